@@ -1,8 +1,9 @@
-//! Hashes all files of an image from asynchronous code, until it is done or too late:
-//! `cargo run --example async -- disk.qcow2 60`.
+//! Hashes all files of an image from asynchronous code, with a timeout: `cargo run --example async
+//! -- disk.qcow2 60`.
 //!
-//! diskfs computes and reads files, so its calls belong on the threads that a runtime has for what blocks. Needs no
-//! feature of the crate: `diskfs = { version = "0.1", default-features = false }`.
+//! diskfs computes and reads files, so its calls belong on the threads that a runtime has for
+//! blocking work. The example needs no feature of the crate: `diskfs = { version = "0.1",
+//! default-features = false }`.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::collections::hash_map::DefaultHasher;
@@ -28,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let token = CancellationToken::new();
     let for_work = token.clone();
     let mut work = spawn_blocking(move || hash_all(&image, for_work));
-    // A task that blocks can't be aborted: dropped, it would go on.
+    // A blocking task can't be aborted: if it were dropped, it would continue.
     let hashed = match timeout(Duration::from_secs(seconds), &mut work).await {
         Ok(ended) => ended?,
         Err(_too_late) => {
@@ -58,7 +59,7 @@ fn hash_all(image: &OsString, token: CancellationToken) -> diskfs::Result<u64> {
     Ok(files)
 }
 
-/// A writer that hashes what it gets.
+/// A writer that hashes the bytes that it gets.
 #[derive(Default)]
 struct Hash(DefaultHasher);
 

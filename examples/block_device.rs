@@ -1,7 +1,7 @@
-//! diskfs over storage of the program's own, and as a block device in the program's process:
-//! `cargo run --example block_device -- disk.img`.
+//! Opens a disk on the program's own storage, and uses a volume as a block device in the program's
+//! process: `cargo run --example block_device -- disk.img`.
 //!
-//! `Counted` stands for a program's storage: an object store, a network protocol, memory.
+//! `Counted` represents a program's storage: an object store, a network protocol, memory.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::env;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use diskfs::Disk;
 use diskfs::block::{BlockRead, Error, ErrorKind, Result, check_bounds, len_of};
 
-/// A file that counts what is read of it.
+/// A file that counts the bytes that are read from it.
 #[derive(Debug)]
 struct Counted {
     file: File,
@@ -43,13 +43,14 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         read_bytes: AtomicU64::new(0),
     });
 
-    // From the program's storage up to files.
+    // From the program's storage up to the files.
     let disk = Disk::options().open_device("storage", storage.clone())?;
     let release = disk.filesystem()?.read("/etc/os-release")?;
     print!("{}", String::from_utf8_lossy(&release));
 
-    // And the other way: the guest's disk, or one of its volumes, as a block device of this process.
-    let volume = disk.meant_volume()?;
+    // In the other direction: the guest's disk, or one of its volumes, as a block device of this
+    // process.
+    let volume = disk.default_volume()?;
     let device = volume.device()?;
     let mut block = vec![0; 4096];
     device.read_at(0, &mut block)?;

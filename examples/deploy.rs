@@ -1,6 +1,7 @@
-//! Prepares a guest for its first boot, and lists its packages: `cargo run --example deploy -- disk.qcow2 PASSWORD`.
+//! Prepares a guest for its first boot, and lists its packages: `cargo run --example deploy --
+//! disk.qcow2 HASH`.
 //!
-//! Needs the features `deploy` and `inspect`.
+//! The example needs the features `deploy` and `inspect`.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::env;
@@ -23,14 +24,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = env::args_os().skip(1);
     let image = words.next().ok_or("usage: deploy IMAGE HASH")?;
     let hash = words.next().ok_or("usage: deploy IMAGE HASH")?;
-    let hash = hash.to_str().ok_or("the hash is not text")?;
+    let hash = hash.to_str().ok_or("the hash is not valid UTF-8")?;
     let plan = Plan::parse(&PLAN.replace("HASH", hash))?;
 
     let disk = Disk::options().read_only(false).open(image)?;
-    let system = match guest::meant(&disk, None) {
+    let system = match guest::select_system(&disk, None) {
         Ok(Some(system)) => system,
         Ok(None) => return Err(guest::no_system(&disk).into()),
-        // Every kind of error can be told from the others, and an error says what to do.
+        // `ErrorKind` distinguishes the kinds of errors, and the message of an error says what to
+        // do next.
         Err(error) if error.kind() == ErrorKind::Ambiguous => return Err(error.into()),
         Err(error) => return Err(error.into()),
     };

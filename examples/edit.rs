@@ -10,7 +10,7 @@ use diskfs::{Disk, WriteOptions};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let image = env::args_os().nth(1).ok_or("usage: edit IMAGE")?;
     let disk = Disk::options().read_only(false).open(image)?;
-    let volume = disk.meant_volume()?;
+    let volume = disk.default_volume()?;
     volume.transaction(&WriteOptions::default(), |fs| {
         fs.write("/etc/motd", "hello from the host\n")?;
         fs.mkdir_all("/srv/app/conf")?;

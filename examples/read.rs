@@ -1,6 +1,7 @@
-//! Reads files out of an image: `cargo run --example read -- disk.qcow2 /etc/os-release`.
+//! Reads a file from an image: `cargo run --example read -- disk.qcow2 /etc/os-release`.
 //!
-//! Needs no feature of the crate: `diskfs = { version = "0.1", default-features = false }`.
+//! The example needs no feature of the crate: `diskfs = { version = "0.1", default-features = false
+//! }`.
 #![expect(clippy::print_stderr, reason = "an example shows what it does")]
 
 use std::env;
@@ -18,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let kind = volume.content()?.map_or("unknown", |content| content.kind);
         eprintln!("{}: {} bytes, {kind}", volume.name(), volume.size_bytes());
     }
-    // The only filesystem, or the one that holds an operating system.
+    // The only filesystem, or the one that contains an operating system.
     let root = disk.filesystem()?;
     let mut file = root.open(path.as_encoded_bytes())?;
     io::copy(&mut file, &mut io::stdout())?;

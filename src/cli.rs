@@ -1,4 +1,4 @@
-//! The `diskfs` program's commands: one file each.
+//! The commands of the `diskfs` program, one file each.
 
 #[cfg(feature = "microvm")]
 mod appliance;
@@ -97,11 +97,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use diskfs::Result;
 pub(crate) use help::command as definition;
 #[cfg(feature = "fuse")]
-pub(crate) use helper::{Called, exit_code as helper_exit_code};
+pub(crate) use helper::{Invocation, exit_code as helper_exit_code};
 use session::Session;
 pub(crate) use usage::refuse;
 
-/// Looks into virtual machines' disk images and changes them, without root and without mounting them
+/// Inspect and change the disk images of virtual machines, without root and without mounting them
 #[derive(Debug, Parser)]
 #[command(name = "diskfs", version, max_term_width = 100, after_help = help::AFTER)]
 #[command(after_long_help = help::AFTER_LONG)]
@@ -112,15 +112,15 @@ pub(crate) struct Cli {
     command: Command,
 }
 
-/// Options for every command.
+/// The options of every command.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output options")]
 pub(crate) struct GlobalArgs {
-    /// Report as JSON; errors, too, on standard error
+    /// Print results as JSON, and errors as JSON on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// Progress of what takes longer than a second: auto, json or none
+    /// Show the progress of operations that take longer than a second: auto, json or none
     #[arg(
         long,
         global = true,
@@ -131,19 +131,19 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) progress: ProgressMode,
 
-    /// Say what is done; twice for more (or set `RUST_LOG`)
+    /// Log what diskfs does; give it twice for more detail (or set `RUST_LOG`)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
-/// How progress is shown.
+/// The form in which progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProgressMode {
-    /// A bar, when standard error is a terminal
+    /// Show a progress bar if standard error is a terminal
     Auto,
-    /// A JSON object to a line
+    /// Print one JSON object per line on standard error
     Json,
-    /// None
+    /// Show no progress
     None,
 }
 
@@ -206,6 +206,8 @@ enum Command {
     #[command(hide = true)]
     Complete(complete::Complete),
     Man(man::Man),
+    #[command(hide = true)]
+    Options(Box<help::CommonOptions>),
     Schema(schema::Schema),
 }
 
@@ -268,6 +270,7 @@ impl Command {
             Self::Completions(_) => "completions",
             Self::Complete(_) => "complete",
             Self::Man(_) => "man",
+            Self::Options(_) => "options",
             Self::Schema(_) => "schema",
         }
     }
@@ -330,12 +333,14 @@ impl Command {
             Self::Completions(args) => complete::run(args),
             Self::Complete(args) => complete::answer(args),
             Self::Man(args) => man::run(args, session),
+            Self::Options(_) => help::print_common_options(),
             Self::Schema(args) => schema::run(args, session),
         }
     }
 }
 
-/// Runs the command. Errors are printed where they happen; the exit code tells of the first.
+/// Runs the command and returns the exit code, which is that of the first error. Errors are printed
+/// where they happen.
 pub(crate) fn run(cli: &Cli) -> u8 {
     start_log(cli.global.verbose);
     let mut session = Session::new(&cli.global, cli.command.name());
@@ -345,7 +350,7 @@ pub(crate) fn run(cli: &Cli) -> u8 {
     session.exit_code()
 }
 
-/// Logs to standard error by `RUST_LOG`, or by how often `-v` was given.
+/// Starts logging to standard error, filtered by `RUST_LOG` or by the number of `-v` options.
 fn start_log(verbose: u8) {
     use tracing_subscriber::EnvFilter;
     let filter = match (verbose, std::env::var("RUST_LOG")) {
@@ -355,7 +360,8 @@ fn start_log(verbose: u8) {
         (2, _) => "debug".to_owned(),
         _ => "trace".to_owned(),
     };
-    // Escapes of colour are for a terminal, and not for one whose user wants none (https://no-color.org).
+    // Colour escapes are written only to a terminal, and only if its user allows colour
+    // (https://no-color.org).
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))

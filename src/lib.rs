@@ -1,8 +1,8 @@
 //! Opens a virtual machine's disk image in userspace, down to its files.
 //!
-//! Image format, partition table and filesystem are read in this process: no root, no kernel module,
-//! no loop or nbd device, no mount. What an image says is checked before it is believed, and a disk
-//! that was opened for reading is never written to.
+//! Image format, partition table and filesystem are read in this process: no root, no kernel
+//! module, no loop or nbd device, no mount. Everything that is read from an image is validated
+//! before it is used, and a disk that was opened for reading is never written to.
 //!
 //! ```
 //! use diskfs::Disk;
@@ -17,12 +17,12 @@
 //!     println!("{}: {} MiB, {kind}", volume.name(), volume.size_bytes() >> 20);
 //! }
 //!
-//! // The only filesystem, or the one that holds an operating system.
+//! // The only filesystem, or the one that contains an operating system.
 //! let root = disk.filesystem()?;
 //! let release = String::from_utf8(root.read("/etc/os-release")?)?;
 //! assert!(release.contains("NAME="));
 //!
-//! // Everything below a directory, with its metadata.
+//! // All files below a directory, with their metadata.
 //! for entry in root.walk("/etc")? {
 //!     let entry = entry?;
 //!     println!("{} bytes in {}", entry.metadata.size_bytes, entry.path.escape_ascii());
@@ -37,16 +37,16 @@
 //!
 //! # Layers
 //!
-//! [`Disk`] -> [`Volume`] -> [`Filesystem`] -> [`File`]. Each gives access to what it is made of:
+//! [`Disk`] -> [`Volume`] -> [`Filesystem`] -> [`File`]. Each gives access to the layer below it:
 //! [`Disk::device`] and [`Volume::device`] are [`block::BlockRead`]s, [`Filesystem::driver`] is a
 //! [`vfs::FsRead`].
 //!
 //! # Errors
 //!
-//! One [`Error`], with a small stable [`ErrorKind`] to branch on, the place (file, path, inode,
-//! byte), and the next step where there is one.
+//! All layers share one [`Error`], with a small stable [`ErrorKind`] to branch on, the place (file,
+//! path, inode, byte), and a hint at the next step if there is one.
 
-/// The README's example, compiled.
+/// The README's example, compiled as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -59,10 +59,10 @@ pub use diskfs_volume as volume;
 
 pub use diskfs_disk::{
     CancellationToken, CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, Error,
-    ErrorKind, ExfatOptions, Fallback, FatKind, FatOptions, File, FileDevice, Filesystem, Format,
-    Gate, Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, Node, OpenOptions, Result,
-    RootReserve, Share, SortedEntry, SortedWalk, StaleBase, SwapOptions, UuidChange, Volume, Walk,
-    Wanted, WritableFile, WritableFilesystem, WriteOptions, guest, time,
+    ErrorKind, ExfatOptions, Fallback, FallbackRequest, FatKind, FatOptions, File, FileDevice,
+    Filesystem, Format, Gate, Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, Node,
+    OpenOptions, Result, RootReserve, Share, SortedEntry, SortedWalk, StaleBase, SwapOptions,
+    UuidChange, Volume, Walk, WritableFile, WritableFilesystem, WriteOptions, guest, time,
 };
 
 #[cfg(feature = "deploy")]

@@ -1,4 +1,4 @@
-//! The `diskfs` program: parses, runs, and answers with an exit code.
+//! The `diskfs` program: parses the command line, runs the command, and returns an exit code.
 
 mod cli;
 
@@ -9,11 +9,11 @@ use clap::FromArgMatches;
 
 #[cfg(feature = "fuse")]
 fn main() -> ExitCode {
-    use cli::Called;
-    ExitCode::from(match Called::with(std::env::args_os().collect()) {
-        Called::AsIs(words) => run(&words),
-        Called::AsHelper(words) => cli::helper_exit_code(run(&words)),
-        Called::Done(code) => code,
+    use cli::Invocation;
+    ExitCode::from(match Invocation::with(std::env::args_os().collect()) {
+        Invocation::AsIs(words) => run(&words),
+        Invocation::AsHelper(words) => cli::helper_exit_code(run(&words)),
+        Invocation::Done(code) => code,
     })
 }
 

@@ -1,4 +1,5 @@
-//! The library as a program sees it: its options, changes by path, transactions, and the examples.
+//! Tests of the library as a program uses it: options, changes by path, transactions, and the
+//! examples.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
@@ -17,7 +18,7 @@ use diskfs::{
 use diskfs::{WritableFile, WritableFilesystem, WriteOptions};
 use diskfs_fixtures::{image, require, run};
 
-/// A fixture's image, as a file of its own.
+/// A copy of a fixture's image.
 struct Copy {
     directory: tempfile::TempDir,
 }
@@ -37,7 +38,7 @@ impl Copy {
         Disk::options().read_only(false).open(self.path()).unwrap()
     }
 
-    /// What e2fsck says of the filesystem.
+    /// Checks the filesystem with e2fsck.
     fn check(&self) {
         if require("e2fsck").is_some() {
             run("e2fsck", [Path::new("-fn"), &self.path()]).unwrap();
@@ -200,7 +201,7 @@ fn a_file_is_written_and_read_as_std_io_has_it() {
     assert!(file.seek(SeekFrom::Current(-1_000_000)).is_err());
     file.set_len(16).unwrap();
     file.sync_all().unwrap();
-    // As an open file of the kernel: without a name it is still there.
+    // Like an open file of the kernel: after its name is removed, the file still exists.
     fs.remove("/stream").unwrap();
     let mut start = [0; 16];
     assert_eq!(file.read_at(0, &mut start).unwrap(), 16);
@@ -252,7 +253,7 @@ fn reading_ends_when_it_is_cancelled() {
         (entry.metadata.size_bytes > 100_000).then_some(entry.path)
     });
     let mut file = fs.open(path.unwrap()).unwrap();
-    // Work that goes on until it is stopped.
+    // Work that continues until it is cancelled.
     let worker = std::thread::spawn(move || {
         loop {
             file.rewind()?;
@@ -277,7 +278,7 @@ fn a_copy_that_is_cancelled_is_undone_with_its_transaction() {
     }
     let token = CancellationToken::new();
     let disk = copy.open();
-    let volume = disk.meant_volume().unwrap();
+    let volume = disk.default_volume().unwrap();
     let stopped = volume.transaction(&WriteOptions::default(), |fs| {
         fs.copy_from(host.path(), "/copied", &mut |_, summary| {
             if summary.files == 50 {
@@ -299,7 +300,7 @@ fn a_transaction_is_done_or_not() {
     let copy = Copy::of("ext4-default");
     let before = std::fs::read(copy.path()).unwrap();
     let disk = copy.open();
-    let volume = disk.meant_volume().unwrap();
+    let volume = disk.default_volume().unwrap();
     let failed = volume.transaction(&WriteOptions::default(), |fs| {
         fs.write("/one", "1")?;
         fs.mkdir_all("/two/three")?;
@@ -314,7 +315,7 @@ fn a_transaction_is_done_or_not() {
     assert!(!fs.exists("/one").unwrap() && !fs.exists("/two").unwrap());
     drop(fs);
 
-    let volume = disk.meant_volume().unwrap();
+    let volume = disk.default_volume().unwrap();
     let number = volume.transaction(&WriteOptions::default(), |fs| {
         fs.write("/one", "1")?;
         fs.write("/two", "2")?;
@@ -333,9 +334,9 @@ fn a_transaction_is_done_or_not() {
 fn a_transaction_without_a_journal_is_refused_before_anything_is_changed() {
     let copy = Copy::of("ext4-no-journal");
     let disk = copy.open();
-    let volume = disk.meant_volume().unwrap();
+    let volume = disk.default_volume().unwrap();
     let refused = volume.transaction(&WriteOptions::default(), |_| -> diskfs::Result<()> {
-        panic!("it is not called")
+        panic!("the callback must not be called")
     });
     let refused = refused.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unsupported);
@@ -399,7 +400,7 @@ fn the_order_of_options_does_not_matter() {
     }
 }
 
-/// An example of the library, as `cargo test` has built it.
+/// Returns the command of an example of the library that `cargo test` has built.
 fn example(name: &str) -> Command {
     let program = Path::new(env!("CARGO_BIN_EXE_diskfs"));
     let example = program.with_file_name("examples").join(name);
@@ -433,7 +434,7 @@ fn the_examples_work() {
     assert!(said.starts_with(&release), "{said}");
     let said = text(example("async").arg(&guest).arg("60"));
     assert!(said.contains(" usr/lib/os-release\n"), "{said}");
-    // The demo's guest has nothing that sets the network up.
+    // The guest of the demo has no network configuration tool.
     let disk = Disk::options().read_only(false).open(&guest).unwrap();
     let fs = write(&disk);
     fs.mkdir_all("/etc/network").unwrap();

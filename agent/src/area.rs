@@ -1,4 +1,4 @@
-//! The memory of the host that this machine has as a disk.
+//! The area: memory of the host that this machine sees as a disk.
 
 use std::fs::File;
 use std::io;
@@ -10,13 +10,13 @@ use rustix::fs::{Mode, OFlags, open};
 
 use crate::disks;
 
-/// The area, read and written past this kernel's page cache: each request is one of the disk's, and the host
-/// takes the bytes from where they are.
+/// The area, accessed without this kernel's page cache: each access is a request to the disk, and
+/// the host copies directly from and to the buffer.
 #[derive(Debug)]
 pub(crate) struct DiskArea(File);
 
 impl DiskArea {
-    /// The area, if this machine has one.
+    /// Finds the area, if this machine has one.
     pub(crate) fn find() -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
         let disk = open(disks::by_serial(BULK_AREA_SERIAL)?, flags, Mode::empty()).ok()?;

@@ -8,16 +8,14 @@ use diskfs_vfs::{Error, ErrorKind, Result};
 
 use crate::waiting::pause;
 
-/// How long a device may take to appear.
+/// The timeout for a device to appear.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The node of a device that is named as below `/dev`, or by its serial number.
+/// Waits for a device, given by its name in `/dev` or by its serial number. Returns the device
+/// node.
 pub(crate) fn wait_for(name: &str) -> Result<PathBuf> {
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            "no device can have this name",
-        ));
+        return Err(Error::new(ErrorKind::Invalid, "invalid device name"));
     }
     let began = Instant::now();
     loop {
@@ -31,33 +29,33 @@ pub(crate) fn wait_for(name: &str) -> Result<PathBuf> {
         if began.elapsed() > DEADLINE {
             return Err(Error::new(
                 ErrorKind::NotFound,
-                format!("there is no device {name}"),
+                format!("no such device: `{name}`"),
             ));
         }
         pause(began);
     }
 }
 
-/// Waits until the kernel has heard how large the device is.
+/// Waits until the kernel knows that the device has this size.
 pub(crate) fn wait_for_size(device: &Path, size_bytes: u64) -> Result<()> {
     let (sectors, name) = (size_bytes >> 9, device.file_name().unwrap_or_default());
-    let told = Path::new("/sys/class/block").join(name).join("size");
+    let path = Path::new("/sys/class/block").join(name).join("size");
     let began = Instant::now();
     loop {
-        let size = fs::read_to_string(&told);
+        let size = fs::read_to_string(&path);
         let is_it = size.is_ok_and(|size| size.trim_end().parse() == Ok(sectors));
         if is_it || size_bytes == 0 {
             return Ok(());
         }
         if began.elapsed() > DEADLINE {
-            let reason = format!("{} is not as large as it should be", device.display());
+            let reason = format!("{} does not have the requested size", device.display());
             return Err(Error::new(ErrorKind::Io, reason));
         }
         pause(began);
     }
 }
 
-/// The node of the disk with this serial number.
+/// Returns the device node of the disk with this serial number.
 pub(crate) fn by_serial(serial: &str) -> Option<PathBuf> {
     let disks = fs::read_dir("/sys/block").ok()?;
     let has_serial = |disk: &fs::DirEntry| {

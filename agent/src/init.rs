@@ -1,4 +1,4 @@
-//! PID 1's part: what has to be there before anything can be served, and how it ends.
+//! The agent as PID 1: the setup before it serves, and the end of the machine.
 
 mod command_line;
 mod port;
@@ -18,13 +18,13 @@ use crate::kernel_log::log;
 use crate::{LinuxMachine, modules};
 use command_line::CommandLine;
 
-/// How long the host may take to hear the last answer.
+/// The time for the host to receive the last answer.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 
-/// As many files as the kernel lets a process open.
+/// The limit of open files, the kernel's maximum.
 const MAX_FILES: u64 = 1 << 20;
 
-/// Serves until the host has had enough or is gone, then turns the machine off.
+/// Serves until the host requests a shutdown or disconnects, then turns the machine off.
 pub fn run() -> ! {
     if let Err(error) = serve_host() {
         log(&format!("{error}"));
@@ -32,7 +32,7 @@ pub fn run() -> ! {
     rustix::fs::sync();
     let end = CommandLine::read().end;
     reboot(end).ok();
-    // Only if that is forbidden.
+    // Reached only if the chosen kind of reboot is not allowed.
     reboot(RebootCommand::PowerOff).ok();
     std::process::exit(1)
 }
@@ -43,21 +43,21 @@ fn serve_host() -> io::Result<()> {
     if command_line.is_saved {
         saving::prepare();
     }
-    // From here on it may be saved, at any moment.
+    // From here on the machine may be saved at any moment.
     let port = port::open(command_line.port.as_deref())?;
     port::wait_for_host(&port)?;
     let machine = LinuxMachine::of_init(command_line.is_saved);
     let ending = serve(port.try_clone()?, port, &machine)?;
     match ending {
-        Ending::Lost => log("the host is gone"),
-        // What was answered last is still on its way, and would be lost with the machine. Whoever has got
-        // it ends the machine; nothing is mounted any more.
+        Ending::Lost => log("the host has disconnected"),
+        // The last answer is still on its way, and would be lost if the machine ended now. The host
+        // ends the machine when it has received the answer; nothing is mounted any more.
         Ending::ShutDown => thread::sleep(LAST_ANSWER),
     }
     Ok(())
 }
 
-/// What fails here shows when something is missed.
+/// Prepares the machine. A failure here is only logged, because it shows up where it matters.
 fn prepare() {
     let mounts = [
         ("proc", "/proc"),
@@ -77,7 +77,7 @@ fn prepare() {
         if let Err(errno) = mounted
             && errno != rustix::io::Errno::BUSY
         {
-            log(&format!("{target} can't be mounted: {errno}"));
+            log(&format!("cannot mount {target}: {errno}"));
         }
     }
     let limit = Rlimit {

@@ -1,4 +1,4 @@
-//! System calls that rustix has no functions for.
+//! System calls that rustix does not provide.
 #![expect(unsafe_code, reason = "system calls")]
 
 pub(crate) mod btrfs;
@@ -19,10 +19,10 @@ use rustix::process::{
 };
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
-/// The longest handle there is: `MAX_HANDLE_SZ`.
+/// The maximum length of a handle: `MAX_HANDLE_SZ`.
 const MAX_HANDLE_BYTES: usize = 128;
 
-/// `struct file_handle`, with room for the longest.
+/// `struct file_handle`, with room for the longest handle.
 #[repr(C)]
 struct RawHandle {
     handle_bytes: u32,
@@ -30,7 +30,7 @@ struct RawHandle {
     f_handle: [u8; MAX_HANDLE_BYTES],
 }
 
-/// What the kernel finds a file by, whatever names it has.
+/// A file handle, by which the kernel finds a file whatever its names are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Handle {
     kind: i32,
@@ -38,8 +38,8 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// The handle of what `name` names below `dir`; of `dir` itself when it is empty. No symlink is
-    /// followed.
+    /// Returns the handle of `name` in `dir`, or of `dir` itself if the name is empty. Symlinks are
+    /// not followed.
     pub(crate) fn of(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<Self> {
         let mut raw = RawHandle {
             handle_bytes: u32::try_from(MAX_HANDLE_BYTES).unwrap_or(0),
@@ -52,7 +52,7 @@ impl Handle {
         } else {
             0
         };
-        // SAFETY: `raw` has the layout of `struct file_handle` with room for as much as it says, and
+        // SAFETY: `raw` has the layout of `struct file_handle` with the room that it states, and
         // `name` ends with a NUL.
         let done = unsafe {
             libc::name_to_handle_at(
@@ -73,14 +73,14 @@ impl Handle {
         })
     }
 
-    /// Whether it can be that of an inode with this number. The handles of all filesystems that can
-    /// be opened by handle for good begin with its low bits.
+    /// Returns true if this may be the handle of an inode with this number. On all filesystems with
+    /// persistent handles, the handle begins with the low bits of the number.
     pub(crate) fn may_be_of(&self, number: u64) -> bool {
         self.bytes.first_chunk::<4>() == number.to_le_bytes().first_chunk::<4>()
     }
 
-    /// The inode's generation, where the handle has the form that most filesystems give it
-    /// (`FILEID_INO32_GEN`), or XFS with 64-bit numbers.
+    /// Returns the inode's generation if the handle has the format of most filesystems
+    /// (`FILEID_INO32_GEN`), or that of XFS with 64-bit numbers; otherwise 0.
     pub(crate) fn generation(&self) -> u32 {
         let at = match (self.kind, self.bytes.len()) {
             (1, 8) => 4,
@@ -91,7 +91,7 @@ impl Handle {
         bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
 
-    /// Opens the file, on the filesystem that `mount` is on.
+    /// Opens the file, which must be on the filesystem of `mount`.
     pub(crate) fn open(&self, mount: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<OwnedFd> {
         let mut raw = RawHandle {
             handle_bytes: u32::try_from(self.bytes.len()).unwrap_or(0),
@@ -108,68 +108,67 @@ impl Handle {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just made it, and nobody else knows it.
+        // SAFETY: the kernel has just created the descriptor, and nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }
 
-/// Has the kernel make new random numbers out of all that it was given: `RNDRESEEDCRNG`, `_IO('R', 7)`.
+/// Makes the kernel reseed its random generator from all its entropy: `RNDRESEEDCRNG`, `_IO('R',
+/// 7)`.
 pub(crate) fn reseed() -> io::Result<()> {
     const RNDRESEEDCRNG: libc::c_ulong = 0x5207;
     let device = std::fs::File::open("/dev/urandom")?;
-    // SAFETY: it touches no memory of this process.
+    // SAFETY: the call accesses no memory of this process.
     match unsafe { libc::ioctl(device.as_raw_fd(), RNDRESEEDCRNG) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Gives the calling thread an umask of its own.
+/// Gives the calling thread a umask of its own.
 pub(crate) fn unshare_umask() -> io::Result<()> {
-    // SAFETY: it touches no memory; only the thread's umask and directories become its own.
+    // SAFETY: the call accesses no memory; only the thread's umask and working directory become its
+    // own.
     match unsafe { libc::unshare(libc::CLONE_FS) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Sets who the calling thread's new files belong to.
+/// Sets the owner and group of files that the calling thread creates.
 pub(crate) fn set_file_ids(uid: u32, gid: u32) {
-    // SAFETY: they touch no memory. Both are of the thread alone, and have no error to tell.
+    // SAFETY: the calls access no memory. They affect only this thread, and never fail.
     unsafe {
         libc::setfsgid(gid);
         libc::setfsuid(uid);
     }
 }
 
-/// What a new process becomes before it runs its program.
+/// The properties that a new process sets before it executes its program.
 #[derive(Debug)]
-pub(crate) struct Become {
-    /// Its root directory.
+pub(crate) struct ProcessSetup {
+    /// The root directory.
     pub(crate) root: OwnedFd,
-    /// Its working directory below that.
+    /// The working directory within the root.
     pub(crate) directory: PathBuf,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) groups: Vec<u32>,
 }
 
-/// How many files a program may open: what distributions give to a session.
+/// The limit of open files for a program, as distributions set it for a session.
 const PROGRAM_FILES: Rlimit = Rlimit {
     current: Some(1024),
     maximum: Some(1 << 19),
 };
 
-/// Has `command` become that before it runs its program: the leader of a session, in a tree of its own.
-pub(crate) fn become_before_exec(command: &mut Command, become_it: Become) {
-    let groups: Vec<_> = become_it
-        .groups
-        .iter()
-        .map(|&id| Gid::from_raw(id))
-        .collect();
-    let directory = std::ffi::CString::new(become_it.directory.as_os_str().as_bytes());
-    let directory = directory.unwrap_or_default(); // It has no NUL.
-    let (root, uid, gid) = (become_it.root, become_it.uid, become_it.gid);
+/// Makes the process of `command` set these properties before it executes its program, and become
+/// the leader of a session.
+pub(crate) fn set_up_before_exec(command: &mut Command, setup: ProcessSetup) {
+    let groups: Vec<_> = setup.groups.iter().map(|&id| Gid::from_raw(id)).collect();
+    let directory = std::ffi::CString::new(setup.directory.as_os_str().as_bytes());
+    let directory = directory.unwrap_or_default(); // The path contains no NUL.
+    let (root, uid, gid) = (setup.root, setup.uid, setup.gid);
     let run = move || -> io::Result<()> {
         setsid()?;
         setrlimit(Resource::Nofile, PROGRAM_FILES)?;
@@ -182,51 +181,51 @@ pub(crate) fn become_before_exec(command: &mut Command, become_it: Become) {
         set_thread_uid(Uid::from_raw(uid))?;
         Ok(())
     };
-    // SAFETY: between fork and exec of a process with several threads only what is safe in a signal handler
-    // may be done: another thread may have held the allocator's lock. All that `run` needs is there, and it
-    // makes system calls only.
+    // SAFETY: between fork and exec of a multi-threaded process, only async-signal-safe operations
+    // are allowed: another thread may have held the allocator's lock. `run` was given all that it
+    // needs, and makes only system calls.
     unsafe {
         command.pre_exec(run);
     }
 }
 
-/// A child that has ended, whom somebody has to wait for; waits for one. It is not waited for by this.
+/// Waits for a child that has ended, and returns it without reaping it.
 pub(crate) fn ended_child() -> io::Result<Pid> {
-    let mut told = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let options = libc::WEXITED | libc::WNOWAIT;
-    // SAFETY: it writes a `siginfo_t`, for which there is room.
-    if unsafe { libc::waitid(libc::P_ALL, 0, told.as_mut_ptr(), options) } != 0 {
+    // SAFETY: the call writes a `siginfo_t`, for which there is room.
+    if unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: all zeroes is a value, too; and `waitid` has told of a child, which has a number.
-    let pid = unsafe { told.assume_init().si_pid() };
+    // SAFETY: zeroes are a valid value, and `waitid` has returned a child, which has a process id.
+    let pid = unsafe { info.assume_init().si_pid() };
     Pid::from_raw(pid).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Kills every process but this one, which must be PID 1.
+/// Kills every process except this one, which must be PID 1.
 pub(crate) fn kill_all() {
     if rustix::process::getpid().is_init() {
-        // SAFETY: it touches no memory.
+        // SAFETY: the call accesses no memory.
         unsafe {
             libc::kill(-1, libc::SIGKILL);
         }
     }
 }
 
-/// The signal of this number.
+/// Returns the signal with this number.
 pub(crate) fn signal(number: i32) -> Option<Signal> {
     if !diskfs_remote::protocol::is_signal(number) {
         return None;
     }
-    // SAFETY: it is only sent. The numbers between the named ones and the real-time ones, which the C
-    // library keeps for itself, mean nothing to this process, which installs no handler.
+    // SAFETY: the signal is only sent. The numbers between the named and the real-time signals,
+    // which the C library reserves, have no effect in this process, because it installs no handler.
     Some(unsafe { Signal::from_raw_unchecked(number) })
 }
 
-/// How many extents are asked for at once.
+/// The number of extents per request.
 pub(crate) const MAP_EXTENTS: usize = 128;
 
-/// `struct fiemap_extent`.
+/// An extent in the kernel's format: `struct fiemap_extent`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MapExtent {
@@ -250,10 +249,11 @@ struct Map {
     extents: [MapExtent; MAP_EXTENTS],
 }
 
-/// The extents of a file from `start` on, as many as there is room for. What is not yet where it
-/// belongs is written first.
+/// Returns the extents of a file from `start` on, as many as fit. Delayed allocations are written
+/// first.
 pub(crate) fn map_extents(fd: BorrowedFd<'_>, start: u64) -> io::Result<Vec<MapExtent>> {
-    /// `FS_IOC_FIEMAP`: `_IOWR('f', 11, struct fiemap)`, of which the extents are no part.
+    /// The request `FS_IOC_FIEMAP`: `_IOWR('f', 11, struct fiemap)`, whose size does not include
+    /// the extents.
     const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
     const FIEMAP_FLAG_SYNC: u32 = 1;
     const { assert!(offset_of!(Map, extents) == 32 && size_of::<MapExtent>() == 56) };
@@ -266,7 +266,7 @@ pub(crate) fn map_extents(fd: BorrowedFd<'_>, start: u64) -> io::Result<Vec<MapE
         reserved: 0,
         extents: [MapExtent::default(); MAP_EXTENTS],
     };
-    // SAFETY: `map` has the layout of `struct fiemap` with room for as many extents as it says.
+    // SAFETY: `map` has the layout of `struct fiemap` with room for as many extents as it states.
     let done = unsafe { libc::ioctl(fd.as_raw_fd(), FS_IOC_FIEMAP, &raw mut map) };
     if done != 0 {
         return Err(io::Error::last_os_error());

@@ -1,4 +1,4 @@
-//! A filesystem that the kernel has mounted, by inode number.
+//! A filesystem that the kernel has mounted, accessed by inode number.
 //!
 //! # Locks
 //! The table of inodes is locked for moments, never during a system call that may wait.
@@ -26,22 +26,23 @@ use errors::failed;
 use inodes::Inodes;
 use node::Node;
 
-pub use inodes::Kept;
+pub use inodes::LookupMethod;
 
-/// What ends it: unmounts, or only makes durable.
-type End = Box<dyn FnOnce() -> Result<()> + Send>;
+/// The function that ends the filesystem: unmounts it, or only makes it durable.
+type EndFn = Box<dyn FnOnce() -> Result<()> + Send>;
 
-/// A mounted filesystem. It needs root's capabilities, and `/proc`.
+/// A filesystem that the kernel has mounted. Access needs root's capabilities and `/proc`.
 pub struct KernelFs {
     kind: String,
     mounted_at: String,
-    /// Nothing of it is open when it is closed: it could not be unmounted.
-    state: RwLock<Option<State>>,
-    end: Mutex<Option<End>>,
+    /// The open descriptors; `None` once the filesystem is closed, because open files prevent
+    /// unmounting.
+    state: RwLock<Option<OpenDescriptors>>,
+    end: Mutex<Option<EndFn>>,
 }
 
-struct State {
-    /// The root directory: for handles and for syncfs.
+struct OpenDescriptors {
+    /// A descriptor of the root directory, for handles and for syncfs.
     mount: OwnedFd,
     inodes: Inodes,
 }
@@ -55,15 +56,15 @@ impl fmt::Debug for KernelFs {
 }
 
 impl KernelFs {
-    /// The one that is mounted at `path`, which is of this kind. `end` is called when nothing of it
-    /// is open any more.
+    /// Opens the filesystem of this kind that is mounted at `path`. `end` is called after all
+    /// descriptors are closed.
     ///
     /// # Errors
-    /// When the directory can't be opened.
+    /// Fails if the directory can't be opened.
     pub fn new(
         path: &str,
         kind: &str,
-        kept: Kept,
+        method: LookupMethod,
         end: impl FnOnce() -> Result<()> + Send + 'static,
     ) -> Result<Self> {
         let open = |flags| {
@@ -76,20 +77,20 @@ impl KernelFs {
         };
         let mount = open(OFlags::RDONLY).map_err(failed)?;
         let root = Node::of_path(open(OFlags::PATH).map_err(failed)?);
-        let inodes = Inodes::new(kept, root)?;
+        let inodes = Inodes::new(method, root)?;
         Ok(Self {
             kind: kind.into(),
             mounted_at: path.into(),
-            state: RwLock::new(Some(State { mount, inodes })),
+            state: RwLock::new(Some(OpenDescriptors { mount, inodes })),
             end: Mutex::new(Some(Box::new(end))),
         })
     }
 
-    fn open(&self) -> Open<'_> {
-        Open(self.state.read().unwrap_or_else(PoisonError::into_inner))
+    fn open(&self) -> OpenGuard<'_> {
+        OpenGuard(self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lets go of everything, and ends it, once.
+    /// Closes all descriptors and ends the filesystem, once.
     fn end(&self) -> Result<()> {
         let state = self
             .state
@@ -108,19 +109,19 @@ impl KernelFs {
 
 impl Drop for KernelFs {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // An error cannot be reported any more.
         self.end().ok();
     }
 }
 
-/// What is open.
-struct Open<'f>(RwLockReadGuard<'f, Option<State>>);
+/// A guard that keeps the filesystem open.
+struct OpenGuard<'f>(RwLockReadGuard<'f, Option<OpenDescriptors>>);
 
-impl Open<'_> {
-    fn state(&self) -> Result<&State> {
+impl OpenGuard<'_> {
+    fn state(&self) -> Result<&OpenDescriptors> {
         self.0
             .as_ref()
-            .ok_or_else(|| Error::new(ErrorKind::ReadOnly, "the filesystem was unmounted"))
+            .ok_or_else(|| Error::new(ErrorKind::ReadOnly, "the filesystem is unmounted"))
     }
 
     fn inodes(&self) -> Result<&Inodes> {

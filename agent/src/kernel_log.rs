@@ -1,9 +1,9 @@
-//! The kernel's log.
+//! Messages to the kernel's log.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 
-/// Writes a line where somebody may look: the kernel's log, which the console shows.
+/// Writes a line to the kernel's log, which the console shows.
 pub(crate) fn log(line: &str) {
     let message = format!("<4>diskfs-agent: {}\n", line.replace('\n', " "));
     let kernel_log = OpenOptions::new().write(true).open("/dev/kmsg");

@@ -1,8 +1,9 @@
-//! What runs as PID 1 in the microVM: it mounts filesystems with the kernel and serves them to diskfs
-//! over a virtio port (`diskfs-remote`).
+//! The program that runs as PID 1 in the microVM: it mounts filesystems with the kernel and serves
+//! them to diskfs over a virtio port (`diskfs-remote`).
 //!
-//! [`KernelFs`] shows a mounted filesystem by system calls. [`LinuxMachine`] mounts what it is asked
-//! for, [`DirectoryMachine`] serves a directory that is there, for tests. [`init`] is PID 1's part.
+//! [`KernelFs`] gives access to a mounted filesystem by system calls. [`LinuxMachine`] mounts
+//! devices, [`DirectoryMachine`] serves an existing directory, for tests. [`init`] is the part of
+//! PID 1.
 #![cfg_attr(
     not(test),
     warn(
@@ -23,8 +24,8 @@ mod machine;
 mod modules;
 mod network;
 mod programs;
+mod resume;
 mod waiting;
-mod wake;
 
-pub use kernel_fs::{Kept, KernelFs};
+pub use kernel_fs::{KernelFs, LookupMethod};
 pub use machine::{DirectoryMachine, LinuxMachine};

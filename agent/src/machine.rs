@@ -1,4 +1,4 @@
-//! Who mounts.
+//! The machines that mount filesystems.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use diskfs_remote::server::{
-    About, BulkArea, Greeting, Location, Machine, MountRequest, Program, Running, Served,
+    About, BulkArea, HostHello, Location, Machine, MountRequest, Program, Running, Served,
 };
 use diskfs_vfs::{Error, ErrorKind, Result};
 use rustix::fs::{StatVfsMountFlags, statvfs};
@@ -14,19 +14,19 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::area::DiskArea;
 use crate::disks;
-use crate::kernel_fs::{Kept, KernelFs};
+use crate::kernel_fs::{KernelFs, LookupMethod};
 use crate::network;
 use crate::programs::Programs;
-use crate::wake;
+use crate::resume;
 
-/// Where filesystems are mounted.
+/// The directory with the mount points.
 const MOUNTS: &str = "/run/diskfs";
 
-/// Filesystems of which the kernel can't find a file by its handle for good: numbers are made up
-/// while a file is in use.
+/// Filesystems without persistent handles: their inode numbers are valid only while a file is in
+/// use.
 const WITHOUT_HANDLES: [&str; 5] = ["vfat", "msdos", "exfat", "hfs", "hfsplus"];
 
-/// What this agent is and runs on.
+/// Returns a description of this agent and its machine.
 fn about() -> About {
     let uname = rustix::system::uname();
     About {
@@ -36,34 +36,34 @@ fn about() -> About {
     }
 }
 
-fn kept(kind: &str) -> Kept {
+fn lookup_method(kind: &str) -> LookupMethod {
     if WITHOUT_HANDLES.contains(&kind) {
-        Kept::Open
+        LookupMethod::Open
     } else {
-        Kept::Handles
+        LookupMethod::Handles
     }
 }
 
-/// Mounts devices of the machine that it runs on.
+/// The machine on which the agent runs; it mounts the machine's devices.
 #[derive(Debug, Default)]
 pub struct LinuxMachine {
     mounted: AtomicU32,
     programs: Arc<Programs>,
-    /// Found when the host has greeted.
+    /// The area, which is searched after the handshake.
     area: OnceLock<DiskArea>,
-    /// Whether all of the machine is this program's.
+    /// The state of PID 1; `None` if the agent is not PID 1.
     init: Option<Init>,
 }
 
-/// What PID 1 knows.
+/// The state that only PID 1 has.
 #[derive(Debug)]
 struct Init {
-    /// The machine may have been saved and have got other disks since.
+    /// True if the machine may have been restored from a saved state, with other disks.
     is_saved: bool,
 }
 
 impl LinuxMachine {
-    /// The one that PID 1 has for itself.
+    /// Creates the machine of PID 1.
     pub(crate) fn of_init(is_saved: bool) -> Self {
         Self {
             init: Some(Init { is_saved }),
@@ -77,13 +77,13 @@ impl Machine for LinuxMachine {
         about()
     }
 
-    fn wake(&self, greeting: &Greeting) {
+    fn on_handshake(&self, host_hello: &HostHello) {
         let Some(init) = &self.init else {
-            return; // The time of this machine is its owner's.
+            return; // The machine's time belongs to its own system.
         };
-        wake::learn(greeting);
+        resume::apply_handshake(host_hello);
         if init.is_saved {
-            wake::find_disks();
+            resume::find_disks();
         }
         if let Some(area) = DiskArea::find() {
             self.area.get_or_init(|| area);
@@ -101,14 +101,19 @@ impl Machine for LinuxMachine {
         let number = self.mounted.fetch_add(1, Ordering::Relaxed);
         let target = format!("{MOUNTS}/{number}");
         fs::create_dir_all(&target).map_err(|error| {
-            Error::new(ErrorKind::Io, "no place to mount at").with_source(error)
+            Error::new(ErrorKind::Io, "cannot create a mount point").with_source(error)
         })?;
         crate::modules::load_for(&request.kind);
-        // Reading changes no times, as drivers have it.
+        // Reading must not change access times, as in our own drivers.
         let mut flags = MountFlags::NOATIME;
         flags.set(MountFlags::RDONLY, request.read_only);
         let options = std::ffi::CString::new(request.options.as_str());
-        let options = options.map_err(|_| Error::new(ErrorKind::Invalid, "options with a NUL"))?;
+        let options = options.map_err(|_| {
+            Error::new(
+                ErrorKind::Invalid,
+                "invalid mount options: they contain a NUL",
+            )
+        })?;
         mount(&device, &target, request.kind.as_str(), flags, &*options)
             .map_err(|errno| refused(request, errno))?;
         check_access(&target, request).inspect_err(|_| {
@@ -118,7 +123,12 @@ impl Machine for LinuxMachine {
             let (target, programs) = (target.clone(), Arc::clone(&self.programs));
             move || end(&target, &device, &programs)
         };
-        let fs = KernelFs::new(&target, &request.kind, kept(&request.kind), unmount_it);
+        let fs = KernelFs::new(
+            &target,
+            &request.kind,
+            lookup_method(&request.kind),
+            unmount_it,
+        );
         Ok(Arc::new(fs.inspect_err(|_| {
             unmount(&target, UnmountFlags::empty()).ok();
         })?))
@@ -130,7 +140,7 @@ impl Machine for LinuxMachine {
 
     fn connect(&self) -> Result<()> {
         if self.init.is_none() {
-            let reason = "the network of this machine is its owner's";
+            let reason = "setting up the network is not supported: the agent is not PID 1";
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         network::connect()
@@ -145,60 +155,66 @@ impl Machine for LinuxMachine {
     }
 }
 
-/// Some drivers mount what they don't write (HFS+ with a journal, NTFS that Windows sleeps in) without
-/// saying that it is for reading only.
+/// Checks that a mount is writable if it should be. For some filesystems that the kernel can't
+/// write (HFS+ with a journal, a hibernated NTFS), a read-write mount silently becomes read-only.
 fn check_access(target: &str, request: &MountRequest) -> Result<()> {
-    let told = statvfs(target).map_err(|errno| refused(request, errno))?;
-    if request.read_only || !told.f_flag.contains(StatVfsMountFlags::RDONLY) {
+    let stats = statvfs(target).map_err(|errno| refused(request, errno))?;
+    if request.read_only || !stats.f_flag.contains(StatVfsMountFlags::RDONLY) {
         return Ok(());
     }
-    let reason = format!("the kernel mounts this {} for reading only", request.kind);
+    let reason = format!(
+        "the microVM's kernel mounts this {} read-only",
+        request.kind
+    );
     Err(Error::new(ErrorKind::Unsupported, reason))
 }
 
 fn refused(request: &MountRequest, errno: rustix::io::Errno) -> Error {
     use rustix::io::Errno;
     let (kind, hint) = match errno {
-        Errno::NODEV => (ErrorKind::Unsupported, "the kernel there does not know it"),
-        Errno::INVAL => (ErrorKind::Corrupt, "its superblock or an option is refused"),
-        Errno::UCLEAN => (ErrorKind::Corrupt, "it needs a repair"),
-        Errno::ROFS | Errno::ACCESS => (ErrorKind::ReadOnly, "the device can't be written"),
-        Errno::BUSY => (ErrorKind::Busy, "it is mounted already"),
-        _ => (ErrorKind::Io, "see the log of the kernel there"),
+        Errno::NODEV => (
+            ErrorKind::Unsupported,
+            "the microVM's kernel does not support it",
+        ),
+        Errno::INVAL => (ErrorKind::Corrupt, "invalid superblock or option"),
+        Errno::UCLEAN => (ErrorKind::Corrupt, "it must be repaired"),
+        Errno::ROFS | Errno::ACCESS => (ErrorKind::ReadOnly, "the device is read-only"),
+        Errno::BUSY => (ErrorKind::Busy, "it is already mounted"),
+        _ => (ErrorKind::Io, "see the log of the microVM's kernel"),
     };
     let reason = format!(
-        "{} can't be mounted as {}: {errno} ({hint})",
+        "cannot mount {} as {}: {errno} ({hint})",
         request.device, request.kind
     );
     Error::new(kind, reason)
 }
 
-/// Unmounts, and lets the device write what it keeps.
+/// Unmounts, and flushes the device.
 fn end(target: &str, device: &Path, programs: &Programs) -> Result<()> {
     let failed = |reason: &'static str| {
         move |errno: rustix::io::Errno| Error::new(ErrorKind::Io, format!("{reason}: {errno}"))
     };
     match unmount(target, UnmountFlags::empty()) {
-        // Something that a program mounted there, which nobody uses any more.
+        // A mount of a program that has ended keeps the filesystem busy.
         Err(rustix::io::Errno::BUSY) if programs.have_run() => {
             unmount(target, UnmountFlags::DETACH)
         }
         unmounted => unmounted,
     }
-    .map_err(failed("unmounting failed"))?;
+    .map_err(failed("cannot unmount"))?;
     let device = fs::File::open(device)
-        .map_err(|error| Error::new(ErrorKind::Io, "the device is gone").with_source(error))?;
-    rustix::fs::fsync(&device).map_err(failed("the device can't be flushed"))
+        .map_err(|error| Error::new(ErrorKind::Io, "cannot open the device").with_source(error))?;
+    rustix::fs::fsync(&device).map_err(failed("cannot flush the device"))
 }
 
-/// "Mounts" a directory that is there, whatever device is asked for: for tests.
+/// A machine for tests that "mounts" an existing directory, whatever device is requested.
 #[derive(Debug)]
 pub struct DirectoryMachine {
     directory: String,
 }
 
 impl DirectoryMachine {
-    /// Serves this directory.
+    /// Creates a machine that serves this directory.
     pub fn new(directory: impl Into<String>) -> Self {
         Self {
             directory: directory.into(),
@@ -213,7 +229,7 @@ impl Machine for DirectoryMachine {
 
     fn mount(&self, request: &MountRequest) -> Result<Arc<dyn Served>> {
         let kind = &request.kind;
-        let fs = KernelFs::new(&self.directory, kind, kept(kind), || Ok(()))?;
+        let fs = KernelFs::new(&self.directory, kind, lookup_method(kind), || Ok(()))?;
         Ok(Arc::new(fs))
     }
 }

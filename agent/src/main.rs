@@ -1,8 +1,8 @@
-//! `diskfs-agent`: PID 1 of the microVM; with `--directory DIR`, a server of that directory on its
+//! `diskfs-agent`: PID 1 of the microVM. With `--directory DIR` it serves that directory on its
 //! standard input and output, for tests.
 #![expect(
     clippy::print_stderr,
-    reason = "a program of a terminal, when it is not PID 1"
+    reason = "the program writes to a terminal if it is not PID 1"
 )]
 
 use std::fs::File;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         ["--stdio"] => Box::<LinuxMachine>::default(),
         _ => {
             eprintln!(
-                "usage: diskfs-agent --directory DIR | --stdio\nWithout arguments it is for PID 1."
+                "usage: diskfs-agent --directory DIR | --stdio\nWithout arguments it must run as PID 1."
             );
             return ExitCode::from(2);
         }
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Without the buffers that the standard library puts before them.
+/// Serves on standard input and output, without the buffers of the standard library.
 fn serve_stdio(machine: &dyn Machine) -> io::Result<()> {
     let reader = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let writer = File::from(io::stdout().as_fd().try_clone_to_owned()?);

@@ -1,4 +1,4 @@
-//! Kernel modules that the initramfs brings along.
+//! The kernel modules of the initramfs.
 
 use crate::kernel_log::log;
 use std::fs::{self, File};
@@ -6,19 +6,20 @@ use std::fs::{self, File};
 use rustix::io::Errno;
 use rustix::system::finit_module;
 
-/// Where they are.
+/// The directory of the modules.
 const DIR: &str = "/modules";
 
-/// The modules' file names below [`DIR`], a line each, in the order in which they are loaded. With a
-/// dot and a filesystem's name behind it, those that it takes: loading them may take longer than mounting.
+/// The list of modules to load at boot: file names below [`DIR`], one per line, in load order. A
+/// list with a dot and a filesystem's name at the end has the modules of that filesystem, because
+/// loading them may take longer than mounting.
 const ORDER: &str = "/modules/order";
 
-/// Loads those that are for all.
+/// Loads the modules that are always needed.
 pub(super) fn load() {
     load_list(ORDER);
 }
 
-/// Loads those of a filesystem, as mount(2) names it.
+/// Loads the modules of a filesystem, named as for mount(2).
 pub(crate) fn load_for(kind: &str) {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if kind.chars().all(is_name) {
@@ -26,7 +27,7 @@ pub(crate) fn load_for(kind: &str) {
     }
 }
 
-/// Loads those of all filesystems, and forgets the files.
+/// Loads the modules of all filesystems, and deletes the files.
 pub(super) fn load_all() {
     let lists = fs::read_dir(DIR).into_iter().flatten().flatten();
     for list in lists {
@@ -35,7 +36,7 @@ pub(super) fn load_all() {
             load_for(kind);
         }
     }
-    fs::remove_dir_all(DIR).ok(); // It only takes room.
+    fs::remove_dir_all(DIR).ok(); // The files only take memory now.
 }
 
 fn load_list(list: &str) {
@@ -45,13 +46,14 @@ fn load_list(list: &str) {
     for name in order.lines().filter(|name| !name.is_empty()) {
         let path = format!("{DIR}/{name}");
         let Ok(file) = File::open(&path) else {
-            log(&format!("{path} is missing"));
+            log(&format!("missing module {path}"));
             continue;
         };
         match finit_module(&file, c"", 0) {
-            // It is there, or for a device (or a processor) that isn't.
+            // The module is loaded already, or it is for a device (or processor feature) that is
+            // missing.
             Ok(()) | Err(Errno::EXIST | Errno::NODEV) => {}
-            Err(errno) => log(&format!("{path} can't be loaded: {errno}")),
+            Err(errno) => log(&format!("cannot load {path}: {errno}")),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The network that a machine has when it is asked for: the one that QEMU gives to a user's machine.
+//! The optional network of a machine: QEMU's user-mode network.
 //!
-//! QEMU is the gateway and the name server, and speaks for the machine with the sockets of whoever runs it. Its
-//! addresses are always the same (QEMU's documentation, "Network emulation", user mode).
+//! QEMU is the gateway and the name server, and uses sockets of the user who runs it. Its addresses
+//! are always the same (QEMU's documentation, "Network emulation", user mode).
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -17,41 +17,44 @@ const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
 const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 3);
 
-/// What programs find their name server in.
+/// The file with the name server for programs.
 pub(crate) const RESOLV_CONF: &str = "/run/diskfs-resolv.conf";
 
-/// How long the interface may take to appear.
+/// The timeout for the interface to appear.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Sets it up.
+/// Sets up the network.
 pub(crate) fn connect() -> Result<()> {
     let interface = interface()?;
     let failed = |what: &'static str| {
-        move |error| Error::new(ErrorKind::Io, format!("no network: {what}")).with_source(error)
+        move |error| {
+            Error::new(ErrorKind::Io, format!("cannot set up the network: {what}"))
+                .with_source(error)
+        }
     };
     net::bring_up("lo").map_err(failed("the loopback interface"))?;
-    net::set_address(&interface, ADDRESS, MASK).map_err(failed("its address"))?;
+    net::set_address(&interface, ADDRESS, MASK).map_err(failed("the interface's address"))?;
     net::bring_up(&interface).map_err(failed("the interface"))?;
-    net::add_route(&Route::default_over(GATEWAY)).map_err(failed("its route"))?;
-    let told = format!("nameserver {NAME_SERVER}\n");
-    fs::write(RESOLV_CONF, told).map_err(failed("its name server"))
+    net::add_route(&Route::default_over(GATEWAY)).map_err(failed("the default route"))?;
+    let contents = format!("nameserver {NAME_SERVER}\n");
+    fs::write(RESOLV_CONF, contents).map_err(failed("the name server"))
 }
 
-/// The only interface that goes anywhere.
+/// Waits for the interface of a physical device, and returns its name.
 fn interface() -> Result<String> {
     crate::modules::load_for("network");
     let began = Instant::now();
     loop {
         let all = fs::read_dir("/sys/class/net").into_iter().flatten();
         let mut names = all.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        // A physical device is below it.
+        // An interface of a device has this link.
         let is_device =
             |name: &String| fs::exists(format!("/sys/class/net/{name}/device")).unwrap_or(false);
         if let Some(name) = names.find(is_device) {
             return Ok(name);
         }
         if began.elapsed() > DEADLINE {
-            let reason = "this machine has no network that its kernel knows";
+            let reason = "no network device that the kernel supports";
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         pause(began);

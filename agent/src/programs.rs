@@ -1,4 +1,4 @@
-//! Programs of a guest, in its own tree.
+//! Programs of a guest that run in the guest's tree.
 //!
 //! # Locks
 //! The table of programs is locked while one is started, and never while anything waits for one.
@@ -24,65 +24,65 @@ use diskfs_remote::server::{Location, Program, Running};
 use diskfs_vfs::{Error, ErrorKind, Result};
 use rustix::process::{Signal, getpid};
 
-use crate::kernel_calls::{Become, become_before_exec, kill_all};
+use crate::kernel_calls::{ProcessSetup, kill_all, set_up_before_exec};
 use crate::kernel_log::log;
 use process::Process;
 
-/// How long programs that were killed may take to be gone.
-const LAST_MOMENTS: Duration = Duration::from_secs(5);
+/// The timeout for the end of programs that were killed.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// All programs that a machine runs.
+/// The programs that a machine runs.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
-    state: Mutex<State>,
+    state: Mutex<ProgramTable>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// No more are started.
+struct ProgramTable {
+    /// True once no more programs are started.
     is_over: bool,
     running: Vec<Arc<Process>>,
-    /// Root directories that have what programs count on.
-    furnished: BTreeSet<PathBuf>,
-    /// What was mounted for programs: its root directories.
+    /// The root directories that have `/proc` and the other usual mounts.
+    prepared_roots: BTreeSet<PathBuf>,
+    /// The root directories of the mounts that were made for programs.
     mounted: Vec<OwnedFd>,
 }
 
 impl Programs {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ProgramTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// See [`Machine::bind`](diskfs_remote::server::Machine::bind).
+    /// Bind-mounts a directory, see [`Machine::bind`](diskfs_remote::server::Machine::bind).
     pub(crate) fn bind(&self, from: &Location<'_>, to: &Location<'_>) -> Result<()> {
         let mounted = tree::bind(from, to)?;
         self.state().mounted.push(mounted);
         Ok(())
     }
 
-    /// See [`Machine::start`](diskfs_remote::server::Machine::start).
+    /// Starts a program, see [`Machine::start`](diskfs_remote::server::Machine::start).
     pub(crate) fn start(&self, root: &Location<'_>, program: &Program) -> Result<Arc<dyn Running>> {
         let root_dir = tree::open(root)?;
         tree::check_machine(&root_dir, program)?;
         let mut state = self.state();
         if state.is_over {
-            return Err(Error::new(ErrorKind::Busy, "the machine is being ended"));
+            return Err(Error::new(ErrorKind::Busy, "the machine is shutting down"));
         }
         let path = tree::path_of(&root_dir)?;
-        if state.furnished.insert(path) {
-            state.mounted.extend(tree::furnish(&root_dir));
+        if state.prepared_roots.insert(path) {
+            state.mounted.extend(tree::mount_standard(&root_dir));
             match name_server::show(&root_dir) {
                 Ok(shown) => state.mounted.extend(shown),
                 Err(error) => log(&format!(
-                    "the guest has no place for a name server: {error}"
+                    "cannot set the name server in the guest's tree: {error}"
                 )),
             }
         }
         let mut command = command(program);
         let user = &program.user;
-        become_before_exec(
+        set_up_before_exec(
             &mut command,
-            Become {
+            ProcessSetup {
                 root: root_dir,
                 directory: directory(program),
                 uid: user.uid,
@@ -96,18 +96,19 @@ impl Programs {
         state.running.push(Arc::clone(&process));
         drop(state);
         if getpid().is_init() {
-            orphans::bury();
+            orphans::start_reaper();
         }
         Ok(process)
     }
 
-    /// Whether there were any, and all have been ended for good.
+    /// Returns true if programs have run and all of them have ended for good.
     pub(crate) fn have_run(&self) -> bool {
         let state = self.state();
-        state.is_over && !state.furnished.is_empty()
+        state.is_over && !state.prepared_roots.is_empty()
     }
 
-    /// See [`Machine::end_programs`](diskfs_remote::server::Machine::end_programs).
+    /// Ends all programs, see
+    /// [`Machine::end_programs`](diskfs_remote::server::Machine::end_programs).
     pub(crate) fn end_all(&self) {
         let (running, mounted) = {
             let mut state = self.state();
@@ -118,17 +119,17 @@ impl Programs {
         for process in &running {
             process.send(Signal::KILL).ok();
         }
-        // What programs have left behind goes, too.
+        // Also kill the processes that programs have left behind.
         kill_all();
-        let deadline = Instant::now().checked_add(LAST_MOMENTS);
+        let deadline = Instant::now().checked_add(KILL_TIMEOUT);
         let left = || {
             let known = running.iter().any(|process| process.ended().is_none());
-            known || getpid().is_init() && orphans::are_left()
+            known || getpid().is_init() && orphans::has_children()
         };
         while left() && deadline.is_some_and(|deadline| Instant::now() < deadline) {
             thread::sleep(Duration::from_millis(1));
         }
-        // What was mounted last goes first.
+        // The last one mounted is unmounted first.
         for mounted in mounted.into_iter().rev() {
             tree::unmount_all_at(mounted);
         }

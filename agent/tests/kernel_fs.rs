@@ -1,5 +1,5 @@
-//! The kernel's filesystems, loop-mounted here, through both ends of the protocol: beside the model
-//! in memory, and beside what the kernel says of them itself.
+//! The kernel's filesystems, loop-mounted on this host, through both sides of the protocol. They
+//! are compared with the in-memory model and with the kernel's own view.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
@@ -11,11 +11,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use diskfs_agent::DirectoryMachine;
-use diskfs_crash::chance::Chance;
 use diskfs_crash::feature_set::FeatureSet;
 use diskfs_crash::generate::{Plan, generate};
 use diskfs_crash::lockstep::Lockstep;
 use diskfs_crash::mirror::mirror;
+use diskfs_crash::random::Random;
 use diskfs_fixtures::{require, require_root, skip, unmount};
 use diskfs_remote::client::{Client, Remote};
 use diskfs_remote::server::{Ending, MountRequest, serve};
@@ -35,7 +35,8 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// Made by `mkfs.KIND` with these arguments; `None` where that can't be.
+    /// Creates a filesystem by `mkfs.KIND` with these arguments and mounts it; `None` if that isn't
+    /// possible.
     fn new(kind: &str, size_mib: u64, arguments: &[&str]) -> Option<Self> {
         require_root()?;
         require(&format!("mkfs.{kind}"))?;
@@ -62,7 +63,7 @@ impl Mounted {
         let done = mount.output().unwrap();
         if !done.status.success() {
             skip(&format!(
-                "{kind} can't be mounted: {}",
+                "cannot mount {kind}: {}",
                 String::from_utf8_lossy(&done.stderr)
             ));
             return None;
@@ -127,7 +128,7 @@ fn create(fs: &Remote, dir: InodeNumber, name: &str, kind: NewKind<'_>) -> Inode
     fs.create(dir, name.as_bytes(), kind, &PLAIN).unwrap()
 }
 
-/// What a mount of this kind must do, seen from both sides.
+/// Checks a mount of this kind, from the server's and the kernel's side.
 fn check(filesystem: &str, size_mib: u64, arguments: &[&str]) {
     let Some(mounted) = Mounted::new(filesystem, size_mib, arguments) else {
         return;
@@ -191,7 +192,7 @@ fn files_of_every_kind(fs: &Remote, path: &Path) {
             );
         }
         if found.file_type != FileType::Regular {
-            // None of them is ever opened: a FIFO would wait for its other end.
+            // None of these files is ever opened: a FIFO would wait for its other side.
             assert_eq!(
                 kind(fs.read_at(entry.inode, 0, &mut [0])),
                 ErrorKind::Invalid
@@ -251,7 +252,7 @@ fn owners_and_modes(fs: &Remote, path: &Path) {
         of(0o6777, 0o022, 1000, 1001),
     );
     assert_eq!(mode_of("plain"), (0o6755, 1000, 1001));
-    // A directory of root's in which nobody else may write, and with a group that goes down.
+    // A directory of root's that others may not write, with a group that is inherited.
     let shared = make(root, b"shared", NewKind::Directory, of(0o2755, 0, 0, 50));
     assert_eq!(mode_of("shared"), (0o2755, 0, 50));
     make(
@@ -274,7 +275,7 @@ fn owners_and_modes(fs: &Remote, path: &Path) {
     fs.link(unnamed, shared, b"u").unwrap();
     fs.release(unnamed).unwrap();
     assert_eq!(mode_of("shared/u"), (0o640, 3, 50));
-    // A default ACL stands before the umask.
+    // A default ACL takes precedence over the umask.
     let acl = default_acl();
     fs.set_xattr(shared, b"system.posix_acl_default", &acl, SetXattr::Any)
         .unwrap();
@@ -286,7 +287,7 @@ fn owners_and_modes(fs: &Remote, path: &Path) {
             .unwrap()
             .is_some()
     );
-    // A new owner takes no rights away: that is the caller's to do.
+    // A new owner drops no privileges: that is left to the caller.
     let plain = fs.lookup(root, b"plain").unwrap();
     let change = SetMetadata {
         uid: Some(5),
@@ -300,7 +301,7 @@ fn owners_and_modes(fs: &Remote, path: &Path) {
     assert_eq!(mode_of("plain"), (0o6755, 5, 6));
 }
 
-/// `u::rwx,u:9:rw,g::rwx,m::rwx,o::---`, as setxattr(2) takes it.
+/// Returns the ACL `u::rwx,u:9:rw,g::rwx,m::rwx,o::---` in the format of setxattr(2).
 fn default_acl() -> Vec<u8> {
     let none = u32::MAX;
     let entries = [
@@ -374,7 +375,7 @@ fn held_files(fs: &Remote, path: &Path) {
     assert_eq!(kind(fs.link(f, root, b"again")), ErrorKind::NotFound);
     fs.release(f).unwrap();
     assert_eq!(kind(fs.metadata(f)), ErrorKind::NotFound);
-    // A rename that replaces; two names of one file.
+    // A rename that replaces a file, and one between two names of the same file.
     let (a, b) = (
         create(fs, root, "a", NewKind::Regular),
         create(fs, root, "b", NewKind::Regular),
@@ -394,7 +395,7 @@ fn held_files(fs: &Remote, path: &Path) {
     fs.unlink(root, b"c").unwrap();
     fs.unlink(root, b"b").unwrap();
     assert_eq!(kind(fs.metadata(a)), ErrorKind::NotFound);
-    // A number that is used again is another file.
+    // A reused inode number is another file.
     for n in 0..50 {
         let name = format!("again{n}");
         let f = create(fs, root, &name, NewKind::Regular);
@@ -415,7 +416,7 @@ fn names_that_lead_out(fs: &Remote) {
         let made = fs.create(dir, name, NewKind::Regular, &PLAIN);
         assert_eq!(kind(made), ErrorKind::Invalid);
     }
-    // What a symlink leads to is never touched.
+    // The target of a symlink is never accessed.
     create(fs, dir, "out", NewKind::Symlink(b"/etc/passwd"));
     let out = fs.lookup(dir, b"out").unwrap();
     assert_eq!(fs.metadata(out).unwrap().file_type, FileType::Symlink);
@@ -578,8 +579,8 @@ fn subvolumes_are_found_by_their_numbers() {
         btrfs(&["subvolume", "create"], &root.join(name));
     }
     let id = |name: &str| {
-        let told = btrfs(&["inspect-internal", "rootid"], &root.join(name));
-        told.trim().parse::<u64>().unwrap()
+        let output = btrfs(&["inspect-internal", "rootid"], &root.join(name));
+        output.trim().parse::<u64>().unwrap()
     };
     let ids = made.map(id);
     let three = ids[2].to_string();
@@ -622,7 +623,7 @@ fn more_files_than_stay_open() {
     served.end();
 }
 
-/// Random operations beside the model, on ext4, which the model is one of.
+/// Applies random operations to ext4 and to the model, which behaves like ext4.
 #[test]
 fn does_what_the_model_does() {
     let operations = std::env::var("DISKFS_AGENT_OPERATIONS");
@@ -641,7 +642,7 @@ fn does_what_the_model_does() {
             unit_bytes: 4096,
             large_values: false,
         };
-        let made = generate(plan, Chance::new(seed), &model, files);
+        let made = generate(plan, Random::new(seed), &model, files);
         let mut lockstep = Lockstep::new(served.fs.clone(), set.traits).unwrap();
         for (number, operation) in made.iter().enumerate() {
             if let Err(error) = lockstep.step(number, operation, &|| number) {

@@ -1,5 +1,5 @@
-//! The agent as PID 1 of User Mode Linux, over a serial line: what a microVM is, without the parts
-//! that make it fast. `DISKFS_UML` names the kernel, `DISKFS_AGENT` the static agent.
+//! The agent as PID 1 of User Mode Linux, over a serial line: a microVM without the parts that make
+//! it fast. `DISKFS_UML` names the kernel, `DISKFS_AGENT` the static agent.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ use diskfs_remote::server::MountRequest;
 use diskfs_vfs::{ErrorKind, FsRead, FsWrite, NewAttributes, NewKind};
 use tempfile::TempDir;
 
-/// An initramfs of one file: `/init`, and `/dev/console` is the kernel's own.
+/// Returns an initramfs with only `/init`; the kernel itself provides `/dev/console`.
 fn initramfs(agent: &[u8]) -> Vec<u8> {
     let mut archive = Vec::new();
     let mut add = |name: &str, mode: usize, contents: &[u8]| {
@@ -47,7 +47,7 @@ fn initramfs(agent: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "needs a kernel: DISKFS_UML, and the static agent: DISKFS_AGENT"]
+#[ignore = "needs a kernel (DISKFS_UML) and the static agent (DISKFS_AGENT)"]
 fn boots_mounts_and_turns_off() {
     let (Ok(kernel), Ok(agent)) = (std::env::var("DISKFS_UML"), std::env::var("DISKFS_AGENT"))
     else {
@@ -140,7 +140,7 @@ fn session(kernel: &str, agent: &str, kind: &str, options: &str) {
     while child.try_wait().unwrap().is_none() {
         assert!(
             ending.elapsed() < Duration::from_secs(10),
-            "it does not turn off"
+            "the machine does not turn off"
         );
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -1,4 +1,4 @@
-//! Running other programs: to the end, timed, and with what they used.
+//! Running of other programs, with their time and resource usage.
 
 use std::fs;
 use std::io::Read;
@@ -10,17 +10,18 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::interrupt;
 use crate::limit::Watched;
 
-/// What a pipe holds by default: pipe(7).
+/// The default capacity of a pipe: pipe(7).
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// What a program used from its start to its end.
+/// The resources that a program used from its start to its end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Usage {
-    /// Wall time from before the fork to after the wait.
+    /// The wall time from before the fork to after the wait.
     pub(crate) wall: Duration,
-    /// The largest resident set (`ru_maxrss`).
+    /// The largest resident set size (`ru_maxrss`).
     pub(crate) peak_memory_kib: u64,
-    /// Bytes that it got from `read`-like calls (`rchar`), its shared libraries' headers included.
+    /// The bytes that the program got from `read`-like calls (`rchar`), including the headers of
+    /// its shared libraries.
     pub(crate) read_bytes: u64,
 }
 
@@ -37,8 +38,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a program that goes into the background: waits for its first process only. What that one
-/// leaves running may hold its output open, so none is read.
+/// Runs a program that goes into the background, and waits only for its first process. The output
+/// is not read, because the background process may keep it open.
 pub(crate) fn started(command: &mut Command) -> Result<()> {
     interrupt::check()?;
     let name = describe(command);
@@ -50,7 +51,7 @@ pub(crate) fn started(command: &mut Command) -> Result<()> {
     check(&name, child.wait()?, "see above")
 }
 
-/// Runs a program to its end with its output thrown away; returns the wall time.
+/// Runs a program to its end, discards its output, and returns the wall time.
 pub(crate) fn timed(command: &mut Command) -> Result<Duration> {
     interrupt::check()?;
     let name = describe(command);
@@ -62,14 +63,15 @@ pub(crate) fn timed(command: &mut Command) -> Result<Duration> {
     Ok(wall)
 }
 
-/// Runs a program with its output read through a pipe and thrown away; returns the wall time and
-/// the length of the output. GNU tar that writes to `/dev/null` itself notices, and reads no file.
+/// Runs a program to its end, reads its output through a pipe and discards it. Returns the wall
+/// time and the length of the output. The pipe is needed because GNU tar reads no file if its
+/// output is `/dev/null`.
 pub(crate) fn timed_through_pipe(command: &mut Command) -> Result<(Duration, u64)> {
     interrupt::check()?;
     let name = describe(command);
     let start = Instant::now();
     let (mut child, _watched) = spawn(command.stdout(Stdio::piped()), &name)?;
-    let mut pipe = child.stdout.take().context("no pipe")?;
+    let mut pipe = child.stdout.take().context("the child has no pipe")?;
     let mut buf = vec![0; PIPE_BYTES];
     let mut len_bytes = 0;
     loop {
@@ -85,7 +87,7 @@ pub(crate) fn timed_through_pipe(command: &mut Command) -> Result<(Duration, u64
     Ok((wall, len_bytes))
 }
 
-/// Runs a program to its end with its output thrown away; returns what it used.
+/// Runs a program to its end, discards its output, and returns its resource usage.
 pub(crate) fn used(command: &mut Command) -> Result<Usage> {
     interrupt::check()?;
     let name = describe(command);
@@ -96,7 +98,7 @@ pub(crate) fn used(command: &mut Command) -> Result<Usage> {
     Ok(usage)
 }
 
-/// Whether a program of this name is on the path.
+/// Returns true if a program of this name is in `PATH`.
 pub(crate) fn is_installed(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
@@ -127,10 +129,10 @@ fn drain_stderr(child: &mut Child) -> Result<String> {
     Ok(String::from_utf8_lossy(&message).into_owned())
 }
 
-/// Waits for the end of `child`, reads its counters while it is a zombie, then reaps it.
+/// Waits until `child` ends, reads its counters while it is a zombie, then reaps it.
 #[expect(
     unsafe_code,
-    reason = "neither std nor rustix has wait4, the one call that tells a child's own peak memory"
+    reason = "neither std nor rustix has wait4, the only call that returns a child's own peak memory"
 )]
 fn wait_with_usage(mut child: Child, start: Instant) -> Result<(ExitStatus, Usage, String)> {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -147,14 +149,14 @@ fn wait_with_usage(mut child: Child, start: Instant) -> Result<(ExitStatus, Usag
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     let raw_pid = pid.as_raw_nonzero().get();
-    // SAFETY: both pointers are to live, writable values of the types that wait4 fills.
+    // SAFETY: both pointers refer to live, writable values of the types that wait4 fills.
     let reaped = unsafe { libc::wait4(raw_pid, &raw mut status, 0, usage.as_mut_ptr()) };
     ensure!(
         reaped == raw_pid,
         "wait4: {}",
         std::io::Error::last_os_error()
     );
-    // SAFETY: zeroes are a valid rusage, and wait4 has succeeded.
+    // SAFETY: a zeroed rusage is valid, and wait4 has succeeded.
     let usage = unsafe { usage.assume_init() };
     let usage = Usage {
         wall,
@@ -164,7 +166,7 @@ fn wait_with_usage(mut child: Child, start: Instant) -> Result<(ExitStatus, Usag
     Ok((ExitStatus::from_raw(status), usage, message))
 }
 
-/// Bytes that a process got from `read`-like calls so far.
+/// Returns the bytes that a process has got from `read`-like calls so far.
 pub(crate) fn rchar(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/io");
     let text = fs::read_to_string(&path).with_context(|| path.clone())?;

@@ -1,4 +1,4 @@
-//! The ways to get at the files of an image, one per file.
+//! The contenders: the programs that give access to the files of an image, one per file.
 
 mod diskfs;
 mod fuse2fs;
@@ -13,69 +13,70 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::filesystem::Filesystem;
-use crate::image::Kind;
+use crate::image::ImageFormat;
 use crate::mount::Mount;
 
-/// A way to get at the files of an image.
+/// A program that gives access to the files of an image.
 pub(crate) trait Contender: Debug {
-    /// What the table calls it, without the image's kind.
+    /// Returns the program's name in the table, without the kind of image.
     fn program(&self) -> &'static str;
 
-    /// The kind of image that it opens.
-    fn kind(&self) -> Kind;
+    /// Returns the kind of image that it opens.
+    fn kind(&self) -> ImageFormat;
 
-    /// Why it can't take part, if so.
+    /// Returns the reason if it can't take part.
     fn obstacle(&self) -> Option<String>;
 
-    /// How often it is measured at most. Of one that takes seconds for what others do in milliseconds,
-    /// two figures say as much as five.
+    /// Returns the maximum number of repetitions. For a contender that takes seconds where others
+    /// take milliseconds, two figures say as much as five.
     fn most_repetitions(&self) -> u32 {
         u32::MAX
     }
 
-    /// Mounts `image` read-only; returns when the files are there. `dir` is an empty directory for
-    /// mount points.
+    /// Mounts `image` read-only, and returns when the files are visible. `dir` is an empty
+    /// directory for mount points.
     fn mount(&self, image: &Path, dir: &Path) -> Result<Mount>;
 
-    /// Whether it writes into images of its kind.
+    /// Returns true if it can write to images of its kind.
     fn writes(&self) -> bool {
-        self.kind() != Kind::Qcow2Zstd
+        self.kind() != ImageFormat::Qcow2Zstd
     }
 
-    /// Mounts `image` for writing; as [`mount`](Self::mount) otherwise.
+    /// Mounts `image` for writing; otherwise the same as [`mount`](Self::mount).
     fn mount_for_writing(&self, image: &Path, dir: &Path) -> Result<Mount>;
 
-    /// The command that prints a file of the image without a mount.
+    /// Returns the command that prints a file of the image without a mount.
     fn cat(&self, _image: &Path, _path: &str) -> Option<Command> {
         None
     }
 
-    /// The command that lists a directory of the image without a mount.
+    /// Returns the command that lists a directory of the image without a mount.
     fn list(&self, _image: &Path, _path: &str) -> Option<Command> {
         None
     }
 
-    /// The command that tells what is in an image.
+    /// Returns the command that inspects an image.
     fn inspect(&self, _image: &Path) -> Option<Command> {
         None
     }
 
-    /// The command that tells it of all images of a directory, overlays of `backing`, so many at once.
+    /// Returns the command that inspects all images of a directory, which are overlays of
+    /// `backing`, with `jobs` at a time.
     fn inspect_fleet(&self, _dir: &Path, _backing: &Path, _jobs: u32) -> Option<Command> {
         None
     }
 
-    /// The command that tells what has changed from one snapshot of an image to another.
+    /// Returns the command that compares two snapshots of an image.
     fn diff(&self, _image: &Path, _from: &str, _to: &str) -> Option<Command> {
         None
     }
 
-    /// The command that makes a guest ready: an overlay of the deployment's image.
+    /// Returns the command that deploys to a guest, which is an overlay of the deployment's image.
     fn deploy(&self, _image: &Path, _deployment: &Deployment) -> Option<Command> {
         None
     }
 
-    /// The command that does what a plan says to all overlays of a list, so many at once.
+    /// Returns the command that applies a plan to all overlays of a list, `jobs` at a time.
     fn deploy_fleet(
         &self,
         _jobs: &Path,
@@ -86,22 +87,23 @@ pub(crate) trait Contender: Debug {
         None
     }
 
-    /// Whether it is left out unless it is named: for what would take an hour.
+    /// Returns true if it is measured only when it is named, because it would take an hour.
     fn is_by_name_only(&self) -> bool {
         false
     }
 
-    /// The name in the table.
+    /// Returns the name in the table.
     fn name(&self) -> String {
         format!("{} {}", self.program(), self.kind().name())
     }
 }
 
-/// What a guest is to get: files in a directory, of which a plan (`plan.yaml`) tells where they go.
+/// The deployment of a guest: files in a directory, and a plan (`plan.yaml`) that says where each
+/// file goes.
 #[derive(Debug)]
 pub(crate) struct Deployment {
     dir: PathBuf,
-    /// What the guests are overlays of.
+    /// The backing file of the guests' overlays.
     pub(crate) backing: PathBuf,
 }
 
@@ -118,9 +120,10 @@ impl Deployment {
     }
 }
 
-/// All that open this filesystem, or have a reason not to; the first is the one that ratios are to.
+/// Returns all contenders that open this filesystem, or have a reason not to. Ratios are relative
+/// to the first one.
 pub(crate) fn all(diskfs: &Path, filesystem: Filesystem) -> Vec<Box<dyn Contender>> {
-    let kinds = [Kind::Raw, Kind::Qcow2, Kind::Qcow2Zstd];
+    let kinds = [ImageFormat::Raw, ImageFormat::Qcow2, ImageFormat::Qcow2Zstd];
     let mut all: Vec<Box<dyn Contender>> = vec![Box::new(kernel::Kernel::new(filesystem))];
     for (engine, kind) in self::diskfs::engines(filesystem) {
         let diskfs = self::diskfs::Diskfs::new(diskfs.to_owned(), engine, kind);
@@ -135,7 +138,7 @@ pub(crate) fn all(diskfs: &Path, filesystem: Filesystem) -> Vec<Box<dyn Contende
     all
 }
 
-/// An obstacle where a program that is needed is not installed.
+/// Returns an obstacle if one of the required programs is not installed.
 fn missing(programs: &[&str]) -> Option<String> {
     let missing = programs
         .iter()

@@ -2,19 +2,19 @@
 
 use std::process::Command;
 
-/// What the Debian tree lies on.
+/// The filesystem of the Debian tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Filesystem {
-    /// diskfs has a driver for it.
+    /// ext4, for which diskfs has a driver.
     Ext4,
-    /// diskfs opens it by a kernel in a microVM.
+    /// XFS, which diskfs opens by a kernel in a microVM.
     Xfs,
-    /// The same.
+    /// btrfs, which diskfs opens by a kernel in a microVM.
     Btrfs,
 }
 
 impl Filesystem {
-    /// The name that mount(8) and mkfs(8) know it by.
+    /// Returns the name in mount(8) and mkfs(8).
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -23,14 +23,14 @@ impl Filesystem {
         }
     }
 
-    /// Whether diskfs opens it by itself, without a machine.
+    /// Returns true if diskfs has a driver for it and needs no microVM.
     pub(crate) fn has_driver(self) -> bool {
         self == Self::Ext4
     }
 
-    /// The command that makes it in the file that is its last argument, with nothing left to be
-    /// initialised in the background: a kernel's thread that does so would be measured with what it
-    /// runs beside.
+    /// Returns the command that makes the filesystem in the file that is added as the last
+    /// argument. The command leaves nothing to be initialised in the background: a kernel thread
+    /// that does this would be measured together with the contender.
     pub(crate) fn mkfs(self) -> Command {
         let mut mkfs = Command::new(format!("mkfs.{}", self.name()));
         mkfs.args(["-q", "-L", "bench"]);

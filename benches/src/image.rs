@@ -1,4 +1,5 @@
-//! The images that the contenders open: a Debian tree and a large file on a filesystem, built once.
+//! The images that the contenders open: a filesystem with a Debian tree and a large file, built
+//! once.
 
 mod debian;
 mod large_file;
@@ -14,29 +15,29 @@ use crate::command;
 use crate::filesystem::Filesystem;
 use crate::mount::MountPoint;
 
-/// The large file, from the image's root.
+/// The path of the large file in the image.
 pub(crate) const LARGE_FILE: &str = "srv/large.bin";
 
-/// Its length: the 1 GiB of the targets.
+/// The length of the large file: the 1 GiB of the targets.
 pub(crate) const LARGE_FILE_BYTES: u64 = 1 << 30;
 
-/// The filesystem's size. The tree takes half a GiB and the large file one; a real image has
-/// room left, too, and holes cost no disk space.
+/// The size of the filesystem. The tree takes half a GiB and the large file one; like a real image,
+/// this one has free space, and its holes take no space on the host.
 const FILESYSTEM_BYTES: u64 = 4 << 30;
 
-/// How an image is stored.
+/// The format of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The filesystem's bytes, with holes.
+pub(crate) enum ImageFormat {
+    /// A raw image with holes.
     Raw,
-    /// `qemu-img convert -O qcow2`.
+    /// A qcow2 image made by `qemu-img convert -O qcow2`.
     Qcow2,
-    /// The same with zstd-compressed clusters.
+    /// A qcow2 image with zstd-compressed clusters.
     Qcow2Zstd,
 }
 
-impl Kind {
-    /// The name in the table.
+impl ImageFormat {
+    /// Returns the name in the table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",
@@ -45,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// The name of the driver in QEMU.
+    /// Returns the name of QEMU's driver.
     pub(crate) fn qemu_driver(self) -> &'static str {
         match self {
             Self::Raw => "raw",
@@ -53,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// What follows the image's name in that of its file.
+    /// Returns the suffix of the image's file name.
     fn suffix(self) -> &'static str {
         match self {
             Self::Raw => ".raw",
@@ -71,27 +72,27 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// The Debian tree as an archive, in a directory `tree`.
+    /// Returns the path of the archive of the Debian tree, whose files are in a directory `tree`.
     pub(crate) fn archive(&self) -> PathBuf {
         self.dir.join("tree.tar")
     }
 
-    /// An empty filesystem of this kind.
-    pub(crate) fn empty(&self, kind: Kind) -> PathBuf {
+    /// Returns the path of an empty filesystem of this kind.
+    pub(crate) fn empty(&self, kind: ImageFormat) -> PathBuf {
         self.dir.join(format!("empty-{}", self.file_name(kind)))
     }
 
-    /// Where the image of this kind is.
-    pub(crate) fn path(&self, kind: Kind) -> PathBuf {
+    /// Returns the path of the image of this kind.
+    pub(crate) fn path(&self, kind: ImageFormat) -> PathBuf {
         self.dir.join(self.file_name(kind))
     }
 
-    /// What is on it.
+    /// Returns the filesystem on the images.
     pub(crate) fn filesystem(&self) -> Filesystem {
         self.filesystem
     }
 
-    fn file_name(&self, kind: Kind) -> String {
+    fn file_name(&self, kind: ImageFormat) -> String {
         let name = match self.filesystem {
             Filesystem::Ext4 => "debian",
             Filesystem::Xfs => "debian-xfs",
@@ -106,12 +107,12 @@ impl Images {
     }
 }
 
-/// Builds the images that `dir` lacks.
+/// Builds the images that are missing in `dir`.
 pub(crate) fn build_all(dir: &Path, filesystem: Filesystem) -> Result<Images> {
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let dir = dir.canonicalize()?;
     let images = Images { dir, filesystem };
-    let debian = images.of(Filesystem::Ext4).path(Kind::Raw);
+    let debian = images.of(Filesystem::Ext4).path(ImageFormat::Raw);
     let is_new = !debian.exists();
     if is_new {
         build(&debian, build_debian).context("building the Debian image")?;
@@ -124,18 +125,18 @@ pub(crate) fn build_all(dir: &Path, filesystem: Filesystem) -> Result<Images> {
     Ok(images)
 }
 
-/// Builds what is made of the Debian image and of its archive.
+/// Builds the images that derive from the Debian image and from its archive.
 fn build_others(images: &Images, is_debian_new: bool) -> Result<()> {
     let filesystem = images.filesystem;
-    let raw = images.path(Kind::Raw);
+    let raw = images.path(ImageFormat::Raw);
     let is_missing = is_debian_new || !raw.exists();
     if is_missing && filesystem != Filesystem::Ext4 {
         build(&raw, |part| build_unpacked(images, part))?;
     }
     for (kind, options) in [
-        (Kind::Qcow2, &["-O", "qcow2"][..]),
+        (ImageFormat::Qcow2, &["-O", "qcow2"][..]),
         (
-            Kind::Qcow2Zstd,
+            ImageFormat::Qcow2Zstd,
             &["-O", "qcow2", "-c", "-o", "compression_type=zstd"],
         ),
     ] {
@@ -144,11 +145,11 @@ fn build_others(images: &Images, is_debian_new: bool) -> Result<()> {
             build(&path, |part| convert(&raw, part, options))?;
         }
     }
-    let empty = images.empty(Kind::Raw);
+    let empty = images.empty(ImageFormat::Raw);
     if !empty.exists() {
         build(&empty, |part| make_filesystem(filesystem, part))?;
     }
-    let empty_qcow2 = images.empty(Kind::Qcow2);
+    let empty_qcow2 = images.empty(ImageFormat::Qcow2);
     if !empty_qcow2.exists() {
         build(&empty_qcow2, |part| convert(&empty, part, &["-O", "qcow2"]))?;
     }
@@ -160,7 +161,7 @@ fn make_filesystem(filesystem: Filesystem, part: &Path) -> Result<()> {
     command::output(filesystem.mkfs().arg(part)).map(drop)
 }
 
-/// Packs all of the image but the large file.
+/// Packs all files of the image except the large one.
 fn pack(raw: &Path, part: &Path) -> Result<()> {
     let mut point = MountPoint::directory(part.with_extension("mnt"))?;
     point.mount_loop(raw, Filesystem::Ext4, "ro,loop")?;
@@ -196,12 +197,12 @@ fn convert(raw: &Path, part: &Path, options: &[&str]) -> Result<()> {
     command::output(convert.arg(raw).arg(part)).map(drop)
 }
 
-/// Makes the Debian system, and the large file beside it.
+/// Builds the Debian system with the large file beside it.
 fn build_debian(part: &Path) -> Result<()> {
     build_filled(Filesystem::Ext4, part, debian::install)
 }
 
-/// The same with the tree out of the archive.
+/// Builds the same image from the archive of the tree.
 fn build_unpacked(images: &Images, part: &Path) -> Result<()> {
     build_filled(images.filesystem, part, |root| {
         let mut tar = Command::new("tar");
@@ -212,7 +213,8 @@ fn build_unpacked(images: &Images, part: &Path) -> Result<()> {
 }
 
 /// Makes the filesystem, and fills it through the kernel's driver: its allocator and its hashed
-/// directories are what a real image has; `mke2fs -d` packs files back to back, unhashed.
+/// directories are like those of a real image. `mke2fs -d` would pack files back to back, with
+/// linear directories.
 fn build_filled(
     filesystem: Filesystem,
     part: &Path,
@@ -223,10 +225,14 @@ fn build_filled(
     point.mount_loop(part, filesystem, "loop")?;
     install(point.path())?;
     let large_file = point.path().join(LARGE_FILE);
-    fs::create_dir_all(large_file.parent().context("a file has a directory")?)?;
+    fs::create_dir_all(
+        large_file
+            .parent()
+            .context("the large file has no parent directory")?,
+    )?;
     large_file::write(&large_file)?;
     rustix::fs::syncfs(&fs::File::open(point.path())?)?;
-    // What debootstrap deleted would be data in the qcow2, too.
+    // Otherwise the data that debootstrap deleted would be data in the qcow2 image, too.
     command::output(Command::new("fstrim").arg(point.path()))?;
     point.unmount()
 }
@@ -242,11 +248,14 @@ mod tests {
             filesystem: Filesystem::Ext4,
         };
         let xfs = ext4.of(Filesystem::Xfs);
-        assert_eq!(ext4.path(Kind::Raw), Path::new("debian.raw"));
+        assert_eq!(ext4.path(ImageFormat::Raw), Path::new("debian.raw"));
         let zstd = Path::new("debian-zstd.qcow2");
-        assert_eq!(ext4.path(Kind::Qcow2Zstd), zstd);
-        assert_eq!(xfs.path(Kind::Raw), Path::new("debian-xfs.raw"));
-        assert_eq!(xfs.empty(Kind::Raw), Path::new("empty-debian-xfs.raw"));
+        assert_eq!(ext4.path(ImageFormat::Qcow2Zstd), zstd);
+        assert_eq!(xfs.path(ImageFormat::Raw), Path::new("debian-xfs.raw"));
+        assert_eq!(
+            xfs.empty(ImageFormat::Raw),
+            Path::new("empty-debian-xfs.raw")
+        );
         assert_eq!(xfs.archive(), ext4.archive());
     }
 }

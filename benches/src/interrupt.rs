@@ -1,4 +1,5 @@
-//! Ctrl-C ends a run through its guards, so that no mount or loop device stays behind.
+//! Handling of Ctrl-C: it ends a run through its guards, so that no mount or loop device stays
+//! behind.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,14 +9,15 @@ use crate::limit;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on SIGINT, SIGTERM and SIGHUP are noted instead of ending the process. The child that
-/// runs at the time gets the terminal's SIGINT, too, and its end brings us to [`check`].
+/// Installs handlers that record SIGINT, SIGTERM and SIGHUP instead of ending the process. The
+/// child that is running also gets the terminal's SIGINT, and after its end the run reaches
+/// [`check`].
 pub(crate) fn install() -> Result<()> {
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::SeqCst))
         .context("installing the signal handler")
 }
 
-/// Whether a signal has arrived.
+/// Returns true if a signal has arrived.
 pub(crate) fn has_come() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }

@@ -1,7 +1,8 @@
-//! Who takes too long is stopped: some peers hang on some machines, and a run is to end by itself.
+//! The time limit of a visit: some contenders hang on some machines, and a run must end anyway.
 //!
-//! While a visit lasts, the processes of its contender are registered here. When its time is over
-//! they are killed; what waits for them fails then, also calls into a mount that one of them serves.
+//! During a visit, the processes of its contender are registered here. When the time is over they
+//! are killed. Then everything that waits for them fails, including calls into a mount that one of
+//! them serves.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,22 +10,22 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal};
 
-/// How often the clock is looked at.
+/// The interval between two checks of the clock.
 const TICK: Duration = Duration::from_millis(200);
 
-struct State {
+struct VisitLimit {
     limit: Duration,
     deadline: Option<Instant>,
     processes: Vec<u32>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
+static STATE: Mutex<VisitLimit> = Mutex::new(VisitLimit {
     limit: Duration::ZERO,
     deadline: None,
     processes: Vec::new(),
 });
 
-/// From now on a visit may take so long.
+/// Starts the thread that enforces this limit.
 pub(crate) fn install(limit: Duration) -> Result<()> {
     state().limit = limit;
     std::thread::Builder::new()
@@ -35,16 +36,16 @@ pub(crate) fn install(limit: Duration) -> Result<()> {
                 state().enforce();
             }
         })
-        .context("starting the thread that looks at the clock")?;
+        .context("starting the thread of the time limit")?;
     Ok(())
 }
 
-/// A visit that has begun; it ends with the value.
+/// A visit that has begun; dropping the value ends it.
 #[derive(Debug)]
 pub(crate) struct Visit;
 
 impl Visit {
-    /// Sets the clock.
+    /// Starts the clock.
     pub(crate) fn begin() -> Self {
         let mut state = state();
         state.deadline = Some(Instant::now() + state.limit);
@@ -58,13 +59,14 @@ impl Drop for Visit {
     }
 }
 
-/// A process that is killed if the visit takes too long while this value lives.
+/// The registration of a process, which is killed if the visit takes too long while this value
+/// lives.
 #[derive(Debug)]
 pub(crate) struct Watched(u32);
 
 impl Watched {
-    /// Watches the process of this number. It is to be dropped when that has ended: the number will be
-    /// another's, if only after all others have been used.
+    /// Registers the process. Drop the value when the process has ended: another process can then
+    /// get the same number (only after all other numbers were used).
     pub(crate) fn new(pid: u32) -> Self {
         state().processes.push(pid);
         Self(pid)
@@ -81,7 +83,7 @@ impl Drop for Watched {
     }
 }
 
-/// Fails once the visit has taken too long.
+/// Fails if the visit has taken too long.
 pub(crate) fn check() -> Result<()> {
     let state = state();
     if state.is_over() {
@@ -90,7 +92,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-impl State {
+impl VisitLimit {
     fn is_over(&self) -> bool {
         self.deadline.is_some_and(|at| at <= Instant::now())
     }
@@ -105,7 +107,7 @@ impl State {
     }
 }
 
-/// Ends a process, whatever it does.
+/// Kills a process with SIGKILL.
 pub(crate) fn kill(pid: u32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
@@ -113,7 +115,7 @@ pub(crate) fn kill(pid: u32) {
     }
 }
 
-fn state() -> MutexGuard<'static, State> {
+fn state() -> MutexGuard<'static, VisitLimit> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -127,7 +129,7 @@ mod tests {
             .arg("60")
             .spawn()
             .unwrap();
-        let mut state = State {
+        let mut state = VisitLimit {
             limit: Duration::ZERO,
             deadline: None,
             processes: vec![child.id()],

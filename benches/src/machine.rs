@@ -1,4 +1,4 @@
-//! What the figures depend on besides the contenders: the machine's state and kind.
+//! The machine's state and description, on which the figures depend.
 
 use std::fs;
 use std::path::Path;
@@ -6,32 +6,32 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use rustix::fs::Advice;
 
-/// Fails unless this process may mount and drop caches.
+/// Fails unless this process can mount and drop caches.
 pub(crate) fn require_root() -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
-        "the kernel's mounts and /proc/sys/vm/drop_caches need root: run it as root"
+        "mounting and /proc/sys/vm/drop_caches need root; run this program as root"
     );
     Ok(())
 }
 
-/// What a cold measurement begins without.
+/// The caches that are dropped before a cold measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Cold {
-    /// Everything: `sync`, then 3 into `/proc/sys/vm/drop_caches`. Programs and libraries have to
-    /// be read again, too.
+    /// All caches: `sync`, then 3 to `/proc/sys/vm/drop_caches`. Programs and libraries must be
+    /// read again, too.
     Machine,
-    /// The image: its pages by `POSIX_FADV_DONTNEED`, and all dentries and inodes by 2 into
-    /// `/proc/sys/vm/drop_caches`. What a mount kept is gone with it, because each cold measurement
-    /// is made on a new one. Leaves the machine's other users alone.
+    /// The image's pages, by `POSIX_FADV_DONTNEED`, and all dentries and inodes, by 2 to
+    /// `/proc/sys/vm/drop_caches`. The cache of a mount is dropped with the mount, because each
+    /// cold measurement makes a new one. The machine's other programs stay cached.
     Image,
 }
 
-/// Makes the machine forget what it knows of the images.
+/// Drops the machine's caches of the images.
 pub(crate) fn drop_caches(cold: Cold, images: &[&Path]) -> Result<()> {
     for image in images {
         let file = fs::File::open(image).with_context(|| image.display().to_string())?;
-        // What is not written back yet is not dropped.
+        // Pages that are not yet written back are not dropped.
         rustix::fs::fdatasync(&file)?;
         rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
     }
@@ -45,7 +45,7 @@ pub(crate) fn drop_caches(cold: Cold, images: &[&Path]) -> Result<()> {
     fs::write("/proc/sys/vm/drop_caches", what).context("writing /proc/sys/vm/drop_caches")
 }
 
-/// Reads every stored byte of `image`, so that the page cache holds it.
+/// Reads every allocated byte of `image`, so that the page cache contains it.
 pub(crate) fn fill_page_cache(image: &Path) -> Result<()> {
     use std::os::unix::fs::FileExt;
     let file = fs::File::open(image).with_context(|| image.display().to_string())?;
@@ -56,14 +56,18 @@ pub(crate) fn fill_page_cache(image: &Path) -> Result<()> {
         at = data;
         while at < hole {
             let got = file.read_at(&mut buf, at)?;
-            ensure!(got > 0, "{}: ends at byte {at}", image.display());
+            ensure!(
+                got > 0,
+                "{}: unexpected end of file at byte {at}",
+                image.display()
+            );
             at += u64::try_from(got)?;
         }
     }
     Ok(())
 }
 
-/// One line that says what kind of machine this is.
+/// Returns one line that describes this machine.
 pub(crate) fn describe() -> String {
     let cpus = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let kernel = read_trimmed("/proc/sys/kernel/osrelease");
@@ -76,7 +80,7 @@ pub(crate) fn describe() -> String {
     format!("{cpus} processors, {memory} GiB of memory, kernel {kernel}, load {load} at the end")
 }
 
-/// A field of `/proc/meminfo` or `/proc/PID/status` that is given in kB.
+/// Returns the value of a field of `/proc/meminfo` or `/proc/PID/status` in kB.
 pub(crate) fn kib_field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_whitespace().nth(1)?.parse().ok()

@@ -1,8 +1,8 @@
-//! diskfs beside the kernel and its peers, in one run.
+//! Compares diskfs with the kernel and other programs, in one run.
 //!
-//! Builds a Debian image once, mounts it by each contender in turn, does the same work on each
-//! mount, and prints a table of medians and of ratios to the kernel's loop mount of the raw image.
-//! What each row means stands in `README.md`.
+//! The program builds a Debian image once, mounts it by each contender in turn, does the same work
+//! on each mount, and prints a table of medians and of ratios to the kernel's loop mount of the raw
+//! image. `README.md` explains each row.
 
 mod command;
 mod contender;
@@ -57,6 +57,6 @@ fn run(options: &Options) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes())?;
     interrupt::check()?;
     let has_failed = samples.gaps().iter().any(|gap| !gap.is_cut_off);
-    anyhow::ensure!(!has_failed, "not all could be measured: see above");
+    anyhow::ensure!(!has_failed, "some measurements failed (see above)");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Counting the bytes that a mount reads from below.
+//! Counting of the bytes that a mount reads from its image.
 
 use std::fs;
 use std::path::Path;
@@ -7,18 +7,18 @@ use anyhow::{Context, Result};
 
 use crate::command;
 
-/// What counts the bytes read below a mount.
+/// The source of the byte counter of a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Meter {
-    /// The server's `rchar`: what it asked of the image file, whether from the page cache or from
-    /// the disk. The FUSE requests that it reads count, too: some 80 bytes each.
+    /// The server's `rchar`: the bytes that it read from the image file, from the page cache or
+    /// from the disk. The FUSE requests that it reads count, too, about 80 bytes each.
     Process(u32),
-    /// The sectors that a loop device was asked for: what the kernel read ahead is in them.
+    /// The sectors that were requested from a loop device, including the kernel's read-ahead.
     LoopDevice(String),
 }
 
 impl Meter {
-    /// The meter of the loop device that is mounted at `point`.
+    /// Returns the meter of the loop device that is mounted at `point`.
     pub(crate) fn loop_device_of(point: &Path) -> Result<Self> {
         let text = fs::read_to_string("/proc/self/mountinfo")?;
         let name = loop_device_in(&text, &point.to_string_lossy());
@@ -26,7 +26,7 @@ impl Meter {
         Ok(Self::LoopDevice(name.to_owned()))
     }
 
-    /// Bytes read so far.
+    /// Returns the bytes read so far.
     pub(crate) fn read_bytes(&self) -> Result<u64> {
         match self {
             Self::Process(pid) => command::rchar(*pid),
@@ -40,7 +40,7 @@ impl Meter {
     }
 }
 
-/// The name of the device in the `mountinfo` line of `point`: see proc(5).
+/// Returns the name of the device in the `mountinfo` line of `point` (see proc(5)).
 fn loop_device_in<'a>(mountinfo: &'a str, point: &str) -> Option<&'a str> {
     let line = mountinfo
         .lines()

@@ -1,5 +1,5 @@
-//! Guards for what a contender sets up. Each undoes its part when dropped, so that neither an
-//! error nor Ctrl-C leaves a mount, a loop device or a server behind.
+//! Guards for the resources of a contender. Each guard undoes its part when dropped, so that
+//! neither an error nor Ctrl-C leaves a mount, a loop device or a server behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use crate::meter::Meter;
 use crate::server::{Machine, Server};
 use crate::{command, process};
 
-/// How long a mount may stay busy before it is told off for good. On a loaded machine somebody may
-/// still look at it.
+/// The time limit for retrying to unmount a busy mount. On a loaded machine another process may
+/// still access it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a mount is for.
+/// The access mode of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
@@ -26,7 +26,7 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// Options of mount(8) for a loop device.
+    /// Returns the options of mount(8) for a loop device.
     fn loop_options(self) -> &'static str {
         match self {
             Self::Read => "ro,loop",
@@ -46,7 +46,7 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// The kernel's own mount of `image`, through a loop device.
+    /// Mounts `image` with the kernel's own driver through a loop device.
     pub(crate) fn by_loop_device(
         image: &Path,
         filesystem: Filesystem,
@@ -64,7 +64,7 @@ impl Mount {
         })
     }
 
-    /// A mount that a process serves, which has put it at `point`.
+    /// Returns a mount at `point` that a process serves.
     pub(crate) fn by_server(point: MountPoint) -> Result<Self> {
         let server = Server::find(point.path())?;
         let meter = Meter::Process(server.pid());
@@ -77,11 +77,11 @@ impl Mount {
         })
     }
 
-    /// A mount that `server` has put at `point`, and whose image its `machine` reads.
+    /// Returns a mount at `point` that `server` serves, and whose image its `machine` reads.
     pub(crate) fn by_machine(server: Server, machine: Machine, point: MountPoint) -> Result<Self> {
         let mut processes = machine.processes()?.into_iter();
         let pid = processes.find(|pid| *pid != server.pid());
-        let meter = Meter::Process(pid.context("the machine ended right after mounting")?);
+        let meter = Meter::Process(pid.context("the machine exited right after the mount")?);
         Ok(Self {
             point,
             server: Some(server),
@@ -91,7 +91,7 @@ impl Mount {
         })
     }
 
-    /// The kernel's mount of a device file that a process serves at `beneath`.
+    /// Mounts, with the kernel's driver, a device file that a process serves at `beneath`.
     pub(crate) fn by_loop_over_server(
         server: Server,
         beneath: MountPoint,
@@ -114,18 +114,19 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Where the files are.
+    /// Returns the mount point.
     pub(crate) fn path(&self) -> &Path {
         self.point.path()
     }
 
-    /// What counts the bytes that this mount reads from the image.
+    /// Returns the meter of the bytes that this mount reads from the image.
     pub(crate) fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// The largest resident set of the process that serves the mount. With a machine, what all of its
-    /// processes have now, each shared page counted once: a machine gives little back.
+    /// Returns the largest resident set of the process that serves the mount. With a machine,
+    /// returns the current memory of all its processes, with each shared page counted once; a
+    /// machine returns little memory to the host.
     pub(crate) fn server_peak_memory_kib(&self) -> Option<u64> {
         let pid = self.server.as_ref()?.pid();
         let mut others = process::descendants(pid).ok()?;
@@ -141,7 +142,7 @@ impl Mount {
         Some(parts.filter_map(process::proportional_memory_kib).sum())
     }
 
-    /// Takes the mount down and waits until its server is gone.
+    /// Unmounts, and waits until the server has exited.
     pub(crate) fn unmount(mut self) -> Result<()> {
         self.point.unmount()?;
         if let Some(server) = &mut self.server {
@@ -151,26 +152,26 @@ impl Mount {
     }
 }
 
-/// A directory or file of ours to mount on. Unmounts, then removes it.
+/// A directory or file that serves as a mount point. Dropping it unmounts and removes it.
 #[derive(Debug)]
 pub(crate) struct MountPoint {
     path: PathBuf,
 }
 
 impl MountPoint {
-    /// A new directory.
+    /// Creates a new directory.
     pub(crate) fn directory(path: PathBuf) -> Result<Self> {
         fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
         Ok(Self { path })
     }
 
-    /// A new empty file, for servers that present a device as one.
+    /// Creates a new empty file, for servers that present a device as a file.
     pub(crate) fn file(path: PathBuf) -> Result<Self> {
         fs::write(&path, "").with_context(|| path.display().to_string())?;
         Ok(Self { path })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -188,7 +189,7 @@ impl MountPoint {
         command::output(mount.arg(&self.path)).map(drop)
     }
 
-    /// Unmounts what is mounted here; does nothing if nothing is.
+    /// Unmounts the filesystem that is mounted here, if any.
     pub(crate) fn unmount(&mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -209,7 +210,7 @@ impl Drop for MountPoint {
         if self.unmount().is_err() {
             let _ = rustix::mount::unmount(&self.path, UnmountFlags::DETACH);
         }
-        // Never recursive: if it is still mounted, nothing in it may be touched.
+        // Never recursive: if the filesystem is still mounted, its files must not be deleted.
         let _ = fs::remove_dir(&self.path).or_else(|_| fs::remove_file(&self.path));
     }
 }

@@ -8,26 +8,29 @@ use clap::Parser;
 use crate::filesystem::Filesystem;
 use crate::machine::Cold;
 
-/// diskfs beside the kernel's loop mount, fuse2fs, qemu-storage-daemon and libguestfs, on one Debian image.
+/// Compares diskfs with the kernel's loop mount, fuse2fs, qemu-storage-daemon and libguestfs on one
+/// Debian image.
 ///
-/// Needs root: for the kernel's mounts and to drop its caches. The first run builds the image with
-/// debootstrap, from the mirror that this machine's apt is set up for.
+/// Needs root, to mount with the kernel and to drop its caches. The first run builds the image with
+/// debootstrap, from the mirror that this machine's apt uses.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Options {
-    /// Where the images are kept between runs; what is missing there is built [default: target/diskfs-cache/bench]
+    /// Directory of the images, which are kept between runs; missing ones are built [default:
+    /// target/diskfs-cache/bench]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 
-    /// What the image holds; all but ext4 is opened through a microVM
+    /// Filesystem of the image; all except ext4 are opened through a microVM
     #[arg(long, value_enum, default_value_t = Filesystem::Ext4)]
     pub(crate) filesystem: Filesystem,
 
-    /// How often each measurement is made; the table shows the median
+    /// Number of repetitions of each measurement; the table shows the median
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: Option<u32>,
 
-    /// Two repetitions and a quarter of the random reads: minutes instead of a quarter of an hour
+    /// Use two repetitions and a quarter of the random reads: minutes instead of a quarter of an
+    /// hour
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -35,43 +38,45 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// What a cold measurement begins without: everything that the machine has cached, or the image
+    /// Caches to drop before a cold measurement: all of the machine's, or the image's
     #[arg(long, value_enum, default_value_t = Cold::Machine)]
     pub(crate) cold: Cold,
 
-    /// Only contenders whose name contains one of these; the kernel's always runs
+    /// Measure only contenders whose name contains one of these; the kernel's always runs
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) contenders: Vec<String>,
 
-    /// Only visits whose name contains one of these (first-byte, session, find, tar, sequential, random, commands, inspect, deploy, tree, write, creates)
+    /// Measure only visits whose name contains one of these (first-byte, session, find, tar,
+    /// sequential, random, commands, inspect, deploy, tree, write, creates)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) visits: Vec<String>,
 
-    /// How long a visit to one contender may take: who takes longer is stopped, and gets no more figures of it
+    /// Time limit for one visit to one contender; a contender that exceeds it is stopped and gets
+    /// no more figures of this visit
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     limit: u64,
 
-    /// The program to measure, instead of the one built from this checkout
+    /// Program to measure, instead of the one built from this checkout
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) diskfs: Option<PathBuf>,
 
-    /// Build the images that are missing, and stop
+    /// Build the missing images, and exit
     #[arg(long)]
     pub(crate) build_only: bool,
 }
 
 impl Options {
-    /// How often each measurement is made.
+    /// Returns the number of repetitions of each measurement.
     pub(crate) fn repetitions(&self) -> u32 {
         self.repeat.unwrap_or(if self.quick { 2 } else { 5 })
     }
 
-    /// How long a visit may take.
+    /// Returns the time limit of a visit.
     pub(crate) fn limit(&self) -> Duration {
         Duration::from_secs(self.limit)
     }
 
-    /// Where the images are kept.
+    /// Returns the directory of the images.
     pub(crate) fn cache_dir(&self) -> PathBuf {
         self.cache.clone().unwrap_or_else(|| {
             let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
@@ -79,12 +84,12 @@ impl Options {
         })
     }
 
-    /// Whether a contender of this name takes part.
+    /// Returns true if a contender of this name takes part.
     pub(crate) fn wants_contender(&self, name: &str) -> bool {
         is_chosen(&self.contenders, name)
     }
 
-    /// Whether a visit of this name takes part.
+    /// Returns true if a visit of this name takes part.
     pub(crate) fn wants_visit(&self, name: &str) -> bool {
         is_chosen(&self.visits, name)
     }

@@ -1,4 +1,4 @@
-//! Looking at other processes by `/proc`.
+//! Queries about other processes, by `/proc`.
 
 use std::fs;
 use std::path::Path;
@@ -7,16 +7,16 @@ use anyhow::Result;
 
 use crate::machine;
 
-/// The processes that have `path`, or one below it, on their command line, in the order of their
-/// numbers; but this one.
+/// Returns the processes, except this one, that have `path` or a path below it on their command
+/// line, sorted by number.
 pub(crate) fn naming(path: &Path) -> Result<Vec<u32>> {
     let needle = path.as_os_str().as_encoded_bytes();
     let names = |pid: &u32| *pid != std::process::id() && contains(&command_line(*pid), needle);
     Ok(all()?.into_iter().filter(names).collect())
 }
 
-/// The processes that have `path` in their environment: those who were started with it, and their
-/// descendants, wherever they are now.
+/// Returns the processes that have `path` in their environment: those that were started with it,
+/// and all their descendants.
 pub(crate) fn started_with(path: &Path) -> Result<Vec<u32>> {
     let needle = path.as_os_str().as_encoded_bytes();
     let environment = |pid: &u32| fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -24,7 +24,7 @@ pub(crate) fn started_with(path: &Path) -> Result<Vec<u32>> {
     Ok(all()?.into_iter().filter(has_it).collect())
 }
 
-/// The processes that this one has started, and those that they have.
+/// Returns the children of a process, their children, and so on.
 pub(crate) fn descendants(ancestor: u32) -> Result<Vec<u32>> {
     let parents: Vec<_> = all()?
         .into_iter()
@@ -41,19 +41,19 @@ pub(crate) fn descendants(ancestor: u32) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Whether it has not ended. A zombie that its reaper has not seen yet still has a directory, but no
-/// command line.
+/// Returns true if the process has not ended. A zombie that is not reaped yet still has a
+/// directory, but an empty command line.
 pub(crate) fn is_running(pid: u32) -> bool {
     !command_line(pid).is_empty()
 }
 
-/// The largest resident set so far.
+/// Returns the largest resident set size so far.
 pub(crate) fn peak_memory_kib(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     machine::kib_field(&text, "VmHWM:")
 }
 
-/// The resident set now, of shared pages this process' part.
+/// Returns the current proportional resident set size: of shared pages, this process' part.
 pub(crate) fn proportional_memory_kib(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     machine::kib_field(&text, "Pss:")
@@ -75,7 +75,7 @@ fn command_line(pid: u32) -> Vec<u8> {
 
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it, in parentheses, may hold anything: proc(5).
+    // The name before it, in parentheses, can contain any character: proc(5).
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(1)?.parse().ok()
 }
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn children_of_children_are_descendants() {
-        // The `:` after it keeps the shell from becoming the program.
+        // The `:` after the program keeps the shell from replacing itself with it.
         let mut shell = Command::new("sh");
         shell.args(["-c", "sh -c 'echo ready; read line; :'; :"]);
         shell.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -1,6 +1,6 @@
-//! The table, and the same as JSON.
+//! The report of a run, as a table and as JSON.
 
-mod beside;
+mod comparison;
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::rig::Rig;
 use crate::samples::{Samples, Series};
 use crate::visit::{Row, Unit};
 
-/// What a run found.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
     rig: &'a Rig,
@@ -21,7 +21,7 @@ pub(crate) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// The report of a run.
+    /// Returns the report of a run.
     pub(crate) fn new(rig: &'a Rig, samples: &'a Samples) -> Self {
         let names = rig
             .contenders()
@@ -35,8 +35,9 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// A table in Markdown: one line per row, one column per contender. Each figure is the median,
-    /// and in brackets its ratio to the first contender's; above 1 is worse, whatever the unit.
+    /// Returns a table in Markdown: one line per row, one column per contender. Each figure is the
+    /// median, and in brackets its ratio to the first contender's; above 1 is worse, whatever the
+    /// unit.
     pub(crate) fn to_markdown(&self) -> String {
         let cold = match self.rig.cold() {
             Cold::Machine => "nothing cached",
@@ -64,13 +65,14 @@ impl<'a> Report<'a> {
         text.push_str(&self.notes());
         for name in &self.names {
             if name.starts_with("guestmount") {
-                text.push_str(&self.beside(name));
+                text.push_str(&self.comparison_with(name));
             }
         }
         text
     }
 
-    /// Who is not in the table, or less often than it says.
+    /// Returns the notes below the table: contenders that are missing, failed, or were measured
+    /// less often.
     fn notes(&self) -> String {
         let mut text = String::new();
         for (name, reason) in self.rig.absent() {
@@ -78,7 +80,7 @@ impl<'a> Report<'a> {
         }
         for gap in self.samples.gaps() {
             let (name, visit, reason) = (&gap.contender, gap.visit, &gap.reason);
-            let _ = writeln!(text, "\n{name} did not get through {visit}: {reason}");
+            let _ = writeln!(text, "\n{name} did not finish {visit}: {reason}");
         }
         for contender in self.rig.contenders() {
             let most = contender.most_repetitions();
@@ -98,7 +100,7 @@ impl<'a> Report<'a> {
         target.unwrap_or_default()
     }
 
-    /// Everything, every sample included.
+    /// Returns the whole report as JSON, with every sample.
     pub(crate) fn to_json(&self) -> Result<String> {
         let rows: Vec<_> = self.rows().map(|row| self.row_json(row)).collect();
         let value = json!({
@@ -160,7 +162,8 @@ impl<'a> Report<'a> {
         self.samples.get(row.key, name).and_then(Series::median)
     }
 
-    /// How many times worse than the first contender; none for rows that are ratios themselves.
+    /// Returns how many times worse it is than the first contender; `None` for rows that are ratios
+    /// themselves.
     fn ratio(&self, row: &Row, name: &str) -> Option<f64> {
         let mine = self.median(row, name)?;
         let base = self.median(row, self.names.first()?)?;
@@ -179,7 +182,7 @@ fn ratio(unit: Unit, mine: f64, base: f64) -> Option<f64> {
     }
 }
 
-/// What a figure is to reach.
+/// Formats the target of a figure.
 fn bound(unit: Unit, limit: f64) -> String {
     match unit {
         Unit::Milliseconds | Unit::Mebibytes | Unit::BytesPerByte => format!("<= {limit}"),
@@ -192,7 +195,7 @@ fn bound(unit: Unit, limit: f64) -> String {
     }
 }
 
-/// Three significant digits, without an exponent.
+/// Formats a value with three significant digits, without an exponent.
 fn figure(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.0}")

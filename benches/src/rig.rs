@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::contender::{self, Contender};
 use crate::filesystem::Filesystem;
-use crate::image::{Images, Kind};
+use crate::image::{ImageFormat, Images};
 use crate::machine::Cold;
 use crate::mount::Mount;
 use crate::options::Options;
@@ -16,10 +16,10 @@ use crate::samples::{Gap, Samples};
 use crate::visit::{self, Visit};
 use crate::{command, interrupt, limit, machine};
 
-/// How much of the large file each reader reads at random.
+/// The number of bytes of the large file that each reader reads at random.
 const RANDOM_BYTES_PER_JOB: u64 = 64 << 20;
 
-/// Everything that a run needs.
+/// The options, images and contenders of a run.
 #[derive(Debug)]
 pub(crate) struct Rig {
     images: Images,
@@ -33,7 +33,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Finds out who takes part.
+    /// Determines which contenders take part.
     pub(crate) fn new(options: &Options, images: Images) -> Result<Self> {
         let diskfs = match &options.diskfs {
             Some(program) => program.clone(),
@@ -51,7 +51,7 @@ impl Rig {
             match contender.obstacle() {
                 None => contenders.push(contender),
                 Some(reason) => {
-                    tell(&format!("{name} does not take part: {reason}"));
+                    print_progress(&format!("{name} does not take part: {reason}"));
                     absent.push((name, reason));
                 }
             }
@@ -72,10 +72,10 @@ impl Rig {
         })
     }
 
-    /// Measures everything. The contenders take turns within each visit, so that what else the
-    /// machine does at a time hits all of them. Who can't finish a visit is left out of it from then
-    /// on; but without the one that ratios are to there is nothing to tell. Of a run that is interrupted
-    /// there is what it has come to.
+    /// Measures everything. The contenders take turns within each visit, so that other load on the
+    /// machine affects all of them. A contender that fails a visit is left out of it from then on;
+    /// if the first one fails, which the ratios are relative to, the run fails. An interrupted run
+    /// returns the samples so far.
     pub(crate) fn run(&self) -> Result<Samples> {
         let mut samples = Samples::default();
         for repetition in 1..=self.repetitions {
@@ -87,12 +87,12 @@ impl Rig {
                     }
                     let of = self.repetitions;
                     let (visit_name, name) = (visit.name(), contender.name());
-                    tell(&format!("{repetition}/{of} {visit_name}: {name}"));
-                    let paid = self.pay(*visit, contender.as_ref(), &mut samples);
+                    print_progress(&format!("{repetition}/{of} {visit_name}: {name}"));
+                    let visited = self.visit(*visit, contender.as_ref(), &mut samples);
                     if interrupt::has_come() {
                         return Ok(samples);
                     }
-                    paid.with_context(|| format!("{visit_name}, {name}"))?;
+                    visited.with_context(|| format!("{visit_name}, {name}"))?;
                 }
             }
         }
@@ -100,7 +100,7 @@ impl Rig {
     }
 
     /// Makes one visit.
-    fn pay(
+    fn visit(
         &self,
         visit: &dyn Visit,
         contender: &dyn Contender,
@@ -121,7 +121,7 @@ impl Rig {
         }
         let is_cut_off = cut_off.is_some();
         let reason = format!("{:#}", cut_off.unwrap_or(error));
-        tell(&format!("{name} gets no further: {reason}"));
+        print_progress(&format!("{name} stopped: {reason}"));
         samples.give_up(Gap {
             visit: visit.name(),
             contender: name,
@@ -131,42 +131,42 @@ impl Rig {
         Ok(())
     }
 
-    /// The contenders that take part; the first is the one that ratios are to.
+    /// Returns the contenders that take part; ratios are relative to the first one.
     pub(crate) fn contenders(&self) -> &[Box<dyn Contender>] {
         &self.contenders
     }
 
-    /// The contenders that don't, and why.
+    /// Returns the contenders that don't take part, each with the reason.
     pub(crate) fn absent(&self) -> &[(String, String)] {
         &self.absent
     }
 
-    /// What the images hold.
+    /// Returns the filesystem of the images.
     pub(crate) fn filesystem(&self) -> Filesystem {
         self.images.filesystem()
     }
 
-    /// The visits of this run.
+    /// Returns the visits of this run.
     pub(crate) fn visits(&self) -> &[&'static dyn Visit] {
         &self.visits
     }
 
-    /// How often each measurement is made.
+    /// Returns the number of repetitions of each measurement.
     pub(crate) fn repetitions(&self) -> u32 {
         self.repetitions
     }
 
-    /// What the cold measurements begin without.
+    /// Returns the caches to drop before cold measurements.
     pub(crate) fn cold(&self) -> Cold {
         self.cold
     }
 
-    /// How much of the large file each reader reads at random.
+    /// Returns the number of bytes of the large file that each reader reads at random.
     pub(crate) fn random_bytes_per_job(&self) -> u64 {
         self.random_bytes_per_job
     }
 
-    /// The image that a contender opens.
+    /// Returns the path of the image that a contender opens.
     pub(crate) fn image(&self, contender: &dyn Contender) -> PathBuf {
         self.images.path(contender.kind())
     }
@@ -176,17 +176,18 @@ impl Rig {
         contender.mount(&self.image(contender), self.scratch.path())
     }
 
-    /// The Debian tree as an archive.
+    /// Returns the path of the archive of the Debian tree.
     pub(crate) fn archive(&self) -> PathBuf {
         self.images.archive()
     }
 
-    /// Where a visit keeps what it makes for itself, until the end of the run.
+    /// Returns the directory for files that a visit makes for itself; it exists until the end of
+    /// the run.
     pub(crate) fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// Where a contender's image to write into is.
+    /// Returns the path of the image that a contender writes to.
     fn written(&self, contender: &dyn Contender) -> PathBuf {
         let name = self.images.empty(contender.kind());
         self.scratch
@@ -194,14 +195,14 @@ impl Rig {
             .join(name.file_name().unwrap_or_default())
     }
 
-    /// Makes a contender's image to write into anew, with an empty filesystem.
+    /// Creates a new image for a contender to write to, with an empty filesystem.
     pub(crate) fn make_empty(&self, contender: &dyn Contender) -> Result<()> {
         let mut copy = std::process::Command::new("cp");
         copy.arg("--sparse=always")
             .arg(self.images.empty(contender.kind()));
         let to = self.written(contender);
         command::output(copy.arg(&to))?;
-        // What is written back of the copy later is not the contender's.
+        // Otherwise the later write-back of the copy would count for the contender.
         std::fs::File::open(to)?.sync_all()?;
         Ok(())
     }
@@ -211,33 +212,36 @@ impl Rig {
         contender.mount_for_writing(&self.written(contender), self.scratch.path())
     }
 
-    /// Mounts a contender's image with nothing cached but the image file itself.
+    /// Mounts a contender's image with only the image file cached.
     pub(crate) fn mount_with_image_cached(&self, contender: &dyn Contender) -> Result<Mount> {
         self.drop_caches()?;
         self.cache_image(contender)?;
         self.mount(contender)
     }
 
-    /// Reads a contender's image, so that the page cache holds it.
+    /// Reads a contender's image, so that the page cache contains it.
     pub(crate) fn cache_image(&self, contender: &dyn Contender) -> Result<()> {
         machine::fill_page_cache(&self.image(contender))
     }
 
-    /// Makes the machine forget what it knows of the images.
+    /// Drops the machine's caches of the images.
     pub(crate) fn drop_caches(&self) -> Result<()> {
-        let paths = [Kind::Raw, Kind::Qcow2, Kind::Qcow2Zstd].map(|kind| self.images.path(kind));
+        let paths = [ImageFormat::Raw, ImageFormat::Qcow2, ImageFormat::Qcow2Zstd]
+            .map(|kind| self.images.path(kind));
         machine::drop_caches(self.cold, &paths.each_ref().map(PathBuf::as_path))
     }
 }
 
-fn tell(line: &str) {
+fn print_progress(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Builds the program from this checkout, with the profile that this one was built with.
 fn build_diskfs() -> Result<PathBuf> {
     let this = std::env::current_exe()?;
-    let dir = this.parent().context("a program has a directory")?;
+    let dir = this
+        .parent()
+        .context("the program has no parent directory")?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = std::process::Command::new(cargo);
     build.args([

@@ -1,8 +1,8 @@
-//! The figures as they come in.
+//! The samples of a run.
 
 use serde::Serialize;
 
-/// Every measurement of one row by one contender.
+/// All measurements of one row by one contender.
 #[derive(Debug, Default, Clone, PartialEq, Serialize)]
 pub(crate) struct Series(Vec<f64>);
 
@@ -13,7 +13,7 @@ impl Series {
         values
     }
 
-    /// The middle value; of an even number the mean of the middle two.
+    /// Returns the middle value; for an even number of values, the mean of the middle two.
     pub(crate) fn median(&self) -> Option<f64> {
         let values = self.sorted();
         let upper = *values.get(values.len() / 2)?;
@@ -21,24 +21,24 @@ impl Series {
         Some(f64::midpoint(lower, upper))
     }
 
-    /// The smallest value.
+    /// Returns the smallest value.
     pub(crate) fn min(&self) -> Option<f64> {
         self.sorted().first().copied()
     }
 
-    /// The largest value.
+    /// Returns the largest value.
     pub(crate) fn max(&self) -> Option<f64> {
         self.sorted().last().copied()
     }
 }
 
-/// A visit that a contender has not got through.
+/// A visit that a contender did not finish.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Gap {
     pub(crate) visit: &'static str,
     pub(crate) contender: String,
     pub(crate) reason: String,
-    /// Whether it only took too long.
+    /// True if it only took too long.
     pub(crate) is_cut_off: bool,
 }
 
@@ -64,23 +64,23 @@ impl Samples {
         }
     }
 
-    /// Notes that there will be no more figures.
+    /// Records that a contender gets no more figures of a visit.
     pub(crate) fn give_up(&mut self, gap: Gap) {
         self.gaps.push(gap);
     }
 
-    /// Whether a contender is through with a visit for good.
+    /// Returns true if a contender has given up a visit.
     pub(crate) fn has_given_up(&self, visit: &str, contender: &str) -> bool {
         let mut gaps = self.gaps.iter();
         gaps.any(|gap| gap.visit == visit && gap.contender == contender)
     }
 
-    /// What is missing, and why.
+    /// Returns the missing visits, each with the reason.
     pub(crate) fn gaps(&self) -> &[Gap] {
         &self.gaps
     }
 
-    /// The measurements of one row by one contender.
+    /// Returns the measurements of one row by one contender.
     pub(crate) fn get(&self, row: &str, contender: &str) -> Option<&Series> {
         let found = self
             .series

@@ -1,4 +1,4 @@
-//! The processes that serve a mount. Each guard ends its own when dropped.
+//! Guards for the processes that serve a mount. Each guard ends its process when dropped.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,26 +9,26 @@ use rustix::process::{Pid, Signal};
 use crate::limit::{self, Watched};
 use crate::process;
 
-/// How long a server may take to end. One that has to write a GiB back needs seconds.
+/// The time limit for a server to exit. A server that must write a GiB back needs seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The process that serves a mount or a device.
 #[derive(Debug)]
 pub(crate) struct Server {
     pid: u32,
-    /// How long it is waited for until it is asked to end.
+    /// The waiting time before the process is asked to exit.
     told_after: Duration,
     _watched: Watched,
 }
 
 impl Server {
-    /// The process of this number, which serves a device until it is told to end.
+    /// Returns the guard of a process that serves a device until it is asked to exit.
     pub(crate) fn of_device(pid: u32) -> Self {
         Self::new(pid, Duration::from_millis(200))
     }
 
-    /// The process of this number, which ends by itself when its mount is gone and all is written
-    /// back: to be told meanwhile might keep it from that.
+    /// Returns the guard of a process that exits by itself when its mount is gone and all data is
+    /// written back: a signal before that might prevent it.
     pub(crate) fn of_mount(pid: u32) -> Self {
         Self::new(pid, PATIENCE / 2)
     }
@@ -41,26 +41,26 @@ impl Server {
         }
     }
 
-    /// The process that has the mount `point` on its command line: contenders go into the background
-    /// by themselves, and only some write a pid file.
+    /// Finds the process that has the mount `point` on its command line: contenders go into the
+    /// background by themselves, and only some write a pid file.
     pub(crate) fn find(point: &Path) -> Result<Self> {
         let pid = process::naming(point)?.first().copied();
         let pid = pid.with_context(|| {
             let point = point.display();
-            format!("no process serves {point}: it ended right after mounting")
+            format!("no process serves {point}: the server exited right after the mount")
         })?;
         Ok(Self::of_mount(pid))
     }
 
-    /// Its number.
+    /// Returns the process number.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Waits until it is gone.
+    /// Waits until the process has exited.
     pub(crate) fn stop(&mut self) -> Result<()> {
         let is_gone = self.wait_or_signal();
-        ensure!(is_gone, "process {} does not end", self.pid);
+        ensure!(is_gone, "process {} does not exit", self.pid);
         Ok(())
     }
 
@@ -96,26 +96,27 @@ fn terminate(pid: u32) {
     }
 }
 
-/// A server with the machine that it has started: the processes that have a directory of ours in their
-/// environment. The machine may be nobody's child, and go on when its server is killed.
+/// A server and the machine that it has started: the processes that have a certain directory in
+/// their environment. The machine may have no parent, and continue after its server is killed.
 #[derive(Debug)]
 pub(crate) struct Machine {
     dir: PathBuf,
 }
 
 impl Machine {
-    /// The one that is going to be started with `dir`, a new directory, in its environment.
+    /// Returns the guard of a machine that will be started with `dir`, a new directory, in its
+    /// environment.
     pub(crate) fn in_directory(dir: PathBuf) -> Result<Self> {
         std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
         Ok(Self { dir })
     }
 
-    /// Its directory.
+    /// Returns its directory.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Its processes.
+    /// Returns its processes.
     pub(crate) fn processes(&self) -> Result<Vec<u32>> {
         process::started_with(&self.dir)
     }
@@ -128,7 +129,7 @@ impl Drop for Machine {
             && !left.is_empty()
             && start.elapsed() < PATIENCE
         {
-            // If all went well the server was waited for, and has told the machine to end.
+            // If all went well, the server has been waited for, and has asked the machine to exit.
             if start.elapsed() > Duration::from_secs(2) {
                 left.into_iter().for_each(limit::kill);
             }
@@ -145,14 +146,14 @@ mod tests {
 
     use super::*;
 
-    /// A shell that runs, and waits for its input to end.
+    /// Starts a shell that runs until its input ends.
     fn shell(argument: &str, variable: &Path) -> Child {
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo ready; read line", "sh", argument]);
         shell.env("MACHINE", variable);
         shell.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = shell.spawn().unwrap();
-        // Its command line is in place only when it runs.
+        // The command line of the process is visible only after it runs.
         let mut word = [0; 5];
         let out = child.stdout.as_mut().unwrap();
         out.read_exact(&mut word).unwrap();

@@ -1,4 +1,4 @@
-//! What is measured on each contender, one visit per file. A visit fills one or more rows.
+//! The visits: measurements that each contender gets, one per file. A visit fills one or more rows.
 
 mod commands;
 mod creates;
@@ -23,45 +23,45 @@ use anyhow::Result;
 use crate::contender::Contender;
 use crate::rig::Rig;
 
-/// The milliseconds that it may take through a machine: 500 MB/s read, and 300 MB/s written.
+/// The milliseconds that a microVM may take for 1 GiB: 500 MB/s when reading, 300 MB/s when
+/// writing.
 const READ_TARGET_MS: f64 = 2147.0;
 const WRITTEN_TARGET_MS: f64 = 3579.0;
 
 /// A small file that every Debian has.
 const SMALL_FILE: &str = "etc/os-release";
 
-/// What a row's figures are, and which way is better.
+/// The unit of a row's figures, which also says which direction is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Milliseconds of wall time.
+    /// The wall time in milliseconds.
     Milliseconds,
-    /// 4 KiB reads in a second: more is better, as with all that are per second.
+    /// The number of 4 KiB reads per second; more is better, as with all rates.
     ReadsPerSecond,
-    /// 4 KiB writes in a second.
+    /// The number of 4 KiB writes per second.
     WritesPerSecond,
-    /// Files made in a second.
+    /// The number of files made per second.
     FilesPerSecond,
-    /// Images in a second.
+    /// The number of images per second.
     ImagesPerSecond,
-    /// MiB of memory, or read.
+    /// The size in MiB, of memory or of reads.
     Mebibytes,
-    /// Bytes read from the image per byte asked for.
+    /// The bytes read from the image for each requested byte.
     BytesPerByte,
 }
 
-/// One line of the table.
+/// A row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// Its name in JSON.
+    /// The name in JSON.
     pub(crate) key: &'static str,
-    /// Its name in the table.
+    /// The name in the table.
     pub(crate) title: &'static str,
-    /// What its figures are.
+    /// The unit of its figures.
     pub(crate) unit: Unit,
-    /// The ratio to the kernel's mount of the raw image that diskfs is to stay within by its own
-    /// drivers.
+    /// The target of diskfs' own drivers: the highest ratio to the kernel's mount of the raw image.
     pub(crate) target: Option<f64>,
-    /// The figure that is to be reached through User Mode Linux.
+    /// The target for User Mode Linux, as an absolute figure.
     pub(crate) machine_target: Option<f64>,
 }
 
@@ -87,22 +87,22 @@ impl Row {
     }
 }
 
-/// Something that is measured on each contender.
+/// A measurement that each contender gets.
 pub(crate) trait Visit: Debug {
-    /// What `--visits` calls it.
+    /// Returns the name for `--visits`.
     fn name(&self) -> &'static str;
 
-    /// The rows that it fills.
+    /// Returns the rows that it fills.
     fn rows(&self) -> &'static [Row];
 
-    /// Measures `contender` once; hands each figure to `record` with the row's key.
+    /// Measures `contender` once, and passes each figure to `record` with the row's key.
     fn run(&self, rig: &Rig, contender: &dyn Contender, record: &mut Record<'_>) -> Result<()>;
 }
 
-/// Where a visit's figures go.
+/// The callback that records a visit's figures.
 pub(crate) type Record<'a> = dyn FnMut(&'static str, f64) + 'a;
 
-/// All visits, in the order of the table.
+/// Returns all visits, in the order of the table.
 pub(crate) fn all() -> [&'static dyn Visit; 12] {
     [
         &first_byte::FirstByte,

@@ -1,37 +1,40 @@
-//! Stopping long work from another thread.
+//! Cancellation of long work from another thread.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use diskfs_block::{BlockRead, Extent, Result, go_on};
+use diskfs_block::{BlockRead, Extent, Result, check_cancelled};
 
-/// A request to stop, shared by who works and who may ask for it.
+/// A token by which one thread asks work in other threads to stop. Clones share their state.
 ///
-/// A disk that is only read, and was opened [with it](crate::DiskOptions::cancellation), answers every read with
-/// [`Cancelled`](crate::ErrorKind::Cancelled) after [`cancel`](Self::cancel), so that any work on it ends: a walk, an
-/// inspection, a check, a copy to the host. A disk that is written goes on, because what was begun there must be ended
-/// or undone: callbacks of progress answer with [`flow`](Self::flow), and the work stops between two of its steps.
+/// A disk that was opened for reading [with the token](crate::DiskOptions::cancellation) fails
+/// every read with [`Cancelled`](crate::ErrorKind::Cancelled) after [`cancel`](Self::cancel). That
+/// ends any work on the disk: a walk, an inspection, a check, a copy to the host. On a disk that is
+/// open for writing, reads and writes go on, because a change that was begun must be completed or
+/// undone: progress callbacks return [`flow`](Self::flow), and the work stops between two of its
+/// steps.
 #[derive(Debug, Clone, Default)]
 pub struct CancellationToken(Arc<AtomicBool>);
 
 impl CancellationToken {
-    /// Returns a token of its own, which nobody has cancelled.
+    /// Returns a new token that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks all work that has this token, or a clone of it, to stop. There is no way back.
+    /// Asks all work that has this token or a clone of it to stop. This cannot be undone.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether [`cancel`](Self::cancel) was called.
+    /// Returns true if [`cancel`](Self::cancel) was called.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Returns the answer for a callback of progress: whether to go on.
+    /// Returns what a progress callback must return: `Break` after [`cancel`](Self::cancel), else
+    /// `Continue`.
     pub fn flow(&self) -> ControlFlow<()> {
         if self.is_cancelled() {
             ControlFlow::Break(())
@@ -41,7 +44,7 @@ impl CancellationToken {
     }
 }
 
-/// A device that can be read until its token is cancelled.
+/// A device whose reads fail once its token is cancelled.
 #[derive(Debug)]
 pub(crate) struct Cancellable {
     device: Arc<dyn BlockRead>,
@@ -60,12 +63,12 @@ impl BlockRead for Cancellable {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        go_on(self.token.flow())?;
+        check_cancelled(self.token.flow())?;
         self.device.read_at(offset, buf)
     }
 
     fn extent_at(&self, offset: u64) -> Result<Extent> {
-        go_on(self.token.flow())?;
+        check_cancelled(self.token.flow())?;
         self.device.extent_at(offset)
     }
 

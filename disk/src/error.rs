@@ -1,4 +1,4 @@
-//! The one error type of the facade, and what a program's exit code says of it.
+//! The error type of this crate, and the exit codes of the program.
 
 use std::fmt;
 use std::io;
@@ -7,48 +7,48 @@ use std::path::{Path, PathBuf};
 use diskfs_block as block;
 use diskfs_vfs as vfs;
 
-/// [`std::result::Result`] with diskfs' [`Error`].
+/// [`std::result::Result`] with the [`Error`] of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What kind of failure it was: small and stable, to branch on.
+/// The kind of an error: a small and stable set, for callers to match on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The host failed to read or write; trying again may help.
+    /// The host failed to read or write; a retry may help.
     Io,
-    /// The bytes contradict their format's specification.
+    /// The data violates the specification of its format.
     Corrupt,
-    /// Well-formed as far as can be told, but needs something that diskfs does not do.
+    /// The data is valid as far as is known, but needs a feature that diskfs does not support.
     Unsupported,
     /// No such image, volume, snapshot or file.
     NotFound,
-    /// It is there already.
+    /// A file, image or volume with that name exists already.
     Exists,
-    /// A path goes through something that is no directory.
+    /// A component of a path is not a directory.
     NotADirectory,
-    /// A directory where a file is wanted.
+    /// A directory where a regular file is required.
     IsADirectory,
-    /// Writing to something opened for reading only.
+    /// A write to something that is open read-only.
     ReadOnly,
-    /// No room left.
+    /// No space left.
     NoSpace,
-    /// Somebody else uses the image.
+    /// The image is in use by another process.
     Locked,
-    /// The host or a policy (the gate) says no.
+    /// The host's permissions or a policy (the [`Gate`](crate::Gate)) deny the access.
     Denied,
-    /// Several filesystems could be meant; the error lists them.
+    /// Several volumes, filesystems or operating systems qualify; the error lists them.
     Ambiguous,
-    /// What the caller asked makes no sense.
+    /// An invalid argument or request.
     Invalid,
-    /// The caller has asked to stop.
+    /// The caller has cancelled the work.
     Cancelled,
-    /// Anything else.
+    /// Any other failure.
     Other,
 }
 
 impl ErrorKind {
-    /// The exit code of the `diskfs` program: 1 failed, 2 usage, 3 not found, 4 unsupported,
-    /// 5 corrupt, 6 locked or denied.
+    /// Returns the exit code of the `diskfs` program: 1 failed, 2 usage, 3 not found, 4
+    /// unsupported, 5 corrupt, 6 locked or denied.
     pub const fn exit_code(self) -> u8 {
         match self {
             Self::Ambiguous | Self::Invalid => 2,
@@ -60,8 +60,8 @@ impl ErrorKind {
         }
     }
 
-    /// Returns whether what fails so may have done a part: there was no room, or something below
-    /// failed.
+    /// Returns true if an operation that fails with this kind may be half done: no space was left,
+    /// or a layer below failed.
     pub const fn is_halfway(self) -> bool {
         matches!(
             self,
@@ -69,7 +69,7 @@ impl ErrorKind {
         )
     }
 
-    /// The kind's name in JSON.
+    /// Returns the name of the kind in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Io => "io",
@@ -96,7 +96,8 @@ impl From<block::ErrorKind> for ErrorKind {
         use block::ErrorKind as K;
         match kind {
             K::Io => Self::Io,
-            // A structure of the disk points past its end: nothing else reads out of bounds here.
+            // Only an on-disk structure that points past the end of its device causes this: no
+            // other code reads out of bounds here.
             K::Corrupt | K::OutOfBounds => Self::Corrupt,
             K::Unsupported => Self::Unsupported,
             K::NotFound => Self::NotFound,
@@ -151,9 +152,9 @@ impl From<io::ErrorKind> for ErrorKind {
     }
 }
 
-/// What went wrong, where, and what to do about it, whichever layer found it.
+/// An error of any layer: what failed, where, and what the user can do.
 ///
-/// Displayed as one line; [`source`](std::error::Error::source) goes on with the reasons below.
+/// `Display` writes one line; [`source`](std::error::Error::source) gives the causes below it.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -173,7 +174,7 @@ enum Cause {
 }
 
 impl Error {
-    /// An error of the facade itself. The reason starts in lower case and ends without a full stop.
+    /// Returns an error of this crate. The reason starts in lower case and has no full stop.
     pub fn new(kind: ErrorKind, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self::from_cause(kind, Cause::Own { reason, hint: None })
@@ -187,7 +188,7 @@ impl Error {
         }))
     }
 
-    /// What the user can do about it, unless a layer below has said so.
+    /// Sets the next step for the user, unless an error of a lower layer has one already.
     #[must_use]
     pub fn with_hint(mut self, text: impl Into<String>) -> Self {
         match &mut self.0.cause {
@@ -207,8 +208,8 @@ impl Error {
         self
     }
 
-    /// The file of the host that it is about (the image, or what is written to). The innermost
-    /// stays.
+    /// Sets the host file that the error is about (the image, or the output file), unless one is
+    /// set already.
     #[must_use]
     pub fn in_file(mut self, path: impl AsRef<Path>) -> Self {
         let path = path.as_ref();
@@ -219,12 +220,12 @@ impl Error {
         self
     }
 
-    /// What kind of failure it was.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What went wrong, without place or next step.
+    /// Returns what failed, without place and next step.
     pub fn reason(&self) -> String {
         match &self.0.cause {
             Cause::Block(e) => e.reason().to_owned(),
@@ -234,7 +235,7 @@ impl Error {
         }
     }
 
-    /// The file of the host that it is about.
+    /// Returns the host file that the error is about.
     pub fn file(&self) -> Option<&Path> {
         match &self.0.cause {
             Cause::Block(e) if e.path().is_some() => e.path(),
@@ -242,7 +243,7 @@ impl Error {
         }
     }
 
-    /// The path within the filesystem that it is about.
+    /// Returns the path within the filesystem that the error is about.
     pub fn guest_path(&self) -> Option<&[u8]> {
         match &self.0.cause {
             Cause::Vfs(e) => e.path(),
@@ -250,7 +251,7 @@ impl Error {
         }
     }
 
-    /// The inode that it is about.
+    /// Returns the inode number that the error is about.
     pub fn inode(&self) -> Option<u64> {
         match &self.0.cause {
             Cause::Vfs(e) => e.inode().map(|inode| inode.0),
@@ -258,7 +259,8 @@ impl Error {
         }
     }
 
-    /// The byte of the image or of the filesystem's device that it is about.
+    /// Returns the byte offset in the image, or in the filesystem's device, that the error is
+    /// about.
     pub fn offset(&self) -> Option<u64> {
         match &self.0.cause {
             Cause::Block(e) => e.offset(),
@@ -267,7 +269,7 @@ impl Error {
         }
     }
 
-    /// What the user can do about it.
+    /// Returns what the user can do about the error.
     pub fn next_step(&self) -> Option<&str> {
         match &self.0.cause {
             Cause::Block(e) => e.next_step(),
@@ -277,14 +279,14 @@ impl Error {
         }
     }
 
-    /// Whether the reader of our output went away.
+    /// Returns true if writing failed because the reader of our output has closed the pipe.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(&self.0.cause, Cause::Host(e) if e.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
 impl Error {
-    /// The same for who asked a driver: what kept a filesystem from being opened.
+    /// Converts the error for callers of a driver: the reason why a filesystem could not be opened.
     pub(crate) fn into_vfs(self) -> vfs::Error {
         use vfs::ErrorKind as K;
         let kind = match self.kind() {
@@ -293,7 +295,8 @@ impl Error {
             ErrorKind::ReadOnly => K::ReadOnly,
             ErrorKind::Locked | ErrorKind::Denied => K::Denied,
             ErrorKind::Cancelled => K::Cancelled,
-            // A device that is missing is no file that is: nobody should take it for one.
+            // `NotFound` of a device does not become `NotFound` of a file: callers would mistake
+            // one for the other.
             _ => K::Io,
         };
         vfs::Error::new(kind, self.to_string())
@@ -314,7 +317,8 @@ impl From<vfs::Error> for Error {
 
 impl From<io::Error> for Error {
     fn from(e: io::Error) -> Self {
-        // What went through `std::io` (a `FileReader`'s read) comes back as what it was.
+        // An error of this crate that went through `std::io` (a read of a `FileReader`) is
+        // unwrapped again.
         if e.get_ref()
             .is_some_and(<dyn std::error::Error + Send + Sync>::is::<Self>)
         {
@@ -350,7 +354,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.0.path {
             write!(f, "{}", path.display())?;
-            // As the user names a file of an image: `disk.qcow2:/etc/fstab`.
+            // The way users name a file of an image: `disk.qcow2:/etc/fstab`.
             f.write_str(if self.guest_path().is_some() {
                 ":"
             } else {
@@ -370,7 +374,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Whether the path says all: where in the image it went wrong is of no interest then.
+/// Returns true if the path says enough, so that the byte offset in the image is left out.
 const fn is_about_names(kind: vfs::ErrorKind) -> bool {
     use vfs::ErrorKind as K;
     matches!(
@@ -409,7 +413,7 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // Ours displays as the cause does, so the chain goes on below the cause.
+        // `Display` shows the cause itself, so the chain continues with the source of the cause.
         match &self.0.cause {
             Cause::Block(e) => e.source(),
             Cause::Vfs(e) => e.source(),
@@ -440,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_what_the_layer_below_said() {
+    fn keeps_the_message_of_the_layer_below() {
         let below = block::Error::corrupt("L1 table is cut off")
             .at(512)
             .in_file("a.qcow2");

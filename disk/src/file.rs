@@ -1,4 +1,4 @@
-//! A regular file of an image, as `std::io` has it.
+//! A regular file of an image, with the traits of `std::io`.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -6,9 +6,10 @@ use diskfs_vfs::{self as vfs, ErrorKind, FileType, Follow, Metadata, ReadAhead};
 
 use crate::{Error, Filesystem, Node, Result};
 
-/// A regular file of an image: [`Read`] and [`Seek`], and positional reads from many threads.
+/// An open regular file of an image: [`Read`] and [`Seek`], and positional reads from many threads.
 ///
-/// It has no buffer of its own: give `read` a large one, or wrap it in a [`std::io::BufReader`].
+/// `File` does not buffer: pass a large buffer to `read`, or wrap the file in a
+/// [`std::io::BufReader`].
 #[derive(Debug, Clone)]
 pub struct File {
     node: Node,
@@ -37,7 +38,7 @@ impl Node {
         self.open_with(&metadata)
     }
 
-    /// Opens a regular file whose metadata is known, as from a walk.
+    /// Opens a regular file whose metadata the caller has already, for example from a walk.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -53,18 +54,18 @@ impl Node {
 }
 
 impl File {
-    /// Returns the file without its contents.
+    /// Returns the [`Node`] of the file, which gives its metadata and extended attributes.
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// Reads into `buf` from byte `offset` on, without moving. Returns how much was read: less than
-    /// `buf` holds only at the end of the file.
+    /// Reads into `buf` from byte `offset` on, without moving the position. Returns the number of
+    /// bytes read, which is less than `buf` holds only at the end of the file.
     ///
     /// # Errors
     /// `Io`, `Corrupt`; `Unsupported` for encrypted contents.
@@ -91,7 +92,7 @@ impl Read for File {
 impl Seek for File {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let target = seek_target(to, self.position, || Ok(self.size_bytes))?;
-        // What was announced holds for who stays.
+        // The announced sequential read ends only if the position really changes.
         if target != self.position {
             self.position = target;
             self.read_ahead = ReadAhead::at(target);
@@ -100,7 +101,7 @@ impl Seek for File {
     }
 }
 
-/// Fails unless a file is a regular one.
+/// Fails unless the metadata is that of a regular file.
 pub(crate) fn check_is_regular(metadata: &Metadata) -> vfs::Result<()> {
     match metadata.file_type {
         FileType::Regular => Ok(()),
@@ -109,10 +110,10 @@ pub(crate) fn check_is_regular(metadata: &Metadata) -> vfs::Result<()> {
     }
 }
 
-/// Returns the byte that a reader or writer at byte `position` seeks to.
+/// Returns the target of a seek from byte `position`.
 ///
 /// # Errors
-/// `Invalid` for a byte before the first one; what `size_bytes` answers.
+/// `Invalid` for a target before the first byte; the errors of `size_bytes`.
 pub(crate) fn seek_target(
     to: SeekFrom,
     position: u64,
@@ -123,6 +124,11 @@ pub(crate) fn seek_target(
         SeekFrom::End(delta) => size_bytes()?.checked_add_signed(delta),
         SeekFrom::Current(delta) => position.checked_add_signed(delta),
     };
-    let before_start = || Error::new(crate::ErrorKind::Invalid, "seek before the first byte");
+    let before_start = || {
+        Error::new(
+            crate::ErrorKind::Invalid,
+            "cannot seek to before the first byte",
+        )
+    };
     target.ok_or_else(before_start)
 }

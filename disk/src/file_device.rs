@@ -1,10 +1,10 @@
-//! A guest's file as a device, for what reads devices.
+//! A regular file of a guest as a block device.
 
 use diskfs_block::{BlockRead, Error, ErrorKind, Result, check_bounds, len_of};
 
 use crate::File;
 
-/// A guest's file as a device.
+/// A regular file of a guest as a block device.
 #[derive(Debug)]
 pub struct FileDevice(pub File);
 
@@ -20,7 +20,7 @@ impl BlockRead for FileDevice {
             let read = self.0.read_at(offset + filled as u64, &mut buf[filled..]);
             let read = read.map_err(|error| Error::new(ErrorKind::Io, error.to_string()))?;
             if read == 0 {
-                return Err(Error::new(ErrorKind::Io, "the file ends early").at(offset));
+                return Err(Error::new(ErrorKind::Io, "the file ends before its size").at(offset));
             }
             filled += read;
         }

@@ -1,4 +1,4 @@
-//! A filesystem, by paths.
+//! A filesystem, accessed by path.
 
 mod node;
 mod sorted_walk;
@@ -17,10 +17,10 @@ pub use node::Node;
 pub use sorted_walk::{SortedEntry, SortedWalk};
 pub use walk::Walk;
 
-/// An open filesystem of a disk. Cloning it is cheap, and all clones are the same filesystem.
+/// An open filesystem of a disk. Cloning is cheap; all clones share one filesystem.
 ///
-/// Paths are bytes, begin at the filesystem's root with or without a leading slash, and no symlink
-/// leads out of it. Errors name the image and the path.
+/// Paths are bytes and start at the root of the filesystem, with or without a leading slash. No
+/// symlink leads out of the filesystem. Errors name the image and the path.
 #[derive(Debug, Clone)]
 pub struct Filesystem {
     fs: Arc<dyn FsRead>,
@@ -29,7 +29,7 @@ pub struct Filesystem {
 }
 
 impl Filesystem {
-    /// What a driver serves, on an image and a volume that errors name.
+    /// Returns the filesystem of a driver, on a volume of an image. Errors name the image.
     pub fn new(fs: Arc<dyn FsRead>, image_path: &Path, volume: &str) -> Self {
         Self {
             fs,
@@ -38,45 +38,45 @@ impl Filesystem {
         }
     }
 
-    /// The driver, for what works by inode number.
+    /// Returns the driver, for access by inode number.
     pub fn as_fs(&self) -> &dyn FsRead {
         &*self.fs
     }
 
-    /// The driver, to share: what a FUSE mount serves.
+    /// Returns the driver as a shared pointer, for example for a FUSE mount.
     pub fn driver(&self) -> Arc<dyn FsRead> {
         Arc::clone(&self.fs)
     }
 
-    /// The name of the volume that it is on.
+    /// Returns the name of the volume that the filesystem is on.
     pub fn volume(&self) -> &str {
         &self.volume
     }
 
-    /// The path of the image that it is in.
+    /// Returns the path of the image that the filesystem is in.
     pub fn image_path(&self) -> &Path {
         &self.image_path
     }
 
-    /// Returns whether it is the root of an operating system, by its contents.
+    /// Returns true if the filesystem is the root of an operating system, judged by its files.
     ///
     /// # Errors
-    /// `Corrupt`, `Io` when damage keeps it from being told.
+    /// `Corrupt`, `Io` if damage prevents the answer.
     pub fn holds_system(&self) -> Result<bool> {
         system_root::holds_system(&*self.fs).map_err(|e| self.in_image(e))
     }
 
-    /// Returns whether it is the `/usr` of an operating system, by its contents.
+    /// Returns true if the filesystem is the `/usr` of an operating system, judged by its files.
     pub(crate) fn holds_usr(&self) -> bool {
         system_root::holds_usr(&*self.fs)
     }
 
-    /// What it says of itself: kind, label, UUID, features.
+    /// Returns the kind, label, UUID and features that the superblock records.
     pub fn identity(&self) -> Identity {
         self.fs.identity()
     }
 
-    /// How full it is.
+    /// Returns the total, used and free space and inodes.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
@@ -84,10 +84,10 @@ impl Filesystem {
         self.fs.statistics().map_err(|e| self.in_image(e))
     }
 
-    /// The number of the file that `path` names.
+    /// Returns the inode number of the file at `path`.
     ///
     /// # Errors
-    /// `NotFound`, `NotADirectory`, and whatever reading directories brings.
+    /// `NotFound`, `NotADirectory`, and the errors of reading directories.
     pub fn resolve(&self, path: impl AsRef<[u8]>, follow: Follow) -> Result<InodeNumber> {
         vfs::resolve(&*self.fs, path, follow).map_err(|e| self.in_image(e))
     }
@@ -101,7 +101,7 @@ impl Filesystem {
         Ok(Node::new(self.clone(), self.resolve(path, follow)?, path))
     }
 
-    /// Returns the paths that a pattern matches as in a shell, sorted.
+    /// Returns the paths that match a shell pattern, sorted.
     ///
     /// # Errors
     /// `Io`, `Corrupt` for a directory that can't be read.
@@ -109,12 +109,13 @@ impl Filesystem {
         glob::expand(&*self.fs, pattern.as_ref()).map_err(|e| self.in_image(e))
     }
 
-    /// Returns which of the filesystems that are shown as one a file is on: 0 is the root's.
+    /// Returns the index of the mount that a file is on, in a tree of several filesystems: 0 is the
+    /// root's.
     pub fn mount_of(&self, inode: InodeNumber) -> usize {
         self.fs.mount_of(inode)
     }
 
-    /// What stat(2) tells: of a symlink, about what it leads to.
+    /// Returns the metadata as stat(2) does: of the target, if the path is a symlink.
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve).
@@ -122,7 +123,7 @@ impl Filesystem {
         self.node(path, Follow::All)?.metadata()
     }
 
-    /// What lstat(2) tells: of a symlink, about itself.
+    /// Returns the metadata as lstat(2) does: of the symlink itself.
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve).
@@ -130,10 +131,10 @@ impl Filesystem {
         self.node(path, Follow::AllButLast)?.metadata()
     }
 
-    /// Whether there is something at `path`, symlinks followed.
+    /// Returns true if `path` exists. Symlinks are followed.
     ///
     /// # Errors
-    /// What keeps one from knowing: `Corrupt`, `Io`.
+    /// `Corrupt`, `Io` if the answer is unknown.
     pub fn exists(&self, path: impl AsRef<[u8]>) -> Result<bool> {
         use crate::ErrorKind::{NotADirectory, NotFound};
         match self.metadata(path) {
@@ -143,18 +144,18 @@ impl Filesystem {
         }
     }
 
-    /// The contents of a regular file. For one that may be large, see [`open`](Self::open) and
-    /// [`read_at_most`](Self::read_at_most): an image can claim any size.
+    /// Returns the contents of a regular file. For files that may be large use [`open`](Self::open)
+    /// or [`read_at_most`](Self::read_at_most): an image can claim any size.
     ///
     /// # Errors
-    /// `IsADirectory`, `Invalid` for what is no regular file, and as [`resolve`](Self::resolve).
+    /// `IsADirectory`; `Invalid` for another type of file; as [`resolve`](Self::resolve).
     pub fn read(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         let mut contents = Vec::new();
         std::io::Read::read_to_end(&mut self.open(path)?, &mut contents)?;
         Ok(contents)
     }
 
-    /// The contents of a regular file of at most `limit_bytes`.
+    /// Returns the contents of a regular file of at most `limit_bytes`.
     ///
     /// # Errors
     /// As [`read`](Self::read), and `Invalid` for a larger file.
@@ -162,24 +163,24 @@ impl Filesystem {
         self.node(path, Follow::All)?.read_at_most(limit_bytes)
     }
 
-    /// The target of a symlink.
+    /// Returns the target of a symlink.
     ///
     /// # Errors
-    /// `Invalid` for what is none, and as [`resolve`](Self::resolve).
+    /// `Invalid` for another type of file; as [`resolve`](Self::resolve).
     pub fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         self.node(path, Follow::AllButLast)?.read_link()
     }
 
-    /// The entries of a directory in its own order, without `.` and `..`.
+    /// Returns the entries of a directory in its own order, without `.` and `..`.
     ///
     /// # Errors
-    /// `NotADirectory`, and as [`resolve`](Self::resolve).
+    /// `NotADirectory`; as [`resolve`](Self::resolve).
     pub fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<Vec<DirEntry>> {
         self.node(path, Follow::All)?.read_dir()
     }
 
-    /// The names in a directory that are text, sorted, for whoever looks through what may be hostile: no more than `limit`
-    /// of its entries are read.
+    /// Returns the names in a directory that are valid UTF-8, sorted. Reads at most `limit`
+    /// entries, for callers that scan directories which may be hostile.
     ///
     /// # Errors
     /// As [`read_dir`](Self::read_dir).
@@ -197,7 +198,7 @@ impl Filesystem {
         Ok(listed)
     }
 
-    /// The extended attributes of a file: whole names and values, in the order of the names.
+    /// Returns the extended attributes of a file: full names and values, sorted by name.
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve).
@@ -205,8 +206,8 @@ impl Filesystem {
         self.node(path, Follow::AllButLast)?.xattrs()
     }
 
-    /// Everything below `path`, itself first, in the order of the directories; symlinks are not followed.
-    /// [`Node::walk_sorted`] goes in the order of names.
+    /// Walks the tree at `path`, starting with `path` itself, in directory order. Symlinks are not
+    /// followed. [`Node::walk_sorted`] walks in the order of names.
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve).
@@ -219,17 +220,17 @@ impl Filesystem {
         ))
     }
 
-    /// An error of the driver, with the image that it happened in.
+    /// Adds the image to an error of the driver.
     pub fn in_image(&self, error: vfs::Error) -> Error {
         Error::from(error).in_file(&self.image_path)
     }
 }
 
-/// What [`Filesystem::names_at_most`] found.
+/// The result of [`Filesystem::names_at_most`].
 #[derive(Debug, Default)]
 pub struct Names {
-    /// The names that are text, sorted.
+    /// The names that are valid UTF-8, sorted.
     pub names: Vec<String>,
-    /// How many entries were read, those without a name of text too.
+    /// The number of entries that were read, including those whose names are not valid UTF-8.
     pub entries: usize,
 }

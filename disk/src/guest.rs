@@ -1,7 +1,8 @@
-//! The guest's own tree: its filesystems put together as its fstab and the like say.
+//! Operating systems on a disk, and each one's directory tree: its filesystems mounted as its fstab
+//! and similar files say.
 //!
-//! Nothing of the guest is run, and nothing is written to find out. What can't be mounted is left
-//! out; [`System::explain`] tells what, and why.
+//! No program of the guest runs, and nothing is written. Mounts that fail are left out;
+//! [`System::explain`] lists them with the reasons.
 
 pub mod architecture;
 mod btrfs;
@@ -10,12 +11,12 @@ mod entry;
 mod explain;
 mod filesystems;
 mod gpt_auto;
+mod kernel_mounts;
 mod mount_unit;
 mod os_release;
 mod ostree;
 mod plan;
 mod side_by_side;
-mod steps;
 mod sub_root;
 mod tree;
 mod unopened;
@@ -29,10 +30,10 @@ use diskfs_vfs::{FsRead, FsWrite, MountHandle, MountTree};
 pub use entry::{MountEntry, Origin};
 pub use explain::{MountReport, SystemReport, VolumeUse, unused_volumes};
 pub use filesystems::{MountedFilesystem, mounted};
+pub use kernel_mounts::{KernelMount, KernelMounts};
 pub use os_release::OsRelease;
-pub use plan::{Planned, Verdict};
+pub use plan::{PlannedMount, Verdict};
 pub use side_by_side::{side_by_side, writable_side_by_side};
-pub use steps::{Shown, Steps};
 pub use unopened::{Unopened, no_system, unopened};
 
 use crate::{
@@ -40,7 +41,7 @@ use crate::{
     WriteOptions,
 };
 use sub_root::SubRoot;
-use tree::{Builder, Outcome, Purpose};
+use tree::{Builder, MountOutcome, Purpose};
 pub use windows::{in_any_case, windows_root};
 
 /// An operating system on the disks of a machine.
@@ -50,12 +51,12 @@ pub struct System {
     filesystem: Filesystem,
     sub_root: Option<SubRoot>,
     release: OsRelease,
-    planned: Vec<Planned>,
+    planned: Vec<PlannedMount>,
 }
 
-/// The operating systems on a machine's disks, in the order of the volumes that they have as their
-/// roots. A volume is one when its contents say so, whatever a table calls it; one that does not open
-/// is none. Volumes with filesystems that only Windows is on are looked at where nothing else is found.
+/// Returns the operating systems on a machine's disks, in the order of their root volumes. A volume
+/// is a root if its files say so, whatever the partition table says; a volume that can't be opened
+/// is not. Filesystems that only Windows uses are searched only if no other system is found.
 ///
 /// # Errors
 /// As [`Disk::volumes`].
@@ -64,14 +65,14 @@ pub fn systems(disk: &Disk) -> Result<Vec<System>> {
     if !found.is_empty() {
         return Ok(found);
     }
-    // Opening an NTFS takes a microVM, which nobody shall wait for whose system is another.
+    // Opening an NTFS starts a microVM, so it is avoided where another filesystem has a system.
     let of_windows = |kind: &str| matches!(kind, "ntfs" | "vfat" | "exfat");
     systems_on(disk, of_windows, |_, volume, filesystem| {
         System::of_windows(volume, filesystem)
     })
 }
 
-/// The systems on filesystems of some kinds.
+/// Returns the systems on filesystems of certain kinds.
 fn systems_on(
     disk: &Disk,
     is_wanted: fn(&str) -> bool,
@@ -84,13 +85,15 @@ fn systems_on(
         }
         match volume.filesystem() {
             Ok(filesystem) => systems.extend(find(disk, volume, filesystem)),
-            Err(error) => tracing::warn!(volume = volume.name(), %error, "not opened"),
+            Err(error) => {
+                tracing::warn!(volume = volume.name(), %error, "cannot open the volume");
+            }
         }
     }
     Ok(systems)
 }
 
-/// Filesystems that no system of Unix is on.
+/// Returns true for kinds of filesystems that no Unix system has as its root.
 fn is_foreign(kind: &str) -> bool {
     matches!(
         kind,
@@ -98,7 +101,7 @@ fn is_foreign(kind: &str) -> bool {
     )
 }
 
-/// Whether a volume holds a filesystem of such a kind that can be read.
+/// Returns true if a volume holds a readable filesystem of a wanted kind.
 fn may_be_root(disk: &Disk, volume: &Volume, is_wanted: fn(&str) -> bool) -> Result<bool> {
     if volume.problem().is_some() || disk.is_member(volume)? {
         return Ok(false);
@@ -111,12 +114,13 @@ fn may_be_root(disk: &Disk, volume: &Volume, is_wanted: fn(&str) -> bool) -> Res
     }) && volume.is_readable()?)
 }
 
-/// The system that is meant when no volume is named: the one of that number from 1, or the only one;
-/// `None` when there is none.
+/// Returns the system to use if the user names no volume: the one with that number, from 1, or the
+/// only one. Returns `None` if there is no system and no number was given.
 ///
 /// # Errors
-/// As [`systems`]; `Ambiguous` for several without a number, `NotFound` for a number that is none's.
-pub fn meant(disk: &Disk, number: Option<usize>) -> Result<Option<System>> {
+/// As [`systems`]; `Ambiguous` for several systems without a number; `NotFound` if no system has
+/// the number.
+pub fn select_system(disk: &Disk, number: Option<usize>) -> Result<Option<System>> {
     let mut systems = systems(disk)?;
     let index = match number {
         Some(number) => number.checked_sub(1).filter(|index| *index < systems.len()),
@@ -135,13 +139,13 @@ pub fn meant(disk: &Disk, number: Option<usize>) -> Result<Option<System>> {
     Err(match number {
         Some(_) if systems.is_empty() => no_system(disk),
         Some(number) => {
-            let reason = format!("there is no operating system {number}; there is: {list}");
+            let reason = format!("no such operating system: {number}; available: {list}");
             Error::new(ErrorKind::NotFound, reason)
         }
         None => {
-            let reason = format!("several operating systems could be meant: {list}");
+            let reason = format!("several operating systems found: {list}");
             let hint = format!(
-                "name one, as in --os 1 or --volume {}",
+                "choose one, for example --os 1 or --volume {}",
                 systems[0].volume.name()
             );
             Error::new(ErrorKind::Ambiguous, reason).with_hint(hint)
@@ -151,7 +155,7 @@ pub fn meant(disk: &Disk, number: Option<usize>) -> Result<Option<System>> {
 }
 
 impl System {
-    /// The system on a volume, if there is one.
+    /// Returns the system on a volume, if the volume has one.
     fn on(disk: &Disk, volume: &Volume, filesystem: Filesystem) -> Option<Self> {
         let mut sub_root = ostree::find(&filesystem);
         if sub_root.is_none() && !filesystem.holds_system().unwrap_or(false) {
@@ -171,22 +175,25 @@ impl System {
             release: OsRelease::default(),
             planned,
         };
-        system.look_at_own_tree(disk);
+        system.read_own_tree(disk);
         Some(system)
     }
 
-    /// Takes what the system's own files say, as it sees them itself: its `/usr` may be mounted.
-    fn look_at_own_tree(&mut self, disk: &Disk) {
+    /// Reads the release and adds mounts by partition type, both from the system's own tree: `/usr`
+    /// may be a mount.
+    fn read_own_tree(&mut self, disk: &Disk) {
         match self.filesystem() {
             Ok(seen) => {
                 self.release = OsRelease::read(&seen);
                 plan::add_partitions_by_type(disk, &seen, &mut self.planned);
             }
-            Err(error) => tracing::warn!(volume = self.volume.name(), %error, "no tree"),
+            Err(error) => {
+                tracing::warn!(volume = self.volume.name(), %error, "cannot read the tree");
+            }
         }
     }
 
-    /// The Windows on a volume, if there is one.
+    /// Returns the Windows installation on a volume, if the volume has one.
     fn of_windows(volume: &Volume, filesystem: Filesystem) -> Option<Self> {
         Some(Self {
             release: windows::find(&filesystem)?,
@@ -197,17 +204,17 @@ impl System {
         })
     }
 
-    /// The volume with its root.
+    /// Returns the volume of the root filesystem.
     pub fn volume(&self) -> &Volume {
         &self.volume
     }
 
-    /// What it calls itself.
+    /// Returns the contents of `os-release`.
     pub fn release(&self) -> &OsRelease {
         &self.release
     }
 
-    /// Its name for people.
+    /// Returns the name of the system for people.
     pub fn name(&self) -> &str {
         match self.release.pretty_name.as_str() {
             "" => "Linux",
@@ -215,13 +222,13 @@ impl System {
         }
     }
 
-    /// What it mounts beside its root.
-    pub fn planned(&self) -> &[Planned] {
+    /// Returns the mounts that the system plans besides its root.
+    pub fn planned(&self) -> &[PlannedMount] {
         &self.planned
     }
 
-    /// Its tree, as it sees it itself. Filesystems besides the root are opened when somebody first
-    /// comes there.
+    /// Returns the directory tree as the system itself sees it. Filesystems besides the root are
+    /// opened at first access.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -234,7 +241,8 @@ impl System {
         Ok(Filesystem::new(fs, image, self.volume.name()))
     }
 
-    /// The same, opened for writing. A filesystem in it that can't be written is read.
+    /// Returns the directory tree of the system, opened for writing. Filesystems besides the root
+    /// that can't be written are opened read-only.
     ///
     /// # Errors
     /// As [`Volume::writable_filesystem`] of the root.
@@ -249,12 +257,12 @@ impl System {
 
     fn is_one_filesystem(&self) -> bool {
         let mut planned = self.planned.iter();
-        let is_skipped = |planned: &Planned| matches!(planned.verdict, Verdict::Skip(_));
+        let is_skipped = |planned: &PlannedMount| matches!(planned.verdict, Verdict::Skip(_));
         self.sub_root.is_none() && planned.all(is_skipped)
     }
 
-    /// Its filesystems, and how each of the planned mounts went.
-    fn tree(&self, purpose: Purpose) -> Result<(MountTree, Vec<Outcome>)> {
+    /// Returns the tree of filesystems, and the outcome of each planned mount.
+    fn tree(&self, purpose: Purpose) -> Result<(MountTree, Vec<MountOutcome>)> {
         let mut builder = Builder::new(tree::with_root(self, purpose)?, purpose);
         builder.note_root(self, MountHandle::ROOT);
         let outcomes = builder.mount_all(b"", self);

@@ -1,9 +1,10 @@
-//! A machine's disks, down to its files: images, volumes and filesystems put together.
+//! Access to the disks of a machine: images, volumes, filesystems and files.
 //!
-//! [`Disk`] -> [`Volume`] -> [`Filesystem`] -> [`File`]. Each gives access to what it is made of:
-//! [`Disk::device`] and [`Volume::device`] are [`BlockRead`](diskfs_block::BlockRead)s, [`Filesystem::driver`] is
-//! an [`FsRead`](diskfs_vfs::FsRead). The stack is the only place that knows the drivers; what has none goes to a
-//! [`Fallback`]. [`guest`] puts a guest's own tree together.
+//! [`Disk`] -> [`Volume`] -> [`Filesystem`] -> [`File`]. Each type gives access to the layer below
+//! it: [`Disk::device`] and [`Volume::device`] return a [`BlockRead`](diskfs_block::BlockRead),
+//! [`Filesystem::driver`] returns an [`FsRead`](diskfs_vfs::FsRead). Only the stack knows the
+//! drivers; a [`Fallback`] opens filesystems without a driver. [`guest`] assembles the directory
+//! tree of a guest.
 
 mod cancellation;
 mod error;
@@ -25,7 +26,7 @@ pub use file_device::FileDevice;
 pub use filesystem::{Filesystem, Names, Node, SortedEntry, SortedWalk, Walk};
 pub use stack::{
     CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, ExfatOptions, Fallback,
-    FatKind, FatOptions, Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, RootReserve,
-    SwapOptions, UuidChange, Volume, Wanted, WriteOptions,
+    FallbackRequest, FatKind, FatOptions, Group, Keys, LvmId, MdArray, NewFilesystem, NewIds,
+    RootReserve, SwapOptions, UuidChange, Volume, WriteOptions,
 };
 pub use writable::{WritableFile, WritableFilesystem};

@@ -1,4 +1,4 @@
-//! From an image to its filesystems: the only place that knows every driver.
+//! The stack of layers from an image to its filesystems. Only this module knows every driver.
 
 mod choose;
 mod content;
@@ -34,7 +34,7 @@ pub use content::{Content, ContentClass};
 pub use diskfs_ext4::UuidChange;
 pub use driver::{Commits, RootReserve, WriteOptions};
 use fallback::FallbackOfDisk;
-pub use fallback::{DiskId, Fallback, Wanted};
+pub use fallback::{DiskId, Fallback, FallbackRequest};
 pub use luks::Keys;
 pub use lvm::{Group, LvmId, NewIds};
 pub use md::MdArray;
@@ -50,32 +50,31 @@ use volumes::Volumes;
 
 /// A virtual machine's disk: an image, the volumes on it, and their filesystems.
 ///
-/// Everything is read when it is asked for and not before: opening a disk reads the image's header,
-/// [`volumes`](Self::volumes) the partition table, and a filesystem is opened when its files are
-/// wanted.
+/// Data is read on demand: opening a disk reads the image's header, [`volumes`](Self::volumes)
+/// reads the partition table, and a filesystem is opened when its files are accessed.
 #[derive(Debug)]
 pub struct Disk {
-    image: Opened,
+    image: OpenedImage,
     path: PathBuf,
     table: OnceLock<Option<PartitionTable>>,
     settings: Settings,
     id: DiskId,
     volumes: OnceLock<Volumes>,
-    /// The machine's other disks.
-    further: Vec<Disk>,
+    /// The other disks of the machine.
+    other_disks: Vec<Disk>,
 }
 
-/// What an image is open for.
+/// An open image, by the kind of access.
 #[derive(Debug)]
-enum Opened {
+enum OpenedImage {
     ReadOnly(Image),
     Writable(WritableImage),
-    /// Changes go into memory and are forgotten.
+    /// Changes are stored in memory and discarded.
     DryRun(Image, Arc<Overlay>),
 }
 
 impl Disk {
-    /// Opens the image at `path`, read-only, with the default options.
+    /// Opens the image at `path` read-only, with the default options.
     ///
     /// # Errors
     /// As [`DiskOptions::open`].
@@ -83,12 +82,12 @@ impl Disk {
         Self::options().open(path)
     }
 
-    /// Returns the options for opening a disk: read-only, and of this image alone, until they say otherwise.
+    /// Returns the options for opening a disk. The default is read-only access to a single image.
     pub fn options() -> DiskOptions {
         DiskOptions::default()
     }
 
-    fn new(image: Opened, path: PathBuf, settings: Settings) -> Self {
+    fn new(image: OpenedImage, path: PathBuf, settings: Settings) -> Self {
         Self {
             image,
             path,
@@ -96,22 +95,22 @@ impl Disk {
             settings,
             id: DiskId::new(),
             volumes: OnceLock::new(),
-            further: Vec::new(),
+            other_disks: Vec::new(),
         }
     }
 
-    /// The machine's other disks, in the order in which they were added.
-    pub fn further(&self) -> &[Self] {
-        &self.further
+    /// Returns the machine's other disks, in the order in which they were added.
+    pub fn other_disks(&self) -> &[Self] {
+        &self.other_disks
     }
 
-    /// The image's path, as it was given; the overlay's, when there is one.
+    /// Returns the image's path as it was given, or the overlay's path if there is an overlay.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The LUKS header of an image whose own data is encrypted; `None` for others, also when there
-    /// are encrypted volumes on it.
+    /// Returns the LUKS header of an image whose own data is encrypted. Returns `None` for other
+    /// images, including those with encrypted volumes on them.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -119,54 +118,57 @@ impl Disk {
         luks::of_image(self.description())
     }
 
-    /// What the image says about itself: format, sizes, chain, snapshots.
+    /// Returns the facts that the image records: format, sizes, backing chain, snapshots.
     pub fn description(&self) -> &Description {
         match &self.image {
-            Opened::ReadOnly(image) | Opened::DryRun(image, _) => image.description(),
-            Opened::Writable(image) => image.description(),
+            OpenedImage::ReadOnly(image) | OpenedImage::DryRun(image, _) => image.description(),
+            OpenedImage::Writable(image) => image.description(),
         }
     }
 
-    /// The image below, unless it is open for writing.
+    /// Returns the image, unless it is open for writing.
     pub fn image(&self) -> Option<&Image> {
         match &self.image {
-            Opened::ReadOnly(image) | Opened::DryRun(image, _) => Some(image),
-            Opened::Writable(_) => None,
+            OpenedImage::ReadOnly(image) | OpenedImage::DryRun(image, _) => Some(image),
+            OpenedImage::Writable(_) => None,
         }
     }
 
-    /// The disk as it is in the image behind this one, whose changes are then left out; `None` without
-    /// one, and for a disk that is open for writing. It has the keys, the code page and the fallback of this one.
+    /// Returns the disk of the backing file, without the changes of this image. The keys, the code
+    /// page and the fallback are those of this disk. Returns `None` if there is no backing file, or
+    /// if the disk is open for writing.
     pub fn backing(&self) -> Option<Self> {
         let backing = self.image()?.backing()?;
         let path = backing.description().path.clone();
         let settings = self.settings.clone();
-        Some(Self::new(Opened::ReadOnly(backing), path, settings))
+        Some(Self::new(OpenedImage::ReadOnly(backing), path, settings))
     }
 
-    /// How many bytes of the disk a dry run has changed so far, in blocks of 4 KiB; `None` when it
-    /// is none.
+    /// Returns the number of bytes that a dry run has changed so far, in blocks of 4 KiB; `None`
+    /// without a dry run.
     pub fn changed_in_memory(&self) -> Option<u64> {
         match &self.image {
-            Opened::DryRun(_, overlay) => {
+            OpenedImage::DryRun(_, overlay) => {
                 let own: u64 = overlay.changed().map(|range| range.len_bytes).sum();
-                let further = self.further.iter().filter_map(Self::changed_in_memory);
-                Some(further.fold(own, u64::saturating_add))
+                let others = self.other_disks.iter().filter_map(Self::changed_in_memory);
+                Some(others.fold(own, u64::saturating_add))
             }
-            Opened::ReadOnly(_) | Opened::Writable(_) => None,
+            OpenedImage::ReadOnly(_) | OpenedImage::Writable(_) => None,
         }
     }
 
-    /// The guest's disk, as the guest sees it.
+    /// Returns the disk's contents as the guest sees them.
     pub fn device(&self) -> Arc<dyn BlockRead> {
         self.guest_disk().read()
     }
 
     fn guest_disk(&self) -> GuestDisk {
         match &self.image {
-            Opened::ReadOnly(image) => GuestDisk::ReadOnly(self.until_cancelled(image.device())),
-            Opened::Writable(image) => GuestDisk::Writable(image.device()),
-            Opened::DryRun(_, overlay) => GuestDisk::Writable(overlay.clone()),
+            OpenedImage::ReadOnly(image) => {
+                GuestDisk::ReadOnly(self.until_cancelled(image.device()))
+            }
+            OpenedImage::Writable(image) => GuestDisk::Writable(image.device()),
+            OpenedImage::DryRun(_, overlay) => GuestDisk::Writable(overlay.clone()),
         }
     }
 
@@ -177,28 +179,29 @@ impl Disk {
         }
     }
 
-    /// Ends writing: what was written is durable when it returns, and the image is left as it should
-    /// be. Close the filesystems of the disk before.
+    /// Ends writing. When it returns, all data is durable and the image is in a clean state. Close
+    /// the filesystems of the disk first.
     ///
     /// # Errors
-    /// `Io`, `NoSpace`: then nobody knows what of the last writes is durable.
+    /// `Io`, `NoSpace`: then it is unknown which of the last writes are durable.
     pub fn close(self) -> Result<()> {
-        // Arrays that were written say so when nobody has them any more, on all their disks.
+        // Arrays that were written are marked clean, on all their disks, when their last user drops
+        // them.
         drop(self.volumes);
         let closed = match self.image {
-            Opened::Writable(image) => image
+            OpenedImage::Writable(image) => image
                 .close()
                 .map_err(|e| Error::from(e).in_file(&self.path)),
-            Opened::ReadOnly(_) | Opened::DryRun(..) => Ok(()),
+            OpenedImage::ReadOnly(_) | OpenedImage::DryRun(..) => Ok(()),
         };
-        let further = self.further.into_iter().map(Self::close);
-        further.fold(closed, Result::and)
+        let others = self.other_disks.into_iter().map(Self::close);
+        others.fold(closed, Result::and)
     }
 
-    /// The partition table; `None` without one.
+    /// Returns the partition table; `None` without one.
     ///
     /// # Errors
-    /// `Corrupt` when there is a GPT of which neither copy can be used.
+    /// `Corrupt` for a GPT of which neither copy is valid.
     pub fn partition_table(&self) -> Result<Option<&PartitionTable>> {
         if self.table.get().is_none() {
             let table = read_table(&*self.device()).map_err(|e| self.in_image(e))?;
@@ -207,7 +210,7 @@ impl Disk {
         Ok(self.table.get().and_then(Option::as_ref))
     }
 
-    /// A volume of this disk, with what was set for all.
+    /// Applies the settings of the disk to one of its volumes.
     fn with_settings(&self, volume: Volume) -> Volume {
         let volume = match self.settings.code_page {
             Some(code_page) => volume.in_code_page(code_page),
@@ -222,9 +225,14 @@ impl Disk {
         }
     }
 
-    /// The volumes: the partitions, or the whole disk (`disk`) when it has none; then the arrays of
-    /// md (`md0`), what is inside of encrypted ones that have a key (`p3/luks`), and the logical
-    /// volumes of the groups on all of them; and what is in those.
+    /// Returns the volumes, in this order:
+    ///
+    /// * the partitions, or the whole disk (`disk`) if there is no partition table,
+    /// * the md arrays (`md0`),
+    /// * the decrypted insides of encrypted volumes that have a key (`p3/luks`),
+    /// * the logical volumes of the volume groups on all of these,
+    ///
+    /// and then the volumes that are inside of those.
     ///
     /// # Errors
     /// As [`partition_table`](Self::partition_table).
@@ -232,7 +240,7 @@ impl Disk {
         Ok(&self.find_volumes()?.all)
     }
 
-    /// The volume groups, in the order of their names.
+    /// Returns the volume groups, sorted by name.
     ///
     /// # Errors
     /// As [`volumes`](Self::volumes).
@@ -240,7 +248,7 @@ impl Disk {
         Ok(&self.find_volumes()?.groups)
     }
 
-    /// The arrays of md, in the order of their names.
+    /// Returns the md arrays, sorted by name.
     ///
     /// # Errors
     /// As [`volumes`](Self::volumes).
@@ -248,7 +256,8 @@ impl Disk {
         Ok(&self.find_volumes()?.arrays)
     }
 
-    /// Whether a volume is a part of an array or of a group, which are listed beside it.
+    /// Returns true if a volume is a member of an array or a volume group, which are listed
+    /// separately.
     ///
     /// # Errors
     /// As [`volumes`](Self::volumes).
@@ -263,58 +272,60 @@ impl Disk {
         let mut found = Volumes::find(self, self.settings.keys.as_ref())?;
         let all = std::mem::take(&mut found.all).into_iter();
         found.all = all.map(|volume| self.with_settings(volume)).collect();
-        // Another thread may have read the same bytes meanwhile.
+        // Another thread may have read the same bytes in the meantime.
         Ok(self.volumes.get_or_init(|| found))
     }
 
-    /// The volume of that name: `p1`, `vg0/root`, `disk`, a UUID, a label, a PARTUUID or a PARTLABEL.
-    /// Bare, or as fstab(5) has it: `UUID=...`, `LABEL=...`, `/dev/mapper/vg0-root`. The whole disk
-    /// is `disk` also beside a table.
+    /// Returns the volume with this name: `p1`, `vg0/root`, `disk`, a UUID, a label, a PARTUUID or
+    /// a PARTLABEL. The name can also have the form of fstab(5): `UUID=...`, `LABEL=...`,
+    /// `/dev/mapper/vg0-root`. `disk` always means the whole disk, even if it has a partition
+    /// table.
     ///
     /// # Errors
-    /// `NotFound`, with what there is; `Ambiguous` when several are called that.
+    /// `NotFound`, with the names of the volumes; `Ambiguous` if several match.
     pub fn volume(&self, name: &str) -> Result<Volume> {
         choose::by_name(self, name)
     }
 
-    /// What begins at a byte of the disk and goes on to its end, whatever a table says.
+    /// Returns a volume from a byte of the disk to its end, whatever the partition table says.
     ///
     /// # Errors
     /// `Invalid` for an offset past the end.
     pub fn volume_at(&self, offset_bytes: u64) -> Result<Volume> {
         let size_bytes = self.device().size_bytes();
         if offset_bytes >= size_bytes {
-            let reason = format!("the disk ends at byte {size_bytes}, before {offset_bytes}");
+            let reason =
+                format!("the disk ends at byte {size_bytes}, before offset {offset_bytes}");
             return Err(Error::new(ErrorKind::Invalid, reason).in_file(&self.path));
         }
         let volume = Volume::at(&self.path, self.guest_disk(), offset_bytes);
         Ok(self.with_settings(volume))
     }
 
-    /// All of the disk, whatever a table says.
+    /// Returns the whole disk as a volume, whatever the partition table says.
     fn whole(&self) -> Volume {
         self.with_settings(Volume::whole(&self.path, self.guest_disk()))
     }
 
-    /// The volume that is meant when none is named: the one with [`filesystem`](Self::filesystem).
+    /// Returns the volume to use if none is named: the one with [`filesystem`](Self::filesystem).
     ///
     /// # Errors
-    /// As that.
-    pub fn meant_volume(&self) -> Result<Volume> {
+    /// As [`filesystem`](Self::filesystem).
+    pub fn default_volume(&self) -> Result<Volume> {
         choose::volume(self)
     }
 
-    /// The filesystem that is meant when none is named: the only one, or the only one that holds an
+    /// Returns the filesystem to use if none is named: the only one, or the only one that holds an
     /// operating system.
     ///
     /// # Errors
-    /// `Ambiguous`, with the choices; `NotFound` when there is none; `Unsupported` when the one
-    /// that must be meant has no driver.
+    /// `Ambiguous`, with the choices; `NotFound` if there is no filesystem; `Unsupported` if the
+    /// only candidate has no driver.
     pub fn filesystem(&self) -> Result<Filesystem> {
         choose::filesystem(self)
     }
 
-    /// The same, opened for writing.
+    /// Returns the filesystem to use if none is named, opened for writing.
     ///
     /// # Errors
     /// As [`filesystem`](Self::filesystem) and [`Volume::writable_filesystem`].
@@ -322,8 +333,9 @@ impl Disk {
         choose::volume(self)?.writable_filesystem(options)
     }
 
-    /// What is wrong with the image, its partition table and its physical volumes, as sentences for
-    /// the user. Table and volumes count only once they have been read.
+    /// Returns the faults of the image, its partition table and its physical volumes, as sentences
+    /// for the user. The faults of the table and the volumes are included only once these have been
+    /// read.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let mut image = Some(self.description());
@@ -343,7 +355,7 @@ impl Disk {
         }
         let volumes = self.volumes.get().map_or(&[][..], |found| &found.warnings);
         warnings.extend(volumes.iter().map(|text| format!("{path}: {text}")));
-        warnings.extend(self.further.iter().flat_map(Self::warnings));
+        warnings.extend(self.other_disks.iter().flat_map(Self::warnings));
         warnings
     }
 

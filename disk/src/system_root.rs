@@ -1,40 +1,40 @@
-//! Tells the root of an operating system by its files.
+//! Recognition of the root of an operating system by its files.
 
 use diskfs_vfs::{ErrorKind, FileType, Follow, FsRead, Result, resolve};
 
-/// Returns whether a filesystem is the root of an operating system of Unix.
+/// Returns true if a filesystem is the root of a Unix operating system.
 ///
-/// A root whose `/usr` is a filesystem of its own is one, too: the names in it that lead into `/usr`, as
-/// `/bin -> usr/bin`, tell it.
+/// A root whose `/usr` is a separate filesystem also counts: it is recognised by its symlinks into
+/// `/usr`, such as `/bin -> usr/bin`.
 ///
 /// # Errors
-/// `Corrupt`, `Io` when damage keeps it from being told.
+/// `Corrupt`, `Io` if damage prevents the answer.
 pub(crate) fn holds_system(fs: &dyn FsRead) -> Result<bool> {
-    let mut look = Look { fs, failed: None };
-    let is_system = look.is_root();
-    match look.failed {
+    let mut lookups = Lookups { fs, failed: None };
+    let is_system = lookups.is_root();
+    match lookups.failed {
         Some(error) if !is_system => Err(error),
         _ => Ok(is_system),
     }
 }
 
-/// Returns whether a filesystem is the `/usr` of an operating system, by its own files.
+/// Returns true if a filesystem is the `/usr` of an operating system, judged by its own files.
 pub(crate) fn holds_usr(fs: &dyn FsRead) -> bool {
-    let mut look = Look { fs, failed: None };
-    look.is("/lib/os-release", FileType::Regular)
-        && look.is("/bin", FileType::Directory)
-        && !look.is_root()
+    let mut lookups = Lookups { fs, failed: None };
+    lookups.is("/lib/os-release", FileType::Regular)
+        && lookups.is("/bin", FileType::Directory)
+        && !lookups.is_root()
 }
 
-/// Looks at names of a filesystem, and keeps the first damage that it meets.
-struct Look<'a> {
+/// A series of look-ups in a filesystem that keeps the first error.
+struct Lookups<'a> {
     fs: &'a dyn FsRead,
     failed: Option<diskfs_vfs::Error>,
 }
 
-impl Look<'_> {
+impl Lookups<'_> {
     fn is_root(&mut self) -> bool {
-        // os-release(5) names both places. A system from before 2012 has neither.
+        // os-release(5) names both places. Systems from before 2012 have neither.
         if self.is("/etc/os-release", FileType::Regular)
             || self.is("/usr/lib/os-release", FileType::Regular)
         {
@@ -49,7 +49,7 @@ impl Look<'_> {
                 || self.leads_to_usr("/bin")
                 || self.leads_to_usr("/etc/os-release");
         }
-        // SUSE's /usr has an /etc of its own.
+        // The `/usr` of SUSE has an `etc` directory.
         self.is("/bin", FileType::Directory) && !self.is("/share", FileType::Directory)
     }
 
@@ -59,7 +59,7 @@ impl Look<'_> {
             .is_some_and(|metadata| metadata.file_type == wanted)
     }
 
-    /// Returns whether a symlink's target is below the root's `/usr`.
+    /// Returns true if a symlink's target is below the root's `/usr`.
     fn leads_to_usr(&mut self, link: &str) -> bool {
         let target = resolve(self.fs, link, Follow::AllButLast).and_then(|inode| {
             match self.fs.metadata(inode)?.file_type {
@@ -121,7 +121,7 @@ mod tests {
         (&["/etc/", "/usr/"], false),
         (&["/etc/", "/bin -> usr/bin"], false),
         (&["/etc/", "/usr/", "/bin -> ../opt/bin"], false),
-        // A /usr: Debian's, SUSE's.
+        // The `/usr` of Debian and of SUSE.
         (&["/bin/", "/lib/", "/lib/os-release", "/share/"], false),
         (
             &["/bin/", "/etc/", "/lib/", "/lib/os-release", "/share/"],

@@ -1,12 +1,12 @@
-//! Times, in UTC: the guest's local time zone is a matter of its configuration, and what is shown of
-//! an image should not depend on where one looks at it.
+//! Times in UTC. The guest's local time zone is part of its configuration, and the output for an
+//! image should not depend on the host's.
 
 use diskfs_vfs::Timestamp;
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// A point in time, taken apart by the Gregorian calendar.
-struct Calendar {
+/// A point in time, split into the fields of the Gregorian calendar.
+struct CalendarTime {
     year: i64,
     month: u32,
     day: u32,
@@ -15,9 +15,9 @@ struct Calendar {
     second: i64,
 }
 
-impl Calendar {
-    /// Days to year, month and day: the era of 400 years is the calendar's period, and a year that
-    /// begins in March has its leap day at its end.
+impl CalendarTime {
+    /// Converts days to year, month and day. The period of the calendar is an era of 400 years, and
+    /// in a year that starts in March the leap day is the last one.
     fn new(seconds: i64) -> Self {
         let days = seconds.div_euclid(DAY_SECONDS) + 719_468; // since 0000-03-01
         let era = days.div_euclid(146_097);
@@ -40,18 +40,18 @@ impl Calendar {
     }
 }
 
-/// `2026-11-21 02:12`, as `ls --time-style=long-iso`.
+/// Formats a time as `2026-11-21 02:12`, like `ls --time-style=long-iso`.
 pub fn minutes(time: Timestamp) -> String {
-    let c = Calendar::new(time.seconds);
+    let c = CalendarTime::new(time.seconds);
     format!(
         "{:04}-{:02}-{:02} {:02}:{:02}",
         c.year, c.month, c.day, c.hour, c.minute
     )
 }
 
-/// `2026-11-21 02:12:27.000000000 +0000`, as `stat` prints it.
+/// Formats a time as `2026-11-21 02:12:27.000000000 +0000`, like `stat`.
 pub fn full(time: Timestamp) -> String {
-    let c = Calendar::new(time.seconds);
+    let c = CalendarTime::new(time.seconds);
     format!(
         "{}:{:02}.{:09} +0000",
         minutes(time),
@@ -60,30 +60,31 @@ pub fn full(time: Timestamp) -> String {
     )
 }
 
-/// `2026-11-21T02:12:27.000000000Z` (RFC 3339), for JSON.
+/// Formats a time as `2026-11-21T02:12:27.000000000Z` (RFC 3339), for JSON.
 pub fn rfc3339(time: Timestamp) -> String {
-    let c = Calendar::new(time.seconds);
+    let c = CalendarTime::new(time.seconds);
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:09}Z",
         c.year, c.month, c.day, c.hour, c.minute, c.second, time.nanoseconds
     )
 }
 
-/// `2026-11-21T02:12:27Z`, where fractions are not wanted.
+/// Formats a time as `2026-11-21T02:12:27Z`, without a fraction.
 pub fn rfc3339_seconds(time: Timestamp) -> String {
-    let c = Calendar::new(time.seconds);
+    let c = CalendarTime::new(time.seconds);
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
         c.year, c.month, c.day, c.hour, c.minute, c.second
     )
 }
 
-/// `Nov 21 02:12:27` (RFC 3164, but for the day, which is padded with a zero as journalctl does it).
+/// Formats a time as `Nov 21 02:12:27` (RFC 3164, except that the day is padded with a zero as in
+/// journalctl).
 pub fn syslog(time: Timestamp) -> String {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
-    let c = Calendar::new(time.seconds);
+    let c = CalendarTime::new(time.seconds);
     let month = usize::try_from(c.month).ok();
     let month = month.and_then(|month| MONTHS.get(month.wrapping_sub(1)));
     let month = month.unwrap_or(&"???");
@@ -93,31 +94,31 @@ pub fn syslog(time: Timestamp) -> String {
     )
 }
 
-/// `2026-11-21T02:12:27+00:00` (RFC 3339), as `journalctl -o short-iso` has it.
+/// Formats a time as `2026-11-21T02:12:27+00:00` (RFC 3339), like `journalctl -o short-iso`.
 pub fn iso(time: Timestamp) -> String {
-    let c = Calendar::new(time.seconds);
+    let c = CalendarTime::new(time.seconds);
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}+00:00",
         c.year, c.month, c.day, c.hour, c.minute, c.second
     )
 }
 
-/// `Sat 2026-11-21 02:12:27`, as systemd shows times.
+/// Formats a time as `Sat 2026-11-21 02:12:27`, like systemd.
 pub fn with_weekday(time: Timestamp) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     let day = usize::try_from(time.seconds.div_euclid(DAY_SECONDS).rem_euclid(7));
     let day = day.ok().and_then(|day| DAYS.get(day)).unwrap_or(&"???");
-    let c = Calendar::new(time.seconds);
+    let c = CalendarTime::new(time.seconds);
     format!("{day} {}:{:02}", minutes(time), c.second)
 }
 
-/// The year that a time lies in.
+/// Returns the year of a time.
 pub fn year_of(seconds: i64) -> i64 {
-    Calendar::new(seconds).year
+    CalendarTime::new(seconds).year
 }
 
-/// `1763690000.123456789`, as `find -printf %T@` and pax have it; before 1970 the sign holds for
-/// the whole number.
+/// Formats a time as `1763690000.123456789`, like `find -printf %T@` and pax. Before 1970 the sign
+/// applies to the whole number.
 pub fn decimal(time: Timestamp) -> String {
     match (time.seconds, time.nanoseconds) {
         (seconds, nanoseconds) if seconds >= 0 || nanoseconds == 0 => {
@@ -133,7 +134,7 @@ pub fn decimal(time: Timestamp) -> String {
     }
 }
 
-/// The same in seconds since 1970, for arithmetic.
+/// Returns the present time in seconds since 1970.
 pub fn now_seconds() -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| {
@@ -141,11 +142,11 @@ pub fn now_seconds() -> i64 {
     })
 }
 
-/// A point in time as users write it: `now`, `@SECONDS[.FRACTION]`, or a date, with the time of day
-/// behind a blank or a `T`, and an offset (`Z`, `+02:00`) behind that; without one it is UTC, as
-/// everything that is shown.
+/// Parses a point in time as users write it: `now`, `@SECONDS[.FRACTION]`, or a date. The time of
+/// day can follow the date after a space or a `T`, and an offset (`Z`, `+02:00`) can follow that;
+/// the default is UTC, as in all output.
 pub fn parse(text: &str) -> Result<Timestamp, String> {
-    let wrong = || format!("`{text}` is no time; write 2026-11-21 12:30, @1763728200 or now");
+    let wrong = || format!("invalid time `{text}`; write 2026-11-21 12:30, @1763728200 or now");
     if text == "now" {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let since = since.unwrap_or_default();
@@ -161,7 +162,7 @@ pub fn parse(text: &str) -> Result<Timestamp, String> {
     .ok_or_else(wrong)
 }
 
-/// `-1.25`: the sign holds for the whole number.
+/// Parses a decimal number such as `-1.25`, whose sign applies to the whole number.
 pub fn parse_decimal(text: &str) -> Option<Timestamp> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let nanoseconds = parse_fraction(fraction)?;
@@ -178,7 +179,7 @@ pub fn parse_decimal(text: &str) -> Option<Timestamp> {
     })
 }
 
-/// Nine digits count; more are cut.
+/// Parses up to nine digits of a fraction; more are ignored.
 fn parse_fraction(digits: &str) -> Option<u32> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -214,7 +215,7 @@ fn parse_date(text: &str) -> Option<Timestamp> {
     })
 }
 
-/// The time of day, and the offset behind it in seconds.
+/// Splits off the offset after the time of day, and returns it in seconds.
 fn split_offset(text: &str) -> Option<(&str, i64)> {
     if let Some(time) = text.strip_suffix('Z') {
         return Some((time, 0));
@@ -243,7 +244,8 @@ fn days_in(year: i64, month: i64) -> i64 {
     days_since_1970(next.0, next.1, 1) - days_since_1970(year, month, 1)
 }
 
-/// The reverse of [`Calendar::new`]; years of four digits or somewhat more.
+/// Returns the number of days since 1970 of a date, the reverse of [`CalendarTime::new`]. Years can
+/// have more than four digits.
 pub fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = year.clamp(-100_000, 100_000) - i64::from(month <= 2);
     let era = year.div_euclid(400);
@@ -267,7 +269,7 @@ mod tests {
 
     #[test]
     fn times_are_read_as_they_are_shown() {
-        // Each from `date -u -d TEXT +%s.%N`.
+        // The expected values come from `date -u -d TEXT +%s.%N`.
         for (text, seconds, nanoseconds) in [
             ("2026-11-21 02:12:27.5", 1_795_227_147, 500_000_000),
             ("2026-11-21T02:12:27Z", 1_795_227_147, 0),
@@ -303,7 +305,7 @@ mod tests {
 
     #[test]
     fn calendar_days_are_those_of_date() {
-        // Each from `date -u -d @SECONDS`.
+        // The expected values come from `date -u -d @SECONDS`.
         for (seconds, text) in [
             (0, "1970-01-01 00:00"),
             (-1, "1969-12-31 23:59"),

@@ -1,4 +1,4 @@
-//! A filesystem that can be written.
+//! A filesystem that is open for writing.
 
 mod file;
 mod paths;
@@ -12,8 +12,8 @@ use crate::{Error, Filesystem, Result};
 
 pub use file::WritableFile;
 
-/// An open filesystem of a disk that can be written. Cloning it is cheap, and all clones are the
-/// same filesystem.
+/// An open filesystem of a disk that can be written. Cloning is cheap; all clones share one
+/// filesystem.
 #[derive(Debug, Clone)]
 pub struct WritableFilesystem {
     fs: Arc<dyn FsWrite>,
@@ -21,7 +21,7 @@ pub struct WritableFilesystem {
 }
 
 impl WritableFilesystem {
-    /// What a driver serves, on an image and a volume that errors name.
+    /// Returns the filesystem of a driver, on a volume of an image. Errors name the image.
     pub fn new(fs: Arc<dyn FsWrite>, image_path: &Path, volume: &str) -> Self {
         let reader = Arc::clone(&fs) as Arc<dyn FsRead>;
         Self {
@@ -30,7 +30,7 @@ impl WritableFilesystem {
         }
     }
 
-    /// The same with `wrap` around the driver: what watches, counts or refuses changes.
+    /// Replaces the driver by `wrap(driver)`, for example to observe, count or refuse changes.
     #[must_use]
     pub fn wrapped(self, wrap: impl FnOnce(Arc<dyn FsWrite>) -> Arc<dyn FsWrite>) -> Self {
         Self::new(
@@ -40,33 +40,33 @@ impl WritableFilesystem {
         )
     }
 
-    /// The same filesystem, to read: what was written is seen at once.
+    /// Returns the same filesystem for reading. Changes are visible in it at once.
     pub fn reader(&self) -> &Filesystem {
         &self.reader
     }
 
-    /// The name of the volume that it is on.
+    /// Returns the name of the volume that the filesystem is on.
     pub fn volume(&self) -> &str {
         self.reader.volume()
     }
 
-    /// The path of the image that it is in.
+    /// Returns the path of the image that the filesystem is in.
     pub fn image_path(&self) -> &Path {
         self.reader.image_path()
     }
 
-    /// The driver, for what works by inode number.
+    /// Returns the driver, for access by inode number.
     pub fn as_fs(&self) -> &dyn FsWrite {
         &*self.fs
     }
 
-    /// The driver, to share: what a FUSE mount serves.
+    /// Returns the driver as a shared pointer, for example for a FUSE mount.
     pub fn driver(&self) -> Arc<dyn FsWrite> {
         Arc::clone(&self.fs)
     }
 
-    /// Ends writing: everything is durable, and the filesystem cleanly unmounted, when it returns.
-    /// Close the [`Disk`](crate::Disk) next.
+    /// Ends writing: when it returns, all changes are durable and the filesystem is cleanly
+    /// unmounted. Close the [`Disk`](crate::Disk) next.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
@@ -74,15 +74,16 @@ impl WritableFilesystem {
         self.fs.close().map_err(|e| self.in_image(e))
     }
 
-    /// Ends writing after an error, and drops what is not durable yet. Returns what was durable before.
+    /// Ends writing after an error, and discards the changes that are not durable yet. Returns
+    /// which changes remain.
     ///
     /// # Errors
-    /// `Unsupported` where changes can't be dropped; then writing goes on.
+    /// `Unsupported` if changes can't be discarded; then the filesystem stays open for writing.
     pub fn abandon(&self) -> Result<Remains> {
         self.fs.abandon().map_err(|e| self.in_image(e))
     }
 
-    /// An error of the driver, with the image that it happened in.
+    /// Adds the image to an error of the driver.
     pub fn in_image(&self, error: vfs::Error) -> Error {
         self.reader.in_image(error)
     }

@@ -1,5 +1,5 @@
-//! A filesystem as a FUSE mount, from several threads: any [`FsRead`] read-only, any [`FsWrite`] to
-//! read and write.
+//! FUSE mounts that several threads serve: read-only for any [`FsRead`], read-write for any
+//! [`FsWrite`].
 //!
 //! ```no_run
 //! # fn open() -> std::sync::Arc<dyn diskfs_vfs::FsRead> { unimplemented!() }
@@ -10,7 +10,7 @@
 //! # Ok::<(), diskfs_disk::Error>(())
 //! ```
 //!
-//! What it does for speed, and why it is allowed to, is in `export/DESIGN.md`.
+//! `export/DESIGN.md` lists the FUSE settings that make a mount fast, and why each one is safe.
 
 use std::io;
 use std::path::Path;
@@ -22,46 +22,47 @@ use fuser::{Config, Session, SessionACL};
 use diskfs_disk::{Error, ErrorKind, Result};
 
 mod adapter;
-mod ahead;
 mod attributes;
 mod device;
 mod directory;
 mod ending;
 mod flags;
 mod id_map;
-mod linger;
 mod mount_table;
 mod options;
-mod presence;
+mod prefetch;
 mod reading;
+mod request_waiter;
+mod server_sockets;
 mod unmount;
 mod writing;
 
 pub use device::{Laziness, detach};
-pub use ending::{Ending, HowItEnds};
+pub use ending::{EndState, Ending};
 pub use id_map::{IdMap, IdMapError, IdMapping, IdRange};
 pub use mount_table::{KIND, MountEntry, MountId, mounted_at, mounts};
 pub use options::{Access, Effect, Options, Writes};
 pub use unmount::{Unmounted, unmount, wait_for_servers};
 
 use adapter::Adapter;
-use ahead::{Ahead, Guesses};
 use attributes::Nodes;
 use device::{Connection, MountPoint};
-use linger::Linger;
 use options::Direction;
-use presence::Presence;
+use prefetch::{Guesses, Prefetcher};
+use request_waiter::RequestWaiter;
+use server_sockets::ServerSockets;
 use writing::{Served, WritingAdapter};
 
-/// How much the kernel reads ahead of a reader, where we may say so: as much as one request holds.
+/// The kernel's read-ahead in KiB, where we may set it: as much as one request transfers.
 const READ_AHEAD_KIB: u32 = 1024;
 
-/// A mounted filesystem. The kernel waits for [`serve`](Self::serve); dropped, it is unmounted.
+/// A mounted filesystem. [`serve`](Self::serve) answers the kernel's requests; dropping it
+/// unmounts.
 #[derive(Debug)]
 pub struct Mounted {
     service: Service,
     mount: MountPoint,
-    presence: Arc<Presence>,
+    sockets: Arc<ServerSockets>,
 }
 
 #[derive(Debug)]
@@ -77,19 +78,19 @@ enum Service {
     },
 }
 
-/// Mounts `fs` at a directory, read-only. It is usable once [`Mounted::serve`] runs.
+/// Mounts `fs` read-only at a directory. The mount is usable once [`Mounted::serve`] runs.
 ///
 /// # Errors
-/// `NotFound` and `NotADirectory` for the mountpoint; `Denied`; `Unsupported` without FUSE in the
-/// kernel, or without fusermount3 when not root.
+/// Fails with `NotFound` or `NotADirectory` for the mount point, with `Denied`, and with
+/// `Unsupported` if the kernel has no FUSE or if a user who is not root has no fusermount3.
 pub fn mount(fs: Arc<dyn FsRead>, mountpoint: &Path, options: &Options) -> Result<Mounted> {
     let connection = device::connect(mountpoint, Direction::ReadOnly, options)?;
-    let (ahead, guesses) = Ahead::new();
+    let (prefetcher, guesses) = Prefetcher::new();
     let adapter = Adapter::new(
         Arc::clone(&fs),
         options,
-        linger(&connection, options)?,
-        ahead,
+        request_waiter(&connection, options)?,
+        prefetcher,
     );
     let (session, mount) = begin(adapter, connection, mountpoint, options)?;
     let service = Service::Reading {
@@ -100,11 +101,11 @@ pub fn mount(fs: Arc<dyn FsRead>, mountpoint: &Path, options: &Options) -> Resul
     Ok(Mounted::new(service, mount, options))
 }
 
-/// Mounts `fs` at a directory, to read and to write. When [`Mounted::serve`] has returned, it is
-/// closed, and everything is durable.
+/// Mounts `fs` read-write at a directory. When [`Mounted::serve`] has returned, the filesystem is
+/// closed and all changes are durable.
 ///
 /// # Errors
-/// As [`mount`].
+/// Fails for the same reasons as [`mount`].
 pub fn mount_writable(
     fs: Arc<dyn FsWrite>,
     mountpoint: &Path,
@@ -112,9 +113,9 @@ pub fn mount_writable(
 ) -> Result<Mounted> {
     let connection = device::connect(mountpoint, Direction::ReadWrite, options)?;
     let notifier = Arc::new(OnceLock::new());
-    let linger = linger(&connection, options)?;
-    let (adapter, served) = WritingAdapter::new(fs, options, linger, Arc::clone(&notifier))
-        .map_err(|error| failed("no thread for syncing", &error, mountpoint))?;
+    let waiter = request_waiter(&connection, options)?;
+    let (adapter, served) = WritingAdapter::new(fs, options, waiter, Arc::clone(&notifier))
+        .map_err(|error| failed("cannot start the thread that syncs", &error, mountpoint))?;
     let (session, mount) = begin(adapter, connection, mountpoint, options)?;
     let _ = notifier.set(session.notifier());
     Ok(Mounted::new(
@@ -124,12 +125,17 @@ pub fn mount_writable(
     ))
 }
 
-fn linger(connection: &Connection, options: &Options) -> Result<Linger> {
-    Linger::new(&connection.device, options.thread_count())
-        .map_err(|error| failed("no second descriptor", &error, &connection.mount.path))
+fn request_waiter(connection: &Connection, options: &Options) -> Result<RequestWaiter> {
+    RequestWaiter::new(&connection.device, options.thread_count()).map_err(|error| {
+        failed(
+            "cannot duplicate the FUSE descriptor",
+            &error,
+            &connection.mount.path,
+        )
+    })
 }
 
-/// Shakes hands with the kernel.
+/// Performs the FUSE handshake with the kernel.
 fn begin<A: fuser::Filesystem>(
     adapter: A,
     connection: Connection,
@@ -141,7 +147,7 @@ fn begin<A: fuser::Filesystem>(
     let mut config = Config::default();
     config.n_threads = Some(threads);
     config.clone_fd = threads > 1 && device::can_clone();
-    // The kernel refuses all others already where they are not wanted.
+    // Without `allow_other` the kernel itself refuses the requests of other users.
     let session = Session::from_fd(adapter, device.into(), SessionACL::All, config)
         .map_err(|error| failed("the kernel refused the connection", &error, mountpoint))?;
     device::raise_read_ahead(mount.id, READ_AHEAD_KIB);
@@ -155,50 +161,50 @@ fn failed(what: &str, error: &io::Error, mountpoint: &Path) -> Error {
 impl Mounted {
     fn new(service: Service, mount: MountPoint, options: &Options) -> Self {
         Self {
-            presence: Arc::new(Presence::announce(mount.id, &options.source)),
+            sockets: Arc::new(ServerSockets::announce(mount.id, &options.source)),
             service,
             mount,
         }
     }
 
-    /// Which mount it is.
+    /// Returns the device number that identifies the mount.
     pub fn id(&self) -> MountId {
         self.mount.id
     }
 
-    /// Where it is mounted: an absolute path without symlinks.
+    /// Returns the mount point: an absolute path without symlinks.
     pub fn mountpoint(&self) -> &Path {
         &self.mount.path
     }
 
-    /// What can end it from another thread.
+    /// Returns a handle that can end the mount from another thread.
     pub fn ending(&self) -> Ending {
         let written = match &self.service {
             Service::Reading { .. } => None,
             Service::Writing { served, .. } => Some(served.for_ending()),
         };
-        Ending::new(&self.mount, written, Arc::clone(&self.presence))
+        Ending::new(&self.mount, written, Arc::clone(&self.sockets))
     }
 
     /// Answers the kernel until the filesystem is unmounted.
     ///
     /// # Errors
-    /// When the connection breaks, and when not everything that was written could be made durable.
+    /// Fails if the connection breaks, or if some of the written data could not be made durable.
     pub fn serve(self) -> Result<()> {
         let Self {
             service,
             mount,
-            presence,
+            sockets,
         } = self;
         let path = mount.path.clone();
         let (served, closed) = service.run();
-        // First unmount, then say that we are gone.
+        // Unmount first; only then tell the waiting processes that the server has ended.
         match &served {
             Ok(()) => mount.clear(),
             Err(_) => drop(mount),
         }
         if let Err(error) = closed {
-            presence.last_words(&error.to_string());
+            sockets.report_failure(&error.to_string());
             return Err(Error::from(error).in_file(&path));
         }
         served.map_err(|error| failed("serving stopped", &error, &path))
@@ -206,7 +212,8 @@ impl Mounted {
 }
 
 impl Service {
-    /// Serves until the end. Returns how that went, and then how closing the filesystem did.
+    /// Serves until the end. Returns the result of serving, then the result of closing the
+    /// filesystem.
     fn run(self) -> (io::Result<()>, diskfs_vfs::Result<()>) {
         match self {
             Self::Reading {
@@ -225,12 +232,12 @@ fn read_until_unmounted(
     guesses: Guesses,
 ) -> io::Result<()> {
     let nodes = Nodes::new(fs.root());
-    let ahead = guesses.hand_over(fs, nodes, session.notifier());
-    let ahead = ahead.inspect_err(|error| {
-        tracing::debug!("no reading ahead across files: {error}");
+    let thread = guesses.start(fs, nodes, session.notifier());
+    let thread = thread.inspect_err(|error| {
+        tracing::debug!("cannot start reading ahead across files: {error}");
     });
     let served = session.run();
-    // It ends with the session. Until then it holds the image open, too.
-    let _ = ahead.map(std::thread::JoinHandle::join);
+    // The thread ends with the session. Until then it keeps the image open, too.
+    let _ = thread.map(std::thread::JoinHandle::join);
     served
 }

@@ -1,4 +1,4 @@
-//! Adapters outwards: an open filesystem or disk, served to somebody else.
+//! Exports of an open filesystem or disk: as a FUSE mount and as a vhost-user block device.
 
 #[cfg(feature = "fuse")]
 pub mod fuse;

@@ -1,6 +1,6 @@
-//! A block device served over a Unix socket by vhost-user-blk, to a virtual machine of QEMU,
-//! cloud-hypervisor or User Mode Linux: any [`BlockRead`] read-only, any [`BlockWrite`] to read and
-//! write.
+//! vhost-user-blk: a block device served over a Unix socket to a virtual machine of QEMU,
+//! cloud-hypervisor or User Mode Linux. Any [`BlockRead`] is served read-only, any [`BlockWrite`]
+//! read-write.
 //!
 //! ```no_run
 //! # fn open() -> std::sync::Arc<dyn diskfs_block::BlockRead> { unimplemented!() }
@@ -13,8 +13,8 @@
 //! # Ok::<(), diskfs_disk::Error>(())
 //! ```
 //!
-//! The guest's requests move bytes between its memory, which it shares, and the device; several at
-//! once. What is promised and what is refused is in `export/src/vhost_user/DESIGN.md`.
+//! Requests copy bytes between the device and the guest's memory, which the front end shares;
+//! several requests run at once. `export/DESIGN.md` lists what is supported and what is refused.
 #![cfg_attr(
     not(test),
     warn(
@@ -46,15 +46,15 @@ mod worker;
 use backend::Backend;
 use failures::Failures;
 
-/// A block device as a virtual machine is to see it. It can be served again when a virtual machine
-/// has gone.
+/// A block device for a virtual machine. After a virtual machine has disconnected, it can be served
+/// again.
 #[derive(Debug)]
 pub struct BlockDevice {
-    /// Locked for reading by each request, as long as it takes.
+    /// The backing of the device; each request holds the lock for reading while it runs.
     disk: RwLock<Disk>,
     serial: String,
     failures: Failures,
-    /// The one that it is served to, if it hears of changes.
+    /// The connected front end, if it accepts notifications of changes.
     front_end: Mutex<Option<Arc<FrontEnd>>>,
 }
 
@@ -65,12 +65,12 @@ enum Disk {
 }
 
 impl BlockDevice {
-    /// A device that the guest can't write to.
+    /// Creates a device that the guest can't write to.
     pub fn read_only(device: Arc<dyn BlockRead>) -> Self {
         Self::new(Disk::ReadOnly(device))
     }
 
-    /// A device that the guest can write to. What it has flushed is durable.
+    /// Creates a device that the guest can write to. Data that the guest has flushed is durable.
     pub fn writable(device: Arc<dyn BlockWrite>) -> Self {
         Self::new(Disk::Writable(device))
     }
@@ -84,38 +84,38 @@ impl BlockDevice {
         }
     }
 
-    /// The serial number that the guest reads (`/sys/block/vda/serial`), of which it gets 20 bytes.
+    /// Sets the serial number that the guest reads (`/sys/block/vda/serial`), cut to 20 bytes.
     #[must_use]
     pub fn with_serial(mut self, serial: impl Into<String>) -> Self {
         self.serial = serial.into();
         self
     }
 
-    /// Whether the guest can't write to it.
+    /// Returns true if the guest can't write to the device.
     pub fn is_read_only(&self) -> bool {
         matches!(*self.disk(), Disk::ReadOnly(_))
     }
 
-    /// The first error of the device below that a guest was answered with: all that it was told is that
-    /// there was one.
+    /// Returns the first error of the backing. The guest itself gets only an error status.
     pub fn first_error(&self) -> Option<Arc<BlockError>> {
         self.failures.first()
     }
 
-    /// How large it is.
+    /// Returns the size of the device.
     pub fn size_bytes(&self) -> u64 {
         self.disk().reader().size_bytes()
     }
 
-    /// Puts another device behind it. What was asked of the one before is done then, and nothing of it is kept.
+    /// Replaces the backing. Requests to the old one have ended then, and no reference to it is
+    /// kept.
     pub fn exchange(&self, device: Arc<dyn BlockWrite>) {
         let mut disk = self.disk.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *disk, Disk::Writable(device));
         drop(disk);
-        drop(before); // Not under the lock: it may be the last one.
+        drop(before); // Outside the lock: this may drop the last reference.
     }
 
-    /// Tells the front end how large it is now. `false` when that hears of no changes.
+    /// Notifies the front end of the current size. Returns false if it accepts no notifications.
     pub fn tell_size(&self) -> bool {
         let front_end = self.front_end().clone();
         front_end.is_some_and(|front_end| front_end.config_changed().is_ok())
@@ -127,7 +127,7 @@ impl BlockDevice {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is behind it, and stays so as long as this is held.
+    /// Returns the backing, which can't be replaced while the guard is held.
     fn disk(&self) -> RwLockReadGuard<'_, Disk> {
         self.disk.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,14 +149,14 @@ impl Disk {
     }
 }
 
-/// How a device is served.
+/// The options for serving a device.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// How many rings the guest may use: one for each of its processors is best. User Mode Linux uses
-    /// one.
+    /// The number of rings that the guest may use; best is one for each of its processors. User
+    /// Mode Linux uses one.
     pub queues: NonZeroU16,
-    /// How many requests are worked on at once.
+    /// The number of requests that run at once.
     pub threads: NonZeroUsize,
 }
 
@@ -164,36 +164,36 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             queues: NonZeroU16::MIN,
-            // One that waits for the disk must not stop the others.
+            // A request that waits for the disk must not stop the others.
             threads: NonZeroUsize::new(4).unwrap_or(NonZeroUsize::MIN),
         }
     }
 }
 
-/// Why serving has ended.
+/// The reason why serving has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// The virtual machine has closed the connection, or is gone.
+    /// The virtual machine has closed the connection or has ended.
     Disconnected,
     /// [`Stopper::stop`] was called.
     Stopped,
 }
 
-/// A device that is served by threads in the background. Dropped, it is stopped; its threads and its
-/// connection are gone then.
+/// A device that background threads serve. Dropping it stops them and waits until threads and
+/// connection are gone.
 #[derive(Debug)]
 pub struct Served(Service);
 
-/// Ends the serving of a device, from any thread.
+/// A handle that stops the serving of a device from any thread.
 #[derive(Debug, Clone)]
 pub struct Stopper(device::Stopper);
 
-/// Serves the first virtual machine that connects to `listener`, until it disconnects. Several can't
-/// share a device, so the listener is closed when one has connected. To wait for another one, keep a
-/// clone of it ([`UnixListener::try_clone`]) and serve again.
+/// Serves the first virtual machine that connects to `listener`, until it disconnects. Several
+/// can't share a device, so the listener is closed when one has connected. To wait for another one,
+/// keep a clone of the listener ([`UnixListener::try_clone`]) and serve again.
 ///
 /// # Errors
-/// When the host has no thread or descriptor left.
+/// Fails if the host has no thread or descriptor left.
 pub fn serve(
     listener: UnixListener,
     device: &Arc<BlockDevice>,
@@ -204,16 +204,16 @@ pub fn serve(
 }
 
 impl Served {
-    /// What ends it from another thread.
+    /// Returns a handle that stops the serving from another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.0.stopper())
     }
 
-    /// Waits until it has ended; all threads are gone then. What the guest has not flushed is not
-    /// durable yet.
+    /// Waits until serving has ended; all threads have ended then. Data that the guest has not
+    /// flushed is not durable yet.
     ///
     /// # Errors
-    /// When whoever connected speaks no vhost-user that we understand.
+    /// Fails if the peer does not speak vhost-user as we understand it.
     pub fn wait(self) -> Result<Ended> {
         let ended = self.0.wait();
         let ended = ended.map_err(|error| Error::new(ErrorKind::Io, error.to_string()))?;
@@ -225,7 +225,7 @@ impl Served {
 }
 
 impl Stopper {
-    /// Ends it. Requests that are being worked on are still answered.
+    /// Stops the serving. Requests in flight are still answered.
     pub fn stop(&self) {
         self.0.stop();
     }

@@ -2,9 +2,9 @@
 /*
  * CRC-32C by the processor's instruction, for User Mode Linux on x86-64.
  *
- * Linux offers its processors' own checksums to all architectures but this one, which goes byte by byte: half
- * of the time that reading a file on btrfs takes. lib/crc/crc32-main.c includes this file where an architecture
- * has its own functions (CONFIG_CRC32_ARCH); the names are those that it asks for.
+ * Linux uses the processor's checksum instructions on all architectures but this one, which computes
+ * checksums byte by byte: half of the time of reading a file on btrfs. lib/crc/crc32-main.c includes
+ * this file in place of an architecture's own functions (CONFIG_CRC32_ARCH), and requires these names.
  */
 
 /* Not implemented here. */
@@ -26,7 +26,7 @@ static inline u32 crc32c_arch(u32 crc, const u8 *p, size_t len)
 	return (u32)sum;
 }
 
-/* SSE4.2, as cpuid tells it: leaf 1, bit 20 of ecx. */
+/* Detects SSE4.2 by cpuid: leaf 1, bit 20 of ecx. */
 #define crc32_mod_init_arch crc32_mod_init_arch
 static void crc32_mod_init_arch(void)
 {

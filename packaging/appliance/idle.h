@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * No interrupt of a device is slept through, for User Mode Linux.
+ * A fix for device interrupts that are missed before sleeping, for User Mode Linux.
  *
- * Before it sleeps with interrupts switched off, Linux there looks whether a timer has rung meanwhile, but not
- * whether a device has reported (SIGIO): that is noted, and heard of when the next timer rings, up to a second
- * later. With this, devices are looked after as timers are: their signal is blocked while Linux looks, whatever is
- * noted keeps it awake, and what comes then wakes it.
+ * Before it sleeps with interrupts disabled, User Mode Linux checks for an expired timer, but not for a
+ * signal of a device (SIGIO): that is marked as pending, and handled at the next timer, up to a second
+ * later. With this fix, devices are treated like timers: their signal is blocked during the check, any
+ * pending signal prevents sleeping, and a later one interrupts it.
  *
- * arch/um/os-Linux/time.c and signal.c begin with this file. They stay as they are: what they call is exchanged.
+ * This file is included at the beginning of arch/um/os-Linux/time.c and signal.c. They stay unchanged:
+ * the macros replace functions that they call.
  */
-#ifdef __UM_HOST__ /* Other files of these names have nothing to do with it. */
+#ifdef __UM_HOST__ /* Only the host side: other files have the same names. */
 
 #include <signal.h>
 
@@ -24,7 +25,7 @@ static inline int add_device_signal_too(sigset_t *set, int signal)
 #endif
 
 #ifdef DISKFS_SIGNAL
-/* What was noted while interrupts were off; the file itself declares it once more. */
+/* Signals that arrived while interrupts were disabled; the file itself declares it again. */
 static DISKFS_SIGNAL unsigned int signals_pending;
 
 extern int timer_alarm_pending(void);

@@ -1,4 +1,4 @@
-//! `diskfs appliance`.
+//! The command `diskfs appliance`.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use diskfs::vm::appliance::{Appliance, BuildQemu, BuildTools, BuildUml, QemuFiles, cache_dir};
-use diskfs::vm::{Choice, Kind, Trial};
+use diskfs::vm::{BackendChoice, BackendKind, Trial};
 use diskfs::{Error, ErrorKind, Result};
 
 use super::session::{Output, Session, stdout};
@@ -18,11 +18,11 @@ use super::show::name::message;
 use super::show::size::units;
 use super::vm::VmArgs;
 
-/// Build, find and try the kernels of the microVM
+/// Build, find and test the kernels of the microVM
 #[derive(Debug, Args)]
 #[command(
-    after_help = "They are looked for in --appliance, $DISKFS_APPLIANCE, the directory `appliance` next to the
-program, /usr/lib/diskfs and the user's cache; `build` makes them in the last one.
+    after_help = "An appliance is looked for in --appliance, $DISKFS_APPLIANCE, the directory `appliance` next to
+the program, /usr/lib/diskfs and the user's cache directory. `build` writes to the last of these.
 
 Examples:
   diskfs appliance test
@@ -38,34 +38,36 @@ pub(super) struct ApplianceArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Build what a backend boots
+    /// Build what a backend boots: a kernel with its agent, or the filesystem programs
     Build {
         #[command(subcommand)]
-        what: What,
+        what: BuildTarget,
     },
-    /// Show what there is, and where it was looked for
+    /// Show the files that were found, and the directories that were searched
     Show {
         #[command(flatten)]
         vm: VmArgs,
     },
-    /// Boot each, and say how long it took
+    /// Boot each backend, and report how long that took
     Test {
         #[command(flatten)]
         vm: VmArgs,
     },
-    /// Print where `build` makes them
+    /// Print the directory in which `build` creates files
     Path,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// A User Mode Linux kernel with the agent in it, out of the source of Linux: some minutes
+enum BuildTarget {
+    /// Build a User Mode Linux kernel that contains the agent, from Linux sources; takes some
+    /// minutes
     Uml(UmlArgs),
-    /// A kernel of the host or of a package for QEMU, and the agent with the modules it needs
+    /// Pack a kernel for QEMU (of the host or of a package) with the agent and the modules that it
+    /// needs
     Qemu(QemuArgs),
-    /// The host's programs that make, check and resize filesystems, with their libraries
+    /// Pack the host's programs that create, check and resize filesystems, with their libraries
     Tools {
-        /// The directory to make it in [default: as `diskfs appliance path` prints]
+        /// The output directory [default: the one that `diskfs appliance path` prints]
         #[arg(short, long, value_name = "DIR")]
         output: Option<PathBuf>,
     },
@@ -73,16 +75,16 @@ enum What {
 
 #[derive(Debug, Args)]
 struct UmlArgs {
-    /// A tree of Linux 6.16 or newer, a tar archive of it, or Debian's package linux-source-*
-    /// [default: the newest one in /usr/src]
+    /// A source tree of Linux 6.16 or newer, a tar archive of it, or Debian's package
+    /// linux-source-* [default: the newest one in /usr/src]
     #[arg(long, value_name = "FILE")]
     source: Option<PathBuf>,
 
-    /// Keep what is compiled in DIR, for the next time
+    /// Keep the compiled files in DIR, to speed up the next build
     #[arg(long, value_name = "DIR")]
     build_dir: Option<PathBuf>,
 
-    /// How many compilers run at once [default: one per core]
+    /// The number of compilers that run at once [default: one per core]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 
@@ -96,11 +98,11 @@ struct QemuArgs {
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
 
-    /// The directory of its modules [default: that of its version in /lib/modules]
+    /// The directory of the kernel's modules [default: that of its version in /lib/modules]
     #[arg(long, value_name = "DIR")]
     modules: Option<PathBuf>,
 
-    /// Don't boot a machine to save it: emulated ones then boot each time
+    /// Do not save a booted machine; emulated machines then boot each time
     #[arg(long)]
     no_saved: bool,
 
@@ -110,11 +112,11 @@ struct QemuArgs {
 
 #[derive(Debug, Args)]
 struct BuildArgs {
-    /// The agent [default: diskfs-agent next to the program, or in one of the places]
+    /// The agent [default: diskfs-agent next to the program, or in one of the searched directories]
     #[arg(long, value_name = "FILE")]
     agent: Option<PathBuf>,
 
-    /// The directory to make it in [default: as `diskfs appliance path` prints]
+    /// The output directory [default: the one that `diskfs appliance path` prints]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
@@ -132,19 +134,19 @@ impl BuildArgs {
     }
 }
 
-fn output_dir(said: Option<&Path>) -> Result<PathBuf> {
-    said.map(Path::to_owned).or_else(cache_dir).ok_or_else(|| {
-        let reason = "there is neither $XDG_CACHE_HOME nor $HOME to make it in";
-        Error::new(ErrorKind::NotFound, reason).with_hint("name a directory with --output")
+fn output_dir(dir: Option<&Path>) -> Result<PathBuf> {
+    dir.map(Path::to_owned).or_else(cache_dir).ok_or_else(|| {
+        let reason = "no cache directory: neither $XDG_CACHE_HOME nor $HOME is set";
+        Error::new(ErrorKind::NotFound, reason).with_hint("give a directory with --output")
     })
 }
 
 pub(super) fn run(args: &ApplianceArgs, session: &mut Session) -> Result<()> {
     match &args.action {
         Action::Build { what } => match what {
-            What::Uml(args) => build_uml(args, session),
-            What::Qemu(args) => build_qemu(args, session),
-            What::Tools { output } => build_tools(output.as_deref(), session),
+            BuildTarget::Uml(args) => build_uml(args, session),
+            BuildTarget::Qemu(args) => build_qemu(args, session),
+            BuildTarget::Tools { output } => build_tools(output.as_deref(), session),
         },
         Action::Show { vm } => show(vm, session),
         Action::Test { vm } => test(vm, session),
@@ -163,8 +165,8 @@ fn build_uml(args: &UmlArgs, session: &mut Session) -> Result<()> {
             .or_else(|| thread::available_parallelism().ok())
             .unwrap_or(NonZeroUsize::MIN),
     };
-    let built = build.run(&mut say(session.output()))?;
-    let told = json!({
+    let built = build.run(&mut step_printer(session.output()))?;
+    let document = json!({
         "kernel": built.version,
         "path": built.output.display().to_string(),
         "size_bytes": built.size_bytes,
@@ -175,7 +177,7 @@ fn build_uml(args: &UmlArgs, session: &mut Session) -> Result<()> {
         built.version,
         units(built.size_bytes)
     );
-    report(session, "built", &text, told)
+    report(session, "built", &text, document)
 }
 
 fn build_qemu(args: &QemuArgs, session: &mut Session) -> Result<()> {
@@ -186,18 +188,20 @@ fn build_qemu(args: &QemuArgs, session: &mut Session) -> Result<()> {
         output: args.common.output()?.join("qemu"),
         save: !args.no_saved,
     };
-    let built = build.run(&mut say(session.output()))?;
+    let built = build.run(&mut step_printer(session.output()))?;
     let (kernel, initramfs) = built.size_bytes;
     let saved = match &built.saved {
         Some(Ok(size_bytes)) => Some(*size_bytes),
         Some(Err(error)) => {
             let reason = error.reason();
-            session.warn(&format!("no machine was saved, each will boot: {reason}"));
+            session.warn(&format!(
+                "cannot save a booted machine, so each machine boots: {reason}"
+            ));
             None
         }
         None => None,
     };
-    let told = json!({
+    let document = json!({
         "path": built.output.display().to_string(),
         "kernel_bytes": kernel,
         "initramfs_bytes": initramfs,
@@ -212,33 +216,35 @@ fn build_qemu(args: &QemuArgs, session: &mut Session) -> Result<()> {
         built.filesystems.join(", "),
         saved.map_or_else(String::new, |size| format!("; saved {}", units(size)))
     );
-    report(session, "built", &text, told)
+    report(session, "built", &text, document)
 }
 
 fn build_tools(output: Option<&Path>, session: &mut Session) -> Result<()> {
     let build = BuildTools {
         output: output_dir(output)?,
     };
-    let built = build.run(&mut say(session.output()))?;
+    let built = build.run(&mut step_printer(session.output()))?;
     if !built.missing.is_empty() {
         let missing = built.missing.join(", ");
-        session.warn(&format!("this machine does not have {missing}"));
+        session.warn(&format!(
+            "{missing} is not installed on this machine, and is left out"
+        ));
     }
-    let told = json!({
+    let document = json!({
         "path": built.file.display().to_string(),
         "size_bytes": built.size_bytes,
         "programs": built.programs,
         "missing": built.missing,
     });
     let text = format!("{}: {}", built.file.display(), units(built.size_bytes));
-    report(session, "built", &text, told)
+    report(session, "built", &text, document)
 }
 
-/// Says what is done, for people: it takes minutes.
-fn say(output: Output) -> impl FnMut(&str) {
+/// Prints what is done on standard error, if the output is text: a build takes minutes.
+fn step_printer(output: Output) -> impl FnMut(&str) {
     move |what: &str| {
         if output == Output::Text {
-            let _ = writeln!(std::io::stderr(), "{}", message(what)); // Nowhere left to complain.
+            let _ = writeln!(std::io::stderr(), "{}", message(what)); // A failure here cannot be reported.
         }
     }
 }
@@ -247,11 +253,11 @@ fn show(args: &VmArgs, session: &mut Session) -> Result<()> {
     let options = args.options()?;
     let appliance = Appliance::find(options.appliance.as_deref());
     let mut lines = Vec::new();
-    let mut told = Vec::new();
+    let mut kernels = Vec::new();
     let mut add = |what: &str, found: Result<PathBuf>| {
         let (line, value) = match found {
             Ok(file) => {
-                let size = std::fs::metadata(&file).map_or(0, |told| told.len());
+                let size = std::fs::metadata(&file).map_or(0, |metadata| metadata.len());
                 let line = format!("{what}: {} ({})", file.display(), units(size));
                 (
                     line,
@@ -268,7 +274,7 @@ fn show(args: &VmArgs, session: &mut Session) -> Result<()> {
             }
         };
         lines.push(line);
-        told.push((what.to_owned(), value));
+        kernels.push((what.to_owned(), value));
     };
     add("uml", appliance.uml());
     add("qemu", appliance.qemu().map(|files| files.kernel));
@@ -279,29 +285,29 @@ fn show(args: &VmArgs, session: &mut Session) -> Result<()> {
         .iter()
         .map(|place| place.display().to_string());
     let places: Vec<String> = places.collect();
-    lines.push(format!("looked for in: {}", places.join(", ")));
-    let told: Map<String, Value> = told.into_iter().collect();
-    let told = json!({ "kernels": told, "places": places });
-    report(session, "appliance", &lines.join("\n"), told)
+    lines.push(format!("searched directories: {}", places.join(", ")));
+    let kernels: Map<String, Value> = kernels.into_iter().collect();
+    let document = json!({ "kernels": kernels, "places": places });
+    report(session, "appliance", &lines.join("\n"), document)
 }
 
-/// The saved machine, if there is one.
+/// Returns the path of the saved machine.
 fn saved(files: QemuFiles) -> Result<PathBuf> {
     if files.saved.is_file() {
         return Ok(files.saved);
     }
-    let hint = "`diskfs appliance build qemu` makes one, where QEMU is installed";
+    let hint = "`diskfs appliance build qemu` creates one, if QEMU is installed";
     Err(Error::new(ErrorKind::NotFound, "no saved machine").with_hint(hint))
 }
 
 fn test(args: &VmArgs, session: &mut Session) -> Result<()> {
     let options = args.options()?;
-    let kinds: Vec<Kind> = match options.choice {
-        Choice::Only(kind) => vec![kind],
-        Choice::Auto | Choice::None => Kind::ALL.to_vec(),
+    let kinds: Vec<BackendKind> = match options.choice {
+        BackendChoice::Only(kind) => vec![kind],
+        BackendChoice::Auto | BackendChoice::None => BackendKind::ALL.to_vec(),
     };
     let mut lines = Vec::new();
-    let mut told = Map::new();
+    let mut results = Map::new();
     let mut any = false;
     for kind in kinds {
         let (line, value) = match Trial::run(kind, &options) {
@@ -332,30 +338,35 @@ fn test(args: &VmArgs, session: &mut Session) -> Result<()> {
             }
         };
         lines.push(line);
-        told.insert(kind.name().to_owned(), value);
+        results.insert(kind.name().to_owned(), value);
     }
-    report(session, "backends", &lines.join("\n"), Value::Object(told))?;
+    report(
+        session,
+        "backends",
+        &lines.join("\n"),
+        Value::Object(results),
+    )?;
     if any {
         return Ok(());
     }
-    let reason = "no microVM can be started here";
+    let reason = "no microVM can be started on this host";
     Err(Error::new(ErrorKind::Unsupported, reason))
 }
 
 fn path(session: &Session) -> Result<()> {
     let dir = cache_dir().ok_or_else(|| {
-        let reason = "there is neither $XDG_CACHE_HOME nor $HOME";
+        let reason = "no cache directory: neither $XDG_CACHE_HOME nor $HOME is set";
         Error::new(ErrorKind::NotFound, reason)
     })?;
     let dir = dir.display().to_string();
     report(session, "path", &dir, json!(dir))
 }
 
-fn report(session: &Session, what: &str, text: &str, told: Value) -> Result<()> {
+fn report(session: &Session, what: &str, text: &str, document: Value) -> Result<()> {
     let mut out = stdout()?;
     match session.output() {
         Output::Json => {
-            let document = Map::from_iter([(what.to_owned(), told)]);
+            let document = Map::from_iter([(what.to_owned(), document)]);
             document::write(&mut out, session.command(), Value::Object(document))?;
         }
         Output::Text => {

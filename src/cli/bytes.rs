@@ -1,9 +1,9 @@
-//! Numbers of bytes as users type them.
+//! Parsing of byte counts on the command line.
 
-/// A number of bytes as `qemu-img` takes it: decimal, also with a fraction and a unit (powers of
-/// 1024, in upper or lower case, also as `KiB`), or hexadecimal behind `0x`.
+/// Parses a number of bytes as `qemu-img` does: decimal, optionally with a fraction and a unit
+/// (powers of 1024, in upper or lower case, also as `KiB`), or hexadecimal after `0x`.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no number of bytes; write 1048576, 0x100000, 1M or 1.5G");
+    let wrong = || format!("invalid number of bytes `{text}`; write 1048576, 0x100000, 1M or 1.5G");
     if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         return u64::from_str_radix(hex, 16).map_err(|_| wrong());
     }
@@ -19,7 +19,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     whole.checked_add(part_of(unit, fraction)).ok_or_else(wrong)
 }
 
-/// The fraction of a unit, rounded down; there are at most 18 digits.
+/// Returns a decimal fraction of a unit, rounded down. The fraction has at most 18 digits.
 fn part_of(unit: u64, digits: &str) -> u64 {
     let places = u32::try_from(digits.len()).unwrap_or(18);
     let value: u128 = digits.parse().unwrap_or(0);

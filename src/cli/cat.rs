@@ -1,4 +1,4 @@
-//! `diskfs cat`.
+//! The command `diskfs cat`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use super::out_file::OutFile;
 use super::progress::Progress;
 use super::session::{Located, Session};
 
-/// Print files
+/// Print the contents of files
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs cat disk.qcow2:/etc/fstab
   diskfs cat disk.qcow2:/etc/hosts /etc/hostname
   diskfs cat -o kernel disk.qcow2:/vmlinuz")]
 pub(super) struct Cat {
-    /// Files to print, one after the other; symlinks are followed within the image
+    /// The files to print, one after the other; symlinks are followed within the image
     #[arg(required = true, value_name = "IMG:/FILE")]
     files: Vec<Operand>,
 
@@ -37,7 +37,8 @@ pub(super) struct Cat {
 pub(super) fn run(args: &Cat, session: &mut Session) -> Result<()> {
     let places = session.places(&args.files, &args.source);
     let mut out = match &args.output {
-        // Not before there is something to write: a failed look-up leaves the file as it was.
+        // The output file is created only when there is something to write: a failed lookup does
+        // not change it.
         Some(_) if places.is_empty() => return Ok(()),
         Some(path) => {
             let reading: Vec<_> = places.iter().map(|place| &place.filesystem).collect();
@@ -82,7 +83,7 @@ fn print(
             return Ok(());
         }
         FileType::Directory => ErrorKind::IsADirectory.into(),
-        _ => diskfs::vfs::Error::new(ErrorKind::Invalid, "is no regular file"),
+        _ => diskfs::vfs::Error::new(ErrorKind::Invalid, "not a regular file"),
     };
     Err(node.in_image(wrong))
 }

@@ -1,4 +1,4 @@
-//! `diskfs check`.
+//! The command `diskfs check`.
 
 use std::io::Write as _;
 
@@ -15,25 +15,25 @@ use super::show::json as document;
 use super::show::name::message;
 use super::tool;
 
-/// Check filesystems with their own programs, in a microVM
+/// Check and repair filesystems with their own programs, in a microVM
 ///
-/// The program of its kind (`e2fsck`, `xfs_repair`, `btrfs check`, `fsck.f2fs`, `fsck.vfat`, `fsck.exfat`,
-/// `ntfsfix`) looks at each filesystem of the image, or at the volume that is named. Without --repair
-/// nothing is written: a journal is replayed in memory only. With it, what is broken is mended, and looked at
-/// again.
+/// Each filesystem of the image, or only the selected volume, is checked by the program for its
+/// type (`e2fsck`, `xfs_repair`, `btrfs check`, `fsck.f2fs`, `fsck.vfat`, `fsck.exfat`, `ntfsfix`).
+/// Without --repair nothing is written to the image: a journal is replayed in memory only. With
+/// --repair, damage is repaired, and the filesystem is checked again.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs check debian.qcow2
   diskfs check -v --volume vg0/data lab.qcow2
   diskfs check --repair --volume p2 broken.raw
 
-The exit code is 5 when something is damaged.")]
+Exits with code 5 if a filesystem is damaged.")]
 pub(super) struct Check {
-    /// The image
+    /// The image to check
     #[arg(value_name = "IMG")]
     image: Operand,
 
-    /// Mend what is broken
+    /// Repair damaged filesystems
     #[arg(long)]
     repair: bool,
 
@@ -41,40 +41,40 @@ pub(super) struct Check {
     source: SourceArgs,
 }
 
-/// What came of one volume.
+/// The result of checking one volume.
 struct Checked {
     volume: String,
     kind: &'static str,
     is_clean: bool,
     command: String,
-    said: String,
+    output: String,
 }
 
 pub(super) fn run(args: &Check, session: &mut Session) -> Result<()> {
-    let image = args.image.image_alone("filesystems are checked")?;
+    let image = args.image.image_alone("to check")?;
     let disk = if args.repair {
         args.source.open_writable(&image, None)?
     } else {
         args.source.open(&image)?
     };
     let checked = args.check_all(&disk, session);
-    session.warn_of(&disk);
+    session.print_warnings(&disk);
     let closed = disk.close();
     let checked = checked?;
     closed?;
-    tell(session, &checked)?;
+    print_results(session, &checked)?;
     for damaged in checked.iter().filter(|checked| !checked.is_clean) {
         let reason = format!(
-            "volume {} is damaged: `{}` says: {}",
+            "volume {} is damaged: `{}` reports: {}",
             damaged.volume,
             damaged.command,
-            damaged.said.trim_end()
+            damaged.output.trim_end()
         );
         let error = Error::new(ErrorKind::Corrupt, reason);
         let hint = if args.repair {
-            "what is left is beyond its program: take a backup"
+            "the program could not repair the rest: restore a backup"
         } else {
-            "--repair mends it; keep a copy before"
+            "--repair repairs it; make a copy of the image before"
         };
         session.report(&error.with_hint(hint));
     }
@@ -96,24 +96,24 @@ impl Check {
 
     fn check(&self, volume: &Volume, session: &Session) -> Result<Checked> {
         if self.repair {
-            // What it makes of it, the check afterwards says.
+            // The exit code of the repair is not used: the check afterwards decides.
             tool::work(&self.source, volume, &Work::Repair, session)?;
         }
         let options = self.source.vm.options()?;
         let kind = volume.filesystem_kind()?;
-        let hear = tool::hear(session);
-        let done = tools::check(&options, kind, volume.device()?, hear)?;
+        let handler = tool::output_handler(session);
+        let done = tools::check(&options, kind, volume.device()?, handler)?;
         Ok(Checked {
             volume: volume.name().to_owned(),
             kind,
             is_clean: done.is_well(),
             command: done.command,
-            said: done.said,
+            output: done.output,
         })
     }
 }
 
-fn tell(session: &Session, checked: &[Checked]) -> Result<()> {
+fn print_results(session: &Session, checked: &[Checked]) -> Result<()> {
     let mut out = stdout()?;
     match session.output() {
         Output::Text => {
@@ -134,7 +134,7 @@ fn tell(session: &Session, checked: &[Checked]) -> Result<()> {
                     "volume": checked.volume,
                     "type": checked.kind,
                     "clean": checked.is_clean,
-                    "said": checked.said,
+                    "said": checked.output,
                 })
             });
             let volumes: Vec<Value> = volumes.collect();

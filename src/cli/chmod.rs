@@ -1,37 +1,37 @@
-//! `diskfs chmod`.
+//! The command `diskfs chmod`.
 
 use clap::Args;
 
 use diskfs::Result;
 use diskfs::vfs::{FileType, Follow, SetMetadata};
 
-use super::each_file::{Reach, each_file};
-use super::mode_change::{ModeChange, Of};
+use super::each_file::{ChangeScope, each_file};
+use super::mode_change::{FileClass, ModeChange};
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::progress::Progress;
 use super::session::Session;
 use super::target::{self, UMASK, WriteArgs};
 
-/// Change modes of files
+/// Change the modes of files
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Symlinks that are named are followed within the image; those found by -R are left alone.
+    after_help = "A symlink that is named is followed within the image; symlinks below it (-R) are not changed.
 
 Examples:
   diskfs chmod 0600 disk.qcow2:/etc/shadow
   diskfs chmod -R u=rwX,go=rX disk.qcow2:/srv"
 )]
 pub(super) struct Chmod {
-    /// Octal (0644) or symbolic (u+x, go=rX)
+    /// The new mode, octal (0644) or symbolic (u+x, go=rX)
     #[arg(value_name = "MODE", value_parser = ModeChange::parse, allow_hyphen_values = true)]
     mode: ModeChange,
 
-    /// The files
+    /// The files to change
     #[arg(required = true, value_name = "IMG:/PATH")]
     paths: Vec<Operand>,
 
-    /// Directories with all that is in them
+    /// Change directories and everything below them
     #[arg(short = 'R', long)]
     recursive: bool,
 
@@ -44,10 +44,10 @@ pub(super) struct Chmod {
 
 pub(super) fn run(args: &Chmod, session: &mut Session) -> Result<()> {
     let mut progress = Progress::new(session.progress(), None);
-    let reach = if args.recursive {
-        Reach::Tree
+    let scope = if args.recursive {
+        ChangeScope::Tree
     } else {
-        Reach::File(Follow::All)
+        ChangeScope::File(Follow::All)
     };
     let done = target::for_each(
         session,
@@ -55,11 +55,11 @@ pub(super) fn run(args: &Chmod, session: &mut Session) -> Result<()> {
         &args.source,
         &args.write,
         |session, place| {
-            each_file(session, &mut progress, place, reach, |inode, metadata| {
+            each_file(session, &mut progress, place, scope, |inode, metadata| {
                 let of = match metadata.file_type {
                     FileType::Symlink => return Ok(()),
-                    FileType::Directory => Of::Directory,
-                    _ => Of::Other,
+                    FileType::Directory => FileClass::Directory,
+                    _ => FileClass::Other,
                 };
                 let permissions = args.mode.apply(metadata.permissions, of, UMASK);
                 if permissions == metadata.permissions {

@@ -1,11 +1,11 @@
-//! `diskfs chown`.
+//! The command `diskfs chown`.
 
 use clap::Args;
 
 use diskfs::vfs::{Follow, Metadata, SetMetadata};
 use diskfs::{Error, ErrorKind, Filesystem, Result};
 
-use super::each_file::{Reach, each_file};
+use super::each_file::{ChangeScope, each_file};
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::progress::Progress;
@@ -13,13 +13,12 @@ use super::session::Session;
 use super::show::owners::{Numeric, Owners};
 use super::target::{self, WriteArgs};
 
-/// Change owners of files
+/// Change the owners of files
 #[derive(Debug, Args)]
 #[command(
-    after_help = "OWNER is USER, USER:GROUP, :GROUP, or USER: for the user's login group; names are those of the
-guest's own /etc/passwd and /etc/group. Set-user-id and set-group-id bits of files are taken away,
-as the kernel does. Symlinks that are named are followed within the image, without -h; with -R none
-is.
+    after_help = "OWNER is USER, USER:GROUP, :GROUP, or USER: for the user's login group. Names are looked up in the
+guest's own /etc/passwd and /etc/group. The set-user-ID and set-group-ID bits of files are cleared,
+as the kernel does. A symlink that is named is followed within the image, except with -h or -R.
 
 Examples:
   diskfs chown root:root disk.qcow2:/etc/sudoers.d/admin
@@ -32,15 +31,15 @@ pub(super) struct Chown {
     #[arg(value_name = "OWNER")]
     owner: String,
 
-    /// The files
+    /// The files to change
     #[arg(required = true, value_name = "IMG:/PATH")]
     paths: Vec<Operand>,
 
-    /// Directories with all that is in them
+    /// Change directories and everything below them
     #[arg(short = 'R', long)]
     recursive: bool,
 
-    /// Change a symlink itself
+    /// Change a symlink itself, not the file that it points to
     #[arg(short = 'h', long)]
     no_dereference: bool,
 
@@ -55,7 +54,7 @@ pub(super) struct Chown {
     write: WriteArgs,
 }
 
-/// Who is to own it; `None` stays.
+/// The new owner and group; `None` leaves the owner or the group unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NewOwner {
     pub(super) uid: Option<u32>,
@@ -64,10 +63,10 @@ pub(super) struct NewOwner {
 
 pub(super) fn run(args: &Chown, session: &mut Session) -> Result<()> {
     let mut progress = Progress::new(session.progress(), None);
-    let reach = match (args.recursive, args.no_dereference) {
-        (true, _) => Reach::Tree,
-        (false, true) => Reach::File(Follow::AllButLast),
-        (false, false) => Reach::File(Follow::All),
+    let scope = match (args.recursive, args.no_dereference) {
+        (true, _) => ChangeScope::Tree,
+        (false, true) => ChangeScope::File(Follow::AllButLast),
+        (false, false) => ChangeScope::File(Follow::All),
     };
     let done = target::for_each(
         session,
@@ -75,12 +74,12 @@ pub(super) fn run(args: &Chown, session: &mut Session) -> Result<()> {
         &args.source,
         &args.write,
         |session, place| {
-            let owner = NewOwner::find(&args.owner, place.reader())?;
+            let owner = NewOwner::look_up(&args.owner, place.reader())?;
             each_file(
                 session,
                 &mut progress,
                 place,
-                reach,
+                scope,
                 |inode, metadata| match owner.change(metadata) {
                     Some(change) => place.fs().set_metadata(inode, &change),
                     None => Ok(()),
@@ -93,14 +92,14 @@ pub(super) fn run(args: &Chown, session: &mut Session) -> Result<()> {
 }
 
 impl NewOwner {
-    /// What `USER:GROUP` means in this guest.
-    pub(super) fn find(text: &str, filesystem: &Filesystem) -> Result<Self> {
+    /// Looks up `USER:GROUP` in the guest.
+    pub(super) fn look_up(text: &str, filesystem: &Filesystem) -> Result<Self> {
         let owners = Owners::new(filesystem, Numeric::No);
         let unknown = |what: &str, name: &str| {
-            let reason = format!("the guest has no {what} `{}`", name.escape_debug());
+            let reason = format!("no such {what}: `{}`", name.escape_debug());
             Error::new(ErrorKind::Invalid, reason)
                 .in_file(filesystem.image_path())
-                .with_hint("give the number")
+                .with_hint("names are looked up in the guest; a number can be given for any ID")
         };
         let (user, group) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),
@@ -115,14 +114,14 @@ impl NewOwner {
             (Some(user), Some("")) => Some(
                 owners
                     .login_gid(user)
-                    .ok_or_else(|| unknown("login group of", user))?,
+                    .ok_or_else(|| unknown("user", user))?,
             ),
             (_, Some(name)) => Some(owners.gid(name).ok_or_else(|| unknown("group", name))?),
         };
         Ok(Self { uid, gid })
     }
 
-    /// What changes for a file; `None` for nothing.
+    /// Returns the change of a file's metadata, or `None` if nothing changes.
     fn change(self, metadata: &Metadata) -> Option<SetMetadata> {
         let uid = self.uid.filter(|uid| *uid != metadata.uid);
         let gid = self.gid.filter(|gid| *gid != metadata.gid);

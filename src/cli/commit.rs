@@ -1,4 +1,4 @@
-//! `diskfs commit`.
+//! The command `diskfs commit`.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,22 +15,22 @@ use super::session::{Output, Session, stdout};
 use super::show::json as document;
 use super::snapshot::open_options;
 
-/// Write what an overlay holds into the image behind it
+/// Write the changes in an overlay to its backing file
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The overlay is emptied when everything is durable below, so the disk that it shows is the same at
-every moment. It is kept as it is with -d, and when it has snapshots, bitmaps or a data file.
-Other overlays of the image behind it are stale afterwards, and refused.
+    after_help = "The overlay is emptied after all data is durable in the backing file, so its disk has the same
+contents at every moment. It is not emptied with -d, or if it has snapshots, bitmaps or a data file.
+Other overlays of the same backing file are stale afterwards, and are refused.
 
 Example:
   diskfs commit overlay.qcow2"
 )]
 pub(super) struct Commit {
-    /// The overlay
+    /// The overlay to commit
     #[arg(value_name = "IMG")]
     image: OsString,
 
-    /// Don't empty the overlay
+    /// Do not empty the overlay
     #[arg(short = 'd', long)]
     keep_overlay: bool,
 
@@ -46,12 +46,12 @@ pub(super) fn run(args: &Commit, session: &mut Session) -> Result<()> {
         Overlay::Emptied
     };
     let mut progress = Progress::new(session.progress(), None);
-    let told = &mut |bytes, total| progress.advance_of(bytes, total);
-    let done = commit(&path, wanted, &options, told);
+    let advance = &mut |bytes, total| progress.advance_of(bytes, total);
+    let done = commit(&path, wanted, &options, advance);
     progress.finish();
     let done = done?;
     if done.overlay != wanted {
-        session.warn("the overlay was not emptied: it holds more than the disk's current state");
+        session.warn("the overlay was not emptied: it contains more than the current state of the disk (snapshots, bitmaps or a data file)");
     }
     if session.output() == Output::Json {
         let emptied = done.overlay == Overlay::Emptied;

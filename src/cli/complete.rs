@@ -1,4 +1,4 @@
-//! `diskfs completions`, and what its scripts ask for.
+//! The command `diskfs completions`, and the hidden command that the completion scripts call.
 
 mod candidates;
 mod words;
@@ -14,41 +14,42 @@ use diskfs::Result;
 
 use super::session::stdout;
 
-/// Print completions for a shell
+/// Print the completion script of a shell
 ///
-/// In bash, zsh and fish they offer paths in images, volumes, snapshots and the steps of plans, too.
+/// In bash, zsh and fish, the script also completes paths in images, volumes, snapshots and the
+/// steps of plans.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs completions bash > /etc/bash_completion.d/diskfs
   diskfs completions zsh > ~/.zfunc/_diskfs")]
 pub(super) struct Completions {
-    /// The shell
+    /// The shell to print the script for
     shell: Shell,
 }
 
-/// Print what the last word of a line can become; scripts of completions ask for it
+/// Print the completions of the last word of a command line; called by completion scripts
 #[derive(Debug, Args)]
 pub(super) struct Complete {
-    /// The shell that asks
-    shell: Asking,
+    /// The shell whose script calls
+    shell: CompletionShell,
 
-    /// The line up to the cursor
+    /// The command line up to the cursor
     #[arg(allow_hyphen_values = true)]
     line: OsString,
 }
 
-/// Shells whose scripts ask.
+/// The shells whose completion scripts call this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Asking {
-    /// Wants words without what is before the last colon, quoted
+enum CompletionShell {
+    /// Expects quoted words, without the part before the last colon
     Bash,
-    /// Wants words as they are
+    /// Expects words as they are
     Zsh,
-    /// The same
+    /// Expects words as they are
     Fish,
 }
 
-/// What the scripts of clap don't know: words that the program itself must be asked for.
+/// Completion scripts for words that clap's scripts do not know, and ask the program for.
 const BASH: &str = include_str!("complete/diskfs.bash");
 const ZSH: &str = include_str!("complete/diskfs.zsh");
 const FISH: &str = include_str!("complete/diskfs.fish");
@@ -72,13 +73,13 @@ pub(super) fn answer(args: &Complete) -> Result<()> {
     let words = words::split(args.line.as_bytes());
     let mut out = stdout()?;
     for word in candidates::candidates(&words) {
-        // A line is a candidate: what would be several can't be offered.
+        // Candidates are separated by newlines, so a word with a newline cannot be offered.
         if word.contains(&b'\n') {
             continue;
         }
         let word = match args.shell {
-            Asking::Bash => words::for_bash(&word),
-            Asking::Zsh | Asking::Fish => word,
+            CompletionShell::Bash => words::for_bash(&word),
+            CompletionShell::Zsh | CompletionShell::Fish => word,
         };
         out.write_all(&[&word, &b"\n"[..]].concat())?;
     }

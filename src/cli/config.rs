@@ -1,5 +1,5 @@
-//! The user's settings: what is to be so on every run, where neither the command line nor the environment says
-//! anything.
+//! The user's configuration file: settings that apply to every run, unless the command line or the
+//! environment overrides them.
 
 use std::fs;
 use std::io;
@@ -9,30 +9,30 @@ use serde::Deserialize;
 
 use diskfs::image::Policy;
 #[cfg(feature = "microvm")]
-use diskfs::vm::Choice;
+use diskfs::vm::BackendChoice;
 use diskfs::{Error, ErrorKind, Result};
 
-/// Names another file.
+/// The environment variable that names the configuration file to read instead of the default ones.
 const VARIABLE: &str = "DISKFS_CONFIG";
 
-/// Settings of all users.
+/// The configuration file of all users.
 const SYSTEM: &str = "/etc/diskfs/config.toml";
 
-/// The file, whose form is TOML 1.0.
+/// The contents of the configuration file (TOML 1.0).
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Which files images may name: `none`, `chain-owner`, or a list of directories.
+    /// The files that images may refer to: `none`, `chain-owner`, or a list of directories.
     #[serde(deserialize_with = "policy")]
     pub(crate) backing: Policy,
     #[cfg(feature = "microvm")]
     pub(crate) vm: Vm,
-    /// Read by programs that have microVMs.
+    /// The table `[vm]`, accepted but not used in programs without microVMs.
     #[cfg(not(feature = "microvm"))]
     vm: toml::Table,
 }
 
-/// How [`Policy`] is spelled.
+/// The forms of [`Policy`] in the configuration file.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Backing {
@@ -45,14 +45,15 @@ fn policy<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<Policy
         let expected = "\"none\", \"chain-owner\", or a list of absolute directories";
         serde::de::Error::custom(format!("invalid `backing`: {what}; write {expected}"))
     };
-    let found = Backing::deserialize(from).map_err(|_| wrong("not a word or a list".to_owned()))?;
+    let found =
+        Backing::deserialize(from).map_err(|_| wrong("expected a word or a list".to_owned()))?;
     match found {
         Backing::Word(word) if word == "none" => Ok(Policy::Closed),
         Backing::Word(word) if word == "chain-owner" => Ok(Policy::Beside),
-        Backing::Word(word) => Err(wrong(format!("unknown word `{word}`"))),
-        // What a relative one means would depend on where the program is started.
+        Backing::Word(word) => Err(wrong(format!("unknown policy `{word}`"))),
+        // A relative path would depend on the directory in which the program is started.
         Backing::Directories(dirs) => match dirs.iter().find(|dir| !dir.is_absolute()) {
-            Some(dir) => Err(wrong(format!("`{}` is not absolute", dir.display()))),
+            Some(dir) => Err(wrong(format!("not an absolute path: `{}`", dir.display()))),
             None => Ok(Policy::Below(dirs)),
         },
     }
@@ -63,21 +64,23 @@ fn policy<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<Policy
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Vm {
-    /// As `--vm`.
-    #[serde(deserialize_with = "spelt")]
-    pub(crate) backend: Option<Choice>,
-    /// As `--appliance`.
+    /// The backend, as with `--vm`.
+    #[serde(deserialize_with = "deserialize_backend")]
+    pub(crate) backend: Option<BackendChoice>,
+    /// The directory of the appliance, as with `--appliance`.
     pub(crate) appliance: Option<PathBuf>,
-    /// As `--vm-memory`.
+    /// The maximum memory of a machine in MiB, as with `--vm-memory`.
     #[serde(deserialize_with = "memory")]
     pub(crate) memory: Option<u32>,
-    /// As `--vm-pool`.
+    /// The number of booted machines to keep ready, as with `--vm-pool`.
     pub(crate) pool: Option<u8>,
 }
 
-/// A value as the command line has it.
+/// Deserializes a value in the syntax of the command line.
 #[cfg(feature = "microvm")]
-fn spelt<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<Option<Choice>, D::Error> {
+fn deserialize_backend<'d, D: serde::Deserializer<'d>>(
+    from: D,
+) -> std::result::Result<Option<BackendChoice>, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
 }
@@ -90,25 +93,32 @@ fn memory<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<Option
 }
 
 impl Config {
-    /// The file that `$DISKFS_CONFIG` names, or else the user's, or else that of the system; without any,
-    /// nothing is set.
+    /// Loads the file that `$DISKFS_CONFIG` names, else the user's file, else that of the system.
+    /// If none exists, no setting is set.
     ///
     /// # Errors
-    /// `Invalid` with the line that makes no sense; `NotFound` without the file that the variable names.
+    /// `Invalid`, with the line, if the file is invalid; `NotFound` if the file that the variable
+    /// names is missing.
     pub(crate) fn load() -> Result<Self> {
         if let Some(named) = std::env::var_os(VARIABLE) {
-            // Empty, there is none.
+            // An empty variable means no configuration file.
             return match PathBuf::from(named) {
                 none if none.as_os_str().is_empty() => Ok(Self::default()),
                 named => Self::read(&named).map_err(|e| Error::from(e).in_file(&named))?,
             };
         }
-        for file in [own(), Some(PathBuf::from(SYSTEM))].into_iter().flatten() {
+        for file in [user_config(), Some(PathBuf::from(SYSTEM))]
+            .into_iter()
+            .flatten()
+        {
             match Self::read(&file) {
                 Ok(read) => return read,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                // Of somebody who has taken another user's environment along.
-                Err(error) => tracing::info!(%error, file = %file.display(), "left alone"),
+                // The environment may belong to another user, for example after `su`, whose file is
+                // not readable.
+                Err(error) => {
+                    tracing::info!(%error, file = %file.display(), "configuration file is not readable, skipped");
+                }
             }
         }
         Ok(Self::default())
@@ -128,23 +138,23 @@ impl Config {
             let place = line.map_or_else(String::new, |line| format!("line {line}: "));
             let reason = error.message().lines().collect::<Vec<_>>().join(" ");
             Error::new(ErrorKind::Invalid, format!("{place}{reason}"))
-                .with_hint("`diskfs help` says what may be set")
+                .with_hint("`diskfs help` lists the settings")
         })
     }
 }
 
-/// Below `$XDG_CONFIG_HOME` (XDG Base Directory Specification).
-fn own() -> Option<PathBuf> {
-    let said = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+/// Returns the user's file, below `$XDG_CONFIG_HOME` (XDG Base Directory Specification).
+fn user_config() -> Option<PathBuf> {
+    let dir = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config"));
-    let base = said.filter(|dir| dir.is_absolute()).or_else(home)?;
+    let base = dir.filter(|dir| dir.is_absolute()).or_else(home)?;
     Some(base.join("diskfs/config.toml"))
 }
 
 #[cfg(test)]
 mod tests {
     #[cfg(feature = "microvm")]
-    use diskfs::vm::Kind;
+    use diskfs::vm::BackendKind;
 
     use super::*;
 
@@ -181,7 +191,7 @@ mod tests {
         let text =
             "[vm]\nbackend = \"qemu-tcg\"\nappliance = \"/srv/a\"\nmemory = \"1G\"\npool = 2\n";
         let expected = Vm {
-            backend: Some(Choice::Only(Kind::QemuTcg)),
+            backend: Some(BackendChoice::Only(BackendKind::QemuTcg)),
             appliance: Some("/srv/a".into()),
             memory: Some(1024),
             pool: Some(2),
@@ -192,8 +202,8 @@ mod tests {
     #[cfg(feature = "microvm")]
     #[test]
     fn what_makes_no_sense_is_told_with_its_line() {
-        for (text, told) in [
-            ("[vm]\nbackend = \"xen\"\n", "line 2: `xen` is none of"),
+        for (text, expected) in [
+            ("[vm]\nbackend = \"xen\"\n", "line 2: unknown backend `xen`"),
             ("[vm]\n\nmemory = \"1M\"\n", "line 3: "),
             ("[vm]\npool = 300\n", "line 2: "),
             (
@@ -205,7 +215,11 @@ mod tests {
         ] {
             let error = Config::parse(text).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid);
-            assert!(error.reason().contains(told), "{text}: {}", error.reason());
+            assert!(
+                error.reason().contains(expected),
+                "{text}: {}",
+                error.reason()
+            );
         }
     }
 }

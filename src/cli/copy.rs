@@ -1,25 +1,27 @@
-//! A file's bytes to somewhere else, in large pieces.
+//! Copying of a file's bytes, in large pieces.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use diskfs::{File, Result};
 
-/// Read at once. Larger gains nothing over the cost of a system call; smaller shows.
+/// The number of bytes per read. A larger buffer saves nothing more of the cost of system calls; a
+/// smaller one is measurably slower.
 pub(crate) const BUFFER_BYTES: usize = 1 << 20;
 
-/// A buffer for copies, as large as the largest of them needs and no larger.
+/// A copy buffer that grows to what the largest copy needs, and no further.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// Room for a piece of a run of `len_bytes`.
+    /// Returns a buffer for the next piece of a run of `len_bytes`.
     fn piece(&mut self, len_bytes: u64) -> &mut [u8] {
         let len = usize::try_from(len_bytes)
             .unwrap_or(usize::MAX)
             .min(BUFFER_BYTES);
         if self.0.len() < len {
-            // Either what one small file needs, or the whole of it: not a step for each size.
+            // Either as much as one small file needs, or the maximum: the buffer is not resized for
+            // each file.
             let whole = if len > 64 << 10 { BUFFER_BYTES } else { len };
             self.0.resize(whole, 0);
         }
@@ -27,8 +29,8 @@ impl Buffer {
     }
 }
 
-/// Writes a range of a file to `out`. Returns how many bytes there were: fewer only when the file is
-/// shorter than its metadata says.
+/// Writes a range of a file to `out`. Returns the number of bytes written, which is smaller than
+/// the range only if the file is shorter than its metadata says.
 pub(crate) fn range(
     file: &mut File,
     range: Range<u64>,

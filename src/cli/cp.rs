@@ -1,4 +1,4 @@
-//! `diskfs cp`.
+//! The command `diskfs cp`.
 
 mod into;
 mod out;
@@ -15,16 +15,17 @@ use super::options::SourceArgs;
 use super::session::Session;
 use super::target::WriteArgs;
 
-/// Copy files out of an image, into one, or from one to another
+/// Copy files out of an image, into an image, or between images
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Holes stay holes, and hard links within one copy stay links. A symlink is copied as one with -r,
-and followed without; those of an image are followed within the image. Nothing is written outside of
-DEST. (-p is the partition here, as everywhere; for what it is in cp(1), give --preserve.)
+    after_help = "Holes are preserved, and so are hard links within one copy. With -r a symlink is copied as a
+symlink, without -r it is followed; symlinks of an image are followed within the image. Nothing is
+written outside of DEST. (-p selects the partition, as in every command; use --preserve for -p of
+cp(1).)
 
-Into an image, from the host or from an image (the same one, too), new files belong to root unless
-owners are kept. A regular file that is there gets new contents, and keeps its owner, mode and
-attributes as far as they are not kept from the source.
+When copying into an image, from the host or from an image (even the same one), new files belong to
+root unless owners are preserved. An existing regular file gets new contents, and keeps its owner,
+mode and attributes unless those of the source are preserved.
 
 Examples:
   diskfs cp disk.qcow2:/etc/fstab .
@@ -39,27 +40,27 @@ Examples:
     reason = "each is one flag of the command line"
 )]
 pub(super) struct Cp {
-    /// What to copy; then where to: a new name, or a directory
+    /// The files to copy, then the destination: a new name, or a directory
     #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DEST"])]
     operands: Vec<Operand>,
 
-    /// Directories with all that is in them
+    /// Copy directories and everything below them
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
 
-    /// The same, and keep all there is to a file: short for -r --preserve
+    /// Copy recursively, and preserve all attributes: short for -r --preserve
     #[arg(short, long)]
     archive: bool,
 
-    /// Keep modes, times, extended attributes and owners (out of an image, owners as root only)
+    /// Preserve modes, times, extended attributes and owners (on the host, owners only as root)
     #[arg(long)]
     preserve: bool,
 
-    /// Leave what is there already, and fail for what would take its place
+    /// Keep existing files, and report an error for each of them
     #[arg(short = 'n', long)]
     no_clobber: bool,
 
-    /// DEST is the new name, also where it is a directory
+    /// Treat DEST as the new name, even if it is a directory
     #[arg(short = 'T', long)]
     no_target_directory: bool,
 
@@ -70,7 +71,7 @@ pub(super) struct Cp {
     write: WriteArgs,
 }
 
-/// What all copies of one run did.
+/// The summary of all copies of one run.
 #[derive(Debug, Default)]
 struct Total {
     files: u64,
@@ -87,13 +88,13 @@ pub(super) fn run(args: &Cp, session: &mut Session) -> Result<()> {
         return into::run(args, session, sources, destination);
     }
     if args.write.overlay.is_some() || args.write.dry_run {
-        let reason = "--overlay and --dry-run are for copies into an image";
+        let reason = "--overlay and --dry-run only apply to copies into an image";
         return Err(Error::new(ErrorKind::Invalid, reason));
     }
     out::run(args, session, sources, destination)
 }
 
-/// Whether an operand is a path of an image, and not one of the host that looks like it.
+/// Returns true if an operand is a path in an image, and not a host path that looks like one.
 fn is_in_image(operand: &Operand) -> bool {
     let path = std::path::Path::new(operand.as_os_str());
     operand.split().path.is_some() && path.symlink_metadata().is_err()
@@ -104,7 +105,7 @@ impl Cp {
         self.recursive || self.archive
     }
 
-    /// Whether a symlink that is the source is followed.
+    /// Returns whether to follow a symlink that is a source.
     fn follow(&self) -> Follow {
         if self.is_recursive() {
             Follow::AllButLast
@@ -126,15 +127,15 @@ fn count(summary: &Summary) -> u64 {
     summary.files + summary.directories + summary.symlinks + summary.specials + summary.hard_links
 }
 
-/// Reports the errors of a copy, each as `error` makes it.
+/// Reports the errors of a copy, each converted by `error`.
 fn report(session: &mut Session, summary: Summary, error: impl Fn(diskfs::vfs::Error) -> Error) {
-    let told = summary.errors.len() as u64;
+    let reported = summary.errors.len() as u64;
     for inner in summary.errors {
         session.report(&error(inner));
     }
-    let more = summary.error_count.saturating_sub(told);
+    let more = summary.error_count.saturating_sub(reported);
     if more > 0 {
-        let reason = format!("and {more} further errors");
+        let reason = format!("{more} more errors");
         session.report(&Error::new(ErrorKind::Other, reason));
     }
 }
@@ -148,24 +149,25 @@ impl Total {
         self.specials_ignored += summary.specials_ignored;
     }
 
-    /// Says what could not be kept. As with `cp -a` that is no failure, but for devices.
+    /// Warns about what could not be preserved. As in `cp -a` that is not a failure, except for
+    /// device nodes.
     fn warn(&self, session: &mut Session) {
         if self.owners_ignored > 0 {
             let count = self.owners_ignored;
             session.warn(&format!(
-                "{count} files are owned by you: only root gives files away"
+                "{count} files are owned by you: only root can change owners"
             ));
         }
         if self.xattrs_ignored > 0 {
             let count = self.xattrs_ignored;
             session.warn(&format!(
-                "{count} extended attributes could not be set there"
+                "{count} extended attributes could not be set in the destination"
             ));
         }
         if self.specials_ignored > 0 {
-            let reason = format!("{} device nodes were left out", self.specials_ignored);
+            let reason = format!("{} device nodes were not copied", self.specials_ignored);
             let error = Error::new(ErrorKind::Denied, reason);
-            session.report(&error.with_hint("only root makes device nodes"));
+            session.report(&error.with_hint("only root can create device nodes"));
         }
     }
 

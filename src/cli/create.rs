@@ -1,4 +1,4 @@
-//! `diskfs create`.
+//! The command `diskfs create`.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -21,20 +21,21 @@ use super::progress::Progress;
 use super::session::{Output, Session, stdout};
 use super::show::json;
 
-/// Make an empty image, or an overlay of another
+/// Create an empty image, or an overlay of another image
 ///
-/// The image is there, and durable, when it is complete, and not before. A file that is there
-/// already is kept, unlike with qemu-img: --force replaces it, if nobody uses it.
+/// The image appears under its name only when it is complete and durable. An existing file is kept,
+/// unlike with qemu-img: --force replaces it, if no process is using it.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Options of -o, as qemu-img has them: size, cluster_size, compat (0.10, 1.1), extended_l2,
+    after_help = "The options of -o are those of qemu-img: size, cluster_size, compat (0.10, 1.1), extended_l2,
 lazy_refcounts, refcount_bits, compression_type (zlib, zstd), preallocation (off, metadata,
-falloc, full), data_file, data_file_raw, backing_file, backing_fmt. Switches take on and off.
+falloc, full), data_file, data_file_raw, backing_file, backing_fmt. Switches are on or off.
 
-A backing file must be one that the new image may name: below its own directory and of its owner, or
-below one of --allow-backing. Its format must be given; guessed, it would be the guest's to choose.
-It must not be written to while it has overlays: the new image records what it is like, and is
-refused when it has changed. A data file is written to with --data-file.
+An image can only refer to a backing file below the image's own directory and with its owner, or
+below a directory of --allow-backing. The format of the backing file must be given: if it were
+detected, a guest could choose it by what it writes. A backing file must not be written to while it
+has overlays: an overlay records the state of its backing file, and is refused if that has changed.
+To write to an image with a data file, give --data-file to the command that writes.
 
 Examples:
   diskfs create disk.img 10G
@@ -42,61 +43,62 @@ Examples:
   diskfs create -b base.qcow2 -F qcow2 overlay.qcow2"
 )]
 pub(super) struct Create {
-    /// The file to make
+    /// The image file to create
     #[arg(value_name = "IMG")]
     path: PathBuf,
 
-    /// Size of the guest's disk (suffixes k, M, G, T); without it, the backing file's
+    /// The size of the guest's disk (suffixes k, M, G, T) [default: that of the backing file]
     #[arg(value_name = "SIZE", value_parser = bytes::parse)]
     size: Option<u64>,
 
-    /// raw or qcow2 [default: qcow2 for a name in .qcow2 or with a backing file, else raw]
+    /// The format, raw or qcow2 [default: qcow2 for a name in .qcow2 or with a backing file, else
+    /// raw]
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
 
-    /// The image behind it, as the new image is to name it
+    /// The backing file, as the new image will refer to it
     #[arg(short, long, value_name = "FILE", requires = "backing_format")]
     backing: Option<PathBuf>,
 
-    /// The format of the image behind it
+    /// The format of the backing file
     #[arg(short = 'F', long, value_name = "FORMAT", requires = "backing")]
     backing_format: Option<Format>,
 
-    /// Don't open the image behind it; SIZE must be given
+    /// Do not open the backing file; SIZE must be given
     #[arg(short, long)]
     unsafe_backing: bool,
 
-    /// Let the new image name a backing file below DIR, too; may be given again
+    /// Let the new image refer to a backing file below DIR; can be repeated
     #[arg(long, value_name = "DIR")]
     allow_backing: Vec<PathBuf>,
 
-    /// Cluster size of a qcow2 image, 512 to 2M [default: 64k]
+    /// The cluster size of a qcow2 image, 512 to 2M [default: 64k]
     #[arg(long, value_name = "SIZE", value_parser = bytes::parse)]
     cluster_size: Option<u64>,
 
-    /// What is allocated at once: off, metadata, falloc or full
+    /// The preallocation mode: off, metadata, falloc or full
     #[arg(long, value_name = "HOW", value_parser = preallocation)]
     preallocation: Option<Preallocation>,
 
-    /// Options as qemu-img takes them; may be given again
+    /// Set options in the syntax of qemu-img; can be repeated
     #[arg(short, value_name = "NAME=VALUE,...")]
     options: Vec<String>,
 
-    /// Replace a file that is there with the new image
+    /// Replace an existing file with the new image
     #[arg(long)]
     force: bool,
 }
 
-/// How images of formats are named that diskfs doesn't make.
+/// The file name extensions of formats that diskfs does not create.
 const OTHERS: [&str; 5] = ["vmdk", "vdi", "vhd", "vhdx", "qed"];
 
-/// What the words come to.
+/// The settings that the command line amounts to.
 #[derive(Debug, Clone, Default)]
-struct Wanted {
+struct ImageSettings {
     size: Option<u64>,
     preallocation: Preallocation,
     qcow2: NewQcow2,
-    /// Options that only qcow2 has, to refuse them by name for raw.
+    /// An option that only qcow2 has, named in the error if the format is raw.
     qcow2_only: Option<String>,
     backing: Option<PathBuf>,
     backing_format: Option<Format>,
@@ -161,23 +163,23 @@ impl Create {
         })
     }
 
-    /// A name that promises another format would mislead whoever uses the image.
+    /// Refuses a name that suggests another format, which would mislead users of the image.
     fn refuse_others_names(&self) -> Result<()> {
         let extension = self.path.extension().and_then(|name| name.to_str());
         let named = extension.unwrap_or_default().to_ascii_lowercase();
         if self.format.is_some() || !OTHERS.contains(&named.as_str()) {
             return Ok(());
         }
-        let reason = format!("images of format {named} are not made");
+        let reason = format!("creating images of format {named} is not supported");
         Err(Error::new(ErrorKind::Unsupported, reason)
             .in_file(&self.path)
             .with_hint(format!(
-                "give -f raw or -f qcow2 to make one of those under this name, or `qemu-img create -f {}`",
+                "give -f raw or -f qcow2 to use this name all the same, or use `qemu-img create -f {}`",
                 if named == "vhd" { "vpc" } else { &named }
             )))
     }
 
-    fn format(&self, wanted: &Wanted) -> Format {
+    fn format(&self, wanted: &ImageSettings) -> Format {
         let named = self.path.extension().is_some_and(|name| name == "qcow2");
         let implied = if named || wanted.backing.is_some() {
             Format::Qcow2
@@ -187,11 +189,12 @@ impl Create {
         self.format.unwrap_or(implied)
     }
 
-    /// The words, with those of `-o` first: an option by its own name goes before.
-    fn wanted(&self) -> Result<Wanted> {
-        let mut wanted = Wanted::default();
+    /// Returns the settings. The options of `-o` are applied first: an option of its own overrides
+    /// them.
+    fn wanted(&self) -> Result<ImageSettings> {
+        let mut wanted = ImageSettings::default();
         for option in self.options.iter().flat_map(|list| split_options(list)) {
-            wanted.take(&option)?;
+            wanted.apply(&option)?;
         }
         wanted.size = self.size.or(wanted.size);
         wanted.preallocation = self.preallocation.unwrap_or(wanted.preallocation);
@@ -204,7 +207,7 @@ impl Create {
         Ok(wanted)
     }
 
-    fn qcow2(&self, wanted: &Wanted) -> Result<NewQcow2> {
+    fn qcow2(&self, wanted: &ImageSettings) -> Result<NewQcow2> {
         let backing = match (&wanted.backing, wanted.backing_format) {
             (None, None) => None,
             (Some(name), Some(format)) => Some(NewBacking {
@@ -213,11 +216,13 @@ impl Create {
                 check: self.backing_check()?,
             }),
             (Some(_), None) => {
-                let error = Error::new(ErrorKind::Invalid, "the backing file's format is needed");
-                return Err(error.with_hint("give -F raw or -F qcow2; `diskfs info` tells which"));
+                let error = Error::new(ErrorKind::Invalid, "missing format of the backing file");
+                return Err(
+                    error.with_hint("give -F raw or -F qcow2; `diskfs info` shows the format")
+                );
             }
             (None, Some(_)) => {
-                let reason = "a backing file's format without a backing file";
+                let reason = "the format of the backing file is given, but no backing file";
                 return Err(Error::new(ErrorKind::Invalid, reason));
             }
         };
@@ -226,7 +231,7 @@ impl Create {
             layout: wanted.data_file_layout,
         });
         if data_file.is_none() && wanted.data_file_layout == DataFileLayout::Raw {
-            let reason = "data_file_raw without data_file";
+            let reason = "option data_file_raw requires data_file";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         Ok(NewQcow2 {
@@ -245,23 +250,23 @@ impl Create {
     }
 }
 
-fn raw(wanted: &Wanted) -> Result<NewImage> {
+fn raw(wanted: &ImageSettings) -> Result<NewImage> {
     let backing = wanted.backing.as_ref().map(|_| "a backing file".to_owned());
     match backing.or_else(|| wanted.qcow2_only.clone()) {
         None => Ok(NewImage::Raw),
         Some(what) => {
             let error = Error::new(
                 ErrorKind::Invalid,
-                format!("{what} is for qcow2, not for raw"),
+                format!("{what} is not supported for raw images"),
             );
             Err(error.with_hint("give -f qcow2"))
         }
     }
 }
 
-impl Wanted {
-    /// Takes one option of `-o`.
-    fn take(&mut self, option: &str) -> Result<()> {
+impl ImageSettings {
+    /// Applies one option of `-o`.
+    fn apply(&mut self, option: &str) -> Result<()> {
         let (name, value) = option.split_once('=').unwrap_or((option, "on"));
         let wrong =
             |reason: String| Error::new(ErrorKind::Invalid, format!("option {name}: {reason}"));
@@ -274,7 +279,7 @@ impl Wanted {
             "backing_fmt" => self.backing_format = Some(value.parse()?),
             "cluster_size" => qcow2.cluster_size_bytes = size()?,
             "refcount_bits" => {
-                let not_a_number = |_| wrong(format!("`{value}` is no number"));
+                let not_a_number = |_| wrong(format!("invalid number `{value}`"));
                 qcow2.refcount_bits = value.parse().map_err(not_a_number)?;
             }
             "compat" => qcow2.compat = compat(value).map_err(wrong)?,
@@ -312,16 +317,16 @@ impl Wanted {
 
 fn unknown(name: &str) -> Error {
     if name.starts_with("encrypt") {
-        let reason = "encrypted images are not made yet";
+        let reason = "creating encrypted images is not supported";
         return Error::new(ErrorKind::Unsupported, reason);
     }
     let reason = format!("unknown option `{}`", name.escape_debug());
-    Error::new(ErrorKind::Invalid, reason).with_hint("`diskfs create --help` lists them")
+    Error::new(ErrorKind::Invalid, reason).with_hint("`diskfs create --help` lists the options")
 }
 
-/// The parts between commas; two commas are one that belongs to the part, as in QEMU.
+/// Splits a list of options at commas. As in QEMU, two commas stand for one comma in an option.
 fn split_options(list: &str) -> Vec<String> {
-    // A NUL can't be in an argument.
+    // A NUL cannot be part of an argument.
     let parts = list.replace(",,", "\0");
     let parts = parts.split(',').filter(|part| !part.is_empty());
     parts.map(|part| part.replace('\0', ",")).collect()
@@ -333,7 +338,11 @@ fn preallocation(value: &str) -> std::result::Result<Preallocation, String> {
         "metadata" => Preallocation::Metadata,
         "falloc" => Preallocation::Falloc,
         "full" => Preallocation::Full,
-        _ => return Err(format!("`{value}` is none of off, metadata, falloc, full")),
+        _ => {
+            return Err(format!(
+                "unknown mode `{value}`; known: off, metadata, falloc, full"
+            ));
+        }
     })
 }
 
@@ -341,7 +350,7 @@ fn compat(value: &str) -> std::result::Result<Compat, String> {
     Ok(match value {
         "0.10" | "v2" => Compat::V0_10,
         "1.1" | "v3" => Compat::V1_1,
-        _ => return Err(format!("`{value}` is neither 0.10 nor 1.1")),
+        _ => return Err(format!("unknown version `{value}`; known: 0.10, 1.1")),
     })
 }
 
@@ -349,7 +358,11 @@ fn compression(value: &str) -> std::result::Result<Compression, String> {
     Ok(match value {
         "zlib" => Compression::Zlib,
         "zstd" => Compression::Zstd,
-        _ => return Err(format!("`{value}` is neither zlib nor zstd")),
+        _ => {
+            return Err(format!(
+                "unknown compression type `{value}`; known: zlib, zstd"
+            ));
+        }
     })
 }
 
@@ -357,7 +370,7 @@ fn switch(value: &str) -> std::result::Result<bool, String> {
     Ok(match value {
         "on" | "yes" | "true" | "y" => true,
         "off" | "no" | "false" | "n" => false,
-        _ => return Err(format!("`{value}` is neither on nor off")),
+        _ => return Err(format!("invalid switch `{value}`: expected on or off")),
     })
 }
 

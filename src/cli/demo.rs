@@ -1,4 +1,4 @@
-//! `diskfs demo`.
+//! The command `diskfs demo`.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,18 +12,19 @@ use diskfs::{Error, Result};
 
 use super::session::Session;
 
-/// The image that is shown: a small Linux system in a compressed qcow2, 16 KiB here.
+/// The demo image: a small Linux system in a compressed qcow2 image, 16 KiB in this form.
 static IMAGE: &[u8] = include_bytes!("../../fixtures/images/demo.qcow2.zst");
 
 const IMAGE_NAME: &str = "demo.qcow2";
 
-/// Show what diskfs does, on a small image that it brings along
+/// Demonstrate diskfs on a small built-in image
 ///
-/// Writes the image into a temporary directory and runs commands on it, each printed before it
-/// runs. With FUSE it is also mounted and unmounted. The directory is removed at the end.
+/// Writes the image into a temporary directory and runs commands on it; each command is printed
+/// before it runs. With FUSE, the image is also mounted and unmounted. The directory is removed at
+/// the end.
 #[derive(Debug, Args)]
 pub(super) struct Demo {
-    /// Only write the image, to FILE, to try things on
+    /// Only write the demo image to FILE, and run no commands
     #[arg(long, value_name = "FILE")]
     save: Option<std::path::PathBuf>,
 }
@@ -38,9 +39,9 @@ pub(super) fn run(args: &Demo, session: &mut Session) -> Result<()> {
         program: std::env::current_exe()?,
         directory: directory.path(),
     };
-    say("# A virtual machine's disk, as QEMU and the clouds have them. What is in it?")?;
+    print("# A virtual machine's disk image, as QEMU and clouds use them. What does it contain?")?;
     shell.run(&["info", IMAGE_NAME])?;
-    say("# Its files, without root, without a mount:")?;
+    print("# Its files, without root and without a mount:")?;
     shell.run(&["tree", "-L", "2", "demo.qcow2:/etc"])?;
     shell.run(&["ls", "-l", "demo.qcow2:/"])?;
     shell.run(&["cat", "demo.qcow2:/etc/os-release"])?;
@@ -56,7 +57,7 @@ pub(super) fn run(args: &Demo, session: &mut Session) -> Result<()> {
     ])?;
     shell.run(&["cp", "-a", "demo.qcow2:/etc", "etc"])?;
     mount(&shell, session)?;
-    say("# Now yours: diskfs info IMG, diskfs ls IMG:/, diskfs mount IMG DIR")
+    print("# Now try your own images: diskfs info IMG, diskfs ls IMG:/, diskfs mount IMG DIR")
 }
 
 fn unpack(path: &Path) -> Result<()> {
@@ -67,37 +68,37 @@ fn unpack(path: &Path) -> Result<()> {
 
 #[cfg(not(feature = "fuse"))]
 fn mount(_: &Shell<'_>, _: &mut Session) -> Result<()> {
-    say("# (This diskfs was built without FUSE: no mount.)")
+    print("# (Not mounted: this diskfs was built without FUSE.)")
 }
 
 #[cfg(feature = "fuse")]
 fn mount(shell: &Shell<'_>, session: &mut Session) -> Result<()> {
     if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
         let reason = Error::from(error).reason();
-        return say(&format!(
-            "# (Not mounted: /dev/fuse can't be opened, {reason}.)"
+        return print(&format!(
+            "# (Not mounted: cannot open /dev/fuse: {reason}.)"
         ));
     }
     std::fs::create_dir(shell.directory.join("mnt"))?;
-    say("# The same as a mount:")?;
+    print("# The same files in a mount:")?;
     if let Err(error) = shell.run(&["mount", IMAGE_NAME, "mnt"]) {
         let reason =
-            "# (The mount failed; package fuse3 has fusermount3, which it needs without root.)";
+            "# (The mount failed. Without root it needs fusermount3, from the package fuse3.)";
         session.warn(&error.to_string());
-        return say(reason);
+        return print(reason);
     }
     let read = shell.run_program("cat", &["mnt/etc/hostname"]);
     shell.run(&["umount", "mnt"])?;
     read
 }
 
-fn say(text: &str) -> Result<()> {
+fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")?;
     Ok(out.flush()?)
 }
 
-/// Runs commands as the user would, and prints them as the user would type them.
+/// A runner of commands, which prints each command as the user would type it.
 struct Shell<'a> {
     program: std::path::PathBuf,
     directory: &'a Path,
@@ -119,13 +120,13 @@ impl Shell<'_> {
         let arguments = arguments.iter().map(OsString::from);
         let status = command.args(arguments).current_dir(self.directory).status();
         let status = status.map_err(|e| Error::from(e).in_file(program))?;
-        say("")?;
+        print("")?;
         if status.success() {
             return Ok(());
         }
         Err(Error::new(
             diskfs::ErrorKind::Other,
-            format!("`{program}` ended with {status}"),
+            format!("`{program}` failed: {status}"),
         ))
     }
 }
@@ -140,5 +141,5 @@ fn prompt(program: &str, arguments: &[&str]) -> Result<()> {
         }
     });
     let line: Vec<String> = std::iter::once(program.to_owned()).chain(quoted).collect();
-    say(&format!("$ {}", line.join(" ")))
+    print(&format!("$ {}", line.join(" ")))
 }

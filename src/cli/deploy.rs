@@ -1,4 +1,4 @@
-//! `diskfs deploy`.
+//! The command `diskfs deploy`.
 
 mod flags;
 mod fleet;
@@ -26,7 +26,7 @@ use super::out_file::is_standard;
 use super::progress::Progress;
 use super::session::{Output, Session, stdout};
 use super::show::json as document;
-use super::target::{WriteArgs, forget};
+use super::target::{WriteArgs, remove_new_overlay};
 use flags::Flags;
 
 /// Edit guests offline: name, users, keys, network, files, services
@@ -34,10 +34,11 @@ use flags::Flags;
 #[command(
     long_about = "Edit guests offline: name, users, keys, network, files, services
 
-What is to be done stands in a plan (--plan, YAML or JSON), in options, or in both: the plan's steps
-come first, then those of the options, in their order. All steps are worked out, in all images, before
-anything is written, and all of a plan is written to an image or nothing. Steps say what is to be, so that the same command once
-more changes nothing. Nothing of the guest is run, whatever its architecture.",
+The changes are given in a plan (--plan, a file in YAML or JSON), as options, or both: the steps of
+the plan come first, then those of the options, in the order of the command line. All steps are
+worked out for all images before anything is written, and each image gets all changes or none.
+A step describes the wanted state, so running the same command again changes nothing. No program of
+the guest is run, so the guest's architecture does not matter.",
     after_help = "Examples:
   diskfs deploy disk.qcow2 --hostname web1 --root-password file:secret
   diskfs deploy disk.qcow2 --ssh-inject root:file:key.pub --enable ssh
@@ -55,31 +56,32 @@ A plan:
     - copy-in: {from: ./app, to: /opt, owner: root:root}"
 )]
 pub(super) struct Deploy {
-    /// The images, each a guest of its own
+    /// The images to change; each contains one guest
     #[arg(value_name = "IMG", required_unless_present_any = ["fleet", "list_operations", "list_steps", "describe", "schema"])]
     images: Vec<OsString>,
 
-    /// What is to be done: a file of YAML or JSON, - for standard input
+    /// A file with the plan, in YAML or JSON; - for standard input
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
 
-    /// Deploy the guests of a list, a line of JSON each ({"image": ..., "plan": {...}}), - for standard input
+    /// Deploy the guests of a list, with one JSON object per line ({"image": ..., "plan": {...}});
+    /// - for standard input
     #[arg(long, value_name = "JOBS", conflicts_with_all = ["images", "overlay"])]
     fleet: Option<PathBuf>,
 
-    /// Guests at once; as many as there are processors
+    /// The number of guests to deploy at once [default: one per processor]
     #[arg(short = 'j', long, value_name = "N", requires = "fleet")]
     jobs: Option<NonZero<u8>>,
 
-    /// List what --operations can take away
+    /// List the operations of --operations, which remove a guest's identity
     #[arg(long, conflicts_with_all = ["images", "plan", "fleet"])]
     list_operations: bool,
 
-    /// List the steps of plans
+    /// List the steps that a plan can have
     #[arg(long, conflicts_with_all = ["images", "plan", "fleet"])]
     list_steps: bool,
 
-    /// Tell what a step of plans can have
+    /// Describe one step and its keys
     #[arg(long, value_name = "STEP", conflicts_with_all = ["images", "plan", "fleet"])]
     describe: Option<String>,
 
@@ -115,19 +117,21 @@ pub(super) fn run(args: &Deploy, session: &mut Session) -> Result<()> {
         return fleet::run(args, &plan, jobs, session);
     }
     if plan.steps.is_empty() {
-        let error = Error::new(ErrorKind::Invalid, "there is nothing to do");
-        return Err(error.with_hint("give --plan FILE, or options as --hostname NAME"));
+        let error = Error::new(ErrorKind::Invalid, "missing plan: no step is given");
+        return Err(
+            error.with_hint("give --plan FILE, or an option for a step, such as --hostname NAME")
+        );
     }
     if args.write.overlay.is_some() && args.images.len() > 1 {
-        let reason = "one overlay takes the changes of one image";
+        let reason = "--overlay can only be used with one image";
         return Err(Error::new(ErrorKind::Invalid, reason));
     }
     let mut out = stdout()?;
-    let mut told = Vec::new();
+    let mut guests = Vec::new();
     let outcome = args.deploy_all(&plan, session, |session, image, deployed| {
         match session.output() {
             Output::Text => report::write(&mut out, args, image, &deployed)?,
-            Output::Json => told.push(deployed.json(image)),
+            Output::Json => guests.push(deployed.json(image)),
         }
         Ok(())
     });
@@ -138,20 +142,20 @@ pub(super) fn run(args: &Deploy, session: &mut Session) -> Result<()> {
         session.report(&error);
     }
     if session.output() == Output::Json {
-        let body = json!({ "dry_run": args.write.dry_run, "guests": told });
+        let body = json!({ "dry_run": args.write.dry_run, "guests": guests });
         document::write(&mut out, session.command(), body)?;
     }
     Ok(out.flush()?)
 }
 
-/// Where to read on, when a plan is none.
-const PLAN_HINT: &str = "`diskfs deploy --list-steps` tells the steps of plans, and `--describe STEP` what each can have";
+/// The hint for an invalid plan.
+const PLAN_HINT: &str = "`diskfs deploy --list-steps` lists the steps of plans, and `--describe STEP` shows the keys of a step";
 
-/// A guest that is open, with what is to be written to it.
+/// An opened guest, and the changes to write to it.
 struct Prepared {
     disk: Disk,
     work: Work,
-    /// The overlay that opening it made.
+    /// The overlay that was created when the guest was opened.
     new_overlay: Option<PathBuf>,
 }
 
@@ -162,41 +166,41 @@ struct Work {
     steps: Vec<StepReport>,
 }
 
-/// What was done to a guest, or would be.
+/// The result of deploying a guest, or of a dry run.
 struct Deployed {
     steps: Vec<StepReport>,
-    /// As text, when it was only to be shown.
+    /// The changes as a diff, in a dry run.
     diff: Option<Vec<u8>>,
-    /// A crash while it was written would have left a part.
+    /// True if the changes were not one transaction, so a crash could have left a part of them.
     in_parts: bool,
 }
 
 impl Deployed {
     fn json(&self, image: &OsStr) -> Value {
-        let mut told = report::json(&self.steps);
-        told.insert("image".to_owned(), image.to_string_lossy().into());
+        let mut document = report::json(&self.steps);
+        document.insert("image".to_owned(), image.to_string_lossy().into());
         if let Some(diff) = &self.diff {
-            told.insert("diff".to_owned(), String::from_utf8_lossy(diff).into());
+            document.insert("diff".to_owned(), String::from_utf8_lossy(diff).into());
         }
         if self.in_parts {
-            told.insert("in_parts".to_owned(), true.into());
+            document.insert("in_parts".to_owned(), true.into());
         }
-        Value::Object(told)
+        Value::Object(document)
     }
 }
 
-/// An error of writing, with what is there of the changes.
+/// Adds to a write error what became of the changes.
 fn with_remains(error: Error, target: &WritableFilesystem) -> Error {
     match target.abandon() {
         Ok(Remains::Nothing) => error.with_hint("nothing was changed"),
-        Ok(Remains::All) => {
-            error.with_hint("the changes were made all the same; the guest recovers the rest")
-        }
+        Ok(Remains::All) => error.with_hint(
+            "the changes were made; the guest completes them when it replays its journal",
+        ),
         Ok(Remains::Some) | Err(_) => error.with_hint("a part of the changes may have been made"),
     }
 }
 
-/// Writes the changes of volumes, when those of files are written.
+/// Writes the changes of volumes, after those of files were written.
 fn with_volumes(applied: Applied, files: &[Change], volumes: &VolumeChanges) -> Result<Applied> {
     if volumes.keeps_groups() {
         return Ok(applied);
@@ -205,9 +209,9 @@ fn with_volumes(applied: Applied, files: &[Change], volumes: &VolumeChanges) -> 
         let error = if files.is_empty() {
             error
         } else {
-            error.with_hint("the files were changed all the same")
+            error.with_hint("the files were changed")
         };
-        error.with_hint("the same plan once more changes the volumes")
+        error.with_hint("run the same plan again to change the volumes")
     })?;
     Ok(Applied::InParts)
 }
@@ -230,24 +234,24 @@ impl Deploy {
         Ok(plan)
     }
 
-    /// Deploys all guests, and hands each to `tell`. All are opened and worked out before the first is written; when that
-    /// fails for one of them, none is written.
+    /// Deploys all guests, and passes each result to `report`. All guests are opened and worked out
+    /// before the first one is written; if that fails for one of them, none is written.
     fn deploy_all(
         &self,
         plan: &Plan,
         session: &mut Session,
-        mut tell: impl FnMut(&Session, &OsStr, Deployed) -> Result<()>,
+        mut report: impl FnMut(&Session, &OsStr, Deployed) -> Result<()>,
     ) -> Result<()> {
         let mut ready = Vec::new();
         for image in &self.images {
             if self.write.dry_run {
-                match self.show(image, plan, |disk| session.warn_of(disk)) {
-                    Ok(deployed) => tell(session, image, deployed)?,
+                match self.show(image, plan, |disk| session.print_warnings(disk)) {
+                    Ok(deployed) => report(session, image, deployed)?,
                     Err(error) => session.report(&error),
                 }
                 continue;
             }
-            match self.prepare(image, plan, |disk| session.warn_of(disk)) {
+            match self.prepare(image, plan, |disk| session.print_warnings(disk)) {
                 Ok(prepared) => ready.push((image, prepared)),
                 Err(error) => session.report(&error),
             }
@@ -256,33 +260,36 @@ impl Deploy {
         if !is_complete && !ready.is_empty() {
             let all = self.images.len();
             let failed = all.saturating_sub(ready.len());
-            let reason = format!("nothing was written: {failed} of {all} images can't be deployed");
-            return Err(Error::new(ErrorKind::Invalid, reason)
-                .with_hint("leave them out, or deploy each with a command of its own"));
+            let reason =
+                format!("nothing was written: {failed} of {all} images cannot be deployed");
+            return Err(Error::new(ErrorKind::Invalid, reason).with_hint(
+                "leave these images out, or deploy each image with a separate command",
+            ));
         }
         for (image, prepared) in ready {
             let mut progress = Progress::new(session.progress(), None);
             let written = self.write(prepared, &mut progress);
             progress.finish();
             match written {
-                Ok(deployed) => tell(session, image, deployed)?,
+                Ok(deployed) => report(session, image, deployed)?,
                 Err(error) => session.report(&error),
             }
         }
         Ok(())
     }
 
-    /// Deploys one guest by itself.
+    /// Deploys a single guest.
     fn deploy(&self, image: &OsStr, plan: &Plan) -> Result<Deployed> {
         if self.write.dry_run {
             return self.show(image, plan, |_| {});
         }
-        // The fleet has a progress of its own.
+        // A fleet shows its own progress.
         let mut quiet = Progress::new(ProgressMode::None, None);
         self.write(self.prepare(image, plan, |_| {})?, &mut quiet)
     }
 
-    /// Opens a guest and works out what is to be written to it; hands the disk to `look`. Nothing is written.
+    /// Opens a guest and works out its changes, without writing anything. Passes the disk to
+    /// `look`.
     fn prepare(&self, image: &OsStr, plan: &Plan, look: impl FnOnce(&Disk)) -> Result<Prepared> {
         let new_overlay = self.write.new_overlay().map(Path::to_owned);
         let disk = self.write.open(&self.source, image)?;
@@ -296,13 +303,13 @@ impl Deploy {
             }),
             Err(error) => {
                 drop(disk);
-                forget(new_overlay.as_deref());
+                remove_new_overlay(new_overlay.as_deref());
                 Err(error)
             }
         }
     }
 
-    /// Writes what was worked out, and ends writing.
+    /// Writes the changes that were worked out, and closes the disk.
     fn write(&self, prepared: Prepared, progress: &mut Progress) -> Result<Deployed> {
         let Prepared {
             disk,
@@ -319,9 +326,9 @@ impl Deploy {
         drop(volumes);
         let ended = disk.close();
         if written.is_err() {
-            forget(new_overlay.as_deref());
+            remove_new_overlay(new_overlay.as_deref());
         }
-        let ended = ended.map_err(|error| error.with_hint("the changes were made all the same"));
+        let ended = ended.map_err(|error| error.with_hint("the changes were made"));
         let applied = written.and_then(|applied| ended.map(|()| applied))?;
         Ok(Deployed {
             steps,
@@ -330,7 +337,7 @@ impl Deploy {
         })
     }
 
-    /// What would change.
+    /// Works out the changes as a diff, without writing anything.
     fn show(&self, image: &OsStr, plan: &Plan, look: impl FnOnce(&Disk)) -> Result<Deployed> {
         let disk = self.source.open(image)?;
         let shown = self.diff(&disk, plan);
@@ -354,7 +361,8 @@ impl Deploy {
         let deployment = Deployment::prepare_on(disk, guest, plan)?;
         let changes = deployment.changes()?;
         deployment.check_room(&changes)?;
-        // What it was read with is closed: a microVM has one for each.
+        // The filesystem that was read is closed first: with a fallback, each open one has its own
+        // microVM.
         let (steps, volumes) = deployment.into_parts();
         Ok(Work {
             changes,
@@ -363,8 +371,8 @@ impl Deploy {
         })
     }
 
-    /// Opens the filesystem for writing only where there is something to write: each time counts as a mount, which is
-    /// written, too.
+    /// Opens the filesystem for writing, unless nothing changes: each time it is opened counts as a
+    /// mount, which is written to the filesystem as well.
     fn apply(
         &self,
         disk: &Disk,
@@ -374,17 +382,17 @@ impl Deploy {
         progress: &mut Progress,
     ) -> Result<Applied> {
         if changes.is_empty() && volumes.keeps_filesystems() {
-            return Ok(Applied::Whole);
+            return Ok(Applied::OneTransaction);
         }
         let options = WriteOptions {
             commits: Commits::AtClose,
-            // What a plan changes, the guest's root might have.
+            // The guest's root could make the same changes, so the root reserve may be used.
             root_reserve: RootReserve::Use,
         };
         let target = self.source.volume.writable_filesystem(disk, options)?;
-        // A new overlay is removed with all that is in it.
-        let told = &mut |bytes, total| progress.advance_of(bytes, total);
-        deploy::apply(changes, volumes, &target, told).map_err(|error| match new_overlay {
+        // A new overlay is removed with all its contents, so remaining changes need no hint.
+        let advance = &mut |bytes, total| progress.advance_of(bytes, total);
+        deploy::apply(changes, volumes, &target, advance).map_err(|error| match new_overlay {
             Some(_) => error,
             None => with_remains(error, &target),
         })

@@ -1,4 +1,4 @@
-//! `diskfs df`.
+//! The command `diskfs df`.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -19,7 +19,7 @@ use super::show::name::text;
 use super::show::size;
 use super::show::table::{Align, lay_out};
 
-/// Show how full the filesystems are
+/// Show the size, used and free space of filesystems
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "Examples:
@@ -28,20 +28,20 @@ use super::show::table::{Align, lay_out};
   diskfs df -h /srv/images
   diskfs df --json --fleet /srv/images")]
 pub(super) struct Df {
-    /// Images, and directories of images with those below them; all filesystems that can be read are
-    /// shown, unless a volume is named
+    /// Images, and directories that are searched recursively for images; all readable filesystems
+    /// are shown, unless a volume is selected
     #[arg(required_unless_present = "fleet", value_name = "IMG|DIR")]
     images: Vec<Operand>,
 
-    /// The images of a directory, or of a list: a path on a line, - for standard input
+    /// Show the images of a directory, or of a list with one path per line; - for standard input
     #[arg(long, value_name = "DIR|LIST", conflicts_with = "images")]
     fleet: Option<PathBuf>,
 
-    /// Sizes as 1.5K, 20M
+    /// Print sizes in units such as 1.5K and 20M
     #[arg(short, long)]
     human_readable: bool,
 
-    /// Inodes instead of bytes
+    /// Show inodes instead of bytes
     #[arg(short, long)]
     inodes: bool,
 
@@ -53,10 +53,10 @@ pub(super) struct Df {
     source: SourceArgs,
 }
 
-/// An image to look into.
+/// An image to open, or a file that may be one.
 struct Candidate {
     image: OsString,
-    /// False for a file that was found in a directory, which may be no image.
+    /// False for a file that was found in a directory, which may not be an image.
     is_named: bool,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn run(args: &Df, session: &mut Session) -> Result<()> {
         if let Err(error) = add_rows(args, session, &disk, is_named, &mut rows) {
             session.report(&error);
         }
-        session.warn_of(&disk);
+        session.print_warnings(&disk);
     }
     let mut out = stdout()?;
     match session.output() {
@@ -156,12 +156,12 @@ fn add_rows(
         }
     }
     if rows.len() == before && !failed && is_named {
-        disk.filesystem()?; // Says why there is none.
+        disk.filesystem()?; // Its error says why no filesystem can be read.
     }
     Ok(())
 }
 
-/// Used, and the percentage as df(1) rounds it: up, of what is used and available.
+/// Returns the used amount, and its percentage of used plus available, rounded up as in df(1).
 fn usage(total: u64, free: u64, available: u64) -> (u64, String) {
     let used = total.saturating_sub(free);
     let of = u128::from(used) + u128::from(available);
@@ -254,7 +254,7 @@ fn row_json(row: &Row) -> Value {
     object.into()
 }
 
-/// How full a filesystem is, as every command shows it.
+/// Returns the usage of a filesystem as JSON, in the form that all commands share.
 pub(super) fn statistics_json(s: &Statistics) -> Map<String, Value> {
     let fields = [
         ("size_bytes", bytes(s.blocks, s)),

@@ -1,4 +1,4 @@
-//! `diskfs diff`.
+//! The command `diskfs diff`.
 
 mod compare;
 mod pairs;
@@ -25,25 +25,25 @@ use pairs::Pairs;
 use report::{Counts, Lines};
 use side::Side;
 
-/// The exit code for a difference, and the one for trouble: those of diff(1).
+/// The exit codes of diff(1) for a difference and for a failure.
 const DIFFERENT: u8 = 1;
 const TROUBLE: u8 = 2;
 
 /// Compare the files of two images, snapshots, or directories
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A line for each file that is only in B (A for added), only in A (D for deleted), or in both and
-not the same (M for modified), with what differs: type, mode, owner, size, content, xattrs,
-target, device, and with --times the time of the last change of the contents. Of a directory that
-is on one side only, all that is in it is listed. Which names a file has besides is not compared.
+    after_help = "Prints one line for each file that exists only in B (A for added), only in A (D for deleted), or in
+both with differences (M for modified), followed by what differs: type, mode, owner, size, content,
+xattrs, target, device, and with --times the modification time. If a directory exists on one side
+only, all files in it are listed. Hard links are not compared.
 
-Contents of the same size are read and compared, whatever the times say. They need not be read
-where the image shows that both sides have them in the same place: between two snapshots of a
-qcow2 image, or between an overlay and what is behind it.
+Contents of the same size are read and compared, whatever the times say. They are not read if the
+image shows that both sides are stored in the same place: in two snapshots of a qcow2 image, or in
+an overlay and its backing file.
 
-With -u, files of at most 8 MiB without zero bytes are shown as by diff -uN.
+With -u, files of at most 8 MiB without zero bytes are shown as diff -uN shows them.
 
-Exit codes: 0 no difference, 1 some, 2 trouble; as diff(1), and not as other commands.
+Exit codes, as in diff(1) and unlike other commands: 0 no difference, 1 differences, 2 failure.
 
 Examples:
   diskfs diff before.qcow2 after.qcow2
@@ -57,27 +57,27 @@ Examples:
     reason = "each is one flag of the command line"
 )]
 pub(super) struct Diff {
-    /// What was before; an image alone is its root
+    /// The old state; an image alone stands for its root directory
     #[arg(value_name = "A")]
     from: Operand,
 
-    /// What is now; without it A itself, of which snapshots are compared, or what is behind it
+    /// The new state [default: A itself, compared with one of its snapshots or its backing file]
     #[arg(value_name = "B")]
     to: Option<Operand>,
 
-    /// The snapshot of A to compare
+    /// Compare a snapshot of A
     #[arg(long, value_name = "NAME", conflicts_with = "snapshot")]
     from_snapshot: Option<String>,
 
-    /// The snapshot of B (without B, of A) to compare with, instead of the current state
+    /// Compare with a snapshot of B (without B, of A) instead of the current state
     #[arg(long, value_name = "NAME", conflicts_with = "snapshot")]
     to_snapshot: Option<String>,
 
-    /// Compare the image with the backing file that it is an overlay of, which is what was before
+    /// Compare an overlay with its backing file, which is the old state
     #[arg(long, conflicts_with_all = ["to", "from_snapshot"])]
     backing: bool,
 
-    /// Show what differs in texts, with N lines around it
+    /// Show the differences of text files, with N lines of context
     #[arg(
         short,
         long,
@@ -89,22 +89,22 @@ pub(super) struct Diff {
     )]
     unified: Option<usize>,
 
-    /// Paths alone
+    /// Print only the paths
     #[arg(long)]
     name_only: bool,
 
-    /// Also compare times of the last change of the contents
+    /// Also compare modification times
     #[arg(long)]
     times: bool,
 
-    /// Take files of the same size and time for equal without reading them
+    /// Treat files with the same size and modification time as equal, without reading them
     #[arg(long)]
     trust_times: bool,
 
     #[command(flatten)]
     exclude: ExcludeArgs,
 
-    /// How many files are read side by side
+    /// The number of files to read in parallel
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
 
@@ -134,12 +134,12 @@ pub(super) fn run(args: &Diff, session: &mut Session) -> Result<()> {
     };
     out.flush()?;
     if counts.differ() && session.exit_code() == 0 {
-        session.end_with(DIFFERENT);
+        session.set_exit_code(DIFFERENT);
     }
     Ok(())
 }
 
-/// Opens both sides, the one from which it is compared first.
+/// Opens both sides, the old state first.
 fn sides(args: &Diff, session: &mut Session) -> Result<(Side, Side)> {
     let from = args.from.split();
     let path = from.path.clone().unwrap_or_else(|| b"/".to_vec());
@@ -156,7 +156,10 @@ fn sides(args: &Diff, session: &mut Session) -> Result<(Side, Side)> {
     };
     let of_one = args.to.is_none();
     if of_one && !args.backing && args.from_snapshot.is_none() && args.to_snapshot.is_none() {
-        let reason = format!("nothing is named to compare {} with", from.image.display());
+        let reason = format!(
+            "missing a second image or snapshot to compare with {}",
+            from.image.display()
+        );
         return Err(Error::new(ErrorKind::Invalid, reason).with_hint(
             "name another image, or --from-snapshot NAME (see `diskfs snapshot list`), or --backing",
         ));
@@ -187,13 +190,13 @@ fn open(session: &mut Session, image: &OsString, source: &SourceArgs) -> Result<
     session.disk(image, source)
 }
 
-/// Calls `tell` for every difference in order, while other files are being compared.
+/// Calls `report` for every difference in order, while other files are being compared.
 fn differences(
     args: &Diff,
     session: &mut Session,
     from: &Side,
     to: &Side,
-    mut tell: impl FnMut(&Outcome) -> Result<()>,
+    mut report: impl FnMut(&Outcome) -> Result<()>,
 ) -> Result<Counts> {
     let mut progress = Progress::new(session.progress(), None);
     let comparison = Comparison {
@@ -216,7 +219,7 @@ fn differences(
                     progress.advance(outcome.read_bytes);
                     counts.add(&outcome);
                     if outcome.is_difference() {
-                        tell(&outcome)?;
+                        report(&outcome)?;
                     }
                 }
                 Err(error) => session.report(&error),

@@ -1,4 +1,4 @@
-//! `diskfs du`.
+//! The command `diskfs du`.
 
 mod tally;
 
@@ -17,15 +17,15 @@ use super::session::{Located, Output, Session, name_style, shown_path, stdout};
 use super::show::json::{List, put_name};
 use super::show::name::{NameStyle, join};
 use super::show::{mode, size};
-use tally::{Counted, Once, Space, Subdirectories, Tally};
+use tally::{CountOnce, Space, Subdirectories, Tally, UsageEntry};
 
-/// Show how much room directories take
+/// Show the disk usage of directories
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 #[command(
-    after_help = "What is shown of a directory is all below it, in units of 1024 bytes that are allocated for it. A
-file with several names counts where it is come by first. Directories are gone through in the
-order of names, and a directory is shown behind what is in it, as du(1) does.
+    after_help = "The number for a directory is the space allocated for everything below it, in units of 1024 bytes. A
+file with several names is counted only at its first one. Directories are walked in the order of
+names, and a directory is printed after its contents, as du(1) does.
 
 Examples:
   diskfs du -sh disk.qcow2:/usr disk.qcow2:/var
@@ -38,55 +38,56 @@ Examples:
     reason = "each is one flag of the command line"
 )]
 pub(super) struct Du {
-    /// Where to begin; an image alone is its root
+    /// The directories or files to begin at; an image alone stands for its root directory
     #[arg(required = true, value_name = "IMG[:/PATH]")]
     paths: Vec<Operand>,
 
-    /// Files, too, not directories only
+    /// Show files as well as directories
     #[arg(short, long)]
     all: bool,
 
-    /// One line for each that is named; short for -d 0
+    /// Show one line for each operand; short for -d 0
     #[arg(short, long, conflicts_with_all = ["all", "max_depth"])]
     summarize: bool,
 
-    /// Show only what is at most N directories below
+    /// Show only what is at most N directories below the operand
     #[arg(short = 'd', long, value_name = "N")]
     max_depth: Option<usize>,
 
-    /// A line with the total at the end
+    /// Show the total on a last line
     #[arg(short = 'c', long)]
     total: bool,
 
-    /// Sizes as 1.5K, 20M
+    /// Print sizes in units such as 1.5K and 20M
     #[arg(short, long, overrides_with = "kilobytes")]
     human_readable: bool,
 
-    /// Sizes in units of 1024 bytes, as without it; of -k, -b and -h the last one counts
+    /// Print sizes in units of 1024 bytes (the default); of -k, -b and -h the last one applies
     #[arg(short, overrides_with = "human_readable")]
     kilobytes: bool,
 
-    /// The sizes of files and symlinks, not what is allocated for them: as du(1) from coreutils 9.2 on
+    /// Show the sizes of files and symlinks instead of the allocated space, as du(1) since
+    /// coreutils 9.2
     #[arg(long, conflicts_with = "inodes")]
     apparent_size: bool,
 
-    /// The same, in bytes
+    /// Show the sizes of files and symlinks in bytes: short for --apparent-size, in bytes
     #[arg(short, long, conflicts_with = "inodes", overrides_with_all = ["kilobytes", "human_readable"])]
     bytes: bool,
 
-    /// How many files, not how many bytes
+    /// Count files instead of bytes
     #[arg(long)]
     inodes: bool,
 
-    /// Of a directory, without its subdirectories
+    /// Do not include subdirectories in the size of a directory
     #[arg(short = 'S', long)]
     separate_dirs: bool,
 
-    /// A file with several names counts for each of them
+    /// Count a file with several names once for each name
     #[arg(short = 'l', long)]
     count_links: bool,
 
-    /// Leave out what is on other filesystems than where it begins
+    /// Skip directories on other filesystems than the operand
     #[arg(short = 'x', long)]
     one_file_system: bool,
 
@@ -128,12 +129,12 @@ pub(super) fn run(args: &Du, session: &mut Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Calls `tell` for all that is wanted, a directory behind what is in it. Returns the total.
+/// Calls `report` for everything that is shown, a directory after its contents. Returns the total.
 fn count(
     args: &Du,
     session: &mut Session,
     places: &[Located],
-    mut tell: impl FnMut(&Located, &Counted) -> Result<()>,
+    mut report: impl FnMut(&Located, &UsageEntry) -> Result<()>,
 ) -> Result<Space> {
     let subdirectories = if args.separate_dirs {
         Subdirectories::Apart
@@ -142,10 +143,10 @@ fn count(
     };
     let mut tally = Tally::new(args.counted_once(places.len()), subdirectories);
     for place in places {
-        // Two operands with one image have the same filesystem.
+        // Operands of the same image share a filesystem.
         let filesystem = places.iter().position(|other| other.image == place.image);
         tally.begin(filesystem.unwrap_or_default());
-        if let Err(error) = below(args, session, place, &mut tally, &mut tell) {
+        if let Err(error) = below(args, session, place, &mut tally, &mut report) {
             if error.is_broken_pipe() {
                 return Err(error);
             }
@@ -160,13 +161,13 @@ fn below(
     session: &mut Session,
     place: &Located,
     tally: &mut Tally,
-    tell: &mut impl FnMut(&Located, &Counted) -> Result<()>,
+    report: &mut impl FnMut(&Located, &UsageEntry) -> Result<()>,
 ) -> Result<()> {
     let start = place.node(Follow::AllButLast)?;
     let mount_of = |inode| place.filesystem.mount_of(inode);
-    let mut tell = |counted: &Counted| {
+    let mut report = |counted: &UsageEntry| {
         if args.shows(counted) {
-            tell(place, counted)
+            report(place, counted)
         } else {
             Ok(())
         }
@@ -180,28 +181,28 @@ fn below(
                 continue;
             }
         };
-        tally.close_to(entry.depth, &mut tell)?;
+        tally.close_to(entry.depth, &mut report)?;
         let is_elsewhere = || mount_of(entry.metadata.inode) != mount_of(start.inode());
         let path = join(&place.path, &entry.path);
         let left_out = args.exclude.leaves_out(&path) || args.one_file_system && is_elsewhere();
-        if left_out || !tally.add(entry, &mut tell)? {
+        if left_out || !tally.add(entry, &mut report)? {
             walk.skip_dir();
         }
     }
-    tally.close_to(0, &mut tell)
+    tally.close_to(0, &mut report)
 }
 
 impl Du {
-    /// Which files count once only. Several operands may overlap.
-    fn counted_once(&self, operands: usize) -> Once {
+    /// Returns which files are counted only once. Several operands may overlap.
+    fn counted_once(&self, operands: usize) -> CountOnce {
         match (self.count_links, operands) {
-            (true, _) => Once::Nothing,
-            (false, 0 | 1) => Once::Linked,
-            (false, _) => Once::Everything,
+            (true, _) => CountOnce::Nothing,
+            (false, 0 | 1) => CountOnce::Linked,
+            (false, _) => CountOnce::Everything,
         }
     }
 
-    fn shows(&self, counted: &Counted) -> bool {
+    fn shows(&self, counted: &UsageEntry) -> bool {
         let deepest = if self.summarize {
             Some(0)
         } else {
@@ -211,7 +212,7 @@ impl Du {
         is_wanted && deepest.is_none_or(|deepest| counted.depth <= deepest)
     }
 
-    /// What is printed, in the unit that is asked for.
+    /// Formats a size in the requested unit.
     fn figure(&self, space: Space) -> String {
         let figure = match (self.inodes, self.apparent_size || self.bytes) {
             (true, _) => space.inodes,
@@ -227,7 +228,7 @@ impl Du {
     }
 }
 
-fn entry(place: &Located, counted: &Counted) -> Value {
+fn entry(place: &Located, counted: &UsageEntry) -> Value {
     let mut object = Map::new();
     put_name(&mut object, "image", place.image.as_encoded_bytes());
     put_name(&mut object, "path", &join(&place.path, &counted.path));

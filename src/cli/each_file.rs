@@ -1,4 +1,4 @@
-//! A change to what is named, or to everything below it.
+//! Applying a change to a file, or to a directory and everything below it.
 
 use diskfs::Result;
 use diskfs::vfs::{self, Follow, InodeNumber, Metadata, resolve, walk};
@@ -8,30 +8,30 @@ use super::session::Session;
 use super::show::name::join;
 use super::target::TargetPlace;
 
-/// Whether what is below a directory is meant, too.
+/// The files that a change applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum ChangeScope {
     File(Follow),
-    /// No symlink on the way is followed.
+    /// The file and everything below it; no symlink is followed.
     Tree,
 }
 
-/// Changes what `place` names, each file by `change`. Errors below it are reported, and the rest
-/// goes on.
+/// Applies `change` to the file at `place`, or to each file of its tree. Errors below it are
+/// reported, and the others are still changed.
 pub(crate) fn each_file(
     session: &mut Session,
     progress: &mut Progress,
     place: &TargetPlace,
-    reach: Reach,
+    scope: ChangeScope,
     mut change: impl FnMut(InodeNumber, &Metadata) -> vfs::Result<()>,
 ) -> Result<()> {
     let fs = place.fs();
-    let follow = match reach {
-        Reach::File(follow) => follow,
-        Reach::Tree => Follow::AllButLast,
+    let follow = match scope {
+        ChangeScope::File(follow) => follow,
+        ChangeScope::Tree => Follow::AllButLast,
     };
     let start = resolve(fs, &place.path, follow).map_err(|e| place.error(e))?;
-    if reach != Reach::Tree {
+    if scope != ChangeScope::Tree {
         let changed = fs
             .metadata(start)
             .and_then(|metadata| change(start, &metadata));

@@ -1,4 +1,4 @@
-//! `diskfs edit`.
+//! The command `diskfs edit`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -19,21 +19,21 @@ use super::session::Session;
 use super::target::{TargetPlace, Targets, WriteArgs};
 use super::write::regular_file;
 
-/// More is no text that anybody edits.
+/// The maximum size of a file to edit.
 const LIMIT_BYTES: u64 = 64 << 20;
 
 /// Edit a file with your editor
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The editor is $VISUAL, else $EDITOR, else vi. It gets a copy; when that has changed, it is written
-back, and the file keeps its owner, mode and attributes. The image stays locked meanwhile, and is
-only written to at the end.
+    after_help = "The editor is $VISUAL, else $EDITOR, else vi. It edits a copy; if the copy has changed, it is
+written back, and the file keeps its owner, mode and attributes. The image is locked while the
+editor runs, and is written to only afterwards.
 
 Example:
   EDITOR=nano diskfs edit disk.qcow2:/etc/fstab"
 )]
 pub(super) struct Edit {
-    /// The file; a symlink is followed within the image
+    /// The file to edit; a symlink is followed within the image
     #[arg(value_name = "IMG:/FILE")]
     file: Operand,
 
@@ -58,7 +58,7 @@ fn edit(session: &mut Session, place: &TargetPlace) -> Result<()> {
     let existing = contents(place)?;
     let before = existing.as_ref().map(|existing| &existing.contents);
     let directory = tempfile::Builder::new().prefix("diskfs-edit-").tempdir()?;
-    // Under its own name, so that the editor knows what it is.
+    // The copy has the file's own name, so that the editor recognizes its type.
     let name = base_name(&place.path).unwrap_or(b"file");
     let copy = directory.path().join(OsStr::from_bytes(name));
     let in_place = |e: std::io::Error| Error::from(e).in_file(&copy);
@@ -73,7 +73,7 @@ fn edit(session: &mut Session, place: &TargetPlace) -> Result<()> {
         Err(e) => return Err(in_place(e)),
     };
     if before == Some(&after) {
-        session.said("not changed", &place.path);
+        session.print_done("not changed", &place.path);
         return Ok(());
     }
     let inode = match existing {
@@ -87,13 +87,13 @@ fn edit(session: &mut Session, place: &TargetPlace) -> Result<()> {
     .map_err(|e| place.error(e.in_path(&place.path)))
 }
 
-/// A file that is there.
+/// The contents and metadata of an existing file.
 struct Existing {
     inode: InodeNumber,
     contents: Vec<u8>,
 }
 
-/// The file and what is in it; nothing for one that isn't there.
+/// Reads the file, or returns `None` if it is missing.
 fn contents(place: &TargetPlace) -> Result<Option<Existing>> {
     match place.reader().node(&place.path, Follow::All) {
         Ok(node) => Ok(Some(Existing {
@@ -105,7 +105,7 @@ fn contents(place: &TargetPlace) -> Result<Option<Existing>> {
     }
 }
 
-/// Runs the editor as git does it: its variable may hold options, so the shell takes it apart.
+/// Runs the editor through the shell, as git does: the variable can contain options.
 fn run_editor(copy: &Path) -> Result<()> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let editor = variable("VISUAL").or_else(|| variable("EDITOR"));
@@ -122,6 +122,6 @@ fn run_editor(copy: &Path) -> Result<()> {
     if status.success() {
         return Ok(());
     }
-    let reason = format!("the editor `{}` ended with {status}", name.display());
+    let reason = format!("the editor `{}` failed: {status}", name.display());
     Err(Error::new(ErrorKind::Other, reason).with_hint("nothing was changed"))
 }

@@ -1,20 +1,20 @@
-//! `--exclude PATTERN`: which files a walk leaves out.
+//! The option `--exclude PATTERN` of commands that walk a tree.
 
 use clap::Args;
 
 use diskfs::vfs::glob::{Case, Pattern};
 
-/// The option, for commands that walk.
+/// The option `--exclude`.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ExcludeArgs {
-    /// Leave out what a shell pattern matches, and all below it; may be given again
+    /// Skip files that match a shell pattern, and everything below them; can be repeated
     #[arg(long = "exclude", value_name = "PATTERN", value_parser = pattern)]
     patterns: Vec<Pattern>,
 }
 
 impl ExcludeArgs {
-    /// Whether `path` is left out: a pattern matches the whole of it, or what is behind one of its
-    /// slashes, as with du(1) and tar(1).
+    /// Returns true if `path` is excluded: a pattern matches the whole path, or the part after any
+    /// of its slashes, as in du(1) and tar(1).
     pub(crate) fn leaves_out(&self, path: &[u8]) -> bool {
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let tails = slashes.filter_map(|(at, _)| path.get(at + 1..));
@@ -25,7 +25,7 @@ impl ExcludeArgs {
     }
 }
 
-/// A pattern of the command line.
+/// Parses a pattern of the command line.
 pub(crate) fn pattern(text: &str) -> Result<Pattern, String> {
     Pattern::new(text, Case::Sensitive).map_err(|error| error.reason().to_owned())
 }
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn patterns_match_whole_names_anywhere() {
-        // Each as `du --exclude` has it.
+        // The expected results are those of `du --exclude`.
         for (word, path, out) in [
             ("*.o", "/a/b.o", true),
             ("*.o", "/a/b.oo", false),

@@ -1,4 +1,4 @@
-//! `diskfs mount --explain`: what of the images would be seen where.
+//! The report of `diskfs mount --explain`: which filesystems of the images are mounted where.
 
 use std::io::Write;
 
@@ -11,13 +11,13 @@ use super::show::json as document;
 use super::show::json::put_name;
 use super::show::name::message;
 
-/// Writes it.
+/// Writes the report.
 pub(super) fn run(disk: &Disk, session: &mut Session) -> Result<()> {
     let systems = guest::systems(disk)?;
     let systems = systems.iter().map(guest::System::explain);
     let systems = systems.collect::<Result<Vec<SystemReport>>>()?;
     let unused = guest::unused_volumes(disk, &systems)?;
-    session.warn_of(disk);
+    session.print_warnings(disk);
     let mut out = stdout()?;
     match session.output() {
         Output::Json => {
@@ -53,12 +53,12 @@ fn write_system(out: &mut impl Write, number: usize, system: &SystemReport) -> R
     Ok(())
 }
 
-/// A line of what the guest says of itself, which must not control a terminal.
+/// Writes a line. It can contain text of the guest, which must not control a terminal.
 fn write_line(out: &mut impl Write, line: &str) -> Result<()> {
     Ok(writeln!(out, "{}", message(line))?)
 }
 
-/// ` from vg0/var (/etc/fstab, line 3)`; ` skipped: noauto`.
+/// Describes a mount, as ` from vg0/var (/etc/fstab, line 3)` or ` skipped: noauto`.
 fn sentence(mount: &MountReport) -> String {
     let from = mount.volume.as_ref().unwrap_or(&mount.what);
     let origin = &mount.origin;

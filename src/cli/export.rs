@@ -1,4 +1,4 @@
-//! `diskfs export`.
+//! The command `diskfs export`.
 
 use std::io::{self, Write};
 use std::num::NonZeroU16;
@@ -24,49 +24,51 @@ use super::target;
 
 /// Serve a disk or a volume to a virtual machine
 ///
-/// The virtual machine (of QEMU, cloud-hypervisor, or anything else that speaks vhost-user-blk) sees a
-/// disk: the whole image, or the volume that is named, out of partitions, LVM, RAID and LUKS. It can
-/// write to it, unless --read-only is given; with --overlay the image stays as it is. What the virtual
-/// machine flushes is durable. The image stays locked as long as it is served.
+/// The virtual machine (QEMU, cloud-hypervisor, or any other that supports vhost-user-blk) sees a
+/// disk: the whole image, or the selected volume, which can be a partition or a volume of LVM, RAID
+/// or LUKS. It can write to the disk, unless --read-only is given; with --overlay, the image stays
+/// unchanged. Data that the virtual machine flushes is durable. The image is locked while it is
+/// served.
 ///
-/// Serves one virtual machine after the other, until it gets a signal (Ctrl-C, kill); with --once,
-/// the first one only. Then everything that was written is made durable, and the socket removed.
+/// Serves one virtual machine after the other, until a signal ends the program (Ctrl-C, kill); with
+/// --once, only the first one. At the end, all written data is made durable, and the socket is
+/// removed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs export debian.qcow2 --vhost-user-blk /run/debian.sock
   diskfs export debian.qcow2 --vhost-user-blk debian.sock --overlay changes.qcow2
   diskfs export lab.qcow2 --vhost-user-blk data.sock --volume vg0/data --read-only
 
-A virtual machine of QEMU with it as its disk shares its memory:
+To use the disk, QEMU must share the memory of its virtual machine:
   qemu-system-x86_64 -m 2G -object memory-backend-memfd,id=mem,size=2G,share=on \\
     -machine memory-backend=mem -chardev socket,id=disk,path=/run/debian.sock \\
     -device vhost-user-blk-pci,chardev=disk")]
 pub(super) struct Export {
-    /// The image
+    /// The image to serve
     #[arg(value_name = "IMG")]
     image: Operand,
 
-    /// Serve it at SOCKET, by vhost-user-blk
+    /// The path of the vhost-user-blk socket to create
     #[arg(long, value_name = "SOCKET", required = true)]
     vhost_user_blk: PathBuf,
 
-    /// Let nothing be written; others may read the image, too
+    /// Refuse writes; other processes can then read the image, too
     #[arg(short, long, conflicts_with = "overlay")]
     read_only: bool,
 
-    /// Write all changes to FILE, a new qcow2 image with IMG behind it, or one made so before
+    /// Write all changes to FILE, a qcow2 overlay of IMG that is created if it does not exist
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
 
-    /// End when the first virtual machine has gone
+    /// Exit when the first virtual machine has disconnected
     #[arg(long)]
     once: bool,
 
-    /// How many queues it may use: as many as it has processors
+    /// The maximum number of queues; best is one per processor of the virtual machine
     #[arg(long, value_name = "N", default_value = "1")]
     queues: NonZeroU16,
 
-    /// The serial number that the virtual machine sees, at most 20 bytes
+    /// The serial number of the disk, at most 20 bytes
     #[arg(long, value_name = "TEXT", default_value = "diskfs")]
     serial: String,
 
@@ -75,16 +77,17 @@ pub(super) struct Export {
 }
 
 pub(super) fn run(args: &Export, session: &mut Session) -> Result<()> {
-    // Before there are other threads, which a signal would end otherwise, and all of us with them.
-    let signals = Signals::hold();
+    // Signals are blocked before other threads start: a signal that is delivered to one of these
+    // would end the whole process.
+    let signals = Signals::block();
     let socket = Socket::bind(&args.vhost_user_blk)?;
     let new_overlay = args.overlay.as_deref().filter(|path| !path.exists());
     let disk = args.open(session)?;
     let device = args.device(&disk);
-    session.warn_of(&disk);
-    let device = device.inspect_err(|_| target::forget(new_overlay))?;
-    let served = args.tell(session, &device).and_then(|()| {
-        let end = End::by(signals)?;
+    session.print_warnings(&disk);
+    let device = device.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
+    let served = args.print_address(session, &device).and_then(|()| {
+        let end = Shutdown::on_signal(signals)?;
         args.serve(&socket, &device.block, &end, session)
     });
     let failed = device.block.first_error();
@@ -93,12 +96,12 @@ pub(super) fn run(args: &Export, session: &mut Session) -> Result<()> {
     let closed = disk.close();
     served.and(closed)?;
     failed.map_or(Ok(()), |error| {
-        let reason = format!("the virtual machine was told of an error: {error}");
+        let reason = format!("a request of the virtual machine failed: {error}");
         Err(Error::new(ErrorKind::Io, reason))
     })
 }
 
-/// What is served.
+/// The device that is served.
 struct Device {
     block: Arc<BlockDevice>,
     name: String,
@@ -107,20 +110,20 @@ struct Device {
 
 impl Export {
     fn open(&self, session: &mut Session) -> Result<Disk> {
-        let image = self.image.image_alone("a volume is served")?;
+        let image = self.image.image_alone("to serve")?;
         if self.read_only {
             return session.disk(&image, &self.source);
         }
         let disk = self.source.open_writable(&image, self.overlay.as_deref());
         disk.map_err(|error| match error.kind() {
             ErrorKind::Unsupported | ErrorKind::ReadOnly if error.next_step().is_none() => {
-                error.with_hint("give --read-only to serve it as it is")
+                error.with_hint("give --read-only to serve it without writing")
             }
             _ => error,
         })
     }
 
-    /// The volume that is named, or all of the disk.
+    /// Returns the selected volume, or the whole disk.
     fn volume(&self, disk: &Disk) -> Result<Volume> {
         let named = self.source.volume.volume_alone(disk)?;
         named.map_or_else(|| disk.volume("disk"), Ok)
@@ -140,12 +143,12 @@ impl Export {
         })
     }
 
-    /// Serves one after the other.
+    /// Serves virtual machines one after the other.
     fn serve(
         &self,
         socket: &Socket,
         device: &Arc<BlockDevice>,
-        end: &End,
+        end: &Shutdown,
         session: &mut Session,
     ) -> Result<()> {
         let mut options = Options::default();
@@ -162,8 +165,8 @@ impl Export {
         }
     }
 
-    /// Says that it is served, and what QEMU has to be told.
-    fn tell(&self, session: &Session, device: &Device) -> Result<()> {
+    /// Reports that the device is served, and the options for QEMU.
+    fn print_address(&self, session: &Session, device: &Device) -> Result<()> {
         match session.output() {
             Output::Json => self.write_json(session, device),
             Output::Text => self.write_text(device),
@@ -175,10 +178,10 @@ impl Export {
         let how = if self.read_only {
             "read-only"
         } else {
-            "to read and write"
+            "read-write"
         };
         let text = format!(
-            "diskfs: serving {} ({}, {}) {how} at {}; for QEMU, with its memory's size twice:\n  {}\n",
+            "diskfs: serving {} ({}, {}) {how} at {}; options for QEMU (give its memory's size in both places):\n  {}\n",
             message(&self.image.as_os_str().to_string_lossy()),
             message(&device.name),
             units(device.size_bytes),
@@ -203,7 +206,7 @@ impl Export {
     }
 }
 
-/// What makes a virtual machine use it. A comma in a name is doubled.
+/// Returns the QEMU options that use the disk. A comma in a name is doubled.
 fn qemu_options(path: &Path, queues: NonZeroU16) -> String {
     let path = path.to_string_lossy().replace(',', ",,");
     let queues = match queues.get() {
@@ -216,8 +219,8 @@ fn qemu_options(path: &Path, queues: NonZeroU16) -> String {
     )
 }
 
-/// A signal ends it.
-struct End(Arc<Mutex<Ending>>);
+/// The end of serving, when a signal arrives.
+struct Shutdown(Arc<Mutex<Ending>>);
 
 #[derive(Default)]
 struct Ending {
@@ -225,8 +228,8 @@ struct Ending {
     serving: Option<Stopper>,
 }
 
-impl End {
-    fn by(signals: Signals) -> Result<Self> {
+impl Shutdown {
+    fn on_signal(signals: Signals) -> Result<Self> {
         let ending = Arc::new(Mutex::new(Ending::default()));
         let waiting = Self(Arc::clone(&ending));
         thread::Builder::new()
@@ -246,7 +249,7 @@ impl End {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the signal end this, also one that came before.
+    /// Makes a signal stop `served`, even one that has already arrived.
     fn ends(&self, served: &Served) {
         let mut ending = self.lock();
         let stopper = served.stopper();

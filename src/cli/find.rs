@@ -1,4 +1,4 @@
-//! `diskfs find`.
+//! The command `diskfs find`.
 
 mod expression;
 mod printf;
@@ -21,22 +21,22 @@ use super::show::json::{self, List, put_name};
 use super::show::name::{NameStyle, join};
 use super::show::time;
 use expression::{Action, Expression};
-use printf::Found;
+use printf::FoundFile;
 
-/// Search for files
+/// Search for files in a directory tree
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Options of diskfs stand before the tests and actions, which are those of find(1):
+    after_help = "Options of diskfs come before the tests and actions, which are those of find(1):
   -name, -iname, -path, -ipath PATTERN   -type f,d,l,b,c,p,s      -size [+-]N[ckMG]
   -mtime, -mmin, -ctime, -cmin [+-]N     -newer /PATH             -newermt SECONDS
   -user, -group NAME or N   -uid, -gid [+-]N   -perm [-/]MODE     -links, -inum [+-]N
-  -regex, -iregex REGEX: the whole path matches; in the syntax of Emacs, as for GNU find, or in that of
-    -regextype TYPE before it: emacs, findutils-default, posix-basic, posix-extended, ed, sed
-  -xattr PATTERN: has an extended attribute of such a name, as 'security.*'
+  -regex, -iregex REGEX: matches the whole path, in the syntax of Emacs, as in GNU find; or in that
+    of a -regextype TYPE before it: emacs, findutils-default, posix-basic, posix-extended, ed, sed
+  -xattr PATTERN: has an extended attribute whose name matches, such as 'security.*'
   -empty  -maxdepth N  -mindepth N  -true  -false  -prune
   ! EXPR (-not)   EXPR -a EXPR (-and)   EXPR -o EXPR (-or)   ( EXPR )
-  -print (as if none is given)   -print0   -printf FORMAT   -ls   -quit
-Each may also be written with two dashes; --owner is -user, and --mode is -perm. -printf knows
+  -print (the default action)   -print0   -printf FORMAT   -ls   -quit
+Each can also be written with two dashes; --owner is -user, and --mode is -perm. -printf supports
   %p %P %f %h path, %s size, %b %k blocks, %m %M mode, %u %U %g %G owner, %n links, %i inode,
   %y type, %l link target, %d depth, %T@ %T+ %C@ %A@ times, %% and \\n \\t \\0 \\\\
 
@@ -48,11 +48,11 @@ Examples:
   diskfs find --json disk.qcow2:/var/log -size +1M"
 )]
 pub(super) struct Find {
-    /// Where to begin; an image alone is its root
+    /// The directory or file to begin at; an image alone stands for its root directory
     #[arg(value_name = "IMG[:/PATH]")]
     start: Operand,
 
-    /// Which files, and what to do with them
+    /// The tests that select files, and the actions to apply to them
     #[arg(
         value_name = "EXPRESSION",
         trailing_var_arg = true,
@@ -95,13 +95,13 @@ pub(super) fn run(args: &Find, session: &mut Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Goes through the tree and calls `act` for every action that the expression comes to.
+/// Walks the tree and calls `act` for every action that applies.
 fn search(
     session: &mut Session,
     place: &Located,
     expression: &Expression,
     context: &test::Context<'_>,
-    mut act: impl FnMut(&Found<'_>, &Action) -> Result<()>,
+    mut act: impl FnMut(&FoundFile<'_>, &Action) -> Result<()>,
 ) -> Result<()> {
     let start = place.node(Follow::AllButLast)?;
     let mut files = start.walk();
@@ -133,7 +133,7 @@ fn search(
     Ok(())
 }
 
-/// What an entry's actions want of the walk.
+/// The effects of an entry's actions on the walk.
 #[derive(Debug, Default)]
 struct Outcome {
     prune: bool,
@@ -145,9 +145,9 @@ fn visit(
     entry: &WalkEntry,
     expression: &Expression,
     context: &test::Context<'_>,
-    act: &mut dyn FnMut(&Found<'_>, &Action) -> Result<()>,
+    act: &mut dyn FnMut(&FoundFile<'_>, &Action) -> Result<()>,
 ) -> Result<Outcome> {
-    let found = Found {
+    let found = FoundFile {
         path: join(&place.path, &entry.path),
         entry,
     };
@@ -163,7 +163,7 @@ fn visit(
     Ok(outcome)
 }
 
-fn found_json(filesystem: &Filesystem, found: &Found<'_>) -> Result<serde_json::Value> {
+fn found_json(filesystem: &Filesystem, found: &FoundFile<'_>) -> Result<serde_json::Value> {
     let metadata = &found.entry.metadata;
     let mut object = json::metadata(&found.path, metadata);
     if metadata.file_type == FileType::Symlink {

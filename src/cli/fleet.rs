@@ -1,4 +1,5 @@
-//! Many images side by side: a line of JSON for each, in their order, as soon as it is known.
+//! Processing of many images in parallel. The output is one line of JSON for each image, in their
+//! order, as soon as it is known.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -13,10 +14,11 @@ use super::pool;
 use super::progress::Progress;
 use super::session::{Session, error_json};
 
-/// No image of a guest is smaller: a sector.
+/// The minimum size of an image: a sector.
 const SMALLEST_BYTES: u64 = 512;
 
-/// The images of a directory, with those below it, by name; or those of a list.
+/// Returns the images of a directory and its subdirectories, sorted by name, or the images of a
+/// list.
 pub(super) fn listed(images: &Path) -> Result<Vec<PathBuf>> {
     let in_file = |error: io::Error| Error::from(error).in_file(images);
     if is_standard(images) {
@@ -38,7 +40,8 @@ fn lines(list: impl BufRead) -> io::Result<Vec<PathBuf>> {
     paths.map(|line| line.map(PathBuf::from)).collect()
 }
 
-/// What is hidden, or too small to be an image, is passed over; links to directories are not followed.
+/// Collects the images of a directory. Hidden files, and files too small to be an image, are
+/// skipped; symlinks to directories are not followed.
 fn collect(dir: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -55,15 +58,16 @@ fn collect(dir: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Does `work` on each of `things` and writes its line: what `tell` makes of the thing and its result. A failure stops
-/// nothing; in the end `failed` says what could not be done, as in `images could not be looked at`.
+/// Calls `work` for each of `things` and writes one line each, which `describe` makes from the
+/// thing and its result. A failure does not stop the others. At the end, a warning counts the
+/// failures; `failed` is its text, such as `images could not be inspected`.
 pub(super) fn run<T: Send, R>(
     session: &mut Session,
     out: &mut dyn Write,
     things: Vec<T>,
     jobs: Option<NonZero<u8>>,
     work: impl Fn(&T) -> Result<R> + Sync,
-    tell: impl Fn(&T, std::result::Result<R, Value>) -> Value + Sync,
+    describe: impl Fn(&T, std::result::Result<R, Value>) -> Value + Sync,
     failed: &str,
 ) -> Result<()> {
     let threads = jobs.map_or_else(pool::default_threads, |jobs| jobs.get().into());
@@ -73,9 +77,9 @@ pub(super) fn run<T: Send, R>(
     let look = |thing: T| {
         let result = work(&thing);
         let failure = result.as_ref().err().map(|error| error.kind().exit_code());
-        let result = result.map_err(|error| told(command, &error));
-        // As text, which takes less room than what it is made from while it waits for those before it.
-        (tell(&thing, result).to_string(), failure)
+        let result = result.map_err(|error| error_object(command, &error));
+        // Results wait as text, which needs less memory than the values.
+        (describe(&thing, result).to_string(), failure)
     };
     pool::in_order(things.into_iter(), threads, look, |(line, failure)| {
         if let Some(code) = failure {
@@ -84,22 +88,22 @@ pub(super) fn run<T: Send, R>(
         }
         done += 1;
         progress.set(done, 0);
-        // A line at once, so that what was done is there when it ends early.
+        // Lines are flushed at once, so that an interrupted run leaves the results so far.
         writeln!(out, "{line}")?;
         out.flush()
     })?;
     progress.finish();
     if failures > 0 {
         session.warn(&format!(
-            "{failures} of {total} {failed}: their lines say why"
+            "{failures} of {total} {failed}; see `error` in their lines"
         ));
-        session.end_with(exit_code);
+        session.set_exit_code(exit_code);
     }
     Ok(())
 }
 
-/// The member `error` of a line.
-fn told(command: &str, error: &Error) -> Value {
-    let mut told = error_json(command, error, error.kind().exit_code());
-    told["error"].take()
+/// Returns the member `error` of a line.
+fn error_object(command: &str, error: &Error) -> Value {
+    let mut document = error_json(command, error, error.kind().exit_code());
+    document["error"].take()
 }

@@ -1,32 +1,34 @@
-//! A copy of this process.
+//! Forking this process.
 #![expect(
     unsafe_code,
-    reason = "neither std nor rustix have fork; starting the program anew costs a mount a third of its time"
+    reason = "neither std nor rustix has fork; starting the program again would take a third of a mount's time"
 )]
 
 use std::io;
 
 use rustix::process::Pid;
 
-/// Which of the two processes it is.
+/// The side of a fork.
 pub(super) enum Fork {
-    /// The one that was there, with the number of the new one.
+    /// The original process, with the ID of the new one.
     Parent(Pid),
-    /// The new one.
+    /// The new process.
     Child,
 }
 
-/// Copies this process, which must have one thread.
+/// Forks this process, which must have only one thread.
 ///
 /// # Errors
-/// When it has more threads, or when the host has no room for another process.
+/// If the process has more threads, or if the host has no resources for another process.
 pub(super) fn fork() -> io::Result<Fork> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(io::Error::other("fork in a process of several threads"));
+        return Err(io::Error::other(
+            "cannot fork a process with several threads",
+        ));
     }
-    // SAFETY: fork is unsound where another thread may hold a lock (the allocator's, say), which
-    // nobody would free in the child. There is no other thread: it was just counted, and only this
-    // one could start another.
+    // SAFETY: fork is unsound if another thread may hold a lock (the allocator's, for example),
+    // which nobody would release in the child. There is no other thread: the threads were just
+    // counted, and only this one could start another.
     let pid = unsafe { libc::fork() };
     match pid {
         0 => Ok(Fork::Child),
@@ -43,7 +45,7 @@ mod tests {
 
     #[test]
     fn several_threads_are_refused() {
-        // The test runs on a thread of its own beside the main one.
+        // The test runs on its own thread, besides the main thread.
         assert!(fork().is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! `diskfs grep`.
+//! The command `diskfs grep`.
 
 mod contents;
 mod matcher;
@@ -23,12 +23,12 @@ use super::progress::Progress;
 use super::session::{Located, Output, Session, stdout};
 use super::show::json::List;
 use super::show::name::join;
-use matcher::{Matcher, Wanted};
+use matcher::{Matcher, PatternOptions};
 use printer::{JsonPrinter, TextPrinter};
-use record::{Found, Record};
-use search::{Binary, Matters, Search};
+use record::{FileRecord, Record};
+use search::{Binary, Search, WantedResult};
 
-/// The exit code without a match, and the one for trouble: those of grep(1).
+/// The exit codes of grep(1) for no match and for a failure.
 const NO_MATCH: u8 = 1;
 const TROUBLE: u8 = 2;
 
@@ -40,13 +40,13 @@ const TROUBLE: u8 = 2;
                       diskfs grep [OPTIONS] -e PATTERN... IMG[:/PATH]..."
 )]
 #[command(
-    after_help = "Everything below a directory is searched, as by grep -r: regular files alone, in the order of
-names; symlinks are followed only where they are named. A pattern is an extended regular expression
-without back-references, in Unicode; with line ends in it, it is several. A file with a zero byte is
-binary: that it matches is said on standard error, unless -a is given. A line of more than 4 MiB is
-taken for several, so that a file without line ends needs no memory.
+    after_help = "A directory is searched with everything below it, as by grep -r: only regular files, in the order of
+names. Symlinks are followed only if they are operands. A pattern is an extended regular expression
+in Unicode, without back-references; a pattern with newlines stands for several. A file with a zero
+byte is binary: a match in it is reported on standard error, unless -a is given. A line of more than
+4 MiB is treated as several lines, so that a file without newlines needs little memory.
 
-Exit codes: 0 something was found, 1 nothing, 2 trouble; as grep(1), and not as other commands.
+Exit codes, as in grep(1) and unlike other commands: 0 match, 1 no match, 2 failure.
 
 Examples:
   diskfs grep -n PermitRootLogin disk.qcow2:/etc/ssh
@@ -59,11 +59,11 @@ Examples:
     reason = "each is one flag of the command line"
 )]
 pub(super) struct Grep {
-    /// What to search for, unless -e says it; then images, and where to begin in them
+    /// The pattern, unless -e is given; then the images, and where to begin in them
     #[arg(required = true, value_name = "PATTERN|IMG[:/PATH]")]
     words: Vec<OsString>,
 
-    /// What to search for; may be given again
+    /// Search for PATTERN; can be repeated
     #[arg(
         short = 'e',
         long = "regexp",
@@ -72,115 +72,117 @@ pub(super) struct Grep {
     )]
     patterns: Vec<String>,
 
-    /// Patterns are texts, and no regular expressions
+    /// Treat patterns as plain text
     #[arg(short = 'F', long, conflicts_with = "extended_regexp")]
     fixed_strings: bool,
 
-    /// Patterns are extended regular expressions, as they are anyway
+    /// Treat patterns as extended regular expressions (the default)
     #[arg(short = 'E', long)]
     extended_regexp: bool,
 
-    /// Upper and lower case are the same
+    /// Ignore upper and lower case
     #[arg(short, long)]
     ignore_case: bool,
 
-    /// Lines that don't match
+    /// Select the lines that do not match
     #[arg(short = 'v', long)]
     invert_match: bool,
 
-    /// Only whole words match
+    /// Match only whole words
     #[arg(short, long)]
     word_regexp: bool,
 
-    /// Only whole lines match
+    /// Match only whole lines
     #[arg(short = 'x', long)]
     line_regexp: bool,
 
-    /// How many lines of each file match
+    /// Print only the number of matching lines of each file
     #[arg(short, long)]
     count: bool,
 
-    /// The names of files that match
+    /// Print only the names of files with a match
     #[arg(short = 'l', long, conflicts_with = "count")]
     files_with_matches: bool,
 
-    /// The names of files that don't
+    /// Print only the names of files without a match
     #[arg(short = 'L', long, conflicts_with_all = ["count", "files_with_matches"])]
     files_without_match: bool,
 
-    /// What matches of a line, each on a line of its own
+    /// Print only the matching parts of lines, each on its own line
     #[arg(short, long)]
     only_matching: bool,
 
-    /// Say nothing, and end at the first match: the exit code tells
+    /// Print nothing, and exit at the first match with code 0
     #[arg(short, long, visible_alias = "silent")]
     quiet: bool,
 
-    /// Say nothing of files that can't be read
+    /// Do not report files that cannot be read
     #[arg(short = 's', long)]
     no_messages: bool,
 
-    /// Numbers of lines
+    /// Print line numbers
     #[arg(short = 'n', long)]
     line_number: bool,
 
-    /// The file's name before each line, as it is anyway with several files
+    /// Print the file name before each line (the default for several files)
     #[arg(short = 'H', long)]
     with_filename: bool,
 
-    /// No names of files before lines
+    /// Do not print file names before lines
     #[arg(short = 'h', long, overrides_with = "with_filename")]
     no_filename: bool,
 
-    /// Stop in each file after N lines
+    /// Stop searching a file after N selected lines
     #[arg(short, long, value_name = "N")]
     max_count: Option<u64>,
 
-    /// So many lines after each match, too
+    /// Print N lines after each match
     #[arg(short = 'A', long, value_name = "N")]
     after_context: Option<u64>,
 
-    /// So many lines before each match, too
+    /// Print N lines before each match
     #[arg(short = 'B', long, value_name = "N")]
     before_context: Option<u64>,
 
-    /// So many lines around each match, too
+    /// Print N lines before and after each match
     #[arg(short = 'C', long, value_name = "N")]
     context: Option<u64>,
 
-    /// Binary files are texts
+    /// Treat binary files as text
     #[arg(short = 'a', long)]
     text: bool,
 
-    /// Binary files don't match
+    /// Treat binary files as not matching
     #[arg(short = 'I')]
     skip_binary: bool,
 
-    /// Also in what is packed by gzip, zstd, xz or lz4 (legacy frames), by its first bytes
+    /// Also search in compressed files (gzip, zstd, xz, lz4 legacy frames), recognized by their
+    /// first bytes
     #[arg(long)]
     search_zip: bool,
 
-    /// Only files with such a name; may be given again
+    /// Search only files whose names match PATTERN; can be repeated
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     include: Vec<Pattern>,
 
-    /// No files with such a name; may be given again
+    /// Skip files whose names match PATTERN; can be repeated
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     exclude: Vec<Pattern>,
 
-    /// No directories with such a name, and nothing below them; may be given again
+    /// Skip directories whose names match PATTERN, and everything below them; can be repeated
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     exclude_dir: Vec<Pattern>,
 
-    /// Everything below directories, as it is anyway
+    /// Search directories recursively (the default)
     #[arg(short, long)]
     recursive: bool,
 
-    /// How many files are read side by side
+    /// The number of files to read in parallel
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
 
-    /// Say what is done; twice for more (what is -v elsewhere, which is -v of grep(1) here)
+    /// Log what diskfs does; give it twice for more detail (-v of other commands, which means
+    /// --invert-match here)
     #[arg(long, id = "verbose", action = clap::ArgAction::Count, help_heading = "Output options")]
     verbose: u8,
 
@@ -196,16 +198,16 @@ pub(super) fn run(args: &Grep, session: &mut Session) -> Result<()> {
     session.fail_with(TROUBLE);
     let (patterns, operands) = args.words()?;
     let search = Search {
-        matcher: Matcher::new(&patterns, args.wanted())?,
+        matcher: Matcher::new(&patterns, args.pattern_options())?,
         invert: args.invert_match,
         before: args.lines(args.before_context),
         after: args.lines(args.after_context),
         max_count: args.max_count,
-        matters: args.matters(),
+        wanted_result: args.wanted_result(),
         binary: match (args.text, args.skip_binary) {
             (true, _) => Binary::Text,
             (false, true) => Binary::Skip,
-            (false, false) => Binary::Tell,
+            (false, false) => Binary::Report,
         },
         unpack: args.search_zip,
     };
@@ -233,15 +235,15 @@ pub(super) fn run(args: &Grep, session: &mut Session) -> Result<()> {
     };
     out.flush()?;
     match (matched, session.exit_code()) {
-        (true, _) if args.quiet => session.end_with(0),
-        (false, 0) => session.end_with(NO_MATCH),
+        (true, _) if args.quiet => session.set_exit_code(0),
+        (false, 0) => session.set_exit_code(NO_MATCH),
         _ => {}
     }
     Ok(())
 }
 
 impl Grep {
-    /// The patterns, and the operands behind them.
+    /// Returns the patterns and the operands.
     fn words(&self) -> Result<(Vec<String>, Vec<Operand>)> {
         let mut words = self.words.as_slice();
         let mut patterns = self.patterns.clone();
@@ -252,7 +254,7 @@ impl Grep {
             words = rest;
         }
         if words.is_empty() {
-            let reason = "no image is named to search in";
+            let reason = "missing image to search in";
             return Err(Error::new(ErrorKind::Invalid, reason)
                 .with_hint("write `diskfs grep PATTERN IMG:/PATH`"));
         }
@@ -260,18 +262,18 @@ impl Grep {
         Ok((patterns, operands))
     }
 
-    fn matters(&self) -> Matters {
+    fn wanted_result(&self) -> WantedResult {
         if self.quiet || self.files_with_matches || self.files_without_match {
-            Matters::Any
+            WantedResult::Any
         } else if self.count {
-            Matters::Count
+            WantedResult::Count
         } else {
-            Matters::Lines
+            WantedResult::Lines
         }
     }
 
-    fn wanted(&self) -> Wanted {
-        Wanted {
+    fn pattern_options(&self) -> PatternOptions {
+        PatternOptions {
             fixed: self.fixed_strings,
             ignore_case: self.ignore_case,
             words: self.word_regexp,
@@ -279,14 +281,14 @@ impl Grep {
         }
     }
 
-    /// How many lines of context; what is more than a usize is all of them.
+    /// Returns the number of context lines. A number that exceeds usize means all lines.
     fn lines(&self, own: Option<u64>) -> usize {
         let lines = own.or(self.context).unwrap_or(0);
         usize::try_from(lines).unwrap_or(usize::MAX)
     }
 
-    /// Whether a file's contents are to be searched, by its name.
-    fn wants(&self, entry: &SortedEntry, place: &Located) -> bool {
+    /// Returns true if a file should be searched, by its name.
+    fn is_searched(&self, entry: &SortedEntry, place: &Located) -> bool {
         let path = join(&place.path, &entry.path);
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let is_one = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
@@ -295,7 +297,7 @@ impl Grep {
             && !is_one(&self.exclude)
     }
 
-    /// The same of a directory, also of one that is named as an operand.
+    /// Returns true if a directory should be searched, by its name; also called for operands.
     fn wants_dir(&self, entry: &SortedEntry, place: &Located) -> bool {
         let path = join(&place.path, &entry.path);
         let path = path.strip_suffix(b"/").unwrap_or(&path);
@@ -306,16 +308,16 @@ impl Grep {
 
 fn text(word: &OsStr) -> Result<String> {
     let text = word.to_str().map(str::to_owned);
-    text.ok_or_else(|| Error::new(ErrorKind::Invalid, "the pattern is no UTF-8"))
+    text.ok_or_else(|| Error::new(ErrorKind::Invalid, "the pattern is not valid UTF-8"))
 }
 
-/// Searches all places in order. Returns whether anything was found.
+/// Searches all places in order. Returns true if there was a match.
 fn grep(
     args: &Grep,
     session: &mut Session,
     search: &Search,
     places: &[Located],
-    print: &mut dyn FnMut(Found<'_>) -> Result<()>,
+    print: &mut dyn FnMut(FileRecord<'_>) -> Result<()>,
 ) -> Result<bool> {
     let mut progress = Progress::new(session.progress(), None);
     let mut matched = false;
@@ -323,7 +325,7 @@ fn grep(
         if search.max_count == Some(0) || args.quiet && matched {
             break;
         }
-        let mut below = Below {
+        let mut below = TreeSearch {
             args,
             search,
             place,
@@ -331,42 +333,42 @@ fn grep(
         };
         match below.search(session, print) {
             Ok(found) => matched |= found,
-            Err(Stop::Quiet) => matched = true,
-            Err(Stop::Failed(error)) if error.is_broken_pipe() => return Err(error),
-            Err(Stop::Failed(error)) => session.report(&error),
+            Err(EarlyStop::Quiet) => matched = true,
+            Err(EarlyStop::Failed(error)) if error.is_broken_pipe() => return Err(error),
+            Err(EarlyStop::Failed(error)) => session.report(&error),
         }
     }
     progress.finish();
     Ok(matched)
 }
 
-/// Why a search ends early.
-enum Stop {
-    /// One match is enough.
+/// The reason for ending a search early.
+enum EarlyStop {
+    /// A match was found, and one is enough.
     Quiet,
     Failed(Error),
 }
 
-impl<E: Into<Error>> From<E> for Stop {
+impl<E: Into<Error>> From<E> for EarlyStop {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }
 }
 
-struct Below<'a> {
+struct TreeSearch<'a> {
     args: &'a Grep,
     search: &'a Search,
     place: &'a Located,
     progress: &'a mut Progress,
 }
 
-impl Below<'_> {
-    /// Searches the files at and below the place side by side, and prints them in order.
+impl TreeSearch<'_> {
+    /// Searches the files at and below the place in parallel, and prints the results in order.
     fn search(
         &mut self,
         session: &mut Session,
-        print: &mut dyn FnMut(Found<'_>) -> Result<()>,
-    ) -> std::result::Result<bool, Stop> {
+        print: &mut dyn FnMut(FileRecord<'_>) -> Result<()>,
+    ) -> std::result::Result<bool, EarlyStop> {
         let (args, search, place) = (self.args, self.search, self.place);
         let start = place.node(Follow::All)?;
         let mut walk = start.walk_sorted();
@@ -378,7 +380,7 @@ impl Below<'_> {
                             walk.skip_dir();
                         }
                     }
-                    Ok(entry) if !args.wants(&entry, place) => {}
+                    Ok(entry) if !args.is_searched(&entry, place) => {}
                     Ok(entry) => return Some(Ok(entry)),
                     Err(error) => return Some(Err(error)),
                 }
@@ -397,7 +399,7 @@ impl Below<'_> {
                 Err(error) => session.report(&error),
             }
             if matched && args.quiet {
-                return Err(Stop::Quiet);
+                return Err(EarlyStop::Quiet);
             }
             Ok(())
         })?;
@@ -405,16 +407,17 @@ impl Below<'_> {
     }
 }
 
-/// A file that was searched, and what was found as far as it was kept.
+/// A searched file with its results.
 #[derive(Debug)]
 struct Searched {
     entry: SortedEntry,
-    /// `None` for more than is kept: it is searched again when its turn has come.
+    /// The results, or `None` if they are too large to keep: the file is searched again when its
+    /// turn comes.
     records: Option<Vec<Record>>,
 }
 
-/// So much of what is found in one file is kept until its turn has come; of the files that wait for
-/// theirs, that is 64 MiB at most.
+/// The maximum size of results that are kept for one file until its turn comes. For all waiting
+/// files together, that is at most 64 MiB.
 const KEPT_BYTES: usize = 64 << 10;
 
 impl Search {
@@ -433,19 +436,19 @@ impl Search {
 }
 
 impl Searched {
-    /// Prints what was found; whether anything was.
+    /// Prints the results of a file. Returns true if there was a match.
     fn print(
         self,
         search: &Search,
         place: &Located,
-        print: &mut dyn FnMut(Found<'_>) -> Result<()>,
+        print: &mut dyn FnMut(FileRecord<'_>) -> Result<()>,
     ) -> Result<bool> {
         let path = join(&place.path, &self.entry.path);
         let mut matched = false;
         let mut one = |record: Record| {
             matched |= record.is_match();
             let (path, record) = (&path, &record);
-            print(Found {
+            print(FileRecord {
                 place,
                 path,
                 record,

@@ -1,4 +1,4 @@
-//! `diskfs hash`.
+//! The command `diskfs hash`.
 
 mod digest;
 
@@ -21,18 +21,18 @@ use super::show::name::{escape, join};
 use super::show::time;
 use digest::{Hashed, hex};
 
-/// Write a manifest: a hash and the metadata of every file
+/// Print a manifest: the hash and the metadata of every file
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A line for each file, in the order of their names; fields are separated by a tab:
-  1 sha256 of the contents, or - for what is no regular file
+    after_help = "Prints one line for each file, in the order of names, with fields separated by tabs:
+  1 SHA-256 of the contents, or - if it is not a regular file
   2 type (f d l b c p s)   3 mode, octal   4 uid   5 gid
   6 size in bytes (- for a directory; major:minor for a device)
-  7 time of the last change of the contents, in seconds since 1970
-  8 sha256 over all extended attributes, or - without any
-  9 path, and for a symlink a tab and its target
-Names have \\n, \\t, \\\\ and octal escapes for what is not printable.
-The hash of the attributes is over, in the order of their names: length of the name (8 bytes,
+  7 modification time, in seconds since 1970
+  8 SHA-256 of all extended attributes, or - if there are none
+  9 path; for a symlink, followed by a tab and its target
+Nonprintable characters of names are written as \\n, \\t, \\\\ and octal escapes.
+The hash of the attributes covers, in the order of their names: length of the name (8 bytes,
 big-endian), name, length of the value, value.
 
 Examples:
@@ -40,11 +40,11 @@ Examples:
   diskfs hash disk.qcow2:/etc | diff before -"
 )]
 pub(super) struct Hash {
-    /// Where to begin; an image alone is its root
+    /// The directories or files to begin at; an image alone stands for its root directory
     #[arg(required = true, value_name = "IMG[:/PATH]")]
     paths: Vec<Operand>,
 
-    /// How many files are read side by side
+    /// The number of files to read in parallel
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
 
@@ -82,13 +82,13 @@ pub(super) fn run(args: &Hash, session: &mut Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Calls `tell` for every file below `place` in order, while others are being hashed.
+/// Calls `report` for every file below `place` in order, while other files are being hashed.
 fn manifest(
     args: &Hash,
     session: &mut Session,
     place: &Located,
     progress: &mut Progress,
-    mut tell: impl FnMut(&Hashed) -> Result<()>,
+    mut report: impl FnMut(&Hashed) -> Result<()>,
 ) -> Result<()> {
     let start = match place.node(Follow::AllButLast) {
         Ok(start) => start,
@@ -106,7 +106,7 @@ fn manifest(
                 if hashed.contents.is_some() {
                     progress.advance(hashed.entry.metadata.size_bytes);
                 }
-                tell(&hashed)?;
+                report(&hashed)?;
             }
             Err(error) => session.report(&error),
         }
@@ -124,7 +124,7 @@ fn line(place: &Located, hashed: &Hashed) -> Vec<u8> {
     };
     let mut text = String::new();
     let _ = write!(
-        text, // Writing to a String does not fail.
+        text, // Writing to a String cannot fail.
         "{}\t{}\t{:04o}\t{}\t{}\t{size}\t{}\t{}\t",
         hashed.contents.as_ref().map_or_else(dash, hex),
         mode::find_letter(m.file_type),

@@ -1,4 +1,4 @@
-//! The program under the names by which mount(8) and umount(8) call it: `mount.diskfs` and
+//! The names under which mount(8) and umount(8) call the program: `mount.diskfs` and
 //! `mount.fuse.diskfs`, `umount.diskfs` and `umount.fuse.diskfs`, each a link to it.
 
 use std::ffi::{OsStr, OsString};
@@ -12,12 +12,12 @@ use diskfs::image::ImageSpec;
 
 use super::mount::MountOption;
 
-/// The exit code of mount(8) for wrong words.
+/// The exit code of mount(8) for a usage error.
 const USAGE: u8 = 1;
 /// The exit code of mount(8) for a mount that failed.
 const FAILED: u8 = 32;
 
-/// Options of fstab(5) and systemd.mount(5) that are for those who call a helper.
+/// Options of fstab(5) and systemd.mount(5) that mount(8) and systemd handle themselves.
 const FOR_CALLERS: [&str; 24] = [
     "async",
     "auto",
@@ -45,7 +45,7 @@ const FOR_CALLERS: [&str; 24] = [
     "users",
 ];
 
-/// Options of `diskfs mount` that make no sense in a table of mounts, or have a name of mount(8).
+/// Options of `diskfs mount` that make no sense in fstab, or that mount(8) has under the same name.
 const NOT_OFFERED: [&str; 7] = [
     "explain",
     "foreground",
@@ -56,19 +56,19 @@ const NOT_OFFERED: [&str; 7] = [
     "watch",
 ];
 
-/// What the program is to do.
+/// The task that the program was called for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Called {
-    /// What these words say.
+pub(crate) enum Invocation {
+    /// Run the program with these words.
     AsIs(Vec<OsString>),
-    /// The same, with the exit codes of mount(8).
+    /// Run the program with these words, and end with the exit codes of mount(8).
     AsHelper(Vec<OsString>),
-    /// Nothing: the exit code.
+    /// Exit with this code.
     Done(u8),
 }
 
-impl Called {
-    /// By the name that the program is called by.
+impl Invocation {
+    /// Determines what to do from the name under which the program is called.
     pub(crate) fn with(words: Vec<OsString>) -> Self {
         let name = words.first().map(|name| Path::new(name).file_name());
         let translated = match name.flatten().and_then(OsStr::to_str) {
@@ -81,14 +81,14 @@ impl Called {
             Ok(None) => Self::Done(0),
             Err(reason) => {
                 let name = name.flatten().unwrap_or_default().display();
-                let _ = writeln!(std::io::stderr(), "{name}: {reason}"); // Nowhere left to complain.
+                let _ = writeln!(std::io::stderr(), "{name}: {reason}"); // A failure here cannot be reported.
                 Self::Done(USAGE)
             }
         }
     }
 }
 
-/// An exit code of diskfs as mount(8) has it.
+/// Converts an exit code of diskfs into one of mount(8).
 pub(crate) fn exit_code(code: u8) -> u8 {
     match code {
         0 => 0,
@@ -97,16 +97,16 @@ pub(crate) fn exit_code(code: u8) -> u8 {
     }
 }
 
-/// What mount(8) gave: `SRC DIR [-sfnvrw] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]`.
+/// The arguments that mount(8) passes: `SRC DIR [-sfnvrw] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]`.
 #[derive(Debug, Default)]
-struct Given {
+struct MountArguments {
     operands: Vec<OsString>,
     options: Vec<OsString>,
     flags: Vec<u8>,
     namespace: bool,
 }
 
-impl Given {
+impl MountArguments {
     fn parse(words: &[OsString]) -> Result<Self, String> {
         let mut given = Self::default();
         let mut words = words.iter().skip(1);
@@ -123,13 +123,13 @@ impl Given {
                     given.flags.push(*letter);
                     continue;
                 }
-                // Its value is the rest of the word, or the next one.
+                // The value is the rest of the word, or the next word.
                 let value = match &letters[at + 1..] {
                     [] => words.next().cloned(),
                     rest => Some(OsString::from_vec(rest.to_vec())),
                 };
                 let letter = char::from(*letter);
-                let value = value.ok_or_else(|| format!("option -{letter} needs a value"))?;
+                let value = value.ok_or_else(|| format!("missing value of option -{letter}"))?;
                 match letter {
                     'o' => given.options.extend(split(&value)),
                     'N' => given.namespace = true,
@@ -140,7 +140,7 @@ impl Given {
         }
         if given.namespace {
             return Err(
-                "mounting in another namespace (-N) is not done; use nsenter(1)".to_owned(),
+                "mounting in another namespace (-N) is not supported; use nsenter(1)".to_owned(),
             );
         }
         Ok(given)
@@ -151,7 +151,7 @@ impl Given {
     }
 }
 
-/// Options between commas, but for those in quotes, which go away.
+/// Splits options at commas outside of quotes, and removes the quotes.
 fn split(list: &OsStr) -> Vec<OsString> {
     let (mut options, mut option, mut quoted) = (Vec::new(), Vec::new(), false);
     for &byte in list.as_bytes() {
@@ -166,14 +166,15 @@ fn split(list: &OsStr) -> Vec<OsString> {
     options.into_iter().map(OsString::from_vec).collect()
 }
 
-/// The words of `diskfs mount`; `None` when there is nothing to do.
+/// Translates the words of mount(8) into those of `diskfs mount`, or returns `None` if there is
+/// nothing to do.
 fn mount(words: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
-    let given = Given::parse(words)?;
+    let given = MountArguments::parse(words)?;
     if given.has(b'V') {
         return Ok(Some(vec!["diskfs".into(), "--version".into()]));
     }
     let [source, directory] = given.operands.as_slice() else {
-        return Err("write SOURCE DIRECTORY [-sfnv] [-o OPTIONS] [-t TYPE]".to_owned());
+        return Err("expected SOURCE DIRECTORY [-sfnv] [-o OPTIONS] [-t TYPE]".to_owned());
     };
     let mut translated: Vec<OsString> = ["diskfs", "mount"].map(OsString::from).into();
     for (letter, word) in [(b'r', "-oro"), (b'w', "-orw"), (b'v', "--verbose")] {
@@ -195,7 +196,7 @@ fn mount(words: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
     for option in &given.options {
         match option_word(option, &options, takes_value) {
             Ok(word) => translated.extend(word),
-            // With -s, options of other filesystems are passed over.
+            // With -s, options of other filesystems are ignored.
             Err(_) if given.has(b's') => {}
             Err(reason) => return Err(reason),
         }
@@ -210,7 +211,8 @@ fn mount(words: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
     Ok(Some(translated))
 }
 
-/// The word of `diskfs mount` for an option; `None` for one that is not for it.
+/// Translates an option into a word of `diskfs mount`, or returns `None` for an option that only
+/// callers handle.
 fn option_word(
     option: &OsStr,
     known: &[&str],
@@ -224,7 +226,7 @@ fn option_word(
         return Ok(None);
     }
     if name == "remount" {
-        return Err("a mount can't be changed: unmount it, and mount it anew".to_owned());
+        return Err("cannot remount: the options of a mount cannot be changed; unmount it, and mount it again".to_owned());
     }
     if value.is_none() && MountOption::from_str(&name, false).is_ok() {
         return Ok(Some(format!("-o{name}").into()));
@@ -232,8 +234,8 @@ fn option_word(
     let long = name.replace('_', "-");
     if !known.contains(&&*long) {
         return Err(format!(
-            "unknown mount option `{}`: there are those of mount(8), and the long options of `diskfs mount`, \
-             as volume=p3",
+            "unknown mount option `{}`; known: those of mount(8), and the long options of `diskfs mount`, \
+             such as volume=p3",
             name.escape_debug()
         ));
     }
@@ -243,18 +245,22 @@ fn option_word(
             word.push("=");
             word.push(value);
         }
-        (true, None) => return Err(format!("mount option `{name}` needs a value: {name}=...")),
+        (true, None) => {
+            return Err(format!(
+                "missing value of mount option `{name}`; write {name}=VALUE"
+            ));
+        }
         (false, None) => {}
         (false, Some(_)) => return Err(format!("mount option `{name}` takes no value")),
     }
     Ok(Some(word))
 }
 
-/// The words of `diskfs umount` for `DIR [-nlfvr] [-t TYPE] [-N NAMESPACE]`.
+/// Translates `DIR [-nlfvr] [-t TYPE] [-N NAMESPACE]` into the words of `diskfs umount`.
 fn umount(words: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
-    let given = Given::parse(words)?;
+    let given = MountArguments::parse(words)?;
     if given.operands.is_empty() {
-        return Err("write DIRECTORY [-nlfv]".to_owned());
+        return Err("expected DIRECTORY [-nlfv]".to_owned());
     }
     let mut translated: Vec<OsString> = ["diskfs", "umount"].map(OsString::from).into();
     translated.extend(given.has(b'l').then(|| "--lazy".into()));
@@ -263,7 +269,7 @@ fn umount(words: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
     Ok(Some(translated))
 }
 
-/// Writes mount.diskfs.8, and a reference to it for each other name.
+/// Writes mount.diskfs.8, and a page for each other name that refers to it.
 pub(super) fn write_pages(directory: &Path) -> std::io::Result<()> {
     let page = directory.join("mount.diskfs.8");
     std::fs::write(page, PAGE)?;
@@ -280,13 +286,13 @@ const PAGE: &str = include_str!("helper/mount.diskfs.8");
 mod tests {
     use super::*;
 
-    fn called(line: &str) -> Called {
-        Called::with(line.split(' ').map(OsString::from).collect())
+    fn called(line: &str) -> Invocation {
+        Invocation::with(line.split(' ').map(OsString::from).collect())
     }
 
     fn words(line: &str) -> String {
         match called(line) {
-            Called::AsHelper(words) => words.join(OsStr::new(" ")).into_string().unwrap(),
+            Invocation::AsHelper(words) => words.join(OsStr::new(" ")).into_string().unwrap(),
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -326,14 +332,14 @@ mod tests {
             "mount.diskfs a.qcow2 /mnt -o",
             "umount.diskfs -l",
         ] {
-            assert_eq!(called(line), Called::Done(USAGE), "{line}");
+            assert_eq!(called(line), Invocation::Done(USAGE), "{line}");
         }
         for line in [
             "mount.diskfs /no/such /mnt -o nofail",
             "mount.diskfs /no/such /mnt -f -o ro",
         ] {
-            assert_eq!(called(line), Called::Done(0), "{line}");
+            assert_eq!(called(line), Invocation::Done(0), "{line}");
         }
-        assert!(matches!(called("diskfs mount a /mnt"), Called::AsIs(_)));
+        assert!(matches!(called("diskfs mount a /mnt"), Invocation::AsIs(_)));
     }
 }

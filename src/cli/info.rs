@@ -1,4 +1,4 @@
-//! `diskfs info`.
+//! The command `diskfs info`.
 
 mod document;
 mod text;
@@ -16,13 +16,13 @@ use super::options::SourceArgs;
 use super::session::{Output, Session, stdout};
 use super::show::json;
 
-/// Show what an image is: format, partitions, filesystems
+/// Show an image's format, partitions, volumes and filesystems
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs info disk.qcow2
   diskfs info --json disk.qcow2 | jq '.filesystems[].label'")]
 pub(super) struct Info {
-    /// The image
+    /// The image to show
     #[arg(value_name = "IMG")]
     image: Operand,
 
@@ -30,7 +30,7 @@ pub(super) struct Info {
     source: SourceArgs,
 }
 
-/// What there is to say of a volume.
+/// A volume with its contents.
 struct VolumeReport {
     volume: Volume,
     content: Option<Content>,
@@ -41,7 +41,7 @@ struct VolumeReport {
 pub(super) fn run(args: &Info, session: &mut Session) -> Result<()> {
     let disk = session.disk(&args.image.split().image, &args.source)?;
     let volumes = reports(args, session, &disk);
-    session.warn_of(&disk);
+    session.print_warnings(&disk);
     let mut out = stdout()?;
     match session.output() {
         Output::Json => {
@@ -56,7 +56,8 @@ pub(super) fn run(args: &Info, session: &mut Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// The volumes with what they hold. What can't be read is reported, and the rest still shown.
+/// Returns the volumes with their contents. Errors are reported, and the other volumes are still
+/// shown.
 fn reports(args: &Info, session: &mut Session, disk: &Disk) -> Vec<VolumeReport> {
     let volumes = match args.source.volume.volume(disk) {
         Ok(Some(volume)) => Ok(vec![volume]),
@@ -75,7 +76,8 @@ fn reports(args: &Info, session: &mut Session, disk: &Disk) -> Vec<VolumeReport>
 
 fn report(session: &mut Session, volume: Volume) -> VolumeReport {
     if volume.problem().is_some() {
-        // It is told with its table, group or array, and is no failure of this command.
+        // The problem is shown with the partition table, group or array, and is not a failure of
+        // this command.
         return VolumeReport {
             volume,
             content: None,
@@ -90,8 +92,8 @@ fn report(session: &mut Session, volume: Volume) -> VolumeReport {
         .filter(|content| content.is_readable())
         .and_then(|_| {
             let opened = volume.filesystem();
-            let told = opened.and_then(|opened| Ok((opened.identity(), opened.statistics()?)));
-            told.map_or_else(|error| failed(session, &error), Some)
+            let details = opened.and_then(|opened| Ok((opened.identity(), opened.statistics()?)));
+            details.map_or_else(|error| failed(session, &error), Some)
         });
     let luks = volume.luks();
     let luks = luks.unwrap_or_else(|error| failed(session, &error));

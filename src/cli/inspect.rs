@@ -1,4 +1,4 @@
-//! `diskfs inspect`.
+//! The command `diskfs inspect`.
 
 mod fleet;
 mod text;
@@ -22,10 +22,11 @@ use super::options::SourceArgs;
 use super::session::{Output, Session, stdout};
 use super::show::json as document;
 
-/// Show which systems are on an image, and what they have
+/// Show the operating systems, packages and users of an image
 ///
-/// All is read from the guest's own files: nothing of it is run, no virtual machine is started for what diskfs reads
-/// itself, and nothing is written. What can't be read is told, and the rest is shown.
+/// Everything is read from the guest's own files: no program of the guest is run, and nothing is
+/// written. A virtual machine is only started for filesystems without a driver in diskfs. What
+/// cannot be read is reported, and the rest is shown.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs inspect debian.qcow2
@@ -38,47 +39,49 @@ use super::show::json as document;
     reason = "each is one flag of the command line"
 )]
 pub(super) struct Inspect {
-    /// The image
+    /// The image to inspect
     #[arg(value_name = "IMG", required_unless_present_any = ["fleet", "schema"])]
     image: Option<Operand>,
 
-    /// List the packages that are installed, too
+    /// Also list the installed packages
     #[arg(long)]
     packages: bool,
 
-    /// Unpack kernels' first filesystems, too, to tell which drivers are in them
+    /// Also unpack the initramfs of each kernel, to find out which drivers it contains
     #[arg(long)]
     initramfs: bool,
 
-    /// Say where each answer came from: file and line
+    /// Show the file and line of each answer
     #[arg(long)]
     sources: bool,
 
-    /// Write a bill of materials instead: what is installed, as JSON
+    /// Write a software bill of materials (SBOM) instead: the installed packages, as JSON
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["xml", "fleet"])]
-    sbom: Option<Bill>,
+    sbom: Option<BillFormat>,
 
-    /// Write XML instead, as virt-inspector does
+    /// Write XML instead, in the format of virt-inspector
     #[arg(long, conflicts_with = "fleet")]
     xml: bool,
 
-    /// Print the JSON Schema of what --json prints
+    /// Print the JSON Schema of the output of --json
     #[arg(long, conflicts_with_all = ["image", "fleet"])]
     schema: bool,
 
-    /// Look at all images of a directory, or of a list (a path a line, - for standard input), a line of JSON each
+    /// Inspect all images of a directory, or of a list (one path per line, - for standard input),
+    /// and write one line of JSON for each
     #[arg(long, value_name = "DIR|LIST", conflicts_with = "image")]
     fleet: Option<PathBuf>,
 
-    /// Images at once; as many as there are processors
+    /// The number of images to inspect at once [default: one per processor]
     #[arg(short = 'j', long, value_name = "N", requires = "fleet")]
     jobs: Option<NonZero<u8>>,
 
-    /// Write the lines of a fleet into a file instead of standard output
+    /// Write the lines of a fleet to FILE instead of standard output
     #[arg(long, value_name = "FILE", requires = "fleet")]
     output: Option<PathBuf>,
 
-    /// Go on with the file: images that it has an answer for are left out, those that failed are tried again
+    /// Continue FILE: images that have an answer in it are skipped, and failed ones are inspected
+    /// again
     #[arg(long, requires = "output")]
     resume: bool,
 
@@ -86,9 +89,9 @@ pub(super) struct Inspect {
     source: SourceArgs,
 }
 
-/// How a bill of materials is written.
+/// The format of a bill of materials.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Bill {
+enum BillFormat {
     /// SPDX 2.3
     Spdx,
     /// `CycloneDX` 1.6
@@ -105,16 +108,16 @@ impl Inspect {
     }
 }
 
-/// A guest, and what there is to say of it.
+/// A guest with its report.
 struct Guest {
     volume: String,
     filesystems: Vec<MountedFilesystem>,
     report: Report,
-    /// Letters of Windows, as `C`, with the volumes that they stand for.
+    /// The drive letters of Windows, such as `C`, and their volumes.
     drives: Vec<DriveMapping>,
 }
 
-/// The schema of the document.
+/// The JSON Schema of the document.
 const SCHEMA: &str = include_str!("inspect/schema.json");
 
 pub(super) fn run(args: &Inspect, session: &mut Session) -> Result<()> {
@@ -125,11 +128,11 @@ pub(super) fn run(args: &Inspect, session: &mut Session) -> Result<()> {
         return fleet::run(args, images, session);
     }
     let Some(image) = &args.image else {
-        return Ok(()); // Not without one: the arguments were checked.
+        return Ok(()); // Cannot happen: clap requires an image here.
     };
-    let disk = session.disk(&image.image_alone("systems are looked at")?, &args.source)?;
+    let disk = session.disk(&image.image_alone("to inspect")?, &args.source)?;
     let guests = guests(args, &disk)?;
-    session.warn_of(&disk);
+    session.print_warnings(&disk);
     let mut out = stdout()?;
     match (args.sbom, session.output()) {
         (Some(bill), _) => write_bill(&mut out, bill, &disk, &guests)?,
@@ -144,7 +147,7 @@ pub(super) fn run(args: &Inspect, session: &mut Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// The systems of an image, or what is on the volume that is named.
+/// Returns the systems of an image, or the system on the selected volume.
 fn guests(args: &Inspect, disk: &Disk) -> Result<Vec<Guest>> {
     if let Some(volume) = args.source.volume.volume(disk)? {
         let tree = volume.filesystem()?;
@@ -158,7 +161,9 @@ fn guests(args: &Inspect, disk: &Disk) -> Result<Vec<Guest>> {
         }]);
     }
     let systems = match args.source.volume.os {
-        Some(number) => guest::meant(disk, Some(number))?.into_iter().collect(),
+        Some(number) => guest::select_system(disk, Some(number))?
+            .into_iter()
+            .collect(),
         None => guest::systems(disk)?,
     };
     if systems.is_empty() {
@@ -176,13 +181,13 @@ fn guests(args: &Inspect, disk: &Disk) -> Result<Vec<Guest>> {
     guests.collect()
 }
 
-/// A letter that a Windows gives to a volume.
+/// A drive letter of Windows and its volume.
 struct DriveMapping {
     letter: String,
     volume: String,
 }
 
-/// The letters that a Windows gives to volumes of the disk.
+/// Maps the drive letters of Windows to volumes of the disk.
 fn drives(disk: &Disk, report: &Report) -> Result<Vec<DriveMapping>> {
     let Some(windows) = &report.windows else {
         return Ok(Vec::new());
@@ -193,7 +198,7 @@ fn drives(disk: &Disk, report: &Report) -> Result<Vec<DriveMapping>> {
             let uuid = volume.entry().and_then(Partition::uuid).unwrap_or_default();
             match (&drive.partition, &drive.disk) {
                 (Some(guid), _) => uuid.eq_ignore_ascii_case(guid),
-                // Of an MBR it is the disk's signature and a number.
+                // For an MBR disk, Windows records the disk's signature and the partition's offset.
                 (None, Some(disk)) => {
                     let of_disk = uuid.split('-').next().unwrap_or_default();
                     of_disk.eq_ignore_ascii_case(disk) && volume.start_bytes() == drive.offset_bytes
@@ -211,15 +216,15 @@ fn drives(disk: &Disk, report: &Report) -> Result<Vec<DriveMapping>> {
     Ok(drives.collect())
 }
 
-/// What is said of all guests of an image.
+/// Returns the reports of all guests of an image.
 fn json(args: &Inspect, guests: &[Guest]) -> Value {
     let systems: Vec<Value> = guests.iter().map(|guest| guest_json(args, guest)).collect();
     json!({ "systems": systems })
 }
 
 fn guest_json(args: &Inspect, guest: &Guest) -> Value {
-    let mut told = document::value(&guest.report);
-    if let Value::Object(fields) = &mut told {
+    let mut report = document::value(&guest.report);
+    if let Value::Object(fields) = &mut report {
         fields.insert("volume".to_owned(), guest.volume.as_str().into());
         let filesystems = document::value(&guest.filesystems);
         fields.insert("filesystems".to_owned(), filesystems);
@@ -227,27 +232,29 @@ fn guest_json(args: &Inspect, guest: &Guest) -> Value {
             fields.remove("sources");
         }
     }
-    told
+    report
 }
 
-fn write_bill(out: &mut impl Write, bill: Bill, disk: &Disk, guests: &[Guest]) -> Result<()> {
+fn write_bill(out: &mut impl Write, bill: BillFormat, disk: &Disk, guests: &[Guest]) -> Result<()> {
     let [guest] = guests else {
         let reason = format!("the image has {} operating systems", guests.len());
         let error = Error::new(ErrorKind::Ambiguous, reason).in_file(disk.path());
-        return Err(error.with_hint("a bill is of one: name it, as in --os 1"));
+        return Err(error.with_hint(
+            "a bill of materials covers one system: select it, for example with --os 1",
+        ));
     };
     if guest.report.packages.installed.is_none() {
         let known = guest.report.problems.first();
         let why = known.map_or_else(
-            || "the guest has no database of packages that is known".to_owned(),
+            || "no known package database was found in the guest".to_owned(),
             |problem| format!("{}: {}", problem.file, problem.reason),
         );
-        let reason = format!("there is nothing to bill: {why}");
+        let reason = format!("cannot write a bill of materials: {why}");
         return Err(Error::new(ErrorKind::Unsupported, reason).in_file(disk.path()));
     }
     let format = match bill {
-        Bill::Spdx => SbomFormat::Spdx,
-        Bill::Cyclonedx => SbomFormat::CycloneDx,
+        BillFormat::Spdx => SbomFormat::Spdx,
+        BillFormat::Cyclonedx => SbomFormat::CycloneDx,
     };
     let file = disk
         .path()
@@ -259,11 +266,11 @@ fn write_bill(out: &mut impl Write, bill: Bill, disk: &Disk, guests: &[Guest]) -
     Ok(writeln!(out)?)
 }
 
-/// Now, or what `SOURCE_DATE_EPOCH` says, so that a bill can be made again
+/// Returns the current time, or `SOURCE_DATE_EPOCH` if set, which makes bills reproducible
 /// (<https://reproducible-builds.org/specs/source-date-epoch/>).
 fn created() -> Timestamp {
-    let said = std::env::var("SOURCE_DATE_EPOCH").ok();
-    match said.and_then(|seconds| seconds.parse().ok()) {
+    let epoch = std::env::var("SOURCE_DATE_EPOCH").ok();
+    match epoch.and_then(|seconds| seconds.parse().ok()) {
         Some(seconds) => Timestamp {
             seconds,
             nanoseconds: 0,

@@ -1,4 +1,4 @@
-//! Where what is copied, moved or linked goes: to a name, or into a directory.
+//! The destination of copies, moves and links: a new name, or a directory.
 
 use diskfs::vfs::{self, Follow, resolve};
 use diskfs::{Error, ErrorKind, Result};
@@ -6,23 +6,23 @@ use diskfs::{Error, ErrorKind, Result};
 use super::show::name::join;
 use super::target::TargetPlace;
 
-/// Where things go.
+/// The destination of one or several files.
 #[derive(Debug, Clone)]
 pub(crate) enum Destination {
-    /// It is the new name itself.
+    /// The new name itself.
     Name(TargetPlace),
-    /// A directory that is there, and takes each under its own name.
+    /// An existing directory, in which each file keeps its own name.
     Directory(TargetPlace),
 }
 
 impl Destination {
-    /// What `place` is for `count` things. A slash behind the path, and several things, ask for a
-    /// directory that is there; with `as_name` it is a name in any case.
+    /// Finds out what `place` is as the destination of `count` files. A slash after the path, or
+    /// several files, require an existing directory. With `as_name` it is always a name.
     pub(crate) fn find(place: TargetPlace, count: usize, as_name: AsName) -> Result<Self> {
         let wants_directory = count > 1 || place.path.ends_with(b"/");
         if as_name == AsName::Yes {
             if count > 1 {
-                let reason = "several files go into a directory, not to one name";
+                let reason = "several files can only be put into a directory, not under one name";
                 return Err(Error::new(ErrorKind::Invalid, reason));
             }
             return Ok(Self::Name(place));
@@ -36,12 +36,12 @@ impl Destination {
                 Err(place.error(error.in_path(&place.path)))
             }
             Err(error) if wants_directory => Err(place.error(error)),
-            // Whatever keeps it from being looked at is said when something is made there.
+            // If the path cannot be examined, creating something there reports why.
             Ok(_) | Err(_) => Ok(Self::Name(place)),
         }
     }
 
-    /// The place of something that has this name where it comes from.
+    /// Returns the destination of a file that is called `name` at its source.
     pub(crate) fn for_name(&self, name: &[u8]) -> TargetPlace {
         match self {
             Self::Name(place) => place.clone(),
@@ -50,7 +50,7 @@ impl Destination {
     }
 }
 
-/// Whether a destination is a name even when a directory has it.
+/// The choice to treat a destination as a name even if it is an existing directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AsName {
     IfNoDirectory,
@@ -58,7 +58,7 @@ pub(crate) enum AsName {
 }
 
 impl From<bool> for AsName {
-    /// The option `-T`.
+    /// Converts the option `-T`.
     fn from(given: bool) -> Self {
         if given {
             Self::Yes
@@ -68,7 +68,7 @@ impl From<bool> for AsName {
     }
 }
 
-/// The last name of a path; `None` for the root, and for what ends in `.` or `..`.
+/// Returns the last name of a path, or `None` for the root and for paths that end in `.` or `..`.
 pub(crate) fn base_name(path: &[u8]) -> Option<&[u8]> {
     let mut names = path
         .split(|byte| *byte == b'/')

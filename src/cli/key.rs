@@ -1,4 +1,4 @@
-//! Keys of encrypted volumes, as users give them.
+//! The options for keys of encrypted volumes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,39 +13,41 @@ use diskfs::{Error, ErrorKind, Keys, Result, block};
 
 use super::out_file::is_standard;
 
-/// The largest key file that `cryptsetup` takes (its `--help` tells the limit).
+/// The maximum size of a key file, which is that of `cryptsetup` (see its `--help`).
 const MAX_FILE_BYTES: u64 = 8 << 20;
 
-/// Keys of what is encrypted.
+/// The options for keys.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Key options")]
 pub(crate) struct KeyArgs {
-    /// A key of an encrypted volume or image: NAME:file:FILE, NAME:ask, NAME:env:VARIABLE
+    /// Give a key of an encrypted volume or image: NAME:file:FILE, NAME:ask, NAME:env:VARIABLE
     ///
-    /// NAME is a volume, as for --volume, the file name of an image whose data is encrypted
-    /// (`disk.qcow2`, also of one behind another), the UUID of either, or `all`. `file:FILE` takes
-    /// all bytes of FILE (`-`: of standard input), as cryptsetup --key-file does; those of a file that ends with a newline
-    /// also without it. `ask` asks on the terminal, `env:VARIABLE` takes an environment variable,
-    /// `volume-key:FILE` the volume's own key. `key:STRING` is the key itself, which other users can
-    /// see: it counts with --keys-in-clear only. May be given again.
+    /// NAME is a volume (as for --volume), the file name of an image whose data is encrypted (such
+    /// as `disk.qcow2`; it can also be a backing file), the UUID of either, or `all`. `file:FILE`
+    /// uses the whole contents of FILE (`-` for standard input), as cryptsetup --key-file does; if
+    /// they end with a newline, the contents without it are tried as well. `ask` prompts on the
+    /// terminal, `env:VARIABLE` reads an environment variable, `volume-key:FILE` reads the volume's
+    /// own key. `key:STRING` is the key itself, which all users of the host can see; it requires
+    /// --keys-in-clear. Can be repeated.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) key: Vec<KeySelector>,
 
-    /// A LUKS header that is not on its volume: VOLUME:FILE
+    /// Read the LUKS header of a volume from a file: VOLUME:FILE
     ///
-    /// VOLUME is a volume, as for --volume, whose header is at the start of FILE, with its key slots:
-    /// one that was made detached (cryptsetup --header), or a backup of one that is lost
-    /// (luksHeaderBackup). May be given again.
+    /// VOLUME is a volume, as for --volume. FILE begins with its header and key slots: a detached
+    /// header (cryptsetup --header), or a backup of a lost header (luksHeaderBackup). Can be
+    /// repeated.
     #[arg(long, value_name = "VOLUME:FILE")]
     pub(crate) luks_header: Vec<HeaderSelector>,
 
-    /// Let --key have keys in clear, though all users can see the words of a command
+    /// Allow keys on the command line (--key NAME:key:STRING), where all users of the host can see
+    /// them
     #[arg(long)]
     pub(crate) keys_in_clear: bool,
 }
 
 impl KeyArgs {
-    /// The keys, if there are any.
+    /// Loads the keys, or returns `None` if no key option is given.
     pub(crate) fn load(&self) -> Result<Option<Keys>> {
         if self.key.is_empty() && self.luks_header.is_empty() {
             return Ok(None);
@@ -56,14 +58,14 @@ impl KeyArgs {
     }
 }
 
-/// A key and the volume it is for, in the grammar of libguestfs: `NAME:file:FILE`.
+/// A key and its volume, in the syntax of libguestfs: `NAME:file:FILE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeySelector {
     name: String,
     source: Source,
 }
 
-/// Where a key comes from.
+/// The source of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Source {
     File(PathBuf),
@@ -73,7 +75,7 @@ enum Source {
     Clear(Secret),
 }
 
-/// A header and the volume it is of: `VOLUME:FILE`.
+/// A detached header and its volume: `VOLUME:FILE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HeaderSelector {
     volume: String,
@@ -89,7 +91,7 @@ impl FromStr for HeaderSelector {
                 volume: volume.to_owned(),
                 file: file.into(),
             }),
-            _ => Err("write VOLUME:FILE, as in p1:header.img".to_owned()),
+            _ => Err("expected VOLUME:FILE, such as p1:header.img".to_owned()),
         }
     }
 }
@@ -110,7 +112,7 @@ impl FromStr for KeySelector {
         let mut parts = text.splitn(3, ':');
         let parts = (parts.next(), parts.next(), parts.next());
         let (Some(name), Some(kind), value) = parts else {
-            return Err("write NAME:file:FILE, NAME:env:VARIABLE or NAME:ask".to_owned());
+            return Err("expected NAME:file:FILE, NAME:env:VARIABLE or NAME:ask".to_owned());
         };
         let source = match (kind, value) {
             ("ask", None) => Source::Ask,
@@ -120,7 +122,7 @@ impl FromStr for KeySelector {
             ("key", Some(key)) => Source::Clear(Secret::new(key.as_bytes().to_vec())),
             _ => {
                 return Err(
-                    "after NAME comes ask, file:FILE, env:VARIABLE, volume-key:FILE or key:STRING"
+                    "expected ask, file:FILE, env:VARIABLE, volume-key:FILE or key:STRING after NAME"
                         .to_owned(),
                 );
             }
@@ -132,7 +134,7 @@ impl FromStr for KeySelector {
     }
 }
 
-/// The keys that the selectors lead to.
+/// Loads the keys of the selectors.
 fn load(selectors: &[KeySelector], in_clear: bool) -> Result<Keys> {
     let mut keys = Keys::default();
     for KeySelector { name, source } in selectors {
@@ -154,17 +156,18 @@ impl Source {
             Self::VolumeKey(path) => vec![Key::Volume(Secret::new(read(path)?))],
             Self::Variable(variable) => {
                 let value = std::env::var_os(variable).ok_or_else(|| {
-                    let reason = format!("there is no environment variable {variable}");
+                    let reason = format!("no such environment variable: `{variable}`");
                     Error::new(ErrorKind::NotFound, reason)
                 })?;
                 passphrase(value.into_encoded_bytes())
             }
-            Self::Ask => passphrase(ask(name)?.into_bytes()),
+            Self::Ask => passphrase(prompt(name)?.into_bytes()),
             Self::Clear(secret) if in_clear => vec![Key::Passphrase(secret.clone())],
             Self::Clear(_) => {
-                let reason = "a key on the command line can be seen by all users of the machine";
+                let reason =
+                    "refusing a key on the command line, where all users of the host can see it";
                 return Err(Error::new(ErrorKind::Invalid, reason).with_hint(format!(
-                    "give it as {name}:file:FILE, {name}:env:VARIABLE or {name}:ask; or allow it \
+                    "give {name}:file:FILE, {name}:env:VARIABLE or {name}:ask; or allow it \
                      with --keys-in-clear"
                 )));
             }
@@ -172,8 +175,8 @@ impl Source {
     }
 }
 
-/// All bytes of a file; where they end with a newline that an editor may have added, they are tried
-/// without it, too.
+/// Returns the contents of a key file as keys. If they end with a newline, which an editor may have
+/// added, the contents without it are a second key.
 fn passphrases(bytes: Vec<u8>) -> Vec<Key> {
     let line = bytes.strip_suffix(b"\n").map(Key::passphrase);
     let mut keys = vec![Key::Passphrase(Secret::new(bytes))];
@@ -191,13 +194,13 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     };
     let count = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
     if count.map_err(failed)? as u64 > MAX_FILE_BYTES {
-        let reason = "is no key file: it has more than 8 MiB";
+        let reason = "the key file is too large: at most 8 MiB";
         return Err(Error::new(ErrorKind::Invalid, reason).in_file(path));
     }
     Ok(bytes)
 }
 
-fn ask(name: &str) -> Result<String> {
+fn prompt(name: &str) -> Result<String> {
     let asked = match name {
         "all" => rpassword::prompt_password("Key of the encrypted volumes: "),
         name => rpassword::prompt_password(format!("Key of {name}: ")),
@@ -206,7 +209,7 @@ fn ask(name: &str) -> Result<String> {
         let error = if File::open("/dev/tty").is_ok() {
             error.into()
         } else {
-            let reason = format!("the key of `{name}` can't be asked for: there is no terminal");
+            let reason = format!("cannot ask for the key of `{name}`: no terminal is available");
             Error::new(ErrorKind::Other, reason)
         };
         error.with_hint(format!(

@@ -1,4 +1,4 @@
-//! `diskfs ln`.
+//! The command `diskfs ln`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -14,10 +14,10 @@ use super::options::SourceArgs;
 use super::session::Session;
 use super::target::{TargetPlace, Targets, WriteArgs, new_file};
 
-/// Make hard links, and symlinks with -s
+/// Create hard links, or symlinks with -s
 #[derive(Debug, Args)]
 #[command(
-    after_help = "With -s, TARGET is the text of the symlink, whether or not anything is there.
+    after_help = "With -s, TARGET is the text of the symlink, and need not exist.
 
 Examples:
   diskfs ln -s /usr/share/zoneinfo/Europe/Berlin disk.qcow2:/etc/localtime
@@ -25,23 +25,23 @@ Examples:
   diskfs ln disk.qcow2:/vmlinuz /vmlinuz.old"
 )]
 pub(super) struct Ln {
-    /// The file that gets one more name, or the text of the symlink
+    /// The file to link to, or the text of the symlink
     #[arg(value_name = "TARGET")]
     target: OsString,
 
-    /// The new name, or a directory for it
+    /// The new name, or a directory to create the link in
     #[arg(value_name = "IMG:/LINK")]
     link: Operand,
 
-    /// Make a symlink
+    /// Create a symlink
     #[arg(short, long)]
     symbolic: bool,
 
-    /// Replace what has the name
+    /// Replace an existing file of the new name
     #[arg(short, long)]
     force: bool,
 
-    /// LINK is the new name, also where it is a directory
+    /// Treat LINK as the new name, even if it is a directory
     #[arg(short = 'T', long)]
     no_target_directory: bool,
 
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Ln, session: &mut Session) -> Result<()> {
         }
     };
     match linked {
-        Some(Ok(place)) => session.said("made link", &place.path),
+        Some(Ok(place)) => session.print_done("created link", &place.path),
         Some(Err(error)) => session.report(&error),
         None => {}
     }
@@ -94,7 +94,7 @@ impl Ln {
 
     fn hard_link(&self, target: &TargetPlace, link: TargetPlace) -> Result<TargetPlace> {
         if target.image != link.image {
-            let reason = "a file has its names in one image";
+            let reason = "cannot link to a file in another image";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         let inode = resolve(target.fs(), &target.path, Follow::AllButLast);
@@ -104,7 +104,7 @@ impl Ln {
             if place.fs().lookup(dir, name).ok() == Some(inode) {
                 return Err(vfs::Error::new(
                     vfs::ErrorKind::Exists,
-                    "is the same file already",
+                    "is already the same file",
                 ));
             }
             place.fs().link(inode, dir, name)
@@ -112,7 +112,7 @@ impl Ln {
         Ok(place)
     }
 
-    /// Makes a name, in place of what has it with -f.
+    /// Creates a link; with -f it replaces an existing file of that name.
     fn make(
         &self,
         place: &TargetPlace,
@@ -122,7 +122,7 @@ impl Ln {
         let (dir, name) = resolve_parent(fs, &place.path).map_err(|e| place.missing_parent(e))?;
         let made = match make(dir, &name) {
             Err(error) if self.force && error.kind() == vfs::ErrorKind::Exists => {
-                // Both or none: the command is one transaction.
+                // The whole command is one transaction, so either both changes are made or none.
                 fs.unlink(dir, &name).and_then(|()| make(dir, &name))
             }
             made => made,

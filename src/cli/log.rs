@@ -1,4 +1,4 @@
-//! `diskfs log`.
+//! The command `diskfs log`.
 
 mod boots;
 mod filter;
@@ -21,17 +21,18 @@ use format::{Format, Writer};
 
 /// Show what a guest has logged: its journal, and its text logs
 ///
-/// Journal files of systemd and text logs in /var/log, rotated ones included, are shown as one log in the order of time. Nothing
-/// of the guest is run. Options are those of journalctl(1), and times are in UTC: those
-/// that a text log writes without an offset are in the guest's time zone (an hour that comes twice, when clocks are set
-/// back, is the first one), and those without a year in the year before it was written last. Text logs know no boots, units and
-/// priorities: what asks for these shows the journal alone.
+/// The journal files of systemd and the text logs in /var/log, with rotated ones, are shown as one
+/// log in the order of time. No program of the guest is run. The options are those of
+/// journalctl(1). Times are shown in UTC. A time in a text log without an offset is in the guest's
+/// time zone (an hour that occurs twice, when clocks are set back, is taken as the first one), and
+/// a time without a year is in the year before the log's last write. Text logs have no boots, units
+/// or priorities: options that select these show the journal only.
 #[derive(Debug, Args)]
 #[command(
-    // Here -p is the priority; --partition has no short form.
+    // -p is the priority here, so --partition has no short form.
     mut_arg("partition", |arg| arg.short(None)),
-    after_help = "Times are YYYY-MM-DD[ HH:MM[:SS]], HH:MM[:SS] of today, now, today, yesterday, tomorrow, @SECONDS since 1970, or
-relative to now: -1h30min, +5min, 2 days ago.
+    after_help = "Times are YYYY-MM-DD[ HH:MM[:SS]], HH:MM[:SS] of today, now, today, yesterday, tomorrow, @SECONDS
+since 1970, or relative to now: -1h30min, +5min, 2 days ago.
 
 Examples:
   diskfs log -n 20 debian.qcow2
@@ -42,11 +43,11 @@ Examples:
   diskfs log --file /var/log/apt/history.log debian.qcow2"
 )]
 pub(super) struct Log {
-    /// The image
+    /// The image to read the logs of
     #[arg(value_name = "IMG")]
     image: Operand,
 
-    /// Show the last N records
+    /// Show only the last N records
     #[arg(short = 'n', long, value_name = "N")]
     lines: Option<usize>,
 
@@ -54,27 +55,28 @@ pub(super) struct Log {
     #[arg(short, long)]
     reverse: bool,
 
-    /// Show what was logged at this time or later
+    /// Show only records that were logged at this time or later
     #[arg(short = 'S', long, value_name = "TIME", value_parser = since::parse, allow_hyphen_values = true)]
     since: Option<u64>,
 
-    /// Show what was logged at this time or earlier
+    /// Show only records that were logged at this time or earlier
     #[arg(short = 'U', long, value_name = "TIME", value_parser = since::parse, allow_hyphen_values = true)]
     until: Option<u64>,
 
-    /// Show what a unit logged; may be given again
+    /// Show only records of a unit; can be repeated
     #[arg(short, long, value_name = "UNIT")]
     unit: Vec<String>,
 
-    /// Show what was logged under this name; may be given again
+    /// Show only records with this identifier; can be repeated
     #[arg(short = 't', long, value_name = "NAME")]
     identifier: Vec<String>,
 
-    /// Show what is at least as urgent (0 to 7, emerg to debug), or in a range (FROM..TO)
+    /// Show only records of this priority or more urgent (0 to 7, emerg to debug), or in a range
+    /// (FROM..TO)
     #[arg(short, long, value_name = "PRIORITY")]
     priority: Option<Priorities>,
 
-    /// Show one boot: the last one, -1 for the one before it, 1 for the first, or by its ID
+    /// Show only one boot: the last one, -1 for the one before it, 1 for the first, or a boot ID
     #[arg(
         short,
         long,
@@ -85,23 +87,24 @@ pub(super) struct Log {
     )]
     boot: Option<String>,
 
-    /// Show what the kernel logged
+    /// Show only records of the kernel
     #[arg(short = 'k', long)]
     dmesg: bool,
 
-    /// Show messages that a regular expression matches; without regard to case if it has no capital
+    /// Show only records that match a regular expression; case is ignored if it has no capital
+    /// letter
     #[arg(short, long, value_name = "REGEX")]
     grep: Option<String>,
 
-    /// List the boots that the journal tells of
+    /// List the boots in the journal
     #[arg(long)]
     list_boots: bool,
 
-    /// How to show it
+    /// The output format
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Short)]
     output: Format,
 
-    /// Show this file of the guest alone: a journal file, or a text log
+    /// Show only this file of the guest: a journal file, or a text log
     #[arg(long, value_name = "PATH")]
     file: Option<String>,
 
@@ -110,17 +113,17 @@ pub(super) struct Log {
 }
 
 pub(super) fn run(args: &Log, session: &mut Session) -> Result<()> {
-    let image = args.image.image_alone("logs are looked at")?;
+    let image = args.image.image_alone("to read the logs of")?;
     let disk = session.disk(&image, &args.source)?;
     let filesystem = args.source.volume.filesystem(&disk)?;
-    session.warn_of(&disk);
+    session.print_warnings(&disk);
     let logs = match &args.file {
         Some(path) => Logs::of_file(&filesystem, path)?,
         None => Logs::find(&filesystem),
     };
     if logs.is_empty() {
-        let reason = "no journal and no text log that is known is found";
-        let hint = "name one with --file";
+        let reason = "no journal and no known text log was found";
+        let hint = "give a log file with --file";
         let error = Error::new(ErrorKind::NotFound, reason).with_hint(hint);
         return Err(error.in_file(disk.path()));
     }
@@ -133,8 +136,8 @@ pub(super) fn run(args: &Log, session: &mut Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// A record, with its fields where they were looked at.
-type Found = (Record, Option<Fields>);
+/// A record, with its fields if they were read.
+type LoggedRecord = (Record, Option<Fields>);
 
 fn show(args: &Log, logs: Logs, session: &mut Session, out: &mut impl Write) -> Result<()> {
     let filter = Filter::new(args, &logs, session)?;
@@ -156,7 +159,7 @@ fn show(args: &Log, logs: Logs, session: &mut Session, out: &mut impl Write) -> 
         Order::OldestFirst
     };
     let mut left = args.lines.unwrap_or(usize::MAX);
-    // The last ones are found from the end, and shown from the beginning.
+    // The last records are searched from the end, and shown from the beginning.
     let is_turned = args.lines.is_some() && !args.reverse;
     let mut turned: Vec<Record> = Vec::new();
     let mut records = logs.records(order, window);
@@ -176,13 +179,13 @@ fn show(args: &Log, logs: Logs, session: &mut Session, out: &mut impl Write) -> 
     Ok(())
 }
 
-/// The next record that is wanted. What can't be read is a warning.
+/// Returns the next matching record. Read errors are warnings.
 fn next(
     records: &mut diskfs::logs::Records,
     filter: &Filter,
     format: Format,
     session: &mut Session,
-) -> Option<Found> {
+) -> Option<LoggedRecord> {
     for found in records {
         let record = match found {
             Ok(record) => record,

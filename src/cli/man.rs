@@ -1,4 +1,4 @@
-//! `diskfs man`.
+//! The command `diskfs man`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use clap::Args;
 use diskfs::{Error, Result};
 use serde_json::Map;
 
+use super::help::for_pages;
 use super::session::{Output, Session, stdout};
 use super::show::json::{self as document, put_name};
 
@@ -16,14 +17,14 @@ use super::show::json::{self as document, put_name};
 #[command(after_help = "Example:
   diskfs man /usr/local/share/man/man1")]
 pub(super) struct Man {
-    /// Where diskfs.1 and a page for each command go (diskfs-plan.5 goes into man5 beside a man1, and
-    /// mount.diskfs.8 into man8); it is made if it isn't there
+    /// The directory for diskfs.1 and a page for each command; created if missing. If it is called
+    /// man1, diskfs-plan.5 goes into man5 and mount.diskfs.8 into man8 beside it
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
 
 pub(super) fn run(args: &Man, session: &Session) -> Result<()> {
-    write_pages(args).map_err(|e| Error::from(e).in_file(&args.directory))?;
+    write_pages(&args.directory).map_err(|e| Error::from(e).in_file(&args.directory))?;
     if session.output() == Output::Json {
         let mut fields = Map::new();
         let directory = args.directory.as_os_str().as_encoded_bytes();
@@ -33,16 +34,16 @@ pub(super) fn run(args: &Man, session: &Session) -> Result<()> {
     Ok(())
 }
 
-fn write_pages(args: &Man) -> std::io::Result<()> {
-    fs::create_dir_all(&args.directory)?;
-    clap_mangen::generate_to(super::definition(), &args.directory)?;
-    super::deploy::reference::write_page(&section(&args.directory, "man5")?)?;
+pub(super) fn write_pages(directory: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(directory)?;
+    clap_mangen::generate_to(for_pages(super::definition()), directory)?;
+    super::deploy::reference::write_page(&section(directory, "man5")?)?;
     #[cfg(feature = "fuse")]
-    super::helper::write_pages(&section(&args.directory, "man8")?)?;
+    super::helper::write_pages(&section(directory, "man8")?)?;
     Ok(())
 }
 
-/// Where pages of another section go.
+/// Returns the directory for pages of another section.
 fn section(directory: &Path, name: &str) -> std::io::Result<PathBuf> {
     if directory.file_name() != Some("man1".as_ref()) {
         return Ok(directory.to_owned());

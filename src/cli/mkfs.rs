@@ -1,4 +1,4 @@
-//! `diskfs mkfs`.
+//! The command `diskfs mkfs`.
 
 use std::io::Write;
 
@@ -24,11 +24,11 @@ use super::show::name::message;
 use super::show::size::units;
 use super::target::{self, WriteArgs};
 
-/// Make an empty filesystem, or a swap area, on a volume
+/// Create an empty filesystem, or a swap area, on a volume
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A volume that holds anything that is known is kept, unless --force is given. On a disk with
-partitions, --volume (or --partition) must say which one is meant.
+    after_help = "A volume with known contents is not overwritten, unless --force is given. On a disk with
+partitions, select the volume with --volume (or --partition).
 
 Examples:
   diskfs mkfs fat --label ESP --volume p1 disk.qcow2
@@ -38,31 +38,31 @@ Examples:
 )]
 pub(super) struct Mkfs {
     #[command(subcommand)]
-    kind: Kind,
+    kind: FilesystemKind,
 }
 
 #[derive(Debug, Subcommand)]
-enum Kind {
-    /// FAT12, FAT16 or FAT32
+enum FilesystemKind {
+    /// Create a FAT12, FAT16 or FAT32 filesystem
     #[command(visible_alias = "vfat")]
     Fat(FatArgs),
-    /// exFAT
+    /// Create an exFAT filesystem
     Exfat(ExfatArgs),
-    /// A swap area of Linux
+    /// Create a Linux swap area
     Swap(SwapArgs),
-    /// XFS, made by its own program in a microVM
+    /// Create an XFS filesystem, with mkfs.xfs in a microVM
     #[cfg(feature = "microvm")]
     Xfs(ToolArgs),
-    /// btrfs, made by its own program in a microVM
+    /// Create a btrfs filesystem, with mkfs.btrfs in a microVM
     #[cfg(feature = "microvm")]
     Btrfs(ToolArgs),
-    /// ext4, made by its own program in a microVM
+    /// Create an ext4 filesystem, with mke2fs in a microVM
     #[cfg(feature = "microvm")]
     Ext4(ToolArgs),
-    /// F2FS, made by its own program in a microVM
+    /// Create an F2FS filesystem, with mkfs.f2fs in a microVM
     #[cfg(feature = "microvm")]
     F2fs(ToolArgs),
-    /// NTFS, made by ntfs-3g's program in a microVM
+    /// Create an NTFS filesystem, with mkntfs in a microVM
     #[cfg(feature = "microvm")]
     Ntfs(ToolArgs),
 }
@@ -70,7 +70,7 @@ enum Kind {
 #[cfg(feature = "microvm")]
 #[derive(Debug, Args)]
 struct ToolArgs {
-    /// The label
+    /// The label of the filesystem
     #[arg(short = 'L', long)]
     label: Option<String>,
 
@@ -81,19 +81,20 @@ struct ToolArgs {
     #[command(flatten)]
     common: Common,
 
-    /// Options of the program (`mkfs.xfs`, `mkfs.btrfs`, `mke2fs`, `mkfs.f2fs`, `mkntfs`)
+    /// Options that are passed to the program (`mkfs.xfs`, `mkfs.btrfs`, `mke2fs`, `mkfs.f2fs`,
+    /// `mkntfs`)
     #[arg(last = true, value_name = "OPTIONS")]
     options: Vec<String>,
 }
 
-/// What every kind has.
+/// The options that all types share.
 #[derive(Debug, Args)]
 struct Common {
-    /// The image
+    /// The image with the volume
     #[arg(value_name = "IMG")]
     image: Operand,
 
-    /// Replace what the volume holds
+    /// Overwrite the existing contents of the volume
     #[arg(long)]
     force: bool,
 
@@ -106,23 +107,23 @@ struct Common {
 
 #[derive(Debug, Args)]
 struct FatArgs {
-    /// How wide the table's entries are [default: as the size asks for]
+    /// The width of FAT entries in bits [default: depends on the size]
     #[arg(short = 'F', long, value_name = "BITS")]
     fat_bits: Option<FatBits>,
 
-    /// The label, at most 11 characters; it is written in capitals
+    /// The label, at most 11 characters; it is converted to upper case
     #[arg(short = 'n', long, default_value = "", hide_default_value = true)]
     label: String,
 
-    /// The serial number, as 1234-ABCD [default: a random one]
+    /// The serial number, such as 1234-ABCD [default: a random one]
     #[arg(short = 'i', long, value_name = "ID", value_parser = volume_id)]
     volume_id: Option<u32>,
 
-    /// Size of a cluster, 512 to 64k [default: as the size asks for]
+    /// The cluster size, 512 to 64k [default: depends on the size]
     #[arg(long, value_name = "SIZE", value_parser = small_size)]
     cluster_size: Option<u32>,
 
-    /// Size of a sector: 4k for disks whose sectors are that large
+    /// The sector size; 4k for disks with sectors of that size
     #[arg(short = 'S', long, value_name = "SIZE", default_value = "512", value_parser = small_size)]
     sector_size: u32,
 
@@ -146,15 +147,15 @@ struct ExfatArgs {
     #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
     label: String,
 
-    /// The serial number, as 1234-ABCD [default: a random one]
+    /// The serial number, such as 1234-ABCD [default: a random one]
     #[arg(short = 'i', long, value_name = "ID", value_parser = volume_id)]
     volume_id: Option<u32>,
 
-    /// Size of a cluster, 512 to 32M [default: as the size asks for]
+    /// The cluster size, 512 to 32M [default: depends on the size]
     #[arg(short = 'c', long, value_name = "SIZE", value_parser = small_size)]
     cluster_size: Option<u32>,
 
-    /// Size of a sector: 4k for disks whose sectors are that large
+    /// The sector size; 4k for disks with sectors of that size
     #[arg(short = 'S', long, value_name = "SIZE", default_value = "512", value_parser = small_size)]
     sector_size: u32,
 
@@ -172,7 +173,7 @@ struct SwapArgs {
     #[arg(short = 'U', long)]
     uuid: Option<Uuid>,
 
-    /// Size of a page of the machine that uses it, 4k to 64k
+    /// The page size of the machine that will use the swap area, 4k to 64k
     #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = small_size)]
     page_size: u32,
 
@@ -180,7 +181,7 @@ struct SwapArgs {
     common: Common,
 }
 
-impl Kind {
+impl FilesystemKind {
     fn common(&self) -> &Common {
         match self {
             Self::Fat(args) => &args.common,
@@ -214,10 +215,10 @@ impl Kind {
     }
 }
 
-/// Who makes a filesystem.
+/// The creator of a filesystem.
 enum Maker {
     Native(NewFilesystem),
-    /// Its own program, of this kind.
+    /// The program for this type, in a microVM.
     #[cfg(feature = "microvm")]
     Tool(&'static str, NewByTool),
 }
@@ -293,10 +294,10 @@ pub(super) fn run(args: &Mkfs, session: &mut Session) -> Result<()> {
         let content = common.make(&volume, &maker).map_err(hint)?;
         Ok((volume, content))
     });
-    session.warn_of(&disk);
+    session.print_warnings(&disk);
     let changed_bytes = disk.changed_in_memory();
     let closed = disk.close();
-    let (volume, content) = made.inspect_err(|_| target::forget(new_overlay))?;
+    let (volume, content) = made.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
     closed?;
     match session.output() {
         Output::Json => common.write_json(session, &volume, &content, changed_bytes),
@@ -306,7 +307,7 @@ pub(super) fn run(args: &Mkfs, session: &mut Session) -> Result<()> {
 
 impl Common {
     fn open(&self) -> Result<Disk> {
-        let image = self.image.image_alone("a volume gets a filesystem")?;
+        let image = self.image.image_alone("to create a filesystem in")?;
         self.write.open(&self.source, &image)
     }
 
@@ -320,7 +321,7 @@ impl Common {
                 let device = volume.writable_device()?;
                 let options = self.source.vm.options()?;
                 tools::work(&options, kind, device, &work, |_, _| Ok(()))?.check()?;
-                volume.made()
+                volume.probe_again()
             }
         }
     }
@@ -333,20 +334,23 @@ impl Common {
         }
     }
 
-    /// The volume that is meant: the one that is named, or the disk when it has no partitions.
+    /// Returns the selected volume, or the disk itself if it has no partitions.
     fn volume(&self, disk: &Disk) -> Result<Volume> {
         if let Some(volume) = self.source.volume.volume_alone(disk)? {
             return Ok(volume);
         }
-        if disk.partition_table()?.is_none() && disk.further().is_empty() {
+        if disk.partition_table()?.is_none() && disk.other_disks().is_empty() {
             return disk.volume("disk");
         }
         let names: Vec<&str> = disk.volumes()?.iter().map(Volume::name).collect();
         let error = Error::new(
             ErrorKind::Ambiguous,
-            "it must be said which volume is meant",
+            "no volume is selected, and the disk has partitions",
         );
-        let hint = format!("give --volume: {}, or disk for all of it", names.join(", "));
+        let hint = format!(
+            "give --volume with one of {}, or --volume disk for the whole disk",
+            names.join(", ")
+        );
         Err(error.with_hint(hint).in_file(disk.path()))
     }
 
@@ -388,38 +392,40 @@ impl Common {
     }
 }
 
-/// What to do when there is something already.
+/// Adds the next step to an error about existing contents.
 fn hint(error: Error) -> Error {
     match error.kind() {
-        ErrorKind::Exists => error.with_hint("look at it with `diskfs info`; --force replaces it"),
+        ErrorKind::Exists => {
+            error.with_hint("`diskfs info` shows the contents; --force overwrites them")
+        }
         _ => error,
     }
 }
 
 fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    // So few bytes come at once or not at all (getrandom(2)).
+    // getrandom(2) returns this few bytes completely or not at all.
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(std::io::Error::from)?;
     Ok(bytes)
 }
 
-/// The serial number that was given, or any.
+/// Returns the given serial number, or a random one.
 fn serial(given: Option<u32>) -> Result<u32> {
     given.map_or_else(|| Ok(u32::from_le_bytes(random()?)), Ok)
 }
 
-/// `1234-ABCD` or `1234abcd`.
+/// Parses a serial number: `1234-ABCD` or `1234abcd`.
 fn volume_id(text: &str) -> std::result::Result<u32, String> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
-    let wrong = || format!("`{text}` is no serial number; write 1234-ABCD");
+    let wrong = || format!("invalid serial number `{text}`; write 1234-ABCD");
     if digits.len() != 8 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(wrong());
     }
     u32::from_str_radix(&digits, 16).map_err(|_| wrong())
 }
 
-/// A number of bytes that fits in 32 bits.
+/// Parses a number of bytes that fits in 32 bits.
 fn small_size(text: &str) -> std::result::Result<u32, String> {
     let bytes = bytes::parse(text)?;
-    u32::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many"))
+    u32::try_from(bytes).map_err(|_| format!("the size is too large: {bytes} bytes, at most 4 GiB"))
 }

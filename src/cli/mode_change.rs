@@ -1,12 +1,13 @@
-//! Modes as chmod(1) takes them: octal, and symbolic.
+//! Changes of modes in the syntax of chmod(1): octal and symbolic.
 
-/// What a mode argument does to the mode of a file.
+/// A change of a file's mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ModeChange(Kind);
+pub(crate) struct ModeChange(ModeChangeKind);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
-    /// All twelve bits. On a directory, fewer than five digits leave set-user-id and set-group-id.
+enum ModeChangeKind {
+    /// Sets all twelve bits. On a directory, fewer than five digits keep the set-user-ID and
+    /// set-group-ID bits.
     Octal {
         bits: u16,
         digits: usize,
@@ -14,12 +15,12 @@ enum Kind {
     Symbolic(Vec<Step>),
 }
 
-/// One `ugoa` with one operator.
+/// A symbolic step: users of `ugoa` with one operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Step {
-    /// Whose bits.
+    /// The bits of the users that the step applies to.
     who: u16,
-    /// Without `ugoa`, what the mask has is left alone.
+    /// True without `ugoa`: bits of the mask are not changed.
     masked: bool,
     operator: Operator,
     permissions: Vec<Permission>,
@@ -37,37 +38,37 @@ enum Permission {
     Read,
     Write,
     Execute,
-    /// Execute, if it is a directory or somebody may execute it.
+    /// The execute bit, if the file is a directory or someone may execute it.
     ExecuteIfAny,
     SetId,
     Sticky,
-    /// What these have now: the shift of their bits.
+    /// The current bits of other users, given as the shift of their bits.
     CopyOf(u32),
 }
 
 const USER: u16 = 0o4700;
 const GROUP: u16 = 0o2070;
-/// With the sticky bit, as GNU chmod has it.
+/// The bits of others, with the sticky bit, as in GNU chmod.
 const OTHER: u16 = 0o1007;
 const STICKY: u16 = 0o1000;
 const ALL: u16 = 0o7777;
 const SET_ID: u16 = 0o6000;
 
-/// What is changed.
+/// The type of file that is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum FileClass {
     Directory,
     Other,
 }
 
 impl ModeChange {
-    /// Parses `0755`, `u=rwx,go=rX`, `+t`, `g=u`.
+    /// Parses a mode: `0755`, `u=rwx,go=rX`, `+t`, `g=u`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no mode; write 0644, u+x or go=rX");
+        let wrong = || format!("invalid mode `{text}`; write 0644, u+x or go=rX");
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
             let bits = u16::from_str_radix(text, 8).map_err(|_| wrong())?;
             return (bits <= ALL)
-                .then_some(Self(Kind::Octal {
+                .then_some(Self(ModeChangeKind::Octal {
                     bits,
                     digits: text.len(),
                 }))
@@ -77,29 +78,30 @@ impl ModeChange {
         for clause in text.split(',') {
             parse_clause(clause, &mut steps).ok_or_else(wrong)?;
         }
-        Ok(Self(Kind::Symbolic(steps)))
+        Ok(Self(ModeChangeKind::Symbolic(steps)))
     }
 
-    /// The mode that `mode` becomes.
-    pub(crate) fn apply(&self, mode: u16, of: Of, umask: u16) -> u16 {
+    /// Returns the new mode for `mode`.
+    pub(crate) fn apply(&self, mode: u16, class: FileClass, umask: u16) -> u16 {
         match &self.0 {
-            Kind::Octal { bits, digits } => {
-                // As GNU chmod does it: a directory's are cleared by five digits or by name only.
-                let kept = if of == Of::Directory && *digits < 5 {
+            ModeChangeKind::Octal { bits, digits } => {
+                // As in GNU chmod, these bits of a directory are cleared only by five digits or by
+                // name.
+                let kept = if class == FileClass::Directory && *digits < 5 {
                     mode & SET_ID
                 } else {
                     0
                 };
                 bits | kept
             }
-            Kind::Symbolic(steps) => steps
+            ModeChangeKind::Symbolic(steps) => steps
                 .iter()
-                .fold(mode, |mode, step| step.apply(mode, of, umask)),
+                .fold(mode, |mode, step| step.apply(mode, class, umask)),
         }
     }
 }
 
-/// `ug+rw-x`: whose, then operators with what they do.
+/// Parses a clause such as `ug+rw-x`: users, then operators with permissions.
 fn parse_clause(clause: &str, steps: &mut Vec<Step>) -> Option<()> {
     let start = clause.find(['+', '-', '='])?;
     let (names, mut rest) = clause.split_at(start);
@@ -152,16 +154,20 @@ fn permission(letter: char) -> Option<Permission> {
 }
 
 impl Step {
-    fn apply(&self, mode: u16, of: Of, umask: u16) -> u16 {
+    fn apply(&self, mode: u16, class: FileClass, umask: u16) -> u16 {
         let wanted = self.permissions.iter();
-        let wanted = wanted.fold(0, |bits, permission| bits | permission.bits(mode, of));
+        let wanted = wanted.fold(0, |bits, permission| bits | permission.bits(mode, class));
         let mask = if self.masked { umask & 0o777 } else { 0 };
         let bits = wanted & self.who & !mask;
         match self.operator {
             Operator::Add => mode | bits,
             Operator::Remove => mode & !bits,
             Operator::Set => {
-                let kept = if of == Of::Directory { SET_ID } else { 0 };
+                let kept = if class == FileClass::Directory {
+                    SET_ID
+                } else {
+                    0
+                };
                 mode & (!self.who | kept) | bits
             }
         }
@@ -169,12 +175,12 @@ impl Step {
 }
 
 impl Permission {
-    fn bits(self, mode: u16, of: Of) -> u16 {
+    fn bits(self, mode: u16, class: FileClass) -> u16 {
         match self {
             Self::Read => 0o444,
             Self::Write => 0o222,
             Self::Execute => 0o111,
-            Self::ExecuteIfAny if of == Of::Directory || mode & 0o111 != 0 => 0o111,
+            Self::ExecuteIfAny if class == FileClass::Directory || mode & 0o111 != 0 => 0o111,
             Self::ExecuteIfAny => 0,
             Self::SetId => SET_ID,
             Self::Sticky => STICKY,
@@ -190,16 +196,16 @@ mod tests {
     fn file(text: &str, mode: u16) -> u16 {
         ModeChange::parse(text)
             .unwrap()
-            .apply(mode, Of::Other, 0o022)
+            .apply(mode, FileClass::Other, 0o022)
     }
 
     fn dir(text: &str, mode: u16) -> u16 {
         ModeChange::parse(text)
             .unwrap()
-            .apply(mode, Of::Directory, 0o022)
+            .apply(mode, FileClass::Directory, 0o022)
     }
 
-    /// Each from chmod(1) of coreutils with umask 022.
+    /// The expected values are those of chmod(1) of coreutils with umask 022.
     #[test]
     fn modes_are_those_of_chmod() {
         for (text, before, after) in [

@@ -1,9 +1,10 @@
-//! `diskfs mount`.
+//! The command `diskfs mount`.
 //!
-//! Three processes, all of this program: the one that the user starts, which ends when the mount
-//! works; the server, its copy; and a small one, the companion, which takes the mount away when the
-//! server is killed. The companion is started anew and not copied: it must not have the name by
-//! which somebody kills the server.
+//! A mount has three processes of this program. The first is started by the user, and exits when
+//! the mount is ready. The second is the server, a fork of the first. The third is a small process,
+//! the companion, which unmounts if the server is killed. The companion is executed anew and not
+//! forked: its process name must differ from the server's, so that killing the server by name does
+//! not kill the companion.
 
 mod companion;
 mod contents;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use diskfs::export::fuse::{
-    self, Access, Effect, Ending, HowItEnds, IdMap, IdMapping, Mounted, Options, Writes,
+    self, Access, Effect, EndState, Ending, IdMap, IdMapping, Mounted, Options, Writes,
 };
 use diskfs::{Disk, Error, ErrorKind, Result};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -32,30 +33,32 @@ use super::options::SourceArgs;
 use super::session::{Output, Session, stdout};
 use super::show::json::{self as document, put_name};
 use super::signals::Signals;
-use super::target::forget;
+use super::target::remove_new_overlay;
 use companion::{Companion, watch};
-use contents::{reader, way_on, writer};
+use contents::{reader, with_read_only_hint, writer};
 
-/// How long those who use the mount have to finish when a signal ends it.
+/// The time to wait for processes that use the mount when a signal ends it.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Mount a guest's files through FUSE
 ///
-/// What is mounted is what the guest itself would see at `/`: its root filesystem, with the others
-/// where its fstab (or crypttab, mount units, partition types) puts them; --explain tells what that
-/// comes to. Without an operating system it is the only filesystem, or one directory for each volume;
-/// with several, one directory for each, unless --os names one. Further images are further disks of
-/// the same machine.
+/// The mount shows the files as the guest itself would see them at `/`: its root filesystem, with
+/// the other filesystems where its fstab (or crypttab, mount units, partition types) puts them;
+/// --explain shows the result without mounting. An image without an operating system is mounted as
+/// its only filesystem, or with one directory for each volume; an image with several systems has
+/// one directory for each, unless --os selects one. Further images are further disks of the same
+/// machine.
 ///
-/// Returns when the mount works; the files are served from the background until it is unmounted
-/// (with `diskfs umount`, `fusermount3 -u` or umount(8)). Needs no root: without it, fusermount3
-/// mounts (package fuse3). The image stays locked as long as it is mounted. Read-only without --rw
-/// or --overlay.
+/// The command returns when the mount is ready; the files are served in the background until the
+/// directory is unmounted (with `diskfs umount`, `fusermount3 -u` or umount(8)). Root is not
+/// needed: without it, fusermount3 (package fuse3) mounts. The image is locked while it is mounted.
+/// The mount is read-only without --rw or --overlay.
 ///
-/// With --rw, a program that writes is told at once if there is no room. What was synced with fsync
-/// is durable, the rest begins to be a second after it was written, and all of it is when `diskfs
-/// umount` or `diskfs wait` has returned. `sync` and `sync -f` don't reach the image. When the machine
-/// or the program is killed, the filesystem's journal brings it back to a state that it had.
+/// With --rw, a write fails at once if there is no space left. Data is durable after fsync. Other
+/// data begins to be written to the image a second after the write, and all of it is durable when
+/// `diskfs umount` or `diskfs wait` has returned. `sync` and `sync -f` do not reach the image. If
+/// the host crashes or the program is killed, the filesystem's journal restores a consistent
+/// earlier state.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs mount debian.qcow2 /mnt
@@ -71,11 +74,11 @@ const GRACE: Duration = Duration::from_secs(1);
     reason = "each is a switch of the command line"
 )]
 pub(super) struct Mount {
-    /// The image, further disks of the same machine, and the directory to mount them at
+    /// The image, further disks of the same machine, and the mount point
     #[arg(value_names = ["IMG", "MOUNTPOINT"], required = true, num_args = 1..)]
     operands: Vec<OsString>,
 
-    /// Only tell what would be seen where, and why; there is no MOUNTPOINT then
+    /// Only show what would be mounted where, and why; no MOUNTPOINT is given
     #[arg(long)]
     explain: bool,
 
@@ -86,85 +89,85 @@ pub(super) struct Mount {
     #[arg(short, long)]
     foreground: bool,
 
-    /// Let other users in, as the modes and ACLs on the image allow
+    /// Give other users access, as the modes and ACLs in the image allow
     #[arg(long)]
     allow_other: bool,
 
-    /// Show files as owned by user ID, or map ranges of users; may be given again
+    /// Show files as owned by user ID, or map ranges of user IDs; can be repeated
     #[arg(long, value_name = "ID|GUEST:HOST:COUNT")]
     uid: Vec<IdMapping>,
 
-    /// The same for groups
+    /// Show files as owned by group ID, or map ranges of group IDs; can be repeated
     #[arg(long, value_name = "ID|GUEST:HOST:COUNT")]
     gid: Vec<IdMapping>,
 
-    /// Options as mount(8) takes them
+    /// Set mount options, as in mount(8)
     #[arg(short, value_name = "OPTION", value_delimiter = ',')]
     options: Vec<MountOption>,
 
-    /// How many threads serve it [default: one per core, 2 to 4]
+    /// The number of threads that serve the mount [default: one per core, 2 to 4]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
     #[command(flatten)]
     source: SourceArgs,
 
-    /// Be the companion of a server
+    /// Run as the companion of a server
     #[arg(long, hide = true)]
     watch: bool,
 }
 
-/// Whether files can be written, and where to.
+/// The options that make a mount writable.
 #[derive(Debug, Args)]
 struct WriteArgs {
-    /// Let files be written, too; nobody else can use the image meanwhile
+    /// Mount read-write; no other process can use the image meanwhile
     #[arg(long)]
     rw: bool,
 
-    /// The same, but write all changes to FILE, a new qcow2 image with IMG behind it, or one made
-    /// so before
+    /// Mount read-write, but write all changes to FILE, a qcow2 overlay of IMG that is created if
+    /// it does not exist
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
 }
 
-/// The options of mount(8) that mean something here.
+/// The options of mount(8) that have an effect here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(super) enum MountOption {
-    /// Read-only (the default)
+    /// Mount read-only (the default)
     Ro,
-    /// As --rw
+    /// Mount read-write, as --rw does
     Rw,
-    /// Let other users in
+    /// Give other users access, as --allow-other does
     AllowOther,
-    /// Have the kernel check modes and ACLs
+    /// Let the kernel check modes and ACLs
     DefaultPermissions,
-    /// Let set-user-id programs on the image take effect (root only)
+    /// Honor set-user-ID programs in the image (root only)
     Suid,
-    /// Don't (the default)
+    /// Ignore set-user-ID bits (the default)
     Nosuid,
-    /// Let device nodes on the image take effect (root only)
+    /// Honor device nodes in the image (root only)
     Dev,
-    /// Don't (the default)
+    /// Ignore device nodes (the default)
     Nodev,
-    /// Let programs run (the default)
+    /// Allow running programs (the default)
     Exec,
-    /// Don't
+    /// Do not allow running programs
     Noexec,
-    /// Don't record when files are read (always)
+    /// Do not record access times (always)
     Noatime,
-    /// The same
+    /// Do not record access times of directories (always)
     Nodiratime,
-    /// Accepted for fstab's sake, with a warning: access times are not recorded
+    /// Accepted for fstab, with a warning: access times are not recorded
     Relatime,
-    /// The same
+    /// Accepted for fstab, with a warning: access times are not recorded
     Strictatime,
-    /// The same
+    /// Accepted for fstab, with a warning: access times are not recorded
     Atime,
-    /// The same
+    /// Accepted for fstab, with a warning: access times are not recorded
     Diratime,
-    /// Let the kernel keep what is written: small writes are faster, but a full or failing image is told
-    /// by fsync and close only, and what nobody syncs may be lost without an error
+    /// Let the kernel cache writes: small writes are faster, but a full or failing image is
+    /// reported only by fsync and close, and data without fsync can be lost without an error
     Writeback,
 }
 
@@ -184,7 +187,7 @@ pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
         return serve(args, &operands, companion, None, session);
     }
     let (ready, waiting) = io::pipe()?;
-    // Before the image is opened: that may start threads.
+    // The fork comes before the image is opened, because that may start threads.
     match fork()? {
         Fork::Child => {
             drop((orphaned, ready));
@@ -192,21 +195,27 @@ pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
         }
         Fork::Parent(server) => {
             drop((waiting, companion));
-            // While the server opens the image, and before the user hears that the mount works.
+            // The companion starts while the server opens the image, before the user sees that the
+            // mount is ready.
             if let Err(error) = Companion::start(operands.mountpoint, orphaned) {
                 let _ = kill_process(server, Signal::TERM);
                 return Err(error);
             }
             if wait_for(server, ready, session)? {
-                tell(args, &operands, server, session)?;
+                print_mounted(args, &operands, server, session)?;
             }
             Ok(())
         }
     }
 }
 
-/// Says what is mounted, for programs.
-fn tell(args: &Mount, operands: &Operands<'_>, server: Pid, session: &Session) -> Result<()> {
+/// Reports the mount as JSON.
+fn print_mounted(
+    args: &Mount,
+    operands: &Operands<'_>,
+    server: Pid,
+    session: &Session,
+) -> Result<()> {
     if session.output() == Output::Text {
         return Ok(());
     }
@@ -220,28 +229,29 @@ fn tell(args: &Mount, operands: &Operands<'_>, server: Pid, session: &Session) -
     Ok(())
 }
 
-/// Waits until the server works. Returns false when it doesn't, which it has told.
+/// Waits until the server is ready. Returns false if it failed; it has then reported the error
+/// itself.
 fn wait_for(server: Pid, mut ready: PipeReader, session: &mut Session) -> Result<bool> {
-    let mut told = Vec::new();
-    ready.read_to_end(&mut told)?;
-    if !told.is_empty() {
+    let mut message = Vec::new();
+    ready.read_to_end(&mut message)?;
+    if !message.is_empty() {
         return Ok(true);
     }
     let ended = waitpid(Some(server), WaitOptions::empty()).map_err(io::Error::from)?;
     match ended.and_then(|(_, status)| status.exit_status()) {
         Some(code) if code != 0 => {
-            session.end_with(u8::try_from(code).unwrap_or(1));
+            session.set_exit_code(u8::try_from(code).unwrap_or(1));
             Ok(false)
         }
         _ => {
-            let reason = "the server ended before the mount worked";
+            let reason = "the server ended before the mount was ready";
             Err(Error::new(ErrorKind::Other, reason))
         }
     }
 }
 
-/// Mounts and answers, until it is unmounted. With a pipe, goes into the background when the mount
-/// works, and says so there.
+/// Mounts the filesystem and serves it until it is unmounted. With a pipe, goes into the background
+/// when the mount is ready, and signals that through the pipe.
 fn serve(
     args: &Mount,
     operands: &Operands<'_>,
@@ -249,16 +259,17 @@ fn serve(
     background: Option<PipeWriter>,
     session: &mut Session,
 ) -> Result<()> {
-    // Before there are other threads, which a signal would end otherwise, and all of us with them.
-    let signals = Signals::hold();
+    // Signals are blocked before other threads start: a signal that is delivered to one of these
+    // would end the whole process.
+    let signals = Signals::block();
     let MountedDisk { mounted, disk } = mount(args, operands, session)?;
     let (id, mountpoint) = (mounted.id(), mounted.mountpoint().to_owned());
     companion.watch_over(id, &mountpoint)?;
     match background {
         Some(waiting) => go_into_background(waiting)?,
-        None => tell(args, operands, rustix::process::getpid(), session)?,
+        None => print_mounted(args, operands, rustix::process::getpid(), session)?,
     }
-    let end = Arc::new(End {
+    let end = Arc::new(Shutdown {
         ending: mounted.ending(),
         disk: Mutex::new(disk),
     });
@@ -277,14 +288,15 @@ fn serve(
     served.and(closed)
 }
 
-/// A mount, and what it needs.
+/// A mount with the disk that it writes to.
 struct MountedDisk {
     mounted: Mounted,
-    /// Of one that is written, until it is closed; else the mount alone holds the images.
+    /// The disk of a writable mount until it is closed. In a read-only mount, the filesystem keeps
+    /// the images open.
     disk: Option<Disk>,
 }
 
-/// Opens what is meant and mounts it.
+/// Opens the selected filesystem and mounts it.
 fn mount(args: &Mount, operands: &Operands<'_>, session: &mut Session) -> Result<MountedDisk> {
     let options = args.fuse_options()?;
     if args.wants_access_times() {
@@ -295,7 +307,7 @@ fn mount(args: &Mount, operands: &Operands<'_>, session: &mut Session) -> Result
     }
     let disk = session.disk(operands.image, &operands.source)?;
     let filesystem = reader(&disk, &operands.source, session);
-    session.warn_of(&disk);
+    session.print_warnings(&disk);
     let filesystem = filesystem?;
     let options = Options {
         source: std::path::absolute(filesystem.image_path())?,
@@ -317,9 +329,9 @@ fn mount_writable(
     let overlay = args.write.overlay.as_deref();
     let new_overlay = overlay.filter(|path| path.symlink_metadata().is_err());
     let disk = operands.source.open_writable(operands.image, overlay);
-    let disk = disk.map_err(way_on)?;
+    let disk = disk.map_err(with_read_only_hint)?;
     let mounted = mount_disk(&disk, operands, options, session);
-    let mounted = mounted.inspect_err(|_| forget(new_overlay))?;
+    let mounted = mounted.inspect_err(|_| remove_new_overlay(new_overlay))?;
     Ok(MountedDisk {
         mounted,
         disk: Some(disk),
@@ -333,8 +345,8 @@ fn mount_disk(
     session: &mut Session,
 ) -> Result<Mounted> {
     let filesystem = writer(disk, &operands.source, session);
-    session.warn_of(disk);
-    let filesystem = filesystem.map_err(way_on)?;
+    session.print_warnings(disk);
+    let filesystem = filesystem.map_err(with_read_only_hint)?;
     let options = Options {
         source: std::path::absolute(disk.path())?,
         ..options
@@ -342,7 +354,7 @@ fn mount_disk(
     fuse::mount_writable(filesystem.driver(), operands.mountpoint, &options)
 }
 
-/// Says that the mount works, and lets go of the terminal, the session and the directory.
+/// Signals that the mount is ready, and detaches from the terminal, the session and the directory.
 fn go_into_background(mut waiting: PipeWriter) -> Result<()> {
     let null = std::fs::File::options()
         .read(true)
@@ -351,25 +363,25 @@ fn go_into_background(mut waiting: PipeWriter) -> Result<()> {
     rustix::stdio::dup2_stdin(&null).map_err(io::Error::from)?;
     rustix::stdio::dup2_stdout(&null).map_err(io::Error::from)?;
     rustix::stdio::dup2_stderr(&null).map_err(io::Error::from)?;
-    // Fails for the leader of a process group only, who has no terminal to let go of.
+    // This fails only for the leader of a process group, which has no terminal to detach from.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/")?;
     waiting.write_all(b"\n")?;
     Ok(())
 }
 
-/// The end of a server.
-struct End {
+/// The end of a server, after a signal or an unmount.
+struct Shutdown {
     ending: Ending,
-    /// What is written; gone when it was closed.
+    /// The disk that is written to; `None` after it was closed.
     disk: Mutex<Option<Disk>>,
 }
 
-impl End {
-    /// Unmounts because of a signal.
+impl Shutdown {
+    /// Unmounts after a signal.
     fn now(&self) {
         let ends = self.ending.end(GRACE);
-        if let Ok(HowItEnds::ByItself) = ends {
+        if let Ok(EndState::ByItself) = ends {
             return;
         }
         let closed = self.close_disk();
@@ -383,7 +395,7 @@ impl End {
         std::process::exit(code);
     }
 
-    /// After the filesystem was closed.
+    /// Closes the disk, after the filesystem was closed.
     fn close_disk(&self) -> Result<()> {
         let disk = self
             .disk
@@ -391,11 +403,11 @@ impl End {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let closed = disk.map_or(Ok(()), Disk::close);
-        closed.inspect_err(|error| self.ending.went_badly(error))
+        closed.inspect_err(|error| self.ending.report_failure(error))
     }
 }
 
-/// What the words of the command come to.
+/// The operands of the command line.
 struct Operands<'a> {
     image: &'a OsStr,
     source: SourceArgs,
@@ -409,8 +421,8 @@ impl Mount {
             _ => (OsStr::new(""), self.operands.as_slice()),
         };
         let Some((image, further)) = images.split_first() else {
-            let error = Error::new(ErrorKind::Invalid, "where to mount it is missing");
-            return Err(error.with_hint("write diskfs mount IMG MOUNTPOINT"));
+            let error = Error::new(ErrorKind::Invalid, "missing mount point");
+            return Err(error.with_hint("write `diskfs mount IMG MOUNTPOINT`"));
         };
         let mut source = self.source.clone();
         source.add.extend_from_slice(further);
@@ -426,7 +438,7 @@ impl Mount {
         self.write.rw || self.write.overlay.is_some() || option == Effect::Allowed
     }
 
-    /// Whether the last option about access times asks for them.
+    /// Returns true if the last option about access times enables them.
     fn wants_access_times(&self) -> bool {
         use MountOption::{Atime, Diratime, Noatime, Nodiratime, Relatime, Strictatime};
         let last = self.options.iter().rev().find(|option| {
@@ -468,7 +480,7 @@ impl Mount {
         })
     }
 
-    /// What the last of two opposite options says.
+    /// Returns the effect of the last of two opposite options.
     fn effect(&self, allow: MountOption, ignore: MountOption, default: Effect) -> Effect {
         let last = self
             .options

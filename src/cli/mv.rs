@@ -1,4 +1,4 @@
-//! `diskfs mv`.
+//! The command `diskfs mv`.
 
 use std::ops::ControlFlow;
 
@@ -19,11 +19,12 @@ use super::progress::Progress;
 use super::session::Session;
 use super::target::{TargetPlace, Targets, WriteArgs};
 
-/// Move or rename files within an image, or into another
+/// Move or rename files within an image, or to another image
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Between two filesystems (of one guest, or of two images) files are copied with all there is to them;
-what was copied is removed when the copy is durable. A crash in between leaves both.
+    after_help = "Between two filesystems (of one guest, or of two images), files are copied with all their
+attributes, and the originals are removed when the copies are durable. A crash in between leaves
+both.
 
 Examples:
   diskfs mv disk.qcow2:/etc/fstab /etc/fstab.old
@@ -31,15 +32,15 @@ Examples:
   diskfs mv before.qcow2:/home/a after.qcow2:/opt/"
 )]
 pub(super) struct Mv {
-    /// What to move; then where to: a new name, or a directory
+    /// The files to move, then the destination: a new name, or a directory
     #[arg(required = true, num_args = 1.., value_names = ["IMG:/PATH", "IMG:/DEST"])]
     operands: Vec<Operand>,
 
-    /// Leave what is there already
+    /// Keep existing files, and do not move onto them
     #[arg(short = 'n', long)]
     no_clobber: bool,
 
-    /// DEST is the new name, also where it is a directory
+    /// Treat DEST as the new name, even if it is a directory
     #[arg(short = 'T', long)]
     no_target_directory: bool,
 
@@ -56,7 +57,7 @@ pub(super) fn run(args: &Mv, session: &mut Session) -> Result<()> {
     let mut places = targets.places(session, &args.operands)?;
     let wanted = args.wanted();
     let moved = match places.pop() {
-        // What could not be opened was told.
+        // A place that could not be opened was already reported.
         _ if places.len() + 1 < wanted => Ok(()),
         Some(destination) => args.move_all(session, &places, destination),
         None => Ok(()),
@@ -68,7 +69,8 @@ pub(super) fn run(args: &Mv, session: &mut Session) -> Result<()> {
 }
 
 impl Mv {
-    /// How many places the operands name, if all can be opened: an image that paths follow is none.
+    /// Returns the number of places that the operands name. An image that is followed by paths is
+    /// not a place of its own.
     fn wanted(&self) -> usize {
         let pairs = self.operands.iter().zip(self.operands.iter().skip(1));
         let named_only =
@@ -88,8 +90,8 @@ impl Mv {
         let mut copied = Vec::new();
         for place in places {
             match self.move_one(session, place, &destination, &mut progress) {
-                Ok(Moved::Renamed) => {}
-                Ok(Moved::Copied) => copied.push(place),
+                Ok(MoveOutcome::Renamed) => {}
+                Ok(MoveOutcome::Copied) => copied.push(place),
                 Err(error) => session.report(&error),
             }
             if session.has_failed_halfway() {
@@ -116,8 +118,13 @@ impl Mv {
         from: &TargetPlace,
         destination: &Destination,
         progress: &mut Progress,
-    ) -> Result<Moved> {
-        let no_name = || FsError::new(vfs::ErrorKind::Invalid, "has no name to move by");
+    ) -> Result<MoveOutcome> {
+        let no_name = || {
+            FsError::new(
+                vfs::ErrorKind::Invalid,
+                "cannot move: the path does not end in a name",
+            )
+        };
         let name =
             base_name(&from.path).ok_or_else(|| from.error(no_name().in_path(&from.path)))?;
         let to = destination.for_name(name);
@@ -130,32 +137,32 @@ impl Mv {
             Some(moved) => moved,
             None => copy(session, from, &to, self.no_clobber, progress)?,
         };
-        session.said("moved to", &to.path);
+        session.print_done("moved to", &to.path);
         Ok(moved)
     }
 }
 
-/// What became of the old name.
-enum Moved {
-    /// It is gone, or stays because the new one is taken.
+/// The result of moving a file.
+enum MoveOutcome {
+    /// The file was renamed, or not moved because the new name is taken.
     Renamed,
-    /// It is to be removed when the copy is durable.
+    /// The file was copied; the original must be removed when the copy is durable.
     Copied,
 }
 
-/// Copies with all there is to a file, in place of what is there, as rename(2) would replace it.
+/// Copies a file with all its attributes. An existing file is replaced, as rename(2) would do it.
 fn copy(
     session: &mut Session,
     from: &TargetPlace,
     to: &TargetPlace,
     keep: bool,
     progress: &mut Progress,
-) -> Result<Moved> {
+) -> Result<MoveOutcome> {
     let source = from.reader().resolve(&from.path, Follow::AllButLast)?;
     let (dir, name) = resolve_parent(to.fs(), &to.path).map_err(|e| to.missing_parent(e))?;
     if let Ok(there) = to.fs().lookup(dir, &name) {
         if keep {
-            return Ok(Moved::Renamed);
+            return Ok(MoveOutcome::Renamed);
         }
         let failed = |e: FsError| to.error(e.in_path(&to.path));
         let source = from.fs().metadata(source).map_err(|e| from.error(e))?;
@@ -168,26 +175,32 @@ fn copy(
         same: to.image == from.image,
     };
     let (files, bytes) = progress.done();
-    let told = &mut |_: &[u8], summary: &Summary| {
+    let observer = &mut |_: &[u8], summary: &Summary| {
         progress.set(files + summary.files, bytes + summary.bytes);
         ControlFlow::Continue(())
     };
     let options = CopyInOptions::default();
     let in_source = |error: FsError| from.error(error.below(&from.path));
-    let summary = copy_within(to.fs(), source, CopyTo::Name(dir, &name), &options, told);
+    let summary = copy_within(
+        to.fs(),
+        source,
+        CopyTo::Name(dir, &name),
+        &options,
+        observer,
+    );
     let mut summary = summary.map_err(in_source)?;
     if summary.errors.is_empty() {
-        return Ok(Moved::Copied);
+        return Ok(MoveOutcome::Copied);
     }
     let last = summary.errors.pop();
     for error in summary.errors {
         session.report(&in_source(error));
     }
     let last = last.unwrap_or_else(|| vfs::ErrorKind::Io.into());
-    Err(in_source(last).with_hint("what could be copied was, and nothing was removed"))
+    Err(in_source(last).with_hint("the other files were copied, and nothing was removed"))
 }
 
-/// Removes what a move replaces.
+/// Removes the file that a move replaces.
 fn make_room(
     fs: &dyn FsWrite,
     dir: InodeNumber,
@@ -203,7 +216,7 @@ fn make_room(
     }
 }
 
-/// Removes what was copied.
+/// Removes the original after it was copied.
 fn remove(place: &TargetPlace) -> Result<()> {
     let mut first = Ok(());
     let removed = remove_tree(place.fs(), &place.path, &mut |removed| {
@@ -214,8 +227,8 @@ fn remove(place: &TargetPlace) -> Result<()> {
     removed.and(first).map_err(|e| place.error(e))
 }
 
-/// Renames within an image; `None` where that leads to another filesystem.
-fn rename(from: &TargetPlace, to: &TargetPlace, keep: bool) -> Result<Option<Moved>> {
+/// Renames within an image, or returns `None` if the destination is on another filesystem.
+fn rename(from: &TargetPlace, to: &TargetPlace, keep: bool) -> Result<Option<MoveOutcome>> {
     let fs = from.fs();
     let (dir, name) = resolve_parent(fs, &from.path).map_err(|e| from.error(e))?;
     let (to_dir, to_name) = resolve_parent(fs, &to.path).map_err(|e| to.missing_parent(e))?;
@@ -223,22 +236,22 @@ fn rename(from: &TargetPlace, to: &TargetPlace, keep: bool) -> Result<Option<Mov
     let inode = inode.map_err(|e| from.error(e.in_path(&from.path)))?;
     let there = fs.lookup(to_dir, &to_name).ok();
     if there.is_some() && keep {
-        return Ok(Some(Moved::Renamed));
+        return Ok(Some(MoveOutcome::Renamed));
     }
     if there == Some(inode) {
         if (dir, &name) == (to_dir, &to_name) {
-            let reason = "is the same file as where it should go";
+            let reason = "source and destination are the same file";
             let error = FsError::new(vfs::ErrorKind::Invalid, reason);
             return Err(from.error(error.in_path(&from.path)));
         }
-        // Two names of one file: rename(2) would do nothing, and mv(1) removes the one.
+        // Both are names of one file: rename(2) would do nothing, but mv(1) removes the old name.
         let removed = fs.unlink(dir, &name);
         return removed
-            .map(|()| Some(Moved::Renamed))
+            .map(|()| Some(MoveOutcome::Renamed))
             .map_err(|e| from.error(e.in_path(&from.path)));
     }
     match fs.rename(dir, &name, to_dir, &to_name, RenameMode::Replace) {
-        Ok(()) => Ok(Some(Moved::Renamed)),
+        Ok(()) => Ok(Some(MoveOutcome::Renamed)),
         Err(error) if error.kind() == vfs::ErrorKind::CrossesDevices => Ok(None),
         Err(error) => Err(to.error(error.in_path(&to.path))),
     }

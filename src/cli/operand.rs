@@ -1,4 +1,4 @@
-//! `IMG:/path`, taken apart.
+//! Parsing of operands: `IMG:/path`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -6,14 +6,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use diskfs::image::ImageSpec;
 use diskfs::{Error, ErrorKind, Result};
 
-/// An image, and maybe a path in it, as the user typed them: `disk.qcow2:/etc/fstab`,
+/// An image, optionally with a path in it, as the user typed it: `disk.qcow2:/etc/fstab`,
 /// `disk.qcow2,snapshot=before:/etc`, `disk.qcow2`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Operand(OsString);
 
-/// The last operand, which is called `name`, and those before it.
+/// Returns the last operand, which is called `name`, and those before it.
 ///
-/// Options may stand among operands, so their number is known when all are read.
+/// Options can appear between operands, so their number is known only after all were parsed.
 pub(crate) fn with_destination<'a>(
     operands: &'a [Operand],
     name: &str,
@@ -25,17 +25,17 @@ pub(crate) fn with_destination<'a>(
             let only = super::show::name::message(&only.unwrap_or_default());
             let reason = format!("missing {name}: `{only}` is the only operand");
             let error = Error::new(ErrorKind::Invalid, reason);
-            Err(error.with_hint("give what there is first, and where it goes last"))
+            Err(error.with_hint("give the sources first, and the destination last"))
         }
     }
 }
 
-/// What an [`Operand`] says.
+/// The parts of an [`Operand`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct OperandParts {
     /// The image with its options.
     pub(crate) image: OsString,
-    /// The path in it.
+    /// The path in the image.
     pub(crate) path: Option<Vec<u8>>,
 }
 
@@ -46,53 +46,58 @@ impl From<OsString> for Operand {
 }
 
 impl Operand {
-    /// The text as it was typed.
+    /// Returns the text as the user typed it.
     pub(crate) fn as_os_str(&self) -> &OsStr {
         &self.0
     }
 
-    /// Fails for an image on another machine, where a path of the host may be meant, too.
+    /// Fails for an image on another host, if the operand could otherwise be a path of this host.
     pub(crate) fn refuse_remote(&self) -> Result<()> {
-        let place = self.split();
-        if place.path.is_none() && remote_scheme(self.0.as_bytes()).is_some() {
-            ImageSpec::parse(&place.image)?;
+        let parts = self.split();
+        if parts.path.is_none() && remote_scheme(self.0.as_bytes()).is_some() {
+            ImageSpec::parse(&parts.image)?;
         }
         Ok(())
     }
 
-    /// A path of an image.
+    /// Returns an operand for a path in an image.
     pub(crate) fn at(image: &OsStr, path: &OsStr) -> Self {
         Self([image, path].join(OsStr::new(":")))
     }
 
-    /// Whether it is a path alone, which belongs to the image named before it.
+    /// Returns true for a path without an image, which belongs to the image before it.
     pub(crate) fn is_bare_path(&self) -> bool {
         self.0.as_bytes().starts_with(b"/") && self.split().path.is_none()
     }
 
-    /// The image, of which no path can be meant: `what` says why (`a volume is served`).
+    /// Returns the image of an operand that must not have a path. `what` completes the error:
+    /// `expected an image to serve`.
     pub(crate) fn image_alone(&self, what: &str) -> Result<OsString> {
-        let place = self.split();
-        if place.path.is_none() {
-            return Ok(place.image);
+        let parts = self.split();
+        if parts.path.is_none() {
+            return Ok(parts.image);
         }
-        let error = Error::new(ErrorKind::Invalid, format!("{what}, and not a path"));
-        Err(error.with_hint("give the image alone, and which volume by --volume"))
+        let error = Error::new(
+            ErrorKind::Invalid,
+            format!("expected an image {what}, not a path in it"),
+        );
+        Err(error.with_hint("give the image alone, and select a volume with --volume"))
     }
 
-    /// Splits at the last `:/`, or without one behind a file's name at `:`. Only when what stands before it is no file, but what stands before
-    /// an earlier one is (or the whole is), that one counts: both names may have colons.
-    pub(crate) fn split(&self) -> Place {
+    /// Splits the operand at the last `:/`; if it has none, at a `:` after the name of an existing
+    /// file. Both names may contain colons: if the part before the last `:/` is not a file, but the
+    /// part before an earlier one or the whole operand is, that one is used.
+    pub(crate) fn split(&self) -> OperandParts {
         self.split_by(|image| {
             let spec = ImageSpec::parse(OsStr::from_bytes(image));
             spec.is_ok_and(|spec| spec.path.metadata().is_ok_and(|meta| !meta.is_dir()))
         })
     }
 
-    fn split_by(&self, is_image: impl Fn(&[u8]) -> bool) -> Place {
+    fn split_by(&self, is_image: impl Fn(&[u8]) -> bool) -> OperandParts {
         let text = self.0.as_bytes();
         if remote_scheme(text).is_some_and(|scheme| !is_image(scheme)) {
-            return Place {
+            return OperandParts {
                 image: self.0.clone(),
                 path: None,
             };
@@ -100,15 +105,15 @@ impl Operand {
         let colons: Vec<usize> = (0..text.len())
             .filter(|at| text[*at..].starts_with(b":/"))
             .collect();
-        let whole = || Place {
+        let whole = || OperandParts {
             image: self.0.clone(),
             path: None,
         };
         let found = colons.iter().rev().find(|at| is_image(&text[..**at]));
         match (found, colons.last()) {
-            // A file of that very name comes first.
+            // An existing file of exactly this name has precedence.
             (None, _) if is_image(text) => whole(),
-            (Some(at), _) | (None, Some(at)) => Place {
+            (Some(at), _) | (None, Some(at)) => OperandParts {
                 image: OsString::from_vec(text[..*at].to_vec()),
                 path: Some(text[at + 1..].to_vec()),
             },
@@ -116,19 +121,19 @@ impl Operand {
         }
     }
 
-    /// `disk.img:etc/fstab`, whose path lacks its slash.
-    fn split_relative(&self, is_image: impl Fn(&[u8]) -> bool) -> Option<Place> {
+    /// Splits an operand such as `disk.img:etc/fstab`, whose path lacks its slash.
+    fn split_relative(&self, is_image: impl Fn(&[u8]) -> bool) -> Option<OperandParts> {
         let text = self.0.as_bytes();
         let mut colons = (0..text.len()).rev().filter(|&at| text[at] == b':');
         let at = colons.find(|&at| is_image(&text[..at]))?;
-        Some(Place {
+        Some(OperandParts {
             image: OsString::from_vec(text[..at].to_vec()),
             path: Some([b"/", &text[at + 1..]].concat()),
         })
     }
 }
 
-/// The scheme of an image that is named as programs do that read from other machines: `https://...`.
+/// Returns the scheme of a remote image, such as `https://...`.
 fn remote_scheme(text: &[u8]) -> Option<&[u8]> {
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'+';
     let end = text.iter().take_while(|&byte| is_letter(byte)).count();
@@ -141,19 +146,22 @@ mod tests {
     use super::*;
 
     fn split(text: &str, files: &[&str]) -> (String, Option<String>) {
-        let place =
+        let parts =
             Operand(text.into()).split_by(|image| files.iter().any(|f| f.as_bytes() == image));
-        let path = place.path.map(|path| String::from_utf8(path).unwrap());
-        (place.image.into_string().unwrap(), path)
+        let path = parts.path.map(|path| String::from_utf8(path).unwrap());
+        (parts.image.into_string().unwrap(), path)
     }
 
     #[test]
     fn an_image_alone_has_no_path() {
-        let alone = |text: &str| Operand(text.into()).image_alone("a volume is served");
+        let alone = |text: &str| Operand(text.into()).image_alone("to serve");
         assert_eq!(alone("disk.qcow2").unwrap(), "disk.qcow2");
         let error = alone("disk.qcow2:/etc").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert_eq!(error.reason(), "a volume is served, and not a path");
+        assert_eq!(
+            error.reason(),
+            "expected an image to serve, not a path in it"
+        );
     }
 
     #[test]

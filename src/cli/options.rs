@@ -1,4 +1,5 @@
-//! The options that commands share: which image, how to open it, which volume of it.
+//! The options that several commands share: the image, how to open it, and which of its volumes to
+//! use.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -18,13 +19,14 @@ use super::key::KeyArgs;
 #[cfg(feature = "microvm")]
 use super::vm::VmArgs;
 
-/// Which filesystem of which image: what every command that reads files has.
+/// The options that select a filesystem of an image; every command that reads files has them.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SourceArgs {
     #[command(flatten)]
     pub(crate) image: ImageArgs,
 
-    /// Another disk of the same machine, whose partitions are disk2/p1, ...; may be given again
+    /// Add another disk of the same machine; its partitions are named disk2/p1, ...; can be
+    /// repeated
     #[arg(long, value_name = "IMG", help_heading = "Image options")]
     pub(crate) add: Vec<OsString>,
 
@@ -37,27 +39,28 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// Opens `image` as the user spells it, with the machine's other disks.
+    /// Opens `image`, which may carry options in QEMU's syntax, together with the machine's other
+    /// disks.
     pub(crate) fn open(&self, image: &OsStr) -> Result<Disk> {
         self.open_with(image, |options| options)
     }
 
-    /// The disk of the image that `disk` is an overlay of, which was opened by these options.
+    /// Opens the disk of the backing file of `disk`, which was opened with these options.
     pub(crate) fn open_backing(&self, disk: &Disk) -> Result<Disk> {
         let backing = disk.backing().ok_or_else(|| {
-            let reason = "is no overlay: there is no backing file";
+            let reason = "not an overlay: the image has no backing file";
             Error::new(ErrorKind::Invalid, reason)
                 .in_file(disk.path())
-                .with_hint("name the image to compare it with, as in `diskfs diff A B`")
+                .with_hint("name the image to compare with, as in `diskfs diff A B`")
         })?;
         if !self.add.is_empty() {
-            let reason = "the machine's other disks have no backing file to take";
+            let reason = "--add cannot be combined with --backing: the other disks have no backing file to compare";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         Ok(backing)
     }
 
-    /// The same for writing, into `overlay` where there is one.
+    /// Opens `image` for writing, or `overlay` on top of it if one is given.
     pub(crate) fn open_writable(&self, image: &OsStr, overlay: Option<&Path>) -> Result<Disk> {
         self.open_with(image, |options| match overlay {
             Some(overlay) => options.overlay(overlay),
@@ -65,7 +68,7 @@ impl SourceArgs {
         })
     }
 
-    /// The same, with changes that are forgotten.
+    /// Opens `image` for writing, with changes that are discarded.
     pub(crate) fn open_dry_run(&self, image: &OsStr) -> Result<Disk> {
         self.open_with(image, DiskOptions::dry_run)
     }
@@ -79,7 +82,8 @@ impl SourceArgs {
         #[cfg(feature = "microvm")]
         let options = {
             if self.vm.lacks_kernel() {
-                // It may be open for writing by one only, so this one is closed before.
+                // An image can be open for writing only once, so this first disk is closed before
+                // the second open.
                 let looked_into = options.clone().fallback(self.vm.fallback()?);
                 self.vm
                     .take_kernel(&looked_into.open_spec(image)?, self.volume.os)?;
@@ -89,7 +93,8 @@ impl SourceArgs {
         access(options).open_spec(image)
     }
 
-    /// The options as the library takes them, but for the fallback. Keys that are to be asked for are asked for now.
+    /// Returns the library's options, without the fallback driver. Asks for the keys that the user
+    /// must enter.
     fn disk_options(&self) -> Result<DiskOptions> {
         let keys = self.image.keys.load()?;
         let mut options = Disk::options().image(self.image.options_with(keys.as_ref())?);
@@ -103,36 +108,37 @@ impl SourceArgs {
     }
 }
 
-/// How to open the image.
+/// The options that say how to open the image.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Image options")]
 pub(crate) struct ImageArgs {
-    /// The image's format, instead of telling it from its contents (raw, qcow2)
+    /// The format of the image, instead of detecting it (raw, qcow2)
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
 
-    /// Read an internal snapshot, by name or id, instead of the current state
+    /// Read an internal snapshot, by name or ID, instead of the current state
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,
 
-    /// Read the image even when a running VM uses it; what is read may be inconsistent
+    /// Read the image even if a running VM is using it; the data may be inconsistent
     #[arg(long)]
     pub(crate) force_share: bool,
 
-    /// Let the image name files below DIR: a backing file, or a data file, which is written to as
-    /// well; may be given again
+    /// Let the image refer to files below DIR: a backing file, or a data file, which is also
+    /// written to; can be repeated
     #[arg(long, value_name = "DIR")]
     pub(crate) allow_backing: Vec<PathBuf>,
 
-    /// Let the image have FILE as its external data file, to read and to write; may be given again
+    /// Let the image use FILE as its external data file, for reading and writing; can be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) data_file: Vec<PathBuf>,
 
-    /// Open no other file that the image names
+    /// Do not open any other file that the image refers to
     #[arg(long, conflicts_with_all = ["allow_backing", "data_file"])]
     pub(crate) no_backing: bool,
 
-    /// Open an overlay whose backing file was changed since it was made; its disk may be damaged
+    /// Open an overlay even if its backing file has changed since it was created; its disk may be
+    /// damaged
     #[arg(long)]
     pub(crate) force_stale: bool,
 
@@ -141,7 +147,7 @@ pub(crate) struct ImageArgs {
 }
 
 impl ImageArgs {
-    /// The options as the library takes them. Keys that are to be asked for are asked for now.
+    /// Returns the library's options. Asks for the keys that the user must enter.
     pub(crate) fn open_options(&self) -> Result<OpenOptions> {
         let keys = self.keys.load()?;
         self.options_with(keys.as_ref())
@@ -167,8 +173,8 @@ impl ImageArgs {
         })
     }
 
-    /// Which files the image may name: what the configuration says of all images, and what the
-    /// command line says of this one.
+    /// Returns the files that the image may refer to: those that the configuration allows for all
+    /// images, and those that the command line allows for this one.
     fn gate(&self) -> Result<Gate> {
         if self.no_backing {
             return Ok(Gate::closed());
@@ -178,44 +184,46 @@ impl ImageArgs {
     }
 }
 
-/// Which files images may name, by the configuration.
+/// Returns the files that images may refer to according to the configuration.
 pub(crate) fn configured() -> Result<Gate> {
     Ok(Gate::from(Config::load()?.backing))
 }
 
-/// Which volume of the image is meant.
+/// The options that select a volume of the image.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Volume options")]
 pub(crate) struct VolumeArgs {
-    /// The volume by name (p1, vg0/root, md0, disk), UUID, label, PARTUUID or PARTLABEL
+    /// Select the volume by name (p1, vg0/root, md0, disk), UUID, label, PARTUUID or PARTLABEL
     #[arg(long, value_name = "NAME", group = "which")]
     pub(crate) volume: Option<String>,
 
-    /// The partition by number; short for --volume pN
+    /// Select the partition by number; short for --volume pN
     #[arg(short, long, value_name = "N", group = "which")]
     pub(crate) partition: Option<u32>,
 
-    /// The filesystem at this byte of the disk (suffixes k, M, G, T; s for sectors of 512 bytes)
+    /// Select the filesystem that begins at this byte of the disk (suffixes k, M, G, T; s for
+    /// 512-byte sectors)
     #[arg(long, value_name = "BYTES", group = "which", value_parser = parse_offset)]
     pub(crate) offset: Option<u64>,
 
-    /// The operating system by number, when there are several (see `diskfs mount --explain`)
+    /// Select the operating system by number, if there are several (see `diskfs mount --explain`)
     #[arg(long, value_name = "N", group = "which")]
     pub(crate) os: Option<usize>,
 
-    /// The code page of short names on FAT, as 850 or 866 [default: fstab's, or 437]
+    /// The code page of short names on FAT, such as 850 or 866 [default: the one in fstab, else
+    /// 437]
     #[arg(long, value_name = "NUMBER", value_parser = code_page)]
     pub(crate) code_page: Option<CodePage>,
 }
 
 impl VolumeArgs {
-    /// Whether it says which one is meant.
+    /// Returns true if an option selects a volume or a system.
     pub(crate) fn names_one(&self) -> bool {
         let named = self.volume.is_some() || self.partition.is_some() || self.offset.is_some();
         named || self.os.is_some()
     }
 
-    /// The volume that is named; `None` when none is.
+    /// Returns the selected volume, or `None` if no option selects one.
     pub(crate) fn volume(&self, disk: &Disk) -> Result<Option<diskfs::Volume>> {
         match (&self.volume, self.partition, self.offset) {
             (Some(name), _, _) => disk.volume(name).map(Some),
@@ -225,36 +233,39 @@ impl VolumeArgs {
         }
     }
 
-    /// The same where a volume is meant, and never the files of a system.
+    /// Returns the selected volume like [`volume`](Self::volume), and refuses `--os`: for commands
+    /// that work on volumes, not on the files of a system.
     pub(crate) fn volume_alone(&self, disk: &Disk) -> Result<Option<diskfs::Volume>> {
         if self.os.is_some() {
-            let reason = "--os means the files of a system, and no volume";
+            let reason = "--os selects the files of a system, and this command works on a volume; use --volume";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         self.volume(disk)
     }
 
-    /// Opens the filesystem that is meant: without a name, the tree of the operating system, and where there is none
-    /// the only filesystem. Where that leaves several, volumes that can't be read are what is wrong.
+    /// Opens the selected filesystem. Without a selection, that is the tree of the operating
+    /// system, else the only filesystem. If several remain and some volumes cannot be read, the
+    /// error names the latter.
     pub(crate) fn filesystem(&self, disk: &Disk) -> Result<Filesystem> {
         self.or_unopened(disk, self.any_filesystem(disk))
     }
 
-    /// Opens the filesystem that is meant as [`filesystem`](Self::filesystem) does.
+    /// Opens the selected filesystem like [`filesystem`](Self::filesystem).
     ///
     /// # Errors
-    /// `Ambiguous` for several, whether they can be read or not.
+    /// `Ambiguous` if there are several filesystems, whether they can be read or not.
     pub(crate) fn any_filesystem(&self, disk: &Disk) -> Result<Filesystem> {
         if let Some(volume) = self.volume(disk)? {
             return volume.filesystem();
         }
-        match guest::meant(disk, self.os)? {
+        match guest::select_system(disk, self.os)? {
             Some(system) => system.filesystem(),
             None => disk.filesystem(),
         }
     }
 
-    /// Opens the filesystem that is meant for writing, as [`filesystem`](Self::filesystem) does for reading.
+    /// Opens the selected filesystem for writing, as [`filesystem`](Self::filesystem) does for
+    /// reading.
     pub(crate) fn writable_filesystem(
         &self,
         disk: &Disk,
@@ -263,7 +274,8 @@ impl VolumeArgs {
         self.or_unopened(disk, self.any_writable_filesystem(disk, options))
     }
 
-    /// Opens the filesystem that is meant for writing, as [`any_filesystem`](Self::any_filesystem) does for reading.
+    /// Opens the selected filesystem for writing, as [`any_filesystem`](Self::any_filesystem) does
+    /// for reading.
     pub(crate) fn any_writable_filesystem(
         &self,
         disk: &Disk,
@@ -272,24 +284,24 @@ impl VolumeArgs {
         if let Some(volume) = self.volume(disk)? {
             return volume.writable_filesystem(&options);
         }
-        match guest::meant(disk, self.os)? {
+        match guest::select_system(disk, self.os)? {
             Some(system) => system.writable_filesystem(&options),
             None => disk.writable_filesystem(&options),
         }
     }
 
-    /// Opens the tree of the operating system, or the volume that is named: never a filesystem only because it is
-    /// the only one.
+    /// Opens the tree of the operating system, or the selected volume. Unlike
+    /// [`filesystem`](Self::filesystem), it does not fall back to the only filesystem.
     pub(crate) fn guest(&self, disk: &Disk) -> Result<Filesystem> {
         if let Some(volume) = self.volume(disk)? {
             return volume.filesystem();
         }
-        let system = guest::meant(disk, self.os)?.ok_or_else(|| guest::no_system(disk))?;
+        let system = guest::select_system(disk, self.os)?.ok_or_else(|| guest::no_system(disk))?;
         system.filesystem()
     }
 
-    /// Replaces the error of a machine with several volumes, of which none is named and none holds a system, by the one
-    /// that says which of them can't be read.
+    /// Replaces the error if the machine has several volumes, none is selected and none contains a
+    /// system. The new error names the volumes that cannot be read.
     fn or_unopened<T>(&self, disk: &Disk, opened: Result<T>) -> Result<T> {
         let Err(error) = opened else {
             return opened;
@@ -306,11 +318,11 @@ fn code_page(text: &str) -> std::result::Result<CodePage, String> {
     let number = text.strip_prefix("cp").unwrap_or(text).parse().ok();
     number.and_then(CodePage::new).ok_or_else(|| {
         let known: Vec<String> = CodePage::numbers().iter().map(u16::to_string).collect();
-        format!("`{text}` is none of {}", known.join(", "))
+        format!("unknown code page `{text}`; known: {}", known.join(", "))
     })
 }
 
-/// A number of bytes, and `s` for sectors as `parted` has them.
+/// Parses a number of bytes, or a number of 512-byte sectors with the suffix `s`, as `parted` does.
 fn parse_offset(text: &str) -> std::result::Result<u64, String> {
     let Some(sectors) = text.strip_suffix('s') else {
         return bytes::parse(text);
@@ -318,7 +330,7 @@ fn parse_offset(text: &str) -> std::result::Result<u64, String> {
     let number: Option<u64> = sectors.parse().ok();
     number
         .and_then(|number| number.checked_mul(512))
-        .ok_or_else(|| format!("`{text}` is no number of sectors; write 2048s"))
+        .ok_or_else(|| format!("invalid number of sectors `{text}`; write 2048s"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where a command's output goes: standard output, or a file that appears when it is complete.
+//! The output of a command: standard output, or a file that appears only when it is complete.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -11,21 +11,21 @@ use diskfs::{Error, ErrorKind, Filesystem, Result};
 
 use super::session::raw_stdout;
 
-/// Returns whether a file name on the command line stands for standard input or output.
+/// Returns true if a file name on the command line stands for standard input or output.
 pub(crate) fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// A file that output goes to.
+/// An output file.
 #[derive(Debug)]
 pub(crate) struct OutFile {
     file: File,
-    /// The same file, while it has no name yet.
+    /// The file, if it does not have its name yet.
     unnamed: Option<NewFile<File>>,
 }
 
 impl OutFile {
-    /// Standard output.
+    /// Returns standard output.
     pub(crate) fn stdout() -> Result<Self> {
         let file = raw_stdout()?;
         Ok(Self {
@@ -34,8 +34,9 @@ impl OutFile {
         })
     }
 
-    /// Makes a file that takes the place of the one at `path` with [`finish`](Self::finish); `-` is
-    /// standard output. Never an image that is being read. Devices and pipes are written to at once.
+    /// Creates a file that replaces the one at `path` when [`finish`](Self::finish) is called; `-`
+    /// is standard output. Refuses an image that is being read. Devices and pipes are written to
+    /// directly.
     pub(crate) fn create(path: &Path, reading: &[&Filesystem]) -> Result<Self> {
         if is_standard(path) {
             return Self::stdout();
@@ -45,7 +46,7 @@ impl OutFile {
         if let Ok(there) = &there {
             refuse_images(path, there, reading)?;
         }
-        // A symlink stays: what it leads to is replaced.
+        // A symlink is kept, and the file that it points to is replaced.
         let target = path.canonicalize();
         let unnamed = match (&there, &target) {
             (Ok(there), Ok(target)) if there.is_file() && !is_descriptor(path) => {
@@ -71,7 +72,7 @@ impl OutFile {
         })
     }
 
-    /// Gives the file its name: what was written is complete.
+    /// Gives the completed file its name.
     pub(crate) fn finish(mut self, path: Option<&Path>) -> Result<()> {
         let named = self.unnamed.take().map_or(Ok(()), NewFile::finish);
         named.map_err(|errno| {
@@ -94,7 +95,8 @@ impl Write for OutFile {
     }
 }
 
-/// Returns whether a path names an open file of the program: others go on writing to the same one.
+/// Returns true if a path names an open file descriptor of a process: other processes continue to
+/// write to the same file.
 fn is_descriptor(path: &Path) -> bool {
     ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir))
 }
@@ -104,15 +106,19 @@ fn refuse_images(path: &Path, there: &Metadata, reading: &[&Filesystem]) -> Resu
     let mut images = reading.iter().map(|read| read.image_path().metadata());
     let is_image = images.any(|image| image.is_ok_and(is_there));
     if is_image && !there.file_type().is_char_device() {
-        return Err(Error::new(ErrorKind::Invalid, "is the image itself").in_file(path));
+        return Err(
+            Error::new(ErrorKind::Invalid, "the output file is the image itself").in_file(path),
+        );
     }
     Ok(())
 }
 
-/// A file that takes the place of one that is there, with its mode and owner; `None` where that one
-/// has to be written to itself: its directory takes no other, or its owner would change.
+/// Creates a file that will replace an existing one, with its mode and owner. Returns `None` if the
+/// existing file must be written to directly: if no file can be created in its directory, or if its
+/// owner would change.
 fn replacement(path: &Path, there: &Metadata) -> io::Result<Option<NewFile<File>>> {
-    // Other names of the file would keep the old contents; and who may not write to it may not replace it.
+    // Other hard links of the file would keep the old contents, and a user who cannot write to the
+    // file must not replace it.
     if there.nlink() > 1 {
         return Ok(None);
     }

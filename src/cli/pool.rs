@@ -1,4 +1,4 @@
-//! Work on several things side by side, with the results in order.
+//! Parallel work on several things, with results in order.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -6,46 +6,46 @@ use std::sync::Mutex;
 use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
 
-/// How many things are under way or wait for one before them. It bounds what is kept when one takes
-/// long and those behind it don't.
+/// The maximum number of things that are being worked on or wait for an earlier one. It bounds the
+/// memory for results if one thing takes long.
 const WINDOW: usize = 1024;
 
-/// No more than that without being asked: the disk is the limit then.
+/// The maximum default number of threads: beyond that, the disk is the bottleneck.
 const MAX_DEFAULT_THREADS: usize = 8;
 
-/// As many as there are processors.
+/// Returns the default number of threads: one per processor, up to the maximum.
 pub(crate) fn default_threads() -> usize {
     thread::available_parallelism()
         .map_or(1, NonZero::get)
         .min(MAX_DEFAULT_THREADS)
 }
 
-/// Does `work` on each of `things` in `threads` threads, and gives the results to `tell` in the
-/// things' order, in the calling thread.
+/// Calls `work` for each of `things` in `threads` threads, and passes the results to `report` in
+/// the order of the things, in the calling thread.
 ///
 /// # Errors
-/// The first of `tell`; no further work is begun then.
+/// The first error of `report`. No further work is started after it.
 pub(crate) fn in_order<T: Send, R: Send, E>(
     things: impl Iterator<Item = T>,
     threads: usize,
     work: impl Fn(T) -> R + Sync,
-    mut tell: impl FnMut(R) -> Result<(), E>,
+    mut report: impl FnMut(R) -> Result<(), E>,
 ) -> Result<(), E> {
     if threads <= 1 {
-        return things.map(work).try_for_each(tell);
+        return things.map(work).try_for_each(report);
     }
     let mut things = things.enumerate();
     let (give, take) = sync_channel::<(usize, T)>(WINDOW);
     let take = Mutex::new(take);
     let (done, results) = channel::<(usize, R)>();
     thread::scope(|scope| {
-        // Owned here, so that leaving early hangs up and ends the threads.
+        // Moved into the scope, so that an early return closes the channel and ends the threads.
         let give = give;
         for _ in 0..threads {
             let (done, take, work) = (done.clone(), &take, &work);
             scope.spawn(move || {
                 loop {
-                    // The guard is gone before the work begins.
+                    // The lock is released before the work begins.
                     let next = take.lock().map(|take| take.recv());
                     let Ok(Ok((number, thing))) = next else {
                         return;
@@ -58,26 +58,26 @@ pub(crate) fn in_order<T: Send, R: Send, E>(
         }
         drop(done);
         let mut waiting = BTreeMap::new();
-        let mut told = 0;
+        let mut reported = 0;
         let mut given = 0;
         let mut more = true;
         loop {
-            while more && given - told < WINDOW {
+            while more && given - reported < WINDOW {
                 match things.next().map(|thing| give.send(thing)) {
                     Some(Ok(())) => given += 1,
                     Some(Err(_)) | None => more = false,
                 }
             }
-            if told == given {
+            if reported == given {
                 return Ok(());
             }
             let Ok((number, result)) = results.recv() else {
-                return Ok(()); // A thread panicked; the scope passes that on.
+                return Ok(()); // A thread panicked; the scope propagates that.
             };
             waiting.insert(number, result);
-            while let Some(result) = waiting.remove(&told) {
-                tell(result)?;
-                told += 1;
+            while let Some(result) = waiting.remove(&reported) {
+                report(result)?;
+                reported += 1;
             }
         }
     })
@@ -96,28 +96,28 @@ mod tests {
                 }
                 n * 2
             };
-            let mut told = Vec::new();
-            let tell = |n| {
-                told.push(n);
+            let mut reported = Vec::new();
+            let report = |n| {
+                reported.push(n);
                 Ok::<(), ()>(())
             };
-            in_order(0..5000, threads, slow_first, tell).unwrap();
-            assert_eq!(told, (0..5000).map(|n| n * 2).collect::<Vec<_>>());
+            in_order(0..5000, threads, slow_first, report).unwrap();
+            assert_eq!(reported, (0..5000).map(|n| n * 2).collect::<Vec<_>>());
         }
     }
 
     #[test]
     fn an_error_ends_it() {
-        let mut told = 0;
+        let mut reported = 0;
         let outcome = in_order(
             0..,
             3,
             |n| n,
             |n| {
-                told += 1;
+                reported += 1;
                 if n == 10 { Err(n) } else { Ok(()) }
             },
         );
-        assert_eq!((outcome, told), (Err(10), 11));
+        assert_eq!((outcome, reported), (Err(10), 11));
     }
 }

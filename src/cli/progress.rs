@@ -1,4 +1,4 @@
-//! Progress of long work, on standard error.
+//! Progress of long operations, on standard error.
 
 mod counted;
 mod rate;
@@ -16,15 +16,15 @@ use super::show::size::units;
 pub(crate) use counted::{Holes, TotalBytes, size_on_host, sizes_below};
 use rate::Rate;
 
-/// What is done sooner shows no progress at all.
+/// The time after which an operation shows progress.
 const QUIET: Duration = Duration::from_secs(1);
-/// Between two updates.
+/// The time between two updates.
 const STEP: Duration = Duration::from_millis(200);
 
-/// The bar that stands on the terminal.
+/// The progress bar that is drawn on the terminal.
 static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Files and bytes done so far, of a total that may not be known.
+/// The number of files and bytes done so far, with a total if it is known.
 pub(crate) struct Progress {
     shown: Shown,
     started: Instant,
@@ -32,11 +32,11 @@ pub(crate) struct Progress {
     files: u64,
     bytes: u64,
     total: TotalBytes,
-    /// Since it was shown first.
+    /// The rate since progress was first shown.
     rate: Option<Rate>,
 }
 
-/// How progress is shown.
+/// The form in which progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Not,
@@ -62,30 +62,31 @@ impl Progress {
         }
     }
 
-    /// So many files and bytes so far.
+    /// Returns the number of files and bytes done so far.
     pub(crate) fn done(&self) -> (u64, u64) {
         (self.files, self.bytes)
     }
 
-    /// So many files and bytes are done by now.
+    /// Sets the number of files and bytes done so far.
     pub(crate) fn set(&mut self, files: u64, bytes: u64) {
         (self.files, self.bytes) = (files, bytes);
         self.update();
     }
 
-    /// One more file is begun.
+    /// Counts one more file as begun.
     pub(crate) fn file(&mut self) {
         self.files += 1;
         self.update();
     }
 
-    /// So many more bytes are done.
+    /// Adds to the number of bytes done.
     pub(crate) fn advance(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.update();
     }
 
-    /// Adds bytes that are done, of a total that is known only now: the callback of work that goes on in any case.
+    /// Adds to the number of bytes done, with a total that is known only now. Usable as a callback;
+    /// never asks to stop.
     pub(crate) fn advance_of(&mut self, bytes: u64, total_bytes: u64) -> ControlFlow<()> {
         self.total = TotalBytes::Known(total_bytes);
         self.advance(bytes);
@@ -110,7 +111,7 @@ impl Progress {
     fn show(&mut self) {
         let total_bytes = self.total.bytes();
         let per_second = self.rate.as_ref().and_then(Rate::per_second);
-        let state = State {
+        let state = ProgressState {
             files: self.files,
             bytes: self.bytes,
             total_bytes,
@@ -118,12 +119,12 @@ impl Progress {
         };
         match self.shown {
             Shown::Not => {}
-            Shown::Json => say(&state.json()),
+            Shown::Json => print_json(&state.json()),
             Shown::Bar => draw(&state),
         }
     }
 
-    /// Takes the bar away; in JSON says the final numbers.
+    /// Removes the bar, or writes the final numbers as JSON.
     pub(crate) fn finish(mut self) {
         self.total.stop();
         match self.shown {
@@ -134,7 +135,7 @@ impl Progress {
     }
 }
 
-/// A bar does not outlive an error.
+/// Removes the bar when an error ends the operation.
 impl Drop for Progress {
     fn drop(&mut self) {
         self.total.stop();
@@ -144,17 +145,17 @@ impl Drop for Progress {
     }
 }
 
-/// What is told at one moment.
+/// The state to show at one moment.
 #[derive(Debug, Clone, Copy)]
-struct State {
+struct ProgressState {
     files: u64,
     bytes: u64,
     total_bytes: Option<u64>,
     per_second: Option<u64>,
 }
 
-impl State {
-    /// How long the rest takes, where total and rate are known.
+impl ProgressState {
+    /// Returns the remaining time, if total and rate are known.
     fn seconds_left(&self) -> Option<u64> {
         let left = self.total_bytes?.saturating_sub(self.bytes);
         left.checked_div(self.per_second?)
@@ -170,7 +171,8 @@ impl State {
         })
     }
 
-    /// Returns the numbers beside the bar. They are ours: the library's rate counts what came before the bar.
+    /// Returns the numbers beside the bar. They are computed here, because the library's rate
+    /// includes what was done before the bar was shown.
     fn text(&self) -> String {
         let bytes = units(self.bytes);
         let mut parts = vec![match self.total_bytes {
@@ -188,7 +190,7 @@ impl State {
     }
 }
 
-/// `8 s`, `2 min 5 s`, `3 h 20 min`.
+/// Formats a duration: `8 s`, `2 min 5 s`, `3 h 20 min`.
 fn duration(seconds: u64) -> String {
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds} s"),
@@ -197,12 +199,12 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-fn say(progress: &serde_json::Value) {
+fn print_json(progress: &serde_json::Value) {
     let line = format!("{}\n", json!({ "progress": progress }));
-    let _ = io::stderr().write_all(line.as_bytes()); // Nowhere left to complain.
+    let _ = io::stderr().write_all(line.as_bytes()); // A failure here cannot be reported.
 }
 
-fn draw(state: &State) {
+fn draw(state: &ProgressState) {
     let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
     let bar = drawn.get_or_insert_with(|| ProgressBar::new(0));
     let template = match state.total_bytes {
@@ -218,7 +220,7 @@ fn draw(state: &State) {
     bar.tick();
 }
 
-/// Takes the bar away, if there is one, so that something else can be said.
+/// Removes the bar, if there is one, so that a message can be printed.
 pub(crate) fn clear() {
     let drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(bar) = drawn {
@@ -232,19 +234,19 @@ mod tests {
 
     #[test]
     fn totals_and_the_time_left_are_told_where_they_are_known() {
-        let state = State {
+        let state = ProgressState {
             files: 7,
             bytes: 512 << 20,
             total_bytes: Some(1 << 30),
             per_second: Some(64 << 20),
         };
         assert_eq!(state.text(), "512 MiB of 1 GiB, 64 MiB/s, 8 s left");
-        let unknown = State {
+        let unknown = ProgressState {
             total_bytes: None,
             ..state
         };
         assert_eq!(unknown.text(), "7 files, 512 MiB, 64 MiB/s");
-        let first = State {
+        let first = ProgressState {
             bytes: 0,
             per_second: None,
             ..unknown

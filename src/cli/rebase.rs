@@ -1,4 +1,4 @@
-//! `diskfs rebase`.
+//! The command `diskfs rebase`.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,12 +15,12 @@ use super::session::{Output, Session, stdout};
 use super::show::json as document;
 use super::snapshot::open_options;
 
-/// Put another image behind an overlay, or none
+/// Change the backing file of an overlay
 #[derive(Debug, Args)]
 #[command(
-    after_help = "What the old backing file has and the new one has not is written into the overlay first, so the disk
-that it shows stays the same. With -u only the name is changed, and nothing is compared. An empty FILE
-makes the overlay stand by itself.
+    after_help = "Data that the old backing file has and the new one lacks is first copied into the overlay, so its
+disk stays the same. With -u, only the name of the backing file is changed, and nothing is compared.
+An empty FILE makes the overlay independent of any backing file.
 
 Examples:
   diskfs rebase -b new-base.qcow2 -F qcow2 overlay.qcow2
@@ -28,19 +28,19 @@ Examples:
   diskfs rebase -b '' overlay.qcow2"
 )]
 pub(super) struct Rebase {
-    /// The overlay
+    /// The overlay to change
     #[arg(value_name = "IMG")]
     image: OsString,
 
-    /// The image to put behind it, as the overlay is to name it; '' for none
+    /// The new backing file, as the overlay will refer to it; '' for none
     #[arg(short, long, value_name = "FILE")]
     backing: OsString,
 
-    /// Its format
+    /// The format of the new backing file
     #[arg(short = 'F', long, value_name = "FORMAT")]
     backing_format: Option<Format>,
 
-    /// Change the name only, whatever the disk becomes by that
+    /// Change only the name, even if that changes the contents of the disk
     #[arg(short = 'u', long = "unsafe")]
     trust: bool,
 
@@ -57,8 +57,8 @@ pub(super) fn run(args: &Rebase, session: &mut Session) -> Result<()> {
         Contents::Kept
     };
     let mut progress = Progress::new(session.progress(), None);
-    let told = &mut |bytes, total| progress.advance_of(bytes, total);
-    let written = rebase(&path, base.as_ref(), contents, &options, told);
+    let advance = &mut |bytes, total| progress.advance_of(bytes, total);
+    let written = rebase(&path, base.as_ref(), contents, &options, advance);
     progress.finish();
     let written = written?;
     if session.output() == Output::Json {
@@ -79,8 +79,8 @@ impl Rebase {
             return Ok(None);
         }
         let Some(format) = self.backing_format else {
-            let error = Error::new(ErrorKind::Invalid, "the backing file's format is needed");
-            return Err(error.with_hint("give -F raw or -F qcow2; `diskfs info` tells which"));
+            let error = Error::new(ErrorKind::Invalid, "missing format of the backing file");
+            return Err(error.with_hint("give -F raw or -F qcow2; `diskfs info` shows the format"));
         };
         Ok(Some(NewBase {
             name: self.backing.clone().into(),

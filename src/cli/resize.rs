@@ -1,4 +1,4 @@
-//! `diskfs resize`.
+//! The command `diskfs resize`.
 
 use std::io::Write as _;
 
@@ -17,17 +17,17 @@ use super::show::size::units;
 use super::target::{self, WriteArgs};
 use super::tool;
 
-/// Make a filesystem as large as its volume, in a microVM
+/// Grow a filesystem to the size of its volume, in a microVM
 ///
-/// The kernel and the filesystem's own program do it: `xfs_growfs`, `btrfs`, `resize2fs`, `resize.f2fs` or
-/// `ntfsresize`. The volume itself stays as it is: the image, its partition or logical volume has to be made
-/// larger before.
+/// The kernel and the program for the filesystem's type do the work: `xfs_growfs`, `btrfs`,
+/// `resize2fs`, `resize.f2fs` or `ntfsresize`. The volume itself is not changed: enlarge the image,
+/// and the partition or logical volume, before.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   qemu-img resize data.qcow2 20G && diskfs resize data.qcow2
   diskfs resize --volume p2 grown.raw")]
 pub(super) struct Resize {
-    /// The image
+    /// The image with the filesystem
     #[arg(value_name = "IMG")]
     image: Operand,
 
@@ -40,13 +40,13 @@ pub(super) struct Resize {
 
 pub(super) fn run(args: &Resize, session: &mut Session) -> Result<()> {
     let new_overlay = args.write.new_overlay();
-    let image = args.image.image_alone("a volume's filesystem is resized")?;
+    let image = args.image.image_alone("to resize")?;
     let disk = args.write.open(&args.source, &image)?;
     let grown = args.grow(&disk, session);
-    session.warn_of(&disk);
+    session.print_warnings(&disk);
     let changed_bytes = disk.changed_in_memory();
     let closed = disk.close();
-    let volume = grown.inspect_err(|_| target::forget(new_overlay))?;
+    let volume = grown.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
     closed?;
     let mut out = stdout()?;
     match session.output() {
@@ -69,11 +69,11 @@ pub(super) fn run(args: &Resize, session: &mut Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Less than this beside a filesystem or a partition is alignment, or a table.
+/// Unused space below this size, after a filesystem or a partition, is alignment or a table.
 const SLACK_BYTES: u64 = 1 << 20;
 
-/// Fails for a filesystem that fills its partition where the disk has room behind that: the image was made larger, and
-/// its partition was not.
+/// Fails if the filesystem already fills its partition, and the disk has free space after the
+/// partition: then the image was enlarged, but the partition was not.
 fn check_can_grow(disk: &Disk, volume: &Volume) -> Result<()> {
     let (Some(entry), Some(disk_bytes)) = (volume.entry(), volume.disk_bytes()) else {
         return Ok(());
@@ -84,22 +84,22 @@ fn check_can_grow(disk: &Disk, volume: &Volume) -> Result<()> {
         .filter(|other| other.entry().is_some() && other.disk_index() == volume.disk_index())
         .filter_map(Volume::start_bytes);
     let next = starts.filter(|start| *start >= end).min();
-    let behind = next.unwrap_or(disk_bytes).saturating_sub(end);
+    let free_after = next.unwrap_or(disk_bytes).saturating_sub(end);
     let Some(filesystem_bytes) = volume.filesystem_bytes()? else {
         return Ok(());
     };
     let left = entry.len_bytes.saturating_sub(filesystem_bytes);
-    if left >= SLACK_BYTES || behind < SLACK_BYTES {
+    if left >= SLACK_BYTES || free_after < SLACK_BYTES {
         return Ok(());
     }
     let name = volume.name();
     let reason = format!(
-        "the filesystem fills {name} ({}), and the partition ends there: the {} behind it are not used",
+        "the filesystem already fills {name} ({}): the partition must be enlarged first, and {} after it are unused",
         units(entry.len_bytes),
-        units(behind)
+        units(free_after)
     );
     let hint = format!(
-        "make partition {} larger, as with `growpart` or `parted resizepart` in the guest, and run this again",
+        "enlarge partition {}, for example with `growpart` or `parted resizepart` in the guest, and run this command again",
         entry.number
     );
     Err(Error::new(ErrorKind::Other, reason)
@@ -111,7 +111,7 @@ impl Resize {
     fn grow(&self, disk: &Disk, session: &Session) -> Result<Volume> {
         let volume = match self.source.volume.volume_alone(disk)? {
             Some(volume) => volume,
-            None => disk.meant_volume()?,
+            None => disk.default_volume()?,
         };
         check_can_grow(disk, &volume)?;
         let done = tool::work(&self.source, &volume, &Work::Grow, session)?;

@@ -1,4 +1,4 @@
-//! `diskfs rm`.
+//! The command `diskfs rm`.
 
 use clap::Args;
 
@@ -15,26 +15,26 @@ use super::target::{self, TargetPlace, WriteArgs};
 /// Remove files, and directories with -r
 #[derive(Debug, Args)]
 #[command(
-    after_help = "No symlink is followed: nothing outside of what is named goes away. -v says what was removed.
+    after_help = "Symlinks are not followed: nothing outside of the named files is removed. -v prints removed names.
 
 Examples:
   diskfs rm disk.qcow2:/etc/machine-id
   diskfs rm -r disk.qcow2:/var/log/journal /var/cache/apt/archives"
 )]
 pub(super) struct Rm {
-    /// What to remove
+    /// The files to remove
     #[arg(required = true, value_name = "IMG:/PATH")]
     paths: Vec<Operand>,
 
-    /// Directories with all that is in them
+    /// Remove directories and everything below them
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
 
-    /// Empty directories, too
+    /// Remove empty directories, too
     #[arg(short, long)]
     dir: bool,
 
-    /// What isn't there is no error
+    /// Ignore files that do not exist
     #[arg(short, long)]
     force: bool,
 
@@ -72,7 +72,9 @@ impl Rm {
             return remove_tree(place.fs(), &place.path, &mut |removed| {
                 progress.file();
                 match removed {
-                    Removed::File(path) | Removed::Directory(path) => session.said("removed", path),
+                    Removed::File(path) | Removed::Directory(path) => {
+                        session.print_done("removed", path);
+                    }
                     Removed::Failed(error) => session.report(&place.error(error)),
                 }
             })
@@ -80,10 +82,12 @@ impl Rm {
         }
         if !self.dir && is_directory(place)? {
             let error = vfs::Error::from(vfs::ErrorKind::IsADirectory).in_path(&place.path);
-            return Err(place.error(error.with_hint("give -r to remove it with what is in it")));
+            return Err(
+                place.error(error.with_hint("give -r to remove it and everything below it"))
+            );
         }
         remove(place.fs(), &place.path).map_err(|e| place.error(e))?;
-        session.said("removed", &place.path);
+        session.print_done("removed", &place.path);
         Ok(())
     }
 }

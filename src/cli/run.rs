@@ -1,4 +1,4 @@
-//! `diskfs run`.
+//! The command `diskfs run`.
 
 mod program;
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use diskfs::guest::{self, Steps};
+use diskfs::guest::{self, KernelMounts};
 use diskfs::vm::{Ended, MachineTree, Running, Stream, VmOptions};
 use diskfs::{Disk, Error, ErrorKind, Filesystem, Result};
 
@@ -23,27 +23,29 @@ use super::signals::Signals;
 use super::target::{self, WriteArgs};
 use program::ProgramArgs;
 
-/// What diskfs itself ends with when it can't do its part, as chroot(1) does.
+/// The exit code if diskfs itself fails, as in chroot(1).
 const FAILED: u8 = 125;
-/// The program is there and can't be run.
+/// The exit code if the program exists but cannot be run.
 const NOT_RUN: u8 = 126;
-/// There is no such program.
+/// The exit code if the program does not exist.
 const NOT_FOUND: u8 = 127;
-/// The time was over, as timeout(1) has it.
+/// The exit code after a timeout, as in timeout(1).
 const TIMED_OUT: u8 = 124;
 
-/// How long a program has to end when its time is over, before it is killed; and then the machine.
+/// The time to wait after the timeout until the program is killed, and again until the machine is
+/// killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Run a program of the guest, inside a microVM
+/// Run a program of the guest in a microVM
 ///
-/// The program sees what the guest itself would see: its root filesystem, and the others where its fstab
-/// has them; with /proc, /sys, /dev and an empty /run. It runs on a kernel of its own, without a network
-/// unless --network is given (QEMU has one), as root if nothing else is said, and what it changes stays, unless --dry-run or --overlay says
-/// otherwise. Standard input, output and error are those of diskfs; signals (Ctrl-C, kill) go to the
-/// program. What is still running when it ends is killed.
+/// The program sees the files as the guest itself would see them: its root filesystem, with the
+/// other filesystems where its fstab puts them, and /proc, /sys, /dev and an empty /run. It runs on
+/// a separate kernel, as root unless --user is given, and without a network unless --network is
+/// given (which requires QEMU). Its changes are written to the image, unless --dry-run or --overlay
+/// is given. Standard input, output and error are those of diskfs; signals (Ctrl-C, kill) are
+/// forwarded to the program. When the program ends, processes that it left running are killed.
 ///
-/// Nothing of a guest is ever run unless this command asks for it.
+/// diskfs runs programs of a guest only with this command.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs run debian.qcow2 -- dpkg -l
@@ -51,10 +53,10 @@ const GRACE: Duration = Duration::from_secs(5);
   diskfs run --user postgres --workdir /var/lib/postgresql db.qcow2 -- pg_controldata
   echo 'touch /.autorelabel' | diskfs run fedora.qcow2 -- sh
 
-Exit status: that of the program; 128 and the signal when a signal ended it; 124 when --timeout was over;
-125 when diskfs failed, 126 when the program can't be run, 127 when there is none.")]
+Exit code: that of the program; 128 plus the signal number if a signal ended it; 124 after
+--timeout; 125 if diskfs failed, 126 if the program cannot be run, 127 if it does not exist.")]
 pub(super) struct Run {
-    /// The image
+    /// The image with the guest
     #[arg(value_name = "IMG")]
     image: Operand,
 
@@ -70,15 +72,15 @@ pub(super) struct Run {
     #[command(flatten)]
     program: ProgramArgs,
 
-    /// End it after so many seconds
+    /// End the program after this number of seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// Give it no input
+    /// Do not pass standard input to the program
     #[arg(short = 'n', long)]
     no_input: bool,
 
-    /// Give it a network: whatever this user reaches
+    /// Give the program network access, with everything that this user can reach
     #[arg(long)]
     network: bool,
 
@@ -92,30 +94,31 @@ pub(super) struct Run {
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| format!("`{text}` is no number of seconds"))
+    duration.ok_or_else(|| format!("invalid number of seconds `{text}`"))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "all commands have this form")]
 pub(super) fn run(args: &Run, session: &mut Session) -> Result<()> {
-    // Before there are other threads, which a signal would end otherwise.
-    let signals = Signals::hold_those_for_programs();
+    // Signals are blocked before other threads start: a signal that is delivered to one of these
+    // would end the process.
+    let signals = Signals::block_with_program_signals();
     match args.run(signals, session) {
-        Ok(exit_code) => session.end_with(exit_code),
-        Err(Failed { error, exit_code }) => {
+        Ok(exit_code) => session.set_exit_code(exit_code),
+        Err(RunError { error, exit_code }) => {
             session.report(&error);
-            session.end_with(exit_code);
+            session.set_exit_code(exit_code);
         }
     }
     Ok(())
 }
 
-/// An error, and what it is for who waits for the program.
-struct Failed {
+/// An error with the exit code that it results in.
+struct RunError {
     error: Error,
     exit_code: u8,
 }
 
-impl From<Error> for Failed {
+impl From<Error> for RunError {
     fn from(error: Error) -> Self {
         Self {
             error,
@@ -124,7 +127,7 @@ impl From<Error> for Failed {
     }
 }
 
-impl Failed {
+impl RunError {
     fn not_started(error: Error) -> Self {
         let exit_code = match error.kind() {
             ErrorKind::NotFound => NOT_FOUND,
@@ -136,91 +139,97 @@ impl Failed {
 }
 
 impl Run {
-    fn run(&self, signals: Signals, session: &mut Session) -> std::result::Result<u8, Failed> {
+    fn run(&self, signals: Signals, session: &mut Session) -> std::result::Result<u8, RunError> {
         let place = self.image.split();
         if place.path.is_some() {
-            let reason = "a program runs in a guest, and not in a path of it";
+            let reason = "expected an image to run a program of, not a path in it";
             let error = Error::new(ErrorKind::Invalid, reason);
             return Err(error
-                .with_hint("give the image alone, and --workdir")
+                .with_hint("give the image alone, and the directory with --workdir")
                 .into());
         }
         let new_overlay = self.write.new_overlay();
         let disk = self.write.open(&self.source, &place.image)?;
         let ran = self.run_on(&disk, signals);
-        session.warn_of(&disk);
+        session.print_warnings(&disk);
         let changed_bytes = disk.changed_in_memory();
         let closed = disk.close();
-        let exit_code = ran.inspect_err(|_| target::forget(new_overlay))?;
+        let exit_code = ran.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
         closed?;
         if let Some(bytes) = changed_bytes.filter(|_| self.write.dry_run) {
-            // Standard output is the program's.
+            // Standard output belongs to the program.
             let line = format!("diskfs: {bytes} bytes of the disk would change\n");
-            let _ = io::stderr().write_all(line.as_bytes()); // Nowhere left to complain.
+            let _ = io::stderr().write_all(line.as_bytes()); // A failure here cannot be reported.
         }
         Ok(exit_code)
     }
 
-    fn run_on(&self, disk: &Disk, signals: Signals) -> std::result::Result<u8, Failed> {
-        let (filesystem, steps) = self.guest(disk)?;
+    fn run_on(&self, disk: &Disk, signals: Signals) -> std::result::Result<u8, RunError> {
+        let (filesystem, mounts) = self.guest(disk)?;
         let program = self.program.program(&filesystem, &self.command)?;
-        // It was looked at; from now on it is written.
+        // The filesystem was only needed to look up the user; from here on, the machine writes to
+        // it.
         drop(filesystem);
         let options = VmOptions {
             network: self.network,
             ..self.source.vm.options()?
         };
-        let tree = Arc::new(MachineTree::mount(&options, &steps)?);
-        let running = tree.start(program).map_err(Failed::not_started)?;
-        let ended = self.attend(&tree, &running, signals);
+        let tree = Arc::new(MachineTree::mount(&options, &mounts)?);
+        let running = tree.start(program).map_err(RunError::not_started)?;
+        let ended = self.forward_until_exit(&tree, &running, signals);
         let closed = tree.end();
         let exit_code = ended?;
         closed?;
         Ok(exit_code)
     }
 
-    /// The files of the guest that is meant, and how they are mounted.
-    fn guest(&self, disk: &Disk) -> Result<(Filesystem, Steps)> {
+    /// Returns the filesystem of the selected guest, and its mounts.
+    fn guest(&self, disk: &Disk) -> Result<(Filesystem, KernelMounts)> {
         let which = &self.source.volume;
         let volume = match which.volume(disk)? {
             Some(volume) => volume,
-            None => match guest::meant(disk, which.os)? {
-                Some(system) => return Ok((system.filesystem()?, system.steps())),
-                None => disk.meant_volume()?,
+            None => match guest::select_system(disk, which.os)? {
+                Some(system) => return Ok((system.filesystem()?, system.kernel_mounts())),
+                None => disk.default_volume()?,
             },
         };
-        Ok((volume.filesystem()?, Steps::of_volume(volume)))
+        Ok((volume.filesystem()?, KernelMounts::of_volume(volume)))
     }
 
-    /// Hands everything on until the program has ended.
-    fn attend(&self, tree: &Arc<MachineTree>, running: &Running, signals: Signals) -> Result<u8> {
+    /// Forwards input, output and signals until the program has ended.
+    fn forward_until_exit(
+        &self,
+        tree: &Arc<MachineTree>,
+        running: &Running,
+        signals: Signals,
+    ) -> Result<u8> {
         if self.no_input {
             running.close_input()?;
         } else {
             let input = running.clone();
-            thread::spawn(move || hand_in(&input));
+            thread::spawn(move || forward_input(&input));
         }
         let signalled = running.clone();
         thread::spawn(move || {
             loop {
-                // One that has ended needs none.
+                // The signal fails if the program has already ended.
                 let _ = signalled.signal(signals.wait());
             }
         });
         let is_over = Arc::new(AtomicBool::new(false));
-        let clock = self.timeout.map(|timeout| {
+        let watch = self.timeout.map(|timeout| {
             let (stop, stopped) = mpsc::channel();
-            let clock = Clock {
+            let watch = TimeoutWatch {
                 tree: Arc::clone(tree),
                 running: running.clone(),
                 is_over: Arc::clone(&is_over),
                 stopped,
             };
-            thread::spawn(move || clock.run(timeout));
+            thread::spawn(move || watch.run(timeout));
             stop
         });
-        let ended = hand_out(running);
-        drop(clock);
+        let ended = forward_output(running);
+        drop(watch);
         if is_over.load(Ordering::SeqCst) {
             return Ok(TIMED_OUT);
         }
@@ -228,39 +237,39 @@ impl Run {
     }
 }
 
-/// Ends a program whose time is over.
-struct Clock {
+/// The timer that ends a program after its timeout.
+struct TimeoutWatch {
     tree: Arc<MachineTree>,
     running: Running,
     is_over: Arc<AtomicBool>,
-    /// Hangs up when the program has ended.
+    /// Closed when the program has ended.
     stopped: mpsc::Receiver<()>,
 }
 
-impl Clock {
+impl TimeoutWatch {
     fn run(&self, timeout: Duration) {
-        if !self.goes_on_for(timeout) {
+        if !self.runs_for(timeout) {
             return;
         }
         self.is_over.store(true, Ordering::SeqCst);
         for signal in [libc::SIGTERM, libc::SIGKILL] {
-            // A machine that does not answer is killed below.
+            // Sent from another thread: a machine that does not answer is killed below.
             let running = self.running.clone();
             thread::spawn(move || running.signal(signal));
-            if !self.goes_on_for(GRACE) {
+            if !self.runs_for(GRACE) {
                 return;
             }
         }
         self.tree.kill();
     }
 
-    fn goes_on_for(&self, time: Duration) -> bool {
+    fn runs_for(&self, time: Duration) -> bool {
         self.stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout)
     }
 }
 
-/// Passes standard input on, until it ends or the program does not want it.
-fn hand_in(running: &Running) {
+/// Forwards standard input until it ends, or until the program does not accept more.
+fn forward_input(running: &Running) {
     let mut buffer = vec![0; 64 << 10];
     let mut input = io::stdin().lock();
     loop {
@@ -271,11 +280,12 @@ fn hand_in(running: &Running) {
             _ => return,
         }
     }
-    let _ = running.close_input(); // It may have ended.
+    let _ = running.close_input(); // The program may have ended.
 }
 
-/// Passes on what it writes. When nobody wants that any more, it is told so as in a pipe.
-fn hand_out(running: &Running) -> Result<Ended> {
+/// Forwards the program's output. If the reader of standard output is gone, the program is told, as
+/// with a pipe.
+fn forward_output(running: &Running) -> Result<Ended> {
     let mut output = raw_stdout()?;
     let mut error = io::stderr();
     let mut is_wanted = true;
@@ -284,7 +294,7 @@ fn hand_out(running: &Running) -> Result<Ended> {
             Stream::Output if is_wanted => output.write_all(bytes),
             Stream::Output => Ok(()),
             Stream::Error => {
-                // There is nowhere left to complain.
+                // A failure here cannot be reported.
                 let _ = error.write_all(bytes);
                 Ok(())
             }

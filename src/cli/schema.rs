@@ -1,4 +1,4 @@
-//! `diskfs schema`.
+//! The command `diskfs schema`.
 
 #[cfg(test)]
 mod changes;
@@ -21,29 +21,30 @@ use diskfs::{Error, ErrorKind, Result};
 use super::session::{Output, Session, stdout};
 use super::show::json as document;
 
-/// Print the JSON Schema of what a command prints with --json
+/// Print the JSON Schema of a command's --json output
 ///
-/// Without a command, lists the names that have one: the commands, and `error`, which is what every command prints on
-/// standard error. A command whose output is a stream of lines (`log`, `--fleet`) has the schema of a line.
+/// Without COMMAND, lists the names that have a schema: the commands, and `error`, the JSON object
+/// that every command prints on standard error. If the output of a command is a stream of lines
+/// (`log`, `--fleet`), the schema is that of one line.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs schema
   diskfs schema ls
   diskfs schema error")]
 pub(super) struct Schema {
-    /// The command
+    /// The command, or `error`
     command: Option<String>,
 }
 
-/// The schemas by name.
+/// The schemas, by name.
 const SCHEMAS: &str = include_str!("schema/schemas.json");
 
-/// Commands that change files, and print nothing of their own.
+/// Commands that change files, and whose output is only a report of the changes.
 const CHANGING: [&str; 10] = [
     "chmod", "chown", "edit", "ln", "mkdir", "mv", "rm", "touch", "truncate", "write",
 ];
 
-/// What `inspect` prints has its schema from the library.
+/// The schema of `inspect`, which the library generates.
 const INSPECT: &str = include_str!("inspect/schema.json");
 
 pub(super) fn run(args: &Schema, session: &Session) -> Result<()> {
@@ -84,8 +85,8 @@ fn schemas() -> Result<Map<String, Value>> {
 
 fn unknown(name: &str) -> Error {
     let name = super::show::name::message(name);
-    let error = Error::new(ErrorKind::NotFound, format!("no schema of `{name}`"));
-    error.with_hint("`diskfs schema` lists those that there are")
+    let error = Error::new(ErrorKind::NotFound, format!("no such schema: `{name}`"));
+    error.with_hint("`diskfs schema` lists the schemas")
 }
 
 #[cfg(test)]
@@ -110,17 +111,17 @@ mod tests {
         schema.to_value()
     }
 
-    /// The schema of a command that prints no document.
+    /// Returns the schema of a command that prints no document.
     fn none(what: &str) -> Value {
         json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "description": format!("No document: standard output has {what}, with --json too; errors are JSON."),
+            "description": format!("No document: standard output is {what}, even with --json; errors are JSON."),
             "not": {},
         })
     }
 
-    /// Every schema but that of `inspect`.
-    fn made() -> Map<String, Value> {
+    /// Generates every schema except that of `inspect`.
+    fn generate() -> Map<String, Value> {
         let mut all = [
             ("appliance", schema::<Appliance>()),
             ("cat", none("the contents of files")),
@@ -130,7 +131,7 @@ mod tests {
             ("completions", none("a script for the shell")),
             ("cp", schema::<Cp>()),
             ("create", schema::<Create>()),
-            ("demo", none("what the commands that are shown print")),
+            ("demo", none("the output of the demonstrated commands")),
             ("deploy", schema::<Deploy>()),
             ("df", schema::<Df>()),
             ("diff", schema::<Diff>()),
@@ -148,7 +149,7 @@ mod tests {
             ("mount", schema::<Mount>()),
             ("rebase", schema::<Rebase>()),
             ("resize", schema::<Resize>()),
-            ("run", none("what the program prints")),
+            ("run", none("the output of the program")),
             ("schema", schema::<Schemas>()),
             ("snapshot", schema::<SnapshotDocument>()),
             ("sparsify", schema::<Sparsify>()),
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_schemas_are_those_of_the_types() {
-        kept_schema("src/cli/schema/schemas.json", &Value::Object(made()));
+        kept_schema("src/cli/schema/schemas.json", &Value::Object(generate()));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What all commands of one run share: the options for all, the images that are open, the output,
-//! and which failures there were.
+//! The state that all commands of one run share: the global options, the open images, the output,
+//! and the failures so far.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -10,36 +10,36 @@ use diskfs::vfs::{self, Follow, glob};
 use diskfs::{Disk, Error, ErrorKind, Filesystem, Node, Result, block};
 use serde_json::{Map, Value, json};
 
-use super::operand::{Operand, Place};
+use super::operand::{Operand, OperandParts};
 use super::options::SourceArgs;
 use super::show::json::put_name;
 use super::show::name::{NameStyle, message};
 use super::{GlobalArgs, ProgressMode, progress};
 
-/// Buffer of standard output: what a pipe holds by default (pipe(7)).
+/// The size of the buffer of standard output, which is the default capacity of a pipe (pipe(7)).
 const OUT_BUFFER_BYTES: usize = 64 << 10;
 
-/// One run of the program.
+/// A run of the program.
 #[derive(Debug)]
 pub(crate) struct Session {
     command: &'static str,
     json: bool,
     progress: ProgressMode,
-    /// How often `-v` was given.
+    /// The number of `-v` options.
     verbose: u8,
-    /// What is open, and `None` for what could not be opened, which was told then.
+    /// The open filesystems; `None` for one that could not be opened, which was already reported.
     open: HashMap<OsString, Option<Filesystem>>,
     warned: HashSet<String>,
     exit_code: u8,
-    /// The code of every failure, if it isn't that of its kind.
+    /// The exit code of every failure, if it does not depend on the error's kind.
     failure_code: Option<u8>,
-    /// Failures are not told.
+    /// True if failures are not printed.
     silent: bool,
-    /// Something failed that may have done a part.
+    /// True if an operation failed that may have been partly done.
     failed_halfway: bool,
 }
 
-/// Whether a report is for people or for programs.
+/// The format of reports: text for people, or JSON for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
     Text,
@@ -62,7 +62,7 @@ impl Session {
         }
     }
 
-    /// The command's name, for JSON.
+    /// Returns the command's name, for JSON.
     pub(crate) fn command(&self) -> &'static str {
         self.command
     }
@@ -75,7 +75,7 @@ impl Session {
         }
     }
 
-    /// Whether `-v` was given.
+    /// Returns true if `-v` was given.
     #[cfg(feature = "microvm")]
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose > 0
@@ -85,8 +85,8 @@ impl Session {
         self.progress
     }
 
-    /// Says an error on standard error and remembers its exit code; the command goes on with what
-    /// else there is to do.
+    /// Prints an error on standard error and records its exit code. The command then continues with
+    /// the remaining work.
     pub(crate) fn report(&mut self, error: &Error) {
         if error.is_broken_pipe() {
             return;
@@ -103,10 +103,10 @@ impl Session {
             Output::Json => format!("{}\n", error_json(self.command, error, self.code_of(error))),
         };
         progress::clear();
-        let _ = io::stderr().write_all(text.as_bytes()); // Nowhere left to complain.
+        let _ = io::stderr().write_all(text.as_bytes()); // A failure here cannot be reported.
     }
 
-    /// Returns whether something was reported that may have done a part.
+    /// Returns true if an operation failed that may have been partly done.
     pub(crate) fn has_failed_halfway(&self) -> bool {
         self.failed_halfway
     }
@@ -116,39 +116,41 @@ impl Session {
         self.failure_code.unwrap_or(code)
     }
 
-    /// Ends with `exit_code` after any failure, as the program does that the command is named after.
+    /// Sets the exit code of all failures, for commands with the exit codes of the program that
+    /// they are named after.
     pub(crate) fn fail_with(&mut self, exit_code: u8) {
         self.failure_code = Some(exit_code);
     }
 
-    /// Tells no failures from now on; the exit code still does.
+    /// Stops printing failures; they still determine the exit code.
     pub(crate) fn silence(&mut self) {
         self.silent = true;
     }
 
-    /// With `-v`, says what was done to a file.
-    pub(crate) fn said(&mut self, what: &str, path: &[u8]) {
+    /// Prints what was done to a file, if `-v` was given.
+    pub(crate) fn print_done(&mut self, what: &str, path: &[u8]) {
         if self.verbose == 0 || self.output() == Output::Json {
             return;
         }
         let style = name_style(NameStyle::Escaped);
         let line = [what.as_bytes(), b" ", &style.show(path), b"\n"].concat();
         progress::clear();
-        // Who closed the output has no use for it.
+        // If standard output is closed, the line is not needed.
         let _ = io::stdout().lock().write_all(&line);
     }
 
-    /// Sets the exit code, whatever failed: that of a program that was run, or one that is no failure.
-    pub(crate) fn end_with(&mut self, exit_code: u8) {
+    /// Sets the exit code regardless of failures: that of a program that was run, or one that does
+    /// not stand for a failure.
+    pub(crate) fn set_exit_code(&mut self, exit_code: u8) {
         self.exit_code = exit_code;
     }
 
-    /// The run's exit code: that of the first failure.
+    /// Returns the run's exit code, which is that of the first failure.
     pub(crate) fn exit_code(&self) -> u8 {
         self.exit_code
     }
 
-    /// Says what is wrong with an image without keeping it from being read, once.
+    /// Prints a warning, once for each text.
     pub(crate) fn warn(&mut self, text: &str) {
         if self.warned.insert(text.to_owned()) {
             let text = match self.output() {
@@ -163,17 +165,17 @@ impl Session {
     /// Opens an image.
     pub(crate) fn disk(&mut self, image: &OsStr, args: &SourceArgs) -> Result<Disk> {
         let disk = args.open(image)?;
-        self.warn_of(&disk);
+        self.print_warnings(&disk);
         Ok(disk)
     }
 
-    /// Passes on an image's warnings; those of its partition table when that has been read.
-    pub(crate) fn warn_of(&mut self, disk: &Disk) {
+    /// Prints the warnings of an image, and those of its partition table if that has been read.
+    pub(crate) fn print_warnings(&mut self, disk: &Disk) {
         disk.warnings().iter().for_each(|text| self.warn(text));
     }
 
-    /// The filesystem that is meant in `image`, opened once for all operands; `None` when it could
-    /// not be, which is reported once.
+    /// Returns the selected filesystem of `image`, opened once for all operands. Returns `None` if
+    /// it cannot be opened, which is reported once.
     fn filesystem(&mut self, image: &OsStr, args: &SourceArgs) -> Option<Filesystem> {
         if let Some(open) = self.open.get(image) {
             return open.clone();
@@ -184,19 +186,22 @@ impl Session {
         opened
     }
 
-    /// Opens the filesystem that is meant in `image`.
+    /// Opens the selected filesystem of `image`.
     fn open_filesystem(&mut self, image: &OsStr, args: &SourceArgs) -> Result<Filesystem> {
         let disk = self.disk(image, args)?;
         let filesystem = args.volume.filesystem(&disk);
-        self.warn_of(&disk);
+        self.print_warnings(&disk);
         filesystem
     }
 
-    /// Opens the one place that an operand names; `None` when it can't be, which is reported.
+    /// Opens the single place that an operand names, or reports an error and returns `None`.
     pub(crate) fn place(&mut self, operand: &Operand, args: &SourceArgs) -> Option<Located> {
         let mut places = self.places(std::slice::from_ref(operand), args);
         if places.len() > 1 {
-            let reason = format!("one place is meant, and {} files match", places.len());
+            let reason = format!(
+                "expected one file, but {} files match the pattern",
+                places.len()
+            );
             let error = Error::new(ErrorKind::Invalid, reason);
             self.report(&error.in_file(operand.as_os_str()));
             return None;
@@ -204,15 +209,15 @@ impl Session {
         places.pop()
     }
 
-    /// Opens what the operands name, in their order. A path alone is of the image before it, and an
-    /// image that such paths follow is not meant by itself. What can't be opened is reported and
-    /// left out.
+    /// Opens what the operands name, in their order. A path without an image belongs to the image
+    /// before it, and an image that is followed by such paths does not stand for its root
+    /// directory. What cannot be opened is reported and skipped.
     pub(crate) fn places(&mut self, operands: &[Operand], args: &SourceArgs) -> Vec<Located> {
         let mut located = Vec::new();
         let mut image: Option<OsString> = None;
         for (n, operand) in operands.iter().enumerate() {
             let place = match image.as_ref().filter(|_| operand.is_bare_path()) {
-                Some(image) => Place {
+                Some(image) => OperandParts {
                     image: image.clone(),
                     path: Some(operand.as_os_str().as_encoded_bytes().to_vec()),
                 },
@@ -248,8 +253,8 @@ impl Session {
     }
 }
 
-/// The paths that `path` stands for, if it is a pattern: as in a shell, unless a file has that very name,
-/// and only where there are some.
+/// Returns the paths that match `path` if it is a pattern, as in a shell. If a file with exactly
+/// this name exists, it is returned instead. A pattern without a match is an error.
 pub(crate) fn expanded(filesystem: &Filesystem, path: Vec<u8>) -> Result<Vec<Vec<u8>>> {
     if !glob::is_pattern(&path) || filesystem.resolve(&path, Follow::AllButLast).is_ok() {
         return Ok(vec![path]);
@@ -262,7 +267,7 @@ pub(crate) fn expanded(filesystem: &Filesystem, path: Vec<u8>) -> Result<Vec<Vec
     Ok(found)
 }
 
-/// How names are to be written to standard output.
+/// Returns the style in which names are written to standard output.
 pub(crate) fn name_style(on_terminal: NameStyle) -> NameStyle {
     if io::stdout().is_terminal() {
         on_terminal
@@ -271,25 +276,25 @@ pub(crate) fn name_style(on_terminal: NameStyle) -> NameStyle {
     }
 }
 
-/// A path of an open filesystem.
+/// A path in an open filesystem.
 #[derive(Debug, Clone)]
 pub(crate) struct Located {
-    /// The operand as it was typed.
+    /// The operand as the user typed it.
     pub(crate) typed: Vec<u8>,
-    /// The image of it: two places are in one filesystem when it is the same.
+    /// The image as the user typed it; places with the same image share a filesystem.
     pub(crate) image: OsString,
     pub(crate) filesystem: Filesystem,
     pub(crate) path: Vec<u8>,
 }
 
 impl Located {
-    /// Finds the file.
+    /// Looks up the file.
     pub(crate) fn node(&self, follow: Follow) -> Result<Node> {
         self.filesystem.node(&self.path, follow)
     }
 }
 
-/// A path of `place` as it is shown: with its image before it where `places` are in several.
+/// Returns a path of `place` for output, preceded by its image if `places` are in several images.
 pub(crate) fn shown_path(places: &[Located], place: &Located, path: &[u8]) -> Vec<u8> {
     if places.iter().all(|other| other.image == place.image) {
         return path.to_vec();
@@ -297,13 +302,13 @@ pub(crate) fn shown_path(places: &[Located], place: &Located, path: &[u8]) -> Ve
     [place.image.as_encoded_bytes(), b":", path].concat()
 }
 
-/// Standard output without Rust's line buffer, which looks for line ends in what may be gigabytes of
-/// binary data.
+/// Returns standard output without Rust's line buffer, which would search for newlines in gigabytes
+/// of binary data.
 pub(crate) fn raw_stdout() -> Result<std::fs::File> {
     Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
 }
 
-/// Standard output for text.
+/// Returns standard output with a buffer, for text.
 pub(crate) fn stdout() -> Result<io::BufWriter<std::fs::File>> {
     Ok(io::BufWriter::with_capacity(
         OUT_BUFFER_BYTES,

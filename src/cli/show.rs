@@ -1,4 +1,4 @@
-//! How things are shown: names, sizes, times, modes, owners, JSON.
+//! Formatting of names, sizes, times, modes, owners and JSON.
 
 pub(crate) mod json;
 pub(crate) mod mode;

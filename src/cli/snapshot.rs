@@ -1,4 +1,4 @@
-//! `diskfs snapshot`.
+//! The command `diskfs snapshot`.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -17,10 +17,10 @@ use super::show::json as document;
 use super::show::name::NameStyle;
 use super::show::time;
 
-/// List, take, apply and delete internal snapshots of a qcow2 image
+/// List, create, apply and delete internal snapshots of qcow2 images
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Each is there as a whole or not at all, whatever interrupts it. The image must not be in use.
+    after_help = "Each action is atomic, even if it is interrupted. The image must not be in use.
 
 Examples:
   diskfs snapshot list disk.qcow2
@@ -35,38 +35,38 @@ pub(super) struct SnapshotArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the snapshots
+    /// List the snapshots of an image
     List {
         #[command(flatten)]
         image: Target,
     },
-    /// Take a snapshot of the disk as it is
+    /// Create a snapshot of the current state of the disk
     Create {
         #[command(flatten)]
         image: Target,
-        /// What to call it
+        /// The name of the new snapshot
         name: String,
     },
-    /// Make the disk what it was; what it is now is lost, unless a snapshot has it
+    /// Return the disk to a snapshot; its current state is lost, unless another snapshot has it
     Apply {
         #[command(flatten)]
         image: Target,
-        /// The snapshot, by id or name
+        /// The snapshot, by ID or name
         snapshot_to_apply: String,
     },
     /// Delete a snapshot
     Delete {
         #[command(flatten)]
         image: Target,
-        /// The snapshot, by id or name
+        /// The snapshot, by ID or name
         snapshot_to_delete: String,
     },
 }
 
-/// Which image.
+/// The image, and how to open it.
 #[derive(Debug, Args)]
 struct Target {
-    /// The image
+    /// The qcow2 image
     #[arg(value_name = "IMG")]
     image: OsString,
 
@@ -80,12 +80,12 @@ impl Target {
     }
 }
 
-/// The path of an image that is changed as a whole, and how to open it.
+/// Returns the path of an image that is changed as a whole, and the options to open it with.
 pub(super) fn open_options(image: &OsStr, args: &ImageArgs) -> Result<(PathBuf, OpenOptions)> {
     let spec = ImageSpec::parse(image)?;
     let options = spec.options_over(&args.open_options()?);
     if options.snapshot.is_some() {
-        let reason = "the image as a whole is meant, and not a snapshot of it";
+        let reason = "expected an image as a whole, not one of its snapshots";
         return Err(Error::new(ErrorKind::Invalid, reason).in_file(&spec.path));
     }
     Ok((spec.path, options))
@@ -100,7 +100,7 @@ pub(super) fn run(args: &SnapshotArgs, session: &mut Session) -> Result<()> {
         Action::Create { image, name } => {
             let (path, options) = image.open()?;
             let taken = snapshots::create(&path, name, &options)?;
-            session.said("took snapshot", name.as_bytes());
+            session.print_done("created snapshot", name.as_bytes());
             match session.output() {
                 Output::Json => list(&[taken], session),
                 Output::Text => Ok(()),
@@ -126,7 +126,7 @@ pub(super) fn run(args: &SnapshotArgs, session: &mut Session) -> Result<()> {
 }
 
 fn done(session: &mut Session, what: &str, snapshot: &str) -> Result<()> {
-    session.said(what, snapshot.as_bytes());
+    session.print_done(what, snapshot.as_bytes());
     if session.output() == Output::Json {
         let mut out = stdout()?;
         document::write(&mut out, session.command(), json!({ "snapshot": snapshot }))?;

@@ -1,4 +1,4 @@
-//! A Unix socket by its name in the filesystem.
+//! A Unix socket with a name in the filesystem.
 
 use std::io;
 use std::os::unix::net::{UnixDatagram, UnixListener};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use diskfs::{Error, ErrorKind, Result};
 
-/// A socket that is listened at. Dropped, its name is removed.
+/// A listening socket, whose name is removed when the value is dropped.
 #[derive(Debug)]
 pub(super) struct Socket {
     listener: UnixListener,
@@ -14,7 +14,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Makes it. One that is left over from a program that is gone is replaced.
+    /// Creates the socket. A socket that is left over from a program that has ended is replaced.
     pub(super) fn bind(path: &Path) -> Result<Self> {
         let bound = UnixListener::bind(path).or_else(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
@@ -29,7 +29,7 @@ impl Socket {
         })
     }
 
-    /// The same socket once more.
+    /// Returns another handle of the same socket.
     pub(super) fn listener(&self) -> Result<UnixListener> {
         Ok(self.listener.try_clone()?)
     }
@@ -41,19 +41,22 @@ impl Drop for Socket {
     }
 }
 
-/// Removes a socket that nobody has open.
+/// Removes a socket that no process has open.
 fn remove_left_over(path: &Path) -> Result<()> {
-    // With a socket of another kind: whoever has it open does not notice.
+    // The connection uses another socket type, so a process that listens does not notice it.
     let asked = UnixDatagram::unbound()?.connect(path);
     match asked {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
         _ => {
-            let error = Error::new(ErrorKind::Locked, "another program listens at this socket");
-            return Err(error.with_hint("end it, or give another name"));
+            let error = Error::new(ErrorKind::Locked, "the socket is in use by another process");
+            return Err(error.with_hint("end that process, or give another name"));
         }
     }
     if !is_socket(path)? {
-        return Err(Error::new(ErrorKind::Exists, "it is there, and no socket"));
+        return Err(Error::new(
+            ErrorKind::Exists,
+            "the file exists, and is not a socket",
+        ));
     }
     Ok(std::fs::remove_file(path)?)
 }
@@ -71,12 +74,12 @@ mod tests {
     fn what_is_left_over_is_replaced_and_what_is_used_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
-        // Closed, but not removed.
+        // The socket is closed, but its name was not removed.
         drop(UnixListener::bind(&path).unwrap());
         let socket = Socket::bind(&path).unwrap();
         let error = Socket::bind(&path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Locked);
-        // It is still there, and nobody has connected.
+        // The socket still exists, and no process has connected to it.
         let listener = socket.listener().unwrap();
         listener.set_nonblocking(true).unwrap();
         assert!(listener.accept().is_err());

@@ -1,4 +1,4 @@
-//! `diskfs sparsify`.
+//! The command `diskfs sparsify`.
 
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,17 +17,17 @@ use super::show::name::message;
 use super::show::size::units;
 use super::tool;
 
-/// Give back what filesystems don't use, in a microVM
+/// Free the unused space of filesystems in an image, in a microVM
 ///
-/// Each filesystem of the image, or the volume that is named, is mounted and trimmed as fstrim(8) does it in
-/// a running guest: what no file uses becomes holes of the image, in place, and the image stays what it was
-/// otherwise.
+/// Each filesystem of the image, or the selected volume, is mounted and trimmed as fstrim(8) does
+/// in a running guest: space that no file uses becomes holes in the image, in place. Nothing else
+/// in the image changes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs sparsify debian.qcow2
   diskfs sparsify --volume p2 data.raw")]
 pub(super) struct Sparsify {
-    /// The image
+    /// The image to sparsify
     #[arg(value_name = "IMG")]
     image: Operand,
 
@@ -36,12 +36,12 @@ pub(super) struct Sparsify {
 }
 
 pub(super) fn run(args: &Sparsify, session: &mut Session) -> Result<()> {
-    let image = args.image.image_alone("filesystems are trimmed")?;
+    let image = args.image.image_alone("to sparsify")?;
     let disk = args.source.open_writable(&image, None)?;
     let path = disk.path().to_owned();
     let before = allocated_bytes(&path)?;
     let trimmed = args.trim(&disk, session);
-    session.warn_of(&disk);
+    session.print_warnings(&disk);
     let closed = disk.close();
     let trimmed = trimmed?;
     closed?;
@@ -54,26 +54,26 @@ pub(super) fn run(args: &Sparsify, session: &mut Session) -> Result<()> {
             writeln!(out, "{}: {after}, {saved} less", message(&name))?;
         }
         Output::Json => {
-            let told = json!({
+            let document = json!({
                 "volumes": trimmed,
                 "before_bytes": before,
                 "after_bytes": after,
             });
-            let fields: Map<String, Value> = told.as_object().cloned().unwrap_or_default();
+            let fields: Map<String, Value> = document.as_object().cloned().unwrap_or_default();
             document::write(&mut out, session.command(), Value::Object(fields))?;
         }
     }
     Ok(out.flush()?)
 }
 
-/// What a file takes on the host.
+/// Returns the space that is allocated for a file on the host.
 fn allocated_bytes(path: &std::path::Path) -> Result<u64> {
-    let told = std::fs::metadata(path).map_err(|e| Error::from(e).in_file(path))?;
-    Ok(told.blocks().saturating_mul(512))
+    let metadata = std::fs::metadata(path).map_err(|e| Error::from(e).in_file(path))?;
+    Ok(metadata.blocks().saturating_mul(512))
 }
 
 impl Sparsify {
-    /// The volumes that were trimmed.
+    /// Trims the volumes and returns their names.
     fn trim(&self, disk: &Disk, session: &mut Session) -> Result<Vec<String>> {
         let volumes = tool::volumes(&self.source, disk, &Work::Trim)?;
         let mut trimmed = Vec::new();

@@ -1,4 +1,4 @@
-//! `diskfs stat`.
+//! The command `diskfs stat`.
 
 use std::io::Write;
 
@@ -15,13 +15,13 @@ use super::show::name::NameStyle;
 use super::show::owners::{Numeric, Owners};
 use super::show::{mode, time};
 
-/// Show what there is to know about files
+/// Show the metadata of files
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs stat disk.qcow2:/etc/shadow
   diskfs stat -L --json disk.qcow2:/bin/sh")]
 pub(super) struct Stat {
-    /// Files to show; an image alone is its root
+    /// The files to show; an image alone stands for its root directory
     #[arg(required = true, value_name = "IMG[:/PATH]")]
     paths: Vec<Operand>,
 
@@ -33,7 +33,7 @@ pub(super) struct Stat {
     source: SourceArgs,
 }
 
-/// All there is to know about a file.
+/// The metadata and extended attributes of a file.
 struct Facts {
     metadata: Metadata,
     target: Option<Vec<u8>>,
@@ -140,7 +140,7 @@ fn print(out: &mut dyn Write, style: NameStyle, place: &Located, facts: &Facts) 
         out.write_all(b" Xattr: ")?;
         out.write_all(&NameStyle::Escaped.show(name))?;
         out.write_all(b"=")?;
-        // Values are bytes; most are text, and the rest is told from it by its escapes.
+        // Values are bytes. Most of them are text; other bytes are escaped.
         out.write_all(&NameStyle::Escaped.show(value))?;
         out.write_all(b"\n")?;
     }

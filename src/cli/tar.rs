@@ -1,4 +1,4 @@
-//! `diskfs tar`.
+//! The command `diskfs tar`.
 
 mod member;
 mod sparse;
@@ -28,13 +28,13 @@ use member::Member;
 use sparse::Sparse;
 use writer::Writer;
 
-/// Pack files into a tar archive
+/// Pack files of an image into a tar archive
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The archive is in pax format, sorted by name, so that the same tree gives the same bytes. It has
-extended attributes (SCHILY.xattr, as GNU tar and bsdtar take them), hard links, devices,
-holes (GNU sparse 1.0), nanoseconds, and owners by number only. With --json, what was packed is told on
-standard output, or as a line on standard error where the archive goes to standard output.
+    after_help = "The archive is in pax format and sorted by name, so that the same tree gives the same bytes. It
+contains extended attributes (SCHILY.xattr, for GNU tar and bsdtar), hard links, devices, holes (GNU
+sparse 1.0), nanoseconds, and owners by number only. With --json, a summary is printed on standard
+output, or as a line on standard error if the archive is written to standard output.
 
 Examples:
   diskfs tar disk.qcow2 | zstd > root.tar.zst
@@ -42,23 +42,23 @@ Examples:
   diskfs tar disk.qcow2:/ etc usr/bin | tar -x --xattrs --xattrs-include='*' -C /target"
 )]
 pub(super) struct Tar {
-    /// The directory that names are relative to; an image alone is its root
+    /// The directory that names are relative to; an image alone stands for its root directory
     #[arg(value_name = "IMG[:/DIR]")]
     directory: Operand,
 
-    /// What to pack of it, instead of all
+    /// The files and directories to pack, relative to the directory [default: all of it]
     #[arg(value_name = "MEMBER")]
     members: Vec<std::ffi::OsString>,
 
-    /// Write to FILE, which appears when the archive is complete; - for standard output, the default
+    /// Write to FILE, which appears when the archive is complete [default: -, standard output]
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Names are relative to DIR of the image
+    /// Pack names relative to DIR of the image
     #[arg(short = 'C', long, value_name = "DIR")]
     directory_in_image: Option<std::ffi::OsString>,
 
-    /// Leave extended attributes out
+    /// Leave out extended attributes
     #[arg(long)]
     no_xattrs: bool,
 
@@ -76,16 +76,16 @@ pub(super) fn run(args: &Tar, session: &mut Session) -> Result<()> {
     let directory = place.node(Follow::All)?;
     if !directory.metadata()?.is_dir() {
         let error = diskfs::vfs::Error::from(diskfs::vfs::ErrorKind::NotADirectory)
-            .with_hint("name its directory, and the file as a member: IMG:/DIR FILE");
+            .with_hint("give the directory, and the file as a member: IMG:/DIR FILE");
         return Err(directory.in_image(error));
     }
     let file = args.file.as_deref().filter(|path| !is_standard(path));
     let out = match file {
         Some(path) => OutFile::create(path, &[&place.filesystem])?,
         None if io::stdout().is_terminal() => {
-            let reason = "an archive is not for a terminal";
+            let reason = "refusing to write an archive to a terminal";
             return Err(
-                Error::new(ErrorKind::Invalid, reason).with_hint("give -f FILE, or pipe it on")
+                Error::new(ErrorKind::Invalid, reason).with_hint("give -f FILE, or use a pipe")
             );
         }
         None => OutFile::stdout()?,
@@ -103,13 +103,13 @@ pub(super) fn run(args: &Tar, session: &mut Session) -> Result<()> {
     let out = packer.writer.finish()?.into_inner();
     out.map_err(io::IntoInnerError::into_error)?.finish(file)?;
     if session.output() == Output::Json {
-        args.tell(session, packer.files)?;
+        args.print_summary(session, packer.files)?;
     }
     Ok(())
 }
 
 impl Tar {
-    /// How much there is to pack.
+    /// Returns the size of the files to pack.
     fn total(&self, directory: &Node) -> TotalBytes {
         let members = self.members.iter();
         let members = members.filter_map(|name| member(directory, name.as_bytes()).ok());
@@ -121,15 +121,15 @@ impl Tar {
     }
 }
 
-/// Finds a member that is named.
+/// Looks up a member that the command line names.
 fn member(directory: &Node, name: &[u8]) -> Result<Node> {
     let path = join(directory.path(), name.strip_prefix(b"/").unwrap_or(name));
     directory.filesystem().node(path, Follow::AllButLast)
 }
 
 impl Tar {
-    /// Says what was packed: on standard error where standard output has the archive.
-    fn tell(&self, session: &Session, files: u64) -> Result<()> {
+    /// Prints the summary: on standard error if the archive is written to standard output.
+    fn print_summary(&self, session: &Session, files: u64) -> Result<()> {
         let mut fields = Map::new();
         fields.insert("files".to_owned(), files.into());
         let Some(path) = self.file.as_deref().filter(|path| !is_standard(path)) else {
@@ -144,12 +144,12 @@ impl Tar {
 
 struct Packer {
     writer: Writer<io::BufWriter<OutFile>>,
-    /// The name under which a file with several names was packed first.
+    /// The name under which a file with several names was first packed.
     links: HashMap<InodeNumber, Vec<u8>>,
     buffer: Buffer,
     progress: Progress,
     with_xattrs: bool,
-    /// How many files are packed.
+    /// The number of packed files.
     files: u64,
 }
 
@@ -168,7 +168,7 @@ impl Packer {
         Ok(())
     }
 
-    /// Packs a file as `prefix`, with all below it.
+    /// Packs a file as `prefix`, and everything below it.
     fn pack_tree(&mut self, session: &mut Session, prefix: &[u8], start: &Node) -> Result<()> {
         for entry in start.walk_sorted() {
             let entry = match entry {
@@ -180,7 +180,9 @@ impl Packer {
             };
             if entry.metadata.file_type == FileType::Socket {
                 let name = text(&join(prefix, &entry.path));
-                session.warn(&format!("{name}: a socket has no place in an archive"));
+                session.warn(&format!(
+                    "{name}: skipped a socket, which an archive cannot contain"
+                ));
                 continue;
             }
             let name = join(prefix, &entry.path);
@@ -193,7 +195,7 @@ impl Packer {
         Ok(())
     }
 
-    /// All of a file but its contents.
+    /// Returns a file's header data, without its contents.
     fn member(&mut self, name: Vec<u8>, node: Node, metadata: Metadata) -> Result<Member> {
         let target = match metadata.file_type {
             FileType::Symlink => Some(node.read_link()?),
@@ -227,8 +229,8 @@ impl Packer {
         Ok(member)
     }
 
-    /// Writes header and contents. The archive stays sound when the contents can't be read: what is
-    /// missing is zeroes, and the error is told.
+    /// Writes header and contents. The archive stays valid if the contents cannot be read: missing
+    /// data is replaced by zeroes, and the error is reported.
     fn pack(&mut self, session: &mut Session, member: &Member) -> Result<()> {
         self.progress.file();
         self.files += 1;
@@ -261,7 +263,7 @@ impl Packer {
                 Ok(_) => {
                     let error = diskfs::vfs::Error::new(
                         diskfs::vfs::ErrorKind::Corrupt,
-                        "file is shorter than its inode says; the rest is packed as zeroes",
+                        "the file is shorter than its inode says; the rest is packed as zeroes",
                     );
                     session.report(&member.node.in_image(error));
                     break;
@@ -278,7 +280,7 @@ impl Packer {
     }
 }
 
-/// A member's name without slashes at its ends.
+/// Returns a member's name without leading and trailing slashes.
 fn clean(name: &[u8]) -> &[u8] {
     let from = name
         .iter()

@@ -1,4 +1,4 @@
-//! `diskfs tar-in`.
+//! The command `diskfs tar-in`.
 
 mod unpack;
 
@@ -24,10 +24,10 @@ use unpack::Unpacker;
 /// Unpack a tar archive into an image
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The archive may be compressed with gzip, xz, zstd or lz4. Modes, owners (by number), times, hard links,
-devices, extended attributes and ACLs (pax SCHILY.xattr) and holes (GNU sparse) are kept. Names that
-are absolute, have `..` in them, or lead out of DIR through a symlink are refused; so are hard links to
-such names. A symlink in the way of a file is replaced itself.
+    after_help = "The archive can be compressed with gzip, xz, zstd or lz4. Modes, owners (by number), times, hard
+links, devices, extended attributes, ACLs (pax SCHILY.xattr) and holes (GNU sparse) are preserved.
+Absolute names, names with `..`, and names that lead out of DIR through a symlink are refused, and
+so are hard links to such names. A symlink in the place of a file is replaced, not followed.
 
 Examples:
   diskfs tar-in disk.qcow2:/ < root.tar.zst
@@ -35,19 +35,19 @@ Examples:
   tar -c --xattrs ./tree | diskfs tar-in disk.qcow2:/opt"
 )]
 pub(super) struct TarIn {
-    /// The directory that it is unpacked in
+    /// The directory to unpack the archive in
     #[arg(value_name = "IMG:/DIR")]
     directory: Operand,
 
-    /// Read FILE instead of standard input
+    /// Read the archive from FILE instead of standard input
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Make files of root, not of the owners in the archive
+    /// Create files that belong to root, not to the owners in the archive
     #[arg(long)]
     no_same_owner: bool,
 
-    /// Leave what is there already, and fail for what would take its place
+    /// Keep existing files, and report an error for each of them
     #[arg(short = 'k', long)]
     keep_old_files: bool,
 
@@ -74,7 +74,7 @@ pub(super) fn run(args: &TarIn, session: &mut Session) -> Result<()> {
 }
 
 impl TarIn {
-    /// The archive, with whatever compresses it taken off.
+    /// Opens the archive, and decompresses it if necessary.
     fn input(&self) -> Result<Box<dyn Read>> {
         let input: Box<dyn Read> = match self.file.as_deref().filter(|path| !is_standard(path)) {
             Some(path) => {
@@ -82,16 +82,16 @@ impl TarIn {
                 Box::new(file)
             }
             None if io::stdin().is_terminal() => {
-                let reason = "an archive is not typed";
+                let reason = "refusing to read an archive from a terminal";
                 let error = Error::new(ErrorKind::Invalid, reason);
-                return Err(error.with_hint("give -f FILE, or pipe it in"));
+                return Err(error.with_hint("give -f FILE, or use a pipe"));
             }
             None => Box::new(io::stdin().lock()),
         };
         archive::decompressed(input)
     }
 
-    /// Unpacks the archive. Returns how many members there were.
+    /// Unpacks the archive. Returns the number of its members.
     fn unpack(
         &self,
         session: &mut Session,
@@ -108,14 +108,14 @@ impl TarIn {
         let mut unpacker = Unpacker::new(place.fs(), directory, self);
         let mut archive = Archive::new(input);
         let mut files = 0;
-        // An error of the archive itself ends it: what follows can't be found.
+        // An error of the archive itself ends the loop, because the next member cannot be found.
         while let Some(member) = archive.next()? {
             files += 1;
             progress.file();
             let name = member.name.clone();
-            let told = &mut |bytes| progress.advance(bytes);
-            match unpacker.unpack(member, archive.contents(), told) {
-                Ok(()) => session.said("unpacked", &name),
+            let advance = &mut |bytes| progress.advance(bytes);
+            match unpacker.unpack(member, archive.contents(), advance) {
+                Ok(()) => session.print_done("unpacked", &name),
                 Err(error) => session.report(&place.error(error.below(&place.path))),
             }
             if session.has_failed_halfway() {
@@ -128,7 +128,7 @@ impl TarIn {
         if unpacker.xattrs_ignored > 0 {
             let count = unpacker.xattrs_ignored;
             session.warn(&format!(
-                "{count} extended attributes could not be set there"
+                "{count} extended attributes could not be set in the image"
             ));
         }
         progress.finish();

@@ -1,4 +1,4 @@
-//! What a command writes to: images that are open for writing, until the command ends.
+//! The images that a command writes to, which are open for writing until the command ends.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -10,37 +10,39 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use diskfs::vfs::glob::is_pattern;
-use diskfs::vfs::{Change, FsWrite, InodeNumber, NewAttributes, Recorder, Remains, What, edit};
+use diskfs::vfs::{
+    Change, ChangeKind, FsWrite, InodeNumber, NewAttributes, Recorder, Remains, edit,
+};
 use diskfs::{
     Commits, Disk, Error, ErrorKind, Filesystem, Result, RootReserve, WritableFilesystem,
     WriteOptions,
 };
 
-use super::operand::{Operand, Place};
+use super::operand::{Operand, OperandParts};
 use super::options::SourceArgs;
 use super::session::{Output, Session, name_style, stdout};
 use super::show::json::{self as document, put_name};
 use super::show::mode;
 use super::show::name::{NameStyle, text};
 
-/// What the mode of a new file loses: as for root in nearly all guests.
+/// The mask of new files' modes, which is root's in nearly all guests.
 pub(crate) const UMASK: u16 = 0o022;
 
-/// Where changes go.
+/// The options that say where changes are written.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Writing options")]
 pub(crate) struct WriteArgs {
-    /// Write all changes to FILE, a new qcow2 image with IMG behind it, or one made so before
+    /// Write all changes to FILE, a qcow2 overlay of IMG that is created if it does not exist
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub(crate) overlay: Option<PathBuf>,
 
-    /// Change nothing; print which files would change, and how many bytes
+    /// Change nothing, and print which files and how many bytes would change
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
 impl WriteArgs {
-    /// Opens `image`, for changes that go where they are to go.
+    /// Opens `image` so that changes are written where the options say.
     pub(crate) fn open(&self, source: &SourceArgs, image: &OsStr) -> Result<Disk> {
         if self.dry_run {
             return source.open_dry_run(image);
@@ -48,16 +50,16 @@ impl WriteArgs {
         source.open_writable(image, self.overlay.as_deref())
     }
 
-    /// The overlay, when opening will make it.
+    /// Returns the overlay's path, if opening will create it.
     pub(crate) fn new_overlay(&self) -> Option<&Path> {
         let overlay = self.overlay.as_deref();
         overlay.filter(|path| path.symlink_metadata().is_err())
     }
 }
 
-/// Removes a new overlay of a command that has failed: nothing was written to it, and it would only be
-/// in the way.
-pub(crate) fn forget(new_overlay: Option<&Path>) {
+/// Removes the new overlay of a command that has failed: it contains no changes, and would be
+/// continued by the next run.
+pub(crate) fn remove_new_overlay(new_overlay: Option<&Path>) {
     if let Some(overlay) = new_overlay {
         let _ = std::fs::remove_file(overlay);
     }
@@ -68,53 +70,53 @@ pub(crate) fn forget(new_overlay: Option<&Path>) {
 pub(crate) struct Targets<'a> {
     source: &'a SourceArgs,
     write: &'a WriteArgs,
-    /// `None` for what could not be opened, which was told then.
-    open: HashMap<OsString, Option<Target>>,
+    /// The open filesystems; `None` for one that could not be opened, which was already reported.
+    open: HashMap<OsString, Option<OpenTarget>>,
     order: Vec<OsString>,
     commits: Commits,
-    /// The command has failed: nothing is committed.
+    /// True if the command has failed, so that nothing is committed.
     failed: bool,
 }
 
-/// A filesystem that is open for writing, with the disk that it is on.
+/// A filesystem that is open for writing, with its disk.
 #[derive(Debug)]
-struct Target {
+struct OpenTarget {
     disk: Disk,
     filesystem: WritableFilesystem,
     recorder: Option<Arc<Recorder>>,
-    /// The overlay, if it was made for this.
+    /// The overlay, if it was created by this command.
     new_overlay: Option<PathBuf>,
 }
 
-/// A path of a filesystem that is open for writing.
+/// A path in a filesystem that is open for writing.
 #[derive(Debug, Clone)]
 pub(crate) struct TargetPlace {
-    /// The image as it was typed: two places are in one filesystem when it is the same.
+    /// The image as the user typed it; places with the same image share a filesystem.
     pub(crate) image: OsString,
     pub(crate) filesystem: WritableFilesystem,
     pub(crate) path: Vec<u8>,
 }
 
 impl TargetPlace {
-    /// The driver.
+    /// Returns the driver.
     pub(crate) fn fs(&self) -> &dyn FsWrite {
         self.filesystem.as_fs()
     }
 
-    /// The filesystem, to read.
+    /// Returns the filesystem for reading.
     pub(crate) fn reader(&self) -> &Filesystem {
         self.filesystem.reader()
     }
 
-    /// An error of the driver, with the image that it happened in.
+    /// Adds the image to an error of the driver.
     pub(crate) fn error(&self, error: diskfs::vfs::Error) -> Error {
         let is_missing = error.kind() == diskfs::vfs::ErrorKind::NotFound;
         let error = self.filesystem.in_image(error);
         if is_missing && is_pattern(&self.path) && error.next_step().is_none() {
             let image = text(self.image.as_encoded_bytes());
-            // A new name may have these characters.
+            // Patterns are not expanded, because a new name may contain these characters.
             return error.with_hint(format!(
-                "patterns are not expanded where files change: `diskfs find {image} -path '{}' -print0 \
+                "commands that change files do not expand patterns: `diskfs find {image} -path '{}' -print0 \
                  | xargs -0 diskfs COMMAND {image}`",
                 text(&self.path)
             ));
@@ -122,7 +124,7 @@ impl TargetPlace {
         error
     }
 
-    /// An error of looking for the directory of a new file, with the way to make what is missing.
+    /// Adds a hint at `mkdir -p` to an error about a missing parent directory.
     pub(crate) fn missing_parent(&self, error: diskfs::vfs::Error) -> Error {
         let is_missing = error.kind() == diskfs::vfs::ErrorKind::NotFound;
         let error = self.error(error);
@@ -135,17 +137,18 @@ impl TargetPlace {
         let parent = text(&[b"/", parent.join(&b'/').as_slice()].concat());
         let image = text(self.image.as_encoded_bytes());
         error.with_hint(format!(
-            "make its directory first: `diskfs mkdir -p {image}:{parent}`"
+            "create its directory first: `diskfs mkdir -p {image}:{parent}`"
         ))
     }
 
-    /// The file of any type that the path names, through symlinks; a missing one is made as an empty file.
+    /// Returns the file of any type at the path, following symlinks; a missing one is created as an
+    /// empty file.
     pub(crate) fn find_or_create(&self) -> Result<InodeNumber> {
         let found = edit::find_or_create(self.fs(), &self.path, &new_file(0o666));
         found.map_err(|e| self.missing_parent(e))
     }
 
-    /// The same with another path.
+    /// Returns another path in the same filesystem.
     pub(crate) fn at(&self, path: Vec<u8>) -> Self {
         Self {
             path,
@@ -154,7 +157,7 @@ impl TargetPlace {
     }
 }
 
-/// A new file of root, with the guest's usual mask.
+/// Returns the attributes of a new file of root, with the guest's usual mask.
 pub(crate) fn new_file(permissions: u16) -> NewAttributes {
     NewAttributes {
         umask: UMASK,
@@ -162,7 +165,7 @@ pub(crate) fn new_file(permissions: u16) -> NewAttributes {
     }
 }
 
-/// Opens what the operands name, does the work for each, and ends writing.
+/// Opens what the operands name, calls `work` for each, and ends writing.
 pub(crate) fn for_each(
     session: &mut Session,
     operands: &[Operand],
@@ -194,20 +197,21 @@ impl<'a> Targets<'a> {
         }
     }
 
-    /// The same for changes that are one transaction of the guest's journal, or fail.
+    /// Requires that all changes fit in one transaction of the guest's journal; otherwise they
+    /// fail.
     pub(crate) fn in_one_transaction(mut self) -> Self {
         self.commits = Commits::Once;
         self
     }
 
-    /// Reports an error with which nothing of the command is to be done.
+    /// Reports an error that makes the whole command fail, so that nothing is committed.
     pub(crate) fn fail(&mut self, session: &mut Session, error: &Error) {
         session.report(error);
         self.failed = true;
     }
 
-    /// Opens what the operands name, in their order; a path alone is of the image before it. What
-    /// can't be opened is reported and left out.
+    /// Opens what the operands name, in their order; a path without an image belongs to the image
+    /// before it. What cannot be opened is reported and skipped.
     pub(crate) fn places(
         &mut self,
         session: &mut Session,
@@ -217,7 +221,7 @@ impl<'a> Targets<'a> {
         let mut image: Option<OsString> = None;
         for (n, operand) in operands.iter().enumerate() {
             let place = match image.as_ref().filter(|_| operand.is_bare_path()) {
-                Some(image) => Place {
+                Some(image) => OperandParts {
                     image: image.clone(),
                     path: Some(operand.as_os_str().as_encoded_bytes().to_vec()),
                 },
@@ -225,13 +229,13 @@ impl<'a> Targets<'a> {
             };
             image = Some(place.image.clone());
             let Some(path) = place.path else {
-                // The image of the paths that follow, as from xargs.
+                // This is the image of the paths that follow, as from xargs.
                 if operands.get(n + 1).is_some_and(Operand::is_bare_path) {
                     continue;
                 }
-                let reason = format!("{} is an image without a path", place.image.display());
+                let reason = format!("missing path in image {}", place.image.display());
                 return Err(Error::new(ErrorKind::Invalid, reason)
-                    .with_hint("name the file in it, as in IMG:/etc/hosts"));
+                    .with_hint("give the path of a file, as in IMG:/etc/hosts"));
             };
             if let Some(filesystem) = self.filesystem(session, &place.image)? {
                 places.push(TargetPlace {
@@ -244,7 +248,7 @@ impl<'a> Targets<'a> {
         Ok(places)
     }
 
-    /// The one place that an operand names.
+    /// Opens the single place that an operand names.
     pub(crate) fn place(
         &mut self,
         session: &mut Session,
@@ -261,9 +265,9 @@ impl<'a> Targets<'a> {
     ) -> Result<Option<WritableFilesystem>> {
         if !self.open.contains_key(image) {
             if self.write.overlay.is_some() && !self.open.is_empty() {
-                let reason = "one overlay takes the changes of one image";
+                let reason = "--overlay can only be used with one image";
                 return Err(Error::new(ErrorKind::Invalid, reason)
-                    .with_hint("give the command once for each image"));
+                    .with_hint("run the command once for each image"));
             }
             let opened = self.open_target(session, image);
             let opened = opened.inspect_err(|error| session.report(error)).ok();
@@ -274,20 +278,20 @@ impl<'a> Targets<'a> {
         Ok(target.map(|target| target.filesystem.clone()))
     }
 
-    fn open_target(&self, session: &mut Session, image: &OsStr) -> Result<Target> {
+    fn open_target(&self, session: &mut Session, image: &OsStr) -> Result<OpenTarget> {
         let new_overlay = self.write.new_overlay().map(Path::to_owned);
         let disk = self.write.open(self.source, image)?;
         let opened = self.open_filesystem(&disk);
-        session.warn_of(&disk);
+        session.print_warnings(&disk);
         let filesystem = match opened {
             Ok(filesystem) => filesystem,
             Err(error) => {
-                forget(new_overlay.as_deref());
+                remove_new_overlay(new_overlay.as_deref());
                 return Err(error);
             }
         };
         if !self.write.dry_run && session.output() == Output::Text {
-            return Ok(Target {
+            return Ok(OpenTarget {
                 disk,
                 filesystem,
                 recorder: None,
@@ -296,7 +300,7 @@ impl<'a> Targets<'a> {
         }
         let recorder = Arc::new(Recorder::new(filesystem.driver()));
         let filesystem = filesystem.wrapped(|_| recorder.clone());
-        Ok(Target {
+        Ok(OpenTarget {
             disk,
             filesystem,
             recorder: Some(recorder),
@@ -307,15 +311,15 @@ impl<'a> Targets<'a> {
     fn open_filesystem(&self, disk: &Disk) -> Result<WritableFilesystem> {
         let options = WriteOptions {
             commits: self.commits,
-            // What a command changes, the guest's root might have.
+            // The guest's root could make the same changes, so the root reserve may be used.
             root_reserve: RootReserve::Use,
         };
         self.source.volume.writable_filesystem(disk, options)
     }
 
-    /// Ends writing: what was done is durable when it returns. After an error that may have done a
-    /// part, nothing of the command is committed. Tells what a dry run would have done, and in JSON
-    /// what was done, with `facts` of the command's own.
+    /// Ends writing: the changes are durable when this returns. After an error that may have left a
+    /// part of the changes, nothing is committed. Prints what a dry run would have changed, or in
+    /// JSON what was changed, together with the command's own `facts`.
     pub(crate) fn finish(mut self, session: &mut Session, facts: Map<String, Value>) -> Result<()> {
         let mut report = Report::default();
         for image in std::mem::take(&mut self.order) {
@@ -336,17 +340,17 @@ impl<'a> Targets<'a> {
     }
 }
 
-/// A command that ends early commits nothing.
+/// Commits nothing if the command ends early.
 impl Drop for Targets<'_> {
     fn drop(&mut self) {
         for target in self.open.drain().filter_map(|(_, target)| target) {
             let _ = target.filesystem.abandon();
-            forget(target.new_overlay.as_deref());
+            remove_new_overlay(target.new_overlay.as_deref());
         }
     }
 }
 
-impl Target {
+impl OpenTarget {
     fn finish(self, session: &mut Session, report: &mut Report) {
         if let Err(error) = self.filesystem.close() {
             session.report(&error);
@@ -362,7 +366,8 @@ impl Target {
             (before, bytes) => before.or(bytes),
         };
         let path = self.filesystem.reader().image_path().to_owned();
-        // The driver holds the device; writing to it ends with the disk, whoever still holds it.
+        // The driver has a handle of the device, and writing ends with the disk, even if other
+        // handles remain.
         drop(self.filesystem);
         if let Err(error) = self.disk.close() {
             session.report(&error);
@@ -370,15 +375,15 @@ impl Target {
         }
     }
 
-    /// Ends writing after an error that was reported, and reports what remains of the changes.
+    /// Ends writing after an error that was reported, and reports what became of the changes.
     fn abandon(self, session: &mut Session) {
         let path = self.filesystem.reader().image_path().to_owned();
         let remaining = self.filesystem.abandon();
         drop(self.filesystem);
         let ended = self.disk.close();
         let remaining = if let Some(overlay) = &self.new_overlay {
-            // Nothing of it is kept, so its end does not matter either.
-            forget(Some(overlay));
+            // The overlay is removed, so errors of closing it do not matter.
+            remove_new_overlay(Some(overlay));
             Ok(Remains::Nothing)
         } else {
             let _ = ended.inspect_err(|error| session.report(error));
@@ -388,21 +393,25 @@ impl Target {
     }
 }
 
-/// What is left of the changes of a command that failed, for its user.
+/// Returns an error that tells the user what became of the changes of a failed command.
 fn remains(image: &Path, remaining: &Result<Remains>) -> Error {
     let (reason, hint) = match remaining {
         Ok(Remains::Nothing) => ("nothing was changed", None),
         Ok(Remains::All) => (
-            "the changes were made all the same",
-            Some("only the image was not closed in good order; the guest recovers it"),
+            "the changes were made",
+            Some(
+                "the image was not closed cleanly; the guest repairs it when it mounts the filesystem",
+            ),
         ),
         Ok(Remains::Some) => (
             "a part of the changes may have been made",
-            Some("look at what is there, or go back to a copy"),
+            Some("check the files, or restore a copy of the image"),
         ),
         Err(_) => (
             "a part of the changes may have been made",
-            Some("this filesystem has no journal to take them back"),
+            Some(
+                "the filesystem has no journal to undo them; check the files, or restore a copy of the image",
+            ),
         ),
     };
     let error = Error::new(ErrorKind::Other, reason).in_file(image);
@@ -412,7 +421,7 @@ fn remains(image: &Path, remaining: &Result<Remains>) -> Error {
     }
 }
 
-/// What was changed, or would have been.
+/// The changes that were made, or would have been made.
 #[derive(Debug, Default)]
 struct Report {
     changes: Vec<Change>,
@@ -446,38 +455,38 @@ impl Report {
     }
 }
 
-/// What happened, as one word.
-fn word(what: &What) -> &'static str {
+/// Returns a word for a change.
+fn word(what: &ChangeKind) -> &'static str {
     match what {
-        What::Created(_) => "created",
-        What::Removed => "removed",
-        What::RenamedTo(_) => "renamed",
-        What::LinkedAs(_) => "linked",
-        What::Contents => "contents",
-        What::Mode => "mode",
-        What::Owner => "owner",
-        What::Times => "times",
-        What::Flags => "flags",
-        What::Xattrs => "xattrs",
+        ChangeKind::Created(_) => "created",
+        ChangeKind::Removed => "removed",
+        ChangeKind::RenamedTo(_) => "renamed",
+        ChangeKind::LinkedAs(_) => "linked",
+        ChangeKind::Contents => "contents",
+        ChangeKind::Mode => "mode",
+        ChangeKind::Owner => "owner",
+        ChangeKind::Times => "times",
+        ChangeKind::Flags => "flags",
+        ChangeKind::Xattrs => "xattrs",
     }
 }
 
-/// `/etc/fstab: contents, mode`; `/a: renamed to /b`; `/new: created, directory`.
+/// Formats a change: `/etc/fstab: contents, mode`; `/a: renamed to /b`; `/new: created, directory`.
 fn change_line(change: &Change, style: NameStyle) -> Vec<u8> {
     let mut line = style.show(&change.path).into_owned();
-    for (index, what) in change.what.iter().enumerate() {
+    for (index, what) in change.kinds.iter().enumerate() {
         line.extend_from_slice(if index == 0 { b": " } else { b", " });
         line.extend_from_slice(word(what).as_bytes());
         match what {
-            What::Created(kind) => {
+            ChangeKind::Created(kind) => {
                 line.extend_from_slice(b", ");
                 line.extend_from_slice(mode::name(*kind).as_bytes());
             }
-            What::RenamedTo(to) => {
+            ChangeKind::RenamedTo(to) => {
                 line.extend_from_slice(b" to ");
                 line.extend_from_slice(&style.show(to));
             }
-            What::LinkedAs(name) => {
+            ChangeKind::LinkedAs(name) => {
                 line.extend_from_slice(b" as ");
                 line.extend_from_slice(&style.show(name));
             }
@@ -491,15 +500,15 @@ fn change_line(change: &Change, style: NameStyle) -> Vec<u8> {
 fn change_json(change: &Change) -> Value {
     let mut fields = Map::new();
     put_name(&mut fields, "path", &change.path);
-    let words: Vec<&str> = change.what.iter().map(word).collect();
+    let words: Vec<&str> = change.kinds.iter().map(word).collect();
     fields.insert("what".to_owned(), json!(words));
-    for what in &change.what {
+    for what in &change.kinds {
         match what {
-            What::Created(kind) => {
+            ChangeKind::Created(kind) => {
                 fields.insert("type".to_owned(), mode::name(*kind).into());
             }
-            What::RenamedTo(to) => put_name(&mut fields, "renamed_to", to),
-            What::LinkedAs(name) => put_name(&mut fields, "linked_as", name),
+            ChangeKind::RenamedTo(to) => put_name(&mut fields, "renamed_to", to),
+            ChangeKind::LinkedAs(name) => put_name(&mut fields, "linked_as", name),
             _ => {}
         }
     }

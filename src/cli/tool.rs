@@ -1,18 +1,18 @@
-//! What the commands have in common that work on filesystems with programs in a microVM.
+//! Common parts of the commands that run filesystem programs in a microVM.
 
 use std::io::{self, Write as _};
 
 use diskfs::vm::Stream;
-use diskfs::vm::tools::{self, Done, Work};
+use diskfs::vm::tools::{self, ToolResult, Work};
 use diskfs::{Content, ContentClass, Disk, Error, ErrorKind, Result, Volume};
 
 use super::options::SourceArgs;
 use super::session::{Output, Session};
 
-/// The volumes that are meant: the one that is named, or all with a filesystem with which it can be done.
+/// Returns the selected volume, or all volumes whose filesystem the program supports.
 ///
 /// # Errors
-/// `NotFound` when there is none.
+/// `NotFound` if there is none.
 pub(super) fn volumes(source: &SourceArgs, disk: &Disk, work: &Work) -> Result<Vec<Volume>> {
     if let Some(volume) = source.volume.volume_alone(disk)? {
         return Ok(vec![volume]);
@@ -30,31 +30,31 @@ pub(super) fn volumes(source: &SourceArgs, disk: &Disk, work: &Work) -> Result<V
         }
     }
     if found.is_empty() {
-        let reason = "holds no filesystem that there is a program for";
+        let reason = "no filesystem found that a known program supports";
         return Err(Error::new(ErrorKind::NotFound, reason).in_file(disk.path()));
     }
     Ok(found)
 }
 
-/// Has it done on a volume that is open for writing. What the program says is shown with `-v`.
+/// Runs the program on a volume that is open for writing. Its output is shown with `-v`.
 pub(super) fn work(
     source: &SourceArgs,
     volume: &Volume,
     work: &Work,
     session: &Session,
-) -> Result<Done> {
+) -> Result<ToolResult> {
     let device = volume.writable_device()?;
     let options = source.vm.options()?;
     let kind = volume.filesystem_kind()?;
-    tools::work(&options, kind, device, work, hear(session))
+    tools::work(&options, kind, device, work, output_handler(session))
 }
 
-/// Shows what a program says, to those who want to know.
-pub(super) fn hear(session: &Session) -> impl FnMut(Stream, &[u8]) -> Result<()> + use<> {
+/// Returns a callback that shows a program's output with `-v`.
+pub(super) fn output_handler(session: &Session) -> impl FnMut(Stream, &[u8]) -> Result<()> + use<> {
     let shows = session.is_verbose() && session.output() == Output::Text;
     move |_, bytes| {
         if shows {
-            let _ = io::stderr().write_all(bytes); // Nowhere left to complain.
+            let _ = io::stderr().write_all(bytes); // A failure here cannot be reported.
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `diskfs touch`.
+//! The command `diskfs touch`.
 
 use clap::Args;
 
@@ -11,7 +11,7 @@ use super::session::Session;
 use super::show::time;
 use super::target::{self, TargetPlace, WriteArgs};
 
-/// Set times of files, and make those that aren't there
+/// Set the times of files, and create missing files
 #[derive(Debug, Args)]
 #[command(after_help = "Times without an offset are UTC.
 
@@ -20,27 +20,27 @@ Examples:
   diskfs touch -d '2026-11-21 12:30' disk.qcow2:/etc/hosts
   diskfs touch -r /etc/passwd disk.qcow2:/etc/shadow")]
 pub(super) struct Touch {
-    /// The files
+    /// The files to change
     #[arg(required = true, value_name = "IMG:/PATH")]
     paths: Vec<Operand>,
 
-    /// This time instead of the present one: 2026-11-21 12:30, @SECONDS
+    /// Use this time instead of the current one: 2026-11-21 12:30, @SECONDS
     #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
     date: Option<Timestamp>,
 
-    /// The times of this file of the image
+    /// Use the times of this file of the image
     #[arg(short, long, value_name = "/PATH", conflicts_with = "date")]
     reference: Option<String>,
 
-    /// Make no file
+    /// Do not create files
     #[arg(short = 'c', long)]
     no_create: bool,
 
-    /// Only when it was last read
+    /// Change only the access time
     #[arg(short = 'a', long)]
     access: bool,
 
-    /// Only when it was last changed
+    /// Change only the modification time
     #[arg(short = 'm', long)]
     modification: bool,
 

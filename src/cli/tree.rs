@@ -1,4 +1,4 @@
-//! `diskfs tree`.
+//! The command `diskfs tree`.
 
 use std::io::Write;
 
@@ -19,19 +19,19 @@ use super::show::name::{NameStyle, join};
   diskfs tree -L 2 disk.qcow2
   diskfs tree -d disk.qcow2:/usr/lib")]
 pub(super) struct Tree {
-    /// Directories to show; an image alone is its root
+    /// The directories to show; an image alone stands for its root directory
     #[arg(required = true, value_name = "IMG[:/PATH]")]
     paths: Vec<Operand>,
 
-    /// At most so many levels
+    /// Show at most this number of levels
     #[arg(short = 'L', long = "level", value_name = "DEPTH", value_parser = clap::value_parser!(u64).range(1..))]
     level: Option<u64>,
 
-    /// Also names that begin with a dot
+    /// Show names that begin with a dot, too
     #[arg(short, long)]
     all: bool,
 
-    /// Directories only
+    /// Show only directories
     #[arg(short, long)]
     directories: bool,
 
@@ -39,7 +39,7 @@ pub(super) struct Tree {
     source: SourceArgs,
 }
 
-/// Drawn with the box characters of tree(1).
+/// The box characters of tree(1).
 const BRANCH: &str = "\u{251c}\u{2500}\u{2500} ";
 const LAST_BRANCH: &str = "\u{2514}\u{2500}\u{2500} ";
 const TRUNK: &str = "\u{2502}\u{a0}\u{a0} ";
@@ -84,7 +84,8 @@ pub(super) fn run(args: &Tree, session: &mut Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Calls `show` for all that is wanted, in order; the entry's `last` is as it is to be drawn.
+/// Calls `show` for everything that is shown, in order. The `last` field of an entry refers to what
+/// is shown, not to what exists.
 fn visit(
     args: &Tree,
     session: &mut Session,
@@ -99,7 +100,7 @@ fn visit(
         }
     };
     let mut walk = start.walk_sorted();
-    walk.keep(|name| args.all || !name.starts_with(b"."), args.directories);
+    walk.set_filter(|name| args.all || !name.starts_with(b"."), args.directories);
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,

@@ -1,4 +1,4 @@
-//! `diskfs truncate`.
+//! The command `diskfs truncate`.
 
 use clap::Args;
 
@@ -11,26 +11,26 @@ use super::options::SourceArgs;
 use super::session::Session;
 use super::target::{self, TargetPlace, WriteArgs, new_file};
 
-/// Cut files, or make them longer with a hole
+/// Shrink files, or extend them with a hole
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Before SIZE: + longer by, - shorter by, < at most, > at least, / rounded down to, % rounded up to
-a multiple of.
+    after_help = "A prefix changes the meaning of SIZE: + extend by, - shrink by, < at most, > at least, / round down
+to a multiple of, % round up to a multiple of.
 
 Examples:
   diskfs truncate -s 0 disk.qcow2:/var/log/wtmp
   diskfs truncate -s +1G disk.qcow2:/swapfile"
 )]
 pub(super) struct Truncate {
-    /// The files; those that aren't there are made
+    /// The files to change; missing files are created
     #[arg(required = true, value_name = "IMG:/PATH")]
     paths: Vec<Operand>,
 
-    /// The size (suffixes k, M, G, T)
+    /// The new size (suffixes k, M, G, T)
     #[arg(short, long, value_name = "SIZE", value_parser = NewSize::parse, allow_hyphen_values = true)]
     size: NewSize,
 
-    /// Make no file
+    /// Do not create files
     #[arg(short = 'c', long)]
     no_create: bool,
 
@@ -67,13 +67,13 @@ impl NewSize {
         let bytes = bytes::parse(text.get(1..).unwrap_or_default().trim_start())?;
         match make(bytes) {
             Self::MultipleBelow(0) | Self::MultipleAbove(0) => {
-                Err("nothing is a multiple of 0".to_owned())
+                Err("cannot round to a multiple of 0".to_owned())
             }
             size => Ok(size),
         }
     }
 
-    /// The size that `now` becomes; `None` for one that no file has.
+    /// Returns the new size of a file of size `now`, or `None` if it exceeds the range of sizes.
     fn of(self, now: u64) -> Option<u64> {
         match self {
             Self::Exactly(bytes) => Some(bytes),

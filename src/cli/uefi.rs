@@ -1,4 +1,4 @@
-//! `diskfs uefi`.
+//! The command `diskfs uefi`.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,14 +15,14 @@ use super::show::json as document;
 use super::show::name::NameStyle;
 use super::snapshot::open_options;
 
-/// The largest flash file: that of machines of Arm.
+/// The maximum size of a flash file, which is that of Arm machines.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Show and set what a virtual machine's UEFI firmware boots
 #[derive(Debug, Args)]
 #[command(
-    after_help = "FLASH is the file with the firmware's variables (OVMF_VARS.fd, AAVMF_VARS.fd, raw or qcow2), which
-no machine uses meanwhile. Entries are there once the firmware has made them, at the first start.
+    after_help = "FLASH is the file with the firmware's variables (OVMF_VARS.fd, AAVMF_VARS.fd, raw or qcow2). No
+machine may be using it. The firmware creates the boot entries when the machine first starts.
 
 Examples:
   diskfs uefi list VARS.fd
@@ -36,16 +36,16 @@ pub(super) struct Uefi {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the boot entries in their order, and the names of all variables with --json
+    /// List the boot entries in their order; with --json, also the names of all variables
     List {
         #[command(flatten)]
         flash: Flash,
     },
-    /// Put entries first, in this order; the others stay behind them
+    /// Put entries first, in this order; the other entries follow
     BootOrder {
         #[command(flatten)]
         flash: Flash,
-        /// Numbers (0001), or descriptions, which may end with *
+        /// Numbers (0001) or descriptions; a final * matches any ending
         #[arg(required = true, value_name = "ENTRY")]
         entries: Vec<String>,
     },
@@ -53,15 +53,15 @@ enum Action {
     BootNext {
         #[command(flatten)]
         flash: Flash,
-        /// Its number or description; `none` for what the order says
+        /// The number or description of the entry; `none` for the usual order
         entry: String,
     },
 }
 
-/// Which flash file.
+/// The flash file, and how to open it.
 #[derive(Debug, Args)]
 struct Flash {
-    /// The flash file
+    /// The flash file with the variables
     #[arg(value_name = "FLASH")]
     image: OsString,
 
@@ -81,9 +81,9 @@ pub(super) fn run(args: &Uefi, session: &mut Session) -> Result<()> {
                     }
                 }
             }
-            let behind = store.boot_order()?.into_iter();
-            let behind: Vec<u16> = behind.filter(|number| !order.contains(number)).collect();
-            order.extend(behind);
+            let rest = store.boot_order()?.into_iter();
+            let rest: Vec<u16> = rest.filter(|number| !order.contains(number)).collect();
+            order.extend(rest);
             Ok(store.set_boot_order(&order)?)
         }),
         Action::BootNext { flash, entry } => flash.edit(session, |store| {
@@ -119,11 +119,11 @@ impl Flash {
         let edit = edit(&mut store).map_err(|error| error.in_file(&path))?;
         for write in &edit.writes {
             device.write_at(write.offset, &write.bytes)?;
-            // In this order the store is whole after each.
+            // The writes are in an order in which the store is consistent after each.
             device.flush()?;
         }
         if edit.reclaimed {
-            session.warn("the store was full: what had been deleted in it is gone now");
+            session.warn("the store was full: its deleted variables were removed for good");
         }
         drop(device);
         disk.close()?;
@@ -135,7 +135,7 @@ fn store(device: &(impl diskfs::block::BlockRead + ?Sized)) -> Result<VariableSt
     let size_bytes = device.size_bytes();
     let len = usize::try_from(size_bytes).ok();
     let Some(len) = len.filter(|_| size_bytes <= MAX_BYTES) else {
-        let reason = format!("{size_bytes} bytes are more than a flash file has");
+        let reason = format!("the flash file is too large: {size_bytes} bytes, at most 64 MiB");
         return Err(Error::new(ErrorKind::Invalid, reason));
     };
     let mut bytes = vec![0; len];
@@ -143,7 +143,7 @@ fn store(device: &(impl diskfs::block::BlockRead + ?Sized)) -> Result<VariableSt
     Ok(VariableStore::open(bytes)?)
 }
 
-/// The entries that a word means: one by number, all by description.
+/// Returns the entries that a word means: a single one by number, or all with the description.
 fn numbers(store: &VariableStore, word: &str) -> Result<Vec<u16>> {
     let digits = word.strip_prefix("Boot").unwrap_or(word);
     if digits.len() == 4
@@ -161,9 +161,9 @@ fn numbers(store: &VariableStore, word: &str) -> Result<Vec<u16>> {
     let entries = store.boot_entries().into_iter();
     let found: Vec<u16> = entries.filter(is_it).map(|entry| entry.number).collect();
     if found.is_empty() {
-        let reason = format!("there is no boot entry `{word}`");
+        let reason = format!("no such boot entry: `{word}`");
         return Err(Error::new(ErrorKind::NotFound, reason).with_hint(
-            "`diskfs uefi list` lists them; the firmware makes them at the first start",
+            "`diskfs uefi list` lists the entries; the firmware creates them at the first start",
         ));
     }
     Ok(found)
@@ -181,7 +181,7 @@ fn path(entry: &BootEntry) -> String {
     path.map(ToString::to_string).unwrap_or_default()
 }
 
-/// The entries of the order first, then the others.
+/// Lists the entries of the boot order first, then the others.
 fn list(store: &VariableStore, session: &Session) -> Result<()> {
     let order = store.boot_order()?;
     let mut entries = store.boot_entries();
@@ -202,7 +202,7 @@ fn list(store: &VariableStore, session: &Session) -> Result<()> {
         let mark = match () {
             () if next == Some(entry.number) => "next",
             () if order.contains(&entry.number) => "",
-            () => "not in the order",
+            () => "not in the boot order",
         };
         let texts = [description(entry), path(entry)];
         let [text, path] = texts.each_ref().map(|text| style.show(text.as_bytes()));

@@ -1,4 +1,4 @@
-//! `diskfs umount`.
+//! The command `diskfs umount`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,20 +11,20 @@ use serde_json::{Map, Value, json};
 use super::session::{Output, Session, stdout};
 use super::show::json::{self as document, put_name};
 
-/// Unmount what `diskfs mount` mounted
+/// Unmount an image that was mounted with `diskfs mount`
 ///
-/// Returns when the process that served it has ended, and the image is free again. Also takes
-/// away a mount whose server is gone.
+/// Returns when the process that served the mount has ended, and the image is free again. Also
+/// removes a mount whose server has died.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs umount /mnt
   diskfs umount --lazy /mnt")]
 pub(super) struct Umount {
-    /// Where it is mounted
+    /// The mount points
     #[arg(required = true, value_name = "MOUNTPOINT")]
     mountpoints: Vec<PathBuf>,
 
-    /// Take it out of the tree now, and end serving it when nobody uses it any more
+    /// Detach the mount now, and stop serving it when no process uses it any more
     #[arg(short, long)]
     lazy: bool,
 }
@@ -35,7 +35,7 @@ pub(super) fn run(args: &Umount, session: &mut Session) -> Result<()> {
     } else {
         Laziness::Refuse
     };
-    let mut told = Vec::new();
+    let mut entries = Vec::new();
     for mountpoint in &args.mountpoints {
         match unmount(mountpoint, laziness) {
             Ok(unmounted) => {
@@ -43,20 +43,22 @@ pub(super) fn run(args: &Umount, session: &mut Session) -> Result<()> {
                 if !free && !args.lazy {
                     let reason = "unmounted, but its server still runs; the image stays in use";
                     let error = Error::new(ErrorKind::Locked, reason).in_file(mountpoint);
-                    session.report(&error.with_hint("`diskfs wait IMG` waits for it"));
+                    session.report(
+                        &error.with_hint("`diskfs wait IMG` waits until the image is free"),
+                    );
                 } else if !free {
                     session.warn(&format!(
-                        "{}: unmounted, but still served for those who use it; the image stays locked",
+                        "{}: unmounted, but still served for processes that use it; the image stays locked",
                         mountpoint.display()
                     ));
                 }
-                told.push(entry(mountpoint, free));
+                entries.push(entry(mountpoint, free));
             }
             Err(error) => session.report(&error),
         }
     }
     if session.output() == Output::Json {
-        let body = json!({ "unmounted": told });
+        let body = json!({ "unmounted": entries });
         document::write(&mut stdout()?, session.command(), body)?;
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! What clap says of a command line: help as it is, and errors as all others where `--json` is among the words.
+//! Output of clap's messages about a command line: help as it is, and errors in the form of all
+//! other errors if `--json` is given.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
@@ -9,27 +10,27 @@ use diskfs::{Error, ErrorKind};
 
 use super::session::error_json;
 
-/// Prints what kept `words` from being taken for a command, or what they ask for (help, the version). Returns the exit
+/// Prints clap's error about `words`, or the help or version that they request. Returns the exit
 /// code.
 pub(crate) fn refuse(error: &clap::Error, words: &[OsString]) -> u8 {
     let code = u8::try_from(error.exit_code()).unwrap_or(2);
     if !error.use_stderr() || !asks_json(words) {
-        let _ = error.print(); // Nowhere left to complain.
+        let _ = error.print(); // A failure here cannot be reported.
         return code;
     }
     let command = command_of(words);
-    let told = error_json(&command, &usage(error, &command), code);
-    let _ = writeln!(std::io::stderr(), "{told}");
+    let document = error_json(&command, &usage(error, &command), code);
+    let _ = writeln!(std::io::stderr(), "{document}");
     code
 }
 
-/// Returns whether `--json` is among the options.
+/// Returns true if `--json` is among the options.
 fn asks_json(words: &[OsString]) -> bool {
     let options = words.iter().take_while(|word| *word != "--");
     options.into_iter().any(|word| word == "--json")
 }
 
-/// The command that is named, or the program where none is.
+/// Returns the command's name, or the program's name if there is no command.
 fn command_of(words: &[OsString]) -> String {
     let definition = super::definition();
     let is_command = |word: &&OsStr| definition.find_subcommand(word).is_some();
@@ -38,7 +39,8 @@ fn command_of(words: &[OsString]) -> String {
     found.unwrap_or("diskfs").to_owned()
 }
 
-/// The same as one of our own errors: the first paragraph is the reason, and a tip is the next step.
+/// Converts clap's error to our own: the first paragraph becomes the reason, and a tip becomes the
+/// next step.
 fn usage(error: &clap::Error, command: &str) -> Error {
     let text = error.render().to_string();
     let mut paragraphs = text.split("\n\n");
@@ -68,7 +70,7 @@ mod tests {
 
     #[test]
     fn an_error_is_a_sentence_with_a_hint() {
-        let told = |words: &[&str]| {
+        let message = |words: &[&str]| {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             let error = crate::cli::definition()
                 .try_get_matches_from(&words)
@@ -102,7 +104,7 @@ mod tests {
             ),
         ] {
             let expected = (command.to_owned(), reason.to_owned(), Some(hint.to_owned()));
-            assert_eq!(told(words), expected, "{words:?}");
+            assert_eq!(message(words), expected, "{words:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The options of the microVM, which commands share.
+//! The options of the microVM, which several commands share.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -6,29 +6,29 @@ use std::sync::{Arc, OnceLock};
 use clap::{Args, ValueEnum};
 
 use diskfs::vm::appliance::{self, GuestKernel};
-use diskfs::vm::{Appliance, Choice, MicroVm, VmOptions};
+use diskfs::vm::{Appliance, BackendChoice, MicroVm, VmOptions};
 use diskfs::{Disk, Error, ErrorKind, Fallback, Result, guest};
 
 use super::bytes;
 use super::config::Config;
 
-/// Overrides what is chosen by itself, before the command line does.
+/// The environment variable for the backend, which the command line overrides.
 const VARIABLE: &str = "DISKFS_VM";
 
-/// How filesystems are opened that diskfs has no driver for.
+/// The options for filesystems without a driver in diskfs.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "MicroVM options")]
 pub(crate) struct VmArgs {
-    /// What runs a kernel for filesystems without a driver: auto, uml, qemu-kvm, qemu-tcg or none
-    /// [default: `$DISKFS_VM`, the configuration's, or auto]
+    /// The backend that runs a kernel for filesystems without a driver: auto, uml, qemu-kvm,
+    /// qemu-tcg or none [default: `$DISKFS_VM`, the configuration's, or auto]
     #[arg(long, value_name = "BACKEND")]
-    vm: Option<Choice>,
+    vm: Option<BackendChoice>,
 
-    /// The directory of the kernels for it (see `diskfs appliance`)
+    /// The directory of the backend's kernels (see `diskfs appliance`)
     #[arg(long, value_name = "DIR")]
     appliance: Option<PathBuf>,
 
-    /// Whose kernel: the appliance's, or the guest's own, which QEMU boots
+    /// The kernel to run: the appliance's, or the guest's own, which requires QEMU
     #[arg(
         long,
         value_name = "KERNEL",
@@ -37,26 +37,26 @@ pub(crate) struct VmArgs {
     )]
     vm_kernel: Kernel,
 
-    /// Memory of each machine, at most: more for a program that needs it [default: 256M]
+    /// The maximum memory of each machine; a program that needs more gets more [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = memory_mib)]
     vm_memory: Option<u32>,
 
-    /// How many booted machines wait for the next image, to mount it at once
+    /// The number of booted machines to keep ready, which mount the next image at once
     #[arg(long, value_name = "N")]
     vm_pool: Option<u8>,
 
-    /// The guest's kernel, when it was taken.
+    /// The guest's kernel, once it was extracted.
     #[arg(skip)]
     guest_kernel: OnceLock<GuestKernel>,
 }
 
-/// Whose kernel.
+/// The origin of the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum Kernel {
-    /// That of the appliance
+    /// The kernel of the appliance
     #[default]
     Appliance,
-    /// The newest one that the image holds: it understands its own filesystems
+    /// The newest kernel in the image, which supports the image's own filesystems
     Guest,
 }
 
@@ -80,50 +80,53 @@ impl VmArgs {
         })
     }
 
-    /// The variable goes before the configuration, and is looked at where the appliance is.
+    /// Returns the appliance's directory. The environment variable overrides the configuration; it
+    /// is read where the appliance is searched.
     fn appliance_dir(&self, configured: Option<PathBuf>) -> Option<PathBuf> {
         let is_said = std::env::var_os(appliance::VARIABLE).is_some_and(|dir| !dir.is_empty());
         let configured = configured.filter(|_| !is_said);
         self.appliance.clone().or(configured)
     }
 
-    /// What opens the filesystems that have no driver.
+    /// Returns the fallback that opens filesystems without a driver.
     pub(crate) fn fallback(&self) -> Result<Arc<dyn Fallback>> {
         Ok(Arc::new(MicroVm::new(self.options()?)))
     }
 
-    /// Whether the guest's kernel is still to be taken.
+    /// Returns true if the guest's kernel is needed, but not yet extracted.
     pub(crate) fn lacks_kernel(&self) -> bool {
         self.vm_kernel == Kernel::Guest && self.guest_kernel.get().is_none()
     }
 
-    /// Takes the kernel of the system on this disk, which the appliance's reads where no driver does.
+    /// Extracts the kernel of the system on this disk. Filesystems without a driver are read with
+    /// the appliance's kernel for that.
     pub(crate) fn take_kernel(&self, disk: &Disk, os: Option<usize>) -> Result<()> {
-        let system = guest::meant(disk, os)?.ok_or_else(|| guest::no_system(disk))?;
+        let system = guest::select_system(disk, os)?.ok_or_else(|| guest::no_system(disk))?;
         let appliance = Appliance::find(self.options()?.appliance.as_deref());
         let kernel = GuestKernel::of(&system, &appliance)?;
-        // Nobody else takes one.
+        // No other thread sets the kernel.
         self.guest_kernel.set(kernel).ok();
         Ok(())
     }
 }
 
-/// A kernel needs so much to start.
+/// The minimum memory with which a kernel starts.
 const LEAST_MEMORY_MIB: u32 = 64;
 
 pub(super) fn memory_mib(text: &str) -> std::result::Result<u32, String> {
     let mib = u32::try_from(bytes::parse(text)? >> 20).ok();
     mib.filter(|mib| *mib >= LEAST_MEMORY_MIB).ok_or_else(|| {
-        format!("`{text}` is no memory for a machine; {LEAST_MEMORY_MIB}M is the least")
+        format!("invalid memory size `{text}`: expected at least {LEAST_MEMORY_MIB}M")
     })
 }
 
-fn from_environment() -> Result<Option<Choice>> {
-    let said = std::env::var(VARIABLE).unwrap_or_default();
-    if said.is_empty() {
+fn from_environment() -> Result<Option<BackendChoice>> {
+    let value = std::env::var(VARIABLE).unwrap_or_default();
+    if value.is_empty() {
         return Ok(None);
     }
-    said.parse()
+    value
+        .parse()
         .map(Some)
         .map_err(|reason: String| Error::new(ErrorKind::Invalid, format!("{VARIABLE}: {reason}")))
 }

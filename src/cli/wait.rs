@@ -1,4 +1,4 @@
-//! `diskfs wait`.
+//! The command `diskfs wait`.
 
 use std::ffi::{OsStr, OsString};
 use std::thread;
@@ -14,20 +14,19 @@ use serde_json::{Map, Value, json};
 use super::session::{Output, Session, stdout};
 use super::show::json::{self as document, put_name};
 
-/// How often it is looked whether somebody still has the image locked.
+/// The time between two checks of the image's lock.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Wait until an image is free
 ///
-/// Returns when nothing of diskfs serves the image any more, all that was written is durable, and
-/// nobody has it locked for writing: what umount(8) and `fusermount3 -u` don't wait for. Fails when
-/// a mount ended without having made everything durable. While a virtual machine uses the image,
-/// it waits for that, too.
+/// Returns when diskfs no longer serves the image, all written data is durable, and no process has
+/// locked it for writing; umount(8) and `fusermount3 -u` do not wait for that. Fails if a mount
+/// ended without making all data durable. Also waits while a virtual machine uses the image.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   fusermount3 -u /mnt && diskfs wait debian.qcow2 && qemu-system-x86_64 debian.qcow2")]
 pub(super) struct Wait {
-    /// The image
+    /// The images to wait for
     #[arg(required = true, value_name = "IMG")]
     images: Vec<OsString>,
 }
@@ -60,7 +59,7 @@ fn wait(image: &OsStr) -> Result<()> {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Denied) => {
                 return Err(error);
             }
-            // Whether it makes sense is not the question here.
+            // The image need not be valid; only its lock matters here.
             Ok(_) | Err(_) => return ended,
         }
     }

@@ -1,4 +1,4 @@
-//! `diskfs write`.
+//! The command `diskfs write`.
 
 use std::io::{self, IsTerminal, Read};
 use std::ops::ControlFlow;
@@ -9,22 +9,23 @@ use diskfs::vfs::{self, FileType, FileWriter, InodeNumber, SetMetadata, replace_
 use diskfs::{Error, Result};
 
 use super::chown::NewOwner;
-use super::mode_change::{ModeChange, Of};
+use super::mode_change::{FileClass, ModeChange};
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::progress::Progress;
 use super::session::Session;
 use super::target::{TargetPlace, Targets, UMASK, WriteArgs};
 
-/// What is read before the file is touched: when it can't be read, the file stays as it was.
+/// The amount of input that is read before the file is changed: if reading it fails, the file stays
+/// unchanged.
 const READ_FIRST_BYTES: u64 = 16 << 20;
 
 /// Write standard input to a file
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The file keeps its owner, mode and attributes; a new one belongs to root, with mode 0644. After a
-crash or an error it has its old contents or the new ones, so there must be room for both
-(`diskfs help` says more).
+    after_help = "The file keeps its owner, mode and attributes; a new file belongs to root, and has mode 0644. After
+a crash or an error, the file has its old or its new contents, so the image needs room for both (see
+`diskfs help`).
 
 Examples:
   echo web1 | diskfs write disk.qcow2:/etc/hostname
@@ -32,19 +33,19 @@ Examples:
   date | diskfs write --append disk.qcow2:/var/log/deploy.log"
 )]
 pub(super) struct Write {
-    /// The file; a symlink is followed within the image
+    /// The file to write to; a symlink is followed within the image
     #[arg(value_name = "IMG:/FILE")]
     file: Operand,
 
-    /// Write behind what is there
+    /// Append to the file instead of replacing its contents
     #[arg(long)]
     append: bool,
 
-    /// Give it this mode, octal or symbolic
+    /// Set the mode of the file, octal or symbolic
     #[arg(long, value_name = "MODE", value_parser = ModeChange::parse)]
     mode: Option<ModeChange>,
 
-    /// Give it this owner: USER, USER:GROUP
+    /// Set the owner of the file: USER, USER:GROUP
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
 
@@ -70,25 +71,28 @@ pub(super) fn run(args: &Write, session: &mut Session) -> Result<()> {
 impl Write {
     fn write(&self, place: &TargetPlace, progress: &mut Progress) -> Result<()> {
         let owner = self.owner.as_deref();
-        let owner = owner.map(|owner| NewOwner::find(owner, place.reader()));
+        let owner = owner.map(|owner| NewOwner::look_up(owner, place.reader()));
         let owner = owner.transpose()?;
         let input = io::stdin().lock();
         if input.is_terminal() {
-            tracing::info!("reading standard input up to Ctrl-D");
+            tracing::info!("reading standard input until Ctrl-D");
         }
-        let mut input = Ahead::new(input).map_err(|e| Error::from(e).in_file("standard input"))?;
+        let mut input =
+            PrefetchedInput::new(input).map_err(|e| Error::from(e).in_file("standard input"))?;
         let failed = |e: vfs::Error| place.error(e.in_path(&place.path));
         let inode = regular_file(place)?;
-        let mut told = |bytes| {
+        let mut advance = |bytes| {
             progress.advance(bytes);
             ControlFlow::Continue(())
         };
         if self.append {
             let size = place.fs().metadata(inode).map_err(failed)?.size_bytes;
             let mut writer = FileWriter::new(place.fs(), inode, size);
-            writer.put_all(&mut input, &mut told).map_err(failed)?;
+            writer
+                .write_from(&mut input, &mut advance)
+                .map_err(failed)?;
         } else {
-            replace_contents(place.fs(), inode, &mut input, &mut told).map_err(failed)?;
+            replace_contents(place.fs(), inode, &mut input, &mut advance).map_err(failed)?;
         }
         self.set_attributes(place, inode, owner).map_err(failed)
     }
@@ -102,7 +106,7 @@ impl Write {
         let before = place.fs().metadata(inode)?.permissions;
         let mode = self.mode.as_ref();
         let change = SetMetadata {
-            permissions: mode.map(|mode| mode.apply(before, Of::Other, UMASK)),
+            permissions: mode.map(|mode| mode.apply(before, FileClass::Other, UMASK)),
             uid: owner.and_then(|owner| owner.uid),
             gid: owner.and_then(|owner| owner.gid),
             ..SetMetadata::default()
@@ -114,25 +118,25 @@ impl Write {
     }
 }
 
-/// The regular file that `place` names, through symlinks, which is made if it isn't there.
+/// Returns the regular file at `place`, following symlinks; a missing file is created.
 pub(super) fn regular_file(place: &TargetPlace) -> Result<InodeNumber> {
     let inode = place.find_or_create()?;
     let metadata = place.fs().metadata(inode);
     let wrong = match metadata.map_err(|e| place.error(e))?.file_type {
         FileType::Regular => return Ok(inode),
         FileType::Directory => vfs::ErrorKind::IsADirectory.into(),
-        _ => vfs::Error::new(vfs::ErrorKind::Invalid, "is no regular file"),
+        _ => vfs::Error::new(vfs::ErrorKind::Invalid, "not a regular file"),
     };
     Err(place.error(wrong.in_path(&place.path)))
 }
 
-/// Input of which the beginning, mostly all of it, has been read.
-struct Ahead<R> {
+/// An input whose beginning was already read; that is mostly all of it.
+struct PrefetchedInput<R> {
     head: io::Cursor<Vec<u8>>,
     rest: R,
 }
 
-impl<R: Read> Ahead<R> {
+impl<R: Read> PrefetchedInput<R> {
     fn new(mut input: R) -> io::Result<Self> {
         let mut head = Vec::new();
         input
@@ -146,7 +150,7 @@ impl<R: Read> Ahead<R> {
     }
 }
 
-impl<R: Read> Read for Ahead<R> {
+impl<R: Read> Read for PrefetchedInput<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self.head.read(buf)? {
             0 => self.rest.read(buf),

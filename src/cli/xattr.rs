@@ -1,4 +1,4 @@
-//! `diskfs xattr`.
+//! The command `diskfs xattr`.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -32,7 +32,7 @@ enum Action {
     Remove(Remove),
 }
 
-/// List the names of a file's attributes
+/// List the names of a file's extended attributes
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   diskfs xattr list disk.qcow2:/bin/ping")]
@@ -48,20 +48,20 @@ struct List {
     source: SourceArgs,
 }
 
-/// Print the value of an attribute
+/// Print the value of an extended attribute
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   diskfs xattr get -e hex security.capability disk.qcow2:/bin/ping")]
 struct Get {
-    /// The attribute, by its whole name (user.comment)
+    /// The attribute's full name, such as user.comment
     #[arg(value_name = "NAME")]
     name: OsString,
 
-    /// The file
+    /// The file; a symlink is followed within the image
     #[arg(value_name = "IMG:/PATH")]
     path: Operand,
 
-    /// How to print it: raw as it is, hex or base64
+    /// The output format of the value: raw, hex or base64
     #[arg(
         short,
         long,
@@ -78,24 +78,24 @@ struct Get {
     source: SourceArgs,
 }
 
-/// Set an attribute
+/// Set an extended attribute
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A VALUE that begins with 0x is hexadecimal, one with 0s is base64, as with setfattr(1).
+    after_help = "A VALUE that begins with 0x is hexadecimal, and one with 0s is base64, as in setfattr(1).
 
 Example:
   diskfs xattr set user.comment 'from the installer' disk.qcow2:/etc/motd"
 )]
 struct Set {
-    /// The attribute, by its whole name (user.comment)
+    /// The attribute's full name, such as user.comment
     #[arg(value_name = "NAME")]
     name: OsString,
 
-    /// Its value
+    /// The new value
     #[arg(value_name = "VALUE", value_parser = parse_value)]
     value: Bytes,
 
-    /// The files
+    /// The files to change
     #[arg(required = true, value_name = "IMG:/PATH")]
     paths: Vec<Operand>,
 
@@ -109,16 +109,16 @@ struct Set {
     write: WriteArgs,
 }
 
-/// Remove an attribute
+/// Remove an extended attribute
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   diskfs xattr remove user.comment disk.qcow2:/etc/motd")]
 struct Remove {
-    /// The attribute, by its whole name (user.comment)
+    /// The attribute's full name, such as user.comment
     #[arg(value_name = "NAME")]
     name: OsString,
 
-    /// The files
+    /// The files to change
     #[arg(required = true, value_name = "IMG:/PATH")]
     paths: Vec<Operand>,
 
@@ -132,10 +132,10 @@ struct Remove {
     write: WriteArgs,
 }
 
-/// What becomes of a symlink that is named.
+/// The option for symlinks.
 #[derive(Debug, Clone, Copy, Args)]
 struct LinkArgs {
-    /// Mean a symlink itself
+    /// Use a symlink itself, not the file that it points to
     #[arg(long)]
     no_dereference: bool,
 }
@@ -150,18 +150,18 @@ impl LinkArgs {
     }
 }
 
-/// How a value is printed.
+/// The output format of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Encoding {
-    /// Its bytes
+    /// The raw bytes
     Raw,
-    /// Hexadecimal, behind 0x
+    /// Hexadecimal, preceded by 0x
     Hex,
-    /// Base64, behind 0s
+    /// Base64, preceded by 0s
     Base64,
 }
 
-/// A value; a type of its own, or clap would take a list of bytes for several arguments.
+/// A value. It is a separate type, because clap would treat a list of bytes as several arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Bytes(Vec<u8>);
 
@@ -265,17 +265,17 @@ fn change(
     done.map_err(|e| place.error(e.in_path(&place.path)))
 }
 
-/// A value as setfattr(1) takes it.
+/// Parses a value in the syntax of setfattr(1).
 fn parse_value(text: &str) -> std::result::Result<Bytes, String> {
     if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         return hex(digits)
             .map(Bytes)
-            .ok_or_else(|| format!("`{text}` is not hexadecimal"));
+            .ok_or_else(|| format!("invalid hexadecimal value `{text}`"));
     }
     if let Some(digits) = text.strip_prefix("0s").or_else(|| text.strip_prefix("0S")) {
         return base64(digits)
             .map(Bytes)
-            .ok_or_else(|| format!("`{text}` is not base64"));
+            .ok_or_else(|| format!("invalid base64 value `{text}`"));
     }
     Ok(Bytes(text.as_bytes().to_vec()))
 }
@@ -287,7 +287,7 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
     digits.chunks_exact(2).map(byte).collect()
 }
 
-/// RFC 4648, section 4.
+/// Decodes base64 (RFC 4648, section 4).
 fn base64(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     let mut bytes = Vec::new();

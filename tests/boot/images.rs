@@ -1,4 +1,5 @@
-//! Debian systems that start: with ifupdown, with netplan and NetworkManager behind UEFI and GRUB, and on LVM.
+//! Bootable Debian systems: with ifupdown, with netplan and NetworkManager under UEFI and GRUB, and
+//! on LVM.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,14 +8,15 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, ensure};
 use diskfs_fixtures::{Lvm, Mount, Part, Variant, cached, debootstrap, require, require_root, run};
 
-/// Changes when the recipe does.
+/// The version of the recipe; change it together with the recipe.
 const RECIPE: &str = "boot-1";
 
-/// What the system with ifupdown has besides what is essential: what starts it, lets one in, and finds its root on LVM.
+/// The packages of the system with ifupdown, besides the essential ones: init, ssh, and the tools
+/// that find its root on LVM.
 const PACKAGES: &str = "systemd-sysv,udev,dbus,linux-image-cloud-amd64,openssh-server,sudo,ifupdown,\
     iproute2,lvm2";
 
-/// What the other has in place of ifupdown, as apt takes it.
+/// The packages of the other system instead of ifupdown, as arguments of apt.
 const OTHER_PACKAGES: [&str; 4] = [
     "ifupdown-",
     "netplan.io",
@@ -24,18 +26,18 @@ const OTHER_PACKAGES: [&str; 4] = [
 
 const MIB: u64 = 1 << 20;
 
-/// Of each disk, which is sparse.
+/// The size of each disk, which is sparse.
 const DISK_BYTES: u64 = 2048 * MIB;
 
-/// Where the system partition begins, which is empty where no firmware reads it.
+/// The offset of the system partition, which is empty if no firmware reads it.
 const ESP_OFFSET_BYTES: u64 = MIB;
 
 const ESP_BYTES: u64 = 64 * MIB;
 
-/// Where the root, or the group that has it, begins.
+/// The offset of the root, or of the group that contains it.
 const ROOT_OFFSET_BYTES: u64 = ESP_OFFSET_BYTES + ESP_BYTES;
 
-/// So that the last 33 sectors stay the GPT's, and LVM has room for its metadata.
+/// The size of the root, which leaves the last 33 sectors to the GPT, and space for LVM's metadata.
 const ROOT_BYTES: u64 = DISK_BYTES - ROOT_OFFSET_BYTES - 16 * MIB;
 
 const FSTAB: &str = "LABEL=root / ext4 errors=remount-ro 0 1\n";
@@ -43,7 +45,7 @@ const FSTAB: &str = "LABEL=root / ext4 errors=remount-ro 0 1\n";
 const GRUB_DEFAULTS: &str = "GRUB_DEFAULT=0\nGRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\n\
     GRUB_CMDLINE_LINUX=\"\"\n";
 
-/// As grub-mkconfig writes it, but for what only a screen needs.
+/// The settings as grub-mkconfig writes them, without those for a screen.
 const GRUB_CFG: &str = "set timeout=0
 menuentry 'Debian GNU/Linux' --class debian --class gnu-linux --class gnu --class os $menuentry_id_option 'gnulinux-simple' {
 \tinsmod part_gpt
@@ -56,14 +58,14 @@ menuentry 'Debian GNU/Linux' --class debian --class gnu-linux --class gnu --clas
 }
 ";
 
-/// What GRUB's image reads first, on the system partition.
+/// The first settings that GRUB's image reads, on the system partition.
 const ESP_GRUB_CFG: &str = "search --no-floppy --label root --set=root\n\
     set prefix=($root)/boot/grub\nconfigfile $prefix/grub.cfg\n";
 
 /// GRUB with all of its modules, in the guest.
 const GRUB_IMAGE: &str = "usr/lib/grub/x86_64-efi/monolithic/grubx64.efi";
 
-/// Where the images are. `None` (and said so) where they can't be built.
+/// Returns the directory of the images; `None`, with a message, if they can't be built.
 pub(crate) fn images() -> Option<&'static Path> {
     static IMAGES: OnceLock<PathBuf> = OnceLock::new();
     require_root()?;
@@ -98,10 +100,10 @@ fn build(directory: &Path) -> Result<()> {
     make_uefi(&ifupdown, &directory.join("uefi.raw"))
 }
 
-/// A GPT with an empty system partition, and one of that type after it.
+/// Makes a GPT with an empty system partition, and one of type `kind` after it.
 fn make_disk(disk: &Path, kind: &str) -> Result<()> {
     File::create(disk)?.set_len(DISK_BYTES)?;
-    let disk = disk.to_str().context("a path of UTF-8")?;
+    let disk = disk.to_str().context("the path is not valid UTF-8")?;
     let words = ["-n", "1:2048:+64M", "-t", "1:ef00", "-n", "2:0:0", "-t"];
     let kind = format!("2:{kind}");
     run("sgdisk", words.into_iter().chain([&*kind, disk]))?;
@@ -120,7 +122,7 @@ fn make_root(disk: &Path) -> Result<()> {
 }
 
 fn mount(disk: &Path) -> Result<Mount> {
-    // dpkg syncs after every file; here a crash costs nothing but another run.
+    // dpkg syncs after every file; a crash here only costs another run.
     let options = format!("offset={ROOT_OFFSET_BYTES},noatime,barrier=0");
     Mount::of_image(disk, &options)
 }
@@ -131,10 +133,13 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies bytes of one file into another that is there; holes stay holes.
+/// Copies bytes of one file into another existing file; holes stay holes.
 fn copy_bytes(from: (&Path, u64), to: (&Path, u64), len_bytes: u64) -> Result<()> {
     for bytes in [from.1, to.1, len_bytes] {
-        ensure!(bytes.is_multiple_of(MIB), "{bytes} bytes are no whole MiB");
+        ensure!(
+            bytes.is_multiple_of(MIB),
+            "{bytes} bytes are not a whole number of MiB"
+        );
     }
     let (input, output) = (from.0.display(), to.0.display());
     let (skip, seek, count) = (from.1 / MIB, to.1 / MIB, len_bytes / MIB);
@@ -145,7 +150,7 @@ fn copy_bytes(from: (&Path, u64), to: (&Path, u64), len_bytes: u64) -> Result<()
     Ok(())
 }
 
-/// The same root in a logical volume.
+/// Makes the same root on a logical volume.
 fn make_lvm(from: &Path, disk: &Path) -> Result<()> {
     make_disk(disk, "8e00")?;
     let lvm = Lvm::new(&[Part {
@@ -166,7 +171,7 @@ fn make_lvm(from: &Path, disk: &Path) -> Result<()> {
     copy_bytes((from, ROOT_OFFSET_BYTES), (disk, at), ROOT_BYTES)
 }
 
-/// The other system, which UEFI's firmware starts.
+/// Makes the other system, which UEFI's firmware boots.
 fn make_uefi(from: &Path, disk: &Path) -> Result<()> {
     copy(from, disk)?;
     let mounted = mount(disk)?;
@@ -194,7 +199,7 @@ fn change_packages(root: &Path) -> Result<()> {
         .chain(apt.split(' ').map(Path::new))
         .chain(OTHER_PACKAGES.map(Path::new));
     run("env", words)?;
-    // Stacks are chosen by what is there, too.
+    // The choice of a network stack also depends on the existing files.
     let interfaces = root.join("etc/network");
     if interfaces.exists() {
         fs::remove_dir_all(interfaces)?;

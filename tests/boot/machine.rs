@@ -1,4 +1,4 @@
-//! An emulated machine: its serial console, and the way in by ssh.
+//! An emulated machine: its serial console, and its ssh access.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -12,24 +12,25 @@ use anyhow::{Context, Result, bail};
 
 const CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 
-/// Where the firmware finds no variables, it makes them.
+/// The template of the firmware's variables, which the firmware fills.
 const VARS: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 
-/// The address of its only card.
+/// The address of its only network card.
 pub(crate) const MAC: &str = "52:54:00:d1:5c:f5";
 
-/// The longest that anything may take that is waited for: without KVM, beside other machines.
+/// The time limit for everything that a test waits for: without KVM, beside other machines.
 const PATIENCE: Duration = Duration::from_mins(4);
 
-/// What starts it.
+/// The way in which the machine boots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start<'a> {
-    /// A kernel and its initramfs, files `vmlinuz` and `initrd.img` of the work directory, with that root.
+    /// A kernel and its initramfs, the files `vmlinuz` and `initrd.img` of the work directory, with
+    /// this root.
     Kernel {
-        /// What the kernel calls the root.
+        /// The root device, as on the kernel's command line.
         root: &'a str,
     },
-    /// Firmware, and the loader that it finds.
+    /// The firmware, and the boot loader that it finds.
     Firmware,
 }
 
@@ -38,14 +39,14 @@ pub(crate) struct Machine {
     child: Child,
     stdin: ChildStdin,
     console: Arc<Console>,
-    /// How much of what it has printed has been looked at.
+    /// The number of bytes of its output that were already searched.
     seen: usize,
-    /// Of this host, which leads to the guest's port 22.
+    /// The port of this host that is forwarded to the guest's port 22.
     ssh_port: u16,
     work: PathBuf,
 }
 
-/// What a machine has printed.
+/// The output of a machine.
 #[derive(Default)]
 struct Console {
     printed: Mutex<Printed>,
@@ -59,7 +60,7 @@ struct Printed {
 }
 
 impl Machine {
-    /// Starts it on an image, with its files in `work`.
+    /// Starts a machine on an image, with its files in `work`.
     pub(crate) fn start(image: &Path, work: &Path, start: Start<'_>) -> Result<Self> {
         let ssh_port = free_port()?;
         let mut qemu = Command::new("qemu-system-x86_64");
@@ -67,7 +68,7 @@ impl Machine {
             .args("-nodefaults -no-user-config -display none -no-reboot -monitor none".split(' '))
             .args(["-serial", "stdio", "-device", "virtio-rng-pci"])
             .args(["-drive", &drive(image, "if=virtio,format=qcow2")])
-            // It reaches nothing but this host, and that by this port alone.
+            // The machine reaches only this host, and only through this port.
             .args(["-netdev".to_owned(), netdev(ssh_port)])
             .args(["-device", &format!("virtio-net-pci,netdev=net,mac={MAC}")]);
         match start {
@@ -90,8 +91,8 @@ impl Machine {
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()?;
-        let stdin = child.stdin.take().context("a pipe")?;
-        let stdout = child.stdout.take().context("a pipe")?;
+        let stdin = child.stdin.take().context("the stream is not a pipe")?;
+        let stdout = child.stdout.take().context("the stream is not a pipe")?;
         let console = Arc::new(Console::default());
         let keeper = Arc::clone(&console);
         thread::spawn(move || keeper.keep(stdout));
@@ -105,7 +106,7 @@ impl Machine {
         })
     }
 
-    /// Waits until the console shows a text, after what it waited for before.
+    /// Waits until the console shows a text, after the text of the previous call.
     pub(crate) fn expect(&mut self, text: &str) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let mut printed = self.console.printed.lock().expect("no panic");
@@ -118,7 +119,7 @@ impl Machine {
             let left = deadline.saturating_duration_since(Instant::now());
             if printed.is_ended || left.is_zero() {
                 let all = String::from_utf8_lossy(&printed.bytes);
-                bail!("the console shows no `{text}`; all of it:\n{all}");
+                bail!("the console does not show `{text}`; its output:\n{all}");
             }
             printed = self
                 .console
@@ -135,7 +136,7 @@ impl Machine {
         Ok(self.stdin.flush()?)
     }
 
-    /// ssh with these words after what leads to the machine. Its host keys must be those of `known_hosts`.
+    /// Runs ssh to the machine with these words. The machine's host keys must be in `known_hosts`.
     pub(crate) fn ssh(&self, words: &[&str], input: &str) -> Result<std::process::Output> {
         let mut ssh = Command::new("ssh");
         ssh.args(["-F", "none", "-o", "StrictHostKeyChecking=yes"])
@@ -151,23 +152,23 @@ impl Machine {
             .stderr(Stdio::piped());
         let mut child = ssh.spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            // Who refuses to let one in doesn't read it.
+            // If the login is refused, the input is not read.
             let _ = stdin.write_all(input.as_bytes());
         }
         Ok(child.wait_with_output()?)
     }
 
-    /// Waits until it has powered itself off.
+    /// Waits until the machine has powered itself off.
     pub(crate) fn is_off(&mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             match self.child.try_wait()? {
                 Some(status) if status.success() => return Ok(()),
-                Some(status) => bail!("the machine ended with {status}"),
+                Some(status) => bail!("the machine exited with {status}"),
                 None => thread::sleep(Duration::from_millis(50)),
             }
         }
-        bail!("the machine doesn't power itself off")
+        bail!("the machine does not power itself off")
     }
 }
 
@@ -179,7 +180,7 @@ impl Drop for Machine {
 }
 
 impl Console {
-    /// Keeps all that is printed, until nothing is any more.
+    /// Stores the output until it ends.
     fn keep(&self, mut from: impl Read) {
         let mut bytes = [0; 4096];
         loop {
@@ -207,7 +208,7 @@ fn find(bytes: &[u8], text: &[u8]) -> Option<usize> {
     bytes.windows(text.len()).position(|part| part == text)
 }
 
-/// A port that nobody listens at, now.
+/// Returns a port on which no process listens at the moment.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     Ok(listener.local_addr()?.port())

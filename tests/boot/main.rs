@@ -1,7 +1,8 @@
-//! Guests that `diskfs deploy` has edited, started: Debian by debootstrap with Debian's kernel, in an emulated machine.
+//! Guests that `diskfs deploy` has edited, booted: Debian by debootstrap with Debian's kernel, in
+//! an emulated machine.
 //!
-//! One logs in on the serial console with the password that the plan gave, and by ssh with the key, and looks at every
-//! setting from inside. It takes some minutes, root, and the emulator.
+//! The test logs in on the serial console with the password of the plan, and by ssh with the key,
+//! and checks every setting from inside. It takes some minutes, and needs root and the emulator.
 
 mod images;
 mod machine;
@@ -23,10 +24,10 @@ const DISKFS: &str = env!("CARGO_BIN_EXE_diskfs");
 
 const PASSWORD: &str = "Correct-horse-7-battery";
 
-/// All that is asked of a guest.
+/// The plan with all steps that are checked.
 const PLAN: &str = include_str!("plan.yaml");
 
-/// A guest to be: an overlay on one of the images, with what one needs to get in.
+/// A guest in preparation: an overlay on one of the images, with the files for the login.
 struct Guest {
     work: tempfile::TempDir,
     images: &'static Path,
@@ -47,7 +48,7 @@ impl Guest {
         Ok(guest)
     }
 
-    /// The files of this machine that the plan names.
+    /// Makes the files on this machine that the plan names.
     fn make_files(&self) -> Result<()> {
         let agent = "#!/bin/sh\necho runs > /run/deployed-agent\nexec sleep infinity\n";
         fs::write(self.at("agent"), agent)?;
@@ -115,7 +116,8 @@ impl Guest {
     }
 }
 
-/// Deploys one of the images, starts it, and asks all questions, those of the start besides.
+/// Deploys to one of the images, boots it, and asks all questions, with those that depend on the
+/// boot.
 fn check(base: &str, stack: &str, start: Start<'_>, own: &[(&str, &str, &str)]) -> Result<()> {
     let Some(images) = images() else {
         return Ok(());
@@ -137,20 +139,20 @@ fn check(base: &str, stack: &str, start: Start<'_>, own: &[(&str, &str, &str)]) 
     Ok(())
 }
 
-/// On the serial console, with the password.
+/// Logs in on the serial console, with the password.
 fn log_in(machine: &mut Machine) -> Result<()> {
     machine.expect("web1 login: ")?;
     machine.type_line("ann")?;
     machine.expect("Password: ")?;
     machine.type_line(PASSWORD)?;
-    // What is typed before that is thrown away.
+    // Input that is typed earlier is discarded.
     machine.expect("ann@web1:~$ ")?;
-    // The sum is the shell's own: the terminal shows what is typed, too.
+    // The shell computes the sum, because the terminal also shows the typed text.
     machine.type_line("echo at $((40 + 2)) on $(tty)")?;
     machine.expect("at 42 on /dev/ttyS0")
 }
 
-/// By ssh, with the key: all questions in one session, and all wrong answers in one error.
+/// Asks all questions in one ssh session, with the key, and reports all wrong answers in one error.
 fn ask<'a>(
     machine: &Machine,
     questions: impl Iterator<Item = &'a (&'a str, &'a str, &'a str)>,
@@ -190,14 +192,14 @@ fn only_the_key_lets_in(machine: &Machine) -> Result<()> {
     Ok(())
 }
 
-/// What has no loader of its own has the kernel's command line from the machine.
+/// The question for a guest without a boot loader: the machine provides its kernel command line.
 const WITHOUT_LOADER: (&str, &str, &str) = (
     "kernel arguments",
     "grep -o 'console=[^ ]*' /proc/cmdline",
     "console=ttyS0,115200n8",
 );
 
-/// What `NetworkManager` says of the interface.
+/// The question for the interface's connection in `NetworkManager`.
 const CONNECTION: (&str, &str, &str) = (
     "connection",
     "nmcli -t -f DEVICE,STATE device | grep wan0",
@@ -245,14 +247,14 @@ fn debian_with_netplan_behind_grub_is_as_deployed() -> Result<()> {
             "cd /etc/netplan; stat -c '%a %n' *",
             "600 60-diskfs.yaml",
         ),
-        // netplan has it done.
+        // netplan generates the connection.
         CONNECTION,
     ];
     check("uefi.raw", "auto", Start::Firmware, &own)
 }
 
 #[test]
-#[ignore = "a minute more; NetworkManager has the connection of netplan's guest, too"]
+#[ignore = "takes another minute; the guest with netplan also tests NetworkManager"]
 fn debian_with_networkmanager_is_as_deployed() -> Result<()> {
     let start = Start::Kernel { root: "LABEL=root" };
     let own = [

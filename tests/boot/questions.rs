@@ -1,8 +1,9 @@
-//! What is asked of every guest, and what it is to answer.
+//! The questions for every guest, and the expected answers.
 
 use super::machine::MAC;
 
-/// What a shell in the guest says of it: a name, and the command whose output is its value.
+/// The questions: a name, the command whose output in the guest's shell is the answer, and the
+/// expected answer.
 pub(crate) const QUESTIONS: &[(&str, &str, &str)] = &[
     ("name", "hostname", "web1"),
     ("full name", "hostname --fqdn", "web1.example.org"),

@@ -1,4 +1,4 @@
-//! Files that go from image to image, and from filesystem to filesystem.
+//! Copies and moves between images and between filesystems.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,13 +8,13 @@ use diskfs_fixtures::image;
 use crate::changing::Guest;
 use crate::{diskfs, diskfs_in};
 
-/// Everything of a tree but the times of inodes and where it lies.
+/// Returns the hash manifest of a tree, without inode times and location.
 fn manifest(guest: &Guest, image: &str, path: &str) -> String {
     let text = guest.diskfs(&["hash", &format!("{image}:{path}")]).text();
     text.replace(&format!("\t{path}"), "\t")
 }
 
-/// A guest with a tree of all that files can be in `/tree`, and an empty one, `other.img`.
+/// Makes a guest whose `/tree` has files of all types, and an empty image `other.img`.
 fn two_guests() -> Option<Guest> {
     let guest = Guest::new()?;
     fs::copy(guest.at("disk.img"), guest.at("other.img")).unwrap();
@@ -56,7 +56,7 @@ fn cp_goes_from_image_to_image_with_all_there_is_to_a_file() {
         let sparse = guest.diskfs(&["stat", "--json", &format!("{image}:/copy/sparse")]);
         assert_eq!(sparse.json()["entries"][0]["allocated_bytes"], 0);
     }
-    // Without -a, files of root, and links are followed.
+    // Without -a, the copies belong to root, and links are followed.
     for path in ["other.img:/file", "other.img:/link"] {
         let text = guest.diskfs(&["find", path, "-printf", "%y %U %s\\n"]);
         assert_eq!(text.text(), "f 0 8\n");
@@ -93,7 +93,7 @@ fn mv_goes_from_image_to_image() {
     guest.all(&["mv disk.img:/tree other.img:/moved"]);
     assert_eq!(manifest(&guest, "other.img", "/moved"), tree);
     assert_eq!(guest.names("/"), ["lost+found"]);
-    // What is there gives way as by rename(2), and stays with -n.
+    // An existing file is replaced, as by rename(2); with -n it is kept.
     guest.all(&[
         "mkdir disk.img:/full",
         "cp tree/sub/file disk.img:/full/file",
@@ -159,7 +159,7 @@ fn a_snapshot_is_a_source() {
     let from = format!("{name},snapshot={}", first.as_str().unwrap());
     let words = ["ls", &from];
     if diskfs(&image, &words).code() != Some(0) {
-        return; // A fixture without a filesystem.
+        return; // The fixture has no filesystem.
     }
     let Some(guest) = Guest::new() else { return };
     let into = format!("{}:/", guest.at("disk.img").display());

@@ -1,4 +1,4 @@
-//! The commands that write: what they leave, by the kernel's mount and e2fsck.
+//! The commands that write, checked with the kernel's mount and e2fsck.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -40,7 +40,7 @@ impl Guest {
         diskfs_in(self.0.path(), words)
     }
 
-    /// Runs commands that must succeed without a word, each given as words between blanks.
+    /// Runs commands that must succeed and print nothing; each is given as words between blanks.
     pub(crate) fn all(&self, commands: &[&str]) {
         for command in commands {
             let words: Vec<&str> = command.split(' ').collect();
@@ -69,7 +69,7 @@ impl Guest {
         self.diskfs(&["cat", &format!("disk.img:{path}")]).text()
     }
 
-    /// What `stat` tells of a file: mode, owner, links, and when it was changed.
+    /// Returns mode, owner, links and modification time of a file, by `stat`.
     pub(crate) fn stat(&self, path: &str) -> (String, u64, u64, u64, String) {
         let json = self.diskfs(&["stat", "--json", &format!("disk.img:{path}")]);
         let json = json.json();
@@ -89,7 +89,7 @@ impl Guest {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// e2fsck finds nothing.
+    /// Checks that e2fsck finds nothing.
     pub(crate) fn is_sound(&self) {
         let output = diskfs_fixtures::command("e2fsck")
             .args(["-f", "-n"])
@@ -150,7 +150,7 @@ fn contents_and_attributes_are_changed() {
         "xattr set user.comment 0x00ff0a disk.img:/f",
     ]);
     assert!(guest.stat("/f").4.starts_with("2001-09-09T01:46:40.5"));
-    // Through a symlink; what else the file has stays.
+    // Through a symlink; all other metadata of the file is kept.
     guest
         .with_input(&["write", "disk.img:/link"], &b"x".repeat(100_000))
         .bytes();
@@ -206,7 +206,7 @@ fn owners_have_the_guests_names() {
     }
     let (code, stderr) = guest.diskfs(&["chown", "nobody", "disk.img:/f"]).failure();
     assert_eq!(code, 2);
-    assert!(stderr.contains("no user `nobody`"), "{stderr}");
+    assert!(stderr.contains("no such user: `nobody`"), "{stderr}");
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn the_editor_gets_a_copy() {
             .unwrap();
         Run { output }
     };
-    // With an option of its own, and it sees the file's name.
+    // An editor with its own option, which sees the file's name.
     let editor = "sh -c 'case $1 in */f.conf) echo two >> $1;; esac' --";
     edit(editor, "disk.img:/f.conf").bytes();
     assert_eq!(guest.cat("/f.conf"), "one\ntwo\n");
@@ -242,7 +242,7 @@ fn the_editor_gets_a_copy() {
     guest.is_sound();
 }
 
-/// What a copy does not have: the numbers and the changes of its own filesystem.
+/// Removes what a copy can't have: inode numbers and change times of its own filesystem.
 fn comparable(mut tree: Tree) -> Tree {
     tree.statfs = None;
     tree.entries
@@ -261,7 +261,7 @@ fn comparable(mut tree: Tree) -> Tree {
         if entry.path.is_empty() {
             entry.mtime = String::new();
         }
-        // Reading it to pack or to compare it changes them.
+        // Reading the file to pack or to compare it changes the access time.
         entry.atime = String::new();
     }
     tree
@@ -293,7 +293,7 @@ fn cp_and_tar_in_keep_everything() {
             guest
                 .diskfs(&["cp", "-a", &format!("{from}:/"), "out"])
                 .bytes();
-            // Twice: what is there is replaced.
+            // Twice: the second run replaces the existing files.
             for _ in 0..2 {
                 guest.diskfs(&["cp", "-a", "out/.", "disk.img:/"]).bytes();
             }
@@ -377,7 +377,7 @@ fn tar_in_reads_what_gnu_tar_writes() {
     }
 }
 
-/// An archive of members: name, type, and contents or where a link leads.
+/// Makes an archive of members: name, type, and contents or link target.
 fn archive(members: &[(&str, tar::EntryType, &str)]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, kind, text) in members {
@@ -387,7 +387,7 @@ fn archive(members: &[(&str, tar::EntryType, &str)]) -> Vec<u8> {
         header.set_uid(0);
         header.set_gid(0);
         header.set_mtime(0);
-        // The crate refuses the names that this is about.
+        // The crate refuses such names, which this test is about.
         header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
         let contents: &[u8] = if *kind == tar::EntryType::Regular {
             text.as_bytes()
@@ -433,7 +433,7 @@ fn tar_in_stays_below_its_directory() {
     assert_eq!(guest.cat("/srv/in/ok"), "1");
     assert_eq!(guest.cat("/srv/in/sub/last"), "2");
     assert_eq!(guest.names("/etc"), ["passwd"]);
-    // At the root the same links lead to nowhere else.
+    // When unpacked at the root, the same links lead to the same place.
     let bytes = archive(&[("abs", Symlink, "/etc"), ("abs/hosts", Regular, "x")]);
     guest.with_input(&["tar-in", "disk.img:/"], &bytes).bytes();
     assert_eq!(guest.cat("/etc/hosts"), "x");
@@ -500,7 +500,7 @@ fn cp_into_goes_where_it_is_told_to() {
         ),
         (&["cp", "none", "disk.img:/x"], 3, "none"),
         (&["cp", "-n", "a", "disk.img:/renamed"], 1, "exists"),
-        (&["cp", "disk.img", "disk.img:/x"], 2, "the image itself"),
+        (&["cp", "disk.img", "disk.img:/x"], 2, "into itself"),
         (&["cp", "a", "disk.img:/new/"], 0, ""),
         (&["cp", "a", "disk.img:/other/"], 3, ""),
         (
@@ -553,7 +553,7 @@ fn overlays_and_dry_runs_leave_the_image_alone() {
         (
             &["rm", "--overlay", "other.img", "disk.img:/f"],
             5,
-            "made so before",
+            "an overlay that diskfs has created",
         ),
         (
             &["rm", "--overlay", "new.qcow2", "none.img:/f"],
@@ -591,16 +591,16 @@ fn what_cant_be_written_is_refused_before_the_first_byte() {
     assert!(stderr.contains("overlay"), "{stderr}");
     drop(reader);
     for (words, code, message) in [
-        (&["touch", "disk.img"][..], 2, "without a path"),
+        (&["touch", "disk.img"][..], 2, "missing path"),
         (
             &["touch", "--force-share", "disk.img:/f"],
             2,
             "--force-share",
         ),
         (&["touch", "disk.img,snapshot=a:/f"], 1, "read-only"),
-        (&["touch", "-p", "7", "disk.img:/f"], 3, "no volume"),
+        (&["touch", "-p", "7", "disk.img:/f"], 3, "no such volume"),
         (&["rm", "disk.img:/"], 1, "is a directory"),
-        (&["rm", "-r", "disk.img:/"], 2, "no name of its own"),
+        (&["rm", "-r", "disk.img:/"], 2, "does not end in a name"),
         (&["rm", "disk.img:/none"], 3, "no such file"),
         (
             &["mkdir", "disk.img:/lost+found"],

@@ -1,4 +1,4 @@
-//! `diskfs deploy`: what it leaves, by e2fsck and by the tools that read it.
+//! `diskfs deploy`, checked with e2fsck and the tools that read the changed files.
 
 mod filesystems;
 mod fs_uuids;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::{Run, diskfs_in, text_of};
 
-/// A small Debian, as far as plans need it.
+/// The files of a small Debian that plans need.
 const TREE: &[(&str, &str)] = &[
     ("/etc/hostname", "old\n"),
     ("/etc/hosts", "127.0.0.1\tlocalhost\n127.0.1.1\told\n"),
@@ -46,7 +46,7 @@ const TREE: &[(&str, &str)] = &[
     ),
 ];
 
-/// A directory with a guest, `disk.img`, of which `tree` is a copy.
+/// A directory with a guest, `disk.img`, made from the directory `tree`.
 struct Guest(TempDir);
 
 impl Guest {
@@ -163,7 +163,7 @@ fn what_can_not_be_done_changes_nothing() {
         (
             &["--hostname", "new", "--chmod", "0600:/none"][..],
             3,
-            "step 2 of the plan, permissions",
+            "step 2 of the plan (permissions)",
         ),
         (
             &["--hostname", "new", "--upload", "large:/srv/"],
@@ -173,10 +173,10 @@ fn what_can_not_be_done_changes_nothing() {
         (
             &["--hostname", "new", "--write", "/etc/hostname/x:y"],
             1,
-            "no directory",
+            "not a directory",
         ),
         (&["--run-command", "id"], 2, "--firstboot-command"),
-        (&[], 2, "nothing to do"),
+        (&[], 2, "no step is given"),
     ] {
         let run = guest.diskfs(&[&["deploy", "disk.img"][..], words].concat());
         let (found, stderr) = run.failure();
@@ -186,7 +186,7 @@ fn what_can_not_be_done_changes_nothing() {
     }
 }
 
-/// The symlinks below a directory, with their targets.
+/// Returns the symlinks below a directory, with their targets.
 fn links(dir: &Path) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![dir.to_owned()];
@@ -238,7 +238,7 @@ fn archives_and_swap_files_are_whole() {
     let pack = guest.at("pack");
     fs::create_dir_all(pack.join("dir")).unwrap();
     fs::write(pack.join("dir/conf"), "a=1\n").unwrap();
-    // Its other name is written before it.
+    // The hard link is archived before it.
     fs::hard_link(pack.join("dir/conf"), pack.join("0")).unwrap();
     let large: Vec<u8> = (0..3_u32 << 18).flat_map(u32::to_le_bytes).collect();
     fs::write(pack.join("large"), &large).unwrap();
@@ -268,7 +268,7 @@ fn archives_and_swap_files_are_whole() {
     let swap = fs::read(guest.at("swap")).unwrap();
     assert_eq!(swap.len(), 1 << 20);
     assert_eq!(&swap[4086..4096], b"SWAPSPACE2");
-    // No hole is in it: all of its blocks are its own.
+    // It has no hole: all of its blocks are allocated.
     let mut debugfs = diskfs_fixtures::command("debugfs");
     debugfs
         .args(["-R", "stat /swapfile"])
@@ -319,7 +319,7 @@ fn many_guests_have_a_line_each() {
     assert_eq!(two.text(), "two\nx");
 }
 
-/// The same image under several names: each job sees what those before it have done.
+/// Several jobs name one image in different ways: each job sees the changes of the previous ones.
 #[test]
 fn jobs_of_one_image_are_done_one_after_the_other() {
     let Some(guest) = Guest::new() else { return };
@@ -340,7 +340,7 @@ fn jobs_of_one_image_are_done_one_after_the_other() {
     assert_eq!(guest.cat("/etc/order"), "1\n2\n3\n4\n5\n");
 }
 
-/// Every step is told, with what it can have.
+/// Every step is described, with all its keys.
 #[test]
 fn steps_are_described() {
     let directory = tempfile::tempdir().unwrap();
@@ -355,7 +355,7 @@ fn steps_are_described() {
     }
     let user = diskfs(&["deploy", "--describe", "user"]).text();
     for part in [
-        "    name: TEXT (needed)\n",
+        "    name: TEXT (required)\n",
         "    groups: [TEXT, ...]\n",
         "random: true | false\n",
     ] {
@@ -365,7 +365,7 @@ fn steps_are_described() {
     assert!(code == 2 && told.contains("--list-steps"), "{code} {told}");
 }
 
-/// What plans are by their schema, by somebody else's validator.
+/// The schema of plans, checked by another validator.
 #[test]
 fn plans_keep_to_the_schema() {
     if require("jsonschema").is_none() {

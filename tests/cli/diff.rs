@@ -1,4 +1,4 @@
-//! diff: beside the trees that the kernel showed of the fixtures, beside rsync on mounts, and patch(1).
+//! diff, compared with the recorded trees of the fixtures, with rsync on mounts, and with patch(1).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 
 use crate::{diskfs_in, text_of};
 
-/// A differing file's path, and its letter with what differs.
+/// The differing paths, each with its letter and the properties that differ.
 type Differences = BTreeMap<String, String>;
 
-/// What `diff --json` says, as `M mode,content`; it must say that there is something, or nothing.
+/// Parses `diff --json` to entries such as `M mode,content`; the exit code must say whether there
+/// are any.
 fn differences(dir: &Path, words: &[&str]) -> (Differences, Value) {
     let run = diskfs_in(dir, &[&["diff", "--json"], words].concat());
     assert_eq!(run.stderr(), "", "{words:?}");
@@ -40,7 +41,7 @@ fn differences(dir: &Path, words: &[&str]) -> (Differences, Value) {
     (found, report["counts"].clone())
 }
 
-/// The same out of what the kernel showed of both when they were made.
+/// Computes the same from the recorded trees of both fixtures.
 fn recorded(a: &str, b: &str) -> Differences {
     let (a, b) = (expected_tree(a), expected_tree(b));
     let mut found = Differences::new();
@@ -86,7 +87,7 @@ fn recorded(a: &str, b: &str) -> Differences {
     found
 }
 
-/// Whatever two filesystems differ in, every single difference is found, and no other.
+/// For any two filesystems, every difference is found, and no other.
 #[test]
 fn diff_tells_how_recorded_trees_differ() {
     let names = [
@@ -106,7 +107,7 @@ fn diff_tells_how_recorded_trees_differ() {
             fs::copy(of_b.path(), &there).unwrap();
             let (mut found, _) = differences(dir, &[a, "b.img"]);
             let mut expected = recorded(a, b);
-            // What is no text is spelled in two ways; how many there are must agree.
+            // Paths that are not UTF-8 are printed in two ways; their numbers must be equal.
             let odd = |all: &mut Differences| {
                 let count = all.len();
                 all.retain(|path, _| path.starts_with('/'));
@@ -121,7 +122,7 @@ fn diff_tells_how_recorded_trees_differ() {
     assert!(total > 100, "{total}");
 }
 
-/// A tree of some thousand files in a qcow2 image, with a snapshot of it.
+/// Makes a tree of some thousand files in a qcow2 image, with a snapshot of it.
 fn workshop() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
@@ -186,7 +187,7 @@ fn write(dir: &Path, at: &str, text: &[u8]) {
     ours(dir, &["cp", "new", at]);
 }
 
-/// Ten changes of all sorts to `image`.
+/// Makes ten changes of all kinds to `image`.
 fn change(dir: &Path, image: &str) -> Differences {
     let at = |path: &str| format!("{image}:{path}");
     write(dir, &at("/etc/hosts"), b"one\n2\nthree\nfour\n");
@@ -237,8 +238,8 @@ fn change(dir: &Path, image: &str) -> Differences {
         .into()
 }
 
-/// Of more than 24 MiB on both sides no more than this is read: what was changed, and what lies in the
-/// same clusters of 64 KiB as something that was.
+/// The most that is read of more than 24 MiB on both sides: the changed data, and the data in the
+/// same clusters of 64 KiB as changed data.
 const READ_AT_MOST_BYTES: u64 = 1 << 20;
 
 #[test]
@@ -276,7 +277,7 @@ fn states_of_one_image_are_compared_without_reading_what_they_share() {
     let (touched, _) = differences(dir, &words);
     assert_eq!(touched["/usr/share/5/file-5"], "M modified");
 
-    // A copy shares nothing: all of it is read, and the same is found.
+    // A copy shares no clusters: all of it is read, with the same result.
     run(
         "qemu-img",
         [
@@ -301,7 +302,7 @@ fn states_of_one_image_are_compared_without_reading_what_they_share() {
     judged_by_rsync(dir, &expected);
 }
 
-/// rsync on the kernel's mounts of both states tells the same.
+/// Checks with rsync on the kernel's mounts of both states.
 fn judged_by_rsync(dir: &Path, expected: &Differences) {
     if require_root().is_none() || require("rsync").is_none() {
         return;
@@ -337,14 +338,15 @@ fn judged_by_rsync(dir: &Path, expected: &Differences) {
     for line in report.lines() {
         let (what, path) = line.split_once(' ').unwrap();
         let path = format!("/{}", path.trim_start().trim_end_matches('/'));
-        // `*deleting`, `>f+++++++++`, `cLc........`, `.f...p.....`; `T` is a time that was not asked for.
+        // `*deleting`, `>f+++++++++`, `cLc........`, `.f...p.....`; `T` is a time that was not
+        // requested.
         let letter = match (what, what.get(2..).unwrap_or_default()) {
             ("*deleting", _) => "D",
             (_, flags) if flags.starts_with('+') => "A",
             (_, flags) if flags.contains(['c', 's', 'p', 'o', 'g', 'a', 'x']) => "M",
             _ => continue,
         };
-        // What becomes of another type is first deleted.
+        // A file whose type changes is first deleted.
         let letter = if found.contains_key(&path) {
             "M"
         } else {
@@ -354,7 +356,7 @@ fn judged_by_rsync(dir: &Path, expected: &Differences) {
     }
     let letters = |(path, what): (&String, &String)| (path.clone(), what[..1].to_owned());
     let mut expected: Differences = expected.iter().map(letters).collect();
-    // Which of its two words rsync has for a new type depends on the types.
+    // Which of its two words rsync uses for a new type depends on the types.
     expected.insert(
         "/etc/becomes-file".to_owned(),
         found["/etc/becomes-file"].clone(),
@@ -391,14 +393,14 @@ fn an_overlay_is_compared_with_what_is_behind_it() {
         found.keys().all(|path| path.starts_with("/etc")),
         "{found:?}"
     );
-    // The image names a file, and is not believed where the user says so.
+    // The image names a file, which `--no-backing` forbids.
     let denied = diskfs_in(dir, &["diff", "--backing", "--no-backing", "over.qcow2"]);
     let (code, error) = denied.failure();
     assert_eq!(code, 2);
     assert!(error.contains("backing file"), "{error}");
     let (code, error) = diskfs_in(dir, &["diff", "--backing", "disk.qcow2"]).failure();
     assert_eq!(code, 2);
-    assert!(error.contains("no overlay"), "{error}");
+    assert!(error.contains("not an overlay"), "{error}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! du, beside du(1) on the kernel's mount of the same image.
+//! du, compared with du(1) on the kernel's mount of the same image.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::{diskfs, text_of};
 
-/// Each exercises another way of allocating: bigalloc, holes, attributes in inodes of their own, many
-/// directories, contents within the inode.
+/// The images, each with another way of allocating: bigalloc, holes, attributes in separate inodes,
+/// many directories, inline data.
 const IMAGES: [&str; 7] = [
     "ext4-default",
     "ext4-bigalloc",
@@ -20,19 +20,21 @@ const IMAGES: [&str; 7] = [
     "ext3",
 ];
 
-/// The lines of du(1) in `directory`, sorted: it takes names in the directory's order.
+/// Returns the lines of du(1) in `directory`, sorted, because du(1) lists names in the directory's
+/// order.
 fn du(directory: &Path, words: &[&str]) -> Vec<Vec<u8>> {
     let output = Command::new("du")
         .args(words)
         .current_dir(directory)
         .env("LC_ALL", "C")
         .output()
-        .expect("du starts");
+        .expect("start du");
     assert!(output.status.success(), "{words:?}: {output:?}");
     lines(&output.stdout)
 }
 
-/// The lines, each as it stands behind the dot that du(1) was given. A name with a line end makes two.
+/// Splits output into lines, with the path after the dot that du(1) got. A name with a newline
+/// makes two lines.
 fn lines(output: &[u8]) -> Vec<Vec<u8>> {
     let mut lines: Vec<Vec<u8>> = output
         .split(|byte| *byte == b'\n')
@@ -57,9 +59,9 @@ fn du_prints_what_du_prints_of_the_mount() {
     }
     for name in IMAGES {
         let image = image(name);
-        let mount = Mount::of_image(&image.path(), "ro,noload").expect("the kernel mounts it");
+        let mount = Mount::of_image(&image.path(), "ro,noload").expect("mount with the kernel");
         for words in [
-            // Which directory a file with several names counts in depends on the order of names.
+            // The order of names decides in which directory a file with several names counts.
             &["-s"][..],
             &["-s", "--inodes"],
             &["-l"],
@@ -85,14 +87,14 @@ fn du_prints_what_du_prints_of_the_mount() {
     }
 }
 
-/// What `du -b` prints from coreutils 9.2 on, which leaves out the sizes of all but files and symlinks:
-/// out of what find(1) says, as older ones are still in use.
+/// Computes from find(1) what `du -b` prints from coreutils 9.2 on, which ignores the sizes of all
+/// but files and symlinks; older versions are still in use.
 fn apparent(root: &Path) -> Vec<Vec<u8>> {
     let list = Command::new("find")
         .args([".", "-printf", "%y %i %s %p\\0"])
         .current_dir(root)
         .output()
-        .expect("find starts");
+        .expect("start find");
     let mut seen = std::collections::HashSet::new();
     let mut sums = std::collections::BTreeMap::<Vec<u8>, u64>::new();
     let mut entries: Vec<Vec<&[u8]>> = list
@@ -101,7 +103,7 @@ fn apparent(root: &Path) -> Vec<Vec<u8>> {
         .filter(|entry| !entry.is_empty())
         .map(|entry| entry.splitn(4, |byte| *byte == b' ').collect())
         .collect();
-    // A file with several names counts in the first one's directory.
+    // A file with several names counts in the directory of the first one.
     entries.sort_by(|a, b| components(a[3]).cmp(&components(b[3])));
     for entry in entries {
         let [kind, inode, size, path] = entry[..] else {
@@ -139,7 +141,7 @@ fn du_counts_across_operands_and_says_where() {
         "{names:?}"
     );
     assert_eq!(names.last(), Some(&"/hardlinks"));
-    // What was counted before isn't again, as with du(1).
+    // A file that was counted before isn't counted again, as with du(1).
     let twice = diskfs(
         &image,
         &["du", "-sc", "ext4-default:/directory", "/directory"],
@@ -159,7 +161,7 @@ fn du_counts_across_operands_and_says_where() {
     );
     let json = json.json();
     let entries = json["entries"].as_array().unwrap();
-    assert_eq!(entries.len(), 1, "the second is in the first");
+    assert_eq!(entries.len(), 1, "the second path is inside the first");
     assert_eq!(text_of(&entries[0]["path"]), "/");
     assert_eq!(
         entries[0]["allocated_bytes"],

@@ -1,4 +1,4 @@
-//! Exit codes and messages: what, where, what to do.
+//! Exit codes and messages: what failed, where, what to do.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -77,7 +77,7 @@ fn a_wrong_checksum_is_corrupt_and_has_a_place() {
         stderr.contains("ext4-default: ") && stderr.contains("checksum"),
         "{stderr}"
     );
-    // It is named all the same.
+    // The volume is still listed.
     let info = diskfs(&image, &["info", "ext4-default"]);
     assert_eq!(info.code(), Some(5));
     assert!(String::from_utf8_lossy(&info.output.stdout).contains("ext4"));
@@ -148,7 +148,7 @@ fn one_failure_does_not_keep_the_rest_from_being_done() {
     let demo = image("demo.qcow2");
     let run = diskfs(&demo, &["cat", "demo.qcow2:/no", "/etc/hostname", "/etc"]);
     assert_eq!(run.output.stdout, b"demo\n");
-    assert_eq!(run.code(), Some(3), "the first failure's");
+    assert_eq!(run.code(), Some(3), "the exit code of the first failure");
     assert_eq!(run.stderr().lines().count(), 2);
 }
 
@@ -214,7 +214,7 @@ fn an_image_in_use_is_locked() {
         return;
     }
     let demo = image("demo.qcow2");
-    // It opens the image for writing, prompts, and waits for a command.
+    // qemu-io opens the image for writing, prompts, and waits for a command.
     let mut writer = Command::new("qemu-io")
         .args(["-f", "qcow2", "demo.qcow2"])
         .current_dir(demo.directory())

@@ -1,8 +1,8 @@
-//! Every example of the help texts, the man pages and README, run as it stands.
+//! The examples of the help texts, the man pages and README, run literally.
 //!
-//! Each command's examples run one after another in a directory that has what they name. That paths of the host exist is
-//! arranged by writing them below that directory. Examples that need a microVM or a running virtual machine are left to
-//! the program's own unit test, which parses all of them.
+//! The examples of each command run one after another in a directory that has the files they name.
+//! Absolute host paths are rewritten to paths below that directory. Examples that need a microVM or
+//! a running virtual machine are only parsed, by the program's own unit test.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ use diskfs_fixtures::{require, require_fuse, require_root};
 
 use crate::{DISKFS, diskfs_in};
 
-/// What the guest has, as far as examples name it.
+/// The guest's files that examples name.
 const TREE: &[(&str, &str)] = &[
     ("bin/ping", "ELF\n"),
     ("bin/sh", "ELF\n"),
@@ -86,10 +86,10 @@ const TREE: &[(&str, &str)] = &[
     ("vmlinuz", "kernel\n"),
 ];
 
-/// Journal files, which `-b` and `-p` are about.
+/// Journal files, for `-b` and `-p`.
 const JOURNAL: &str = "var/log/journal/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/system.journal";
 
-/// Names that examples have for a guest's disk.
+/// The names that examples use for a guest's disk.
 const GUESTS: &[&str] = &[
     "a.img",
     "after.qcow2",
@@ -103,7 +103,7 @@ const GUESTS: &[&str] = &[
     "images/base.qcow2",
 ];
 
-/// Paths of the host that examples name, which are those below the scratch directory here.
+/// The host paths that examples name; they are rewritten to paths below the scratch directory.
 const HOST: &[&str] = &[
     "/mnt",
     "/srv/images",
@@ -114,9 +114,9 @@ const HOST: &[&str] = &[
     "/target",
 ];
 
-/// What can't be run here, by its words.
+/// Words of the examples that can't be run here.
 const ELSEWHERE: &[&str] = &[
-    // These need a microVM, which tests/vm has.
+    // These need a microVM; tests/vm runs them.
     "diskfs appliance",
     "diskfs check",
     "diskfs resize",
@@ -125,7 +125,7 @@ const ELSEWHERE: &[&str] = &[
     "--vm ",
     "mkfs xfs",
     "fedora",
-    // These need LVM, and run until they are ended: tests/oracle and tests/cli/export.rs.
+    // These need LVM, or run until they are stopped: tests/oracle and tests/cli/export.rs.
     "vg0/",
     "diskfs export",
     "qemu-system",
@@ -170,7 +170,7 @@ fn write(directory: &Path, path: &str, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// A directory with everything that examples name.
+/// Makes a directory with everything that examples name.
 fn scene() -> tempfile::TempDir {
     let scene = tempfile::tempdir().unwrap();
     let at = scene.path();
@@ -235,7 +235,8 @@ fn scene() -> tempfile::TempDir {
     scene
 }
 
-/// A copy of it, with a disk by each name; what `create` is shown to make is not there.
+/// Copies the directory, with a disk under each name; files that the examples of `create` make are
+/// omitted.
 fn copy_of(scene: &Path, script: &str) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     let at = copy.path();
@@ -256,7 +257,7 @@ fn copy_of(scene: &Path, script: &str) -> tempfile::TempDir {
         must(at, "echo other | diskfs write b.img:/etc/hostname");
     }
     if script.contains("../images/") {
-        // They stand in a directory beside.
+        // The examples run in a directory beside them.
         fs::create_dir(at.join("here")).unwrap();
     }
     if script.contains("overlay.qcow2") {
@@ -271,7 +272,7 @@ fn copy_of(scene: &Path, script: &str) -> tempfile::TempDir {
     copy
 }
 
-/// The examples in a text of `--help`.
+/// Extracts the examples from a text of `--help`.
 fn in_help(text: &str) -> Vec<String> {
     let mut examples: Vec<String> = Vec::new();
     let mut is_example = false;
@@ -285,7 +286,7 @@ fn in_help(text: &str) -> Vec<String> {
     examples
 }
 
-/// Those of README.
+/// Extracts the examples from README.
 fn in_readme() -> Vec<String> {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
     let lines = text.lines().filter_map(|line| line.strip_prefix("$ "));
@@ -293,7 +294,7 @@ fn in_readme() -> Vec<String> {
     lines.filter(|line| line.contains("diskfs ")).collect()
 }
 
-/// The pages' names without their section, in a directory that they were just written to.
+/// Writes the man pages to the directory, and returns their paths.
 fn pages(directory: &Path) -> Vec<PathBuf> {
     diskfs_in(directory, &["man", "pages"]).bytes();
     let mut pages: Vec<PathBuf> = fs::read_dir(directory.join("pages"))
@@ -305,7 +306,7 @@ fn pages(directory: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// Where it is run: with paths of the host below the scratch directory.
+/// Rewrites host paths to paths below the scratch directory.
 fn here(example: &str, directory: &Path) -> String {
     let mut script = example.to_owned();
     for path in HOST {
@@ -317,7 +318,7 @@ fn here(example: &str, directory: &Path) -> String {
     script.replace("../images/", "images/")
 }
 
-/// Runs examples one after another. What fails is told with what it said.
+/// Runs examples one after another, and records failures with their output.
 fn run(scene: &Path, examples: &[String], wrong: &Mutex<Vec<String>>) {
     let copy = copy_of(scene, &examples.join("\n"));
     let at = copy.path();
@@ -354,7 +355,7 @@ fn run(scene: &Path, examples: &[String], wrong: &Mutex<Vec<String>>) {
                 "for dir in mnt home/mnt; do mountpoint -q $dir && fusermount3 -uz $dir; done; true",
             );
         }
-        // diff(1) and `diskfs diff` end so where something differs.
+        // diff(1) and `diskfs diff` exit with 1 if they find a difference.
         let differs = output.status.code() == Some(1) && example.contains("diff ");
         if !output.status.success() && !differs {
             let told = String::from_utf8_lossy(&output.stderr);
@@ -371,7 +372,7 @@ fn every_example_works() {
     let tools = [
         "bash", "jq", "mke2fs", "patch", "qemu-img", "setfattr", "sfdisk", "zstd",
     ];
-    // Owners and attributes of the security of files are root's.
+    // Only root can set owners and security attributes.
     if tools.iter().any(|tool| require(tool).is_none()) || require_root().is_none() {
         return;
     }
@@ -413,7 +414,7 @@ fn every_example_works() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// `tar-in` is one word, and `snapshot-create` two.
+/// Returns the words of a command: `tar-in` is one word, `snapshot-create` two.
 fn command_of(name: &str) -> Vec<&str> {
     let mut words: Vec<&str> = match name {
         "tar-in" => vec![name],

@@ -1,4 +1,4 @@
-//! `diskfs export`: a virtual machine of QEMU boots from it, and writes to it.
+//! `diskfs export`: a virtual machine of QEMU boots from the export, and writes to it.
 
 mod boot_sector;
 
@@ -14,7 +14,7 @@ use crate::DISKFS;
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// A program that serves, and has said so.
+/// A program that serves and has reported that it is ready.
 struct Server(Child);
 
 impl Server {
@@ -27,9 +27,9 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        let mut child = child.expect("diskfs starts");
+        let mut child = child.expect("start diskfs");
         let mut line = String::new();
-        let stdout = child.stdout.as_mut().expect("it was piped");
+        let stdout = child.stdout.as_mut().expect("the output is a pipe");
         BufReader::new(stdout).read_line(&mut line).unwrap();
         assert!(line.contains('{'), "it serves: {line}");
         Self(child)
@@ -38,11 +38,11 @@ impl Server {
     /// Sends it a signal.
     fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.0);
-        kill_process(pid, signal).expect("it is there");
+        kill_process(pid, signal).expect("send the signal");
     }
 
     fn end(self) {
-        let output = self.0.wait_with_output().expect("it ends");
+        let output = self.0.wait_with_output().expect("wait for its end");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && stderr.is_empty(), "{stderr}");
     }
@@ -53,7 +53,7 @@ fn qemu_img(directory: &Path, words: &[&str]) {
         .args(words)
         .current_dir(directory)
         .output();
-    let output = output.expect("qemu-img starts");
+    let output = output.expect("start qemu-img");
     assert!(
         output.status.success(),
         "{}",
@@ -61,7 +61,7 @@ fn qemu_img(directory: &Path, words: &[&str]) {
     );
 }
 
-/// `disk.qcow2`, which boots, over `base.qcow2`.
+/// Makes a bootable `disk.qcow2` over `base.qcow2`.
 fn bootable() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut disk = vec![0; 1 << 20];
@@ -96,7 +96,7 @@ fn bootable() -> TempDir {
     directory
 }
 
-/// Boots a machine from what is served, and lets it end by itself.
+/// Boots a machine from the export, and waits until it exits.
 fn boot(directory: &Path) -> Output {
     let machine = Command::new("timeout")
         .args([
@@ -127,7 +127,7 @@ fn boot(directory: &Path) -> Output {
     machine.expect("QEMU starts")
 }
 
-/// What is at a sector of an image, as QEMU reads it.
+/// Returns a sector of an image, as QEMU reads it.
 fn sector(directory: &Path, image: &str, number: usize) -> Vec<u8> {
     qemu_img(directory, &["convert", "-O", "raw", image, "read.raw"]);
     let disk = std::fs::read(directory.join("read.raw")).unwrap();
@@ -169,7 +169,7 @@ fn what_is_read_only_boots_and_refuses_the_write() {
     }
     let directory = bootable();
     let path = directory.path();
-    // The second machine is served by the same program.
+    // The same program serves the second machine.
     let server = Server::start(path, &["disk.qcow2", "--read-only"]);
     for _ in 0..2 {
         let output = boot(path);

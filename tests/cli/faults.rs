@@ -1,8 +1,8 @@
-//! A command that the host fails: whichever write, flush or allocation of it goes wrong, the image
-//! shows the tree from before or the one from after, and the exit code and the message tell which.
+//! Host failures during a command: whichever write, flush or allocation fails, the image shows the
+//! old tree or the new one, and the exit code and the message say which.
 //!
-//! `DISKFS_FAULTS=N` tries N places of each command instead of a few, `DISKFS_FAULTS=all` every one;
-//! `DISKFS_FAULT_SEED` chooses others.
+//! `DISKFS_FAULTS=N` tries N places of each command instead of a few, `DISKFS_FAULTS=all` tries
+//! every one; `DISKFS_FAULT_SEED` selects others.
 
 mod injector;
 
@@ -19,17 +19,17 @@ use tempfile::TempDir;
 use crate::DISKFS;
 use injector::Fault;
 
-/// How many places of each command are tried by default, for each error.
+/// The default number of places that are tried in each command, for each error.
 const PLACES: usize = 1;
 
-/// What the image is on the host.
+/// The form of the image on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Raw,
     Qcow2,
-    /// A raw image, with all changes in an overlay that is there already.
+    /// A raw image, with all changes in an existing overlay.
     Overlay,
-    /// The same with an overlay that the command makes.
+    /// A raw image, with an overlay that the command creates.
     NewOverlay,
 }
 
@@ -39,7 +39,7 @@ struct Bench {
     form: Form,
 }
 
-/// What a run left.
+/// The state after a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Left(Tree);
 
@@ -87,7 +87,7 @@ impl Bench {
         self.dir.path().join("work").join(name)
     }
 
-    /// What is copied into images.
+    /// Makes the files that are copied into images.
     fn make_source(&self) {
         let tree = self.dir.path().join("tree");
         for dir in ["a", "b"] {
@@ -106,7 +106,7 @@ impl Bench {
         );
     }
 
-    /// The image that commands name.
+    /// Returns the image that commands name.
     fn image(&self) -> PathBuf {
         self.work(match self.form {
             Form::Qcow2 => "disk.qcow2",
@@ -114,7 +114,7 @@ impl Bench {
         })
     }
 
-    /// Makes the image as it was.
+    /// Restores the image.
     fn reset(&self) {
         for entry in fs::read_dir(self.work("")).unwrap() {
             fs::remove_file(entry.unwrap().path()).unwrap();
@@ -167,7 +167,7 @@ impl Bench {
         injector::run(command_ref(&mut command), input, &self.work(""), fault)
     }
 
-    /// The tree that is in the image now, which is sound.
+    /// Returns the tree in the image, which must be sound.
     fn left(&self) -> Left {
         let overlay = self.work("o.qcow2");
         let image = if overlay.exists() {
@@ -178,10 +178,10 @@ impl Bench {
         if image.extension().is_some_and(|name| name == "qcow2") {
             let check = Command::new("qemu-img").arg("check").arg(&image).output();
             let code = check.as_ref().unwrap().status.code();
-            // 3: leaked clusters, which is what a failure may leave.
+            // 3: leaked clusters, which a failure may leave.
             assert!(matches!(code, Some(0 | 3)), "{check:?}");
         }
-        // Through whatever is below, so that the filesystem's own tools can look at it.
+        // Flattened, so that the filesystem's own tools can read it.
         let flat = self.dir.path().join("flat.img");
         let mut convert = Command::new("qemu-img");
         succeed(
@@ -213,7 +213,7 @@ impl Bench {
         Left(tree)
     }
 
-    /// Lets places of a command fail, each by itself.
+    /// Lets places of a command fail, each in a separate run.
     fn try_places(&self, command: (&str, &[u8])) {
         let (line, _) = command;
         self.reset();
@@ -251,8 +251,8 @@ impl Bench {
                     left.0.differences(&before.0)
                 );
                 match output.status.code() {
-                    Some(0) => assert!(new, "told as done: {what}"),
-                    Some(1..=6) if new => assert!(says_new(&told), "told as failed: {what}"),
+                    Some(0) => assert!(new, "reported as done: {what}"),
+                    Some(1..=6) if new => assert!(says_new(&told), "reported as failed: {what}"),
                     Some(1..=6) => assert!(!told.contains("all the same"), "{what}"),
                     _ => panic!("{what}"),
                 }
@@ -266,7 +266,7 @@ impl Bench {
 }
 
 fn says_new(told: &str) -> bool {
-    told.contains("made all the same") || told.contains("may have been made")
+    told.contains("the changes were made") || told.contains("may have been made")
 }
 
 fn command_ref(command: &mut Command) -> Command {
@@ -282,15 +282,15 @@ fn seed() -> u64 {
     let seed = std::env::var("DISKFS_FAULT_SEED").ok();
     seed.map_or_else(
         || std::process::id().into(),
-        |seed| seed.parse().expect("a seed"),
+        |seed| seed.parse().expect("DISKFS_FAULT_SEED is a number"),
     )
 }
 
-/// The places that are tried: all, or some by chance, the last among them.
+/// Selects the places: all, or some at random, and always the last one.
 fn places(count: usize, line: &str) -> Vec<usize> {
     let wanted = match std::env::var("DISKFS_FAULTS").as_deref() {
         Ok("all") => count,
-        Ok(number) => number.parse().expect("DISKFS_FAULTS: a number or `all`"),
+        Ok(number) => number.parse().expect("DISKFS_FAULTS is a number or `all`"),
         Err(_) => PLACES,
     };
     if wanted >= count {

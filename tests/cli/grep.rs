@@ -1,4 +1,4 @@
-//! grep, beside grep(1) on the tree that the image was made of.
+//! grep, compared with grep(1) on the tree from which the image was made.
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ struct Workshop {
 }
 
 impl Workshop {
-    /// `None` (and said so) where it can't be made.
+    /// Returns `None`, with a message, if the image can't be made.
     fn new() -> Option<Self> {
         require("mke2fs")?;
         require("grep")?;
@@ -77,7 +77,7 @@ impl Workshop {
         self.dir.path().join("tree")
     }
 
-    /// The same text, packed in all three ways; of gzip, two members.
+    /// Writes the same text, compressed in all three formats; for gzip, two members.
     fn pack(&self) {
         let logs = self.tree().join("logs");
         fs::create_dir(&logs).unwrap();
@@ -102,7 +102,8 @@ impl Workshop {
         diskfs_in(self.dir.path(), &[&["grep"], words].concat())
     }
 
-    /// Both with these options below `place`: lines, sorted as directories are not, and exit codes.
+    /// Compares both programs with these options below `place`: lines, sorted because directories
+    /// are not, and exit codes.
     fn compare(&self, options: &[&str], place: &str) {
         let at = format!("disk.img:{place}");
         let ours = self.ours(&[options, &[&*at]].concat());
@@ -120,7 +121,7 @@ impl Workshop {
             "{options:?}: {}",
             ours.stderr()
         );
-        // That a binary file matches is told on standard error.
+        // A match in a binary file is reported on standard error.
         let all =
             |output: &std::process::Output| lines(&[&output.stdout[..], &output.stderr].concat());
         let (ours, theirs) = (all(&ours.output), all(&theirs));
@@ -128,7 +129,7 @@ impl Workshop {
     }
 }
 
-/// Lines without the dot before paths.
+/// Returns the lines, without the dot before paths.
 fn lines(output: &[u8]) -> Vec<Vec<u8>> {
     let mut lines: Vec<Vec<u8>> = output
         .split(|byte| *byte == b'\n')
@@ -261,7 +262,7 @@ fn packed_files_are_searched_when_asked_for() {
     assert_eq!(run.text(), expected);
     let not_asked = workshop.ours(&["-l", "needle", "disk.img:/logs"]).text();
     assert!(!not_asked.contains(".gz"), "{not_asked}");
-    // What claims to be packed and is not is told, and the others are searched.
+    // A file that claims to be compressed and is not is reported, and the others are searched.
     let broken = workshop.dir.path().join("broken");
     fs::write(&broken, b"\x1f\x8bnothing of the kind").unwrap();
     crate::diskfs_in(
@@ -273,7 +274,7 @@ fn packed_files_are_searched_when_asked_for() {
     let (code, error) = run.failure();
     assert_eq!(code, 2);
     assert!(
-        error.contains("/logs/broken") && error.contains("unpacked"),
+        error.contains("/logs/broken") && error.contains("cannot decompress"),
         "{error}"
     );
     assert_eq!(run.output.stdout.split(|byte| *byte == b'\n').count(), 6);
@@ -281,7 +282,7 @@ fn packed_files_are_searched_when_asked_for() {
     assert_eq!((quiet.code(), quiet.stderr()), (Some(2), String::new()));
 }
 
-/// A line without end takes no more memory than is stated, and what is in it is found.
+/// A line without end takes no more memory than documented, and matches in it are found.
 #[test]
 fn endless_lines_are_searched_in_pieces() {
     let Some(workshop) = Workshop::new() else {
@@ -293,7 +294,7 @@ fn endless_lines_are_searched_in_pieces() {
     crate::diskfs_in(dir, &["cp", "long", "disk.img:/long"]).bytes();
     let run = workshop.ours(&["-o", "needle", "disk.img:/long"]);
     assert_eq!(run.text(), "needle\n");
-    // 5 pieces of 4 MiB and what is left.
+    // 5 pieces of 4 MiB, and the rest.
     assert_eq!(workshop.ours(&["-c", "x*", "disk.img:/long"]).text(), "6\n");
 }
 
@@ -302,7 +303,7 @@ fn trouble_is_told_apart_from_nothing_found() {
     let demo = image("demo.qcow2");
     let grep = |words: &[&str]| diskfs_in(demo.directory(), &[&["grep"], words].concat());
     for (words, part) in [
-        (&["x"][..], "no image"),
+        (&["x"][..], "missing image"),
         (&["(", "demo.qcow2"], "unclosed group"),
         (&[r"(a)\1", "demo.qcow2"], "-F"),
         (&["x", "demo.qcow2:/nowhere"], "/nowhere"),

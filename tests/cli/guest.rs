@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{diskfs, diskfs_in};
 
-/// `guest.raw`, with its second disk beside it.
+/// Returns `guest.raw`, with its second disk beside it.
 fn with_data() -> TempImage {
     let system = image("guest.raw");
     let data = image("guest-data.raw");
@@ -48,7 +48,7 @@ fn what_is_hidden_or_not_read_is_no_empty_directory() {
     let (code, stderr) = failure("/boot/other/x");
     assert_eq!(code, 4, "{stderr}");
     assert!(stderr.contains("xfs"), "{stderr}");
-    // A volume by its name is that volume and nothing else.
+    // A volume that is chosen by its name is shown alone.
     let words = ["ls", "--volume", "vg-0/my-root", "guest.raw:/boot"];
     assert_eq!(diskfs(&disk, &words).text(), "below\nhidden\n");
 }
@@ -62,12 +62,13 @@ fn explain_tells_where_each_volume_is_and_why() {
         "  / from vg-0/my-root",
         "  /boot from p2 (/etc/fstab, line 3)",
         "  /home from vg-0/home (/etc/fstab, line 5)",
-        "  /srv/my data skipped: no volume is called LABEL=my data: image not given? \
+        "  /srv/my data skipped: no such volume: LABEL=my data; add the image that has it \
          (/etc/fstab, line 6: LABEL=my data)",
-        "  /mnt/gone skipped: there is no /dev/sda9 on what is given (/etc/fstab, line 8: /dev/sda9)",
-        "  /no/such/dir skipped: the guest has no such directory (/etc/fstab, line 10: \
+        "  /mnt/gone skipped: no such device: /dev/sda9; add the image that has it \
+         (/etc/fstab, line 8: /dev/sda9)",
+        "  /no/such/dir skipped: no such directory in the guest (/etc/fstab, line 10: \
          UUID=d15cf500-0000-4000-8000-0000000000b0)",
-        "p3: a part of what is listed beside it",
+        "p3: member of an array or a volume group",
         "vg-0/swap: swap area",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
@@ -188,7 +189,7 @@ fn of_several_systems_one_is_named() {
         diskfs(&disk, &["cat", "--os", os, &operand])
     };
     assert_eq!(cat("1", "/bin/true").text(), "bin/true\n");
-    // What ostree deploys is the root, and its /var lies elsewhere.
+    // ostree's deployment is the root, and its /var is in another directory.
     let log = cat("2", "/var/log/messages").text();
     assert_eq!(log, "ostree/deploy/fedora/var/log/messages\n");
     let same = cat("2", "/sysroot/ostree/deploy/fedora/var/log/messages").text();
@@ -196,7 +197,7 @@ fn of_several_systems_one_is_named() {
     assert_eq!(cat("3", "/x").failure().0, 3);
 }
 
-/// Copies a range of a file into a file of its own, as a disk.
+/// Copies a range of a file into a separate file, as a disk.
 fn cut(from: &Path, to: &Path, start: usize, len: usize) {
     let bytes = fs::read(from).unwrap();
     fs::write(to, &bytes[start..start + len]).unwrap();
@@ -226,7 +227,7 @@ fn a_group_may_lie_on_several_images() {
     assert_eq!(on, ["disk", "disk2"]);
 }
 
-/// A Windows on a FAT: an NTFS takes a microVM, and a FAT with the same tree is read without.
+/// Makes a Windows on a FAT, which can be read without a microVM; NTFS would need one.
 fn windows(system: &str) -> TempImage {
     let disk = image("fat32-small");
     let config = disk.directory().join("Windows/System32/config");
@@ -250,7 +251,7 @@ fn inspect_finds_a_windows_by_its_registry() {
     let words = ["deploy", "fat32-small", "--hostname", "web1"];
     let (code, told) = diskfs(&disk, &words).failure();
     assert!(
-        code == 4 && told.contains("not for Windows"),
+        code == 4 && told.contains("not supported for Windows"),
         "{code} {told}"
     );
     let text = diskfs(&disk, &["inspect", "fat32-small"]).text();
@@ -273,7 +274,8 @@ fn inspect_finds_a_windows_by_its_registry() {
     );
 }
 
-/// The elements that virt-inspector's schema (`virt-inspector.rng`) has below a system, in the order of its own output.
+/// The elements below a system in virt-inspector's schema (`virt-inspector.rng`), in the order of
+/// virt-inspector's output.
 const SYSTEM: &[&str] = &[
     "root",
     "name",
@@ -295,7 +297,7 @@ const SYSTEM: &[&str] = &[
     "applications",
 ];
 
-/// The same below an application, where the schema holds the order.
+/// The elements below an application, whose order the schema prescribes.
 const APPLICATION: &[&str] = &[
     "name",
     "display_name",
@@ -311,17 +313,17 @@ const APPLICATION: &[&str] = &[
     "description",
 ];
 
-/// Where Debian's package has the schema.
+/// The path of the schema in Debian's package.
 const RNG: &str = "/usr/share/doc/guestfs-tools/virt-inspector.rng";
 
-/// That elements of this depth are those of a table, and in its order below each parent.
+/// Checks that the elements of this depth are in the table, and in its order below each parent.
 fn is_in_order(xml: &str, depth: usize, table: &[&str]) {
     let mut next = 0;
     for line in xml.lines() {
         let element = line.trim_start();
         let is_at = line.len() - element.len() == depth * 2 && element.starts_with('<');
         if !is_at || element.starts_with("</") {
-            // The parent's end.
+            // The end of the parent.
             if line.len() - element.len() < depth * 2 {
                 next = 0;
             }
@@ -329,11 +331,12 @@ fn is_in_order(xml: &str, depth: usize, table: &[&str]) {
         }
         let name = element[1..].split(['>', '/', ' ']).next().unwrap();
         let at = table.iter().skip(next).position(|it| *it == name);
-        next += at.unwrap_or_else(|| panic!("{name} is not there in the schema:\n{xml}"));
+        next +=
+            at.unwrap_or_else(|| panic!("{name} is not in the schema, or is out of order:\n{xml}"));
     }
 }
 
-/// What virt-inspector tells of a Windows, on a disk with an MBR.
+/// The output of virt-inspector for a Windows, on a disk with an MBR.
 #[test]
 fn a_windows_is_written_as_virt_inspector_does() {
     const MIB: usize = 1 << 20;
@@ -381,7 +384,7 @@ fn a_windows_is_written_as_virt_inspector_does() {
     }
 }
 
-/// `guest.raw` with a few packages.
+/// Returns `guest.raw` with a few packages.
 fn with_packages() -> TempImage {
     let disk = image("guest.raw");
     let status = "Package: bash\nStatus: install ok installed\nArchitecture: amd64\nSource: bash-src (5)\nVersion: 1:5.2-15-2+b7\nDescription: a shell\n It reads & runs <commands>.\n .\n Well.\nHomepage: https://example.org\n\n";
@@ -414,7 +417,7 @@ fn inspect_keeps_to_its_schema() {
     }
 }
 
-/// What the makers of a format say of our bill: nothing.
+/// Checks a bill of materials with the validator of the format's authors, which must find nothing.
 fn judge_bill(disk: &TempImage, format: &str, judge: &[&str]) {
     let Some((program, options)) = judge.split_first() else {
         return;
@@ -504,7 +507,7 @@ fn a_fleet_has_a_line_an_image_and_goes_on_where_it_ended() {
     assert_eq!(images, ["fleet/a.raw", "fleet/b.raw", "fleet/below/c.raw"]);
     assert_eq!(found[1]["error"]["kind"], "not_found");
     assert_eq!(found[2]["systems"][0]["distribution"], "debian");
-    // As after a crash: the last line is cut. The others are not looked at again.
+    // As after a crash: the last line is truncated. The other images are not inspected again.
     fs::write(&output, &told[..told.len() - 40]).unwrap();
     fs::remove_file(fleet.join("a.raw")).unwrap();
     fs::copy(disk.path(), fleet.join("b.raw")).unwrap();

@@ -33,7 +33,11 @@ fn info_tells_image_partitions_and_filesystems() {
         .collect();
     assert_eq!(numbers, [1, 14, 15]);
     let filesystems = info["filesystems"].as_array().unwrap();
-    assert_eq!(filesystems.len(), 2, "the BIOS boot partition holds none");
+    assert_eq!(
+        filesystems.len(),
+        2,
+        "the BIOS boot partition has no filesystem"
+    );
     assert_eq!(filesystems[0]["type"], "ext4");
     assert_eq!(filesystems[0]["label"], "demo-root");
     assert_eq!(
@@ -56,7 +60,7 @@ fn info_tells_snapshots_and_bitmaps() {
     assert!(text.contains("bitmaps:"), "{text}");
 }
 
-/// What find prints of each file is what the kernel told of it.
+/// find prints the same metadata of each file as the kernel reported.
 #[test]
 fn find_prints_what_the_kernel_shows() {
     let expected = expected_tree("ext4-default");
@@ -95,7 +99,7 @@ fn find_prints_what_the_kernel_shows() {
     assert_eq!(seen, expected.entries.len());
 }
 
-/// A time of the recorded trees (seconds, and nanoseconds after them) as one number, which find
+/// Returns a time of the recorded trees (seconds, then nanoseconds) as one number, which find
 /// prints with ten digits.
 fn find_time(recorded: &str) -> String {
     let (seconds, nanoseconds) = recorded.split_once('.').unwrap();
@@ -158,7 +162,7 @@ fn find_takes_expressions() {
     .json();
     assert_eq!(list["entries"].as_array().unwrap().len(), 1);
     assert_eq!(list["entries"][0]["path"], "/size-1");
-    // What no test of find is called like may also stand between the image and the tests.
+    // An option that is not a test of find can also be between the image and the tests.
     let list = diskfs(
         &image,
         &["find", "ext4-default", "--json", "-path", "/size-1"],
@@ -167,7 +171,7 @@ fn find_takes_expressions() {
     assert_eq!(list["entries"][0]["path"], "/size-1");
 }
 
-/// `-xattr` finds the files that the kernel showed an attribute of such a name on, and no others.
+/// `-xattr` finds exactly the files on which the kernel showed an attribute with such a name.
 #[test]
 fn find_knows_attributes_and_long_names() {
     let image = image("ext4-xattr");
@@ -383,7 +387,7 @@ fn names_can_not_control_a_terminal() {
             .stdin(std::process::Stdio::null())
             .output()
             .unwrap();
-        let text = String::from_utf8(output.stdout).expect("what is shown is text");
+        let text = String::from_utf8(output.stdout).expect("the output is text");
         assert!(text.contains(shown), "{command}: {text}");
         assert!(!text.contains("new\nline") && !text.contains("new\r\nline"));
     }
@@ -396,7 +400,7 @@ fn find_matches_regular_expressions_as_find_does() {
     }
     let directory = tempfile::tempdir().unwrap();
     let tree = directory.path().join("tree");
-    // All names of up to three of these, at two depths.
+    // All names of up to three of these letters, at two depths.
     let letters = ["a", "B", "1", "+", ".", "(", "\n", "\u{e9}"];
     let mut names: Vec<String> = letters.map(str::to_owned).to_vec();
     for length in 1..3 {

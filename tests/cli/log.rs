@@ -1,4 +1,4 @@
-//! `diskfs log`, beside journalctl.
+//! `diskfs log`, compared with journalctl.
 
 use std::fs;
 use std::io::Write as _;
@@ -34,7 +34,7 @@ fn run(directory: &Path, program: &str, words: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// A guest with the journal of the fixture and text logs, in `guest.img`.
+/// Makes a guest in `guest.img`, with the fixture's journal and text logs.
 pub(crate) fn guest() -> Option<TempDir> {
     require("mke2fs")?;
     let directory = tempfile::tempdir().unwrap();
@@ -115,7 +115,7 @@ fn the_journal_is_shown_as_journalctl_shows_it() {
     }
     let theirs = String::from_utf8(journalctl(&["-o", "short-iso"])).unwrap();
     let ours = log(&directory, &["--file", &file, "-o", "short-iso"]).text();
-    // From systemd 255 on it has the colon itself.
+    // From systemd 255 on, it has the colon itself.
     assert_eq!(
         ours.replace("+00:00 ", "+0000 "),
         theirs.replace("+00:00 ", "+0000 ")
@@ -137,7 +137,7 @@ fn the_journal_is_shown_as_journalctl_shows_it() {
             assert_eq!(Some(value), theirs.get(name), "{name}");
         }
     }
-    // Quiet, journalctl leaves the heading out.
+    // With --quiet, journalctl omits the heading.
     let path = format!("--file=tree/{JOURNAL}");
     let words = ["--utc", "--no-pager", "--list-boots", &path];
     let list = run(directory.path(), "journalctl", &words);
@@ -168,7 +168,7 @@ fn all_logs_are_one_in_the_order_of_time() {
         "{}",
         all[dpkg - 1]
     );
-    // From the other end the same, but for the lines of one record.
+    // Reversed, the output is the same, except for lines of one record.
     let reversed = log(&directory, &["-r", "-o", "json"]).text();
     let mut reversed = lines(&reversed);
     reversed.reverse();
@@ -179,18 +179,19 @@ fn all_logs_are_one_in_the_order_of_time() {
     assert_eq!(log(&directory, &["-n", "0"]).text(), "");
 }
 
-/// Where a guest says its zone.
+/// The place where a guest states its time zone.
 #[derive(Debug, Clone, Copy)]
 enum Says {
     /// A copy of the database's file.
     Copy,
-    /// A link into its own database.
+    /// A link into the guest's own database.
     Link,
-    /// Its name, in a guest without the database.
+    /// The zone's name, in a guest without the database.
     Name,
 }
 
-/// A guest with a journal and a syslog whose first line has a local time, and whose second has an offset.
+/// Makes a guest with a journal and a syslog whose first line has a local time, and whose second
+/// has an offset.
 fn guest_in(zone: &str, says: Says, local: &str) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let tree = directory.path().join("tree");
@@ -331,7 +332,7 @@ fn what_is_broken_is_told_and_the_rest_shown() {
     .unwrap();
     let path = directory.path().join("tree").join(JOURNAL);
     let mut journal = fs::read(&path).unwrap();
-    // The first entry's size.
+    // The size of the first entry.
     let word = |bytes: &[u8], at: usize| {
         usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
     };
@@ -359,7 +360,7 @@ fn what_is_broken_is_told_and_the_rest_shown() {
             "messages.1.gz",
             "secure.1.bz2",
             "x.journal~",
-            "system.journal: an entry can't be read",
+            "system.journal: cannot read an entry",
         ] {
             assert!(told.contains(name), "{name}: {told}");
         }

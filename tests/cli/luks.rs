@@ -1,4 +1,4 @@
-//! Encrypted volumes.
+//! Commands on encrypted volumes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// What is inside of a volume, to write.
+/// Opens the contents of a volume for writing.
 fn unlocked(path: &Path) -> Unlocked<File> {
     let device = Arc::new(File::open_read_write(path).unwrap());
     let header = Header::read(&*device).unwrap().unwrap();
@@ -24,7 +24,7 @@ fn unlocked(path: &Path) -> Unlocked<File> {
     Unlocked::new(device, &header, &key).unwrap()
 }
 
-/// An empty volume that `cryptsetup` makes beside the image, of a size; and its key's file.
+/// Creates an empty volume of a given size beside the image with `cryptsetup`, and its key file.
 fn format(disk: &TempImage, version: &str, size_bytes: u64) -> PathBuf {
     let (path, key) = (
         disk.directory().join("luks.img"),
@@ -48,7 +48,7 @@ fn format(disk: &TempImage, version: &str, size_bytes: u64) -> PathBuf {
     path
 }
 
-/// The same with `plain` inside.
+/// Creates a volume that contains `plain`.
 fn encrypt(disk: &TempImage, version: &str, plain: &[u8]) -> PathBuf {
     let path = format(disk, version, plain.len() as u64 + (16 << 20));
     unlocked(&path).write_at(0, plain).unwrap();
@@ -89,7 +89,7 @@ fn a_key_opens_what_is_inside() {
         ];
         assert_eq!(diskfs(&disk, &words).text(), expected);
 
-        // A key of another volume, a wrong one, one in clear.
+        // A key of another volume, a wrong key, and a key in clear text.
         let words = ["ls", "--key", "p7:file:key", "luks.img:/"];
         assert_eq!(diskfs(&disk, &words).failure().0, 6);
         std::fs::write(disk.directory().join("wrong"), "x").unwrap();
@@ -103,7 +103,7 @@ fn a_key_opens_what_is_inside() {
         let words = [&words[..], &["--keys-in-clear"]].concat();
         assert_eq!(diskfs(&disk, &words).text(), expected);
 
-        // A key file that an editor wrote.
+        // A key file that an editor wrote (with a newline).
         std::fs::write(disk.directory().join("line"), b"correct horse\n").unwrap();
         let words = ["ls", "--key", "all:file:line", "luks.img:/"];
         assert_eq!(diskfs(&disk, &words).text(), expected);
@@ -189,7 +189,7 @@ fn lvm_inside_of_luks_and_luks_inside_of_luks() {
     assert_eq!(diskfs(&disk, &words).text(), "/new\n");
 }
 
-/// A logical volume that is encrypted.
+/// An encrypted logical volume.
 #[test]
 fn luks_inside_of_lvm() {
     if require("cryptsetup").is_none() {
@@ -227,11 +227,11 @@ fn luks_inside_of_lvm() {
     );
 }
 
-/// What QEMU does with an image whose own data is encrypted, given the key.
+/// QEMU's options for the key of an image whose own data is encrypted.
 const KEY_OPTIONS: [&str; 3] = ["--object", "secret,id=key,file=key", "--image-opts"];
 
-/// The image `ext4-default` as qcow2 whose data is encrypted, beside it: `secret.qcow2`, with its key
-/// in `key`.
+/// Makes `secret.qcow2`, the image `ext4-default` as qcow2 with encrypted data, and its key in
+/// `key`.
 fn encrypted_image(disk: &TempImage) -> PathBuf {
     std::fs::write(disk.directory().join("key"), PASSPHRASE).unwrap();
     let key = format!("secret,id=key,file={}", text(&disk.directory().join("key")));
@@ -246,8 +246,8 @@ fn encrypted_image(disk: &TempImage) -> PathBuf {
     path
 }
 
-/// `qemu-img` in the image's directory, with the key of `name` at each place of its chain that
-/// `prefixes` name.
+/// Runs `qemu-img` in the image's directory, with the key of `name` at each place of its chain that
+/// `prefixes` names.
 fn qemu_img(disk: &TempImage, words: &[&str], (name, prefixes): (&str, &[&str]), rest: &[&str]) {
     let mut options = format!("driver=qcow2,file.filename={name}");
     for prefix in prefixes {
@@ -382,7 +382,7 @@ fn snapshots_commits_and_info_of_an_encrypted_image() {
     assert_eq!(diskfs(&disk, &words).text(), "/later\n");
 }
 
-/// QEMU's own format for a whole disk: LUKS1 and nothing around it.
+/// QEMU's format `luks` for a whole disk: LUKS1 without a container.
 #[test]
 fn a_raw_disk_that_qemu_encrypts() {
     if require("qemu-img").is_none() {
@@ -419,7 +419,7 @@ fn a_raw_disk_that_qemu_encrypts() {
     run("e2fsck", ["-fn", text(&back)]).unwrap();
 }
 
-/// `cryptsetup` with the key, in the image's directory.
+/// Runs `cryptsetup` with the key, in the image's directory.
 fn cryptsetup(disk: &TempImage, words: &[&str]) {
     let output = diskfs_fixtures::command("cryptsetup")
         .args(["--batch-mode", "--key-file", "key"])
@@ -430,7 +430,7 @@ fn cryptsetup(disk: &TempImage, words: &[&str]) {
     assert!(output.status.success(), "{words:?}: {output:?}");
 }
 
-/// `cryptsetup` encrypts the data with a header in a file of its own, and decrypts what was written.
+/// `cryptsetup` encrypts the data with a detached header, and decrypts what diskfs wrote.
 #[test]
 fn a_header_in_a_file_of_its_own() {
     if require("cryptsetup").is_none() || require("e2fsck").is_none() {
@@ -455,7 +455,10 @@ fn a_header_in_a_file_of_its_own() {
     let header = ["--luks-header", "disk:header.img"];
     let key = ["--key", "disk:file:key"];
     let (code, stderr) = diskfs(&disk, &["ls", "data.img:/"]).failure();
-    assert!(code != 6, "nothing tells that it is encrypted: {stderr}");
+    assert!(
+        code != 6,
+        "a detached header leaves no sign of encryption: {stderr}"
+    );
     let words = [&["ls"], &header[..], &["data.img:/"]].concat();
     let (code, stderr) = diskfs(&disk, &words).failure();
     assert!(code == 6 && stderr.contains("--key disk:ask"), "{stderr}");
@@ -468,7 +471,7 @@ fn a_header_in_a_file_of_its_own() {
     let words = [&["mkdir"], &header[..], &key, &["data.img:/new"]].concat();
     diskfs(&disk, &words).text();
 
-    // The header by itself, one that is none, and one that is not there.
+    // The header by itself, a file that is no header, and a file that does not exist.
     let words = [&["ls"], &key[..], &["header.img:/"]].concat();
     let (code, stderr) = diskfs(&disk, &words).failure();
     assert!(code == 4 && stderr.contains("--luks-header"), "{stderr}");
@@ -491,7 +494,8 @@ fn a_header_in_a_file_of_its_own() {
     assert_eq!(diskfs(&disk, &words).text(), "/new\n");
 }
 
-/// What is written over the start of a volume takes the first header, and all that tells the kind.
+/// Overwriting the start of a volume destroys the first header and all that identifies the kind of
+/// volume.
 #[test]
 fn a_volume_whose_first_header_is_gone() {
     if require("cryptsetup").is_none() {
@@ -517,9 +521,9 @@ fn a_volume_whose_first_header_is_gone() {
     let words = ["ls", "--key", "disk:file:key", "luks.img:/"];
     assert_eq!(diskfs(&disk, &words).text(), expected);
     let shown = diskfs(&disk, &["info", "luks.img"]).text();
-    assert!(shown.contains("first copy is not there"), "{shown}");
+    assert!(shown.contains("first copy is missing"), "{shown}");
 
-    // Both are gone, with the key slots.
+    // Both headers are destroyed, with the keyslots.
     std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; 1 << 20], 0).unwrap();
     let words = ["ls", "--key", "disk:file:key", "luks.img:/"];
     assert_ne!(diskfs(&disk, &words).failure().0, 6);

@@ -1,4 +1,4 @@
-//! Logical volumes.
+//! Commands on logical volumes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn the_only_logical_volume_is_meant() {
     let words = ["ls", "--volume", "vg0/home", "lvm-linear.raw"];
     let (code, stderr) = diskfs(&disk, &words).failure();
     assert_eq!(code, 3, "{stderr}");
-    assert!(stderr.contains("there is: disk, vg0/root"), "{stderr}");
+    assert!(stderr.contains("available: disk, vg0/root"), "{stderr}");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn info_shows_groups() {
     }
 }
 
-/// The second partition gone from the table.
+/// The second partition is removed from the table.
 #[test]
 fn a_missing_physical_volume_is_told() {
     let disk = image("lvm-striped.raw");
@@ -123,12 +123,13 @@ fn several_writers_of_a_logical_volume_are_one() {
     let mut bytes = [0; 6];
     volume.device().unwrap().read_at(4096, &mut bytes).unwrap();
     assert_eq!(&bytes, b"second");
-    // It was left as one whose copies are alike.
+    // Closing left it marked as in sync.
     volume.writable_device().unwrap();
 }
 
-/// What LVM says of the two disks of `lvm-striped.raw`: all but what has to change, and what has.
-fn told_by_lvm(image: &Path) -> (Vec<Value>, BTreeSet<String>) {
+/// Returns LVM's report of the two disks of `lvm-striped.raw`: the values that must not change, and
+/// those that must.
+fn lvm_report(image: &Path) -> (Vec<Value>, BTreeSet<String>) {
     let parts = [0, 1].map(|number| {
         let disk = Disk::open(image).unwrap();
         let volume = disk.volume(&format!("p{}", number + 1)).unwrap();
@@ -200,7 +201,7 @@ fn a_group_gets_new_uuids_and_whatever_names_them_follows() {
         "/srv",
     ];
     deploy(&disk, &[&mkdir[..], &steps.concat()].concat()).text();
-    let before = require_root().map(|()| told_by_lvm(&disk.path()));
+    let before = require_root().map(|()| lvm_report(&disk.path()));
     let bytes = std::fs::read(disk.path()).unwrap();
 
     let words = ["--operations", "lvm-uuids"];
@@ -225,12 +226,12 @@ fn a_group_gets_new_uuids_and_whatever_names_them_follows() {
     assert_eq!(cat("/boot/grub/grub.cfg"), grub(&new));
     assert_eq!(cat("/srv/other"), grub(&old));
     if let Some((kept, uuids)) = before {
-        let (kept_now, uuids_now) = told_by_lvm(&disk.path());
+        let (kept_now, uuids_now) = lvm_report(&disk.path());
         assert_eq!(kept_now, kept);
         assert!(uuids_now.is_disjoint(&uuids), "{uuids_now:?}");
         assert_eq!(uuids_now, new.iter().cloned().collect());
     }
-    // They are among the defaults, and new ones each time.
+    // The operation is among the defaults, and makes new UUIDs each time.
     let told = deploy(&disk, &["--operations", "defaults"]).text();
     assert!(
         told.contains(&format!("physical volume p2: {} -> ", new[2])),
@@ -242,7 +243,7 @@ fn a_group_gets_new_uuids_and_whatever_names_them_follows() {
     assert_eq!(uuids_of(&disk), left);
 }
 
-/// GRUB's own image finds `/boot` on a logical volume by the group's UUID.
+/// GRUB's core image finds `/boot` on a logical volume by the group's UUID.
 #[test]
 fn a_group_that_grub_starts_from_keeps_its_uuid() {
     let disk = image("lvm-striped.raw");
@@ -268,7 +269,7 @@ fn a_group_that_grub_starts_from_keeps_its_uuid() {
 fn a_group_that_is_not_whole_is_left_as_it_is() {
     let disk = image("lvm-linear.raw");
     let guest = ["deploy", "lvm-linear.raw", "--volume", "vg0/root"];
-    // The first text of the group, with a mark of the same length.
+    // Replaces the first metadata text of the group, with a mark of the same length.
     let mut bytes = std::fs::read(disk.path()).unwrap();
     let area = 4096;
     let header = |n: usize| area + 40 + n;
@@ -301,5 +302,5 @@ fn a_group_that_is_not_whole_is_left_as_it_is() {
     assert!(stderr.contains("marked EXPORTED"), "{stderr}");
     assert!(std::fs::read(disk.path()).unwrap() == bytes);
     let told = deploy(&["--operations", "defaults"]).text();
-    assert!(told.contains("note: lvm-uuids is left out"), "{told}");
+    assert!(told.contains("note: lvm-uuids was skipped"), "{told}");
 }

@@ -38,15 +38,15 @@ use std::process::{Command, Output};
 use diskfs_fixtures::TempImage;
 use serde_json::Value;
 
-/// The program under test.
+/// The path of the program under test.
 const DISKFS: &str = env!("CARGO_BIN_EXE_diskfs");
 
-/// One run of the program.
+/// A run of the program, with its output.
 struct Run {
     output: Output,
 }
 
-/// Runs `diskfs` with these words, in the directory where the image lies.
+/// Runs `diskfs` with these words, in the image's directory.
 fn diskfs(image: &TempImage, words: &[&str]) -> Run {
     diskfs_in(image.directory(), words)
 }
@@ -56,10 +56,10 @@ fn diskfs_in(directory: &Path, words: &[&str]) -> Run {
         .args(words)
         .current_dir(directory)
         .env_remove("RUST_LOG")
-        // What this host has for microVMs is no matter here: tests/vm has those.
+        // The microVM backends of this host don't matter here: tests/vm tests them.
         .env("DISKFS_VM", "none")
         .output()
-        .expect("diskfs starts");
+        .expect("start diskfs");
     Run { output }
 }
 
@@ -72,18 +72,18 @@ impl Run {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
-    /// Standard output as bytes of a run that must succeed without a word on standard error.
+    /// Returns the standard output of a run that must succeed and print nothing on standard error.
     fn bytes(&self) -> &[u8] {
         assert_eq!((self.code(), self.stderr()), (Some(0), String::new()));
         &self.output.stdout
     }
 
-    /// The same as text.
+    /// Returns the standard output as text.
     fn text(&self) -> String {
         String::from_utf8(self.bytes().to_vec()).expect("the output is text")
     }
 
-    /// The same as JSON, which says its version and command.
+    /// Returns the standard output as JSON, which has its version and command.
     fn json(&self) -> Value {
         let value: Value = serde_json::from_slice(self.bytes()).expect("the output is JSON");
         assert_eq!(value["diskfs"]["version"], 1);
@@ -91,9 +91,11 @@ impl Run {
         value
     }
 
-    /// The exit code and standard error of a run that must fail.
+    /// Returns the exit code and standard error of a run that must fail.
     fn failure(&self) -> (i32, String) {
-        let code = self.code().expect("it ends by itself");
+        let code = self
+            .code()
+            .expect("the program ends by itself, not by a signal");
         assert_ne!(
             code,
             0,
@@ -104,9 +106,9 @@ impl Run {
     }
 }
 
-/// The value of a string in JSON.
+/// Returns the value of a string in JSON.
 fn text_of(value: &Value) -> &str {
     value
         .as_str()
-        .unwrap_or_else(|| panic!("{value} is no string"))
+        .unwrap_or_else(|| panic!("{value} is not a string"))
 }

@@ -1,4 +1,4 @@
-//! create: the words of the command; what the images are like is proved in `formats/image`.
+//! create: the options of the command; `formats/image` tests the images themselves.
 
 use std::fs;
 
@@ -131,8 +131,8 @@ fn snapshots_and_overlays_are_managed() {
     assert_eq!(ls("top.qcow2:/"), "lost+found\none\n");
 }
 
-/// An overlay shows clusters of two states when what is behind it changes: it is refused, and said
-/// before the change.
+/// An overlay mixes clusters of two states if its backing file changes: it is then refused, and a
+/// warning precedes the change.
 #[test]
 fn an_overlay_whose_base_was_changed_is_refused() {
     if require("mke2fs").is_none() {
@@ -154,7 +154,7 @@ fn an_overlay_whose_base_was_changed_is_refused() {
         run(&["ls", overlay]).bytes();
         run(&["touch", &format!("{overlay}:/f")]).bytes();
     }
-    // As it was, also where it is copied with its time.
+    // Unchanged, and also if it is copied with its time.
     fs::create_dir(directory.path().join("copy")).unwrap();
     let copied = std::process::Command::new("cp")
         .args(["-p", "e.img", "st.qcow2", "copy"])
@@ -187,12 +187,12 @@ fn an_overlay_whose_base_was_changed_is_refused() {
     }
     let forced = run(&["ls", "--force-stale", "made.qcow2"]);
     assert!(forced.stderr().contains("stale"), "{}", forced.stderr());
-    // Said to be right, it opens.
+    // After `rebase -u` has confirmed the backing file, it opens.
     run(&["rebase", "-u", "-b", "e.img", "-F", "raw", "made.qcow2"]).bytes();
     run(&["ls", "made.qcow2"]).bytes();
 }
 
-/// What goes into a base through its overlay changes nothing that the overlay shows.
+/// A commit to the backing file through the overlay changes nothing that the overlay shows.
 #[test]
 fn an_overlay_outlives_its_own_commit() {
     if require("mke2fs").is_none() {
@@ -233,7 +233,8 @@ fn an_overlay_outlives_its_own_commit() {
     assert!(check.unwrap().success());
 }
 
-/// QEMU keeps what it does not know in a header; the record is of one name, and void for others.
+/// QEMU keeps unknown header extensions; the record names one backing file, and is ignored for
+/// others.
 #[test]
 fn qemu_keeps_the_record_of_a_base() {
     if require("qemu-img").is_none() {

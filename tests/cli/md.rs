@@ -1,4 +1,4 @@
-//! RAID of md.
+//! Commands on md RAID arrays.
 
 use diskfs::luks::Key;
 use diskfs::{Disk, Keys, Volume};
@@ -37,7 +37,7 @@ fn what_has_parity_is_read_and_not_written() {
     assert_eq!(error.kind(), diskfs::ErrorKind::Unsupported);
 }
 
-/// The array whose name ends so, of the image's.
+/// Returns the array of the image whose name ends like this.
 fn array(disk: &Disk, name: &str) -> Volume {
     let mut volumes = disk.volumes().unwrap().iter();
     let is_meant = |volume: &&Volume| {
@@ -72,7 +72,7 @@ fn stripes_and_copies_are_written() {
                 let mut bytes = vec![0; usize::try_from(member.size_bytes()).unwrap()];
                 member.device().unwrap().read_at(0, &mut bytes).unwrap();
                 let found = bytes.windows(contents.len()).position(|at| at == contents);
-                found.expect("a copy")
+                found.expect("find the copy")
             });
             assert_eq!(copies.count(), 2);
         }
@@ -100,11 +100,11 @@ fn several_writers_of_an_array_are_one() {
     let mut bytes = [0; 5];
     volume.device().unwrap().read_at(8192, &mut bytes).unwrap();
     assert_eq!(&bytes, b"third");
-    // It was left as one whose copies are alike.
+    // Closing left it marked as in sync.
     volume.writable_device().unwrap();
 }
 
-/// What is inside of an encrypted array stays open until the disk is closed.
+/// The contents of an encrypted array stay open until the disk is closed.
 #[test]
 fn an_array_is_left_clean_under_encryption() {
     if require("cryptsetup").is_none() {
@@ -121,7 +121,7 @@ fn an_array_is_left_clean_under_encryption() {
     let file = std::fs::File::create(&luks).unwrap();
     file.set_len(volume.size_bytes()).unwrap();
     std::fs::write(&key, "secret").unwrap();
-    // With a header as small as can be.
+    // With the smallest possible header.
     let words = "--batch-mode luksFormat --type luks1 --key-size 256 --align-payload 8 \
         --pbkdf-force-iterations 1000 --key-file";
     let words = words.split_ascii_whitespace().map(std::path::Path::new);

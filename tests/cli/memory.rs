@@ -1,4 +1,4 @@
-//! What large changes take in memory: as much as small ones.
+//! The memory of large changes: as little as for small ones.
 
 use std::fs;
 use std::path::Path;
@@ -8,18 +8,17 @@ use diskfs_fixtures::require;
 
 use crate::{DISKFS, diskfs_in};
 
-/// The most that writing may take.
+/// The most memory that writing may use.
 const MEMORY_MAX_BYTES: u64 = 128 << 20;
 
-/// A number from the environment.
+/// Returns a number from the environment.
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |value| value.parse().expect(variable))
 }
 
-/// Runs `diskfs` with `stdin` from a file, if there is one, and fails when it took more memory than
-/// it may.
+/// Runs `diskfs` with `stdin` from a file, if given, and fails if it used more memory than allowed.
 fn frugally(directory: &Path, words: &[&str], stdin: &str) {
-    // Says what the kernel counted for the child: `ru_maxrss`, in KiB.
+    // Prints the memory that the kernel counted for the child: `ru_maxrss`, in KiB.
     const MEASURE: &str = "\
 import resource, subprocess, sys
 code = subprocess.call(sys.argv[2:], stdin=open(sys.argv[1]))
@@ -36,7 +35,7 @@ print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
     let (code, peak) = said.trim().rsplit_once(' ').expect(&stderr);
     assert_eq!(code, "0", "{words:?}: {stderr}");
     let peak = peak.parse::<u64>().unwrap() << 10;
-    assert!(peak < MEMORY_MAX_BYTES, "{words:?} took {peak} bytes");
+    assert!(peak < MEMORY_MAX_BYTES, "{words:?} used {peak} bytes");
 }
 
 fn run(directory: &Path, program: &str, words: &[&str]) {
@@ -45,7 +44,7 @@ fn run(directory: &Path, program: &str, words: &[&str]) {
     assert!(output.status.success(), "{command:?}: {output:?}");
 }
 
-/// A tree of so many files, the first of them in one directory.
+/// Makes a tree of this many files, the first of them in one directory.
 fn make_tree(root: &Path, files: u64, in_one: u64) {
     for n in 0..files {
         let dir = if n < in_one {
@@ -60,8 +59,8 @@ fn make_tree(root: &Path, files: u64, in_one: u64) {
     }
 }
 
-/// A large file, very many names in one directory, and a large tree, into a filesystem in a raw image
-/// and in qcow2. `DISKFS_MEMORY_MIB` and `DISKFS_MEMORY_FILES` set how large.
+/// Writes a large file, very many names in one directory, and a large tree to a filesystem in a raw
+/// image and in qcow2. `DISKFS_MEMORY_MIB` and `DISKFS_MEMORY_FILES` set the sizes.
 #[test]
 fn large_changes_take_little() {
     for program in ["mke2fs", "e2fsck", "tar", "qemu-img", "python3"] {

@@ -1,4 +1,5 @@
-//! mkfs: what it makes, by `fsck.vfat` and `blkid`, and what it refuses to replace.
+//! mkfs: the result, checked with `fsck.vfat` and `blkid`, and the volumes that it refuses to
+//! overwrite.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use diskfs_fixtures::{image, require};
 
 use crate::{diskfs, diskfs_in, text_of};
 
-/// What `blkid` says of a file: lines of `NAME=value`.
+/// Returns the output of `blkid` for a file: lines of `NAME=value`.
 fn blkid(directory: &Path, name: &str) -> String {
     let mut command = diskfs_fixtures::command("blkid");
     let command = command.args(["-p", "-o", "export", name]);
@@ -83,12 +84,16 @@ fn what_is_there_is_kept_unless_forced() {
         (
             &["mkfs", "fat", "demo.qcow2"][..],
             2,
-            "which volume is meant",
+            "no volume is selected",
         ),
         (&["mkfs", "swap", "--os", "1", "demo.qcow2"], 2, "--os"),
         (&["mkfs", "swap", "demo.qcow2:/etc"], 2, "not a path"),
         (&["mkfs", "swap", "--volume", "p9", "demo.qcow2"], 3, "p9"),
-        (&["mkfs", "fat", "-p", "1", "demo.qcow2"], 1, "p1 holds"),
+        (
+            &["mkfs", "fat", "-p", "1", "demo.qcow2"],
+            1,
+            "p1 already holds",
+        ),
         (
             &[
                 "mkfs",

@@ -1,5 +1,5 @@
-//! What a newcomer does wrong, with every command that it can be done with: the message says what and where on one line,
-//! the exit code is the documented one, and `--json` says the same.
+//! Mistakes of newcomers, with every command that allows them: the message says what and where on
+//! one line, the exit code is the documented one, and `--json` reports the same.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use crate::{DISKFS, diskfs_in};
 
-/// What goes wrong, and what is told of it.
+/// A mistake, and the expected report of it.
 struct Mistake {
     /// The kind of error, in JSON.
     kind: &'static str,
     code: i32,
-    /// What every message names.
+    /// The name that every message must contain.
     names: &'static str,
-    /// Command lines.
+    /// The command lines that make the mistake.
     lines: &'static [&'static str],
 }
 
@@ -184,7 +184,7 @@ const WRONG_KEY: Mistake = Mistake {
 const NO_TERMINAL: Mistake = Mistake {
     kind: "other",
     code: 1,
-    names: "there is no terminal",
+    names: "no terminal is available",
     lines: &[
         "inspect --key all:ask luks.img",
         "ls --key all:ask luks.img",
@@ -257,7 +257,7 @@ const NO_ROOM: Mistake = Mistake {
     ],
 };
 
-/// A directory with what the command lines name.
+/// Makes a directory with the files that the command lines name.
 fn scene() -> Option<tempfile::TempDir> {
     require("mke2fs")?;
     require("cryptsetup")?;
@@ -289,18 +289,18 @@ fn scene() -> Option<tempfile::TempDir> {
     Some(scene)
 }
 
-/// How a command line is run.
+/// The way in which a command line is run.
 #[derive(Default)]
 struct Way {
-    /// As somebody who is not root.
+    /// True if it runs as a user other than root.
     is_nobody: bool,
-    /// The file on standard input.
+    /// The file for standard input.
     input: Option<PathBuf>,
 }
 
 impl Way {
     fn run(&self, directory: &Path, words: &[&str]) -> (Option<i32>, String) {
-        // Without a terminal, wherever the tests are run.
+        // Without a terminal, wherever the tests run.
         let mut command = Command::new("setsid");
         if self.is_nobody {
             command.arg("-w").arg(directory.join("diskfs"));
@@ -325,12 +325,12 @@ impl Way {
     }
 }
 
-/// What is wrong with how a mistake is told.
+/// Lists the errors in the report of a mistake.
 fn wrong(directory: &Path, mistake: &Mistake, way: &Way) -> Vec<String> {
     let mut wrong = Vec::new();
     for line in mistake.lines {
         let words: Vec<&str> = line.split(' ').collect();
-        // These end with 2 as the programs of their names do.
+        // These exit with 2, like the programs of the same names.
         let code = match words[0] {
             "grep" | "diff" => 2,
             _ => mistake.code,
@@ -359,7 +359,7 @@ fn wrong(directory: &Path, mistake: &Mistake, way: &Way) -> Vec<String> {
     wrong
 }
 
-fn told(directory: &Path, mistakes: &[Mistake], way: &Way) {
+fn check_reports(directory: &Path, mistakes: &[Mistake], way: &Way) {
     let found: Vec<String> = mistakes
         .iter()
         .flat_map(|mistake| wrong(directory, mistake, way))
@@ -376,7 +376,7 @@ fn told(directory: &Path, mistakes: &[Mistake], way: &Way) {
 fn wrong_names_are_told() {
     let Some(scene) = scene() else { return };
     let way = Way::default();
-    told(
+    check_reports(
         scene.path(),
         &[WRONG_PATH, WRONG_IMAGE, NO_IMAGE, WRONG_VOLUME],
         &way,
@@ -386,7 +386,7 @@ fn wrong_names_are_told() {
 #[test]
 fn wrong_keys_are_told() {
     let Some(scene) = scene() else { return };
-    told(
+    check_reports(
         scene.path(),
         &[NO_KEY, WRONG_KEY, NO_TERMINAL],
         &Way::default(),
@@ -398,7 +398,7 @@ fn an_image_in_use_is_told() {
     let Some(scene) = scene() else { return };
     let path = scene.path().join("demo.qcow2");
     let disk = Disk::options().read_only(false).open(path).unwrap();
-    told(scene.path(), &[IN_USE], &Way::default());
+    check_reports(scene.path(), &[IN_USE], &Way::default());
     drop(disk);
 }
 
@@ -409,13 +409,14 @@ fn what_is_not_permitted_is_told() {
     }
     let Some(scene) = scene() else { return };
     let program = scene.path().join("diskfs");
-    // By another process: a child of another thread would hold a file that this one writes, which can't be run then.
+    // Copied by another process: a child of another thread would inherit a descriptor that this
+    // process writes, and the file could then not be executed.
     run("cp", [Path::new(DISKFS), &*program]).unwrap();
     let way = Way {
         is_nobody: true,
         ..Way::default()
     };
-    told(scene.path(), &[NO_PERMISSION], &way);
+    check_reports(scene.path(), &[NO_PERMISSION], &way);
 }
 
 #[test]
@@ -427,9 +428,9 @@ fn no_room_is_told() {
         input: Some(scene.path().join("large")),
         ..Way::default()
     };
-    told(scene.path(), &[NO_ROOM], &way);
+    check_reports(scene.path(), &[NO_ROOM], &way);
     assert_eq!(files(), before);
-    // No room for the output.
+    // No space left for the output.
     for line in [
         "ls demo.qcow2",
         "cat demo.qcow2:/etc/passwd",

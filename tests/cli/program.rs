@@ -1,4 +1,4 @@
-//! The program about itself: help, man pages, completions, the demo.
+//! The program's own information: help, man pages, completions, the demo.
 
 use diskfs_fixtures::image;
 
@@ -124,7 +124,7 @@ fn completions_offer_what_images_hold() {
     assert!(!run.text().is_empty());
 }
 
-/// As bash asks it, whose words end at colons.
+/// Completion requests as from bash, which splits words at colons.
 #[test]
 fn bash_completes_a_path_in_an_image() {
     let Some(()) = diskfs_fixtures::require("bash") else {
@@ -190,20 +190,21 @@ fn progress_is_told_to_programs() {
 }
 
 #[test]
-fn short_help_shows_what_is_a_commands_own() {
+fn common_options_are_summed_up() {
     let directory = tempfile::tempdir().unwrap();
     let help = |words: &[&str]| diskfs_in(directory.path(), words).text();
     for command in ["cp", "mount", "tar", "deploy", "commit"] {
-        let (short, long) = (help(&[command, "-h"]), help(&[command, "--help"]));
-        for common in ["--force-share", "--allow-backing"] {
-            assert!(!short.contains(common), "{command}: {short}");
-            assert!(long.contains(common), "{command}: {long}");
+        for text in [help(&[command, "-h"]), help(&[command, "--help"])] {
+            let own = text.find("\nOptions:").expect("own options");
+            let examples = text.find("\nExample").expect("examples");
+            let common = text.find("\nCommon options").expect("common options");
+            assert!(own < examples && examples < common, "{command}: {text}");
+            assert!(text[common..].contains(" --force-share --allow-backing "));
+            assert!(!text.contains("Image options:"), "{command}: {text}");
         }
-        assert!(short.contains("More with --help"), "{short}");
-        assert!(!long.contains("More with --help"), "{long}");
-        assert!(short.contains("Examples:") || short.contains("Example:"));
-        let own = long.find("\nOptions:").unwrap();
-        assert!(own < long.find("Image options:").unwrap(), "{long}");
     }
-    assert!(help(&["cp", "-h"]).contains("--no-clobber"));
+    let explained = help(&["help", "options"]);
+    assert!(explained.contains("Image options:") && explained.contains("--force-share\n"));
+    assert!(explained.contains("Output options:") && explained.contains("--json\n"));
+    assert_eq!(help(&["options"]), explained);
 }

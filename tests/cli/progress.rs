@@ -8,14 +8,15 @@ use diskfs_fixtures::require;
 use crate::DISKFS;
 use crate::changing::Guest;
 
-/// A bar stands on the terminal also when standard output is a file, with the total and the time left.
+/// A progress bar appears on the terminal even if standard output is a file, with the total and the
+/// time left.
 #[test]
 fn a_bar_needs_standard_error_only() {
     let Some(guest) = Guest::new() else { return };
     let Some(()) = require("script") else { return };
     fs::write(guest.at("large"), vec![7; 64 << 20]).unwrap();
     guest.all(&["cp large disk.img:/large"]);
-    // A reader that is slow enough for the bar to be shown.
+    // The reader is slow enough for the bar to appear.
     let slow = "{ sleep 1.5; head -c 20M; sleep 0.5; cat; } > out.tar";
     let line = format!("{DISKFS} tar disk.img:/ large | {slow}");
     let output = Command::new("script")

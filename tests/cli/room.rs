@@ -1,4 +1,4 @@
-//! Commands that run out of room, of the host or of the guest, leave what was there.
+//! Commands that find no space left, on the host or in the guest, leave the old contents.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::DISKFS;
 
-/// A small filesystem of the host's memory.
+/// A small filesystem in the host's memory.
 struct Tmpfs(TempDir);
 
 impl Tmpfs {
@@ -27,12 +27,12 @@ impl Tmpfs {
 
 impl Drop for Tmpfs {
     fn drop(&mut self) {
-        // A process that another test just starts may have a file of it open.
+        // A process that another test is just starting may have a file of it open.
         let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
     }
 }
 
-/// A new filesystem with /etc/passwd in it.
+/// Makes a new filesystem with /etc/passwd in it.
 fn guest(dir: &Path, kind: &[&str], size: u64) -> Option<PathBuf> {
     require("mke2fs")?;
     require("e2fsck")?;
@@ -92,7 +92,7 @@ fn has_failed(output: &Output) {
     assert!(told.contains("nothing was changed"), "{told}");
 }
 
-/// What commands are given that is too much.
+/// Makes files for the commands that are too large.
 fn too_much(dir: &Path, len_bytes: usize) -> PathBuf {
     let tree = dir.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -172,7 +172,7 @@ fn a_full_guest_leaves_the_image_as_it_was() {
     }
 }
 
-/// What is replaced frees its room only when it is durable: so there must be room for both.
+/// The space of a replaced file is freed only when the replacement is durable, so both need space.
 #[test]
 fn a_file_is_replaced_with_room_beside_it_or_not_at_all() {
     let dir = TempDir::new().unwrap();
@@ -194,7 +194,7 @@ fn a_file_is_replaced_with_room_beside_it_or_not_at_all() {
     assert_eq!(cat(&image, "/large"), "1".repeat(6 << 20));
 }
 
-/// Which the next try would go on with.
+/// The next attempt would continue with the overlay.
 #[test]
 fn a_failed_command_leaves_no_overlay() {
     let dir = TempDir::new().unwrap();

@@ -1,4 +1,5 @@
-//! What every command prints with `--json` is what `diskfs schema` says of it, judged by Python's `jsonschema`.
+//! The JSON output of every command conforms to `diskfs schema`, according to Python's
+//! `jsonschema`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{DISKFS, diskfs_in};
 
-/// Images that `info` tells different things of.
+/// Images with different results of `info`.
 const IMAGES: &[&str] = &[
     "ext4-default",
     "fat32",
@@ -23,7 +24,8 @@ const IMAGES: &[&str] = &[
     "qcow2-luks.qcow2",
 ];
 
-/// Command lines in their order. A word of `:` ends the name of the schema where it is not the first word.
+/// The command lines, in order. A word `:` ends the name of the schema if that is more than the
+/// first word.
 const RUNS: &[&str] = &[
     "info demo.qcow2",
     "info ext4-default",
@@ -113,7 +115,8 @@ const RUNS: &[&str] = &[
     "wait demo.qcow2",
 ];
 
-/// Commands that print no document, and ones that do with a microVM, with FUSE or with a virtual machine only.
+/// Commands that print no document, and commands that print one only with a microVM, with FUSE or
+/// with a virtual machine.
 const WITHOUT: &[&str] = &["cat", "completions", "demo", "run"];
 const ELSEWHERE: &[&str] = &["check", "resize", "sparsify"];
 
@@ -128,7 +131,7 @@ fn run(directory: &Path, words: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What the runs name.
+/// Makes the files that the runs name.
 fn scene() -> Option<tempfile::TempDir> {
     let guest = crate::log::guest()?;
     let at = guest.path();
@@ -156,7 +159,7 @@ fn scene() -> Option<tempfile::TempDir> {
 /// Documents by the name of their schema, with the command line that printed each.
 type Documents = BTreeMap<String, Vec<(String, Value)>>;
 
-/// The documents in an output: one, or one to a line.
+/// Parses the documents in an output: one, or one per line.
 fn documents(output: &[u8]) -> Vec<Value> {
     let stream = serde_json::Deserializer::from_slice(output).into_iter::<Value>();
     stream.map(|value| value.expect("JSON")).collect()
@@ -165,7 +168,7 @@ fn documents(output: &[u8]) -> Vec<Value> {
 fn collect(directory: &Path, line: &str, found: &mut Documents) {
     let words: Vec<&str> = line.split(' ').collect();
     let told = run(directory, &[&words, &["--json"][..]].concat());
-    // An archive on standard output has its document beside.
+    // If the archive is on standard output, its document is on standard error.
     let is_stream = line.starts_with("tar ") && !line.contains("-f ");
     let output = if is_stream {
         &told.stderr
@@ -185,7 +188,7 @@ fn collect(directory: &Path, line: &str, found: &mut Documents) {
     );
 }
 
-/// What is wrong with documents by their schemas.
+/// Lists the violations of the schemas in the documents.
 fn judge(directory: &Path, schemas: &BTreeMap<String, Value>, found: &Documents) -> String {
     const JUDGE: &str = "
 import json, sys
@@ -260,7 +263,10 @@ fn what_every_command_prints_is_what_its_schema_says() {
     let known =
         |name: &&&str| WITHOUT.contains(*name) || ELSEWHERE.contains(*name) || fuse.contains(*name);
     let unknown: Vec<_> = missing.iter().filter(|name| !known(name)).collect();
-    assert!(unknown.is_empty(), "{unknown:?} have no run here");
+    assert!(
+        unknown.is_empty(),
+        "commands without a run in this test: {unknown:?}"
+    );
     for line in [
         "ls gone.img",
         "cat demo.qcow2:/gone",
@@ -275,7 +281,7 @@ fn what_every_command_prints_is_what_its_schema_says() {
     }
     let wrong = judge(at, &schemas, &found);
     assert!(wrong.is_empty(), "{wrong}");
-    // What no schema knows is told.
+    // A key that no schema has is reported.
     for documents in found.values_mut() {
         documents.truncate(1);
         documents[0].1["unknown"] = 1.into();
@@ -285,7 +291,7 @@ fn what_every_command_prints_is_what_its_schema_says() {
     assert_eq!(wrong.lines().count(), found.len(), "{wrong}");
 }
 
-/// The document of an export that is ended at once.
+/// Returns the document of an export that is ended at once.
 #[cfg(feature = "vhost-user")]
 fn exported(directory: &Path) -> (String, Value) {
     use std::io::Read as _;
@@ -349,7 +355,7 @@ fn usage_errors_are_json_too() {
         let text = told["error"]["message"].as_str().unwrap();
         assert!(text.contains(message), "{stderr}");
     }
-    // Help is text.
+    // Help is text, not JSON.
     let help = diskfs_in(directory.path(), &["ls", "--json", "--help"]).text();
     assert!(help.contains("Usage: diskfs ls"), "{help}");
 }

@@ -1,4 +1,4 @@
-//! Systems in layouts that are easily missed, and volumes that may hold one and can't be read.
+//! Systems in unusual layouts, and volumes that may contain a system and can't be read.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ const MIB: u64 = 1 << 20;
 const RELEASE: &str =
     "ID=debian\nVERSION_ID=\"12\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n";
 
-/// A merged root without its `/usr`; the second is the link's target or the file's contents.
+/// A merged root without its `/usr`: paths, each with the link's target or the file's contents.
 const ROOT: &[(&str, &str)] = &[
     ("usr/", ""),
     ("bin", "-> usr/bin"),
@@ -41,7 +41,7 @@ const WHOLE: &[(&str, &str)] = &[
     ("etc/hostname", "whole\n"),
 ];
 
-/// A partition: its size, type, name, and the program that fills it.
+/// A partition: its size, type, name, and the function that fills it.
 struct Part<'a> {
     mib: u64,
     kind: &'a str,
@@ -49,10 +49,10 @@ struct Part<'a> {
     make: Make<'a>,
 }
 
-/// Fills a file of a partition's size.
+/// A function that fills a file of a partition's size.
 type Make<'a> = &'a dyn Fn(&Path);
 
-/// A disk of partitions, `disk.raw` in a directory of its own.
+/// A disk of partitions, `disk.raw` in its own directory.
 struct Layout {
     directory: TempDir,
     starts: Vec<u64>,
@@ -120,7 +120,8 @@ impl Layout {
         diskfs_in(self.directory.path(), words)
     }
 
-    /// Runs all commands that look for a system; each fails with this code, and names all of `words`.
+    /// Runs all commands that search for a system; each must fail with this code, and name all of
+    /// `words`.
     fn fails(&self, code: i32, words: &[&str]) {
         for command in [
             &["inspect", "disk.raw"][..],
@@ -155,7 +156,7 @@ fn run(command: &mut Command) {
     assert!(ended.status.success(), "{command:?}: {ended:?}");
 }
 
-/// Makes an ext4 with these files.
+/// Makes an ext4 filesystem with these files.
 fn ext4(file: &Path, files: &[(&str, &str)], options: &[&str]) {
     let tree = TempDir::new().unwrap();
     for (path, contents) in files {
@@ -259,7 +260,7 @@ fn an_encrypted_root_without_a_key_is_named() {
             .arg(&key));
     };
     if let Some(disk) = Layout::new(&[boot(), linux(8, "root", &luks)]) {
-        disk.fails(6, &["p2 (crypto_LUKS)", "there is no key for it"]);
+        disk.fails(6, &["p2 (crypto_LUKS)", "no key was given"]);
     }
 }
 
@@ -270,7 +271,7 @@ fn a_root_without_a_driver_is_named() {
     }
     let btrfs = |file: &Path| run(diskfs_fixtures::command("mkfs.btrfs").arg("-q").arg(file));
     if let Some(disk) = Layout::new(&[boot(), linux(120, "root", &btrfs)]) {
-        disk.fails(4, &["p2 (btrfs)", "no driver"]);
+        disk.fails(4, &["p2 (btrfs)", "not supported"]);
     }
 }
 
@@ -353,7 +354,11 @@ fn a_full_partition_of_a_grown_image_does_not_grow() {
     let before = fs::read(disk.path("disk.raw")).unwrap();
     let (code, stderr) = disk.diskfs(&["resize", "disk.raw"]).failure();
     assert_eq!(code, 1, "{stderr}");
-    for word in ["fills p1 (16 MiB)", "47 MiB behind", "growpart"] {
+    for word in [
+        "fills p1 (16 MiB)",
+        "47 MiB after it are unused",
+        "growpart",
+    ] {
         assert!(stderr.contains(word), "{word}: {stderr}");
     }
     assert!(fs::read(disk.path("disk.raw")).unwrap() == before);
@@ -376,6 +381,9 @@ fn an_entry_of_an_unused_inode_is_damage() {
     ] {
         let (code, stderr) = disk.diskfs(words).failure();
         assert_eq!(code, 5, "{words:?}: {stderr}");
-        assert!(stderr.contains("holds no file"), "{words:?}: {stderr}");
+        assert!(
+            stderr.contains("which is not in use"),
+            "{words:?}: {stderr}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! cp and tar: what arrives on the host.
+//! cp and tar: the copies on the host.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use diskfs_fixtures::{Tree, expected_tree, image, require, require_root};
 
 use crate::diskfs;
 
-/// What a copy does not have: the numbers and the changes of its own filesystem.
+/// Removes what a copy can't have: inode numbers and change times of its own filesystem.
 fn comparable(mut tree: Tree, without: &[&str]) -> Tree {
     tree.statfs = None;
     tree.entries
@@ -19,12 +19,12 @@ fn comparable(mut tree: Tree, without: &[&str]) -> Tree {
         .iter()
         .find(|entry| entry.path.is_empty())
         .map(|root| root.inode);
-    assert!(root.is_some(), "there is a root");
+    assert!(root.is_some(), "the tree has a root");
     for entry in &mut tree.entries {
         entry.inode = 0;
         entry.allocated = 0;
         entry.ctime = String::new();
-        // Reading the copy to compare it changes them.
+        // Reading the copy to compare it changes the access time.
         entry.atime = String::new();
         entry.btime = None;
         entry.holes = None;
@@ -55,7 +55,7 @@ fn cp_keeps_everything() {
     assert_same("cp -a", &out, &[]);
     let sparse = fs::metadata(out.join("sparse-middle")).unwrap();
     assert!(sparse.blocks() * 512 < sparse.size(), "holes stay holes");
-    // Once more over it: what is there is replaced.
+    // A second copy replaces the first one.
     diskfs(&image, &["cp", "-a", "ext4-default:/.", "out"]).bytes();
     assert_same("cp -a twice", &out, &[]);
 }
@@ -69,7 +69,7 @@ fn tar_keeps_everything() {
     let run = diskfs(&image, &["tar", "-f", "out.tar", "ext4-default"]);
     assert_eq!(run.code(), Some(0), "{}", run.stderr());
     assert!(
-        run.stderr().contains("./socket: a socket"),
+        run.stderr().contains("./socket: skipped a socket"),
         "{}",
         run.stderr()
     );
@@ -121,7 +121,7 @@ fn tar_is_the_same_every_time_and_takes_members() {
     assert_eq!(code, 3);
 }
 
-/// Sparse files as large as there can be pass through in no time and no space.
+/// The largest sparse files are copied in no time and without space.
 #[test]
 fn tar_packs_the_largest_sparse_files() {
     let image = image("ext4-sparse");
@@ -162,7 +162,7 @@ fn cp_takes_files_where_they_are_told_to_go() {
     )
     .bytes();
     assert_eq!(read("into/timezone"), "Etc/UTC\n");
-    // A symlink is followed within the image, or copied as one.
+    // A symlink is followed within the image, or copied as a symlink.
     diskfs(&demo, &["cp", "demo.qcow2:/etc/os-release", "followed"]).bytes();
     assert!(read("followed").contains("ID=demo"));
     diskfs(&demo, &["cp", "-r", "demo.qcow2:/etc/os-release", "link"]).bytes();
@@ -203,7 +203,7 @@ fn cp_leaves_alone_what_it_should() {
         (
             &["cp", "demo.qcow2:/etc/hostname", "/dev/null"],
             2,
-            "no regular file",
+            "not a regular file",
         ),
         (&["cp", "demo.qcow2:/etc/hostname", "no/such"], 3, "no"),
     ];

@@ -1,4 +1,4 @@
-//! `diskfs uefi`, beside virt-firmware.
+//! `diskfs uefi`, compared with virt-firmware.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{Run, diskfs_in, text_of};
 
-/// A flash file that OVMF has written.
+/// Makes a flash file that OVMF has written.
 fn flash() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let store = "files/varstore/tests/stores/mixed.fd.zst";

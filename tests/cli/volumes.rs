@@ -1,4 +1,4 @@
-//! Which volume is meant.
+//! The selection of a volume.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -38,11 +38,11 @@ fn a_volume_that_is_not_there_or_not_read_says_so() {
         (
             &["-p", "3"],
             3,
-            "there is no volume `p3`; there is: p1, p14, p15",
+            "no such volume: `p3`; available: p1, p14, p15",
         ),
-        (&["-p", "14"], 4, "p14 holds no filesystem"),
+        (&["-p", "14"], 4, "p14 holds no known filesystem"),
         (&["--offset", "1G"], 2, "the disk ends at byte 67108864"),
-        (&["--volume", "LABEL="], 3, "there is no volume"),
+        (&["--volume", "LABEL="], 3, "no such volume"),
     ];
     for (which, code, message) in cases {
         let words = [&["ls", "demo.qcow2"], which].concat();
@@ -52,7 +52,7 @@ fn a_volume_that_is_not_there_or_not_read_says_so() {
     }
 }
 
-/// A disk with an MBR and two filesystems, made of fixtures.
+/// Makes a disk with an MBR and two filesystems from fixtures.
 fn two_filesystems(directory: &Path, first: &str, second: &str) {
     let disk = OpenOptions::new()
         .create_new(true)
@@ -104,7 +104,7 @@ fn two_that_could_be_meant_are_listed() {
 fn the_one_with_an_operating_system_is_meant() {
     let directory = tempfile::tempdir().unwrap();
     let demo = image("demo.qcow2");
-    // The demo's root as a file, by diskfs itself: its device from byte 10 MiB on.
+    // Copies the demo's root to a file with diskfs itself: its device starts at 10 MiB.
     let disk = diskfs::Disk::open(demo.path()).unwrap();
     let root = disk.volume("p1").unwrap().device().unwrap();
     let mut bytes = vec![0; usize::try_from(root.size_bytes()).unwrap()];
@@ -158,7 +158,7 @@ fn a_snapshot_is_another_disk() {
     assert_eq!(code, 3, "{stderr}");
 }
 
-/// An ISO that boots from a disk, too, has a table whose partitions lie on one another, as is meant.
+/// An ISO that also boots from a disk has a table with overlapping partitions, which is intended.
 #[test]
 fn an_iso_with_a_partition_table_is_no_failure() {
     let iso = image("iso9660-hybrid.iso");

@@ -1,4 +1,4 @@
-//! What a newcomer types: words that other programs take, and what diskfs answers.
+//! Usual words of newcomers: options and arguments of other programs, and diskfs' answers.
 
 use std::fs;
 use std::path::Path;
@@ -9,9 +9,9 @@ use diskfs_fixtures::image;
 use crate::changing::Guest;
 use crate::{DISKFS, Run, diskfs, diskfs_in};
 
-/// Runs it with a file as its standard input, and without a terminal.
+/// Runs diskfs with a file as its standard input, and without a terminal.
 fn with_input(directory: &Path, words: &[&str], input: &Path) -> Run {
-    // A session of its own has no terminal.
+    // A new session has no terminal.
     let mut program = Command::new("setsid");
     program.arg("-w").arg(DISKFS).args(words);
     program
@@ -64,7 +64,7 @@ fn an_archive_appears_when_it_is_complete() {
     diskfs(&demo, &["tar", "-f", "etc.tar", "demo.qcow2:/etc"]).bytes();
     let before = fs::read(at("etc.tar")).unwrap();
     let names_before = names(demo.directory());
-    // No such member: nothing to be packed, and what was there stays until there is.
+    // No such member: nothing is packed, and the existing file is kept.
     let words = ["tar", "-f", "etc.tar", "demo.qcow2:/no/such"];
     assert_eq!(diskfs(&demo, &words).code(), Some(3));
     assert_eq!(fs::read(at("etc.tar")).unwrap(), before);
@@ -73,7 +73,7 @@ fn an_archive_appears_when_it_is_complete() {
     assert_eq!(names(demo.directory()), names_before);
 }
 
-/// A program that is killed while it writes: a FIFO that nobody empties holds it.
+/// The program is killed while it writes: a FIFO that nobody reads blocks it.
 #[test]
 fn a_killed_copy_leaves_no_part_of_a_file() {
     let Some(guest) = Guest::new() else { return };
@@ -97,7 +97,7 @@ fn a_killed_copy_leaves_no_part_of_a_file() {
             run.wait().unwrap();
             let left = names(&guest.at("out"));
             if ended.is_none() && !left.is_empty() {
-                // It had just been named.
+                // The file has its final name, so it must be complete.
                 let size = fs::metadata(guest.at("out").join(&left[0])).unwrap().len();
                 assert!(size >= 64 << 20, "{words:?}: {left:?} of {size} bytes");
             }
@@ -142,7 +142,7 @@ fn a_key_that_cant_be_asked_for_says_why() {
     let run = with_input(demo.directory(), &words, Path::new("/dev/null"));
     let (code, stderr) = run.failure();
     assert_eq!(code, 1, "{stderr}");
-    assert!(stderr.contains("there is no terminal"), "{stderr}");
+    assert!(stderr.contains("no terminal is available"), "{stderr}");
     assert!(stderr.contains("--key p1:file:FILE"), "{stderr}");
 }
 
@@ -183,7 +183,8 @@ fn patterns_are_expanded_where_files_are_read() {
     assert_eq!(code, 3, "{stderr}");
     assert!(stderr.contains("no file matches the pattern"), "{stderr}");
     let Some(guest) = Guest::new() else { return };
-    // Where files change, a name means itself; what does it is said, and works.
+    // In a command that changes files, a name is literal; the message shows the pipe that expands
+    // patterns, and it works.
     guest.all(&["touch disk.img:/a1 /a2 /[a]1 /keep"]);
     guest.all(&["rm disk.img:/[a]1"]);
     assert_eq!(guest.names("/"), ["a1", "a2", "keep", "lost+found"]);

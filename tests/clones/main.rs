@@ -1,5 +1,5 @@
-//! Many clones of one guest, with the same names and UUIDs everywhere, open at once in one process,
-//! each with its own changes.
+//! Many clones of one guest, all with the same names and UUIDs, open at once in one process, each
+//! with its own changes.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use diskfs_fixtures::{image, require, run};
 
 const CLONES: usize = 200;
 
-/// What one may take in memory.
+/// The most memory that one clone may use.
 const BYTES_MAX: u64 = 8 << 20;
 
-/// A guest that is open for writing, through an overlay of its own.
+/// A guest that is open for writing, through its own overlay.
 struct Clone {
     disk: Disk,
     filesystem: WritableFilesystem,
@@ -21,7 +21,7 @@ struct Clone {
 impl Clone {
     fn open(base: &Path, overlay: &Path) -> Self {
         let disk = Disk::options().overlay(overlay).open(base).unwrap();
-        let system = guest::meant(&disk, None).unwrap().unwrap();
+        let system = guest::select_system(&disk, None).unwrap().unwrap();
         let filesystem = system.writable_filesystem(&WriteOptions::default());
         Self {
             filesystem: filesystem.unwrap(),
@@ -45,7 +45,7 @@ impl Clone {
     }
 }
 
-/// What this process has in memory of its own: `RssAnon` of `proc_pid_status(5)`.
+/// Returns the anonymous memory of this process: `RssAnon` of `proc_pid_status(5)`.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -55,7 +55,7 @@ fn resident_bytes() -> u64 {
     kib.unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// The files that look like a clone's, in a directory.
+/// Lists the files in a directory whose names have the form of a clone's.
 fn own_files(fs: &dyn FsRead, dir: &str) -> Vec<String> {
     let dir = resolve(fs, dir, Follow::All).unwrap();
     let names = fs.read_dir(dir, 0).unwrap();
@@ -72,7 +72,7 @@ fn two_hundred_clones_are_open_at_once() {
     let mut resident = vec![resident_bytes()];
     for n in 0..CLONES {
         let clone = Clone::open(&base.path(), &overlay(n));
-        // Two filesystems, in logical volumes of the same names.
+        // Two filesystems, in logical volumes with the same names.
         clone.write("/etc", &name(n));
         clone.write("/home/ann", &name(n));
         clone.filesystem.as_fs().sync().unwrap();
@@ -91,14 +91,14 @@ fn two_hundred_clones_are_open_at_once() {
     };
     let each = (all - start) / CLONES as u64;
     assert!(each < BYTES_MAX, "{each} bytes each");
-    // The second half takes no more than the first one, but for chance.
+    // The second half uses no more than the first one, apart from chance.
     let (first, second) = (half - start, all - half);
     assert!(second < first + first / 2, "{first}, then {second} bytes");
     clones.into_iter().for_each(Clone::close);
 
     for n in (0..CLONES).step_by(20) {
         let disk = Disk::open(overlay(n)).unwrap();
-        let tree = guest::meant(&disk, None).unwrap().unwrap();
+        let tree = guest::select_system(&disk, None).unwrap().unwrap();
         let tree = tree.filesystem().unwrap();
         assert_eq!(own_files(tree.as_fs(), "/home/ann"), [name(n)]);
         let path = format!("/etc/{}", name(n));

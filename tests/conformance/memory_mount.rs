@@ -1,5 +1,5 @@
-//! Mounts an empty filesystem in memory, to read and to write, until it is unmounted: what the
-//! conformance tools find there is the mount's doing, not a driver's.
+//! Mounts an empty writable filesystem in memory until it is unmounted: what the conformance tools
+//! find there is due to the mount, not to a driver.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! One command is one transaction: whenever the power fails, its image shows the tree from before
-//! it or the one from after it.
+//! Each command is one transaction: after a power cut at any moment, its image shows the old tree
+//! or the new one.
 //!
-//! The program works on an image that lies on a mount of this test, which sees each write and each
-//! flush in the order in which a host's disk would get them.
+//! The image is on a mount of this test, which sees each write and each flush in the order in which
+//! a host's disk would get them.
 
 mod tape;
 
@@ -24,29 +24,30 @@ use super::served::Served;
 use super::{DISKFS, can_mount, run, stderr};
 use tape::{IMAGE, Tape};
 
-/// What an overlay may hold: the whole image.
+/// The largest overlay: the whole image.
 const IMAGE_BYTES: u64 = 64 << 20;
 
-/// Where the superblock is: two sectors under one checksum, which nobody can do without.
+/// The location of the superblock: two sectors under one checksum, without which no image can be
+/// opened.
 const SUPERBLOCK: Range<u64> = 1024..2048;
 
-/// An image whose writes are recorded, and what commands use beside it.
+/// An image whose writes are recorded, and the files for the commands.
 struct Bench {
     tape: Arc<Tape>,
     mount: Served,
     dir: TempDir,
-    /// What the image held when the recording began.
+    /// The image's contents when the recording began.
     image: Arc<Memory>,
     entries: Vec<Entry>,
 }
 
 impl Bench {
-    /// A new filesystem, with these words for mke2fs; with a journal of 16 MiB a transaction may be
-    /// 4 MiB large.
+    /// Makes a new filesystem, with these options for mke2fs. With a journal of 16 MiB, a
+    /// transaction can have 4 MiB.
     fn new(words: &[&str]) -> Option<Self> {
         can_mount()?;
         require("mke2fs")?;
-        let dir = TempDir::new().expect("a directory");
+        let dir = TempDir::new().expect("create a directory");
         let made = dir.path().join(IMAGE);
         File::create(&made).unwrap().set_len(IMAGE_BYTES).unwrap();
         let words = [&["-q", "-t", "ext4", "-b", "4096", "-J", "size=16"], words].concat();
@@ -76,8 +77,8 @@ impl Bench {
         self.dir.path().join(name)
     }
 
-    /// Runs a command, in whose words `IMG` is the image and `HOST` the directory beside it, and
-    /// lets the power fail at every moment of it.
+    /// Runs a command, in whose words `IMG` stands for the image and `HOST` for the directory
+    /// beside it, and simulates a power cut at every moment of it.
     fn command(&mut self, line: &str, input: &[u8]) {
         let place = |path: PathBuf| path.into_os_string().into_string().unwrap();
         let words = line.split(' ').map(|word| {
@@ -87,7 +88,7 @@ impl Bench {
         run_with_input(words.map(OsString::from), input);
         let log = self.tape.take();
         let count = log.events().len();
-        // What the command made durable.
+        // The state that the command made durable.
         let after = self.entries_after(&log.crash_after(count), |_, _| Fate::Lost);
         assert!(after != self.entries, "{line}: nothing changed");
         let mut seen = [false; 2];
@@ -111,7 +112,7 @@ impl Bench {
         self.entries = after;
     }
 
-    /// What a crash leaves when open writes are kept, lost, or some of both.
+    /// Returns the trees after a crash in which open writes are kept, lost, or partly kept.
     fn crashes(&self, crash: &Crash<'_>, moment: usize) -> Vec<(&'static str, Vec<Entry>)> {
         let mut left = vec![("all kept", self.entries_after(crash, |_, _| Fate::Kept))];
         if !crash.open().is_empty() {
@@ -134,13 +135,13 @@ impl Bench {
     }
 }
 
-/// What the journal's replay shows.
+/// Returns the tree after the journal's replay.
 fn entries(image: Arc<dyn BlockRead>) -> Vec<Entry> {
-    let fs = Ext4::open(image, &diskfs_ext4::Options::default()).expect("it opens");
-    Tree::of_filesystem(&fs).expect("a tree").entries
+    let fs = Ext4::open(image, &diskfs_ext4::Options::default()).expect("open the image");
+    Tree::of_filesystem(&fs).expect("read the tree").entries
 }
 
-/// A write that is not torn where no disk may tear it.
+/// Keeps a write of the superblock from being torn, because no disk may tear it.
 fn whole(event: &Event, fate: Fate) -> Fate {
     let touches = |offset: u64| {
         offset < SUPERBLOCK.end && SUPERBLOCK.start < offset.saturating_add(event.len_bytes())
@@ -151,7 +152,7 @@ fn whole(event: &Event, fate: Fate) -> Fate {
     }
 }
 
-/// The first files that are not in `found` as they are in `expected`.
+/// Lists the first files that differ between `found` and `expected`.
 fn missing(expected: &[Entry], found: &[Entry]) -> String {
     let missing = expected.iter().filter(|entry| !found.contains(entry));
     let paths: Vec<_> = missing.map(|entry| entry.path.as_str()).take(5).collect();
@@ -170,7 +171,7 @@ fn run_with_input(words: impl Iterator<Item = OsString>, input: &[u8]) {
     assert!(output.status.success(), "{command:?}: {}", stderr(&output));
 }
 
-/// A tree of small files, some larger ones, links, and a file with holes.
+/// Makes a tree of small files, some larger ones, links, and a file with holes.
 fn make_tree(root: &Path) {
     for dir in 0..5 {
         let dir = root.join(format!("dir{dir}"));
@@ -229,7 +230,8 @@ fn a_command_happened_or_it_did_not() {
     }
 }
 
-/// What goes lies in a block, and with bigalloc in a cluster, of which a part stays.
+/// The removed data covers a part of a block, or with bigalloc of a cluster; the rest of it is
+/// kept.
 #[test]
 fn a_file_is_cut_or_it_is_not() {
     let large = vec![b'l'; 100_000];

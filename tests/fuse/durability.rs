@@ -1,5 +1,5 @@
-//! Mounts of real images that are written: however they end, what was promised is on the image, and
-//! e2fsck finds nothing wrong.
+//! Writable mounts of real images: however they end, the promised data is on the image, and e2fsck
+//! finds no errors.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -26,7 +26,7 @@ impl Image {
         let dir = tempfile::Builder::new()
             .prefix("diskfs-rw-")
             .tempdir()
-            .expect("a directory");
+            .expect("create a directory");
         let image = Self { dir };
         File::create(image.path())
             .unwrap()
@@ -59,7 +59,7 @@ impl Image {
         assert!(waited.status.success(), "{}", stderr(&waited));
     }
 
-    /// Runs e2fsck. Returns its exit code and what it said.
+    /// Runs e2fsck, and returns its exit code and output.
     fn e2fsck(&self, how: &str) -> (Option<i32>, String) {
         let mut e2fsck = diskfs_fixtures::command("e2fsck");
         let output = e2fsck.arg(how).arg(self.path()).output().unwrap();
@@ -73,13 +73,13 @@ impl Image {
         assert!(!said.contains("recover"), "{said}");
     }
 
-    /// Has e2fsck bring back what the journal holds.
+    /// Makes e2fsck replay the journal.
     fn recover(&self) {
         let (code, said) = self.e2fsck("-fp");
         assert!(matches!(code, Some(0 | 1)), "{said}");
     }
 
-    /// A file's contents, without a mount.
+    /// Returns a file's contents, read without a mount.
     fn cat(&self, path: &str) -> String {
         let mut operand = self.path().into_os_string();
         operand.push(":");
@@ -93,11 +93,11 @@ impl Image {
         let found = processes_with(&self.path());
         let name = found.first().and_then(|process| process.file_name());
         let pid = name.and_then(|name| name.to_str()?.parse().ok());
-        Pid::from_raw(pid.expect("a server")).expect("a pid")
+        Pid::from_raw(pid.expect("find the server")).expect("the process number is valid")
     }
 }
 
-/// Writes what the checks look for.
+/// Writes the files that the checks need.
 fn fill(at: &Path) {
     fs::create_dir(at.join("dir")).unwrap();
     for n in 0..200 {
@@ -173,7 +173,7 @@ fn a_killed_server_leaves_what_was_synced() {
     kill_process(image.server(), Signal::KILL).unwrap();
     at.wait_until(false);
     image.wait();
-    // Ours replays it when it is read, and when it is opened for writing.
+    // diskfs replays the journal when it reads the image, and when it opens it for writing.
     assert_eq!(image.cat("/renamed"), "promised");
     let copy = image.dir.path().join("copy.img");
     fs::copy(image.path(), &copy).unwrap();
@@ -188,7 +188,7 @@ fn a_killed_server_leaves_what_was_synced() {
     image.check();
 }
 
-/// Mounts it and fills it up but for some kilobytes.
+/// Mounts it and fills it except for some kilobytes.
 fn fill_up(image: &Image, at: &Mountpoint) {
     image.mount(at);
     let of = format!("of={}", at.join("fill").display());
@@ -216,7 +216,7 @@ fn a_full_image_is_told_by_each_write() {
     assert!(stderr(&writer).contains("No space left on device"));
     run(DISKFS, &["umount".as_ref(), at.as_os_str()]);
     image.check();
-    // What was written before that is there.
+    // Files that were written before are there.
     let e1 = image.cat("/e1");
     let lines = e1.lines().take_while(|line| *line == "0123456789").count();
     assert!(lines.abs_diff(e1.lines().count()) <= 1, "{lines}");
@@ -239,7 +239,7 @@ fn what_a_full_image_lost_is_told_at_the_end() {
     let script = "import mmap,sys\n\
         f=open(sys.argv[1],'r+b'); m=mmap.mmap(f.fileno(),0); m[:]=b'm'*len(m)";
     let path = at.join("sparse");
-    // Nobody syncs it; close(2) may tell, and Python doesn't look.
+    // No program syncs the file; close(2) may fail, which Python ignores.
     let _ = Command::new("python3")
         .args(["-c", script])
         .arg(&path)
@@ -265,7 +265,7 @@ fn what_a_full_image_lost_is_told_at_the_end() {
     image.check();
 }
 
-/// `sync` doesn't reach a FUSE server, so what it would have done is done without it.
+/// `sync` doesn't reach a FUSE server, so the server syncs by itself.
 #[test]
 fn what_was_written_is_durable_soon() {
     let Some(image) = Image::new() else {
@@ -286,7 +286,7 @@ fn waiting_takes_as_long_as_it_is_mounted() {
     let Some(image) = Image::new() else {
         return;
     };
-    // Nobody serves it.
+    // No process serves it.
     image.wait();
     for words in [&["--rw"][..], &[]] {
         let at = Mountpoint::new();
@@ -323,7 +323,11 @@ fn a_written_image_is_nobody_elses() {
     let before = fs::read(image.path()).unwrap();
     assert!(image.try_mount(&at, &[]).status.success());
     let refused = image.try_mount(&other, &["--rw"]);
-    assert_eq!(refused.status.code(), Some(6), "somebody reads it");
+    assert_eq!(
+        refused.status.code(),
+        Some(6),
+        "refused, because a process reads it"
+    );
     run(DISKFS, &["umount".as_ref(), at.as_os_str()]);
     assert!(fs::read(image.path()).unwrap() == before);
 }
@@ -333,7 +337,7 @@ fn an_image_that_cannot_be_written_is_refused_with_a_way_on() {
     let Some(image) = Image::new() else {
         return;
     };
-    // Something that no driver writes: swap.
+    // A swap area, which no driver writes.
     let swap = image.dir.path().join("swap");
     File::create(&swap).unwrap().set_len(1 << 20).unwrap();
     run("mkswap", &[swap.as_os_str()]);

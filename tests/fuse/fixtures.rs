@@ -1,4 +1,4 @@
-//! Whole filesystems: the mount shows what the kernel showed of them.
+//! Whole filesystems: the mount shows the tree that the kernel showed.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -7,8 +7,8 @@ use diskfs_fixtures::{Tree, expected_tree, image, require};
 
 use super::{Mountpoint, can_mount, diskfs, run, stderr};
 
-/// One for each thing that passes through the mount in a way of its own, and for each driver; the
-/// filesystem's own forms are compared without FUSE.
+/// The fixtures: one for each property that the mount handles separately, and for each driver;
+/// other tests compare the forms of the filesystems without FUSE.
 const FIXTURES: [&str; 11] = [
     "demo.qcow2",
     "exfat.img",
@@ -29,17 +29,17 @@ fn mounted_filesystems_are_as_recorded() {
         return;
     }
     for name in FIXTURES {
-        // One filesystem, and not the guest's tree.
+        // One filesystem, not the guest's tree.
         let volume = if name == "demo.qcow2" { "p1" } else { "disk" };
         compare(&image(name).path(), &["--volume", volume], name);
     }
 }
 
-/// Mounted with these words, an image shows the tree that was recorded of the fixture `name`.
+/// Checks that an image, mounted with these options, shows the recorded tree of the fixture `name`.
 fn compare(image: &Path, words: &[&str], name: &str) {
     let at = Mountpoint::new();
     mount(image, words, &at);
-    let found = Tree::of_directory(&at).expect("it can be read");
+    let found = Tree::of_directory(&at).expect("read the tree");
     let differences = expected_tree(name).differences(&found);
     umount(&at, name);
     assert!(
@@ -57,8 +57,8 @@ fn mount(image: &Path, words: &[&str], at: &Mountpoint) {
 }
 
 fn umount(at: &Mountpoint, name: &str) {
-    // Another test that starts a program holds our open files for a moment, between its fork
-    // and its exec.
+    // Another test that starts a program holds our open files for a moment, between its fork and
+    // its exec.
     let umount = || diskfs(["umount".as_ref(), at.as_os_str()]);
     let mut unmounted = umount();
     for _ in 0..50 {
@@ -71,7 +71,7 @@ fn umount(at: &Mountpoint, name: &str) {
     assert!(unmounted.status.success(), "{name}: {}", stderr(&unmounted));
 }
 
-/// exFAT has its own ways at all that the kernel asks when something is written.
+/// exFAT implements all requests for writing in its own way.
 #[test]
 fn a_mounted_exfat_is_written() {
     if can_mount().is_none() || require("fsck.exfat").is_none() {
@@ -82,7 +82,7 @@ fn a_mounted_exfat_is_written() {
     run("fsck.exfat", &["-n".as_ref(), image.path().as_os_str()]);
 }
 
-/// Of a qcow2 image whose data is encrypted, the mount is that of the data.
+/// A qcow2 image with encrypted data is mounted by its decrypted data.
 #[test]
 fn an_encrypted_image_is_mounted_with_its_key() {
     if can_mount().is_none() || require("qemu-img").is_none() {
@@ -90,8 +90,8 @@ fn an_encrypted_image_is_mounted_with_its_key() {
     }
     let plain = image("ext4-default");
     let [key, encrypted] = ["key", "secret.qcow2"].map(|name| plain.directory().join(name));
-    std::fs::write(&key, "correct horse").expect("room");
-    let key = key.to_str().expect("a path of a test is text");
+    std::fs::write(&key, "correct horse").expect("write the file");
+    let key = key.to_str().expect("the path is UTF-8");
     let secret = format!("secret,id=key,file={key}");
     let options = "encrypt.format=luks,encrypt.key-secret=key,encrypt.iter-time=10";
     let convert = ["convert", "-O", "qcow2", "--object", &secret, "-o", options];
@@ -108,18 +108,19 @@ fn an_encrypted_image_is_mounted_with_its_key() {
     assert!(stderr(&without).contains("--key"), "{}", stderr(&without));
 }
 
-/// What is written through one mount of an image is what the next one shows.
+/// Checks that files written through one mount appear in the next one.
 fn check_writing(image: &Path, words: &[&str]) {
     let contents: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
     let at = Mountpoint::new();
     mount(image, &[&["--rw"], words].concat(), &at);
     let directory = at.join("a new directory");
-    std::fs::create_dir(&directory).expect("a directory");
-    std::fs::write(directory.join("a file"), &contents).expect("room");
-    std::fs::rename(directory.join("a file"), at.join("another name")).expect("one filesystem");
+    std::fs::create_dir(&directory).expect("create the directory");
+    std::fs::write(directory.join("a file"), &contents).expect("write the file");
+    std::fs::rename(directory.join("a file"), at.join("another name"))
+        .expect("rename within one filesystem");
     umount(&at, "written");
     mount(image, words, &at);
     assert!(at.join("a new directory").is_dir());
-    assert!(std::fs::read(at.join("another name")).expect("it is there") == contents);
+    assert!(std::fs::read(at.join("another name")).expect("read the file") == contents);
     umount(&at, "read");
 }

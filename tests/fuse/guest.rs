@@ -1,4 +1,4 @@
-//! A guest of several filesystems and disks behind one mount, written and read.
+//! A guest of several filesystems and disks in one mount, read and written.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,7 +9,7 @@ use diskfs_fixtures::{TempImage, image};
 
 use super::{Mountpoint, can_mount, diskfs, run, stderr};
 
-/// The fields of errno(3) that the kernel tells when it was diskfs that refused.
+/// The errno(3) that the kernel returns when diskfs has refused the request.
 const EBUSY: i32 = 16;
 const EXDEV: i32 = 18;
 const EOPNOTSUPP: i32 = 95;
@@ -53,7 +53,7 @@ fn one_mount_shows_the_guest() {
         fs::read(at.join("opt/data/photos/one")).unwrap(),
         b"photos/one\n"
     );
-    // Walked by the kernel, back over the borders.
+    // The kernel walks the path, back across the borders of filesystems.
     let round = at.join("srv/my data/photos/../../../boot/grub/../../home/ann/letter");
     assert_eq!(fs::read(round).unwrap(), b"ann/letter\n");
     assert_eq!(
@@ -61,7 +61,7 @@ fn one_mount_shows_the_guest() {
         Some(EOPNOTSUPP)
     );
     assert!(!at.join("boot/hidden").exists());
-    // Sizes are those of the filesystem that is asked about.
+    // The sizes are those of the filesystem of the path.
     let size = |path: &str| run("stat", &["-fc%b".as_ref(), at.join(path).as_os_str()]);
     assert_ne!(size("boot"), size(""));
     umount(&at);
@@ -79,7 +79,7 @@ fn what_is_written_is_where_the_guest_finds_it() {
     for path in ["etc/new", "boot/grub/new", "home/ann/new", "opt/data/new"] {
         fs::write(at.join(path), path).unwrap();
     }
-    // One file at two places.
+    // One file at two paths.
     assert_eq!(
         fs::read(at.join("srv/my data/new")).unwrap(),
         b"opt/data/new"
@@ -89,7 +89,7 @@ fn what_is_written_is_where_the_guest_finds_it() {
         fs::read(at.join("home/ann/mail/inbox")).unwrap(),
         b"changed"
     );
-    // What the kernel learned of a directory at one place is not what it is at the other.
+    // The kernel's cache of a directory at one path is not valid for the other.
     assert!(!at.join("var/mail/later").exists());
     let names = |path: &str| fs::read_dir(at.join(path)).unwrap().count();
     let before = names("var/mail");
@@ -127,7 +127,7 @@ fn what_is_written_is_where_the_guest_finds_it() {
         diskfs_fixtures::unmount(&at).unwrap();
         assert_eq!(found.unwrap(), expected, "{path}");
     }
-    // e2fsck of one that is a file by itself.
+    // e2fsck checks one that is a separate file.
     run("e2fsck", &["-fn".as_ref(), data.as_os_str()]);
 }
 

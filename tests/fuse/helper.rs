@@ -1,4 +1,5 @@
-//! mount(8) and umount(8), which call the program by links: `mount.fuse.diskfs`, `umount.fuse.diskfs`.
+//! mount(8) and umount(8), which call the program by the links `mount.fuse.diskfs` and
+//! `umount.fuse.diskfs`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +11,7 @@ use diskfs_fixtures::{image, require};
 
 use super::{DISKFS, Mountpoint, can_mount, diskfs, processes_with, stderr};
 
-/// Links where mount(8) looks for helpers, which go away with it.
+/// Links in the directory where mount(8) looks for helpers; dropping this removes them.
 struct Installed(Vec<PathBuf>);
 
 impl Installed {
@@ -44,7 +45,7 @@ fn called(program: &str, words: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What a mount's table says of its options.
+/// Returns true if the mount table has the option `rw`.
 fn is_writable(at: &Mountpoint) -> bool {
     let written = fs::write(at.join("new"), "new\n").is_ok();
     if written {
@@ -83,7 +84,7 @@ fn mount_and_umount_call_the_program() {
         let unmounted = called("umount", &[&place]);
         assert!(unmounted.status.success(), "{}", stderr(&unmounted));
         assert!(!at.is_mounted());
-        // umount(8) waited for the server, as `diskfs umount` does.
+        // umount(8) has waited for the server, as `diskfs umount` does.
         assert!(processes_with(&image.path()).is_empty());
     }
     // The exit codes are those of mount(8).
@@ -118,7 +119,7 @@ fn a_mount_in_another_namespace_is_told_and_not_waited_for() {
     let (image, at) = (image("ext4-default"), Mountpoint::new());
     let mounted = diskfs(["mount".as_ref(), image.path().as_os_str(), at.as_os_str()]);
     assert!(mounted.status.success(), "{}", stderr(&mounted));
-    // The mounts of the tests that run beside this one are let go of at once.
+    // Detaches the mounts of the tests that run in parallel.
     let script = "grep ' fuse.diskfs ' /proc/self/mountinfo | cut -d' ' -f5 | while read -r at; do \
                   [ \"$at\" = \"$1\" ] || umount -i -l \"$at\"; done; echo; exec sleep 60";
     let mut other = Command::new("unshare")

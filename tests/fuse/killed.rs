@@ -1,6 +1,8 @@
-//! kill -9 in the middle of an untar: what is left is replayed, clean, and has what was synced.
+//! kill -9 in the middle of an untar: the image's journal is replayed, the filesystem is clean, and
+//! synced files are there.
 //!
-//! `DISKFS_KILL_ROUNDS` says how often (50 for the long run), `DISKFS_KILL_SEED` where chance begins.
+//! `DISKFS_KILL_ROUNDS` sets the number of rounds (50 for the long run), `DISKFS_KILL_SEED` the
+//! seed.
 
 mod renames;
 
@@ -19,26 +21,26 @@ use tempfile::TempDir;
 
 use super::{Mountpoint, can_mount, diskfs, processes_with, run, stderr};
 
-/// Rounds of a usual run.
+/// The number of rounds of a usual run.
 const ROUNDS: u64 = 3;
 
-/// The archive: so many directories of so many files.
+/// The size of the archive: the number of directories and of files in each.
 const DIRECTORIES: usize = 60;
 const FILES: usize = 100;
 
-/// Each file of that number is synced as soon as it is whole.
+/// Each file with a multiple of this number is synced as soon as it is complete.
 const SYNCED: usize = 37;
 
-/// The longest that an untar goes on: past one commit by the clock.
+/// The longest time of an untar: longer than one interval of the periodic commit.
 const LONGEST_MS: u64 = 6500;
 
 const IMAGE_BYTES: u64 = 256 << 20;
 
-/// Numbers that follow a seed.
+/// A generator of numbers from a seed.
 struct Chance(u64);
 
 impl Chance {
-    /// Xorshift (Marsaglia, 2003).
+    /// Returns the next number below `end` (xorshift, Marsaglia 2003).
     fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -80,21 +82,21 @@ impl Archive {
     }
 }
 
-/// A few bytes to some blocks, that only this file has.
+/// Returns contents that only this file has: from a few bytes to some blocks.
 fn contents(name: &str) -> Vec<u8> {
     let line = format!("{name}\n").into_bytes();
     let sum = name.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte));
     line.repeat(usize::try_from(sum % 1500).unwrap() + 1)
 }
 
-/// Two kinds of image, in which the same filesystem is made.
+/// The image formats, with the same filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Raw,
     Qcow2,
 }
 
-/// One round: an image, and what was promised of it.
+/// A round: an image, and the data that was promised to be on it.
 struct Round {
     format: Format,
     dir: TempDir,
@@ -105,11 +107,11 @@ impl Round {
         Self::with(format, IMAGE_BYTES, &[])
     }
 
-    /// With further words for mke2fs.
+    /// Makes a round with additional options for mke2fs.
     fn with(format: Format, size_bytes: u64, words: &[&str]) -> Self {
         let round = Self {
             format,
-            dir: TempDir::new().expect("a directory"),
+            dir: TempDir::new().expect("create a directory"),
         };
         let raw = round.raw();
         File::create(&raw).unwrap().set_len(size_bytes).unwrap();
@@ -139,7 +141,8 @@ impl Round {
         }
     }
 
-    /// Unpacks the archive until the server is killed. Returns which files were synced by then.
+    /// Unpacks the archive until the server is killed, and returns the files that were synced by
+    /// then.
     fn untar_and_kill(&self, archive: &Archive, chance: &mut Chance) -> Vec<String> {
         let at = Mountpoint::new();
         let image = self.image();
@@ -158,21 +161,22 @@ impl Round {
             std::thread::sleep(Duration::from_millis(20 + chance.below(LONGEST_MS)));
             self.kill(&at, chance.below(2) == 0);
             over.store(true, Ordering::Relaxed);
-            tar.wait().expect("tar ends");
+            tar.wait().expect("wait for tar");
         });
         let waited = diskfs(["wait".as_ref(), image.as_os_str()]);
         assert!(waited.status.success(), "{}", stderr(&waited));
         synced.into_inner().unwrap()
     }
 
-    /// Kills the server; and what would clean up behind it, too, if it is to be alone.
+    /// Kills the server; with `all`, also the companion, which would otherwise clean up.
     fn kill(&self, at: &Mountpoint, all: bool) {
         let pid = |process: &PathBuf| {
             let name = process.file_name()?.to_str()?.parse().ok()?;
             Pid::from_raw(name)
         };
         let server = processes_with(&self.image());
-        let server = pid(server.first().expect("a server")).expect("a pid");
+        let server =
+            pid(server.first().expect("find the server")).expect("the process number is valid");
         if all {
             for process in processes_with(at).iter().filter_map(pid) {
                 if process != server {
@@ -187,7 +191,7 @@ impl Round {
         at.wait_until(false);
     }
 
-    /// What everybody says of the image when its journal was replayed.
+    /// Checks the image with all tools after its journal is replayed.
     fn check(&self, synced: &[String]) {
         self.check_image("as it was left");
         let mut operand = self.image().into_os_string();
@@ -216,7 +220,7 @@ impl Round {
         let mut qemu_img = Command::new("qemu-img");
         let checked = qemu_img.args(["check", "-f", "qcow2"]).arg(self.image());
         let checked = checked.output().unwrap();
-        // 3: clusters are lost, and nothing else.
+        // 3: only leaked clusters.
         let fine = matches!(checked.status.code(), Some(0 | 3));
         let said = String::from_utf8_lossy(&checked.stdout);
         assert!(fine, "{when}: {said}{}", stderr(&checked));
@@ -236,7 +240,7 @@ impl Round {
     }
 }
 
-/// Follows the untar and syncs some of its files, until the mount is gone or the time over.
+/// Follows the untar and syncs some of its files, until the mount is gone or the time is over.
 fn sync_some(at: &Path, archive: &Archive, synced: &Mutex<Vec<String>>, over: &AtomicBool) {
     for name in archive.files.iter().step_by(SYNCED) {
         let path = at.join(name);
@@ -266,7 +270,7 @@ fn first_seed() -> u64 {
 }
 
 fn chance_of(seed: u64) -> Chance {
-    // Small seeds give small numbers at first.
+    // Small seeds would give small numbers at first.
     Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
 }
 
@@ -280,9 +284,9 @@ fn kill_often(format: Format) {
         }
     }
     let seed = first_seed();
-    let dir = TempDir::new().expect("a directory");
+    let dir = TempDir::new().expect("create the directory");
     let archive = Archive::make(dir.path());
-    // Not by eprintln!, whose output is kept when the test passes.
+    // eprintln! would not do: its output is hidden if the test passes.
     let say = |line: String| {
         let _ = writeln!(std::io::stderr(), "{line}");
     };

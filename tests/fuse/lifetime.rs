@@ -1,4 +1,5 @@
-//! How mounts begin and end: in the background, in the foreground, busy, killed, as a user.
+//! The beginning and end of mounts: in the background, in the foreground, busy, killed, as an
+//! ordinary user.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -27,13 +28,13 @@ fn umount(at: &Mountpoint, words: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), stderr(&output))
 }
 
-/// The process that serves a mount (the other one is its companion).
+/// Returns the process that serves a mount (not its companion).
 fn server(image: &TempImage) -> Pid {
     let found = processes_with(&image.path());
     let pid = found
         .first()
         .and_then(|process| process.file_name()?.to_str()?.parse().ok());
-    Pid::from_raw(pid.expect("a server")).expect("a pid")
+    Pid::from_raw(pid.expect("find the server")).expect("the process number is valid")
 }
 
 fn wait_for(what: &str, done: impl Fn() -> bool) {
@@ -58,7 +59,7 @@ fn mounts_in_the_background_and_leaves_nothing() {
     );
     assert_eq!(umount(&at, &[]), (Some(0), String::new()));
     assert!(!at.is_mounted());
-    // It returns when the server has let go of the image, not a moment before the process's end.
+    // umount returns when the server has released the image, shortly before the process exits.
     wait_for("the processes' end", || {
         processes_with(&image.path()).is_empty() && processes_with(&at).is_empty()
     });
@@ -128,7 +129,7 @@ fn who_uses_a_mount_is_named() {
         .unwrap();
     let (code, said) = umount(&at, &[]);
     assert_eq!(code, Some(6), "{said}");
-    // Others may be named as well: whoever looks around on this machine at the moment.
+    // Other processes may be named as well: those that access the mount at the moment.
     let wanted = format!("sleep (pid {})", user.id());
     assert!(said.contains(&wanted) && said.contains("--lazy"), "{said}");
     let (code, said) = umount(&at, &["--lazy"]);
@@ -160,13 +161,13 @@ fn a_mount_that_fails_says_why_and_leaves_nothing() {
             image.path(),
             at.join("none"),
             3,
-            "mountpoint does not exist",
+            "mount point does not exist",
         ),
         (
             image.path(),
             file.clone(),
             1,
-            "mountpoint is not a directory",
+            "mount point is not a directory",
         ),
         (
             image.directory().join("none"),
@@ -183,11 +184,11 @@ fn a_mount_that_fails_says_why_and_leaves_nothing() {
     assert!(!at.is_mounted());
     let (code, said) = umount(&at, &[]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("is not a mountpoint"), "{said}");
+    assert!(said.contains("not a mount point"), "{said}");
 }
 
-/// Everything once more as a user without rights. In a mount namespace of its own `/dev/fuse` has
-/// the mode that it has on any desktop, whatever it is on this machine.
+/// Repeats the tests as an unprivileged user. In a separate mount namespace, `/dev/fuse` has the
+/// mode that it has on any desktop, whatever it is on this machine.
 #[test]
 fn an_ordinary_user_mounts_and_unmounts() {
     if can_mount().is_none() || require("setpriv").is_none() || require("unshare").is_none() {
@@ -204,9 +205,10 @@ fn an_ordinary_user_mounts_and_unmounts() {
         )
         .unwrap();
     }
-    // The program may lie where only root gets to.
+    // The program may be in a directory that only root can access.
     let program = image.directory().join("diskfs");
-    // By another process: a child of another thread would hold a file that this one writes, which can't be run then.
+    // Copied by another process: a child of another thread would inherit a descriptor that this
+    // process writes, and the file could then not be executed.
     run("cp", &[OsStr::new(DISKFS), program.as_os_str()]);
     fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
     let script = r#"

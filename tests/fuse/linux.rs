@@ -1,5 +1,5 @@
-//! What programs on Linux ask of a filesystem beyond POSIX, on a mount of a real ext4: the same as of
-//! the kernel's own ext4.
+//! Linux-specific requests beyond POSIX, on a mount of a real ext4: the results are those of the
+//! kernel's own ext4.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::{Mountpoint, can_mount, diskfs, run, stderr};
 
-/// A new ext4 filesystem in a file, mounted to be written.
+/// A new ext4 filesystem in a file, mounted writable.
 struct Written {
     at: Mountpoint,
     dir: TempDir,
@@ -25,7 +25,7 @@ impl Written {
         for tool in ["mke2fs", "e2fsck", "debugfs", "chattr", "lsattr"] {
             require(tool)?;
         }
-        let dir = TempDir::new().expect("a directory");
+        let dir = TempDir::new().expect("create a directory");
         let written = Self {
             at: Mountpoint::new(),
             dir,
@@ -63,7 +63,7 @@ impl Written {
         run("e2fsck", &["-fn".as_ref(), image.as_os_str()]);
     }
 
-    /// What debugfs says of a file after the unmount.
+    /// Returns debugfs' output for a file after the unmount.
     fn debugfs(&self, command: &str) -> String {
         let image = self.image();
         let words = ["-R".as_ref(), command.as_ref(), image.as_os_str()];
@@ -71,7 +71,7 @@ impl Written {
     }
 }
 
-/// Runs a program on a file. Returns what it printed, or what it complained about.
+/// Runs a program on a file, and returns its output, or its error output if it fails.
 fn on(program: &str, words: &[&str], path: &Path) -> Result<String, String> {
     let output = diskfs_fixtures::command(program)
         .args(words)
@@ -85,7 +85,7 @@ fn on(program: &str, words: &[&str], path: &Path) -> Result<String, String> {
     }
 }
 
-/// The letters of `lsattr -d`.
+/// Returns the letters of `lsattr -d`.
 fn letters(path: &Path) -> String {
     let shown = on("lsattr", &["-d"], path).unwrap();
     let word = shown.split(' ').next().unwrap_or_default();
@@ -145,7 +145,7 @@ fn times_before_1970_keep_their_fraction() {
         assert_eq!((told.atime(), told.atime_nsec()), expected, "{time}");
     }
     fs.unmount();
-    // Seconds, and nanoseconds from there on, in the upper 30 bits.
+    // The seconds, and the nanoseconds in the upper 30 bits.
     let stat = fs.debugfs("stat /-4.999999993");
     assert!(stat.contains("mtime: 0xfffffffb:0000001c"), "{stat}");
 }
@@ -196,7 +196,7 @@ fn a_full_filesystem_is_no_io_error_for_direct_writes() {
     fs.unmount();
 }
 
-/// So many bytes for `O_DIRECT`, and where they begin.
+/// Returns a buffer of this size for `O_DIRECT`, and the offset where it is aligned.
 fn aligned(len: usize) -> (usize, Vec<u8>) {
     let bytes = vec![7; len + 4096];
     (bytes.as_ptr().align_offset(4096), bytes)
@@ -219,7 +219,7 @@ fn an_append_only_file_can_be_touched() {
     fs.unmount();
 }
 
-/// generic/277 of xfstests.
+/// Test generic/277 of xfstests.
 #[test]
 fn changed_attributes_show_in_the_time_of_change() {
     let Some(fs) = Written::new(&[], 32 << 20) else {
@@ -250,7 +250,7 @@ fn attributes_are_those_of_the_kernels_ext4() {
     fs::write(&file, "contents").unwrap();
     fs::create_dir(&dir).unwrap();
     assert_eq!(letters(&file), "e");
-    // chattr writes back what it has read.
+    // chattr writes back the flags that it has read.
     on("chattr", &["+d"], &file).unwrap();
     assert_eq!(letters(&file), "de");
     on("chattr", &["+e"], &file).unwrap();
@@ -320,7 +320,7 @@ fn trees_deeper_than_paths_are_found_and_removed() {
         dir = rustix::fs::openat(&dir, "d", flags, mode).unwrap();
     }
     drop(dir);
-    // By programs of the host, on the mount.
+    // By the host's programs, on the mount.
     let found = on("find", &["-P"], &fs.path("d")).unwrap();
     assert_eq!(found.lines().count(), DEPTH);
     fs.unmount();

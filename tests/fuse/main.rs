@@ -1,4 +1,5 @@
-//! The mount: what the kernel shows of a filesystem that we serve, and how mounts begin and end.
+//! The FUSE mount: the kernel's view of a filesystem that diskfs serves, and the beginning and end
+//! of mounts.
 #![cfg(feature = "fuse")]
 
 mod commands;
@@ -22,10 +23,10 @@ use std::time::{Duration, Instant};
 use diskfs_fixtures::{require_fuse, require_root, until_measured};
 use tempfile::TempDir;
 
-/// The program under test.
+/// The path of the program under test.
 const DISKFS: &str = env!("CARGO_BIN_EXE_diskfs");
 
-/// An empty directory to mount at. What is mounted there goes with it.
+/// An empty directory to mount at. Dropping it unmounts it.
 struct Mountpoint(TempDir);
 
 impl Mountpoint {
@@ -34,7 +35,7 @@ impl Mountpoint {
             tempfile::Builder::new()
                 .prefix("diskfs-fuse-")
                 .tempdir()
-                .expect("a directory"),
+                .expect("create the directory"),
         )
     }
 
@@ -48,7 +49,7 @@ impl Mountpoint {
             .is_some()
     }
 
-    /// Waits for what happens in another process.
+    /// Waits until another process has mounted or unmounted it.
     fn wait_until(&self, mounted: bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.is_mounted() != mounted {
@@ -78,17 +79,17 @@ impl std::ops::Deref for Mountpoint {
 fn diskfs(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
     Command::new(DISKFS)
         .args(words)
-        // What this host has for microVMs is no matter here: tests/vm has those.
+        // The microVM backends of this host don't matter here: tests/vm tests them.
         .env("DISKFS_VM", "none")
         .output()
-        .expect("diskfs starts")
+        .expect("start diskfs")
 }
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a program that must succeed. Returns what it printed.
+/// Runs a program that must succeed, and returns its output.
 fn run(program: &str, words: &[&OsStr]) -> String {
     let output =
         until_measured(|| diskfs_fixtures::command(program).args(words).output()).expect(program);
@@ -96,13 +97,13 @@ fn run(program: &str, words: &[&OsStr]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Whether a test that mounts as root can run.
+/// Returns `Some` if a test that mounts as root can run.
 fn can_mount() -> Option<()> {
     require_fuse()?;
     require_root()
 }
 
-/// The processes of this program that have `word` among their words.
+/// Returns the processes of this program that have `word` on their command line.
 fn processes_with(word: &Path) -> Vec<PathBuf> {
     let processes = std::fs::read_dir("/proc").expect("/proc");
     let wanted = word.as_os_str().as_encoded_bytes();

@@ -1,4 +1,4 @@
-//! A filesystem in memory, which can be anything, served from a thread.
+//! A filesystem in memory, with arbitrary contents, which a thread serves.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -104,7 +104,7 @@ fn ten_thousand_entries_come_once_each() {
     assert_eq!(names.len(), 10_000);
     assert!(names.windows(2).all(|pair| pair[0] < pair[1]));
     assert_eq!(list(), names, "from the kernel's cache");
-    // Several at once, each somewhere else in the directory.
+    // Several threads at once, each at another position of the directory.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| assert_eq!(list().len(), 10_000));
@@ -164,7 +164,7 @@ fn holes_are_found() {
     assert_eq!(seek(SeekFrom::Hole(4 << 20)), Err(libc::ENXIO));
 }
 
-/// A POSIX ACL as `setfacl -m u:1234:rwx` makes it of mode 640.
+/// Returns the POSIX ACL that `setfacl -m u:1234:rwx` makes of mode 640.
 fn acl() -> Vec<u8> {
     let entry = |tag: u16, permissions: u16, id: u32| {
         [

@@ -1,4 +1,4 @@
-//! A filesystem that is served from a thread of this process.
+//! A filesystem that a thread of this process serves.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use diskfs::export::fuse::{Laziness, Mounted, unmount};
 
 use super::Mountpoint;
 
-/// A served mount; dropped, it ends, and what serving it returned is looked at.
+/// A served mount; dropping it ends it, and checks the result of serving.
 pub(super) struct Served {
     at: Mountpoint,
     server: Option<JoinHandle<diskfs::Result<()>>>,
@@ -17,7 +17,7 @@ pub(super) struct Served {
 impl Served {
     pub(super) fn start(mount: impl FnOnce(&Path) -> diskfs::Result<Mounted>) -> Self {
         let at = Mountpoint::new();
-        let mounted = mount(&at).expect("it mounts");
+        let mounted = mount(&at).expect("mount");
         let server = std::thread::spawn(move || mounted.serve());
         Self {
             at,
@@ -27,14 +27,17 @@ impl Served {
 
     fn join(&mut self) {
         if let Some(server) = self.server.take() {
-            unmount(&self.at, Laziness::Detach).expect("it unmounts");
-            server.join().expect("no panic").expect("it ends well");
+            unmount(&self.at, Laziness::Detach).expect("unmount");
+            server
+                .join()
+                .expect("no panic")
+                .expect("serving ends without an error");
         }
     }
 
-    /// Ends it now, and something was lost. Returns what is said of it.
+    /// Ends it now, expects that data was lost, and returns the error message.
     pub(super) fn end_badly(mut self) -> String {
-        let server = self.server.take().expect("it is served");
+        let server = self.server.take().expect("the mount is served");
         unmount(&self.at, Laziness::Detach).expect_err("it tells what was lost");
         let served = server.join().expect("no panic");
         served.expect_err("something was lost").to_string()
@@ -63,5 +66,5 @@ impl Drop for Served {
 }
 
 pub(super) fn errno(error: &io::Error) -> i32 {
-    error.raw_os_error().expect("an errno")
+    error.raw_os_error().expect("the error has an errno")
 }

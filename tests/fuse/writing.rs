@@ -1,4 +1,4 @@
-//! Writing through a mount, on a filesystem in memory that does what a driver must.
+//! Writes through a mount of a filesystem in memory that does what a driver must do.
 
 mod contents;
 mod direct;
@@ -16,14 +16,14 @@ use diskfs::vfs::testing::WritableMemoryFs;
 
 use super::served::Served;
 
-/// A filesystem, and the mount of it.
+/// A filesystem, and its mount.
 struct Writable {
     fs: Arc<WritableMemoryFs>,
     mount: Served,
 }
 
 impl Writable {
-    /// As root mounts it for everybody.
+    /// Mounts as root, for all users.
     fn new() -> Self {
         Self::with(WritableMemoryFs::new())
     }
@@ -62,23 +62,23 @@ impl Writable {
         let fs = Arc::new(fs);
         let served = Arc::clone(&fs);
         let mount = Served::start(|at| mount_writable(served, at, &options));
-        // Other users must get there.
+        // Other users must be able to access the mount.
         let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(&*mount, everybody).expect("chmod");
         Self { fs, mount }
     }
 
-    /// Unmounts, and everything is durable.
+    /// Unmounts, and expects that everything is durable.
     fn end_well(self) {
         self.mount.end();
     }
 
-    /// Unmounts, and something is not. Returns what is said of it.
+    /// Unmounts, expects that data was lost, and returns the error message.
     fn end_badly(self) -> String {
         self.mount.end_badly()
     }
 
-    /// Waits for what the kernel tells later.
+    /// Waits for an effect that the kernel causes later.
     fn wait_for(&self, what: &str, done: impl Fn(&WritableMemoryFs) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !done(&self.fs) {
@@ -96,7 +96,7 @@ impl std::ops::Deref for Writable {
     }
 }
 
-/// What a call failed with.
+/// Returns the errno that a call failed with.
 fn failure<T>(result: io::Result<T>) -> Option<i32> {
     result.err().and_then(|error| error.raw_os_error())
 }

@@ -1,4 +1,5 @@
-//! Guests that a plan shall not be done to: a clear error, and no byte written, or only where it may be.
+//! Guests to which a plan must not be applied: a clear error, and no byte is written, or only at
+//! allowed places.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use diskfs_fixtures::{Workshop, require, sha256_hex};
 
 use super::program::{diskfs, diskfs_within};
 
-/// An image with a small guest, to which debugfs does something.
+/// An image with a small guest, which debugfs damages.
 struct Guest {
     shop: Workshop,
     image: PathBuf,
@@ -46,7 +47,7 @@ impl Guest {
         self.shop.debugfs(&self.image, requests).unwrap();
     }
 
-    /// Puts a file there, in the place of what was.
+    /// Puts a file there, and replaces an existing one.
     fn put(&self, path: &str, contents: &[u8]) {
         let source = self.shop.path("contents");
         fs::write(&source, contents).unwrap();
@@ -62,7 +63,8 @@ impl Guest {
         [&["deploy", "--volume", "disk", image], words].concat()
     }
 
-    /// A plan of these options, of which the first could be done, fails with these words, and leaves the image as it is.
+    /// Checks that a plan of these options, of which the first is possible, fails with these words,
+    /// and leaves the image unchanged.
     fn refuses(&self, words: &[&str], code: i32, told: &[&str]) {
         let before = self.sum();
         let words = [&["--hostname", "new"], words].concat();
@@ -71,7 +73,8 @@ impl Guest {
     }
 }
 
-/// How long a million lines may take, and a million rounds of a hash, in a program that is not optimised.
+/// The time limit for a million lines, and for a million rounds of a hash, in an unoptimized
+/// program.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 const PASSWORD: [&str; 2] = ["--root-password", "password:secret"];
@@ -126,7 +129,11 @@ fn symlinks_in_circles_end() {
         let Some(guest) = Guest::new(requests) else {
             return;
         };
-        guest.refuses(&PASSWORD, 1, &["circle", "root-password"]);
+        guest.refuses(
+            &PASSWORD,
+            1,
+            &["too many levels of symbolic links", "root-password"],
+        );
     }
     let Some(guest) = Guest::new("kill_file etc/os-release\nrm etc/hosts\nsymlink etc/hosts hosts")
     else {
@@ -134,7 +141,11 @@ fn symlinks_in_circles_end() {
     };
     let plan = guest.shop.path("plan.yaml");
     fs::write(&plan, "steps: [{hosts: [{address: 10.0.0.1, names: [a]}]}]").unwrap();
-    guest.refuses(&["--plan", plan.to_str().unwrap()], 1, &["circle"]);
+    guest.refuses(
+        &["--plan", plan.to_str().unwrap()],
+        1,
+        &["too many levels of symbolic links"],
+    );
 }
 
 #[test]
@@ -149,9 +160,9 @@ fn a_symlink_to_a_file_of_this_machine_leads_into_the_guest() {
     let steps = "steps: [{hosts: [{address: 10.0.0.1, names: [a]}]}]";
     fs::write(&plan, steps).unwrap();
     let words = guest.words(&["--plan", plan.to_str().unwrap()]);
-    // The directories that it is in are none of the guest's.
+    // The directories that contain it are not part of the guest.
     let before = guest.sum();
-    diskfs(&words).expect(3, &["there is no such directory"]);
+    diskfs(&words).expect(3, &["no such directory"]);
     assert!(guest.sum() == before);
     let mut at = String::new();
     let above = ours.parent().unwrap().to_str().unwrap();

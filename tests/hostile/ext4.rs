@@ -1,4 +1,4 @@
-//! ext4 filesystems whose structures are damaged, or lead in circles.
+//! ext4 filesystems whose structures are damaged or form cycles.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use diskfs_fixtures::{TempImage, image, pattern};
 
 use super::program::{CORRUPT, Outcome, UNSUPPORTED, diskfs};
 
-/// Where the superblock begins.
+/// The offset of the superblock.
 const SUPERBLOCK: usize = 1024;
 
-/// `s_feature_incompat` and `s_feature_ro_compat` within it.
+/// The offset of `s_feature_incompat`; `s_feature_ro_compat` follows it.
 const INCOMPAT: usize = SUPERBLOCK + 0x60;
 const RO_COMPAT: usize = SUPERBLOCK + 0x64;
 
@@ -27,8 +27,8 @@ impl Damaged {
         Self { image, bytes }
     }
 
-    /// Without `metadata_csum`, so that what is changed is found by what it says, and not by its
-    /// checksum.
+    /// Returns a fixture without `metadata_csum`, so that changes are found by their values, and
+    /// not by the checksum.
     fn without_checksums(name: &str) -> Self {
         let mut damaged = Self::new(name);
         let features = damaged.u32_at(RO_COMPAT);
@@ -52,7 +52,7 @@ impl Damaged {
         self.bytes[at] ^= 0x01;
     }
 
-    /// Where these bytes are, outside of the journal's copies: the first place.
+    /// Returns the first offset of these bytes outside of the journal's copies.
     fn find(&self, needle: &[u8]) -> usize {
         self.bytes
             .windows(needle.len())
@@ -60,7 +60,7 @@ impl Damaged {
             .unwrap_or_else(|| panic!("{needle:?} is not in the image"))
     }
 
-    /// All places of these bytes: the journal may hold copies.
+    /// Returns all offsets of these bytes, including copies in the journal.
     fn find_all(&self, needle: &[u8]) -> Vec<usize> {
         let windows = self.bytes.windows(needle.len()).enumerate();
         windows
@@ -69,7 +69,7 @@ impl Damaged {
             .collect()
     }
 
-    /// The blocks that satisfy a test.
+    /// Returns the blocks that satisfy a test.
     fn blocks(&self, test: impl Fn(&[u8]) -> bool) -> Vec<usize> {
         let size = self.block_bytes();
         let blocks = self.bytes.chunks_exact(size).enumerate();
@@ -79,7 +79,7 @@ impl Damaged {
             .collect()
     }
 
-    /// Where an inode is, by its number.
+    /// Returns the offset of an inode.
     fn inode(&self, number: u32) -> usize {
         let size = self.block_bytes();
         let per_group = self.u32_at(SUPERBLOCK + 0x28);
@@ -109,17 +109,17 @@ impl Damaged {
     fn name(&self) -> String {
         let path = self.image.path();
         path.file_name()
-            .expect("a name")
+            .expect("the entry has a name")
             .to_string_lossy()
             .into_owned()
     }
 
     fn write(&self) -> PathBuf {
-        fs::write(self.image.path(), &self.bytes).expect("writable");
+        fs::write(self.image.path(), &self.bytes).expect("write the file");
         self.image.path()
     }
 
-    /// Reads everything that is left, and the error of it.
+    /// Reads everything that is left, and returns the outcome.
     fn hash(&self) -> Outcome {
         let path = self.write().display().to_string();
         diskfs(["info", &path]).expect_message();
@@ -134,7 +134,7 @@ impl Damaged {
 #[test]
 fn a_wrong_checksum_of_the_superblock_is_told() {
     let mut damaged = Damaged::new("ext4-default");
-    // s_mtime.
+    // The field s_mtime.
     damaged.flip(SUPERBLOCK + 0x2c);
     damaged.expect_corrupt(&["superblock", "checksum"]);
 }
@@ -145,7 +145,7 @@ fn a_wrong_checksum_of_a_group_descriptor_is_told() {
         let mut damaged = Damaged::new(name);
         let size = damaged.block_bytes();
         let first = damaged.u32_at(SUPERBLOCK + 0x14) as usize;
-        // bg_free_blocks_count_lo of the first.
+        // The field bg_free_blocks_count_lo of the first group.
         damaged.flip((first + 1) * size + 0x0c);
         damaged.expect_corrupt(&["group", "checksum"]);
     }
@@ -156,7 +156,7 @@ fn a_wrong_checksum_of_an_inode_is_told() {
     let mut damaged = Damaged::new("ext4-default");
     let inode = damaged.inode_of("symlink-59");
     let at = damaged.inode(inode);
-    // A letter of the target.
+    // A letter of the symlink's target.
     assert_eq!(damaged.bytes[at + 0x28], b't');
     damaged.flip(at + 0x28);
     damaged.expect_corrupt(&["inode", "checksum", &inode.to_string()]);
@@ -174,7 +174,7 @@ fn a_wrong_checksum_of_a_directory_is_told() {
 #[test]
 fn a_wrong_checksum_of_an_htree_node_is_told() {
     let mut damaged = Damaged::new("ext4-htree-deep");
-    // A node begins with an entry over the whole block: inode 0, length 1024.
+    // An index node begins with an entry over the whole block: inode 0, length 1024.
     let nodes = damaged.blocks(|block| {
         block[..8] == [0, 0, 0, 0, 0, 4, 0, 0] && block[8..10] != [0, 0] && block[12..16] != [0; 4]
     });
@@ -183,7 +183,7 @@ fn a_wrong_checksum_of_an_htree_node_is_told() {
         damaged.flip(node + 17);
     }
     let path = damaged.write().display().to_string();
-    // Listing goes through the leaves; looking up goes through the index.
+    // A listing reads the leaves; a lookup uses the index.
     let name = format!("00000{}", "d".repeat(245));
     let outcome = diskfs(["stat", &format!("{path}:/deep/{name}")]);
     assert_eq!(outcome.code, CORRUPT, "{outcome:#?}");
@@ -208,7 +208,7 @@ fn a_wrong_checksum_of_an_xattr_block_is_told() {
         damaged.flip(at);
     }
     let path = damaged.write().display().to_string();
-    // The tree with its attributes: `tar` carries them.
+    // `tar` reads the tree with its attributes.
     diskfs(["tar", &path]).expect(CORRUPT, &["checksum"]);
 }
 
@@ -220,7 +220,7 @@ fn extent_trees_that_loop_are_corrupt() {
     let nodes = damaged.blocks(|block| block[..2] == [0x0a, 0xf3] && block[6] > 0);
     assert!(!nodes.is_empty());
     for node in nodes {
-        // ei_leaf_lo of each index.
+        // The field ei_leaf_lo of each index.
         let count = usize::from(damaged.bytes[node + 2]);
         let itself = u32::try_from(node / size).expect("small");
         for n in 0..count {
@@ -230,7 +230,7 @@ fn extent_trees_that_loop_are_corrupt() {
     damaged.expect_corrupt(&["extent"]);
 }
 
-/// Depths, counts and places that can't be, in the root of the tree that is in the inode.
+/// Impossible depths, counts and offsets in the root of the extent tree in the inode.
 #[test]
 fn extent_headers_are_not_believed() {
     for (what, offset, bytes) in [
@@ -265,7 +265,7 @@ fn block_maps_that_loop_or_leave_the_device_are_corrupt() {
         let outcome = cat(&damaged);
         assert_eq!(outcome.code, CORRUPT, "{what}: {outcome:#?}");
     }
-    // A block of pointers that are all itself is no file of any sense, but an end it must have.
+    // A block whose pointers all point to itself makes no sensible file, but reading it must end.
     let mut damaged = Damaged::new("ext2-block-map-1k");
     let block = damaged.u32_at(triple(&damaged));
     for n in 0..256 {
@@ -316,7 +316,7 @@ fn directory_entries_are_not_believed() {
 #[test]
 fn symlinks_that_loop_end() {
     let mut damaged = Damaged::without_checksums("ext4-no-csum");
-    // The link to `directory/below` becomes one to itself.
+    // The symlink to `directory/below` becomes one to itself.
     let at = damaged.inode(damaged.inode_of("symlink-to-directory"));
     let target = b"symlink-to-directory";
     damaged.put(at + 0x28, target);
@@ -328,7 +328,7 @@ fn symlinks_that_loop_end() {
     assert!(outcome.stderr.contains("link"), "{}", outcome.stderr);
 }
 
-/// Fields of the superblock up to the largest, without a checksum that would give them away.
+/// Fields of the superblock up to their maximum, without a checksum that would reveal the change.
 #[test]
 fn superblocks_are_not_believed() {
     for (what, offset, bytes) in [
@@ -362,7 +362,7 @@ fn features_that_nobody_knows_are_unsupported() {
     damaged.hash().expect(UNSUPPORTED, &["feature"]);
 }
 
-/// Sizes of files of 2^63 and more: no allocation follows them, and no hour of reading zeroes.
+/// File sizes of 2^63 and more: they cause no allocation, and no hour of reading zeros.
 #[test]
 fn sizes_of_files_are_not_believed() {
     let mut damaged = Damaged::without_checksums("ext4-default");
@@ -388,18 +388,18 @@ fn sizes_of_files_are_not_believed() {
 fn inline_data_stays_in_its_inode() {
     let mut damaged = Damaged::without_checksums("ext4-inline-data");
     let at = damaged.inode(damaged.inode_of("inline-size-100"));
-    // system.data says that it is longer than the inode: e_value_size of the entry behind the
-    // xattr magic.
+    // system.data claims to be longer than the inode: e_value_size of the entry after the xattr
+    // magic.
     let magic = damaged.bytes[at..at + 256]
         .windows(4)
         .position(|window| window == [0, 0, 2, 0xea])
-        .expect("xattrs in the inode");
+        .expect("the inode has xattrs");
     damaged.put(at + magic + 4 + 8, &60_000_u32.to_le_bytes());
     damaged.expect_corrupt(&[]);
 }
 
-/// Blocks of a journal that has to be replayed, each damaged in turn: the log ends before it, or it
-/// is corrupt, but it is never taken as it is.
+/// Blocks of a journal that must be replayed, each damaged in turn: the log ends before the block,
+/// or is corrupt, but the block is never used as it is.
 #[test]
 fn journals_are_not_believed() {
     for name in [
@@ -414,7 +414,7 @@ fn journals_are_not_believed() {
         let log = damaged.blocks(|block| block[..4] == [0xc0, 0x3b, 0x39, 0x98]);
         assert!(log.len() > 3, "{name} has {} blocks in its log", log.len());
         for block in log.iter().take(6) {
-            // Block type, sequence, the first fields behind the header, a field further on.
+            // The block type, the sequence, the first fields after the header, and a later field.
             for offset in [7, 11, 15, 19, 28, 40] {
                 damaged.put(block + offset, &[0xff]);
                 let path = damaged.write().display().to_string();

@@ -1,4 +1,5 @@
-//! What an image names is not opened, unless the user says so; nor is what is no file.
+//! Files that an image names are not opened unless the user allows it; neither are files that
+//! aren't regular.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,24 +9,24 @@ use std::process::Command;
 use super::program::{CORRUPT, DENIED, UNSUPPORTED, diskfs};
 use super::qcow2::Header;
 
-/// A qcow2 in `directory` that names a backing file.
+/// Makes a qcow2 in `directory` that names a backing file.
 fn naming(directory: &Path, name: &str, backing: &str, format: &str) -> std::path::PathBuf {
     let path = directory.join(name);
     let header = Header {
         backing: Some((backing, format)),
         ..Header::default()
     };
-    fs::write(&path, header.image()).expect("writable");
+    fs::write(&path, header.image()).expect("write the file");
     path
 }
 
 #[test]
 fn files_out_of_the_images_directory_are_not_opened() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("create the directory");
     let inner = directory.path().join("inner");
-    fs::create_dir(&inner).expect("a directory");
-    fs::write(directory.path().join("outside"), vec![0; 65_536]).expect("writable");
-    symlink("../outside", inner.join("link")).expect("a link");
+    fs::create_dir(&inner).expect("create the directory");
+    fs::write(directory.path().join("outside"), vec![0; 65_536]).expect("write the file");
+    symlink("../outside", inner.join("link")).expect("create the link");
     for backing in [
         "/etc/shadow",
         "../outside",
@@ -49,7 +50,7 @@ fn files_out_of_the_images_directory_are_not_opened() {
 
 #[test]
 fn descriptions_and_protocols_are_no_files() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("create the directory");
     for backing in [
         r#"json:{"driver":"file","filename":"/etc/shadow"}"#,
         "nbd://localhost/export",
@@ -65,11 +66,11 @@ fn descriptions_and_protocols_are_no_files() {
 
 #[test]
 fn the_refusal_says_which_option_allows_it() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("create the directory");
     let image = naming(directory.path(), "image.qcow2", "/etc/shadow", "raw");
     diskfs(["info".as_ref(), image.as_os_str()])
         .expect(DENIED, &["/etc/shadow", "--allow-backing"]);
-    fs::write(directory.path().join("beside"), vec![0; 65_536]).expect("writable");
+    fs::write(directory.path().join("beside"), vec![0; 65_536]).expect("write the file");
     let image = naming(directory.path(), "image.qcow2", "beside", "raw");
     diskfs(["info".as_ref(), image.as_os_str()]).expect(0, &[]);
     diskfs(["info".as_ref(), "--no-backing".as_ref(), image.as_os_str()])
@@ -78,17 +79,17 @@ fn the_refusal_says_which_option_allows_it() {
 
 #[test]
 fn data_files_go_through_the_gate() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("create the directory");
     let path = directory.path().join("image.qcow2");
     let header = Header {
         data_file: Some("/etc/shadow"),
         ..Header::default()
     };
-    fs::write(&path, header.image()).expect("writable");
+    fs::write(&path, header.image()).expect("write the file");
     diskfs(["info".as_ref(), path.as_os_str()]).expect(DENIED, &["/etc/shadow"]);
 }
 
-/// Runs a tool of QEMU or of e2fsprogs; `false` without it.
+/// Runs a tool of QEMU or of e2fsprogs; returns `false` if it is missing.
 fn tool(directory: &Path, program: &str, arguments: &[&str]) -> bool {
     let output = diskfs_fixtures::command(program)
         .current_dir(directory)
@@ -96,15 +97,15 @@ fn tool(directory: &Path, program: &str, arguments: &[&str]) -> bool {
         .output();
     let Ok(output) = output else {
         let is_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
-        assert!(!is_ci, "{program} is missing");
+        assert!(!is_ci, "{program} is not installed");
         return false;
     };
     assert!(output.status.success(), "{program}: {output:?}");
     true
 }
 
-/// `tenantA.raw`, whose guest wrote the header of an image that has its data in `tenantB.raw`, a
-/// filesystem.
+/// Makes `tenantA.raw`, whose guest wrote the header of an image that has its data in
+/// `tenantB.raw`, a filesystem.
 fn neighbours(directory: &Path) -> bool {
     let options = "data_file=tenantB.raw,data_file_raw=on,preallocation=metadata";
     let words = [
@@ -113,7 +114,7 @@ fn neighbours(directory: &Path) -> bool {
     let made = tool(directory, "qemu-img", &words)
         && tool(directory, "mke2fs", &["-q", "-t", "ext4", "tenantB.raw"]);
     if made {
-        fs::copy(directory.join("a.qcow2"), directory.join("tenantA.raw")).expect("a copy");
+        fs::copy(directory.join("a.qcow2"), directory.join("tenantA.raw")).expect("copy the file");
     }
     made
 }
@@ -124,7 +125,7 @@ fn at(directory: &Path, name: &str) -> String {
 
 #[test]
 fn an_image_does_not_write_its_neighbour() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("create the directory");
     let directory = directory.path();
     if !neighbours(directory) {
         return;
@@ -150,7 +151,7 @@ fn an_image_does_not_write_its_neighbour() {
         diskfs(words).expect(DENIED, &ways);
         unchanged();
     }
-    // Called what it is, it is read, and not written.
+    // Under the name of its format, it is read, and not written.
     let (q, file) = (at(directory, "a.qcow2"), at(directory, "a.qcow2:/x"));
     diskfs(["ls", &q]).expect(0, &[]);
     for words in [
@@ -163,7 +164,7 @@ fn an_image_does_not_write_its_neighbour() {
         unchanged();
     }
     diskfs(["touch", &file]).expect(DENIED, &["tenantB.raw", "--data-file"]);
-    // The user may say so.
+    // The user can allow it.
     let data = at(directory, "tenantB.raw");
     diskfs(["touch", "--data-file", &data, &file]).expect(0, &[]);
     diskfs(["stat", &file]).expect(0, &[]);
@@ -173,17 +174,17 @@ fn an_image_does_not_write_its_neighbour() {
 
 #[test]
 fn dot_files_are_no_data_files() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("create the directory");
     let directory = directory.path();
-    fs::write(directory.join("base.raw"), vec![0; 1 << 20]).expect("writable");
-    fs::write(directory.join(".bashrc"), "# mine\n").expect("writable");
+    fs::write(directory.join("base.raw"), vec![0; 1 << 20]).expect("write the file");
+    fs::write(directory.join(".bashrc"), "# mine\n").expect("write the file");
     let path = directory.join("hostile.qcow2");
     let header = Header {
         data_file: Some(".bashrc"),
         backing: Some(("base.raw", "raw")),
         ..Header::default()
     };
-    fs::write(&path, header.image()).expect("writable");
+    fs::write(&path, header.image()).expect("write the file");
     let (image, dir) = (path.display().to_string(), directory.display().to_string());
     let dot_file = at(directory, ".bashrc");
     for words in [
@@ -207,29 +208,29 @@ fn dot_files_are_no_data_files() {
     assert_eq!(kept, b"# mine\n");
 }
 
-/// The default needs nothing of those who make overlays in the usual ways.
+/// The default works with the usual ways of making overlays.
 #[test]
 fn what_images_may_name_is_configured() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("create the directory");
     let directory = directory.path();
     let (own, templates) = (directory.join("own"), directory.join("templates"));
     for place in [&own, &templates] {
-        fs::create_dir(place).expect("a directory");
-        fs::write(place.join("base.raw"), vec![0; 1 << 20]).expect("writable");
+        fs::create_dir(place).expect("create the directory");
+        fs::write(place.join("base.raw"), vec![0; 1 << 20]).expect("write the file");
     }
     let beside = naming(&own, "beside.qcow2", "base.raw", "raw");
     let template = templates.join("base.raw").display().to_string();
     let derived = naming(&own, "derived.qcow2", &template, "raw");
     let config = directory.join("config.toml");
     let info = |backing: &str, image: &Path, more: &[&str]| {
-        fs::write(&config, format!("backing = {backing}\n")).expect("writable");
+        fs::write(&config, format!("backing = {backing}\n")).expect("write the file");
         let output = Command::new(env!("CARGO_BIN_EXE_diskfs"))
             .env("DISKFS_CONFIG", &config)
             .arg("info")
             .args(more)
             .arg(image)
             .output();
-        output.expect("it runs").status.code()
+        output.expect("run it").status.code()
     };
     let list = format!("[\"{}\"]", templates.display());
     let (open, denied) = (Some(0), Some(DENIED));
@@ -242,20 +243,20 @@ fn what_images_may_name_is_configured() {
         assert_eq!(info(backing, &beside, &[]), of_beside, "{backing}");
         assert_eq!(info(backing, &derived, &[]), of_derived, "{backing}");
     }
-    // The command line speaks of one image, and goes before what holds for all.
+    // The command line is about one image, and overrides the configuration.
     let allow = ["--allow-backing", templates.to_str().expect("UTF-8")];
     assert_eq!(info("\"none\"", &derived, &allow), open);
     assert_eq!(info(&list, &derived, &["--no-backing"]), denied);
 }
 
-/// Nothing waits for a writer of a FIFO.
+/// Opening doesn't block until a FIFO has a writer.
 #[test]
 fn what_is_no_file_is_no_image() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("create the directory");
     let fifo = directory.path().join("fifo");
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0)
-        .expect("a FIFO");
+        .expect("create the FIFO");
     for path in [fifo.as_path(), directory.path(), Path::new("/dev/zero")] {
         diskfs(["info".as_ref(), path.as_os_str()]).expect(UNSUPPORTED, &[]);
     }
@@ -265,16 +266,16 @@ fn what_is_no_file_is_no_image() {
 
 #[test]
 fn chains_end() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("create the directory");
     let itself = naming(directory.path(), "itself.qcow2", "itself.qcow2", "qcow2");
     let one = naming(directory.path(), "one.qcow2", "two.qcow2", "qcow2");
     naming(directory.path(), "two.qcow2", "one.qcow2", "qcow2");
-    symlink("link.qcow2", directory.path().join("link.qcow2")).expect("a link");
+    symlink("link.qcow2", directory.path().join("link.qcow2")).expect("create the link");
     for image in [itself, one] {
         diskfs(["info".as_ref(), image.as_os_str()]).expect(CORRUPT, &["loop"]);
     }
-    // 64 is how deep a chain may be.
-    fs::write(directory.path().join("0.qcow2"), Header::default().image()).expect("writable");
+    // 64 is the maximum depth of a chain.
+    fs::write(directory.path().join("0.qcow2"), Header::default().image()).expect("write the file");
     for n in 1..80 {
         let backing = format!("{}.qcow2", n - 1);
         naming(directory.path(), &format!("{n}.qcow2"), &backing, "qcow2");
@@ -289,11 +290,11 @@ fn chains_end() {
     diskfs(["info".as_ref(), deep.as_os_str()]).expect(0, &[]);
 }
 
-/// A guest can write a qcow2 header to the start of its raw disk. Who says that the image is raw
-/// gets it as raw; and so does an image that says that its backing file is raw.
+/// A guest can write a qcow2 header to the start of its raw disk. If the user states that the image
+/// is raw, it is opened as raw; the same holds if an image states that its backing file is raw.
 #[test]
 fn a_raw_disk_is_not_taken_for_what_its_guest_wrote() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("create the directory");
     let disk = naming(directory.path(), "disk.raw", "/etc/shadow", "raw");
     let as_raw = format!("{},format=raw", disk.display());
     let outcome = diskfs(["info", "--json", &as_raw]);

@@ -1,5 +1,5 @@
-//! Bad input through the program: a clear error with its place and its exit code, within a second
-//! and 64 MiB, and no byte of the image changed.
+//! Bad input to the program: a clear error with its location and its exit code, within a second and
+//! 64 MiB, and no byte of the image changed.
 
 mod deploy;
 mod ext4;

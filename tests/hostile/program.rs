@@ -1,4 +1,4 @@
-//! Running the program within limits.
+//! Running of the program within limits.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -6,28 +6,29 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What bad input may cost in memory. The kernel enforces it (`RLIMIT_DATA`: heap and stacks, even
-/// where they are never touched), so that an allocation of what an image claims ends the program.
+/// The memory limit for bad input. The kernel enforces it (`RLIMIT_DATA`: heap and stacks, even if
+/// they are never touched), so that an allocation of a size that an image claims ends the program.
 const MEMORY_BYTES: u64 = 64 << 20;
 
-/// What bad input may cost in time.
+/// The time limit for bad input.
 const TIME: Duration = Duration::from_secs(1);
 
-/// After this the program hangs.
+/// The time after which the program hangs.
 const HANGS: Duration = Duration::from_secs(10);
 
-/// How often a run that took too long is run again: on a busy machine any single run may wait.
+/// The number of attempts if a run takes too long: on a busy machine any single run may have to
+/// wait.
 const ATTEMPTS: u32 = 4;
 
-/// What is kept of what it prints.
+/// The part of the output that is kept.
 const KEPT_BYTES: u64 = 1 << 20;
 
-/// Exit codes of the program.
+/// The exit code for unsupported features.
 pub(crate) const UNSUPPORTED: i32 = 4;
 pub(crate) const CORRUPT: i32 = 5;
 pub(crate) const DENIED: i32 = 6;
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) code: i32,
@@ -39,15 +40,15 @@ pub(crate) struct Outcome {
 /// Runs `diskfs` with the arguments.
 ///
 /// # Panics
-/// When it doesn't end by itself, panics, or uses more time or memory than it may.
+/// Panics if it doesn't end by itself, panics, or uses more time or memory than allowed.
 pub(crate) fn diskfs<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Outcome {
     diskfs_within(TIME, arguments)
 }
 
-/// The same for what may take longer.
+/// Runs `diskfs` with another time limit.
 ///
 /// # Panics
-/// As [`diskfs`].
+/// Panics like [`diskfs`].
 pub(crate) fn diskfs_within<S: AsRef<OsStr>>(
     time: Duration,
     arguments: impl IntoIterator<Item = S>,
@@ -73,7 +74,7 @@ fn run(arguments: &[std::ffi::OsString]) -> Outcome {
     command
         .arg(format!("--data={MEMORY_BYTES}"))
         .arg(env!("CARGO_BIN_EXE_diskfs"))
-        // What this host has for microVMs is no matter here.
+        // The microVM backends of this host don't matter here.
         .env("DISKFS_VM", "none")
         .args(arguments)
         .env_remove("RUST_LOG")
@@ -82,7 +83,7 @@ fn run(arguments: &[std::ffi::OsString]) -> Outcome {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let line = format!("{command:?}");
-    let mut child = command.spawn().expect("prlimit of util-linux starts");
+    let mut child = command.spawn().expect("start prlimit of util-linux");
     let stdout = drain(child.stdout.take());
     let stderr = drain(child.stderr.take());
     let began = Instant::now();
@@ -101,7 +102,7 @@ fn run(arguments: &[std::ffi::OsString]) -> Outcome {
     let stderr = stderr.join().expect("reading");
     let code = status
         .code()
-        .unwrap_or_else(|| panic!("{line} ended by {status}: {stderr}"));
+        .unwrap_or_else(|| panic!("{line} was killed: {status}: {stderr}"));
     assert!(
         !stderr.contains("panicked") && code < 100,
         "{line} ended with {code}: {stderr}"
@@ -122,14 +123,14 @@ fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<St
             .take(KEPT_BYTES)
             .read_to_end(&mut bytes)
             .expect("reading");
-        // The rest is of no interest, but the program must be able to write it.
+        // The rest is ignored, but the program must be able to write it.
         std::io::copy(&mut pipe, &mut std::io::sink()).expect("reading");
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
 impl Outcome {
-    /// Fails unless it ended with this code and said all of these words.
+    /// Fails unless it ended with this code and printed all of these words.
     pub(crate) fn expect(&self, code: i32, words: &[&str]) -> &Self {
         assert_eq!(
             self.code, code,
@@ -147,8 +148,8 @@ impl Outcome {
         self.expect_message()
     }
 
-    /// Fails unless what it said is an error as errors are to be: it names the program, and a
-    /// failure always says something.
+    /// Fails unless the output is a proper error message: it names the program, and a failure
+    /// always prints one.
     pub(crate) fn expect_message(&self) -> &Self {
         if self.code != 0 {
             assert!(

@@ -1,4 +1,4 @@
-//! qcow2 images that claim what can't be.
+//! qcow2 images with impossible claims.
 
 use std::fs;
 
@@ -6,7 +6,8 @@ use diskfs_fixtures::image;
 
 use super::program::{CORRUPT, UNSUPPORTED, diskfs};
 
-/// A header of version 3, its fields as the specification names them, and what follows from them.
+/// A header of version 3, with the specification's names of fields, and the structures that follow
+/// from it.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_field_names,
@@ -36,7 +37,7 @@ pub(crate) struct Header<'a> {
 const CLUSTER_BYTES: usize = 65_536;
 
 impl Default for Header<'_> {
-    /// A sound image of 1 MiB, all of it unallocated.
+    /// Returns a sound image of 1 MiB, all of it unallocated.
     fn default() -> Self {
         Self {
             version: 3,
@@ -59,7 +60,7 @@ impl Default for Header<'_> {
 }
 
 impl Header<'_> {
-    /// The image's bytes: header, refcount table, refcount block, L1 table.
+    /// Returns the image's bytes: header, refcount table, refcount block, L1 table.
     pub(crate) fn image(&self) -> Vec<u8> {
         let mut bytes = self.fields();
         let mut extension = |kind: u32, text: &str| {
@@ -117,11 +118,11 @@ impl Header<'_> {
     }
 }
 
-/// Opens an image with this header and reads all of its guest's disk.
+/// Opens an image with this header and reads its whole guest disk.
 fn read(header: &Header<'_>) -> super::program::Outcome {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("create the directory");
     let path = directory.path().join("image.qcow2");
-    fs::write(&path, header.image()).expect("writable");
+    fs::write(&path, header.image()).expect("write the file");
     let path = path.display().to_string();
     let outcome = diskfs(["info", &path]);
     if outcome.code == 0 {
@@ -133,13 +134,13 @@ fn read(header: &Header<'_>) -> super::program::Outcome {
 
 #[test]
 fn the_header_that_all_of_these_change_is_sound() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("create the directory");
     let path = directory.path().join("image.qcow2");
-    fs::write(&path, Header::default().image()).expect("writable");
+    fs::write(&path, Header::default().image()).expect("write the file");
     diskfs(["info", &path.display().to_string()]).expect(0, &[]);
 }
 
-/// Changes one thing of a sound header.
+/// A change of a sound header.
 type Change = fn(&mut Header<'_>);
 
 fn changed(change: Change) -> Header<'static> {
@@ -176,7 +177,7 @@ fn sizes_that_cannot_be_are_corrupt() {
     }
 }
 
-/// Reading needs no refcounts, so that an image whose refcounts are lost can still be saved.
+/// Reading needs no refcounts, so that an image with lost refcounts can still be saved.
 #[test]
 fn what_reading_does_not_need_does_no_harm() {
     let changes: [Change; 2] = [
@@ -203,7 +204,8 @@ fn other_versions_and_features_are_unsupported() {
     }
 }
 
-/// An L2 table that lies past the end of the file, off a cluster's edge, or is the header itself.
+/// An L2 table that is located after the end of the file, or not aligned to a cluster, or is the
+/// header itself.
 #[test]
 fn tables_lie_within_the_file() {
     for (l1_entry, what) in [
@@ -224,18 +226,18 @@ fn tables_lie_within_the_file() {
     }
 }
 
-/// The guest's data itself is damaged: decompression fails, at a place.
+/// The guest's data itself is damaged: decompression fails, with a location.
 #[test]
 fn compressed_clusters_that_do_not_decompress_are_corrupt() {
     for name in ["qcow2-zlib.qcow2", "qcow2-zstd.qcow2"] {
         let image = image(name);
         let mut bytes = fs::read(image.path()).expect("readable");
-        // The data clusters: everything behind header, tables and the first compressed sector.
+        // The data clusters: everything after header, tables and the first compressed sector.
         let start = bytes.len() - 20_000;
         for byte in &mut bytes[start..] {
             *byte ^= 0x5a;
         }
-        fs::write(image.path(), bytes).expect("writable");
+        fs::write(image.path(), bytes).expect("write the file");
         let outcome = diskfs(["hash", &image.path().display().to_string()]);
         outcome.expect(CORRUPT, &["0x"]);
     }

@@ -1,4 +1,4 @@
-//! Partition tables that claim what can't be.
+//! Partition tables with impossible claims.
 
 use std::fs;
 use std::path::Path;
@@ -11,14 +11,14 @@ use super::program::{Outcome, diskfs};
 pub(crate) fn patch(path: &Path, offset: usize, bytes: &[u8]) {
     let mut image = fs::read(path).expect("readable");
     image[offset..offset + bytes.len()].copy_from_slice(bytes);
-    fs::write(path, image).expect("writable");
+    fs::write(path, image).expect("write the file");
 }
 
 fn info(path: &Path) -> Outcome {
     diskfs(["info".as_ref(), path.as_os_str()])
 }
 
-/// With both headers unusable there is a protective MBR over nothing that can be read.
+/// If both headers are unusable, only a protective MBR without a readable partition is left.
 #[test]
 fn a_table_without_a_usable_copy_is_told_of() {
     let image = image("gpt.raw");
@@ -32,7 +32,7 @@ fn a_table_without_a_usable_copy_is_told_of() {
     assert!(diskfs(["ls".as_ref(), image.path().as_os_str()]).code != 0);
 }
 
-/// Counts and sizes of entries up to the largest: the CRCs are wrong then, and no copy is usable.
+/// Counts and sizes of entries up to their maximum: the CRCs are then wrong, and no copy is usable.
 #[test]
 fn counts_of_entries_are_not_believed() {
     for (offset, value) in [
@@ -56,7 +56,8 @@ fn counts_of_entries_are_not_believed() {
 fn a_chain_of_logical_partitions_ends() {
     let image = image("mbr-logical.raw");
     let bytes = fs::read(image.path()).expect("readable");
-    // The extended partition begins at sector 6144; its records' second entries lead on.
+    // The extended partition begins at sector 6144; the second entries of its records form the
+    // chain.
     let first = 6144 * 512;
     assert_eq!(bytes[first + 510..first + 512], [0x55, 0xaa]);
     let second = u32::from_le_bytes(bytes[first + 470..first + 474].try_into().expect("four"));
@@ -68,7 +69,7 @@ fn a_chain_of_logical_partitions_ends() {
     let outcome = info(&image.path());
     outcome.expect_message();
     let text = outcome.stdout + &outcome.stderr;
-    assert!(text.contains("comes back to itself"), "{text}");
+    assert!(text.contains("has a loop"), "{text}");
 }
 
 #[test]

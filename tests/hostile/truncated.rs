@@ -1,4 +1,4 @@
-//! Images cut off at every structure.
+//! Images that are truncated at every structure.
 
 use std::fs::File;
 
@@ -6,13 +6,13 @@ use diskfs_fixtures::image;
 
 use super::program::{CORRUPT, Outcome, diskfs};
 
-/// Cuts a copy of a fixture to a length and reads all that is left of it.
+/// Truncates a copy of a fixture and reads all that is left of it.
 fn cut(name: &str, len: u64) -> Outcome {
     let image = image(name);
     let file = File::options()
         .write(true)
         .open(image.path())
-        .expect("writable");
+        .expect("write the file");
     file.set_len(len).expect("cut");
     let path = image.path().display().to_string();
     diskfs(["info", &path]).expect_message();
@@ -21,7 +21,7 @@ fn cut(name: &str, len: u64) -> Outcome {
     outcome
 }
 
-/// The header, its extensions, the tables' starts and middles, clusters.
+/// The header, its extensions, the starts and middles of tables, clusters.
 #[test]
 fn qcow2_is_cut() {
     let whole = diskfs_fixtures::fixture("demo.qcow2").size_bytes;
@@ -48,7 +48,7 @@ fn qcow2_is_cut() {
     }
 }
 
-/// Superblock, group descriptors, bitmaps, inode table, directories, data.
+/// The superblock, group descriptors, bitmaps, inode table, directories, data.
 #[test]
 fn ext4_is_cut() {
     for len in [1024, 1025, 1100, 1536, 2047] {

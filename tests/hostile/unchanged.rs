@@ -1,4 +1,4 @@
-//! Reading changes no byte, whatever is read and however it ends.
+//! Reading changes no byte, whatever is read and however the read ends.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use super::program::diskfs;
 
 #[test]
 fn no_command_changes_an_image() {
-    // Those that a writer would have to recover, repair or mark.
+    // The fixtures that a writer would have to recover, repair or mark.
     let fixtures = all().iter().filter(|fixture| {
         fixture.name.contains("journal")
             || fixture.name.starts_with("qcow2-dirty")

@@ -1,4 +1,5 @@
-//! Modules use each other in one direction: the circles between sibling modules, found in the sources.
+//! Modules use each other in one direction: this finds circles between sibling modules in the
+//! sources.
 
 mod sources;
 
@@ -7,41 +8,42 @@ use std::path::Path;
 
 use sources::Crate;
 
-/// A circle that stays: its crate, the module that contains it (empty: the crate itself), its modules, and the reason.
+/// An accepted circle: its crate, the module that contains it (empty: the crate itself), its
+/// modules, and the reason.
 type Allowed<'a> = (&'a str, &'a str, &'a [&'a str], &'a str);
 
-/// The circles that exist, each with the reason why it stays.
+/// The accepted circles, each with the reason.
 const ALLOWED: &[Allowed] = &[
     (
         "diskfs-clusters",
         "",
         &["format", "volume"],
-        "a format tells its label by the open volume",
+        "a format reads its label from the open volume",
     ),
     (
         "diskfs-disk",
         "stack",
         &["luks", "lvm", "md", "place", "volume"],
-        "a volume lies in others, which its public types name",
+        "a volume is stored in others, which its public types name",
     ),
     (
         "diskfs-volume",
         "",
         &["map", "persistent", "thin"],
-        "a thin volume has its metadata in a part of a mapped volume",
+        "the metadata of a thin volume is in a part of a mapped volume",
     ),
     (
         "diskfs-benches",
         "",
         &["rig", "visit"],
-        "a visit measures on the rig that makes it",
+        "a visit measures on the rig that runs it",
     ),
 ];
 
 /// The modules whose submodules are checked, too, besides the top-level modules of each crate.
 const NESTED: &[(&str, &str)] = &[("diskfs-disk", "stack"), ("diskfs-ext4", "writer")];
 
-/// For each module, the siblings that it uses, and by which paths.
+/// The siblings that each module uses, with the paths of the uses.
 type Graph = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 /// Returns how the direct submodules of `parent` use each other.
@@ -90,7 +92,7 @@ fn circles(graph: &Graph) -> BTreeSet<Vec<String>> {
     all.filter(|circle| !circle.is_empty()).collect()
 }
 
-/// Returns the uses between the modules of a circle, a line for each.
+/// Returns the uses between the modules of a circle, one line for each.
 fn edges(graph: &Graph, circle: &[String]) -> Vec<String> {
     let mut lines = Vec::new();
     for user in circle {
@@ -104,8 +106,8 @@ fn edges(graph: &Graph, circle: &[String]) -> Vec<String> {
     lines
 }
 
-/// Returns the circles between the submodules of `parent` that aren't allowed, with their uses, and marks the allowed
-/// ones as found.
+/// Returns the circles between the submodules of `parent` that aren't accepted, with their uses,
+/// and marks the accepted ones as found.
 fn violations<'a>(
     (name, parent): (&str, &str),
     graph: &Graph,
@@ -126,7 +128,7 @@ fn violations<'a>(
     lines
 }
 
-/// Returns a line for each allowed circle that no longer exists.
+/// Returns a line for each accepted circle that no longer exists.
 fn gone(allowed: &[Allowed], found: &BTreeSet<Allowed>) -> Vec<String> {
     let gone = allowed.iter().filter(|allowed| !found.contains(allowed));
     gone.map(|(name, parent, modules, _)| {
@@ -152,7 +154,7 @@ fn modules_use_each_other_in_one_direction() {
     assert!(lines.is_empty(), "\n{}", lines.join("\n"));
 }
 
-/// A graph of the named edges.
+/// Makes a graph of the named edges.
 fn example(edges: &[(&str, &str)]) -> Graph {
     let mut graph = Graph::new();
     for (user, used) in edges {

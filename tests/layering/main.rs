@@ -1,4 +1,5 @@
-//! Who may use whom: the tables below, held against `cargo metadata` and the sources.
+//! The layers of crates and modules: the tables below, compared with `cargo metadata` and the
+//! sources.
 
 mod circles;
 
@@ -9,17 +10,17 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Each member, and the members that it may use besides itself. What isn't listed is forbidden.
+/// Each member, and the members that it may use besides itself. Everything else is forbidden.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-block", &[]),
     ("diskfs-vfs", &[]),
     ("diskfs-image", &["diskfs-block"]),
     ("diskfs-luks", &["diskfs-block"]),
     ("diskfs-volume", &["diskfs-block"]),
-    // A guest's files that programs have a format of their own for.
+    // Files of guests that have a format of their own.
     ("diskfs-journal", &["diskfs-block"]),
     ("diskfs-ext4", &["diskfs-vfs", "diskfs-block"]),
-    // What FAT and exFAT have in common.
+    // The common parts of FAT and exFAT.
     ("diskfs-clusters", &["diskfs-vfs", "diskfs-block"]),
     (
         "diskfs-exfat",
@@ -31,17 +32,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("diskfs-iso9660", &["diskfs-vfs", "diskfs-block"]),
     ("diskfs-registry", &["diskfs-block"]),
-    // A filesystem at the other end of a stream, and what serves it there.
+    // The client of a filesystem that another process serves, and the server.
     ("diskfs-remote", &["diskfs-vfs"]),
     ("diskfs-agent", &["diskfs-remote", "diskfs-vfs"]),
-    // A file of a guest, whatever filesystem it is on.
+    // A file of a guest, on any filesystem.
     ("diskfs-rpm", &["diskfs-block"]),
-    // Texts of a guest, whoever has read them.
+    // Text files of a guest, as texts.
     ("diskfs-etc", &[]),
     ("diskfs-selinux", &[]),
     // The variables of a machine's firmware.
     ("diskfs-varstore", &["diskfs-block"]),
-    // The disk: what puts the drivers together, and the guest's tree. It alone knows them.
+    // The disk: it combines the drivers, and the guest's tree. It alone knows the drivers.
     (
         "diskfs-disk",
         &[
@@ -57,7 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-etc",
         ],
     ),
-    // What is in a guest, and what is to be changed in it: through its files alone.
+    // Reports of a guest's contents, and changes of a guest: only through its files.
     ("diskfs-archive", &["diskfs-disk", "diskfs-vfs"]),
     (
         "diskfs-inspect",
@@ -94,7 +95,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-selinux",
         ],
     ),
-    // Ways out know their trait and nothing of what is behind it; of the disk, they take its errors.
+    // Exports know only their trait, and the errors of the disk.
     (
         "diskfs-export",
         &["diskfs-disk", "diskfs-vfs", "diskfs-block"],
@@ -130,7 +131,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-volume",
         ],
     ),
-    // They serve tests and measurements only, and nothing depends on them.
+    // These are for tests and measurements only, and nothing depends on them.
     ("diskfs-fixtures", &["diskfs-vfs", "diskfs-block"]),
     (
         "diskfs-crash",
@@ -180,8 +181,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Parts of crates, and the crates of the workspace that their sources may name: what a crate as a whole may use is
-/// more than each of its parts needs.
+/// Parts of crates, and the crates of the workspace that their sources may name: a crate as a whole
+/// may use more than each of its parts.
 const SOURCES_MAY_USE: &[(&str, &[&str])] = &[
     ("export/src/fuse", &["diskfs_vfs", "diskfs_disk"]),
     ("export/src/vhost_user", &["diskfs_block", "diskfs_disk"]),
@@ -189,7 +190,8 @@ const SOURCES_MAY_USE: &[(&str, &[&str])] = &[
     ("vm/src/console", &["diskfs_disk", "diskfs_export"]),
 ];
 
-/// Dependencies of the members among themselves: which, and whether for tests only.
+/// The dependencies of the members among themselves: the member, and whether it is used for tests
+/// only.
 type Uses = BTreeMap<String, Vec<(String, bool)>>;
 
 fn metadata() -> Value {
@@ -197,7 +199,7 @@ fn metadata() -> Value {
         .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
-        .expect("cargo runs");
+        .expect("start cargo");
     assert!(
         output.status.success(),
         "{}",
@@ -208,7 +210,12 @@ fn metadata() -> Value {
 
 fn uses(metadata: &Value) -> Uses {
     let packages = metadata["packages"].as_array().expect("packages");
-    let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
+    let name = |value: &Value| {
+        value["name"]
+            .as_str()
+            .expect("the entry has a name")
+            .to_owned()
+    };
     let members: Vec<_> = packages.iter().map(name).collect();
     let dependencies = |package: &Value| {
         let all = package["dependencies"].as_array().expect("dependencies");
@@ -223,7 +230,7 @@ fn uses(metadata: &Value) -> Uses {
         .collect()
 }
 
-/// What breaks the table, a line for each.
+/// Returns the violations of the table, one line for each.
 fn violations(uses: &Uses, may_use: &[(&str, &[&str])]) -> Vec<String> {
     let mut lines = Vec::new();
     for (member, used) in uses {
@@ -232,7 +239,7 @@ fn violations(uses: &Uses, may_use: &[(&str, &[&str])]) -> Vec<String> {
             continue;
         };
         for (other, for_tests) in used {
-            // Tests may use the fixtures, and whatever they compare with.
+            // Tests may use the fixtures, and everything that they compare with.
             if !for_tests && other != member && !allowed.contains(&other.as_str()) {
                 lines.push(format!("{member} uses {other}"));
             }
@@ -240,13 +247,13 @@ fn violations(uses: &Uses, may_use: &[(&str, &[&str])]) -> Vec<String> {
     }
     for (name, _) in may_use {
         if !uses.contains_key(*name) {
-            lines.push(format!("{name} is in the table but no member"));
+            lines.push(format!("{name} is in the table, but is not a member"));
         }
     }
     lines
 }
 
-/// The Rust files that a part consists of: `x.rs` and all below `x/`.
+/// Returns the Rust files that a part consists of: `x.rs` and all files below `x/`.
 fn sources(part: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let file = part.with_extension("rs");
@@ -254,8 +261,8 @@ fn sources(part: &Path) -> Vec<PathBuf> {
         files.push(file);
     }
     if part.is_dir() {
-        for entry in fs::read_dir(part).expect("a directory") {
-            let path = entry.expect("an entry").path();
+        for entry in fs::read_dir(part).expect("create the directory") {
+            let path = entry.expect("read the entry").path();
             if path.is_dir() {
                 files.extend(sources(&path));
             } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -266,13 +273,13 @@ fn sources(part: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The members, as sources name them, without the facade: that is the program's name, too.
+/// Returns the members' names as in sources, without the facade: that is the program's name, too.
 fn member_names() -> Vec<String> {
     let members = MAY_USE.iter().map(|(name, _)| name.replace('-', "_"));
     members.filter(|name| name != "diskfs").collect()
 }
 
-/// The names that `text` uses and may not, outside of its comments.
+/// Returns the forbidden names that `text` uses outside of its comments.
 fn forbidden_names(text: &str, allowed: &[&str], names: &[String]) -> Vec<String> {
     let code: Vec<_> = text
         .lines()
@@ -287,7 +294,7 @@ fn forbidden_names(text: &str, allowed: &[&str], names: &[String]) -> Vec<String
         .collect()
 }
 
-/// Whether `name` stands in the line as a whole path, not as the start of a longer word.
+/// Returns true if the line has `name` as a whole path, not as the start of a longer word.
 fn mentions(line: &str, name: &str) -> bool {
     line.match_indices(name).any(|(at, _)| {
         let after = line[at + name.len()..].chars().next();
@@ -309,7 +316,7 @@ fn parts_use_only_what_the_table_allows() {
         let files = sources(&root.join(part));
         assert!(!files.is_empty(), "{part} has no sources");
         for file in files {
-            let text = fs::read_to_string(&file).expect("a source");
+            let text = fs::read_to_string(&file).expect("read the source");
             let found = forbidden_names(&text, allowed, &names);
             assert!(found.is_empty(), "{} uses {found:?}", file.display());
         }
@@ -325,7 +332,7 @@ fn the_drivers_are_known_to_the_stack_alone() {
         if file == stack.with_extension("rs") || file.starts_with(&stack) {
             continue;
         }
-        let text = fs::read_to_string(&file).expect("a source");
+        let text = fs::read_to_string(&file).expect("read the source");
         let found = forbidden_names(&text, &[], &drivers);
         assert!(found.is_empty(), "{} uses {found:?}", file.display());
     }
@@ -360,7 +367,7 @@ fn the_check_tells_what_breaks_the_table() {
             "ext4 uses fat",
             "new is not in the table",
             "vfs uses ext4",
-            "gone is in the table but no member"
+            "gone is in the table, but is not a member"
         ]
     );
 }

@@ -1,8 +1,8 @@
-//! A whole Debian system, by debootstrap, in raw, in qcow2, compressed, and as an overlay: beside
-//! the kernel's mount of it.
+//! A whole Debian system by debootstrap, as raw, as qcow2, compressed, and as an overlay, compared
+//! with the kernel's mount.
 //!
-//! The system is built once, into `$DISKFS_CACHE` or `target/diskfs-cache`, from wherever this
-//! machine's apt gets its packages.
+//! The system is built once, into `$DISKFS_CACHE` or `target/diskfs-cache`, from the package source
+//! of this machine's apt.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,29 +15,29 @@ use diskfs_fixtures::{Mount, Tree, Variant, cached, debootstrap, require, requir
 
 use super::{assert_same, filesystem};
 
-/// Of the disk, which is sparse.
+/// The size of the disk, which is sparse.
 const DISK_BYTES: u64 = 2 << 30;
 
-/// Where its only partition begins: sector 2048.
+/// The offset of its only partition: sector 2048.
 const ROOT_OFFSET_BYTES: u64 = 1 << 20;
 
-/// Besides what is essential: what makes it the size of a cloud image.
+/// The packages besides the essential ones, which give it the size of a cloud image.
 const PACKAGES: &str = "ca-certificates,git,locales,man-db,openssh-server,perl,python3,\
     systemd-sysv,vim,zstd";
 
-/// The least number of files that make it worth its name.
+/// The smallest number of files of a realistic system.
 const FILES_MIN: usize = 15_000;
 
-/// Changes when the recipe does.
+/// The version of the recipe; change it together with the recipe.
 const RECIPE: &str = "debian-1";
 
-/// The images and what the kernel shows of them.
+/// The images, and what the kernel shows of them.
 struct Debian {
     directory: PathBuf,
     tree: Tree,
 }
 
-/// `None` (and said so) where it can't be built.
+/// Returns `None`, with a message, if it can't be built.
 fn debian() -> Option<&'static Debian> {
     static DEBIAN: OnceLock<Debian> = OnceLock::new();
     require_root()?;
@@ -47,7 +47,7 @@ fn debian() -> Option<&'static Debian> {
     Some(DEBIAN.get_or_init(|| open().unwrap_or_else(|error| panic!("{error:#}"))))
 }
 
-/// The images out of the cache; built when they aren't there.
+/// Returns the images from the cache; builds them if they are missing.
 fn open() -> Result<Debian> {
     let directory = cached(env!("CARGO_TARGET_TMPDIR"), RECIPE, build)?;
     let tree: Tree = serde_json::from_slice(&fs::read(directory.join("tree.json"))?)?;
@@ -72,7 +72,7 @@ fn build(directory: &Path) -> Result<()> {
         debootstrap(mount.path(), Variant::Minimal, PACKAGES)?;
         mount.unmount()?;
     }
-    // As it is now, it is what the overlay lies on; then it changes.
+    // The current state is the backing file of the overlay; then the system changes.
     let backing = directory.join("backing.raw");
     run(
         "cp",
@@ -93,7 +93,7 @@ fn build(directory: &Path) -> Result<()> {
 }
 
 fn make_filesystem(disk: &Path) -> Result<()> {
-    // The GPT's backup takes the last 33 sectors; whole blocks before that.
+    // The GPT's backup takes the last 33 sectors; the filesystem has whole blocks before that.
     let blocks = (DISK_BYTES - ROOT_OFFSET_BYTES) / 4096 - 5;
     let offset = format!("offset={ROOT_OFFSET_BYTES}");
     let options = [
@@ -109,12 +109,12 @@ fn make_filesystem(disk: &Path) -> Result<()> {
 }
 
 fn mount(disk: &Path, options: &str) -> Result<Mount> {
-    // dpkg syncs after every file; here a crash costs nothing but another run.
+    // dpkg syncs after every file; a crash here only costs another run.
     let options = format!("offset={ROOT_OFFSET_BYTES},noatime,barrier=0,{options}");
     Mount::of_image(disk, &options)
 }
 
-/// Some of what a system that runs does: files go, come, grow and move.
+/// Makes changes as a running system does: files are removed, created, grown and moved.
 fn change(root: &Path) -> Result<()> {
     fs::remove_dir_all(root.join("usr/share/doc"))?;
     fs::write(root.join("etc/hostname"), "changed\n")?;
@@ -141,7 +141,8 @@ fn convert(directory: &Path, options: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What differs from the backing file: an empty overlay on the disk, put onto the backing file.
+/// Makes the overlay with the differences from the backing file: an empty overlay on the disk,
+/// rebased onto the backing file.
 fn overlay(directory: &Path) -> Result<()> {
     let image = directory.join("overlay.qcow2");
     for words in [
@@ -189,7 +190,7 @@ fn debian_as_an_overlay() {
     compare("overlay.qcow2");
 }
 
-/// Beside what dpkg says of a copy of its own database.
+/// The packages agree with the output of dpkg on a copy of its database.
 #[test]
 fn debian_has_the_packages_that_dpkg_lists() {
     let Some(debian) = debian().filter(|_| require("dpkg-query").is_some()) else {
@@ -219,8 +220,8 @@ fn debian_has_the_packages_that_dpkg_lists() {
     assert_eq!(found, listed);
 }
 
-/// Each fact of an inspection in XML, a line each: the path of its element, and its text. An application's facts begin
-/// with its name.
+/// Prints each fact of an inspection in XML, one per line: the path of its element, and its text.
+/// The facts of an application begin with its name.
 const FACTS: &str = r#"
 import sys, xml.etree.ElementTree as ET
 def facts(element, path):
@@ -237,9 +238,9 @@ def facts(element, path):
 facts(ET.parse(sys.argv[1]).getroot(), "")
 "#;
 
-/// Beside virt-inspector: each fact that it tells is told, and the same.
+/// Each fact that virt-inspector reports is reported, with the same value.
 #[test]
-#[ignore = "its machine takes half a minute, and needs a kernel in /boot"]
+#[ignore = "takes half a minute in virt-inspector's machine, and needs a kernel in /boot"]
 fn debian_is_what_virt_inspector_says() {
     let Some(debian) = debian() else { return };
     let work = tempfile::tempdir().unwrap();

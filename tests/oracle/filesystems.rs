@@ -6,13 +6,13 @@ use diskfs_fixtures::{Fixture, Mount, Reference, Tree, image, require_root};
 
 use super::{differences, disk, summary};
 
-/// The fixtures that hold a filesystem directly, by who shows its tree.
+/// Returns the fixtures that are a filesystem, selected by the source of the tree.
 fn with(reference: impl Fn(Reference) -> bool) -> impl Iterator<Item = &'static Fixture> {
     let fixtures = diskfs_fixtures::all().iter();
     fixtures.filter(move |fixture| reference(fixture.reference))
 }
 
-/// Runs a comparison for each fixture and panics with all that differ, not the first only.
+/// Runs a comparison for each fixture, and panics with all differences, not only the first.
 fn compare(
     fixtures: impl Iterator<Item = &'static Fixture>,
     mut differences: impl FnMut(&Fixture) -> Vec<String>,
@@ -27,7 +27,7 @@ fn compare(
             failed.push(format!("{}: {}", fixture.name, summary(&found)));
         }
     }
-    assert!(count > 0, "there are no fixtures");
+    assert!(count > 0, "no fixture was compared");
     assert!(
         failed.is_empty(),
         "{} of {count} filesystems differ:\n{}",
@@ -60,7 +60,7 @@ fn each_filesystem_is_as_the_kernel_shows_it_now() {
         with(|reference| reference == Reference::Kernel),
         |fixture| {
             let copy = image(&fixture.name);
-            // Read-only, but it replays an unclean journal into the copy all the same.
+            // Read-only, but it still replays a dirty journal in the copy.
             let expected = Mount::of_image(&copy.path(), "ro")
                 .and_then(|mount| Tree::of_directory(mount.path()))
                 .unwrap_or_else(|error| panic!("{error:#}"));
@@ -73,7 +73,7 @@ fn each_filesystem_is_as_the_kernel_shows_it_now() {
     );
 }
 
-/// Reading changes nothing in the image: not even when there is a journal to be replayed.
+/// Reading doesn't change the image, even if a journal must be replayed.
 #[test]
 fn no_filesystem_changes_by_being_read() {
     compare(with(|reference| reference != Reference::None), |fixture| {
@@ -81,7 +81,7 @@ fn no_filesystem_changes_by_being_read() {
         if let Ok(filesystem) = disk(&image.path()).filesystem() {
             let _ = Tree::of_filesystem(filesystem.as_fs());
         }
-        let bytes = std::fs::read(image.path()).expect("the image is readable");
+        let bytes = std::fs::read(image.path()).expect("read the image");
         if diskfs_fixtures::sha256_hex(&bytes) == fixture.sha256 {
             Vec::new()
         } else {

@@ -1,4 +1,5 @@
-//! A guest's tree beside the kernel's: the same filesystems, mounted on each other by hand. As root.
+//! A guest's tree compared with the kernel's: the same filesystems, mounted on each other by hand,
+//! as root.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ impl Drop for Mounts {
     }
 }
 
-/// The names both ways; types, modes, owners, times, links, contents and targets.
+/// Compares the names in both directions; types, modes, owners, times, links, contents and targets.
 #[test]
 fn the_tree_is_as_the_kernel_puts_it_together() {
     if require_root().is_none() {
@@ -62,7 +63,7 @@ fn the_tree_is_as_the_kernel_puts_it_together() {
 
     let disk = Disk::options().add(data.path()).open(system.path());
     let disk = disk.unwrap();
-    let system = guest::meant(&disk, None).unwrap().unwrap();
+    let system = guest::select_system(&disk, None).unwrap().unwrap();
     let tree = system.filesystem().unwrap();
     let mut ours = Vec::new();
     for entry in tree.walk("/").unwrap() {

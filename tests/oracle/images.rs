@@ -1,4 +1,4 @@
-//! qcow2 with a filesystem in it: every form, chains, snapshots, data files.
+//! qcow2 images with a filesystem: every form, chains, snapshots, data files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use diskfs_fixtures::{TempImage, expected_tree, image, require, run};
 
 use super::{assert_same, filesystem};
 
-/// The fixtures that hold the disk `ext2` unchanged.
+/// The fixtures that contain the disk `ext2` unchanged.
 const CONVERTED: [&str; 13] = [
     "qcow2-v2.qcow2",
     "qcow2-v3.qcow2",
@@ -28,7 +28,7 @@ const CONVERTED: [&str; 13] = [
 
 #[test]
 fn every_form_of_qcow2_holds_the_same_disk() {
-    let expected_bytes = std::fs::read(image("ext2").path()).expect("the raw disk is readable");
+    let expected_bytes = std::fs::read(image("ext2").path()).expect("read the raw disk");
     let expected = expected_tree("ext2");
     for name in CONVERTED {
         let image = image(name);
@@ -39,7 +39,7 @@ fn every_form_of_qcow2_holds_the_same_disk() {
         device
             .read_at(0, &mut bytes)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(bytes == expected_bytes, "{name} holds other bytes");
+        assert!(bytes == expected_bytes, "{name} has other bytes");
         let filesystem = disk
             .filesystem()
             .unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -47,7 +47,7 @@ fn every_form_of_qcow2_holds_the_same_disk() {
     }
 }
 
-/// What `qemu-io` wrote at 7 MiB before each snapshot, and after.
+/// The contents that `qemu-io` wrote at 7 MiB before each snapshot, and after the last.
 #[test]
 fn snapshots_are_read_by_name_and_by_id() {
     let image = image("qcow2-snapshots.qcow2");
@@ -96,7 +96,7 @@ fn zero_clusters_hide_what_is_behind_them() {
     assert_eq!(at(7 << 20), 0);
 }
 
-/// What the format can do and we can't is refused, and by its name.
+/// Unsupported features of the format are refused by name.
 #[test]
 fn what_is_not_read_is_refused() {
     let name = "qcow2-unknown-feature.qcow2";
@@ -105,16 +105,16 @@ fn what_is_not_read_is_refused() {
     assert!(error.to_string().contains("feature"), "{error}");
 }
 
-/// An encrypted image opens without its key; what is in it is not read.
+/// An encrypted image opens without its key; its contents are not readable.
 #[test]
 fn what_is_encrypted_needs_a_key() {
     let image = image("qcow2-luks.qcow2");
-    let disk = Disk::open(image.path()).expect("it opens");
+    let disk = Disk::open(image.path()).expect("open the image");
     let header = disk.image_luks().expect("readable").expect("a header");
     assert_eq!(header.cipher(), "aes-xts-plain64");
     // Nothing was ever written to it.
     assert!(disk.volumes().is_ok());
-    // The key material of the fixture is gone, so that no key fits.
+    // The key material of the fixture is removed, so that no key fits.
     let keys = Keys::default().with_all(Key::passphrase(b"diskfs"));
     let options = OpenOptions {
         unlock: Some(Arc::new(keys)),
@@ -132,7 +132,7 @@ fn qemu_img(words: &str, paths: &[&Path]) {
     run("qemu-img", words.chain(paths.iter().copied())).unwrap_or_else(|error| panic!("{error:#}"));
 }
 
-/// The disk `ext4-default` in a directory of its own, to build chains beside it.
+/// Returns the disk `ext4-default` in a separate directory, for chains beside it.
 fn base() -> TempImage {
     image("ext4-default")
 }
@@ -146,12 +146,12 @@ fn a_filesystem_lies_across_a_chain() {
     let middle = base.directory().join("middle.qcow2");
     let top = base.directory().join("top.qcow2");
     qemu_img("create -q -f qcow2 -F raw -b", &[&base.path(), &middle]);
-    // What lies in the middle is what the base has too: the tree stays the same, the chain is used.
+    // The base has the same data as the middle: the tree stays the same, but the chain is used.
     qemu_img("create -q -f qcow2 -F qcow2 -b", &[&middle, &top]);
     qemu_img("rebase -q -u -F qcow2 -b middle.qcow2", &[&top]);
     let guest = base.directory().join("part");
     let bytes = std::fs::read(base.path()).expect("readable");
-    std::fs::write(&guest, &bytes[..1 << 20]).expect("writable");
+    std::fs::write(&guest, &bytes[..1 << 20]).expect("write the file");
     let command = format!("write -s {} 0 1M", guest.display());
     run(
         "qemu-io",
@@ -225,7 +225,7 @@ fn a_filesystem_is_read_from_a_snapshot() {
     );
 }
 
-/// While `qemu-io` has the image open for writing, we don't read it unless told to.
+/// While `qemu-io` has the image open for writing, diskfs refuses to read it unless it is forced.
 #[test]
 fn a_disk_in_use_is_refused() {
     use std::io::{BufRead, BufReader};
@@ -240,18 +240,18 @@ fn a_disk_in_use_is_refused() {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("qemu-io starts");
+        .expect("start qemu-io");
     let stdin = holder.stdin.as_mut().expect("piped");
-    std::io::Write::write_all(stdin, b"length\n").expect("it reads commands");
+    std::io::Write::write_all(stdin, b"length\n").expect("write the command");
     // It answers when it has opened (and locked) the image.
     let mut line = String::new();
     BufReader::new(holder.stdout.as_mut().expect("piped"))
         .read_line(&mut line)
-        .expect("it answers");
+        .expect("read its answer");
     let refused = Disk::open(image.path());
     let forced = Disk::options().share(Share::Force).open(image.path());
     drop(holder.stdin.take());
-    holder.wait().expect("it ends");
+    holder.wait().expect("wait for its end");
     assert_eq!(refused.expect_err("locked").kind(), ErrorKind::Locked);
     forced.unwrap_or_else(|error| panic!("--force-share: {error}"));
     super::disk(&image.path());

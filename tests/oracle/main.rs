@@ -1,5 +1,5 @@
-//! What diskfs shows, beside what others show of the same image: the kernel's mount (recorded with
-//! the fixtures, and live as root) and `qemu-img`.
+//! The output of diskfs, compared with other programs on the same image: the kernel's mount
+//! (recorded with the fixtures, and live as root) and `qemu-img`.
 
 mod debian;
 mod filesystems;
@@ -13,10 +13,10 @@ use std::path::Path;
 use diskfs::{Disk, Filesystem};
 use diskfs_fixtures::Tree;
 
-/// At most so many differences of one tree are shown.
+/// The maximum number of differences of one tree that are shown.
 const SHOWN: usize = 12;
 
-/// The filesystem that is meant in the image.
+/// Opens the filesystem that is meant in the image.
 fn filesystem(image: &Path) -> Filesystem {
     disk(image)
         .filesystem()
@@ -27,7 +27,7 @@ fn disk(image: &Path) -> Disk {
     Disk::open(image).unwrap_or_else(|error| panic!("{}: {error}", image.display()))
 }
 
-/// How the filesystem differs from what is expected; empty when it doesn't.
+/// Returns the differences of the filesystem from the expected tree; empty if there are none.
 fn differences(expected: &Tree, filesystem: &Filesystem) -> Vec<String> {
     match Tree::of_filesystem(filesystem.as_fs()) {
         Ok(found) => expected.differences(&found),
@@ -36,7 +36,7 @@ fn differences(expected: &Tree, filesystem: &Filesystem) -> Vec<String> {
 }
 
 /// # Panics
-/// When there is any difference; with the first of them.
+/// Panics if there is any difference, with the first of them.
 fn assert_same(what: &str, expected: &Tree, filesystem: &Filesystem) {
     let differences = differences(expected, filesystem);
     assert!(differences.is_empty(), "{what}: {}", summary(&differences));

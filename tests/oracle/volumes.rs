@@ -5,7 +5,7 @@ use diskfs_fixtures::{Tree, expected_tree, image};
 
 use super::{assert_same, disk};
 
-/// The image, whose volume of that name has the expected tree.
+/// Checks that the volume of that name has the expected tree, and returns the disk.
 fn has_the_filesystem(name: &str, volume: &str, expected: &Tree) -> Disk {
     let disk = disk(&image(name).path());
     let by_name = disk
@@ -79,6 +79,8 @@ fn the_demo_image_means_its_root() {
     assert_eq!(names.len(), 3, "{names:?}");
     let root = disk.filesystem().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(root.volume(), "p1");
-    let release = root.read("/etc/os-release").expect("through two symlinks");
+    let release = root
+        .read("/etc/os-release")
+        .expect("read through two symlinks");
     assert!(release.starts_with(b"PRETTY_NAME"));
 }

@@ -1,5 +1,5 @@
-//! Each filesystem among the fixtures, opened for writing and closed: its journal is replayed into the
-//! image as the kernel would, and e2fsck finds nothing wrong then.
+//! Each filesystem among the fixtures, opened for writing and closed: its journal is replayed into
+//! the image as by the kernel, and e2fsck then finds no errors.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use diskfs_vfs::{FsRead, FsWrite, NewAttributes, NewKind};
 
 use super::{differences, filesystem, summary};
 
-/// What is not written, and what the refusal says.
+/// The fixtures that can't be written, with the words of the refusal.
 const REFUSED: [(&str, &str); 3] = [
     ("ext4-quota", "quota"),
     ("ext4-mmp", "mmp"),
     ("ext2-rev0", "revision"),
 ];
 
-/// e2fsck finds something in it from the start: its recipe gives a directory the link count of one
-/// with too many subdirectories to be counted.
+/// A fixture in which e2fsck always finds an error: its recipe gives a directory the link count of
+/// one with too many subdirectories to be counted.
 const NOT_RIGHT: &str = "ext4-directories";
 
-/// The fixtures that are a filesystem, and nothing around it.
+/// Returns the fixtures that are a filesystem without a container.
 fn filesystems() -> impl Iterator<Item = &'static Fixture> {
     let fixtures = diskfs_fixtures::all().iter();
     fixtures.filter(|fixture| fixture.reference != Reference::None && !fixture.name.contains('.'))
@@ -39,7 +39,7 @@ fn e2fsck(path: &Path) -> Vec<String> {
         .args(["-f", "-n"])
         .arg(path)
         .output();
-    let output = output.expect("e2fsck runs");
+    let output = output.expect("start e2fsck");
     let text = String::from_utf8_lossy(&output.stdout);
     if output.status.success() {
         return Vec::new();
@@ -63,7 +63,7 @@ fn each_filesystem_is_the_same_after_it_was_open_for_writing() {
             (Ok(()), None) if name == NOT_RIGHT => Vec::new(),
             (Ok(()), None) => e2fsck(&path),
             (Err(e), Some((_, says))) if e.contains(says) => {
-                let bytes = std::fs::read(&path).expect("the image is readable");
+                let bytes = std::fs::read(&path).expect("read the image");
                 assert_eq!(
                     diskfs_fixtures::sha256_hex(&bytes),
                     fixture.sha256,
@@ -88,7 +88,8 @@ fn each_filesystem_is_the_same_after_it_was_open_for_writing() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// By chance; but the superblock, two sectors under one checksum, is not torn. Nobody could open it.
+/// Decides the fate of writes at random. The superblock, two sectors under one checksum, is not
+/// torn, because then no driver could open the image.
 fn by_chance(seed: u64) -> impl FnMut(usize, &Event) -> Fate {
     const SUPERBLOCK: u64 = 1024;
     let mut chance = Fate::by_chance(seed);
@@ -98,12 +99,13 @@ fn by_chance(seed: u64) -> impl FnMut(usize, &Event) -> Fate {
     }
 }
 
-/// A crash while a journal is replayed into the image: whoever opens it next sees the same.
+/// After a crash during the replay of a journal into the image, the next program that opens it sees
+/// the same tree.
 #[test]
 fn a_replay_can_be_done_over() {
     for fixture in filesystems().filter(|fixture| fixture.name.starts_with("journal-")) {
         let name = fixture.name.as_str();
-        let bytes = std::fs::read(image(name).path()).expect("the image is readable");
+        let bytes = std::fs::read(image(name).path()).expect("read the image");
         let expected = diskfs_fixtures::expected_tree(name);
         let device = Arc::new(Faulty::new(Arc::new(Memory::new(bytes.clone())), []));
         let opened = WritableExt4::open(device.clone(), &WriteOptions::default());
@@ -127,7 +129,7 @@ fn a_replay_can_be_done_over() {
     }
 }
 
-/// Different forms of the journal, and of what goes through it.
+/// The fixtures with different forms of the journal and of its contents.
 const CRASHED: [&str; 7] = [
     "ext3",
     "ext4-32bit",
@@ -138,7 +140,7 @@ const CRASHED: [&str; 7] = [
     "ext4-orphan-file",
 ];
 
-/// Files that come and go, most of it durable.
+/// Creates and removes files, most of it durably.
 fn write_something(fs: &WritableExt4) -> diskfs_vfs::Result<()> {
     let attributes = NewAttributes {
         permissions: 0o644,
@@ -162,7 +164,7 @@ fn write_something(fs: &WritableExt4) -> diskfs_vfs::Result<()> {
     fs.unlink(dir, b"file-1")
 }
 
-/// The kernel replays what this driver wrote, and shows what this driver shows.
+/// The kernel replays the journal that this driver wrote, and shows the same tree.
 #[test]
 fn the_kernel_replays_a_journal_of_ours() {
     if require_root().is_none() || require("e2fsck").is_none() {
@@ -171,7 +173,7 @@ fn the_kernel_replays_a_journal_of_ours() {
     for name in CRASHED {
         let copy = image(name);
         let path = copy.path();
-        let before = Arc::new(Memory::new(std::fs::read(&path).expect("it is readable")));
+        let before = Arc::new(Memory::new(std::fs::read(&path).expect("read it")));
         let written = Arc::new(Overlay::in_memory(before.clone(), 64 << 20));
         let device = Arc::new(Faulty::new(written, []));
         let options = WriteOptions {
@@ -182,7 +184,7 @@ fn the_kernel_replays_a_journal_of_ours() {
         let fs = fs.unwrap_or_else(|e| panic!("{name}: {e}"));
         write_something(&fs).unwrap_or_else(|e| panic!("{name}: {e}"));
         let log = device.take_log();
-        let crashed = File::open_read_write(&path).expect("it is writable");
+        let crashed = File::open_read_write(&path).expect("open for writing");
         let replayed = log
             .crash_after(usize::MAX)
             .replay(&crashed, |_, _| Fate::Lost);

@@ -1,7 +1,7 @@
-//! The public API of the library's crates, as a listing that is kept: what changes it is seen in a review, and belongs
-//! in the changelog.
+//! The public API of the library's crates, as a listing in the repository. A change of the API thus
+//! appears in the review, and belongs in the changelog.
 //!
-//! Documents the workspace, too, with warnings as errors.
+//! The test also documents the workspace, with warnings as errors.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::Command;
 use diskfs_fixtures::kept;
 use public_api::Builder;
 
-/// The crates that the facade re-exports whole.
+/// The crates that the facade re-exports completely.
 const CRATES: &[&str] = &[
     "archive", "block", "deploy", "disk", "export", "image", "inspect", "logs", "luks", "vfs",
     "vm", "volume",
@@ -29,7 +29,7 @@ fn the_public_api_is_as_listed() {
     }
 }
 
-/// Has rustdoc write the documentation of the workspace as JSON, and returns where.
+/// Writes the documentation of the workspace as JSON with rustdoc, and returns its directory.
 fn document() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -42,13 +42,13 @@ fn document() -> PathBuf {
         )
         .current_dir(root)
         .status();
-    assert!(documented.expect("cargo runs").success(), "cargo doc");
+    assert!(documented.expect("start cargo").success(), "cargo doc");
     let program = Path::new(env!("CARGO_BIN_EXE_diskfs"));
     let target = program.ancestors().nth(2).expect("a target directory");
     target.join("doc")
 }
 
-/// The public items of a crate, one a line, but for what only tests use.
+/// Lists the public items of a crate, one per line, without those that only tests use.
 fn listing(documented: &Path, name: &str) -> String {
     let json = documented.join(name).with_extension("json");
     let api = Builder::from_rustdoc_json(json)
@@ -62,7 +62,7 @@ fn listing(documented: &Path, name: &str) -> String {
     for item in api.items() {
         let line = item.to_string();
         if !line.contains(&testing) {
-            writeln!(listing, "{line}").expect("a string takes all");
+            writeln!(listing, "{line}").expect("writing to a string cannot fail");
         }
     }
     listing

@@ -1,6 +1,7 @@
-//! Filesystems that diskfs has no driver for, opened by a kernel in a microVM.
+//! Filesystems without a driver in diskfs, opened by a kernel in a microVM.
 //!
-//! All tests are below one name, by which `tests/run` puts them off until there is an appliance.
+//! All tests are below one module name, by which `tests/run` postpones them until the appliance is
+//! built.
 #![cfg(feature = "microvm")]
 
 mod microvm;

@@ -1,5 +1,5 @@
-//! The appliance is that of `$DISKFS_APPLIANCE`, or what `packaging/appliance/build` has made in
-//! `target/appliance`.
+//! The tests of the microVM. The appliance is that of `$DISKFS_APPLIANCE`, or the one that
+//! `packaging/appliance/build` has built in `target/appliance`.
 
 mod clones;
 mod deploy;
@@ -23,13 +23,13 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use diskfs::Disk;
-use diskfs::vm::{Choice, Kind, MicroVm, VmOptions};
+use diskfs::vm::{BackendChoice, BackendKind, MicroVm, VmOptions};
 use diskfs_fixtures::{require, skip};
 
-/// The program under test.
+/// The path of the program under test.
 const DISKFS: &str = env!("CARGO_BIN_EXE_diskfs");
 
-/// Where the appliance is; else the test is skipped.
+/// Returns the path of the appliance, or skips the test.
 fn appliance() -> Option<PathBuf> {
     let said = std::env::var_os("DISKFS_APPLIANCE").map(PathBuf::from);
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/appliance");
@@ -37,22 +37,22 @@ fn appliance() -> Option<PathBuf> {
     if dir.join("uml").is_file() {
         return Some(dir);
     }
-    skip("there is no appliance: packaging/appliance/build makes one");
+    skip("missing appliance; build it with packaging/appliance/build");
     None
 }
 
-/// The program, with the appliance and a cache of its own.
+/// Returns the command of the program, with the appliance and a separate cache.
 fn command(appliance: &Path, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(DISKFS);
     command.args(words).env("DISKFS_APPLIANCE", appliance);
     command.env_remove("DISKFS_VM");
-    command.env("DISKFS_CONFIG", ""); // The user's is not meant.
+    command.env("DISKFS_CONFIG", ""); // Ignore the user's configuration.
     command
 }
 
-/// Runs the program, which must succeed. Returns what it printed.
+/// Runs the program, which must succeed, and returns its output.
 fn diskfs(appliance: &Path, words: &[&OsStr]) -> Vec<u8> {
-    let output = command(appliance, words).output().expect("diskfs starts");
+    let output = command(appliance, words).output().expect("start diskfs");
     assert!(output.status.success(), "{words:?}: {}", stderr(&output));
     output.stdout
 }
@@ -61,7 +61,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// `IMG:/path`.
+/// Returns the word `IMG:/path` for a path of an image.
 fn at(image: &Path, path: &str) -> std::ffi::OsString {
     let mut operand = image.as_os_str().to_owned();
     operand.push(":");
@@ -69,23 +69,23 @@ fn at(image: &Path, path: &str) -> std::ffi::OsString {
     operand
 }
 
-/// Opens an image whose filesystems a microVM may open.
+/// Opens an image with a microVM as the fallback.
 fn open(appliance: &Path, image: &Path) -> Disk {
     Disk::options()
         .fallback(Arc::new(micro_vm(appliance)))
         .open(image)
-        .expect("the image opens")
+        .expect("open the image")
 }
 
 fn micro_vm(appliance: &Path) -> MicroVm {
     MicroVm::new(VmOptions {
-        choice: Choice::Only(Kind::Uml),
+        choice: BackendChoice::Only(BackendKind::Uml),
         appliance: Some(appliance.to_owned()),
         ..VmOptions::default()
     })
 }
 
-/// A program of somebody else must say that the image is clean.
+/// Checks the image with another program, which must report that it is clean.
 fn check(program: &str, words: &[&str], image: &Path) {
     let output = diskfs_fixtures::command(program)
         .args(words)
@@ -102,7 +102,7 @@ fn check(program: &str, words: &[&str], image: &Path) {
     );
 }
 
-/// All of these programs, or the test is skipped.
+/// Returns `Some` if all of these programs are installed; otherwise skips the test.
 fn require_all(programs: &[&str]) -> Option<()> {
     programs.iter().try_for_each(|program| require(program))
 }

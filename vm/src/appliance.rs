@@ -1,9 +1,9 @@
-//! What a microVM boots: kernels, with the agent in them, in one directory.
+//! The building of the appliance: kernels for microVMs with the agent in them, in one directory.
 //!
 //! | file | what |
 //! |---|---|
 //! | `uml` | a User Mode Linux kernel with the agent embedded: one static program |
-//! | `qemu/vmlinux`, `qemu/initramfs` | a kernel for QEMU, and the agent with the modules it needs |
+//! | `qemu/vmlinux`, `qemu/initramfs` | a kernel for QEMU, and the agent with its modules |
 //! | `qemu/saved` | the state of a machine that has booted these two, without KVM |
 //! | `diskfs-agent` | the agent, for kernels that a guest brings |
 //! | `tools` | a filesystem with programs that make, check and resize filesystems |

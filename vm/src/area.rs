@@ -1,7 +1,7 @@
-//! Memory that a machine has as a disk: contents of files go through it, past the console.
+//! The area: memory that a machine sees as a disk, through which file contents bypass the console.
 //!
-//! A console's driver moves a page with each system call of the agent. A disk's takes from its memory, and puts
-//! there, a megabyte at once.
+//! A console's driver moves one page with each system call of the agent. A disk's driver moves a
+//! megabyte at once.
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,14 +12,15 @@ use diskfs_remote::protocol::{BULK_AREA_BYTES, BULK_AREA_SERIAL, MAX_BULK, MAX_I
 
 use diskfs_export::vhost_user::BlockDevice;
 
-/// The area: a piece for each request that may wait, each behind a lock of its own, for the machine may write
-/// it while this process reads. A piece takes memory from its first use on.
+/// The memory of the area: a piece for each request that may be in flight. Each piece has its own
+/// lock, because the machine may write one while this process reads another. A piece takes memory
+/// from its first use on.
 #[derive(Debug)]
 pub(super) struct Area {
     pieces: Box<[RwLock<Vec<u8>>]>,
 }
 
-/// The area as the machine sees it.
+/// Returns the area as a block device for the machine.
 pub(super) fn disk(area: &Arc<Area>) -> BlockDevice {
     let device: Arc<Area> = Arc::clone(area);
     BlockDevice::writable(device).with_serial(BULK_AREA_SERIAL)
@@ -35,13 +36,13 @@ impl Default for Area {
     }
 }
 
-/// Which bytes of a piece, and how many of the caller's.
+/// A range of bytes within one piece of the area.
 struct Part {
     piece: usize,
     within: Range<usize>,
 }
 
-/// The parts that bytes consist of, which are all in the area.
+/// Returns the ranges that `offset` and `len` consist of, all of them within the area.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = Part> {
     let mut next = usize::try_from(offset).unwrap_or(usize::MAX);
     let end = next.saturating_add(len);
@@ -117,7 +118,7 @@ impl BulkArea for Area {
 }
 
 fn outside(error: diskfs_block::Error) -> diskfs_vfs::Error {
-    diskfs_vfs::Error::new(diskfs_vfs::ErrorKind::Io, "not in the area").with_source(error)
+    diskfs_vfs::Error::new(diskfs_vfs::ErrorKind::Io, "access outside the area").with_source(error)
 }
 
 #[cfg(test)]
@@ -130,7 +131,7 @@ mod tests {
         let border = MAX_BULK as u64;
         let mut back = [9; 100];
         area.read_at(border - 50, &mut back).unwrap();
-        assert_eq!(back, [0; 100], "nothing was written");
+        assert_eq!(back, [0; 100], "the area is unchanged");
         area.write_at(border - 30, &[1; 60]).unwrap();
         area.read_at(border - 50, &mut back).unwrap();
         assert_eq!(

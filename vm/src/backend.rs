@@ -1,4 +1,4 @@
-//! The ways to start a machine.
+//! The interface of the backends that start machines.
 
 use std::fmt::Debug;
 use std::process::Command;
@@ -10,38 +10,40 @@ use super::options::VmOptions;
 use super::run_dir::RunDir;
 use diskfs_disk::Result;
 
-/// A starter of machines of one [`Kind`](super::Kind).
+/// A backend that starts machines of one [`BackendKind`](super::BackendKind).
 pub(super) trait Backend: Debug + Send + Sync {
-    /// What is to be run, or why it can't be: a program or a file that is missing, a device that does
-    /// not work. Takes milliseconds, and starts nothing. Where there are several ways, the fastest comes first,
-    /// and the last one is the surest.
+    /// Returns the ways to start a machine, or the reason why none is possible: a missing program
+    /// or file, or a device that does not work. This takes milliseconds and starts nothing. The
+    /// fastest way comes first, the most reliable one last.
     ///
     /// # Errors
-    /// `Unsupported`, with what is missing and the command that mends it.
+    /// Fails with `Unsupported`; the message names what is missing and the command that provides
+    /// it.
     fn prepare(&self, appliance: &Appliance, options: &VmOptions)
     -> Result<Vec<Box<dyn Prepared>>>;
 }
 
-/// A machine that could be started.
+/// A machine that is ready to be started.
 pub(super) trait Prepared: Debug {
-    /// What the verdict on it depends on besides the host: the files that are run.
+    /// Returns the files that are run: besides the host, a verdict depends on them.
     fn files(&self) -> Vec<std::path::PathBuf>;
 
-    /// How long it may take until it answers.
+    /// Returns how long the machine may take until the agent answers.
     fn deadline(&self) -> Duration;
 
-    /// The program to run, with so many disks, whose sockets are in `dir`, and what it may do.
+    /// Returns the command that runs a machine with `disks` disks, whose sockets are in `dir`, and
+    /// its confinement.
     fn command(&self, dir: &RunDir, disks: usize) -> (Command, Confinement);
 
-    /// How the agent in the machine is reached.
+    /// Returns the kind of stream to the agent.
     fn channel(&self) -> Channel;
 }
 
-/// How the agent in a machine is reached.
+/// The kind of stream to the agent in a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Channel {
-    /// By a console that this process serves to the machine, at [`RunDir::console`].
+    /// A console that this process serves to the machine, at [`RunDir::console`].
     VhostUser,
-    /// By a stream that the machine's own console is connected to, at [`RunDir::console`].
+    /// A stream socket that the machine's own console connects to, at [`RunDir::console`].
     Stream,
 }

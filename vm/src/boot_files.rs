@@ -1,4 +1,5 @@
-//! The files that a microVM boots: kernels, with the agent in them, where the [appliance](super::appliance) has them.
+//! The files that a microVM boots: kernels with the agent in them, from the directories of the
+//! [appliance](super::appliance).
 
 mod agent;
 pub(super) mod bz_image;
@@ -19,34 +20,36 @@ use std::path::{Path, PathBuf};
 
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// Names the appliance's directory, before those that are looked into anyhow.
+/// The environment variable that names the appliance's directory; it precedes the default
+/// directories.
 pub const VARIABLE: &str = "DISKFS_APPLIANCE";
 
 /// The directory in which packages put the appliance.
 const SYSTEM_DIR: &str = "/usr/lib/diskfs";
 
-/// The file with the programs for filesystems.
+/// The name of the file with the filesystem programs.
 pub(super) const TOOLS: &str = "tools";
 
-/// Stands between what is missing and the places where it was looked for.
-pub(super) const LOOKED_IN: &str = " in ";
+/// The separator between a missing file and the directories that were searched for it.
+pub(super) const SEARCHED_IN: &str = " in ";
 
-/// The directories in which the appliance is looked for.
+/// The directories that are searched for the appliance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appliance {
     places: Vec<PathBuf>,
 }
 
 impl Appliance {
-    /// In the directory that is given, in that of `$DISKFS_APPLIANCE`, next to the program, in
-    /// `/usr/lib/diskfs`, and in the user's cache: the first that has a file is where it is taken from.
+    /// Searches `given`, then `$DISKFS_APPLIANCE`, the directory next to the program,
+    /// `/usr/lib/diskfs`, and the user's cache. Each file comes from the first of these directories
+    /// that has it.
     pub fn find(given: Option<&Path>) -> Self {
-        let said = std::env::var_os(VARIABLE).filter(|dir| !dir.is_empty());
+        let named = std::env::var_os(VARIABLE).filter(|dir| !dir.is_empty());
         let program = std::env::current_exe().ok();
         let beside = program.as_deref().and_then(Path::parent);
         let places = [
             given.map(Path::to_owned),
-            said.map(PathBuf::from),
+            named.map(PathBuf::from),
             beside.map(|dir| dir.join("appliance")),
             Some(PathBuf::from(SYSTEM_DIR)),
             cache_dir(),
@@ -56,43 +59,46 @@ impl Appliance {
         }
     }
 
-    /// The directories, the first one first.
+    /// Returns the directories in search order.
     pub fn places(&self) -> &[PathBuf] {
         &self.places
     }
 
-    /// The kernel of User Mode Linux.
+    /// Returns the kernel of User Mode Linux.
     ///
     /// # Errors
-    /// `Unsupported` when there is none, with where it was looked for.
+    /// Fails with `Unsupported` if it is missing; the message names the directories that were
+    /// searched.
     pub fn uml(&self) -> Result<PathBuf> {
         self.file("uml").ok_or_else(|| {
-            self.missing("no User Mode Linux kernel")
-                .with_hint("make one with `diskfs appliance build uml`")
+            self.missing("missing User Mode Linux kernel")
+                .with_hint("build it with `diskfs appliance build uml`")
         })
     }
 
-    /// Finds the files that QEMU boots: both in one directory, because they belong together.
+    /// Returns the files that QEMU boots: all from one directory, because they belong together.
     ///
     /// # Errors
-    /// `Unsupported` when there is none, with where it was looked for.
+    /// Fails with `Unsupported` if they are missing; the message names the directories that were
+    /// searched.
     pub fn qemu(&self) -> Result<QemuFiles> {
         let dirs = self.places.iter().map(|place| place.join("qemu"));
         let mut all = dirs.map(|dir| QemuFiles::in_dir(&dir));
         let found = all.find(|files| files.kernel.is_file() && files.initramfs.is_file());
         found.ok_or_else(|| {
-            self.missing("no kernel for QEMU")
-                .with_hint("make one with `diskfs appliance build qemu`")
+            self.missing("missing kernel for QEMU")
+                .with_hint("build it with `diskfs appliance build qemu`")
         })
     }
 
-    /// The filesystem with the programs that make, check and resize filesystems.
+    /// Returns the image with the programs that make, check and resize filesystems.
     ///
     /// # Errors
-    /// `Unsupported` when there is none, with where it was looked for.
+    /// Fails with `Unsupported` if it is missing; the message names the directories that were
+    /// searched.
     pub fn tools(&self) -> Result<PathBuf> {
         self.file(TOOLS).ok_or_else(|| {
-            self.missing("no programs for filesystems")
+            self.missing("missing filesystem programs")
                 .with_hint("collect them with `diskfs appliance build tools`")
         })
     }
@@ -108,7 +114,7 @@ impl Appliance {
             .iter()
             .map(|place| place.display().to_string())
             .collect();
-        let reason = format!("{what}{LOOKED_IN}{}", places.join(", "));
+        let reason = format!("{what}{SEARCHED_IN}{}", places.join(", "));
         Error::new(ErrorKind::Unsupported, reason)
     }
 }
@@ -118,14 +124,14 @@ impl Appliance {
 pub struct QemuFiles {
     /// The kernel, as ELF.
     pub kernel: PathBuf,
-    /// Its first filesystem.
+    /// The initramfs with the agent.
     pub initramfs: PathBuf,
-    /// The state of a machine that has booted it, if that is there.
+    /// The saved state of a machine that has booted the two; the file may be missing.
     pub saved: PathBuf,
 }
 
 impl QemuFiles {
-    /// Those of a directory, whether they are there or not.
+    /// Returns the files' paths in a directory; the files need not exist.
     pub(super) fn in_dir(dir: &Path) -> Self {
         Self {
             kernel: dir.join("vmlinux"),
@@ -135,16 +141,17 @@ impl QemuFiles {
     }
 }
 
-/// The user's own appliance: where it is built, unless another place is named.
+/// Returns the directory of the user's own appliance, the default place for building it.
 pub fn cache_dir() -> Option<PathBuf> {
     Some(cache()?.join("appliance"))
 }
 
-/// diskfs' own directory below `$XDG_CACHE_HOME` (XDG Base Directory Specification).
+/// Returns the cache directory of diskfs below `$XDG_CACHE_HOME` (XDG Base Directory
+/// Specification).
 pub(super) fn cache() -> Option<PathBuf> {
-    let said = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
-    let base = said.filter(|dir| dir.is_absolute()).or_else(home)?;
+    let base = named.filter(|dir| dir.is_absolute()).or_else(home)?;
     Some(base.join("diskfs"))
 }
 

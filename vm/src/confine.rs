@@ -1,11 +1,11 @@
-//! What a machine's process may do on the host: little more than compute.
+//! Confinement of a machine's process: on the host it may do little more than compute.
 //!
-//! The kernel in it reads bytes that somebody else has made, and may be taken over by them. Then it is a
-//! process of this user, and what it can reach is what this module leaves. Each layer is put on where the
-//! host allows it; SECURITY.md says what that means.
+//! The kernel in the machine reads bytes of unknown origin and may be compromised by them. Then it
+//! acts as a process of this user, limited to what this module allows. Each layer is applied where
+//! the host allows it; SECURITY.md describes the consequences.
 #![expect(
     unsafe_code,
-    reason = "std has no safe way to run anything between fork and exec, where a process confines itself"
+    reason = "std has no safe way to run code between fork and exec, where a process confines itself"
 )]
 
 use std::fs::File;
@@ -24,39 +24,40 @@ use rustix::process::{
 };
 use rustix::thread::{CpuSet, UnshareFlags, sched_setaffinity, set_no_new_privs, unshare_unsafe};
 
-/// The rights that the rules name; those that the host's kernel does not know are left out.
+/// The version of Landlock's rights; rights that the host's kernel does not know are left out.
 const LANDLOCK_ABI: ABI = ABI::V6;
 
-/// The user in the machine's namespace, who is nobody outside of it: `nobody` by custom.
+/// The user id in the machine's namespace, `nobody` by convention; it has no rights outside.
 const NOBODY: u32 = 65_534;
 
-/// What a machine's process may do.
+/// The rights of a machine's process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Confinement {
-    /// Files and directories that it may read and run.
+    /// Files and directories that it may read and execute.
     pub(super) read: Vec<PathBuf>,
     /// Files and directories that it may write.
     pub(super) write: Vec<PathBuf>,
-    /// Whether it stays on one processor: where threads take turns, that saves waking up another one.
+    /// True if it stays on one processor: where its threads alternate, that saves waking another
+    /// processor.
     pub(super) one_cpu: bool,
-    /// Whether it has this process's network.
+    /// True if it shares this process's network.
     pub(super) network: bool,
 }
 
 impl Confinement {
-    /// Has `command` confine itself before it becomes the program.
+    /// Makes the process of `command` confine itself before it executes the program.
     pub(super) fn apply_to(&self, command: &mut Command) {
         let mut before_exec = BeforeExec::new(self);
-        // SAFETY: between fork and exec of a process with several threads only what is safe in a signal
-        // handler may be done: another thread may have held the allocator's lock. BeforeExec has all it
-        // needs from before, and makes system calls only.
+        // SAFETY: between fork and exec of a multi-threaded process, only async-signal-safe
+        // operations are allowed: another thread may have held the allocator's lock. `BeforeExec` was
+        // prepared in advance and makes only system calls.
         unsafe {
             command.pre_exec(move || before_exec.run());
         }
     }
 }
 
-/// What is done in the new process. Nothing in it allocates.
+/// The confinement steps of the new process. They allocate no memory.
 struct BeforeExec {
     parent: Option<Pid>,
     rules: Option<RulesetCreated>,
@@ -71,7 +72,7 @@ impl BeforeExec {
         let rules = match rules(confinement) {
             Ok(rules) => Some(rules),
             Err(error) => {
-                tracing::debug!(%error, "no Landlock");
+                tracing::debug!(%error, "Landlock is not available");
                 None
             }
         };
@@ -86,10 +87,10 @@ impl BeforeExec {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        // Signals of the terminal are for us, who end the machine in order.
-        let _ = setsid(); // Fails for the leader of a group only, which a new process is not.
+        // Signals of the terminal go to this process alone, which ends the machine in order.
+        let _ = setsid(); // Fails only for a group leader, which a new process is not.
         if let Some(cpu) = &self.cpu {
-            let _ = sched_setaffinity(None, cpu); // It only makes it faster.
+            let _ = sched_setaffinity(None, cpu); // Failure only costs speed.
         }
         let none = Rlimit {
             current: Some(0),
@@ -99,33 +100,35 @@ impl BeforeExec {
         self.leave_namespaces();
         set_no_new_privs(true)?;
         if let Some(rules) = self.rules.take() {
-            let _ = rules.restrict_self(); // Where the kernel has it; it was made for what there is.
+            // The rules fit the kernel's version of Landlock, if it has one.
+            let _ = rules.restrict_self();
         }
-        // Last: a change of credentials takes it back.
+        // This must come last: a change of credentials resets the signal.
         set_parent_process_death_signal(Some(Signal::KILL))?;
         if getppid() != self.parent {
-            return Err(io::Error::from(io::ErrorKind::BrokenPipe)); // It died before that counted.
+            // The parent ended before the signal was set.
+            return Err(io::Error::from(io::ErrorKind::BrokenPipe));
         }
         Ok(())
     }
 
-    /// No network (unless it is to have one), no shared memory of others, and no rights over anything. Many hosts, and most
-    /// containers, don't allow it.
+    /// Leaves the host's namespaces: no network (unless the machine has one), no shared memory of
+    /// others, no privileges. Many hosts, and most containers, don't allow it.
     fn leave_namespaces(&self) {
         let mut flags = UnshareFlags::NEWUSER | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
         flags.set(UnshareFlags::NEWNET, !self.network);
-        // SAFETY: no table of descriptors is unshared.
+        // SAFETY: the table of descriptors is not unshared.
         if unsafe { unshare_unsafe(flags) }.is_err() {
             return;
         }
-        // Without a map it is nobody, too; these have it own its files.
+        // Without a map the process is `nobody` as well; the maps make it the owner of its files.
         let _ = write(Path::new("/proc/self/setgroups"), "deny");
         let _ = write(Path::new("/proc/self/uid_map"), &self.uid_map);
         let _ = write(Path::new("/proc/self/gid_map"), &self.gid_map);
     }
 }
 
-/// Opening a file by a short path takes no memory of the heap.
+/// Writes text to a file. Opening a file by a short path allocates no heap memory.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     File::options()
         .write(true)
@@ -149,7 +152,7 @@ fn rules(confinement: &Confinement) -> Result<RulesetCreated, landlock::RulesetE
         .add_rules(path_beneath_rules(&confinement.write, all))
 }
 
-/// The last processor that this process may use: the first ones have more to do as a rule.
+/// Returns the last processor that this process may use: the first ones are usually busier.
 fn last_cpu() -> Option<CpuSet> {
     let allowed = rustix::thread::sched_getaffinity(None).ok()?;
     let last = (0..CpuSet::MAX_CPU)

@@ -1,4 +1,4 @@
-//! Waiting until a machine connects.
+//! Waiting for the connection of a machine.
 
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -9,12 +9,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::process::Process;
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// The longest wait for the end of the process after the end of the stream, to say how it ended.
+/// The longest wait for the end of the process after the end of the stream, to report how it ended.
 pub(super) const ENDING: Duration = Duration::from_secs(1);
-/// The interval of checks that a machine which has not called yet is still alive.
+/// The interval of checks that a machine which has not connected yet is still running.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Waits for the machine to connect; not longer than it lives, nor than the deadline.
+/// Accepts the machine's connection. Fails if the machine ends or the deadline passes.
 pub(super) fn accept(
     listener: &UnixListener,
     process: &Process,
@@ -28,21 +28,21 @@ pub(super) fn accept(
             return Ok(listener.accept()?.0);
         }
         if process.ending().is_some() || began.elapsed() > deadline {
-            return Err(no_answer(process, deadline, "it did not connect"));
+            return Err(no_answer(process, deadline, "the machine did not connect"));
         }
     }
 }
 
-/// Why a machine did not answer.
+/// Returns the error for a machine that did not answer, with the reason.
 pub(super) fn no_answer(
     process: &Process,
     deadline: Duration,
     error: impl std::fmt::Display,
 ) -> Error {
     let ended = process.wait(ENDING);
-    process.tell_log();
+    process.print_log();
     let reason = match process.ending().filter(|_| ended) {
-        Some(ending) => format!("the kernel did not start: it was {ending}"),
+        Some(ending) => format!("the kernel did not start: its process {ending}"),
         None => format!("no answer within {} s: {error}", deadline.as_secs_f32()),
     };
     Error::new(ErrorKind::Unsupported, reason)

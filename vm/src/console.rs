@@ -1,11 +1,11 @@
-//! A stream of bytes to and from a program in a guest: a virtio console with one port, served by
-//! vhost-user.
+//! The console: a stream of bytes to and from a program in a guest. It is a virtio console with one
+//! port, served by vhost-user.
 //!
-//! In the guest it is `/dev/vportNp1`, where N counts its virtio devices; the port's name
+//! In the guest the port is `/dev/vportNp1`, where N counts the virtio devices; its name
 //! (`/sys/class/virtio-ports/vportNp1/name`) is [`NAME`].
 //!
-//! Bytes go straight between whoever reads and writes here and the guest's memory, on his own thread. No
-//! byte is lost: who writes waits for room that the guest gives.
+//! Readers and writers copy directly between their buffers and the guest's memory, on their own
+//! threads. No byte is lost: a writer waits until the guest provides buffers.
 #![cfg_attr(
     not(test),
     warn(
@@ -35,10 +35,10 @@ use port::Port;
 pub(crate) use reader::PortReader;
 pub(crate) use writer::PortWriter;
 
-/// What the port is called in the guest.
+/// The name of the port in the guest.
 pub(crate) const NAME: &str = "diskfs.0";
 
-/// A console that is served. Dropped, its streams end, and its socket and threads are gone.
+/// A console that is being served. Dropping it ends its streams, its socket and its threads.
 #[derive(Debug)]
 pub(crate) struct Console {
     _service: Service,
@@ -57,8 +57,9 @@ pub(crate) fn serve(listener: UnixListener) -> Result<Console> {
 }
 
 impl Console {
-    /// The two directions of the stream. Both wait until a program in the guest has opened the port; they
-    /// end when it has closed it, or the guest is gone. There is one stream, so this is for one caller.
+    /// Returns the two directions of the stream. Reads and writes wait until a program in the guest
+    /// has opened the port; they end when it has closed the port or the guest has ended. There is
+    /// one stream, so only one caller may use this.
     pub(crate) fn stream(&self) -> (PortReader, PortWriter) {
         let port = || Arc::clone(&self.port);
         (PortReader::new(port()), PortWriter::new(port()))

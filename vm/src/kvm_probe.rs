@@ -1,11 +1,12 @@
-//! Whether KVM is of use here, found out in milliseconds.
+//! A probe, within milliseconds, whether KVM is usable and faster than emulation.
 //!
-//! That `/dev/kvm` opens says little: in a guest without nested virtualisation it may run a kernel
-//! instruction by instruction in an emulator, hundreds of times slower than QEMU's own, or stop at the
-//! first one that it does not know. So a few instructions that every kernel uses are run and timed.
+//! It is not enough that `/dev/kvm` opens: in a guest without nested virtualisation, KVM may run a
+//! kernel instruction by instruction in an emulator, hundreds of times slower than QEMU's own. It
+//! may also stop at the first unknown instruction. So the probe runs and times a few instructions
+//! that every kernel uses.
 #![expect(
     unsafe_code,
-    reason = "giving memory to a machine is unsafe by nature: nobody can say what it does to it"
+    reason = "sharing memory with a machine is unsafe: the machine may write it at any time"
 )]
 
 use std::sync::mpsc;
@@ -16,27 +17,28 @@ use kvm_bindings::{kvm_segment, kvm_sregs, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
-/// One that hangs is given up after this.
+/// The timeout after which a hanging probe is abandoned.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// Turns of the loop that is timed.
+/// The number of iterations of the timed loop.
 const TURNS: u32 = 20_000;
-/// Hardware takes less than 1 ns for one; an emulator 200 and more. Between them is room for a busy host.
+/// The limit per iteration. Hardware takes less than 1 ns, an emulator 200 ns and more; the limit
+/// leaves room for a busy host.
 const MAX_TURN: Duration = Duration::from_nanos(20);
-/// The first ones may be late for reasons of the host.
+/// The number of tries: the first ones may be slow because of other load on the host.
 const TRIES: usize = 5;
 
-/// The machine's memory: one page of 2 MiB.
+/// The size of the machine's memory: one page of 2 MiB.
 const MEMORY_BYTES: usize = 2 << 20;
 const PML4: u64 = 0x1000;
 const PDPT: u64 = 0x2000;
 const PD: u64 = 0x3000;
 const DATA: u64 = 0x4000;
 const CODE: u64 = 0x8000;
-/// The port that says that all instructions were run.
+/// The I/O port that the program writes when all instructions have run.
 const DONE_PORT: u16 = 0xf4;
 
-/// A loop, and instructions that emulators lack and kernels run early.
+/// The probe's program: a loop, and instructions that emulators lack and kernels use early.
 #[rustfmt::skip]
 const PROGRAM: [u8; 21] = [
     0xb9, 0x20, 0x4e, 0x00, 0x00, // mov ecx, TURNS
@@ -56,27 +58,30 @@ const CR0_PE_PG: u64 = 1 | 1 << 31;
 const CR4_PAE: u64 = 1 << 5;
 const EFER_LME_LMA: u64 = 1 << 8 | 1 << 10;
 
-/// Why KVM is of no use, if it is of none.
+/// Returns the reason why KVM is not usable; `None` if it is.
 pub(super) fn problem() -> Option<String> {
-    let (tell, told) = mpsc::channel();
-    // One that hangs in the kernel keeps its thread until this process ends.
+    let (sender, receiver) = mpsc::channel();
+    // A probe that hangs in the kernel keeps its thread until this process ends.
     let started = thread::Builder::new()
         .name("kvm probe".to_owned())
-        .spawn(move || tell.send(try_it()));
+        .spawn(move || sender.send(try_it()));
     if let Err(error) = started {
-        return Some(format!("it can't be tried: {error}"));
+        return Some(format!("cannot start the KVM probe: {error}"));
     }
-    match told.recv_timeout(DEADLINE) {
+    match receiver.recv_timeout(DEADLINE) {
         Ok(result) => result.err(),
-        Err(_) => Some("/dev/kvm is there, but a machine hangs in it".to_owned()),
+        Err(_) => Some("KVM is not usable: the probe machine hangs".to_owned()),
     }
 }
 
 fn try_it() -> Result<(), String> {
     let failed = |what: &'static str| move |e: kvm_ioctls::Error| format!("{what}: {e}");
-    let kvm = Kvm::new().map_err(failed("/dev/kvm can't be opened"))?;
-    let vm = kvm.create_vm().map_err(failed("KVM makes no machine"))?;
-    let memory = memory().map_err(|e| format!("no memory for a machine: {e}"))?;
+    let kvm = Kvm::new().map_err(failed("cannot open /dev/kvm"))?;
+    let vm = kvm
+        .create_vm()
+        .map_err(failed("KVM cannot create a machine"))?;
+    let memory =
+        memory().map_err(|e| format!("cannot allocate the probe machine's memory: {e}"))?;
     let host = memory
         .get_host_address(GuestAddress(0))
         .map_err(|e| e.to_string())?;
@@ -85,21 +90,25 @@ fn try_it() -> Result<(), String> {
         userspace_addr: u64::try_from(host.addr()).unwrap_or_default(),
         ..Default::default()
     };
-    // SAFETY: the region is mapped, as large as it says, and `memory` outlives the machine: it is
-    // declared before it is given away, and both end with this function, the machine first or not, for
-    // nothing runs in it any more.
-    unsafe { vm.set_user_memory_region(region) }.map_err(failed("KVM takes no memory"))?;
+    // SAFETY: the region is mapped with the given size. `memory` and the machine both end with this
+    // function. The order does not matter, because nothing runs in the machine any more.
+    unsafe { vm.set_user_memory_region(region) }
+        .map_err(failed("KVM cannot map the machine's memory"))?;
     let mut vcpu = vm
         .create_vcpu(0)
-        .map_err(failed("KVM makes no processor"))?;
+        .map_err(failed("KVM cannot create a processor"))?;
     let mut best = Duration::MAX;
     for _ in 0..TRIES {
-        set_up(&vcpu).map_err(failed("KVM takes no registers"))?;
+        set_up(&vcpu).map_err(failed("KVM cannot set registers"))?;
         let began = Instant::now();
         match vcpu.run() {
             Ok(VcpuExit::IoOut(DONE_PORT, _)) => best = best.min(began.elapsed()),
-            Ok(exit) => return Err(format!("KVM can't run what every kernel does ({exit:?})")),
-            Err(error) => return Err(format!("KVM runs nothing: {error}")),
+            Ok(exit) => {
+                return Err(format!(
+                    "KVM cannot run instructions that every kernel uses ({exit:?})"
+                ));
+            }
+            Err(error) => return Err(format!("KVM cannot run the processor: {error}")),
         }
         if best < MAX_TURN.saturating_mul(TURNS) {
             return Ok(());
@@ -107,7 +116,7 @@ fn try_it() -> Result<(), String> {
     }
     let turn = best.checked_div(TURNS).unwrap_or_default();
     Err(format!(
-        "KVM is slower than none here: {} ns for an instruction",
+        "KVM is slower than emulation on this host: {} ns per instruction",
         turn.as_nanos()
     ))
 }
@@ -122,7 +131,7 @@ fn memory() -> Result<GuestMemoryMmap, Box<dyn std::error::Error>> {
     Ok(memory)
 }
 
-/// 64-bit mode, ring 0, at the program's start.
+/// Sets registers for 64-bit mode, ring 0, at the program's start.
 fn set_up(vcpu: &VcpuFd) -> Result<(), kvm_ioctls::Error> {
     let mut system: kvm_sregs = vcpu.get_sregs()?;
     system.cr3 = PML4;
@@ -137,11 +146,11 @@ fn set_up(vcpu: &VcpuFd) -> Result<(), kvm_ioctls::Error> {
     let mut registers = vcpu.get_regs()?;
     registers.rip = CODE;
     registers.rsi = DATA;
-    registers.rflags = 2; // The bit that is always set.
+    registers.rflags = 2; // This bit is always set.
     vcpu.set_regs(&registers)
 }
 
-/// A flat segment: code (`type_` 0xb) of 64 bits, or data (0x3).
+/// Returns a flat segment: code (`type_` 0xb) of 64 bits, or data (0x3).
 fn segment(type_: u8, l: u8) -> kvm_segment {
     kvm_segment {
         base: 0,

@@ -1,12 +1,12 @@
-//! The microVM: a kernel that runs beside diskfs and opens the filesystems that diskfs has no driver
-//! for.
+//! The microVM: a kernel that runs beside diskfs and opens the filesystems that diskfs has no
+//! driver for.
 //!
-//! A [`MicroVm`] is a [`Fallback`]: whoever opens a filesystem does not notice that it is behind one. Each
-//! filesystem gets a machine of its own, which sees exactly one disk: the volume, served by this process.
-//! There is no partition, no volume group and no network in it, and no file of the host.
+//! A [`MicroVm`] is a [`Fallback`]: its filesystems are used like those of any driver. Each
+//! filesystem gets a machine of its own, which sees exactly one disk: the volume, served by this
+//! process. The machine has no partitions, no volume groups, no network, and no files of the host.
 //!
-//! The machine is started by one of several backends ([`Kind`]), each tried in turn until one answers in time.
-//! What they boot is the [`Appliance`].
+//! One of several backends ([`BackendKind`]) starts the machine; they are tried in turn until one
+//! answers in time. They boot the [`Appliance`].
 
 pub mod appliance;
 mod area;
@@ -15,7 +15,7 @@ mod boot_files;
 mod confine;
 mod connection;
 mod console;
-mod kinds;
+mod filesystem_kinds;
 mod kvm_probe;
 mod machine;
 mod mount;
@@ -33,8 +33,8 @@ mod verdict;
 mod watch;
 
 pub use boot_files::Appliance;
-pub use diskfs_remote::client::{Ended, Happened, Program, Running, Stream, User};
-pub use options::{Choice, Kind, VmOptions};
+pub use diskfs_remote::client::{Ended, Program, ProgramEvent, Running, Stream, User};
+pub use options::{BackendChoice, BackendKind, VmOptions};
 use pool::Pool;
 pub use tree::MachineTree;
 
@@ -44,20 +44,20 @@ use std::time::{Duration, Instant};
 use diskfs_block::{BlockRead, BlockWrite, Memory, Overlay};
 use diskfs_vfs::{FsRead, FsWrite};
 
-use diskfs_disk::{Fallback, Result, Wanted};
+use diskfs_disk::{Fallback, FallbackRequest, Result};
 
-/// What recovery of a journal may write before a filesystem that is only read is mounted: it goes into
-/// memory, and is forgotten.
+/// The limit for writes of a journal recovery when a filesystem is mounted read-only. They go into
+/// memory and are discarded.
 const RECOVERY_MAX_BYTES: u64 = 1 << 30;
 
-/// What starting a machine came to.
+/// The result of a trial start of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trial {
-    /// The version of its kernel.
+    /// The version of the machine's kernel.
     pub kernel: String,
-    /// How long it took until its agent answered.
+    /// The time until the agent answered.
     pub ready: Duration,
-    /// How long it took until it had ended again.
+    /// The time until the machine had ended.
     pub ended: Duration,
 }
 
@@ -65,8 +65,8 @@ impl Trial {
     /// Starts a machine with an empty disk, and ends it.
     ///
     /// # Errors
-    /// Why it does not answer.
-    pub fn run(kind: Kind, options: &VmOptions) -> Result<Self> {
+    /// Fails with the reason why the machine does not answer.
+    pub fn run(kind: BackendKind, options: &VmOptions) -> Result<Self> {
         let began = Instant::now();
         let empty = Memory::new(vec![0; TRIAL_DISK_BYTES]);
         let disk = machine::only_disk(Arc::new(empty));
@@ -83,17 +83,18 @@ impl Trial {
 
 const TRIAL_DISK_BYTES: usize = 1 << 20;
 
-/// Opens filesystems in a microVM.
+/// A fallback that opens filesystems in microVMs.
 ///
-/// A machine whose filesystem was closed waits a while for the next one of the same disk. With the last clone of
-/// this, those that wait are gone.
+/// A machine whose filesystem was closed is kept for a while for the next filesystem of the same
+/// disk. Dropping the last clone ends the machines that are kept.
 #[derive(Debug, Clone)]
 pub struct MicroVm {
     pool: Arc<Pool>,
 }
 
 impl MicroVm {
-    /// One with these options. Nothing is started yet, but what [is to wait](VmOptions::pool).
+    /// Creates a fallback with these options. It starts only the machines that [are kept
+    /// ready](VmOptions::pool).
     pub fn new(options: VmOptions) -> Self {
         Self {
             pool: Arc::new(Pool::new(options)),
@@ -108,23 +109,37 @@ impl Default for MicroVm {
 }
 
 impl Fallback for MicroVm {
-    fn takes(&self, kind: &str) -> bool {
-        self.pool.options().choice != Choice::None && kinds::of(kind).is_some()
+    fn supports(&self, kind: &str) -> bool {
+        self.pool.options().choice != BackendChoice::None && filesystem_kinds::of(kind).is_some()
     }
 
-    fn open(&self, wanted: &Wanted<'_>, device: Arc<dyn BlockRead>) -> Result<Arc<dyn FsRead>> {
-        // The kernel replays a journal also when it mounts read-only, and the image must not change.
+    fn open(
+        &self,
+        wanted: &FallbackRequest<'_>,
+        device: Arc<dyn BlockRead>,
+    ) -> Result<Arc<dyn FsRead>> {
+        // The kernel replays a journal even for a read-only mount, but the image must not change.
         let scratch = Arc::new(Overlay::in_memory(device, RECOVERY_MAX_BYTES));
-        let fs = mount::mount(&self.pool, wanted, scratch, kinds::Access::ReadOnly)?;
+        let fs = mount::mount(
+            &self.pool,
+            wanted,
+            scratch,
+            filesystem_kinds::Access::ReadOnly,
+        )?;
         Ok(fs)
     }
 
     fn open_for_writing(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &FallbackRequest<'_>,
         device: Arc<dyn BlockWrite>,
     ) -> Result<Arc<dyn FsWrite>> {
-        let fs = mount::mount(&self.pool, wanted, device, kinds::Access::ReadWrite)?;
+        let fs = mount::mount(
+            &self.pool,
+            wanted,
+            device,
+            filesystem_kinds::Access::ReadWrite,
+        )?;
         Ok(fs)
     }
 }

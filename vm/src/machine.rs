@@ -13,59 +13,59 @@ use super::area::{self, Area};
 use super::backend::{Channel, Prepared};
 use super::connection::{ENDING, accept, no_answer};
 use super::console::{self, Console};
-use super::kinds::{Access, Mounting};
-use super::options::{Kind, VmOptions};
+use super::filesystem_kinds::{Access, Mounting};
+use super::options::{BackendKind, VmOptions};
 use super::process::Process;
 use super::run_dir::RunDir;
 use super::watch::Watch;
 use diskfs_disk::{Error, Result};
 use diskfs_export::vhost_user::{self, BlockDevice, Options, Served};
 
-/// How long a machine that was killed may take to be gone.
+/// The timeout for the end of a machine that was killed.
 const END_DEADLINE: Duration = Duration::from_secs(3);
 /// A disk of a machine.
 pub(super) type Disk = Arc<BlockDevice>;
 
-/// What the serial numbers of several begin with.
+/// The prefix of the disks' serial numbers.
 const SERIAL: &str = "diskfs";
 
-/// The serial number of the disk with that index.
+/// Returns the serial number of the disk with that index.
 pub(super) fn serial(index: usize) -> String {
     format!("{SERIAL}{index}")
 }
 
-/// A machine's only disk.
+/// Returns the disk of a machine with one disk.
 pub(super) fn only_disk(device: Arc<dyn BlockWrite>) -> Disk {
     Arc::new(BlockDevice::writable(device).with_serial(serial(0)))
 }
 
-/// A device with nothing on it: what is behind the disk of a machine that waits.
-pub(super) fn nothing() -> Arc<dyn BlockWrite> {
+/// Returns an empty device, the backing of an idle machine's disk.
+pub(super) fn empty_device() -> Arc<dyn BlockWrite> {
     Arc::new(Memory::new(Vec::new()))
 }
 
-/// A machine that answers. Dropped, it is gone, with its process, its sockets and its threads.
+/// A machine whose agent answers. Dropping it ends its process, its sockets and its threads.
 #[derive(Debug)]
 pub(super) struct Machine {
-    pub(super) kind: Kind,
+    pub(super) kind: BackendKind,
     pub(super) client: Client,
     watch: Watch,
     process: Arc<Process>,
     disks: Vec<Disk>,
-    /// How many bytes its kernel has said until the agent answered.
-    said: u64,
-    /// They end with the process.
+    /// The number of bytes that its kernel has written to its log until the agent answered.
+    log_bytes: u64,
+    /// The served devices; they end with the process.
     _served: Vec<Served>,
     _console: Option<Console>,
 }
 
 impl Machine {
-    /// Starts one, and waits so long for its agent.
+    /// Starts a machine, and waits for its agent until `deadline`.
     ///
     /// # Errors
-    /// Why it did not answer.
+    /// Fails with the reason why the agent did not answer.
     pub(super) fn start(
-        kind: Kind,
+        kind: BackendKind,
         prepared: &dyn Prepared,
         options: &VmOptions,
         disks: &[Disk],
@@ -75,32 +75,33 @@ impl Machine {
         let dir = RunDir::with_room_for(options.memory_mib)?;
         let area = Arc::new(Area::default());
         let area_disk = Arc::new(area::disk(&area));
-        // Behind the others, for which names are kept free.
+        // The area comes after the other disks, for which names are reserved.
         let all = disks.iter().chain([&area_disk]).enumerate();
         let served = all.map(|(index, disk)| {
             vhost_user::serve(listen(&dir.disk(index))?, disk, &Options::default())
         });
         let served = served.collect::<Result<Vec<_>>>()?;
         let console = match prepared.channel() {
-            Channel::VhostUser => Port::Served(console::serve(listen(&dir.console())?)?),
-            Channel::Stream => Port::Awaited(listen(&dir.console())?),
+            Channel::VhostUser => AgentPort::Served(console::serve(listen(&dir.console())?)?),
+            Channel::Stream => AgentPort::Awaited(listen(&dir.console())?),
         };
         let (command, confinement) = prepared.command(&dir, served.len());
-        tracing::debug!(backend = %kind, ?command, "a microVM is started");
+        tracing::debug!(backend = %kind, ?command, "starting a microVM");
         let process = Arc::new(Process::start(command, &confinement)?);
         let (reader, writer, console) = console.open(&process, began, deadline)?;
         let left = deadline.saturating_sub(began.elapsed());
         let client = Client::connect_beside(Some(area), reader, writer, left);
         let client = client.map_err(|error| no_answer(&process, deadline, &error))?;
-        tracing::debug!(backend = %kind, milliseconds = began.elapsed().as_millis(), "it answers");
-        // Everything in it is open now: should this process be killed, nothing is left behind.
+        tracing::debug!(backend = %kind, milliseconds = began.elapsed().as_millis(), "the microVM answers");
+        // The machine has opened everything in the directory: if this process is killed now,
+        // nothing is left behind.
         drop(dir);
         let watch = Watch::start(client.clone(), &process, options.call_deadline)?;
         let machine = Self {
             kind,
             watch,
             client,
-            said: process.said(),
+            log_bytes: process.log_bytes(),
             process,
             disks: disks.to_vec(),
             _served: served,
@@ -117,7 +118,7 @@ impl Machine {
         mounting: &Mounting,
         access: Access,
     ) -> Result<Remote> {
-        // Of several, none was exchanged.
+        // The disks of a machine with several are never exchanged.
         let size_bytes = self.only_disk().map_or(0, |disk| disk.size_bytes());
         let request = MountRequest {
             size_bytes,
@@ -135,36 +136,38 @@ impl Machine {
         }
     }
 
-    /// The same with this behind its only disk; `None` when its kernel can't be told of that.
+    /// Replaces the backing of the machine's only disk. Returns `None` if its kernel cannot be
+    /// notified of that.
     pub(super) fn with(self, device: Arc<dyn BlockWrite>) -> Option<Self> {
         let disk = self.only_disk()?;
         disk.exchange(device);
         disk.tell_size().then_some(self)
     }
 
-    /// Lets go of what is behind its disks, which it sees no more.
+    /// Detaches the backing of all disks; the machine then sees empty ones.
     pub(super) fn detach(&self) {
         for disk in &self.disks {
-            disk.exchange(nothing());
+            disk.exchange(empty_device());
         }
     }
 
-    /// Whether nothing is known against it: it runs, its kernel (which is told to be quiet) has complained of
-    /// nothing, and its disks had no errors.
+    /// Returns true if the machine shows no fault: it runs, its kernel (which is told to be quiet)
+    /// has logged nothing since the agent answered, and its disks had no errors.
     pub(super) fn is_sound(&self) -> bool {
-        let is_silent = self.process.said() == self.said;
+        let is_silent = self.process.log_bytes() == self.log_bytes;
         let has_errors = self.disks.iter().any(|disk| disk.first_error().is_some());
         is_silent && !has_errors && self.process.ending().is_none()
     }
 
-    /// The kernel's version, as it says.
+    /// Returns the version of the machine's kernel.
     pub(super) fn kernel(&self) -> &str {
         &self.client.about().kernel
     }
 
-    /// Why nothing comes from the machine any more.
+    /// Returns a function that explains why the stream from the machine has ended.
     fn explanation(&self) -> impl Fn() -> Option<String> + Send + Sync + 'static {
-        // Whoever still has the filesystem keeps neither alive: it may be closed by then.
+        // Weak references: the filesystem may outlive the machine, and must not keep process and
+        // disks alive.
         let process = Arc::downgrade(&self.process);
         let disks: Vec<_> = self.disks.iter().map(Arc::downgrade).collect();
         let (kind, hung) = (self.kind, self.watch.hung());
@@ -172,10 +175,10 @@ impl Machine {
             let process = process.upgrade()?;
             process.wait(ENDING);
             let mut text = if let Some(ending) = process.ending() {
-                format!("the microVM ({kind}) was {ending}")
+                format!("the microVM ({kind}) {ending}")
             } else {
-                process.kill(); // What it says makes no sense, so it is of no use.
-                format!("the microVM ({kind}) broke off")
+                process.kill(); // It runs but breaks the protocol, so it is useless.
+                format!("the microVM ({kind}) broke the protocol or closed its console")
             };
             if let Some(deadline) = hung.get() {
                 let seconds = deadline.as_secs_f32();
@@ -188,26 +191,27 @@ impl Machine {
                 text.push_str(&error.to_string());
             }
             tracing::error!("{text}");
-            process.tell_log();
+            process.print_log();
             Some(text)
         }
     }
 
-    /// Ends it, when its filesystem is unmounted. That was what mattered: whether it ends well does
-    /// not.
+    /// Ends the machine after its filesystem was unmounted. A failure to end it in order is only
+    /// logged, because the data is durable.
     pub(super) fn end(&self) {
         if let Err(error) = self.shut_down() {
-            tracing::debug!(%error, "a microVM was not told to end");
+            tracing::debug!(%error, "cannot shut down the agent of a microVM");
         }
     }
 
-    /// Has everything unmounted, and ends it.
+    /// Unmounts everything and ends the machine.
     ///
     /// # Errors
-    /// When something could not be unmounted.
+    /// Fails if something could not be unmounted.
     pub(super) fn shut_down(&self) -> Result<()> {
         let ended = self.client.shut_down();
-        // It has nothing more to write, and lingers until the answer has come.
+        // The machine has nothing more to write; it waits for being killed once the answer has
+        // arrived.
         self.process.kill();
         if !self.process.wait(END_DEADLINE) {
             tracing::warn!(backend = %self.kind, "a microVM did not end");
@@ -215,24 +219,24 @@ impl Machine {
         Ok(ended?)
     }
 
-    /// Kills it.
+    /// Kills the machine.
     pub(super) fn kill(&self) {
         self.process.kill();
     }
 }
 
-/// Where the agent's bytes come from and go to.
-enum Port {
-    /// From a console that is served here.
+/// The source of the agent's stream.
+enum AgentPort {
+    /// A console that is served by this process.
     Served(Console),
-    /// From whoever connects.
+    /// A socket to which the machine connects.
     Awaited(UnixListener),
 }
 
 type Reader = Box<dyn io::Read + Send>;
 type Writer = Box<dyn io::Write + Send>;
 
-impl Port {
+impl AgentPort {
     fn open(
         self,
         process: &Arc<Process>,

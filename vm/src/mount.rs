@@ -1,4 +1,4 @@
-//! Mounting a filesystem in a machine.
+//! Mounting of filesystems in machines.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,21 +6,21 @@ use std::time::Instant;
 use diskfs_block::BlockWrite;
 use diskfs_remote::client::Remote;
 
-use super::kinds::{self, Access, Mounting};
+use super::filesystem_kinds::{self, Access, Mounting};
 use super::machine::{Machine, only_disk, serial};
 use super::pool::Pool;
 use super::start;
-use diskfs_disk::{Result, Wanted};
+use diskfs_disk::{FallbackRequest, Result};
 
-/// Opens a filesystem in a machine of its own, which goes back to the pool when the filesystem is closed or
-/// dropped.
+/// Opens a filesystem in a machine of its own, which goes back to the pool when the filesystem is
+/// closed or dropped.
 pub(super) fn mount(
     pool: &Pool,
-    wanted: &Wanted<'_>,
+    wanted: &FallbackRequest<'_>,
     device: Arc<dyn BlockWrite>,
     access: Access,
 ) -> Result<Arc<Remote>> {
-    let mounting = kinds::for_access(wanted.kind, access)?;
+    let mounting = filesystem_kinds::for_access(wanted.kind, access)?;
     let began = Instant::now();
     let waiting = mount_in_waiting(pool, wanted, &device, &mounting, access);
     let has_waited = waiting.is_some();
@@ -40,19 +40,19 @@ pub(super) fn mount(
         milliseconds = began.elapsed().as_millis(),
         "mounted in a microVM"
     );
-    let (home, disk) = (pool.home(), wanted.disk);
+    let (idle, disk) = (pool.handle(), wanted.disk);
     let remote = remote.ending_with(move |unmounted| match unmounted {
-        Ok(()) => home.put(machine, disk),
+        Ok(()) => idle.put(machine, disk),
         Err(_) => drop(machine),
     });
     Ok(Arc::new(remote))
 }
 
-/// Opens it in a machine that waits. `None` when there is none, or when it does not work: in a new one it may, and
-/// what that says counts.
+/// Opens a filesystem in a machine from the pool. Returns `None` if the pool has none or if
+/// mounting fails: a new machine may succeed, and its error is the one that counts.
 fn mount_in_waiting(
     pool: &Pool,
-    wanted: &Wanted<'_>,
+    wanted: &FallbackRequest<'_>,
     device: &Arc<dyn BlockWrite>,
     mounting: &Mounting,
     access: Access,
@@ -61,7 +61,7 @@ fn mount_in_waiting(
     match machine.mount(&serial(0), mounting, access) {
         Ok(remote) => Some((machine, remote)),
         Err(error) => {
-            tracing::info!(%error, "a machine that waited is of no use");
+            tracing::info!(%error, "cannot mount in a machine of the pool; starting a new one");
             None
         }
     }

@@ -1,4 +1,4 @@
-//! How microVMs are started.
+//! The options for starting microVMs.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::boot_files::GuestKernel;
 
-/// A way to start a machine.
+/// A backend that starts machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// User Mode Linux: a kernel that is an ordinary process. x86-64 Linux only.
+pub enum BackendKind {
+    /// User Mode Linux: a kernel that is an ordinary process. Only on x86-64 Linux.
     Uml,
     /// QEMU with KVM.
     QemuKvm,
@@ -18,11 +18,11 @@ pub enum Kind {
     QemuTcg,
 }
 
-impl Kind {
-    /// In the order in which they are tried: by how fast they start.
+impl BackendKind {
+    /// All backends, in the order in which they are tried: the fastest to start comes first.
     pub const ALL: [Self; 3] = [Self::Uml, Self::QemuKvm, Self::QemuTcg];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Uml => "uml",
@@ -32,25 +32,25 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for BackendKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-/// Which backend is taken.
+/// The choice of the backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// The first one that works.
+pub enum BackendChoice {
+    /// The first backend that works.
     #[default]
     Auto,
-    /// This one and no other.
-    Only(Kind),
-    /// None: filesystems without a driver are *unsupported*.
+    /// This backend only.
+    Only(BackendKind),
+    /// No backend: filesystems without a driver are *unsupported*.
     None,
 }
 
-impl FromStr for Choice {
+impl FromStr for BackendChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -59,53 +59,55 @@ impl FromStr for Choice {
             "none" => return Ok(Self::None),
             _ => {}
         }
-        let mut kinds = Kind::ALL.into_iter();
+        let mut kinds = BackendKind::ALL.into_iter();
         kinds
             .find(|kind| kind.name() == text)
             .map(Self::Only)
             .ok_or_else(|| {
-                let names = Kind::ALL.map(Kind::name).join(", ");
-                format!("`{text}` is none of auto, {names}, none")
+                let names = BackendKind::ALL.map(BackendKind::name).join(", ");
+                format!("unknown backend `{text}`; known: auto, {names}, none")
             })
     }
 }
 
-/// How microVMs are started.
+/// The options for starting microVMs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VmOptions {
-    /// Which backend.
-    pub choice: Choice,
-    /// The directory of the [appliance](super::appliance), before all others.
+    /// The choice of the backend.
+    pub choice: BackendChoice,
+    /// The directory of the [appliance](super::appliance); it precedes all others.
     pub appliance: Option<PathBuf>,
-    /// A kernel that is taken instead of the appliance's. Only QEMU boots it.
+    /// A kernel of a guest to boot instead of the appliance's. Only QEMU boots it.
     pub kernel: Option<GuestKernel>,
-    /// The machine's memory, at most; what it does not use is not taken from the host.
+    /// The maximum memory of a machine in MiB; the host provides only what the machine uses.
     pub memory_mib: u32,
-    /// How long a machine may take until it answers; `None` for what is usual for its backend.
+    /// The time until a machine must answer; `None` for the backend's default.
     pub deadline: Option<Duration>,
-    /// How long a call may take before the machine is taken for one that hangs, and killed: its filesystem is as after
-    /// a power cut then. Programs may take as long as they like.
+    /// The time until a call must be answered. After that the machine is assumed to hang and is
+    /// killed: its filesystem is then as after a power cut. Programs may run without limit.
     pub call_deadline: Duration,
-    /// How many booted machines that have never mounted anything are kept waiting for the next image, so that to
-    /// mount it takes milliseconds. Each takes some 40 MiB.
+    /// The number of booted machines that have never mounted anything and are kept ready for the
+    /// next image. With one of them, mounting takes milliseconds. Each takes about 40 MiB.
     pub pool: u8,
-    /// Whether a machine has a network, for the programs that run in it: whatever this user reaches, it reaches. Only
-    /// QEMU gives one.
+    /// True if machines have a network for the programs that run in them. Such a program reaches
+    /// everything that this user reaches. Only QEMU provides it.
     pub network: bool,
 }
 
 impl VmOptions {
-    /// Enough for the metadata of filesystems of any size in practice: with less than 128 MiB a kernel
-    /// that makes thousands of files runs out of memory.
+    /// The default of [`memory_mib`](Self::memory_mib): enough for the metadata of filesystems of
+    /// any size in practice. With less than 128 MiB, a kernel that creates thousands of files runs
+    /// out of memory.
     pub const DEFAULT_MEMORY_MIB: u32 = 256;
-    /// More than it takes to write all that a machine's memory holds to the slowest of disks.
+    /// The default of [`call_deadline`](Self::call_deadline): more than it takes to write all of a
+    /// machine's memory to a very slow disk.
     pub const DEFAULT_CALL_DEADLINE: Duration = Duration::from_mins(10);
 }
 
 impl Default for VmOptions {
     fn default() -> Self {
         Self {
-            choice: Choice::Auto,
+            choice: BackendChoice::Auto,
             appliance: None,
             kernel: None,
             memory_mib: Self::DEFAULT_MEMORY_MIB,
@@ -123,10 +125,13 @@ mod tests {
 
     #[test]
     fn choices_are_spelt_as_the_backends() {
-        assert_eq!("auto".parse(), Ok(Choice::Auto));
-        assert_eq!("none".parse(), Ok(Choice::None));
-        assert_eq!("uml".parse(), Ok(Choice::Only(Kind::Uml)));
-        assert_eq!("qemu-tcg".parse(), Ok(Choice::Only(Kind::QemuTcg)));
-        assert!("kvm".parse::<Choice>().is_err());
+        assert_eq!("auto".parse(), Ok(BackendChoice::Auto));
+        assert_eq!("none".parse(), Ok(BackendChoice::None));
+        assert_eq!("uml".parse(), Ok(BackendChoice::Only(BackendKind::Uml)));
+        assert_eq!(
+            "qemu-tcg".parse(),
+            Ok(BackendChoice::Only(BackendKind::QemuTcg))
+        );
+        assert!("kvm".parse::<BackendChoice>().is_err());
     }
 }

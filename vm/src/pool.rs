@@ -1,8 +1,8 @@
-//! Machines that wait for something to mount.
+//! The pool of idle machines.
 //!
-//! A machine that has mounted something may be in the hands of whoever made that image. It goes on for the
-//! same [disk](DiskId) only, whose bytes that person has chosen anyhow; any other disk gets a machine that has
-//! never mounted anything.
+//! A machine that has mounted an image may be controlled by the author of that image. It is used
+//! again only for the same [disk](DiskId), whose bytes the author has chosen anyway; any other disk
+//! gets a machine that has never mounted anything.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -12,75 +12,76 @@ use super::machine::Machine;
 use super::{VmOptions, start};
 use diskfs_disk::{DiskId, Result};
 
-/// How many machines wait that have mounted something: a disk's filesystems are opened one after the other,
-/// and a system is seldom on more.
-const MOST_USED: usize = 4;
+/// The maximum number of used machines in the pool: a disk's filesystems are opened one after the
+/// other, and a system seldom has more.
+const USED_MACHINES_MAX: usize = 4;
 
-/// How long one of them waits. A disk that is opened for writing after it was looked into is so at once.
-const USED_WAITS: Duration = Duration::from_secs(10);
+/// The time for which a used machine is kept. A disk that was inspected is usually opened for
+/// writing right after that.
+const USED_MACHINE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The machines of one [`MicroVm`](super::MicroVm) that wait. Dropped, they are gone.
+/// The idle machines of one [`MicroVm`](super::MicroVm). Dropping it ends them.
 #[derive(Debug)]
 pub(super) struct Pool(Arc<Shared>);
 
-/// Where a machine goes back to.
+/// A weak reference to the pool to which a machine returns.
 #[derive(Debug, Clone)]
-pub(super) struct Home(Weak<Shared>);
+pub(super) struct PoolHandle(Weak<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     options: VmOptions,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Those that have never mounted anything.
+struct PoolState {
+    /// The machines that have never mounted anything.
     new: Vec<Machine>,
-    /// The others; who came last is the last one.
-    used: Vec<Used>,
-    /// Whether a thread looks after them.
-    is_kept: bool,
+    /// The used machines, the most recent one last.
+    used: Vec<UsedMachine>,
+    /// True if a thread maintains the pool.
+    is_maintained: bool,
     starting: Starting,
-    /// No machine could be started: no more are kept.
+    /// True after a machine could not be started: no more are kept ready.
     has_failed: bool,
     has_ended: bool,
 }
 
-/// Whether the thread starts a machine just now.
+/// The state of starting a new machine for the pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Starting {
     #[default]
     No,
     Yes,
-    /// And somebody waits for it.
+    /// The thread is starting a machine, and a caller waits for it.
     Awaited,
 }
 
 #[derive(Debug)]
-struct Used {
+struct UsedMachine {
     machine: Machine,
     disk: DiskId,
     until: Option<Instant>,
 }
 
-impl Used {
+impl UsedMachine {
     fn is_over(&self) -> bool {
         self.until.is_none_or(|until| until <= Instant::now()) || !self.machine.is_sound()
     }
 }
 
 impl Pool {
-    /// One that begins to start as many machines as the options want waiting.
+    /// Creates a pool and begins to start as many machines as the options keep ready.
     pub(super) fn new(options: VmOptions) -> Self {
         let pool = Self(Arc::new(Shared {
             options,
             state: Mutex::default(),
             changed: Condvar::new(),
         }));
-        if pool.0.wanted() > 0 {
-            pool.0.keep(&mut pool.0.lock());
+        if pool.0.target_count() > 0 {
+            pool.0.ensure_maintained(&mut pool.0.lock());
         }
         pool
     }
@@ -89,13 +90,14 @@ impl Pool {
         &self.0.options
     }
 
-    pub(super) fn home(&self) -> Home {
-        Home(Arc::downgrade(&self.0))
+    pub(super) fn handle(&self) -> PoolHandle {
+        PoolHandle(Arc::downgrade(&self.0))
     }
 
-    /// A machine that waits and may be used for this disk: one that was used for it, or a new one.
+    /// Takes a machine that may be used for this disk: one that was used for it before, or a new
+    /// one.
     pub(super) fn take(&self, disk: DiskId) -> Option<Machine> {
-        let mut over = Vec::new(); // Ended when the lock is no longer held.
+        let mut over = Vec::new(); // Ended after the lock was released.
         let mut state = self.0.lock();
         if let Some(index) = state.used.iter().rposition(|used| used.disk == disk) {
             let used = state.used.remove(index);
@@ -112,7 +114,7 @@ impl Pool {
                 }
                 over.push(machine);
             } else if state.starting == Starting::Yes {
-                // That one will be there sooner than another.
+                // The machine that is being started will be ready sooner than another one.
                 state.starting = Starting::Awaited;
                 let waited = self
                     .0
@@ -140,8 +142,9 @@ impl Drop for Pool {
     }
 }
 
-impl Home {
-    /// Takes back a machine whose filesystem of that disk is unmounted; ends one that must not be used again.
+impl PoolHandle {
+    /// Puts a machine whose filesystem is unmounted back into the pool, for that disk only. Ends it
+    /// if it must not be used again.
     pub(super) fn put(&self, machine: Machine, disk: DiskId) {
         machine.detach();
         let shared = self.0.upgrade().filter(|_| machine.is_sound());
@@ -150,14 +153,14 @@ impl Home {
         if state.has_ended {
             return;
         }
-        let too_many = state.used.len() >= MOST_USED;
+        let too_many = state.used.len() >= USED_MACHINES_MAX;
         let oldest = too_many.then(|| state.used.remove(0));
-        state.used.push(Used {
+        state.used.push(UsedMachine {
             machine,
             disk,
-            until: Instant::now().checked_add(USED_WAITS),
+            until: Instant::now().checked_add(USED_MACHINE_TIMEOUT),
         });
-        shared.keep(&mut state);
+        shared.ensure_maintained(&mut state);
         drop(state);
         shared.changed.notify_all();
         drop(oldest);
@@ -165,57 +168,57 @@ impl Home {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wanted(&self) -> usize {
+    fn target_count(&self) -> usize {
         self.options.pool.into()
     }
 
-    /// Sees to it that a thread looks after them.
-    fn keep(self: &Arc<Self>, state: &mut State) {
-        if state.is_kept {
+    /// Makes sure that a thread maintains the pool.
+    fn ensure_maintained(self: &Arc<Self>, state: &mut PoolState) {
+        if state.is_maintained {
             return;
         }
         let shared = Arc::clone(self);
         let keeper = thread::Builder::new().name("microvm pool".to_owned());
-        match keeper.spawn(move || shared.look_after()) {
-            Ok(_) => state.is_kept = true,
-            // Nobody would end them.
+        match keeper.spawn(move || shared.maintain()) {
+            Ok(_) => state.is_maintained = true,
+            // Without the thread, the machines would never be ended.
             Err(error) => {
-                tracing::debug!(%error, "no microVM is kept");
+                tracing::debug!(%error, "cannot start the pool's thread; no microVM is kept");
                 state.used.clear();
             }
         }
     }
 
-    /// Starts new ones and ends those that have waited too long, as long as there is anything to do.
-    fn look_after(&self) {
+    /// Starts new machines and ends those that were kept too long, until there is nothing to do.
+    fn maintain(&self) {
         let mut state = self.lock();
         while !state.has_ended {
-            let over: Vec<Used> = state.used.extract_if(.., |used| used.is_over()).collect();
+            let over: Vec<UsedMachine> = state.used.extract_if(.., |used| used.is_over()).collect();
             if !over.is_empty() {
                 drop(state);
                 drop(over);
                 state = self.lock();
-            } else if !state.has_failed && state.new.len() < self.wanted() {
+            } else if !state.has_failed && state.new.len() < self.target_count() {
                 state = self.add_new(state);
             } else if let Some(next) = state.used.iter().filter_map(|used| used.until).min() {
                 let left = next.saturating_duration_since(Instant::now());
                 let waited = self.changed.wait_timeout(state, left);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            } else if self.wanted() > 0 && !state.has_failed {
+            } else if self.target_count() > 0 && !state.has_failed {
                 let waited = self.changed.wait(state);
                 state = waited.unwrap_or_else(PoisonError::into_inner);
             } else {
                 break;
             }
         }
-        state.is_kept = false;
+        state.is_maintained = false;
     }
 
-    fn add_new<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+    fn add_new<'s>(&'s self, mut state: MutexGuard<'s, PoolState>) -> MutexGuard<'s, PoolState> {
         state.starting = Starting::Yes;
         drop(state);
         let started: Result<Machine> = start::start_empty(&self.options);
@@ -223,7 +226,7 @@ impl Shared {
         state.starting = Starting::No;
         self.changed.notify_all();
         match started {
-            // Without the lock: it is ended.
+            // The machine is ended outside the lock.
             Ok(machine) if state.has_ended => {
                 drop(state);
                 drop(machine);
@@ -231,7 +234,7 @@ impl Shared {
             }
             Ok(machine) => state.new.push(machine),
             Err(error) => {
-                tracing::warn!(%error, "no microVM is kept waiting");
+                tracing::warn!(%error, "cannot start a microVM for the pool; none is kept ready");
                 state.has_failed = true;
             }
         }

@@ -1,4 +1,4 @@
-//! A machine's process: what it says, how it ended, and that it ends.
+//! The process of a machine: its log, how it ended, and killing it.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
@@ -17,30 +17,30 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 use super::confine::Confinement;
 use diskfs_disk::{Error, Result};
 
-/// What the lines of a machine's console are logged as.
+/// The log target for the lines of a machine's console.
 const CONSOLE: &str = "diskfs::vm::console";
 
-/// How many of the last lines of a machine's console are kept, to say why it ended.
+/// The number of last lines of a machine's console that are kept to explain its end.
 const LOG_LINES: usize = 40;
-/// How long the rest of what it said is waited for, once it has ended.
-const LAST_WORDS: Duration = Duration::from_millis(200);
-/// How much of one line.
+/// The timeout for the rest of the log after the process has ended.
+const LOG_END_TIMEOUT: Duration = Duration::from_millis(200);
+/// The maximum length of a log line that is kept.
 const LOG_LINE_BYTES: u64 = 400;
 
-/// A running process. It is killed when this is dropped, and when this process ends, however it does.
+/// A running process. It is killed when this is dropped, and when this process ends in any way.
 #[derive(Debug)]
 pub(super) struct Process {
     pidfd: OwnedFd,
-    /// To see how much of it was not taken yet.
+    /// The pipe with the log, kept to count the bytes that were not read yet.
     output: io::PipeReader,
-    state: Arc<State>,
-    /// Started the process and waits for it: the kernel kills a child when the thread that made it
-    /// ends.
+    state: Arc<SharedState>,
+    /// The thread that started the process and waits for it: the kernel kills a child when the
+    /// thread that created it ends.
     supervisor: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SharedState {
     inner: Mutex<Inner>,
     ended: Condvar,
 }
@@ -49,43 +49,43 @@ struct State {
 struct Inner {
     status: Option<ExitStatus>,
     log: Vec<String>,
-    /// How many bytes of what it said were taken.
-    heard: u64,
+    /// The number of log bytes that were read.
+    log_bytes_read: u64,
 }
 
-impl State {
+impl SharedState {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Process {
-    /// Starts a program whose standard output and error are its log.
+    /// Starts a program whose standard output and error go to its log.
     ///
     /// # Errors
-    /// When it can't be run.
+    /// Fails if the program can't be run.
     pub(super) fn start(mut command: Command, confinement: &Confinement) -> Result<Self> {
         let program = command.get_program().to_owned();
         confinement.apply_to(&mut command);
-        let (said, log) = io::pipe()?;
-        let output = said.try_clone()?;
+        let (log_pipe, log) = io::pipe()?;
+        let output = log_pipe.try_clone()?;
         command
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
-        let state = Arc::new(State::default());
-        let (tell, told) = mpsc::sync_channel(1);
+        let state = Arc::new(SharedState::default());
+        let (sender, receiver) = mpsc::sync_channel(1);
         let supervised = Arc::clone(&state);
         let supervisor = thread::Builder::new()
             .name("microvm".to_owned())
             .spawn(move || {
                 let spawned = command.spawn();
-                drop(command); // With it our end of the log's pipe.
-                supervise(spawned, said, &supervised, &tell);
+                drop(command); // This closes our write end of the log's pipe.
+                supervise(spawned, log_pipe, &supervised, &sender);
             })?;
-        let pidfd = told
+        let pidfd = receiver
             .recv()
-            .unwrap_or_else(|_| Err(io::Error::other("its supervisor ended")))
+            .unwrap_or_else(|_| Err(io::Error::other("the supervisor thread ended")))
             .map_err(|error| Error::from(error).in_file(&program))?;
         Ok(Self {
             pidfd,
@@ -95,12 +95,12 @@ impl Process {
         })
     }
 
-    /// Kills it, unless it has ended.
+    /// Kills the process, unless it has ended.
     pub(super) fn kill(&self) {
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL); // It may have ended meanwhile.
     }
 
-    /// Waits until it ends; `false` when it did not in time.
+    /// Waits until the process ends. Returns false if it did not in time.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         let until = Instant::now().checked_add(at_most);
         let mut inner = self.state.lock();
@@ -115,31 +115,31 @@ impl Process {
         true
     }
 
-    /// How it ended, once it has.
+    /// Returns how the process ended; `None` while it runs.
     pub(super) fn ending(&self) -> Option<Ending> {
         let inner = self.state.lock();
         let status = inner.status?;
         Some(Ending {
             status,
-            last_words: last_words(&inner.log),
+            last_log_line: last_log_line(&inner.log),
         })
     }
 
-    /// The last lines that it said.
+    /// Returns the last lines of its log.
     fn log(&self) -> Vec<String> {
         self.state.lock().log.clone()
     }
 
-    /// How many bytes it has said so far, whether or not they are in the log yet.
-    pub(super) fn said(&self) -> u64 {
+    /// Returns the number of bytes that it has written to its log, including those not read yet.
+    pub(super) fn log_bytes(&self) -> u64 {
         let inner = self.state.lock();
-        // Without an end of it, nobody says anything any more.
+        // At the end of the log, the pipe is empty.
         let on_the_way = ioctl_fionread(&self.output).unwrap_or_default();
-        inner.heard.saturating_add(on_the_way)
+        inner.log_bytes_read.saturating_add(on_the_way)
     }
 
-    /// Logs them, for who wants to know why it failed.
-    pub(super) fn tell_log(&self) {
+    /// Logs the last lines, to explain a failure.
+    pub(super) fn print_log(&self) {
         for line in self.log() {
             tracing::info!(target: CONSOLE, "{line}");
         }
@@ -150,68 +150,68 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         if let Some(supervisor) = self.supervisor.take() {
-            let _ = supervisor.join(); // It has nothing to tell that wasn't logged.
+            let _ = supervisor.join(); // The thread has already logged its errors.
         }
     }
 }
 
-/// How a process ended.
+/// The exit status of a process, with its last log line.
 #[derive(Debug, Clone)]
 pub(super) struct Ending {
     status: ExitStatus,
-    last_words: Option<String>,
+    last_log_line: Option<String>,
 }
 
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.status.signal(), self.status.code()) {
-            (Some(signal), _) => write!(f, "killed by signal {signal}")?,
+            (Some(signal), _) => write!(f, "was killed by signal {signal}")?,
             (None, Some(code)) => write!(f, "ended with exit code {code}")?,
             (None, None) => f.write_str("ended")?,
         }
-        match &self.last_words {
-            Some(words) => write!(f, ", saying `{words}`"),
+        match &self.last_log_line {
+            Some(words) => write!(f, "; its last words: `{words}`"),
             None => Ok(()),
         }
     }
 }
 
-/// What tells most of why a kernel died: its panic, or else the last thing it said.
-fn last_words(log: &[String]) -> Option<String> {
+/// Returns the line that best explains why a kernel died: its panic, or else its last line.
+fn last_log_line(log: &[String]) -> Option<String> {
     let panic = log.iter().find(|line| line.contains("panic"));
     panic.or(log.last()).cloned()
 }
 
 fn supervise(
     spawned: io::Result<Child>,
-    said: io::PipeReader,
-    state: &Arc<State>,
-    tell: &mpsc::SyncSender<io::Result<OwnedFd>>,
+    output: io::PipeReader,
+    state: &Arc<SharedState>,
+    started: &mpsc::SyncSender<io::Result<OwnedFd>>,
 ) {
     let (mut child, pidfd) = match spawned.and_then(with_pidfd) {
-        Ok(started) => started,
+        Ok(child) => child,
         Err(error) => {
-            let _ = tell.send(Err(error)); // Nobody waits any more when that fails.
+            let _ = started.send(Err(error)); // Fails if nobody waits any more.
             return;
         }
     };
-    let _ = tell.send(Ok(pidfd));
-    let heard = Arc::clone(state);
+    let _ = started.send(Ok(pidfd));
+    let log_state = Arc::clone(state);
     let (finish, finished) = mpsc::sync_channel::<()>(0);
     let log = thread::Builder::new()
         .name("microvm log".to_owned())
         .spawn(move || {
-            keep_log(said, &heard);
+            keep_log(output, &log_state);
             drop(finish);
         });
     let status = child.wait();
-    // It leads a group of its own, of which some may be left.
+    // The process leads a process group; some of its members may still run.
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        let _ = kill_process_group(group, Signal::KILL); // As a rule none is.
+        let _ = kill_process_group(group, Signal::KILL); // Usually the group is empty.
     }
     if log.is_ok() {
-        // Its last words, unless somebody else holds on to its output.
-        let _ = finished.recv_timeout(LAST_WORDS);
+        // Waits for the rest of the log, unless another process keeps the pipe open.
+        let _ = finished.recv_timeout(LOG_END_TIMEOUT);
     }
     let mut inner = state.lock();
     inner.status = Some(status.unwrap_or_default());
@@ -221,7 +221,7 @@ fn supervise(
 fn with_pidfd(mut child: Child) -> io::Result<(Child, OwnedFd)> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let opened = pid
-        .ok_or_else(|| io::Error::other("a process without a number"))
+        .ok_or_else(|| io::Error::other("the child process has no process id"))
         .and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?));
     match opened {
         Ok(pidfd) => Ok((child, pidfd)),
@@ -233,31 +233,31 @@ fn with_pidfd(mut child: Child) -> io::Result<(Child, OwnedFd)> {
     }
 }
 
-/// What a process says, of which each byte is counted as it is taken.
-struct Heard<'s> {
-    said: io::PipeReader,
-    state: &'s State,
+/// A reader of the log that counts each byte when it is read.
+struct CountedLog<'s> {
+    output: io::PipeReader,
+    state: &'s SharedState,
 }
 
-impl Read for Heard<'_> {
+impl Read for CountedLog<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        // Not under the lock, which is held for moments.
-        poll(&mut [PollFd::new(&self.said, PollFlags::IN)], None)?;
+        // Outside the lock, which is held only for moments.
+        poll(&mut [PollFd::new(&self.output, PollFlags::IN)], None)?;
         let mut inner = self.state.lock();
-        let len = self.said.read(buf)?;
+        let len = self.output.read(buf)?;
         let more = u64::try_from(len).unwrap_or_default();
-        inner.heard = inner.heard.saturating_add(more);
+        inner.log_bytes_read = inner.log_bytes_read.saturating_add(more);
         Ok(len)
     }
 }
 
-/// Keeps the last lines until the process has closed its log, which it does when it ends.
-fn keep_log(said: io::PipeReader, state: &State) {
-    let mut said = BufReader::new(Heard { said, state });
+/// Keeps the last lines until the log's pipe is closed, which happens when the process ends.
+fn keep_log(output: io::PipeReader, state: &SharedState) {
+    let mut lines = BufReader::new(CountedLog { output, state });
     let mut line = Vec::new();
     loop {
         line.clear();
-        match (&mut said)
+        match (&mut lines)
             .take(LOG_LINE_BYTES)
             .read_until(b'\n', &mut line)
         {
@@ -301,7 +301,10 @@ mod tests {
         let process = shell("echo all is well; echo 'Kernel panic: no'; echo bye; exit 3");
         assert!(process.wait(SOON));
         let ending = process.ending().unwrap().to_string();
-        assert_eq!(ending, "ended with exit code 3, saying `Kernel panic: no`");
+        assert_eq!(
+            ending,
+            "ended with exit code 3; its last words: `Kernel panic: no`"
+        );
         assert_eq!(process.log().len(), 3);
     }
 
@@ -309,11 +312,11 @@ mod tests {
     fn what_it_said_counts_before_anybody_has_heard_it() {
         let process = shell("printf 12345; sleep 1000");
         let deadline = Instant::now() + SOON;
-        while process.said() == 0 {
+        while process.log_bytes() == 0 {
             assert!(Instant::now() < deadline);
             thread::yield_now();
         }
-        assert_eq!(process.said(), 5);
+        assert_eq!(process.log_bytes(), 5);
     }
 
     #[test]
@@ -322,7 +325,10 @@ mod tests {
         assert!(!process.wait(Duration::from_millis(10)));
         process.kill();
         assert!(process.wait(SOON));
-        assert_eq!(process.ending().unwrap().to_string(), "killed by signal 9");
+        assert_eq!(
+            process.ending().unwrap().to_string(),
+            "was killed by signal 9"
+        );
     }
 
     #[test]
@@ -342,7 +348,7 @@ mod tests {
         let file = dir.path().join("file");
         let process = shell(&format!("echo x > {}", file.display()));
         assert!(process.wait(SOON));
-        // Where the host has no Landlock, namespaces alone don't keep it from its own user's files.
+        // Without Landlock, namespaces alone don't protect the files of the host's own user.
         if landlock_is_there() {
             assert!(!file.exists());
         }

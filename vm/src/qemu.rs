@@ -1,4 +1,4 @@
-//! QEMU: with KVM where that is of use, else emulating the processor.
+//! The QEMU backends: with KVM where it is usable, otherwise emulating the processor.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,10 +13,10 @@ use super::saved_state::SavedState;
 use super::{VmOptions, kvm_probe};
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// The program for machines like this one. Others would have to be told how to boot.
+/// QEMU's program for x86-64. Other architectures boot in other ways.
 const PROGRAM: &str = "qemu-system-x86_64";
 
-/// What runs the guest's instructions.
+/// The accelerator that runs the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accelerator {
     Kvm,
@@ -34,7 +34,7 @@ impl Backend for Qemu {
     ) -> Result<Vec<Box<dyn Prepared>>> {
         let accelerator = self.0;
         if !cfg!(target_arch = "x86_64") {
-            let reason = "QEMU machines are made for x86-64 only";
+            let reason = "QEMU machines are supported on x86-64 only";
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         let program = find()?;
@@ -47,7 +47,8 @@ impl Backend for Qemu {
         {
             return Err(Error::new(ErrorKind::Unsupported, problem));
         }
-        // With KVM it boots as fast; and another processor is another machine.
+        // With KVM booting is as fast as restoring, and a saved state does not fit another
+        // processor.
         let saved = (accelerator == Accelerator::Tcg).then_some(&files.saved);
         let saved = saved.and_then(|file| SavedState::find(file, options.memory_mib));
         let starts = saved.map(Start::Restore).into_iter();
@@ -66,18 +67,22 @@ impl Backend for Qemu {
     }
 }
 
-/// QEMU's program.
+/// Returns the path of QEMU's program.
 ///
 /// # Errors
-/// `Unsupported` without it.
+/// Fails with `Unsupported` if it is not installed.
 pub(super) fn find() -> Result<PathBuf> {
     find_program(PROGRAM).ok_or_else(|| {
-        let hint = "install it (qemu-system-x86 on Debian, qemu-kvm-core on Fedora)";
-        Error::new(ErrorKind::Unsupported, format!("there is no {PROGRAM}")).with_hint(hint)
+        let hint = "install the package qemu-system-x86 (Debian) or qemu-kvm-core (Fedora)";
+        Error::new(
+            ErrorKind::Unsupported,
+            format!("{PROGRAM} is not installed"),
+        )
+        .with_hint(hint)
     })
 }
 
-/// How a machine comes to its agent.
+/// The way to a running agent: booting, or restoring a saved state.
 #[derive(Debug)]
 enum Start {
     Boot(QemuFiles),
@@ -103,8 +108,8 @@ impl Prepared for Ready {
         files
     }
 
-    /// An idle machine answers within 0.5 s with KVM or from a saved state, and 2.5 s without; a busy one takes
-    /// many times as long.
+    /// Returns the deadline. An idle machine answers within 0.5 s with KVM or from a saved state,
+    /// and within 2.5 s otherwise; a busy one takes many times as long.
     fn deadline(&self) -> Duration {
         match (self.accelerator, &self.start) {
             (Accelerator::Kvm, _) => Duration::from_secs(5),
@@ -146,18 +151,19 @@ impl Prepared for Ready {
     }
 }
 
-/// The one kind of machine that has what Debian's kernels look for, and boots each time.
+/// The machine type. Only this one has the devices that Debian's kernels look for and boots
+/// reliably.
 pub(super) const MACHINE: &str = "pc";
 
-/// What the agent's stream is called on the command line.
+/// The id of the agent's stream on the command line.
 pub(super) const AGENT: &str = "agent";
 
-/// No self-tests of ciphers (0.2 s of emulation), a panic ends the machine, and a reboot is the
-/// quickest end of it.
+/// The kernel's command line: no self-tests of ciphers (0.2 s of emulation), a panic ends the
+/// machine, and a reboot is the quickest end of it.
 pub(super) const KERNEL_COMMAND_LINE: &str =
     "console=ttyS0 quiet panic=-1 reboot=t cryptomgr.notests random.trust_cpu=on";
 
-/// QEMU with a machine that has a processor, memory and a log, and may do nothing else.
+/// Returns the command for a machine with a processor, memory and a log, and no other privileges.
 pub(super) fn machine(
     program: &Path,
     kind: &str,
@@ -182,19 +188,19 @@ pub(super) fn machine(
     qemu
 }
 
-/// Has a machine boot.
+/// Adds the options that boot a kernel.
 pub(super) fn boot(qemu: &mut Command, files: &QemuFiles, command_line: &str) {
     qemu.arg("-kernel").arg(&files.kernel);
     qemu.arg("-initrd").arg(&files.initramfs);
     qemu.args(["-append", command_line]);
 }
 
-/// Gives a machine the agent's stream, always at the same place: before all disks.
+/// Adds the agent's stream, always at the same bus address: before all disks.
 pub(super) fn agent(qemu: &mut Command, stream: &str) {
     qemu.args(["-chardev", stream])
         .args(["-device", "virtio-serial-pci,addr=2"])
         .arg("-device")
-        // With an identity the monitor tells when it is opened.
+        // With an id, the monitor reports when the port is opened.
         .arg(format!(
             "virtserialport,id=port,chardev={AGENT},name={PORT_NAME}"
         ));
@@ -204,7 +210,8 @@ impl Accelerator {
     fn processor(self) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            // The plainest one: what newer ones have is slower to emulate than to do without.
+            // The simplest processor: emulating the instructions of newer ones is slower than doing
+            // without them.
             Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "qemu64"],
         }
     }
@@ -230,7 +237,7 @@ impl Ready {
     }
 }
 
-/// A path in an option of QEMU, where a comma ends a value.
+/// Escapes a path for an option of QEMU, where a comma ends a value.
 pub(super) fn doubled_commas(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }

@@ -1,4 +1,4 @@
-//! Where a machine has its sockets and its memory while it starts.
+//! The directory with a machine's sockets and memory while it starts.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -17,36 +17,37 @@ use diskfs_disk::{Error, ErrorKind, Result};
 /// The longest path of a Unix socket: `sun_path` of unix(7), without its NUL.
 const MAX_SOCKET_PATH_BYTES: usize = 107;
 
-/// What the names of these directories begin with.
+/// The prefix of the directories' names.
 const PREFIX: &str = "diskfs-vm-";
-/// A directory that is younger may just be made, and not be locked yet.
+/// The minimum age of an abandoned directory: a younger one may not be locked yet.
 const YOUNG: Duration = Duration::from_mins(1);
 
-/// A directory that only this user can look into. It is gone as soon as the machine has opened what is
-/// in it, or when it is dropped. That of a process that was killed before is taken away by the next one.
+/// A directory that only this user can access. It is removed as soon as the machine has opened its
+/// files, or when this is dropped. A directory of a killed process is removed by the next process
+/// that starts a machine.
 #[derive(Debug)]
 pub(super) struct RunDir {
     dir: TempDir,
-    /// As long as it is held, somebody needs the directory.
+    /// The lock that marks the directory as in use.
     _lock: File,
 }
 
 impl RunDir {
-    /// Makes one on a filesystem that programs may be run from (User Mode Linux maps its memory as
-    /// such) and that has room for the machine's memory: it is taken as the machine touches it, and a
-    /// machine that does not get it fails in the middle of its work.
+    /// Creates a directory on a filesystem that allows execution (User Mode Linux maps its memory
+    /// executable) and has room for the machine's memory. The memory is allocated as the machine
+    /// touches it, and a machine that gets none fails in the middle of its work.
     ///
     /// # Errors
-    /// `NoSpace`, with the places that were tried and what is wrong with each.
+    /// Fails with `NoSpace`; the message lists the places that were tried and the problem of each.
     pub(super) fn with_room_for(memory_mib: u32) -> Result<Self> {
-        Self::among(candidates(), memory_mib)
+        Self::in_first_usable(candidates(), memory_mib)
     }
 
-    fn among(candidates: Vec<PathBuf>, memory_mib: u32) -> Result<Self> {
+    fn in_first_usable(candidates: Vec<PathBuf>, memory_mib: u32) -> Result<Self> {
         let mut problems = Vec::new();
         for parent in candidates {
             match problem(&parent, memory_mib) {
-                None => match Self::in_place(&parent) {
+                None => match Self::create_in(&parent) {
                     Ok(made) => return Ok(made),
                     Err(error) => problems.push(format!("{}: {error}", parent.display())),
                 },
@@ -54,14 +55,14 @@ impl RunDir {
             }
         }
         let reason = format!(
-            "no place for the {memory_mib} MiB of a microVM's memory ({})",
+            "no space left for a microVM's memory of {memory_mib} MiB ({})",
             problems.join("; ")
         );
-        let hint = "set TMPDIR to a directory with room, from which programs may be run";
+        let hint = "set TMPDIR to a directory with enough space that is not mounted noexec";
         Err(Error::new(ErrorKind::NoSpace, reason).with_hint(hint))
     }
 
-    fn in_place(parent: &Path) -> io::Result<Self> {
+    fn create_in(parent: &Path) -> io::Result<Self> {
         remove_abandoned(parent);
         let dir = private_dir(parent)?;
         let lock = File::open(dir.path())?;
@@ -73,12 +74,12 @@ impl RunDir {
         self.dir.path()
     }
 
-    /// The socket of the machine's disk with that index.
+    /// Returns the socket of the machine's disk with that index.
     pub(super) fn disk(&self, index: usize) -> PathBuf {
         self.path().join(format!("disk{index}"))
     }
 
-    /// The socket of the machine's console.
+    /// Returns the socket of the machine's console.
     pub(super) fn console(&self) -> PathBuf {
         self.path().join("console")
     }
@@ -93,7 +94,7 @@ fn private_dir(parent: &Path) -> io::Result<TempDir> {
         .tempdir_in(parent)
 }
 
-/// Removes the directories of this user whose processes are gone: killed while a machine started.
+/// Removes this user's directories whose processes were killed while a machine started.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -101,7 +102,7 @@ fn remove_abandoned(parent: &Path) {
     for entry in entries.flatten() {
         let is_ours = entry.file_name().as_bytes().starts_with(PREFIX.as_bytes());
         if is_ours && is_abandoned(&entry.path()).unwrap_or(false) {
-            let _ = fs::remove_dir_all(entry.path()); // Another one may be at it, too.
+            let _ = fs::remove_dir_all(entry.path()); // Another process may be removing it, too.
         }
     }
 }
@@ -117,32 +118,32 @@ fn is_abandoned(path: &Path) -> io::Result<bool> {
     Ok(flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
-/// Where to put it, the best first: memory, then what the user says, then what is always there.
+/// Returns the candidate places, best first: memory, then `$TMPDIR`, then the default directories.
 fn candidates() -> Vec<PathBuf> {
-    let said = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
-    let said = said.map(PathBuf::from);
-    let mut all: Vec<PathBuf> = said.into_iter().collect();
+    let named = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
+    let named = named.map(PathBuf::from);
+    let mut all: Vec<PathBuf> = named.into_iter().collect();
     all.extend(["/dev/shm", "/tmp", "/var/tmp"].map(PathBuf::from));
     all.extend(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
     all
 }
 
-/// What is wrong with a directory, if anything is.
+/// Returns the problem of a directory; `None` if it is suitable.
 fn problem(parent: &Path, memory_mib: u32) -> Option<String> {
-    let told = match statvfs(parent) {
-        Ok(told) => told,
+    let stats = match statvfs(parent) {
+        Ok(stats) => stats,
         Err(error) => return Some(io::Error::from(error).to_string()),
     };
-    if told.f_flag.contains(StatVfsMountFlags::NOEXEC) {
-        return Some("mounted noexec".to_owned());
+    if stats.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Some("it is mounted noexec".to_owned());
     }
-    let free_mib = u128::from(told.f_bavail).saturating_mul(u128::from(told.f_frsize)) >> 20;
+    let free_mib = u128::from(stats.f_bavail).saturating_mul(u128::from(stats.f_frsize)) >> 20;
     if free_mib < u128::from(memory_mib) {
         return Some(format!("only {free_mib} MiB are free"));
     }
-    // The name that is added: a slash, the prefix, six letters, and the longest socket's name.
+    // The added name: a slash, the prefix, six letters, and the longest socket name.
     if socket_path_bytes(parent.as_os_str()) > MAX_SOCKET_PATH_BYTES {
-        return Some("its path is too long for a socket".to_owned());
+        return Some("the path is too long for a socket".to_owned());
     }
     None
 }
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn it_is_private_and_goes_away() {
         let parent = tempfile::tempdir().unwrap();
-        let dir = RunDir::among(vec![parent.path().to_owned()], 1).unwrap();
+        let dir = RunDir::in_first_usable(vec![parent.path().to_owned()], 1).unwrap();
         let path = dir.path().to_owned();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
@@ -190,20 +191,20 @@ mod tests {
         ];
         let lock = File::open(&held).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
-        let dir = RunDir::among(vec![parent.path().to_owned()], 1).unwrap();
+        let dir = RunDir::in_first_usable(vec![parent.path().to_owned()], 1).unwrap();
         assert!(!abandoned.exists());
         assert!(held.exists() && kept.iter().all(|dir| dir.exists()));
-        // Whoever holds it is gone.
+        // The process that held the lock has ended.
         drop(lock);
-        drop(RunDir::among(vec![parent.path().to_owned()], 1).unwrap());
+        drop(RunDir::in_first_usable(vec![parent.path().to_owned()], 1).unwrap());
         assert!(!held.exists() && dir.path().exists());
     }
 
     #[test]
     fn places_without_room_are_named() {
-        // proc and sysfs have no room at all, and are mounted noexec as a rule.
+        // proc and sysfs have no free space, and are usually mounted noexec.
         let none = vec![PathBuf::from("/proc"), PathBuf::from("/no/such/place")];
-        let error = RunDir::among(none, 64).unwrap_err();
+        let error = RunDir::in_first_usable(none, 64).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace);
         let reason = error.reason();
         assert!(

@@ -1,6 +1,7 @@
-//! The state of a QEMU machine whose agent waits for its host: machines that begin with it need not boot.
+//! The saved state of a QEMU machine whose agent waits for its host: machines that begin with it
+//! don't need to boot.
 //!
-//! A file: a [head](Header) of one page, and what QEMU writes when it migrates a machine.
+//! The file consists of a [header](Header) of one page, followed by QEMU's migration stream.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,17 +12,18 @@ use serde::{Deserialize, Serialize};
 
 use diskfs_disk::Result;
 
-/// Where QEMU's part begins.
+/// The offset of QEMU's migration stream.
 pub(super) const STATE_OFFSET: u64 = 4096;
 
-/// Says what the file is.
+/// The magic text of the file.
 const MAGIC: &str = "diskfs saved machine";
 
-/// What a machine must be like to go on with a state: padded with blanks to a page, as JSON.
+/// The header: the properties that a machine must have to restore the state. It is JSON, padded
+/// with blanks to a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Header {
     magic: String,
-    /// The kind of machine with its version, as QEMU names it.
+    /// The machine type with its version, as QEMU names it.
     machine: String,
     memory_mib: u32,
 }
@@ -34,10 +36,11 @@ pub(super) struct SavedState {
 }
 
 impl SavedState {
-    /// Writes the head of a file that has the state of such a machine, or will have.
+    /// Writes the header of a file with the state of such a machine. The state itself may be
+    /// written later.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// Fails if the header can't be written.
     pub(super) fn write_header(file: &File, machine: &str, memory_mib: u32) -> Result<()> {
         let header = Header {
             magic: MAGIC.to_owned(),
@@ -49,7 +52,7 @@ impl SavedState {
         Ok(file.write_all_at(&page, 0)?)
     }
 
-    /// The state in a file, if one is there and such a machine can go on with it.
+    /// Returns the state in a file if it exists and a machine with this memory can restore it.
     pub(super) fn find(file: &Path, memory_mib: u32) -> Option<Self> {
         let mut page = Vec::new();
         let opened = File::open(file).ok()?;
@@ -62,23 +65,23 @@ impl SavedState {
         })
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The kind of machine that it is of.
+    /// Returns the machine type of the state.
     pub(super) fn machine(&self) -> &str {
         &self.header.machine
     }
 
-    /// Where QEMU finds its part of it.
+    /// Returns the URI under which QEMU reads the state.
     pub(super) fn uri(&self) -> String {
         uri(&self.file)
     }
 }
 
-/// Where QEMU's part of a file is, as it names that.
+/// Returns QEMU's URI for the migration stream in a file.
 pub(super) fn uri(file: &Path) -> String {
     format!("file:{},offset={STATE_OFFSET:#x}", file.display())
 }

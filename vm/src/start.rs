@@ -1,9 +1,9 @@
-//! Which backend: the first one whose machine answers.
+//! The choice of the backend: the first one whose machine answers.
 
 use super::backend::{Backend, Prepared};
-use super::boot_files::{Appliance, LOOKED_IN};
+use super::boot_files::{Appliance, SEARCHED_IN};
 use super::machine::{self, Disk, Machine};
-use super::options::{Choice, Kind, VmOptions};
+use super::options::{BackendChoice, BackendKind, VmOptions};
 use super::qemu::{Accelerator, Qemu};
 use super::uml::Uml;
 use super::verdict::Verdicts;
@@ -12,11 +12,12 @@ use diskfs_disk::{Error, ErrorKind, Result};
 /// Starts a machine with these disks.
 ///
 /// # Errors
-/// `Unsupported` when none answers: with what was tried, why each failed, and what mends it.
+/// Fails with `Unsupported` if no backend answers; the message lists what was tried and the reason
+/// of each failure, with a hint how to solve it.
 pub(super) fn start(options: &VmOptions, disks: &[Disk]) -> Result<Machine> {
     let verdicts = Verdicts::of_this_boot();
-    // One that was asked for is tried whatever happened before.
-    let repeats = options.choice != Choice::Auto;
+    // A backend that was named explicitly is tried whatever happened before.
+    let repeats = options.choice != BackendChoice::Auto;
     let mut failures = Failures::default();
     for &kind in candidates(options.choice) {
         match start_kind(kind, options, disks, &verdicts, repeats) {
@@ -30,23 +31,27 @@ pub(super) fn start(options: &VmOptions, disks: &[Disk]) -> Result<Machine> {
 /// Starts a machine with an empty disk, which is [exchanged](Machine::with) later.
 ///
 /// # Errors
-/// As [`start`].
+/// Fails for the same reasons as [`start`].
 pub(super) fn start_empty(options: &VmOptions) -> Result<Machine> {
-    start(options, &[machine::only_disk(machine::nothing())])
+    start(options, &[machine::only_disk(machine::empty_device())])
 }
 
-/// Starts a machine of that kind and no other, whatever is known of it.
+/// Starts a machine of that kind only, ignoring earlier failures.
 ///
 /// # Errors
-/// Why it does not answer.
-pub(super) fn start_only(kind: Kind, options: &VmOptions, disks: &[Disk]) -> Result<Machine> {
+/// Fails with the reason why the machine does not answer.
+pub(super) fn start_only(
+    kind: BackendKind,
+    options: &VmOptions,
+    disks: &[Disk],
+) -> Result<Machine> {
     start_kind(kind, options, disks, &Verdicts::of_this_boot(), true)
 }
 
-/// Starts a machine of that kind, and notes how that went. One that failed before is not tried again unless
-/// it `repeats`.
+/// Starts a machine of that kind and records the result. A kind that failed before is only tried
+/// again if `repeats` is true.
 fn start_kind(
-    kind: Kind,
+    kind: BackendKind,
     options: &VmOptions,
     disks: &[Disk],
     verdicts: &Verdicts,
@@ -57,26 +62,31 @@ fn start_kind(
     let mut ways = backend.prepare(&appliance, options)?;
     let surest = ways.pop();
     for way in ways {
-        // It is a short cut only: when it leads nowhere, that is no failure.
-        if let Ok(machine) = start_way(kind, &*way, options, disks, verdicts, false) {
+        // The faster way is only a short cut: its failure is ignored.
+        if let Ok(machine) = start_prepared(kind, &*way, options, disks, verdicts, false) {
             return Ok(machine);
         }
     }
-    let surest = surest.ok_or_else(|| Error::new(ErrorKind::Unsupported, "nothing to start"))?;
-    start_way(kind, &*surest, options, disks, verdicts, repeats)
+    let surest = surest.ok_or_else(|| {
+        Error::new(
+            ErrorKind::Unsupported,
+            "the backend has no way to start a machine",
+        )
+    })?;
+    start_prepared(kind, &*surest, options, disks, verdicts, repeats)
 }
 
-/// Returns what starts machines of that kind.
-fn backend(kind: Kind) -> Box<dyn Backend> {
+/// Returns the backend for that kind.
+fn backend(kind: BackendKind) -> Box<dyn Backend> {
     match kind {
-        Kind::Uml => Box::new(Uml),
-        Kind::QemuKvm => Box::new(Qemu(Accelerator::Kvm)),
-        Kind::QemuTcg => Box::new(Qemu(Accelerator::Tcg)),
+        BackendKind::Uml => Box::new(Uml),
+        BackendKind::QemuKvm => Box::new(Qemu(Accelerator::Kvm)),
+        BackendKind::QemuTcg => Box::new(Qemu(Accelerator::Tcg)),
     }
 }
 
-fn start_way(
-    kind: Kind,
+fn start_prepared(
+    kind: BackendKind,
     way: &dyn Prepared,
     options: &VmOptions,
     disks: &[Disk],
@@ -85,50 +95,50 @@ fn start_way(
 ) -> Result<Machine> {
     let files = way.files();
     if !repeats && let Some(why) = verdicts.failure(kind, &files) {
-        let hint = "`diskfs appliance test` tries it again";
+        let hint = "try it again with `diskfs appliance test`";
         return Err(Error::new(ErrorKind::Unsupported, why).with_hint(hint));
     }
     let deadline = options.deadline.unwrap_or(way.deadline());
     let started = Machine::start(kind, way, options, disks, deadline);
     match &started {
-        Ok(_) => verdicts.worked(kind, &files),
+        Ok(_) => verdicts.note_worked(kind, &files),
         Err(error) => {
             tracing::warn!(backend = %kind, %error, "a microVM did not start");
-            // That the host has no room now says nothing about later.
+            // A host without space now may have some later.
             if error.kind() != ErrorKind::NoSpace {
-                verdicts.failed(kind, &files, &error.reason());
+                verdicts.note_failed(kind, &files, &error.reason());
             }
         }
     }
     started
 }
 
-fn candidates(choice: Choice) -> &'static [Kind] {
+fn candidates(choice: BackendChoice) -> &'static [BackendKind] {
     match choice {
-        Choice::Auto => &Kind::ALL,
-        Choice::Only(Kind::Uml) => &[Kind::Uml],
-        Choice::Only(Kind::QemuKvm) => &[Kind::QemuKvm],
-        Choice::Only(Kind::QemuTcg) => &[Kind::QemuTcg],
-        Choice::None => &[],
+        BackendChoice::Auto => &BackendKind::ALL,
+        BackendChoice::Only(BackendKind::Uml) => &[BackendKind::Uml],
+        BackendChoice::Only(BackendKind::QemuKvm) => &[BackendKind::QemuKvm],
+        BackendChoice::Only(BackendKind::QemuTcg) => &[BackendKind::QemuTcg],
+        BackendChoice::None => &[],
     }
 }
 
-/// What was tried, and why it failed.
+/// The failed attempts with their reasons.
 #[derive(Debug, Default)]
 struct Failures {
-    /// Reasons in their order, with the backends that failed for each.
-    reasons: Vec<(String, Vec<Kind>)>,
+    /// The reasons in the order of the attempts, each with the backends that failed for it.
+    reasons: Vec<(String, Vec<BackendKind>)>,
     hint: Option<String>,
 }
 
 impl Failures {
-    fn add(&mut self, kind: Kind, error: &Error) {
+    fn add(&mut self, kind: BackendKind, error: &Error) {
         let reason = error.reason();
         match self.reasons.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, kinds)) => kinds.push(kind),
             None => self.reasons.push((reason, vec![kind])),
         }
-        // The first one is the best one, and what mends it is what helps most.
+        // The first backend is the best one, so its hint helps most.
         if self.hint.is_none() {
             self.hint = error.next_step().map(Into::into);
         }
@@ -136,9 +146,9 @@ impl Failures {
 
     fn into_error(self) -> Error {
         let reason = if self.reasons.is_empty() {
-            "microVMs are switched off".to_owned()
+            "microVMs are disabled".to_owned()
         } else {
-            format!("no microVM can be started ({})", self.text())
+            format!("cannot start a microVM ({})", self.text())
         };
         let hint = self
             .hint
@@ -146,10 +156,11 @@ impl Failures {
         Error::new(ErrorKind::Unsupported, reason).with_hint(hint)
     }
 
-    /// Returns the reasons as one text, in which the places that all of them name come once.
+    /// Returns the reasons as one text. If all of them list the same directories, the list appears
+    /// once.
     fn text(&self) -> String {
         let split = |reason: &str| {
-            let (what, places) = reason.split_once(LOOKED_IN)?;
+            let (what, places) = reason.split_once(SEARCHED_IN)?;
             Some((what.to_owned(), places.to_owned()))
         };
         let parts: Option<Vec<_>> = self.reasons.iter().map(|(it, _)| split(it)).collect();
@@ -165,13 +176,13 @@ impl Failures {
             }
             None => (whole.collect(), None),
         };
-        let mut told: Vec<String> = Vec::new();
+        let mut lines: Vec<String> = Vec::new();
         for ((_, kinds), reason) in self.reasons.iter().zip(reasons) {
-            let kinds: Vec<String> = kinds.iter().map(Kind::to_string).collect();
-            told.push(format!("{}: {reason}", kinds.join(", ")));
+            let kinds: Vec<String> = kinds.iter().map(BackendKind::to_string).collect();
+            lines.push(format!("{}: {reason}", kinds.join(", ")));
         }
-        told.extend(places.map(|places| format!("looked in {places}")));
-        told.join("; ")
+        lines.extend(places.map(|places| format!("searched {places}")));
+        lines.join("; ")
     }
 }
 
@@ -183,9 +194,9 @@ mod tests {
     fn all_that_was_tried_is_told_with_what_mends_the_best() {
         let mut failures = Failures::default();
         let first = Error::new(ErrorKind::Unsupported, "no kernel").with_hint("build one");
-        failures.add(Kind::Uml, &first);
+        failures.add(BackendKind::Uml, &first);
         let second = Error::new(ErrorKind::Unsupported, "no QEMU").with_hint("install it");
-        failures.add(Kind::QemuTcg, &second);
+        failures.add(BackendKind::QemuTcg, &second);
         let error = failures.into_error();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         let reason = error.reason();
@@ -200,14 +211,14 @@ mod tests {
     fn what_several_have_in_common_is_told_once() {
         let mut failures = Failures::default();
         for (kind, what) in [
-            (Kind::Uml, "no kernel"),
-            (Kind::QemuKvm, "no image"),
-            (Kind::QemuTcg, "no image"),
+            (BackendKind::Uml, "no kernel"),
+            (BackendKind::QemuKvm, "no image"),
+            (BackendKind::QemuTcg, "no image"),
         ] {
-            let reason = format!("{what}{LOOKED_IN}/a, /b");
+            let reason = format!("{what}{SEARCHED_IN}/a, /b");
             failures.add(kind, &Error::new(ErrorKind::Unsupported, reason));
         }
-        let text = "(uml: no kernel; qemu-kvm, qemu-tcg: no image; looked in /a, /b)";
+        let text = "(uml: no kernel; qemu-kvm, qemu-tcg: no image; searched /a, /b)";
         let reason = failures.into_error().reason();
         assert!(reason.ends_with(text), "{reason}");
     }

@@ -1,5 +1,5 @@
-//! Work on a filesystem that only a kernel or its own programs can do: to make it, to check it, to make it
-//! larger, to discard what it does not use.
+//! Work on a filesystem that only a kernel or the filesystem's own programs can do: making,
+//! checking, growing, trimming.
 
 use std::sync::Arc;
 
@@ -7,74 +7,75 @@ use diskfs_block::{BlockRead, BlockWrite, File, Overlay};
 use diskfs_remote::client::{Ended, Program, Stream};
 
 use super::boot_files::Appliance;
-use super::kinds;
-use super::kinds::Access;
+use super::filesystem_kinds;
+use super::filesystem_kinds::Access;
 use super::machine::serial;
 use super::tree::{MachineTree, Part};
 use super::{RECOVERY_MAX_BYTES, VmOptions};
 use diskfs_disk::{Error, ErrorKind, Result};
 use diskfs_export::vhost_user::BlockDevice;
 
-/// Where programs are.
+/// The search path of the programs.
 const PATH: &[u8] = b"PATH=/bin";
-/// Where the filesystem is mounted that is worked on, if it is.
+/// The mount point of the target filesystem, if the program needs it mounted.
 const TARGET_DIR: &str = "/mnt";
-/// How much of what a program wrote is kept to say why it failed.
-const SAID_BYTES: usize = 16 << 10;
+/// The number of bytes of a program's output that are kept to explain a failure.
+const OUTPUT_BYTES_MAX: usize = 16 << 10;
 
-/// What is to be done with the filesystem on a volume, or with a volume to be one.
+/// The operation on a filesystem or volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Work {
-    /// Make a new one.
+    /// Make a new filesystem.
     Make(NewByTool),
-    /// Look whether it is whole. Nothing is written.
+    /// Check the filesystem for errors. Nothing is written.
     Check,
-    /// Mend it.
+    /// Repair the filesystem.
     Repair,
-    /// Make it as large as its volume.
+    /// Grow the filesystem to the size of its volume.
     Grow,
-    /// Tell the device what it does not use.
+    /// Discard the unused space on the device.
     Trim,
 }
 
-/// Whether there is a program that does it with this kind of filesystem, and what it needs is known.
+/// Returns true if a program can do this with this kind of filesystem.
 pub fn is_known(kind: &str, work: &Work) -> bool {
-    let mounts = |call: Call| !call.mounts || kinds::for_access(kind, Access::ReadWrite).is_ok();
+    let mounts =
+        |call: Call| !call.mounts || filesystem_kinds::for_access(kind, Access::ReadWrite).is_ok();
     call(kind, work, "").is_ok_and(mounts)
 }
 
-/// A filesystem to be made.
+/// The properties of a new filesystem.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewByTool {
-    /// Its label.
+    /// The label of the filesystem.
     pub label: Option<String>,
-    /// Its UUID.
+    /// The UUID of the filesystem.
     pub uuid: Option<String>,
-    /// Further options of the program that makes it.
+    /// Further options for the program that makes it.
     pub options: Vec<String>,
 }
 
-/// How the program ended.
+/// The result of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Done {
+pub struct ToolResult {
     /// The program and its arguments.
     pub command: String,
-    /// How it ended.
+    /// The exit status of the program.
     pub ended: Ended,
-    /// The last of what it wrote.
-    pub said: String,
+    /// The end of the program's output.
+    pub output: String,
 }
 
-impl Done {
-    /// Whether the program found nothing wrong, or did what it was to do.
+impl ToolResult {
+    /// Returns true if the program found no errors, or did its work.
     pub fn is_well(&self) -> bool {
         self.ended == Ended::Exited(0)
     }
 
-    /// An error that quotes the program.
+    /// Returns an error that quotes the program's output.
     ///
     /// # Errors
-    /// `Other` unless all [is well](Self::is_well).
+    /// Fails with `Other` unless [`is_well`](Self::is_well) returns true.
     pub fn check(&self) -> Result<()> {
         if self.is_well() {
             return Ok(());
@@ -83,36 +84,37 @@ impl Done {
             Ended::Exited(status) => format!("ended with status {status}"),
             Ended::Killed(signal) => format!("was killed by signal {signal}"),
         };
-        let reason = format!("`{}` {how}: {}", self.command, self.said.trim_end());
+        let reason = format!("`{}` {how}: {}", self.command, self.output.trim_end());
         Err(Error::new(ErrorKind::Other, reason))
     }
 }
 
-/// How a program is called.
+/// The command line of a program.
 struct Call {
     words: Vec<String>,
-    /// What it asks on its standard input.
+    /// The answers to its questions, for its standard input.
     answers: &'static str,
-    /// Whether the filesystem has to be mounted.
+    /// True if the filesystem has to be mounted.
     mounts: bool,
 }
 
-/// Has it done on `device`, of which the filesystem is of this kind. `hear` gets what the program writes.
+/// Runs the work on `device`, whose filesystem has this kind. `on_output` gets the program's
+/// output.
 ///
 /// # Errors
-/// `Unsupported` when nothing does that for this kind, and when no machine starts or there are no
-/// [programs](Appliance::tools); what mounting meets.
+/// Fails with `Unsupported` if no program does that for this kind, if no machine starts, or if the
+/// appliance has no [programs](Appliance::tools); with the error of mounting.
 pub fn work(
     options: &VmOptions,
     kind: &str,
     device: Arc<dyn BlockWrite>,
     work: &Work,
-    hear: impl FnMut(Stream, &[u8]) -> Result<()>,
-) -> Result<Done> {
+    on_output: impl FnMut(Stream, &[u8]) -> Result<()>,
+) -> Result<ToolResult> {
     let call = call(kind, work, &format!("/dev/{}", serial(1)))?;
     let tools = Appliance::find(options.appliance.as_deref()).tools()?;
     let tools = File::open(&tools).map_err(|e| Error::from(e).in_file(&tools))?;
-    let native = kinds::for_access("ext4", Access::ReadOnly)?;
+    let native = filesystem_kinds::for_access("ext4", Access::ReadOnly)?;
     let tools = Part::mounted(
         BlockDevice::read_only(Arc::new(tools)),
         native,
@@ -120,7 +122,7 @@ pub fn work(
     );
     let target = BlockDevice::writable(device);
     let target = if call.mounts {
-        let mounting = kinds::for_access(kind, Access::ReadWrite)?;
+        let mounting = filesystem_kinds::for_access(kind, Access::ReadWrite)?;
         Part::mounted(target, mounting, Access::ReadWrite)
     } else {
         Part::only_a_disk(target)
@@ -129,53 +131,54 @@ pub fn work(
     if call.mounts {
         tree.show_at(1, TARGET_DIR)?;
     }
-    let done = run(&tree, &call, hear);
+    let done = run(&tree, &call, on_output);
     let ended = tree.end();
     let done = done?;
     ended?;
     Ok(done)
 }
 
-/// The same without writing anything: what has to be replayed before it can be looked at is, in memory.
+/// Checks a filesystem without writing to its device: a journal replay that precedes the check goes
+/// into memory.
 ///
 /// # Errors
-/// As [`work`].
+/// Fails for the same reasons as [`work`].
 pub fn check(
     options: &VmOptions,
     kind: &str,
     device: Arc<dyn BlockRead>,
-    hear: impl FnMut(Stream, &[u8]) -> Result<()>,
-) -> Result<Done> {
+    on_output: impl FnMut(Stream, &[u8]) -> Result<()>,
+) -> Result<ToolResult> {
     let scratch = Overlay::in_memory(device, RECOVERY_MAX_BYTES);
-    work(options, kind, Arc::new(scratch), &Work::Check, hear)
+    work(options, kind, Arc::new(scratch), &Work::Check, on_output)
 }
 
 fn run(
     tree: &MachineTree,
     call: &Call,
-    mut hear: impl FnMut(Stream, &[u8]) -> Result<()>,
-) -> Result<Done> {
+    mut on_output: impl FnMut(Stream, &[u8]) -> Result<()>,
+) -> Result<ToolResult> {
     let words = call.words.iter().map(|word| word.as_bytes().to_vec());
     let running = tree.start(Program {
         words: words.collect(),
         environment: vec![PATH.to_vec(), b"LC_ALL=C".to_vec()],
         ..Program::default()
     })?;
-    // It may not read it.
+    // The program may end without reading its input.
     let _ = running.input(call.answers.as_bytes());
     let _ = running.close_input();
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     let ended = running.wait(|stream, bytes| {
-        said.extend_from_slice(bytes);
-        if said.len() > SAID_BYTES {
-            said.drain(..said.len() - SAID_BYTES);
+        output.extend_from_slice(bytes);
+        if output.len() > OUTPUT_BYTES_MAX {
+            output.drain(..output.len() - OUTPUT_BYTES_MAX);
         }
-        hear(stream, bytes)
+        on_output(stream, bytes)
     })?;
-    Ok(Done {
+    Ok(ToolResult {
         command: call.words.join(" "),
         ended,
-        said: String::from_utf8_lossy(&said).into_owned(),
+        output: String::from_utf8_lossy(&output).into_owned(),
     })
 }
 
@@ -220,13 +223,13 @@ fn call(kind: &str, work: &Work, device: &str) -> Result<Call> {
         (Work::Grow, "ext2" | "ext3" | "ext4") => mounted(&["resize2fs", device]),
         (Work::Trim, _) => mounted(&["fstrim", "--verbose", TARGET_DIR]),
         (Work::Check | Work::Repair | Work::Grow, _) => {
-            let reason = format!("there is no program that does that with {kind}");
+            let reason = format!("this operation is not supported for {kind}");
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
     })
 }
 
-/// The program that makes a filesystem, and how it takes a label and a UUID.
+/// The program that makes a filesystem, with its options for a label and a UUID.
 struct Maker {
     words: &'static [&'static str],
     label: &'static str,
@@ -267,9 +270,7 @@ fn make(kind: &str, new: &NewByTool, device: &str) -> Result<Call> {
             uuid: None,
         },
         _ => {
-            return Err(unsupported(format!(
-                "there is no program that makes {kind}"
-            )));
+            return Err(unsupported(format!("making {kind} is not supported")));
         }
     };
     let mut words: Vec<String> = maker.words.iter().map(|&word| word.to_owned()).collect();
@@ -282,7 +283,7 @@ fn make(kind: &str, new: &NewByTool, device: &str) -> Result<Call> {
     if let Some(uuid) = &new.uuid {
         let option = maker
             .uuid
-            .ok_or_else(|| unsupported(format!("a new {kind} can't be given a UUID")))?;
+            .ok_or_else(|| unsupported(format!("a UUID is not supported for {kind}")))?;
         words.push(format!("{option}{uuid}"));
     }
     words.extend(new.options.iter().cloned());

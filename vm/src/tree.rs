@@ -1,22 +1,22 @@
-//! A guest's tree in a machine, for its programs.
+//! The tree of a guest, mounted in a machine to run the guest's programs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use diskfs_remote::client::{Place, Program, Remote, Running};
+use diskfs_remote::client::{Program, ProgramDir, Remote, Running};
 
-use super::kinds::Access;
-use super::kinds::{self, Mounting};
+use super::filesystem_kinds::Access;
+use super::filesystem_kinds::{self, Mounting};
 use super::machine::{Machine, serial};
 use super::{VmOptions, start};
-use diskfs_disk::guest::Steps;
+use diskfs_disk::guest::KernelMounts;
 use diskfs_disk::{Error, ErrorKind, Result};
 use diskfs_export::vhost_user::BlockDevice;
 
-/// As many disks as have a name of one letter in the machine, less the one for the area.
+/// The maximum number of disks: as many as have one-letter names in the machine, minus the area.
 const MAX_DISKS: usize = 25;
 
-/// A disk of the machine, and how its filesystem is mounted if it is.
+/// A disk of the machine, with its mount options if it is mounted.
 pub(super) struct Part {
     device: BlockDevice,
     mounting: Option<(Mounting, Access)>,
@@ -40,39 +40,39 @@ impl Part {
 
 /// A guest's tree, mounted for writing in a machine of its own, in which the guest's programs run.
 ///
-/// Dropped without [`end`](Self::end), it is unmounted all the same, but nobody learns how that
-/// went.
+/// Dropping it without [`end`](Self::end) unmounts it, too, but errors are only logged.
 #[derive(Debug)]
 pub struct MachineTree {
-    /// In the order in which they were mounted.
+    /// The filesystems in the order in which they were mounted.
     filesystems: Vec<Remote>,
-    root: Place,
+    root: ProgramDir,
     machine: Machine,
     is_over: AtomicBool,
 }
 
 impl MachineTree {
-    /// Starts a machine, and mounts there what a tree consists of.
+    /// Starts a machine and mounts the filesystems of a tree in it.
     ///
     /// # Errors
-    /// `Unsupported` when no machine starts, or its kernel does not know a filesystem; `ReadOnly` when
-    /// the disk is open for reading only; what mounting meets.
-    pub fn mount(options: &VmOptions, steps: &Steps) -> Result<Self> {
+    /// Fails with `Unsupported` if no machine starts or its kernel does not know a filesystem; with
+    /// `ReadOnly` if the disk is open read-only; with the error of mounting.
+    pub fn mount(options: &VmOptions, mounts: &KernelMounts) -> Result<Self> {
         let mut parts = Vec::new();
-        for volume in &steps.volumes {
-            let mounting = kinds::for_access(volume.filesystem_kind()?, Access::ReadWrite)?;
+        for volume in &mounts.volumes {
+            let mounting =
+                filesystem_kinds::for_access(volume.filesystem_kind()?, Access::ReadWrite)?;
             let device = BlockDevice::writable(volume.writable_device()?);
             parts.push(Part::mounted(device, mounting, Access::ReadWrite));
         }
-        let tree = Self::of_parts(options, parts, &steps.root)?;
-        tree.show(steps);
+        let tree = Self::of_parts(options, parts, &mounts.root)?;
+        tree.show(mounts);
         Ok(tree)
     }
 
-    /// Starts a machine with these disks, of which the first one has the root.
+    /// Starts a machine with these disks; the first one has the root.
     pub(super) fn of_parts(options: &VmOptions, parts: Vec<Part>, root: &[u8]) -> Result<Self> {
         if parts.len() > MAX_DISKS {
-            let reason = format!("a microVM has {MAX_DISKS} disks at most");
+            let reason = format!("too many disks for a microVM: at most {MAX_DISKS}");
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         let mut disks = Vec::new();
@@ -92,46 +92,48 @@ impl MachineTree {
             }
         }
         Ok(Self {
-            root: filesystems[0].place(root, ""),
+            root: filesystems[0].program_dir(root, ""),
             filesystems,
             machine,
             is_over: AtomicBool::new(false),
         })
     }
 
-    /// Shows a filesystem, by its number among those that are mounted, at a directory of the first one.
+    /// Bind-mounts a filesystem, given by its index in `filesystems`, at a directory of the first
+    /// one.
     pub(super) fn show_at(&self, filesystem: usize, at: &str) -> Result<()> {
-        let from = self.filesystems[filesystem].place("", "");
-        let to = self.filesystems[0].place("", at);
+        let from = self.filesystems[filesystem].program_dir("", "");
+        let to = self.filesystems[0].program_dir("", at);
         Ok(self.machine.client.bind(from, to)?)
     }
 
-    /// What can't be shown is left out, as the guest itself would do without it.
-    fn show(&self, steps: &Steps) {
-        for shown in &steps.shown {
-            let filesystem = &self.filesystems[shown.volume];
-            let from = filesystem.place(shown.root.clone(), shown.dir.clone());
-            let to = self.filesystems[0].place(steps.root.clone(), shown.at.clone());
+    /// Makes the bind mounts. A mount that fails is left out, as in the guest itself.
+    fn show(&self, mounts: &KernelMounts) {
+        for mount in &mounts.mounts {
+            let filesystem = &self.filesystems[mount.volume];
+            let from = filesystem.program_dir(mount.root.clone(), mount.dir.clone());
+            let to = self.filesystems[0].program_dir(mounts.root.clone(), mount.at.clone());
             if let Err(error) = self.machine.client.bind(from, to) {
-                let at = String::from_utf8_lossy(&shown.at);
-                tracing::warn!(%at, %error, "not mounted");
+                let at = String::from_utf8_lossy(&mount.at);
+                tracing::warn!(%at, %error, "cannot mount this part of the tree; it is left out");
             }
         }
     }
 
-    /// Starts a program, whose root is the tree's.
+    /// Starts a program whose root is the tree's root.
     ///
     /// # Errors
-    /// `NotFound` without the program, `Denied` when it may not be run, `Unsupported` when it is for
-    /// another architecture.
+    /// Fails with `NotFound` if the program does not exist, with `Denied` if it may not be
+    /// executed, and with `Unsupported` if it is for another architecture.
     pub fn start(&self, program: Program) -> Result<Running> {
         Ok(self.machine.client.start(self.root.clone(), program)?)
     }
 
-    /// Kills what runs, unmounts everything and ends the machine, once. Returns when all is durable.
+    /// Kills running programs, unmounts everything and ends the machine; later calls do nothing.
+    /// All data is durable when it returns.
     ///
     /// # Errors
-    /// When something can't be unmounted.
+    /// Fails if something can't be unmounted.
     pub fn end(&self) -> Result<()> {
         if self.is_over.swap(true, Ordering::SeqCst) {
             return Ok(());
@@ -143,7 +145,7 @@ impl MachineTree {
         ended
     }
 
-    /// Kills the machine: its filesystems are as after a power cut. For one that does not answer.
+    /// Kills a machine that does not answer: its filesystems are as after a power cut.
     pub fn kill(&self) {
         self.machine.kill();
     }
@@ -152,7 +154,7 @@ impl MachineTree {
 impl Drop for MachineTree {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            tracing::error!(%error, "the microVM did not unmount");
+            tracing::error!(%error, "the microVM could not unmount its filesystems");
         }
     }
 }

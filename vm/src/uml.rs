@@ -1,4 +1,4 @@
-//! User Mode Linux: the appliance's kernel as an ordinary process.
+//! The User Mode Linux backend: the appliance's kernel as an ordinary process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +11,10 @@ use super::confine::Confinement;
 use super::run_dir::RunDir;
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// It answers within 0.1 s on an idle machine.
+/// The deadline. An idle machine answers within 0.1 s.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Virtio device types (virtio 1.3, section 5), which the kernel takes from its command line.
+/// The virtio device types (virtio 1.3, section 5), which the kernel reads from its command line.
 const VIRTIO_BLOCK: u32 = 2;
 const VIRTIO_CONSOLE: u32 = 3;
 
@@ -28,15 +28,15 @@ impl Backend for Uml {
         options: &VmOptions,
     ) -> Result<Vec<Box<dyn Prepared>>> {
         if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-            let reason = "User Mode Linux runs on x86-64 Linux only";
+            let reason = "User Mode Linux is supported on x86-64 Linux only";
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         if options.kernel.is_some() {
-            let reason = "a guest's kernel runs in a machine only, and not as a process";
+            let reason = "a guest's kernel is not supported: only QEMU boots it";
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         if options.network {
-            let reason = "User Mode Linux has no network here";
+            let reason = "a network is not supported: only QEMU has one";
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         let kernel = appliance.uml()?;
@@ -72,24 +72,24 @@ impl Prepared for Ready {
             |socket: PathBuf, kind: u32| format!("virtio_uml.device={}:{kind}", socket.display());
         command
             .arg(format!("mem={}M", self.memory_mib))
-            // Its console is the log; there is no input.
+            // The console is the log; there is no input.
             .args(["con0=null,fd:1", "con=null", "ssl=null"])
             .args(["quiet", "panic=-1"])
-            // Without ptrace where the host's kernel can: faster, and allowed in more sandboxes.
+            // Without ptrace if the host's kernel can: faster, and allowed in more sandboxes.
             .arg("seccomp=auto")
             .arg(format!("uml_dir={}", dir.path().display()))
             .arg("umid=microvm")
             .args((0..disks).map(|index| device(dir.disk(index), VIRTIO_BLOCK)))
             .arg(device(dir.console(), VIRTIO_CONSOLE))
-            // Its memory is a file there, without a name.
+            // The machine's memory is an unnamed file in that directory.
             .env_clear()
             .env("TMPDIR", dir.path())
             .env("HOME", dir.path());
         let confinement = Confinement {
             read: vec![self.kernel.clone(), "/proc".into()],
             write: vec![dir.path().to_owned(), "/dev/null".into()],
-            // A system call of the guest is a change between two of its processes: on two processors
-            // each is a wake-up that takes ten times as long.
+            // A system call of the guest switches between two of its processes: on two processors,
+            // each switch wakes another processor, which takes more than ten times as long.
             one_cpu: true,
             network: false,
         };

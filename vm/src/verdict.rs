@@ -1,5 +1,5 @@
-//! What was learnt about backends on this host: one that failed is not tried again until the host boots
-//! anew or what it runs is another.
+//! Verdicts about backends on this host: one that failed is not tried again until the host boots
+//! again or the files that it runs change.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,15 +10,17 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::boot_files;
-use super::options::Kind;
+use super::options::BackendKind;
 
-/// Verdicts that are kept; an older boot's are dropped, so that there are few.
+/// The maximum number of verdicts that are kept. Those of an older boot are dropped, so there are
+/// few.
 const MAX_VERDICTS: usize = 64;
-/// What is read of the file at most: it is ours, but anybody may have written to it.
+/// The maximum number of bytes that are read: the file is ours, but anything may have been written
+/// to it.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
-/// The verdicts of this boot, in the user's cache. That it can't be read or written is no failure: then
-/// a machine that does not work costs its deadline each time.
+/// The verdicts of this boot, in the user's cache. Failure to read or write them is ignored: then a
+/// machine that does not work costs its deadline each time.
 #[derive(Debug)]
 pub(super) struct Verdicts {
     file: Option<PathBuf>,
@@ -28,12 +30,12 @@ pub(super) struct Verdicts {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Stored {
     boot: String,
-    /// Why it failed.
+    /// The reasons of failures by key.
     failed: BTreeMap<String, String>,
 }
 
 impl Verdicts {
-    /// Those of this host and user.
+    /// Loads the verdicts of this host and user.
     pub(super) fn of_this_boot() -> Self {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Self {
@@ -42,13 +44,14 @@ impl Verdicts {
         }
     }
 
-    /// Why that backend failed with these files, if it did since the host booted.
-    pub(super) fn failure(&self, kind: Kind, files: &[PathBuf]) -> Option<String> {
+    /// Returns the reason why that backend failed with these files since the host booted, if it
+    /// did.
+    pub(super) fn failure(&self, kind: BackendKind, files: &[PathBuf]) -> Option<String> {
         self.load().failed.remove(&key(kind, files)?)
     }
 
-    /// Notes that it failed.
-    pub(super) fn failed(&self, kind: Kind, files: &[PathBuf], why: &str) {
+    /// Records that the backend failed.
+    pub(super) fn note_failed(&self, kind: BackendKind, files: &[PathBuf], why: &str) {
         self.change(kind, files, |failed, key| {
             if failed.len() < MAX_VERDICTS {
                 failed.insert(key, why.to_owned());
@@ -56,8 +59,8 @@ impl Verdicts {
         });
     }
 
-    /// Notes that it works.
-    pub(super) fn worked(&self, kind: Kind, files: &[PathBuf]) {
+    /// Records that the backend works.
+    pub(super) fn note_worked(&self, kind: BackendKind, files: &[PathBuf]) {
         if self.failure(kind, files).is_some() {
             self.change(kind, files, |failed, key| {
                 failed.remove(&key);
@@ -67,7 +70,7 @@ impl Verdicts {
 
     fn change(
         &self,
-        kind: Kind,
+        kind: BackendKind,
         files: &[PathBuf],
         change: impl FnOnce(&mut BTreeMap<String, String>, String),
     ) {
@@ -77,7 +80,7 @@ impl Verdicts {
         let mut stored = self.load();
         change(&mut stored.failed, key);
         if let Err(error) = store(file, &stored) {
-            tracing::debug!(%error, file = %file.display(), "verdict not kept");
+            tracing::debug!(%error, file = %file.display(), "cannot store the verdict");
         }
     }
 
@@ -89,7 +92,7 @@ impl Verdicts {
         let Some(file) = self.file.as_deref().filter(|_| !self.boot.is_empty()) else {
             return empty();
         };
-        let small = fs::metadata(file).is_ok_and(|told| told.len() <= MAX_FILE_BYTES);
+        let small = fs::metadata(file).is_ok_and(|metadata| metadata.len() <= MAX_FILE_BYTES);
         let text = small.then(|| fs::read(file).ok()).flatten();
         let stored = text.and_then(|text| serde_json::from_slice::<Stored>(&text).ok());
         stored
@@ -98,7 +101,8 @@ impl Verdicts {
     }
 }
 
-/// Another user of the same cache may store at the same time: the last one's verdicts stay.
+/// Stores the verdicts. If another process with the same cache stores at the same time, the last
+/// one wins.
 fn store(file: &Path, stored: &Stored) -> std::io::Result<()> {
     let dir = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir)?;
@@ -108,14 +112,15 @@ fn store(file: &Path, stored: &Stored) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The backend and what it runs: paths with their sizes and times of change.
-fn key(kind: Kind, files: &[PathBuf]) -> Option<String> {
+/// Returns the key of a verdict: the backend and the files that it runs, with sizes and
+/// modification times.
+fn key(kind: BackendKind, files: &[PathBuf]) -> Option<String> {
     let mut key = kind.name().to_owned();
     for file in files {
-        let told = fs::metadata(file).ok()?;
-        let (path, size, changed) = (file.display(), told.len(), told.mtime());
+        let metadata = fs::metadata(file).ok()?;
+        let (path, size, changed) = (file.display(), metadata.len(), metadata.mtime());
         // Writing to a string does not fail.
-        let _ = write!(key, " {path}:{size}:{changed}.{}", told.mtime_nsec());
+        let _ = write!(key, " {path}:{size}:{changed}.{}", metadata.mtime_nsec());
     }
     Some(key)
 }
@@ -138,17 +143,17 @@ mod tests {
         fs::write(&kernel, "one").unwrap();
         let files = [kernel.clone()];
         let first = verdicts(dir.path(), "first boot");
-        assert_eq!(first.failure(Kind::Uml, &files), None);
-        first.failed(Kind::Uml, &files, "no answer");
+        assert_eq!(first.failure(BackendKind::Uml, &files), None);
+        first.note_failed(BackendKind::Uml, &files, "no answer");
         assert_eq!(
-            first.failure(Kind::Uml, &files).as_deref(),
+            first.failure(BackendKind::Uml, &files).as_deref(),
             Some("no answer")
         );
-        assert_eq!(first.failure(Kind::QemuTcg, &files), None);
+        assert_eq!(first.failure(BackendKind::QemuTcg, &files), None);
         let second = verdicts(dir.path(), "second boot");
-        assert_eq!(second.failure(Kind::Uml, &files), None);
+        assert_eq!(second.failure(BackendKind::Uml, &files), None);
         fs::write(&kernel, "another").unwrap();
-        assert_eq!(first.failure(Kind::Uml, &files), None);
+        assert_eq!(first.failure(BackendKind::Uml, &files), None);
     }
 
     #[test]
@@ -156,9 +161,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let verdicts = verdicts(dir.path(), "boot");
         let files = [dir.path().to_owned()];
-        verdicts.failed(Kind::Uml, &files, "once");
-        verdicts.worked(Kind::Uml, &files);
-        assert_eq!(verdicts.failure(Kind::Uml, &files), None);
+        verdicts.note_failed(BackendKind::Uml, &files, "once");
+        verdicts.note_worked(BackendKind::Uml, &files);
+        assert_eq!(verdicts.failure(BackendKind::Uml, &files), None);
     }
 
     #[test]
@@ -167,8 +172,11 @@ mod tests {
         let verdicts = verdicts(dir.path(), "boot");
         fs::create_dir(dir.path().join("sub")).unwrap();
         fs::write(dir.path().join("sub/verdicts.json"), "{]").unwrap();
-        assert_eq!(verdicts.failure(Kind::Uml, &[]), None);
-        verdicts.failed(Kind::Uml, &[], "why");
-        assert_eq!(verdicts.failure(Kind::Uml, &[]).as_deref(), Some("why"));
+        assert_eq!(verdicts.failure(BackendKind::Uml, &[]), None);
+        verdicts.note_failed(BackendKind::Uml, &[], "why");
+        assert_eq!(
+            verdicts.failure(BackendKind::Uml, &[]).as_deref(),
+            Some("why")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Who ends a machine that no longer answers.
+//! A watchdog that kills a machine which no longer answers.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,28 +11,28 @@ use diskfs_remote::client::Client;
 
 use super::process::Process;
 
-/// How often it is looked before a request's time is over. A process that was stopped meanwhile has not looked, so
-/// that its machine is not taken for the one that did not answer.
-const LOOKS: u32 = 8;
+/// The number of checks until a request's time is over. The time is counted in checks, not by the
+/// clock: a process that is stopped makes none, so it does not take its machine for a hanging one.
+const CHECKS_MAX: u32 = 8;
 
-/// And not more often than this.
+/// The shortest pause between two checks.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// Looks after a machine until it is dropped.
+/// The watchdog of a machine; it works until it is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// For how long it had not answered, when it was killed for that.
+    /// The time without an answer after which the machine was killed.
     hung: Arc<OnceLock<Duration>>,
-    /// Dropped, the thread ends.
+    /// The channel whose end stops the thread.
     alive: Option<mpsc::SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Kills the machine when one of its requests has no answer for so long.
+    /// Kills the machine when one of its requests has had no answer for `deadline`.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// Fails if no thread can be started.
     pub(super) fn start(
         client: Client,
         process: &Arc<Process>,
@@ -40,21 +40,21 @@ impl Watch {
     ) -> io::Result<Self> {
         let hung = Arc::new(OnceLock::new());
         let (alive, dropped) = mpsc::sync_channel(0);
-        let tell = Arc::clone(&hung);
-        // Whose end it does not put off.
+        let hung_flag = Arc::clone(&hung);
+        // A weak reference, so that the watchdog does not keep the process alive.
         let process = Arc::downgrade(process);
         let thread = thread::Builder::new()
             .name("microvm watch".to_owned())
             .spawn(move || {
                 let pause = deadline
-                    .checked_div(LOOKS)
+                    .checked_div(CHECKS_MAX)
                     .unwrap_or_default()
                     .max(SHORTEST_PAUSE);
                 let mut seen = HashMap::new();
                 while dropped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                    seen = look(&client, &seen);
-                    if seen.values().any(|&looks| looks > LOOKS) {
-                        tell.get_or_init(|| deadline);
+                    seen = count_checks(&client, &seen);
+                    if seen.values().any(|&checks| checks > CHECKS_MAX) {
+                        hung_flag.get_or_init(|| deadline);
                         if let Some(process) = process.upgrade() {
                             process.kill();
                         }
@@ -69,7 +69,7 @@ impl Watch {
         })
     }
 
-    /// For how long it had not answered, once it was killed for that.
+    /// Returns the time without an answer after which the machine was killed, once it was.
     pub(super) fn hung(&self) -> Arc<OnceLock<Duration>> {
         Arc::clone(&self.hung)
     }
@@ -79,14 +79,17 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.alive = None;
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // It has nothing to tell.
+            let _ = thread.join(); // The thread has no result.
         }
     }
 }
 
-/// How often each request that waits now was seen waiting.
-fn look(client: &Client, seen: &HashMap<u64, u32>) -> HashMap<u64, u32> {
+/// Returns, for each waiting request, the number of checks that have seen it.
+fn count_checks(client: &Client, seen: &HashMap<u64, u32>) -> HashMap<u64, u32> {
     let waiting = client.waiting_requests().into_iter();
-    let looks = |number| seen.get(&number).map_or(1, |looks| looks.saturating_add(1));
-    waiting.map(|number| (number, looks(number))).collect()
+    let checks = |number| {
+        seen.get(&number)
+            .map_or(1, |checks| checks.saturating_add(1))
+    };
+    waiting.map(|number| (number, checks(number))).collect()
 }

@@ -1,19 +1,19 @@
-//! What the kernel's command line says to the agent.
+//! The agent's options on the kernel's command line.
 
 use std::fs;
 
 use rustix::system::RebootCommand;
 
-/// The words that are for it.
+/// The options of the agent.
 #[derive(Debug)]
 pub(super) struct CommandLine {
-    /// `diskfs.port=`: the file to speak through.
+    /// `diskfs.port=`: the file of the stream to the host.
     pub(super) port: Option<String>,
-    /// `diskfs.end=`: how the machine ends: `off` (if nothing is said), `restart` (QEMU with
-    /// `-no-reboot` ends by it without ACPI) or `halt`.
+    /// `diskfs.end=`: the way to end the machine: `off` (the default), `restart` (which ends QEMU
+    /// with `-no-reboot` even without ACPI) or `halt`.
     pub(super) end: RebootCommand,
-    /// `diskfs.saved`: the machine is saved when it waits for its host, and is woken with disks that it has not
-    /// seen.
+    /// `diskfs.saved`: the machine's state is saved while it waits for its host. A machine that is
+    /// restored from it has disks that it has not seen before.
     pub(super) is_saved: bool,
 }
 

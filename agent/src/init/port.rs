@@ -10,19 +10,19 @@ use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 use crate::waiting::pause;
 
-/// The name that the host gives its port.
+/// The name of the host's port.
 const NAME: &str = "diskfs.0";
 
-/// Where the kernel tells the names of ports.
+/// The directory in which the kernel lists ports with their names.
 const PORTS: &str = "/sys/class/virtio-ports";
 
-/// The first port of the first device, where names are not told.
+/// The first port of the first device, used if ports have no names.
 const FIRST: &str = "/dev/vport0p1";
 
-/// How long the port may take to appear.
+/// The timeout for the port to appear.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Opens the port: the one that is named, or the virtio port that has our name.
+/// Opens the port: the given file, or the virtio port with our name.
 pub(super) fn open(named: Option<&str>) -> io::Result<File> {
     let began = Instant::now();
     loop {
@@ -37,14 +37,15 @@ pub(super) fn open(named: Option<&str>) -> io::Result<File> {
             return Ok(port);
         }
         if began.elapsed() > DEADLINE {
-            let reason = "there is no port to the host";
+            let reason = "missing virtio port of the host";
             return Err(io::Error::new(io::ErrorKind::NotFound, reason));
         }
         pause(began);
     }
 }
 
-/// Waits until somebody is at the other end: reading ends at once before that.
+/// Waits until the host has opened the port: before that, a read returns the end of the stream at
+/// once.
 pub(super) fn wait_for_host(port: &File) -> io::Result<()> {
     let began = Instant::now();
     loop {
@@ -72,7 +73,7 @@ fn find() -> Option<PathBuf> {
     Some(Path::new("/dev").join(port.file_name()))
 }
 
-/// A terminal (a serial line, the console) would change what goes through it.
+/// Switches a terminal (a serial line, the console) to raw mode, so that it changes no bytes.
 fn make_raw(port: &File) -> io::Result<()> {
     let Ok(mut settings) = tcgetattr(port) else {
         return Ok(());

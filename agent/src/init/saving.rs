@@ -1,27 +1,29 @@
-//! A machine that is going to be saved: what it does before, so that those that are made from it have it done.
+//! Preparations of a machine whose state will be saved, so that restored machines need not do them.
 
 use std::fs;
 use std::hint::black_box;
 
 use crate::modules;
 
-/// What is left to the kernel and its threads.
+/// The memory that is left to the kernel and its threads.
 const RESERVE_BYTES: u64 = 16 << 20;
 
-/// Loads all modules, and leaves zeroes in the memory that nothing uses: what is saved of it is nothing.
+/// Loads all modules and fills the free memory with zeroes, which take no space in the saved state.
 pub(super) fn prepare() {
     modules::load_all();
-    fs::write("/proc/sys/vm/drop_caches", "3").ok(); // Saves room only, as does what follows.
+    // This only saves space, like the rest of this function.
+    fs::write("/proc/sys/vm/drop_caches", "3").ok();
     clear_free_memory();
 }
 
 fn clear_free_memory() {
-    let told = rustix::system::sysinfo();
-    let free = told.freeram.saturating_mul(told.mem_unit.into());
+    let memory = rustix::system::sysinfo();
+    let free = memory.freeram.saturating_mul(memory.mem_unit.into());
     let len = usize::try_from(free.saturating_sub(RESERVE_BYTES)).unwrap_or(0);
     let mut memory = Vec::new();
     if memory.try_reserve_exact(len).is_ok() {
-        // Zeroes that were only promised (as of `vec![0; len]`) would change nothing.
+        // The memory must really be written: zeroes that are only promised (as by `vec![0; len]`)
+        // have no effect.
         black_box(&mut memory).resize(len, 0_u8);
         black_box(&memory);
     }

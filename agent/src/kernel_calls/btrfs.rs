@@ -1,10 +1,10 @@
-//! btrfs's own calls (`include/uapi/linux/btrfs.h`, `btrfs_tree.h`).
+//! The ioctls of btrfs (`include/uapi/linux/btrfs.h`, `btrfs_tree.h`).
 
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// What an item of a tree is found by: `struct btrfs_key`.
+/// The key of an item in a tree: `struct btrfs_key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) objectid: u64,
@@ -12,10 +12,10 @@ pub(crate) struct Key {
     pub(crate) offset: u64,
 }
 
-/// The bytes for what is found.
+/// The size of the buffer for the items that are found.
 const FOUND_BYTES: usize = 3992;
 
-/// `struct btrfs_ioctl_search_args`.
+/// The arguments of a tree search: `struct btrfs_ioctl_search_args`.
 #[repr(C)]
 struct SearchArgs {
     tree_id: u64,
@@ -29,15 +29,15 @@ struct SearchArgs {
     found: [u8; FOUND_BYTES],
 }
 
-/// The first item of the tree of trees that is of this object and kind: its key, and its bytes.
+/// Returns the first item with this object id and type in the root tree: its key and its data.
 pub(crate) fn search_root_tree(
     fd: BorrowedFd<'_>,
     objectid: u64,
     kind: u32,
 ) -> io::Result<Option<(Key, Vec<u8>)>> {
-    /// `BTRFS_IOC_TREE_SEARCH`: `_IOWR(0x94, 17, struct btrfs_ioctl_search_args)`.
+    /// The request `BTRFS_IOC_TREE_SEARCH`: `_IOWR(0x94, 17, struct btrfs_ioctl_search_args)`.
     const TREE_SEARCH: libc::c_ulong = 0xd000_9411;
-    /// `BTRFS_ROOT_TREE_OBJECTID`.
+    /// The id of the root tree, `BTRFS_ROOT_TREE_OBJECTID`.
     const ROOT_TREE: u64 = 1;
     const { assert!(size_of::<SearchArgs>() == 4096) };
     let mut args = SearchArgs {
@@ -51,7 +51,7 @@ pub(crate) fn search_root_tree(
         reserved: [0; 4],
         found: [0; FOUND_BYTES],
     };
-    // SAFETY: `args` has the layout and the size that the call's number says.
+    // SAFETY: `args` has the layout and the size of the request.
     let done = unsafe { libc::ioctl(fd.as_raw_fd(), TREE_SEARCH, &raw mut args) };
     if done != 0 {
         return Err(io::Error::last_os_error());
@@ -62,7 +62,7 @@ pub(crate) fn search_root_tree(
     Ok(first_item(&args.found))
 }
 
-/// The first of the items that were found: a `struct btrfs_ioctl_search_header`, and its bytes.
+/// Returns the first of the items that were found: `struct btrfs_ioctl_search_header` and its data.
 fn first_item(found: &[u8]) -> Option<(Key, Vec<u8>)> {
     let (header, rest) = found.split_first_chunk::<32>()?;
     let [_, _, _, _, _, _, _, _, key @ ..] = *header;
@@ -78,10 +78,10 @@ fn first_item(found: &[u8]) -> Option<(Key, Vec<u8>)> {
     Some((key, rest.get(..len)?.to_vec()))
 }
 
-/// The bytes for a path.
+/// The size of the buffer for a path.
 const PATH_BYTES: usize = 4080;
 
-/// `struct btrfs_ioctl_ino_lookup_args`.
+/// The arguments of a path look-up: `struct btrfs_ioctl_ino_lookup_args`.
 #[repr(C)]
 struct LookupArgs {
     tree_id: u64,
@@ -89,13 +89,14 @@ struct LookupArgs {
     path: [u8; PATH_BYTES],
 }
 
-/// The path of a directory below its subvolume's root, with a slash at its end; of that root, nothing.
+/// Returns the path of a directory below its subvolume's root, with a slash at the end; empty for
+/// the root itself.
 pub(crate) fn path_in_subvolume(
     fd: BorrowedFd<'_>,
     tree_id: u64,
     objectid: u64,
 ) -> io::Result<Vec<u8>> {
-    /// `BTRFS_IOC_INO_LOOKUP`: `_IOWR(0x94, 18, struct btrfs_ioctl_ino_lookup_args)`.
+    /// The request `BTRFS_IOC_INO_LOOKUP`: `_IOWR(0x94, 18, struct btrfs_ioctl_ino_lookup_args)`.
     const INO_LOOKUP: libc::c_ulong = 0xd000_9412;
     const { assert!(size_of::<LookupArgs>() == 4096) };
     let mut args = LookupArgs {

@@ -1,25 +1,25 @@
-//! Interfaces and routes: netdevice(7).
+//! Network interfaces and routes: netdevice(7).
 
 use std::io;
 use std::mem::zeroed;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
-/// Any socket of the family takes them.
+/// Opens a socket for the requests: any socket of the family will do.
 fn socket() -> io::Result<OwnedFd> {
-    // SAFETY: it touches no memory.
+    // SAFETY: the call accesses no memory.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel just made it, and nobody else knows it.
+    // SAFETY: the kernel has just created the descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn request(interface: &str) -> io::Result<libc::ifreq> {
-    // SAFETY: numbers and pointers only, for which zeroes are a value.
+    // SAFETY: the struct has only numbers and pointers, for which zeroes are valid.
     let mut request: libc::ifreq = unsafe { zeroed() };
-    // The last byte stays a NUL.
+    // The last byte stays NUL.
     if interface.len() >= request.ifr_name.len() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -38,7 +38,7 @@ fn call(number: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
     }
 }
 
-/// An address in the form that the kernel takes it in.
+/// Converts an address to the kernel's format.
 fn address(address: Ipv4Addr) -> libc::sockaddr {
     const { assert!(size_of::<libc::sockaddr>() == size_of::<libc::sockaddr_in>()) };
     let internet = libc::sockaddr_in {
@@ -49,11 +49,11 @@ fn address(address: Ipv4Addr) -> libc::sockaddr {
         },
         sin_zero: [0; 8],
     };
-    // SAFETY: both are plain bytes, and as many of them.
+    // SAFETY: both are plain bytes of the same size.
     unsafe { std::mem::transmute(internet) }
 }
 
-/// Gives an interface its address.
+/// Sets the address of an interface.
 pub(crate) fn set_address(interface: &str, own: Ipv4Addr, mask: Ipv4Addr) -> io::Result<()> {
     let mut wanted = request(interface)?;
     wanted.ifr_ifru.ifru_addr = address(own);
@@ -62,15 +62,15 @@ pub(crate) fn set_address(interface: &str, own: Ipv4Addr, mask: Ipv4Addr) -> io:
     call(libc::SIOCSIFNETMASK, &mut wanted)
 }
 
-/// Has an interface used.
+/// Brings an interface up.
 pub(crate) fn bring_up(interface: &str) -> io::Result<()> {
     let mut wanted = request(interface)?;
-    // IFF_UP and IFF_RUNNING.
+    // The flags IFF_UP and IFF_RUNNING.
     wanted.ifr_ifru.ifru_flags = 0x1 | 0x40;
     call(libc::SIOCSIFFLAGS, &mut wanted)
 }
 
-/// A route of IPv4.
+/// An IPv4 route.
 #[derive(Debug)]
 pub(crate) struct Route {
     destination: Ipv4Addr,
@@ -79,7 +79,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// To everywhere, by this gateway.
+    /// Returns the default route through this gateway.
     pub(crate) const fn default_over(gateway: Ipv4Addr) -> Self {
         Self {
             destination: Ipv4Addr::UNSPECIFIED,
@@ -92,14 +92,14 @@ impl Route {
 /// Adds a route.
 pub(crate) fn add_route(route: &Route) -> io::Result<()> {
     let socket = socket()?;
-    // SAFETY: numbers and pointers only, for which zeroes are a value.
+    // SAFETY: the struct has only numbers and pointers, for which zeroes are valid.
     let mut entry: libc::rtentry = unsafe { zeroed() };
     entry.rt_dst = address(route.destination);
     entry.rt_genmask = address(route.mask);
     entry.rt_gateway = address(route.gateway);
-    // RTF_UP and RTF_GATEWAY.
+    // The flags RTF_UP and RTF_GATEWAY.
     entry.rt_flags = 0x1 | 0x2;
-    // SAFETY: this request reads a `struct rtentry`, whose device has no name.
+    // SAFETY: the request reads a `struct rtentry`; its pointer to a device name is null.
     match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCADDRT, &raw const entry) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,4 +1,4 @@
-//! From statx to metadata.
+//! Conversion of statx results into metadata.
 
 use diskfs_vfs::{
     Device, ErrorKind, FileFlags, FileType, InodeNumber, Metadata, Result, Timestamp,
@@ -42,7 +42,7 @@ fn timestamp(time: StatxTimestamp) -> Timestamp {
     }
 }
 
-/// `casefold` is not among what statx tells.
+/// Converts the flags. statx does not report `casefold`.
 fn flags(attributes: StatxAttributes) -> FileFlags {
     FileFlags {
         immutable: attributes.contains(StatxAttributes::IMMUTABLE),

@@ -1,8 +1,8 @@
-//! Who new files belong to.
+//! Ownership of new files.
 //!
-//! A file is made by a thread that is, for files, its owner, with the umask that was asked for: so
-//! the kernel decides on default ACLs and set-group-id directories, and a file is at no time somebody
-//! else's.
+//! A file is created by a thread that has the file's owner as its filesystem user id, and the
+//! requested umask. So the kernel applies default ACLs and set-group-id directories, and the file
+//! never belongs to another user, not even for a moment.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ use rustix::thread::{capabilities, set_capabilities};
 use super::errors::{failed, io_failed};
 use crate::kernel_calls::{set_file_ids, unshare_umask};
 
-/// What a thread is.
+/// The identity of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     uid: u32,
@@ -23,11 +23,11 @@ struct Identity {
 }
 
 thread_local! {
-    /// What this thread is, if it was made anything.
+    /// The identity that this thread was given, if any.
     static CURRENT: Cell<Option<Identity>> = const { Cell::new(None) };
 }
 
-/// Makes this thread the creator of what has these attributes.
+/// Gives this thread the identity for creating a file with these attributes.
 pub(super) fn become_creator(attributes: &NewAttributes) -> Result<()> {
     let wanted = Identity {
         uid: attributes.uid,
@@ -45,7 +45,7 @@ pub(super) fn become_creator(attributes: &NewAttributes) -> Result<()> {
     umask(Mode::from_bits_retain(wanted.umask.into()));
     if current.is_none_or(|current| (current.uid, current.gid) != (wanted.uid, wanted.gid)) {
         set_file_ids(wanted.uid, wanted.gid);
-        // Another owner than root takes the capabilities away that let it write anywhere.
+        // Setting another owner than root drops the capabilities that allow writing everywhere.
         let mut sets = capabilities(None).map_err(failed)?;
         sets.effective = sets.permitted;
         set_capabilities(None, sets).map_err(failed)?;

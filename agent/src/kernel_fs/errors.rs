@@ -1,20 +1,20 @@
-//! From errno to what drivers answer.
+//! Conversion of errnos into filesystem errors.
 
 use std::io;
 
 use diskfs_vfs::{Error, ErrorKind};
 use rustix::io::Errno;
 
-/// The error of a system call.
+/// Converts the error of a system call.
 pub(super) fn failed(errno: Errno) -> Error {
     match ErrorKind::from_errno(errno) {
-        // The reason is more than the kind says.
+        // The errno's text says more than the kind.
         ErrorKind::Io => Error::new(ErrorKind::Io, errno.to_string()),
         kind => kind.into(),
     }
 }
 
-/// The same of one that the standard library made.
+/// Converts an error of the standard library.
 pub(super) fn io_failed(error: &io::Error) -> Error {
     failed(errno_of(error))
 }

@@ -1,4 +1,4 @@
-//! Where a file's contents are.
+//! The extents of a file.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,32 +9,32 @@ use rustix::io::Errno;
 use super::errors::{errno_of, failed};
 use crate::kernel_calls::{MAP_EXTENTS, MapExtent, map_extents};
 
-/// Flags of an extent that is there, but not as plain bytes at one place: unknown, delayed, encoded,
-/// encrypted, not aligned, inline, in a tail.
+/// The flags of an extent that is not stored as plain bytes in one place: unknown, delayed,
+/// encoded, encrypted, not aligned, inline, tail.
 const NOT_PLAIN: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400;
 
-/// Of one that is allocated and reads as zeroes.
+/// The flag of an extent that is allocated and reads as zeroes.
 const UNWRITTEN: u32 = 0x800;
 
-/// Of the last one of a file.
+/// The flag of the last extent of a file.
 const LAST: u32 = 0x1;
 
-/// Whether physical addresses are those of the device.
+/// The meaning of physical addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Addresses {
     OfDevice,
-    /// As in btrfs, which has its own space of addresses over all its devices.
+    /// Addresses of another space, as in btrfs, whose address space spans all its devices.
     Other,
 }
 
-/// The extents of a file between two bytes of it.
+/// Returns the extents of a file between two offsets.
 pub(super) fn extents(
     fd: BorrowedFd<'_>,
     from: u64,
     size: u64,
     addresses: Addresses,
 ) -> Result<Vec<FileExtent>> {
-    let mut found = Found {
+    let mut found = ExtentList {
         next: from,
         size,
         extents: Vec::new(),
@@ -51,20 +51,20 @@ pub(super) fn extents(
         for extent in &mapped {
             found.add(extent.logical, extent.length, kind(extent, addresses));
         }
-        // Without progress it would never end.
+        // Without progress the loop would never end.
         if is_last || found.next <= before || found.next >= size {
             return Ok(found.end());
         }
     }
 }
 
-fn kind(extent: &MapExtent, addresses: Addresses) -> Kind {
+fn kind(extent: &MapExtent, addresses: Addresses) -> ExtentKind {
     if extent.flags & UNWRITTEN != 0 {
-        Kind::Hole
+        ExtentKind::Hole
     } else if extent.flags & NOT_PLAIN != 0 || addresses == Addresses::Other {
-        Kind::Inline
+        ExtentKind::Inline
     } else {
-        Kind::At {
+        ExtentKind::At {
             logical: extent.logical,
             physical: extent.physical,
         }
@@ -72,45 +72,45 @@ fn kind(extent: &MapExtent, addresses: Addresses) -> Kind {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum ExtentKind {
     Hole,
     Inline,
     At { logical: u64, physical: u64 },
 }
 
-/// Extents so far, without gaps.
-struct Found {
+/// The extents collected so far, without gaps.
+struct ExtentList {
     next: u64,
     size: u64,
     extents: Vec<FileExtent>,
 }
 
-impl Found {
-    fn add(&mut self, offset: u64, len: u64, kind: Kind) {
+impl ExtentList {
+    fn add(&mut self, offset: u64, len: u64, kind: ExtentKind) {
         let end = offset.saturating_add(len).min(self.size);
         let begin = offset.max(self.next);
         if begin >= end {
             return;
         }
-        self.push(begin, Kind::Hole);
+        self.push(begin, ExtentKind::Hole);
         self.push(end, kind);
     }
 
-    /// From where it stands up to `end`.
-    fn push(&mut self, end: u64, kind: Kind) {
+    /// Adds an extent from the current position up to `end`.
+    fn push(&mut self, end: u64, kind: ExtentKind) {
         let Some(len_bytes) = end.checked_sub(self.next).filter(|&len| len > 0) else {
             return;
         };
         let kind = match kind {
-            Kind::Hole => FileExtentKind::Hole,
-            Kind::Inline => FileExtentKind::Inline,
-            Kind::At { logical, physical } => FileExtentKind::Stored {
+            ExtentKind::Hole => FileExtentKind::Hole,
+            ExtentKind::Inline => FileExtentKind::Inline,
+            ExtentKind::At { logical, physical } => FileExtentKind::Stored {
                 device_offset: physical.saturating_add(self.next.saturating_sub(logical)),
             },
         };
         self.next = end;
         match self.extents.last_mut() {
-            // One that is unwritten, and none behind it.
+            // An unwritten extent directly followed by a hole.
             Some(last) if (last.kind, kind) == (FileExtentKind::Hole, FileExtentKind::Hole) => {
                 last.len_bytes = last.len_bytes.saturating_add(len_bytes);
             }
@@ -123,13 +123,13 @@ impl Found {
     }
 
     fn end(mut self) -> Vec<FileExtent> {
-        self.push(self.size, Kind::Hole);
+        self.push(self.size, ExtentKind::Hole);
         self.extents
     }
 }
 
-/// Where the filesystem only tells data from holes.
-fn seek_extents(fd: BorrowedFd<'_>, mut found: Found) -> Result<Vec<FileExtent>> {
+/// Finds the extents on a filesystem that only distinguishes data from holes.
+fn seek_extents(fd: BorrowedFd<'_>, mut found: ExtentList) -> Result<Vec<FileExtent>> {
     while found.next < found.size {
         let data = match seek(fd, SeekFrom::Data(found.next)) {
             Ok(data) => data,
@@ -140,7 +140,7 @@ fn seek_extents(fd: BorrowedFd<'_>, mut found: Found) -> Result<Vec<FileExtent>>
         if hole <= found.next {
             break;
         }
-        found.add(data, hole.saturating_sub(data), Kind::Inline);
+        found.add(data, hole.saturating_sub(data), ExtentKind::Inline);
     }
     Ok(found.end())
 }

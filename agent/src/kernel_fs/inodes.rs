@@ -1,4 +1,4 @@
-//! Which file a number stands for.
+//! The mapping from inode numbers to files.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -14,68 +14,72 @@ use super::errors::{failed, io_failed};
 use super::node::Node;
 use crate::kernel_calls::Handle;
 
-/// How many files stay open that nobody asked to keep.
+/// The number of files in the cache of open files.
 const OPEN_FILES: usize = 1024;
 
-/// Numbers of another device than the root's (a btrfs subvolume) have the number of that device
-/// from this bit on.
+/// The bit from which on the inode number of a file on another device than the root's (a btrfs
+/// subvolume) contains the number of that device.
 const DEVICE_SHIFT: u32 = 48;
 
-/// How files are found again.
+/// The way in which files are found again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
-    /// By handles: the filesystem finds a file by its handle for as long as it exists.
+pub enum LookupMethod {
+    /// By handles, which are valid as long as the file exists.
     Handles,
-    /// Open: it does not, or has none.
+    /// By open descriptors: the filesystem's handles don't last, or it has none.
     Open,
 }
 
-/// Every file that was told of.
+/// The files that were reported to the client.
 pub(super) struct Inodes {
-    kept: Kept,
+    method: LookupMethod,
     root: InodeNumber,
     root_device: (u32, u32),
     mount_id: u64,
-    state: Mutex<State>,
+    state: Mutex<InodeTable>,
     open: Cache<InodeNumber, Arc<Node>>,
 }
 
 #[derive(Default)]
-struct State {
+struct InodeTable {
     known: HashMap<InodeNumber, Known>,
-    /// Devices besides the root's, in the order in which they were met.
+    /// The devices besides the root's, in the order in which they were found.
     devices: Vec<(u32, u32)>,
 }
 
 #[derive(Default)]
 struct Known {
     handle: Option<Handle>,
-    /// Whether it can be opened to read without anything else happening: a FIFO or a device can't.
+    /// True if opening the file for reading has no side effects, unlike a FIFO or a device.
     is_regular: bool,
-    /// Open as long as it is known, or held.
+    /// The descriptor that stays open as long as the file is known or held.
     pinned: Option<Arc<Node>>,
     holds: u64,
-    /// It lost its last name.
+    /// True after the file has lost its last name.
     is_gone: bool,
 }
 
 impl Inodes {
-    pub(super) fn new(kept: Kept, root: Node) -> Result<Self> {
+    pub(super) fn new(method: LookupMethod, root: Node) -> Result<Self> {
         let stat = root.statx()?;
         let number = InodeNumber(stat.stx_ino);
-        // Some have none at all.
+        // Some filesystems have no handles.
         let has_handles = Handle::of(root.fd(), c"").is_ok();
-        let kept = if has_handles { kept } else { Kept::Open };
+        let method = if has_handles {
+            method
+        } else {
+            LookupMethod::Open
+        };
         let known = Known {
             pinned: Some(Arc::new(root)),
             ..Known::default()
         };
         Ok(Self {
-            kept,
+            method,
             root: number,
             root_device: (stat.stx_dev_major, stat.stx_dev_minor),
             mount_id: stat.stx_mnt_id,
-            state: Mutex::new(State {
+            state: Mutex::new(InodeTable {
                 known: [(number, known)].into(),
                 devices: Vec::new(),
             }),
@@ -87,11 +91,11 @@ impl Inodes {
         self.root
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InodeTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a file on this filesystem.
+    /// Returns the inode number of a file on this filesystem.
     fn number(&self, stat: &Statx) -> Result<InodeNumber> {
         if stat.stx_mnt_id != self.mount_id {
             return Err(ErrorKind::CrossesDevices.into());
@@ -119,28 +123,34 @@ impl Inodes {
         ))
     }
 
-    /// The generation of a file that is known by its handle, if it is known.
+    /// Returns the generation of a file that is known by its handle.
     fn known_generation(&self, inode: InodeNumber) -> Option<u32> {
         let state = self.state();
         let known = state.known.get(&inode)?;
         Some(known.handle.as_ref().map_or(0, Handle::generation))
     }
 
-    /// What `name` names in `dir`.
-    pub(super) fn find(&self, dir: &Node, name: &CStr) -> Result<Metadata> {
+    /// Looks up `name` in `dir`.
+    pub(super) fn lookup(&self, dir: &Node, name: &CStr) -> Result<Metadata> {
         let stat = stat_at(dir, name)?;
         let inode = self.number(&stat)?;
         if let Some(generation) = self.known_generation(inode) {
             return metadata(inode, generation, &stat);
         }
-        self.meet(dir, name, inode, &stat)
+        self.register_named(dir, name, inode, &stat)
     }
 
-    /// A file that was not told of yet.
-    fn meet(&self, dir: &Node, name: &CStr, inode: InodeNumber, stat: &Statx) -> Result<Metadata> {
-        if self.kept == Kept::Handles {
+    /// Adds a file that was not reported before.
+    fn register_named(
+        &self,
+        dir: &Node,
+        name: &CStr,
+        inode: InodeNumber,
+        stat: &Statx,
+    ) -> Result<Metadata> {
+        if self.method == LookupMethod::Handles {
             let handle = Handle::of(dir.fd(), name).map_err(|error| io_failed(&error))?;
-            // The name may be another file's by now.
+            // The name may belong to another file by now.
             if handle.may_be_of(stat.stx_ino) {
                 let generation = handle.generation();
                 self.know(inode, handle, stat);
@@ -149,30 +159,30 @@ impl Inodes {
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(dir.fd(), name, flags, Mode::empty()).map_err(failed)?;
-        self.take_up(Node::of_path(fd))
+        self.register(Node::of_path(fd))
     }
 
-    /// A file that was opened: what is told of it.
-    pub(super) fn take_up(&self, node: Node) -> Result<Metadata> {
+    /// Adds an open file. Returns its metadata.
+    pub(super) fn register(&self, node: Node) -> Result<Metadata> {
         let stat = node.statx()?;
         let inode = self.number(&stat)?;
-        self.take_up_as(inode, node, &stat)
+        self.register_as(inode, node, &stat)
     }
 
-    fn take_up_as(&self, inode: InodeNumber, node: Node, stat: &Statx) -> Result<Metadata> {
+    fn register_as(&self, inode: InodeNumber, node: Node, stat: &Statx) -> Result<Metadata> {
         if inode == self.root {
             return metadata(inode, 0, stat);
         }
         let node = Arc::new(node);
-        let generation = match self.kept {
-            Kept::Handles => {
+        let generation = match self.method {
+            LookupMethod::Handles => {
                 let handle = Handle::of(node.fd(), c"").map_err(|error| io_failed(&error))?;
                 let generation = handle.generation();
                 self.know(inode, handle, stat);
                 self.open.insert(inode, node);
                 generation
             }
-            Kept::Open => {
+            LookupMethod::Open => {
                 let known = Known {
                     pinned: Some(node),
                     ..Known::default()
@@ -184,12 +194,12 @@ impl Inodes {
         metadata(inode, generation, stat)
     }
 
-    /// The same of a file that was just made: the number may have been another's.
-    pub(super) fn take_up_new(&self, node: Node) -> Result<Metadata> {
+    /// Adds a file that was just created: another file may have had its inode number before.
+    pub(super) fn register_new(&self, node: Node) -> Result<Metadata> {
         let stat = node.statx()?;
         let inode = self.number(&stat)?;
         self.forget(inode);
-        self.take_up_as(inode, node, &stat)
+        self.register_as(inode, node, &stat)
     }
 
     fn know(&self, inode: InodeNumber, handle: Handle, stat: &Statx) {
@@ -208,7 +218,7 @@ impl Inodes {
         }
     }
 
-    /// An open descriptor of a file that was told of.
+    /// Returns an open descriptor of a file that was reported before.
     pub(super) fn node(&self, mount: BorrowedFd<'_>, inode: InodeNumber) -> Result<Arc<Node>> {
         if let Some(node) = self.open.get(&inode) {
             return Ok(node);
@@ -227,13 +237,13 @@ impl Inodes {
         Ok(node)
     }
 
-    /// The metadata of a file that was told of.
+    /// Returns the metadata of a file that was reported before.
     pub(super) fn metadata(&self, node: &Node, inode: InodeNumber) -> Result<Metadata> {
         let generation = self.known_generation(inode).unwrap_or_default();
         metadata(inode, generation, &node.statx()?)
     }
 
-    /// Closes what reads and writes a file, so that its flags are looked at anew.
+    /// Closes the descriptors that read and write a file, so that its flags are checked again.
     pub(super) fn close(&self, node: &Node, inode: InodeNumber) -> Result<()> {
         self.open.remove(&inode);
         let fd = node.reopen(OFlags::PATH).map_err(failed)?;
@@ -265,27 +275,27 @@ impl Inodes {
         if known.holds > 0 {
             return;
         }
-        let pinned = match self.kept {
-            Kept::Handles if inode != self.root => known.pinned.take(),
+        let pinned = match self.method {
+            LookupMethod::Handles if inode != self.root => known.pinned.take(),
             _ => None,
         };
         let is_gone = known.is_gone;
         drop(state);
-        // Without the lock: a large file takes a while to go.
+        // Outside the lock: removing a large file takes a while.
         drop(pinned);
         if is_gone {
             self.forget(inode);
         }
     }
 
-    /// When a file got a name again, or for the first time.
+    /// Records that a file got a name, again or for the first time.
     pub(super) fn got_a_name(&self, inode: InodeNumber) {
         if let Some(known) = self.state().known.get_mut(&inode) {
             known.is_gone = false;
         }
     }
 
-    /// When a name was taken of a file that looked like this before.
+    /// Records that a file with this earlier state lost a name.
     pub(super) fn lost_a_name(&self, before: &Statx) {
         let is_dir = u32::from(before.stx_mode) & libc::S_IFMT == libc::S_IFDIR;
         if before.stx_nlink > 1 && !is_dir {
@@ -305,17 +315,17 @@ impl Inodes {
     }
 }
 
-/// Opens a file: a regular one so that it can be read, which is what most are opened for.
+/// Opens a file; a regular file is opened for reading, the most frequent use.
 fn open(handle: &Handle, mount: BorrowedFd<'_>, is_regular: bool) -> Result<Node> {
     if is_regular && let Ok(fd) = handle.open(mount, libc::O_RDONLY | libc::O_NONBLOCK) {
         return Ok(Node::of_readable_file(fd));
     }
-    // One that is encrypted, and whose key nobody has, has a name all the same.
+    // An encrypted file without its key can still be opened by its name only.
     let fd = handle.open(mount, libc::O_PATH | libc::O_NOFOLLOW);
     Ok(Node::of_path(fd.map_err(|error| io_failed(&error))?))
 }
 
-/// What stat tells of what `name` names in `dir`.
+/// Returns the stat of `name` in `dir`.
 pub(super) fn stat_at(dir: &Node, name: &CStr) -> Result<Statx> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID;

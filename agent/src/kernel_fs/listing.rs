@@ -1,4 +1,4 @@
-//! Directories, with the metadata of what is in them.
+//! Directory listings with the metadata of the entries.
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
@@ -13,10 +13,10 @@ use super::KernelFs;
 use super::errors::failed;
 use super::node::Node;
 
-/// What getdents is given room for; about 1000 entries.
+/// The size of the buffer for getdents; about 1000 entries.
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// A directory that is read.
+/// A listing in progress.
 struct Listing<'f> {
     fs: &'f KernelFs,
     dir: InodeNumber,
@@ -60,9 +60,9 @@ impl Listing<'_> {
                 continue;
             };
             match self.list(&name, cookie) {
-                // Removed since it was read.
+                // The entry was removed after it was listed.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                // Something is mounted on it.
+                // Another filesystem is mounted on the entry.
                 Err(error) if error.kind() == ErrorKind::CrossesDevices => {}
                 listed => return listed.map(Some),
             }
@@ -75,9 +75,9 @@ impl Listing<'_> {
         let (inode, metadata) = match name.to_bytes() {
             b"." => (self.dir, None),
             b".." if self.dir == inodes.root() => (self.dir, None),
-            b".." => (inodes.find(&self.node, name)?.inode, None),
+            b".." => (inodes.lookup(&self.node, name)?.inode, None),
             _ => {
-                let metadata = inodes.find(&self.node, name)?;
+                let metadata = inodes.lookup(&self.node, name)?;
                 (metadata.inode, Some(metadata))
             }
         };
@@ -92,7 +92,7 @@ impl Listing<'_> {
     }
 }
 
-/// The next entries: names, and where the listing goes on behind each.
+/// Reads the next entries: names, each with the cookie of the next entry.
 fn read_batch(fd: &OwnedFd) -> Result<Vec<(CString, u64)>> {
     let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
     let mut entries = RawDir::new(fd, &mut buffer);

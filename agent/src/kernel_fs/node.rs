@@ -1,4 +1,4 @@
-//! One file that is open.
+//! An open file.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
@@ -8,7 +8,8 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxFlags, openat, statx};
 
 use super::errors::failed;
 
-/// A file, by descriptors: one to name it by, and where they were needed others to read and write.
+/// A file as descriptors: one that identifies it, and others for reading and writing that are
+/// opened when needed.
 #[derive(Debug)]
 pub(crate) struct Node {
     fd: OwnedFd,
@@ -17,7 +18,7 @@ pub(crate) struct Node {
     for_writing: OnceLock<OwnedFd>,
 }
 
-/// What the first descriptor is good for.
+/// The access that the first descriptor allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
     Name,
@@ -26,17 +27,17 @@ enum Access {
 }
 
 impl Node {
-    /// By a descriptor that was opened with `O_PATH`.
+    /// Creates a node from a descriptor that was opened with `O_PATH`.
     pub(crate) fn of_path(fd: OwnedFd) -> Self {
         Self::new(fd, Access::Name)
     }
 
-    /// By one that reads a regular file.
+    /// Creates a node from a descriptor that reads a regular file.
     pub(crate) fn of_readable_file(fd: OwnedFd) -> Self {
         Self::new(fd, Access::Read)
     }
 
-    /// By one that reads and writes a regular file.
+    /// Creates a node from a descriptor that reads and writes a regular file.
     pub(crate) fn of_open_file(fd: OwnedFd) -> Self {
         Self::new(fd, Access::ReadAndWrite)
     }
@@ -50,12 +51,12 @@ impl Node {
         }
     }
 
-    /// To name it by.
+    /// Returns the descriptor that identifies the file.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// What stat tells.
+    /// Returns the stat of the file.
     pub(crate) fn statx(&self) -> Result<Statx> {
         statx(
             self.fd(),
@@ -66,12 +67,12 @@ impl Node {
         .map_err(failed)
     }
 
-    /// The path that leads to the file itself, be it a symlink, and whether or not it has a name.
+    /// Returns the path in `/proc` of the file itself, even for a symlink or a file without a name.
     pub(crate) fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.fd.as_raw_fd())
     }
 
-    /// To read a regular file.
+    /// Returns a descriptor that reads the regular file.
     pub(crate) fn reader(&self) -> Result<BorrowedFd<'_>> {
         if self.access != Access::Name {
             return Ok(self.fd());
@@ -85,12 +86,12 @@ impl Node {
         Ok(self.for_reading.get_or_init(|| fd).as_fd())
     }
 
-    /// To write a regular file.
+    /// Returns a descriptor that reads and writes the regular file.
     pub(crate) fn writer(&self) -> Result<BorrowedFd<'_>> {
         self.try_writer()?.map_err(failed)
     }
 
-    /// The same; what opening it met.
+    /// Returns the same, or the errno of opening the file.
     pub(crate) fn try_writer(&self) -> Result<rustix::io::Result<BorrowedFd<'_>>> {
         if self.access == Access::ReadAndWrite {
             return Ok(Ok(self.fd()));
@@ -104,8 +105,8 @@ impl Node {
             .map(|fd| self.for_writing.get_or_init(|| fd).as_fd()))
     }
 
-    /// Opens a regular file or a directory once more. Never anything else: to open a FIFO waits, to
-    /// open a device does who knows what.
+    /// Opens a regular file or a directory again. This must not be called for other types: opening
+    /// a FIFO blocks, and opening a device may have side effects.
     pub(crate) fn reopen(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         openat(
             CWD,

@@ -1,4 +1,4 @@
-//! What reads.
+//! The implementation of `FsRead`.
 
 use std::ffi::CString;
 
@@ -16,7 +16,7 @@ use super::extents::{Addresses, extents};
 use super::inodes::Inodes;
 use super::subvolumes;
 
-/// The largest value and the longest list of names that Linux has.
+/// Linux's limit for an attribute's value and for a list of names.
 const XATTR_MAX: usize = 64 << 10;
 
 impl FsRead for KernelFs {
@@ -33,7 +33,8 @@ impl FsRead for KernelFs {
     }
 
     fn lookup(&self, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
-        self.find(dir, name).map(|metadata| metadata.inode)
+        self.lookup_metadata(dir, name)
+            .map(|metadata| metadata.inode)
     }
 
     fn metadata(&self, inode: InodeNumber) -> Result<Metadata> {
@@ -52,7 +53,7 @@ impl FsRead for KernelFs {
                 Ok(0) => break,
                 Ok(len) => read = read.saturating_add(len),
                 Err(Errno::INTR) => {}
-                // An offset that no file has is past the end of this one, too.
+                // An invalid offset is also past the end of this file.
                 Err(Errno::INVAL) if i64::try_from(at).is_err() => break,
                 Err(errno) => return Err(failed(errno)),
             }
@@ -72,7 +73,7 @@ impl FsRead for KernelFs {
         let node = open.node(inode)?;
         match readlinkat(node.fd(), c"", Vec::new()) {
             Ok(target) => Ok(target.into_bytes()),
-            // What it says of anything else that is opened by its name only.
+            // readlinkat's error for a file that is not a symlink.
             Err(Errno::NOENT) if node.file_type()? != FileType::Symlink => {
                 Err(ErrorKind::Invalid.into())
             }
@@ -157,18 +158,18 @@ impl Served for KernelFs {
         Some(&self.mounted_at)
     }
 
-    fn find(&self, dir: InodeNumber, name: &[u8]) -> Result<Metadata> {
+    fn lookup_metadata(&self, dir: InodeNumber, name: &[u8]) -> Result<Metadata> {
         let open = self.open();
         let inodes = open.inodes()?;
         let node = open.node(dir)?;
-        // Above the root is another filesystem.
+        // The parent of the root belongs to another filesystem.
         if name == b".." && dir == inodes.root() {
             return inodes.metadata(&node, dir);
         }
-        inodes.find(&node, &c_name(name)?)
+        inodes.lookup(&node, &c_name(name)?)
     }
 
-    fn make(
+    fn create_with_metadata(
         &self,
         dir: InodeNumber,
         name: &[u8],
@@ -183,7 +184,7 @@ impl Served for KernelFs {
     }
 }
 
-/// A name as system calls take it: one, not a path.
+/// Converts a name for system calls; it must be one component, not a path.
 pub(super) fn c_name(name: &[u8]) -> Result<CString> {
     if name.is_empty() || name.contains(&b'/') {
         return Err(ErrorKind::Invalid.into());

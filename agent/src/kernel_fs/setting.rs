@@ -1,4 +1,4 @@
-//! Changes of what stat tells.
+//! Changes of a file's metadata.
 
 use diskfs_vfs::{
     ErrorKind, FileFlags, FileType, InodeNumber, Metadata, Result, SetMetadata, SetTime,
@@ -12,10 +12,10 @@ use super::errors::failed;
 use super::inodes::Inodes;
 use super::node::Node;
 
-/// Set-user-id and set-group-id, which the kernel takes away with the owner.
+/// The bits set-user-id and set-group-id, which the kernel drops when the owner changes.
 const SET_IDS: u16 = 0o6000;
 
-/// Does what is asked for. The time of the inode's change can't be set: it becomes the present one.
+/// Applies the changes. The inode's change time can't be set: it becomes the current time.
 pub(super) fn set(
     inodes: &Inodes,
     node: &Node,
@@ -24,7 +24,7 @@ pub(super) fn set(
 ) -> Result<()> {
     let before = inodes.metadata(node, inode)?;
     let flags = change.flags.filter(|flags| *flags != before.flags);
-    // What is fixed can't be changed: flags that fix come last, and those that don't first.
+    // An immutable file can't be changed: set such flags last, and clear them first.
     let fixes = flags.is_some_and(|flags| flags.immutable || flags.append_only);
     if let Some(flags) = flags.filter(|_| !fixes) {
         set_flags(inodes, node, &before, flags)?;
@@ -44,7 +44,7 @@ fn set_owner(node: &Node, before: &Metadata, change: &SetMetadata) -> Result<()>
     if change.uid.is_none() && change.gid.is_none() {
         return Ok(());
     }
-    // The largest number stands for none in system calls.
+    // In system calls, the largest number means "unchanged".
     if [change.uid, change.gid].contains(&Some(u32::MAX)) {
         return Err(ErrorKind::Invalid.into());
     }

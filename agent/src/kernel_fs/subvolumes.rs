@@ -1,4 +1,4 @@
-//! Where the subvolumes of btrfs are.
+//! The paths of btrfs subvolumes.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,18 +7,18 @@ use diskfs_vfs::{Error, ErrorKind, Result};
 use super::errors::io_failed;
 use crate::kernel_calls::btrfs::{path_in_subvolume, search_root_tree};
 
-/// `BTRFS_FS_TREE_OBJECTID`: the top-level subvolume, which is what is mounted.
+/// The id of the top-level subvolume, which is the one mounted: `BTRFS_FS_TREE_OBJECTID`.
 const TOP_LEVEL: u64 = 5;
-/// `BTRFS_ROOT_TREE_DIR_OBJECTID`, and the kind of item that names what is mounted without being named.
+/// `BTRFS_ROOT_TREE_DIR_OBJECTID`, the directory with the item that names the default subvolume.
 const ROOT_TREE_DIR: u64 = 6;
 const DIR_ITEM: u32 = 84;
-/// What tells in which directory of which subvolume another one is.
+/// The type of the item that has the parent subvolume and the directory of a subvolume.
 const ROOT_BACKREF: u32 = 144;
 
-/// Subvolumes within subvolumes: whoever goes deeper goes in circles.
+/// The maximum nesting of subvolumes; deeper nesting is assumed to be a loop.
 const MAX_DEPTH: usize = 64;
 
-/// The number of the subvolume that a kernel mounts when it is not told which.
+/// Returns the id of the default subvolume.
 pub(super) fn default_id(mount: BorrowedFd<'_>) -> Result<u64> {
     let found =
         search_root_tree(mount, ROOT_TREE_DIR, DIR_ITEM).map_err(|error| io_failed(&error))?;
@@ -28,7 +28,7 @@ pub(super) fn default_id(mount: BorrowedFd<'_>) -> Result<u64> {
     Ok(id.unwrap_or(TOP_LEVEL))
 }
 
-/// The path of a subvolume's root below that of the top level.
+/// Returns the path of a subvolume's root below the top level.
 pub(super) fn path(mount: BorrowedFd<'_>, id: u64) -> Result<Vec<u8>> {
     let mut path = Vec::new();
     let mut id = id;
@@ -38,22 +38,23 @@ pub(super) fn path(mount: BorrowedFd<'_>, id: u64) -> Result<Vec<u8>> {
         }
         let found = search_root_tree(mount, id, ROOT_BACKREF).map_err(|error| io_failed(&error))?;
         let (key, item) = found.ok_or_else(|| none(id))?;
-        let place = Place::parse(&item).ok_or_else(|| none(id))?;
+        let root_ref = RootRef::parse(&item).ok_or_else(|| none(id))?;
         let parent = key.offset;
-        let dir = path_in_subvolume(mount, parent, place.dir).map_err(|error| io_failed(&error))?;
-        path = [b"/", &*dir, place.name, &*path].concat();
+        let dir =
+            path_in_subvolume(mount, parent, root_ref.dir).map_err(|error| io_failed(&error))?;
+        path = [b"/", &*dir, root_ref.name, &*path].concat();
         id = parent;
     }
     Err(none(id))
 }
 
-/// `struct btrfs_root_ref`.
-struct Place<'i> {
+/// The place of a subvolume in its parent: `struct btrfs_root_ref`.
+struct RootRef<'i> {
     dir: u64,
     name: &'i [u8],
 }
 
-impl<'i> Place<'i> {
+impl<'i> RootRef<'i> {
     fn parse(item: &'i [u8]) -> Option<Self> {
         let (dir, item) = item.split_first_chunk()?;
         let (_sequence, item) = item.split_first_chunk::<8>()?;
@@ -66,5 +67,5 @@ impl<'i> Place<'i> {
 }
 
 fn none(id: u64) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no subvolume {id}"))
+    Error::new(ErrorKind::NotFound, format!("no such subvolume: `{id}`"))
 }

@@ -1,4 +1,4 @@
-//! What changes.
+//! The implementation of `FsWrite`.
 
 use diskfs_remote::server::Served as _;
 use diskfs_vfs::{
@@ -19,7 +19,7 @@ use super::inodes::stat_at;
 use super::node::Node;
 use super::reading::c_name;
 
-/// The bits of a directory's mode that mkdir(2) takes.
+/// The mode bits that mkdir(2) accepts.
 const MKDIR_BITS: u16 = 0o1777;
 
 impl FsWrite for KernelFs {
@@ -30,7 +30,7 @@ impl FsWrite for KernelFs {
         kind: NewKind<'_>,
         attributes: &NewAttributes,
     ) -> Result<InodeNumber> {
-        self.make(dir, name, kind, attributes)
+        self.create_with_metadata(dir, name, kind, attributes)
             .map(|metadata| metadata.inode)
     }
 
@@ -42,11 +42,11 @@ impl FsWrite for KernelFs {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::from_bits_retain(attributes.permissions.into());
         let fd = openat(node.fd(), c".", flags, mode).map_err(|errno| match errno {
-            // What O_TMPFILE says of a filesystem that lacks it looks like a directory's refusal.
+            // A filesystem without O_TMPFILE returns the error of opening a directory for writing.
             Errno::ISDIR => ErrorKind::Unsupported.into(),
             errno => failed(errno),
         })?;
-        let metadata = inodes.take_up_new(Node::of_open_file(fd))?;
+        let metadata = inodes.register_new(Node::of_open_file(fd))?;
         inodes.hold(metadata.inode, open.node(metadata.inode)?);
         inodes.lost_a_name(&open.node(metadata.inode)?.statx()?);
         Ok(metadata.inode)
@@ -87,7 +87,7 @@ impl FsWrite for KernelFs {
             RenameMode::NoReplaceWhiteout => RenameFlags::WHITEOUT | RenameFlags::NOREPLACE,
         };
         if flags.contains(RenameFlags::WHITEOUT) {
-            // A whiteout is nobody's but root's.
+            // A whiteout always belongs to root.
             become_creator(&NewAttributes::for_root(0))?;
         }
         let before = match mode {
@@ -96,7 +96,7 @@ impl FsWrite for KernelFs {
         };
         renameat_with(from.fd(), &name, to.fd(), &to_name, flags).map_err(failed)?;
         let Some(before) = before else { return Ok(()) };
-        // Two names of one file: nothing was done.
+        // Both are names of the same file: rename did nothing.
         let same = |now: rustix::fs::Statx| {
             (now.stx_ino, now.stx_dev_major, now.stx_dev_minor)
                 == (before.stx_ino, before.stx_dev_major, before.stx_dev_minor)
@@ -113,7 +113,7 @@ impl FsWrite for KernelFs {
         let appending;
         let fd = match node.try_writer()? {
             Ok(fd) => fd,
-            // It may be one that can be appended to.
+            // The file may be append-only.
             Err(Errno::PERM) if node.statx()?.stx_size == offset => {
                 let flags = OFlags::WRONLY | OFlags::APPEND;
                 appending = node.reopen(flags).map_err(failed)?;
@@ -135,7 +135,7 @@ impl FsWrite for KernelFs {
                 Ok(0) => break,
                 Ok(len) => written = written.saturating_add(len),
                 Err(Errno::INTR) => {}
-                // What was written counts; who goes on meets the error again.
+                // Report what was written before the error; the next write meets the error again.
                 Err(_) if written > 0 => break,
                 Err(errno) => return Err(failed(errno)),
             }
@@ -224,7 +224,7 @@ impl FsWrite for KernelFs {
     fn sync_file(&self, inode: InodeNumber, what: SyncFile) -> Result<()> {
         let open = self.open();
         let node = open.node(inode)?;
-        // Of the others fsync makes a file durable, and not its name.
+        // On the other filesystems, fsync makes the file durable, but not its name.
         let is_enough = matches!(self.kind.as_str(), "ext4" | "xfs" | "btrfs" | "f2fs");
         match node.file_type()? {
             FileType::Regular if is_enough && what == SyncFile::Data => {
@@ -234,7 +234,7 @@ impl FsWrite for KernelFs {
             FileType::Directory if is_enough => {
                 fsync(node.reopen(OFlags::RDONLY).map_err(failed)?).map_err(failed)
             }
-            // They can't be opened.
+            // These files can't be opened.
             _ => syncfs(open.mount()?).map_err(failed),
         }
     }
@@ -272,7 +272,7 @@ impl KernelFs {
                     | OFlags::NOFOLLOW
                     | OFlags::CLOEXEC;
                 let fd = openat(dir.fd(), &name, flags, mode).map_err(failed)?;
-                return open.inodes()?.take_up_new(Node::of_open_file(fd));
+                return open.inodes()?.register_new(Node::of_open_file(fd));
             }
             NewKind::Directory => mkdirat(dir.fd(), &name, mode),
             NewKind::Symlink(target) => symlinkat(target, dir.fd(), &name),
@@ -289,7 +289,7 @@ impl KernelFs {
         if kind == NewKind::Directory {
             set_other_bits(&node, attributes.permissions)?;
         }
-        open.inodes()?.take_up_new(node)
+        open.inodes()?.register_new(node)
     }
 
     fn remove(&self, dir: InodeNumber, name: &[u8], flags: AtFlags) -> Result<()> {
@@ -305,7 +305,7 @@ impl KernelFs {
     }
 }
 
-/// The bits of a new directory's mode that mkdir(2) doesn't take; it may have inherited some.
+/// Sets the mode bits of a new directory that mkdir(2) doesn't accept; some may be inherited.
 fn set_other_bits(node: &Node, permissions: u16) -> Result<()> {
     let other = permissions & 0o7777 & !MKDIR_BITS;
     if other == 0 {

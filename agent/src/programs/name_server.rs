@@ -1,4 +1,4 @@
-//! The name server of this machine's network, where programs of a guest look for it.
+//! The name server of the machine's network in the guest's `resolv.conf`.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -11,20 +11,21 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::mount::mount_bind;
 
-use super::tree::{below, name_of};
+use super::tree::{name_of, open_below};
 use crate::network::RESOLV_CONF;
 
-/// `TMPFS_MAGIC` of linux/magic.h.
+/// The magic number of tmpfs, `TMPFS_MAGIC` of linux/magic.h.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// Shows it in the tree, if there is a network; nothing is written into the guest. Gives what was mounted.
+/// Shows the name server in the tree, if there is a network, without writing to the guest. Returns
+/// the bind mount, if one was made.
 pub(super) fn show(root: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     if !fs::exists(RESOLV_CONF)? {
         return Ok(None);
     }
-    let etc = below(root, b"/etc")?;
-    let told = statat(&etc, "resolv.conf", AtFlags::SYMLINK_NOFOLLOW)?;
-    match FileType::from_raw_mode(told.st_mode) {
+    let etc = open_below(root, b"/etc")?;
+    let stat = statat(&etc, "resolv.conf", AtFlags::SYMLINK_NOFOLLOW)?;
+    match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => {
             let target = readlinkat(&etc, "resolv.conf", Vec::new())?;
             make_in_run(root, &target.to_string_lossy()).map(|()| None)
@@ -41,7 +42,8 @@ pub(super) fn show(root: &OwnedFd) -> io::Result<Option<OwnedFd>> {
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
-/// Makes what a symlink in `/etc` leads to, when that is in `/run`, which is empty and this machine's own.
+/// Creates the target of the symlink `/etc/resolv.conf` if it is in `/run`, which is empty and
+/// belongs to the machine.
 fn make_in_run(root: &OwnedFd, target: &str) -> io::Result<()> {
     let in_run = target
         .strip_prefix("/run/")
@@ -51,7 +53,7 @@ fn make_in_run(root: &OwnedFd, target: &str) -> io::Result<()> {
     if !in_run.components().all(is_plain) {
         return Err(Errno::INVAL.into());
     }
-    let run = below(root, b"/run")?;
+    let run = open_below(root, b"/run")?;
     if u64::try_from(fstatfs(&run)?.f_type) != Ok(TMPFS_MAGIC) {
         return Err(Errno::INVAL.into());
     }

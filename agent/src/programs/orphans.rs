@@ -1,4 +1,4 @@
-//! What programs leave behind: PID 1 is the parent of whoever has lost its own.
+//! Reaping of orphaned processes: PID 1 becomes their parent.
 
 use std::sync::Once;
 use std::thread;
@@ -10,36 +10,36 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 use super::process::is_known;
 use crate::kernel_calls::ended_child;
 
-/// How long an orphan waits when another child has ended, too, whom somebody else waits for.
-const PAUSE: Duration = Duration::from_millis(10);
-/// How often it is looked whether there are children again.
-const IDLE: Duration = Duration::from_millis(200);
+/// The pause after peeking at a child that another thread waits for.
+const PEEK_PAUSE: Duration = Duration::from_millis(10);
+/// The interval of checks whether there are children again.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Buries orphans from now on.
-pub(super) fn bury() {
+/// Starts the thread that reaps orphaned children.
+pub(super) fn start_reaper() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         thread::spawn(|| {
             loop {
-                bury_one();
+                reap_one();
             }
         });
     });
 }
 
-fn bury_one() {
-    // It is looked at before it is taken: how one of ours ended is for who started it.
+fn reap_one() {
+    // Peek before reaping: a child that we started ourselves is waited for by its owner.
     match ended_child() {
-        Ok(pid) if is_known(pid) => thread::sleep(PAUSE),
+        Ok(pid) if is_known(pid) => thread::sleep(PEEK_PAUSE),
         Ok(pid) => {
             waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).ok();
         }
-        Err(_) => thread::sleep(IDLE),
+        Err(_) => thread::sleep(CHECK_INTERVAL),
     }
 }
 
-/// Whether this process has any children.
-pub(super) fn are_left() -> bool {
+/// Returns true if this process has any children.
+pub(super) fn has_children() -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
 }

@@ -1,4 +1,4 @@
-//! One program that runs.
+//! A running program.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
-use diskfs_remote::server::{Ended, Happened, Running, Stream};
+use diskfs_remote::server::{Ended, ProgramEvent, Running, Stream};
 use diskfs_vfs::{Error, ErrorKind, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -19,25 +19,26 @@ use rustix::process::{
 
 use super::io_error;
 
-/// Those that somebody waits for. Locked while one is started, so that it is known before anybody looks.
+/// The children that a thread waits for. Locked while one is started, so that the orphan reaper
+/// sees it.
 static KNOWN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether somebody waits for that child of ours.
+/// Returns true if a thread waits for this child.
 pub(super) fn is_known(pid: Pid) -> bool {
     lock(&KNOWN).contains(&pid.as_raw_nonzero().get())
 }
 
-/// A program, and our ends of its pipes.
+/// A program with our ends of its pipes.
 #[derive(Debug)]
 pub(super) struct Process {
     pid: Pid,
     input: Mutex<Option<OwnedFd>>,
     outputs: Mutex<Outputs>,
-    /// Hangs up when it has ended.
+    /// A pipe that hangs up when the program has ended.
     end: OwnedFd,
     ending: Arc<Ending>,
 }
@@ -51,16 +52,17 @@ struct Outputs {
 #[derive(Debug, Default)]
 struct Ending {
     ended: OnceLock<Ended>,
-    /// Held while it is signalled, and while its number becomes free.
+    /// Locked while a signal is sent, and while the child is reaped and its process id becomes
+    /// free.
     number: Mutex<()>,
 }
 
 impl Process {
-    /// Starts it as the leader of a group.
+    /// Starts the program as the leader of a process group.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         let mut known = lock(&KNOWN);
         let mut child = command.spawn()?;
-        let missing = || io::Error::other("a child without its pipes");
+        let missing = || io::Error::other("the child process has no pipes");
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(missing)?;
         known.insert(pid.as_raw_nonzero().get());
@@ -73,9 +75,9 @@ impl Process {
         }
         let (end, held) = pipe_with(PipeFlags::CLOEXEC)?;
         let ending = Arc::new(Ending::default());
-        let told = Arc::clone(&ending);
+        let waiting = Arc::clone(&ending);
         thread::Builder::new().spawn(move || {
-            told.wait_for(pid);
+            waiting.wait_for(pid);
             drop(held);
         })?;
         Ok(Self {
@@ -90,12 +92,12 @@ impl Process {
         })
     }
 
-    /// How it ended, once it has.
+    /// Returns the exit status, once the program has ended.
     pub(super) fn ended(&self) -> Option<Ended> {
         self.ending.ended.get().copied()
     }
 
-    /// Sends a signal to its group.
+    /// Sends a signal to the program's process group.
     pub(super) fn send(&self, signal: Signal) -> rustix::io::Result<()> {
         let _number = lock(&self.ending.number);
         if self.ended().is_some() {
@@ -110,7 +112,7 @@ impl Process {
 
 impl Ending {
     fn wait_for(&self, pid: Pid) {
-        // First only looked at: until it is taken, its number is nobody else's.
+        // Peek first: until the child is reaped, its process id is not reused.
         let status = loop {
             match waitid(
                 WaitId::Pid(pid),
@@ -121,7 +123,7 @@ impl Ending {
             }
         };
         let _number = lock(&self.number);
-        // It is told before its number may be another one's.
+        // Set the status before the process id may be reused.
         self.ended.set(ended_by(status.as_ref())).ok();
         waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).ok();
         lock(&KNOWN).remove(&pid.as_raw_nonzero().get());
@@ -138,18 +140,18 @@ fn ended_by(status: Option<&WaitIdStatus>) -> Ended {
 }
 
 impl Running for Process {
-    fn output(&self, room: &mut [u8]) -> Result<Happened> {
+    fn output(&self, room: &mut [u8]) -> Result<ProgramEvent> {
         let mut outputs = lock(&self.outputs);
         loop {
-            // Asked before it is read: what it wrote before it ended is there then.
+            // Check this before reading: all output from before the end is then in the pipes.
             let ended = self.ended();
             for stream in [Stream::Output, Stream::Error] {
                 if let Some(wrote) = outputs.read(stream, room)? {
-                    return Ok(Happened::Wrote(stream, wrote));
+                    return Ok(ProgramEvent::Wrote(stream, wrote));
                 }
             }
             if let Some(ended) = ended {
-                return Ok(Happened::Ended(ended));
+                return Ok(ProgramEvent::Ended(ended));
             }
             outputs.wait(self.end.as_fd())?;
         }
@@ -181,14 +183,14 @@ impl Running for Process {
 
     fn signal(&self, signal: i32) -> Result<()> {
         let signal = crate::kernel_calls::signal(signal)
-            .ok_or_else(|| Error::new(ErrorKind::Invalid, "there is no such signal"))?;
+            .ok_or_else(|| Error::new(ErrorKind::Invalid, "invalid signal number"))?;
         self.send(signal)
-            .map_err(|errno| io_error("no signal could be sent")(errno.into()))
+            .map_err(|errno| io_error("cannot send the signal")(errno.into()))
     }
 }
 
 impl Outputs {
-    /// Reads what is there; `None` when nothing is. A stream that has ended is closed.
+    /// Reads available output; `None` if there is none. Closes a stream that has ended.
     fn read(&mut self, stream: Stream, room: &mut [u8]) -> Result<Option<usize>> {
         let slot = match stream {
             Stream::Output => &mut self.output,
@@ -204,7 +206,7 @@ impl Outputs {
                 Ok(read) => return Ok(Some(read)),
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(io_error("a program's output")(errno.into())),
+                Err(errno) => return Err(io_error("cannot read a program's output")(errno.into())),
             }
         }
     }
@@ -217,7 +219,7 @@ impl Outputs {
     }
 }
 
-/// Waits for any of these.
+/// Waits until one of these descriptors is ready.
 fn wait(what: &[(BorrowedFd<'_>, PollFlags)]) -> Result<()> {
     let mut wanted: Vec<_> = what
         .iter()
@@ -225,6 +227,6 @@ fn wait(what: &[(BorrowedFd<'_>, PollFlags)]) -> Result<()> {
         .collect();
     match poll(&mut wanted, None) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(errno) => Err(io_error("waiting for a program")(errno.into())),
+        Err(errno) => Err(io_error("cannot wait for a program")(errno.into())),
     }
 }

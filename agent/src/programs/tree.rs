@@ -1,4 +1,4 @@
-//! The tree that programs see.
+//! The file tree that programs see.
 
 use std::ffi::{CStr, OsStr};
 use std::fs;
@@ -19,20 +19,20 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmou
 
 use super::io_error;
 
-/// The directory that is meant. Symlinks and `..` stay below the system's root.
+/// Opens a directory. Symlinks and `..` stay below the system's root.
 pub(super) fn open(location: &Location<'_>) -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mounted = open_path(location.mounted_at, flags, Mode::empty());
     let found = mounted
-        .and_then(|mounted| below(&mounted, location.root))
-        .and_then(|root| below(&root, location.path));
+        .and_then(|mounted| open_below(&mounted, location.root))
+        .and_then(|root| open_below(&root, location.path));
     found.map_err(|errno| {
         let path = String::from_utf8_lossy(location.path);
         Error::new(ErrorKind::from_errno(errno), format!("{path}: {errno}"))
     })
 }
 
-pub(super) fn below(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<OwnedFd> {
+pub(super) fn open_below(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let path = match path {
         [] => OsStr::new("/"),
@@ -41,25 +41,25 @@ pub(super) fn below(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<OwnedFd> 
     openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)
 }
 
-/// What a directory that is open is called by whoever has it open.
+/// Returns the path in `/proc` of an open directory.
 pub(super) fn name_of(dir: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", dir.as_raw_fd())
 }
 
-/// Where a directory is.
+/// Returns the path of a directory.
 pub(super) fn path_of(dir: &OwnedFd) -> Result<PathBuf> {
-    fs::read_link(name_of(dir)).map_err(io_error("a directory's path"))
+    fs::read_link(name_of(dir)).map_err(io_error("cannot read a directory's path"))
 }
 
-/// Shows one directory at another place, too, and gives what is there then.
+/// Bind-mounts a directory at another place. Returns the root of the new mount.
 pub(super) fn bind(from: &Location<'_>, to: &Location<'_>) -> Result<OwnedFd> {
     mount_bind_recursive(name_of(&open(from)?), name_of(&open(to)?))
-        .map_err(|errno| io_error("a directory can't be shown twice")(errno.into()))?;
+        .map_err(|errno| io_error("cannot bind-mount a directory")(errno.into()))?;
     open(to)
 }
 
-/// What is mounted below the root of a tree for its programs, in directories that are there.
-const FURNITURE: [(&str, &str, MountFlags, &CStr); 4] = [
+/// The filesystems that are mounted for programs in a tree, where the mount points exist.
+const STANDARD_MOUNTS: [(&str, &str, MountFlags, &CStr); 4] = [
     ("proc", "proc", NO_DEVICES, c""),
     ("sysfs", "sys", NO_DEVICES.union(MountFlags::RDONLY), c""),
     ("tmpfs", "run", NO_DEVICES, c"mode=0755"),
@@ -70,7 +70,8 @@ const NO_DEVICES: MountFlags = MountFlags::NOSUID
     .union(MountFlags::NODEV)
     .union(MountFlags::NOEXEC);
 
-/// The devices that each program counts on: name, major and minor number (`devices.txt` of the kernel).
+/// The devices that every program expects: name, major and minor number (`devices.txt` of the
+/// kernel).
 const DEVICES: [(&str, u32, u32); 6] = [
     ("null", 1, 3),
     ("zero", 1, 5),
@@ -88,20 +89,22 @@ const LINKS: [(&str, &str); 5] = [
     ("pts/ptmx", "ptmx"),
 ];
 
-/// Mounts what programs count on, and gives that. What fails here shows when it is missed: a tree that has
-/// no `/proc` does without.
-pub(super) fn furnish(root: &OwnedFd) -> Vec<OwnedFd> {
-    let mounted = FURNITURE.iter().filter_map(|(kind, name, flags, data)| {
-        let mounted = mount_below(root, name, kind, *flags, data).ok()?;
-        if *name == "dev" {
-            make_devices(&mounted);
-        }
-        Some(mounted)
-    });
+/// Mounts the filesystems that programs expect, and returns the mounts. Failures are ignored: a
+/// tree without the directory `/proc` works without it.
+pub(super) fn mount_standard(root: &OwnedFd) -> Vec<OwnedFd> {
+    let mounted = STANDARD_MOUNTS
+        .iter()
+        .filter_map(|(kind, name, flags, data)| {
+            let mounted = mount_below(root, name, kind, *flags, data).ok()?;
+            if *name == "dev" {
+                make_devices(&mounted);
+            }
+            Some(mounted)
+        });
     mounted.collect()
 }
 
-/// Mounts at a directory that is there, and gives what is there then.
+/// Mounts a filesystem at an existing directory. Returns the root of the mount.
 fn mount_below(
     root: &OwnedFd,
     name: &str,
@@ -109,9 +112,9 @@ fn mount_below(
     flags: MountFlags,
     data: &CStr,
 ) -> rustix::io::Result<OwnedFd> {
-    let dir = below(root, name.as_bytes())?;
+    let dir = open_below(root, name.as_bytes())?;
     mount(kind, name_of(&dir), kind, flags, data)?;
-    below(root, name.as_bytes())
+    open_below(root, name.as_bytes())
 }
 
 fn make_devices(dev: &OwnedFd) {
@@ -161,7 +164,7 @@ fn make_devices(dev: &OwnedFd) {
 /// A disk of the machine.
 struct Disk {
     name: String,
-    /// If it could be a file's name.
+    /// The serial number, if it is a valid file name.
     serial: Option<String>,
     number: u64,
 }
@@ -172,11 +175,14 @@ fn disks() -> Vec<Disk> {
     };
     let disks = entries.filter_map(|entry| {
         let name = entry.ok()?.file_name().into_string().ok()?;
-        let told = |what: &str| fs::read_to_string(format!("/sys/block/{name}/{what}"));
-        let numbers = told("dev").ok()?;
+        let attribute = |what: &str| fs::read_to_string(format!("/sys/block/{name}/{what}"));
+        let numbers = attribute("dev").ok()?;
         let (major, minor) = numbers.trim_end().split_once(':')?;
         let number = makedev(major.parse().ok()?, minor.parse().ok()?);
-        let serial = told("serial").unwrap_or_default().trim_end().to_owned();
+        let serial = attribute("serial")
+            .unwrap_or_default()
+            .trim_end()
+            .to_owned();
         let is_name = !serial.is_empty() && serial.bytes().all(|b| b.is_ascii_alphanumeric());
         name.starts_with("vd").then_some(Disk {
             name,
@@ -187,35 +193,37 @@ fn disks() -> Vec<Disk> {
     disks.collect()
 }
 
-/// Unmounts what is mounted at a directory, and all below it. Whoever used it is gone.
+/// Unmounts a mount and all mounts below it. Its users have ended.
 pub(super) fn unmount_all_at(mounted: OwnedFd) {
     unmount(name_of(&mounted), UnmountFlags::DETACH).ok();
-    // It is in use while we have it open.
+    // The open descriptor keeps the mount busy.
     drop(mounted);
 }
 
-/// Why a program was not started.
+/// Returns the error for a program that could not be started.
 pub(super) fn not_started(root: &Location<'_>, program: &Program, error: &io::Error) -> Error {
     let name = String::from_utf8_lossy(program.words.first().map_or(&[], Vec::as_slice));
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     let (kind, reason) = match errno {
         Some(Errno::NOENT) => (
             ErrorKind::NotFound,
-            "there is no such program, or not what interprets it".to_owned(),
+            "no such program, or its interpreter is missing".to_owned(),
         ),
-        Some(Errno::ACCESS | Errno::PERM) => (ErrorKind::Denied, "it may not be run".to_owned()),
-        Some(Errno::NOEXEC) => (ErrorKind::Unsupported, foreign_script(root)),
+        Some(Errno::ACCESS | Errno::PERM) => {
+            (ErrorKind::Denied, "it may not be executed".to_owned())
+        }
+        Some(Errno::NOEXEC) => (ErrorKind::Unsupported, unsupported_script(root)),
         Some(Errno::TOOBIG) => (
             ErrorKind::Invalid,
-            "its arguments and environment are too long".to_owned(),
+            "arguments and environment are too long".to_owned(),
         ),
         _ => (ErrorKind::Io, error.to_string()),
     };
     Error::new(kind, format!("{name}: {reason}"))
 }
 
-/// Whether the program that is meant is for another architecture. It is asked before it is started: the C
-/// library takes what the kernel can't run for a script.
+/// Refuses a program for another architecture. This is checked before the start, because the C
+/// library runs a file that the kernel can't execute as a script.
 pub(super) fn check_machine(root: &OwnedFd, program: &Program) -> Result<()> {
     let named = program.words.first().map_or(&[][..], Vec::as_slice);
     let path = |line: &Vec<u8>| line.strip_prefix(b"PATH=").map(<[u8]>::to_vec);
@@ -231,43 +239,46 @@ pub(super) fn check_machine(root: &OwnedFd, program: &Program) -> Result<()> {
     match found.as_ref().and_then(ElfMachine::of) {
         Some(machine) if Some(machine.number()) != own_machine().map(ElfMachine::number) => {
             let name = String::from_utf8_lossy(named);
-            let reason = format!("{name}: {}", foreign(machine));
+            let reason = format!("{name}: {}", unsupported_architecture(machine));
             Err(Error::new(ErrorKind::Unsupported, reason))
         }
         _ => Ok(()),
     }
 }
 
-/// What the kernel here runs.
+/// Returns the architecture that this kernel runs.
 fn own_machine() -> Option<ElfMachine> {
-    // A program of this kernel is this one.
+    // This program has the kernel's architecture.
     ElfMachine::of(&read_head(&fs::File::open("/proc/self/exe").ok()?.into())?)
 }
 
-/// Why the kernel can't run a program for this machine.
-fn foreign(machine: ElfMachine) -> String {
+/// Returns the reason why the kernel can't run a program for this architecture.
+fn unsupported_architecture(machine: ElfMachine) -> String {
     let name = |machine: ElfMachine| {
         let unknown = || format!("machine {}", machine.number());
         machine.name().map_or_else(unknown, str::to_owned)
     };
-    let here = own_machine().map_or_else(|| "others".to_owned(), name);
+    let here = own_machine().map_or_else(|| "another architecture".to_owned(), name);
     let there = name(machine);
-    format!("it is for {there}, and the microVM's kernel runs what is for {here}")
+    format!("unsupported architecture {there}; the microVM's kernel runs {here}")
 }
 
-/// The same of a script, by what the guest's shell is for.
-fn foreign_script(root: &Location<'_>) -> String {
+/// Returns the reason why a script can't be run: the architecture of the guest's shell.
+fn unsupported_script(root: &Location<'_>) -> String {
     let head = open(root).ok().and_then(|root| head_of(&root, b"/bin/sh"));
     let shell = head.as_ref().and_then(ElfMachine::of);
-    shell.map_or_else(|| "it is no program that a kernel runs".to_owned(), foreign)
+    shell.map_or_else(
+        || "not an executable format".to_owned(),
+        unsupported_architecture,
+    )
 }
 
-/// How a file of the guest begins.
+/// Reads the beginning of a file of the guest.
 fn head_of(root: &OwnedFd, path: &[u8]) -> Option<ElfHead> {
     if !path.starts_with(b"/") {
         return None;
     }
-    // It may be a FIFO, which nobody writes to.
+    // The file may be a FIFO without a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let path = OsStr::from_bytes(path);
     let file = openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok()?;

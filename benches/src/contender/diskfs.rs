@@ -1,4 +1,4 @@
-//! diskfs itself.
+//! The contender diskfs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,22 +8,22 @@ use anyhow::Result;
 use super::{Contender, Deployment};
 use crate::command;
 use crate::filesystem::Filesystem;
-use crate::image::Kind;
+use crate::image::ImageFormat;
 use crate::mount::{Mount, MountPoint};
 
-/// What opens the filesystem.
+/// The engine that opens the filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Engine {
-    /// Its own driver.
+    /// The driver of diskfs.
     Driver,
     /// A kernel in User Mode Linux.
     Uml,
-    /// A kernel in QEMU, which emulates the processor.
+    /// A kernel in QEMU with an emulated processor.
     Tcg,
 }
 
 impl Engine {
-    /// What the option `--vm` calls it.
+    /// Returns the value of the option `--vm`.
     fn backend(self) -> Option<&'static str> {
         match self {
             Self::Driver => None,
@@ -33,29 +33,29 @@ impl Engine {
     }
 }
 
-/// What is measured on this filesystem. Emulation is what it is, whatever the image: one kind of it
-/// is enough.
-pub(super) fn engines(filesystem: Filesystem) -> Vec<(Engine, Kind)> {
-    let kinds = [Kind::Raw, Kind::Qcow2, Kind::Qcow2Zstd];
+/// Returns the engines and image kinds to measure on this filesystem. Emulation is slow whatever
+/// the image, so one kind of image is enough for it.
+pub(super) fn engines(filesystem: Filesystem) -> Vec<(Engine, ImageFormat)> {
+    let kinds = [ImageFormat::Raw, ImageFormat::Qcow2, ImageFormat::Qcow2Zstd];
     if filesystem.has_driver() {
         return kinds.map(|kind| (Engine::Driver, kind)).to_vec();
     }
     let mut engines = kinds.map(|kind| (Engine::Uml, kind)).to_vec();
-    engines.push((Engine::Tcg, Kind::Raw));
+    engines.push((Engine::Tcg, ImageFormat::Raw));
     engines
 }
 
-/// `diskfs mount`, and the commands.
+/// The contender `diskfs mount`, with diskfs' commands.
 #[derive(Debug)]
 pub(super) struct Diskfs {
     program: PathBuf,
     engine: Engine,
-    kind: Kind,
+    kind: ImageFormat,
 }
 
 impl Diskfs {
-    /// One that opens images of this kind by this program.
-    pub(super) fn new(program: PathBuf, engine: Engine, kind: Kind) -> Self {
+    /// Returns a contender that opens images of this kind with this program.
+    pub(super) fn new(program: PathBuf, engine: Engine, kind: ImageFormat) -> Self {
         Self {
             program,
             engine,
@@ -96,7 +96,7 @@ impl Contender for Diskfs {
         }
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ImageFormat {
         self.kind
     }
 
@@ -175,7 +175,7 @@ impl Contender for Diskfs {
 
     fn diff(&self, image: &Path, from: &str, to: &str) -> Option<Command> {
         let diff = self.subcommand("diff");
-        // As diff(1) it says by 1 that there is a difference.
+        // Like diff(1), it exits with 1 if there is a difference.
         let mut command = Command::new("sh");
         command.args(["-c", "\"$@\" || test $? = 1", "sh"]);
         command.arg(diff.get_program()).args(diff.get_args());

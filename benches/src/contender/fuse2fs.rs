@@ -1,4 +1,5 @@
-//! fuse2fs, e2fsprogs' own FUSE server; `debugfs` of the same package for the commands.
+//! The contender fuse2fs, e2fsprogs' own FUSE server, with `debugfs` of the same package for the
+//! commands.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,17 +9,17 @@ use anyhow::Result;
 use super::Contender;
 use crate::command;
 use crate::filesystem::Filesystem;
-use crate::image::Kind;
+use crate::image::ImageFormat;
 use crate::mount::{Mount, MountPoint};
 
-/// `fuse2fs`.
+/// The contender `fuse2fs`.
 #[derive(Debug)]
 pub(super) struct Fuse2fs {
     filesystem: Filesystem,
 }
 
 impl Fuse2fs {
-    /// One that is to open this filesystem.
+    /// Returns a contender for this filesystem.
     pub(super) fn new(filesystem: Filesystem) -> Self {
         Self { filesystem }
     }
@@ -29,8 +30,8 @@ impl Contender for Fuse2fs {
         "fuse2fs"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Raw
+    fn kind(&self) -> ImageFormat {
+        ImageFormat::Raw
     }
 
     fn obstacle(&self) -> Option<String> {

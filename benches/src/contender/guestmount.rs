@@ -1,4 +1,4 @@
-//! libguestfs: `guestmount`, and `guestfish` for the commands.
+//! The contender libguestfs: `guestmount`, with `guestfish` for the commands.
 
 use std::fs;
 use std::path::Path;
@@ -8,18 +8,18 @@ use anyhow::{Context, Result};
 
 use super::{Contender, Deployment};
 use crate::command;
-use crate::image::Kind;
+use crate::image::ImageFormat;
 use crate::mount::{Mount, MountPoint};
 use crate::server::{Machine, Server};
 
-/// How its machine runs, unless the user has said otherwise: emulated, for there are machines on
-/// which it waits for ever for the KVM that it finds.
+/// The default setting of its machine: emulated, because on some machines libguestfs hangs on the
+/// KVM that it finds.
 const SETTINGS: (&str, &str) = ("LIBGUESTFS_BACKEND_SETTINGS", "force_tcg");
 
-/// The disk in its machine: the filesystem lies on all of it.
+/// The disk in its machine; the filesystem covers the whole disk.
 const DEVICE: &str = "/dev/sda";
 
-/// What of a deployment's files goes where.
+/// The deployment's files, each with its path in the guest.
 const UPLOADS: [(&str, &str); 6] = [
     ("interfaces", "/etc/network/interfaces"),
     ("file-0", "/etc/file-0"),
@@ -29,14 +29,14 @@ const UPLOADS: [(&str, &str); 6] = [
     ("agent.service", "/etc/systemd/system/agent.service"),
 ];
 
-/// What `systemctl enable` would make.
+/// The link that `systemctl enable` would create.
 const AGENT_LINK: &str = "/etc/systemd/system/agent.service:\
     /etc/systemd/system/multi-user.target.wants/agent.service";
 
-/// `guestmount`.
+/// The contender `guestmount`.
 #[derive(Debug)]
 pub(super) struct Guestmount {
-    /// Whether there is something else to measure.
+    /// True if there is another contender to measure.
     pub(super) by_name_only: bool,
 }
 
@@ -45,12 +45,12 @@ impl Contender for Guestmount {
         "guestmount"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Raw
+    fn kind(&self) -> ImageFormat {
+        ImageFormat::Raw
     }
 
     fn obstacle(&self) -> Option<String> {
-        // The first start builds its appliance, which no figure is to hold.
+        // The first start builds its appliance, which must not be part of any figure.
         let start = || command::output(program("guestfish").args(["-a", "/dev/null", "run"]));
         let programs = [
             "guestmount",
@@ -75,7 +75,7 @@ impl Contender for Guestmount {
     }
 
     fn cat(&self, image: &Path, path: &str) -> Option<Command> {
-        // `cat` takes what fits in a message only.
+        // guestfish's `cat` is limited to the size of one message.
         Some(guestfish(image, &["download", path, "/dev/stdout"]))
     }
 

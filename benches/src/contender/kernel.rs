@@ -1,4 +1,4 @@
-//! The kernel's own driver on a loop device: what all others are measured by.
+//! The kernel's own driver on a loop device: the contender that all others are compared with.
 
 use std::path::Path;
 
@@ -6,17 +6,17 @@ use anyhow::Result;
 
 use super::Contender;
 use crate::filesystem::Filesystem;
-use crate::image::Kind;
+use crate::image::ImageFormat;
 use crate::mount::{Access, Mount, MountPoint};
 
-/// `mount -o loop`.
+/// The contender `mount -o loop`.
 #[derive(Debug)]
 pub(super) struct Kernel {
     filesystem: Filesystem,
 }
 
 impl Kernel {
-    /// One that mounts this filesystem.
+    /// Returns a contender that mounts this filesystem.
     pub(super) fn new(filesystem: Filesystem) -> Self {
         Self { filesystem }
     }
@@ -32,8 +32,8 @@ impl Contender for Kernel {
         "kernel"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Raw
+    fn kind(&self) -> ImageFormat {
+        ImageFormat::Raw
     }
 
     fn obstacle(&self) -> Option<String> {

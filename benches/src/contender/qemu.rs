@@ -1,4 +1,5 @@
-//! qemu-storage-daemon's FUSE export of the disk, and the kernel's own driver on a loop device over it.
+//! The contender qemu-storage-daemon: its FUSE export of the disk, and the kernel's own driver on a
+//! loop device over it.
 
 use std::fs;
 use std::path::Path;
@@ -9,20 +10,20 @@ use anyhow::{Context, Result};
 use super::Contender;
 use crate::command;
 use crate::filesystem::Filesystem;
-use crate::image::Kind;
+use crate::image::ImageFormat;
 use crate::mount::{Access, Mount, MountPoint};
 use crate::server::Server;
 
-/// `qemu-storage-daemon --export fuse`, then `mount -o loop`.
+/// The contender `qemu-storage-daemon --export fuse` with `mount -o loop`.
 #[derive(Debug)]
 pub(super) struct StorageDaemon {
     filesystem: Filesystem,
-    kind: Kind,
+    kind: ImageFormat,
 }
 
 impl StorageDaemon {
-    /// One that opens images of this kind, with this filesystem on them.
-    pub(super) fn new(filesystem: Filesystem, kind: Kind) -> Self {
+    /// Returns a contender for images of this kind with this filesystem.
+    pub(super) fn new(filesystem: Filesystem, kind: ImageFormat) -> Self {
         Self { filesystem, kind }
     }
 }
@@ -32,7 +33,7 @@ impl Contender for StorageDaemon {
         "qsd+loop"
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ImageFormat {
         self.kind
     }
 

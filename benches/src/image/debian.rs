@@ -1,4 +1,4 @@
-//! A Debian system by debootstrap, from where this machine's apt gets its packages.
+//! A Debian system, made by debootstrap from the package source of this machine's apt.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use diskfs_fixtures::{Variant, debootstrap};
 
-/// On top of the standard variant: what brings the tree to some 18,000 files of the usual kinds,
-/// many small ones (Python, Vim's runtime) among them.
+/// The packages besides the standard variant. They bring the tree to about 18,000 files of the
+/// usual kinds, with many small ones (Python, Vim's runtime).
 const EXTRA_PACKAGES: &str = "ca-certificates,curl,git,openssh-server,python3,vim";
 
 /// Installs Debian into an empty directory.
@@ -16,7 +16,7 @@ pub(super) fn install(root: &Path) -> Result<()> {
     remove_packages(&root.join("var/cache/apt/archives"))?;
     ensure!(
         root.join("etc/os-release").exists(),
-        "debootstrap left no /etc/os-release"
+        "debootstrap did not create /etc/os-release"
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The large file that is read in order and at random.
+//! The large file, which is read sequentially and at random.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 
 use super::LARGE_FILE_BYTES;
 
-/// Every other run of this many bytes has half the entropy, so that the compressed image has both
-/// compressed clusters and ones that were not worth it. A multiple of qcow2's default cluster.
+/// The length of a run. Every second run has half the entropy, so that the compressed image has
+/// both compressed clusters and uncompressed ones. A multiple of qcow2's default cluster size.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// Writes the file: pseudo-random words, the same ones each time.
+/// Writes the file: pseudo-random words, the same each time.
 pub(super) fn write(path: &Path) -> Result<()> {
     let file = File::create(path).with_context(|| path.display().to_string())?;
     let mut out = BufWriter::with_capacity(1 << 20, file);

@@ -20,13 +20,13 @@ const KEY_LARGE: &str = "cat_large";
 const KEY_LARGE_MEMORY: &str = "cat_large_memory";
 const KEY_LARGE_AMPLIFICATION: &str = "cat_large_amplification";
 
-/// How often a command that takes milliseconds runs in one visit.
+/// The number of runs in one visit, for a command that takes milliseconds.
 const WARM_RUNS: u32 = 10;
 
 /// A directory with several hundred entries.
 const DIRECTORY: &str = "/usr/bin";
 
-/// `cat` and `ls -l`, as whole processes.
+/// The visit of `cat` and `ls -l`, as whole processes.
 #[derive(Debug)]
 pub(super) struct Commands;
 
@@ -113,7 +113,7 @@ impl Visit for Commands {
     }
 }
 
-/// Runs a command several times; returns the bytes that one run read.
+/// Runs a command several times, and returns the bytes that one run read.
 fn warm(
     command: &mut Command,
     runs: u32,

@@ -1,4 +1,4 @@
-//! Many files in one directory.
+//! The visit that makes many files in one directory.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::contender::Contender;
 use crate::interrupt;
 use crate::rig::Rig;
 
-/// How many files, and the row. If one is as good as another, the time for one more name does not
-/// grow with the directory.
+/// The numbers of files, each with its row. If all rates are equal, the time for one more name does
+/// not grow with the directory.
 const CASES: [(u32, &str); 4] = [
     (2_000, "creates_2000"),
     (10_000, "creates_10000"),
@@ -22,11 +22,12 @@ const CASES: [(u32, &str); 4] = [
 ];
 const KEY_MEMORY: &str = "creates_server_memory";
 
-/// Who takes longer for one case does not get the next, which has twice as many files or more:
-/// some look through all of a directory for each new name, and would take an hour.
+/// The longest time for one case; a contender that needs longer skips the next case, which has at
+/// least twice as many files. Some contenders scan the whole directory for each new name, and would
+/// take an hour.
 const LONGEST: Duration = Duration::from_secs(15);
 
-/// Empty files with `O_CREAT`, from one thread.
+/// The visit that makes empty files with `O_CREAT`, from one thread.
 #[derive(Debug)]
 pub(super) struct Creates;
 

@@ -1,4 +1,4 @@
-//! A new guest is made ready: password, key, name, network, three files and an agent.
+//! The visit that deploys to a new guest: password, key, name, network, three files and an agent.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::{Record, Row, Unit, Visit, mebibytes, milliseconds, overlays};
 use crate::command;
 use crate::contender::{Contender, Deployment};
-use crate::image::Kind;
+use crate::image::ImageFormat;
 use crate::rig::Rig;
 
 const KEY_DEPLOY: &str = "deploy";
@@ -18,13 +18,13 @@ const KEY_FLEET: &str = "deploy_fleet";
 const KEY_FLEET_MEMORY: &str = "deploy_fleet_memory";
 const KEY_FLEET_BARE: &str = "deploy_fleet_bare";
 
-/// Of the agent, which is one file.
+/// The size of the agent, which is one file.
 const AGENT_BYTES: u32 = 50_000_000;
 
-/// How often one guest is deployed in one visit.
+/// The number of deployments of one guest in one visit.
 const RUNS: u32 = 10;
 
-/// The guests of a fleet.
+/// The number of guests of a fleet.
 const FLEET: u32 = 100;
 
 const FLEET_JOBS: u32 = 2;
@@ -38,7 +38,7 @@ const INTERFACES: &str = "auto lo\niface lo inet loopback\n\nauto eth0\niface et
 const UNIT: &str = "[Unit]\nDescription=Agent\n[Service]\nExecStart=/usr/local/bin/agent\n\
     [Install]\nWantedBy=multi-user.target\n";
 
-/// What diskfs is told; others get the same in their options.
+/// The plan for diskfs; other contenders get the same by their options.
 const PLAN: &str = "steps:
 - hostname: web1
 - root-password: Correct-horse-7
@@ -51,13 +51,14 @@ const PLAN: &str = "steps:
 - upload: {from: DIR/file-2, to: /etc/file-2}
 ";
 
-/// The rest of it.
+/// The steps of the plan that install the agent.
 const PLAN_AGENT: &str = "- upload: {from: DIR/agent, to: /usr/local/bin/agent, mode: 0755}
 - upload: {from: DIR/agent.service, to: /etc/systemd/system/agent.service}
 - units: {enable: [agent.service]}
 ";
 
-/// `deploy` of an overlay, and of a hundred, as whole processes, the image cached.
+/// The visit of `deploy` to an overlay, and to a hundred, as whole processes, with the image
+/// cached.
 #[derive(Debug)]
 pub(super) struct Deploy;
 
@@ -96,7 +97,7 @@ impl Visit for Deploy {
     }
 
     fn run(&self, rig: &Rig, contender: &dyn Contender, record: &mut Record<'_>) -> Result<()> {
-        if contender.kind() == Kind::Qcow2Zstd {
+        if contender.kind() == ImageFormat::Qcow2Zstd {
             return Ok(());
         }
         let backing = rig.image(contender);
@@ -137,12 +138,12 @@ impl Visit for Deploy {
 
 fn format_of(contender: &dyn Contender) -> &'static str {
     match contender.kind() {
-        Kind::Raw => "raw",
-        Kind::Qcow2 | Kind::Qcow2Zstd => "qcow2",
+        ImageFormat::Raw => "raw",
+        ImageFormat::Qcow2 | ImageFormat::Qcow2Zstd => "qcow2",
     }
 }
 
-/// Writes the files that guests get, and the plan for them; once.
+/// Writes the guests' files and the plan, once.
 fn make_deployment(work: &Path, backing: &Path) -> Result<Deployment> {
     let deployment = Deployment::new(work, backing);
     if work.exists() {
@@ -166,7 +167,8 @@ fn make_deployment(work: &Path, backing: &Path) -> Result<Deployment> {
     Ok(deployment)
 }
 
-/// Bytes that nothing makes less of; never all in memory, since a program's peak begins with that of who starts it.
+/// Writes incompressible bytes. They are never all in memory, because a program's peak memory
+/// starts with that of its parent.
 fn make_agent(path: &Path) -> Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -180,7 +182,7 @@ fn make_agent(path: &Path) -> Result<()> {
     Ok(file.flush()?)
 }
 
-/// A line for each overlay.
+/// Writes a line for each overlay.
 fn make_jobs(work: &Path, overlays: &Path) -> Result<PathBuf> {
     let path = work.join("jobs.jsonl");
     let mut jobs = File::create(&path)?;

@@ -1,4 +1,4 @@
-//! Walking the whole tree and asking each file's size.
+//! The visit that walks the whole tree and gets each file's size.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ const KEY_READ: &str = "find_read_mib";
 const KEY_CACHED: &str = "find_cached";
 const KEY_WARM: &str = "find_warm";
 
-/// `find -printf '%s'` over all of the tree.
+/// The visit of `find -printf '%s'` over the whole tree.
 #[derive(Debug)]
 pub(super) struct Find;
 
@@ -42,7 +42,7 @@ impl Visit for Find {
         record(KEY_COLD, find(&mount)?);
         let after = mount.meter().read_bytes()?;
         record(KEY_READ, mebibytes(after.saturating_sub(before)));
-        // The first warm run may still evict or fill something; the second is what stays.
+        // The first warm run may still evict or fill caches; the second one shows the steady state.
         find(&mount)?;
         record(KEY_WARM, find(&mount)?);
         mount.unmount()?;

@@ -1,4 +1,4 @@
-//! From nothing to the first byte: mount, then `cat` of a small file.
+//! The visit from no mount to the first byte: mount, then `cat` of a small file.
 
 use std::process::Command;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::rig::Rig;
 const KEY: &str = "first_byte";
 const KEY_CACHED: &str = "first_byte_cached";
 
-/// Mount, then `cat /etc/os-release`; the unmount is not in it.
+/// The visit of mount and `cat /etc/os-release`, without the unmount.
 #[derive(Debug)]
 pub(super) struct FirstByte;
 

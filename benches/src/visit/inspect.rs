@@ -1,4 +1,4 @@
-//! What is in an image: of one, of many, and what has changed in it.
+//! The visit that inspects one image and many, and compares two snapshots.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::{Record, Row, Unit, Visit, mebibytes, milliseconds, overlays};
 use crate::command;
 use crate::contender::Contender;
-use crate::image::Kind;
+use crate::image::ImageFormat;
 use crate::rig::Rig;
 
 const KEY_INSPECT: &str = "inspect";
@@ -24,16 +24,16 @@ const KEY_DIFF: &str = "diff";
 const KEY_DIFF_MEMORY: &str = "diff_memory";
 const KEY_DIFF_READ: &str = "diff_read_mib";
 
-/// How often a command that takes milliseconds runs in one visit.
+/// The number of runs in one visit, for a command that takes milliseconds.
 const WARM_RUNS: u32 = 10;
 
-/// The overlays that are looked at side by side.
+/// The number of overlays of a fleet.
 const OVERLAYS: u32 = 200;
 
-/// The changes between two snapshots.
+/// The number of changes between two snapshots.
 const CHANGES: u32 = 10;
 
-/// `inspect`, `inspect --fleet` and `diff`, as whole processes, the image cached.
+/// The visit of `inspect`, `inspect --fleet` and `diff`, as whole processes, with the image cached.
 #[derive(Debug)]
 pub(super) struct Inspect;
 
@@ -91,7 +91,7 @@ impl Visit for Inspect {
                 record(KEY_INSPECT_READ, mebibytes(used.read_bytes));
             }
         }
-        if contender.kind() == Kind::Qcow2 {
+        if contender.kind() == ImageFormat::Qcow2 {
             fleet(rig, contender, &image, record)?;
             diff(rig, contender, &image, record)?;
         }

@@ -1,4 +1,4 @@
-//! One large file, written in order and at random.
+//! The visit that writes one large file, sequentially and at random.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,12 +19,12 @@ const KEY_SYNCED: &str = "write_random_synced";
 const KEY_RANDOM: &str = "write_random";
 const KEY_MEMORY: &str = "write_server_memory";
 
-/// How many bytes are written at random with an fsync after each block.
+/// The number of bytes that are written at random with an fsync after each block.
 const SYNCED_BYTES: u64 = 8 << 20;
-/// How many bytes are written at random with one fsync at the end.
+/// The number of bytes that are written at random with one fsync at the end.
 const RANDOM_BYTES: u64 = 256 << 20;
 
-/// dd and fio.
+/// The visit of dd and fio.
 #[derive(Debug)]
 pub(super) struct LargeWrite;
 
@@ -86,7 +86,7 @@ impl Visit for LargeWrite {
     }
 }
 
-/// fio's own figure: the time until the last write is durable is in it.
+/// Returns fio's rate, which includes the time until the last write is durable.
 fn writes_per_second(file: &Path, len_bytes: u64, sync: &[&str]) -> Result<f64> {
     let mut fio = Command::new("fio");
     fio.args(["--name=write", "--rw=randwrite", "--ioengine=psync"]);
@@ -98,7 +98,7 @@ fn writes_per_second(file: &Path, len_bytes: u64, sync: &[&str]) -> Result<f64> 
     parse(&command::output(&mut fio)?)
 }
 
-/// The writes in the whole run time, which holds the flush at the end, too.
+/// Returns the writes per second over the whole run time, which includes the final flush.
 fn parse(output: &str) -> Result<f64> {
     let start = output.find('{').context("fio printed no JSON")?;
     let report: Value = serde_json::from_str(&output[start..]).context("fio's JSON")?;

@@ -1,4 +1,4 @@
-//! Empty overlays of an image, which are changed in its place.
+//! Empty overlays of an image, which are changed instead of the image.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,8 @@ use anyhow::Result;
 
 use crate::command;
 
-/// Makes `count` of them, `0.qcow2` and so on, in a directory that is made, too; none where it is there.
+/// Creates `count` overlays, `0.qcow2` and so on, in a new directory; does nothing if the directory
+/// exists.
 pub(super) fn make(dir: &Path, backing: &Path, format: &str, count: u32) -> Result<()> {
     if dir.exists() {
         return Ok(());

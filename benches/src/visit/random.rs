@@ -1,4 +1,4 @@
-//! Reading 4 KiB here and there in the large file.
+//! The visit that reads random blocks of 4 KiB of the large file.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ use super::{Record, Row, Unit, Visit, to_float};
 /// The size of one read.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Rows of one state of the caches and one number of readers.
+/// The rows of one state of the caches and one number of readers.
 struct Case {
     key: &'static str,
     jobs: u32,
@@ -48,8 +48,8 @@ const CASES: [Case; 4] = [
 
 const KEY_AMPLIFICATION: &str = "random_amplification";
 
-/// fio, `psync`, each block at most once per reader: what is read twice comes from the page cache
-/// of the mount and says nothing.
+/// The visit of fio with `psync`, each block at most once per reader: a block that is read twice
+/// comes from the mount's page cache and measures nothing.
 #[derive(Debug)]
 pub(super) struct Random;
 
@@ -142,7 +142,7 @@ fn reads_per_second(mount: &Mount, jobs: u32, bytes_per_job: u64) -> Result<f64>
     parse(&command::output(&mut fio)?)
 }
 
-/// The reads per second out of fio's JSON, which warnings may precede.
+/// Returns the reads per second from fio's JSON, which warnings may precede.
 fn parse(output: &str) -> Result<f64> {
     let start = output.find('{').context("fio printed no JSON")?;
     let report: Value = serde_json::from_str(&output[start..]).context("fio's JSON")?;

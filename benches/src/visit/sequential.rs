@@ -1,4 +1,4 @@
-//! Reading 1 GiB in order.
+//! The visit that reads 1 GiB sequentially.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ const KEY_COLD: &str = "sequential_cold";
 const KEY_AMPLIFICATION: &str = "sequential_amplification";
 const KEY_CACHED: &str = "sequential_cached";
 
-/// `dd bs=1M` of the large file.
+/// The visit of `dd bs=1M` on the large file.
 #[derive(Debug)]
 pub(super) struct Sequential;
 

@@ -1,4 +1,4 @@
-//! A session from nothing to nothing: mount, write one file, unmount.
+//! The visit of a whole session: mount, write one file, unmount.
 
 use std::process::Command;
 use std::time::Instant;
@@ -13,7 +13,8 @@ use crate::rig::Rig;
 
 const KEY: &str = "session";
 
-/// Mount, write 32 MiB and sync them, unmount: then the image is durable, and its server gone.
+/// The visit that mounts, writes 32 MiB, syncs and unmounts: then the image is durable, and the
+/// server has exited.
 #[derive(Debug)]
 pub(super) struct Session;
 

@@ -1,4 +1,4 @@
-//! Reading every file below `/usr`.
+//! The visit that reads every file below `/usr`.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ const KEY_MEMORY: &str = "tar_server_memory";
 const KEY_CACHED: &str = "tar_cached";
 const KEY_WARM: &str = "tar_warm";
 
-/// `tar -cf - usr` into a pipe.
+/// The visit of `tar -cf - usr` into a pipe.
 #[derive(Debug)]
 pub(super) struct Tar;
 
@@ -68,7 +68,7 @@ impl Visit for Tar {
     }
 }
 
-/// The milliseconds that it took, and the bytes of the archive: those of the files and a header
+/// Returns the milliseconds it took, and the bytes of the archive: those of the files and a header
 /// for each.
 fn tar(mount: &Mount) -> Result<(f64, u64)> {
     let mut tar = Command::new("tar");

@@ -1,4 +1,4 @@
-//! A Debian tree unpacked, copied, removed.
+//! The visit that unpacks, copies and removes a Debian tree.
 
 use std::process::Command;
 
@@ -15,7 +15,8 @@ const KEY_COPY: &str = "copy";
 const KEY_REMOVE: &str = "remove";
 const KEY_MEMORY: &str = "tree_server_memory";
 
-/// `tar -x`, `cp -a`, `rm -rf`, each on a new mount that is unmounted before the clock stops.
+/// The visit of `tar -x`, `cp -a` and `rm -rf`, each on a new mount that is unmounted before the
+/// clock stops.
 #[derive(Debug)]
 pub(super) struct Tree;
 

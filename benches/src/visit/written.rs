@@ -1,5 +1,5 @@
-//! What the visits that write share: a new filesystem for each, and work that is over when it is
-//! durable.
+//! The common parts of the visits that write: each has a new filesystem, and its work ends when it
+//! is durable.
 
 use std::time::{Duration, Instant};
 
@@ -10,23 +10,25 @@ use crate::contender::Contender;
 use crate::mount::Mount;
 use crate::rig::Rig;
 
-/// A contender that writes into an image of its own.
+/// A contender that writes to its own image.
 pub(super) struct Writer<'a> {
     rig: &'a Rig,
     contender: &'a dyn Contender,
 }
 
-/// What a piece of work took, and its result.
+/// The time and the result of a piece of work.
 pub(super) struct Timed<R> {
-    /// From the start of the work to the end of the unmount: a server's flush is part of it.
+    /// The time from the start of the work to the end of the unmount, which includes a server's
+    /// flush.
     pub(super) wall: Duration,
-    /// Of the server, at the end of the work.
+    /// The server's peak memory at the end of the work.
     pub(super) peak_memory_mib: Option<f64>,
     pub(super) result: R,
 }
 
 impl<'a> Writer<'a> {
-    /// Makes the contender's image anew, with an empty filesystem; `None` when it writes none.
+    /// Creates the contender's image anew, with an empty filesystem; returns `None` if it can't
+    /// write.
     pub(super) fn on_empty(rig: &'a Rig, contender: &'a dyn Contender) -> Result<Option<Self>> {
         if !contender.writes() {
             return Ok(None);
@@ -35,7 +37,7 @@ impl<'a> Writer<'a> {
         Ok(Some(Self { rig, contender }))
     }
 
-    /// Mounts the image, does the work, and unmounts: then all of it is durable.
+    /// Mounts the image, does the work, and unmounts: then everything is durable.
     pub(super) fn timed<R>(&self, work: impl FnOnce(&Mount) -> Result<R>) -> Result<Timed<R>> {
         let mount = self.rig.mount_for_writing(self.contender)?;
         let start = Instant::now();
@@ -51,7 +53,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// The same, recorded in milliseconds.
+    /// Does the work like [`timed`](Self::timed), and records its milliseconds.
     pub(super) fn record(
         &self,
         key: &'static str,

@@ -1,4 +1,4 @@
-//! A file of any type, once it is found.
+//! A file of any type that has been looked up.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -12,7 +12,8 @@ use super::sorted_walk::{SortedWalk, sorted_entries};
 use super::walk::Walk;
 use crate::{Error, Result};
 
-/// A file of any type that was found once: its inode number, and the path that errors name. Its methods look up no path.
+/// A file of any type that has been looked up: its inode number, and the path that errors name. Its
+/// methods look up no path.
 #[derive(Debug, Clone)]
 pub struct Node {
     filesystem: Filesystem,
@@ -21,8 +22,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Names the file with an inode number; errors name `path`. What has a path only is found by
-    /// [`Filesystem::node`].
+    /// Returns the file with an inode number; errors name `path`. Use [`Filesystem::node`] if only
+    /// the path is known.
     pub fn new(filesystem: Filesystem, inode: InodeNumber, path: impl Into<Vec<u8>>) -> Self {
         Self {
             filesystem,
@@ -31,7 +32,8 @@ impl Node {
         }
     }
 
-    /// Names a file below this one, as a walk from here tells it.
+    /// Returns a file below this one from the path and inode number that a walk of this file
+    /// yields.
     #[must_use]
     pub fn below(&self, path: &[u8], inode: InodeNumber) -> Self {
         Self::new(self.filesystem.clone(), inode, join(&self.path, path))
@@ -57,7 +59,7 @@ impl Node {
     /// # Errors
     /// `Io`, `Corrupt`.
     pub fn metadata(&self) -> Result<Metadata> {
-        self.ask(|fs, inode| fs.metadata(inode))
+        self.query(|fs, inode| fs.metadata(inode))
     }
 
     /// Returns the target of a symlink.
@@ -65,7 +67,7 @@ impl Node {
     /// # Errors
     /// `Invalid` for another type of file.
     pub fn read_link(&self) -> Result<Vec<u8>> {
-        self.ask(|fs, inode| fs.read_link(inode))
+        self.query(|fs, inode| fs.read_link(inode))
     }
 
     /// Returns the contents of a regular file of at most `limit_bytes`.
@@ -73,7 +75,7 @@ impl Node {
     /// # Errors
     /// `IsADirectory`; `Invalid` for another type of file, and for a larger one.
     pub fn read_at_most(&self, limit_bytes: u64) -> Result<Vec<u8>> {
-        self.ask(|fs, inode| read_file(fs, inode, limit_bytes))
+        self.query(|fs, inode| read_file(fs, inode, limit_bytes))
     }
 
     /// Returns the entries of a directory in its own order, without `.` and `..`.
@@ -81,7 +83,7 @@ impl Node {
     /// # Errors
     /// `NotADirectory`.
     pub fn read_dir(&self) -> Result<Vec<DirEntry>> {
-        self.ask(|fs, inode| {
+        self.query(|fs, inode| {
             let entries = fs.read_dir(inode, 0)?;
             let is_name = |entry: &DirEntry| entry.name != b"." && entry.name != b"..";
             entries
@@ -95,31 +97,32 @@ impl Node {
     /// # Errors
     /// `NotADirectory`; `Corrupt` for a name that is empty or contains a slash.
     pub fn read_dir_sorted(&self) -> Result<Vec<DirEntry>> {
-        self.ask(sorted_entries)
+        self.query(sorted_entries)
     }
 
-    /// Returns the value of one extended attribute by its whole name; `None` without it.
+    /// Returns the value of the extended attribute with this full name, or `None` if there is no
+    /// such attribute.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
     pub fn xattr(&self, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.ask(|fs, inode| fs.xattr(inode, name))
+        self.query(|fs, inode| fs.xattr(inode, name))
     }
 
-    /// Returns the whole names of the extended attributes.
+    /// Returns the full names of the extended attributes.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
     pub fn xattr_names(&self) -> Result<Vec<Vec<u8>>> {
-        self.ask(|fs, inode| fs.list_xattrs(inode))
+        self.query(|fs, inode| fs.list_xattrs(inode))
     }
 
-    /// Returns the extended attributes: whole names and values, in the order of the names.
+    /// Returns the extended attributes: full names and values, sorted by name.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
     pub fn xattrs(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        self.ask(|fs, inode| {
+        self.query(|fs, inode| {
             let mut names = fs.list_xattrs(inode)?;
             names.sort();
             let mut pairs = Vec::with_capacity(names.len());
@@ -132,7 +135,7 @@ impl Node {
         })
     }
 
-    /// Returns how a regular file is stored, run by run, from byte `offset` on.
+    /// Returns the extents of a regular file from byte `offset` on.
     ///
     /// # Errors
     /// `IsADirectory`; `Invalid` for a file without contents.
@@ -143,16 +146,16 @@ impl Node {
         Ok(extents.map(|extent| extent.map_err(|e| self.in_image(e))))
     }
 
-    /// Copies the file, or a directory with everything below it, to a path of the host. Symlinks are copied as such, and
-    /// nothing is written outside of `destination`. Errors of single files are in the summary, with paths relative to this
-    /// file.
+    /// Copies the file, or a directory tree, to a path of the host. Symlinks are copied as
+    /// symlinks, and nothing is written outside of `destination`. The summary holds the errors of
+    /// single files, with paths relative to this file.
     ///
-    /// `progress` is called for each file, and after each MiB of a large one, with the path within the copy. Its answer
-    /// may be that of [`CancellationToken::flow`](crate::CancellationToken::flow).
+    /// `progress` is called for each file, and after each MiB of a large file, with the path within
+    /// the copy. It can return [`CancellationToken::flow`](crate::CancellationToken::flow).
     ///
     /// # Errors
-    /// Those that end the copy: `NotFound`, `Denied`, `NoSpace` on the host; `Cancelled` when `progress` answers
-    /// [`ControlFlow::Break`].
+    /// Errors that end the copy: `NotFound`, `Denied`, `NoSpace` on the host; `Cancelled` if
+    /// `progress` returns [`ControlFlow::Break`].
     pub fn copy_to(
         &self,
         destination: &Path,
@@ -164,12 +167,12 @@ impl Node {
             .map_err(|e| self.filesystem.in_image(e.below(&self.path)))
     }
 
-    /// Goes through the file and everything below it, in the order of the directories; symlinks are not followed.
+    /// Walks the file and everything below it in directory order. Symlinks are not followed.
     pub fn walk(&self) -> Walk<'_> {
         Walk::new(&self.filesystem, self.inode, &self.path)
     }
 
-    /// Goes through the file and everything below it, in the order of names; symlinks are not followed.
+    /// Walks the file and everything below it in the order of names. Symlinks are not followed.
     pub fn walk_sorted(&self) -> SortedWalk<'_> {
         SortedWalk::new(&self.filesystem, self.inode, &self.path)
     }
@@ -179,7 +182,10 @@ impl Node {
         self.filesystem.in_image(error.in_path(&self.path))
     }
 
-    fn ask<T>(&self, ask: impl FnOnce(&dyn FsRead, InodeNumber) -> vfs::Result<T>) -> Result<T> {
-        ask(self.filesystem.as_fs(), self.inode).map_err(|e| self.in_image(e))
+    fn query<T>(
+        &self,
+        query: impl FnOnce(&dyn FsRead, InodeNumber) -> vfs::Result<T>,
+    ) -> Result<T> {
+        query(self.filesystem.as_fs(), self.inode).map_err(|e| self.in_image(e))
     }
 }

@@ -1,5 +1,5 @@
-//! Everything below a directory in the order of names, so that what is printed or packed does not
-//! depend on how the directory happens to be stored.
+//! A walk of a directory tree in the order of names, so that listings and archives do not depend on
+//! the order in which a directory happens to be stored.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,21 +11,21 @@ use diskfs_vfs::{
 use super::Filesystem;
 use crate::Result;
 
-/// A file that a [`SortedWalk`] comes by.
+/// A file that a [`SortedWalk`] yields.
 #[derive(Debug, Clone)]
 pub struct SortedEntry {
-    /// The path from the start, without a leading slash; empty for the start itself.
+    /// The path relative to the start, without a leading slash; empty for the start itself.
     pub path: Vec<u8>,
-    /// The metadata, as of lstat(2).
+    /// The metadata, as lstat(2) returns it.
     pub metadata: Metadata,
-    /// The number of directories above it: 0 for the start.
+    /// The number of directories between the start and the file: 0 for the start.
     pub depth: usize,
-    /// True for the last entry of its directory.
+    /// True if this is the last entry of its directory.
     pub last: bool,
 }
 
 impl SortedEntry {
-    /// Returns the last name of the path; empty for the start.
+    /// Returns the last component of the path; empty for the start.
     pub fn name(&self) -> &[u8] {
         self.path
             .rsplit(|byte| *byte == b'/')
@@ -43,7 +43,7 @@ pub(crate) fn sorted_entries(fs: &dyn FsRead, dir: InodeNumber) -> vfs::Result<V
             continue;
         }
         if entry.name.is_empty() || entry.name.contains(&b'/') || entry.name.contains(&0) {
-            let reason = "directory has a name that is none";
+            let reason = "invalid directory entry: the name is empty or contains a slash";
             return Err(vfs::Error::new(ErrorKind::Corrupt, reason).in_inode(dir));
         }
         entries.push(entry);
@@ -52,33 +52,33 @@ pub(crate) fn sorted_entries(fs: &dyn FsRead, dir: InodeNumber) -> vfs::Result<V
     Ok(entries)
 }
 
-/// The iterator of [`Node::walk_sorted`](super::Node::walk_sorted): a file and everything below it. A directory comes before
-/// what is in it. Symlinks are not followed. An error is one item, with the image and the whole path,
-/// and the walk goes on behind it.
+/// The iterator of [`Node::walk_sorted`](super::Node::walk_sorted): a file and everything below it.
+/// It yields a directory before its entries and does not follow symlinks. An error is one item,
+/// with the image and the whole path; the walk continues after it.
 pub struct SortedWalk<'a> {
     filesystem: &'a Filesystem,
     root: Vec<u8>,
     filter: Option<Filter<'a>>,
     start: Option<InodeNumber>,
-    /// The directory that came last, to be entered next.
+    /// The directory that was yielded last, which is entered next.
     enter: Option<InodeNumber>,
-    /// The path of what came last.
+    /// The path of the entry that was yielded last.
     path: Vec<u8>,
     levels: Vec<Level>,
     visited: HashSet<InodeNumber>,
 }
 
-/// Says which names are wanted.
+/// A predicate on names.
 type NameFilter<'a> = Box<dyn Fn(&[u8]) -> bool + 'a>;
 
-/// Which names a walk comes by at all.
+/// The names that the walk yields.
 struct Filter<'a> {
     name: NameFilter<'a>,
     directories_only: bool,
 }
 
 struct Level {
-    /// How much of the walk's path leads to this directory.
+    /// The length of the part of the walk's path that names this directory.
     path_len: usize,
     children: std::vec::IntoIter<DirEntry>,
 }
@@ -97,22 +97,23 @@ impl<'a> SortedWalk<'a> {
         }
     }
 
-    /// Keeps the names for which `name` returns true, of directories only if `directories_only` says so.
-    pub fn keep(&mut self, name: impl Fn(&[u8]) -> bool + 'a, directories_only: bool) {
+    /// Yields only files whose name satisfies `name` and, with `directories_only`, only
+    /// directories.
+    pub fn set_filter(&mut self, name: impl Fn(&[u8]) -> bool + 'a, directories_only: bool) {
         self.filter = Some(Filter {
             name: Box::new(name),
             directories_only,
         });
     }
 
-    /// Leaves out what is below the directory that came last.
+    /// Skips the entries of the directory that was yielded last.
     pub fn skip_dir(&mut self) {
         self.enter = None;
     }
 
     fn descend(&mut self, dir: InodeNumber) -> vfs::Result<()> {
         let children = sorted_entries(self.filesystem.as_fs(), dir);
-        let mut children = children.map_err(|e| e.in_path(shown(&self.path)))?;
+        let mut children = children.map_err(|e| e.in_path(display_path(&self.path)))?;
         if let Some(filter) = &self.filter {
             children.retain(|child| (filter.name)(&child.name));
         }
@@ -124,7 +125,7 @@ impl<'a> SortedWalk<'a> {
             .as_ref()
             .is_some_and(|filter| filter.directories_only)
         {
-            // What can't be read stays: its error is to be told.
+            // A file whose metadata can't be read is kept, so that its error is reported.
             let is_dir = |inode| fs.metadata(inode).map_or(true, |m| m.is_dir());
             children.retain(|child| is_dir(child.inode));
         }
@@ -159,18 +160,18 @@ impl<'a> SortedWalk<'a> {
         }
     }
 
-    /// Returns what the walk's path names.
+    /// Returns the entry for the current path of the walk.
     fn entry(&mut self, inode: InodeNumber, last: bool) -> vfs::Result<SortedEntry> {
         let path = self.path.clone();
         let metadata = self
             .filesystem
             .as_fs()
             .metadata(inode)
-            .map_err(|e| e.in_path(shown(&path)))?;
+            .map_err(|e| e.in_path(display_path(&path)))?;
         let depth = self.levels.len();
         if metadata.is_dir() {
             if !self.visited.insert(inode) {
-                let reason = "directory has several names, or contains itself";
+                let reason = "the directory has several names, or contains itself";
                 return Err(corrupt(reason, inode, &path));
             }
             if path.len() > WALK_PATH_MAX_BYTES {
@@ -190,11 +191,11 @@ impl<'a> SortedWalk<'a> {
 fn corrupt(reason: &'static str, inode: InodeNumber, path: &[u8]) -> vfs::Error {
     vfs::Error::new(ErrorKind::Corrupt, reason)
         .in_inode(inode)
-        .in_path(shown(path))
+        .in_path(display_path(path))
 }
 
-/// A path of the walk for a message.
-fn shown(path: &[u8]) -> Vec<u8> {
+/// Returns a path of the walk in the form that messages use.
+fn display_path(path: &[u8]) -> Vec<u8> {
     if path.is_empty() {
         b".".to_vec()
     } else {

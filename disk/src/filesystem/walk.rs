@@ -1,12 +1,13 @@
-//! Everything below a file, with errors of the facade.
+//! A walk of a directory tree, with the errors of this crate.
 
 use diskfs_vfs::{self as vfs, InodeNumber, WalkEntry};
 
 use super::Filesystem;
 use crate::Result;
 
-/// The iterator of [`Filesystem::walk`]: a file and everything below it, in the order of the directories. Errors name the
-/// image and the whole path, and the walk goes on behind them; paths of entries are relative to the start.
+/// The iterator of [`Filesystem::walk`]: a file and everything below it, in directory order. Errors
+/// name the image and the whole path, and the walk continues after them. The paths of entries are
+/// relative to the start.
 #[derive(Debug)]
 pub struct Walk<'a> {
     inner: vfs::Walk<'a>,
@@ -23,7 +24,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Leaves out what is below the directory that came last.
+    /// Skips the entries of the directory that was yielded last.
     pub fn skip_dir(&mut self) {
         self.inner.skip_dir();
     }

@@ -1,4 +1,4 @@
-//! The processor that the guest's programs are for.
+//! The processor architecture of the guest's programs.
 
 use std::io::{self, Read};
 
@@ -6,7 +6,7 @@ use diskfs_vfs::elf::{ElfHead, ElfMachine};
 
 use crate::Filesystem;
 
-/// Programs that every system has, or the first of which it has.
+/// Programs of which every system has at least one.
 const PROGRAMS: [&str; 8] = [
     "/usr/lib/systemd/systemd",
     "/sbin/init",
@@ -18,7 +18,7 @@ const PROGRAMS: [&str; 8] = [
     "/bin/ls",
 ];
 
-/// A program that tells, and the architecture.
+/// Returns the path of a program of the system and the architecture that it is for.
 pub fn of(filesystem: &Filesystem) -> Option<(&'static str, &'static str)> {
     PROGRAMS.iter().find_map(|program| {
         let mut head = ElfHead::default();
@@ -28,10 +28,10 @@ pub fn of(filesystem: &Filesystem) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// That of a program; `None` for what is none.
+/// Returns the architecture of an ELF program, or `None` for another file.
 ///
 /// # Errors
-/// What reading says.
+/// The errors of reading.
 pub fn of_program(program: &mut impl Read) -> io::Result<Option<&'static str>> {
     let mut start = Vec::new();
     program

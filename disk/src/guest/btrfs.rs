@@ -1,18 +1,18 @@
 //! Systems in a subvolume of btrfs.
 //!
-//! What is read is the top-level subvolume, in which all others are directories, so that `subvol=` of
-//! fstab(5) is a path. The system is in the one that a kernel mounts without being told, or else in one of
-//! those that installers make, by their names.
+//! The driver reads the top-level subvolume, in which all other subvolumes are directories, so
+//! `subvol=` of fstab(5) is a path. The system is in the default subvolume, which a kernel mounts
+//! without options, or else in a subvolume with a name that installers use.
 
 use super::sub_root::SubRoot;
 use crate::Filesystem;
 
-/// Ubuntu, openSUSE (its first snapshot), Fedora, Debian.
+/// The root subvolumes of Ubuntu, openSUSE (its first snapshot), Fedora and Debian.
 const ROOTS: &[&str] = &["/@", "/@/.snapshots/1/snapshot", "/root", "/@rootfs"];
 
-/// The subvolume with the system, if the top level has none.
+/// Returns the subvolume with the system, if the top level has none.
 pub(super) fn find(filesystem: &Filesystem) -> Option<SubRoot> {
-    // openSUSE makes what it has rolled back to the default.
+    // openSUSE makes the snapshot of a rollback the default subvolume.
     let default = filesystem.as_fs().subvolume(None).unwrap_or_default();
     let named = ROOTS.iter().map(|root| root.as_bytes());
     let mut roots = std::iter::once(&*default).chain(named);
@@ -25,7 +25,8 @@ pub(super) fn find(filesystem: &Filesystem) -> Option<SubRoot> {
 }
 
 fn holds_system(filesystem: &Filesystem, root: &[u8]) -> bool {
-    // Links in a root are meant from there, so they are not followed.
+    // Absolute symlinks in a subvolume refer to that root, not to the top level, so they are not
+    // followed.
     let is_there = |path: &[u8]| {
         let path = [root, path].concat();
         filesystem.symlink_metadata(path).is_ok()

@@ -1,13 +1,13 @@
-//! Which volume a guest means by the name of a device.
+//! Resolution of device names of a guest to volumes.
 
 use diskfs_etc::crypttab;
 
 use crate::{Disk, Volume};
 
-/// How deep names may lead to names.
+/// The limit on the depth at which device names refer to other device names.
 const MAX_DEPTH: usize = 8;
 
-/// Links that udev makes, and the tag that each stands for.
+/// Directories of symlinks that udev creates, and the tag that each stands for.
 const LINKS: [(&str, &str); 4] = [
     ("/dev/disk/by-uuid/", "UUID"),
     ("/dev/disk/by-label/", "LABEL"),
@@ -15,33 +15,34 @@ const LINKS: [(&str, &str); 4] = [
     ("/dev/disk/by-partlabel/", "PARTLABEL"),
 ];
 
-/// The machine's volumes, by the names that its guest has for them.
+/// The machine's volumes, by the names that the guest gives them.
 #[derive(Debug)]
 pub(super) struct Devices<'d> {
     pub(super) disk: &'d Disk,
     pub(super) crypttab: Vec<crypttab::Entry>,
 }
 
-/// A volume, or why there is none.
-type Found = Result<Volume, String>;
+/// A volume, or the reason why it was not found.
+type FoundVolume = Result<Volume, String>;
 
 impl Devices<'_> {
-    /// The volume that `name` means: `UUID=...`, `/dev/sda1`, `/dev/mapper/vg0-root`, ...
-    pub(super) fn find(&self, name: &str) -> Found {
+    /// Returns the volume that `name` refers to: `UUID=...`, `/dev/sda1`, `/dev/mapper/vg0-root`,
+    /// ...
+    pub(super) fn find(&self, name: &str) -> FoundVolume {
         self.find_at(name, 0)
     }
 
-    fn find_at(&self, name: &str, depth: usize) -> Found {
+    fn find_at(&self, name: &str, depth: usize) -> FoundVolume {
         if let Some((tag, value)) = name.split_once('=') {
-            return self.called(&format!("{tag}={}", value.trim_matches('"')));
+            return self.volume_named(&format!("{tag}={}", value.trim_matches('"')));
         }
         for (directory, tag) in LINKS {
             if let Some(value) = name.strip_prefix(directory) {
-                return self.called(&format!("{tag}={}", unescape(value)));
+                return self.volume_named(&format!("{tag}={}", unescape(value)));
             }
         }
         if !name.starts_with("/dev/") {
-            return Err(format!("`{}` is no device of a disk", name.escape_debug()));
+            return Err(format!("`{}` is not a disk device", name.escape_debug()));
         }
         if let Some(found) = self.volumes()?.find(|volume| volume.is_node(name)) {
             return Ok(found.clone());
@@ -53,66 +54,73 @@ impl Devices<'_> {
             return self.at(disk, partition, name);
         }
         Err(format!(
-            "there is no `{}` on what is given",
+            "no such device: `{}`; add the image that has it",
             name.escape_debug()
         ))
     }
 
-    /// All volumes that are not a part of others.
+    /// Returns all volumes that are not members of others.
     fn volumes(&self) -> Result<impl Iterator<Item = &Volume>, String> {
         let volumes = self.disk.volumes().map_err(|error| error.to_string())?;
         let is_whole = |volume: &&Volume| !self.disk.is_member(volume).unwrap_or(false);
         Ok(volumes.iter().filter(is_whole))
     }
 
-    fn called(&self, name: &str) -> Found {
-        let is_called = |volume: &&Volume| volume.is_called(name).unwrap_or(false);
-        let found: Vec<&Volume> = self.volumes()?.filter(is_called).collect();
+    fn volume_named(&self, name: &str) -> FoundVolume {
+        let has_name = |volume: &&Volume| volume.has_name(name).unwrap_or(false);
+        let found: Vec<&Volume> = self.volumes()?.filter(has_name).collect();
         match found.as_slice() {
-            [] => Err(format!("no volume is called {name}: image not given?")),
+            [] => Err(format!("no such volume: {name}; add the image that has it")),
             [one] => Ok((*one).clone()),
             several => {
                 let names: Vec<&str> = several.iter().map(|volume| volume.name()).collect();
-                Err(format!("{} are all called {name}", names.join(", ")))
+                Err(format!(
+                    "several volumes match {name}: {}",
+                    names.join(", ")
+                ))
             }
         }
     }
 
-    /// What is inside the encrypted volume that the guest opens under that name.
-    fn unlocked(&self, mapped: &str, depth: usize) -> Found {
+    /// Returns the decrypted inside of the encrypted volume that the guest opens under that name.
+    fn unlocked(&self, mapped: &str, depth: usize) -> FoundVolume {
         let entry = self.crypttab.iter().find(|entry| entry.name == mapped);
         let device = match (entry, mapped.strip_prefix("luks-")) {
             (Some(entry), _) => entry.device.clone(),
             (None, Some(uuid)) => format!("UUID={uuid}"),
             (None, None) => {
-                return Err(format!("there is no /dev/mapper/{mapped} on what is given"));
+                return Err(format!("no such device: /dev/mapper/{mapped}"));
             }
         };
         if depth >= MAX_DEPTH {
-            return Err(format!("/dev/mapper/{mapped} is inside itself"));
+            return Err(format!(
+                "invalid /etc/crypttab: /dev/mapper/{mapped} is inside itself"
+            ));
         }
         let outer = self.find_at(&device, depth.saturating_add(1))?;
         let inside = format!("{}/luks", outer.name());
         let found = self.volumes()?.find(|volume| volume.name() == inside);
         let outer = outer.name();
-        let locked = || format!("{outer} is encrypted and no key opens it: --key {outer}:ask");
+        let locked = || format!("{outer} is encrypted and no key opens it; use --key {outer}:ask");
         found.cloned().ok_or_else(locked)
     }
 
-    /// A partition by its number, or a whole disk, of the machine's disk of that number from 0.
-    fn at(&self, disk: usize, partition: Option<u32>, name: &str) -> Found {
+    /// Returns a partition by its number, or a whole disk, of the machine's disk with that index
+    /// from 0.
+    fn at(&self, disk: usize, partition: Option<u32>, name: &str) -> FoundVolume {
         let is_meant = |volume: &&Volume| {
             let number = volume.entry().map(|entry| entry.number);
             volume.disk_index() == Some(disk) && number == partition
         };
         let found = self.volumes()?.find(is_meant);
-        let none = || format!("there is no {name} on what is given");
+        let none = || format!("no such device: {name}; add the image that has it");
         found.cloned().ok_or_else(none)
     }
 }
 
-/// The number of the disk, from 0, and of the partition: `/dev/sdb3`, `/dev/nvme1n1p3`. Whatever the
-/// bus, disks are taken in the order in which they were given.
+/// Parses a device name by position: the index of the disk, from 0, and the number of the
+/// partition: `/dev/sdb3`, `/dev/nvme1n1p3`. Disks count in the order in which they were given,
+/// whatever the bus.
 fn position(name: &str) -> Option<(usize, Option<u32>)> {
     let node = name.strip_prefix("/dev/")?;
     let partition = |digits: &str| match digits {
@@ -142,7 +150,7 @@ fn position(name: &str) -> Option<(usize, Option<u32>)> {
     None
 }
 
-/// `a` is 0, `z` 25, `aa` 26.
+/// Returns the number of a drive's letters: `a` is 0, `z` 25, `aa` 26.
 fn letters_number(letters: &str) -> Option<usize> {
     let mut number: usize = 0;
     for letter in letters.bytes() {
@@ -152,7 +160,7 @@ fn letters_number(letters: &str) -> Option<usize> {
     number.checked_sub(1)
 }
 
-/// What udev writes of a label: `\x20` is a space.
+/// Decodes the escapes that udev writes in a label: `\x20` is a space.
 fn unescape(value: &str) -> String {
     let mut plain = Vec::new();
     let mut rest = value;

@@ -1,4 +1,4 @@
-//! Something that the guest mounts, whoever says so.
+//! A mount entry of the guest, from any source.
 
 use std::fmt;
 
@@ -6,35 +6,35 @@ use diskfs_etc::{fstab, text};
 
 use crate::CodePage;
 
-/// What is to be mounted where.
+/// A device, where the guest mounts it, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MountEntry {
-    /// The device as it is named there, or the directory of a bind.
+    /// The device as the source names it, or the source directory of a bind mount.
     pub what: String,
-    /// The directory, from the guest's root.
+    /// The mount point, from the guest's root.
     pub at: Vec<u8>,
-    /// The type, `auto` without one.
+    /// The filesystem type; `auto` if the source gives none.
     pub kind: String,
-    /// The options.
+    /// The mount options.
     pub options: Vec<String>,
-    /// Who says so.
+    /// The source of the entry.
     pub origin: Origin,
 }
 
-/// Who says that something is mounted.
+/// The source of a mount entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// A line of `/etc/fstab`, counted from 1.
+    /// The line of `/etc/fstab` with this number, from 1.
     Fstab(usize),
-    /// A mount unit of systemd, by its file.
+    /// The systemd mount unit with this file name.
     Unit(String),
-    /// The type of a partition: systemd-gpt-auto-generator(8).
+    /// The type of a partition, as systemd-gpt-auto-generator(8) uses it.
     PartitionType,
     /// An ostree deployment.
     Ostree,
-    /// The files of a filesystem that nothing names: it is a `/usr`.
+    /// The files of a filesystem that no source names: they are those of a `/usr`.
     Contents,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Types that are no filesystem on a device.
+/// Filesystem types without a device.
 const WITHOUT_DEVICE: [&str; 27] = [
     "autofs",
     "binfmt_misc",
@@ -81,7 +81,7 @@ const WITHOUT_DEVICE: [&str; 27] = [
     "zram",
 ];
 
-/// Types that come over a network or from the host.
+/// Filesystem types that come over a network or from the host.
 const FROM_ELSEWHERE: [&str; 12] = [
     "9p",
     "afs",
@@ -114,53 +114,53 @@ impl MountEntry {
         self.options.iter().any(|has| has == option)
     }
 
-    /// Whether it shows a directory at a second place.
+    /// Returns true for a bind mount.
     pub(super) fn is_bind(&self) -> bool {
         self.has("bind") || self.has("rbind")
     }
 
-    /// Whether it is memory, and no part of the tree.
+    /// Returns true for swap, which is not mounted in the tree.
     pub(super) fn is_swap(&self) -> bool {
         self.kind == "swap" || self.at == b"none" || self.at == b"swap"
     }
 
-    /// The directory of the device's filesystem that is mounted in the place of its root.
+    /// Returns the directory of the filesystem that is mounted in place of its root.
     pub(super) fn subvolume(&self) -> Option<&str> {
         let mut options = self.options.iter();
         options.find_map(|option| option.strip_prefix("subvol="))
     }
 
-    /// The number of that directory's subvolume, where the guest gives that.
+    /// Returns the ID of the subvolume that is mounted, if the options give one.
     pub(super) fn subvolume_id(&self) -> Option<u64> {
         let mut options = self.options.iter();
         let id = options.find_map(|option| option.strip_prefix("subvolid="))?;
         id.parse().ok()
     }
 
-    /// The code page of short names, on FAT.
+    /// Returns the code page of short names on FAT, if the options give one.
     pub(super) fn code_page(&self) -> Option<CodePage> {
         let mut options = self.options.iter();
         let number = options.find_map(|option| option.strip_prefix("codepage="));
         CodePage::new(number?.parse().ok()?)
     }
 
-    /// Why it is not mounted from any disk, if so.
+    /// Returns the reason why the entry is not mounted from a disk, or `None` if it is.
     pub(super) fn no_device(&self) -> Option<String> {
         let kind = self.kind.as_str();
         if WITHOUT_DEVICE.contains(&kind) {
             return Some(format!("{kind} has no device"));
         }
         if FROM_ELSEWHERE.contains(&kind) || kind.starts_with("fuse.") || self.has("_netdev") {
-            return Some(format!("{kind} is from outside of the machine"));
+            return Some(format!("{kind} is not on a disk of this machine"));
         }
         if self.has("noauto") && !self.has("x-systemd.automount") {
-            return Some("noauto: mounted by hand only".to_owned());
+            return Some("noauto: mounted only on request".to_owned());
         }
         None
     }
 }
 
-/// `a,b=c`.
+/// Splits mount options: `a,b=c`.
 pub(super) fn options(text: &str) -> Vec<String> {
     let words = text.split(',').filter(|word| !word.is_empty());
     words.map(str::to_owned).collect()

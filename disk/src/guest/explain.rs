@@ -1,4 +1,4 @@
-//! What of a machine's disks is seen where, and why.
+//! A report of where each volume of a machine is mounted, and why.
 
 use super::System;
 use super::entry::Origin;
@@ -6,48 +6,48 @@ use super::plan::Verdict;
 use super::tree::{Purpose, reason};
 use crate::{Content, Disk, Result};
 
-/// What a system mounts.
+/// A system and its mounts.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SystemReport {
-    /// What it calls itself.
+    /// The name of the system.
     pub name: String,
-    /// The volume with its root.
+    /// The volume of the root filesystem.
     pub root: String,
-    /// Its mounts in their order, without the root.
+    /// The mounts, in the order in which they are made, without the root.
     pub mounts: Vec<MountReport>,
 }
 
-/// One mount of a system, or one that it can't have here.
+/// A mount of a system, including one that failed.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct MountReport {
-    /// The directory.
+    /// The mount point.
     pub at: Vec<u8>,
-    /// What the guest calls the device, or the directory that is bound.
+    /// The device as the guest names it, or the source directory of a bind mount.
     pub what: String,
-    /// The volume that this is.
+    /// The volume that the device is.
     pub volume: Option<String>,
-    /// Who says so.
+    /// The source of the mount entry.
     pub origin: Origin,
-    /// Why it is not there; `None` when it is.
+    /// The reason why the mount is missing; `None` if it is present.
     pub problem: Option<String>,
 }
 
-/// A volume that no system has mounted.
+/// A volume that no system mounts.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct VolumeUse {
-    /// Its name.
+    /// The name of the volume.
     pub volume: String,
-    /// What it holds, as `blkid` calls it.
+    /// The kind of its contents, as `blkid` names it.
     pub kind: Option<&'static str>,
-    /// Why it is not there.
+    /// The reason why no system mounts it.
     pub reason: String,
 }
 
 impl System {
-    /// Opens all that it mounts, and tells how that goes.
+    /// Opens every filesystem that the system mounts, and reports the outcome of each.
     ///
     /// # Errors
     /// As [`filesystem`](Self::filesystem).
@@ -76,7 +76,7 @@ impl System {
     }
 }
 
-/// The volumes that none of these has mounted, and why.
+/// Returns the volumes that none of these systems mounts, with the reasons.
 ///
 /// # Errors
 /// As [`Disk::volumes`].
@@ -103,8 +103,10 @@ pub fn unused_volumes(disk: &Disk, systems: &[SystemReport]) -> Result<Vec<Volum
             .and_then(|found| found.map(|content| content.kind));
         let reason = match content {
             Err(problem) => problem,
-            Ok(_) if disk.is_member(volume)? => "a part of what is listed beside it".to_owned(),
-            Ok(_) if volume.is_unlocked() => format!("what is inside is {}/luks", volume.name()),
+            Ok(_) if disk.is_member(volume)? => "member of an array or a volume group".to_owned(),
+            Ok(_) if volume.is_unlocked() => {
+                format!("encrypted; unlocked as {}/luks", volume.name())
+            }
             Ok(content) => {
                 let mut failed = unopened.iter().filter(|it| it.volume == volume.name());
                 let failed = failed.next().map(|it| it.error.reason());
@@ -122,10 +124,10 @@ pub fn unused_volumes(disk: &Disk, systems: &[SystemReport]) -> Result<Vec<Volum
 
 fn why_unused(content: Option<&Content>) -> String {
     match content {
-        None => "holds nothing that is known".to_owned(),
+        None => "no known content".to_owned(),
         Some(content) => match content.class {
             crate::ContentClass::Swap => "swap area".to_owned(),
-            crate::ContentClass::Container => "needs a key, or members that are missing".to_owned(),
+            crate::ContentClass::Container => "needs a key, or missing members".to_owned(),
             crate::ContentClass::Filesystem => "no system mounts it".to_owned(),
         },
     }

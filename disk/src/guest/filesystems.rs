@@ -1,4 +1,4 @@
-//! The filesystems that a system mounts, and how full they are.
+//! The filesystems that a system mounts, and their usage.
 
 use serde::Serialize;
 
@@ -12,33 +12,34 @@ use diskfs_vfs::Statistics;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct MountedFilesystem {
-    /// The directory.
+    /// The mount point.
     pub path: String,
-    /// The volume, by its name here.
+    /// The volume, by its name in diskfs.
     pub volume: String,
-    /// What it holds, as `blkid` calls it: `ext4`.
+    /// The kind of filesystem, as `blkid` names it: `ext4`.
     pub filesystem: String,
-    /// Its label; empty without one.
+    /// The label; empty without one.
     pub label: String,
-    /// Its UUID or serial number.
+    /// The UUID or serial number.
     pub uuid: Option<String>,
-    /// Its size in bytes, as df(1) has it.
+    /// The size in bytes, as df(1) reports it.
     pub size_bytes: Option<u64>,
-    /// What is used of it.
+    /// The number of used bytes.
     pub used_bytes: Option<u64>,
-    /// What may be written to it by anybody.
+    /// The number of bytes that an ordinary user can still write.
     pub available_bytes: Option<u64>,
-    /// Inodes in all, where the filesystem has a fixed number of them.
+    /// The total number of inodes, where the filesystem has a fixed number of them.
     pub inodes: Option<u64>,
-    /// Inodes in use.
+    /// The number of inodes in use.
     pub used_inodes: Option<u64>,
-    /// Why that is not known.
+    /// The reason why the usage is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
 impl System {
-    /// The filesystems that it mounts: the root, and what is planned and found.
+    /// Returns the filesystems that the system mounts: the root, and the planned mounts that were
+    /// found.
     pub fn filesystems(&self) -> Vec<MountedFilesystem> {
         let mut found = vec![mounted("/", &self.volume, self.filesystem.statistics())];
         for planned in &self.planned {
@@ -54,7 +55,7 @@ impl System {
     }
 }
 
-/// The filesystem of a volume that is looked at alone.
+/// Returns the filesystem of a single volume, mounted at `path`.
 pub fn mounted(path: &str, volume: &Volume, statistics: Result<Statistics>) -> MountedFilesystem {
     let content = volume.content().ok().flatten();
     let (statistics, problem) = match statistics {

@@ -1,15 +1,15 @@
-//! Partitions that systemd mounts by their type when fstab doesn't name them
+//! Partitions that systemd mounts by their type if fstab doesn't name them
 //! (systemd-gpt-auto-generator(8), the Discoverable Partitions Specification).
 
 use diskfs_volume::PartitionKind;
 
 use super::entry::{MountEntry, Origin};
-use super::plan::Planned;
+use super::plan::PlannedMount;
 use crate::{Disk, Filesystem, Volume};
 
-/// Types, and where partitions of them belong: the first of these that is an empty directory.
+/// Partition types, and the mount points of each: the first one that is an empty directory is used.
 const TYPES: [(&str, &[&str]); 5] = [
-    // XBOOTLDR before the EFI system partition: it takes /boot.
+    // XBOOTLDR comes before the EFI system partition because it has priority for /boot.
     ("bc13c2ff-59e6-4262-a352-b275fd6f7172", &["/boot"]),
     ("c12a7328-f81f-11d2-ba4b-00a0c93ec93b", &["/efi", "/boot"]),
     ("933ac7e1-2eb4-4f13-b844-0e14e2aef915", &["/home"]),
@@ -19,11 +19,11 @@ const TYPES: [(&str, &[&str]); 5] = [
 
 const GENERATOR: &str = "/usr/lib/systemd/system-generators/systemd-gpt-auto-generator";
 
-/// Bit of the flags: don't mount it by its type.
+/// The bit of the partition flags that forbids mounting by type.
 const NO_AUTO: u32 = 63;
 
-/// Returns what is mounted beside what is planned already, in the system whose tree is `seen`.
-pub(super) fn entries(disk: &Disk, seen: &Filesystem, planned: &[Planned]) -> Vec<MountEntry> {
+/// Returns the mounts by type that are added to `planned`, in the system whose tree is `seen`.
+pub(super) fn entries(disk: &Disk, seen: &Filesystem, planned: &[PlannedMount]) -> Vec<MountEntry> {
     if !seen.exists(GENERATOR).unwrap_or(false) {
         return Vec::new();
     }
@@ -50,13 +50,15 @@ pub(super) fn entries(disk: &Disk, seen: &Filesystem, planned: &[Planned]) -> Ve
     entries
 }
 
-/// Returns the UUID of the first partition of a type on the first disk that may be mounted by its type.
+/// Returns the UUID of the first partition of a type on the first disk that may be mounted by its
+/// type.
 pub(super) fn partition_of(disk: &Disk, guid: &str) -> Option<String> {
     let volumes = disk.volumes().unwrap_or_default();
     volumes.iter().find_map(|volume| uuid_if(volume, guid))
 }
 
-/// The partition's own UUID, when it is of that type on the first disk and may be mounted.
+/// Returns the UUID of a partition if it has that type, is on the first disk, and may be mounted by
+/// its type.
 fn uuid_if(volume: &Volume, guid: &str) -> Option<String> {
     let entry = volume.entry().filter(|_| volume.disk_index() == Some(0))?;
     let PartitionKind::Gpt {
@@ -72,7 +74,7 @@ fn uuid_if(volume: &Volume, guid: &str) -> Option<String> {
     entry.uuid().filter(|_| is_meant && !is_off)
 }
 
-/// Returns whether a path is an empty directory.
+/// Returns true if a path is an empty directory.
 pub(super) fn is_empty(filesystem: &Filesystem, path: &[u8]) -> bool {
     let entries = filesystem.read_dir(path);
     entries.is_ok_and(|entries| entries.is_empty())

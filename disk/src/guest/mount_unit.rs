@@ -1,13 +1,14 @@
-//! Mount units of systemd that somebody has enabled, as systemd.mount(5) has them.
+//! Enabled mount units of systemd, in the format of systemd.mount(5).
 
 use super::entry::{MountEntry, Origin, options};
 use crate::Filesystem;
 
-/// Where units are that are not the distribution's own: these mount what has no device.
+/// The directory of the administrator's units. The distribution's own units mount filesystems
+/// without a device.
 const UNITS: &str = "/etc/systemd/system";
 const MAX_BYTES: u64 = 64 << 10;
 
-/// The units that something wants or requires, below the directory `root`.
+/// Returns the mount units that another unit wants or requires, below the directory `root`.
 pub(super) fn read(filesystem: &Filesystem, root: &[u8]) -> Vec<MountEntry> {
     let units = [root, UNITS.as_bytes()].concat();
     let mut found: Vec<MountEntry> = Vec::new();
@@ -33,7 +34,7 @@ pub(super) fn read(filesystem: &Filesystem, root: &[u8]) -> Vec<MountEntry> {
     found
 }
 
-/// The names in a directory, in order; none when it can't be read.
+/// Returns the names in a directory, sorted; an empty list if it can't be read.
 fn names(filesystem: &Filesystem, dir: &[u8]) -> Vec<Vec<u8>> {
     let entries = filesystem.read_dir(dir).unwrap_or_default();
     let mut names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
@@ -41,7 +42,7 @@ fn names(filesystem: &Filesystem, dir: &[u8]) -> Vec<Vec<u8>> {
     names
 }
 
-/// The mount unit's file name; an automount unit has one of the same name.
+/// Returns the file name of the mount unit; an automount unit has a mount unit of the same name.
 fn unit(name: &[u8]) -> Option<Vec<u8>> {
     if name.ends_with(b".mount") {
         return Some(name.to_vec());
@@ -61,8 +62,7 @@ fn parse(text: &[u8], path: String) -> Option<MountEntry> {
         let Some((name, value)) = line.split_once('=').filter(|_| in_mount) else {
             continue;
         };
-        // Of the specifiers only the one that stands for its own sign: others depend on the system
-        // that runs.
+        // `%%` is the only specifier that is expanded: others depend on the running system.
         let value = value.trim().replace("%%", "%");
         match name.trim() {
             "What" => what = Some(value),

@@ -1,4 +1,4 @@
-//! `/etc/os-release`, as os-release(5) has it.
+//! `/etc/os-release`, in the format of os-release(5).
 
 use diskfs_etc::os_release;
 
@@ -6,20 +6,20 @@ use crate::Filesystem;
 
 const MAX_BYTES: u64 = 64 << 10;
 
-/// What an operating system calls itself. Empty where it doesn't say.
+/// The names that an operating system gives itself. A field is empty if `os-release` lacks it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OsRelease {
-    /// In one word: `debian`.
+    /// The identifier in one word: `debian`.
     pub id: String,
-    /// `12`.
+    /// The version: `12`.
     pub version_id: String,
-    /// For people: `Debian GNU/Linux 12 (bookworm)`.
+    /// The name for people: `Debian GNU/Linux 12 (bookworm)`.
     pub pretty_name: String,
 }
 
 impl OsRelease {
-    /// Reads the os-release of a system's tree.
+    /// Reads the os-release file of a system's tree.
     pub fn read(filesystem: &Filesystem) -> Self {
         let texts = os_release::PLACES.iter().filter_map(|place| {
             let text = filesystem.read_at_most(place, MAX_BYTES).ok()?;
@@ -41,7 +41,7 @@ impl OsRelease {
         }
     }
 
-    /// A name for a directory: `debian-12`; `linux` when it says nothing.
+    /// Returns a name for a directory: `debian-12`; `linux` if the release is unknown.
     pub(super) fn short_name(&self) -> String {
         let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let word = |text: &str| text.chars().filter(is_plain).take(32).collect::<String>();

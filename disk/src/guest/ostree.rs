@@ -4,9 +4,9 @@ use super::entry::{MountEntry, Origin};
 use super::sub_root::SubRoot;
 use crate::Filesystem;
 
-/// The deployment on a filesystem that boots by default, if there is one: with its `/var`, and the whole
-/// filesystem at `/sysroot`. Of several, the boot loader's first entry is
-/// taken to be the one whose link changed last.
+/// Returns the deployment on a filesystem that boots by default, if there is one, with its `/var`
+/// and with the whole filesystem at `/sysroot`. Of several deployments, the one whose link changed
+/// last is assumed to be the first entry of the boot loader.
 pub(super) fn find(filesystem: &Filesystem) -> Option<SubRoot> {
     let mut links: Vec<Vec<u8>> = ["/ostree/boot.0", "/ostree/boot.1"]
         .iter()
@@ -18,7 +18,8 @@ pub(super) fn find(filesystem: &Filesystem) -> Option<SubRoot> {
     });
     let link = links.pop()?;
     let target = String::from_utf8(filesystem.read_link(&link).ok()?).ok()?;
-    // `../../../deploy/OS/deploy/COMMIT.N`, from `/ostree/boot.V/OS/CHECKSUM/N`.
+    // The target is `../../../deploy/OS/deploy/COMMIT.N`, relative to
+    // `/ostree/boot.V/OS/CHECKSUM/N`.
     let names: Vec<&str> = target.split('/').filter(|name| *name != "..").collect();
     let ["deploy", os, "deploy", commit] = names.as_slice() else {
         return None;
@@ -32,7 +33,7 @@ pub(super) fn find(filesystem: &Filesystem) -> Option<SubRoot> {
     })
 }
 
-/// The links `N` below `boot.V/OS/CHECKSUM/`.
+/// Returns the links `N` below `boot.V/OS/CHECKSUM/`.
 fn links(filesystem: &Filesystem, boot: &[u8]) -> Vec<Vec<u8>> {
     let below = |dirs: Vec<Vec<u8>>| -> Vec<Vec<u8>> {
         dirs.iter()

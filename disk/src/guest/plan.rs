@@ -1,4 +1,4 @@
-//! What a system mounts, and from which volumes.
+//! The plan of a system's mounts, and of the volumes that they need.
 
 use diskfs_etc::fstab::Fstab;
 use diskfs_etc::{crypttab, text};
@@ -11,43 +11,45 @@ use crate::{Disk, Filesystem, Volume};
 
 const MAX_BYTES: u64 = 1 << 20;
 
-/// An entry, and what becomes of it.
+/// A mount entry, and the decision about it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Planned {
-    /// What the guest says.
+pub struct PlannedMount {
+    /// The entry of the guest.
     pub entry: MountEntry,
-    /// What that comes to.
+    /// The decision about the entry.
     pub verdict: Verdict,
 }
 
-/// What becomes of an entry.
+/// The decision about a mount entry.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The volume is mounted.
+    /// Mount a volume.
     Mount {
-        /// The volume.
+        /// The volume that is mounted.
         volume: Box<Volume>,
-        /// The directory of its filesystem that is mounted, a subvolume of btrfs; empty for all of it.
+        /// The directory of the filesystem that is mounted, a subvolume of btrfs; empty for the
+        /// root.
         dir: Vec<u8>,
     },
-    /// A directory of the tree is shown at a second place.
+    /// Bind this directory of the tree at a second place.
     Bind(Vec<u8>),
-    /// It is not mounted; why.
+    /// Don't mount the entry, for this reason.
     Skip(String),
 }
 
-/// Plans the mounts of a system that its files name, and its `/usr`: those of directories before those below them.
+/// Plans the mounts of a system that its files name, and its `/usr`. Parent directories come before
+/// the directories below them.
 pub(super) fn make(
     disk: &Disk,
     filesystem: &Filesystem,
     root: &Volume,
     sub_root: Option<&SubRoot>,
-) -> Vec<Planned> {
+) -> Vec<PlannedMount> {
     let below = sub_root.map_or(&[][..], |found| found.root.as_slice());
     let mut entries = sub_root.map_or_else(Vec::new, |found| found.entries.clone());
-    entries.extend(said(filesystem, below));
+    entries.extend(guest_entries(filesystem, below));
     entries.retain(|entry| !entry.is_swap());
     let text = read(filesystem, below, b"/etc/crypttab");
     let devices = Devices {
@@ -56,17 +58,21 @@ pub(super) fn make(
     };
     let planned = entries.into_iter().filter_map(|entry| {
         let verdict = verdict(&devices, root, &entry)?;
-        Some(Planned { entry, verdict })
+        Some(PlannedMount { entry, verdict })
     });
-    let mut planned: Vec<Planned> = planned.collect();
+    let mut planned: Vec<PlannedMount> = planned.collect();
     planned.extend(usr::find(disk, filesystem, root, below, &planned));
     planned.sort_by_key(|planned| depth(&planned.entry.at));
     planned
 }
 
-/// Adds the partitions that systemd mounts by their types, in the system whose tree is `seen` with what is planned
-/// by now.
-pub(super) fn add_partitions_by_type(disk: &Disk, seen: &Filesystem, planned: &mut Vec<Planned>) {
+/// Adds the partitions that systemd mounts by their types, in the system whose tree is `seen` with
+/// the mounts planned so far.
+pub(super) fn add_partitions_by_type(
+    disk: &Disk,
+    seen: &Filesystem,
+    planned: &mut Vec<PlannedMount>,
+) {
     let devices = Devices {
         disk,
         crypttab: Vec::new(),
@@ -75,7 +81,7 @@ pub(super) fn add_partitions_by_type(disk: &Disk, seen: &Filesystem, planned: &m
         let mounted = devices
             .find(&entry.what)
             .and_then(|volume| mount(volume, &entry));
-        planned.push(Planned {
+        planned.push(PlannedMount {
             verdict: mounted.unwrap_or_else(Verdict::Skip),
             entry,
         });
@@ -83,8 +89,9 @@ pub(super) fn add_partitions_by_type(disk: &Disk, seen: &Filesystem, planned: &m
     planned.sort_by_key(|planned| depth(&planned.entry.at));
 }
 
-/// Returns what the guest's files say. A unit goes before a line of fstab for the same place.
-fn said(filesystem: &Filesystem, below: &[u8]) -> Vec<MountEntry> {
+/// Returns the entries of the guest's files. A unit takes precedence over a line of fstab for the
+/// same mount point.
+fn guest_entries(filesystem: &Filesystem, below: &[u8]) -> Vec<MountEntry> {
     let units = mount_unit::read(filesystem, below);
     let fstab = Fstab::new(text::decode(&read(filesystem, below, b"/etc/fstab")));
     let lines = fstab.entries();
@@ -96,12 +103,12 @@ fn said(filesystem: &Filesystem, below: &[u8]) -> Vec<MountEntry> {
     entries
 }
 
-/// A file's contents; nothing when it can't be had.
+/// Returns the contents of a file, or no bytes if it can't be read.
 fn read(filesystem: &Filesystem, below: &[u8], path: &[u8]) -> Vec<u8> {
     let path = [below, path].concat();
     let text = filesystem.read_at_most(&path, MAX_BYTES);
     text.unwrap_or_else(|error| {
-        tracing::debug!(%error, "not read");
+        tracing::debug!(%error, "cannot read a file");
         Vec::new()
     })
 }
@@ -111,14 +118,14 @@ fn depth(path: &[u8]) -> usize {
     names.filter(|name| !name.is_empty()).count()
 }
 
-/// `None` for the root's own entry.
+/// Decides about an entry; `None` for the entry of the root itself.
 fn verdict(devices: &Devices<'_>, root: &Volume, entry: &MountEntry) -> Option<Verdict> {
     if let Some(reason) = entry.no_device() {
         return Some(Verdict::Skip(reason));
     }
     if !entry.at.starts_with(b"/") {
         return Some(Verdict::Skip(
-            "its place is no path from the root".to_owned(),
+            "invalid mount point: expected an absolute path".to_owned(),
         ));
     }
     if entry.is_bind() {
@@ -133,16 +140,16 @@ fn verdict(devices: &Devices<'_>, root: &Volume, entry: &MountEntry) -> Option<V
         Ok(volume) if volume.name() != root.name() => {
             let (said, is) = (volume.name(), root.name());
             Some(Verdict::Skip(format!(
-                "it says that the root is {said}, and the system is on {is}"
+                "the entry names {said} as the root, but the system is on {is}"
             )))
         }
         _ => None,
     }
 }
 
-/// `Err` with the reason when the subvolume can't be found.
+/// Returns the mount of a volume, or the reason why its subvolume can't be found.
 fn mount(volume: Volume, entry: &MountEntry) -> Result<Verdict, String> {
-    // Who gives both means the same by them.
+    // If an entry has both, they name the same subvolume.
     let dir = match (entry.subvolume(), entry.subvolume_id()) {
         (Some(path), _) => path.as_bytes().to_vec(),
         (None, Some(id)) => subvolume(&volume, id)?,

@@ -1,15 +1,15 @@
-//! Several systems, or several volumes without one, each in a directory.
+//! Trees in which several systems, or several volumes without a system, have a directory each.
 
 use std::sync::Arc;
 
-use diskfs_vfs::{Driver, Folders, FsRead, FsWrite, MountTree};
+use diskfs_vfs::{Driver, FsRead, FsWrite, MountPointFs, MountTree};
 
 use super::System;
 use super::tree::{self, Builder, Purpose};
 use crate::{ContentClass, Disk, Error, Filesystem, Result, WritableFilesystem, WriteOptions};
 
-/// The trees of several systems, each in a directory called by its number and name: `1-debian-12`;
-/// without systems, each volume that can be read in one called as the volume is.
+/// Returns the trees of several systems, each in a directory with its number and name:
+/// `1-debian-12`. Without systems, each readable volume is in a directory with the volume's name.
 ///
 /// # Errors
 /// As [`Disk::volumes`].
@@ -18,7 +18,7 @@ pub fn side_by_side(disk: &Disk, systems: Vec<System>) -> Result<Filesystem> {
     Ok(Filesystem::new(tree, disk.path(), "all"))
 }
 
-/// The same, for writing.
+/// Returns the same tree as [`side_by_side`], opened for writing.
 ///
 /// # Errors
 /// As [`side_by_side`].
@@ -40,7 +40,7 @@ fn assemble(disk: &Disk, systems: Vec<System>, purpose: Purpose) -> Result<Mount
     let name =
         |(system, number): (&System, usize)| format!("{number}-{}", system.release().short_name());
     let names: Vec<String> = systems.iter().zip(1..).map(name).collect();
-    let mut builder = Builder::new(folders(&names), purpose);
+    let mut builder = Builder::new(mount_points(&names), purpose);
     let systems: Vec<Arc<System>> = systems.into_iter().map(Arc::new).collect();
     for (system, name) in systems.iter().zip(&names) {
         let of_root = Arc::clone(system);
@@ -53,19 +53,19 @@ fn assemble(disk: &Disk, systems: Vec<System>, purpose: Purpose) -> Result<Mount
             });
         builder.note_root(system, root.map_err(in_file)?);
     }
-    // All roots first: one system may mount the other's.
+    // All roots are mounted before the other filesystems: one system may mount the root of another.
     for (system, name) in systems.iter().zip(&names) {
         builder.mount_all(name.as_bytes(), system);
     }
     Ok(builder.tree)
 }
 
-fn folders(names: &[String]) -> MountTree {
-    let mut folders = Folders::default();
+fn mount_points(names: &[String]) -> MountTree {
+    let mut dirs = MountPointFs::default();
     for name in names {
-        folders.add(name);
+        dirs.add(name);
     }
-    MountTree::new(Driver::ReadOnly(Arc::new(folders)))
+    MountTree::new(Driver::ReadOnly(Arc::new(dirs)))
 }
 
 fn of_volumes(disk: &Disk, purpose: Purpose) -> Result<MountTree> {
@@ -85,7 +85,7 @@ fn of_volumes(disk: &Disk, purpose: Purpose) -> Result<MountTree> {
         .iter()
         .map(|volume| volume.name().to_owned())
         .collect();
-    let mut builder = Builder::new(folders(&names), purpose);
+    let mut builder = Builder::new(mount_points(&names), purpose);
     for (volume, name) in shown.into_iter().zip(&names) {
         let mounted = builder.mount(name.as_bytes(), b"", volume);
         mounted.map_err(|error| Error::from(error).in_file(disk.path()))?;

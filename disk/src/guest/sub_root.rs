@@ -2,13 +2,13 @@
 
 use super::entry::MountEntry;
 
-/// A root that is not its filesystem's.
+/// A system root that is not the root of its filesystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SubRoot {
-    /// Its directory, without a slash at its end.
+    /// The directory of the root, without a trailing slash.
     pub(super) root: Vec<u8>,
-    /// What the system mounts besides what its own files say.
+    /// The mounts of the system in addition to those in its own files.
     pub(super) entries: Vec<MountEntry>,
-    /// Where the whole filesystem is shown below that root, if anywhere.
+    /// The mount point of the whole filesystem below that root, if it has one.
     pub(super) whole_at: Option<&'static str>,
 }

@@ -1,4 +1,4 @@
-//! A system's tree: its filesystems, put together as planned.
+//! The tree of a system: its filesystems, mounted as planned.
 
 use diskfs_vfs::{self as vfs, Driver, MountHandle, MountTree};
 
@@ -6,17 +6,17 @@ use super::System;
 use super::plan::Verdict;
 use crate::{ErrorKind, Result, Volume, WriteOptions};
 
-/// What a tree is put together for.
+/// The purpose of a tree: reading or writing.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Purpose {
     Reading,
     Writing(WriteOptions),
 }
 
-/// Where a planned mount is in the tree, or why it is not.
-pub(super) type Outcome = std::result::Result<MountHandle, String>;
+/// The mount of a planned entry, or the reason why it is missing.
+pub(super) type MountOutcome = std::result::Result<MountHandle, String>;
 
-/// Opens a system's root.
+/// Opens the root filesystem of a system.
 ///
 /// # Errors
 /// As [`Volume::writable_filesystem`].
@@ -29,10 +29,10 @@ pub(super) fn open_root(system: &System, purpose: Purpose) -> Result<Driver> {
     })
 }
 
-/// A tree with the system's root as its own.
+/// Returns a tree whose root is that of the system.
 ///
 /// # Errors
-/// As opening it.
+/// The errors of opening the root.
 pub(super) fn with_root(system: &System, purpose: Purpose) -> Result<MountTree> {
     let root = open_root(system, purpose)?;
     match &system.sub_root {
@@ -43,12 +43,12 @@ pub(super) fn with_root(system: &System, purpose: Purpose) -> Result<MountTree> 
     }
 }
 
-/// A tree that is being put together.
+/// The builder of a tree.
 #[derive(Debug)]
 pub(super) struct Builder {
     pub(super) tree: MountTree,
     purpose: Purpose,
-    /// What is mounted already, by the names of the volumes: two writers of one would destroy it.
+    /// The mounts so far, by volume name: two writers of one volume would destroy it.
     mounted: Vec<(String, MountHandle)>,
 }
 
@@ -61,20 +61,20 @@ impl Builder {
         }
     }
 
-    /// The root of the system is at `root` already.
+    /// Records that the root of the system is already mounted as `root`.
     pub(super) fn note_root(&mut self, system: &System, root: MountHandle) {
         self.mounted.push((system.volume.name().to_owned(), root));
     }
 
-    /// Mounts the filesystems of a system whose root is at `prefix`. What can't be mounted is left
-    /// out, and told in the place of its entry.
-    pub(super) fn mount_all(&mut self, prefix: &[u8], system: &System) -> Vec<Outcome> {
+    /// Mounts the filesystems of a system whose root is at `prefix`. A mount that fails is left
+    /// out, and its reason is returned at the index of its entry.
+    pub(super) fn mount_all(&mut self, prefix: &[u8], system: &System) -> Vec<MountOutcome> {
         let below = |path: &[u8]| [prefix, b"/", path].concat();
         if let Some(whole_at) = system.sub_root.as_ref().and_then(|found| found.whole_at)
             && let Some(root) = self.handle(&system.volume)
             && let Err(error) = self.tree.mount_same(below(whole_at.as_bytes()), "", root)
         {
-            tracing::warn!(%error, "no /{whole_at}");
+            tracing::warn!(%error, "cannot mount /{whole_at}");
         }
         let outcomes = system.planned.iter().map(|planned| {
             let at = below(&planned.entry.at);
@@ -102,7 +102,7 @@ impl Builder {
         found.map(|(_, handle)| *handle)
     }
 
-    /// Mounts a directory of a volume's filesystem; all of it when `dir` is empty.
+    /// Mounts a directory of a volume's filesystem; the root if `dir` is empty.
     pub(super) fn mount(
         &mut self,
         at: &[u8],
@@ -122,15 +122,15 @@ impl Builder {
     }
 }
 
-/// Why something is not mounted.
+/// Returns the reason why an entry is not mounted, for a report.
 pub(super) fn reason(error: &vfs::Error) -> String {
     match error.kind() {
-        vfs::ErrorKind::NotFound => "the guest has no such directory".to_owned(),
+        vfs::ErrorKind::NotFound => "no such directory in the guest".to_owned(),
         _ => error.to_string(),
     }
 }
 
-/// Opens the filesystem of a volume. One that can't be written is read.
+/// Opens the filesystem of a volume. A filesystem that can't be written is opened read-only.
 fn open(volume: &Volume, purpose: Purpose) -> Result<Driver> {
     if let Purpose::Writing(options) = purpose {
         match volume.writable_filesystem(&options) {

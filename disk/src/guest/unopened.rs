@@ -1,25 +1,25 @@
-//! Volumes that may hold a system, and can't be read.
+//! Volumes that may hold a system and can't be read.
 
 use super::is_foreign;
 use crate::{ContentClass, Disk, Error, ErrorKind, Result, Volume};
 
-/// A message names no more of them.
+/// The largest number of volumes that a message names.
 const MAX_NAMED: usize = 8;
 
-/// A volume that may hold the root of a system, and can't be read.
+/// A volume that may hold the root of a system and can't be read.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Unopened {
     /// The volume's name.
     pub volume: String,
-    /// What it holds, as `blkid` calls it, where that is known.
+    /// The kind of its contents, as `blkid` names it, if known.
     pub kind: Option<&'static str>,
-    /// Why it can't be read.
+    /// The error of opening it.
     pub error: Error,
 }
 
-/// Returns the volumes that may hold the root of a system and can't be read: a kind without a driver, an encrypted
-/// volume without a key, a logical volume with a missing part, damage.
+/// Returns the volumes that may hold the root of a system and can't be read: a kind without a
+/// driver, an encrypted volume without a key, a logical volume with a missing part, damage.
 ///
 /// # Errors
 /// As [`Disk::volumes`].
@@ -41,7 +41,7 @@ pub fn unopened(disk: &Disk) -> Result<Vec<Unopened>> {
     Ok(found)
 }
 
-/// Fails for a volume that may hold a root and can't be read.
+/// Opens a volume, and fails if it may hold a root and can't be read.
 fn open(volume: &Volume) -> Result<()> {
     if volume.problem().is_none() {
         let Some(content) = volume.content()? else {
@@ -55,24 +55,24 @@ fn open(volume: &Volume) -> Result<()> {
     volume.filesystem()?.holds_system().map(|_| ())
 }
 
-/// Returns the error for a machine without an operating system that can be read. It names each volume that may hold
-/// one, and its kind is that of the first of them; `NotFound` when there is none.
+/// Returns the error for a machine without a readable operating system. It names each volume that
+/// may hold one, and has the error kind of the first of them; `NotFound` if there is no such
+/// volume.
 pub fn no_system(disk: &Disk) -> Error {
     let found = match unopened(disk) {
         Ok(found) => found,
         Err(error) => return error,
     };
-    let text = "no operating system is found";
+    let text = "no operating system found";
     let error = match found.first() {
         None => {
-            let hint =
-                "see `diskfs info` for what the image holds, and name a volume with --volume";
+            let hint = "list the volumes with `diskfs info` and choose one with --volume";
             Error::new(ErrorKind::NotFound, text).with_hint(hint)
         }
         Some(first) => {
             let mut reasons: Vec<String> = found.iter().take(MAX_NAMED).map(reason).collect();
             if let Some(more) = found.len().checked_sub(MAX_NAMED).filter(|&more| more > 0) {
-                reasons.push(format!("{more} more could not be read"));
+                reasons.push(format!("{more} more cannot be read"));
             }
             let reason = format!("{text}; {}", reasons.join("; "));
             let error = Error::new(first.error.kind(), reason);
@@ -85,13 +85,14 @@ pub fn no_system(disk: &Disk) -> Error {
     error.in_file(disk.path())
 }
 
-/// `p2 (btrfs) could not be read: volume p2 holds btrfs, which has no driver`.
+/// Returns the reason for a message: `p2 (btrfs) cannot be read: volume p2 holds btrfs, which is
+/// not supported`.
 fn reason(unopened: &Unopened) -> String {
     let kind = unopened.kind.map(|kind| format!(" ({kind})"));
     let place = unopened.error.offset();
     let place = place.map(|offset| format!(" (byte {offset:#x})"));
     format!(
-        "{}{} could not be read: {}{}",
+        "{}{} cannot be read: {}{}",
         unopened.volume,
         kind.unwrap_or_default(),
         unopened.error.reason(),

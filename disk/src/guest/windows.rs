@@ -1,20 +1,20 @@
-//! Systems of Windows: known by the hive that each of them has.
+//! Windows installations, recognised by the registry hive that each has.
 
 use diskfs_vfs::{Follow, resolve};
 
 use super::os_release::OsRelease;
 use crate::Filesystem;
 
-/// What the system's directory is called; Windows 2000 and NT 4 called it the second.
+/// The names of the system directory; Windows NT 4 and 2000 use the second.
 const ROOTS: [&str; 2] = ["/Windows", "/WINNT"];
 
-/// What each of them has in it.
+/// The registry hive, relative to the system directory.
 const SOFTWARE: &str = "System32/config/SOFTWARE";
 
-/// More than any directory has that is looked through.
+/// The limit on directory entries that are searched, more than any real directory has.
 const MAX_ENTRIES: usize = 100_000;
 
-/// What a Windows on a filesystem calls itself, if there is one.
+/// Returns the release of the Windows installation on a filesystem, if it has one.
 pub(super) fn find(filesystem: &Filesystem) -> Option<OsRelease> {
     windows_root(filesystem)?;
     Some(OsRelease {
@@ -24,7 +24,7 @@ pub(super) fn find(filesystem: &Filesystem) -> Option<OsRelease> {
     })
 }
 
-/// The directory of the Windows that is on a filesystem.
+/// Returns the system directory of the Windows installation on a filesystem.
 pub fn windows_root(filesystem: &Filesystem) -> Option<String> {
     let mut roots = ROOTS
         .iter()
@@ -32,8 +32,8 @@ pub fn windows_root(filesystem: &Filesystem) -> Option<String> {
     roots.find(|root| in_any_case(filesystem, &format!("{root}/{SOFTWARE}")).is_some())
 }
 
-/// The path as the filesystem has it, whatever the case of its letters: Windows's filesystems are served with names
-/// that differ by it. No symlink is followed.
+/// Returns the path as the filesystem spells it, ignoring case: drivers serve the filesystems of
+/// Windows with case-sensitive names. Symlinks are not followed.
 pub fn in_any_case(filesystem: &Filesystem, path: &str) -> Option<String> {
     let mut found = String::new();
     for name in path.split('/').filter(|name| !name.is_empty()) {

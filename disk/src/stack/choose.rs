@@ -1,10 +1,10 @@
-//! Which volume is meant: by name, or by what there is.
+//! The choice of a volume: by name, or by content if none is named.
 
 use crate::system_root::holds_system;
 use crate::{Error, ErrorKind, Filesystem, Result};
 
 use super::content::ContentClass;
-use super::names::{is_called, is_named, parse};
+use super::names::{has_identity, is_named, parse};
 use super::{Disk, Volume};
 
 pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
@@ -24,7 +24,7 @@ pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
     let (key, value) = parse(name);
     let mut found = Vec::new();
     for volume in volumes {
-        if is_called(volume, key, value)? {
+        if has_identity(volume, key, value)? {
             found.push(volume);
         }
     }
@@ -33,8 +33,9 @@ pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
         [] => Err(not_found(disk, volumes, name)),
         [one] => Ok((*one).clone()),
         several => {
-            let reason = format!("several volumes are called `{name}`: {}", list(several)?);
-            Err(Error::new(ErrorKind::Ambiguous, reason).with_hint("name one by its first word"))
+            let reason = format!("several volumes match `{name}`: {}", list(several)?);
+            Err(Error::new(ErrorKind::Ambiguous, reason)
+                .with_hint("use the name at the start of an entry"))
         }
     }
 }
@@ -42,7 +43,7 @@ pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
 fn not_found(disk: &Disk, volumes: &[Volume], name: &str) -> Error {
     let names: Vec<&str> = volumes.iter().map(Volume::name).collect();
     let reason = format!(
-        "there is no volume `{}`; there is: {}",
+        "no such volume: `{}`; available: {}",
         name.escape_debug(),
         names.join(", ")
     );
@@ -50,26 +51,26 @@ fn not_found(disk: &Disk, volumes: &[Volume], name: &str) -> Error {
 }
 
 pub(super) fn filesystem(disk: &Disk) -> Result<Filesystem> {
-    match meant(disk)? {
-        Meant::Volume(volume) => volume.filesystem(),
-        Meant::System(_, filesystem) => Ok(filesystem),
+    match choose(disk)? {
+        Choice::Volume(volume) => volume.filesystem(),
+        Choice::System(_, filesystem) => Ok(filesystem),
     }
 }
 
 pub(super) fn volume(disk: &Disk) -> Result<Volume> {
-    match meant(disk)? {
-        Meant::Volume(volume) | Meant::System(volume, _) => Ok(volume.clone()),
+    match choose(disk)? {
+        Choice::Volume(volume) | Choice::System(volume, _) => Ok(volume.clone()),
     }
 }
 
-/// What is meant when nothing is named.
-enum Meant<'a> {
+/// The volume to use if none is named.
+enum Choice<'a> {
     Volume(&'a Volume),
-    /// With its filesystem, which had to be opened to find that out.
+    /// The volume, with its filesystem, which had to be opened to recognise the system.
     System(&'a Volume, Filesystem),
 }
 
-fn meant(disk: &Disk) -> Result<Meant<'_>> {
+fn choose(disk: &Disk) -> Result<Choice<'_>> {
     let volumes = disk.volumes()?;
     let mut candidates = Vec::new();
     for volume in volumes {
@@ -78,21 +79,22 @@ fn meant(disk: &Disk) -> Result<Meant<'_>> {
         }
     }
     leave_out_repeated_isos(&mut candidates)?;
-    tracing::debug!(candidates = candidates.len(), "volumes that could be meant");
+    tracing::debug!(candidates = candidates.len(), "candidate volumes");
     match candidates.as_slice() {
-        [] => only_boot_or_nothing(disk, volumes).map(Meant::Volume),
-        [one] => Ok(Meant::Volume(one)),
+        [] => only_boot_or_nothing(disk, volumes).map(Choice::Volume),
+        [one] => Ok(Choice::Volume(one)),
         several => with_system(disk, several),
     }
 }
 
-/// Whether a volume holds an ISO.
+/// Returns true if a volume holds an ISO.
 pub(super) fn is_iso(volume: &Volume) -> Result<bool> {
     let content = volume.content()?;
     Ok(content.is_some_and(|content| content.kind == "iso9660"))
 }
 
-/// An ISO that boots from a disk, too, is the whole disk; its partitions show it once more.
+/// Removes the partitions that repeat an ISO: one that also boots from a disk is the whole disk,
+/// and its partitions show it again.
 fn leave_out_repeated_isos(volumes: &mut Vec<&Volume>) -> Result<()> {
     let mut kept = Vec::with_capacity(volumes.len());
     for volume in volumes.iter() {
@@ -107,9 +109,9 @@ fn leave_out_repeated_isos(volumes: &mut Vec<&Volume>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a volume could be what the user means: a filesystem that is not an EFI system
-/// partition, or a container that a system may be in. A logical volume or an array that does not open
-/// is one, too: it may well be the root.
+/// Returns true for a candidate: a filesystem that is not an EFI system partition, or a container
+/// that may hold a system. A logical volume or an array that can't be opened is also a candidate,
+/// because it may be the root.
 fn is_candidate(disk: &Disk, volume: &Volume) -> Result<bool> {
     if volume.problem().is_some() {
         return Ok(volume.logical().is_some() || volume.array().is_some());
@@ -125,17 +127,18 @@ fn is_candidate(disk: &Disk, volume: &Volume) -> Result<bool> {
         .is_some_and(|content| !boot && content.class != ContentClass::Swap))
 }
 
-/// The one of several that holds an operating system.
-fn with_system<'a>(disk: &Disk, candidates: &[&'a Volume]) -> Result<Meant<'a>> {
+/// Returns the only one of several candidates that holds an operating system.
+fn with_system<'a>(disk: &Disk, candidates: &[&'a Volume]) -> Result<Choice<'a>> {
     let mut systems = Vec::new();
     for volume in candidates {
         if volume.problem().is_none() && volume.is_readable()? {
             let filesystem = match volume.filesystem() {
-                // What would have opened it is not there.
+                // The fallback that would open this filesystem is unavailable.
                 Err(error) if error.kind() == ErrorKind::Unsupported => continue,
                 opened => opened?,
             };
-            // Damage shows when its files are read; here it only means that no system was found.
+            // A damaged filesystem reports its errors when its files are read; here damage only
+            // means that no system was found.
             if holds_system(filesystem.as_fs()).unwrap_or(false) {
                 systems.push((*volume, filesystem));
             }
@@ -144,19 +147,20 @@ fn with_system<'a>(disk: &Disk, candidates: &[&'a Volume]) -> Result<Meant<'a>> 
     let among = match systems.len() {
         1 => {
             let (volume, filesystem) = systems.remove(0);
-            return Ok(Meant::System(volume, filesystem));
+            return Ok(Choice::System(volume, filesystem));
         }
         0 => candidates.to_vec(),
         _ => systems.iter().map(|(volume, _)| *volume).collect(),
     };
-    let reason = format!("several filesystems could be meant: {}", list(&among)?);
-    let hint = format!("name one, as in --volume {}", among[0].name());
+    let reason = format!("several filesystems found: {}", list(&among)?);
+    let hint = format!("choose one, for example --volume {}", among[0].name());
     Err(Error::new(ErrorKind::Ambiguous, reason)
         .in_file(disk.path())
         .with_hint(hint))
 }
 
-/// With nothing else on the disk, an EFI system partition or the like is what is meant.
+/// Returns the only volume with known content when there is no candidate, for example an EFI system
+/// partition.
 fn only_boot_or_nothing<'a>(disk: &Disk, volumes: &'a [Volume]) -> Result<&'a Volume> {
     let mut known = Vec::new();
     for volume in volumes {
@@ -168,17 +172,17 @@ fn only_boot_or_nothing<'a>(disk: &Disk, volumes: &'a [Volume]) -> Result<&'a Vo
         [one] => Ok(one),
         [] => {
             if let Some(volume) = volumes.iter().find(|v| v.problem().is_some()) {
-                return Ok(volume); // Opening it says what is wrong.
+                return Ok(volume); // Opening it reports the problem.
             }
-            let reason = "holds no filesystem that is known";
-            let hint = "see what there is with `diskfs info`; name a place with --offset";
+            let reason = "no known filesystem found";
+            let hint = "list the volumes with `diskfs info`, or use --offset BYTES";
             Err(Error::new(ErrorKind::NotFound, reason)
                 .in_file(disk.path())
                 .with_hint(hint))
         }
         several => {
-            let reason = format!("several volumes could be meant: {}", list(several)?);
-            let hint = format!("name one, as in --volume {}", several[0].name());
+            let reason = format!("several volumes found: {}", list(several)?);
+            let hint = format!("choose one, for example --volume {}", several[0].name());
             Err(Error::new(ErrorKind::Ambiguous, reason)
                 .in_file(disk.path())
                 .with_hint(hint))
@@ -186,7 +190,8 @@ fn only_boot_or_nothing<'a>(disk: &Disk, volumes: &'a [Volume]) -> Result<&'a Vo
     }
 }
 
-/// `p1 (ext4, 512 MiB, label "boot"), p2 (xfs, 9 GiB, not supported)`.
+/// Returns a list for a message: `p1 (ext4, 512 MiB, label "boot"), p2 (xfs, 9216 MiB, not
+/// supported)`.
 fn list(volumes: &[&Volume]) -> Result<String> {
     let mut parts = Vec::new();
     for volume in volumes {

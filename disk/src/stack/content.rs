@@ -7,29 +7,29 @@ use diskfs_luks::Header;
 /// The kind of a volume that is encrypted with LUKS.
 pub(super) const LUKS: &str = "crypto_LUKS";
 
-/// What a volume holds.
+/// The content of a volume, as its superblock or header identifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Content {
     /// The kind as `blkid` and fstab(5) name it: `ext4`, `vfat`, `LVM2_member`.
     pub kind: &'static str,
-    /// What sort of thing that is.
+    /// The class of the kind.
     pub class: ContentClass,
-    /// The label; empty without one, and where only the whole filesystem would tell it.
+    /// The label; empty without one, and for kinds whose label only a driver can read.
     pub label: Vec<u8>,
-    /// The UUID or serial number as `blkid` prints it.
+    /// The UUID or serial number, as `blkid` prints it.
     pub uuid: Option<String>,
 }
 
-/// What sort of thing a volume holds.
+/// The class of a volume's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ContentClass {
-    /// Files.
+    /// A filesystem with files.
     Filesystem,
-    /// Further volumes, or one behind a key: LVM, RAID, LUKS.
+    /// A container of other volumes, or of an encrypted one: LVM, RAID, LUKS.
     Container,
-    /// Swapped out memory.
+    /// Swap space for memory pages.
     Swap,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for ContentClass {
 }
 
 impl Content {
-    /// Returns what a volume with this header holds.
+    /// Returns the content of a volume with this LUKS header.
     pub(super) fn of_luks(header: &Header) -> Self {
         Self {
             kind: LUKS,
@@ -54,12 +54,12 @@ impl Content {
         }
     }
 
-    /// The label as text, or `None` without one.
+    /// Returns the label as text, or `None` without one.
     pub fn label(&self) -> Option<String> {
         (!self.label.is_empty()).then(|| String::from_utf8_lossy(&self.label).into_owned())
     }
 
-    /// Whether diskfs has a driver that reads it.
+    /// Returns true if diskfs has a driver that reads it.
     pub fn is_readable(&self) -> bool {
         matches!(
             self.kind,

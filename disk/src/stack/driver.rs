@@ -1,4 +1,4 @@
-//! Which driver opens what.
+//! The selection of the driver for a filesystem.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use diskfs_vfs::{FsRead, FsWrite, Result};
 
 use super::content::Content;
 
-/// Opens the filesystem, or answers `None` when no driver is for its kind.
+/// Opens the filesystem, or returns `None` if its kind has no driver.
 pub(super) fn open(
     content: &Content,
     device: Arc<dyn BlockRead>,
@@ -32,41 +32,41 @@ pub(super) fn open(
     }
 }
 
-/// How a filesystem is written.
+/// The options for writing to a filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteOptions {
-    /// When changes become durable without being asked for.
+    /// The time at which changes become durable without a sync.
     pub commits: Commits,
-    /// Whether room is given out that the filesystem has reserved for the guest's root.
+    /// The use of the space that the filesystem reserves for the guest's root.
     pub root_reserve: RootReserve,
 }
 
-/// When changes become durable without being asked for.
+/// The time at which changes become durable without a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Commits {
-    /// A few seconds after they are made, as the kernel does it.
+    /// A few seconds after a change, as the kernel does it.
     #[default]
     Timed,
-    /// When the filesystem is closed, all at once where the filesystem's journal has room for them;
-    /// before that only when memory or the journal run full.
-    /// An error, also one of closing, commits nothing of what is not committed yet.
+    /// At close: all changes at once if the filesystem's journal has room for them. Changes become
+    /// durable earlier only if memory or the journal is full. After an error, including one of
+    /// closing, nothing more is committed.
     AtClose,
-    /// The same, and nothing earlier: what exceeds one transaction of a filesystem's journal fails with
-    /// `NoSpace`. Without a journal as [`AtClose`](Self::AtClose).
+    /// At close, and never earlier: changes that exceed one transaction of the filesystem's journal
+    /// fail with `NoSpace`. Without a journal this is [`AtClose`](Self::AtClose).
     Once,
 }
 
-/// Whether room is given out that a filesystem has reserved for the guest's root.
+/// The use of the space that a filesystem reserves for the guest's root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RootReserve {
-    /// It stays free, as for the guest's ordinary users.
+    /// The space stays free, as for the guest's ordinary users.
     #[default]
     Keep,
-    /// It is given out, as to the guest's root.
+    /// The space is allocated, as for the guest's root.
     Use,
 }
 
-/// Opens the filesystem for writing, or answers `None` when no driver is for its kind.
+/// Opens the filesystem for writing, or returns `None` if its kind has no driver that writes.
 pub(super) fn open_for_writing(
     content: &Content,
     device: Arc<dyn BlockWrite>,
@@ -101,10 +101,10 @@ impl WriteOptions {
         let defaults = diskfs_ext4::WriteOptions::default();
         diskfs_ext4::WriteOptions {
             commit_interval: self.commits.interval(defaults.commit_interval),
-            together: match self.commits {
-                Commits::Timed => diskfs_ext4::Together::No,
-                Commits::AtClose => diskfs_ext4::Together::UntilClosed,
-                Commits::Once => diskfs_ext4::Together::InOneTransaction,
+            grouping: match self.commits {
+                Commits::Timed => diskfs_ext4::TransactionGrouping::No,
+                Commits::AtClose => diskfs_ext4::TransactionGrouping::UntilClosed,
+                Commits::Once => diskfs_ext4::TransactionGrouping::InOneTransaction,
             },
             root_reserve: match self.root_reserve {
                 RootReserve::Keep => diskfs_ext4::RootReserve::Keep,
@@ -132,7 +132,7 @@ impl WriteOptions {
 }
 
 impl Commits {
-    /// How long a driver waits, whose `usual` time is that.
+    /// Returns the commit interval of a driver whose default is `usual`.
     fn interval(self, usual: Option<Duration>) -> Option<Duration> {
         match self {
             Self::Timed => usual,

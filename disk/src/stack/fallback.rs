@@ -1,4 +1,4 @@
-//! What opens the filesystems that no driver here does.
+//! The interface to code that opens the filesystems without a driver.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,36 +9,42 @@ use diskfs_vfs::{FsRead, FsWrite};
 
 use crate::Result;
 
-/// Opens filesystems that no driver of diskfs does: those of other kinds, and those with features that
-/// the driver of their kind refuses as *unsupported*. The microVM is one.
+/// A second way to open filesystems, for those that no driver of diskfs opens: other kinds, and
+/// those with features that the driver of their kind refuses as *unsupported*. The microVM
+/// implements it.
 ///
-/// It is asked after the drivers, and never when one of them found a filesystem corrupt or could not
-/// read its device.
+/// The fallback is used only after the drivers, and never if a driver found a filesystem corrupt or
+/// could not read its device.
 pub trait Fallback: Debug + Send + Sync {
-    /// Whether it could open a filesystem of that kind, as `blkid` names it, if what it needs is there.
-    fn takes(&self, kind: &str) -> bool;
+    /// Returns true if the fallback supports this kind of filesystem, as `blkid` names it, provided
+    /// that its requirements are installed.
+    fn supports(&self, kind: &str) -> bool;
 
     /// Opens a filesystem for reading. Nothing is written to `device`.
     ///
     /// # Errors
-    /// `Unsupported` when what it needs is not there, with what that is.
-    fn open(&self, wanted: &Wanted<'_>, device: Arc<dyn BlockRead>) -> Result<Arc<dyn FsRead>>;
+    /// `Unsupported` if a requirement of the fallback is missing, with its name.
+    fn open(
+        &self,
+        wanted: &FallbackRequest<'_>,
+        device: Arc<dyn BlockRead>,
+    ) -> Result<Arc<dyn FsRead>>;
 
-    /// Opens a filesystem for writing. Nothing is on `device` any more when the filesystem is closed,
-    /// or dropped.
+    /// Opens a filesystem for writing. The fallback stops writing to `device` when the filesystem
+    /// is closed or dropped.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     fn open_for_writing(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &FallbackRequest<'_>,
         device: Arc<dyn BlockWrite>,
     ) -> Result<Arc<dyn FsWrite>>;
 }
 
-/// What is to be opened.
+/// The filesystem to open.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct FallbackRequest<'a> {
     /// The volume's name, for messages.
     pub volume: &'a str,
     /// The kind of filesystem, as `blkid` names it: `xfs`.
@@ -47,53 +53,54 @@ pub struct Wanted<'a> {
     pub disk: DiskId,
 }
 
-/// Tells the disks apart that a process has opened: volumes with the same one come from whoever made that disk.
+/// The identity of a disk that the process has opened: volumes of one disk have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DiskId(u64);
 
 impl DiskId {
-    /// One that there was not before.
+    /// Returns a new identity.
     pub(super) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// What a disk's volumes fall back to.
+/// The fallback for the volumes of one disk.
 #[derive(Debug, Clone)]
 pub(super) struct FallbackOfDisk {
     pub(super) fallback: Arc<dyn Fallback>,
     pub(super) disk: DiskId,
 }
 
-/// What was opened for reading, kept for who asks next: a fallback takes its time, and whether a system is
-/// on a filesystem, and which is meant, is asked before anybody reads.
+/// A cache for the filesystem that a fallback opened for reading. Opening takes long, and the
+/// search for systems and the choice of a filesystem open it before anyone reads files.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Kept(Arc<Mutex<Option<Arc<dyn FsRead>>>>);
+pub(super) struct CachedFilesystem(Arc<Mutex<Option<Arc<dyn FsRead>>>>);
 
-impl Kept {
-    /// What is kept, or what `open` opens.
+impl CachedFilesystem {
+    /// Returns the cached filesystem, or opens and caches it.
     ///
     /// # Errors
-    /// As `open`.
+    /// The errors of `open`.
     pub(super) fn get_or(
         &self,
         open: impl FnOnce() -> Result<Arc<dyn FsRead>>,
     ) -> Result<Arc<dyn FsRead>> {
-        // Locked while it is opened: whoever asks meanwhile wants the same.
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fs) = &*kept {
+        // The lock is held while the filesystem is opened: concurrent callers wait for the same
+        // one.
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fs) = &*cached {
             return Ok(Arc::clone(fs));
         }
         let fs = open()?;
-        *kept = Some(Arc::clone(&fs));
+        *cached = Some(Arc::clone(&fs));
         Ok(fs)
     }
 
-    /// Lets go of it, before it is written beside it.
+    /// Drops the cached filesystem, before another one opens the volume for writing.
     pub(super) fn forget(&self) {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(kept); // Not under the lock: it may be the last one.
+        let cached = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(cached); // Dropped outside of the lock: this may be the last reference.
     }
 }
 
@@ -105,18 +112,18 @@ mod tests {
 
     #[test]
     fn it_is_opened_once_until_it_is_forgotten() {
-        let kept = Kept::default();
+        let cached = CachedFilesystem::default();
         let mut opened = 0;
-        let mut get = |kept: &Kept| {
+        let mut get = |cached: &CachedFilesystem| {
             let open = || {
                 opened += 1;
                 Ok(Arc::new(MemoryFs::new()) as Arc<dyn FsRead>)
             };
-            kept.get_or(open).map(|_| ()).unwrap();
+            cached.get_or(open).map(|_| ()).unwrap();
             opened
         };
-        assert_eq!((get(&kept), get(&kept.clone())), (1, 1));
-        kept.forget();
-        assert_eq!(get(&kept), 2);
+        assert_eq!((get(&cached), get(&cached.clone())), (1, 1));
+        cached.forget();
+        assert_eq!(get(&cached), 2);
     }
 }

@@ -1,8 +1,8 @@
-//! How large a filesystem says that it is.
+//! The size of a filesystem that its superblock records.
 
 use diskfs_block::{BlockRead, Result};
 
-/// Where a superblock has its sizes, in bytes from the start of the volume.
+/// The position of the size fields in a superblock, in bytes from the start of the volume.
 struct Layout {
     count_at: u64,
     count_len: usize,
@@ -10,26 +10,29 @@ struct Layout {
     is_big_endian: bool,
 }
 
-/// What a count is of.
+/// The unit of a size field.
 enum Unit {
     Bytes(u64),
-    /// A number of four bytes: bytes.
+    /// A field of four bytes with the unit in bytes, at this offset.
     Field(u64),
-    /// A number of four bytes: 1024 bytes times a power of two.
+    /// A field of four bytes with the exponent of a power of two, at this offset: the unit is 1024
+    /// bytes times that power.
     Log1024(u64),
 }
 
-/// Returns the size in bytes that the superblock of a filesystem says, for the kinds that can grow.
+/// Returns the size in bytes that the superblock of a filesystem records, for the kinds that can
+/// grow.
 ///
-/// Sources: ext4's, XFS's and btrfs' on-disk formats; F2FS and NTFS as their Linux drivers read them.
+/// Sources: the on-disk formats of ext4, XFS and btrfs; F2FS and NTFS as their Linux drivers read
+/// them.
 ///
 /// # Errors
-/// As reading the device.
+/// The errors of reading the device.
 pub(super) fn filesystem_bytes(kind: &str, device: &dyn BlockRead) -> Result<Option<u64>> {
     let (count_at, count_len, unit) = match kind {
         "ext2" | "ext3" | "ext4" => (1024 + 4, 4, Unit::Log1024(1024 + 0x18)),
         "xfs" => (8, 8, Unit::Field(4)),
-        // `total_bytes` of the device that this is, in the superblock's `dev_item`.
+        // `total_bytes` of this device, in the superblock's `dev_item`.
         "btrfs" => (0x1_0000 + 0xc9 + 8, 8, Unit::Bytes(1)),
         "ntfs" => (0x28, 8, Unit::Bytes(512)),
         _ => return Ok(None),

@@ -1,10 +1,10 @@
-//! The guest's disk as a device: to read, and to write where it was opened for that.
+//! The guest's disk as a device, readable and possibly writable.
 
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite};
 
-/// A device that may be open for writing, too.
+/// A device that may be open for writing.
 #[derive(Debug, Clone)]
 pub(super) enum GuestDisk {
     ReadOnly(Arc<dyn BlockRead>),
@@ -12,7 +12,7 @@ pub(super) enum GuestDisk {
 }
 
 impl GuestDisk {
-    /// The device, to read.
+    /// Returns the device for reading.
     pub(super) fn read(&self) -> Arc<dyn BlockRead> {
         match self {
             Self::ReadOnly(device) => Arc::clone(device),

@@ -1,13 +1,14 @@
-//! Filesystems of ext2, ext3 and ext4 whose first superblock is destroyed, so that nothing at their start tells what
-//! they are.
+//! Detection of ext2, ext3 and ext4 filesystems whose first superblock is destroyed, so that no
+//! magic number identifies them.
 
 use diskfs_block::BlockRead;
 use diskfs_ext4::Ext4;
 
 use super::content::{Content, ContentClass};
 
-/// Tells a volume by its first backup superblock, which is in one of four places. For volumes on which nothing else
-/// was found: opening the filesystem fails, and names the backup.
+/// Identifies a volume by its first backup superblock, which is in one of four places. Called only
+/// for volumes without other known content: opening such a filesystem fails with an error that
+/// names the backup.
 pub(super) fn probe(device: &dyn BlockRead) -> Option<Content> {
     let identity = Ext4::probe_backup(device)?;
     let kinds = ["ext2", "ext3"];

@@ -1,4 +1,4 @@
-//! Encrypted volumes: LUKS, with the keys that the caller has.
+//! Volumes encrypted with LUKS, and the keys that the caller gives.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -9,24 +9,24 @@ use diskfs_luks::{Header, Key, Limits, Unlocked, Version, VolumeKey};
 
 use super::Volume;
 use super::content::{Content, LUKS};
-use super::place::Place;
+use super::place::VolumePlace;
 use crate::{Error, Result};
 
-/// Keys of encrypted volumes and images, each for one or for all of them.
+/// Keys of encrypted volumes and images, each for one of them or for all.
 ///
 /// [`DiskOptions::keys`](crate::DiskOptions::keys) takes them.
 #[derive(Debug, Clone, Default)]
 pub struct Keys {
-    given: Vec<(Whose, Key)>,
-    /// Of volumes whose header is elsewhere.
-    headers: Vec<(String, Arc<Detached>)>,
+    given: Vec<(KeyTarget, Key)>,
+    /// The headers of volumes whose header is stored elsewhere.
+    headers: Vec<(String, Arc<DetachedHeader>)>,
     limits: Limits,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Whose {
+enum KeyTarget {
     All,
-    /// A volume as [`Disk::volume`](crate::Disk::volume) takes it, or an image's file.
+    /// A volume as [`Disk::volume`](crate::Disk::volume) names it, or the file of an image.
     Named(String),
 }
 
@@ -34,68 +34,68 @@ impl Keys {
     /// Adds a key that is tried on every encrypted volume and image.
     #[must_use]
     pub fn with_all(mut self, key: Key) -> Self {
-        self.given.push((Whose::All, key));
+        self.given.push((KeyTarget::All, key));
         self
     }
 
-    /// Adds a key of one volume, which is named as for [`Disk::volume`](crate::Disk::volume): `p3`,
-    /// `vg0/root`, a UUID. Or of an image, named by its file's name, its path as it is opened, or
-    /// the UUID of its LUKS header.
+    /// Adds a key of one volume or image. A volume is named as for
+    /// [`Disk::volume`](crate::Disk::volume): `p3`, `vg0/root`, a UUID. An image is named by its
+    /// file name, its path as it is opened, or the UUID of its LUKS header.
     #[must_use]
     pub fn with_volume(mut self, name: impl Into<String>, key: Key) -> Self {
-        self.given.push((Whose::Named(name.into()), key));
+        self.given.push((KeyTarget::Named(name.into()), key));
         self
     }
 
-    /// Adds the LUKS header of a volume, named as for [`with_volume`](Self::with_volume), that is not
-    /// on the volume itself: a detached one, or a backup of one that is lost.
+    /// Adds a LUKS header that is not on its volume: a detached header, or the backup of a lost
+    /// one. The volume is named as for [`with_volume`](Self::with_volume).
     ///
     /// # Errors
-    /// `Invalid` when there is no LUKS header at the start of `device`; `Corrupt`, `Io`.
+    /// `Invalid` if `device` does not start with a LUKS header; `Corrupt`, `Io`.
     pub fn with_header(
         mut self,
         name: impl Into<String>,
         device: Arc<dyn BlockRead>,
     ) -> Result<Self> {
         let header = Header::read(&*device)?;
-        let none = || Error::new(crate::ErrorKind::Invalid, "is no LUKS header");
+        let none = || Error::new(crate::ErrorKind::Invalid, "missing LUKS header");
         let header = header.ok_or_else(none)?;
-        let detached = Arc::new(Detached { device, header });
+        let detached = Arc::new(DetachedHeader { device, header });
         self.headers.push((name.into(), detached));
         Ok(self)
     }
 
-    /// Sets what deriving keys may cost.
+    /// Sets limits on the cost of deriving keys.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// The keys to try on a volume: its own before those for all.
+    /// Returns the keys to try on a volume: its own first, then those for all.
     fn of(&self, volume: &Volume) -> Result<Vec<&Key>> {
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for (whose, key) in &self.given {
             match whose {
-                Whose::All => others.push(key),
-                Whose::Named(name) if volume.is_called(name)? => own.push(key),
-                Whose::Named(_) => {}
+                KeyTarget::All => others.push(key),
+                KeyTarget::Named(name) if volume.has_name(name)? => own.push(key),
+                KeyTarget::Named(_) => {}
             }
         }
         own.append(&mut others);
         Ok(own)
     }
 
-    /// The header of a volume that is elsewhere.
-    fn header_of(&self, volume: &Volume) -> Result<Option<&Arc<Detached>>> {
+    /// Returns the header of a volume that is stored elsewhere.
+    fn header_of(&self, volume: &Volume) -> Result<Option<&Arc<DetachedHeader>>> {
         for (name, header) in &self.headers {
-            if volume.is_called(name)? {
+            if volume.has_name(name)? {
                 return Ok(Some(header));
             }
         }
         Ok(None)
     }
 
-    /// The keys to try on the image at `path`: its own before those for all.
+    /// Returns the keys to try on the image at `path`: its own first, then those for all.
     fn of_image(&self, path: &Path, header: &Header) -> Vec<&Key> {
         let is_own = |name: &str| {
             path.file_name().is_some_and(|file| file == name)
@@ -103,10 +103,13 @@ impl Keys {
                 || header.uuid().eq_ignore_ascii_case(name)
         };
         let own = self.given.iter().filter(|(whose, _)| match whose {
-            Whose::All => false,
-            Whose::Named(name) => is_own(name),
+            KeyTarget::All => false,
+            KeyTarget::Named(name) => is_own(name),
         });
-        let others = self.given.iter().filter(|(whose, _)| *whose == Whose::All);
+        let others = self
+            .given
+            .iter()
+            .filter(|(whose, _)| *whose == KeyTarget::All);
         own.chain(others).map(|(_, key)| key).collect()
     }
 }
@@ -122,7 +125,7 @@ impl Unlock for Keys {
         if keys.is_empty() {
             return Ok(None);
         }
-        let key = first_that_fits(&parsed, header, &keys, &self.limits)?;
+        let key = first_matching_key(&parsed, header, &keys, &self.limits)?;
         tracing::info!(image = %path.display(), uuid = parsed.uuid(), "unlocked");
         Ok(Some(Arc::new(ImageKey {
             header: parsed,
@@ -131,21 +134,21 @@ impl Unlock for Keys {
     }
 }
 
-/// The LUKS header that is all of a device, in an image.
+/// Reads the LUKS header of an image, which occupies the whole device.
 pub(super) fn header_of_image(device: &dyn BlockRead) -> diskfs_block::Result<Header> {
-    let reason = "the image is encrypted, and where its LUKS header should be is none";
+    let reason = "missing LUKS header in an encrypted image";
     let header = Header::read(device)?.ok_or_else(|| diskfs_block::Error::corrupt(reason))?;
     match header.version() {
         Version::Luks1 => Ok(header),
-        // QEMU has LUKS1 only, and nobody says what the segments of LUKS2 would mean.
+        // QEMU supports only LUKS1, and the meaning of LUKS2 segments in an image is undefined.
         other => {
-            let reason = format!("LUKS{} inside of an image", other.number());
+            let reason = format!("LUKS{} inside of an image is not supported", other.number());
             Err(diskfs_block::Error::unsupported(reason))
         }
     }
 }
 
-/// The header of the image that says this of itself, if its data is encrypted.
+/// Returns the LUKS header of an image, if its data is encrypted.
 pub(super) fn of_image(image: &Description) -> Result<Option<Header>> {
     let encryption = image.qcow2.as_ref().and_then(|qcow2| qcow2.encryption);
     let Some(encryption) = encryption else {
@@ -177,13 +180,13 @@ impl Decrypt for ImageKey {
     }
 }
 
-/// What is inside an encrypted volume.
+/// The decrypted inside of an encrypted volume.
 #[derive(Debug)]
-pub(super) struct Plain {
+pub(super) struct UnlockedVolume {
     outer: Volume,
     header: Header,
     key: VolumeKey,
-    /// One for all users: it keeps writers of one sector apart.
+    /// The device, shared by all users: it serialises writers of one sector.
     device: OnceLock<Device>,
 }
 
@@ -193,7 +196,7 @@ enum Device {
     Writable(Arc<Unlocked<dyn BlockWrite>>),
 }
 
-impl Plain {
+impl UnlockedVolume {
     pub(super) fn read(&self) -> diskfs_block::Result<Arc<dyn BlockRead>> {
         Ok(match self.device()? {
             Device::ReadOnly(device) => Arc::clone(device) as _,
@@ -203,7 +206,7 @@ impl Plain {
 
     pub(super) fn write(&self) -> diskfs_block::Result<Option<Arc<dyn BlockWrite>>> {
         Ok(match self.device()? {
-            // What is below says why.
+            // The layer below knows the reason.
             Device::ReadOnly(_) => return self.outer.place().write().map(|_| None),
             Device::Writable(device) => Some(Arc::clone(device) as _),
         })
@@ -224,21 +227,21 @@ impl Plain {
     }
 }
 
-/// A LUKS header that is not on the volume that it is of, and its key slots.
+/// A LUKS header that is not on its volume, and its key slots.
 #[derive(Debug)]
-pub(super) struct Detached {
+pub(super) struct DetachedHeader {
     device: Arc<dyn BlockRead>,
     header: Header,
 }
 
-impl Detached {
-    /// What a volume is with this header.
+impl DetachedHeader {
+    /// Returns the content that this header gives its volume.
     pub(super) fn content(&self) -> Content {
         Content::of_luks(&self.header)
     }
 }
 
-/// The header of a volume that is encrypted; `None` for any other.
+/// Returns the header of an encrypted volume; `None` for any other.
 pub(super) fn header(volume: &Volume) -> Result<Option<Header>> {
     if let Some(detached) = volume.detached_header() {
         return Ok(Some(detached.header.clone()));
@@ -249,8 +252,8 @@ pub(super) fn header(volume: &Volume) -> Result<Option<Header>> {
     Ok(Header::read(&*volume.device()?)?)
 }
 
-/// Unlocks those of `volumes` that are encrypted and have a key that fits; what is inside comes
-/// back. Each of them remembers how it went.
+/// Unlocks the encrypted volumes among `volumes` that have a key that fits, and returns their
+/// insides. Each volume remembers the outcome.
 pub(super) fn unlock<'a>(
     image: &Path,
     volumes: impl Iterator<Item = &'a mut Volume>,
@@ -261,28 +264,28 @@ pub(super) fn unlock<'a>(
         if let Ok(Some(header)) = keys.header_of(volume) {
             volume.set_detached_header(Arc::clone(header));
         }
-        match plain(image, volume, keys) {
-            Ok(Some(plain)) => {
-                inside.push(plain);
-                volume.set_lock(Lock::Opened);
+        match unlock_volume(image, volume, keys) {
+            Ok(Some(unlocked)) => {
+                inside.push(unlocked);
+                volume.set_unlock_outcome(UnlockOutcome::Unlocked);
             }
             Ok(None) => {}
-            Err(error) => volume.set_lock(Lock::Stuck(Arc::new(error))),
+            Err(error) => volume.set_unlock_outcome(UnlockOutcome::Failed(Arc::new(error))),
         }
     }
     inside
 }
 
-/// How unlocking a volume went.
+/// The outcome of unlocking a volume.
 #[derive(Debug, Clone)]
-pub(super) enum Lock {
-    /// What is inside is listed beside it.
-    Opened,
+pub(super) enum UnlockOutcome {
+    /// The decrypted inside is listed separately.
+    Unlocked,
     /// No key fitted, or the volume can't be unlocked with any.
-    Stuck(Arc<Error>),
+    Failed(Arc<Error>),
 }
 
-fn plain(image: &Path, volume: &Volume, keys: &Keys) -> Result<Option<Volume>> {
+fn unlock_volume(image: &Path, volume: &Volume, keys: &Keys) -> Result<Option<Volume>> {
     if volume.problem().is_some() {
         return Ok(None);
     }
@@ -304,15 +307,15 @@ fn plain(image: &Path, volume: &Volume, keys: &Keys) -> Result<Option<Volume>> {
         return Ok(None);
     };
     if detached.is_none() && header.is_detached() {
-        let reason = "the LUKS header is of data on another volume";
+        let reason = "the LUKS header belongs to data on another volume";
         return Err(Error::new(crate::ErrorKind::Unsupported, reason)
-            .with_hint("name that one, as in --luks-header p1:FILE"));
+            .with_hint("name that volume, for example --luks-header p1:FILE"));
     }
-    let key = first_that_fits(&header, &**slots, &keys_of, &keys.limits)?;
+    let key = first_matching_key(&header, &**slots, &keys_of, &keys.limits)?;
     let size_bytes = Unlocked::new(below, &header, &key)?.size_bytes();
     let name = format!("{}/luks", volume.name());
     tracing::info!(volume = name, uuid = header.uuid(), "unlocked");
-    let place = Place::Plain(Arc::new(Plain {
+    let place = VolumePlace::Unlocked(Arc::new(UnlockedVolume {
         outer: volume.clone(),
         header,
         key,
@@ -321,7 +324,7 @@ fn plain(image: &Path, volume: &Volume, keys: &Keys) -> Result<Option<Volume>> {
     Ok(Some(Volume::new(name, image, place, size_bytes)))
 }
 
-fn first_that_fits(
+fn first_matching_key(
     header: &Header,
     device: &dyn BlockRead,
     keys: &[&Key],
@@ -334,6 +337,6 @@ fn first_that_fits(
             Err(error) => last = Some(error),
         }
     }
-    let none = || diskfs_block::Error::invalid("there is no key");
+    let none = || diskfs_block::Error::invalid("no key was given");
     Err(last.unwrap_or_else(none))
 }

@@ -1,4 +1,4 @@
-//! Logical volumes: groups put together from the volumes of a disk.
+//! Logical volumes: volume groups assembled from the volumes of a disk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use diskfs_volume::lvm::{LogicalVolume, PhysicalVolume, PvEntry, VolumeGroup, vo
 pub use diskfs_volume::lvm::{LvmId, NewIds};
 
 use super::Volume;
-use super::place::Place;
-use super::writer::OneWriter;
+use super::place::VolumePlace;
+use super::writer::SharedWriter;
 use crate::{Error, Result};
 
 /// A volume group on a disk.
@@ -19,23 +19,23 @@ pub struct Group {
     metadata: VolumeGroup,
     /// The volumes that hold its physical volumes.
     members: Vec<(LvmId, Volume)>,
-    /// One for each logical volume, in their order.
-    writers: Vec<OneWriter>,
+    /// The shared writers of the logical volumes, by index.
+    writers: Vec<SharedWriter>,
 }
 
 impl Group {
-    /// The name that its volumes have before the `/`: the group's, or its UUID when there are
-    /// several groups of that name.
+    /// Returns the name that its volumes have before the `/`: the group's name, or its UUID if
+    /// several groups have that name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What its metadata says.
+    /// Returns the contents of its metadata.
     pub fn metadata(&self) -> &VolumeGroup {
         &self.metadata
     }
 
-    /// The volume that holds one of its physical volumes; `None` when that is missing.
+    /// Returns the volume that holds one of its physical volumes; `None` if it is missing.
     pub fn member(&self, id: &LvmId) -> Option<&Volume> {
         let found = self.members.iter().find(|(member, _)| member == id);
         found.map(|(_, volume)| volume)
@@ -53,11 +53,11 @@ impl Group {
         checked.map_err(|error| self.in_image(error))
     }
 
-    /// Gives the group and its physical volumes new identities, on a disk that is open for writing. The disk has to be
-    /// opened again to be looked at.
+    /// Gives the group and its physical volumes new UUIDs, on a disk that is open for writing. The
+    /// disk must be opened again to see them.
     ///
     /// # Errors
-    /// As [`VolumeGroup::change_ids`]; `ReadOnly` when the disk is open for reading only.
+    /// As [`VolumeGroup::change_ids`]; `ReadOnly` if the disk is open read-only.
     pub fn change_ids(&self, ids: &NewIds) -> Result<()> {
         let changed = self.metadata.change_ids(ids, &|entry| {
             let member = self.find(entry)?;
@@ -74,19 +74,19 @@ impl Group {
         }
     }
 
-    /// Whether `volume` is where one of its physical volumes is.
+    /// Returns true if `volume` holds one of its physical volumes.
     pub(super) fn is_on(&self, volume: &Volume) -> bool {
         let mut members = self.members.iter();
         members.any(|(_, member)| member.name() == volume.name())
     }
 
-    /// The one volume that says it is `entry`; `None` without any.
+    /// Returns the volume with the UUID of `entry`; `None` without one.
     fn find(&self, entry: &PvEntry) -> diskfs_block::Result<Option<&Volume>> {
         let mut found = self.members.iter().filter(|(id, _)| *id == entry.id);
         let first = found.next().map(|(_, volume)| volume);
         if let (Some(first), Some((_, second))) = (first, found.next()) {
             let reason = format!(
-                "needs physical volume {}, which {} and {} both say they are",
+                "several physical volumes have the UUID {}: {} and {}",
                 entry.id,
                 first.name(),
                 second.name()
@@ -103,13 +103,13 @@ fn read_only() -> diskfs_block::Error {
 
 /// A logical volume of a [`Group`].
 #[derive(Debug, Clone)]
-pub(super) struct Logical {
+pub(super) struct LvmVolume {
     pub(super) group: Arc<Group>,
-    /// Its place among the group's.
+    /// The index among the group's logical volumes.
     index: usize,
 }
 
-impl Logical {
+impl LvmVolume {
     pub(super) fn volume(&self) -> &LogicalVolume {
         &self.group.metadata.logical_volumes[self.index]
     }
@@ -122,7 +122,7 @@ impl Logical {
         Ok(Arc::new(opened?))
     }
 
-    /// `None` when the disk is open for reading only.
+    /// Returns the volume for writing; `None` if the disk is open read-only.
     pub(super) fn write(&self) -> diskfs_block::Result<Option<Arc<dyn BlockWrite>>> {
         if self.is_read_only()? {
             return Ok(None);
@@ -137,7 +137,7 @@ impl Logical {
         Ok(Some(writer?))
     }
 
-    /// Whether the disk is open for reading only.
+    /// Returns true if the disk is open read-only.
     fn is_read_only(&self) -> diskfs_block::Result<bool> {
         match self.group.members.first() {
             Some((_, member)) => Ok(member.place().write()?.is_none()),
@@ -145,7 +145,7 @@ impl Logical {
         }
     }
 
-    /// Why it does not open, if that is known before.
+    /// Returns the reason why it can't be opened, if that is known in advance.
     pub(super) fn problem(&self) -> Option<String> {
         let volume = self.volume();
         if let Some(problem) = &volume.problem {
@@ -154,7 +154,12 @@ impl Logical {
         let is_there = |id: &LvmId| self.group.member(id).is_some();
         let missing = self.group.metadata.missing_for(volume, &is_there);
         let missing: Vec<String> = missing.iter().map(|entry| entry.id.to_string()).collect();
-        (!missing.is_empty()).then(|| format!("needs {}, not on this disk", missing.join(", ")))
+        (!missing.is_empty()).then(|| {
+            format!(
+                "needs physical volume {}, not on this disk",
+                missing.join(", ")
+            )
+        })
     }
 }
 
@@ -166,8 +171,8 @@ pub(super) struct PhysicalVolumes {
 }
 
 impl PhysicalVolumes {
-    /// Adds those of `volumes` that are physical ones. What can't be read is told and left out: it is
-    /// no reason to do without the others.
+    /// Adds the physical volumes among `volumes`. A volume that can't be read becomes a warning and
+    /// is left out, so that the others stay usable.
     pub(super) fn add<'a>(&mut self, volumes: impl Iterator<Item = &'a Volume>) {
         for volume in volumes {
             match physical_volume(volume) {
@@ -183,7 +188,7 @@ impl PhysicalVolumes {
         }
     }
 
-    /// The groups that they tell of.
+    /// Returns the volume groups that the physical volumes describe.
     pub(super) fn groups(&self) -> Vec<Arc<Group>> {
         let mut groups: Vec<Arc<Group>> = Vec::new();
         for metadata in volume_groups(self.found.iter().map(|(read, _)| read)) {
@@ -203,7 +208,7 @@ impl PhysicalVolumes {
                 writers: metadata
                     .logical_volumes
                     .iter()
-                    .map(|_| OneWriter::default())
+                    .map(|_| SharedWriter::default())
                     .collect(),
                 metadata,
             }));
@@ -214,7 +219,7 @@ impl PhysicalVolumes {
 
 fn physical_volume(volume: &Volume) -> Result<Option<PhysicalVolume>> {
     if volume.problem().is_some() {
-        return Ok(None); // It is told with the table.
+        return Ok(None); // The error is reported with the partition table.
     }
     if volume
         .content()?
@@ -225,7 +230,7 @@ fn physical_volume(volume: &Volume) -> Result<Option<PhysicalVolume>> {
     Ok(PhysicalVolume::read(&*volume.device()?)?)
 }
 
-/// The logical volumes of a group that are for users.
+/// Returns the logical volumes of a group that users see.
 pub(super) fn volumes(image: &Path, group: &Arc<Group>) -> Vec<Volume> {
     let volumes = group.metadata.logical_volumes.iter().enumerate();
     volumes
@@ -233,7 +238,7 @@ pub(super) fn volumes(image: &Path, group: &Arc<Group>) -> Vec<Volume> {
         .map(|(index, volume)| {
             let name = format!("{}/{}", group.name, volume.name);
             let group = Arc::clone(group);
-            let place = Place::Logical(Logical { group, index });
+            let place = VolumePlace::Logical(LvmVolume { group, index });
             Volume::new(name, image, place, volume.size_bytes)
         })
         .collect()

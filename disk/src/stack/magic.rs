@@ -1,7 +1,8 @@
-//! The magic numbers themselves: one kind or family to a file.
+//! The magic numbers of all known kinds of content, one kind or family per file.
 //!
-//! A volume is read as its bytes are asked for: the first 8 KiB, the next 64 KiB, and only then what is
-//! elsewhere. So the order of the probes is the order of reads, and what is usual costs one or two.
+//! A volume is read on demand: the first 8 KiB, then the next 64 KiB, and only then the places
+//! elsewhere. So the order of the probes is the order of reads, and common kinds cost one or two
+//! reads.
 
 mod apfs;
 mod bcache;
@@ -63,8 +64,8 @@ use view::View;
 
 type Probe = fn(&View<'_>) -> Option<Content>;
 
-/// Told by the first 8 KiB. Containers go first: what was on the volume before it became one may still
-/// be there. Magic numbers of few bytes go last.
+/// The probes of the first 8 KiB. Containers go first, because the magic number of the volume's
+/// former content may still be present. Short magic numbers go last.
 const IN_HEAD: &[Probe] = &[
     luks::probe,
     lvm2::probe,
@@ -116,9 +117,10 @@ const IN_HEAD: &[Probe] = &[
     unix::xenix,
 ];
 
-/// Told by the next 64 KiB.
+/// The probes of the next 64 KiB.
 const IN_BODY: &[Probe] = &[
-    // A disc that has both is UDF to blkid; as ISO 9660 its files are read.
+    // `blkid` reports a disc with both as UDF; diskfs reports ISO 9660, because its driver reads
+    // the files.
     iso9660::probe,
     udf::probe,
     jfs::probe,
@@ -136,7 +138,7 @@ const IN_BODY: &[Probe] = &[
     xfs::log,
 ];
 
-/// Told by what is far from the beginning, and read only where nothing is there.
+/// The probes of places far from the start, used only if the others found nothing.
 const ELSEWHERE: &[Probe] = &[
     md::at_end,
     bios_raid::ddf,
@@ -156,7 +158,7 @@ const ELSEWHERE: &[Probe] = &[
     ufs::far,
 ];
 
-/// What `device` holds, or `None` for nothing that is known here.
+/// Returns the content of `device`, or `None` if no probe recognises it.
 pub(super) fn probe(device: &dyn BlockRead) -> Result<Option<Content>> {
     let view = View::new(device);
     let mut probes = [IN_HEAD, IN_BODY, ELSEWHERE].into_iter().flatten();

@@ -1,4 +1,4 @@
-//! RAID of Linux's md: arrays put together from the volumes of a disk.
+//! Linux md RAID: arrays assembled from the volumes of a disk.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,28 +8,28 @@ use diskfs_block::{BlockRead, BlockWrite, ErrorKind};
 use diskfs_volume::md::{Array, Member, arrays};
 
 use super::Volume;
-use super::place::Place;
-use super::writer::OneWriter;
+use super::place::VolumePlace;
+use super::writer::SharedWriter;
 use crate::Result;
 
-/// An array on a disk.
+/// An md array on a disk.
 #[derive(Debug)]
 pub struct MdArray {
     metadata: Array,
-    /// The volumes that said they are members of any array; the slots name them by their places.
+    /// The volumes that are members of any array; the slots refer to them by index.
     volumes: Arc<Vec<Volume>>,
-    /// Logical volumes on it are several users.
-    writer: OneWriter,
+    /// The writer of the array, shared by the logical volumes on it.
+    writer: SharedWriter,
 }
 
 impl MdArray {
-    /// What its members say.
+    /// Returns the contents of the members' superblocks.
     pub fn metadata(&self) -> &Array {
         &self.metadata
     }
 
-    /// The volumes that hold its members, in the order of its slots; `None` for one that is missing
-    /// or out of date.
+    /// Returns the volumes that hold its members, by slot; `None` for a member that is missing or
+    /// out of date.
     pub fn members(&self) -> impl Iterator<Item = Option<&Volume>> {
         let slots = self.metadata.slots.iter();
         slots.map(|slot| slot.and_then(|index| self.volumes.get(index)))
@@ -44,7 +44,7 @@ impl MdArray {
         Ok(Arc::new(opened?))
     }
 
-    /// `None` when the disk is open for reading only.
+    /// Returns the array for writing; `None` if the disk is open read-only.
     pub(super) fn write(&self) -> diskfs_block::Result<Option<Arc<dyn BlockWrite>>> {
         let read_only = || diskfs_block::Error::new(ErrorKind::ReadOnly, "the disk is read-only");
         let mut slots = self.metadata.slots.iter().flatten();
@@ -62,26 +62,26 @@ impl MdArray {
         Ok(Some(writer?))
     }
 
-    /// Why it does not open, if that is known before.
+    /// Returns the reason why it can't be opened, if that is known in advance.
     pub(super) fn problem(&self) -> Option<String> {
         let problem = self.metadata.problem.as_ref();
         problem.map(|(_, reason)| reason.clone())
     }
 }
 
-/// What was found on some volumes.
+/// The arrays that were found on some volumes.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundArrays {
     pub(super) arrays: Vec<Arc<MdArray>>,
-    /// The names of the volumes that are members, spares and stale ones too.
+    /// The names of the member volumes, including spares and stale members.
     pub(super) members: Vec<String>,
     pub(super) warnings: Vec<String>,
 }
 
-/// Puts arrays together from those of `volumes` that are members. What can't be read is told and left
-/// out.
-pub(super) fn find(volumes: &[Volume]) -> Found {
-    let mut found = Found::default();
+/// Assembles arrays from the members among `volumes`. A volume that can't be read becomes a warning
+/// and is left out.
+pub(super) fn find(volumes: &[Volume]) -> FoundArrays {
+    let mut found = FoundArrays::default();
     let mut read: Vec<Member> = Vec::new();
     let mut on: Vec<Volume> = Vec::new();
     for volume in volumes.iter().filter(|volume| volume.problem().is_none()) {
@@ -100,7 +100,7 @@ pub(super) fn find(volumes: &[Volume]) -> Found {
     found.arrays = arrays
         .map(|metadata| {
             let volumes = Arc::clone(&volumes);
-            let writer = OneWriter::default();
+            let writer = SharedWriter::default();
             Arc::new(MdArray {
                 metadata,
                 volumes,
@@ -115,8 +115,8 @@ fn member(volume: &Volume) -> Result<Option<Member>> {
     Ok(Member::read(&*volume.device()?)?)
 }
 
-/// The arrays as volumes. One that is called by a number (`host:0`) has it as the guest's kernel
-/// gives it: `md0`; the others have the first numbers that are free.
+/// Returns the arrays as volumes. An array whose name is a number (`host:0`) gets the name that the
+/// guest's kernel uses, `md0`; the others get the lowest free numbers.
 pub(super) fn volumes(image: &Path, arrays: &[Arc<MdArray>]) -> Vec<Volume> {
     let wanted = |array: &MdArray| array.metadata.name.rsplit(':').next()?.parse::<u16>().ok();
     let mut taken = BTreeSet::new();
@@ -127,7 +127,7 @@ pub(super) fn volumes(image: &Path, arrays: &[Arc<MdArray>]) -> Vec<Volume> {
     let mut free = (0..=u16::MAX).filter(|number| !taken.contains(number));
     let of = |(array, number): (&Arc<MdArray>, Option<u16>)| {
         let number = number.or_else(|| free.next())?;
-        let place = Place::Array(Arc::clone(array));
+        let place = VolumePlace::Array(Arc::clone(array));
         let size_bytes = array.metadata.size_bytes;
         Some(Volume::new(format!("md{number}"), image, place, size_bytes))
     };

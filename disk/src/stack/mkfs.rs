@@ -1,4 +1,4 @@
-//! New filesystems on volumes.
+//! Creation of filesystems on volumes.
 
 use diskfs_image::create::Existing;
 use diskfs_volume::swap;
@@ -11,28 +11,28 @@ use super::content::Content;
 use super::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
-/// What a volume is made into.
+/// The kind of filesystem to create, with its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NewFilesystem {
     /// FAT12, FAT16 or FAT32.
     Fat(FatOptions),
-    /// exFAT.
+    /// exFAT, with its options.
     Exfat(ExfatOptions),
-    /// No files, but room for what a machine swaps out.
+    /// Linux swap space, with its options.
     Swap(SwapOptions),
 }
 
 impl Volume {
-    /// Makes an empty filesystem on it. Both ends are wiped, so that nothing is left by which another
-    /// would be recognised; the rest of what was there stays where it was, unreachable. What the
-    /// volume holds now, durably, is returned; a volume that was asked for its
-    /// [`content`](Self::content) before still tells what it was then.
+    /// Creates an empty filesystem on the volume, and returns the new content once it is durable.
+    /// Both ends of the volume are wiped so that no old signature is recognised; other old data
+    /// stays in place, unreachable. If [`content`](Self::content) was called before, it still
+    /// returns the old content.
     ///
     /// # Errors
-    /// Before anything is written: `Exists` when the volume holds anything that is known, unless it
-    /// may be replaced; `Invalid` for options that the filesystem doesn't have, and a volume that is
-    /// too small or too large for them; as [`writable_device`](Self::writable_device).
+    /// Before anything is written: `Exists` if the volume has known content, unless it may be
+    /// replaced; `Invalid` for options that the filesystem does not support, and for a volume that
+    /// is too small or too large for them; as [`writable_device`](Self::writable_device).
     pub fn format(&self, new: &NewFilesystem, existing: Existing) -> Result<Content> {
         self.check_replaceable(existing)?;
         let device = self.writable_device()?;
@@ -58,36 +58,40 @@ impl Volume {
                 swap::format(device, options).map_err(|e| self.in_image(e))?;
             }
         }
-        self.made()
+        self.probe_again()
     }
 
-    /// Whether what it holds may be replaced.
+    /// Fails if the volume has known content that must be kept.
     ///
     /// # Errors
-    /// `Exists` when it holds anything that is known, unless that may be replaced.
+    /// `Exists` if the volume has known content, unless it may be replaced.
     pub fn check_replaceable(&self, existing: Existing) -> Result<()> {
         if let (Existing::Keep, Some(content)) = (existing, self.content()?) {
             let (name, kind) = (self.name(), content.kind);
-            let error = Error::new(ErrorKind::Exists, format!("volume {name} holds {kind}"));
+            let error = Error::new(
+                ErrorKind::Exists,
+                format!("volume {name} already holds {kind}"),
+            );
             return Err(self.in_image(error));
         }
         Ok(())
     }
 
-    /// What it holds now, whatever it held before.
+    /// Returns the present content of the volume, probed anew.
     ///
     /// # Errors
-    /// `Io` when that is nothing.
-    pub fn made(&self) -> Result<Content> {
+    /// `Io` if the content is not recognised.
+    pub fn probe_again(&self) -> Result<Content> {
         let made = Content::probe(&*self.device()?).map_err(|e| self.in_image(e))?;
         made.ok_or_else(|| {
-            let reason = "what was made is not found again";
+            let reason = "the new filesystem is not recognised";
             self.in_image(Error::new(ErrorKind::Io, reason))
         })
     }
 
-    /// How many sectors of the disk are before it, which a filesystem notes unless it is told another
-    /// number; none where its field has no room for that many.
+    /// Returns the number of sectors before the volume, for the "hidden sectors" field of a
+    /// filesystem. A nonzero `given` takes precedence; the result is zero if the field is too small
+    /// for the number.
     fn hidden_sectors<N: Copy + Default + PartialEq + TryFrom<u64>>(
         &self,
         given: N,

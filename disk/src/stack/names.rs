@@ -4,9 +4,9 @@ use crate::Result;
 
 use super::Volume;
 
-/// The ways in which a volume can be called something.
+/// The kind of name by which a volume is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum NameKind {
     Any,
     Uuid,
     Label,
@@ -15,18 +15,19 @@ pub(super) enum Key {
 }
 
 impl Volume {
-    /// Returns true if the volume has this name: its own, its UUID, `LABEL=...`, as for
+    /// Returns true if the volume has this name: its own name, its UUID, `LABEL=...`, as for
     /// [`Disk::volume`](crate::Disk::volume).
     ///
     /// # Errors
     /// As [`content`](Self::content).
-    pub fn is_called(&self, name: &str) -> Result<bool> {
+    pub fn has_name(&self, name: &str) -> Result<bool> {
         let (key, value) = parse(name);
-        Ok(is_named(self, name) || is_called(self, key, value)?)
+        Ok(is_named(self, name) || has_identity(self, key, value)?)
     }
 
-    /// Returns true if a path is the node of the volume in the guest's `/dev`: `/dev/vg0/root` or `/dev/mapper/vg0-root` (in
-    /// which dashes of the names themselves are doubled) for a logical volume, `/dev/md0` or `/dev/md/data` for an array.
+    /// Returns true if a path is the device node of the volume in the guest's `/dev`. For a logical
+    /// volume that is `/dev/vg0/root` or `/dev/mapper/vg0-root`, in which dashes of the names are
+    /// doubled; for an array it is `/dev/md0` or `/dev/md/data`.
     pub(crate) fn is_node(&self, path: &str) -> bool {
         if let Some(array) = self.array() {
             let name = &array.metadata().name;
@@ -49,43 +50,45 @@ impl Volume {
     }
 }
 
-/// Returns true if `name` is the volume's name, or its node in `/dev`.
+/// Returns true if `name` is the volume's name, or its device node.
 pub(super) fn is_named(volume: &Volume, name: &str) -> bool {
     volume.name() == name || volume.is_node(name)
 }
 
-/// Splits a name as fstab(5) has it: the tag, and its value.
-pub(super) fn parse(name: &str) -> (Key, &str) {
+/// Splits a name in the form of fstab(5) into its tag and its value.
+pub(super) fn parse(name: &str) -> (NameKind, &str) {
     match name.split_once('=') {
-        Some(("UUID", value)) => (Key::Uuid, value),
-        Some(("LABEL", value)) => (Key::Label, value),
-        Some(("PARTUUID", value)) => (Key::PartUuid, value),
-        Some(("PARTLABEL", value)) => (Key::PartLabel, value),
-        _ => (Key::Any, name),
+        Some(("UUID", value)) => (NameKind::Uuid, value),
+        Some(("LABEL", value)) => (NameKind::Label, value),
+        Some(("PARTUUID", value)) => (NameKind::PartUuid, value),
+        Some(("PARTLABEL", value)) => (NameKind::PartLabel, value),
+        _ => (NameKind::Any, name),
     }
 }
 
-/// Returns true if an identity of the volume that `key` stands for has that value.
-pub(super) fn is_called(volume: &Volume, key: Key, value: &str) -> Result<bool> {
-    let wants = |this| key == Key::Any || key == this;
+/// Returns true if the volume's identity of the kind `key` has this value.
+pub(super) fn has_identity(volume: &Volume, key: NameKind, value: &str) -> Result<bool> {
+    let wants = |this| key == NameKind::Any || key == this;
     if let Some(entry) = volume.entry() {
         let uuid = entry
             .uuid()
             .is_some_and(|uuid| uuid.eq_ignore_ascii_case(value));
-        if wants(Key::PartUuid) && uuid || wants(Key::PartLabel) && entry.name() == Some(value) {
+        if wants(NameKind::PartUuid) && uuid
+            || wants(NameKind::PartLabel) && entry.name() == Some(value)
+        {
             return Ok(true);
         }
     }
     if volume.problem().is_some() {
-        return Ok(false); // What it holds can't be told, and is no reason to fail the others.
+        return Ok(false); // Unreadable content of one volume must not fail the search.
     }
     if let Some((_, logical)) = volume.logical()
-        && key == Key::Any
+        && key == NameKind::Any
         && logical.id.is_some_and(|id| id.to_string() == value)
     {
         return Ok(true);
     }
-    if !wants(Key::Uuid) && !wants(Key::Label) {
+    if !wants(NameKind::Uuid) && !wants(NameKind::Label) {
         return Ok(false);
     }
     Ok(volume.content()?.is_some_and(|content| {
@@ -93,7 +96,7 @@ pub(super) fn is_called(volume: &Volume, key: Key, value: &str) -> Result<bool> 
             .uuid
             .as_deref()
             .is_some_and(|uuid| uuid.eq_ignore_ascii_case(value));
-        wants(Key::Uuid) && uuid
-            || wants(Key::Label) && !value.is_empty() && content.label == value.as_bytes()
+        wants(NameKind::Uuid) && uuid
+            || wants(NameKind::Label) && !value.is_empty() && content.label == value.as_bytes()
     }))
 }

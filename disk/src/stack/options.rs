@@ -7,10 +7,11 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, BlockWrite, Overlay};
 use diskfs_image::{Format, Gate, Image, ImageSpec, OpenOptions, Share, StaleBase, WritableImage};
 
-use super::{CodePage, Disk, Fallback, Keys, Opened, overlay};
+use super::{CodePage, Disk, Fallback, Keys, OpenedImage, overlay};
 use crate::{CancellationToken, Error, ErrorKind, Result};
 
-/// The limit of a dry run's changes: more would not be what one looks at before doing it.
+/// The limit on a dry run's changes. They are in memory, and a larger change does not suit a dry
+/// run.
 const DRY_RUN_MAX_BYTES: u64 = 1 << 30;
 
 /// The builder of a [`Disk`]: how to open an image, its volumes, and the machine's other disks.
@@ -33,7 +34,7 @@ pub struct DiskOptions {
     image: OpenOptions,
     access: Access,
     settings: Settings,
-    further: Vec<Source>,
+    other_disks: Vec<ImageSource>,
 }
 
 /// The kind of access to the disk.
@@ -48,16 +49,16 @@ enum Access {
     DryRun,
 }
 
-/// The place of an image.
+/// The storage of an image.
 #[derive(Debug, Clone)]
-enum Source {
-    /// A file.
+enum ImageSource {
+    /// An image file of the host.
     File(ImageSpec),
-    /// Storage of the caller, and the name that errors give it.
+    /// Storage that the caller implements, and the name that errors give it.
     Device(PathBuf, Storage),
 }
 
-impl Source {
+impl ImageSource {
     fn file(path: PathBuf) -> Self {
         Self::File(ImageSpec {
             path,
@@ -66,7 +67,7 @@ impl Source {
     }
 }
 
-/// Storage of the caller.
+/// Storage that the caller implements.
 #[derive(Debug, Clone)]
 enum Storage {
     ReadOnly(Arc<dyn BlockRead>),
@@ -83,8 +84,8 @@ pub(super) struct Settings {
 }
 
 impl DiskOptions {
-    /// Opens for reading only (`true`, the default), or for writing, too: then nobody else can use the image, and
-    /// nothing is written before the caller writes.
+    /// Opens for reading only (`true`, the default), or for reading and writing. Writing locks the
+    /// image against all other users; nothing is written before the caller's first write.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.access = if read_only {
             Access::ReadOnly
@@ -94,14 +95,15 @@ impl DiskOptions {
         self
     }
 
-    /// Opens for writing, with all changes in `overlay`: a qcow2 image over the disk's. The overlay is created if it is
-    /// missing; else it must be one of this image, and is continued.
+    /// Opens for writing, with all changes in `overlay`: a qcow2 image over the disk's. The overlay
+    /// is created if it is missing; else it must be one of this image, and is continued.
     pub fn overlay(mut self, overlay: impl Into<PathBuf>) -> Self {
         self.access = Access::Overlay(overlay.into());
         self
     }
 
-    /// Opens for writing into memory: changes are forgotten, and [`Disk::changed_in_memory`] returns their size.
+    /// Opens for writing into memory: the changes are discarded, and [`Disk::changed_in_memory`]
+    /// returns their size.
     pub fn dry_run(mut self) -> Self {
         self.access = Access::DryRun;
         self
@@ -113,8 +115,8 @@ impl DiskOptions {
         self
     }
 
-    /// Sets the format of the image, which is probed otherwise. A format that is set is believed: a raw image stays raw
-    /// whatever its contents look like.
+    /// Sets the format of the image, which is probed otherwise. An explicit format is not checked
+    /// by probing: a raw image stays raw whatever its contents look like.
     pub fn format(mut self, format: Format) -> Self {
         self.image.format = Some(format);
         self
@@ -126,7 +128,7 @@ impl DiskOptions {
         self
     }
 
-    /// Sets which files the image may name: backing files and external data files.
+    /// Sets which files the image may refer to: backing files and external data files.
     pub fn backing(mut self, gate: Gate) -> Self {
         self.image.gate = gate;
         self
@@ -156,79 +158,84 @@ impl DiskOptions {
         self
     }
 
-    /// Sets what opens the filesystems that have no driver.
+    /// Sets the fallback, which opens the filesystems that have no driver.
     pub fn fallback(mut self, fallback: Arc<dyn Fallback>) -> Self {
         self.settings.fallback = Some(fallback);
         self
     }
 
-    /// Sets what ends all reading of the disk, unless it is opened for writing.
+    /// Sets the token that cancels all reads of the disk, unless it is open for writing.
     pub fn cancellation(mut self, token: CancellationToken) -> Self {
         self.settings.cancellation = Some(token);
         self
     }
 
-    /// Adds another disk of the same machine. Its partitions are volumes called `disk2/p1` (then `disk3/p1`, ...);
-    /// groups and arrays are assembled from all disks.
+    /// Adds another disk of the same machine. Its partitions are volumes called `disk2/p1` (then
+    /// `disk3/p1`, ...); groups and arrays are assembled from all disks.
     #[expect(
         clippy::should_implement_trait,
         reason = "no operator adds a path to options"
     )]
     pub fn add(mut self, path: impl Into<PathBuf>) -> Self {
-        self.further.push(Source::file(path.into()));
+        self.other_disks.push(ImageSource::file(path.into()));
         self
     }
 
-    /// As [`add`](Self::add), for an image as the user spells it: `data.qcow2,format=qcow2`.
+    /// Adds another disk like [`add`](Self::add), for an image as the user spells it:
+    /// `data.qcow2,format=qcow2`.
     ///
     /// # Errors
     /// `Invalid` for an unknown option.
     pub fn add_spec(mut self, spec: impl AsRef<OsStr>) -> Result<Self> {
         let spec = ImageSpec::parse(spec.as_ref())?;
-        self.further.push(Source::File(spec));
+        self.other_disks.push(ImageSource::File(spec));
         Ok(self)
     }
 
-    /// Adds another disk of the same machine that is in storage of the caller. `name` is what errors call it.
+    /// Adds another disk of the same machine that is in storage of the caller. Errors call it
+    /// `name`.
     pub fn add_device(mut self, name: impl Into<PathBuf>, device: Arc<dyn BlockRead>) -> Self {
         let storage = Storage::ReadOnly(device);
-        self.further.push(Source::Device(name.into(), storage));
+        self.other_disks
+            .push(ImageSource::Device(name.into(), storage));
         self
     }
 
-    /// As [`add_device`](Self::add_device), for storage that can be written.
+    /// Adds another disk like [`add_device`](Self::add_device), for storage that can be written.
     pub fn add_writable_device(
         mut self,
         name: impl Into<PathBuf>,
         device: Arc<dyn BlockWrite>,
     ) -> Self {
         let storage = Storage::Writable(device);
-        self.further.push(Source::Device(name.into(), storage));
+        self.other_disks
+            .push(ImageSource::Device(name.into(), storage));
         self
     }
 
     /// Opens the image at `path`.
     ///
     /// # Errors
-    /// `NotFound`, `Denied`, `Corrupt`, `Unsupported`; `Locked` when a running machine writes to the image, or when
-    /// anybody uses one that is to be written; `ReadOnly` for writing to a snapshot; `Invalid` for something at the
-    /// overlay's path that is not an overlay of this image.
+    /// `NotFound`, `Denied`, `Corrupt`, `Unsupported`; `Locked` if a running machine writes to the
+    /// image, or if any process uses an image that is to be opened for writing; `ReadOnly` for
+    /// writing to a snapshot; `Invalid` if the overlay's path has something other than an overlay
+    /// of this image.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Disk> {
-        self.open_source(&Source::file(path.as_ref().to_owned()))
+        self.open_source(&ImageSource::file(path.as_ref().to_owned()))
     }
 
-    /// Opens an image as the user spells it: `disk.qcow2,snapshot=before`. What the spelling says takes precedence over
-    /// these options.
+    /// Opens an image as the user spells it: `disk.qcow2,snapshot=before`. Options in the spelling
+    /// take precedence over these options.
     ///
     /// # Errors
     /// As [`open`](Self::open), and `Invalid` for an unknown option.
     pub fn open_spec(&self, spec: impl AsRef<OsStr>) -> Result<Disk> {
-        self.open_source(&Source::File(ImageSpec::parse(spec.as_ref())?))
+        self.open_source(&ImageSource::File(ImageSpec::parse(spec.as_ref())?))
     }
 
-    /// Opens an image that is in storage of the caller: in memory, behind a network, inside another image. There is
-    /// nothing to lock, and the image can't name other files, because it has no directory. `name` is what errors call
-    /// it.
+    /// Opens an image that is in storage of the caller: in memory, behind a network, inside another
+    /// image. Such storage is not locked, and the image can't refer to other files, because it has
+    /// no directory. Errors call it `name`.
     ///
     /// # Errors
     /// As [`open`](Self::open); `ReadOnly` for writing without [`dry_run`](Self::dry_run).
@@ -237,10 +244,10 @@ impl DiskOptions {
         name: impl Into<PathBuf>,
         device: Arc<dyn BlockRead>,
     ) -> Result<Disk> {
-        self.open_source(&Source::Device(name.into(), Storage::ReadOnly(device)))
+        self.open_source(&ImageSource::Device(name.into(), Storage::ReadOnly(device)))
     }
 
-    /// As [`open_device`](Self::open_device), for storage that can be written.
+    /// Opens an image like [`open_device`](Self::open_device), for storage that can be written.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -249,26 +256,26 @@ impl DiskOptions {
         name: impl Into<PathBuf>,
         device: Arc<dyn BlockWrite>,
     ) -> Result<Disk> {
-        self.open_source(&Source::Device(name.into(), Storage::Writable(device)))
+        self.open_source(&ImageSource::Device(name.into(), Storage::Writable(device)))
     }
 
-    fn open_source(&self, first: &Source) -> Result<Disk> {
-        if matches!(self.access, Access::Overlay(_)) && !self.further.is_empty() {
-            let reason = "one overlay takes the changes of one image";
+    fn open_source(&self, first: &ImageSource) -> Result<Disk> {
+        if matches!(self.access, Access::Overlay(_)) && !self.other_disks.is_empty() {
+            let reason = "an overlay can only be used with one image";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         let mut disk = self.open_one(first)?;
-        for source in &self.further {
-            disk.further.push(self.open_one(source)?);
+        for source in &self.other_disks {
+            disk.other_disks.push(self.open_one(source)?);
         }
         Ok(disk)
     }
 
-    fn open_one(&self, source: &Source) -> Result<Disk> {
+    fn open_one(&self, source: &ImageSource) -> Result<Disk> {
         let options = self.image_options();
         let (image, path) = match source {
-            Source::File(spec) => self.open_file(&spec.path, &spec.options_over(&options))?,
-            Source::Device(name, storage) => {
+            ImageSource::File(spec) => self.open_file(&spec.path, &spec.options_over(&options))?,
+            ImageSource::Device(name, storage) => {
                 let opened = self.open_storage(storage, &options);
                 let opened = opened.map_err(|e| e.in_file(name))?;
                 (opened, name.clone())
@@ -278,7 +285,7 @@ impl DiskOptions {
         Ok(Disk::new(image, path, self.settings.clone()))
     }
 
-    /// The options of each image, which the keys unlock, too.
+    /// Returns the options of each image, with the keys that unlock it.
     fn image_options(&self) -> OpenOptions {
         let mut options = self.image.clone();
         if let Some(keys) = &self.settings.keys {
@@ -287,47 +294,47 @@ impl DiskOptions {
         options
     }
 
-    fn open_file(&self, path: &Path, options: &OpenOptions) -> Result<(Opened, PathBuf)> {
+    fn open_file(&self, path: &Path, options: &OpenOptions) -> Result<(OpenedImage, PathBuf)> {
         let in_file = |error| Error::from(error).in_file(path);
         let image = match &self.access {
-            Access::ReadOnly => Opened::ReadOnly(Image::open(path, options).map_err(in_file)?),
-            Access::Write => Opened::Writable(WritableImage::open(path, options).map_err(in_file)?),
+            Access::ReadOnly => OpenedImage::ReadOnly(Image::open(path, options).map_err(in_file)?),
+            Access::Write => {
+                OpenedImage::Writable(WritableImage::open(path, options).map_err(in_file)?)
+            }
             Access::DryRun => dry_run(Image::open(path, options).map_err(in_file)?),
             Access::Overlay(overlay) => {
                 let image = overlay::open(path, overlay, options)?;
-                return Ok((Opened::Writable(image), overlay.clone()));
+                return Ok((OpenedImage::Writable(image), overlay.clone()));
             }
         };
         Ok((image, path.to_owned()))
     }
 
-    fn open_storage(&self, storage: &Storage, options: &OpenOptions) -> Result<Opened> {
+    fn open_storage(&self, storage: &Storage, options: &OpenOptions) -> Result<OpenedImage> {
         let reader = || match storage {
             Storage::ReadOnly(device) => Arc::clone(device),
             Storage::Writable(device) => Arc::clone(device) as Arc<dyn BlockRead>,
         };
         Ok(match (&self.access, storage) {
-            (Access::ReadOnly, _) => Opened::ReadOnly(Image::from_device(reader(), options)?),
+            (Access::ReadOnly, _) => OpenedImage::ReadOnly(Image::from_device(reader(), options)?),
             (Access::DryRun, _) => dry_run(Image::from_device(reader(), options)?),
             (Access::Write, Storage::Writable(device)) => {
                 let image = WritableImage::from_device(Arc::clone(device), options)?;
-                Opened::Writable(image)
+                OpenedImage::Writable(image)
             }
             (Access::Write, Storage::ReadOnly(_)) => {
-                return Err(Error::new(
-                    ErrorKind::ReadOnly,
-                    "the device can only be read",
-                ));
+                return Err(Error::new(ErrorKind::ReadOnly, "the device is read-only"));
             }
             (Access::Overlay(_), _) => {
-                let reason = "an overlay needs an image that is a file, whose name it can hold";
+                let reason =
+                    "an overlay needs an image in a file, because it stores the file's name";
                 return Err(Error::new(ErrorKind::Unsupported, reason));
             }
         })
     }
 }
 
-fn dry_run(image: Image) -> Opened {
+fn dry_run(image: Image) -> OpenedImage {
     let overlay = Arc::new(Overlay::in_memory(image.device(), DRY_RUN_MAX_BYTES));
-    Opened::DryRun(image, overlay)
+    OpenedImage::DryRun(image, overlay)
 }

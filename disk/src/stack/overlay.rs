@@ -1,4 +1,4 @@
-//! A qcow2 overlay that takes the changes of an image.
+//! A qcow2 overlay that stores the changes of an image.
 
 use std::path::{Path, PathBuf};
 
@@ -7,20 +7,21 @@ use diskfs_image::{Description, Format, Image, OpenOptions, WritableImage};
 
 use crate::{Error, ErrorKind, Result};
 
-/// Opens `overlay` for writing, with `image` behind it. One that isn't there is made; one that is
-/// there must be an overlay of this image.
+/// Opens `overlay` for writing, with `image` as its backing file. A missing overlay is created; an
+/// existing one must be an overlay of this image.
 pub(super) fn open(image: &Path, overlay: &Path, options: &OpenOptions) -> Result<WritableImage> {
     if let Some(name) = &options.snapshot {
-        let reason = format!("an overlay is of the current state, not of snapshot `{name}`");
+        let reason = format!("an overlay of snapshot `{name}` is not supported");
         return Err(Error::new(ErrorKind::Unsupported, reason)
             .in_file(image)
-            .with_hint("copy the snapshot with `qemu-img convert -l` first"));
+            .with_hint("copy the snapshot to a new image with `qemu-img convert -l`"));
     }
     let format = format_of(image, options)?;
     let real = image
         .canonicalize()
         .map_err(|e| Error::from(e).in_file(image))?;
-    // The user named it: only what it names itself is somebody else's word.
+    // The user named this image, so it is trusted; the files that the image names are checked by
+    // the gate.
     let gate = options.gate.clone().allow_file(&real);
     let is_new = overlay.symlink_metadata().is_err();
     if is_new {
@@ -47,7 +48,7 @@ pub(super) fn open(image: &Path, overlay: &Path, options: &OpenOptions) -> Resul
     let opened = open_overlay(overlay, &options, (image, format));
     opened.inspect_err(|_| {
         if is_new {
-            // Of no use to anybody, and the next try would go on with it.
+            // An incomplete overlay is useless, and the next attempt would continue with it.
             let _ = std::fs::remove_file(overlay);
         }
     })
@@ -58,20 +59,22 @@ fn open_overlay(
     options: &OpenOptions,
     (image, format): (&Path, Format),
 ) -> Result<WritableImage> {
-    let opened = WritableImage::open(overlay, options)
-        .map_err(|e| Error::from(e).with_hint("an overlay is a new file, or one made so before"))?;
+    let opened = WritableImage::open(overlay, options).map_err(|e| {
+        Error::from(e).with_hint("give a new file, or an overlay that diskfs has created")
+    })?;
     check_backing(opened.description(), image, format)?;
     Ok(opened)
 }
 
-/// The image's format, also when it is not given: the overlay must name it.
+/// Returns the image's format, probed if it is not given: the overlay must record it.
 fn format_of(image: &Path, options: &OpenOptions) -> Result<Format> {
     let opened = Image::open(image, options).map_err(|e| Error::from(e).in_file(image))?;
     let format = opened.description().format;
     format.ok_or_else(|| Error::new(ErrorKind::Unsupported, "unknown format").in_file(image))
 }
 
-/// The image's name from the overlay's directory on, where it is below that; else its whole path.
+/// Returns the image's path relative to the overlay's directory if it is below that, else its
+/// absolute path.
 fn name_from(overlay: &Path, image: &Path) -> PathBuf {
     let dir = overlay.parent().filter(|dir| !dir.as_os_str().is_empty());
     let dir = dir.unwrap_or(Path::new(".")).canonicalize();
@@ -83,12 +86,12 @@ fn name_from(overlay: &Path, image: &Path) -> PathBuf {
     plain.unwrap_or_else(|| image.to_owned())
 }
 
-/// Fails unless `image` is right behind the overlay that says this of itself.
+/// Fails unless `image` is the direct backing file in the overlay's description.
 fn check_backing(overlay: &Description, image: &Path, format: Format) -> Result<()> {
     let wrong = |reason: String| {
         Err(Error::new(ErrorKind::Invalid, reason)
             .in_file(&overlay.path)
-            .with_hint("name a new file, or the overlay's own image"))
+            .with_hint("give a new file, or the image that the overlay belongs to"))
     };
     match &overlay.backing {
         Some(backing) if !is_same_file(&backing.path, image) => wrong(format!(
@@ -97,11 +100,11 @@ fn check_backing(overlay: &Description, image: &Path, format: Format) -> Result<
             image.display()
         )),
         Some(backing) if backing.format != Some(format) => wrong(format!(
-            "takes {} for another format than {format}",
+            "the overlay does not record {} as {format}",
             image.display()
         )),
         Some(_) => Ok(()),
-        None => wrong("is there already, and no overlay".to_owned()),
+        None => wrong("exists already and is not an overlay".to_owned()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where a volume is: on the disk itself, or put together of other volumes.
+//! The location of a volume: on the disk itself, or assembled from other volumes.
 
 use std::sync::Arc;
 
@@ -6,27 +6,27 @@ use diskfs_block::{BlockRead, BlockWrite, Slice};
 use diskfs_volume::Partition;
 
 use super::guest_disk::GuestDisk;
-use super::luks::Plain;
-use super::lvm::Logical;
+use super::luks::UnlockedVolume;
+use super::lvm::LvmVolume;
 use super::md::MdArray;
 
-/// Where a volume is.
+/// The location of a volume.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
-    /// A partition.
+pub(super) enum VolumePlace {
+    /// A partition of a disk.
     Partition(GuestDisk, Partition),
-    /// From a byte of the disk to its end.
+    /// The range from a byte of the disk to its end.
     Rest(GuestDisk, u64),
     /// A logical volume.
-    Logical(Logical),
-    /// An array of md.
+    Logical(LvmVolume),
+    /// An md array.
     Array(Arc<MdArray>),
-    /// Inside of an encrypted volume.
-    Plain(Arc<Plain>),
+    /// The decrypted inside of an encrypted volume.
+    Unlocked(Arc<UnlockedVolume>),
 }
 
-impl Place {
-    /// The device; errors do not name the image yet.
+impl VolumePlace {
+    /// Returns the device. Its errors do not name the image yet.
     pub(super) fn read(&self) -> diskfs_block::Result<Arc<dyn BlockRead>> {
         match self {
             Self::Partition(disk, partition) => Ok(Arc::new(partition.open(disk.read())?)),
@@ -34,16 +34,16 @@ impl Place {
             Self::Rest(disk, start) => rest(disk.read(), *start).map(|slice| Arc::new(slice) as _),
             Self::Logical(logical) => logical.read(),
             Self::Array(array) => array.read(),
-            Self::Plain(plain) => plain.read(),
+            Self::Unlocked(unlocked) => unlocked.read(),
         }
     }
 
-    /// The device to write; `None` when the disk is open for reading only.
+    /// Returns the device for writing; `None` if the disk is open read-only.
     pub(super) fn write(&self) -> diskfs_block::Result<Option<Arc<dyn BlockWrite>>> {
         match self {
             Self::Logical(logical) => logical.write(),
             Self::Array(array) => array.write(),
-            Self::Plain(plain) => plain.write(),
+            Self::Unlocked(unlocked) => unlocked.write(),
             Self::Partition(GuestDisk::Writable(disk), partition) => {
                 Ok(Some(Arc::new(partition.open(Arc::clone(disk))?)))
             }
@@ -57,11 +57,11 @@ impl Place {
         }
     }
 
-    /// Why it does not open, if that is known before.
+    /// Returns the reason why it can't be opened, if that is known in advance.
     pub(super) fn problem(&self) -> Option<String> {
         match self {
             Self::Partition(_, partition) => partition.problem.map(|problem| problem.to_string()),
-            Self::Rest(..) | Self::Plain(_) => None,
+            Self::Rest(..) | Self::Unlocked(_) => None,
             Self::Logical(logical) => logical.problem(),
             Self::Array(array) => array.problem(),
         }

@@ -1,7 +1,8 @@
-//! Tells what a volume holds from its magic numbers, without opening it.
+//! Identification of a volume's content by magic numbers, without opening it.
 //!
-//! The first 8 KiB are read at once, where nearly all have their magic, and elsewhere only when
-//! nothing is told there. Layouts are those of the kinds' own specifications, named at each.
+//! The first 8 KiB, where nearly all kinds have their magic number, are read at once. Other places
+//! are read only if nothing is recognised there. Layouts are those of the specifications that each
+//! probe names.
 
 use diskfs_block::{BlockRead, Result};
 
@@ -12,7 +13,7 @@ impl Content {
     /// Returns the content of a device, or `None` if it has no known magic number.
     ///
     /// # Errors
-    /// As reading the device.
+    /// The errors of reading the device.
     pub fn probe(device: &dyn BlockRead) -> Result<Option<Self>> {
         if let Some(told) = magic::probe(device)? {
             return Ok(Some(told));

@@ -1,4 +1,4 @@
-//! One volume of a disk.
+//! A volume of a disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -11,38 +11,44 @@ use diskfs_volume::lvm::LogicalVolume;
 
 use super::content::{Content, ContentClass, LUKS};
 use super::driver::{self, WriteOptions};
-use super::fallback::{Fallback, FallbackOfDisk, Kept, Wanted};
+use super::fallback::{CachedFilesystem, Fallback, FallbackOfDisk, FallbackRequest};
 use super::filesystem_size;
 use super::guest_disk::GuestDisk;
-use super::luks::{self, Detached, Lock};
+use super::luks::{self, DetachedHeader, UnlockOutcome};
 use super::lvm::Group;
 use super::md::MdArray;
-use super::place::Place;
+use super::place::VolumePlace;
 use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
 
-/// A part of a disk that may hold a filesystem: a partition, a logical volume, an array, the inside of
-/// an encrypted volume, or the whole disk.
+/// A part of a disk that may hold a filesystem: a partition, a logical volume, an array, the
+/// decrypted inside of an encrypted volume, or the whole disk.
 #[derive(Debug, Clone)]
 pub struct Volume {
     name: String,
     image_path: PathBuf,
-    /// Which of the machine's disks it is on, from 0; `None` for what may be on several.
+    /// The index of its disk among the machine's, from 0; `None` for a volume that may span
+    /// several.
     disk_index: Option<usize>,
-    place: Place,
+    place: VolumePlace,
     size_bytes: u64,
     content: OnceLock<Option<Content>>,
-    /// Once it was tried to unlock it.
-    lock: Option<Lock>,
-    /// Of short names on FAT; `None` when nobody said it.
+    /// The outcome of unlocking it; `None` if that was not tried.
+    unlock_outcome: Option<UnlockOutcome>,
+    /// The code page of short names on FAT; `None` if it was not set.
     code_page: Option<CodePage>,
-    detached_header: Option<Arc<Detached>>,
+    detached_header: Option<Arc<DetachedHeader>>,
     fallback: Option<FallbackOfDisk>,
-    /// What that opened.
-    kept: Kept,
+    /// The filesystem that the fallback opened.
+    cached: CachedFilesystem,
 }
 
 impl Volume {
-    pub(super) fn new(name: String, image_path: &Path, place: Place, size_bytes: u64) -> Self {
+    pub(super) fn new(
+        name: String,
+        image_path: &Path,
+        place: VolumePlace,
+        size_bytes: u64,
+    ) -> Self {
         Self {
             name,
             image_path: image_path.to_owned(),
@@ -50,11 +56,11 @@ impl Volume {
             place,
             size_bytes,
             content: OnceLock::new(),
-            lock: None,
+            unlock_outcome: None,
             code_page: None,
             detached_header: None,
             fallback: None,
-            kept: Kept::default(),
+            cached: CachedFilesystem::default(),
         }
     }
 
@@ -67,18 +73,18 @@ impl Volume {
 
     pub(super) fn at(image_path: &Path, disk: GuestDisk, start_bytes: u64) -> Self {
         let size_bytes = disk.size_bytes().saturating_sub(start_bytes);
-        let place = Place::Rest(disk, start_bytes);
+        let place = VolumePlace::Rest(disk, start_bytes);
         Self::new(format!("@{start_bytes}"), image_path, place, size_bytes)
     }
 
     pub(super) fn partition(image: &Path, disk: GuestDisk, partition: &Partition) -> Self {
         let name = format!("p{}", partition.number);
-        let place = Place::Partition(disk, partition.clone());
+        let place = VolumePlace::Partition(disk, partition.clone());
         Self::new(name, image, place, partition.len_bytes)
     }
 
-    /// The same, on the machine's disk of that number from 0. Names on the first one are as if there
-    /// were no other.
+    /// Sets the index of its disk among the machine's, from 0. Names on the first disk are the same
+    /// as on a single disk.
     pub(super) fn on_disk(self, index: usize) -> Self {
         let nth = index.saturating_add(1);
         let name = match (index, self.name.as_str()) {
@@ -93,7 +99,7 @@ impl Volume {
         }
     }
 
-    /// The same, with short names on FAT in that code page, unless it was said before which.
+    /// Sets the code page of short names on FAT, unless it was set before.
     #[must_use]
     pub fn in_code_page(self, code_page: CodePage) -> Self {
         Self {
@@ -109,35 +115,38 @@ impl Volume {
         }
     }
 
-    /// Which of the machine's disks it is on, from 0, when it is a partition or a whole disk.
+    /// Returns the index of its disk among the machine's, from 0, if it is a partition or a whole
+    /// disk.
     pub fn disk_index(&self) -> Option<usize> {
         self.disk_index
     }
 
-    pub(super) fn place(&self) -> &Place {
+    pub(super) fn place(&self) -> &VolumePlace {
         &self.place
     }
 
-    /// The name to choose it by: `p1`, `vg0/root`, `md0`, `disk`, `disk2/p1`, `@1048576`.
+    /// Returns the name of the volume in diskfs: `p1`, `vg0/root`, `md0`, `disk`, `disk2/p1`,
+    /// `@1048576`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it begins on the disk; `None` for one that is put together of pieces.
+    /// Returns the byte of the disk at which it starts; `None` for a volume that is assembled from
+    /// pieces.
     pub fn start_bytes(&self) -> Option<u64> {
         match &self.place {
-            Place::Partition(_, partition) => Some(partition.start_bytes),
-            Place::Rest(_, start_bytes) => Some(*start_bytes),
-            Place::Logical(_) | Place::Array(_) | Place::Plain(_) => None,
+            VolumePlace::Partition(_, partition) => Some(partition.start_bytes),
+            VolumePlace::Rest(_, start_bytes) => Some(*start_bytes),
+            VolumePlace::Logical(_) | VolumePlace::Array(_) | VolumePlace::Unlocked(_) => None,
         }
     }
 
-    /// Whether it is a disk as a whole.
+    /// Returns true if it is a whole disk.
     pub(super) fn is_whole(&self) -> bool {
-        matches!(self.place, Place::Rest(_, 0))
+        matches!(self.place, VolumePlace::Rest(_, 0))
     }
 
-    /// Its size.
+    /// Returns its size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
@@ -145,92 +154,95 @@ impl Volume {
     /// Returns the size of the disk that it is a partition of; `None` for any other volume.
     pub fn disk_bytes(&self) -> Option<u64> {
         match &self.place {
-            Place::Partition(disk, _) => Some(disk.size_bytes()),
+            VolumePlace::Partition(disk, _) => Some(disk.size_bytes()),
             _ => None,
         }
     }
 
-    /// The entry of the partition table, when it is a partition.
+    /// Returns the entry of the partition table, if it is a partition.
     pub fn entry(&self) -> Option<&Partition> {
-        let Place::Partition(_, partition) = &self.place else {
+        let VolumePlace::Partition(_, partition) = &self.place else {
             return None;
         };
         Some(partition)
     }
 
-    /// The group and what its metadata says of the volume, when it is a logical one.
+    /// Returns the volume group and the volume's metadata, if it is a logical volume.
     pub fn logical(&self) -> Option<(&Group, &LogicalVolume)> {
-        let Place::Logical(logical) = &self.place else {
+        let VolumePlace::Logical(logical) = &self.place else {
             return None;
         };
         Some((&logical.group, logical.volume()))
     }
 
-    /// The array, when it is one of md.
+    /// Returns the array, if it is an md array.
     pub fn array(&self) -> Option<&MdArray> {
-        let Place::Array(array) = &self.place else {
+        let VolumePlace::Array(array) = &self.place else {
             return None;
         };
         Some(array)
     }
 
-    /// What its LUKS header says, when it is encrypted with LUKS.
+    /// Returns its LUKS header, if it is encrypted with LUKS.
     ///
     /// # Errors
-    /// `Corrupt` when the header can't be used; as [`device`](Self::device) and reading it.
+    /// `Corrupt` for an invalid header; as [`device`](Self::device) and reading it.
     pub fn luks(&self) -> Result<Option<diskfs_luks::Header>> {
         luks::header(self).map_err(|e| self.in_image(e))
     }
 
-    /// Whether it is encrypted and what is inside is listed beside it, as `NAME/luks`.
+    /// Returns true if it is encrypted and was unlocked: its inside is listed separately, as
+    /// `NAME/luks`.
     pub fn is_unlocked(&self) -> bool {
-        matches!(self.lock, Some(Lock::Opened))
+        matches!(self.unlock_outcome, Some(UnlockOutcome::Unlocked))
     }
 
-    pub(super) fn detached_header(&self) -> Option<&Arc<Detached>> {
+    pub(super) fn detached_header(&self) -> Option<&Arc<DetachedHeader>> {
         self.detached_header.as_ref()
     }
 
-    /// Nothing on the volume tells then what it is: the header does.
-    pub(super) fn set_detached_header(&mut self, header: Arc<Detached>) {
+    /// Sets a detached LUKS header, which then determines the content: the volume itself has no
+    /// signature.
+    pub(super) fn set_detached_header(&mut self, header: Arc<DetachedHeader>) {
         self.content = OnceLock::from(Some(header.content()));
         self.detached_header = Some(header);
     }
 
-    pub(super) fn set_lock(&mut self, lock: Lock) {
-        self.lock = Some(lock);
+    pub(super) fn set_unlock_outcome(&mut self, outcome: UnlockOutcome) {
+        self.unlock_outcome = Some(outcome);
     }
 
-    /// Why it does not open, if that is known before: a partition past the end of the disk, a
-    /// logical volume of which a piece is missing or that is of a type that is not read.
+    /// Returns the reason why it can't be opened, if that is known in advance: a partition past the
+    /// end of the disk, a logical volume of an unsupported type or with a missing piece.
     pub fn problem(&self) -> Option<String> {
         self.place.problem()
     }
 
-    /// The volume as a device.
+    /// Returns the volume as a device.
     ///
     /// # Errors
-    /// `Corrupt` for a partition that reaches past the end of the disk or overlaps another, and for
-    /// a logical volume that makes no sense; `NotFound` when a physical volume is missing;
-    /// `Unsupported` for a type of logical volume that is not read.
+    /// `Corrupt` for a partition that extends past the end of the disk or overlaps another, and for
+    /// a logical volume with invalid metadata; `NotFound` if a physical volume is missing;
+    /// `Unsupported` for an unsupported type of logical volume.
     pub fn device(&self) -> Result<Arc<dyn BlockRead>> {
         self.place.read().map_err(|e| self.in_image(e))
     }
 
-    /// The volume as a device that can be written. What a fallback has opened to look at it is let go.
+    /// Returns the volume as a device for writing. A filesystem that a fallback had opened for
+    /// reading is dropped.
     ///
     /// # Errors
-    /// As [`device`](Self::device); `ReadOnly` when the disk is open for reading only.
+    /// As [`device`](Self::device); `ReadOnly` if the disk is open read-only.
     pub fn writable_device(&self) -> Result<Arc<dyn BlockWrite>> {
         let device = self.place.write().map_err(|e| self.in_image(e))?;
-        self.kept.forget();
+        self.cached.forget();
         device.ok_or_else(|| {
-            let reason = "the disk is open for reading only";
+            let reason = "the disk is open read-only";
             self.in_image(Error::new(ErrorKind::ReadOnly, reason))
         })
     }
 
-    /// What it holds, told from magic numbers; `None` for nothing that is known.
+    /// Returns the content of the volume, identified by magic numbers; `None` if it is unknown.
     ///
     /// # Errors
     /// As [`device`](Self::device) and reading it.
@@ -242,7 +254,7 @@ impl Volume {
         Ok(self.content.get().and_then(Option::as_ref))
     }
 
-    /// Whether its filesystem is of a kind that is read, by a driver or by what stands in for one.
+    /// Returns true if a driver or the fallback reads its kind of filesystem.
     ///
     /// # Errors
     /// As [`content`](Self::content).
@@ -252,19 +264,20 @@ impl Volume {
     }
 
     fn falls_back(&self, content: &Content) -> bool {
-        let takes = |of_disk: &FallbackOfDisk| of_disk.fallback.takes(content.kind);
-        content.class == ContentClass::Filesystem && self.fallback.as_ref().is_some_and(takes)
+        let supports = |of_disk: &FallbackOfDisk| of_disk.fallback.supports(content.kind);
+        content.class == ContentClass::Filesystem && self.fallback.as_ref().is_some_and(supports)
     }
 
-    /// The kind of its filesystem, as `blkid` names it.
+    /// Returns the kind of its filesystem, as `blkid` names it.
     ///
     /// # Errors
-    /// As [`filesystem`](Self::filesystem) when there is none.
+    /// As [`filesystem`](Self::filesystem) if the volume has no filesystem.
     pub fn filesystem_kind(&self) -> Result<&'static str> {
         Ok(self.known_content()?.kind)
     }
 
-    /// Returns the size that its filesystem's superblock says, for the kinds of filesystems that can grow.
+    /// Returns the size that its filesystem's superblock records, for the kinds of filesystems that
+    /// can grow.
     ///
     /// # Errors
     /// As [`content`](Self::content).
@@ -276,15 +289,15 @@ impl Volume {
         filesystem_size::filesystem_bytes(content.kind, &*device).map_err(|e| self.in_image(e))
     }
 
-    /// Returns what another UUID of its filesystem changes besides it, for
+    /// Returns the other metadata that changes with the UUID of its filesystem, for
     /// [`set_uuid`](diskfs_vfs::FsWrite::set_uuid).
     ///
     /// # Errors
-    /// `Unsupported` where the UUID can't be changed; as [`content`](Self::content).
+    /// `Unsupported` if the UUID can't be changed; as [`content`](Self::content).
     pub fn uuid_change(&self) -> Result<UuidChange> {
         let kind = self.known_content()?.kind;
         if !matches!(kind, "ext2" | "ext3" | "ext4") {
-            let reason = format!("the UUID of {kind} can't be changed");
+            let reason = format!("changing the UUID of {kind} is not supported");
             return Err(self.in_image(Error::new(ErrorKind::Unsupported, reason)));
         }
         diskfs_ext4::uuid_change(&*self.device()?).map_err(|e| self.in_image(e))
@@ -293,14 +306,14 @@ impl Volume {
     /// Opens its filesystem.
     ///
     /// # Errors
-    /// `Unsupported`, with its name, for one that has no driver, and when there is none;
-    /// `Corrupt`, `Io`.
+    /// `Unsupported` for a kind without a driver, with its name, and for a volume without a
+    /// filesystem; `Corrupt`, `Io`.
     pub fn filesystem(&self) -> Result<Filesystem> {
         let content = self.known_content()?;
         let device = self.device()?;
         let native = driver::open(content, device.clone(), self.code_page.unwrap_or_default());
         let fs = self.or_fallback(content, native, |fallback, wanted| {
-            self.kept.get_or(|| fallback.open(wanted, device))
+            self.cached.get_or(|| fallback.open(wanted, device))
         })?;
         tracing::info!(volume = self.name, kind = content.kind, "filesystem opened");
         Ok(Filesystem::new(fs, &self.image_path, &self.name))
@@ -309,8 +322,8 @@ impl Volume {
     /// Opens its filesystem for writing.
     ///
     /// # Errors
-    /// As [`filesystem`](Self::filesystem); `ReadOnly` when the disk is open for reading only;
-    /// `Unsupported` for a filesystem with something that is not written, before a byte of it is
+    /// As [`filesystem`](Self::filesystem); `ReadOnly` if the disk is open read-only;
+    /// `Unsupported` for a filesystem with a feature that can't be written, before any byte is
     /// changed.
     pub fn writable_filesystem(&self, options: &WriteOptions) -> Result<WritableFilesystem> {
         let content = self.known_content()?;
@@ -328,13 +341,13 @@ impl Volume {
         Ok(WritableFilesystem::new(fs, &self.image_path, &self.name))
     }
 
-    /// What the driver opened; what the fallback opens, when there is no driver or when it says
-    /// *unsupported*, and nothing else.
+    /// Returns the driver's result, unless there is no driver or it failed with *unsupported*: then
+    /// the fallback opens the filesystem.
     fn or_fallback<T>(
         &self,
         content: &Content,
         native: Option<diskfs_vfs::Result<T>>,
-        open: impl FnOnce(&dyn Fallback, &Wanted<'_>) -> Result<T>,
+        open: impl FnOnce(&dyn Fallback, &FallbackRequest<'_>) -> Result<T>,
     ) -> Result<T> {
         let unsupported = match native {
             Some(Ok(fs)) => return Ok(fs),
@@ -350,22 +363,22 @@ impl Volume {
         if !self.falls_back(content) {
             return Err(unsupported);
         }
-        tracing::info!(volume = self.name, reason = %unsupported, "left to the fallback");
-        let wanted = Wanted {
+        tracing::info!(volume = self.name, reason = %unsupported, "opening with the fallback");
+        let wanted = FallbackRequest {
             volume: &self.name,
             kind: content.kind,
             disk: *disk,
         };
         let opened = open(&**fallback, &wanted);
         opened.map_err(|error| match error.kind() {
-            ErrorKind::Unsupported => self.in_image(also(&unsupported, &error)),
+            ErrorKind::Unsupported => self.in_image(combined_error(&unsupported, &error)),
             _ => self.in_image(error),
         })
     }
 
     fn known_content(&self) -> Result<&Content> {
         self.content()?.ok_or_else(|| {
-            let reason = format!("volume {} holds no filesystem that is known", self.name);
+            let reason = format!("volume {} holds no known filesystem", self.name);
             self.in_image(Error::new(ErrorKind::Unsupported, reason))
         })
     }
@@ -377,31 +390,32 @@ impl Volume {
         }
         let reason = match content.class {
             ContentClass::Filesystem => {
-                format!("volume {name} holds {kind}, which has no driver")
+                format!("volume {name} holds {kind}, which is not supported")
             }
-            class => format!("volume {name} holds {kind} ({class}), no filesystem that is read"),
+            class => format!("volume {name} holds {kind} ({class}), not a filesystem"),
         };
         self.in_image(Error::new(ErrorKind::Unsupported, reason))
     }
 
     fn encrypted(&self) -> Error {
         let name = &self.name;
-        let (kind, reason) = match &self.lock {
-            Some(Lock::Opened) => {
-                let reason = format!("volume {name} is encrypted; what is inside is {name}/luks");
+        let (kind, reason) = match &self.unlock_outcome {
+            Some(UnlockOutcome::Unlocked) => {
+                let reason = format!("volume {name} is encrypted; it is unlocked as {name}/luks");
                 return Error::new(ErrorKind::Invalid, reason)
-                    .with_hint(format!("name it, as in --volume {name}/luks"));
+                    .with_hint(format!("use --volume {name}/luks"));
             }
-            Some(Lock::Stuck(why)) => (why.kind(), format!("volume {name} is encrypted: {why}")),
+            Some(UnlockOutcome::Failed(why)) => {
+                (why.kind(), format!("volume {name} is encrypted: {why}"))
+            }
             None => {
-                let reason =
-                    format!("volume {name} is encrypted (LUKS), and there is no key for it");
+                let reason = format!("volume {name} is encrypted with LUKS, and no key was given");
                 (ErrorKind::Denied, reason)
             }
         };
         let error = Error::new(kind, reason);
         match kind {
-            ErrorKind::Denied => error.with_hint(format!("give its key, as in --key {name}:ask")),
+            ErrorKind::Denied => error.with_hint(format!("use --key {name}:ask")),
             _ => error,
         }
     }
@@ -411,8 +425,9 @@ impl Volume {
     }
 }
 
-/// Why neither the driver nor what stands in for it opens a filesystem; the latter can be mended.
-fn also(driver: &Error, fallback: &Error) -> Error {
+/// Combines the errors of the driver and of the fallback. The next step is the fallback's, because
+/// only its failure can be remedied.
+fn combined_error(driver: &Error, fallback: &Error) -> Error {
     let reason = format!("{}; {}", driver.reason(), fallback.reason());
     let error = Error::new(ErrorKind::Unsupported, reason);
     match fallback.next_step() {

@@ -1,4 +1,5 @@
-//! Finding the volumes of a machine's disks: those that are on them, and what is in these.
+//! The search for the volumes of a machine's disks: those on the disks, and those inside of other
+//! volumes.
 
 use std::sync::Arc;
 
@@ -9,28 +10,28 @@ use super::md::{self, MdArray};
 use super::{Disk, Keys, Volume, luks, magic};
 use crate::Result;
 
-/// LUKS in LVM in LUKS, and so on: deeper than this, nobody means it.
+/// The limit on nesting (LUKS in LVM in LUKS, and so on), deeper than any real disk.
 const MAX_DEPTH: usize = 8;
 
-/// The volumes of a machine, and what they are put together of.
+/// The volumes of a machine, and the arrays and groups that some of them belong to.
 #[derive(Debug)]
 pub(super) struct Volumes {
     pub(super) all: Vec<Volume>,
     pub(super) groups: Vec<Arc<Group>>,
     pub(super) arrays: Vec<Arc<MdArray>>,
-    /// The names of those that are members of arrays, and nothing by themselves.
+    /// The names of the volumes that are members of arrays, which have no content of their own.
     members: Vec<String>,
     pub(super) warnings: Vec<String>,
 }
 
 impl Volumes {
-    /// Those of `disk` and its further ones, and of what `keys` unlock.
+    /// Finds the volumes of `disk` and of the machine's other disks, and those that `keys` unlock.
     ///
     /// # Errors
-    /// As reading the partition tables.
+    /// The errors of reading the partition tables.
     pub(super) fn find(disk: &Disk, keys: Option<&Keys>) -> Result<Self> {
         let mut all = Vec::new();
-        for (number, disk) in std::iter::once(disk).chain(disk.further()).enumerate() {
+        for (number, disk) in std::iter::once(disk).chain(disk.other_disks()).enumerate() {
             all.extend(on_the_disk(disk, number)?);
         }
         let md = md::find(&all);
@@ -56,8 +57,8 @@ impl Volumes {
         Ok(found)
     }
 
-    /// Adds what is inside the volumes from the index on: what a key opens, then the logical volumes
-    /// of groups that are known with theirs.
+    /// Adds the volumes inside of those from the index on: first what a key unlocks, then the
+    /// logical volumes of groups whose physical volumes are known.
     fn find_inside(
         &mut self,
         disk: &Disk,
@@ -68,7 +69,7 @@ impl Volumes {
         let members = &self.members;
         let is_free = |volume: &Volume| members.iter().all(|name| name != volume.name());
         if let Some(keys) = keys {
-            // A member of an array may begin as the array does.
+            // Members of an array are skipped: they may start with the array's own data.
             let outer = self
                 .all
                 .iter_mut()
@@ -89,7 +90,8 @@ impl Volumes {
         self.groups.sort_by(|a, b| a.name().cmp(b.name()));
     }
 
-    /// Whether a volume is a part of an array or of a group, which are listed beside it.
+    /// Returns true if a volume is a member of an array or a volume group, which are listed
+    /// separately.
     pub(super) fn is_member(&self, volume: &Volume) -> bool {
         let in_array = self.members.iter().any(|name| name == volume.name());
         let mut groups = self.groups.iter();
@@ -97,8 +99,9 @@ impl Volumes {
     }
 }
 
-/// The partitions of the machine's disk of that number from 0, or the whole disk when it has none; and
-/// when it is an ISO that boots from a disk, too, whose table names parts of it.
+/// Returns the partitions of the machine's disk with this index from 0, or the whole disk if it has
+/// no partition table. An ISO that also boots from a disk is listed as a whole, too, because its
+/// table names parts of it.
 fn on_the_disk(disk: &Disk, number: usize) -> Result<Vec<Volume>> {
     let table = disk.partition_table()?;
     let partitions = table.map_or(&[][..], |table| table.partitions.as_slice());
@@ -129,12 +132,13 @@ fn on_the_disk(disk: &Disk, number: usize) -> Result<Vec<Volume>> {
         .collect())
 }
 
-/// Whether there is an ISO on a whole disk, whose first sectors may be anything.
+/// Returns true if a whole disk holds an ISO, whatever is in its first sectors.
 fn is_iso(whole: &Volume) -> Result<bool> {
     Ok(magic::iso9660::is_on(&*whole.device()?)?)
 }
 
-/// A partition of an ISO that boots from a disk: it lies on others because that is meant.
+/// Clears the problem of a partition of an ISO that boots from a disk: such partitions overlap on
+/// purpose.
 fn shared(mut partition: Partition) -> Partition {
     if let Some(Problem::Overlaps { .. }) = partition.problem {
         partition.problem = None;

@@ -1,23 +1,23 @@
-//! A volume that is written by several users at once.
+//! A volume with several users that write to it at the same time.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use diskfs_block::{BlockWrite, Result};
 use diskfs_volume::Writable;
 
-/// What is written when anybody writes to a volume.
+/// The device of a volume that is open for writing.
 type Writer = Writable<dyn BlockWrite>;
 
-/// One device for all who write to a volume, while anybody does: it says in the superblocks of a RAID
-/// when copies may differ, and two would contradict each other.
+/// The shared writer of a volume, which exists while it has users. A RAID marks in its superblocks
+/// when copies may differ, and two writers would contradict each other.
 #[derive(Debug, Default)]
-pub(super) struct OneWriter(Mutex<Weak<Writer>>);
+pub(super) struct SharedWriter(Mutex<Weak<Writer>>);
 
-impl OneWriter {
-    /// The device that others write to, or what `open` opens.
+impl SharedWriter {
+    /// Returns the shared writer, or opens it.
     ///
     /// # Errors
-    /// As `open`.
+    /// The errors of `open`.
     pub(super) fn get(&self, open: impl FnOnce() -> Result<Writer>) -> Result<Arc<Writer>> {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = writer.upgrade() {

@@ -1,4 +1,4 @@
-//! A regular file to read and write, as `std::io` has it.
+//! A regular file for reading and writing, with the traits of `std::io`.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use super::WritableFilesystem;
 use crate::file::seek_target;
 use crate::{Error, Result};
 
-/// A regular file that is open for reading and writing: [`Read`], [`Write`] and [`Seek`], and positional access from many
-/// threads.
+/// A regular file that is open for reading and writing: [`Read`], [`Write`] and [`Seek`], and
+/// positional access from many threads.
 ///
-/// It has no buffer of its own: give it large pieces, or wrap it in a [`std::io::BufWriter`]. It can be read and written
-/// until it is dropped, also after its name was removed.
+/// `WritableFile` does not buffer: use large reads and writes, or wrap it in a
+/// [`std::io::BufWriter`]. It stays usable until it is dropped, even after its name was removed.
 #[derive(Debug)]
 pub struct WritableFile {
     filesystem: WritableFilesystem,
-    held: Arc<Held>,
+    hold: Arc<FileHold>,
     position: u64,
 }
 
-/// Keeps the file alive without a name.
+/// A reference that keeps the file alive without a name.
 #[derive(Debug)]
-struct Held {
+struct FileHold {
     filesystem: WritableFilesystem,
     inode: InodeNumber,
 }
 
-impl Drop for Held {
+impl Drop for FileHold {
     fn drop(&mut self) {
         if let Err(error) = self.filesystem.as_fs().release(self.inode) {
-            tracing::warn!(%error, "a removed file was not released");
+            tracing::warn!(%error, "could not release a removed file");
         }
     }
 }
@@ -39,13 +39,13 @@ impl Drop for Held {
 impl WritableFile {
     pub(super) fn new(filesystem: WritableFilesystem, inode: InodeNumber) -> Self {
         filesystem.as_fs().hold(inode);
-        let held = Arc::new(Held {
+        let hold = Arc::new(FileHold {
             filesystem: filesystem.clone(),
             inode,
         });
         Self {
             filesystem,
-            held,
+            hold,
             position: 0,
         }
     }
@@ -55,29 +55,29 @@ impl WritableFile {
     /// # Errors
     /// `Io`, `Corrupt`.
     pub fn size_bytes(&self) -> Result<u64> {
-        let metadata = self.filesystem.as_fs().metadata(self.held.inode);
+        let metadata = self.filesystem.as_fs().metadata(self.hold.inode);
         Ok(metadata.map_err(|e| self.failed(e))?.size_bytes)
     }
 
-    /// Reads into `buf` from byte `offset` on, without moving. Returns how much was read: less than `buf` holds only at
-    /// the end of the file.
+    /// Reads into `buf` from byte `offset` on, without moving the position. Returns the number of
+    /// bytes read, which is less than `buf` holds only at the end of the file.
     ///
     /// # Errors
     /// `Io`, `Corrupt`; `Unsupported` for encrypted contents.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let fs = self.filesystem.as_fs();
-        fs.read_at(self.held.inode, offset, buf)
+        fs.read_at(self.hold.inode, offset, buf)
             .map_err(|e| self.failed(e))
     }
 
-    /// Writes `data` at byte `offset`, without moving. Returns how much was written: less than all only when there is no
-    /// room for more.
+    /// Writes `data` at byte `offset`, without moving the position. Returns the number of bytes
+    /// written, which is less than `data` has only if no space is left.
     ///
     /// # Errors
-    /// `NoSpace` when nothing could be written; `Io`.
+    /// `NoSpace` if nothing could be written; `Io`.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
         let fs = self.filesystem.as_fs();
-        fs.write_at(self.held.inode, offset, data)
+        fs.write_at(self.hold.inode, offset, data)
             .map_err(|e| self.failed(e))
     }
 
@@ -87,7 +87,7 @@ impl WritableFile {
     /// `NoSpace`, `Io`.
     pub fn set_len(&self, size_bytes: u64) -> Result<()> {
         let fs = self.filesystem.as_fs();
-        fs.set_len(self.held.inode, size_bytes)
+        fs.set_len(self.hold.inode, size_bytes)
             .map_err(|e| self.failed(e))
     }
 
@@ -97,12 +97,12 @@ impl WritableFile {
     /// `Io`, `NoSpace`.
     pub fn sync_all(&self) -> Result<()> {
         let fs = self.filesystem.as_fs();
-        fs.sync_file(self.held.inode, SyncFile::All)
+        fs.sync_file(self.hold.inode, SyncFile::All)
             .map_err(|e| self.failed(e))
     }
 
     fn failed(&self, error: vfs::Error) -> Error {
-        self.filesystem.in_image(error.in_inode(self.held.inode))
+        self.filesystem.in_image(error.in_inode(self.hold.inode))
     }
 }
 
@@ -121,7 +121,8 @@ impl Write for WritableFile {
         Ok(written)
     }
 
-    /// Does nothing: there is no buffer. [`sync_all`](WritableFile::sync_all) makes the file durable.
+    /// Does nothing, because `WritableFile` does not buffer. [`sync_all`](WritableFile::sync_all)
+    /// makes the file durable.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

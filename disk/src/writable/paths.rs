@@ -20,24 +20,25 @@ const FILE_MODE: u16 = 0o644;
 /// The permissions of new directories.
 const DIRECTORY_MODE: u16 = 0o755;
 
-/// Paths are as for [`Filesystem`](crate::Filesystem): bytes, from the root on, and no symlink leads out of the
-/// filesystem. New files belong to root.
+/// Changes by path. Paths are as for [`Filesystem`](crate::Filesystem): bytes, from the root on,
+/// and no symlink leads out of the filesystem. New files belong to root.
 impl WritableFilesystem {
-    /// Writes a regular file: `contents` replaces what the file has, which keeps its owner, mode and attributes. A
-    /// missing file is created with mode 0644.
+    /// Writes a regular file: `contents` replaces the old contents; owner, mode and attributes are
+    /// kept. A missing file is created with mode 0644.
     ///
     /// # Errors
-    /// `NotFound` without the directory; `IsADirectory`; `Invalid` for something else that is not a regular file;
+    /// `NotFound` if the directory is missing; `IsADirectory`; `Invalid` for another type of file;
     /// `NoSpace`.
     pub fn write(&self, path: impl AsRef<[u8]>, contents: impl AsRef<[u8]>) -> Result<()> {
         self.at(path, |fs, path| {
             let inode = regular_file(fs, path)?;
             fs.set_len(inode, 0)?;
-            FileWriter::new(fs, inode, 0).put(contents.as_ref())
+            FileWriter::new(fs, inode, 0).write_all(contents.as_ref())
         })
     }
 
-    /// Opens a regular file for reading and writing. A missing file is created, and an existing one is truncated.
+    /// Opens a regular file for reading and writing. A missing file is created, and an existing one
+    /// is truncated.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -53,7 +54,7 @@ impl WritableFilesystem {
     /// Opens an existing regular file for reading and writing.
     ///
     /// # Errors
-    /// `NotFound`; `IsADirectory`; `Invalid` for something else that is not a regular file.
+    /// `NotFound`; `IsADirectory`; `Invalid` for another type of file.
     pub fn open(&self, path: impl AsRef<[u8]>) -> Result<WritableFile> {
         let inode = self.at(path, |fs, path| {
             let inode = resolve(fs, path, Follow::All)?;
@@ -66,15 +67,16 @@ impl WritableFilesystem {
     /// Creates a directory with mode 0755.
     ///
     /// # Errors
-    /// `Exists`; `NotFound` without the directory above it.
+    /// `Exists`; `NotFound` if the parent directory is missing.
     pub fn mkdir(&self, path: impl AsRef<[u8]>) -> Result<()> {
         self.make(path, NewKind::Directory, DIRECTORY_MODE)
     }
 
-    /// Creates a directory and the missing ones above it, with mode 0755. Existing directories stay as they are.
+    /// Creates a directory and its missing parents, with mode 0755. Existing directories are not
+    /// changed.
     ///
     /// # Errors
-    /// `Exists`, `NotADirectory` for another file in the way.
+    /// `Exists`, `NotADirectory` if another type of file is in the way.
     pub fn mkdir_all(&self, path: impl AsRef<[u8]>) -> Result<()> {
         self.at(path, |fs, path| {
             let attributes = NewAttributes::for_root(DIRECTORY_MODE);
@@ -86,12 +88,12 @@ impl WritableFilesystem {
     /// Creates a symlink to `target`, which need not exist.
     ///
     /// # Errors
-    /// `Exists`; `NotFound` without the directory.
+    /// `Exists`; `NotFound` if the directory is missing.
     pub fn symlink(&self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
         self.make(path, NewKind::Symlink(target.as_ref()), 0o777)
     }
 
-    /// Gives the file at `original` the further name `path`.
+    /// Creates the hard link `path` to the file at `original`.
     ///
     /// # Errors
     /// `Exists`; `Denied` for a directory.
@@ -103,7 +105,7 @@ impl WritableFilesystem {
         })
     }
 
-    /// Removes a file, a symlink (and not what it leads to) or an empty directory.
+    /// Removes a file, a symlink (not its target) or an empty directory.
     ///
     /// # Errors
     /// `NotFound`; `Other` for a directory that is not empty.
@@ -111,11 +113,11 @@ impl WritableFilesystem {
         self.at(path, edit::remove)
     }
 
-    /// Removes a file or a directory with everything below it; no symlink is followed. A file that
-    /// can't be removed stays, with the directories above it; the others are removed all the same.
+    /// Removes a file or a directory with everything below it; symlinks are not followed. A file
+    /// that can't be removed stays, with its parent directories; all others are removed.
     ///
     /// # Errors
-    /// `NotFound`, `Denied` for an immutable file; of several errors the first one.
+    /// `NotFound`, `Denied` for an immutable file. Of several errors the first one is returned.
     pub fn remove_all(&self, path: impl AsRef<[u8]>) -> Result<()> {
         self.at(path, |fs, path| {
             let mut failed = None;
@@ -128,11 +130,11 @@ impl WritableFilesystem {
         })
     }
 
-    /// Gives a file another name, in one step; a file with that name is replaced.
+    /// Renames a file atomically. An existing file at `to` is replaced.
     ///
     /// # Errors
-    /// `NotFound`; `IsADirectory`, `NotADirectory`, or `Other` for a directory that is not empty, for a file that can't be
-    /// replaced.
+    /// `NotFound`; for a target that can't be replaced `IsADirectory`, `NotADirectory`, or `Other`
+    /// if it is a directory that is not empty.
     pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         self.at(from, |fs, from| {
             let (dir, name) = resolve_parent(fs, from)?;
@@ -153,8 +155,8 @@ impl WritableFilesystem {
         self.change(path, Follow::All, |_| change)
     }
 
-    /// Sets the owner and the group of a file; `None` keeps them. A symlink is changed itself. As with chown(2), an
-    /// executable loses its set-user-id and set-group-id bits.
+    /// Sets the owner and the group of a file; `None` keeps the present one. Symlinks are not
+    /// followed. As with chown(2), an executable loses its set-user-ID and set-group-ID bits.
     ///
     /// # Errors
     /// As [`set_permissions`](Self::set_permissions).
@@ -170,7 +172,7 @@ impl WritableFilesystem {
         })
     }
 
-    /// Sets the times of a file; `None` keeps them. A symlink is changed itself.
+    /// Sets the times of a file; `None` keeps the present one. Symlinks are not followed.
     ///
     /// # Errors
     /// As [`set_permissions`](Self::set_permissions).
@@ -188,7 +190,7 @@ impl WritableFilesystem {
         self.change(path, Follow::AllButLast, |_| change)
     }
 
-    /// Sets an extended attribute by its whole name: `user.origin`. A symlink is changed itself.
+    /// Sets an extended attribute by its full name: `user.origin`. Symlinks are not followed.
     ///
     /// # Errors
     /// `Unsupported` for a namespace that the filesystem does not have; `NoSpace`.
@@ -204,10 +206,10 @@ impl WritableFilesystem {
         })
     }
 
-    /// Removes an extended attribute. A symlink is changed itself.
+    /// Removes an extended attribute. Symlinks are not followed.
     ///
     /// # Errors
-    /// `Other` without the attribute.
+    /// `Other` if the attribute does not exist.
     pub fn remove_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>) -> Result<()> {
         self.at(path, |fs, path| {
             let inode = resolve(fs, path, Follow::AllButLast)?;
@@ -215,14 +217,16 @@ impl WritableFilesystem {
         })
     }
 
-    /// Copies a file or a directory tree of the host to `path`, with everything that it has: owners, modes, times,
-    /// attributes, holes and hard links. A directory is merged into one that exists. The first failure ends the copy.
+    /// Copies a file or a directory tree of the host to `path`, with all metadata: owners, modes,
+    /// times, attributes, holes and hard links. A directory is merged into an existing one. The
+    /// first failure ends the copy.
     ///
-    /// `progress` is called for each file, and after each MiB of a large one, with the path within the copy. Its
-    /// answer may be that of [`CancellationToken::flow`](crate::CancellationToken::flow).
+    /// `progress` is called for each file, and after each MiB of a large file, with the path within
+    /// the copy. It can return [`CancellationToken::flow`](crate::CancellationToken::flow).
     ///
     /// # Errors
-    /// `NotFound`, `Denied` on the host; `NoSpace`; `Cancelled` when `progress` answers [`ControlFlow::Break`].
+    /// `NotFound`, `Denied` on the host; `NoSpace`; `Cancelled` if `progress` returns
+    /// [`ControlFlow::Break`].
     pub fn copy_from(
         &self,
         host: impl AsRef<Path>,
@@ -249,7 +253,7 @@ impl WritableFilesystem {
         })
     }
 
-    /// Makes everything durable that was changed so far.
+    /// Makes all changes so far durable.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
@@ -277,7 +281,7 @@ impl WritableFilesystem {
         })
     }
 
-    /// Does something at a path, which errors name.
+    /// Runs an operation on the file at a path, which errors name.
     fn at<T>(
         &self,
         path: impl AsRef<[u8]>,
@@ -288,7 +292,7 @@ impl WritableFilesystem {
     }
 }
 
-/// Returns the regular file at `path`, through symlinks; a missing one is created.
+/// Returns the regular file at `path`, following symlinks. A missing file is created.
 fn regular_file(fs: &dyn FsWrite, path: &[u8]) -> vfs::Result<InodeNumber> {
     let inode = edit::find_or_create(fs, path, &NewAttributes::for_root(FILE_MODE))?;
     check_is_regular(&fs.metadata(inode)?)?;

@@ -1,4 +1,4 @@
-//! Answers the kernel's requests from a filesystem that is not written.
+//! The FUSE request handlers of a read-only filesystem.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,56 +12,58 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
 };
 
-use super::ahead::{Ahead, SmallFile};
 use super::attributes::{kind, no_attributes};
 use super::directory::{Cursors, Listing, Room, is_dot};
-use super::linger::Linger;
 use super::options::Options;
+use super::prefetch::{Prefetcher, SmallFile};
 use super::reading::{FOREVER, Reading, report};
+use super::request_waiter::RequestWaiter;
 
-/// How many read-ahead requests the kernel keeps in flight: two of the largest (1 MiB) per thread
-/// at the default of four threads would be 8; small ones are many more. libfuse's default is 12.
+/// The number of read-ahead requests that the kernel keeps in flight. Two of the largest (1 MiB)
+/// per thread would be 8 at the default of four threads; small requests are many more. libfuse's
+/// default is 12.
 pub(super) const MAX_BACKGROUND: u16 = 64;
 
-/// What the kernel is asked for, as far as it has it.
-const WANTED: [InitFlags; 8] = [
-    // Lookups and listings in one directory side by side.
+/// The capabilities requested from the kernel; those that it lacks are left out.
+const CAPABILITIES: [InitFlags; 8] = [
+    // Lookups and listings in one directory run in parallel.
     InitFlags::FUSE_PARALLEL_DIROPS,
-    // Attributes come with the names. Never "adaptively": that goes back to names alone after a
-    // batch whose attributes nobody asked for, and then pays one message per file.
+    // Attributes come with the names. The "adaptive" mode is not used: after a batch whose
+    // attributes nobody asked for, it falls back to names alone and then costs one message per
+    // file.
     InitFlags::FUSE_DO_READDIRPLUS,
-    // No message for open and opendir, once they answered ENOSYS.
+    // The kernel sends no message for open and opendir once they were answered with ENOSYS.
     InitFlags::FUSE_NO_OPEN_SUPPORT,
     InitFlags::FUSE_NO_OPENDIR_SUPPORT,
     InitFlags::FUSE_CACHE_SYMLINKS,
-    // Contents don't change, so a changed time is no reason to drop them.
+    // The contents don't change, so a changed time is no reason to drop cached pages.
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
     InitFlags::FUSE_ASYNC_DIO,
     // Inode numbers are stable, so a file handle outlives the kernel's caches (NFS, overlayfs).
     InitFlags::FUSE_EXPORT_SUPPORT,
 ];
 
-/// A filesystem as fuser wants it.
+/// The `fuser::Filesystem` implementation for a read-only filesystem.
 #[derive(Debug)]
 pub(super) struct Adapter {
     reading: Reading,
     checks_permissions: bool,
     cursors: Cursors,
-    ahead: Ahead,
+    prefetcher: Prefetcher,
 }
 
 impl Adapter {
     pub(super) fn new(
         fs: Arc<dyn FsRead>,
         options: &Options,
-        linger: Linger,
-        ahead: Ahead,
+        waiter: RequestWaiter,
+        prefetcher: Prefetcher,
     ) -> Self {
         Self {
-            reading: Reading::new(fs, &options.ids, linger),
+            reading: Reading::new(fs, &options.ids, waiter),
             checks_permissions: options.access.checks_permissions(),
             cursors: Cursors::default(),
-            ahead,
+            prefetcher,
         }
     }
 
@@ -70,11 +72,12 @@ impl Adapter {
         found.map(|inode| self.reading.entry(inode)).transpose()
     }
 
-    /// An entry with its attributes, as far as they can be had.
+    /// Returns a directory entry's attributes, or only number and type if the attributes cannot be
+    /// read.
     fn listed(&self, entry: &DirEntry) -> (FileAttr, Generation) {
         const NONE: Generation = Generation(0);
         if is_dot(&entry.name) {
-            // Of these the kernel takes the number and the type only.
+            // For `.` and `..`, the kernel uses only the number and the type.
             let number = INodeNo(entry.inode.0);
             return (no_attributes(number, Some(FileType::Directory)), NONE);
         }
@@ -90,12 +93,12 @@ impl Adapter {
 
 impl Filesystem for Adapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        for flags in WANTED {
-            // What this kernel lacks, it does without.
+        for flags in CAPABILITIES {
+            // A capability that this kernel lacks is left out.
             let _ = config.add_capabilities(flags);
         }
         if self.checks_permissions {
-            // Only then: it makes the kernel check modes, too.
+            // Only if permissions are checked: this flag also makes the kernel check modes.
             let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
         }
         let _ = config.set_max_background(MAX_BACKGROUND);
@@ -106,7 +109,7 @@ impl Filesystem for Adapter {
         self.reading
             .answer("lookup", || match self.find(parent, name.as_bytes()) {
                 Ok(Some((attr, generation))) => reply.entry(&FOREVER, &attr, generation),
-                // Number 0 tells the kernel to remember that there is no such name.
+                // Inode number 0 makes the kernel cache that the name does not exist.
                 Ok(None) => {
                     let nothing = no_attributes(INodeNo(0), None);
                     reply.entry(&FOREVER, &nothing, Generation(0));
@@ -132,7 +135,8 @@ impl Filesystem for Adapter {
     }
 
     fn open(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        // "Never ask again": the kernel opens by itself then, and keeps its pages.
+        // ENOSYS means "never ask again": from then on the kernel opens files itself and keeps
+        // their pages.
         reply.error(Errno::ENOSYS);
     }
 
@@ -175,7 +179,7 @@ impl Filesystem for Adapter {
         self.reading.answer("read", || {
             self.reading.read(node, offset, size, reply);
             if offset == 0 {
-                self.ahead.read(self.reading.nodes.inode(node));
+                self.prefetcher.note_read(self.reading.nodes.inode(node));
             }
         });
     }
@@ -232,7 +236,7 @@ impl Filesystem for Adapter {
                 .list(&*self.reading.fs, dir, cookie, listing, add)
             {
                 Ok(()) => {
-                    self.ahead.listed(dir, cookie, &small);
+                    self.prefetcher.note_listing(dir, cookie, &small);
                     reply.ok();
                 }
                 Err(error) => reply.error(report("readdirplus", &error)),

@@ -1,4 +1,4 @@
-//! From what a filesystem says of a file to what FUSE wants to hear.
+//! Conversion of file metadata into the attributes that FUSE expects.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,13 +7,14 @@ use fuser::{FileAttr, INodeNo};
 
 use super::id_map::IdMap;
 
-/// FUSE's number for the root, whatever its number on the image is.
+/// The FUSE node id of the root, whatever its inode number on the image is.
 const ROOT_NODE: u64 = INodeNo::ROOT.0;
 
-/// Between inode numbers of the image and node ids of the connection.
+/// The conversion between inode numbers of the image and FUSE node ids.
 ///
-/// They are the same, but for the root, which FUSE wants to be 1. Should the image have another
-/// file 1, that one trades places with the root. `stat` shows the root's number as on the image.
+/// They are the same except for the root, whose node id must be 1. If the image has another file
+/// with inode number 1, that file and the root swap numbers. `stat` shows the root's number as on
+/// the image.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Nodes {
     root: InodeNumber,
@@ -32,8 +33,8 @@ impl Nodes {
         INodeNo(self.swap(inode.0))
     }
 
-    /// Whether the kernel takes this file as a directory's entry. The root and number 0 are none:
-    /// only a broken directory names them.
+    /// Returns true if the kernel accepts this inode as a directory entry. It refuses the root and
+    /// number 0: only a broken directory names them.
     pub(super) fn can_be_entry(self, inode: InodeNumber) -> bool {
         !matches!(self.node(inode).0, 0 | ROOT_NODE)
     }
@@ -47,7 +48,7 @@ impl Nodes {
     }
 }
 
-/// The attributes of a file, with `ino` as its number.
+/// Returns the FUSE attributes of a file, with `ino` as its number.
 pub(super) fn attributes(metadata: &Metadata, ino: INodeNo, ids: &IdMap) -> FileAttr {
     FileAttr {
         ino,
@@ -68,9 +69,9 @@ pub(super) fn attributes(metadata: &Metadata, ino: INodeNo, ids: &IdMap) -> File
     }
 }
 
-/// Attributes of a name without a file behind it: with `ino` 0 the kernel remembers that there is
-/// none. With another `ino` it lists the name, but refuses the attributes (no file is that large)
-/// and asks again when somebody wants them, which is when the error has someone to be told to.
+/// Returns the attributes of a name without a file. With `ino` 0 the kernel caches that the name
+/// does not exist. With another `ino` it lists the name but refuses the attributes (no file is that
+/// large), and requests them again when a program wants them: so that program gets the error.
 pub(super) fn no_attributes(ino: INodeNo, file_type: Option<FileType>) -> FileAttr {
     FileAttr {
         ino,
@@ -103,7 +104,7 @@ pub(super) fn kind(file_type: FileType) -> fuser::FileType {
     }
 }
 
-/// A time past what the host can express is shown as the epoch.
+/// Converts a time for the host. A time that the host cannot represent becomes the epoch.
 fn system_time(time: Timestamp) -> SystemTime {
     let whole = Duration::from_secs(time.seconds.unsigned_abs());
     let seconds = if time.seconds < 0 {
@@ -117,7 +118,7 @@ fn system_time(time: Timestamp) -> SystemTime {
         .unwrap_or(UNIX_EPOCH)
 }
 
-/// A time that the kernel names.
+/// Converts a time that came from the kernel.
 pub(super) fn timestamp(time: SystemTime) -> Timestamp {
     let (whole, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (i64::try_from(after.as_secs()), after.subsec_nanos()),
@@ -126,7 +127,7 @@ pub(super) fn timestamp(time: SystemTime) -> Timestamp {
             let seconds = i64::try_from(before.as_secs()).map(|seconds| -seconds);
             match before.subsec_nanos() {
                 0 => (seconds, 0),
-                // The fraction counts forwards.
+                // The nanoseconds of a timestamp count forwards, also before 1970.
                 fraction => (seconds.map(|s| s - 1), 1_000_000_000 - fraction),
             }
         }
@@ -137,13 +138,14 @@ pub(super) fn timestamp(time: SystemTime) -> Timestamp {
     }
 }
 
-/// The kernel's `new_encode_dev` (`linux/kdev_t.h`): 12 bits of major, 20 of minor.
+/// Encodes a device number as the kernel's `new_encode_dev` does (`linux/kdev_t.h`): 12 bits of
+/// major, 20 of minor.
 fn encode_device(device: Device) -> u32 {
     let (major, minor) = (device.major, device.minor);
     (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xf_ff00) << 12)
 }
 
-/// The kernel's `new_decode_dev`.
+/// Decodes a device number as the kernel's `new_decode_dev` does.
 pub(super) fn decode_device(number: u32) -> Device {
     Device {
         major: (number >> 8) & 0xfff,
@@ -151,7 +153,7 @@ pub(super) fn decode_device(number: u32) -> Device {
     }
 }
 
-/// The kernel keeps the block size as a power of two.
+/// Rounds to a power of two, the only form in which the kernel keeps a block size.
 fn block_size(bytes: u32) -> u32 {
     if bytes.is_power_of_two() { bytes } else { 4096 }
 }

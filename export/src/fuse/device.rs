@@ -1,4 +1,4 @@
-//! The connection to the kernel: `/dev/fuse`, mounted by ourselves as root, or by fusermount3.
+//! The connection to the kernel: `/dev/fuse`, mounted directly as root, or through fusermount3.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -21,23 +21,24 @@ use diskfs_disk::{Error, ErrorKind, Result};
 
 const DEVICE: &str = "/dev/fuse";
 
-/// The helper that may mount for an ordinary user.
+/// The set-user-id helper that mounts for an ordinary user.
 const FUSERMOUNT: &str = "fusermount3";
 
-/// What a mount in `/proc/self/mountinfo` is called behind `fuse.`.
+/// The subtype of our mounts: the part after `fuse.` in `/proc/self/mountinfo`.
 const SUBTYPE: &str = "diskfs";
 
-/// The type of the root directory, as the kernel wants to know it beforehand: `S_IFDIR`.
+/// The file type of the root directory in octal, which the kernel needs at mount time: `S_IFDIR`.
 const ROOT_MODE: &str = "40000";
 
-/// A mount and the kernel's end of it. Dropped, it unmounts what is still mounted.
+/// A mount and the descriptor that serves it. Dropping it unmounts the filesystem if it is still
+/// mounted.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) device: File,
     pub(super) mount: MountPoint,
 }
 
-/// Where the filesystem is mounted.
+/// The place where the filesystem is mounted.
 #[derive(Debug)]
 pub(super) struct MountPoint {
     pub(super) path: PathBuf,
@@ -54,9 +55,9 @@ impl MountPoint {
         }
     }
 
-    /// After the connection has ended. An unmount ends it, and leaves nothing to do; an abort does,
-    /// and leaves a dead mount. The kernel gives device numbers away again at once, so what is
-    /// found may be the next mount already.
+    /// Removes what is left of the mount after the connection has ended. An unmount ended it and
+    /// leaves nothing to do; an abort leaves a dead mount. The kernel reuses device numbers at
+    /// once, so the mount that is found may already be another one.
     pub(super) fn clear(self) {
         if unique_id(&self.path) != self.unique_id {
             std::mem::forget(self);
@@ -70,16 +71,16 @@ impl Drop for MountPoint {
     }
 }
 
-/// Takes the mount `id` out of the tree, if it is still there. Whoever unmounted it may have
-/// mounted something else at the same place since: that stays.
+/// Detaches the mount `id` from the tree if it is still mounted. A filesystem that was mounted at
+/// the same place since stays.
 ///
 /// # Errors
-/// When the kernel or fusermount3 refuse.
+/// Fails if the kernel or fusermount3 refuses.
 pub fn detach(mountpoint: &Path, id: MountId) -> Result<()> {
     unmount_if(mountpoint, id, Laziness::Detach)
 }
 
-/// Unmounts `id`, if that is what is mounted there.
+/// Unmounts `id` if it is the mount on top at `mountpoint`.
 pub(super) fn unmount_if(mountpoint: &Path, id: MountId, laziness: Laziness) -> Result<()> {
     match mounted_at(mountpoint)? {
         Some(found) if found.id == id => unmount(mountpoint, laziness),
@@ -87,10 +88,10 @@ pub(super) fn unmount_if(mountpoint: &Path, id: MountId, laziness: Laziness) -> 
     }
 }
 
-/// The number of the topmost mount at `path` that no other ever gets, on Linux 6.8 and later. It is
-/// found without asking the filesystem, so also while nobody answers.
+/// Returns the mount id of the topmost mount at `path`, which is never reused (Linux 6.8 and
+/// later). The look-up does not ask the filesystem, so it also works while nobody answers requests.
 fn unique_id(path: &Path) -> Option<u64> {
-    /// linux/stat.h.
+    /// The value in linux/stat.h.
     const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
     let wanted = StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
     let quietly = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
@@ -98,7 +99,7 @@ fn unique_id(path: &Path) -> Option<u64> {
     (found.stx_mask & STATX_MNT_ID_UNIQUE != 0).then_some(found.stx_mnt_id)
 }
 
-/// Mounts at `mountpoint`, without anybody to answer yet.
+/// Mounts at `mountpoint`; requests are not answered yet.
 pub(super) fn connect(
     mountpoint: &Path,
     direction: Direction,
@@ -115,7 +116,7 @@ pub(super) fn connect(
         .filter(|mount| mount.kind == KIND)
         .map(|mount| mount.id)
         .ok_or_else(|| {
-            let reason = "the mount is not in /proc/self/mountinfo";
+            let reason = "mounted, but the mount is missing in /proc/self/mountinfo";
             Error::new(ErrorKind::Other, reason).in_file(mountpoint)
         })?;
     Ok(Connection {
@@ -128,21 +129,21 @@ fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf> {
     let found = fs::canonicalize(mountpoint).and_then(|path| Ok((fs::metadata(&path)?, path)));
     let (metadata, path) = found.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NOTCONN) => {
-            let reason = "mountpoint holds a FUSE mount whose server is gone";
-            Error::new(ErrorKind::Other, reason).with_hint("free it with `diskfs umount` first")
+            let reason = "a FUSE mount whose server has ended is still mounted here";
+            Error::new(ErrorKind::Other, reason).with_hint("remove it with `diskfs umount` first")
         }
-        Some(Errno::NOENT) => Error::new(ErrorKind::NotFound, "mountpoint does not exist")
+        Some(Errno::NOENT) => Error::new(ErrorKind::NotFound, "mount point does not exist")
             .with_hint("make it with mkdir"),
         _ => error.into(),
     })?;
     if !metadata.is_dir() {
-        let reason = "mountpoint is not a directory";
+        let reason = "mount point is not a directory";
         return Err(Error::new(ErrorKind::NotADirectory, reason));
     }
     Ok(path)
 }
 
-/// Opens the device and mounts it. `None` when that takes rights that we lack.
+/// Opens the device and mounts it. Returns `None` if we lack the privileges.
 fn mount_directly(path: &Path, direction: Direction, options: &Options) -> Result<Option<File>> {
     let device = match OpenOptions::new().read(true).write(true).open(DEVICE) {
         Ok(device) => device,
@@ -163,11 +164,14 @@ fn mount_directly(path: &Path, direction: Direction, options: &Options) -> Resul
 }
 
 fn no_fuse() -> Error {
-    Error::new(ErrorKind::Unsupported, "this kernel has no FUSE")
-        .with_hint("load it with `modprobe fuse`; in a container, pass /dev/fuse in")
+    Error::new(
+        ErrorKind::Unsupported,
+        "FUSE is not supported by this kernel",
+    )
+    .with_hint("load it with `modprobe fuse`; in a container, pass /dev/fuse in")
 }
 
-/// What fuse.ko takes as `data` (Documentation/filesystems/fuse.rst).
+/// Builds the `data` string for fuse.ko (Documentation/filesystems/fuse.rst).
 fn kernel_options(device: &File, options: &Options) -> CString {
     let mut data = format!(
         "fd={},rootmode={ROOT_MODE},user_id={},group_id={}",
@@ -199,7 +203,7 @@ fn flags(direction: Direction, options: &Options) -> MountFlags {
         Direction::ReadOnly => MountFlags::RDONLY,
         Direction::ReadWrite => MountFlags::empty(),
     };
-    // FUSE never tells that a file was read, so none of the other modes would be true.
+    // FUSE does not report that a file was read, so every other atime mode would be untrue.
     direction
         | MountFlags::NOATIME
         | unless(options.suid, MountFlags::NOSUID)
@@ -207,7 +211,7 @@ fn flags(direction: Direction, options: &Options) -> MountFlags {
         | unless(options.execute, MountFlags::NOEXEC)
 }
 
-/// What fusermount3 takes after `-o`.
+/// Builds the argument of fusermount3's `-o`.
 fn helper_options(direction: Direction, options: &Options) -> OsString {
     let direction = match direction {
         Direction::ReadOnly => "ro",
@@ -239,8 +243,8 @@ fn helper_options(direction: Direction, options: &Options) -> OsString {
     OsString::from_vec(list)
 }
 
-/// Has fusermount3 mount, and takes the open device from it over a socket, which is its standard
-/// input: of all descriptors the one that a child gets without being told to.
+/// Mounts through fusermount3 and receives the open device over a socket. The socket is the
+/// helper's standard input: the only descriptor that a child inherits without further arrangements.
 fn mount_with_helper(path: &Path, direction: Direction, options: &Options) -> Result<File> {
     check_effects(options)?;
     let (ours, theirs) = UnixStream::pair()?;
@@ -256,12 +260,13 @@ fn mount_with_helper(path: &Path, direction: Direction, options: &Options) -> Re
         .spawn()
         .map_err(|error| no_helper(error, "mount"))?;
     let device = receive_device(&ours)?;
-    // Only now: without -o auto_unmount it ends once it has passed the device on.
+    // Wait only after the device arrived: without `-o auto_unmount` the helper ends after sending
+    // it.
     let complaint = finish(child)?;
     device.ok_or_else(|| helper_failed(&complaint))
 }
 
-/// Refuses what fusermount3 would leave out without failing: its mounts for users never honour
+/// Refuses options that fusermount3 would drop silently: mounts of ordinary users never honour
 /// set-user-id programs and device nodes.
 fn check_effects(options: &Options) -> Result<()> {
     let effects = [(options.suid, "suid"), (options.devices, "dev")];
@@ -281,14 +286,14 @@ fn check_effects(options: &Options) -> Result<()> {
 
 fn no_helper(error: io::Error, purpose: &str) -> Error {
     if error.kind() == io::ErrorKind::NotFound {
-        let reason = format!("needs {FUSERMOUNT} to {purpose} for a user who is not root");
+        let reason = format!("cannot {purpose} as an ordinary user: {FUSERMOUNT} is not installed");
         return Error::new(ErrorKind::Unsupported, reason)
-            .with_hint("install it: apt install fuse3");
+            .with_hint("install fuse3: `apt install fuse3`");
     }
     Error::from(error).in_file(FUSERMOUNT)
 }
 
-/// Waits for the helper. Returns what it complained about.
+/// Waits for the helper to end. Returns its error output.
 fn finish(mut child: Child) -> Result<String> {
     let mut complaint = Vec::new();
     if let Some(mut stderr) = child.stderr.take() {
@@ -298,18 +303,18 @@ fn finish(mut child: Child) -> Result<String> {
     Ok(lossy(OsStr::from_bytes(&complaint)).trim().to_owned())
 }
 
-/// What fusermount3 says when it is not allowed to, and what to do then.
+/// The known error messages of fusermount3 about missing rights, each with a hint.
 const DENIALS: [(&str, &str); 4] = [
     (
         "user_allow_other",
-        "add a line `user_allow_other` to /etc/fuse.conf",
+        "add the line `user_allow_other` to /etc/fuse.conf",
     ),
     (
         "failed to open /dev/fuse",
-        "let ordinary users open it, as is usual: chmod 666 /dev/fuse",
+        "let ordinary users open it, as is usual: `chmod 666 /dev/fuse`",
     ),
-    ("has no write access", "use a directory of your own"),
-    ("not permitted", "use a directory of your own"),
+    ("has no write access", "use a directory that you own"),
+    ("not permitted", "use a directory that you own"),
 ];
 
 fn helper_failed(complaint: &str) -> Error {
@@ -327,7 +332,7 @@ fn helper_failed(complaint: &str) -> Error {
     }
 }
 
-/// Takes the device that the helper sends; `None` when it ends without one.
+/// Receives the device that the helper sends. Returns `None` if the helper ends without sending it.
 fn receive_device(socket: &UnixStream) -> Result<Option<File>> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -349,16 +354,17 @@ fn receive_device(socket: &UnixStream) -> Result<Option<File>> {
     Ok(fds.flatten().next().map(File::from))
 }
 
-/// Whether an unmount waits for those who still use the mount.
+/// The behaviour of an unmount while the mount is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Laziness {
-    /// It fails while somebody uses it.
+    /// Fails while a process uses the mount.
     Refuse,
-    /// It takes the mount out of the tree at once; those who use it go on until they are done.
+    /// Detaches the mount from the tree at once; processes that use it continue until they are
+    /// done.
     Detach,
 }
 
-/// Unmounts what is on top at `mountpoint`, as root or through fusermount3.
+/// Unmounts the topmost mount at `mountpoint`, as root or through fusermount3.
 pub(super) fn unmount(mountpoint: &Path, laziness: Laziness) -> Result<()> {
     let flags = match laziness {
         Laziness::Refuse => UnmountFlags::NOFOLLOW,
@@ -373,7 +379,7 @@ pub(super) fn unmount(mountpoint: &Path, laziness: Laziness) -> Result<()> {
 }
 
 fn busy() -> Error {
-    Error::new(ErrorKind::Locked, "mount is in use")
+    Error::new(ErrorKind::Locked, "the mount is in use")
 }
 
 fn unmount_with_helper(mountpoint: &Path, laziness: Laziness) -> Result<()> {
@@ -398,7 +404,8 @@ fn unmount_with_helper(mountpoint: &Path, laziness: Laziness) -> Result<()> {
     Err(helper_failed(complaint.trim()))
 }
 
-/// Whether another thread can have its own descriptor: only who may open the device can clone one.
+/// Returns true if each thread can have a descriptor of its own: only a process that may open the
+/// device can clone one.
 pub(super) fn can_clone() -> bool {
     OpenOptions::new()
         .read(true)
@@ -407,8 +414,8 @@ pub(super) fn can_clone() -> bool {
         .is_ok()
 }
 
-/// Tells the kernel to read ahead more than the 128 KiB that it starts with. Only root may; and it
-/// is a matter of speed only, so failure is none.
+/// Raises the kernel's read-ahead above its default of 128 KiB. Only root can do so. Failure is
+/// ignored: it only costs speed.
 pub(super) fn raise_read_ahead(id: MountId, kib: u32) {
     let _ = fs::write(
         format!("/sys/class/bdi/{id}/read_ahead_kb"),

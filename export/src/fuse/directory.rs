@@ -1,20 +1,21 @@
-//! Listing directories in the pieces that the kernel asks for.
+//! Directory listings in the pieces that the kernel requests.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use diskfs_vfs::{DirEntry, FsRead, InodeNumber, Result};
 
-/// How many entries are taken from the filesystem at once, and announced together. A reply holds
-/// about 190 (32 KiB, the buffer of getdents(2) in the C library); more at once means fewer and
-/// larger reads of the inode table.
+/// The number of entries that are read from the filesystem and announced together. A reply has room
+/// for about 190 (32 KiB, the buffer of getdents(2) in the C library); larger batches mean fewer
+/// and larger reads of the inode table.
 const BATCH_LEN: usize = 1024;
 
-/// How many listings that are under way are kept. Past it the oldest one starts a batch anew when
-/// it goes on, which costs time, not correctness.
+/// The number of listings in progress whose remaining entries are kept. Above it, the oldest one
+/// reads its batch again when it goes on, which costs time, not correctness.
 const CURSORS: usize = 32;
 
-/// Where listings go on: what was taken from the filesystem and didn't fit into a reply.
+/// The listings in progress: entries that were read from the filesystem and didn't fit into a
+/// reply.
 #[derive(Debug, Default)]
 pub(super) struct Cursors {
     kept: Mutex<VecDeque<Cursor>>,
@@ -23,22 +24,22 @@ pub(super) struct Cursors {
 #[derive(Debug)]
 struct Cursor {
     dir: InodeNumber,
-    /// The cookie that `rest` continues.
+    /// The cookie after which `rest` continues.
     cookie: u64,
     rest: std::vec::IntoIter<DirEntry>,
-    /// Whether nothing comes behind `rest`.
+    /// True if no entries follow `rest`.
     ends: bool,
 }
 
-/// Whether a reply has room for more.
+/// The answer to an offered entry: whether the reply had room for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
     Left,
-    /// The entry was not taken.
+    /// The entry was not added.
     Full,
 }
 
-/// Whether the attributes of the entries will be wanted, too.
+/// The kind of a listing: with or without the attributes of the entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listing {
     Names,
@@ -46,7 +47,7 @@ pub(super) enum Listing {
 }
 
 impl Cursors {
-    /// Gives the entries of `dir` behind `cookie` to `take` until that is full.
+    /// Passes the entries of `dir` after `cookie` to `take` until that returns [`Room::Full`].
     pub(super) fn list(
         &self,
         fs: &dyn FsRead,
@@ -69,13 +70,14 @@ impl Cursors {
                 cursor.rest.next();
             }
             if cursor.ends {
-                // The kernel comes once more, to learn that this was all.
+                // The kernel asks once more to learn that the listing is complete.
                 self.keep(cursor);
                 return Ok(());
             }
             match Cursor::read(fs, dir, cursor.cookie, listing) {
                 Ok(next) => cursor = next,
-                // What comes before an error is told first; the kernel comes again for the error.
+                // Entries before an error are delivered first; the kernel asks again and then gets
+                // the error.
                 Err(_) if cursor.cookie != cookie => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -103,8 +105,8 @@ impl Cursors {
 }
 
 impl Cursor {
-    /// Takes the next batch. An error behind entries ends the batch before it: reading on from
-    /// there will meet it again.
+    /// Reads the next batch. An error after some entries ends the batch before it: the next batch
+    /// will meet it again.
     fn read(fs: &dyn FsRead, dir: InodeNumber, cookie: u64, listing: Listing) -> Result<Self> {
         let mut batch = Vec::new();
         let mut ends = true;
@@ -134,7 +136,7 @@ impl Cursor {
     }
 }
 
-/// Says which inodes will be read, if it is more than one.
+/// Announces the inodes that will be read, if there is more than one.
 fn announce(fs: &dyn FsRead, batch: &[DirEntry]) {
     let inodes: Vec<InodeNumber> = batch
         .iter()
@@ -146,7 +148,7 @@ fn announce(fs: &dyn FsRead, batch: &[DirEntry]) {
     }
 }
 
-/// Whether a name is `.` or `..`.
+/// Returns true if a name is `.` or `..`.
 pub(super) fn is_dot(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
@@ -158,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// Lists a directory by replies of `room` entries; an error ends it.
+    /// Lists a directory in replies of `room` entries; an error ends the listing.
     fn list(fs: &MemoryFs, dir: InodeNumber, room: usize) -> (Vec<Vec<u8>>, Option<ErrorKind>) {
         let cursors = Cursors::default();
         let mut names = vec![];

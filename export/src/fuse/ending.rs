@@ -1,4 +1,4 @@
-//! The end of a mount that is not asked for through the mount table: a signal.
+//! The end of a mount by a signal instead of an unmount.
 
 use std::fs::File;
 use std::io;
@@ -11,24 +11,24 @@ use diskfs_vfs::FsWrite;
 
 use super::device::{Laziness, MountPoint, detach, unmount_if};
 use super::mount_table::MountId;
-use super::presence::Presence;
+use super::server_sockets::ServerSockets;
 use super::writing::Losses;
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// How often it is tried again to unmount what is in use.
+/// The pause between attempts to unmount a filesystem that is in use.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What can end a mount from a thread that doesn't serve it.
+/// A handle that ends a mount from a thread that doesn't serve it.
 #[derive(Debug)]
 pub struct Ending {
     path: PathBuf,
     id: MountId,
-    /// The filesystem, if it is written.
+    /// The filesystem, if it is mounted read-write.
     written: Option<Written>,
-    presence: Arc<Presence>,
+    sockets: Arc<ServerSockets>,
 }
 
-/// A filesystem that is written.
+/// A filesystem that is mounted read-write.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) fs: Weak<dyn FsWrite>,
@@ -36,7 +36,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Ends writing. Fails if not all that was written is durable.
+    /// Ends writing. Fails if some of the written data is not durable.
     fn close(&self) -> diskfs_vfs::Result<()> {
         let Some(fs) = self.fs.upgrade() else {
             return Ok(());
@@ -46,12 +46,12 @@ impl Written {
     }
 }
 
-/// How a mount goes on when it was told to end.
+/// The state of a mount after [`Ending::end`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HowItEnds {
-    /// It is unmounted, and whoever serves it returns.
+pub enum EndState {
+    /// The filesystem is unmounted, and the thread that serves it returns.
     ByItself,
-    /// It is still in use. Everything is durable, and what is written from now on fails: the
+    /// The filesystem is still in use. All changes are durable, and every later write fails: the
     /// process can end.
     Now,
 }
@@ -60,38 +60,39 @@ impl Ending {
     pub(super) fn new(
         mount: &MountPoint,
         written: Option<Written>,
-        presence: Arc<Presence>,
+        sockets: Arc<ServerSockets>,
     ) -> Self {
         Self {
             path: mount.path.clone(),
             id: mount.id,
             written,
-            presence,
+            sockets,
         }
     }
 
-    /// Ends the mount. Who uses it has a moment to finish.
+    /// Ends the mount. Processes that use it have `grace` to finish.
     ///
     /// # Errors
-    /// When the kernel refuses, or not everything could be made durable.
-    pub fn end(&self, grace: Duration) -> Result<HowItEnds> {
+    /// Fails if the kernel refuses, or if some of the written data could not be made durable.
+    pub fn end(&self, grace: Duration) -> Result<EndState> {
         match &self.written {
             None => {
                 detach(&self.path, self.id)?;
                 thread::sleep(grace);
-                Ok(HowItEnds::Now)
+                Ok(EndState::Now)
             }
             Some(written) => self.end_written(written, grace),
         }
     }
 
-    /// Detached, a mount can't be synced any more: what is written by those who use it stays in
-    /// the kernel. So they have their moment before that.
-    fn end_written(&self, written: &Written, grace: Duration) -> Result<HowItEnds> {
+    /// Ends a read-write mount. Processes that use it have `grace` to finish before it is detached:
+    /// a detached mount can't be synced any more, so what they write later would stay in the
+    /// kernel.
+    fn end_written(&self, written: &Written, grace: Duration) -> Result<EndState> {
         let deadline = Instant::now() + grace;
         loop {
             match unmount_if(&self.path, self.id, Laziness::Refuse) {
-                Ok(()) => return Ok(HowItEnds::ByItself),
+                Ok(()) => return Ok(EndState::ByItself),
                 Err(error) if error.kind() == ErrorKind::Locked && Instant::now() < deadline => {
                     thread::sleep(PAUSE);
                 }
@@ -105,16 +106,16 @@ impl Ending {
         let result = match (synced, closed) {
             (_, Err(error)) => Err(error.into()),
             (Err(error), Ok(())) => Err(error.into()),
-            (Ok(()), Ok(())) => Ok(HowItEnds::Now),
+            (Ok(()), Ok(())) => Ok(EndState::Now),
         };
         result.map_err(|error: Error| {
-            self.went_badly(&error);
+            self.report_failure(&error);
             error.in_file(&self.path)
         })
     }
 
-    /// Tells those who wait for the end that not everything is durable, and why.
-    pub fn went_badly(&self, error: &Error) {
-        self.presence.last_words(&error.to_string());
+    /// Reports to the waiting processes that not everything is durable, and why.
+    pub fn report_failure(&self, error: &Error) {
+        self.sockets.report_failure(&error.to_string());
     }
 }

@@ -1,9 +1,9 @@
-//! Attributes besides the mode, as chattr(1) and lsattr(1) ask for them.
+//! File attributes besides the mode, as chattr(1) and lsattr(1) read and set them.
 
 use diskfs_vfs::FileAttributes;
 
 /// `FS_IOC_GETFLAGS` of linux/fs.h, `_IOR('f', 1, long)`, on hosts of 64 bits; the value is an
-/// `int` all the same.
+/// `int` nevertheless.
 pub(super) const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 
 /// `FS_IOC_SETFLAGS`, `_IOW('f', 2, long)`.
@@ -16,20 +16,20 @@ pub(super) const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 /// `FS_IOC_FSSETXATTR`, `_IOW('X', 32, struct fsxattr)`.
 pub(super) const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 
-/// `struct fsxattr`: flags, a hint for the size of extents, a number of extents, the project, a
-/// second hint, and room for more.
+/// The length of `struct fsxattr`: flags, extent size hint, number of extents, project id, a second
+/// hint, and padding.
 const FSXATTR_LEN: usize = 28;
 
-/// Where the project is.
+/// The offset of the project id.
 const PROJECT_AT: usize = 12;
 
-/// The flag that a file can't be changed.
+/// The flag of a file that can't be changed.
 pub(super) const IMMUTABLE: u32 = 0x10;
 
-/// The flag that a file can only be appended to.
+/// The flag of a file that can only be appended to.
 pub(super) const APPEND_ONLY: u32 = 0x20;
 
-/// The flags that `struct fsxattr` has: by their bit there, and in [`FileAttributes`].
+/// The flags of `struct fsxattr`: each with its bit there and its bit in [`FileAttributes`].
 const X_BITS: [(u32, u32); 7] = [
     (0x08, IMMUTABLE),
     (0x10, APPEND_ONLY),
@@ -37,13 +37,13 @@ const X_BITS: [(u32, u32); 7] = [
     (0x20, 0x08),
     (0x40, 0x80),
     (0x80, 0x40),
-    // New files get the directory's project.
+    // New files inherit the directory's project.
     (0x200, 0x2000_0000),
-    // Direct access.
+    // Direct access (DAX).
     (0x8000, 0x0200_0000),
 ];
 
-/// A `struct fsxattr` with the flags that it has and the project.
+/// Builds a `struct fsxattr` with the file's flags and project.
 pub(super) fn fsxattr(attributes: FileAttributes) -> [u8; FSXATTR_LEN] {
     let mut bytes = [0; FSXATTR_LEN];
     let flags = X_BITS
@@ -56,13 +56,14 @@ pub(super) fn fsxattr(attributes: FileAttributes) -> [u8; FSXATTR_LEN] {
     bytes
 }
 
-/// What `FS_IOC_SETFLAGS` asks for; `None` if it is cut short.
+/// Returns the attributes that `FS_IOC_SETFLAGS` sets; `None` if the input is too short.
 pub(super) fn with_flags(input: &[u8], old: FileAttributes) -> Option<FileAttributes> {
     let flags = u32::from_ne_bytes(*input.first_chunk()?);
     Some(FileAttributes { flags, ..old })
 }
 
-/// What `FS_IOC_FSSETXATTR` asks for: flags that a `struct fsxattr` doesn't have stay.
+/// Returns the attributes that `FS_IOC_FSSETXATTR` sets. Flags that `struct fsxattr` lacks are
+/// kept.
 pub(super) fn with_fsxattr(input: &[u8], old: FileAttributes) -> Option<FileAttributes> {
     let wanted = u32::from_ne_bytes(*input.first_chunk()?);
     let project = u32::from_ne_bytes(*input.get(PROJECT_AT..)?.first_chunk()?);

@@ -1,40 +1,40 @@
-//! Whose a file is, as the mount shows it.
+//! Mapping of file owners and groups between the image and the host.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The number that Linux shows for an id that a mapping leaves out (`overflowuid`).
+/// The id that Linux shows for unmapped ids (`overflowuid`).
 const OVERFLOW_ID: u32 = 65534;
 
-/// How owners and groups on the image become owners and groups on the host.
+/// The mappings of owners and groups between image and host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IdMap {
-    /// For owners.
+    /// The mapping of owners.
     pub uid: IdMapping,
-    /// For groups.
+    /// The mapping of groups.
     pub gid: IdMapping,
 }
 
-/// How ids of one kind are mapped.
+/// A mapping of one kind of ids.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum IdMapping {
-    /// As they are on the image.
+    /// Ids are shown as on the image.
     #[default]
     Identity,
-    /// Everything is this one's.
+    /// Every id is shown as this one.
     Fixed(u32),
-    /// By ranges; what none of them covers is nobody's (65534).
+    /// Ids are mapped by ranges; an id outside all ranges is shown as 65534 (nobody).
     Ranges(Vec<IdRange>),
 }
 
-/// A run of ids that is shown as another run of the same length.
+/// A range of ids that is shown as another range of the same length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdRange {
-    /// The first one on the image.
+    /// The first id on the image.
     pub guest: u32,
-    /// What it is shown as.
+    /// The first id on the host.
     pub host: u32,
-    /// How many there are.
+    /// The number of ids.
     pub count: u32,
 }
 
@@ -51,7 +51,7 @@ impl IdRange {
 }
 
 impl IdMapping {
-    /// What `id` of the image is shown as.
+    /// Maps an id of the image to the host.
     pub fn map(&self, id: u32) -> u32 {
         match self {
             Self::Identity => id,
@@ -63,17 +63,17 @@ impl IdMapping {
         }
     }
 
-    /// Whose a file on the image is that `host` makes in a directory of `dir`'s; `None` for an id
-    /// that the image has none for.
+    /// Returns the id on the image for a file that `host` creates in a directory of `dir`; `None`
+    /// if the image has no id for `host`.
     pub(super) fn maker(&self, host: u32, dir: u32) -> Option<u32> {
         match self {
-            // Everybody is everybody here, so whose the directory is tells whose its files are.
+            // All ids are shown as one here, so a new file gets its directory's owner.
             Self::Fixed(_) => Some(dir),
             _ => self.owner(host, dir),
         }
     }
 
-    /// Whose a file of `now`'s on the image becomes when it is given to `host`.
+    /// Returns the new id on the image when a file of `now` is given to `host`.
     pub(super) fn owner(&self, host: u32, now: u32) -> Option<u32> {
         match self {
             Self::Identity => Some(host),
@@ -82,10 +82,10 @@ impl IdMapping {
         }
     }
 
-    /// Puts together what was given in several places: one id for all, or any number of ranges.
+    /// Merges the mappings of several options: one id for everything, or any number of ranges.
     ///
     /// # Errors
-    /// When one id for all stands beside something else, or ranges overlap.
+    /// Fails if one id for everything is combined with another mapping, or if ranges overlap.
     pub fn merge(parts: impl IntoIterator<Item = Self>) -> Result<Self, IdMapError> {
         parts
             .into_iter()
@@ -97,13 +97,13 @@ impl IdMapping {
                     Ok(Self::Ranges(ranges))
                 }
                 _ => Err(IdMapError(
-                    "one id for everything excludes any other mapping",
+                    "one id for everything cannot be combined with another mapping",
                 )),
             })
     }
 }
 
-/// One guest id must not have two meanings.
+/// Checks that no id of the image is in two ranges.
 fn check_apart(ranges: &[IdRange]) -> Result<(), IdMapError> {
     let mut spans: Vec<(u64, u64)> = ranges
         .iter()
@@ -121,7 +121,7 @@ fn check_apart(ranges: &[IdRange]) -> Result<(), IdMapError> {
     Ok(())
 }
 
-/// Why a mapping makes no sense.
+/// The reason why an id mapping is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdMapError(&'static str);
 
@@ -136,7 +136,7 @@ impl std::error::Error for IdMapError {}
 impl FromStr for IdMapping {
     type Err = IdMapError;
 
-    /// `1000` (everything is 1000's) or `GUEST:HOST:COUNT`, the order that podman has.
+    /// Parses `1000` (every id is shown as 1000) or `GUEST:HOST:COUNT`, podman's order.
     fn from_str(text: &str) -> Result<Self, IdMapError> {
         let wrong = IdMapError("expected an id, or GUEST:HOST:COUNT");
         let number = |part: &str| part.parse::<u32>().map_err(|_| wrong.clone());
@@ -169,22 +169,23 @@ const ACL_TAG_USER: u16 = 0x02;
 const ACL_TAG_GROUP: u16 = 0x08;
 
 impl IdMap {
-    /// Whether it changes anything.
+    /// Returns true if neither owners nor groups are changed.
     pub fn is_identity(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Maps the ids within an ACL. What has not the form of one stays as it is: the kernel refuses
-    /// it by itself.
+    /// Maps the ids within an ACL. A malformed value is left as it is: the kernel itself refuses
+    /// it.
     pub(crate) fn map_acl(&self, value: &mut [u8]) {
         let mapped = self.change_acl(value, |mapping, id| Some(mapping.map(id)));
-        debug_assert!(mapped, "every id is shown as some id");
+        debug_assert!(mapped, "mapping to the host is total");
     }
 
-    /// Maps them back, for an ACL that is to be set. Returns whether the image has all of them.
+    /// Maps the ids within an ACL back to the image before it is set. Returns true if the image has
+    /// an id for each.
     pub(super) fn map_acl_back(&self, value: &mut [u8]) -> bool {
         self.change_acl(value, |mapping, id| match mapping {
-            // Whom of all it stands for can't be told.
+            // The id stands for all ids of the image, so the original is ambiguous.
             IdMapping::Fixed(_) => None,
             _ => mapping.owner(id, id),
         })
@@ -243,8 +244,8 @@ mod tests {
         assert_eq!(ranges.owner(100_002, 5), Some(3));
         assert_eq!(ranges.owner(OVERFLOW_ID, 5), None);
         let fixed = parse(&["1000"]).unwrap();
-        assert_eq!(fixed.maker(0, 5), Some(5), "as the directory's");
-        assert_eq!(fixed.owner(1000, 5), Some(5), "it stays whose it is");
+        assert_eq!(fixed.maker(0, 5), Some(5), "the directory's owner");
+        assert_eq!(fixed.owner(1000, 5), Some(5), "the owner is unchanged");
         assert_eq!(fixed.owner(0, 5), None);
         assert_eq!(IdMapping::Identity.maker(7, 5), Some(7));
     }
@@ -303,7 +304,7 @@ mod tests {
         let mut value = acl(100_005, 17);
         assert!(ranges.map_acl_back(&mut value));
         assert_eq!(value, acl(5, 50));
-        assert!(!ranges.map_acl_back(&mut acl(5, 17)), "5 is nobody's");
+        assert!(!ranges.map_acl_back(&mut acl(5, 17)), "5 is unmapped");
         for mut odd in [vec![], vec![1, 2], vec![9; 20], acl(5, 50)[..14].to_vec()] {
             map.map_acl(&mut odd);
         }

@@ -1,4 +1,4 @@
-//! What is mounted, as the kernel tells it (`proc_pid_mountinfo(5)`).
+//! The kernel's mount table (`proc_pid_mountinfo(5)`).
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -8,12 +8,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A mounted filesystem's device number: tells it from all others while it is mounted.
+/// The device number of a mounted filesystem: unique while it is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MountId {
-    /// Of the anonymous device.
+    /// The major number of the anonymous device.
     pub major: u32,
-    /// Of the anonymous device.
+    /// The minor number of the anonymous device.
     pub minor: u32,
 }
 
@@ -34,35 +34,35 @@ impl FromStr for MountId {
                 minor: minor.parse().ok()?,
             })
         });
-        parsed.ok_or_else(|| format!("`{text}` is no device number"))
+        parsed.ok_or_else(|| format!("invalid device number `{text}`: expected MAJOR:MINOR"))
     }
 }
 
-/// One line of the table.
+/// An entry of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountEntry {
-    /// Which filesystem it is.
+    /// The device number of the filesystem.
     pub id: MountId,
-    /// Where it is mounted.
+    /// The mount point.
     pub mountpoint: PathBuf,
-    /// `ext4`, `fuse.diskfs`.
+    /// The filesystem type: `ext4`, `fuse.diskfs`.
     pub kind: String,
-    /// What is mounted: of ours, the image.
+    /// The source of the mount; for our mounts, the path of the image.
     pub source: OsString,
 }
 
-/// The filesystem type that our mounts have.
+/// The filesystem type of our mounts.
 pub const KIND: &str = "fuse.diskfs";
 
-/// Everything that is mounted, in the order in which it was.
+/// Returns the mounts that this process sees, in the order in which they were made.
 ///
 /// # Errors
-/// When `/proc` is not there.
+/// Fails if `/proc` is not mounted.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
     mounts_of(Path::new("/proc/self"))
 }
 
-/// Those that a process sees, by its directory in `/proc`.
+/// Returns the mounts that a process sees, given its directory in `/proc`.
 pub(super) fn mounts_of(process: &Path) -> io::Result<Vec<MountEntry>> {
     let table = fs::read(process.join("mountinfo"))?;
     Ok(table
@@ -71,21 +71,21 @@ pub(super) fn mounts_of(process: &Path) -> io::Result<Vec<MountEntry>> {
         .collect())
 }
 
-/// What is mounted at `mountpoint` (an absolute path without symlinks), on top if there is more.
+/// Returns the topmost mount at `mountpoint` (an absolute path without symlinks).
 ///
 /// # Errors
-/// When `/proc` is not there.
+/// Fails if `/proc` is not mounted.
 pub fn mounted_at(mountpoint: &Path) -> io::Result<Option<MountEntry>> {
     let last = |mount: &MountEntry| mount.mountpoint == mountpoint;
     Ok(mounts()?.into_iter().rfind(last))
 }
 
-/// `36 35 98:0 /root /mountpoint rw,noatime master:1 - ext3 /dev/sda1 rw`
+/// Parses a line such as `36 35 98:0 /root /mountpoint rw,noatime master:1 - ext3 /dev/sda1 rw`.
 fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&byte| byte == b' ');
     let id = std::str::from_utf8(fields.nth(2)?).ok()?.parse().ok()?;
     let mountpoint = unescape(fields.nth(1)?);
-    // Any number of optional fields ends with a dash.
+    // A dash ends the optional fields, of which there may be any number.
     let mut fields = fields.skip_while(|&field| field != b"-").skip(1);
     Some(MountEntry {
         id,
@@ -95,7 +95,7 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     })
 }
 
-/// Blanks, newlines and backslashes are written as `\` and three octal digits.
+/// Decodes the octal escapes of blanks, newlines and backslashes.
 fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -111,7 +111,7 @@ fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// The name of a program in a message, for those without a name as well.
+/// Returns the text of a program's name for a message; invalid UTF-8 is replaced.
 pub(super) fn lossy(text: &OsStr) -> String {
     String::from_utf8_lossy(text.as_bytes()).into_owned()
 }

@@ -1,75 +1,77 @@
-//! What can be chosen about a mount.
+//! The options of a mount.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use super::id_map::IdMap;
 
-/// Who gets in.
+/// The users who can access a mount, and the check of permissions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Whoever mounts it, and nobody else, not even root. The modes on the image don't count: the
-    /// image is the user's own, who may read all of it anyway.
+    /// Only the user who mounts it has access, not even root. The modes on the image don't count:
+    /// the user may read the whole image file anyway.
     #[default]
     Owner,
-    /// Whoever mounts it, and nobody else; modes and ACLs on the image count.
+    /// Only the user who mounts it has access; modes and ACLs on the image are checked.
     OwnerChecked,
-    /// Everybody whom the modes and ACLs on the image let in, checked by the kernel.
+    /// Every user has the access that modes and ACLs on the image allow; the kernel checks them.
     Everyone,
 }
 
 impl Access {
-    /// Whether the kernel checks modes and ACLs.
+    /// Returns true if the kernel checks modes and ACLs.
     pub(super) fn checks_permissions(self) -> bool {
         self != Self::Owner
     }
 }
 
-/// Whether something on the image takes effect on the host.
+/// The choice whether a feature of the image takes effect on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It does.
+    /// The feature takes effect.
     Allowed,
-    /// It does not.
+    /// The feature is ignored.
     Ignored,
 }
 
-/// Whether the mount can be written.
+/// The choice between a read-only and a read-write mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     ReadOnly,
     ReadWrite,
 }
 
-/// When what a program writes is handed to the filesystem.
+/// The time at which written data reaches the filesystem.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Writes {
-    /// Before `write(2)` returns, which says whether there was room for it. The kernel keeps the pages for reading.
+    /// Data is written before `write(2)` returns, so `write(2)` reports a lack of space. The kernel
+    /// keeps the pages for reading.
     #[default]
     Through,
-    /// Later, by the kernel. Small writes cost little; that there is no room for them, or that the image can't be
-    /// written, is an error of `fsync` and `close`.
+    /// The kernel writes data later. Small writes are cheap; a lack of space or a failing image is
+    /// reported by `fsync` and `close`.
     Cached,
 }
 
-/// What can be chosen about a mount. The defaults are those of `diskfs mount`.
+/// The options of a mount. The defaults are those of `diskfs mount`.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What the host shows as the source of the mount: the image's path.
+    /// The source of the mount that the host shows: the image's path.
     pub source: PathBuf,
-    /// How many threads serve it; `None` for one per core, at least 2 and at most 4.
+    /// The number of threads that serve the mount; `None` for one per core, at least 2 and at most
+    /// 4.
     pub threads: Option<NonZeroUsize>,
-    /// Who gets in.
+    /// The users who can access the mount.
     pub access: Access,
-    /// Whose the files are.
+    /// The mapping of owners and groups.
     pub ids: IdMap,
-    /// Set-user-id, set-group-id and file capabilities.
+    /// The effect of set-user-id and set-group-id bits and of file capabilities.
     pub suid: Effect,
-    /// Device nodes.
+    /// The effect of device nodes.
     pub devices: Effect,
-    /// Running programs.
+    /// The effect of the execute bits: running programs.
     pub execute: Effect,
-    /// When what is written gets to the filesystem.
+    /// The time at which written data reaches the filesystem.
     pub writes: Writes,
 }
 
@@ -88,10 +90,11 @@ impl Default for Options {
     }
 }
 
-/// Past this many threads the kernel's queue is what they wait for; each costs a buffer.
+/// The default maximum. More threads would only wait for the kernel's queue, and each costs a
+/// buffer.
 const MOST_THREADS_BY_DEFAULT: usize = 4;
 
-/// With one thread, a read that waits for the disk would stop everybody.
+/// The default minimum. With one thread, a read that waits for the disk would block all others.
 const FEWEST_THREADS_BY_DEFAULT: usize = 2;
 
 impl Options {

@@ -1,4 +1,4 @@
-//! Answers that are the same whether or not the filesystem can be written.
+//! The answers that are the same for read-only and read-write mounts.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
@@ -14,19 +14,20 @@ use fuser::{
 use super::attributes::{Nodes, attributes};
 use super::flags::{FS_IOC_FSGETXATTR, FS_IOC_GETFLAGS, fsxattr};
 use super::id_map::IdMap;
-use super::linger::Linger;
+use super::request_waiter::RequestWaiter;
 
-/// How long the kernel may keep what it was told. Nobody else changes the image while it is open,
-/// so this stands for forever: ten years, which no kernel's clock arithmetic overflows on.
+/// The time for which the kernel may cache names and attributes. Nobody else changes the image
+/// while it is open, so this means forever: ten years, which overflows no kernel's clock
+/// arithmetic.
 pub(super) const FOREVER: Duration = Duration::from_hours(10 * 365 * 24);
 
 thread_local! {
-    /// Where a read puts its bytes: kept, because a megabyte that is allocated and cleared for
-    /// every request costs as much as reading it.
+    /// The buffer for read requests. It is reused, because allocating and clearing a megabyte for
+    /// each request costs as much as reading it.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Gives `work` a buffer of that length, with anything in it.
+/// Passes a buffer of `len` bytes to `work`; its contents are unspecified.
 pub(super) fn with_buffer<T>(len: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
     BUFFER.with_borrow_mut(|buffer| {
         if buffer.len() < len {
@@ -36,30 +37,31 @@ pub(super) fn with_buffer<T>(len: usize, work: impl FnOnce(&mut [u8]) -> T) -> T
     })
 }
 
-/// A filesystem, and how its numbers are shown.
+/// A filesystem with the mapping of its inode numbers and ids.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) fs: Arc<dyn FsRead>,
     pub(super) nodes: Nodes,
     pub(super) ids: IdMap,
-    /// How long the kernel may keep names and attributes.
+    /// The time for which the kernel may cache names and attributes.
     pub(super) kept: Duration,
-    linger: Linger,
+    waiter: RequestWaiter,
 }
 
 impl Reading {
-    pub(super) fn new(fs: Arc<dyn FsRead>, ids: &IdMap, linger: Linger) -> Self {
+    pub(super) fn new(fs: Arc<dyn FsRead>, ids: &IdMap, waiter: RequestWaiter) -> Self {
         Self {
             nodes: Nodes::new(fs.root()),
             ids: ids.clone(),
             kept: FOREVER,
             fs,
-            linger,
+            waiter,
         }
     }
 
-    /// The same where files change. What a directory holds may then change under another of its
-    /// numbers, and the kernel would not know.
+    /// Adapts the cache time to a filesystem that is written. If a directory can have several inode
+    /// numbers, the kernel may cache nothing: a change under one number would leave the cache of
+    /// the other stale.
     pub(super) fn of_changing(self) -> Self {
         let kept = if self.fs.has_aliases() {
             Duration::ZERO
@@ -69,14 +71,14 @@ impl Reading {
         Self { kept, ..self }
     }
 
-    /// Answers a request, on a thread that waits for the next one then.
+    /// Answers a request, and tells [`RequestWaiter`] that this thread then waits for the next one.
     pub(super) fn answer(&self, operation: &str, answer: impl FnOnce()) {
-        self.linger.asked();
+        self.waiter.note_request();
         guarded(operation, answer);
-        self.linger.answered();
+        self.waiter.wait_for_next();
     }
 
-    /// What `lookup` tells: the attributes, the node's number in them, and the generation.
+    /// Returns the answer to `lookup`: the attributes with the node's number, and the generation.
     pub(super) fn entry(&self, inode: InodeNumber) -> Result<(FileAttr, Generation)> {
         let node = self.nodes.node(inode);
         let metadata = self.fs.metadata(inode)?;
@@ -84,10 +86,10 @@ impl Reading {
         Ok((attributes(&metadata, node, &self.ids), generation))
     }
 
-    /// The file that a name names; `None` without such a name.
+    /// Looks up a name in a directory. Returns `None` if it does not exist.
     pub(super) fn find(&self, parent: INodeNo, name: &[u8]) -> Result<Option<InodeNumber>> {
         let dir = self.nodes.inode(parent);
-        // `.` of anything, even of a file, is how the kernel turns a file handle into an inode.
+        // The kernel looks up `.`, even of a regular file, to turn a file handle into an inode.
         if name == b"." {
             return Ok(Some(dir));
         }
@@ -96,7 +98,7 @@ impl Reading {
             found => found?,
         };
         if name != b".." && !self.nodes.can_be_entry(inode) {
-            let reason = "directory entry names the root or inode 0";
+            let reason = "invalid directory entry: it names the root or inode 0";
             return Err(Error::new(ErrorKind::Corrupt, reason).in_inode(dir));
         }
         Ok(Some(inode))
@@ -169,13 +171,13 @@ impl Reading {
     }
 
     pub(super) fn lseek(&self, node: INodeNo, offset: i64, whence: i32, reply: ReplyLseek) {
-        let Some(wanted) = Wanted::from_whence(whence) else {
+        let Some(target) = SeekTarget::from_whence(whence) else {
             return reply.error(Errno::EINVAL);
         };
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(Errno::ENXIO);
         };
-        match self.seek(self.nodes.inode(node), offset, wanted) {
+        match self.seek(self.nodes.inode(node), offset, target) {
             Ok(found) => match found.map(i64::try_from) {
                 Some(Ok(found)) => reply.offset(found),
                 Some(Err(_)) => reply.error(Errno::EOVERFLOW),
@@ -196,8 +198,9 @@ impl Reading {
         }
     }
 
-    /// `lseek` with `SEEK_DATA` or `SEEK_HOLE`; `None` past the end, and when no data follows.
-    fn seek(&self, inode: InodeNumber, offset: u64, wanted: Wanted) -> Result<Option<u64>> {
+    /// Performs `lseek` with `SEEK_DATA` or `SEEK_HOLE`; `None` past the end, and if no data
+    /// follows.
+    fn seek(&self, inode: InodeNumber, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
         let size = self.fs.metadata(inode)?.size_bytes;
         if offset >= size {
             return Ok(None);
@@ -205,12 +208,12 @@ impl Reading {
         for extent in self.fs.extents_of(inode, offset)? {
             let extent = extent?;
             let is_hole = extent.kind == FileExtentKind::Hole;
-            if is_hole == (wanted == Wanted::Hole) {
+            if is_hole == (target == SeekTarget::Hole) {
                 return Ok(Some(extent.offset.max(offset)));
             }
         }
         // The end of the file counts as a hole.
-        Ok((wanted == Wanted::Hole).then_some(size))
+        Ok((target == SeekTarget::Hole).then_some(size))
     }
 
     fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -225,19 +228,19 @@ impl Reading {
     }
 }
 
-/// Whether an extended attribute is a POSIX ACL.
+/// Returns true if an extended attribute is a POSIX ACL.
 pub(super) fn is_acl(name: &[u8]) -> bool {
     name.starts_with(b"system.posix_acl_")
 }
 
-/// What `lseek` looks for.
+/// The target of a `lseek`: data or a hole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum SeekTarget {
     Data,
     Hole,
 }
 
-impl Wanted {
+impl SeekTarget {
     fn from_whence(whence: i32) -> Option<Self> {
         match whence {
             libc::SEEK_DATA => Some(Self::Data),
@@ -251,8 +254,8 @@ fn errno(error: &Error) -> Errno {
     Errno::from_i32(error.kind().errno())
 }
 
-/// Turns an error into what the asking program sees. What is wrong with the image is logged, with
-/// the place that an errno has no room for.
+/// Converts an error into the errno for the asking program. Damage of the image is logged, with the
+/// place for which an errno has no room.
 pub(super) fn report(operation: &str, error: &Error) -> Errno {
     match error.kind() {
         ErrorKind::Io | ErrorKind::Corrupt => tracing::warn!(operation, "{error}"),
@@ -261,15 +264,19 @@ pub(super) fn report(operation: &str, error: &Error) -> Errno {
     errno(error)
 }
 
-/// Runs one request. A panic is our bug, but it must not take the mount with it, nor leave the
-/// asking program waiting: the reply that is dropped on the way out says EIO.
+/// Runs one request. A panic is our bug, but it must neither end the mount nor leave the asking
+/// program waiting: the reply is dropped while unwinding and answers EIO.
 pub(super) fn guarded(operation: &str, answer: impl FnOnce()) {
     if panic::catch_unwind(AssertUnwindSafe(answer)).is_err() {
-        tracing::error!(operation, "panicked; answered with an input/output error");
+        tracing::error!(
+            operation,
+            "request handler panicked; answered with an input/output error"
+        );
     }
 }
 
-/// The value of an attribute, or a list of names, by the two-step protocol of getxattr(2).
+/// Replies with the value of an attribute, or a list of names, by the two-step protocol of
+/// getxattr(2).
 fn reply_sized(reply: ReplyXattr, size: u32, value: &[u8]) {
     let len = u32::try_from(value.len()).unwrap_or(u32::MAX);
     if size == 0 {

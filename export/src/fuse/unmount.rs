@@ -1,4 +1,4 @@
-//! Taking a mount of ours away, and telling who holds it.
+//! Unmounting of our mounts, with the processes that keep them in use.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -10,42 +10,42 @@ use std::time::{Duration, Instant};
 
 use super::device::{self, Laziness};
 use super::mount_table::{KIND, MountEntry, lossy, mounts, mounts_of};
-use super::presence::{Ended, Watch};
+use super::server_sockets::{Ended, Watch};
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// How long an unmount waits for the server to end. What it has to do then takes milliseconds, but
-/// for what was written just before, which may be gigabytes on a slow disk.
+/// The timeout for the server's end after an unmount. It usually takes milliseconds, but data that
+/// was written just before may be gigabytes on a slow disk.
 const SERVER_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// How long a mount may be in use before that is an error. A program that was just started holds the
-/// open files of the one that starts it until it runs, and desktops look into what is new.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time for which a mount may be in use before that is an error. A program that was just
+/// started holds the open files of its parent until it executes, and desktops look into new mounts.
+const IN_USE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often it is looked for mounts in other mount namespaces while a server doesn't end.
-const LOOK_AROUND: Duration = Duration::from_millis(500);
+/// The interval of looking for the mount in other mount namespaces while a server doesn't end.
+const NAMESPACE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How many of those who use a mount are named.
-const MOST_USERS_NAMED: usize = 5;
+/// The maximum number of processes that are named in a message.
+const NAMED_USERS_MAX: usize = 5;
 
-/// How an unmount went.
+/// The result of an unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmounted {
-    /// The mount is gone, and so is the process that served it: the image is free.
+    /// The mount is gone, and the process that served it has ended: the image is free.
     Completely,
-    /// The mount is gone from the tree, but somebody still uses it, or its server was not seen
-    /// to end.
+    /// The mount is detached from the tree, but it is still in use, or its server was not seen to
+    /// end.
     ServerMayRun,
 }
 
 /// Unmounts the diskfs mount at `mountpoint` and waits for its server to end.
 ///
 /// # Errors
-/// `Invalid` when something else or nothing is mounted there; `Locked` when it is in use, with
-/// those who use it, and when another mount namespace has the mount still.
+/// Fails with `Invalid` if something else or nothing is mounted there; with `Locked` if the mount
+/// is in use (the message names the processes), or if another mount namespace still has it.
 pub fn unmount(mountpoint: &Path, laziness: Laziness) -> Result<Unmounted> {
     let mount = find(mountpoint).map_err(|error| error.in_file(mountpoint))?;
     let watch = Watch::begin(mount.id);
-    with_patience(|| device::unmount(&mount.mountpoint, laziness)).map_err(|error| {
+    retry_while_in_use(|| device::unmount(&mount.mountpoint, laziness)).map_err(|error| {
         let error = match error.kind() {
             ErrorKind::Locked => name_users(&mount.mountpoint),
             _ => error,
@@ -54,7 +54,7 @@ pub fn unmount(mountpoint: &Path, laziness: Laziness) -> Result<Unmounted> {
     })?;
     let timeout = match laziness {
         Laziness::Refuse => SERVER_TIMEOUT,
-        // It ends when its last user does.
+        // The server ends when its last user does.
         Laziness::Detach => Duration::from_millis(200),
     };
     let Some(watch) = watch else {
@@ -63,29 +63,32 @@ pub fn unmount(mountpoint: &Path, laziness: Laziness) -> Result<Unmounted> {
     match wait(watch, &mount, timeout).map_err(|error| error.in_file(mountpoint))? {
         Ended::Yes => Ok(Unmounted::Completely),
         Ended::No => Ok(Unmounted::ServerMayRun),
-        Ended::Badly(reason) => Err(not_durable(&reason).in_file(mountpoint)),
+        Ended::Failed(reason) => Err(not_durable(&reason).in_file(mountpoint)),
     }
 }
 
-/// Waits for a server, unless the mount is found in another mount namespace: it ends when that does.
+/// Waits for a server. Fails if another mount namespace still has the mount: the server ends only
+/// when that is gone.
 fn wait(mut watch: Watch, mount: &MountEntry, timeout: Duration) -> Result<Ended> {
     let deadline = Instant::now() + timeout;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let ended = watch.wait(Some(left.clamp(Duration::from_millis(1), LOOK_AROUND)));
+        let ended = watch.wait(Some(
+            left.clamp(Duration::from_millis(1), NAMESPACE_CHECK_INTERVAL),
+        ));
         if ended != Ended::No {
             return Ok(ended);
         }
-        if left <= LOOK_AROUND {
+        if left <= NAMESPACE_CHECK_INTERVAL {
             return Ok(Ended::No);
         }
-        if let Some((process, place)) = elsewhere(mount) {
-            return Err(mounted_elsewhere(process, &place));
+        if let Some((process, place)) = other_namespace(mount) {
+            return Err(mounted_in_other_namespace(process, &place));
         }
     }
 }
 
-fn mounted_elsewhere(process: u32, place: &Path) -> Error {
+fn mounted_in_other_namespace(process: u32, place: &Path) -> Error {
     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
     let (name, place) = (name.trim(), place.display());
     let reason = format!(
@@ -97,9 +100,9 @@ fn mounted_elsewhere(process: u32, place: &Path) -> Error {
     Error::new(ErrorKind::Locked, reason).with_hint(hint)
 }
 
-/// A process of another mount namespace that has the mount, and where. Processes of others are seen
-/// by root only.
-fn elsewhere(mount: &MountEntry) -> Option<(u32, PathBuf)> {
+/// Returns a process of another mount namespace that has the mount, with the mount point there.
+/// Only root sees the processes of other users.
+fn other_namespace(mount: &MountEntry) -> Option<(u32, PathBuf)> {
     let mut seen = HashSet::from([fs::read_link("/proc/self/ns/mnt").ok()?]);
     for process in fs::read_dir("/proc").ok()?.flatten() {
         let Some(pid) = process
@@ -121,9 +124,9 @@ fn elsewhere(mount: &MountEntry) -> Option<(u32, PathBuf)> {
     None
 }
 
-/// Tries again while the mount is in use, for a moment.
-fn with_patience(unmount: impl Fn() -> Result<()>) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+/// Retries for a moment while the mount is in use.
+fn retry_while_in_use(unmount: impl Fn() -> Result<()>) -> Result<()> {
+    let deadline = Instant::now() + IN_USE_TIMEOUT;
     loop {
         match unmount() {
             Err(error) if error.kind() == ErrorKind::Locked && Instant::now() < deadline => {
@@ -135,23 +138,23 @@ fn with_patience(unmount: impl Fn() -> Result<()>) -> Result<()> {
 }
 
 fn not_durable(reason: &str) -> Error {
-    let reason = format!("unmounted, but not all that was written is on the image: {reason}");
+    let reason = format!("unmounted, but some of the written data is not on the image: {reason}");
     Error::new(ErrorKind::Other, reason)
 }
 
-/// Waits until nothing of ours serves an image any more. A server in another network namespace is
-/// not seen.
+/// Waits until no server of this network namespace serves the image any more. A server in another
+/// one is not seen.
 ///
 /// # Errors
-/// When a server could not make everything durable that was written.
+/// Fails if a server could not make all of the written data durable.
 pub fn wait_for_servers(image: &Path) -> Result<()> {
-    // All are asked, whatever the first one says.
+    // Wait for all servers, even if the first one reports a failure.
     let ends: Vec<Ended> = Watch::begin_image(image)
         .into_iter()
         .map(|mut watch| watch.wait(None))
         .collect();
     let bad = ends.into_iter().find_map(|end| match end {
-        Ended::Badly(reason) => Some(not_durable(&reason).in_file(image)),
+        Ended::Failed(reason) => Some(not_durable(&reason).in_file(image)),
         Ended::Yes | Ended::No => None,
     });
     bad.map_or(Ok(()), Err)
@@ -165,15 +168,18 @@ fn find(mountpoint: &Path) -> Result<MountEntry> {
     match mount {
         Some(mount) if mount.kind == KIND => Ok(mount),
         Some(mount) => {
-            let reason = format!("holds a mount of type {}, not one of diskfs", mount.kind);
+            let reason = format!(
+                "the filesystem mounted here has type {}, not fuse.diskfs",
+                mount.kind
+            );
             Err(Error::new(ErrorKind::Invalid, reason).with_hint("use umount(8)"))
         }
-        None => Err(Error::new(ErrorKind::Invalid, "is not a mountpoint")),
+        None => Err(Error::new(ErrorKind::Invalid, "not a mount point")),
     }
 }
 
-/// The path as the mount table has it. A dead mount can't be looked into, so only what is above
-/// the mountpoint is resolved.
+/// Returns the path as in the mount table. Nothing below a dead mount can be resolved, so only the
+/// parent of the mount point is.
 fn absolute(mountpoint: &Path) -> Result<PathBuf> {
     let Some(name) = mountpoint.file_name() else {
         return Ok(fs::canonicalize(mountpoint)?);
@@ -192,26 +198,26 @@ fn absolute(mountpoint: &Path) -> Result<PathBuf> {
 fn name_users(mountpoint: &Path) -> Error {
     let users = users(mountpoint);
     let reason = match users.as_slice() {
-        [] => "is in use".to_owned(),
+        [] => "the mount is in use".to_owned(),
         some => {
             let named: Vec<&str> = some
                 .iter()
-                .take(MOST_USERS_NAMED)
+                .take(NAMED_USERS_MAX)
                 .map(String::as_str)
                 .collect();
-            let more = some.len().saturating_sub(MOST_USERS_NAMED);
+            let more = some.len().saturating_sub(NAMED_USERS_MAX);
             let more = if more > 0 {
                 format!(" and {more} more")
             } else {
                 String::new()
             };
-            format!("is in use by {}{more}", named.join(", "))
+            format!("the mount is in use by {}{more}", named.join(", "))
         }
     };
-    Error::new(ErrorKind::Locked, reason).with_hint("end them, or use --lazy")
+    Error::new(ErrorKind::Locked, reason).with_hint("end these processes, or use --lazy")
 }
 
-/// The processes that use something below `mountpoint`, as far as we may see into them:
+/// Returns the processes that use something below `mountpoint`, as far as we may inspect them:
 /// `bash (pid 123)`.
 fn users(mountpoint: &Path) -> Vec<String> {
     let Ok(processes) = fs::read_dir("/proc") else {
@@ -238,7 +244,8 @@ fn uses(process: &Path, mountpoint: &Path) -> bool {
         || maps(process, mountpoint)
 }
 
-/// Whether a file below the mountpoint is mapped: a program or a library that runs from there.
+/// Returns true if the process maps a file below the mount point: a program or a library that runs
+/// from there.
 fn maps(process: &Path, mountpoint: &Path) -> bool {
     let maps = fs::read(process.join("maps")).unwrap_or_default();
     maps.split(|&byte| byte == b'\n').any(|line| {
@@ -263,7 +270,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.reason().contains("type proc"), "{}", error.reason());
         let error = unmount(Path::new("/etc"), Laziness::Refuse).unwrap_err();
-        assert_eq!(error.reason(), "is not a mountpoint");
+        assert_eq!(error.reason(), "not a mount point");
     }
 
     #[test]

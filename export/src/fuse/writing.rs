@@ -1,22 +1,22 @@
-//! Answers the kernel's requests from a filesystem that is written.
+//! The FUSE request handlers of a read-write filesystem.
 //!
-//! What a program writes arrives before its write(2) returns. What it writes into a shared mapping the kernel
-//! hands over when the file is synced, or when it wants to; so it does with all writes if it was asked to keep
-//! them ([`Writes::Cached`]), and sizes and times of regular files are the kernel's until then.
+//! What a program writes arrives before its write(2) returns. Data that it writes into a shared
+//! mapping arrives when the file is synced or when the kernel chooses. With [`Writes::Cached`] the
+//! same is true of all writes, and until then the kernel owns the sizes and times of regular files.
 
+mod capabilities;
 mod changes;
 mod copy;
-mod courier;
 mod durable;
 mod filesystem;
 mod listing;
 mod losses;
 mod make;
+mod notifier_thread;
 mod privileges;
 mod references;
 mod replies;
 mod set_attributes;
-mod wanted;
 
 use std::ffi::OsStr;
 use std::io;
@@ -38,19 +38,19 @@ use super::attributes::no_attributes;
 use super::directory::is_dot;
 use super::ending::Written;
 use super::flags;
-use super::linger::Linger;
 use super::options::{Options, Writes};
 use super::reading::{Reading, guarded, is_acl, report};
+use super::request_waiter::RequestWaiter;
 use changes::Changes;
-use courier::Courier;
 use durable::Changed;
 use listing::{Listed, OpenDirectories};
 pub(super) use losses::Losses;
-use privileges::Asker;
+use notifier_thread::NotifierThread;
+use privileges::Requester;
 use references::{References, StalePages};
 use replies::is_direct;
 
-/// A filesystem as fuser wants it.
+/// The `fuser::Filesystem` implementation for a read-write filesystem.
 #[derive(Debug)]
 pub(super) struct WritingAdapter {
     reading: Reading,
@@ -61,17 +61,17 @@ pub(super) struct WritingAdapter {
     directories: OpenDirectories,
     changes: Changes,
     notifier: Arc<OnceLock<Notifier>>,
-    courier: Courier,
+    notifier_thread: NotifierThread,
     losses: Arc<Losses>,
     changed: Changed,
 }
 
-/// What a server keeps of the filesystem that it serves.
+/// The state that a server keeps of the filesystem that it serves.
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) fs: Arc<dyn FsWrite>,
     pub(super) losses: Arc<Losses>,
-    /// What makes changes durable; it ends when the adapter is gone.
+    /// The thread that makes changes durable; it ends when the adapter is dropped.
     syncing: JoinHandle<()>,
 }
 
@@ -83,7 +83,8 @@ impl Served {
         }
     }
 
-    /// Ends writing, after the adapter is gone. Fails if not all that was written is durable.
+    /// Ends writing, after the adapter was dropped. Fails if some of the written data is not
+    /// durable.
     pub(super) fn close(self) -> Result<()> {
         let _ = self.syncing.join();
         let kept = self.losses.check(&*self.fs);
@@ -91,7 +92,7 @@ impl Served {
     }
 }
 
-/// What a request for a new name tells of who makes it.
+/// The process that creates a name, as the request describes it.
 #[derive(Debug, Clone, Copy)]
 struct Maker {
     uid: u32,
@@ -111,7 +112,7 @@ impl Maker {
     }
 }
 
-/// What an asking program is told when it is refused here, and what by the filesystem.
+/// The reason why a request is refused: an errno from here, or an error of the filesystem.
 #[derive(Debug)]
 enum Refusal {
     Errno(Errno),
@@ -141,14 +142,15 @@ impl Refusal {
 
 type Answer<T> = std::result::Result<T, Refusal>;
 
-/// The image has no id for that of the host: EOVERFLOW, as the kernel says on id-mapped mounts.
+/// The refusal for a host id that the image has no id for: EOVERFLOW, as on the kernel's id-mapped
+/// mounts.
 const NO_ID: Refusal = Refusal::Errno(Errno::EOVERFLOW);
 
 impl WritingAdapter {
     pub(super) fn new(
         fs: Arc<dyn FsWrite>,
         options: &Options,
-        linger: Linger,
+        waiter: RequestWaiter,
         notifier: Arc<OnceLock<Notifier>>,
     ) -> io::Result<(Self, Served)> {
         let reader: Arc<dyn FsRead> = Arc::clone(&fs) as _;
@@ -160,7 +162,7 @@ impl WritingAdapter {
             syncing,
         };
         let adapter = Self {
-            reading: Reading::new(reader, &options.ids, linger).of_changing(),
+            reading: Reading::new(reader, &options.ids, waiter).of_changing(),
             fs,
             checks_permissions: options.access.checks_permissions(),
             writes: options.writes,
@@ -168,14 +170,14 @@ impl WritingAdapter {
             directories: OpenDirectories::default(),
             changes: Changes::new(),
             notifier,
-            courier: Courier::default(),
+            notifier_thread: NotifierThread::default(),
             losses,
             changed,
         };
         Ok((adapter, served))
     }
 
-    /// Answers a request that may change something.
+    /// Answers a request that may change the filesystem.
     fn answer_change(&self, operation: &str, answer: impl FnOnce()) {
         self.changed.note();
         self.reading.answer(operation, answer);
@@ -185,8 +187,9 @@ impl WritingAdapter {
         self.reading.nodes.inode(node)
     }
 
-    /// What the kernel is told of a file, which it knows from then on.
-    fn known(&self, inode: InodeNumber) -> Result<(FileAttr, Generation)> {
+    /// Returns the entry of a file for a reply that makes it known to the kernel, and adds a
+    /// reference.
+    fn referenced_entry(&self, inode: InodeNumber) -> Result<(FileAttr, Generation)> {
         self.references.add(&*self.fs, inode);
         let entry = self.reading.entry(inode);
         if entry.is_err() {
@@ -196,15 +199,15 @@ impl WritingAdapter {
     }
 
     /// Changes names in a directory.
-    fn change<T>(&self, dir: InodeNumber, change: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn change_names<T>(&self, dir: InodeNumber, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let result = change();
-        // Also after an error: whoever is told too often only looks once more.
+        // Also after an error: a superfluous note only costs one more look-up.
         self.changes.note(dir);
         result
     }
 
-    /// Opens a file. Without flags it is the kernel that keeps its contents, and what it has of them
-    /// from before.
+    /// Opens a file. Without flags, the kernel caches its contents and keeps the pages that it has
+    /// already.
     fn open_file(&self, inode: InodeNumber, flags: OpenFlags) -> Result<FopenFlags> {
         if flags.acc_mode() == OpenAccMode::O_RDONLY {
             return Ok(FopenFlags::FOPEN_KEEP_CACHE);
@@ -219,52 +222,53 @@ impl WritingAdapter {
             return Err(Error::from(ErrorKind::NotPermitted).in_inode(inode));
         }
         Ok(if append_only && self.writes == Writes::Cached {
-            // The cache writes whole pages, from before the end on.
+            // The cache writes whole pages, which may begin before the end of the file.
             FopenFlags::FOPEN_DIRECT_IO
         } else {
             FopenFlags::FOPEN_KEEP_CACHE
         })
     }
 
-    /// Cuts or grows a file, and takes what that takes from it.
-    fn set_len(&self, inode: InodeNumber, size_bytes: u64, asker: Asker) -> Result<()> {
+    /// Truncates or extends a file, and drops the privileges that this operation drops.
+    fn set_len(&self, inode: InodeNumber, size_bytes: u64, requester: Requester) -> Result<()> {
         self.fs.set_len(inode, size_bytes)?;
-        if !asker.is_root() {
-            privileges::drop_ids(&*self.fs, inode, |file| self.is_of_group(asker, file))?;
+        if !requester.is_root() {
+            privileges::drop_ids(&*self.fs, inode, |file| self.is_of_group(requester, file))?;
         }
         privileges::drop_capabilities(&*self.fs, inode)
     }
 
-    /// Takes the rights that a change of contents takes, from whoever is not root: for requests that don't tell
-    /// whether a process may keep them.
-    fn drop_rights(&self, node: INodeNo, asker: Asker) -> Result<()> {
+    /// Drops the privileges that a change of contents drops, unless root is the writer: for
+    /// requests that don't say whether a process may keep them.
+    fn drop_rights(&self, node: INodeNo, requester: Requester) -> Result<()> {
         let inode = self.inode(node);
-        if !asker.is_root() {
-            self.drop_ids(node, asker)?;
+        if !requester.is_root() {
+            self.drop_ids(node, requester)?;
         }
         privileges::drop_capabilities(&*self.fs, inode)
     }
 
-    /// Takes set-user-id and set-group-id, and has the kernel forget that they were there.
-    fn drop_ids(&self, node: INodeNo, asker: Asker) -> Result<()> {
-        let is_of_group = |file: &Metadata| self.is_of_group(asker, file);
+    /// Drops set-user-id and set-group-id, and invalidates the mode that the kernel has cached.
+    fn drop_ids(&self, node: INodeNo, requester: Requester) -> Result<()> {
+        let is_of_group = |file: &Metadata| self.is_of_group(requester, file);
         let dropped = privileges::drop_ids(&*self.fs, self.inode(node), is_of_group)?;
         if let (true, Some(notifier)) = (dropped, self.notifier.get()) {
-            // Attributes alone, of a file that the asking program has open: the kernel waits for nothing then.
+            // Only attributes are invalidated, of a file that the asking program has open: the
+            // kernel doesn't wait for anything.
             let _ = notifier.inval_inode(node, -1, 0);
         }
         Ok(())
     }
 
-    /// Returns whether a process is of a file's group.
-    fn is_of_group(&self, asker: Asker, file: &Metadata) -> bool {
-        asker.has_group(self.reading.ids.gid.map(file.gid))
+    /// Returns true if a process is a member of the file's group.
+    fn is_of_group(&self, requester: Requester, file: &Metadata) -> bool {
+        requester.has_group(self.reading.ids.gid.map(file.gid))
     }
 
-    /// Returns how much was written: less than all when there is no room for more.
+    /// Writes to a file. Returns the number of bytes, less than all if there is no room for more.
     fn write_some(
         &self,
-        asker: Asker,
+        requester: Requester,
         node: INodeNo,
         offset: u64,
         data: &[u8],
@@ -273,36 +277,38 @@ impl WritingAdapter {
     ) -> Result<usize> {
         let inode = self.inode(node);
         if flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-            self.drop_ids(node, asker)?;
+            self.drop_ids(node, requester)?;
             privileges::drop_capabilities(&*self.fs, inode)?;
         }
         let (written, all) = write_all(&*self.fs, inode, offset, data);
-        // Whoever wrote into the cache has gone on, and the kernel takes a part for the whole: the
-        // rest would be lost without a word.
+        // The program that wrote into the cache has continued, and the kernel takes a partial write
+        // for a complete one: the rest would be lost silently.
         let is_cached = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         if let (true, Err(error)) = (is_cached, &all) {
             let lost = offset + written as u64..offset + data.len() as u64;
-            self.lose(node, lost, error);
+            self.report_loss(node, lost, error);
         }
-        // One of several requests for one write, side by side: of a part the kernel makes EIO.
+        // One of several concurrent requests of one write: the kernel turns a partial one into EIO.
         if written == 0 || is_cached || is_direct(opened) {
             all?;
         }
         Ok(written)
     }
 
-    /// Remembers what nobody can be told who wrote it, and has the kernel show what the filesystem has.
-    fn lose(&self, node: INodeNo, bytes: Range<u64>, error: &Error) {
+    /// Records data that was lost after the write had succeeded for its writer, and makes the
+    /// kernel drop its pages.
+    fn report_loss(&self, node: INodeNo, bytes: Range<u64>, error: &Error) {
         self.losses.note(self.inode(node), bytes, error);
         if let Some(notifier) = self.notifier.get().cloned() {
-            self.courier.send(move || {
+            self.notifier_thread.send(move || {
                 let _ = notifier.inval_inode(node, 0, 0);
             });
         }
     }
 
-    /// Answers a write, after pages are gone that the kernel may have of what a direct one wrote. Where the write is
-    /// asynchronous, the kernel drops pages before it alone, and a reader may have fetched them again meanwhile.
+    /// Answers a direct write after the kernel has dropped its pages of the range. For an
+    /// asynchronous write, the kernel itself drops them only before it, and a reader may have
+    /// fetched them again meanwhile.
     fn without_stale_pages(
         &self,
         node: INodeNo,
@@ -310,7 +316,7 @@ impl WritingAdapter {
         answer: impl FnOnce() + Send + 'static,
     ) {
         match (stale.range(), self.notifier.get().cloned()) {
-            (Some((offset, len)), Some(notifier)) => self.courier.send(move || {
+            (Some((offset, len)), Some(notifier)) => self.notifier_thread.send(move || {
                 let _ = notifier.inval_inode(node, offset, len);
                 answer();
             }),
@@ -337,13 +343,13 @@ impl WritingAdapter {
         Ok(())
     }
 
-    /// Who is not of a file's group can't leave it set-group-id by setting an ACL.
+    /// Drops set-group-id when a process outside the file's group sets an ACL.
     fn drop_foreign_group_id(&self, request: &Request, inode: InodeNumber) -> Result<()> {
         let metadata = self.fs.metadata(inode)?;
-        let asker = Asker::new(request);
-        let is_allowed = asker.is_root()
+        let requester = Requester::new(request);
+        let is_allowed = requester.is_root()
             || !privileges::has_group_id(&metadata)
-            || self.is_of_group(asker, &metadata);
+            || self.is_of_group(requester, &metadata);
         if is_allowed {
             return Ok(());
         }
@@ -369,7 +375,7 @@ impl WritingAdapter {
         Ok(self.fs.set_xattr(inode, name, value, how)?)
     }
 
-    /// Lists a directory from `cookie` on, until `take` says that there is no room for more.
+    /// Lists a directory from `cookie` on, until `take` reports that there is no room for more.
     fn list(
         &self,
         node: INodeNo,
@@ -385,7 +391,7 @@ impl WritingAdapter {
             snapshot.refresh(&*self.fs, dir, &self.changes)?;
         }
         snapshot.announce(&*self.fs, cookie);
-        // The kernel changes no name in a directory while it lists it.
+        // The kernel changes no name in a directory while it lists it, so this stays valid.
         let is_stale = snapshot.is_stale(dir, &self.changes);
         let mut at = cookie;
         while let Some(mut entry) = snapshot.at(at) {
@@ -394,7 +400,8 @@ impl WritingAdapter {
                 match self.fs.lookup(dir, entry.name) {
                     Ok(inode) if inode == entry.inode => {}
                     Ok(inode) => (entry.inode, entry.file_type) = (inode, None),
-                    // It is gone; to tell it with attributes would bring it back for the kernel.
+                    // The file was removed; an entry with attributes would recreate it in the
+                    // kernel's cache.
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
                     Err(error) => return Err(error.into()),
                 }
@@ -406,7 +413,7 @@ impl WritingAdapter {
         Ok(())
     }
 
-    /// Adds an entry with its attributes, as far as they can be had.
+    /// Adds an entry with its attributes, or only number and type if the attributes cannot be read.
     fn add_listed(&self, entry: Listed<'_>, reply: &mut ReplyDirectoryPlus) -> Full {
         const NONE: Generation = Generation(0);
         let name = OsStr::from_bytes(entry.name);
@@ -421,14 +428,14 @@ impl WritingAdapter {
             ))
         };
         if is_dot(entry.name) {
-            // Of these the kernel takes the number and the type only.
+            // For `.` and `..`, the kernel uses only the number and the type.
             let number = INodeNo(entry.inode.0);
             return add(no_attributes(number, Some(FileType::Directory)), NONE);
         }
         if !self.reading.nodes.can_be_entry(entry.inode) {
             return add(no_attributes(INodeNo(u64::MAX), entry.file_type), NONE);
         }
-        // The kernel forgets what it can't take, too.
+        // The kernel later also forgets entries that it could not use.
         self.references.add(&*self.fs, entry.inode);
         let (attr, generation) = self.reading.entry(entry.inode).unwrap_or_else(|_| {
             let node = self.reading.nodes.node(entry.inode);
@@ -459,9 +466,9 @@ impl WritingAdapter {
         self.fs.fallocate(inode, offset, len, what)
     }
 
-    /// `FS_IOC_SETFLAGS` and `FS_IOC_FSSETXATTR`. A file that can't be changed from now on must have
-    /// all that was written before, which may be in the kernel still. Fetching it waits for answers of
-    /// ours, so that is no work for a thread that answers.
+    /// Handles `FS_IOC_SETFLAGS` and `FS_IOC_FSSETXATTR`. Before a file becomes immutable, data
+    /// that was written earlier must be fetched from the kernel's cache. That waits for answers of
+    /// ours, so a thread that answers requests must not do it.
     fn set_flags(
         &self,
         node: INodeNo,
@@ -485,7 +492,7 @@ impl WritingAdapter {
             }
             guarded("ioctl", || match fs.set_file_attributes(inode, wanted) {
                 Ok(()) => {
-                    // The time of the change: the kernel keeps the old one after an ioctl.
+                    // Invalidate the time of change: the kernel keeps the old one after an ioctl.
                     if let Some(notifier) = &notifier {
                         let _ = notifier.inval_inode(node, -1, 0);
                     }
@@ -494,11 +501,11 @@ impl WritingAdapter {
                 Err(error) => reply.error(report("ioctl", &error)),
             });
         };
-        self.courier.send(set);
+        self.notifier_thread.send(set);
     }
 }
 
-/// Writes as much as can be. Returns how much that was, and why not all.
+/// Writes as much as possible. Returns the number of bytes, and the error that stopped it early.
 fn write_all(
     fs: &dyn FsWrite,
     inode: InodeNumber,
@@ -516,7 +523,7 @@ fn write_all(
     (done, Ok(()))
 }
 
-/// Whether a reply has no room for an entry.
+/// The answer to an offered entry: whether the reply is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Full {
     No,

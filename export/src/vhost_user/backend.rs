@@ -1,26 +1,26 @@
-//! The block device as the transport serves it.
+//! The block device as a vhost-user [`Device`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::vhost_user::device::{Buffers, Device, FrontEnd, Ring, Rings, Waiting, Woken};
+use crate::vhost_user::device::{Buffers, Device, FrontEnd, Ring, Rings, WaitPoint, WaitResult};
 
 use super::config::{FLUSH, Geometry};
 use super::request::Status;
 use super::worker::{Worker, finish};
 use super::{BlockDevice, Options};
 
-/// All threads look after all rings.
-const WORKERS: Waiting = Waiting(0);
+/// All worker threads serve all rings.
+const WORKERS: WaitPoint = WaitPoint(0);
 
-/// A device that is being served.
+/// A device that is being served to one front end.
 #[derive(Debug)]
 pub(super) struct Backend {
     device: Arc<BlockDevice>,
     geometry: Geometry,
     threads: usize,
-    /// What the guest has chosen.
+    /// The features that the guest has negotiated.
     features: AtomicU64,
 }
 
@@ -42,7 +42,7 @@ impl Backend {
         }
     }
 
-    /// Answers requests of one ring until none is left.
+    /// Answers the requests of one ring until none is left.
     pub(super) fn drain(
         &self,
         ring: &Ring,
@@ -58,12 +58,12 @@ impl Backend {
                 rings.wake_one(WORKERS);
             }
             let writes_through = self.features.load(Ordering::Relaxed) & FLUSH == 0;
-            // A panic is our bug; the guest must not wait for an answer that never comes.
+            // A panic is our bug, but the guest must not wait for an answer that never comes.
             let answered = catch_unwind(AssertUnwindSafe(|| {
                 worker.answer(&self.device, &mut taken, writes_through);
             }));
             if answered.is_err() {
-                tracing::error!("a request of the guest panicked");
+                tracing::error!("the handler of a guest's request panicked");
                 finish(&mut taken, Status::Failed, 0);
             }
         }
@@ -75,7 +75,7 @@ impl Device for Backend {
         "vhost-user-blk"
     }
 
-    fn rings(&self) -> Vec<Waiting> {
+    fn rings(&self) -> Vec<WaitPoint> {
         vec![WORKERS; self.geometry.queues.into()]
     }
 
@@ -109,13 +109,13 @@ impl Device for Backend {
         let mut buffers = Buffers::default();
         loop {
             match rings.wait_with_others(WORKERS) {
-                Woken::Ended => return,
-                Woken::Anywhere => {
+                WaitResult::Ended => return,
+                WaitResult::Anywhere => {
                     for ring in rings.iter() {
                         self.drain(ring, rings, &mut worker, &mut buffers);
                     }
                 }
-                Woken::At(index) => {
+                WaitResult::At(index) => {
                     if let Some(ring) = rings.ring(index) {
                         self.drain(ring, rings, &mut worker, &mut buffers);
                     }

@@ -1,5 +1,5 @@
-//! What the guest is told of the device: feature bits, and `struct virtio_blk_config`
-//! (virtio 1.3, 5.2.3 and 5.2.4).
+//! The device's description for the guest: feature bits and `struct virtio_blk_config` (virtio 1.3,
+//! 5.2.3 and 5.2.4).
 
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_MQ,
@@ -8,39 +8,40 @@ use virtio_bindings::virtio_blk::{
 
 use super::request::SECTOR_SIZE;
 
-/// How many pieces of memory a request may have: as many as fit into QEMU's usual ring of 128, beside
-/// header and status, also where the guest knows no indirect descriptors.
+/// The number of memory segments in a request: as many as fit into QEMU's usual ring of 128 beside
+/// header and status, even if the guest has no indirect descriptors.
 const MOST_SEGMENTS: u32 = 126;
 
-/// How large each of them may be.
+/// The maximum size of a segment in bytes.
 const LARGEST_SEGMENT: u32 = 512 * 1024;
 
-/// So much a request moves at most, from a guest that keeps to what it was told.
+/// The maximum number of bytes of a request from a guest that respects the limits above.
 pub(super) const LARGEST_REQUEST: u64 = 126 * 512 * 1024;
 
-/// How many ranges one request may discard or zero.
+/// The maximum number of ranges in one discard or zero request.
 pub(super) const MOST_RANGES: u32 = 32;
 
-/// How long each of those may be: 2 GiB. Zeroes may have to be written, and nobody waits for them for
-/// minutes.
+/// The maximum length of such a range in sectors: 2 GiB. Zeroes may have to be written, and no
+/// request should take minutes.
 pub(super) const LONGEST_RANGE: u32 = 4 * 1024 * 1024;
 
-/// What is always offered.
+/// The features of every block device.
 const ALWAYS: u64 =
     1 << VIRTIO_BLK_F_SIZE_MAX | 1 << VIRTIO_BLK_F_SEG_MAX | 1 << VIRTIO_BLK_F_BLK_SIZE;
 
-/// What is offered for a device that can be written.
+/// The features of a writable device.
 const WRITABLE: u64 =
     1 << VIRTIO_BLK_F_FLUSH | 1 << VIRTIO_BLK_F_DISCARD | 1 << VIRTIO_BLK_F_WRITE_ZEROES;
 
-/// What a guest that will flush by itself chooses. From any other, a write is durable when answered.
+/// The feature of a guest that flushes by itself. For any other guest, a write is durable when it
+/// is answered.
 pub(super) const FLUSH: u64 = 1 << VIRTIO_BLK_F_FLUSH;
 
-/// What a device is like.
+/// The properties of a device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Geometry {
     pub(super) size_bytes: u64,
-    /// What it is cheapest to discard in units of.
+    /// The block size of the device, the cheapest unit to discard.
     pub(super) block_size: u32,
     pub(super) is_read_only: bool,
     pub(super) queues: u16,
@@ -57,13 +58,13 @@ impl Geometry {
         ALWAYS | access | several
     }
 
-    /// What is behind the last whole sector, the guest does not see.
+    /// Returns the number of sectors. A partial last sector is not visible to the guest.
     fn sectors(self) -> u64 {
         let sectors = self.size_bytes.checked_div(SECTOR_SIZE.into());
         sectors.unwrap_or_default()
     }
 
-    /// The configuration space. Fields that no feature offers are zero.
+    /// Encodes the configuration space. Fields of features that are not offered are zero.
     pub(super) fn config(self) -> Vec<u8> {
         let sector = u32::from(SECTOR_SIZE);
         let sectors_per_block = self.block_size.checked_div(sector).unwrap_or(1);
@@ -102,7 +103,7 @@ mod tests {
         let config = geometry.config();
         assert_eq!(config.len(), 60);
         let at = |offset: usize| u32::from_le_bytes(config[offset..offset + 4].try_into().unwrap());
-        assert_eq!(at(0), 3, "whole sectors");
+        assert_eq!(at(0), 3, "a partial sector is left out");
         assert_eq!(at(12), MOST_SEGMENTS);
         assert_eq!(at(20), 512);
         assert_eq!(config[34..36], [2, 0]);

@@ -1,8 +1,8 @@
-//! The device side of vhost-user, as far as every device of ours has it in common: the messages of
-//! the front end (QEMU, User Mode Linux), the guest's memory, the rings, and the threads.
+//! The device side of vhost-user that all our devices share: the messages of the front end (QEMU,
+//! User Mode Linux), the guest's memory, the rings, and the threads.
 //!
-//! A [`Device`] says what it is and answers requests; [`Service`] serves it to one front end.
-//! Whatever the front end or its guest says may be a lie: see `export/src/vhost_user/DESIGN.md`.
+//! A [`Device`] describes itself and answers requests; [`Service`] serves it to one front end.
+//! Nothing that the front end or its guest sends is trusted: see `export/DESIGN.md`.
 #![cfg_attr(
     not(test),
     warn(
@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 mod buffers;
-mod complaints;
+mod fault_log;
 mod front_end;
 mod memory;
 mod protocol;
@@ -28,36 +28,36 @@ pub mod testing;
 
 pub use buffers::{Buffers, Cursor, Malformed};
 pub use front_end::FrontEnd;
-pub use ring::{Ring, Taken, Telling};
-pub use rings::{Rings, Waiting, Woken};
+pub use ring::{Notification, Ring, TakenRequest};
+pub use rings::{Rings, WaitPoint, WaitResult};
 pub use service::{Ended, Service, Stopper};
 
-/// What is served: a kind of virtio device, and how it answers.
+/// A kind of virtio device, with its handler of requests.
 pub trait Device: Send + Sync + 'static {
-    /// What its threads are called, and what it is called in the log.
+    /// Returns the device's name for threads and log messages.
     fn name(&self) -> &'static str;
 
-    /// At which [`Waiting`] the threads wait that look after each of its rings.
-    fn rings(&self) -> Vec<Waiting>;
+    /// Returns, for each ring, the [`WaitPoint`] at which the threads that serve it wait.
+    fn rings(&self) -> Vec<WaitPoint>;
 
-    /// The feature bits of this kind of device that it offers.
+    /// Returns the feature bits that this kind of device offers.
     fn features(&self) -> u64;
 
-    /// The guest has chosen these features, before it sends requests.
+    /// Sets the features that the guest has negotiated; called before it sends requests.
     fn set_features(&self, features: u64);
 
-    /// Its configuration space. What is asked for behind its end reads as zeroes.
+    /// Returns the configuration space. Reads past its end return zeroes.
     fn config(&self) -> Vec<u8>;
 
-    /// The front end can be told when the [`config`](Self::config) changes.
+    /// Sets the front end, which can be notified when the [`config`](Self::config) changes.
     fn set_front_end(&self, _front_end: &Arc<FrontEnd>) {}
 
-    /// How many threads call [`work`](Self::work).
+    /// Returns the number of threads that call [`work`](Self::work).
     fn threads(&self) -> usize;
 
-    /// Answers requests until [`Rings::wait`] says that it has ended.
+    /// Answers requests until [`Rings::wait`] returns [`WaitResult::Ended`].
     fn work(&self, rings: &Arc<Rings>);
 
-    /// No front end will come any more, or the one that came has gone.
+    /// Notes that the connection has ended, or that no front end will ever connect.
     fn has_ended(&self) {}
 }

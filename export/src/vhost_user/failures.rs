@@ -1,10 +1,10 @@
-//! What went wrong with the device below: a guest is only told that something did.
+//! Errors of the backing: the guest gets only an error status.
 
 use std::sync::{Arc, OnceLock};
 
 use diskfs_block::{Error, with_reasons};
 
-/// Keeps the first error, and logs them all.
+/// The first error. All errors are logged.
 #[derive(Debug, Default)]
 pub(super) struct Failures(OnceLock<Arc<Error>>);
 

@@ -1,4 +1,4 @@
-//! A request as the guest writes it: `struct virtio_blk_req` (virtio 1.3, 5.2.6).
+//! Requests of the guest: `struct virtio_blk_req` (virtio 1.3, 5.2.6).
 
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK, VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_DISCARD,
@@ -6,19 +6,19 @@ use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_T_WRITE_ZEROES, VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP,
 };
 
-/// What sectors are counted in, whatever the device's own block size.
+/// The unit of sector numbers in virtio-blk, whatever the device's own block size.
 pub(super) const SECTOR_SIZE: u16 = 512;
 
-/// What a serial number has room for.
+/// The length of a serial number.
 pub(super) const ID_BYTES: usize = 20;
 
-/// The bytes that begin a request: type, a reserved word, sector.
+/// The length of a request's header: type, a reserved word, sector.
 pub(super) const HEADER_BYTES: usize = 16;
 
-/// A range that is to be discarded or zeroed: sector, count, flags.
+/// The length of a range to discard or zero: sector, count, flags.
 pub(super) const RANGE_BYTES: usize = 16;
 
-/// What is to be done.
+/// The operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     Read { sector: u64 },
@@ -30,7 +30,7 @@ pub(super) enum Request {
     Unknown,
 }
 
-/// How it went, in the last byte of the answer.
+/// The result of a request, its last byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     Done,
@@ -61,12 +61,12 @@ impl Status {
             Self::Failed => VIRTIO_BLK_S_IOERR,
             Self::Unsupported => VIRTIO_BLK_S_UNSUPP,
         };
-        // They are 0, 1 and 2.
+        // The values are 0, 1 and 2.
         u8::try_from(number).unwrap_or(u8::MAX)
     }
 }
 
-/// One range that is to be discarded or zeroed.
+/// A range to discard or zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) sector: u64,
@@ -84,7 +84,8 @@ impl Range {
         }
     }
 
-    /// Whether it asks for something that there is none of: only zeroes may come by unmapping.
+    /// Returns true if a flag is set that the request does not have: only zeroes may be written by
+    /// unmapping.
     pub(super) fn has_unknown_flags(self, request: Request) -> bool {
         let known = match request {
             Request::WriteZeroes => VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP,
@@ -94,7 +95,7 @@ impl Range {
     }
 }
 
-/// The bytes of whole sectors, if the device has them.
+/// Returns the byte offset of whole sectors; `None` if the device does not have them.
 pub(super) fn locate(sector: u64, len_bytes: u64, size_bytes: u64) -> Option<u64> {
     if !len_bytes.is_multiple_of(SECTOR_SIZE.into()) {
         return None;

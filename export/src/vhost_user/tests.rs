@@ -1,4 +1,4 @@
-//! Requests of a guest that is made of memory, good and bad ones; and one over a socket.
+//! Valid and malformed requests of a simulated guest, and one session over a socket.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::{BlockDevice, Ended, Options, serve};
 use crate::vhost_user::device::testing::{
     Descriptor, FREE, Guest, INDIRECT, MEMORY, NEXT, Part, WRITE, place,
 };
-use crate::vhost_user::device::{Buffers, Device as _, Waiting};
+use crate::vhost_user::device::{Buffers, Device as _, WaitPoint};
 
 const OK: u8 = 0;
 const IOERR: u8 = 1;
 const UNSUPPORTED: u8 = 2;
 
-/// Where the tests have a request's parts.
+/// The addresses of a request's parts in the guest's memory.
 const HEADER: u64 = FREE;
 const STATUS: u64 = FREE + 0x100;
 const DATA: u64 = FREE + 0x1000;
@@ -36,13 +36,13 @@ impl Machine {
         let backend = Backend::new(Arc::clone(&disk), &Options::default());
         backend.set_features(backend.features());
         Self {
-            guest: Guest::new(&[Waiting(0)]),
+            guest: Guest::new(&[WaitPoint(0)]),
             disk,
             backend,
         }
     }
 
-    /// Has everything answered that was offered.
+    /// Answers all requests in the ring.
     fn answer(&self) {
         let ring = self.guest.rings.ring(0).unwrap();
         let (mut worker, mut buffers) = (Worker::default(), Buffers::default());
@@ -57,7 +57,7 @@ impl Machine {
         self.guest.put(STATUS, &[0xff]);
     }
 
-    /// A request with header, data and status; returns the status.
+    /// Sends a request with header, data and status. Returns the status.
     fn ask(&self, kind: u32, sector: u64, data: &[Part]) -> u8 {
         self.header(kind, sector);
         let mut parts = vec![Part::Readable(HEADER, 16)];
@@ -69,11 +69,7 @@ impl Machine {
     }
 
     fn last_given_back(&self) -> (u32, u32) {
-        *self
-            .guest
-            .given_back(0)
-            .last()
-            .expect("something was given back")
+        *self.guest.given_back(0).last().expect("a used descriptor")
     }
 }
 
@@ -100,12 +96,16 @@ fn another_device_can_be_put_behind_it() {
     let before = Arc::downgrade(&disk);
     drop(disk);
     machine.disk.exchange(Arc::new(Memory::new(vec![7; 4096])));
-    assert!(before.upgrade().is_none(), "nothing of it is kept");
+    assert!(before.upgrade().is_none(), "the old backing was dropped");
     assert_eq!(capacity(&machine), 8_u64.to_le_bytes());
     let sector = [Part::Writable(DATA, 512)];
     assert_eq!(machine.ask(0, 7, &sector), OK);
     assert_eq!(machine.guest.get(DATA, 512), [7; 512]);
-    assert_eq!(machine.ask(0, 8, &sector), IOERR, "there was one before");
+    assert_eq!(
+        machine.ask(0, 8, &sector),
+        IOERR,
+        "sector 8 existed only on the old backing"
+    );
     machine.disk.exchange(Arc::new(Memory::new(vec![])));
     assert_eq!(machine.ask(0, 0, &sector), IOERR);
 }
@@ -222,7 +222,7 @@ fn the_serial_number_is_cut_or_padded() {
     assert_eq!(machine.guest.get(DATA, 5), *b"disk\0");
 }
 
-/// Where a range that is discarded or zeroed is, as the guest writes it.
+/// Encodes a range to discard or zero.
 fn range(sector: u64, sectors: u32, flags: u32) -> Vec<u8> {
     let mut bytes = sector.to_le_bytes().to_vec();
     bytes.extend_from_slice(&sectors.to_le_bytes());
@@ -251,7 +251,7 @@ fn ranges_that_make_no_sense_are_refused() {
         (13, range(u64::MAX, u32::MAX, 0), IOERR),
         (11, range(u64::MAX / 512, 1, 0), IOERR),
         (13, range(0, 1, 2), UNSUPPORTED),
-        // Discarding is unmapping already.
+        // Discarding is unmapping already, so the unmap flag is invalid.
         (11, range(0, 1, 1), UNSUPPORTED),
         (11, range(0, 1, 0)[..15].to_vec(), IOERR),
         (11, Vec::new(), IOERR),
@@ -272,7 +272,11 @@ fn a_read_only_device_is_not_written() {
     for kind in [1, 11, 13] {
         assert_eq!(machine.ask(kind, 0, &[Part::Readable(DATA, 512)]), IOERR);
     }
-    assert_eq!(machine.ask(4, 0, &[]), OK, "there is nothing to flush");
+    assert_eq!(
+        machine.ask(4, 0, &[]),
+        OK,
+        "a flush of a read-only device succeeds"
+    );
     assert_eq!(machine.ask(0, 0, &[Part::Writable(DATA, 512)]), OK);
     assert_eq!(bytes(&*disk, 0, 4096), pattern(4096));
 }
@@ -298,19 +302,19 @@ fn sectors_that_there_are_not_are_refused() {
             "{sector}"
         );
     }
-    assert_eq!(machine.ask(0, 0, &[]), OK, "nothing is read from somewhere");
+    assert_eq!(machine.ask(0, 0, &[]), OK, "an empty read succeeds");
     assert_eq!(machine.ask(77, 0, &[]), UNSUPPORTED);
 }
 
 #[test]
 fn requests_larger_than_the_guest_was_told_are_refused() {
     let (machine, _) = memory(1 << 20);
-    // The same 8 MiB again and again.
+    // The same 8 MiB in each part.
     let parts = [Part::Writable(DATA, 8 << 20); 8];
     assert_eq!(machine.ask(0, 0, &parts), IOERR);
     let parts = [Part::Writable(0, u32::MAX / 3); 2];
     assert_eq!(machine.ask(0, 0, &parts), IOERR);
-    // More than 4 GiB is no request at all (virtio 1.3, 2.7.5.3.1).
+    // A chain of more than 4 GiB is invalid (virtio 1.3, 2.7.5.3.1).
     let parts = [Part::Writable(0, u32::MAX / 2); 3];
     assert_eq!(machine.ask(0, 0, &parts), 0xff);
     assert_eq!(machine.last_given_back(), (0, 0));
@@ -324,7 +328,7 @@ fn memory_that_there_is_none_of_is_not_touched() {
         assert_eq!(machine.ask(1, 0, &[Part::Readable(address, 512)]), IOERR);
     }
     assert_eq!(bytes(&*disk, 0, 512), pattern(512));
-    // The status itself, and the header.
+    // The status, then the header.
     machine.header(0, 0);
     machine.guest.request(
         0,
@@ -352,7 +356,7 @@ fn chains_that_make_no_sense_are_given_back_unanswered() {
         next,
     };
     machine.header(0, 0);
-    // A loop; one that leaves the table; a table within a table; a table of half a descriptor.
+    // A loop; a chain that leaves the table; a nested indirect table; a table of half a descriptor.
     machine.guest.describe(table, 0, part(NEXT, 1));
     machine.guest.describe(table, 1, part(NEXT | WRITE, 0));
     machine.guest.describe(table, 2, part(NEXT, 60_000));
@@ -370,14 +374,14 @@ fn chains_that_make_no_sense_are_given_back_unanswered() {
     for head in 0..6 {
         machine.guest.offer(0, head);
     }
-    // Something to read behind what is written.
+    // A readable part after a writable one.
     let parts = [
         Part::Writable(DATA, 512),
         Part::Readable(HEADER, 16),
         Part::Writable(STATUS, 1),
     ];
     machine.guest.request(0, 10, &parts);
-    // No room for a status, no header.
+    // No room for a status; no header.
     machine.guest.request(0, 20, &[Part::Readable(HEADER, 16)]);
     machine.guest.request(0, 21, &[Part::Writable(STATUS, 0)]);
     machine.answer();
@@ -387,7 +391,7 @@ fn chains_that_make_no_sense_are_given_back_unanswered() {
     let mut found = machine.guest.given_back(0);
     found.sort_unstable();
     assert_eq!(found, expected);
-    // It goes on.
+    // The ring still works.
     assert_eq!(machine.ask(0, 0, &[Part::Writable(DATA, 512)]), OK);
 }
 
@@ -445,7 +449,7 @@ fn errors_of_the_device_are_kept() {
     assert_eq!(machine.ask(1, 0, &[Part::Readable(DATA, 512)]), OK);
 }
 
-/// Panics at every read.
+/// A device that panics at every read.
 #[derive(Debug)]
 struct Panicking;
 
@@ -455,7 +459,7 @@ impl BlockRead for Panicking {
     }
 
     fn read_at(&self, _offset: u64, _buf: &mut [u8]) -> diskfs_block::Result<()> {
-        panic!("as a driver never does")
+        panic!("a driver must not panic")
     }
 }
 
@@ -466,7 +470,7 @@ fn a_panic_is_answered() {
     assert_eq!(machine.last_given_back(), (0, 1));
 }
 
-/// Counts flushes.
+/// A device that counts flushes.
 #[derive(Debug, Default)]
 struct Flushes(std::sync::atomic::AtomicU32);
 
@@ -533,7 +537,7 @@ fn serving_ends_with_the_front_end_or_when_stopped() {
     });
     assert_eq!(served.wait().unwrap(), Ended::Stopped);
     drop(client);
-    // Nobody holds the device any more.
+    // No reference to the device is left.
     drop(start());
     assert_eq!(Arc::strong_count(&device), 1);
 }
@@ -551,5 +555,5 @@ fn who_speaks_something_else_is_cut_off() {
         .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
     let error = served.wait().unwrap_err().to_string();
-    assert!(error.contains("cut off"), "{error}");
+    assert!(error.contains("disconnected the front end"), "{error}");
 }

@@ -1,8 +1,8 @@
-//! Carries out one request after the other.
+//! Execution of requests, one after the other.
 
 use diskfs_block::{BlockWrite, Error, Result as BlockResult};
 
-use crate::vhost_user::device::{Cursor, Malformed, Taken};
+use crate::vhost_user::device::{Cursor, Malformed, TakenRequest};
 
 use super::config::{LARGEST_REQUEST, LONGEST_RANGE, MOST_RANGES};
 use super::request::{
@@ -10,20 +10,20 @@ use super::request::{
 };
 use super::{BlockDevice, Disk};
 
-/// A longer request is done in pieces of this size: what the processor's cache still holds.
+/// The size of the pieces of a longer request: small enough for the processor's cache.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// What a thread keeps from request to request.
+/// The state that a thread keeps between requests.
 #[derive(Debug, Default)]
 pub(super) struct Worker {
-    /// Where the bytes are between the device and the guest's memory: a guest may change its memory
-    /// at any time, and what a driver reads from or into must stay as it is meanwhile.
+    /// The buffer between the device and the guest's memory. A guest may change its memory at any
+    /// time, but a driver's buffer must not change meanwhile.
     buffer: Vec<u8>,
 }
 
-/// Why a request fails.
+/// The reason why a request fails.
 enum Failure {
-    /// The guest asked for nonsense.
+    /// The request is invalid.
     Refused(&'static str),
     Memory(Malformed),
     Device(&'static str, Error),
@@ -38,31 +38,31 @@ impl From<Malformed> for Failure {
 
 type Outcome<T = ()> = Result<T, Failure>;
 
-/// What the device did.
+/// Converts the result of a device operation.
 fn device<T>(operation: &'static str, result: BlockResult<T>) -> Outcome<T> {
     result.map_err(|error| Failure::Device(operation, error))
 }
 
 impl Worker {
-    /// Does what the guest asks for, and answers. `writes_through` is for a guest that never flushes.
+    /// Executes a request and answers it. `writes_through` is true for a guest that never flushes.
     pub(super) fn answer(
         &mut self,
         device: &BlockDevice,
-        taken: &mut Taken<'_>,
+        taken: &mut TakenRequest<'_>,
         writes_through: bool,
     ) {
         let (status, written) = match self.carry_out(device, taken, writes_through) {
             Ok(written) => (Status::Done, written),
-            Err(failure) => (failure.told(device, taken), 0),
+            Err(failure) => (failure.report(device, taken), 0),
         };
         finish(taken, status, written);
     }
 
-    /// Returns how many bytes the guest got, without the status.
+    /// Executes a request. Returns the number of bytes written for the guest, without the status.
     fn carry_out(
         &mut self,
         device: &BlockDevice,
-        taken: &Taken<'_>,
+        taken: &TakenRequest<'_>,
         writes_through: bool,
     ) -> Outcome<u64> {
         let disk = &*device.disk();
@@ -70,7 +70,7 @@ impl Worker {
         let mut header = [0; HEADER_BYTES];
         reader.read(&mut header)?;
         let room = taken.writable_bytes().checked_sub(1);
-        let room = room.ok_or(Failure::Refused("a request has no room for a status"))?;
+        let room = room.ok_or(Failure::Refused("invalid request: no room for the status"))?;
         let sent = taken.readable_bytes().saturating_sub(16);
         match Request::parse(header) {
             Request::Read { sector } => {
@@ -122,7 +122,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Room for the next piece of what is left.
+    /// Returns the buffer for the next piece of the remaining bytes.
     fn piece(&mut self, left: u64) -> &mut [u8] {
         let len = usize::try_from(left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
         if self.buffer.len() < len {
@@ -133,23 +133,23 @@ impl Worker {
 }
 
 impl Failure {
-    /// What the guest is told; the log says more.
-    fn told(self, device: &BlockDevice, taken: &Taken<'_>) -> Status {
+    /// Converts a failure into the guest's status; the log has the details.
+    fn report(self, device: &BlockDevice, taken: &TakenRequest<'_>) -> Status {
         match self {
             Self::Unsupported => return Status::Unsupported,
-            Self::Refused(reason) => taken.complain(&reason),
-            Self::Memory(malformed) => taken.complain(&malformed),
+            Self::Refused(reason) => taken.log_fault(&reason),
+            Self::Memory(malformed) => taken.log_fault(&malformed),
             Self::Device(operation, error) => device.failures.add(operation, error),
         }
         Status::Failed
     }
 }
 
-/// Writes the status, and gives the request back.
-pub(super) fn finish(taken: &mut Taken<'_>, status: Status, written: u64) {
+/// Writes the status and completes the request.
+pub(super) fn finish(taken: &mut TakenRequest<'_>, status: Status, written: u64) {
     match taken.write_last(status.byte()) {
         Ok(()) => taken.set_written(written.saturating_add(1)),
-        Err(malformed) => taken.complain(&malformed),
+        Err(malformed) => taken.log_fault(&malformed),
     }
 }
 
@@ -159,25 +159,27 @@ fn advance(offset: &mut u64, left: &mut u64, piece: &[u8]) {
     *left = left.saturating_sub(len);
 }
 
-/// Where on the device the bytes are.
+/// Returns the byte offset on the device.
 fn place(sector: u64, len_bytes: u64, size_bytes: u64) -> Outcome<u64> {
     if len_bytes > LARGEST_REQUEST {
         return Err(Failure::Refused(
-            "a request is larger than the guest was told",
+            "invalid request: larger than the limit that the guest was given",
         ));
     }
     let offset = locate(sector, len_bytes, size_bytes);
     offset.ok_or(Failure::Refused(
-        "a request is for sectors that there are not",
+        "invalid request: sectors past the end of the device",
     ))
 }
 
 fn writable(disk: &Disk) -> Outcome<&dyn BlockWrite> {
     let writer = disk.writer();
-    writer.ok_or(Failure::Refused("a request writes to a read-only device"))
+    writer.ok_or(Failure::Refused(
+        "invalid request: write to a read-only device",
+    ))
 }
 
-/// What has been written is durable then.
+/// Flushes the device, so that completed writes are durable.
 fn flush(disk: &Disk) -> Outcome {
     disk.writer()
         .map_or(Ok(()), |disk| device("flush", disk.flush()))
@@ -194,7 +196,7 @@ fn write_id(device: &BlockDevice, room: u64, mut to: Cursor<'_>) -> Outcome<u64>
     Ok(diskfs_block::len_of(id))
 }
 
-/// Discards or zeroes what the guest lists.
+/// Discards or zeroes the ranges that the guest lists.
 fn change_ranges(
     disk: &dyn BlockWrite,
     request: Request,
@@ -203,7 +205,7 @@ fn change_ranges(
 ) -> Outcome {
     let (count, rest) = (len_bytes / 16, len_bytes % 16);
     if rest != 0 || count == 0 || count > u64::from(MOST_RANGES) {
-        return Err(Failure::Refused("a request has a wrong number of ranges"));
+        return Err(Failure::Refused("invalid request: wrong number of ranges"));
     }
     for _ in 0..count {
         let mut bytes = [0; RANGE_BYTES];
@@ -219,12 +221,14 @@ fn change_range(disk: &dyn BlockWrite, request: Request, range: Range) -> Outcom
     }
     if range.sectors > LONGEST_RANGE {
         return Err(Failure::Refused(
-            "a range is longer than the guest was told",
+            "invalid range: longer than the limit that the guest was given",
         ));
     }
     let len_bytes = u64::from(range.sectors).saturating_mul(SECTOR_SIZE.into());
     let offset = locate(range.sector, len_bytes, disk.size_bytes());
-    let offset = offset.ok_or(Failure::Refused("a range is of sectors that there are not"))?;
+    let offset = offset.ok_or(Failure::Refused(
+        "invalid range: sectors past the end of the device",
+    ))?;
     match request {
         Request::Discard => device("discard", disk.discard(offset, len_bytes)),
         _ => device("write zeroes", disk.write_zeroes(offset, len_bytes)),

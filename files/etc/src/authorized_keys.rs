@@ -1,17 +1,17 @@
-//! `authorized_keys`, as sshd(8) has it: options, the kind of a key, the key in base64 (RFC 4253, section 6.6), a
-//! comment. Files `*.pub` have the same lines without options.
+//! `authorized_keys` in the format of sshd(8): options, the algorithm, the key in base64 (RFC 4253,
+//! section 6.6) and a comment. `.pub` files have the same lines without options.
 
 use base64ct::{Base64, Encoding};
 
 use crate::text::{Edit, lines, rewrite, with_line};
 
-/// A file of keys.
+/// A file of SSH public keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthorizedKeys {
     text: String,
 }
 
-/// A key and its line.
+/// A key on its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key<'a> {
     /// The options, as `no-pty,command="..."`.
@@ -20,12 +20,13 @@ pub struct Key<'a> {
     pub algorithm: &'a str,
     /// The key itself.
     pub blob: Vec<u8>,
-    /// The comment, maybe empty.
+    /// The comment, which may be empty.
     pub comment: &'a str,
 }
 
 impl<'a> Key<'a> {
-    /// Parses a line. Returns `None` for one that sshd skips: a comment, and what is no whole key.
+    /// Parses a line. Returns `None` for a line that sshd skips: a comment, or a line without a
+    /// complete key.
     pub fn parse(line: &'a str) -> Option<Self> {
         let line = line.trim_matches(is_blank);
         if line.starts_with('#') {
@@ -41,13 +42,13 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// Parses a line that begins with an algorithm, as in a file `*.pub`.
+    /// Parses a line that begins with an algorithm, as in a `.pub` file.
     pub fn without_options(line: &'a str) -> Option<Self> {
         let (algorithm, rest) = line.split_once(is_blank)?;
         let rest = rest.trim_start_matches(is_blank);
         let (encoded, comment) = rest.split_once(is_blank).unwrap_or((rest, ""));
         let blob = Base64::decode_vec(encoded).ok()?;
-        is_whole(&blob, algorithm).then(|| Self {
+        is_well_formed(&blob, algorithm).then(|| Self {
             options: None,
             algorithm,
             blob,
@@ -55,29 +56,30 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// Returns the key's fields behind the algorithm: integers and points, by the algorithm.
+    /// Returns the fields of the key after the algorithm: integers and curve points, depending on
+    /// the algorithm.
     pub fn fields(&self) -> impl Iterator<Item = &[u8]> {
         strings(&self.blob).map_while(Result::ok).skip(1)
     }
 }
 
 impl AuthorizedKeys {
-    /// Takes the text of a file.
+    /// Creates the file from its text.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into() }
     }
 
-    /// Returns the text.
+    /// Returns the text of the file.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the keys with their lines, from 1.
+    /// Returns the keys with their line numbers, counted from 1.
     pub fn keys(&self) -> impl Iterator<Item = (usize, Key<'_>)> {
         lines(&self.text).filter_map(|line| Some((line.number, Key::parse(line.body)?)))
     }
 
-    /// Removes the lines of some keys.
+    /// Removes the lines of the keys for which `is_gone` returns true.
     pub fn remove(&mut self, is_gone: impl Fn(&Key<'_>) -> bool) {
         self.text = rewrite(&self.text, |line| match Key::parse(line.body) {
             Some(key) if is_gone(&key) => Edit::Remove,
@@ -91,8 +93,8 @@ impl AuthorizedKeys {
     }
 }
 
-/// Options end at the first blank outside of quotes. A backslash counts before a quote only, whatever is before it
-/// (`sshkey_advance_past_options` of OpenSSH).
+/// Returns the end of the options: the first blank outside of quotes. A backslash only has a
+/// meaning before a quote, whatever precedes it (`sshkey_advance_past_options` of OpenSSH).
 fn end_of_options(line: &str) -> Option<usize> {
     let mut is_quoted = false;
     let mut before = ' ';
@@ -107,15 +109,16 @@ fn end_of_options(line: &str) -> Option<usize> {
     None
 }
 
-/// Returns true if a key has nothing but strings (RFC 4251, section 5), of which the first one is the algorithm.
-fn is_whole(blob: &[u8], algorithm: &str) -> bool {
+/// Returns true if a key consists only of strings (RFC 4251, section 5), of which the first one is
+/// the algorithm.
+fn is_well_formed(blob: &[u8], algorithm: &str) -> bool {
     let is_first = |(index, string): (usize, Result<&[u8], ()>)| {
         string.is_ok_and(|string| index > 0 || string == algorithm.as_bytes())
     };
     strings(blob).enumerate().all(is_first) && strings(blob).count() >= 2
 }
 
-/// Returns the strings, and an error as the last one where the bytes end too early.
+/// Returns the strings of a key. If the bytes end too early, the last item is an error.
 fn strings(blob: &[u8]) -> impl Iterator<Item = Result<&[u8], ()>> {
     let mut rest = blob;
     std::iter::from_fn(move || {

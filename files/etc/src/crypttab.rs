@@ -1,4 +1,4 @@
-//! `/etc/crypttab`, as crypttab(5) has it.
+//! `/etc/crypttab` in the format of crypttab(5).
 
 use crate::fields::fields;
 use crate::text::lines;
@@ -6,13 +6,13 @@ use crate::text::lines;
 /// An encrypted volume that the guest opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The name of what is inside, below `/dev/mapper`.
+    /// The name of the opened volume below `/dev/mapper`.
     pub name: String,
-    /// The device as it is named there: `UUID=...`, `/dev/vda2`.
+    /// The device in the notation of the file: `UUID=...`, `/dev/vda2`.
     pub device: String,
 }
 
-/// Returns the entries of a text, in their order. A line with fewer than two fields is none.
+/// Returns the entries of a text, in their order. Lines with fewer than two fields are skipped.
 pub fn entries(text: &str) -> impl Iterator<Item = Entry> {
     lines(text).filter_map(|line| {
         let mut fields = fields(line.body);

@@ -1,8 +1,10 @@
-//! Lines of fields with blanks between them, and escapes for blanks in them: fstab(5), crypttab(5).
+//! Lines of fields separated by blanks, with escapes for blanks inside fields: fstab(5),
+//! crypttab(5).
 
 use crate::text::{decode, encode};
 
-/// Returns the fields of a line, with the escapes taken out: `\040` is a space. A comment has none.
+/// Returns the fields of a line with their escapes resolved: `\040` is a space. A comment has no
+/// fields.
 pub(crate) fn fields(line: &str) -> impl Iterator<Item = String> {
     let is_comment = line.trim_start_matches(is_blank).starts_with('#');
     let line = if is_comment { "" } else { line };
@@ -14,7 +16,7 @@ fn is_blank(char: char) -> bool {
     matches!(char, ' ' | '\t')
 }
 
-/// Takes out the escapes of getmntent(3): a backslash with three octal digits is a byte.
+/// Resolves the escapes of getmntent(3): a backslash with three octal digits is a byte.
 fn unescape(field: &str) -> String {
     if !field.contains('\\') {
         return field.to_owned();
@@ -39,7 +41,7 @@ fn escaped(byte: u8, after: &[u8]) -> Option<(u8, &[u8])> {
     Some((u8::from_str_radix(digits, 8).ok()?, after))
 }
 
-/// Escapes what would end a field or begin a comment.
+/// Escapes the characters that would end a field or begin a comment.
 pub(crate) fn escape(field: &str) -> String {
     let mut escaped = field
         .replace('\\', "\\134")

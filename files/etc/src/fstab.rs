@@ -1,24 +1,24 @@
-//! `/etc/fstab`, as fstab(5) has it and libmount reads it.
+//! `/etc/fstab` in the format of fstab(5), parsed as by libmount.
 
 use crate::fields::{escape, fields};
 use crate::text::{Edit, lines, rewrite, with_line};
 
-/// The table of what the guest mounts.
+/// The table of the guest's mounts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fstab {
     text: String,
 }
 
-/// A line of it. Fields are without their escapes.
+/// An entry of the table. Escapes in the fields are resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The device: `UUID=...`, `/dev/vda1`; the directory of a bind.
+    /// The device: `UUID=...`, `/dev/vda1`; for a bind mount, the directory.
     pub device: String,
     /// The mount point; `none` for swap.
     pub path: String,
-    /// The filesystem: `ext4`, `swap`; `auto` where the line has none.
+    /// The filesystem type: `ext4`, `swap`; `auto` if the line has none.
     pub kind: String,
-    /// The options, with commas; empty where the line has none.
+    /// The options, separated by commas; empty if the line has none.
     pub options: String,
     /// The fifth field: 1 if dump(8) saves the filesystem.
     pub dump: u8,
@@ -54,7 +54,7 @@ impl Entry {
         format!("{} {} {}", fields.join(" "), self.dump, self.pass)
     }
 
-    /// Returns true if an entry is for the same mount point; of swap, for the same device.
+    /// Returns true if both entries have the same mount point, or for swap the same device.
     fn replaces(&self, other: &Self) -> bool {
         if self.kind == "swap" {
             self.device == other.device
@@ -65,22 +65,23 @@ impl Entry {
 }
 
 impl Fstab {
-    /// Takes the text of the file.
+    /// Creates the table from the text of the file.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into() }
     }
 
-    /// Returns the text.
+    /// Returns the text of the file.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the entries with their lines, from 1, in their order. A line with fewer than two fields is none.
+    /// Returns the entries with their line numbers, counted from 1. Lines with fewer than two
+    /// fields are skipped.
     pub fn entries(&self) -> impl Iterator<Item = (usize, Entry)> {
         lines(&self.text).filter_map(|line| Some((line.number, Entry::parse(line.body)?)))
     }
 
-    /// Removes the lines of some entries.
+    /// Removes the lines of the entries for which `is_gone` returns true.
     pub fn remove(&mut self, is_gone: impl Fn(&Entry) -> bool) {
         self.text = rewrite(&self.text, |line| match Entry::parse(line.body) {
             Some(entry) if is_gone(&entry) => Edit::Remove,
@@ -88,8 +89,8 @@ impl Fstab {
         });
     }
 
-    /// Puts an entry in the place of all for the same mount point (of swap, the same device), or at the end. A
-    /// line that has the same fields already stays as it is.
+    /// Replaces all entries with the same mount point (for swap, the same device) by a new one, or
+    /// adds it at the end. A line that already has the same fields stays unchanged.
     pub fn put(&mut self, new: &Entry) {
         let mut is_done = false;
         let text = rewrite(&self.text, |line| {

@@ -1,25 +1,25 @@
-//! `/etc/group`, as group(5) has it and glibc reads it.
+//! `/etc/group` in the format of group(5), parsed as by glibc.
 
 use crate::table::{Row, Table};
 
-/// The field of the number.
+/// The index of the field with the group ID.
 pub const GID: usize = 2;
-/// The field of the members, in group(5) and in gshadow(5).
+/// The index of the field with the members, in group(5) and in gshadow(5).
 pub const MEMBERS: usize = 3;
 
-/// A group.
+/// A row of group(5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group<'a> {
-    /// The name.
+    /// The name of the group.
     pub name: &'a str,
-    /// The number.
+    /// The group ID.
     pub gid: u32,
     members: &'a str,
 }
 
 impl<'a> Group<'a> {
-    /// Parses a row. Returns `None` for a row of NIS, and for one whose number is missing or invalid, which
-    /// getgrnam(3) skips.
+    /// Parses a row. Returns `None` for a row of NIS, and for a row whose group ID is missing or
+    /// invalid, which getgrnam(3) skips.
     pub fn of(row: Row<'a>) -> Option<Self> {
         if row.is_nis() {
             return None;
@@ -42,12 +42,13 @@ pub fn groups(table: &Table) -> impl Iterator<Item = Group<'_>> {
     table.rows().filter_map(Group::of)
 }
 
-/// Returns the first group with a name: the one that getgrnam(3) finds.
+/// Returns the first group of a name, which is the one that getgrnam(3) finds.
 pub fn group<'a>(table: &'a Table, name: &str) -> Option<Group<'a>> {
     groups(table).find(|group| group.name == name)
 }
 
-/// Makes a user a member of a group. Does nothing when the user is one already, or there is no such group.
+/// Adds a user to a group. Does nothing if the user already is a member, or if the group does not
+/// exist.
 pub fn add_member(table: &mut Table, group: &str, user: &str) {
     let Some(row) = table.row(group) else {
         return;
@@ -74,7 +75,8 @@ pub fn remove_member(table: &mut Table, user: &str) {
     });
 }
 
-/// glibc skips blanks before a member, and members without a name.
+/// Returns the members in a field. Like glibc, it skips blanks before a member, and members without
+/// a name.
 fn members(field: &str) -> impl Iterator<Item = &str> {
     let members = field.split(',').map(str::trim_ascii_start);
     members.filter(|member| !member.is_empty())

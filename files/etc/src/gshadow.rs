@@ -1,8 +1,9 @@
-//! `/etc/gshadow`, as gshadow(5) has it. Its members are in the same field as those of [`group`](crate::group).
+//! `/etc/gshadow` in the format of gshadow(5). The members are in the same field as in
+//! [`group`](crate::group).
 
 use crate::table::Table;
 
-/// Adds a group that nobody joins by a password.
+/// Adds a group that cannot be joined with a password.
 pub fn add(table: &mut Table, name: &str) {
     table.add(&[name, "!", "", ""]);
 }

@@ -1,12 +1,13 @@
-//! The text files of `/etc`: texts in, texts out.
+//! Parsers and editors for the text files of `/etc`. They convert texts to texts.
 //!
-//! Nothing here opens a file: whoever has the text of one passes it in. A parser that follows includes gets a
-//! [`Files`], which reads for it.
+//! This crate opens no files: the caller passes in the text of a file. A parser that follows
+//! includes gets a [`Files`], through which it reads.
 //!
-//! Every parser is lossless. Each type keeps the text as it is, parses lines when they are asked for, and an
-//! edit replaces, adds or removes whole lines: comments, blank lines, spaces, a missing last newline and lines
-//! with too few or too many fields come out as they went in. [`text::decode`] makes the text of any bytes, and
-//! [`text::encode`] gives the same bytes back.
+//! Every parser is lossless. Each type keeps the text, and parses lines on demand. An edit
+//! replaces, adds or removes whole lines. Everything else stays byte for byte: comments, blank
+//! lines, spaces, a missing last newline, and lines with too few or too many fields.
+//! [`text::decode`] converts any bytes to text, and [`text::encode`] converts the text back to the
+//! same bytes.
 //!
 //! ```
 //! use diskfs_etc::fstab::Fstab;
@@ -16,9 +17,10 @@
 //! assert_eq!(fstab.text(), "# static\nUUID=2 /srv ext4");
 //! ```
 //!
-//! # What is trusted
+//! # Untrusted input
 //!
-//! Nothing. No text makes a parser panic, time and memory grow with the text alone, and includes have limits.
+//! No input is trusted. No text makes a parser panic, time and memory are proportional to the size
+//! of the text, and includes have limits.
 #![cfg_attr(
     not(test),
     warn(

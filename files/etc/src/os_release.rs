@@ -1,8 +1,8 @@
-//! `/etc/os-release`, as os-release(5) has it: assignments of a shell.
+//! `/etc/os-release` in the format of os-release(5): assignments in shell syntax.
 
 use crate::shell::assigned;
 
-/// Where the file is: the first one counts.
+/// The paths of the file. The first one that exists counts.
 pub const PLACES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
 /// The text of an os-release file.
@@ -12,13 +12,13 @@ pub struct OsRelease {
 }
 
 impl OsRelease {
-    /// Takes the text of the file.
+    /// Creates the value from the text of the file.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into() }
     }
 
-    /// Returns the line, from 1, and the value of a name, as `ID`. The last line that sets it counts; an empty value
-    /// is none.
+    /// Returns the line number, counted from 1, and the value of a name such as `ID`. The last line
+    /// that sets the name counts. An empty value counts as missing.
     pub fn get(&self, name: &str) -> Option<(usize, String)> {
         assigned(&self.text, name)
     }

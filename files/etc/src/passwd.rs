@@ -1,42 +1,42 @@
-//! `/etc/passwd`, as passwd(5) has it and glibc reads it.
+//! `/etc/passwd` in the format of passwd(5), parsed as by glibc.
 
 use crate::table::{Row, Table};
 
-/// The field of the password.
+/// The index of the field with the password.
 pub const PASSWORD: usize = 1;
-/// The field of the number.
+/// The index of the field with the user ID.
 pub const UID: usize = 2;
-/// The field of the first group's number.
+/// The index of the field with the ID of the primary group.
 pub const GID: usize = 3;
-/// The field of the comment, as `Full Name,Room,...`.
+/// The index of the field with the comment, such as `Full Name,Room,...`.
 pub const COMMENT: usize = 4;
-/// The field of the home directory.
+/// The index of the field with the home directory.
 pub const HOME: usize = 5;
-/// The field of the shell.
+/// The index of the field with the shell.
 pub const SHELL: usize = 6;
 
-/// A user.
+/// A row of passwd(5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct User<'a> {
-    /// The name.
+    /// The login name.
     pub name: &'a str,
-    /// The hash of the password; `x` when shadow(5) has it.
+    /// The password hash, or `x` if the hash is in shadow(5).
     pub password: &'a str,
-    /// The number.
+    /// The user ID.
     pub uid: u32,
-    /// The number of the first group.
+    /// The ID of the primary group.
     pub gid: u32,
-    /// The comment, as `Full Name,Room,...`.
+    /// The comment, such as `Full Name,Room,...`.
     pub comment: &'a str,
     /// The home directory.
     pub home: &'a str,
-    /// The program that a login starts.
+    /// The login shell.
     pub shell: &'a str,
 }
 
 impl<'a> User<'a> {
-    /// Parses a row. Returns `None` for a row of NIS, and for one whose numbers are missing or invalid, which
-    /// getpwnam(3) skips; all other fields may be missing.
+    /// Parses a row. Returns `None` for a row of NIS, and for a row whose user ID or group ID is
+    /// missing or invalid, which getpwnam(3) skips. All other fields may be missing.
     pub fn of(row: Row<'a>) -> Option<Self> {
         if row.is_nis() {
             return None;
@@ -58,7 +58,7 @@ pub fn users(table: &Table) -> impl Iterator<Item = User<'_>> {
     table.rows().filter_map(User::of)
 }
 
-/// Returns the first user with a name: the one that getpwnam(3) finds.
+/// Returns the first user of a name, which is the one that getpwnam(3) finds.
 pub fn user<'a>(table: &'a Table, name: &str) -> Option<User<'a>> {
     users(table).find(|user| user.name == name)
 }

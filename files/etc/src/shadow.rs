@@ -1,17 +1,18 @@
-//! `/etc/shadow`, as shadow(5) has it.
+//! `/etc/shadow` in the format of shadow(5).
 
 use std::collections::HashMap;
 
 use crate::table::Table;
 
-/// The field of the password's hash.
+/// The index of the field with the password hash.
 pub const HASH: usize = 1;
-/// The field of the day of the last change.
+/// The index of the field with the day of the last change.
 pub const LAST_CHANGE: usize = 2;
 /// The number of fields in a row.
 pub const FIELDS: usize = 9;
 
-/// Returns the hash of each user. Of several rows with a name the first one counts, as in getspnam(3).
+/// Returns the hash of each user. If several rows have the same name, the first one counts, as in
+/// getspnam(3).
 pub fn hashes(table: &Table) -> HashMap<&str, &str> {
     let mut hashes = HashMap::new();
     for row in table.rows() {

@@ -1,13 +1,13 @@
-//! Files of settings that a shell reads: assignments, with a shell's quotes and comments.
+//! Configuration files in shell syntax: assignments with quotes and comments.
 
-/// Lines with their numbers from 1, without those that are empty or begin with `#`, and without blanks around
-/// them.
+/// Returns the lines with their numbers, counted from 1. Empty lines and comments are skipped, and
+/// surrounding blanks are removed.
 pub fn settings(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = (1..).zip(text.lines().map(str::trim));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// All assignments: line, name, value.
+/// Returns all assignments: line number, name and value.
 pub fn assignments(text: &str) -> impl Iterator<Item = (usize, &str, String)> {
     settings(text).filter_map(|(number, line)| {
         let line = line.strip_prefix("export ").unwrap_or(line);
@@ -19,14 +19,16 @@ pub fn assignments(text: &str) -> impl Iterator<Item = (usize, &str, String)> {
     })
 }
 
-/// The value that a name is given, and its line; the last one counts, and an empty one is none.
+/// Returns the line number and the value of the last assignment to a name. An empty value counts as
+/// missing.
 pub fn assigned(text: &str, name: &str) -> Option<(usize, String)> {
     let values = assignments(text).filter(|(_, found, _)| *found == name);
     let last = values.map(|(number, _, value)| (number, value)).last();
     last.filter(|(_, value)| !value.is_empty())
 }
 
-/// A word as a shell reads it: quotes and backslashes taken away, up to a blank outside of them.
+/// Returns a word as a shell reads it, up to a blank outside of quotes, with quotes and backslashes
+/// removed.
 pub fn unquote(value: &str) -> String {
     let mut plain = String::new();
     let mut quote = None;

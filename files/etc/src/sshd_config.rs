@@ -1,4 +1,4 @@
-//! `sshd_config(5)` with the files that it includes, as OpenSSH reads them.
+//! `sshd_config(5)` with the files that it includes, parsed as by OpenSSH.
 
 mod words;
 
@@ -10,65 +10,71 @@ use crate::text::{lines, with_line};
 pub use words::arguments;
 use words::keyword;
 
-/// Where the file is, and where SUSE has that of the distribution, which counts without the first one.
+/// The paths of the file. The second one is the distribution's on SUSE, which counts if the first
+/// one is missing.
 pub const PLACES: [&str; 2] = ["/etc/ssh/sshd_config", "/usr/etc/ssh/sshd_config"];
 
-/// What relative names of included files are below.
+/// The directory to which relative names of included files refer.
 const DIR: &str = "/etc/ssh";
 
-/// How deep files include others: `SERVCONF_MAX_DEPTH` of OpenSSH, which refuses more.
+/// The limit on the depth of includes: `SERVCONF_MAX_DEPTH` of OpenSSH, which refuses deeper ones.
 const MAX_DEPTH: usize = 16;
 
-/// More patterns than anybody has: each takes a directory to be read.
+/// The limit on the number of patterns, which is larger than in any real configuration. Each
+/// pattern requires reading a directory.
 const MAX_PATTERNS: usize = 1000;
 
-/// As long as a path may be: `PATH_MAX` of Linux. glob(3) finds nothing for a longer pattern.
+/// The limit on the length of a pattern: `PATH_MAX` of Linux. glob(3) finds nothing for a longer
+/// pattern.
 const MAX_PATTERN_BYTES: usize = 4096;
 
-/// More than anybody includes.
+/// The limits on the number and total size of included files, which are larger than in any real
+/// configuration.
 const BUDGET: Budget = Budget {
     files: 1000,
     bytes: 1 << 20,
 };
 
-/// The settings for everybody, those outside of `Match` and behind `Match all`, in the order in which they count.
+/// The settings outside of conditional `Match` blocks, in the order in which sshd applies them.
+/// `Match all` is not conditional.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// The settings. Of most keywords the first one counts.
+    /// The settings. For most keywords, the first one takes effect.
     pub settings: Vec<Setting>,
-    /// The patterns of included files.
+    /// The patterns of `Include`.
     pub includes: Vec<Include>,
-    /// Whether files were left out, because there are more than 1000, or 1 MiB, or more than 1000 patterns.
-    pub is_cut: bool,
+    /// True if files were skipped because of a limit: 1000 files, 1 MiB or 1000 patterns.
+    pub is_truncated: bool,
 }
 
-/// A setting.
+/// A setting with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    /// The file.
+    /// The path of the file.
     pub file: Arc<str>,
-    /// The line, from 1.
+    /// The line number, counted from 1.
     pub line: usize,
     /// The keyword in lower case.
     pub keyword: String,
-    /// The arguments, without quotes and comments.
+    /// The arguments with quotes resolved and comments removed.
     pub arguments: Vec<String>,
 }
 
-/// A pattern of included files.
+/// An `Include` pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Include {
     /// The pattern, as an absolute path.
     pub pattern: String,
-    /// The number of settings before the `Include`.
+    /// The number of settings that precede the `Include`.
     pub at: usize,
 }
 
 impl Config {
-    /// Reads the settings of a main file and of what it includes. `None` when there is no main file.
+    /// Reads the settings of the main file and of included files. Returns `None` if there is no
+    /// main file.
     ///
     /// # Errors
-    /// The error of `files` for a file that can't be read.
+    /// The error of `files` if a file cannot be read.
     pub fn read<F: Files>(files: &F) -> Result<Option<Self>, F::Error> {
         for place in PLACES {
             if let Some(text) = files.text(place)? {
@@ -78,10 +84,10 @@ impl Config {
         Ok(None)
     }
 
-    /// Reads the settings of a text and of what it includes.
+    /// Reads the settings of a text and of the files that it includes.
     ///
     /// # Errors
-    /// The error of `files` for a file that can't be read.
+    /// The error of `files` if a file cannot be read.
     pub fn of<F: Files>(files: &F, path: &str, text: &str) -> Result<Self, F::Error> {
         let mut reader = Reader {
             files,
@@ -92,7 +98,7 @@ impl Config {
         Ok(reader.config)
     }
 
-    /// Returns the settings of a keyword, the one that counts first.
+    /// Returns the settings of a keyword. The first one takes effect.
     pub fn of_keyword(&self, keyword: &str) -> impl Iterator<Item = &Setting> {
         let settings = self.settings.iter();
         settings.filter(move |setting| setting.keyword.eq_ignore_ascii_case(keyword))
@@ -119,7 +125,7 @@ impl<F: Files> Reader<'_, F> {
                 continue;
             };
             let arguments = arguments(rest);
-            if !scope.counts(keyword, &arguments) {
+            if !scope.is_unconditional(keyword, &arguments) {
                 continue;
             }
             if !keyword.eq_ignore_ascii_case("include") {
@@ -145,7 +151,7 @@ impl<F: Files> Reader<'_, F> {
             format!("{DIR}/{pattern}")
         };
         if self.config.includes.len() >= MAX_PATTERNS {
-            self.config.is_cut = true;
+            self.config.is_truncated = true;
             return Ok(());
         }
         let paths = if depth < MAX_DEPTH && pattern.len() <= MAX_PATTERN_BYTES {
@@ -156,7 +162,7 @@ impl<F: Files> Reader<'_, F> {
         let at = self.config.settings.len();
         self.config.includes.push(Include { pattern, at });
         for path in paths {
-            if self.config.is_cut {
+            if self.config.is_truncated {
                 break;
             }
             let Some(text) = self.files.text(&path)? else {
@@ -165,22 +171,22 @@ impl<F: Files> Reader<'_, F> {
             if self.left.take(&text) {
                 self.add(&path, &text, depth.saturating_add(1))?;
             } else {
-                self.config.is_cut = true;
+                self.config.is_truncated = true;
             }
         }
         Ok(())
     }
 }
 
-/// For whom lines are: a `Match` ends with the next one, or with its file.
+/// The scope of lines: a `Match` block ends at the next `Match` or at the end of its file.
 #[derive(Debug, Default)]
 struct Scope {
     is_limited: bool,
 }
 
 impl Scope {
-    /// Returns true if a line is a setting for everybody.
-    fn counts(&mut self, keyword: &str, arguments: &[String]) -> bool {
+    /// Returns true if a line is an unconditional setting.
+    fn is_unconditional(&mut self, keyword: &str, arguments: &[String]) -> bool {
         if keyword.eq_ignore_ascii_case("match") {
             let is_all = matches!(arguments, [word] if word.eq_ignore_ascii_case("all"));
             self.is_limited = !is_all;
@@ -190,8 +196,8 @@ impl Scope {
     }
 }
 
-/// Returns the text with a keyword set for everybody: in the first line that sets it, or in a new one before the
-/// first `Match`. Of ports, which add up, no other stays.
+/// Returns the text with a keyword set unconditionally: in the first line that sets it, or in a new
+/// line before the first `Match`. For `Port`, whose settings add up, all others are removed.
 pub fn with_setting(text: &str, word: &str, value: &str) -> String {
     let is_port = word.eq_ignore_ascii_case("port");
     let mut scope = Scope::default();
@@ -200,7 +206,8 @@ pub fn with_setting(text: &str, word: &str, value: &str) -> String {
     let mut is_set = false;
     for line in lines(text) {
         let found = keyword(line.body);
-        let counts = found.is_some_and(|(found, rest)| scope.counts(found, &arguments(rest)));
+        let counts =
+            found.is_some_and(|(found, rest)| scope.is_unconditional(found, &arguments(rest)));
         if found.is_some_and(|(found, _)| found.eq_ignore_ascii_case("match")) {
             end_of_global.get_or_insert(out.len());
         }

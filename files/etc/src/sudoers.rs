@@ -1,4 +1,4 @@
-//! `/etc/sudoers` and what it includes, as sudoers(5) has it.
+//! `/etc/sudoers` and the files that it includes, in the format of sudoers(5).
 
 mod line;
 mod rule;
@@ -10,35 +10,36 @@ use crate::files::{Budget, Files};
 use line::logical_lines;
 pub use rule::Rule;
 
-/// Where the file is.
+/// The path of the main file.
 pub const PATH: &str = "/etc/sudoers";
 
-/// More than anybody has.
+/// The limits on the number and total size of files, which are larger than in any real
+/// configuration.
 const BUDGET: Budget = Budget {
     files: 256,
     bytes: 4 << 20,
 };
 
-/// How deep files include others: `MAX_SUDOERS_DEPTH` of sudo, which refuses more.
+/// The limit on the depth of includes: `MAX_SUDOERS_DEPTH` of sudo, which refuses deeper ones.
 const MAX_DEPTH: usize = 128;
 
-/// What a line is.
+/// The meaning of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
-    /// A rule.
+    /// A rule about users and commands.
     Rule(Rule),
-    /// `@include`: a path, as it is written.
+    /// `@include`, with the path as written.
     Include(String),
-    /// `@includedir`: a path, as it is written.
+    /// `@includedir`, with the path as written.
     IncludeDir(String),
 }
 
-/// Returns the rules and includes of a text, with the lines on which they begin, from 1.
+/// Returns the rules and includes of a text, with the numbers of their first lines, counted from 1.
 pub fn items(text: &str) -> impl Iterator<Item = (usize, Item)> {
     logical_lines(text).filter_map(|(number, line)| Some((number, item(&line)?)))
 }
 
-/// `#` in the place of `@` is from before sudo 1.9.1.
+/// Parses an include or a rule. sudo before 1.9.1 has `#` instead of `@` in includes.
 fn item(line: &str) -> Option<Item> {
     if let Some(rest) = line.strip_prefix(['@', '#']) {
         if let Some(path) = argument(rest, "includedir") {
@@ -51,7 +52,7 @@ fn item(line: &str) -> Option<Item> {
     Rule::parse(line).map(Item::Rule)
 }
 
-/// Returns what follows a word and blanks, without quotes and backslashes.
+/// Returns the argument after a word and blanks, with quotes and backslashes resolved.
 fn argument(line: &str, word: &str) -> Option<String> {
     let rest = line.strip_prefix(word)?;
     let path = rest.trim_matches(line::is_blank);
@@ -61,21 +62,22 @@ fn argument(line: &str, word: &str) -> Option<String> {
     Some(line::unquote(path))
 }
 
-/// The rules of all files.
+/// The rules of all sudoers files.
 #[derive(Debug, Clone, Default)]
 pub struct Sudoers {
-    /// The rules with their files and lines, in the order in which sudo reads them. Of those that fit, the last one
-    /// counts.
+    /// The rules with their files and line numbers, in the order in which sudo reads them. The last
+    /// rule that matches takes effect.
     pub rules: Vec<(Arc<str>, usize, Rule)>,
-    /// Whether files were left out, because there are more than 256, or 4 MiB.
-    pub is_cut: bool,
+    /// True if files were skipped because of a limit: 256 files or 4 MiB.
+    pub is_truncated: bool,
 }
 
 impl Sudoers {
-    /// Reads the rules of `/etc/sudoers` and of what it includes. A file that is included twice counts once.
+    /// Reads the rules of `/etc/sudoers` and of the files that it includes. A file that is included
+    /// twice is only read once.
     ///
     /// # Errors
-    /// The error of `files` for a file that can't be read.
+    /// The error of `files` if a file cannot be read.
     pub fn read<F: Files>(files: &F) -> Result<Self, F::Error> {
         let mut reader = Reader {
             files,
@@ -91,7 +93,7 @@ impl Sudoers {
 struct Reader<'f, F> {
     files: &'f F,
     sudoers: Sudoers,
-    /// At most as many as the budget has files.
+    /// The files that were already read. The budget limits their number.
     seen: Vec<Arc<str>>,
     left: Budget,
 }
@@ -99,14 +101,14 @@ struct Reader<'f, F> {
 impl<F: Files> Reader<'_, F> {
     fn add(&mut self, path: String, depth: usize) -> Result<(), F::Error> {
         let is_seen = self.seen.iter().any(|seen| **seen == *path);
-        if is_seen || depth > MAX_DEPTH || self.sudoers.is_cut {
+        if is_seen || depth > MAX_DEPTH || self.sudoers.is_truncated {
             return Ok(());
         }
         let Some(text) = self.files.text(&path)? else {
             return Ok(());
         };
         if !self.left.take(&text) {
-            self.sudoers.is_cut = true;
+            self.sudoers.is_truncated = true;
             return Ok(());
         }
         let path: Arc<str> = path.into();
@@ -114,9 +116,11 @@ impl<F: Files> Reader<'_, F> {
         for (line, item) in items(&text) {
             match item {
                 Item::Rule(rule) => self.sudoers.rules.push((path.clone(), line, rule)),
-                Item::Include(name) => self.add(beside(&path, &name), depth.saturating_add(1))?,
+                Item::Include(name) => {
+                    self.add(resolve_include(&path, &name), depth.saturating_add(1))?;
+                }
                 Item::IncludeDir(name) => {
-                    self.add_directory(&beside(&path, &name), depth.saturating_add(1))?;
+                    self.add_directory(&resolve_include(&path, &name), depth.saturating_add(1))?;
                 }
             }
         }
@@ -134,13 +138,13 @@ impl<F: Files> Reader<'_, F> {
     }
 }
 
-/// Returns true if sudo reads a file of that name in a directory of `@includedir`.
+/// Returns true if sudo reads a file of this name in a directory of `@includedir`.
 pub fn is_read(name: &str) -> bool {
     !name.is_empty() && !name.contains(['/', '.', '\0']) && !name.ends_with('~')
 }
 
-/// A relative path is one from the directory of the file that includes it.
-fn beside(file: &str, path: &str) -> String {
+/// Resolves a path of an include. A relative path starts at the directory of the including file.
+fn resolve_include(file: &str, path: &str) -> String {
     let dir = file.rsplit_once('/').map_or("", |(dir, _)| dir);
     if path.starts_with('/') {
         path.to_owned()

@@ -1,9 +1,9 @@
-//! Files of lines whose fields are between colons, the name first: passwd(5), shadow(5), group(5), gshadow(5),
-//! subuid(5).
+//! Files of lines with fields separated by colons, of which the first is the name: passwd(5),
+//! shadow(5), group(5), gshadow(5), subuid(5).
 
 use crate::text::{Edit, Line, lines, rewrite, with_line};
 
-/// A file of such lines.
+/// A file of lines with fields separated by colons.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
     text: String,
@@ -12,13 +12,14 @@ pub struct Table {
 /// A line of a [`Table`] that is neither blank nor a comment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row<'a> {
-    /// The line, from 1.
+    /// The line number, counted from 1.
     pub line: usize,
     body: &'a str,
 }
 
 impl<'a> Row<'a> {
-    /// glibc's parsers skip blanks before the name, blank lines and comments.
+    /// Parses a line. Like glibc's parsers, it skips blanks before the name, blank lines and
+    /// comments.
     fn of(line: Line<'a>) -> Option<Self> {
         let body = line.body.trim_start_matches(is_blank);
         let is_row = !body.is_empty() && !body.starts_with('#');
@@ -33,35 +34,36 @@ impl<'a> Row<'a> {
         self.field(0)
     }
 
-    /// Returns a field, counted from 0; "" where the line is shorter.
+    /// Returns a field, counted from 0, or "" if the line is too short.
     pub fn field(&self, index: usize) -> &'a str {
         self.body.split(':').nth(index).unwrap_or_default()
     }
 
-    /// Returns a field, counted from 0, with all that follows: glibc ends no last field at a colon.
+    /// Returns a field, counted from 0, and everything after it: glibc does not end the last field
+    /// at a colon.
     pub fn rest(&self, index: usize) -> &'a str {
         let mut fields = self.body.splitn(index.saturating_add(1), ':');
         fields.nth(index).unwrap_or_default()
     }
 
-    /// Returns the number in a field. As strtoul(3) does, it skips blanks before the digits.
+    /// Returns the number in a field. Like strtoul(3), it skips blanks before the digits.
     pub fn number(&self, index: usize) -> Option<u32> {
         self.field(index).trim_start_matches(is_blank).parse().ok()
     }
 
-    /// Returns true if the line is for NIS: `+` or `-` before a name, or alone.
+    /// Returns true if the line is for NIS: `+` or `-`, alone or before a name.
     pub fn is_nis(&self) -> bool {
         self.body.starts_with(['+', '-'])
     }
 }
 
 impl Table {
-    /// Takes the text of a file.
+    /// Creates the table from the text of a file.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into() }
     }
 
-    /// Returns the text.
+    /// Returns the text of the file.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -71,17 +73,18 @@ impl Table {
         lines(&self.text).filter_map(Row::of)
     }
 
-    /// Returns the first row with a name: the one that counts.
+    /// Returns the first row of a name, which is the effective one.
     pub fn row(&self, name: &str) -> Option<Row<'_>> {
         self.rows().find(|row| row.name() == name)
     }
 
-    /// Returns a field, counted from 0, of the first row with a name; "" where the row is shorter.
+    /// Returns a field, counted from 0, of the first row of a name; "" if the row is too short.
     pub fn field(&self, name: &str, index: usize) -> Option<&str> {
         Some(self.row(name)?.field(index))
     }
 
-    /// Sets a field of the first row with a name. A row that is too short gets empty fields.
+    /// Sets a field of the first row of a name. A row that is too short is padded with empty
+    /// fields.
     pub fn set(&mut self, name: &str, index: usize, value: &str) {
         let mut is_found = false;
         self.set_each(|row| {
@@ -91,7 +94,7 @@ impl Table {
         });
     }
 
-    /// Sets a field in each row for which `change` returns its index and the value.
+    /// Sets a field in each row for which `change` returns an index and a value.
     pub(crate) fn set_each(&mut self, mut change: impl FnMut(Row<'_>) -> Option<(usize, String)>) {
         self.text = rewrite(&self.text, |line| {
             match Row::of(line).and_then(&mut change) {
@@ -101,7 +104,7 @@ impl Table {
         });
     }
 
-    /// Removes all rows with a name.
+    /// Removes all rows of a name.
     pub fn remove(&mut self, name: &str) {
         self.text = rewrite(&self.text, |line| match Row::of(line) {
             Some(row) if row.name() == name => Edit::Remove,
@@ -109,7 +112,7 @@ impl Table {
         });
     }
 
-    /// Gives the first row with a name as many fields as it should have.
+    /// Pads the first row of a name to a number of fields.
     pub fn pad(&mut self, name: &str, fields: usize) {
         let Some(last) = fields.checked_sub(1) else {
             return;
@@ -120,7 +123,7 @@ impl Table {
         }
     }
 
-    /// Adds a row: at the end, or before the first one for NIS, as those for NIS must be last.
+    /// Adds a row at the end, or before the first row for NIS, because those must be last.
     pub fn add(&mut self, fields: &[&str]) {
         let line = fields.join(":");
         let is_nis = |line: &Line<'_>| Row::of(*line).is_some_and(|row| row.is_nis());
@@ -136,7 +139,7 @@ impl Table {
     }
 }
 
-/// isspace(3) in the C locale.
+/// Returns true for the characters of isspace(3) in the C locale.
 fn is_blank(char: char) -> bool {
     char.is_ascii_whitespace() || char == '\u{b}'
 }

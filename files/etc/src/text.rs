@@ -1,13 +1,15 @@
-//! Texts that lose nothing, and their lines.
+//! Lossless conversion between bytes and text, and lines of a text.
 //!
-//! Files of old guests have names in Latin-1 in them, and an edit of one line must give back the others as they
-//! were. So a byte that is not UTF-8 becomes a character at the end of the last private-use plane, which no text
-//! uses; the bytes of a text that does use one of these characters become such characters, too.
+//! Files of old guests may contain names in Latin-1, and an edit of one line must preserve all
+//! others exactly. Therefore a byte that is not valid UTF-8 becomes a character at the end of the
+//! last private-use plane, which no real text uses. If a text does contain such a character, the
+//! bytes of its UTF-8 form are converted in the same way.
 
-/// The first stand-in is this plus 0x80, the first byte that is not ASCII.
+/// The offset of the stand-in characters. The first one is this plus 0x80, the first byte that is
+/// not ASCII.
 const FIRST: u32 = 0x0010_ff00;
 
-/// Returns the text of bytes, which [`encode`] turns into the same bytes again.
+/// Converts bytes to text, from which [`encode`] restores the same bytes.
 pub fn decode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -23,7 +25,7 @@ pub fn decode(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns the bytes of a text.
+/// Converts a text back to bytes.
 pub fn encode(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     for char in text.chars() {
@@ -39,13 +41,14 @@ fn is_stand_in(char: char) -> bool {
     (FIRST | 0x80..=FIRST | 0xff).contains(&u32::from(char))
 }
 
-/// Adds stand-ins for bytes, none of which is ASCII.
+/// Adds stand-in characters for bytes, none of which is ASCII.
 fn push_bytes(text: &mut String, bytes: &[u8]) {
     let codes = bytes.iter().map(|byte| FIRST | u32::from(*byte));
     text.extend(codes.filter_map(char::from_u32));
 }
 
-/// Returns the text with one more line at its end, whether or not its last line was ended.
+/// Returns the text with one more line at the end, whether or not its last line ended with a
+/// newline.
 pub fn with_line(mut text: String, line: &str) -> String {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -58,11 +61,11 @@ pub fn with_line(mut text: String, line: &str) -> String {
 /// A line of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
-    /// The number, from 1.
+    /// The line number, counted from 1.
     pub(crate) number: usize,
     /// The line without its end.
     pub(crate) body: &'a str,
-    /// The end: `\n`, `\r\n`, or of a last line maybe nothing.
+    /// The line end: `\n` or `\r\n`; the last line may have none.
     pub(crate) end: &'a str,
 }
 
@@ -77,12 +80,12 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// What becomes of a line.
+/// The change of a line.
 #[derive(Debug)]
 pub(crate) enum Edit {
     Keep,
     Remove,
-    /// Another text takes the place of its body.
+    /// Replaces the body of the line.
     Replace(String),
 }
 
@@ -105,7 +108,8 @@ mod tests {
 
     use super::*;
 
-    /// Bytes around the stand-ins, whose UTF-8 is `f4 8f be 80` to `f4 8f bf bf`.
+    /// Generates bytes around the stand-in characters, whose UTF-8 is `f4 8f be 80` to
+    /// `f4 8f bf bf`.
     fn odd_bytes() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop::sample::select(&b"\xf4\x8f\xbe\xbf\x80\xe4a\n\r"[..]);
         prop::collection::vec(byte, 0..24)

@@ -1,4 +1,5 @@
-//! The parsers beside the programs that read these files: glibc, libmount, OpenSSH, sudo.
+//! Comparison of the parsers with the programs that read these files: glibc, libmount, OpenSSH,
+//! sudo.
 
 use std::fs;
 use std::io;
@@ -13,7 +14,7 @@ use diskfs_etc::table::Table;
 use diskfs_etc::{Files, group, passwd};
 use diskfs_fixtures::require;
 
-/// A directory of this machine, for which `*` stands in the last name of a pattern.
+/// The filesystem of the host. `*` is supported in the last component of a pattern.
 struct Host;
 
 impl Files for Host {
@@ -39,7 +40,7 @@ impl Files for Host {
     }
 }
 
-/// Where a program is that wants to be called by its whole path.
+/// Returns the absolute path of a program that refuses to run under a relative one.
 fn whole_path(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -47,7 +48,7 @@ fn whole_path(program: &str) -> PathBuf {
     programs.find(|path| path.is_file()).unwrap()
 }
 
-/// A command in a room where files of this machine are replaced.
+/// Returns a command that runs in a sandbox in which some files of the host are replaced.
 fn with_files(files: &[(&Path, &str)]) -> Command {
     let mut command = Command::new("bwrap");
     command.args([
@@ -76,7 +77,7 @@ fn are_installed(programs: &[&str]) -> bool {
     programs.iter().all(|program| require(program).is_some())
 }
 
-/// What getent lists of a database whose file has this text.
+/// Returns getent's list of a database whose file has this text.
 fn getent(database: &str, text: &str) -> String {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), text).unwrap();
@@ -226,7 +227,7 @@ fn keys_are_those_of_ssh_keygen() {
         output(keygen.arg(&path));
         let line = fs::read_to_string(path.with_extension("pub")).unwrap();
         let line = line.trim();
-        // sshd decodes no key without its padding.
+        // sshd does not decode a key whose padding is missing.
         let (bare, broken) = (line.replace('=', ""), line.replacen(" AAAA", " AAAB", 1));
         let options = "no-pty,command=\"x \\\"y\\\\\" z\"";
         text += &[

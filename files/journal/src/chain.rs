@@ -1,26 +1,27 @@
-//! A chain of entry arrays: all of a file's, or those of a value.
+//! A chain of entry arrays: that of the whole file, or that of a field value.
 
 use diskfs_block::{Error, Result};
 
 use crate::entry_array::EntryArray;
 use crate::reader::Reader;
 
-/// No chain has more arrays: each is twice as large as the one before it, so that thirty hold a billion entries.
+/// The maximum number of arrays in a chain. Each array is twice as large as the previous one, so
+/// thirty have room for a billion entries.
 const MAX_ARRAYS: usize = 256;
 
-/// The arrays of a chain, as far as it goes.
+/// The valid part of a chain of entry arrays.
 #[derive(Debug)]
 pub(crate) struct Chain {
-    /// With the number of items before each.
+    /// The arrays, each with the number of items before it.
     arrays: Vec<(u64, EntryArray)>,
-    /// How many items are in use.
+    /// The number of items in use.
     pub(crate) count: u64,
-    /// What broke it.
+    /// The error that ended the chain early.
     pub(crate) problem: Option<Error>,
 }
 
 impl Chain {
-    /// The chain whose first array is at `offset`, with as many items as `count` says, if there are as many.
+    /// Reads the chain whose first array is at `offset`, with up to `count` items.
     pub(crate) fn read(reader: &Reader, offset: u64, count: u64) -> Self {
         let mut chain = Self {
             arrays: Vec::new(),
@@ -34,16 +35,20 @@ impl Chain {
         chain
     }
 
-    /// Each array lies behind the one before it, for files only grow: so there is no way back.
+    /// Follows the chain. Files only grow, so each array must be after the previous one, which
+    /// rules out loops.
     fn follow(&mut self, reader: &Reader, offset: u64, count: u64) -> Result<()> {
         let mut at = offset;
         let mut end = 0;
         while at != 0 && self.count < count {
             if at < end {
-                return Err(Error::corrupt("a chain of entry arrays that goes back").at(at));
+                return Err(Error::corrupt(
+                    "invalid chain of entry arrays: it leads to an earlier array",
+                )
+                .at(at));
             }
             if self.arrays.len() >= MAX_ARRAYS {
-                let reason = format!("a chain of more than {MAX_ARRAYS} entry arrays");
+                let reason = format!("invalid chain of entry arrays: more than {MAX_ARRAYS}");
                 return Err(Error::corrupt(reason).at(at));
             }
             let array = EntryArray::read(reader, at)?;
@@ -54,7 +59,8 @@ impl Chain {
         Ok(())
     }
 
-    /// A file that was not closed may count entries that did not get there: items are in use up to the first zero.
+    /// Drops unused items at the end. The count of a file that was not closed may include entries
+    /// that were never written; those have offset zero.
     fn trim(&mut self, reader: &Reader) -> Result<()> {
         let Some(last) = self.count.checked_sub(1) else {
             return Ok(());
@@ -75,7 +81,7 @@ impl Chain {
         Ok(())
     }
 
-    /// The item of that number.
+    /// Returns item `number`; 0 if there is none.
     pub(crate) fn item(&self, reader: &Reader, number: u64) -> Result<u64> {
         let behind = self.arrays.partition_point(|(first, _)| *first <= number);
         let array = behind.checked_sub(1).and_then(|at| self.arrays.get(at));

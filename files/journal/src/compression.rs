@@ -1,4 +1,5 @@
-//! Packed payloads. <https://systemd.io/JOURNAL_FILE_FORMAT/#data-objects>; systemd's `compress.c`.
+//! Decompression of field values. <https://systemd.io/JOURNAL_FILE_FORMAT/#data-objects>; systemd's
+//! `compress.c`.
 
 use std::io::{self, Read};
 use std::sync::PoisonError;
@@ -7,9 +8,9 @@ use diskfs_block::{Error, Result, len_of};
 use zstd::stream::read::Decoder;
 use zstd::zstd_safe::{DCtx, DParameter, ResetDirective};
 
-use crate::stored::Stored;
+use crate::stored::StoredPayload;
 
-/// `OBJECT_COMPRESSED_XZ` and the like of `ObjectFlags`.
+/// The compression of a data object: `OBJECT_COMPRESSED_XZ` and the like of `ObjectFlags`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compression {
     Xz,
@@ -17,16 +18,18 @@ pub(crate) enum Compression {
     Zstd,
 }
 
-/// systemd packs with dictionaries of 1 MiB.
+/// The memory limit for XZ. systemd compresses with dictionaries of 1 MiB.
 const XZ_MEMORY_KIB: u32 = 16 << 10;
 
-/// systemd packs with zstd's default level, whose window is of 2 MiB (2^21).
+/// The maximum window of zstd (8 MiB). systemd compresses with the default level, whose window is 2
+/// MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
-/// LZ4 is unpacked as a whole, whatever is wanted of it. What is larger is refused.
+/// The maximum size of an LZ4 value. LZ4 is always decompressed as a whole, so larger values are
+/// refused.
 const LZ4_MAX_BYTES: u64 = 64 << 20;
 
-/// No LZ4 block becomes more than 255 times as large.
+/// The maximum compression ratio of an LZ4 block.
 const LZ4_MAX_RATIO: u64 = 255;
 
 impl Compression {
@@ -37,50 +40,50 @@ impl Compression {
             2 => Ok(Some(Self::Lz4)),
             4 => Ok(Some(Self::Zstd)),
             other => {
-                let reason = format!("a data object with unknown flags {other:#x}");
+                let reason = format!("unsupported flags of a data object: {other:#x}");
                 Err(Error::unsupported(reason))
             }
         }
     }
 }
 
-/// The first `limit` bytes of what is packed, and whether there is more.
-pub(crate) fn unpack(
+/// Decompresses the first `limit` bytes. Also returns whether there are more.
+pub(crate) fn decompress(
     compression: Compression,
-    stored: &Stored<'_>,
+    stored: &StoredPayload<'_>,
     limit: u64,
 ) -> Result<(Vec<u8>, bool)> {
     match compression {
         Compression::Xz => {
             let decoder = lzma_rust2::XzReader::new_mem_limit(stream(stored), false, XZ_MEMORY_KIB);
-            take(decoder, stored, limit)
+            read_limited(decoder, stored, limit)
         }
         Compression::Lz4 => lz4(stored, limit),
         Compression::Zstd => zstd(stored, limit),
     }
 }
 
-fn zstd(stored: &Stored<'_>, limit: u64) -> Result<(Vec<u8>, bool)> {
+fn zstd(stored: &StoredPayload<'_>, limit: u64) -> Result<(Vec<u8>, bool)> {
     let kept = stored.reader.zstd.lock();
     let mut kept = kept.unwrap_or_else(PoisonError::into_inner);
     let context = kept.get_or_insert_with(DCtx::create);
     let window = DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX);
     let ready = context.reset(ResetDirective::SessionOnly);
     if ready.and_then(|_| context.set_parameter(window)).is_err() {
-        return Err(Error::unsupported("zstd does not start").at(stored.offset));
+        return Err(Error::unsupported("cannot initialise the zstd decoder").at(stored.offset));
     }
     let decoder = Decoder::with_context(stream(stored), context).single_frame();
-    take(decoder, stored, limit)
+    read_limited(decoder, stored, limit)
 }
 
-/// The size of what is packed, in 64 bits, and an LZ4 block.
-fn lz4(stored: &Stored<'_>, limit: u64) -> Result<(Vec<u8>, bool)> {
+/// Decompresses a value that consists of its size in 64 bits and an LZ4 block.
+fn lz4(stored: &StoredPayload<'_>, limit: u64) -> Result<(Vec<u8>, bool)> {
     let broken = || broken(stored, "LZ4");
-    let (packed, is_cut) = stored.plain(LZ4_MAX_BYTES)?;
+    let (packed, is_truncated) = stored.plain(LZ4_MAX_BYTES)?;
     let (size, block) = packed.split_first_chunk::<8>().ok_or_else(broken)?;
     let size = u64::from_le_bytes(*size);
-    if size > LZ4_MAX_BYTES || is_cut {
-        let reason = format!("a field of {size} bytes packed with LZ4");
+    if size > LZ4_MAX_BYTES || is_truncated {
+        let reason = format!("LZ4 field is too large: {size} bytes, at most {LZ4_MAX_BYTES}");
         return Err(Error::unsupported(reason).at(stored.offset));
     }
     if size > len_of(block).saturating_mul(LZ4_MAX_RATIO) {
@@ -96,25 +99,29 @@ fn lz4(stored: &Stored<'_>, limit: u64) -> Result<(Vec<u8>, bool)> {
     Ok((bytes, limit < len))
 }
 
-fn take(decoder: impl Read, stored: &Stored<'_>, limit: u64) -> Result<(Vec<u8>, bool)> {
+fn read_limited(
+    decoder: impl Read,
+    stored: &StoredPayload<'_>,
+    limit: u64,
+) -> Result<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
-    // One more tells whether there is more.
+    // Read one byte more than the limit, to see whether there are more.
     let mut decoder = decoder.take(limit.saturating_add(1));
     let unpacked = decoder.read_to_end(&mut bytes);
-    unpacked.map_err(|error| broken(stored, "packed data").with_source(error))?;
-    let is_cut = len_of(&bytes) > limit;
+    unpacked.map_err(|error| broken(stored, "compressed").with_source(error))?;
+    let is_truncated = len_of(&bytes) > limit;
     bytes.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok((bytes, is_cut))
+    Ok((bytes, is_truncated))
 }
 
-fn broken(stored: &Stored<'_>, what: &str) -> Error {
-    Error::corrupt(format!("broken {what} in a field")).at(stored.offset)
+fn broken(stored: &StoredPayload<'_>, what: &str) -> Error {
+    Error::corrupt(format!("invalid {what} data in a field")).at(stored.offset)
 }
 
-/// What a packed field is read in.
+/// The buffer size for reading compressed values.
 const PIECE_BYTES: usize = 16 << 10;
 
-fn stream<'a>(stored: &'a Stored<'a>) -> io::BufReader<Stream<'a>> {
+fn stream<'a>(stored: &'a StoredPayload<'a>) -> io::BufReader<Stream<'a>> {
     let capacity = usize::try_from(stored.len).unwrap_or(PIECE_BYTES);
     let stream = Stream {
         stored,
@@ -123,9 +130,9 @@ fn stream<'a>(stored: &'a Stored<'a>) -> io::BufReader<Stream<'a>> {
     io::BufReader::with_capacity(capacity.clamp(1, PIECE_BYTES), stream)
 }
 
-/// The packed bytes in order.
+/// A reader of the compressed bytes.
 struct Stream<'a> {
-    stored: &'a Stored<'a>,
+    stored: &'a StoredPayload<'a>,
     position: u64,
 }
 

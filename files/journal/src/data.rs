@@ -1,19 +1,20 @@
-//! `DataObject`: a field and its value, `MESSAGE=text`, which any number of entries share.
-//! <https://systemd.io/JOURNAL_FILE_FORMAT/#data-objects>
+//! `DataObject`: a field with its value, such as `MESSAGE=text`. Entries with the same value share
+//! one object. <https://systemd.io/JOURNAL_FILE_FORMAT/#data-objects>
 
 use diskfs_block::{Error, Result, len_of};
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::compression::{Compression, unpack};
-use crate::object::{Kind, Object, ObjectHeader};
+use crate::compression::{Compression, decompress};
+use crate::object::{Object, ObjectHeader, ObjectType};
 use crate::reader::Reader;
-use crate::stored::Stored;
+use crate::stored::StoredPayload;
 
-/// No field of an entry is larger, name and value together: `DATA_SIZE_MAX` of systemd's `journal-importer.h`.
+/// The size of the largest field, name and value together: `DATA_SIZE_MAX` of systemd's
+/// `journal-importer.h`.
 pub const DATA_SIZE_MAX: u64 = 768 << 20;
 
-/// No name is longer (`journal_field_valid` of systemd's `journal-file.c`).
+/// The length of the longest field name (`journal_field_valid` of systemd's `journal-file.c`).
 const MAX_NAME_BYTES: usize = 64;
 
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
@@ -22,78 +23,79 @@ pub(crate) struct Raw {
     object: ObjectHeader,
     hash: U64,
     next_hash_offset: U64,
-    /// The value of the same field that came up before this one.
+    /// The offset of the previous value of the same field.
     pub(crate) next_field_offset: U64,
-    /// The first entry that has it.
+    /// The offset of the first entry with this value.
     pub(crate) entry_offset: U64,
-    /// The others.
+    /// The offset of the entry array with the other entries.
     pub(crate) entry_array_offset: U64,
     pub(crate) n_entries: U64,
 }
 
-/// Of the fixed part; compact files have two more fields of 32 bits before the payload.
+/// The size of the fixed part. Compact files have two more fields of 32 bits before the payload.
 const RAW_BYTES: u64 = 64;
 const COMPACT_BYTES: u64 = 72;
 
 const _: () = assert!(size_of::<Raw>() == 64);
 
 impl Object for Raw {
-    const KIND: Kind = Kind::Data;
+    const KIND: ObjectType = ObjectType::Data;
 
     fn header(&self) -> &ObjectHeader {
         &self.object
     }
 }
 
-/// A field of an entry.
+/// A field of an entry: a name and a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
     bytes: Vec<u8>,
-    /// How long the name is; it is followed by `=`.
+    /// The length of the name, which is followed by `=`.
     name_len: usize,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 impl Field {
-    /// The name: letters, digits and underscores, as `_SYSTEMD_UNIT`.
+    /// Returns the name: upper-case letters, digits and underscores, as in `_SYSTEMD_UNIT`.
     pub fn name(&self) -> &[u8] {
         self.bytes.get(..self.name_len).unwrap_or_default()
     }
 
-    /// The value: text as a rule, but any bytes may be in it.
+    /// Returns the value. It is usually text, but can contain any bytes.
     pub fn value(&self) -> &[u8] {
         let after = self.name_len.saturating_add(1);
         self.bytes.get(after..).unwrap_or_default()
     }
 
-    /// Whether the value goes on behind what was asked for.
-    pub fn is_cut(&self) -> bool {
-        self.is_cut
+    /// Returns true if the value is longer than the limit with which it was read.
+    pub fn is_truncated(&self) -> bool {
+        self.is_truncated
     }
 
-    fn new(bytes: Vec<u8>, is_cut: bool) -> Option<Self> {
+    fn new(bytes: Vec<u8>, is_truncated: bool) -> Option<Self> {
         let longest = MAX_NAME_BYTES.saturating_add(1);
         let name_len = bytes.iter().take(longest).position(|byte| *byte == b'=')?;
         let field = Self {
             bytes,
             name_len,
-            is_cut,
+            is_truncated,
         };
         is_name(field.name()).then_some(field)
     }
 }
 
-/// `journal_field_valid`, for fields that only journald may set, too.
+/// Returns true if a field can have this name (`journal_field_valid`, including names that only
+/// journald may set).
 fn is_name(name: &[u8]) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
     let starts_well = name.first().is_some_and(|byte| !byte.is_ascii_digit());
     starts_well && name.iter().all(is_part)
 }
 
-/// How much is read at once: most fields are shorter.
+/// The number of bytes to read first. Most fields are shorter.
 const FIRST_READ_BYTES: usize = 256;
 
-/// The field at `offset`, with `limit_bytes` of its value.
+/// Reads the field at `offset`, with up to `limit_bytes` of its value.
 pub(crate) fn read(reader: &Reader, offset: u64, limit_bytes: u64) -> Result<Field> {
     let mut first = [0; FIRST_READ_BYTES];
     let (raw, rest) = reader.object_with::<Raw>(offset, &mut first)?;
@@ -103,7 +105,7 @@ pub(crate) fn read(reader: &Reader, offset: u64, limit_bytes: u64) -> Result<Fie
         RAW_BYTES
     };
     let more = head_bytes.saturating_sub(RAW_BYTES);
-    let stored = Stored {
+    let stored = StoredPayload {
         reader,
         offset: offset.saturating_add(head_bytes),
         len: raw.object.size.get().saturating_sub(head_bytes),
@@ -113,14 +115,15 @@ pub(crate) fn read(reader: &Reader, offset: u64, limit_bytes: u64) -> Result<Fie
     let start = usize::try_from(more).unwrap_or(0);
     let inline = usize::try_from(stored.len).ok();
     let inline = inline.and_then(|len| rest.get(start..start.checked_add(len)?));
-    let (bytes, is_cut) = match (Compression::of(raw.object.flags), inline) {
+    let (bytes, is_truncated) = match (Compression::of(raw.object.flags), inline) {
         (Ok(None), Some(bytes)) => (bytes.to_vec(), false),
         (Ok(None), None) => stored.plain(limit)?,
-        (Ok(Some(compression)), _) => unpack(compression, &stored, limit)?,
+        (Ok(Some(compression)), _) => decompress(compression, &stored, limit)?,
         (Err(error), _) => return Err(error.at(offset)),
     };
-    let field = Field::new(bytes, is_cut);
-    let mut field = field.ok_or_else(|| Error::corrupt("a field without a name").at(offset))?;
+    let field = Field::new(bytes, is_truncated);
+    let mut field =
+        field.ok_or_else(|| Error::corrupt("invalid field: missing name").at(offset))?;
     field.limit(limit_bytes);
     Ok(field)
 }
@@ -131,7 +134,7 @@ impl Field {
         let end = self.name_len.saturating_add(1).saturating_add(limit);
         if end < self.bytes.len() {
             self.bytes.truncate(end);
-            self.is_cut = true;
+            self.is_truncated = true;
         }
     }
 }
@@ -169,8 +172,8 @@ mod tests {
     fn what_is_too_long_is_cut() {
         let mut field = Field::new(b"A=12345".to_vec(), false).unwrap();
         field.limit(5);
-        assert!(!field.is_cut());
+        assert!(!field.is_truncated());
         field.limit(4);
-        assert_eq!((field.value(), field.is_cut()), (&b"1234"[..], true));
+        assert_eq!((field.value(), field.is_truncated()), (&b"1234"[..], true));
     }
 }

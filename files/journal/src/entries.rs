@@ -1,4 +1,4 @@
-//! The entries of a file, in order.
+//! Iteration over the entries of a file.
 
 use std::sync::Arc;
 
@@ -8,18 +8,20 @@ use crate::Entry;
 use crate::chain::Chain;
 use crate::reader::Reader;
 
-/// The entries of a journal file, oldest first, and newest first from the other end.
+/// An iterator over the entries of a journal file, from the oldest. With [`rev`](Iterator::rev) or
+/// [`next_back`](DoubleEndedIterator::next_back), from the newest.
 ///
-/// A broken entry is an error in its place. A broken chain of entries ends with an error, which comes last from
-/// either end.
+/// A broken entry yields an error in its position. If the chain of entry arrays is broken, the
+/// iterator yields the valid entries first and then, as its last item from either end, an error.
 #[derive(Debug)]
 pub struct Entries {
     reader: Arc<Reader>,
     chain: Chain,
-    /// The numbers of what is left.
+    /// The numbers of the first remaining entry and of the one after the last.
     front: u64,
     back: u64,
-    /// Where in the file that may lie: entries lie in their order, so none comes twice.
+    /// The part of the file for the remaining entries. Entries are in order in the file, so none
+    /// can be returned twice.
     low: u64,
     high: u64,
 }
@@ -38,14 +40,14 @@ impl Entries {
         }
     }
 
-    /// How many entries are left, broken ones included.
+    /// Returns the number of remaining entries, including broken ones.
     pub fn remaining(&self) -> u64 {
         self.back.saturating_sub(self.front)
     }
 
-    /// Goes on behind all entries that were logged before this time, in microseconds since 1970: with few reads, by
-    /// halves, for entries that can be read and lie in the order of their times. Where a clock was set back, some may
-    /// be passed over, as by journalctl.
+    /// Skips all entries that were logged before this time, in microseconds since 1970. Uses binary
+    /// search, so the entries must be readable and sorted by time. Where the clock was set back,
+    /// some later entries may be skipped, too, as in journalctl.
     pub fn skip_before(&mut self, realtime_us: u64) {
         let (mut low, mut high) = (self.front, self.back);
         while low < high {
@@ -53,14 +55,15 @@ impl Entries {
             match self.at(middle) {
                 Ok(entry) if entry.realtime_us >= realtime_us => high = middle,
                 Ok(_) => low = middle.saturating_add(1),
-                // What can't be read tells nothing: nothing is passed over.
+                // An unreadable entry has no known time, so skip nothing.
                 Err(_) => return,
             }
         }
         self.front = low;
     }
 
-    /// The same from the other end: passes over all entries that were logged after this time.
+    /// Skips from the end all entries that were logged after this time, as
+    /// [`skip_before`](Self::skip_before) does from the start.
     pub fn skip_after(&mut self, realtime_us: u64) {
         let (mut low, mut high) = (self.front, self.back);
         while low < high {
@@ -79,11 +82,11 @@ impl Entries {
         Entry::read(&self.reader, offset)
     }
 
-    /// The entry, if it lies where it may.
+    /// Returns the entry if it is within the part of the file for the remaining entries.
     fn within(&self, number: u64) -> Result<Entry> {
         let entry = self.at(number)?;
         if entry.offset() < self.low || entry.end() > self.high {
-            return Err(Error::corrupt("an entry out of order").at(entry.offset()));
+            return Err(Error::corrupt("invalid entry: it is out of order").at(entry.offset()));
         }
         Ok(entry)
     }
@@ -92,12 +95,12 @@ impl Entries {
         self.chain.problem.take().map(Err)
     }
 
-    /// Whether there is an item of that number. None in the middle of others ends what there is.
+    /// Returns true if the item is in use. An unused item between others ends the iteration.
     fn is_used(&mut self, number: u64) -> bool {
         let is_used = !matches!(self.chain.item(&self.reader, number), Ok(0));
         if !is_used {
             self.front = self.back;
-            let error = Error::corrupt("an entry array with a hole");
+            let error = Error::corrupt("invalid entry array: it has an unused item");
             self.chain.problem.get_or_insert(error);
         }
         is_used

@@ -1,4 +1,4 @@
-//! `EntryObject`: when something was logged, and where its fields are.
+//! `EntryObject`: a log entry with its times and the offsets of its fields.
 //! <https://systemd.io/JOURNAL_FILE_FORMAT/#entry-objects>
 
 use std::fmt;
@@ -10,14 +10,14 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::data::{self, Field};
-use crate::object::{Kind, Object, ObjectHeader};
+use crate::object::{Object, ObjectHeader, ObjectType};
 use crate::reader::Reader;
 
-/// More fields than an entry has: clients may send 1024 (`ENTRY_FIELD_COUNT_MAX` of `journal-importer.h`), to which
-/// journald adds its own, about a hundred.
+/// The maximum number of fields of an entry. Clients may send 1024 (`ENTRY_FIELD_COUNT_MAX` of
+/// `journal-importer.h`), and journald adds about a hundred.
 const MAX_FIELDS: u64 = 2048;
 
-/// More bytes than the fields of an entry have together: `ENTRY_SIZE_MAX` of `journal-importer.h`.
+/// The maximum size of an entry's fields together: `ENTRY_SIZE_MAX` of `journal-importer.h`.
 const ENTRY_SIZE_MAX: u64 = 770 << 20;
 
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
@@ -31,31 +31,31 @@ struct Raw {
     xor_hash: U64,
 }
 
-/// Of the fixed part; the items follow.
+/// The size of the fixed part. The items follow it.
 const RAW_BYTES: u64 = 64;
 
 const _: () = assert!(size_of::<Raw>() == 64);
 
 impl Object for Raw {
-    const KIND: Kind = Kind::Entry;
+    const KIND: ObjectType = ObjectType::Entry;
 
     fn header(&self) -> &ObjectHeader {
         &self.object
     }
 }
 
-/// What was logged at once.
+/// A log entry.
 #[derive(Clone)]
 pub struct Entry {
-    /// When, by the wall clock, in microseconds since 1970 (UTC).
+    /// The wall-clock time in microseconds since 1970 (UTC).
     pub realtime_us: u64,
-    /// When, in microseconds since the boot.
+    /// The time in microseconds since the boot.
     pub monotonic_us: u64,
-    /// The boot that it was in.
+    /// The ID of the boot in which it was logged.
     pub boot_id: Uuid,
-    /// Its number among those of [`Header::seqnum_id`](crate::Header::seqnum_id).
+    /// The sequence number, within those of [`Header::seqnum_id`](crate::Header::seqnum_id).
     pub seqnum: u64,
-    /// The hashes of its fields, by exclusive or.
+    /// The exclusive or of the hashes of its fields.
     xor_hash: u64,
     offset: u64,
     size: u64,
@@ -87,23 +87,27 @@ impl Entry {
             reader: Arc::clone(reader),
         };
         if entry.field_count() > MAX_FIELDS {
-            let reason = format!("an entry of {} fields", entry.field_count());
+            let reason = format!(
+                "entry is too large: {} fields, at most {MAX_FIELDS}",
+                entry.field_count()
+            );
             return Err(Error::corrupt(reason).at(offset));
         }
         Ok(entry)
     }
 
-    /// Where it is in the file.
+    /// Returns the offset of the entry in the file.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Where it ends. The object lies within the file, so this does not wrap.
+    /// Returns the offset after the entry. The object is within the file, so the sum does not
+    /// overflow.
     pub(crate) fn end(&self) -> u64 {
         self.offset.saturating_add(self.size)
     }
 
-    /// Its cursor, as `journalctl --after-cursor` takes it (`sd_journal_get_cursor(3)`).
+    /// Returns the cursor, as `journalctl --after-cursor` takes it (`sd_journal_get_cursor(3)`).
     pub fn cursor(&self) -> String {
         format!(
             "s={};i={:x};b={};m={:x};t={:x};x={:x}",
@@ -117,7 +121,7 @@ impl Entry {
     }
 
     fn item_bytes(&self) -> u64 {
-        // Compact ones lack the hash beside the offset.
+        // Items of compact files are an offset only, without the hash.
         if self.reader.is_compact() { 4 } else { 16 }
     }
 
@@ -126,8 +130,9 @@ impl Entry {
         items.checked_div(self.item_bytes()).unwrap_or(0)
     }
 
-    /// Its fields, each read when it is asked for. Of longer values only the first `limit_bytes` are read, which
-    /// [`Field::is_cut`] tells; none is longer than [`DATA_SIZE_MAX`](crate::DATA_SIZE_MAX).
+    /// Returns the fields; each is read when the iterator gets to it. At most `limit_bytes` of each
+    /// value are read ([`Field::is_truncated`] says whether there are more). No value is longer
+    /// than [`DATA_SIZE_MAX`](crate::DATA_SIZE_MAX).
     pub fn fields(&self, limit_bytes: u64) -> Fields<'_> {
         let (items, problem) = match self.items() {
             Ok(items) => (items, None),
@@ -142,7 +147,7 @@ impl Entry {
         }
     }
 
-    /// Where its fields are, the last one first.
+    /// Returns the offsets of the fields in reverse order.
     fn items(&self) -> Result<Vec<u64>> {
         let len = self.field_count().saturating_mul(self.item_bytes());
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
@@ -163,13 +168,13 @@ impl Entry {
     }
 }
 
-/// The fields of an entry. A broken one is an error in its place.
+/// An iterator over the fields of an entry. A broken field yields an error in its position.
 #[derive(Debug)]
 pub struct Fields<'a> {
     entry: &'a Entry,
-    /// What is left, the last one first.
+    /// The offsets of the remaining fields in reverse order.
     items: Vec<u64>,
-    /// What kept the list of fields from being read.
+    /// The error of reading the list of fields.
     problem: Option<Error>,
     limit_bytes: u64,
     spent_bytes: u64,
@@ -190,7 +195,7 @@ impl Iterator for Fields<'_> {
         }
         if self.spent_bytes > ENTRY_SIZE_MAX {
             self.items.clear();
-            let reason = format!("an entry of more than {ENTRY_SIZE_MAX} bytes");
+            let reason = format!("entry is too large: at most {ENTRY_SIZE_MAX} bytes");
             return Some(Err(Error::corrupt(reason).at(self.entry.offset)));
         }
         Some(field)

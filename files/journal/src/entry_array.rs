@@ -1,11 +1,11 @@
-//! `EntryArrayObject`: offsets of entries, in their order, and where they go on.
+//! `EntryArrayObject`: the offsets of entries in order, and the link to the next array.
 //! <https://systemd.io/JOURNAL_FILE_FORMAT/#entry-array-objects>
 
 use diskfs_block::{Result, len_of};
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::object::{Kind, Object, ObjectHeader};
+use crate::object::{Object, ObjectHeader, ObjectType};
 use crate::reader::Reader;
 
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
@@ -18,23 +18,23 @@ pub(crate) struct Raw {
 const _: () = assert!(size_of::<Raw>() == 24);
 
 impl Object for Raw {
-    const KIND: Kind = Kind::EntryArray;
+    const KIND: ObjectType = ObjectType::EntryArray;
 
     fn header(&self) -> &ObjectHeader {
         &self.object
     }
 }
 
-/// An array that lies within its file as a whole.
+/// An entry array that is completely within the file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EntryArray {
     items_offset: u64,
     item_bytes: u64,
-    /// How many items it has room for.
+    /// The number of items, used and unused.
     pub(crate) capacity: u64,
-    /// Where the object ends.
+    /// The offset after the object.
     pub(crate) end: u64,
-    /// Where the next array is, or 0.
+    /// The offset of the next array; 0 if there is none.
     pub(crate) next: u64,
 }
 
@@ -54,14 +54,14 @@ impl EntryArray {
         })
     }
 
-    /// The item of that number: where an entry is, or 0 where none is yet.
+    /// Returns item `number`: the offset of an entry, or 0 if the item is unused.
     pub(crate) fn item(&self, reader: &Reader, number: u64) -> Result<u64> {
         let at = number.saturating_mul(self.item_bytes);
         read_item(reader, self.items_offset.saturating_add(at))
     }
 }
 
-/// An offset in a list of them: 32 bits in compact files, else 64.
+/// Reads an offset from a list: 32 bits in compact files, otherwise 64.
 fn read_item(reader: &Reader, offset: u64) -> Result<u64> {
     if reader.is_compact() {
         let mut item = [0; 4];

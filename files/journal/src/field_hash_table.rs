@@ -1,22 +1,24 @@
-//! The field hash table: the names that the fields of a file have.
+//! The field hash table: the names of all fields in a file.
 //! <https://systemd.io/JOURNAL_FILE_FORMAT/#hash-table-objects>
 //!
-//! It is looked through as a whole: a file has a few hundred names, and so no hash is computed.
+//! The table is searched as a whole, without computing hashes, because a file has only a few
+//! hundred names.
 
 use diskfs_block::{Error, Result, len_of};
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::object::{Kind, Object, ObjectHeader};
+use crate::object::{Object, ObjectHeader, ObjectType};
 use crate::reader::Reader;
 
-/// Many times what journald makes (333 buckets, `DEFAULT_FIELD_HASH_TABLE_SIZE` of `journal-file.c`).
+/// The maximum size of the table: many times that of journald (333 buckets,
+/// `DEFAULT_FIELD_HASH_TABLE_SIZE` of `journal-file.c`).
 const MAX_TABLE_BYTES: u64 = 1 << 20;
 
-/// More names than any file has.
+/// The maximum number of names: more than any file has.
 const MAX_FIELDS: usize = 1 << 16;
 
-/// `HashItem`.
+/// A bucket of the table, `HashItem`.
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Bucket {
@@ -24,7 +26,7 @@ struct Bucket {
     tail_hash_offset: U64,
 }
 
-/// `FieldObject`.
+/// A field name, `FieldObject`.
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
@@ -39,30 +41,36 @@ const RAW_BYTES: u64 = 40;
 const _: () = assert!(size_of::<Raw>() == 40);
 
 impl Object for Raw {
-    const KIND: Kind = Kind::Field;
+    const KIND: ObjectType = ObjectType::Field;
 
     fn header(&self) -> &ObjectHeader {
         &self.object
     }
 }
 
-/// Where the newest value of the field of this name is, if there is one.
+/// Returns the offset of the newest value of a field; `None` if the file does not have the field.
 pub(crate) fn newest_value(reader: &Reader, name: &[u8]) -> Result<Option<u64>> {
     let mut left = MAX_FIELDS;
     for head in heads(reader)? {
         let mut at = head;
         while at != 0 {
             left = left.checked_sub(1).ok_or_else(|| {
-                Error::corrupt(format!("more than {MAX_FIELDS} names of fields")).at(at)
+                Error::corrupt(format!(
+                    "invalid field hash table: more than {MAX_FIELDS} names"
+                ))
+                .at(at)
             })?;
             let raw: Raw = reader.object(at)?;
             if has_name(reader, at, &raw, name)? {
                 return Ok(Some(raw.head_data_offset.get()));
             }
             let next = raw.next_hash_offset.get();
-            // Names are added at the end of the file, and of the chain.
+            // New names are appended to the file and to the chain.
             if next != 0 && next <= at {
-                return Err(Error::corrupt("a chain of fields that goes back").at(at));
+                return Err(Error::corrupt(
+                    "invalid chain of fields: it leads to an earlier object",
+                )
+                .at(at));
             }
             at = next;
         }
@@ -70,7 +78,7 @@ pub(crate) fn newest_value(reader: &Reader, name: &[u8]) -> Result<Option<u64>> 
     Ok(None)
 }
 
-/// Where the chain of each bucket begins.
+/// Returns the offset of the first field of each bucket.
 fn heads(reader: &Reader) -> Result<Vec<u64>> {
     let header = &reader.header;
     let (offset, len) = (
@@ -78,7 +86,8 @@ fn heads(reader: &Reader) -> Result<Vec<u64>> {
         header.field_hash_table_bytes,
     );
     if len > MAX_TABLE_BYTES {
-        let reason = format!("a field hash table of {len} bytes");
+        let reason =
+            format!("field hash table is too large: {len} bytes, at most {MAX_TABLE_BYTES}");
         return Err(Error::corrupt(reason).at(offset));
     }
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];

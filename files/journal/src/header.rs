@@ -1,18 +1,18 @@
-//! `Header`: what a file begins with. <https://systemd.io/JOURNAL_FILE_FORMAT/#header>; `journal-def.h`.
+//! The file header, `Header`. <https://systemd.io/JOURNAL_FILE_FORMAT/#header>; `journal-def.h`.
 
 use diskfs_block::{Error, Result};
 use uuid::Uuid;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// `HEADER_SIGNATURE`.
+/// The signature of journal files, `HEADER_SIGNATURE`.
 const SIGNATURE: [u8; 8] = *b"LPKSHHRH";
 
-/// The header of systemd 38, the first release with journal files: up to `tail_entry_monotonic`. What later ones
-/// added is not needed.
+/// The header size of systemd 38, the first release with journal files: up to
+/// `tail_entry_monotonic`. Fields of later releases are not needed.
 pub(crate) const MIN_BYTES: u64 = 208;
 
-/// No header is larger: today's has 272 bytes.
+/// The maximum header size. The current size is 272 bytes.
 const MAX_BYTES: u64 = 4096;
 
 #[derive(Clone, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
@@ -46,92 +46,93 @@ pub(crate) struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == 208);
 
-/// `enum` of `state`: whether somebody was writing when the file was last touched.
+/// The `state` of a file: whether it was closed after the last write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// `STATE_OFFLINE`: closed, and may be written again.
+pub enum FileState {
+    /// `STATE_OFFLINE`: closed, and may be opened for writing again.
     Offline,
-    /// `STATE_ONLINE`: not closed. It is being written, or the machine stopped meanwhile.
+    /// `STATE_ONLINE`: not closed. The file is in use, or the machine stopped without closing it.
     Online,
-    /// `STATE_ARCHIVED`: closed, and not written again.
+    /// `STATE_ARCHIVED`: closed for good.
     Archived,
     /// Any other number.
     Unknown(u8),
 }
 
-/// `compatible_flags`: what a reader may ignore.
+/// The `compatible_flags`: features that a reader can ignore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compatible(u32);
 
 impl Compatible {
-    /// `HEADER_COMPATIBLE_SEALED`: it has tags of Forward Secure Sealing.
+    /// Returns true if the file has tags of Forward Secure Sealing (`HEADER_COMPATIBLE_SEALED`).
     pub fn is_sealed(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// The flags as a number.
+    /// Returns the flags as a number.
     pub fn bits(self) -> u32 {
         self.0
     }
 }
 
-/// `incompatible_flags`: what a reader must know.
+/// The `incompatible_flags`: features that a reader must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Incompatible(u32);
 
 impl Incompatible {
     const KEYED_HASH: u32 = 1 << 2;
     const COMPACT: u32 = 1 << 4;
-    /// XZ, LZ4, the keyed hash, ZSTD, compact.
+    /// The known flags: XZ, LZ4, keyed hash, ZSTD, compact.
     const KNOWN: u32 = 0b1_1111;
 
-    /// `HEADER_INCOMPATIBLE_COMPACT`: offsets of 32 bits.
+    /// Returns true if offsets have 32 bits (`HEADER_INCOMPATIBLE_COMPACT`).
     pub fn is_compact(self) -> bool {
         self.0 & Self::COMPACT != 0
     }
 
-    /// `HEADER_INCOMPATIBLE_KEYED_HASH`: hashes are `SipHash`, keyed with the file's ID.
+    /// Returns true if hashes are `SipHash`, keyed with the file's ID
+    /// (`HEADER_INCOMPATIBLE_KEYED_HASH`).
     pub fn has_keyed_hash(self) -> bool {
         self.0 & Self::KEYED_HASH != 0
     }
 
-    /// The flags as a number.
+    /// Returns the flags as a number.
     pub fn bits(self) -> u32 {
         self.0
     }
 }
 
-/// What the header of a journal file says.
+/// The header of a journal file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Header {
-    /// What may be ignored.
+    /// The features that a reader can ignore.
     pub compatible: Compatible,
-    /// What must be known.
+    /// The features that a reader must know.
     pub incompatible: Incompatible,
-    /// Whether it was closed.
-    pub state: State,
-    /// The file's own ID.
+    /// The state: whether the file was closed.
+    pub state: FileState,
+    /// The ID of the file.
     pub file_id: Uuid,
-    /// The machine that wrote it.
+    /// The ID of the machine that wrote the file.
     pub machine_id: Uuid,
-    /// The boot that was logged last, or for old files, that opened the file last.
+    /// The boot of the last entry; in old files, the boot that opened the file last.
     pub tail_boot_id: Uuid,
-    /// Whose sequence numbers the entries have.
+    /// The ID of the sequence that the entries' sequence numbers belong to.
     pub seqnum_id: Uuid,
-    /// How many entries it has.
+    /// The number of entries.
     pub entry_count: u64,
     /// The sequence number of the first entry.
     pub head_seqnum: u64,
     /// The sequence number of the last entry.
     pub tail_seqnum: u64,
-    /// When the first entry was logged, in microseconds since 1970.
+    /// The time of the first entry, in microseconds since 1970.
     pub head_realtime_us: u64,
-    /// When the last entry was logged, in microseconds since 1970.
+    /// The time of the last entry, in microseconds since 1970.
     pub tail_realtime_us: u64,
-    /// Where objects begin.
+    /// The offset of the first object.
     pub(crate) objects_offset: u64,
-    /// How long the file should be, at least.
+    /// The minimum length of the complete file in bytes.
     pub(crate) whole_bytes: u64,
     pub(crate) entry_array_offset: u64,
     pub(crate) field_hash_table_offset: u64,
@@ -141,17 +142,20 @@ pub struct Header {
 impl Header {
     pub(crate) fn from_raw(raw: &Raw) -> Result<Self> {
         if raw.signature != SIGNATURE {
-            return Err(Error::corrupt("not a journal file of systemd").at(0));
+            return Err(Error::corrupt("not a systemd journal file").at(0));
         }
         let flags = raw.incompatible_flags.get();
         let unknown = flags & !Incompatible::KNOWN;
         if unknown != 0 {
-            let reason = format!("a journal file with unknown incompatible flags {unknown:#x}");
+            let reason =
+                format!("unsupported journal file: unknown incompatible flags {unknown:#x}");
             return Err(Error::unsupported(reason).at(12));
         }
         let header_bytes = raw.header_size.get();
         if !(MIN_BYTES..=MAX_BYTES).contains(&header_bytes) {
-            let reason = format!("a header of {header_bytes} bytes");
+            let reason = format!(
+                "invalid header: size is {header_bytes}, expected {MIN_BYTES} to {MAX_BYTES}"
+            );
             return Err(Error::corrupt(reason).at(88));
         }
         Ok(Self {
@@ -176,11 +180,11 @@ impl Header {
     }
 }
 
-fn state(number: u8) -> State {
+fn state(number: u8) -> FileState {
     match number {
-        0 => State::Offline,
-        1 => State::Online,
-        2 => State::Archived,
-        other => State::Unknown(other),
+        0 => FileState::Offline,
+        1 => FileState::Online,
+        2 => FileState::Archived,
+        other => FileState::Unknown(other),
     }
 }

@@ -1,12 +1,13 @@
-//! systemd's binary journal files, read where no journald runs: `*.journal` and `*.journal~`.
+//! A reader for systemd's binary journal files, `*.journal` and `*.journal~`, without a running
+//! journald.
 //!
-//! [`Journal::open`] reads a file's header; [`Journal::entries`] goes through what was logged, from the oldest
-//! entry or from the newest; [`Entry::fields`] reads what an entry says. An entry is read when it is asked for and
-//! a field when its entry is asked for it, so that the last ten lines of a large file cost a few reads.
+//! [`Journal::open`] reads the header of a file, [`Journal::entries`] iterates over the log from
+//! the oldest or the newest entry, and [`Entry::fields`] reads the fields of an entry. Entries and
+//! fields are read on demand, so reading the last ten lines of a large file takes only a few reads.
 //!
-//! The format is that of <https://systemd.io/JOURNAL_FILE_FORMAT/>, with `journal-def.h` for what the text leaves
-//! out: all of its flags, so XZ, LZ4 and ZSTD, keyed hashes, compact files and sealed ones. A seal is not
-//! checked.
+//! The format is that of <https://systemd.io/JOURNAL_FILE_FORMAT/>, with `journal-def.h` for the
+//! details that the text omits. All of its flags are supported: XZ, LZ4 and ZSTD, keyed hashes,
+//! compact files and sealed ones. Seals are not verified.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -16,7 +17,7 @@
 //! # let packed = &include_bytes!("../tests/fixtures/three-boots.journal.zst")[..];
 //! # let bytes = zstd::stream::decode_all(packed).expect("a fixture");
 //! let journal = Journal::open(Arc::new(Memory::new(bytes)))?;
-//! let last = journal.entries().next_back().expect("it is not empty")?;
+//! let last = journal.entries().next_back().expect("the journal has entries")?;
 //! let mut messages = Vec::new();
 //! for field in last.fields(DATA_SIZE_MAX) {
 //!     let field = field?;
@@ -29,15 +30,17 @@
 //! # Ok::<(), diskfs_block::Error>(())
 //! ```
 //!
-//! # What is trusted
+//! # Hostile files
 //!
-//! Nothing. Every offset is checked against the file; what is a chain must go on towards the end of the file, so
-//! that none circles; counts and sizes have limits; and no more is unpacked than was asked for.
+//! No value in the file is trusted. Every offset is checked against the file. Every chain must lead
+//! in one direction through the file, so that it cannot loop. Counts and sizes have limits, and no
+//! more is decompressed than the caller asked for.
 //!
 //! # Errors
 //!
-//! `Corrupt`, with the place in the file; `Unsupported` for flags that are not known, by their number; and what
-//! the device answers. A broken entry or field is an error in its place, and what comes after it is read.
+//! `Corrupt` with the place in the file, `Unsupported` with the unknown flags, and the errors of
+//! the device. A broken entry or field yields an error in its position, and reading continues after
+//! it.
 #![cfg_attr(
     not(test),
     warn(
@@ -70,7 +73,7 @@ pub use boots::Boot;
 pub use data::{DATA_SIZE_MAX, Field};
 pub use entries::Entries;
 pub use entry::{Entry, Fields};
-pub use header::{Compatible, Header, Incompatible, State};
+pub use header::{Compatible, FileState, Header, Incompatible};
 
 use reader::Reader;
 
@@ -81,40 +84,41 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal file that `device` holds, and reads its header.
+    /// Opens the journal file on `device`, and reads its header.
     ///
     /// # Errors
-    /// `Corrupt` for what is no journal file, `Unsupported` for one with features that are not known.
+    /// `Corrupt` if `device` is not a journal file, `Unsupported` for unknown features.
     pub fn open(device: Arc<dyn BlockRead>) -> Result<Self> {
         let reader = Arc::new(Reader::open(device)?);
         Ok(Self { reader })
     }
 
-    /// What the header says.
+    /// Returns the header.
     pub fn header(&self) -> &Header {
         &self.reader.header
     }
 
-    /// The machine that wrote it (machine-id(5)).
+    /// Returns the ID of the machine that wrote the file (machine-id(5)).
     pub fn machine_id(&self) -> Uuid {
         self.header().machine_id
     }
 
-    /// Whether it was closed. One that was not ([`State::Online`]) is read like others.
-    pub fn state(&self) -> State {
+    /// Returns the state: whether the file was closed. A file that was not
+    /// ([`FileState::Online`]) is read like others.
+    pub fn state(&self) -> FileState {
         self.header().state
     }
 
-    /// Its entries, oldest first; from the other end with `rev()` or `next_back()`.
+    /// Returns the entries, oldest first; use `rev()` or `next_back()` for the newest first.
     pub fn entries(&self) -> Entries {
         Entries::new(Arc::clone(&self.reader))
     }
 
-    /// The boots that its entries are of, oldest first, by the file's index: no entry but the first and the last of
-    /// each boot is read.
+    /// Returns the boots of its entries, oldest first. Uses the file's index, and reads only the
+    /// first and the last entry of each boot.
     ///
     /// # Errors
-    /// `Corrupt` for a broken index.
+    /// `Corrupt` if the index is invalid.
     pub fn boots(&self) -> Result<Vec<Boot>> {
         boots::read(&self.reader)
     }

@@ -1,18 +1,18 @@
-//! `ObjectHeader`: what every object of a file begins with. <https://systemd.io/JOURNAL_FILE_FORMAT/#objects>
+//! The header of all objects, `ObjectHeader`. <https://systemd.io/JOURNAL_FILE_FORMAT/#objects>
 
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// `ObjectType`, as far as objects are read.
+/// The object types that are read, from `ObjectType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ObjectType {
     Data,
     Field,
     Entry,
     EntryArray,
 }
 
-impl Kind {
+impl ObjectType {
     pub(crate) const fn number(self) -> u8 {
         match self {
             Self::Data => 1,
@@ -38,17 +38,17 @@ pub(crate) struct ObjectHeader {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     reserved: [u8; 6],
-    /// Of all of the object, this header included.
+    /// The size of the whole object, including this header.
     pub(crate) size: U64,
 }
 
 const _: () = assert!(size_of::<ObjectHeader>() == 16);
 
-/// A structure that begins with an [`ObjectHeader`], and what it is.
+/// A structure that starts with an [`ObjectHeader`].
 pub(crate) trait Object:
     FromBytes + Immutable + IntoBytes + KnownLayout + Unaligned
 {
-    const KIND: Kind;
+    const KIND: ObjectType;
 
     fn header(&self) -> &ObjectHeader;
 }

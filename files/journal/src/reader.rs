@@ -1,4 +1,4 @@
-//! The file, read by offsets that are checked.
+//! Reads of a file with checked offsets.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -10,19 +10,19 @@ use zstd::zstd_safe::DCtx;
 use crate::header::{Header, Raw};
 use crate::object::Object;
 
-/// What is kept of a file while it is read. Values that many entries share lie where they came up first, so a
-/// reader comes back to them again and again.
+/// The cache of an open file. Many entries share a value, which is stored where it was first used,
+/// so a reader returns to it again and again.
 const CACHE: CacheOptions = CacheOptions {
     budget_bytes: 4 << 20,
     block_bytes: 8192,
     bypass_bytes: 128 << 10,
 };
 
-/// An open file.
+/// An open journal file.
 pub(crate) struct Reader {
     device: Cache,
     pub(crate) header: Header,
-    /// Kept, since making one costs more than unpacking a message.
+    /// The zstd context. It is kept because creating one takes longer than decompressing a message.
     pub(crate) zstd: Mutex<Option<DCtx<'static>>>,
 }
 
@@ -38,7 +38,7 @@ impl Reader {
         let device = Cache::new(device, CACHE)?;
         let mut raw = Raw::new_zeroed();
         if device.size_bytes() < len_of(raw.as_bytes()) {
-            return Err(Error::corrupt("too short for a journal file").at(0));
+            return Err(Error::corrupt("not a journal file: it is too short").at(0));
         }
         device.read_at(0, raw.as_mut_bytes())?;
         Ok(Self {
@@ -56,13 +56,13 @@ impl Reader {
         self.header.incompatible.is_compact()
     }
 
-    /// Fills `buf` with what is at `offset`.
+    /// Fills `buf` with the bytes at `offset`.
     pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.device.read_at(offset, buf)
     }
 
-    /// The fixed part of the object at `offset`, which lies within the file as a whole, and is of the kind that is
-    /// wanted.
+    /// Reads the fixed part of the object at `offset`. Fails unless the object has the expected
+    /// type and is completely within the file.
     pub(crate) fn object<T: Object>(&self, offset: u64) -> Result<T> {
         let mut object = T::new_zeroed();
         self.check_place(offset, len_of(object.as_bytes()), T::KIND.name())?;
@@ -71,7 +71,8 @@ impl Reader {
         Ok(object)
     }
 
-    /// The same, with as much of what follows the fixed part as `buf` holds. Returns how much of `buf` is filled.
+    /// Reads an object as [`object`](Self::object) does, and the bytes after its fixed part into
+    /// `buf`. Returns the filled part of `buf`.
     pub(crate) fn object_with<'a, T: Object + FromBytes>(
         &self,
         offset: u64,
@@ -101,13 +102,14 @@ impl Reader {
         let (kind, size) = (header.kind, header.size.get());
         let name = T::KIND.name();
         if kind != T::KIND.number() {
-            let reason = format!("object of type {kind} where the type {name} is expected");
+            let reason = format!("invalid object: type is {kind}, expected {name}");
             return Err(Error::corrupt(reason).at(offset));
         }
         if size < len_of(object.as_bytes())
             || check_bounds(offset, size, self.size_bytes()).is_err()
         {
-            let reason = format!("{name} object of {size} bytes does not lie within the file");
+            let reason =
+                format!("invalid {name} object: size is {size}, which is not within the file");
             return Err(Error::corrupt(reason).at(offset));
         }
         Ok(())
@@ -115,5 +117,5 @@ impl Reader {
 }
 
 fn misplaced(offset: u64, name: &'static str) -> Error {
-    Error::corrupt(format!("{name} object where none can lie")).at(offset)
+    Error::corrupt(format!("invalid offset of a {name} object")).at(offset)
 }

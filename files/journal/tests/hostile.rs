@@ -1,4 +1,4 @@
-//! Files that lie: no panic, and an end in time.
+//! Tests with invalid files: every call returns in time, without a panic.
 
 mod tools;
 
@@ -8,7 +8,7 @@ use diskfs_block::ErrorKind;
 use diskfs_journal::Entry;
 use tools::{fixture, open};
 
-/// Where things are in the header.
+/// Offsets of fields of the header.
 const N_ENTRIES: usize = 152;
 const ENTRY_ARRAY_OFFSET: usize = 176;
 const FIELD_HASH_TABLE_OFFSET: usize = 120;
@@ -21,7 +21,7 @@ fn put(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// The fixture without the room at its end.
+/// Returns the fixture without the free space at its end.
 fn short_fixture() -> Vec<u8> {
     let mut bytes = fixture();
     let tail = word(&bytes, 136);
@@ -29,7 +29,7 @@ fn short_fixture() -> Vec<u8> {
     bytes
 }
 
-/// Reads all that can be; returns how many entries were whole.
+/// Reads everything that can be read, and returns the number of intact entries.
 fn read_all(bytes: Vec<u8>) -> usize {
     let Ok(journal) = open(bytes) else {
         return 0;
@@ -132,7 +132,7 @@ fn sizes_that_make_no_sense_cost_the_object() {
         let mut broken = bytes.clone();
         put(&mut broken, array + 8, size);
         let journal = open(broken).unwrap();
-        // One of 63 bytes has room for four, and leads on to others.
+        // An array of 63 bytes has room for four items, and leads to further arrays.
         assert!(size == 63 || journal.entries().all(|entry| entry.is_err()));
     }
 }
@@ -154,7 +154,7 @@ fn broken_indices_are_no_loops() {
         .map(|n| word(&bytes, table + n * 16))
         .find(|head| *head != 0);
     let field = field.unwrap();
-    // Each field leads to itself.
+    // Make each field link to itself.
     put(&mut bytes, field + 24, field as u64);
     let _ = open(bytes).unwrap().boots();
     let mut bytes = short_fixture();
@@ -165,12 +165,12 @@ fn broken_indices_are_no_loops() {
     );
 }
 
-/// Puts another payload in place of the long value of the fixture, which is packed with ZSTD.
+/// Replaces the long value of the fixture, which is compressed with ZSTD, with another payload.
 fn with_payload(flag: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = fixture();
     let array = word(&bytes, ENTRY_ARRAY_OFFSET);
     let entry = word(&bytes, array + 24);
-    // At the end of the file there is room.
+    // Put it into the free space at the end of the file.
     let new = bytes.len() - (payload.len() + 64).next_multiple_of(8);
     let size = (payload.len() + 64) as u64;
     bytes[new] = 1;
@@ -194,16 +194,16 @@ fn bombs_are_unpacked_as_far_as_is_asked_for() {
         let journal = open(with_payload(flag, &payload)).unwrap();
         let entry = journal.entries().next().unwrap().unwrap();
         let field = entry.fields(1000).next().unwrap().unwrap();
-        assert_eq!((field.value().len(), field.is_cut()), (1000, true));
+        assert_eq!((field.value().len(), field.is_truncated()), (1000, true));
         assert_eq!(field.name(), b"A");
         let all = entry.fields(u64::MAX).next().unwrap().unwrap();
-        assert_eq!((all.value().len(), all.is_cut()), (32 << 20, false));
+        assert_eq!((all.value().len(), all.is_truncated()), (32 << 20, false));
     }
 }
 
 #[test]
 fn packed_values_that_lie_are_refused() {
-    // LZ4 that says it is 2^60 bytes, or more than its block can be.
+    // LZ4 values that claim 2^60 bytes, or more than their block can have.
     let lying = |size: u64| [&size.to_le_bytes()[..], b"\x10A"].concat();
     for (flag, payload) in [
         (2, lying(1 << 60)),

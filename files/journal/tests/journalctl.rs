@@ -1,4 +1,4 @@
-//! Against systemd: what its programs write is read as journalctl reads it.
+//! Tests against systemd: files that its programs write are read as journalctl reads them.
 
 mod tools;
 
@@ -7,11 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use diskfs_block::{Counting, File};
-use diskfs_journal::{Entry, Journal, State};
-use tools::{Kind, entries, export, have_systemd, journalctl, kinds, make, open};
+use diskfs_journal::{Entry, FileState, Journal};
+use tools::{WriterOptions, entries, export, have_systemd, journalctl, kinds, make, open};
 
-/// Line by line in what differs, without printing megabytes.
-/// Packs a value.
+/// A function that compresses a value.
 type Pack = fn(&[u8]) -> Vec<u8>;
 
 fn assert_same(ours: &[u8], theirs: &[u8], what: &str) {
@@ -59,11 +58,12 @@ fn every_kind_of_file_reads_as_journalctl_reads_it() {
         assert_eq!(header.incompatible.is_compact(), kind.compact);
         assert_eq!(header.incompatible.has_keyed_hash(), kind.keyed_hash);
         assert_eq!((header.entry_count, header.head_seqnum), (2000, 1));
-        assert_eq!(journal.state(), State::Offline);
+        assert_eq!(journal.state(), FileState::Offline);
     }
 }
 
-/// Packs each value that gets shorter by it in place, as this systemd doesn't any more.
+/// Compresses in place each value that gets shorter by it, with methods that the installed systemd
+/// does not write.
 fn repack(bytes: &mut [u8], compact: bool, flag: u8, pack: impl Fn(&[u8]) -> Vec<u8>) -> usize {
     let word = |bytes: &[u8], at: usize| {
         usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
@@ -73,7 +73,7 @@ fn repack(bytes: &mut [u8], compact: bool, flag: u8, pack: impl Fn(&[u8]) -> Vec
     let mut packed_count = 0;
     while at <= tail {
         let size = word(bytes, at + 8);
-        // A data object, not packed.
+        // An uncompressed data object.
         if bytes[at] == 1 && bytes[at + 1] == 0 && size > head + 100 {
             let packed = pack(&bytes[at + head..at + size]);
             if packed.len() < size - head {
@@ -110,7 +110,7 @@ fn values_packed_with_xz_and_lz4_are_read() {
     }
     for compact in [false, true] {
         let directory = tempfile::tempdir().unwrap();
-        let kind = Kind {
+        let kind = WriterOptions {
             compress: false,
             compact,
             keyed_hash: true,
@@ -134,7 +134,7 @@ fn sealed_and_open_files_are_read_too() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let kind = Kind {
+    let kind = WriterOptions {
         compress: true,
         compact: true,
         keyed_hash: true,
@@ -142,12 +142,12 @@ fn sealed_and_open_files_are_read_too() {
     let path = make(directory.path(), kind, &entries(50));
     let mut bytes = fs::read(&path).unwrap();
     let expected = all(&open(bytes.clone()).unwrap());
-    // Compatible: sealed. State: online.
+    // Set the compatible flag "sealed" and the state "online".
     bytes[8] |= 1;
     bytes[16] = 1;
     let journal = open(bytes).unwrap();
     assert!(journal.header().compatible.is_sealed());
-    assert_eq!(journal.state(), State::Online);
+    assert_eq!(journal.state(), FileState::Online);
     assert_same(&all(&journal), &expected, "online");
 }
 
@@ -193,7 +193,7 @@ fn the_last_entry_costs_a_few_reads() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let kind = Kind {
+    let kind = WriterOptions {
         compress: true,
         compact: true,
         keyed_hash: true,

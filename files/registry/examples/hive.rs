@@ -1,5 +1,6 @@
-//! Prints what is below a key of a hive: `cargo run --example hive -- FILE [KEY] [LOG...]`.
-#![allow(clippy::print_stdout, reason = "it is what it is for")]
+//! Prints a key of a hive with everything below it:
+//! `cargo run --example hive -- FILE [KEY] [LOG...]`.
+#![allow(clippy::print_stdout, reason = "the example prints")]
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ fn main() -> anyhow::Result<()> {
     println!("; {:?}, {:?}", hive.version(), hive.recovery());
     match hive.root()?.subkey(&path)? {
         Some(key) => print(&key, &path),
-        None => anyhow::bail!("there is no {path}"),
+        None => anyhow::bail!("no such key: `{path}`"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The base block: what a hive, and each of its logs, begins with. Specification, "Base block".
+//! The base block: the header of a hive and of each of its logs. Specification, "Base block".
 
 use diskfs_block::{BlockRead, Error, Result};
 use zerocopy::little_endian::{U32, U64};
@@ -6,13 +6,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Filetime;
 
-/// Where the hive bins data begins in a primary file.
+/// The offset of the hive bins data in a primary file.
 pub(crate) const BASE_BLOCK_BYTES: u64 = 4096;
 
-/// What is read of it: fields beyond have no meaning on the disk, and logs have no more.
+/// The number of bytes to read. Later fields have no meaning on disk, and logs do not have them.
 pub(crate) const FIRST_SECTOR_BYTES: usize = 512;
 
-/// Hives of Windows NT 4 (1.3) up to now (1.6).
+/// The supported minor versions: from Windows NT 4 (1.3) up to now (1.6).
 const MINOR_VERSIONS: std::ops::RangeInclusive<u32> = 3..=6;
 
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
@@ -36,17 +36,17 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == FIRST_SECTOR_BYTES);
 
-/// What a file with a base block is.
+/// The type of a file with a base block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileType {
     Primary,
-    /// A log with a dirty vector.
+    /// A transaction log with a dirty vector (up to Windows 8).
     OldLog,
-    /// A log with entries, as Windows 8.1 began them.
+    /// A transaction log with entries (since Windows 8.1).
     NewLog,
 }
 
-/// A base block whose signature is right.
+/// A base block with a valid signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BaseBlock {
     pub(crate) primary_sequence_number: u32,
@@ -62,10 +62,10 @@ pub(crate) struct BaseBlock {
 }
 
 impl BaseBlock {
-    /// That of a file; `None` where there is none.
+    /// Reads the base block of a file; `None` if the file does not start with one.
     ///
     /// # Errors
-    /// As [`BlockRead::read_at`].
+    /// Those of [`BlockRead::read_at`].
     pub(crate) fn read(device: &dyn BlockRead) -> Result<Option<Self>> {
         let sector = diskfs_block::read_within(device, 0, FIRST_SECTOR_BYTES)?;
         Ok(sector.and_then(|sector| Self::from_bytes(&sector)))
@@ -87,17 +87,17 @@ impl BaseBlock {
         })
     }
 
-    /// Its checksum is right.
+    /// Returns true if the checksum is correct.
     pub(crate) fn is_valid(&self) -> bool {
         self.has_right_checksum
     }
 
-    /// The writer was through with what it was writing.
+    /// Returns true if the sequence numbers are equal: the last write was completed.
     pub(crate) fn is_synchronised(&self) -> bool {
         self.primary_sequence_number == self.secondary_sequence_number
     }
 
-    /// Windows 2000 and before wrote 2 in their logs.
+    /// Returns the file type; `None` if unknown. Windows 2000 and earlier wrote 2 in their logs.
     pub(crate) fn file_type(&self) -> Option<FileType> {
         match self.file_type {
             0 => Some(FileType::Primary),
@@ -107,7 +107,7 @@ impl BaseBlock {
         }
     }
 
-    /// The sector that logs count in; only 512 and 4096 exist.
+    /// Returns the sector size that logs use; only 512 and 4096 exist.
     pub(crate) fn sector_bytes(&self) -> u64 {
         if self.clustering_factor == 8 {
             4096
@@ -116,20 +116,23 @@ impl BaseBlock {
         }
     }
 
-    /// Fails for what is not read.
+    /// Fails if the version is not supported.
     ///
     /// # Errors
-    /// `Unsupported`.
+    /// `Unsupported` for any other version.
     pub(crate) fn check_version(&self) -> Result<()> {
         if self.major_version == 1 && MINOR_VERSIONS.contains(&self.minor_version) {
             return Ok(());
         }
         let version = format!("{}.{}", self.major_version, self.minor_version);
-        Err(Error::unsupported(format!("a hive of version {version}")))
+        Err(Error::unsupported(format!(
+            "unsupported hive version {version}, expected 1.3 to 1.6"
+        )))
     }
 }
 
-/// XOR-32 of the first 508 bytes; 0 and -1 are never written.
+/// Computes the checksum: the exclusive or of the words of the first 508 bytes. The values 0 and -1
+/// are replaced, because they are never written.
 pub(crate) fn checksum(sector: &[u8]) -> u32 {
     let covered = sector.get(..508).unwrap_or_default();
     let words = covered.as_chunks::<4>().0.iter();

@@ -1,33 +1,35 @@
-//! Big data: what does not fit in one cell. Specification, "Big data".
+//! Big data: values that do not fit in one cell. Specification, "Big data".
 
 use diskfs_block::Result;
 use diskfs_block::bytes::{le16, le32};
 
 use crate::bins::{Bins, Cell, corrupt};
 
-/// What a segment holds, but for the last.
+/// The number of bytes of each segment but the last.
 pub(crate) const SEGMENT_BYTES: usize = 16_344;
 
-/// Hives before 1.4 have no big data; in them, and where other programs wrote, a cell of its own holds it.
+/// The size of the big data record. Hives before 1.4 have no big data: there, and in hives of some
+/// other programs, long values are in one cell.
 const RECORD_BYTES: usize = 8;
 
-/// The `len` bytes that the cell at `offset` has or leads to. The caller bounds `len`.
+/// Reads `len` bytes of a value from the cell at `offset`, or from the segments that it leads to.
+/// The caller bounds `len`.
 ///
 /// # Errors
-/// `Corrupt` when there are fewer.
+/// `Corrupt` if there are fewer.
 pub(crate) fn read(bins: &Bins, offset: u32, len: usize) -> Result<Vec<u8>> {
     let cell = bins.cell(offset)?;
     if len <= cell.len {
         return bins.read(cell, 0, len);
     }
     if len <= SEGMENT_BYTES {
-        return Err(corrupt(offset, "a value is longer than its cell"));
+        return Err(corrupt(offset, "invalid value: it is longer than its cell"));
     }
     segments(bins, cell, len)
 }
 
 fn segments(bins: &Bins, cell: Cell, len: usize) -> Result<Vec<u8>> {
-    let broken = || corrupt(cell.offset, "a value's big data makes no sense");
+    let broken = || corrupt(cell.offset, "invalid big data of a value");
     let record = bins.read(cell, 0, RECORD_BYTES)?;
     let count = le16(&record, 2).filter(|_| record.starts_with(b"db"));
     let count = count.map(usize::from).ok_or_else(broken)?;

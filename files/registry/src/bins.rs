@@ -1,4 +1,4 @@
-//! The hive bins data, and the cells in it. Specification, "Cell".
+//! The hive bins data with its cells. Specification, "Cell".
 
 use diskfs_block::bytes::{array, index};
 use diskfs_block::{BlockRead, Cache, CacheOptions, Error, Result};
@@ -6,32 +6,33 @@ use diskfs_block::{BlockRead, Cache, CacheOptions, Error, Result};
 use crate::base_block::BASE_BLOCK_BYTES;
 use crate::log::WithLogs;
 
-/// The offset that leads nowhere.
-pub(crate) const NOWHERE: u32 = u32::MAX;
+/// The offset that means "none".
+pub(crate) const NO_OFFSET: u32 = u32::MAX;
 
-/// Cells begin at multiples of so many bytes.
+/// The alignment of cells in bytes.
 const CELL_ALIGNMENT: u32 = 8;
 
 const SIZE_BYTES: u32 = 4;
 
-/// Keys that are looked for lie far apart in the file; each takes some four pages.
+/// The page cache of a hive. The keys of a path are far apart in the file, and each lookup takes
+/// about four pages.
 const CACHE: CacheOptions = CacheOptions {
     budget_bytes: 1 << 20,
     block_bytes: 4096,
     bypass_bytes: 64 << 10,
 };
 
-/// All bins of a hive. Offsets are relative to the first.
+/// The hive bins data. Offsets are relative to the first bin.
 #[derive(Debug)]
 pub(crate) struct Bins {
     pages: Cache<WithLogs>,
     len_bytes: u32,
 }
 
-/// Where the contents of a cell are, and how long they are with the padding at their end.
+/// A cell: its offset, and the length of its contents including padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// Of the cell itself.
+    /// The offset of the cell itself, not of its contents.
     pub(crate) offset: u32,
     pub(crate) len: usize,
 }
@@ -44,12 +45,12 @@ impl Bins {
         })
     }
 
-    /// The cell at `offset`.
+    /// Returns the cell at `offset`.
     ///
     /// # Errors
-    /// `Corrupt` when it leaves the bins, or nothing is allocated there.
+    /// `Corrupt` if the cell is not within the bins, or is not allocated.
     pub(crate) fn cell(&self, offset: u32) -> Result<Cell> {
-        let past = || corrupt(offset, "a cell lies past the hive bins data");
+        let past = || corrupt(offset, "invalid cell: it is outside of the hive bins data");
         let room = self.len_bytes.checked_sub(offset).ok_or_else(past)?;
         if room < SIZE_BYTES || !offset.is_multiple_of(CELL_ALIGNMENT) {
             return Err(past());
@@ -58,34 +59,37 @@ impl Bins {
         self.pages.read_at(place(offset), &mut size)?;
         let size = i32::from_le_bytes(size);
         if size >= 0 {
-            return Err(corrupt(offset, "a cell is in use that is not allocated"));
+            return Err(corrupt(
+                offset,
+                "invalid cell: it is in use, but not allocated",
+            ));
         }
         let size = size.unsigned_abs();
         if size > room {
             return Err(past());
         }
         let len = size.checked_sub(SIZE_BYTES);
-        let len = len.ok_or_else(|| corrupt(offset, "a cell is too small"))?;
+        let len = len.ok_or_else(|| corrupt(offset, "invalid cell: it is too small"))?;
         Ok(Cell {
             offset,
             len: index(len),
         })
     }
 
-    /// `len` bytes of a cell from its byte `at` on. The caller bounds `len`.
+    /// Reads `len` bytes of a cell from its byte `at` on. The caller bounds `len`.
     ///
     /// # Errors
-    /// `Corrupt` when the cell has fewer.
+    /// `Corrupt` if the cell is shorter.
     pub(crate) fn read(&self, cell: Cell, at: usize, len: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.read_onto(cell, at, len, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// The same, at the end of what is there.
+    /// Reads as [`read`](Self::read) does, and appends to `bytes`.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub(crate) fn read_onto(
         &self,
         cell: Cell,
@@ -97,7 +101,7 @@ impl Bins {
         if end.is_none() {
             return Err(corrupt(
                 cell.offset,
-                "a cell is too small for what it holds",
+                "invalid cell: it is too small for its contents",
             ));
         }
         let start = bytes.len();
@@ -109,10 +113,10 @@ impl Bins {
         self.pages.read_at(from, buf)
     }
 
-    /// The first `N` bytes of the cell at `offset`, which begin with a signature.
+    /// Reads the first `N` bytes of the cell at `offset`, which must start with a signature.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` if a structure is invalid.
     pub(crate) fn record<const N: usize>(
         &self,
         offset: u32,
@@ -123,15 +127,18 @@ impl Bins {
         let record = array(&bytes, 0).filter(|_| bytes.starts_with(&signature));
         let record = record.ok_or_else(|| {
             let name = String::from_utf8_lossy(&signature);
-            corrupt(offset, format!("there is no record `{name}`"))
+            corrupt(
+                offset,
+                format!("invalid record: missing signature `{name}`"),
+            )
         })?;
         Ok((cell, record))
     }
 
-    /// A list of offsets, `count` of them, in a cell of its own. The caller bounds `count`.
+    /// Reads a list of `count` offsets that has a cell of its own. The caller bounds `count`.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` if a structure is invalid.
     pub(crate) fn offsets(&self, offset: u32, count: usize) -> Result<Vec<u32>> {
         let cell = self.cell(offset)?;
         let bytes = self.read(cell, 0, count.saturating_mul(4))?;
@@ -140,12 +147,12 @@ impl Bins {
     }
 }
 
-/// The byte of the file.
+/// Converts an offset in the bins to one in the file.
 fn place(offset: u32) -> u64 {
     BASE_BLOCK_BYTES.saturating_add(u64::from(offset))
 }
 
-/// An error about the cell at `offset`.
+/// Returns an error about the cell at `offset`.
 pub(crate) fn corrupt(offset: u32, reason: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::corrupt(reason).at(place(offset))
 }

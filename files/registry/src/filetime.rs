@@ -1,16 +1,16 @@
-//! FILETIME.
+//! FILETIME, the timestamps of Windows.
 
 use std::fmt;
 
-/// Seconds from the first day of FILETIME, 1601-01-01, to that of Unix.
+/// The seconds from the epoch of FILETIME, 1601-01-01, to that of Unix.
 const UNIX_EPOCH_SECONDS: i64 = 11_644_473_600;
 
 const TICKS_PER_SECOND: u64 = 10_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// A moment in units of 100 ns since 1601-01-01 UTC.
+/// A point in time in units of 100 ns since 1601-01-01 UTC.
 ///
-/// Displayed as RFC 3339 has it, in whole seconds.
+/// Displayed in the format of RFC 3339, in whole seconds.
 ///
 /// ```
 /// # use diskfs_registry::Filetime;
@@ -20,7 +20,7 @@ const SECONDS_PER_DAY: i64 = 86_400;
 pub struct Filetime(pub u64);
 
 impl Filetime {
-    /// Whole seconds since 1970-01-01 UTC; negative before.
+    /// Returns whole seconds since 1970-01-01 UTC; negative before.
     pub fn unix_seconds(self) -> i64 {
         let seconds = self.0.checked_div(TICKS_PER_SECOND).unwrap_or(0);
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
@@ -45,8 +45,8 @@ impl fmt::Display for Filetime {
     }
 }
 
-/// Year, month and day of a day since 1970-01-01, in the Gregorian calendar. Years begin in March here, so
-/// that the day that not each of them has is their last.
+/// Returns year, month and day of a number of days since 1970-01-01, in the Gregorian calendar.
+/// Computes with years that start in March, so that the leap day is the last day of a year.
 #[expect(
     clippy::arithmetic_side_effects,
     reason = "days of a FILETIME are below 2^32 and divisors are constants"

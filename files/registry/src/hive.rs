@@ -1,4 +1,4 @@
-//! A hive.
+//! An open registry hive.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::key::Key;
 use crate::log::Recovery;
 use crate::{Filetime, log};
 
-/// A hive that can be read. Reads go on from any number of threads.
+/// A registry hive, opened for reading. Any number of threads can read it.
 #[derive(Debug)]
 pub struct Hive {
     base_block: BaseBlock,
@@ -19,13 +19,13 @@ pub struct Hive {
 }
 
 impl Hive {
-    /// Opens a hive (`SYSTEM`) with its logs (`SYSTEM.LOG1`, `SYSTEM.LOG2`, in this order; or `SYSTEM.LOG`).
-    /// Those that are not there, empty or of another change are left out. Nothing is written: what the
-    /// logs have is read in the place of what the hive has.
+    /// Opens a hive (`SYSTEM`) with its transaction logs: `SYSTEM.LOG1` and `SYSTEM.LOG2` in this
+    /// order, or `SYSTEM.LOG`. Logs that are missing, empty or from another change are ignored.
+    /// Nothing is written: changes in the logs replace parts of the hive in memory.
     ///
     /// # Errors
-    /// `Corrupt` for what is no hive; `Unsupported` for versions before Windows NT 4, and for a log of more
-    /// than 512 MiB.
+    /// `Corrupt` if `primary` is not a hive; `Unsupported` for versions before Windows NT 4, and
+    /// for a log of more than 512 MiB.
     pub fn open(primary: Arc<dyn BlockRead>, logs: &[Arc<dyn BlockRead>]) -> Result<Self> {
         let recovered = log::recover(primary, logs)?;
         recovered.base_block.check_version()?;
@@ -37,25 +37,25 @@ impl Hive {
         })
     }
 
-    /// The key that all others are below.
+    /// Returns the root key.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` if a structure is invalid.
     pub fn root(&self) -> Result<Key<'_>> {
         Key::root(&self.bins, self.base_block.root_cell_offset)
     }
 
-    /// What its logs were good for.
+    /// Returns the result of looking for transaction logs.
     pub fn recovery(&self) -> Recovery {
         self.recovery
     }
 
-    /// When it was last written; Windows 8.1 and later leave it as it is.
+    /// Returns the time of the last write. Windows 8.1 and later do not update it.
     pub fn last_written(&self) -> Filetime {
         self.base_block.last_written
     }
 
-    /// The version of its format, as `(1, 5)`.
+    /// Returns the version of the format, such as `(1, 5)`.
     pub fn version(&self) -> (u32, u32) {
         (self.base_block.major_version, self.base_block.minor_version)
     }

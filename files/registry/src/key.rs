@@ -1,20 +1,20 @@
-//! A key, its subkeys and its values.
+//! Registry keys, with their subkeys and values.
 
 use diskfs_block::{Error, ErrorKind, Result};
 
-use crate::bins::{Bins, NOWHERE, corrupt};
+use crate::bins::{Bins, NO_OFFSET, corrupt};
 use crate::key_node::KeyNode;
 use crate::key_value::NamedValue;
-use crate::name::Searched;
+use crate::name::SearchName;
 use crate::subkeys_list::{self, MAX_SUBKEYS};
 use crate::value::Value;
 use crate::{Filetime, key_security};
 
-/// Windows has at most so many levels (Microsoft, "Registry element size limits").
+/// The maximum depth of a key, as on Windows (Microsoft, "Registry element size limits").
 const MAX_DEPTH: u16 = 512;
 
-/// More than any key has: those with the most (the installer's folders) have some 100,000. Each look-up goes
-/// through all of them.
+/// The maximum number of values of a key. The largest keys (those of the installer's folders) have
+/// about 100,000. Each lookup reads all of them.
 const MAX_VALUES: usize = 1 << 18;
 
 /// A key of a hive.
@@ -38,25 +38,25 @@ impl<'h> Key<'h> {
         })
     }
 
-    /// The name. What is no Unicode in it becomes U+FFFD. That of the root is nobody's.
+    /// Returns the name. Invalid Unicode becomes U+FFFD. The name of the root has no meaning.
     pub fn name(&self) -> String {
         self.node.name.text()
     }
 
-    /// When it was last written.
+    /// Returns the time of the last write to the key.
     pub fn last_written(&self) -> Filetime {
         self.node.last_written
     }
 
-    /// The key at a path below, in any case: `r"Control\ComputerName"`; itself for an empty one. `None` when
-    /// there is none.
+    /// Returns the key at a relative path such as `r"Control\ComputerName"`, ignoring case; the key
+    /// itself for an empty path. Returns `None` if there is no such key.
     ///
     /// # Errors
-    /// `Corrupt`, `Unsupported`.
+    /// `Corrupt` if a structure is invalid; `Unsupported` if it exceeds a limit.
     pub fn subkey(&self, path: &str) -> Result<Option<Self>> {
         let mut key = self.clone();
         for name in path.split('\\').filter(|name| !name.is_empty()) {
-            match key.child(&Searched::new(name))? {
+            match key.child(&SearchName::new(name))? {
                 Some(child) => key = child,
                 None => return Ok(None),
             }
@@ -64,34 +64,37 @@ impl<'h> Key<'h> {
         Ok(Some(key))
     }
 
-    fn child(&self, name: &Searched) -> Result<Option<Self>> {
+    fn child(&self, name: &SearchName) -> Result<Option<Self>> {
         let offsets = self.offsets(Some(name))?.into_iter();
         found(offsets.map(|offset| self.at(offset)), |key| {
             key.node.name.is(name)
         })
     }
 
-    fn offsets(&self, name: Option<&Searched>) -> Result<Vec<u32>> {
+    fn offsets(&self, name: Option<&SearchName>) -> Result<Vec<u32>> {
         let list = self.node.subkeys_list_offset;
-        if self.node.number_of_subkeys == 0 || list == NOWHERE {
+        if self.node.number_of_subkeys == 0 || list == NO_OFFSET {
             return Ok(Vec::new());
         }
         subkeys_list::offsets(self.bins, list, name)
     }
 
-    /// The subkey at `offset`. It must name this one as the one above it: so each key is below one, and no
-    /// walk goes round.
+    /// Reads the subkey at `offset`. The subkey must name this key as its parent. So each key has
+    /// one parent, and a walk cannot loop.
     fn at(&self, offset: u32) -> Result<Self> {
         let node = KeyNode::read(self.bins, offset)?;
         let depth = self.depth.saturating_add(1);
         if offset == self.root || node.parent != self.offset {
             return Err(corrupt(
                 offset,
-                "a key is listed below one that it is not below",
+                "invalid key: it is listed below a key that is not its parent",
             ));
         }
         if depth > MAX_DEPTH {
-            return Err(corrupt(offset, "a key lies deeper than any"));
+            return Err(corrupt(
+                offset,
+                "invalid key: it is more than 512 levels deep",
+            ));
         }
         Ok(Self {
             node,
@@ -101,10 +104,11 @@ impl<'h> Key<'h> {
         })
     }
 
-    /// The subkeys, in the order of the hive: by name. One that is broken is an error, and the others follow.
+    /// Returns the subkeys in the order of the hive, which is by name. A broken subkey yields an
+    /// error, and the iteration continues.
     ///
     /// # Errors
-    /// `Corrupt`; `Unsupported` for more than 1,048,576 of them.
+    /// `Corrupt` if a structure is invalid; `Unsupported` for more than 1,048,576 of them.
     pub fn subkeys(&self) -> Result<Subkeys<'h>> {
         let offsets = self.offsets(None)?;
         Ok(Subkeys {
@@ -113,10 +117,11 @@ impl<'h> Key<'h> {
         })
     }
 
-    /// The values, in the order of the hive. One that is broken is an error, and the others follow.
+    /// Returns the values in the order of the hive. A broken value yields an error, and the
+    /// iteration continues.
     ///
     /// # Errors
-    /// `Corrupt`; `Unsupported` for more than 262,144 of them.
+    /// `Corrupt` if a structure is invalid; `Unsupported` for more than 262,144 of them.
     pub fn values(&self) -> Result<Values<'h>> {
         let offsets = self.value_offsets()?.into_iter();
         Ok(Values {
@@ -125,7 +130,7 @@ impl<'h> Key<'h> {
         })
     }
 
-    /// How many values it says that it has.
+    /// Returns the number of values according to the key.
     pub fn value_count(&self) -> u32 {
         self.node.number_of_key_values
     }
@@ -133,43 +138,45 @@ impl<'h> Key<'h> {
     fn value_offsets(&self) -> Result<Vec<u32>> {
         let list = self.node.key_values_list_offset;
         let count = diskfs_block::bytes::index(self.node.number_of_key_values);
-        if count == 0 || list == NOWHERE {
+        if count == 0 || list == NO_OFFSET {
             return Ok(Vec::new());
         }
         if count > MAX_VALUES {
-            return Err(Error::unsupported(format!("a key of {count} values")));
+            return Err(Error::unsupported(format!(
+                "key is too large: {count} values, at most {MAX_VALUES}"
+            )));
         }
         self.bins.offsets(list, count)
     }
 
-    /// The value of a name, in any case, with its type and its data's length; the default value for an empty
-    /// name.
+    /// Returns the value of a name, ignoring case, with its type and length, but without its data.
+    /// An empty name is the default value.
     ///
     /// # Errors
-    /// `Corrupt`, `Unsupported`.
+    /// `Corrupt` if a structure is invalid; `Unsupported` if it exceeds a limit.
     pub fn named_value(&self, name: &str) -> Result<Option<NamedValue<'h>>> {
-        let name = Searched::new(name);
+        let name = SearchName::new(name);
         let offsets = self.value_offsets()?.into_iter();
         let values = offsets.map(|offset| NamedValue::read_named(self.bins, offset, &name));
         found(values, Option::is_some).map(Option::flatten)
     }
 
-    /// What the value of a name says.
+    /// Returns the data of the value of a name.
     ///
     /// # Errors
-    /// `Corrupt`; `Unsupported` for more than 1 MiB of data.
+    /// `Corrupt` if a structure is invalid; `Unsupported` for more than 1 MiB of data.
     pub fn value(&self, name: &str) -> Result<Option<Value>> {
         let value = self.named_value(name)?;
         value.map(|value| value.value()).transpose()
     }
 
-    /// The class name, which few keys have.
+    /// Returns the class name, which few keys have.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` if a structure is invalid.
     pub fn class_name(&self) -> Result<Option<String>> {
         let (offset, len) = (self.node.class_name_offset, self.node.class_name_length);
-        if offset == NOWHERE || len == 0 {
+        if offset == NO_OFFSET || len == 0 {
             return Ok(None);
         }
         let cell = self.bins.cell(offset)?;
@@ -177,20 +184,20 @@ impl<'h> Key<'h> {
         Ok(Some(String::from_utf16_lossy(&crate::name::units(&bytes))))
     }
 
-    /// Who may do what with it: a security descriptor in its self-relative form (MS-DTYP 2.4.6). `None` where
-    /// there is none.
+    /// Returns the security descriptor in its self-relative form (MS-DTYP 2.4.6); `None` if there
+    /// is none.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` if a structure is invalid.
     pub fn security_descriptor(&self) -> Result<Option<Vec<u8>>> {
         match self.node.key_security_offset {
-            NOWHERE => Ok(None),
+            NO_OFFSET => Ok(None),
             offset => key_security::descriptor(self.bins, offset).map(Some),
         }
     }
 }
 
-/// The subkeys of a key: see [`Key::subkeys`].
+/// An iterator over the subkeys of a key: see [`Key::subkeys`].
 #[derive(Debug, Clone)]
 pub struct Subkeys<'h> {
     key: Key<'h>,
@@ -210,7 +217,7 @@ impl<'h> Iterator for Subkeys<'h> {
     }
 }
 
-/// The values of a key: see [`Key::values`].
+/// An iterator over the values of a key: see [`Key::values`].
 #[derive(Debug, Clone)]
 pub struct Values<'h> {
     bins: &'h Bins,
@@ -233,7 +240,8 @@ impl<'h> Iterator for Values<'h> {
     }
 }
 
-/// The one that is looked for. A broken one hides no other; where none is found, it may have been the one.
+/// Returns the first matching item. Broken items are skipped, but if no item matches, the first
+/// error is returned, because the broken item may have been the right one.
 fn found<T>(
     items: impl Iterator<Item = Result<T>>,
     is_it: impl Fn(&T) -> bool,
@@ -251,7 +259,7 @@ fn found<T>(
     broken.map_or(Ok(None), Err)
 }
 
-/// Where the device fails, the rest would fail, too.
+/// Ends the iteration if the device has failed: the remaining items would fail, too.
 fn or_last<T>(item: Result<T>, offsets: &mut std::vec::IntoIter<u32>) -> Result<T> {
     if let Err(error) = &item
         && error.kind() == ErrorKind::Io

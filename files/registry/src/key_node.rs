@@ -1,4 +1,4 @@
-//! A key node. Specification, "Key node".
+//! Key nodes. Specification, "Key node".
 
 use diskfs_block::Result;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -10,13 +10,13 @@ use crate::name::Name;
 
 const FIXED_BYTES: usize = 76;
 
-/// 255 units of UTF-16 (Microsoft, "Registry element size limits").
+/// The maximum length of a name: 255 UTF-16 units (Microsoft, "Registry element size limits").
 const MAX_NAME_BYTES: usize = 510;
 
-/// `KEY_COMP_NAME`: the name is Latin-1.
+/// The flag of a name in Latin-1, `KEY_COMP_NAME`.
 const HAS_COMPRESSED_NAME: u16 = 0x20;
 
-/// `KEY_PREDEF_HANDLE`: where others have the number of their values, this has a handle.
+/// The flag of a key that has a handle in place of the number of values, `KEY_PREDEF_HANDLE`.
 const IS_PREDEFINED_HANDLE: u16 = 0x40;
 
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
@@ -46,7 +46,7 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == FIXED_BYTES);
 
-/// A key, as its node has it.
+/// A parsed key node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyNode {
     pub(crate) last_written: Filetime,
@@ -62,10 +62,10 @@ pub(crate) struct KeyNode {
 }
 
 impl KeyNode {
-    /// The one at `offset`.
+    /// Reads the key node at `offset`.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` if a structure is invalid.
     pub(crate) fn read(bins: &Bins, offset: u32) -> Result<Self> {
         let (cell, record) = bins.record::<FIXED_BYTES>(offset, *b"nk")?;
         let raw: Raw = zerocopy::transmute!(record);
@@ -93,7 +93,10 @@ impl KeyNode {
 fn name(bins: &Bins, cell: Cell, raw: &Raw) -> Result<Name> {
     let len = usize::from(raw.key_name_length.get());
     if len > MAX_NAME_BYTES {
-        return Err(corrupt(cell.offset, "a key's name is longer than any"));
+        return Err(corrupt(
+            cell.offset,
+            "invalid key: its name is longer than 255 characters",
+        ));
     }
     let bytes = bins.read(cell, FIXED_BYTES, len)?;
     let is_compressed = raw.flags.get() & HAS_COMPRESSED_NAME != 0;

@@ -1,4 +1,4 @@
-//! A value of a key. Specification, "Key value".
+//! Values of a key. Specification, "Key value".
 
 use diskfs_block::bytes::index;
 use diskfs_block::{Error, Result};
@@ -7,21 +7,22 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::big_data;
 use crate::bins::{Bins, Cell, corrupt};
-use crate::name::{Name, Searched};
+use crate::name::{Name, SearchName};
 use crate::value::{DataType, Value};
 
 const FIXED_BYTES: usize = 20;
 
-/// The data stands in the place of its offset.
+/// The flag of data that is stored in the field of its offset.
 const IS_RESIDENT: u32 = 1 << 31;
 
-/// The name is Latin-1.
+/// The flag of a name in Latin-1.
 const HAS_COMPRESSED_NAME: u16 = 1;
 
-/// 16,383 units of UTF-16 (Microsoft, "Registry element size limits").
+/// The maximum length of a name: 16,383 UTF-16 units (Microsoft, "Registry element size limits").
 const MAX_NAME_BYTES: usize = 32_766;
 
-/// Longer ones are read on request only ([`NamedValue::bytes_at_most`]): Microsoft's advice is 2 KiB.
+/// The maximum size of data without an explicit limit ([`NamedValue::bytes_at_most`]). Microsoft
+/// recommends at most 2 KiB.
 const MAX_DATA_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
@@ -38,7 +39,7 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == FIXED_BYTES);
 
-/// A value of a key. Its data is read when it is asked for.
+/// A value of a key. Its data is read on demand.
 #[derive(Debug, Clone)]
 pub struct NamedValue<'h> {
     bins: &'h Bins,
@@ -49,10 +50,10 @@ pub struct NamedValue<'h> {
 }
 
 impl<'h> NamedValue<'h> {
-    /// The one at `offset`.
+    /// Reads the value at `offset`.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` if a structure is invalid.
     pub(crate) fn read(bins: &'h Bins, offset: u32) -> Result<Self> {
         let (cell, record) = bins.record::<FIXED_BYTES>(offset, *b"vk")?;
         let raw: Raw = zerocopy::transmute!(record);
@@ -60,14 +61,14 @@ impl<'h> NamedValue<'h> {
         Ok(Self::with_name(bins, &raw, name))
     }
 
-    /// The one at `offset`, if it has that name. Names that are longer or shorter are not read.
+    /// Reads the value at `offset` if it has this name. Names of another length are not read.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` if a structure is invalid.
     pub(crate) fn read_named(
         bins: &'h Bins,
         offset: u32,
-        searched: &Searched,
+        searched: &SearchName,
     ) -> Result<Option<Self>> {
         let (cell, record) = bins.record::<FIXED_BYTES>(offset, *b"vk")?;
         let raw: Raw = zerocopy::transmute!(record);
@@ -88,44 +89,45 @@ impl<'h> NamedValue<'h> {
         }
     }
 
-    /// The name; empty for a key's default value. What is no Unicode in it becomes U+FFFD.
+    /// Returns the name; empty for the default value of a key. Invalid Unicode becomes U+FFFD.
     pub fn name(&self) -> String {
         self.name.text()
     }
 
-    /// What its data says that it is.
+    /// Returns the type of the data.
     pub fn data_type(&self) -> DataType {
         self.data_type
     }
 
-    /// How many bytes of data it has.
+    /// Returns the length of the data in bytes.
     pub fn len_bytes(&self) -> usize {
         index(self.data_size & !IS_RESIDENT)
     }
 
-    /// What it says.
+    /// Returns the data, decoded according to its type.
     ///
     /// # Errors
-    /// `Corrupt`; `Unsupported` for more than 1 MiB of data.
+    /// `Corrupt` if a structure is invalid; `Unsupported` for more than 1 MiB of data.
     pub fn value(&self) -> Result<Value> {
         let bytes = self.bytes_at_most(MAX_DATA_BYTES)?;
         Ok(Value::new(self.data_type, bytes))
     }
 
-    /// Its data as it stands there.
+    /// Returns the data as it is stored.
     ///
     /// # Errors
-    /// `Corrupt`; `Unsupported` for more than `limit_bytes` of it.
+    /// `Corrupt` if a structure is invalid; `Unsupported` for more than `limit_bytes` of data.
     pub fn bytes_at_most(&self, limit_bytes: usize) -> Result<Vec<u8>> {
         let len = self.len_bytes();
         if self.data_size & IS_RESIDENT != 0 {
             let bytes = self.data_offset.to_le_bytes();
             let resident = bytes.get(..len).map(<[u8]>::to_vec);
-            return resident
-                .ok_or_else(|| Error::corrupt("a value has more than fits in its place"));
+            return resident.ok_or_else(|| {
+                Error::corrupt("invalid value: more than 4 bytes of resident data")
+            });
         }
         if len > limit_bytes {
-            let reason = format!("a value of {len} bytes is more than {limit_bytes}");
+            let reason = format!("value is too large: {len} bytes, at most {limit_bytes}");
             return Err(Error::unsupported(reason));
         }
         if len == 0 {
@@ -142,7 +144,10 @@ fn is_compressed(raw: &Raw) -> bool {
 fn name(bins: &Bins, cell: Cell, raw: &Raw) -> Result<Name> {
     let len = usize::from(raw.name_length.get());
     if len > MAX_NAME_BYTES {
-        return Err(corrupt(cell.offset, "a value's name is longer than any"));
+        return Err(corrupt(
+            cell.offset,
+            "invalid value: its name is longer than 16,383 characters",
+        ));
     }
     let bytes = bins.read(cell, FIXED_BYTES, len)?;
     Ok(Name::from_bytes(&bytes, is_compressed(raw)))

@@ -1,8 +1,9 @@
-//! Windows registry hives (`regf` files), read-only, with their transaction logs applied in memory.
+//! A read-only reader for Windows registry hives (`regf` files), with their transaction logs
+//! applied in memory.
 //!
-//! [`Hive::open`] takes a hive and its logs as devices; [`Hive::root`] is its first [`Key`], from which
-//! [`Key::subkey`] goes by path. Cells are read when they are asked for, through a small cache of pages: a
-//! few look-ups in a hive of 100 MiB read some dozens of pages of it.
+//! [`Hive::open`] opens a hive and its logs, [`Hive::root`] returns the root [`Key`], and
+//! [`Key::subkey`] follows a path. Cells are read on demand through a small page cache: a few
+//! lookups in a hive of 100 MiB read some dozens of pages.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -16,24 +17,24 @@
 //! let hive = Hive::open(system, &[])?;
 //! let root = hive.root()?;
 //! let key = root.subkey(r"controlset001\Control\ComputerName\ComputerName")?;
-//! let key = key.expect("each Windows has it");
+//! let key = key.expect("every Windows has this key");
 //! assert_eq!(key.value("ComputerName")?, Some(Value::String("WIN10".to_owned())));
 //! # Ok::<(), diskfs_block::Error>(())
 //! ```
 //!
 //! The format is that of Maxim Suhanov, "Windows registry file format specification"
-//! (<https://github.com/msuhanov/regf>); sections and fields are named as there.
+//! (<https://github.com/msuhanov/regf>); structures and fields have its names.
 //!
-//! # What is trusted
+//! # Hostile files
 //!
-//! Nothing. A cell lies within the hive bins data and is allocated; a list is read as far as its cell
-//! goes; a key says itself which key it is below, so that no walk comes to a key twice; depth, counts and
-//! lengths have limits.
+//! No value in the file is trusted. Cells must be allocated and within the hive bins data, and
+//! lists within their cell. Each key must name its parent, so that no walk reaches a key twice.
+//! Depth, counts and lengths have limits.
 //!
 //! # Errors
 //!
-//! `Corrupt`, with the byte of the file; `Unsupported` for versions before Windows NT 4 and for what is
-//! larger than a limit.
+//! `Corrupt` with the byte of the file; `Unsupported` for versions before Windows NT 4 and for
+//! anything that exceeds a limit.
 #![cfg_attr(
     not(test),
     warn(

@@ -1,5 +1,5 @@
-//! Transaction logs: what Windows had written of a change that the hive itself lacks. Specification, "Dirty
-//! state of a hive", "Multiple transaction log files".
+//! Transaction logs: changes that Windows had logged, but not yet written to the hive.
+//! Specification, "Dirty state of a hive", "Multiple transaction log files".
 
 mod dirty_vector;
 mod entries;
@@ -15,29 +15,29 @@ use crate::base_block::{BASE_BLOCK_BYTES, BaseBlock, FileType};
 use sectors::Sectors;
 pub(crate) use sectors::WithLogs;
 
-/// Sectors of logs and of what they are of, whatever the disk's are.
+/// The unit of logs in bytes, whatever the sector size of the disk.
 const SECTOR_BYTES: u64 = 512;
 
-/// A log is about as long as what changed at once, and at most as its hive; Windows keeps both small. Each
-/// sector takes some dozens of bytes of memory.
+/// The maximum size of a log. A log is about as long as the changes of one flush and at most as
+/// long as its hive; Windows keeps both small. Each sector takes some dozens of bytes of memory.
 const MAX_LOG_BYTES: u64 = 512 << 20;
 
 /// The result of looking for a hive's transaction logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Recovery {
-    /// The hive had been written to its end: logs were not needed, and not read.
+    /// The hive was completely written: logs were not needed and not read.
     Clean,
-    /// It is read with so many changes of its logs. A log of before Windows 8.1 is one.
+    /// Changes from the logs were applied. A log from before Windows 8.1 counts as one change.
     Applied {
         /// The number of changes.
         entries: u32,
     },
-    /// It had not been written to its end, and no log fits: a part of a change may be missing.
+    /// The hive was not completely written, and no log fits: a part of a change may be missing.
     Unrecovered,
 }
 
-/// A log that begins as one.
+/// A transaction log with a valid base block.
 struct Log {
     number: usize,
     device: Arc<dyn BlockRead>,
@@ -45,17 +45,17 @@ struct Log {
     file_type: FileType,
 }
 
-/// A hive with its logs.
+/// A hive with its logs applied.
 pub(crate) struct Recovered {
     pub(crate) base_block: BaseBlock,
     pub(crate) device: WithLogs,
     pub(crate) recovery: Recovery,
 }
 
-/// Puts a hive together with what its logs have of it.
+/// Applies the logs to a hive in memory.
 ///
 /// # Errors
-/// `Corrupt` for what is no hive, and where its base block is broken and no log has a copy.
+/// `Corrupt` if `primary` is not a hive, and if its base block is damaged and no log has a copy.
 pub(crate) fn recover(
     primary: Arc<dyn BlockRead>,
     logs: &[Arc<dyn BlockRead>],
@@ -78,7 +78,7 @@ pub(crate) fn recover(
     })
 }
 
-/// The logs that begin as one.
+/// Returns the logs with a valid base block.
 fn usable(logs: &[Arc<dyn BlockRead>]) -> Result<Vec<Log>> {
     let mut usable = Vec::new();
     for (number, device) in logs.iter().enumerate() {
@@ -86,7 +86,9 @@ fn usable(logs: &[Arc<dyn BlockRead>]) -> Result<Vec<Log>> {
             continue;
         };
         if device.size_bytes() > MAX_LOG_BYTES {
-            return Err(Error::unsupported("a transaction log of more than 512 MiB"));
+            return Err(Error::unsupported(
+                "transaction log is too large: at most 512 MiB",
+            ));
         }
         let file_type = base_block.file_type();
         if let Some(file_type) = file_type.filter(|file_type| *file_type != FileType::Primary) {
@@ -101,7 +103,8 @@ fn usable(logs: &[Arc<dyn BlockRead>]) -> Result<Vec<Log>> {
     Ok(usable)
 }
 
-/// A hive has logs of one sort; where Windows was upgraded, remnants of the old one may lie about.
+/// Applies the logs of the newest format that fits. A hive has logs of one format, but logs of the
+/// old format can remain after an upgrade of Windows.
 fn apply(
     primary: &dyn BlockRead,
     base_block: BaseBlock,
@@ -117,7 +120,7 @@ fn apply(
         first_bin_timestamp(primary)?
     };
     for log in logs.iter().filter(|log| log.file_type == FileType::OldLog) {
-        // Which of two is used where both fit: the first, as boot loaders do.
+        // If two logs fit, the first is used, as in boot loaders.
         let fits =
             log.base_block.is_synchronised() && Some(log.base_block.last_written) == last_written;
         if fits && dirty_vector::apply(primary, log, sectors)? {
@@ -127,11 +130,12 @@ fn apply(
     if base_block.is_valid() {
         return Ok((base_block, Recovery::Unrecovered));
     }
-    let reason = "the checksum of the base block is wrong, and no transaction log has a copy of it";
+    let reason = "invalid base block: its checksum is wrong, and no transaction log has a copy";
     Err(Error::corrupt(reason).at(508))
 }
 
-/// The copy of the time in the base block. Specification, "Hive bin", note 3.
+/// Returns the copy of the base block's timestamp in the first bin. Specification, "Hive bin", note
+/// 3.
 fn first_bin_timestamp(primary: &dyn BlockRead) -> Result<Option<Filetime>> {
     let header = read_within(primary, BASE_BLOCK_BYTES, 32)?;
     let header = header.filter(|header| header.starts_with(b"hbin"));

@@ -1,15 +1,15 @@
-//! Marvin32, which log entries are hashed with. Microsoft, `SymCrypt`, `lib/marvin32.c`.
+//! The Marvin32 hash of log entries. Microsoft, `SymCrypt`, `lib/marvin32.c`.
 
 /// The seed of log entries. Specification, "Log entries", note 3.
 pub(crate) const LOG_SEED: u64 =
     u64::from_le_bytes([0x82, 0xef, 0x4d, 0x88, 0x7a, 0x4e, 0x55, 0xc5]);
 
-/// A hash that is fed by and by.
+/// An incremental Marvin32 hash.
 #[derive(Debug, Clone)]
 pub(crate) struct Marvin32 {
     low: u32,
     high: u32,
-    /// Bytes of a word that is not whole yet; how many of them.
+    /// The bytes of an incomplete word, and their number.
     pending: [u8; 4],
     pending_len: usize,
 }
@@ -25,7 +25,7 @@ impl Marvin32 {
         }
     }
 
-    /// The hash of all of it.
+    /// Returns the hash of `bytes`.
     pub(crate) fn of(seed: u64, bytes: &[u8]) -> u64 {
         let mut hash = Self::new(seed);
         hash.update(bytes);
@@ -60,7 +60,7 @@ impl Marvin32 {
         }
     }
 
-    /// The end of the bytes is a bit that is set, as in many hashes.
+    /// Pads with a set bit after the last byte, as many hashes do, and returns the hash.
     pub(crate) fn finish(mut self) -> u64 {
         let mut last = [0; 4];
         for (place, byte) in last.iter_mut().zip(self.pending).take(self.pending_len) {
@@ -89,7 +89,8 @@ impl Marvin32 {
 mod tests {
     use super::*;
 
-    /// The first is `SymCrypt`'s self-test, the others are of Microsoft's `security-utilities`.
+    /// The first test vector is the self-test of `SymCrypt`, the others are from Microsoft's
+    /// `security-utilities`.
     #[test]
     fn hashes_are_those_that_are_published() {
         const SEED: u64 = 0x004f_b61a_001b_dbcc;

@@ -1,5 +1,5 @@
-//! The list of a key's subkeys: an index leaf, a fast leaf, a hash leaf, or an index root of those.
-//! Specification, the sections of these names.
+//! The list of a key's subkeys: an index leaf, a fast leaf, a hash leaf, or an index root of such
+//! leaves. Specification, the sections of these names.
 
 use std::collections::HashSet;
 
@@ -7,23 +7,24 @@ use diskfs_block::bytes::{array, le16, le32};
 use diskfs_block::{Error, Result};
 
 use crate::bins::{Bins, corrupt};
-use crate::name::Searched;
+use crate::name::SearchName;
 
 const HEADER_BYTES: usize = 4;
 
-/// More than any key has: those with the most (`HKEY_CLASSES_ROOT`, the servicing stack's) have some 100,000.
+/// The maximum number of subkeys of a key. The largest keys (`HKEY_CLASSES_ROOT`, those of the
+/// servicing stack) have about 100,000.
 pub(crate) const MAX_SUBKEYS: usize = 1 << 20;
 
-/// What a list has at its offset.
+/// The type of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ListType {
     IndexLeaf,
     FastLeaf,
     HashLeaf,
     IndexRoot,
 }
 
-impl Kind {
+impl ListType {
     fn of(signature: Option<[u8; 2]>) -> Option<Self> {
         match &signature? {
             b"li" => Some(Self::IndexLeaf),
@@ -42,9 +43,9 @@ impl Kind {
     }
 }
 
-/// A list as it stands in its cell: at most 512 KiB.
+/// A list of subkeys as it is stored in its cell: at most 512 KiB.
 struct List {
-    kind: Kind,
+    kind: ListType,
     elements: Vec<u8>,
 }
 
@@ -52,8 +53,9 @@ impl List {
     fn read(bins: &Bins, offset: u32) -> Result<Self> {
         let cell = bins.cell(offset)?;
         let header = bins.read(cell, 0, HEADER_BYTES)?;
-        let kind = Kind::of(array(&header, 0));
-        let kind = kind.ok_or_else(|| corrupt(offset, "there is no list of subkeys"))?;
+        let kind = ListType::of(array(&header, 0));
+        let kind =
+            kind.ok_or_else(|| corrupt(offset, "invalid list of subkeys: unknown signature"))?;
         let count = usize::from(le16(&header, 2).unwrap_or(0));
         let len = count.saturating_mul(kind.element_bytes());
         let elements = bins.read(cell, HEADER_BYTES, len)?;
@@ -64,45 +66,48 @@ impl List {
         self.elements.chunks_exact(self.kind.element_bytes())
     }
 
-    /// The offsets of those elements that could be of the name.
-    fn matching(&self, name: Option<&Searched>) -> impl Iterator<Item = u32> {
+    /// Returns the offsets of those elements that can have the name.
+    fn matching(&self, name: Option<&SearchName>) -> impl Iterator<Item = u32> {
         let could_be = move |element: &&[u8]| name.is_none_or(|name| self.could_be(element, name));
         self.elements()
             .filter(could_be)
             .filter_map(|element| le32(element, 0))
     }
 
-    fn could_be(&self, element: &[u8], name: &Searched) -> bool {
+    fn could_be(&self, element: &[u8], name: &SearchName) -> bool {
         match self.kind {
-            Kind::IndexLeaf | Kind::IndexRoot => true,
-            Kind::FastLeaf => array(element, 4).is_none_or(|hint| name.may_begin_with(hint)),
-            Kind::HashLeaf => name
+            ListType::IndexLeaf | ListType::IndexRoot => true,
+            ListType::FastLeaf => array(element, 4).is_none_or(|hint| name.may_begin_with(hint)),
+            ListType::HashLeaf => name
                 .hash()
                 .is_none_or(|hash| le32(element, 4) == Some(hash)),
         }
     }
 }
 
-/// The offsets of a key's subkeys, or of those that could have a name, each once.
+/// Returns the offsets of a key's subkeys, each once. With a name, only those that can have it.
 ///
 /// # Errors
-/// `Corrupt`, also for one that is listed twice; `Unsupported` beyond the limit.
-pub(crate) fn offsets(bins: &Bins, list: u32, name: Option<&Searched>) -> Result<Vec<u32>> {
+/// `Corrupt`, also if a subkey is listed twice; `Unsupported` beyond the limit.
+pub(crate) fn offsets(bins: &Bins, list: u32, name: Option<&SearchName>) -> Result<Vec<u32>> {
     let first = List::read(bins, list)?;
     let mut found = Vec::new();
-    if first.kind != Kind::IndexRoot {
+    if first.kind != ListType::IndexRoot {
         found.extend(first.matching(name));
         return each_once(list, found);
     }
     let leaves: Vec<u32> = first.matching(None).collect();
     for leaf in each_once(list, leaves)? {
         let leaf_list = List::read(bins, leaf)?;
-        if leaf_list.kind == Kind::IndexRoot {
-            return Err(corrupt(leaf, "an index root is below another"));
+        if leaf_list.kind == ListType::IndexRoot {
+            return Err(corrupt(
+                leaf,
+                "invalid list of subkeys: an index root below another",
+            ));
         }
         found.extend(leaf_list.matching(name));
         if found.len() > MAX_SUBKEYS {
-            let reason = format!("a key of more than {MAX_SUBKEYS} subkeys");
+            let reason = format!("key is too large: more than {MAX_SUBKEYS} subkeys");
             return Err(Error::unsupported(reason));
         }
     }
@@ -114,5 +119,8 @@ fn each_once(list: u32, offsets: Vec<u32>) -> Result<Vec<u32>> {
     if offsets.iter().all(|offset| seen.insert(*offset)) {
         return Ok(offsets);
     }
-    Err(corrupt(list, "a list of subkeys has one of them twice"))
+    Err(corrupt(
+        list,
+        "invalid list of subkeys: one is listed twice",
+    ))
 }

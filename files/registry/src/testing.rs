@@ -1,8 +1,8 @@
-//! Hives and their logs, made for tests.
+//! Construction of hives and their logs for tests.
 //!
-//! [`HiveBuilder`] makes a hive of keys and values, or of the text of a `.reg` file; [`logs`] makes the
-//! transaction logs that lead from one hive to another. Both follow the specification, and other programs
-//! read the hives (`tests/judges.rs`); logs are judged by the specification alone.
+//! [`HiveBuilder`] builds a hive from keys and values or from the text of a `.reg` file. [`logs`]
+//! builds the transaction logs that turn one hive into another. Both follow the specification.
+//! Other programs check the hives (`tests/judges.rs`), but no other program reads the logs.
 
 #![allow(
     clippy::arithmetic_side_effects,
@@ -11,7 +11,7 @@
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
     clippy::unwrap_used,
-    reason = "it is given what a test chose, and a panic is how a test fails"
+    reason = "only tests use it, and a test fails by a panic"
 )]
 
 mod cells;
@@ -25,18 +25,18 @@ use crate::{DataType, Filetime};
 use cells::Cells;
 pub use reg_text::RegTextError;
 
-/// How lists of subkeys are written.
+/// The type of leaf for lists of subkeys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leaf {
-    /// `li`.
+    /// An index leaf, `li`.
     Index,
-    /// `lf`.
+    /// A fast leaf, `lf`.
     Fast,
-    /// `lh`.
+    /// A hash leaf, `lh`.
     Hash,
 }
 
-/// A key on its way into a hive.
+/// A key to be written into a hive.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
     pub(crate) name: String,
@@ -45,19 +45,19 @@ pub(crate) struct Node {
     pub(crate) values: Vec<(String, DataType, Vec<u8>)>,
 }
 
-/// Makes a hive.
+/// A builder of hives.
 #[derive(Debug)]
 pub struct HiveBuilder {
     root: Node,
-    /// The leaves of lists.
+    /// The type of the leaves.
     pub leaf: Leaf,
-    /// So many subkeys are in a leaf; of more, an index root is made.
+    /// The maximum number of subkeys in a leaf. A key with more subkeys gets an index root.
     pub leaf_len: usize,
-    /// 3 to 6. Big data is written from 4 on.
+    /// The minor version of the format, 3 to 6. Big data is written from 4 on.
     pub minor_version: u32,
-    /// The time of the hive and of all its keys.
+    /// The timestamp of the hive and of all its keys.
     pub last_written: Filetime,
-    /// Both sequence numbers.
+    /// The value of both sequence numbers.
     pub sequence_number: u32,
 }
 
@@ -68,7 +68,7 @@ impl Default for HiveBuilder {
 }
 
 impl HiveBuilder {
-    /// A hive with its root only.
+    /// Returns a hive that has only a root key.
     pub fn new() -> Self {
         Self {
             root: Node {
@@ -83,13 +83,13 @@ impl HiveBuilder {
         }
     }
 
-    /// Adds a key and those above it.
+    /// Adds a key and its missing ancestors.
     pub fn key(&mut self, path: &str) -> &mut Self {
         self.node(path);
         self
     }
 
-    /// Gives a key a class name.
+    /// Sets the class name of a key.
     pub fn class(&mut self, path: &str, class: &str) -> &mut Self {
         self.node(path).class = Some(class.to_owned());
         self
@@ -113,17 +113,17 @@ impl HiveBuilder {
         self.value(path, name, DataType::DWORD, &number.to_le_bytes())
     }
 
-    /// Adds what the text of a `.reg` file (`Windows Registry Editor Version 5.00`) has, without `prefix`
-    /// before the names of its keys.
+    /// Adds the keys and values of a `.reg` file (`Windows Registry Editor Version 5.00`), after
+    /// removing `prefix` from the names of keys.
     ///
     /// # Errors
-    /// The first line that makes no sense.
+    /// The first invalid line.
     pub fn reg_text(&mut self, text: &str, prefix: &str) -> Result<&mut Self, RegTextError> {
         reg_text::read(self, text, prefix)?;
         Ok(self)
     }
 
-    /// The hive's bytes.
+    /// Returns the bytes of the hive.
     pub fn build(&self) -> Vec<u8> {
         Cells::hive(self, &self.root)
     }
@@ -144,7 +144,7 @@ fn upper(name: &str) -> Vec<u16> {
     name.encode_utf16().map(upcase).collect()
 }
 
-/// UTF-16LE with a NUL at its end.
+/// Encodes text as UTF-16LE with a NUL at its end.
 fn wide(text: &str) -> Vec<u8> {
     let units = text.encode_utf16().chain([0]);
     units.flat_map(u16::to_le_bytes).collect()

@@ -1,10 +1,10 @@
-//! Upper case as Windows has it: unit by unit of UTF-16, and back again.
+//! Upper-case conversion as on Windows: one UTF-16 unit at a time, and reversible.
 
-/// The unit in upper case.
+/// Converts a UTF-16 unit to upper case.
 ///
-/// Windows has a table (`l_intl.nls`), which is that of NTFS's `$UpCase` and nearly Unicode's simple mapping
-/// between pairs of letters: no letter becomes one whose small letter is another (`ſ` stays, and so does
-/// `ς`).
+/// Windows has a table (`l_intl.nls`), which is the same as NTFS's `$UpCase`. It is nearly
+/// Unicode's simple case mapping, limited to pairs: a letter is left unchanged if its upper-case
+/// form has another lower-case letter (such as `ſ` and `ς`).
 pub(crate) fn upcase(unit: u16) -> u16 {
     if let Ok(byte) = u8::try_from(unit)
         && byte.is_ascii()
@@ -12,7 +12,7 @@ pub(crate) fn upcase(unit: u16) -> u16 {
         return u16::from(byte.to_ascii_uppercase());
     }
     match unit {
-        // Greek with an iota below, whose capitals are titles in Unicode.
+        // Greek letters with an iota subscript. Their capitals are title-case letters in Unicode.
         0x1f80..=0x1f87 | 0x1f90..=0x1f97 | 0x1fa0..=0x1fa7 => unit.saturating_add(8),
         0x1fb3 | 0x1fc3 | 0x1ff3 => unit.saturating_add(9),
         _ => simple(unit).unwrap_or(unit),
@@ -47,7 +47,7 @@ mod tests {
             assert_eq!(upcase(small), capital, "{small:#x}");
             assert_eq!(upcase(capital), capital);
         }
-        // Half a surrogate pair.
+        // An unpaired surrogate.
         assert_eq!(upcase(0xd83d), 0xd83d);
     }
 }

@@ -1,4 +1,4 @@
-//! What values say, by their types. Specification, "Data types"; `winnt.h`, `REG_*`.
+//! The data of values, decoded by type. Specification, "Data types"; `winnt.h`, `REG_*`.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ use crate::name::units;
 pub struct DataType(pub u32);
 
 impl DataType {
-    /// `REG_NONE`.
+    /// No type, `REG_NONE`.
     pub const NONE: Self = Self(0);
-    /// `REG_SZ`.
+    /// A text, `REG_SZ`.
     pub const STRING: Self = Self(1);
-    /// `REG_EXPAND_SZ`.
+    /// Text with variables, `REG_EXPAND_SZ`.
     pub const EXPAND_STRING: Self = Self(2);
-    /// `REG_BINARY`.
+    /// Arbitrary bytes, `REG_BINARY`.
     pub const BINARY: Self = Self(3);
-    /// `REG_DWORD`.
+    /// A 32-bit number, `REG_DWORD`.
     pub const DWORD: Self = Self(4);
-    /// `REG_DWORD_BIG_ENDIAN`.
+    /// A big-endian 32-bit number, `REG_DWORD_BIG_ENDIAN`.
     pub const DWORD_BIG_ENDIAN: Self = Self(5);
-    /// `REG_LINK`.
+    /// The path of another key, `REG_LINK`.
     pub const LINK: Self = Self(6);
-    /// `REG_MULTI_SZ`.
+    /// A list of texts, `REG_MULTI_SZ`.
     pub const MULTI_STRING: Self = Self(7);
-    /// `REG_QWORD`.
+    /// A 64-bit number, `REG_QWORD`.
     pub const QWORD: Self = Self(11);
 }
 
@@ -49,26 +49,26 @@ impl fmt::Display for DataType {
     }
 }
 
-/// What a value says.
+/// The decoded data of a value. In texts, invalid Unicode becomes U+FFFD.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// `REG_SZ`: text, up to its first NUL. What is no Unicode in it becomes U+FFFD; so in all texts.
+    /// Text up to its first NUL, `REG_SZ`.
     String(String),
-    /// `REG_EXPAND_SZ`: text with names of variables, as `%SystemRoot%\x`.
+    /// Text with variables such as `%SystemRoot%\x`, `REG_EXPAND_SZ`.
     ExpandString(String),
-    /// `REG_LINK`: the path of another key.
+    /// The path of another key, `REG_LINK`.
     Link(String),
-    /// `REG_MULTI_SZ`: texts.
+    /// A list of texts, `REG_MULTI_SZ`.
     MultiString(Vec<String>),
-    /// `REG_DWORD`.
+    /// A 32-bit number, `REG_DWORD`.
     Dword(u32),
-    /// `REG_DWORD_BIG_ENDIAN`.
+    /// A big-endian 32-bit number, `REG_DWORD_BIG_ENDIAN`.
     DwordBigEndian(u32),
-    /// `REG_QWORD`.
+    /// A 64-bit number, `REG_QWORD`.
     Qword(u64),
-    /// `REG_BINARY`.
+    /// Arbitrary bytes, `REG_BINARY`.
     Binary(Vec<u8>),
-    /// Another type, or a number that has not as many bytes as its type.
+    /// Data of another type, or a number whose length does not fit its type.
     Other(DataType, Vec<u8>),
 }
 
@@ -95,7 +95,7 @@ impl Value {
         })
     }
 
-    /// The text, of whichever type of text.
+    /// Returns the text, for all types of text.
     pub fn into_text(self) -> Option<String> {
         match self {
             Self::String(text) | Self::ExpandString(text) | Self::Link(text) => Some(text),
@@ -103,7 +103,7 @@ impl Value {
         }
     }
 
-    /// The texts of a `MultiString`; one that is no list is its only one.
+    /// Returns the texts of a `MultiString`, or the single text of another type.
     pub fn into_texts(self) -> Option<Vec<String>> {
         match self {
             Self::MultiString(texts) => Some(texts),
@@ -111,7 +111,7 @@ impl Value {
         }
     }
 
-    /// The number, of whichever type of number.
+    /// Returns the number, for all types of number.
     pub fn number(&self) -> Option<u64> {
         match self {
             Self::Dword(number) | Self::DwordBigEndian(number) => Some(u64::from(*number)),
@@ -121,14 +121,15 @@ impl Value {
     }
 }
 
-/// Up to the first NUL: programs write it or not, and leave remnants behind it.
+/// Decodes text up to the first NUL. Programs omit the NUL, or leave remnants after it.
 fn text(bytes: &[u8]) -> String {
     let units = units(bytes);
     let text = units.split(|unit| *unit == 0).next().unwrap_or_default();
     String::from_utf16_lossy(text)
 }
 
-/// Each text ends with NUL, the list with an empty one; programs leave out the last NUL or the empty one.
+/// Decodes a list of texts. Each text ends with NUL and the list with an empty text, but some
+/// programs omit the last NUL or the empty text.
 fn texts(bytes: &[u8]) -> Vec<String> {
     let units = units(bytes);
     let texts = units.split(|unit| *unit == 0);

@@ -1,4 +1,4 @@
-//! Hives that lie: an answer in bounded time, and no panic.
+//! Tests with invalid hives: every call returns in bounded time, without a panic.
 
 mod common;
 
@@ -8,10 +8,10 @@ use diskfs_registry::testing::{HiveBuilder, Leaf, logs};
 use diskfs_registry::{DataType, Key};
 use proptest::prelude::*;
 
-/// Keys and values that a walk looks at; no hive here has so many.
+/// The maximum number of keys and values in a walk. No hive here has as many.
 const MAX_STEPS: usize = 2000;
 
-/// All that can be asked of a hive; how many keys it has.
+/// Makes all read calls on a hive, and returns the number of its keys.
 fn exercise(bytes: &[u8], logs: &[&[u8]]) -> Result<usize> {
     let hive = open(bytes, logs)?;
     let root = hive.root()?;
@@ -47,7 +47,7 @@ fn small() -> Vec<u8> {
     builder.build()
 }
 
-/// Where the contents of the cell of a key are.
+/// Returns the offset of the contents of a key's cell.
 fn node(hive: &[u8], name: &str) -> usize {
     let found = hive
         .windows(name.len())
@@ -96,12 +96,12 @@ fn a_hive_may_end_anywhere() {
 }
 
 #[test]
-fn sizes_and_offsets_that_cannot_be_are_told() {
+fn sizes_and_offsets_that_cannot_be_are_reported() {
     let hive = small();
     let (root, key) = (node(&hive, "ROOT"), node(&hive, "Delta"));
     let list = number(&hive, root + 28) as usize + 4096 + 4;
     for (at, value) in [
-        // Cells: free, too small, huge, past the end; not aligned, nowhere.
+        // Cells that are free, too small, too large, past the end, unaligned or of offset -1.
         (key - 4, 0),
         (key - 4, 88),
         (key - 4, 0u32.wrapping_sub(4)),
@@ -111,7 +111,7 @@ fn sizes_and_offsets_that_cannot_be_are_told() {
         (root + 28, 0x7fff_fff8),
         (root + 28, 4),
         (root + 28, 0xffff_fff8),
-        // Names, counts.
+        // Lengths of names, and counts.
         (key + 72, 0xffff),
         (root + 36, 0x7fff_ffff),
         (list + 4, number(&hive, list + 8)),
@@ -133,14 +133,14 @@ fn no_walk_goes_round() {
     let root_cell = u32::try_from(root - 4 - 4096).unwrap();
     let inner = node(&hive, "Bravo");
     let outer = node(&hive, "Alpha");
-    // Bravo has what the root has below it; and so, what Alpha has.
+    // Bravo has the same subkeys as the root, then the same as Alpha.
     for from in [root, outer] {
         let other = with(&hive, inner + 28, number(&hive, from + 28));
         let other = with(&other, inner + 20, 1);
         let error = exercise(&other, &[]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     }
-    // The root is below Bravo, and says so.
+    // The root is listed below Bravo, and names Bravo as its parent.
     let leaf = number(&hive, outer + 28) as usize + 4096 + 4;
     let other = with(&hive, leaf + 4, root_cell);
     let other = with(&other, root + 16, number(&hive, inner + 16));
@@ -148,7 +148,7 @@ fn no_walk_goes_round() {
         exercise(&other, &[]).unwrap_err().kind(),
         ErrorKind::Corrupt
     );
-    // An index root that leads to itself.
+    // An index root that contains itself.
     let list = number(&hive, root + 28);
     let other = with(&hive, list as usize + 4096 + 8, list);
     assert_eq!(
@@ -158,12 +158,12 @@ fn no_walk_goes_round() {
 }
 
 #[test]
-fn deeper_than_any_is_told() {
+fn deeper_than_any_is_reported() {
     let path = vec!["k"; 513].join("\\");
     let mut builder = HiveBuilder::new();
     builder.key(&path);
     let error = exercise(&builder.build(), &[]).unwrap_err();
-    assert!(error.to_string().contains("deeper"), "{error}");
+    assert!(error.to_string().contains("levels deep"), "{error}");
     let mut builder = HiveBuilder::new();
     builder.key(&path[2..]);
     assert_eq!(exercise(&builder.build(), &[]).unwrap(), 513);

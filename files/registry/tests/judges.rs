@@ -1,5 +1,5 @@
-//! Hives beside other programs: hivex (libguestfs) and Samba read what is made here, and what hivex
-//! writes is read here.
+//! Tests against other programs: hivex (libguestfs) and Samba read hives built here, and hives that
+//! hivex writes are read here.
 
 mod common;
 
@@ -14,7 +14,7 @@ use diskfs_registry::testing::{HiveBuilder, Leaf};
 const WRITTEN: &str = include_str!("hives/written.reg");
 const PREFIX: &str = r"HKEY_LOCAL_MACHINE\SYSTEM";
 
-/// Runs a program on a hive, its output.
+/// Runs a program on a hive, and returns its output.
 fn run(hive: &Path, words: &[&str]) -> String {
     let words = words.iter().map(|word| {
         if *word == "HIVE" {
@@ -25,7 +25,7 @@ fn run(hive: &Path, words: &[&str]) -> String {
     });
     let mut words = words.collect::<Vec<_>>().into_iter();
     let mut command = Command::new(words.next().unwrap());
-    // Perl writes Latin-1 unless it is told.
+    // Perl writes Latin-1 unless it is told otherwise.
     let output = command
         .args(words)
         .env("PERL_UNICODE", "S")
@@ -102,7 +102,7 @@ fn what_hivex_writes_is_read() {
     );
 }
 
-/// The same hive, where hivex is not installed.
+/// A stored hive of hivex, for machines where hivex is not installed.
 #[test]
 fn what_hivex_has_written_is_read() {
     let bytes = zstd::decode_all(&include_bytes!("hives/hivex.hive.zst")[..]).unwrap();
@@ -142,7 +142,7 @@ fn samba_reads_the_same_keys() {
     }
 }
 
-/// The table of `$UpCase` is the one that names are folded by, but for letters that are younger than it.
+/// The case table is that of `$UpCase`, except for letters that are newer than it.
 #[test]
 fn upper_case_is_that_of_ntfs() {
     if require("mkntfs").is_none() || require("ntfscat").is_none() {

@@ -1,4 +1,4 @@
-//! Hives that were not written to their end, and their logs.
+//! Tests of hives that were not completely written, with their logs.
 
 mod common;
 
@@ -7,7 +7,7 @@ use diskfs_block::{ErrorKind, Result};
 use diskfs_registry::testing::{HiveBuilder, logs};
 use diskfs_registry::{Recovery, Value};
 
-/// A hive at so many steps of its life. It grows with each.
+/// Returns a hive after `step` changes. It grows with each.
 fn state(step: u32) -> Vec<u8> {
     let mut builder = HiveBuilder::new();
     builder.sequence_number = 10;
@@ -22,14 +22,14 @@ fn state(step: u32) -> Vec<u8> {
     builder.build()
 }
 
-/// A hive that is being written.
+/// Returns a hive that is being written.
 fn dirty(step: u32) -> Vec<u8> {
     let mut hive = state(step);
     logs::set_sequence_numbers(&mut hive, 11, 10);
     hive
 }
 
-/// The step that is read, and how.
+/// Returns the step whose contents are read, and the result of the recovery.
 fn read(primary: &[u8], logs: &[&[u8]]) -> Result<(u32, Recovery)> {
     let hive = open(primary, logs)?;
     let root = hive.root()?;
@@ -51,7 +51,7 @@ fn entries(first: u32, steps: &[u32]) -> Vec<u8> {
     logs::new(first, &hives)
 }
 
-/// Like [`old`](logs::old), with the numbers of a log that was written to its end.
+/// Builds a log as [`old`](logs::old) does, with the sequence numbers of a completed log.
 fn vector(from: u32, to: u32) -> Vec<u8> {
     logs::old(&state(from), &state(to))
 }
@@ -74,10 +74,10 @@ fn entries_of_both_logs_are_applied_in_their_order() {
         assert_eq!(read(&dirty(1), &logs).unwrap(), (4, applied(3)));
     }
     assert_eq!(read(&dirty(1), &[&first]).unwrap(), (3, applied(2)));
-    // A hole: the second log does not go on where the first one ends.
+    // A gap: the second log does not continue where the first one ends.
     let late = entries(13, &[3, 4]);
     assert_eq!(read(&dirty(1), &[&first, &late]).unwrap(), (3, applied(2)));
-    // One that had been applied before the hive was last written.
+    // A log that was applied before the hive was last written.
     let early = entries(8, &[1, 3]);
     assert_eq!(read(&dirty(1), &[&early, &first]).unwrap(), (3, applied(2)));
     assert_eq!(
@@ -103,7 +103,7 @@ fn entries_end_with_the_first_that_is_broken() {
         assert_eq!(read(&dirty(1), &[&log]).unwrap().0, steps, "{at}");
     }
     let mut other = whole.clone();
-    // With right hashes, but of another number, and with a page past the end.
+    // Entries with valid hashes, but of another number, or with a page past the end.
     for (at, value) in [
         (second + 12, 77_u8),
         (second + 43, 0x7f),
@@ -153,7 +153,7 @@ fn a_dirty_vector_is_applied_where_the_times_agree() {
     ] {
         assert_eq!(read(&dirty(1), &[log]).unwrap(), (1, Recovery::Unrecovered));
     }
-    // Windows 2000 called the file another type.
+    // Windows 2000 used another file type for logs.
     let mut old = log.clone();
     old[28] = 2;
     logs::set_sequence_numbers(&mut old, 10, 10);

@@ -1,4 +1,4 @@
-//! What is read of a hive, and how much of it is touched.
+//! Tests of reading, and of how much of a hive is read.
 
 mod common;
 
@@ -69,7 +69,7 @@ fn big_data_ends_where_it_says() {
     }
 }
 
-/// Fifty look-ups in a hive of 100 MiB read a few hundred pages of it.
+/// Fifty lookups in a hive of 100 MiB read a few hundred pages.
 #[test]
 fn a_large_hive_is_read_in_part() {
     let mut builder = HiveBuilder::new();

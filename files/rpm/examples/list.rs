@@ -1,4 +1,4 @@
-//! Lists the packages of a database, and how long that took:
+//! Lists the packages of a database, and the time that this takes:
 //! `cargo run -p diskfs-rpm --example list -- var/lib/rpm/rpmdb.sqlite`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program")]
@@ -10,7 +10,9 @@ use diskfs_block::{BlockRead, Counting, File};
 use diskfs_rpm::Database;
 
 fn main() -> Result<()> {
-    let path = std::env::args().nth(1).context("which database?")?;
+    let path = std::env::args()
+        .nth(1)
+        .context("missing argument: the path of a database")?;
     let main = Counting::new(std::sync::Arc::new(File::open(&path)?));
     let wal = File::open(format!("{path}-wal")).ok();
     let wal = wal.as_ref().map(|wal| -> &dyn BlockRead { wal });
@@ -21,7 +23,7 @@ fn main() -> Result<()> {
     for package in &packages {
         match package {
             Ok(package) => println!("{} {}", package.name, package.evr()),
-            Err(error) => eprintln!("left out: {error}"),
+            Err(error) => eprintln!("cannot read a package: {error}"),
         }
     }
     let counts = main.counts();

@@ -1,6 +1,6 @@
-//! Berkeley DB's hash access method (Oracle Berkeley DB, `src/dbinc/db_page.h`), as rpm up to 4.15 has its
-//! `Packages`: keys are the packages' numbers, values their headers. Numbers are in the byte order of the
-//! machine that made the file.
+//! Berkeley DB's hash access method (Oracle Berkeley DB, `src/dbinc/db_page.h`), the format of
+//! `Packages` in rpm up to 4.15. Keys are the packages' numbers, values their headers. Numbers are
+//! in the byte order of the machine that wrote the file.
 
 mod hash_page;
 mod meta;
@@ -17,10 +17,10 @@ use pages::Pages;
 
 pub(crate) use meta::is_bdb;
 
-/// The key of the counter that numbers packages; its value is no header.
+/// The key of the counter that numbers packages. Its value is not a header.
 const COUNTER: &[u8] = &[0; 4];
 
-/// A database.
+/// An open Berkeley DB database.
 #[derive(Debug)]
 pub(crate) struct Bdb<'d> {
     device: &'d dyn BlockRead,
@@ -44,13 +44,14 @@ impl<'d> Bdb<'d> {
     }
 }
 
-/// Goes through the buckets, each a chain of pages of keys and values.
+/// An iterator over the packages. It visits all buckets; each is a chain of pages with keys and
+/// values.
 #[derive(Debug)]
 pub(crate) struct Packages<'a> {
     meta: &'a HashMeta,
     pages: Pages<'a>,
     next_bucket: u32,
-    /// The next page of the bucket; 0 behind its last one.
+    /// The next page of the bucket; 0 after its last one.
     next_page: u32,
     page: Option<(HashPage, usize)>,
 }
@@ -79,7 +80,8 @@ impl Packages<'_> {
         }
     }
 
-    /// Goes to the next page, of this bucket or else the next; whether there is one.
+    /// Loads the next page of this bucket, or else of the next one. Returns false if there are no
+    /// more.
     fn enter(&mut self) -> Result<bool> {
         let number = match self.next_page {
             0 => {
@@ -101,13 +103,13 @@ impl Packages<'_> {
     }
 }
 
-/// The package of a pair; `None` for the counter.
+/// Reads the package of a key-value pair; `None` for the counter.
 fn package(page: &HashPage, pair: usize, pages: &mut Pages<'_>) -> Result<Option<Package>> {
     let (key, value) = page.pair(pair)?;
     match key {
         Item::OnPage(key) if key == COUNTER => return Ok(None),
         Item::OnPage(key) if key.len() == COUNTER.len() => {}
-        _ => return Err(Error::corrupt("its key is no number")),
+        _ => return Err(Error::corrupt("invalid key: expected a number of 4 bytes")),
     }
     let mut blob = match value {
         Item::OnPage(value) => {

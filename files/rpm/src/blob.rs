@@ -1,41 +1,41 @@
-//! A package's header as it lies in a database: bytes with a length, wherever they are.
+//! A package's header as it is stored in a database: bytes of a known length, wherever they are.
 
 use diskfs_block::{Error, Result};
 
-/// Bytes that are read where they are wanted.
+/// Bytes that are read on demand.
 pub(crate) trait Blob {
-    /// How many there are.
+    /// Returns the length in bytes.
     fn len_bytes(&self) -> u64;
 
-    /// Fills `buf` from byte `offset` on.
+    /// Fills `buf` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// `Corrupt` when it ends before; what the device answers when it cannot be read.
+    /// `Corrupt` if the blob is shorter; the errors of the device.
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<()>;
 }
 
-/// Fails unless `len` bytes at `offset` lie within a blob of `len_bytes`.
+/// Fails unless `len` bytes at `offset` are within a blob of `len_bytes`.
 pub(crate) fn check_within(offset: u64, len: u64, len_bytes: u64) -> Result<()> {
     match offset.checked_add(len) {
         Some(end) if end <= len_bytes => Ok(()),
         _ => Err(Error::corrupt(format!(
-            "{len} bytes are wanted at byte {offset} of what has {len_bytes}"
+            "invalid length: {len} bytes are needed at byte {offset} of {len_bytes}"
         ))),
     }
 }
 
-/// A part of another one.
-pub(crate) struct Part<B> {
+/// A part of another blob.
+pub(crate) struct BlobPart<B> {
     inner: B,
     start: u64,
     len_bytes: u64,
 }
 
-impl<B: Blob> Part<B> {
-    /// `len_bytes` bytes of `inner` from `start` on.
+impl<B: Blob> BlobPart<B> {
+    /// Returns the `len_bytes` bytes of `inner` from `start` on.
     ///
     /// # Errors
-    /// `Corrupt` when it has not so many.
+    /// `Corrupt` if `inner` is shorter.
     pub(crate) fn new(inner: B, start: u64, len_bytes: u64) -> Result<Self> {
         check_within(start, len_bytes, inner.len_bytes())?;
         Ok(Self {
@@ -46,7 +46,7 @@ impl<B: Blob> Part<B> {
     }
 }
 
-impl<B: Blob> Blob for Part<B> {
+impl<B: Blob> Blob for BlobPart<B> {
     fn len_bytes(&self) -> u64 {
         self.len_bytes
     }

@@ -1,59 +1,60 @@
-//! Bytes that begin in one page and go on in a chain of overflow pages, as SQLite and Berkeley DB both have
-//! them.
+//! Values that start in one page and continue in a chain of overflow pages, as in SQLite and
+//! Berkeley DB.
 
 use diskfs_block::bytes::{index, len_u64, part};
 use diskfs_block::{Error, Result};
 
 use crate::blob::{Blob, check_within};
 
-/// What tells of overflow pages.
+/// Access to the overflow pages of a database.
 pub(crate) trait OverflowPages {
-    /// Uses a page of a chain, once.
+    /// Uses a page as the next one of a chain. Each page can be used only once.
     ///
     /// # Errors
-    /// `Corrupt` when it is none, or was used before; what the device answers.
+    /// `Corrupt` if it is not an overflow page or was used before; the errors of the device.
     fn overflow(&mut self, page: u32) -> Result<Overflow>;
 
-    /// `len` bytes at `offset` of a page that is of a chain.
+    /// Returns `len` bytes at `offset` of a page that is part of a chain.
     ///
     /// # Errors
-    /// What the device answers.
+    /// The errors of the device.
     fn bytes(&mut self, page: u32, offset: usize, len: usize) -> Result<&[u8]>;
 }
 
 /// An overflow page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Overflow {
-    /// Where its contents begin.
+    /// The offset of its contents in the page.
     pub(crate) start: usize,
-    /// Their length.
+    /// The length of its contents.
     pub(crate) len: usize,
-    /// The next page; 0 behind the last one.
+    /// The next page; 0 after the last one.
     pub(crate) next: u32,
 }
 
-/// A page of the chain that is known by now.
+/// A page of the chain that has been found already.
 #[derive(Debug, Clone, Copy)]
-struct Link {
-    /// The first byte of the whole that it holds.
+struct ChainPage {
+    /// The offset in the whole value of the page's first byte.
     first: u64,
     page: u32,
     start: usize,
     len: usize,
 }
 
-/// The bytes of such a chain. Its pages are looked up when they are first wanted.
+/// The bytes of a value with overflow pages. Its pages are found when they are first needed.
 pub(crate) struct Chain<'p, P> {
     pages: &'p mut P,
     local: &'p [u8],
     len_bytes: u64,
-    links: Vec<Link>,
+    links: Vec<ChainPage>,
     known_bytes: u64,
     next: u32,
 }
 
 impl<'p, P: OverflowPages> Chain<'p, P> {
-    /// `len_bytes` bytes: first `local`, then what is in the pages from `next` on.
+    /// Returns a value of `len_bytes` bytes: first `local`, then the contents of the pages from
+    /// `next` on.
     pub(crate) fn new(pages: &'p mut P, local: &'p [u8], next: u32, len_bytes: u64) -> Self {
         Self {
             pages,
@@ -65,7 +66,7 @@ impl<'p, P: OverflowPages> Chain<'p, P> {
         }
     }
 
-    /// The bytes from `offset` on that lie together, at most `len`.
+    /// Returns the contiguous bytes from `offset` on, at most `len`.
     fn piece(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
         while self.known_bytes <= offset {
             self.follow()?;
@@ -88,12 +89,14 @@ impl<'p, P: OverflowPages> Chain<'p, P> {
         }
         let page = self.next;
         let Overflow { start, len, next } = self.pages.overflow(page)?;
-        // Without this a chain of empty pages would cost the whole file for nothing.
+        // A chain of empty pages would otherwise cost a read of the whole file.
         if len == 0 {
-            return Err(Error::corrupt(format!("overflow page {page} is empty")));
+            return Err(Error::corrupt(format!(
+                "invalid overflow page {page}: it is empty"
+            )));
         }
         let first = self.known_bytes;
-        self.links.push(Link {
+        self.links.push(ChainPage {
             first,
             page,
             start,
@@ -106,7 +109,7 @@ impl<'p, P: OverflowPages> Chain<'p, P> {
 }
 
 fn ends_early() -> Error {
-    Error::corrupt("a chain of overflow pages ends early")
+    Error::corrupt("invalid chain of overflow pages: it ends early")
 }
 
 impl<P: OverflowPages> Blob for Chain<'_, P> {
@@ -138,7 +141,7 @@ impl<P: OverflowPages> Blob for Chain<'_, P> {
 mod tests {
     use super::*;
 
-    /// Pages of three bytes, each its number.
+    /// Pages of three bytes; each byte is the page's number.
     struct Threes;
 
     impl OverflowPages for Threes {

@@ -1,4 +1,4 @@
-//! A database of any form.
+//! The databases of all formats, behind one type.
 
 use diskfs_block::bytes::index;
 use diskfs_block::{BlockRead, Error, Result};
@@ -8,26 +8,26 @@ use crate::ndb::{self, Ndb};
 use crate::package::Package;
 use crate::sqlite::{self, Sqlite};
 
-/// All forms tell themselves by then.
+/// The number of bytes that identify each format.
 const MAGIC_BYTES: u64 = 16;
 
-/// What is broken in more places has nothing more to tell that is worth the time.
+/// The maximum number of errors. Listing a database with more damage is not worth the time.
 const MAX_ERRORS: u32 = 100;
 
-/// How a database is kept.
+/// The format of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Form {
-    /// `rpmdb.sqlite`: SQLite; rpm since 4.16.
+pub enum Format {
+    /// `rpmdb.sqlite`: SQLite, since rpm 4.16.
     Sqlite,
-    /// `Packages.db`: rpm's own ndb; SUSE.
+    /// `Packages.db`: rpm's own format ndb, on SUSE.
     Ndb,
-    /// `Packages`: a hash of Berkeley DB; rpm before 4.16.
+    /// `Packages`: a hash of Berkeley DB, before rpm 4.16.
     Bdb,
 }
 
-impl Form {
-    /// Its name in rpm's configuration (`%_db_backend`).
+impl Format {
+    /// Returns the name of the format in rpm's configuration (`%_db_backend`).
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
@@ -37,55 +37,56 @@ impl Form {
     }
 }
 
-/// A database of packages, of whatever form.
+/// An open database of packages, in any of the formats.
 #[derive(Debug)]
 pub struct Database<'d> {
-    kind: Kind<'d>,
+    kind: AnyDatabase<'d>,
 }
 
 #[derive(Debug)]
-enum Kind<'d> {
+enum AnyDatabase<'d> {
     Sqlite(Sqlite<'d>),
     Ndb(Ndb<'d>),
     Bdb(Bdb<'d>),
 }
 
 impl<'d> Database<'d> {
-    /// The database in the file `main`, of the form that its first bytes tell. `wal` is the file
-    /// beside it whose name ends in `-wal`, if there is one: it has what a running system, or one
-    /// that crashed, has not written back yet. Only SQLite has it; with other forms it is ignored.
+    /// Opens the database in the file `main`, whose format is detected from its first bytes. `wal`
+    /// is the file beside it with the suffix `-wal`, if there is one: the changes that a running or
+    /// crashed system has not yet written back. Only SQLite has this file; it is ignored with other
+    /// formats.
     ///
     /// # Errors
-    /// `Corrupt` and `Unsupported`, by name; `NotFound` when there is no table of packages; what a
-    /// device answers when it cannot be read.
+    /// `Corrupt` and `Unsupported`, with the reason; `NotFound` if there is no table of packages;
+    /// the errors of the device.
     pub fn open(main: &'d dyn BlockRead, wal: Option<&'d dyn BlockRead>) -> Result<Self> {
         let mut start = vec![0; index(main.size_bytes().min(MAGIC_BYTES))];
         main.read_at(0, &mut start)?;
         let kind = match () {
-            () if sqlite::is_sqlite(&start) => Kind::Sqlite(Sqlite::open(main, wal)?),
-            () if ndb::is_ndb(&start) => Kind::Ndb(Ndb::open(main)?),
-            () if bdb::is_bdb(&start) => Kind::Bdb(Bdb::open(main)?),
-            () => return Err(Error::corrupt("it is no database that rpm makes")),
+            () if sqlite::is_sqlite(&start) => AnyDatabase::Sqlite(Sqlite::open(main, wal)?),
+            () if ndb::is_ndb(&start) => AnyDatabase::Ndb(Ndb::open(main)?),
+            () if bdb::is_bdb(&start) => AnyDatabase::Bdb(Bdb::open(main)?),
+            () => return Err(Error::corrupt("not an rpm database")),
         };
         Ok(Self { kind })
     }
 
-    /// How it is kept.
-    pub fn form(&self) -> Form {
+    /// Returns the format.
+    pub fn format(&self) -> Format {
         match self.kind {
-            Kind::Sqlite(_) => Form::Sqlite,
-            Kind::Ndb(_) => Form::Ndb,
-            Kind::Bdb(_) => Form::Bdb,
+            AnyDatabase::Sqlite(_) => Format::Sqlite,
+            AnyDatabase::Ndb(_) => Format::Ndb,
+            AnyDatabase::Bdb(_) => Format::Bdb,
         }
     }
 
-    /// Its packages, in the order that they lie in. An error is about what is left out for it; the list
-    /// is whole when there is none.
+    /// Returns the packages in the order of the database. Each error is about a package or several
+    /// that could not be read. The list is complete if there are no errors.
     pub fn packages(&self) -> Packages<'_> {
         let walk = match &self.kind {
-            Kind::Sqlite(sqlite) => sqlite.packages().map(Walk::Sqlite),
-            Kind::Ndb(ndb) => Ok(Walk::Ndb(ndb.packages())),
-            Kind::Bdb(bdb) => bdb.packages().map(Walk::Bdb),
+            AnyDatabase::Sqlite(sqlite) => sqlite.packages().map(Walk::Sqlite),
+            AnyDatabase::Ndb(ndb) => Ok(Walk::Ndb(ndb.packages())),
+            AnyDatabase::Bdb(bdb) => bdb.packages().map(Walk::Bdb),
         };
         Packages {
             walk: walk.unwrap_or_else(Walk::Failed),
@@ -103,9 +104,9 @@ enum Walk<'a> {
     Ended,
 }
 
-/// The packages of a [`Database`].
+/// An iterator over the packages of a [`Database`].
 #[derive(Debug)]
-#[must_use = "nothing is read before it is asked for"]
+#[must_use = "iterators are lazy: nothing is read before `next` is called"]
 pub struct Packages<'a> {
     walk: Walk<'a>,
     errors: u32,
@@ -137,7 +138,8 @@ impl Packages<'_> {
     fn count_error(&mut self) {
         self.errors = self.errors.saturating_add(1);
         if self.errors == MAX_ERRORS {
-            let reason = format!("after {MAX_ERRORS} of them, the rest is left out");
+            let reason =
+                format!("too many errors: the packages after error {MAX_ERRORS} are skipped");
             self.walk = Walk::Failed(Error::corrupt(reason));
         }
     }

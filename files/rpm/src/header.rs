@@ -1,8 +1,9 @@
-//! A package's header, as databases have it: an index of tags, then their values. rpm,
+//! A package's header, as it is in databases: an index of tags, then their values. rpm,
 //! `docs/manual/format_header.md` and `lib/header.c`; the tags are those of `include/rpm/rpmtag.h`.
 //!
-//! Numbers are big-endian. Most entries belong to an immutable region, whose own entry stands first;
-//! what was added when the package was installed stands behind it, and counts where both have a tag.
+//! Numbers are big-endian. Most entries belong to an immutable region, whose own entry comes first.
+//! Entries that were added at installation come after the region, and take precedence over entries
+//! with the same tag.
 
 use diskfs_block::bytes::{array, len_u64};
 use diskfs_block::{Error, Result};
@@ -10,35 +11,37 @@ use diskfs_block::{Error, Result};
 use crate::blob::{Blob, check_within};
 use crate::package::Package;
 
-/// Count of entries and length of the values.
+/// The size of the introduction: the number of entries and the length of the values.
 const INTRO_BYTES: u64 = 8;
 
-/// An entry: tag, type, offset, count.
+/// The size of an entry: tag, type, offset, count.
 const ENTRY_BYTES: usize = 16;
 
-/// `HEADER_TAGS_MAX` of rpm.
+/// The maximum number of entries: rpm's `HEADER_TAGS_MAX`.
 const MAX_ENTRIES: u32 = 0xffff;
 
-/// `HEADER_DATA_MAX` of rpm.
+/// The maximum length of the values: rpm's `HEADER_DATA_MAX`.
 const MAX_VALUES_BYTES: u32 = 0x0fff_ffff;
 
-/// Names, versions, releases and architectures together are the name of a file.
+/// The maximum length of name, version, release and architecture, which are together part of a file
+/// name.
 const MAX_NAME_BYTES: usize = 255;
 
-/// Of other text: expressions of licences are the longest that there are, of some KiB.
+/// The maximum length of other texts. The longest are licence expressions of some KiB.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// What is read of a description: hardly any has a quarter of it.
+/// The number of bytes to read of a description. Hardly any has a quarter of it.
 const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
 
-/// Text is looked for its end in pieces, each twice the one before it: most ends in the first.
+/// The size of the first piece in which the end of a text is searched. Each piece is twice as long
+/// as the one before; most texts end in the first.
 const SMALLEST_PIECE_BYTES: usize = 128;
 const LARGEST_PIECE_BYTES: usize = 4 << 10;
 
-/// The longest character.
+/// The length of the longest character.
 const MAX_UTF8_BYTES: usize = 4;
 
-/// `RPMTAG_*`.
+/// The tags that are read, `RPMTAG_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tag {
     Name,
@@ -61,7 +64,7 @@ enum Tag {
 impl Tag {
     const COUNT: usize = 15;
 
-    /// Its place among those that are looked for.
+    /// Returns the tag with this number, and its index in the array of entries.
     fn of(number: u32) -> Option<(usize, Self)> {
         Some(match number {
             1000 => (0, Self::Name),
@@ -84,7 +87,7 @@ impl Tag {
     }
 }
 
-/// Where a value is.
+/// The location and type of a tag's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     tag: Tag,
@@ -94,7 +97,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// One that is looked for, and its place.
+    /// Parses an index entry. Returns it with its index in the array; `None` if the tag is not
+    /// read.
     fn from_bytes(bytes: &[u8]) -> Option<(usize, Self)> {
         let field = |at| array(bytes, at).map(u32::from_be_bytes);
         let (place, tag) = Tag::of(field(0)?)?;
@@ -108,7 +112,7 @@ impl Entry {
     }
 }
 
-/// The entries that are looked for; their values are read when they are wanted.
+/// The index entries of a header. The values are read on demand.
 struct Header<'b> {
     blob: &'b mut dyn Blob,
     entries: [Option<Entry>; Tag::COUNT],
@@ -116,15 +120,17 @@ struct Header<'b> {
     values_bytes: u64,
 }
 
-/// The package that a header is of.
+/// Reads the package that a header describes.
 ///
 /// # Errors
-/// `Corrupt` when it is none, or what is wanted of it lies outside of it; what the device answers.
+/// `Corrupt` if it is not a header, or a value is outside of it; the errors of the device.
 pub(crate) fn read_package(blob: &mut dyn Blob) -> Result<Package> {
     let mut header = Header::open(blob)?;
-    let name = header.name(Tag::Name)?.ok_or_else(|| lacks("name"))?;
+    let name = header
+        .name(Tag::Name)?
+        .ok_or_else(|| missing_value("name"))?;
     header.package(name.clone()).map_err(|error| {
-        let reason = format!("the package `{name}`: {}", error.reason());
+        let reason = format!("package `{name}`: {}", error.reason());
         Error::new(error.kind(), reason)
     })
 }
@@ -136,7 +142,9 @@ impl<'b> Header<'b> {
         let field = |at| array(&intro, at).map_or(0, u32::from_be_bytes);
         let (count, values_bytes) = (field(0), field(4));
         if !(1..=MAX_ENTRIES).contains(&count) || values_bytes > MAX_VALUES_BYTES {
-            let reason = format!("a header of {count} entries and {values_bytes} bytes of values");
+            let reason = format!(
+                "invalid header: it has {count} entries and {values_bytes} bytes of values"
+            );
             return Err(Error::corrupt(reason));
         }
         let values_bytes = u64::from(values_bytes);
@@ -152,12 +160,17 @@ impl<'b> Header<'b> {
         })
     }
 
-    /// The values in the order that they have in most headers: what was added last comes last.
+    /// Reads the values in the order in which most headers store them: those added at installation
+    /// come last.
     fn package(&mut self, name: String) -> Result<Package> {
-        let version = self.name(Tag::Version)?.ok_or_else(|| lacks("version"))?;
-        let release = self.name(Tag::Release)?.ok_or_else(|| lacks("release"))?;
+        let version = self
+            .name(Tag::Version)?
+            .ok_or_else(|| missing_value("version"))?;
+        let release = self
+            .name(Tag::Release)?
+            .ok_or_else(|| missing_value("release"))?;
         let epoch = self.number(Tag::Epoch)?;
-        let too_large = || Error::corrupt("its epoch is too large");
+        let too_large = || Error::corrupt("invalid Epoch: it is larger than 4294967295");
         let epoch = epoch.map(u32::try_from).transpose();
         let epoch = epoch.map_err(|_| too_large())?;
         let summary = self.text(Tag::Summary)?;
@@ -193,7 +206,7 @@ impl<'b> Header<'b> {
         entries.find(|entry| entry.tag == tag).copied()
     }
 
-    /// The first number of a tag, of whatever width.
+    /// Returns the first number of a tag, of any width.
     fn number(&mut self, tag: Tag) -> Result<Option<u64>> {
         let Some(entry) = self.entry(tag) else {
             return Ok(None);
@@ -203,7 +216,7 @@ impl<'b> Header<'b> {
             3 => 2,
             4 => 4,
             5 => 8,
-            _ => return Err(is_odd(entry)),
+            _ => return Err(unexpected_type(entry)),
         };
         let mut bytes = [0; 8];
         if let Some(end) = bytes.get_mut(8_usize.saturating_sub(width)..) {
@@ -222,29 +235,29 @@ impl<'b> Header<'b> {
         self.first_text(tag, MAX_TEXT_BYTES)
     }
 
-    /// The first text of a tag: of several translations, that is the original.
+    /// Returns the first text of a tag. If there are translations, that is the original.
     fn first_text(&mut self, tag: Tag, max_bytes: usize) -> Result<Option<String>> {
-        // One more, to see that it is too much.
+        // One byte more than allowed shows that the text is too long.
         let text = self.beginning(tag, max_bytes.saturating_add(1))?;
         if text.as_ref().is_some_and(|text| text.len() > max_bytes) {
-            let reason = format!("{tag:?} is longer than {max_bytes} bytes");
+            let reason = format!("invalid {tag:?}: it is longer than {max_bytes} bytes");
             return Err(Error::corrupt(reason));
         }
         Ok(text)
     }
 
-    /// As [`first_text`](Self::first_text), but of more than `max_bytes` the beginning.
+    /// Returns a text as [`first_text`](Self::first_text) does, but truncates it to `max_bytes`.
     fn beginning(&mut self, tag: Tag, max_bytes: usize) -> Result<Option<String>> {
         let Some(entry) = self.entry(tag) else {
             return Ok(None);
         };
         if !matches!(entry.kind, 6 | 8 | 9) {
-            return Err(is_odd(entry));
+            return Err(unexpected_type(entry));
         }
         let mut text = self.until_nul(entry, max_bytes)?;
         if text.len() > max_bytes {
             text.truncate(max_bytes);
-            // The first bytes of a character alone would be none.
+            // Do not cut within a character.
             let whole = std::str::from_utf8(&text).map_or_else(|e| e.valid_up_to(), str::len);
             if max_bytes.saturating_sub(whole) < MAX_UTF8_BYTES {
                 text.truncate(whole);
@@ -257,7 +270,7 @@ impl<'b> Header<'b> {
         Ok(Some(text.unwrap_or_else(lossy)))
     }
 
-    /// The bytes up to the next NUL, or something more than `max_bytes`.
+    /// Reads up to the next NUL, or at least one byte more than `max_bytes`.
     fn until_nul(&mut self, entry: Entry, max_bytes: usize) -> Result<Vec<u8>> {
         let mut text = Vec::new();
         let mut at = u64::from(entry.offset);
@@ -268,7 +281,10 @@ impl<'b> Header<'b> {
             let len = piece_bytes.min(usize::try_from(left).unwrap_or(piece_bytes));
             let piece = buf.get_mut(..len).unwrap_or_default();
             if piece.is_empty() {
-                return Err(Error::corrupt(format!("{:?} has no end", entry.tag)));
+                return Err(Error::corrupt(format!(
+                    "invalid {:?}: missing NUL at its end",
+                    entry.tag
+                )));
             }
             self.blob
                 .read_at(self.values_start.saturating_add(at), piece)?;
@@ -284,7 +300,7 @@ impl<'b> Header<'b> {
     }
 }
 
-/// Those that are looked for. The last entry of a tag counts.
+/// Returns the entries of the tags that are read. The last entry of a tag takes precedence.
 fn entries(blob: &mut dyn Blob, index_bytes: u64) -> Result<[Option<Entry>; Tag::COUNT]> {
     let mut index = vec![0; diskfs_block::bytes::index(index_bytes)];
     blob.read_at(INTRO_BYTES, &mut index)?;
@@ -300,12 +316,15 @@ fn entries(blob: &mut dyn Blob, index_bytes: u64) -> Result<[Option<Entry>; Tag:
     Ok(found)
 }
 
-fn lacks(what: &str) -> Error {
-    Error::corrupt(format!("a header has no {what}"))
+fn missing_value(what: &str) -> Error {
+    Error::corrupt(format!("invalid header: missing {what}"))
 }
 
-fn is_odd(entry: Entry) -> Error {
-    Error::corrupt(format!("{:?} is of type {}", entry.tag, entry.kind))
+fn unexpected_type(entry: Entry) -> Error {
+    Error::corrupt(format!(
+        "invalid {:?}: unexpected type {}",
+        entry.tag, entry.kind
+    ))
 }
 
 #[cfg(test)]
@@ -314,7 +333,7 @@ mod tests {
     use super::*;
     use crate::blob::InMemory;
 
-    /// A header of entries with their values.
+    /// Builds a header with these entries and values.
     fn header(entries: &[(u32, u32, u32, &[u8])]) -> Vec<u8> {
         let mut index = Vec::new();
         let mut values = Vec::new();
@@ -357,29 +376,29 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_told() {
+    fn what_lies_outside_is_reported() {
         let error = |bytes| read(bytes).unwrap_err().to_string();
         let whole = header(&NVR);
         for len in 0..whole.len() {
             assert!(read(whole[..len].to_vec()).is_err(), "{len}");
         }
-        assert!(error(header(&NVR[1..])).contains("no name"));
+        assert!(error(header(&NVR[1..])).contains("missing name"));
         let cut = [NVR[0], NVR[1], (1002, 6, 1, b"1")];
-        assert!(error(header(&cut)).contains("`bash`: Release has no end"));
+        assert!(error(header(&cut)).contains("`bash`: invalid Release: missing NUL"));
         let odd = [NVR[0], NVR[1], NVR[2], (1003, 6, 1, b"x\0")];
-        assert!(error(header(&odd)).contains("Epoch is of type 6"));
+        assert!(error(header(&odd)).contains("invalid Epoch: unexpected type 6"));
         let short = [NVR[0], NVR[1], NVR[2], (1003, 4, 1, b"\0\0\0")];
-        assert!(error(header(&short)).contains("wanted at byte"));
+        assert!(error(header(&short)).contains("are needed at byte"));
         let long = [b'x'; 300];
         let long = [(1000, 6, 1, &long[..]), NVR[1], NVR[2]];
         assert!(error(header(&long)).contains("longer than 255"));
         let mut far = whole.clone();
         far[8 + 8..8 + 12].copy_from_slice(&[0xff; 4]);
-        assert!(error(far).contains("has no end"));
+        assert!(error(far).contains("missing NUL"));
         for (at, count) in [(0, 0), (0, 0x8000_0000_u32), (0, 70_000), (4, u32::MAX)] {
             let mut many = whole.clone();
             many[at..at + 4].copy_from_slice(&count.to_be_bytes());
-            assert!(error(many).contains("a header of"));
+            assert!(error(many).contains("invalid header: it has"));
         }
     }
 

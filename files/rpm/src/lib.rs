@@ -1,9 +1,9 @@
-//! The databases of installed packages that rpm keeps, read without rpm: as SQLite (`rpmdb.sqlite`),
-//! as rpm's own ndb (`Packages.db`), and as Berkeley DB (`Packages`).
+//! A reader for rpm's databases of installed packages, without rpm: SQLite (`rpmdb.sqlite`), rpm's
+//! own format ndb (`Packages.db`) and Berkeley DB (`Packages`).
 //!
-//! [`Database::open`] tells from the first bytes which of them a file is; [`Database::packages`]
-//! goes through the packages, with the facts of each ([`Package`]). Nothing is ever written, and no
-//! database is held in memory: of each package only what is asked is read.
+//! [`Database::open`] detects the format from the first bytes of a file, and [`Database::packages`]
+//! iterates over the packages and reads the fields of [`Package`]. Nothing is ever written. No
+//! database is loaded into memory: only the needed parts of each package's header are read.
 //!
 //! ```no_run
 //! use diskfs_block::File;
@@ -15,22 +15,22 @@
 //! for package in database.packages() {
 //!     match package {
 //!         Ok(package) => println!("{} {}", package.name, package.evr()),
-//!         Err(error) => eprintln!("a package is left out: {error}"),
+//!         Err(error) => eprintln!("cannot read a package: {error}"),
 //!     }
 //! }
 //! # Ok::<(), diskfs_block::Error>(())
 //! ```
 //!
-//! # What is trusted
+//! # Hostile files
 //!
-//! Nothing. Each page of a database is used once at most, so that what points in a circle ends;
-//! counts and lengths have limits and must agree with the file's size.
+//! No value in the file is trusted. Each page of a database is used at most once, which rules out
+//! loops. Counts and lengths have limits and must fit into the file.
 //!
 //! # Errors
 //!
-//! `Corrupt` and `Unsupported` when the database cannot be read at all. An error among the packages
-//! costs what lies behind it (a package, or those of a page), and the others follow; after a hundred
-//! of them the list ends with an error.
+//! `Corrupt` and `Unsupported` if the database cannot be read. An error of the iterator means that
+//! a package, or those of a page, could not be read; the following ones are still returned. After a
+//! hundred errors the iteration ends with a final error.
 #![cfg_attr(
     not(test),
     warn(
@@ -53,5 +53,5 @@ mod sqlite;
 mod visited;
 mod window;
 
-pub use database::{Database, Form, Packages};
+pub use database::{Database, Format, Packages};
 pub use package::Package;

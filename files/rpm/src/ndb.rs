@@ -1,5 +1,5 @@
-//! ndb, rpm's own format (rpm, `lib/backend/ndb/rpmpkg.c`): slots that say where each header is, then the
-//! headers, each between a head and a tail. Little-endian, in blocks of 16 bytes.
+//! ndb, rpm's own format (rpm, `lib/backend/ndb/rpmpkg.c`): slots with the location of each header,
+//! then the headers, each between a head and a tail. Little-endian, in blocks of 16 bytes.
 
 mod blob;
 mod header;
@@ -16,13 +16,13 @@ use slot::Slot;
 
 pub(crate) use header::is_ndb;
 
-/// What offsets and lengths count.
+/// The unit of offsets and lengths in bytes.
 const BLOCK_BYTES: u64 = 16;
 
-/// Read at once at least: most of what is wanted of a header.
+/// The minimum number of bytes to read at once: enough for most headers.
 const READ_BYTES: usize = 4096;
 
-/// A database.
+/// An open ndb database.
 #[derive(Debug)]
 pub(crate) struct Ndb<'d> {
     device: &'d dyn BlockRead,
@@ -47,15 +47,15 @@ impl<'d> Ndb<'d> {
     }
 }
 
-/// Goes through the slots.
+/// An iterator over the packages of all slots.
 #[derive(Debug)]
 pub(crate) struct Packages<'a> {
     header: Header,
     slots: Window<'a>,
     blobs: Window<'a>,
     next_slot: u64,
-    /// Of the file's blocks, those that no header has taken: slots that share one, or lie on each other, are
-    /// more than the file holds.
+    /// The number of the file's blocks that no header has used. If slots share blocks or overlap,
+    /// this number runs out.
     blocks_left: u64,
 }
 
@@ -75,7 +75,7 @@ impl Packages<'_> {
 
     fn package(&mut self, slot: &Slot) -> Result<Package> {
         let left = self.blocks_left.checked_sub(slot.blocks.into());
-        let too_many = || Error::corrupt("headers take more than the whole file");
+        let too_many = || Error::corrupt("headers need more blocks than the whole file has");
         self.blocks_left = left.ok_or_else(|| slot.name_in(&too_many()))?;
         self.header.check(slot)?;
         let package = HeaderBlob::open(&mut self.blobs, slot);

@@ -1,41 +1,42 @@
-//! What is known of a package.
+//! The description of an installed package.
 
-/// An installed package, as its header has it. Text that is no UTF-8 has U+FFFD in its place.
+/// An installed package with the fields of its header. Invalid UTF-8 in texts is replaced by
+/// U+FFFD.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Package {
-    /// The name. Keys that rpm trusts are packages, too: they are called `gpg-pubkey`.
+    /// The name. Public keys that rpm trusts are packages, too, with the name `gpg-pubkey`.
     pub name: String,
-    /// The epoch; 0 and none mean the same to rpm.
+    /// The epoch. For rpm, a missing epoch is the same as 0.
     pub epoch: Option<u32>,
-    /// The version, as upstream has it.
+    /// The upstream version.
     pub version: String,
-    /// The release.
+    /// The release of the package.
     pub release: String,
-    /// The architecture; keys have none.
+    /// The architecture; `None` for public keys.
     pub arch: Option<String>,
-    /// Who made it.
+    /// The vendor who built the package.
     pub vendor: Option<String>,
-    /// The licence, in the words of the package.
+    /// The licence as the package states it.
     pub license: Option<String>,
     /// The file name of the source package.
     pub source_rpm: Option<String>,
-    /// When it was installed, in seconds since 1970.
+    /// The time of installation in seconds since 1970.
     pub install_time_seconds: Option<u64>,
     /// The sum of its files' sizes.
     pub size_bytes: Option<u64>,
-    /// What it is, in a line, without translation.
+    /// The summary in one line, untranslated.
     pub summary: Option<String>,
-    /// What it is, in some paragraphs, without translation.
+    /// The description in some paragraphs, untranslated.
     pub description: Option<String>,
-    /// Where there is more.
+    /// The URL of the project.
     pub url: Option<String>,
-    /// The module that it was built for: `name:stream:version:context`.
+    /// The module of which the package is a part: `name:stream:version:context`.
     pub modularity_label: Option<String>,
 }
 
 impl Package {
-    /// Epoch, version and release: `1:2.3-4.fc41`; without the epoch where it is 0.
+    /// Returns epoch, version and release as `1:2.3-4.fc41`; without the epoch if that is 0.
     pub fn evr(&self) -> String {
         let (version, release) = (&self.version, &self.release);
         match self.epoch {

@@ -1,5 +1,5 @@
-//! SQLite's file format (<https://www.sqlite.org/fileformat2.html>), as far as it takes to walk one
-//! table.
+//! SQLite's file format (<https://www.sqlite.org/fileformat2.html>), limited to reading the rows of
+//! one table.
 
 mod btree_page;
 mod database_header;
@@ -22,13 +22,13 @@ use wal::Wal;
 
 pub(crate) use database_header::is_sqlite;
 
-/// The table of rpm's headers: `Packages(hnum INTEGER PRIMARY KEY, blob BLOB)`.
+/// The name of the table with the headers: `Packages(hnum INTEGER PRIMARY KEY, blob BLOB)`.
 const TABLE: &str = "Packages";
 
-/// Which of its columns the header is in, from 0.
+/// The index of the column with the header, from 0.
 const BLOB_COLUMN: usize = 1;
 
-/// A database, and where its packages are.
+/// An open SQLite database, with the location of its packages.
 #[derive(Debug)]
 pub(crate) struct Sqlite<'d> {
     main: &'d dyn BlockRead,
@@ -60,7 +60,7 @@ impl<'d> Sqlite<'d> {
     }
 }
 
-/// Goes through the rows.
+/// An iterator over the packages of all rows.
 #[derive(Debug)]
 pub(crate) struct Packages<'a> {
     pager: Pager<'a>,

@@ -1,24 +1,24 @@
-//! A stretch of a device in memory, which grows while it is read in order.
+//! A window of a device in memory, with read-ahead for sequential reads.
 
 use diskfs_block::bytes::{index, len_u64, part};
 use diskfs_block::{BlockRead, Error, Result, check_bounds};
 
-/// Read at once of what is read in order. Pages of one header follow each other nearly always.
+/// The maximum number of bytes to read ahead. Pages of one header are nearly always consecutive.
 const MAX_AHEAD_BYTES: usize = 64 << 10;
 
-/// Gives pieces of a device, each of at most [`MAX_AHEAD_BYTES`].
+/// A reader of a device that keeps the last [`MAX_AHEAD_BYTES`] or so in memory.
 #[derive(Debug)]
 pub(crate) struct Window<'d> {
     device: &'d dyn BlockRead,
     start: u64,
     bytes: Vec<u8>,
-    /// Read at least.
+    /// The minimum number of bytes to read.
     unit_bytes: usize,
     ahead_bytes: usize,
 }
 
 impl<'d> Window<'d> {
-    /// An empty one; it reads `unit_bytes` at least where the device has so many.
+    /// Returns an empty window. Each read has at least `unit_bytes`, if the device is long enough.
     pub(crate) fn new(device: &'d dyn BlockRead, unit_bytes: usize) -> Self {
         Self {
             device,
@@ -29,12 +29,12 @@ impl<'d> Window<'d> {
         }
     }
 
-    /// `len` bytes at `offset`.
+    /// Returns `len` bytes at `offset`.
     ///
     /// # Errors
-    /// `Corrupt` when the device ends before; what it answers when it cannot be read.
+    /// `Corrupt` if the device is shorter; the errors of the device.
     pub(crate) fn get(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
-        if !self.holds(offset, len) {
+        if !self.contains(offset, len) {
             self.fill(offset, len)?;
         }
         let at = index(offset.saturating_sub(self.start));
@@ -45,7 +45,7 @@ impl<'d> Window<'d> {
         self.start.saturating_add(len_u64(self.bytes.len()))
     }
 
-    fn holds(&self, offset: u64, len: usize) -> bool {
+    fn contains(&self, offset: u64, len: usize) -> bool {
         offset >= self.start && offset.saturating_add(len_u64(len)) <= self.end()
     }
 
@@ -65,7 +65,7 @@ impl<'d> Window<'d> {
         self.bytes.resize(wanted.min(left), 0);
         let read = self.device.read_at(offset, &mut self.bytes);
         if read.is_err() {
-            // What a failed read leaves is nothing to go on with.
+            // The buffer is undefined after a failed read.
             self.bytes.clear();
         }
         read
@@ -73,7 +73,7 @@ impl<'d> Window<'d> {
 }
 
 fn past_end(offset: u64) -> Error {
-    Error::corrupt("the file ends before").at(offset)
+    Error::corrupt("the file ends early").at(offset)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Prints the labels of paths by the policy of a directory: `cargo run --example label -- DIRECTORY PATH...`.
-#![allow(clippy::print_stdout, reason = "it is what it is for")]
+//! Prints the labels of paths according to the policy in a directory:
+//! `cargo run --example label -- DIRECTORY PATH...`.
+#![allow(clippy::print_stdout, reason = "the example prints")]
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -9,7 +10,11 @@ use diskfs_selinux::{FileKind, Labels, Texts};
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let directory = PathBuf::from(arguments.next().context("a directory contexts/files")?);
+    let directory = PathBuf::from(
+        arguments
+            .next()
+            .context("missing argument: a directory contexts/files")?,
+    );
     let text = |name: &str| std::fs::read(directory.join(name)).unwrap_or_default();
     let file_contexts = std::fs::read(directory.join("file_contexts"))?;
     let (homedirs, local) = (text("file_contexts.homedirs"), text("file_contexts.local"));
@@ -34,7 +39,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn print(labels: &Labels, path: &str) {
-    // Twice: the first compiles the patterns that the path comes by.
+    // Two rounds, because the first one compiles the patterns that the paths need.
     for _ in 0..2 {
         let started = Instant::now();
         let label = labels.label_for(path.as_bytes(), FileKind::Regular);

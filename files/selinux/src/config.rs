@@ -1,33 +1,33 @@
-//! `/etc/selinux/config`: which policy counts, and how.
+//! `/etc/selinux/config`: the selected policy and its mode.
 
 use crate::lines::{is_space, lines};
 
-/// What a system without a word about it uses.
+/// The policy type of a system that does not set one.
 const DEFAULT_TYPE: &str = "targeted";
 
-/// What `SELINUX=` says.
+/// The mode of SELinux, the value of `SELINUX=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// What the policy forbids is forbidden.
+    /// Actions that the policy forbids are denied.
     Enforcing,
-    /// What the policy forbids is logged.
+    /// Actions that the policy forbids are logged only.
     Permissive,
-    /// There is no SELinux.
+    /// SELinux is off.
     Disabled,
 }
 
 /// The settings, as libselinux reads them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The first `SELINUX=` that says something: at the line's start and in capitals, its value in any
-    /// case, and whatever follows it.
+    /// The first valid `SELINUX=`. The key must be at the start of the line and in capitals. The
+    /// value can have any case, and the rest of the line is ignored.
     pub mode: Option<Mode>,
-    /// The last `SELINUXTYPE=`, in any case, `targeted` where there is none.
+    /// The last `SELINUXTYPE=`, in any case; `targeted` if there is none.
     pub policy_type: String,
 }
 
 impl Config {
-    /// Reads the file's text. What it doesn't know it passes over, as libselinux does.
+    /// Parses the text of the file. Unknown lines are ignored, as in libselinux.
     pub fn parse(text: &[u8]) -> Self {
         let policy_type = lines(text)
             .filter_map(|line| policy_type(line.bytes))
@@ -38,7 +38,8 @@ impl Config {
         }
     }
 
-    /// Where the policy's texts are. None where the type is no file's name: it would lead elsewhere.
+    /// Returns the directory with the policy's texts; `None` if the policy type is not a valid file
+    /// name, because the path would then lead elsewhere.
     pub fn contexts_directory(&self) -> Option<String> {
         let name = self.policy_type.as_str();
         let leads_elsewhere = matches!(name, "" | "." | "..") || name.contains(['/', '\u{fffd}']);

@@ -1,16 +1,18 @@
-//! A security context: `user:role:type` or `user:role:type:range`.
+//! Security contexts: `user:role:type` or `user:role:type:range`.
 
 use std::fmt;
 
-/// The kernel keeps no longer one on a filesystem whose attributes are a block.
+/// The maximum length of a context: the kernel cannot store a longer one on a filesystem whose
+/// attributes are limited to a block.
 const MAX_CONTEXT_BYTES: usize = 4095;
 
-/// A context that is well-formed. Whether the guest's policy knows its names is for the guest.
+/// A well-formed security context. Its names may be unknown to the guest's policy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Context(String);
 
 impl Context {
-    /// Takes a context that is well-formed: three names, and a range where there is more.
+    /// Parses a context: three names and, optionally, a range. Returns `None` if it is not
+    /// well-formed.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(4, ':');
         let mut has_name = || parts.next().is_some_and(is_name);
@@ -20,32 +22,32 @@ impl Context {
         (has_names && has_range && fits).then(|| Self(text.to_owned()))
     }
 
-    /// The whole context.
+    /// Returns the whole context.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Its user, such as `system_u`.
+    /// Returns the user, such as `system_u`.
     pub fn user(&self) -> &str {
         self.part(0)
     }
 
-    /// Its role, `object_r` for files.
+    /// Returns the role, which is `object_r` for files.
     pub fn role(&self) -> &str {
         self.part(1)
     }
 
-    /// Its type, such as `etc_t`.
+    /// Returns the type, such as `etc_t`.
     pub fn type_name(&self) -> &str {
         self.part(2)
     }
 
-    /// Its range, such as `s0` or `s0-s15:c0.c1023`, where the policy has levels.
+    /// Returns the range, such as `s0` or `s0-s15:c0.c1023`, if the policy has levels.
     pub fn range(&self) -> Option<&str> {
         self.0.splitn(4, ':').nth(3)
     }
 
-    /// The value of the attribute `security.selinux`: the context and a NUL byte.
+    /// Returns the value of the attribute `security.selinux`: the context and a NUL byte.
     pub fn xattr_value(&self) -> Vec<u8> {
         [self.0.as_bytes(), b"\0"].concat()
     }
@@ -66,13 +68,13 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_letter)
 }
 
-/// One level, or two with a hyphen between them.
+/// Returns true for one level, or two levels with a hyphen between them.
 fn is_range(text: &str) -> bool {
     let mut levels = text.splitn(2, '-');
     levels.all(is_level)
 }
 
-/// A sensitivity, and categories where it has any: `s0`, `s0:c0.c3,c7`.
+/// Returns true for a sensitivity with optional categories: `s0`, `s0:c0.c3,c7`.
 fn is_level(text: &str) -> bool {
     let is_word = |text: &str| {
         !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')

@@ -1,34 +1,34 @@
-//! Why a policy isn't taken at all.
+//! The errors for which a policy is refused as a whole.
 
 use crate::Text;
 
-/// What makes all of a policy's labels doubtful.
+/// The reason for refusing a policy as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A text is longer than any policy's.
-    #[error("{text} has {bytes} bytes, more than {limit_bytes}")]
+    /// A text that is longer than that of any real policy.
+    #[error("{text} is too large: {bytes} bytes, at most {limit_bytes}")]
     TextTooLong {
-        /// Which text.
+        /// The text that is too long.
         text: Text,
-        /// Its length.
+        /// The length of the text in bytes.
         bytes: usize,
-        /// The most that is read.
+        /// The maximum length in bytes.
         limit_bytes: usize,
     },
-    /// There are more lines with something to say than any policy has.
-    #[error("{text} says more from line {line} on than a policy may: {limit} {what}")]
+    /// More lines, patterns or atoms than any real policy has.
+    #[error("too many {what}, at most {limit} ({text}, line {line})")]
     TooMany {
-        /// The text with the first line beyond.
+        /// The text in which the limit is exceeded.
         text: Text,
-        /// That line, from 1.
+        /// The number of the first line that exceeds the limit, from 1.
         line: usize,
-        /// What there are too many of.
+        /// The items that are limited, in plural.
         what: &'static str,
-        /// The most that is taken.
+        /// The limit for these items.
         limit: usize,
     },
 }
 
-/// With [`Error`].
+/// A `Result` with [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;

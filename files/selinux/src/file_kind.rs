@@ -1,6 +1,6 @@
-//! What sort of file a path names.
+//! The types of files that specifications distinguish.
 
-/// The sort of a file, as a specification may ask for it.
+/// A file type, as a specification can require it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// `--`: a regular file.
@@ -20,7 +20,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// All of them.
+    /// All file types.
     pub const ALL: [Self; 7] = [
         Self::Regular,
         Self::Directory,
@@ -31,7 +31,7 @@ impl FileKind {
         Self::Socket,
     ];
 
-    /// The kind that a specification's second field asks for.
+    /// Parses the file type in the second field of a specification.
     pub(crate) const fn from_field(field: &[u8]) -> Option<Self> {
         Some(match field {
             b"--" => Self::Regular,

@@ -6,49 +6,51 @@ use std::sync::Arc;
 use crate::lines::lines;
 use crate::pattern::Pattern;
 use crate::problem::Problems;
-use crate::spec::{Matcher, Spec, Target};
+use crate::spec::{Matcher, Spec, SpecTarget};
 use crate::spec_line::SpecLine;
 use crate::subs::Subs;
 use crate::{Context, Error, FileKind, Problem, Result, Text};
 use crate::{path, stem};
 
-/// Forty times what Fedora's is.
+/// The maximum size of a text: forty times that of Fedora's policy.
 const MAX_TEXT_BYTES: usize = 16 << 20;
 
-/// Ten times as many as Fedora has, literal ones included.
+/// The maximum number of specifications, including those of literal paths: ten times as many as
+/// Fedora has.
 const MAX_SPECS: usize = 1 << 16;
 
-/// Patterns that have to be compiled; Debian's policy has 900. Each takes some KiB once a path has come by.
+/// The maximum number of patterns that must be compiled. Debian's policy has 900. Each takes some
+/// KiB after its first use.
 const MAX_PATTERNS: usize = 1 << 13;
 
-/// The atoms of all of them; Debian's policy has 26,000. With both limits, what is compiled stays below
-/// 200 MiB in the worst case.
+/// The maximum number of atoms in all patterns. Debian's policy has 26,000. With both limits, all
+/// compiled patterns take less than 200 MiB in the worst case.
 const MAX_ATOMS: usize = 1 << 18;
 
-/// The texts of a policy, empty where there is none, all from its directory `contexts/files`.
+/// The texts of a policy, all from its directory `contexts/files`. Missing files are empty.
 ///
-/// The compiled files (`*.bin`) beside them say the same, in a form that depends on the version and
-/// architecture of PCRE: they are not read.
+/// The compiled files (`*.bin`) beside them have the same contents, but in a format that depends on
+/// the version and architecture of PCRE, so they are not read.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Texts<'a> {
-    /// `file_contexts`.
+    /// The contents of `file_contexts`.
     pub file_contexts: &'a [u8],
-    /// `file_contexts.homedirs`.
+    /// The contents of `file_contexts.homedirs`.
     pub homedirs: &'a [u8],
-    /// `file_contexts.local`.
+    /// The contents of `file_contexts.local`.
     pub local: &'a [u8],
-    /// `file_contexts.subs_dist`.
+    /// The contents of `file_contexts.subs_dist`.
     pub subs_dist: &'a [u8],
-    /// `file_contexts.subs`.
+    /// The contents of `file_contexts.subs`.
     pub subs: &'a [u8],
 }
 
-/// What a policy says of labels, for look-ups from any number of threads.
+/// The labels of a policy. Any number of threads can look up labels.
 #[derive(Debug, Default)]
 pub struct Labels {
-    /// Paths that are named as they are, with the targets of each in their order.
-    literals: HashMap<Box<[u8]>, Vec<Target>>,
-    /// The rest in order, and by the stem of each.
+    /// The specifications of literal paths: the targets of each path in their order.
+    literals: HashMap<Box<[u8]>, Vec<SpecTarget>>,
+    /// The other specifications in order. `stems` has their indices by stem.
     specs: Vec<Spec>,
     stems: HashMap<Box<[u8]>, Vec<usize>>,
     literal_count: usize,
@@ -58,7 +60,7 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Reads a policy's texts.
+    /// Parses the texts of a policy.
     pub fn parse(texts: &Texts<'_>) -> Result<Self> {
         let mut loader = Loader::default();
         loader.labels.subs_dist = loader.subs(Text::SubsDist, texts.subs_dist)?;
@@ -69,8 +71,8 @@ impl Labels {
         Ok(loader.labels)
     }
 
-    /// The label of a file at an absolute path. None where the policy has none for it (`<<none>>`), or
-    /// says nothing of it.
+    /// Returns the label of a file at an absolute path; `None` if no specification matches, or if
+    /// it has no label (`<<none>>`).
     pub fn label_for(&self, path: &[u8], kind: FileKind) -> Option<&Context> {
         let cleaned = path::cleaned(path);
         let substituted = self.substituted(&cleaned);
@@ -81,28 +83,28 @@ impl Labels {
             .as_deref()
     }
 
-    /// How many lines count.
+    /// Returns the number of specifications.
     pub const fn len(&self) -> usize {
         self.literal_count.saturating_add(self.specs.len())
     }
 
-    /// Whether no line says anything.
+    /// Returns true if there are no specifications.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The lines that were left out, the first thousand.
+    /// Returns the lines that were skipped, at most the first thousand.
     pub fn problems(&self) -> &[Problem] {
         &self.problems.kept
     }
 
-    /// How many lines were left out.
+    /// Returns the number of lines that were skipped.
     pub const fn problem_count(&self) -> usize {
         self.problems.count
     }
 
-    /// The path that counts for an alias. The administrator's aliases come first, then the
-    /// distribution's.
+    /// Returns the path after substitution of aliases; `None` if there is no alias. The
+    /// administrator's aliases are applied first, then those of the distribution.
     fn substituted(&self, path: &[u8]) -> Option<Vec<u8>> {
         match self.subs.apply(path) {
             None => self.subs_dist.apply(path),
@@ -110,13 +112,13 @@ impl Labels {
         }
     }
 
-    fn literal(&self, path: &[u8], kind: FileKind) -> Option<&Target> {
+    fn literal(&self, path: &[u8], kind: FileKind) -> Option<&SpecTarget> {
         let targets = self.literals.get(path)?;
         targets.iter().rev().find(|target| target.is_for(kind))
     }
 
-    /// The last pattern that fits.
-    fn by_pattern(&self, path: &[u8], kind: FileKind) -> Option<&Target> {
+    /// Returns the last pattern that matches.
+    fn by_pattern(&self, path: &[u8], kind: FileKind) -> Option<&SpecTarget> {
         let mut best = None;
         for stem in stem::of_path(path) {
             let indices = self.stems.get(stem).map(Vec::as_slice).unwrap_or_default();
@@ -135,7 +137,7 @@ impl Labels {
     }
 }
 
-/// Labels in the making, and what their limits are counted by.
+/// The state of loading a policy, with the counters for its limits.
 #[derive(Debug, Default)]
 struct Loader {
     labels: Labels,
@@ -192,13 +194,14 @@ impl Loader {
         Ok(())
     }
 
-    /// With each context once: a policy has a thousand of them for six thousand lines.
-    fn target(&mut self, line: SpecLine<'_>) -> Target {
+    /// Builds a target. Equal contexts are shared: a policy has a thousand different ones for six
+    /// thousand lines.
+    fn target(&mut self, line: SpecLine<'_>) -> SpecTarget {
         let context = line.context.map(|context| {
             let shared = Arc::new(context.clone());
             Arc::clone(self.contexts.entry(context).or_insert(shared))
         });
-        Target {
+        SpecTarget {
             kind: line.kind,
             context,
         }

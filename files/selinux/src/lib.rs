@@ -1,9 +1,9 @@
-//! The SELinux label that a guest's own policy gives a path, so that a file made while the guest is off
-//! has it at once, and no boot has to relabel.
+//! The SELinux labels that a guest's own policy assigns to paths. A file that is created while the
+//! guest is off can so get its label at once, and no boot has to relabel.
 //!
-//! [`Config`] tells from `/etc/selinux/config` which policy counts and where its texts are;
-//! [`Labels::parse`] takes the texts, and [`Labels::label_for`] answers as libselinux's
-//! `selabel_lookup` does. The crate opens no file.
+//! [`Config`] parses `/etc/selinux/config` for the selected policy and the directory of its texts.
+//! [`Labels::parse`] parses the texts, and [`Labels::label_for`] returns the same labels as
+//! libselinux's `selabel_lookup`. The crate opens no files.
 //!
 //! ```
 //! use diskfs_selinux::{Config, FileKind, Labels, Texts};
@@ -27,17 +27,18 @@
 //! # Ok::<(), diskfs_selinux::Error>(())
 //! ```
 //!
-//! The texts are those of `file_contexts(5)`, the rules those of `selabel_file(5)`.
+//! The texts are described in `file_contexts(5)`, their meaning in `selabel_file(5)`.
 //!
-//! # What is trusted
+//! # Hostile policies
 //!
-//! Nothing. Texts, lines, specifications and patterns have limits; patterns are matched in time that is
-//! linear in the path; what a pattern of PCRE has beyond regular languages is refused.
+//! No text is trusted. Texts, lines, specifications and patterns have limits. Patterns are matched
+//! in time that is linear in the length of the path. PCRE features that are not regular are
+//! refused.
 //!
 //! # Errors
 //!
-//! [`Error`], when a policy as a whole is beyond a limit: half of it would give wrong labels. A line
-//! that says nothing sensible is a [`Problem`], and the others count.
+//! [`Error`] if a policy as a whole exceeds a limit, because a part of it would give wrong labels.
+//! An invalid line is a [`Problem`], and the other lines are used.
 #![cfg_attr(
     not(test),
     warn(

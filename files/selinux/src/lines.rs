@@ -1,12 +1,13 @@
-//! The lines of a text, as C reads them.
+//! The lines of a text, as C functions read them.
 
-/// A longer line is left out. A path has 4096 bytes at most, a context of the kernel as many.
+/// The maximum length of a line; longer lines are skipped. A path has at most 4096 bytes, and so
+/// has a context in the kernel.
 pub(crate) const MAX_LINE_BYTES: usize = 16 << 10;
 
-/// A line, up to its first NUL byte, where a string of C ends.
+/// A line, up to its first NUL byte, where a C string ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line<'a> {
-    /// From 1.
+    /// The line number, from 1.
     pub(crate) number: usize,
     pub(crate) bytes: &'a [u8],
 }
@@ -16,7 +17,7 @@ impl<'a> Line<'a> {
         self.bytes.len() > MAX_LINE_BYTES
     }
 
-    /// Its words. None when there are none, or it is a comment.
+    /// Returns the words of the line; `None` for an empty line or a comment.
     pub(crate) fn fields(&self) -> Option<impl Iterator<Item = &'a [u8]> + use<'a>> {
         let start = self.bytes.iter().position(|byte| !is_space(*byte))?;
         let rest = self.bytes.get(start..)?;
@@ -25,7 +26,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The lines of a text.
+/// Iterates over the lines of a text.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
     (1..)
         .zip(text.split(|byte| *byte == b'\n'))
@@ -35,7 +36,8 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
         })
 }
 
-/// What `isspace` says in the locale of C, where the vertical tab is one, too.
+/// Returns true for the bytes that `isspace` accepts in the C locale, which include the vertical
+/// tab.
 pub(crate) const fn is_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }

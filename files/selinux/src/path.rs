@@ -1,8 +1,8 @@
-//! A path as it is looked up.
+//! Normalisation of paths before a lookup.
 
 use std::borrow::Cow;
 
-/// Without doubled slashes and without one at the end.
+/// Removes repeated slashes and a slash at the end.
 pub(crate) fn cleaned(path: &[u8]) -> Cow<'_, [u8]> {
     let is_doubled = path.array_windows().any(|pair| pair == b"//");
     let mut path = if is_doubled {

@@ -1,9 +1,9 @@
-//! Patterns: those of PCRE, as policies write them, as what the crate `regex` takes.
+//! Translation of patterns: from PCRE, the syntax of policies, to the syntax of the crate `regex`.
 //!
-//! The two languages look alike and differ where it hurts (`a++`, `[[a]`, `\<`, `x{`), so each pattern
-//! is read here, and written anew from what it means. What isn't a regular language (look-around, back
-//! references, atomic groups), and what no policy has (flags, names of groups, properties of Unicode),
-//! is refused.
+//! The two syntaxes look alike, but differ in details (`a++`, `[[a]`, `\<`, `x{`). So each pattern
+//! is parsed here, and written anew according to its meaning. Features that are not regular
+//! (look-around, back references, atomic groups) are refused, and so are those that no policy uses
+//! (flags, named groups, Unicode properties).
 
 mod class;
 mod quantifier;
@@ -13,22 +13,23 @@ use std::fmt::Write as _;
 use class::Class;
 use quantifier::Quantifier;
 
-/// Groups within groups.
+/// The maximum nesting of groups.
 const MAX_DEPTH: usize = 32;
 
-/// The atoms that a pattern has when all that is counted is written out. Policies have some dozens.
+/// The maximum number of atoms of a pattern with all repetitions expanded. Real patterns have some
+/// dozens.
 const MAX_ATOMS: usize = 4096;
 
-/// A pattern that was understood.
+/// A parsed pattern.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
-    /// The same in the syntax of the crate `regex`, for bytes, without its anchors.
+    /// The pattern in the syntax of the crate `regex`, for bytes, without anchors.
     pub(crate) regex: String,
-    /// What each match begins with.
+    /// The literal start of every match.
     pub(crate) prefix: Vec<u8>,
-    /// So many bytes of the pattern say the prefix.
+    /// The number of bytes of the pattern that stand for the prefix.
     pub(crate) prefix_len: usize,
-    /// The atoms of it, repetitions written out.
+    /// The number of atoms, with all repetitions expanded.
     pub(crate) atoms: usize,
 }
 
@@ -37,7 +38,7 @@ impl Pattern {
         let mut parser = Parser::new(pattern.as_bytes());
         let atoms = parser.alternatives(0)?;
         if parser.peek().is_some() {
-            return Err("a parenthesis is closed that was not opened");
+            return Err("invalid pattern: unmatched `)`");
         }
         Ok(Self {
             regex: parser.regex,
@@ -54,16 +55,16 @@ struct Parser<'a> {
     regex: String,
     prefix: Vec<u8>,
     prefix_len: usize,
-    /// Whether everything so far is in the prefix.
+    /// True if everything so far is part of the prefix.
     in_prefix: bool,
 }
 
-/// What one step of a pattern is.
+/// An element of a pattern.
 enum Atom {
     Literal(u8),
-    /// Anything that takes bytes; so many atoms.
+    /// An element that matches bytes, with its number of atoms.
     Other(usize),
-    /// Takes none, and nothing may be said of how often.
+    /// An element that matches no bytes. It cannot be repeated.
     Assertion,
 }
 
@@ -89,14 +90,14 @@ impl<'a> Parser<'a> {
         Some(*first)
     }
 
-    /// Goes past `word` where it stands here.
+    /// Skips `word` if it comes next. Returns true if it did.
     fn skip(&mut self, word: &[u8]) -> bool {
         let rest = self.rest.strip_prefix(word);
         self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
     }
 
-    /// Up to the end or the parenthesis that closes; the number of atoms.
+    /// Parses alternatives up to the end or the closing parenthesis. Returns the number of atoms.
     fn alternatives(&mut self, depth: usize) -> Result<usize, &'static str> {
         let mut atoms = self.sequence(depth)?;
         while self.skip(b"|") {
@@ -120,19 +121,19 @@ impl<'a> Parser<'a> {
         {
             atoms = atoms.saturating_add(self.piece(depth)?);
             if atoms > MAX_ATOMS {
-                return Err("the pattern is too large");
+                return Err("pattern is too large: more than 4096 atoms");
             }
         }
         Ok(atoms)
     }
 
-    /// An atom and how often it stands there.
+    /// Parses an atom with its quantifier. Returns the number of atoms.
     fn piece(&mut self, depth: usize) -> Result<usize, &'static str> {
         let was_in_prefix = self.in_prefix;
         let atom = self.atom(depth)?;
         let quantifier = self.quantifier()?;
         match (&atom, &quantifier) {
-            (Atom::Assertion, Some(_)) => return Err("an assertion is repeated"),
+            (Atom::Assertion, Some(_)) => return Err("invalid pattern: repeated assertion"),
             (Atom::Literal(byte), None) if was_in_prefix => {
                 self.prefix.push(*byte);
                 self.prefix_len = self.len.saturating_sub(self.rest.len());
@@ -150,18 +151,19 @@ impl<'a> Parser<'a> {
         let Some(quantifier) = quantifier else {
             return Ok(atoms);
         };
-        // Infallible: it is a string.
+        // Infallible, because it writes to a string.
         let _ = write!(self.regex, "{quantifier}");
         Ok(atoms.saturating_mul(quantifier.copies()))
     }
 
-    /// Writes all but literals, whose quantifier tells whether they are in the prefix.
+    /// Parses an atom, and writes it unless it is a literal: whether that is part of the prefix
+    /// depends on its quantifier.
     fn atom(&mut self, depth: usize) -> Result<Atom, &'static str> {
         let is_quantifier = Quantifier::is_at(self.rest);
         match self.next() {
-            None => Err("it ends too early"),
-            Some(b'*' | b'+' | b'?') => Err("there is nothing to repeat"),
-            Some(b'{') if is_quantifier => Err("there is nothing to repeat"),
+            None => Err("invalid pattern: it ends early"),
+            Some(b'*' | b'+' | b'?') => Err("invalid pattern: nothing to repeat"),
+            Some(b'{') if is_quantifier => Err("invalid pattern: nothing to repeat"),
             Some(b'(') => self.group(depth),
             Some(b'[') => {
                 let class = self.class()?;
@@ -178,23 +180,25 @@ impl<'a> Parser<'a> {
 
     fn group(&mut self, depth: usize) -> Result<Atom, &'static str> {
         if !self.skip(b"?:") && matches!(self.peek(), Some(b'?' | b'*')) {
-            return Err("a group of this sort is not supported");
+            return Err("unsupported pattern: special group");
         }
         if depth >= MAX_DEPTH {
-            return Err("groups are nested too deep");
+            return Err("pattern is too large: groups nested more than 32 deep");
         }
         self.in_prefix = false;
         self.regex.push_str("(?:");
         let atoms = self.alternatives(depth.saturating_add(1))?;
         if !self.skip(b")") {
-            return Err("a parenthesis is not closed");
+            return Err("invalid pattern: missing `)`");
         }
         self.regex.push(')');
         Ok(Atom::Other(atoms.max(1)))
     }
 
     fn escape(&mut self) -> Result<Atom, &'static str> {
-        let byte = self.next().ok_or("it ends with a backslash")?;
+        let byte = self
+            .next()
+            .ok_or("invalid pattern: it ends with a backslash")?;
         if let Some(class) = Class::named_by(byte) {
             let _ = write!(self.regex, "{class}");
             return Ok(Atom::Other(1));
@@ -229,16 +233,16 @@ impl<'a> Parser<'a> {
             return Ok(None);
         };
         self.rest = rest;
-        // Reluctant: it changes what is matched, not whether.
+        // A reluctant quantifier changes how much is matched, but not whether it matches.
         self.skip(b"?");
         if Quantifier::is_at(self.rest) || matches!(self.peek(), Some(b'*' | b'+' | b'?')) {
-            return Err("a repetition of this sort is not supported");
+            return Err("unsupported pattern: possessive or repeated repetition");
         }
         Ok(Some(quantifier))
     }
 }
 
-/// The byte that an escape stands for, within brackets and without.
+/// Returns the byte that an escape stands for, inside and outside of brackets.
 fn unescaped(byte: u8) -> Result<u8, &'static str> {
     match byte {
         b'n' => Ok(b'\n'),
@@ -247,7 +251,7 @@ fn unescaped(byte: u8) -> Result<u8, &'static str> {
         b'f' => Ok(0x0c),
         b'e' => Ok(0x1b),
         b'a' => Ok(0x07),
-        byte if byte.is_ascii_alphanumeric() => Err("an escape of this sort is not supported"),
+        byte if byte.is_ascii_alphanumeric() => Err("unsupported pattern: unknown escape"),
         byte => Ok(byte),
     }
 }

@@ -1,24 +1,24 @@
-//! What is wrong with a line.
+//! The problems of single lines.
 
 use std::fmt;
 
-/// One of the texts of a policy.
+/// A text of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Text {
-    /// `file_contexts`.
+    /// The text `file_contexts`.
     FileContexts,
-    /// `file_contexts.homedirs`.
+    /// The text `file_contexts.homedirs`.
     Homedirs,
-    /// `file_contexts.local`.
+    /// The text `file_contexts.local`.
     Local,
-    /// `file_contexts.subs_dist`.
+    /// The text `file_contexts.subs_dist`.
     SubsDist,
-    /// `file_contexts.subs`.
+    /// The text `file_contexts.subs`.
     Subs,
 }
 
 impl Text {
-    /// The file's name.
+    /// Returns the name of the file.
     pub const fn file_name(self) -> &'static str {
         match self {
             Self::FileContexts => "file_contexts",
@@ -36,14 +36,14 @@ impl fmt::Display for Text {
     }
 }
 
-/// A line that was left out, and why.
+/// A line that was skipped, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The text it is in.
+    /// The text with the line.
     pub text: Text,
-    /// Its number, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The reason why the line was skipped.
     pub reason: String,
 }
 
@@ -53,10 +53,10 @@ impl fmt::Display for Problem {
     }
 }
 
-/// So many are kept; the rest is counted.
+/// The maximum number of problems to keep. Further ones are only counted.
 const KEPT: usize = 1000;
 
-/// The problems of a policy, the first of them with their reasons.
+/// The problems of a policy: the first of them, and their number.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     pub(crate) kept: Vec<Problem>,

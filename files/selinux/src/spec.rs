@@ -1,4 +1,4 @@
-//! A specification: which paths it is for.
+//! Specifications: the paths that they match, and their labels.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,60 +7,61 @@ use regex::bytes::{Regex, RegexBuilder};
 use crate::pattern::Pattern;
 use crate::{Context, FileKind};
 
-/// What a compiled pattern may take. The parser's limit on atoms is reached before.
+/// The maximum size of a compiled pattern in bytes. The parser's limit on atoms is always reached
+/// first.
 const MAX_REGEX_BYTES: usize = 2 << 20;
 
-/// Memory for a lazy automaton, of which each pattern would have one: at this little the engine takes
-/// one that needs none. A path is short, and few patterns are tried on it.
+/// The memory for the lazy automaton of a pattern in bytes. With so little, the engine uses one
+/// without such memory. That is enough, because paths are short and few patterns are tried on each.
 const MAX_DFA_BYTES: usize = 4 << 10;
 
-/// What a path must be like.
+/// The condition for the paths of a specification.
 #[derive(Debug)]
 pub(crate) enum Matcher {
-    /// `/etc/.*`: it begins so.
+    /// The path starts with a prefix, as in `/etc/.*`.
     Begins(Box<[u8]>),
-    /// `/etc(/.*)?`: it is this, or below it.
+    /// The path is a directory or below it, as in `/etc(/.*)?`.
     Below(Box<[u8]>),
-    Regex(Box<Lazy>),
+    Regex(Box<LazyPattern>),
 }
 
-/// A pattern that is compiled when a path comes that begins like it.
+/// A pattern that is compiled when it is first needed: when a path has its prefix.
 #[derive(Debug)]
-pub(crate) struct Lazy {
+pub(crate) struct LazyPattern {
     prefix: Box<[u8]>,
     source: Box<str>,
-    /// None within: it did not compile.
+    /// The compiled pattern; the inner value is `None` if it failed to compile.
     compiled: OnceLock<Option<Regex>>,
 }
 
-/// A line of a policy.
+/// A specification: a line of a policy.
 #[derive(Debug)]
 pub(crate) struct Spec {
     pub(crate) matcher: Matcher,
-    pub(crate) target: Target,
+    pub(crate) target: SpecTarget,
 }
 
-/// What is labelled, and how.
+/// The file type and the label of a specification.
 #[derive(Debug, Clone)]
-pub(crate) struct Target {
+pub(crate) struct SpecTarget {
     pub(crate) kind: Option<FileKind>,
     pub(crate) context: Option<Arc<Context>>,
 }
 
-impl Target {
+impl SpecTarget {
     pub(crate) fn is_for(&self, kind: FileKind) -> bool {
         self.kind.is_none_or(|own| own == kind)
     }
 }
 
 impl Matcher {
-    /// By a pattern, and the text that it was read from.
+    /// Chooses the matcher for a pattern, of which `text` is the source.
     pub(crate) fn new(pattern: Pattern, text: &str) -> Self {
         let prefix = pattern.prefix.into_boxed_slice();
         match text.get(pattern.prefix_len..) {
             Some(".*") => Self::Begins(prefix),
             Some("(/.*)?") => Self::Below(prefix),
-            _ => Self::Regex(Box::new(Lazy {
+            _ => Self::Regex(Box::new(LazyPattern {
                 prefix,
                 source: pattern.regex.into(),
                 compiled: OnceLock::new(),
@@ -73,7 +74,7 @@ impl Matcher {
             Self::Begins(prefix) => path.starts_with(prefix),
             Self::Below(prefix) => {
                 let rest = path.strip_prefix(&**prefix);
-                // A pattern's end is also before a last newline.
+                // The end of a pattern also matches before a last newline.
                 rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..] | b"\n"))
             }
             Self::Regex(lazy) => lazy.is_match(path),
@@ -81,15 +82,16 @@ impl Matcher {
     }
 }
 
-impl Lazy {
+impl LazyPattern {
     fn is_match(&self, path: &[u8]) -> bool {
         path.starts_with(&self.prefix) && self.regex().is_some_and(|regex| regex.is_match(path))
     }
 
     pub(crate) fn regex(&self) -> Option<&Regex> {
         let compiled = self.compiled.get_or_init(|| {
-            // As libselinux has it: with alternatives, each anchor is of one of them. PCRE's `$` is also
-            // before a last newline.
+            // As in libselinux: with alternatives, the first anchor belongs to the first
+            // alternative and the last anchor to the last. PCRE's `$` also matches before a last
+            // newline.
             RegexBuilder::new(&format!(r"\A{}\n?\z", self.source))
                 .unicode(false)
                 .dot_matches_new_line(true)
@@ -108,9 +110,9 @@ mod tests {
 
     use super::*;
 
-    fn lazy(text: &str) -> Option<Lazy> {
+    fn lazy(text: &str) -> Option<LazyPattern> {
         let pattern = Pattern::parse(text).ok()?;
-        Some(Lazy {
+        Some(LazyPattern {
             prefix: pattern.prefix.into(),
             source: pattern.regex.into(),
             compiled: OnceLock::new(),
@@ -135,14 +137,15 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
-        /// What the parser takes the engine does, too, and a prefix is no more than a short cut.
+        /// The engine accepts every pattern that the parser accepts, and the prefix does not change
+        /// the result.
         #[test]
         fn what_is_understood_compiles(
             text in r"[/ab.*+?(){}|^$,\[\]\\d:0-3-]{0,24}",
             path in "[/ab.d:0-3{}\n-]{0,12}",
         ) {
             if let Some(lazy) = lazy(&text) {
-                let regex = lazy.regex().expect("it compiles");
+                let regex = lazy.regex().expect("the pattern compiles");
                 let is_match = regex.is_match(path.as_bytes());
                 prop_assert!(!is_match || path.as_bytes().starts_with(&lazy.prefix));
             }

@@ -1,14 +1,14 @@
-//! The first directories of a path, by which specifications are found.
+//! Stems: the first directories of a path, by which specifications are indexed.
 
-/// As many as libselinux has had since 3.8. It tells which paths a pattern is tried on, so that it is
-/// no number to be tuned.
+/// The maximum number of directories in a stem, as in libselinux since 3.8. It decides which paths
+/// a pattern is tried on, so it cannot be tuned.
 const MAX_DEPTH: usize = 3;
 
-/// The stem that a pattern is found by: its first directories, as far as they are literal.
+/// Returns the stem of a pattern: its first directories, as far as they are literal.
 pub(crate) fn of_pattern(pattern: &str) -> Vec<u8> {
     let mut stem = Vec::new();
     let mut depth: usize = 0;
-    // A pattern begins with a slash; what it begins with else is of no directory.
+    // Patterns start with a slash; any other first character is not part of a directory.
     let mut rest = pattern.as_bytes().get(1..).unwrap_or_default();
     while depth < MAX_DEPTH
         && let Some(end) = rest.iter().position(|byte| *byte == b'/')
@@ -28,14 +28,14 @@ pub(crate) fn of_pattern(pattern: &str) -> Vec<u8> {
     stem
 }
 
-/// The stems that a path is looked up by, the longest first.
+/// Returns the stems of a path, the longest first.
 pub(crate) fn of_path(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     let mut ends: Vec<usize> = slashes
         .map(|(at, _)| at)
         .take(MAX_DEPTH.saturating_add(1))
         .collect();
-    // What has no name between its slashes, or no slash at its start, is in no directory.
+    // A path with an empty component has no stems from there on, and a relative path has none.
     let broken = (1..)
         .zip(ends.array_windows())
         .find(|(_, [a, b])| a.abs_diff(*b) == 1);
@@ -48,7 +48,7 @@ pub(crate) fn of_path(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     stems.chain(is_empty.then_some(b"".as_slice()))
 }
 
-/// The bytes that a pattern without anything special stands for.
+/// Returns the bytes that a pattern without special characters matches; `None` for other patterns.
 pub(crate) fn literal(pattern: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(pattern.len());
     let mut rest = pattern.iter();
@@ -70,7 +70,8 @@ const fn is_special(byte: u8) -> bool {
     )
 }
 
-/// Behind a backslash it is itself. With anything else behind it, a pattern is a regular expression.
+/// Returns true if a backslash before this byte makes it literal. Any other escape makes the
+/// pattern a regular expression.
 const fn is_escapable(byte: u8) -> bool {
     is_special(byte) || matches!(byte, b'-' | b'_' | b',')
 }

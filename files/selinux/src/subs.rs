@@ -1,16 +1,17 @@
-//! `file_contexts.subs` and `.subs_dist`: directories that are labelled as if they were others.
+//! `file_contexts.subs` and `.subs_dist`: aliases, directories that are labelled like other ones.
 
 use crate::error::{Error, Result};
 use crate::lines::lines;
 use crate::problem::{Problems, Text};
 
-/// libselinux cuts longer lines into pieces.
+/// The maximum length of a line. libselinux splits longer lines.
 const MAX_LINE_BYTES: usize = 1022;
 
-/// More than a hundred times what a distribution has. Each look-up goes through them.
+/// The maximum number of aliases in a text: more than a hundred times that of a distribution. Each
+/// lookup checks all of them.
 const MAX_SUBS: usize = 4096;
 
-/// What one of the files says, in its order.
+/// The aliases of a text, in its order.
 #[derive(Debug, Default)]
 pub(crate) struct Subs(Vec<Sub>);
 
@@ -25,14 +26,14 @@ impl Subs {
         let mut subs = Vec::new();
         for line in lines(bytes) {
             if line.bytes.len() > MAX_LINE_BYTES {
-                problems.add(text, line.number, "the line is too long");
+                problems.add(text, line.number, "line is too long: at most 1022 bytes");
                 continue;
             }
             let Some(mut fields) = line.fields() else {
                 continue;
             };
             let (Some(alias), Some(original)) = (fields.next(), fields.next()) else {
-                problems.add(text, line.number, "the second path is missing");
+                problems.add(text, line.number, "missing second path");
                 continue;
             };
             if subs.len() >= MAX_SUBS {
@@ -51,7 +52,8 @@ impl Subs {
         Ok(Self(subs))
     }
 
-    /// The path by the last line that fits. None where no line does.
+    /// Replaces the alias at the start of a path according to the last matching line. Returns
+    /// `None` if no line matches.
     pub(crate) fn apply(&self, path: &[u8]) -> Option<Vec<u8>> {
         self.0.iter().rev().find_map(|sub| sub.apply(path))
     }

@@ -1,4 +1,4 @@
-//! Policies that were written to do harm: whatever they are, an answer comes, soon.
+//! Tests with malicious policies: every call returns soon.
 
 mod common;
 
@@ -22,7 +22,7 @@ const PATHS: [&str; 8] = [
     "\u{fffd}",
 ];
 
-/// Longer than anything here takes, but for what never ends.
+/// The time limit: longer than any call here takes, unless it does not return.
 const SOON: Duration = Duration::from_secs(30);
 
 fn parsed(text: &[u8]) -> Result<Labels, Error> {
@@ -106,7 +106,7 @@ fn a_million_lines() {
 
 #[test]
 fn long_texts_and_lines() {
-    // Never touched: its length is enough.
+    // The contents are not read, because the length is refused first.
     let gibibyte = vec![0; 1 << 30];
     let labels = Labels::parse(&Texts {
         homedirs: &gibibyte,
@@ -158,7 +158,7 @@ fn patterns_that_others_choke_on() {
     }
 }
 
-/// As many patterns as may be, each of which has to be tried on each path.
+/// The maximum number of patterns, each of which must be tried on each path.
 #[test]
 fn as_much_as_a_policy_may_say() {
     let lines = (0..8_000).map(|number| format!("/[^/]*(a|b[c-d])*[^x]{{20}}.{number} u:r:t\n"));

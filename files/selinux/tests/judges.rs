@@ -1,4 +1,4 @@
-//! Labels beside libselinux's: of Debian's own policy, and of one made for the purpose.
+//! Tests against libselinux: with Debian's own policy, and with one written for the tests.
 
 mod common;
 
@@ -15,7 +15,7 @@ const LOCAL: &str = include_str!("policy/file_contexts.local");
 const SUBS_DIST: &str = include_str!("policy/file_contexts.subs_dist");
 const SUBS: &str = include_str!("policy/file_contexts.subs");
 
-/// Where the policy of Debian has its texts, or of another system where this is said.
+/// Returns Debian's policy, or the one in the directory that the environment variable names.
 fn policy() -> Option<Policy> {
     let directory = std::env::var_os("DISKFS_SELINUX_CONTEXTS").map_or_else(
         || Path::new("/etc/selinux/default/contexts/files").to_owned(),
@@ -32,13 +32,13 @@ fn made() -> (tempfile::TempDir, Policy) {
     written([CONTEXTS, HOMEDIRS, LOCAL, SUBS_DIST, SUBS])
 }
 
-/// Paths that systems have.
+/// Returns typical paths of systems.
 fn usual_paths() -> Vec<String> {
     let paths = include_str!("policy/usual_paths").lines();
     paths.map(str::to_owned).collect()
 }
 
-/// Paths that the policy's patterns match, beside them, above them, and below.
+/// Returns paths that the policy's patterns match, and others beside, above and below them.
 fn paths_of(policy: &Policy) -> Vec<String> {
     let mut paths = usual_paths();
     for (seed, pattern) in (1..).zip(policy.patterns()) {
@@ -53,14 +53,15 @@ fn paths_of(policy: &Policy) -> Vec<String> {
             paths.push(path);
         }
     }
-    // matchpathcon takes what begins with a hyphen as an option, and no empty path.
+    // matchpathcon takes an argument with a leading hyphen as an option, and refuses an empty path.
     paths.retain(|path| path.starts_with('/'));
     paths.sort_unstable();
     paths.dedup();
     paths
 }
 
-/// Compares all, and gives how many it were, and how many had a label.
+/// Compares the labels of all paths. Returns the number of comparisons, and how many of the paths
+/// had a label.
 fn compare(policy: &Policy, paths: &[String]) -> (usize, usize) {
     let labels = policy.labels();
     let (mut compared, mut labelled) = (0, 0);
@@ -114,7 +115,7 @@ fn libselinux_has_the_same_labels_by_a_policy_made_for_it() {
     assert!(compared > 3000, "{compared}");
 }
 
-/// One path at a time, such as options of matchpathcon would spoil.
+/// Looks up paths one at a time that matchpathcon would take as options or not print well.
 #[test]
 fn selabel_lookup_has_the_same_labels() {
     if require("selabel_lookup").is_none() {
@@ -143,7 +144,7 @@ fn selabel_lookup_has_the_same_labels() {
         "/chroot/etc",
     ] {
         let kind = FileKind::Regular;
-        // Before 3.6 it keeps the slash at a path's end.
+        // Before 3.6, libselinux keeps the slash at the end of a path.
         let path = if path == "/chroot/" { "/chroot" } else { path };
         assert_eq!(
             label(&labels, path, kind),
@@ -153,7 +154,7 @@ fn selabel_lookup_has_the_same_labels() {
     }
 }
 
-/// Each sort of pattern that is understood, on paths that it tells apart.
+/// Tries each supported syntax on paths that it distinguishes.
 #[test]
 fn patterns_mean_what_pcre_says() {
     if require("matchpathcon").is_none() {

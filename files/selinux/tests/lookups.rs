@@ -1,4 +1,5 @@
-//! Look-ups whose answer is known, libselinux or not; the rules that its versions differ in among them.
+//! Lookups with known results, which need no libselinux, including rules that differ between its
+//! versions.
 
 mod common;
 
@@ -68,7 +69,7 @@ fn aliases_of_the_administrator_come_first() {
 }
 
 #[test]
-fn each_bad_line_is_told_and_the_others_count() {
+fn each_bad_line_is_reported_and_the_others_count() {
     let text =
         b"/a.* u:r:a\n/alone\n/b.* -x u:r:b\n/c.* u:r\n/\xff.* u:r:d\n/(?=e) u:r:e\n/f( u:r:f\n\
         /g u:r:g -- \n  # x\n\n/h.*\tu:r:h # comment\n/i\0.* u:r:i\n/j.* -- u:r:\xffj\n/z.* u:r:z";
@@ -90,7 +91,7 @@ fn each_bad_line_is_told_and_the_others_count() {
     assert_eq!(labels.problem_count(), at.len());
     assert_eq!(
         problems[0].to_string(),
-        "file_contexts, line 2: the context is missing"
+        "file_contexts, line 2: missing context"
     );
     for (path, expected) in [("/a1", "u:r:a"), ("/z1", "u:r:z"), ("/m1", "u:r:m")] {
         assert_eq!(regular(&labels, path).as_deref(), Some(expected), "{path}");

@@ -1,5 +1,6 @@
-//! Prints the variables and boot entries of a flash file: `cargo run --example variables -- OVMF_VARS_4M.fd`.
-#![allow(clippy::print_stdout, reason = "it is what it is for")]
+//! Prints the variables and boot entries of a flash file:
+//! `cargo run --example variables -- OVMF_VARS_4M.fd`.
+#![allow(clippy::print_stdout, reason = "the example prints")]
 
 use diskfs_varstore::VariableStore;
 

@@ -1,4 +1,4 @@
-//! The boot manager's variables. UEFI 3.1 and 3.3.
+//! The variables of the boot manager. UEFI 3.1 and 3.3.
 
 mod devices;
 
@@ -6,36 +6,37 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use diskfs_block::{Error, ErrorKind, Result};
 
-pub use devices::{BootDevice, DeviceKind, Matched, Place};
+pub use devices::{BootDevice, DeviceBootOrder, DeviceKind, DeviceLocation};
 
 use crate::{Attributes, Edit, Guid, LoadOption, Variable, VariableStore};
 
 const VENDOR: Guid = Guid::EFI_GLOBAL_VARIABLE;
 
-/// Where a new entry goes in the boot order.
+/// The position of a new entry in the boot order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Position {
-    /// Before all others.
+pub enum BootPosition {
+    /// Before all other entries.
     First,
-    /// Behind all others.
+    /// After all other entries.
     Last,
 }
 
-/// A `Boot####`.
+/// A boot entry, the variable `Boot####`.
 #[derive(Debug)]
 pub struct BootEntry {
-    /// Its number.
+    /// The number of the entry.
     pub number: u16,
-    /// What it says; a broken one hides no other.
+    /// The load option, or the error of parsing it. A broken entry does not hide others.
     pub option: Result<LoadOption>,
 }
 
-/// The name of an entry: `Boot001F`.
+/// Returns the name of the entry's variable, such as `Boot001F`.
 fn name(number: u16) -> String {
     format!("Boot{number:04X}")
 }
 
-/// The number in an entry's name, which has four digits in capitals.
+/// Returns the number in the name of an entry's variable, which has four upper-case hexadecimal
+/// digits.
 fn number(name: &str) -> Option<u16> {
     let digits = name.strip_prefix("Boot")?;
     let is_digit = |c: char| matches!(c, '0'..='9' | 'A'..='F');
@@ -43,11 +44,13 @@ fn number(name: &str) -> Option<u16> {
     is_number.then(|| u16::from_str_radix(digits, 16).ok())?
 }
 
-/// A list of numbers.
+/// Parses a list of entry numbers.
 fn numbers(name: &str, data: &[u8]) -> Result<Vec<u16>> {
     let (numbers, rest) = data.as_chunks::<2>();
     if !rest.is_empty() {
-        return Err(Error::corrupt(format!("{name} has half a number")));
+        return Err(Error::corrupt(format!(
+            "invalid {name}: odd number of bytes"
+        )));
     }
     Ok(numbers
         .iter()
@@ -55,18 +58,18 @@ fn numbers(name: &str, data: &[u8]) -> Result<Vec<u16>> {
         .collect())
 }
 
-/// Each number where it comes first.
+/// Removes repeated numbers; the first of each is kept.
 fn once_each(numbers: impl Iterator<Item = u16>) -> Vec<u16> {
     let mut seen = BTreeSet::new();
     numbers.filter(|&number| seen.insert(number)).collect()
 }
 
 fn no_entry(number: u16) -> Error {
-    Error::invalid(format!("there is no boot entry {}", name(number)))
+    Error::invalid(format!("no such boot entry: {}", name(number)))
 }
 
 impl VariableStore {
-    /// All `Boot####`, by number.
+    /// Returns all boot entries (`Boot####`) by number.
     pub fn boot_entries(&self) -> Vec<BootEntry> {
         let entries = self.entries().into_iter();
         entries
@@ -87,35 +90,37 @@ impl VariableStore {
             .collect()
     }
 
-    /// `BootOrder`: the numbers of the entries, in the order in which they are tried. None where there is no
-    /// such variable.
+    /// Returns `BootOrder`: the numbers of the entries in the order in which they are tried. Empty
+    /// if the variable does not exist.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` if a structure is invalid.
     pub fn boot_order(&self) -> Result<Vec<u16>> {
         self.variable("BootOrder", VENDOR)
             .map_or_else(|| Ok(Vec::new()), |order| numbers("BootOrder", order.data))
     }
 
-    /// `BootNext`: what is tried first, once.
+    /// Returns `BootNext`: the entry to try first at the next boot only.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` if a structure is invalid.
     pub fn boot_next(&self) -> Result<Option<u16>> {
         let Some(next) = self.variable("BootNext", VENDOR) else {
             return Ok(None);
         };
         match *numbers("BootNext", next.data)? {
             [number] => Ok(Some(number)),
-            _ => Err(Error::corrupt("BootNext is not one number")),
+            _ => Err(Error::corrupt(
+                "invalid BootNext: expected one entry number",
+            )),
         }
     }
 
-    /// Sets `BootOrder`.
+    /// Sets `BootOrder`, the order of the boot entries.
     ///
     /// # Errors
-    /// `Invalid` for no entry, for one twice, and for one that is neither there nor in the order now; as
-    /// [`set`](Self::set).
+    /// `Invalid` if the list is empty, and if an entry is repeated, or neither exists nor is in the
+    /// current order; those of [`set`](Self::set).
     pub fn set_boot_order(&mut self, entries: &[u16]) -> Result<Edit> {
         let mut known: BTreeSet<u16> = self.entries().into_keys().collect();
         known.extend(self.boot_order().unwrap_or_default());
@@ -126,7 +131,7 @@ impl VariableStore {
             }
             if !seen.insert(number) {
                 return Err(Error::invalid(format!(
-                    "{} is twice in the order",
+                    "invalid boot order: {} is repeated",
                     name(number)
                 )));
             }
@@ -141,7 +146,7 @@ impl VariableStore {
     /// Sets `BootNext`, or deletes it.
     ///
     /// # Errors
-    /// `Invalid` for an entry that is not there; as [`set`](Self::set).
+    /// `Invalid` if there is no such entry; those of [`set`](Self::set).
     pub fn set_boot_next(&mut self, entry: Option<u16>) -> Result<Edit> {
         match entry {
             Some(number) => {
@@ -154,14 +159,15 @@ impl VariableStore {
         }
     }
 
-    /// Makes a new entry under the first number that is free, and puts it into the order.
+    /// Adds an entry with the lowest free number, and inserts it into the boot order.
     ///
     /// # Errors
-    /// `NoSpace` when all numbers are taken; as [`set`](Self::set). Then nothing is changed.
+    /// `NoSpace` if all numbers are used; those of [`set`](Self::set). After an error, nothing has
+    /// changed.
     pub fn add_boot_entry(
         &mut self,
         option: &LoadOption,
-        position: Position,
+        position: BootPosition,
     ) -> Result<(u16, Edit)> {
         let before = self.clone();
         let added = self.add_entry(option, position);
@@ -171,14 +177,14 @@ impl VariableStore {
         added
     }
 
-    fn add_entry(&mut self, option: &LoadOption, position: Position) -> Result<(u16, Edit)> {
+    fn add_entry(&mut self, option: &LoadOption, position: BootPosition) -> Result<(u16, Edit)> {
         let number = self.free_number()?;
-        // A number that was left behind in the order would start the new entry twice.
+        // A stale number in the order would start the new entry twice.
         let order = self.boot_order()?.into_iter();
         let mut order = once_each(order.filter(|&other| other != number));
         match position {
-            Position::First => order.insert(0, number),
-            Position::Last => order.push(number),
+            BootPosition::First => order.insert(0, number),
+            BootPosition::Last => order.push(number),
         }
         let entry = self.set_boot_variable(&name(number), &option.to_bytes()?)?;
         Ok((number, entry.then(self.set_boot_order(&order)?)))
@@ -186,13 +192,18 @@ impl VariableStore {
 
     fn free_number(&self) -> Result<u16> {
         let taken = self.entries();
-        let full = || Error::new(ErrorKind::NoSpace, "all 65,536 boot entries are there");
+        let full = || {
+            Error::new(
+                ErrorKind::NoSpace,
+                "no space left: all 65,536 boot entries are in use",
+            )
+        };
         (0..=u16::MAX)
             .find(|number| !taken.contains_key(number))
             .ok_or_else(full)
     }
 
-    /// With the attributes that it has, if it is there.
+    /// Sets a variable of the boot manager. An existing one keeps its attributes.
     fn set_boot_variable(&mut self, name: &str, data: &[u8]) -> Result<Edit> {
         let old = self.variable(name, VENDOR);
         let attributes = old.map_or(Attributes::DEFAULT, |old| old.attributes);

@@ -1,4 +1,4 @@
-//! `EFI_DEVICE_PATH_PROTOCOL`: where a device or a file is, node by node. UEFI 10.3.
+//! `EFI_DEVICE_PATH_PROTOCOL`: the path of a device or a file, as a list of nodes. UEFI 10.3.
 
 mod text;
 
@@ -7,7 +7,7 @@ use diskfs_block::{Error, Result};
 
 use crate::{Guid, ucs2};
 
-/// Types of nodes (UEFI 10.3.1 and following).
+/// The types of nodes (UEFI 10.3.1 and following).
 pub(crate) mod node_type {
     pub(crate) const HARDWARE: u8 = 1;
     pub(crate) const ACPI: u8 = 2;
@@ -17,67 +17,70 @@ pub(crate) mod node_type {
     pub(crate) const END: u8 = 0x7f;
 }
 
-/// Ends the whole path; another subtype ends one of several paths in it.
+/// The subtype of the node that ends the whole path. Other subtypes end one of several paths.
 const END_ENTIRE: u8 = 0xff;
 
-/// The type, the subtype and the length of a node.
+/// The size of a node's header: type, subtype and length.
 const NODE_HEADER_BYTES: usize = 4;
 
-/// A load option says in 16 bits how long its paths are.
+/// The maximum length of a path: a load option stores the length of its paths in 16 bits.
 const MAX_PATH_BYTES: usize = 0xffff;
 
-/// One step of a path.
+/// A node of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// What it is a step of: hardware, ACPI, a bus, a medium.
+    /// The type of the node: hardware, ACPI, messaging (bus or network) or media.
     pub node_type: u8,
-    /// Which of them.
+    /// The subtype, within the type.
     pub subtype: u8,
-    /// What follows its header.
+    /// The data after the header.
     pub data: Vec<u8>,
 }
 
-/// A path. Displayed as UEFI's own programs do: `PciRoot(0x0)/Pci(0x1F,0x2)/Sata(0x0,0xFFFF,0x0)`.
+/// A device path. Displayed in the format of UEFI's programs:
+/// `PciRoot(0x0)/Pci(0x1F,0x2)/Sata(0x0,0xFFFF,0x0)`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DevicePath {
-    /// All steps, without the end.
+    /// All nodes except the end node.
     pub nodes: Vec<Node>,
 }
 
-/// A partition of a GPT, as a path names it.
+/// A GPT partition, as a path identifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HardDrive {
-    /// Counted from 1.
+    /// The number of the partition, from 1.
     pub partition_number: u32,
     /// The first block.
     pub start_lba: u64,
-    /// How many blocks.
+    /// The number of blocks.
     pub size_lba: u64,
-    /// The partition's own GUID, not that of its type.
+    /// The GUID of the partition, not that of its type.
     pub guid: Guid,
 }
 
 impl DevicePath {
-    /// Reads a path.
+    /// Parses a path.
     ///
     /// # Errors
-    /// `Corrupt` when it is cut off; `Unsupported` when it is longer than 64 KiB.
+    /// `Corrupt` if the path is truncated; `Unsupported` if it is longer than 64 KiB.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         Ok(Self::read(bytes)?.0)
     }
 
-    /// The path that `bytes` begin with, and what is behind it.
+    /// Parses the path at the start of `bytes`. Returns it with the bytes after it.
     pub(crate) fn read(bytes: &[u8]) -> Result<(Self, &[u8])> {
         let mut path = Self::default();
         let mut rest = bytes;
         loop {
             let at = bytes.len().saturating_sub(rest.len());
             if at > MAX_PATH_BYTES {
-                return Err(Error::unsupported("a device path of more than 64 KiB"));
+                return Err(Error::unsupported(
+                    "device path is too large: at most 64 KiB",
+                ));
             }
             let (node, after) = Node::read(rest).ok_or_else(|| {
                 Error::corrupt(format!(
-                    "a device path is cut off at its byte {}",
+                    "invalid device path: it is truncated at byte {}",
                     len_u64(at)
                 ))
             })?;
@@ -89,7 +92,8 @@ impl DevicePath {
         }
     }
 
-    /// A file on a partition. The firmware looks for the partition on all disks.
+    /// Returns the path of a file on a partition. The firmware looks for the partition on all
+    /// disks.
     pub fn file(partition: &HardDrive, path: &str) -> Self {
         let path = Node::new(node_type::MEDIA, 4, ucs2::to_bytes(path));
         Self {
@@ -97,17 +101,18 @@ impl DevicePath {
         }
     }
 
-    /// Its bytes, with the end.
+    /// Returns the bytes of the path, including the end node.
     ///
     /// # Errors
-    /// `Invalid` for a node of more than 64 KiB.
+    /// `Invalid` if a node is longer than 64 KiB.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let end = Node::new(node_type::END, END_ENTIRE, Vec::new());
         let mut bytes = Vec::new();
         for node in self.nodes.iter().chain([&end]) {
             let len = node.data.len().saturating_add(NODE_HEADER_BYTES);
-            let len = u16::try_from(len)
-                .map_err(|_| Error::invalid("a step of a device path is longer than 64 KiB"))?;
+            let len = u16::try_from(len).map_err(|_| {
+                Error::invalid("node of a device path is too large: at most 64 KiB")
+            })?;
             bytes.extend([node.node_type, node.subtype]);
             bytes.extend(len.to_le_bytes());
             bytes.extend(&node.data);
@@ -117,7 +122,7 @@ impl DevicePath {
 }
 
 impl Node {
-    /// A node, of the bytes that follow its header.
+    /// Returns a node with this data after its header.
     pub(crate) fn new(node_type: u8, subtype: u8, data: Vec<u8>) -> Self {
         Self {
             node_type,
@@ -141,13 +146,13 @@ impl Node {
 }
 
 impl HardDrive {
-    /// `HARDDRIVE_DEVICE_PATH` (UEFI 10.3.5.1).
+    /// Returns the node of the partition, a `HARDDRIVE_DEVICE_PATH` (UEFI 10.3.5.1).
     fn node(&self) -> Node {
         let mut data = self.partition_number.to_le_bytes().to_vec();
         data.extend(self.start_lba.to_le_bytes());
         data.extend(self.size_lba.to_le_bytes());
         data.extend(self.guid.to_bytes());
-        // A GPT, and a GUID.
+        // The format is GPT, and the signature is a GUID.
         data.extend([2, 2]);
         Node::new(node_type::MEDIA, 1, data)
     }

@@ -1,4 +1,4 @@
-//! `EFI_FIRMWARE_VOLUME_HEADER`: what the flash begins with. PI 3.2.1; edk2, `Pi/PiFirmwareVolume.h`.
+//! `EFI_FIRMWARE_VOLUME_HEADER`: the start of the flash. PI 3.2.1; edk2, `Pi/PiFirmwareVolume.h`.
 
 use diskfs_block::{Error, Result};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::Guid;
 
-/// edk2, `Guid/SystemNvDataGuid.h`.
+/// The GUID of volumes with variables. edk2, `Guid/SystemNvDataGuid.h`.
 pub(crate) const EFI_SYSTEM_NV_DATA_FV_GUID: Guid = Guid::new(
     0xfff1_2b8d,
     0x7696,
@@ -14,10 +14,11 @@ pub(crate) const EFI_SYSTEM_NV_DATA_FV_GUID: Guid = Guid::new(
     [0xa9, 0x85, 0x27, 0x47, 0x07, 0x5b, 0x4f, 0x50],
 );
 
-/// Erased flash is ones.
+/// The attribute of flash whose erased bits are ones.
 const EFI_FVB2_ERASE_POLARITY: u32 = 0x800;
 
-/// A block map is one entry for flash of one block size; nobody has more than a few.
+/// The maximum length of the header. Its block map has one entry for flash with one block size, and
+/// never more than a few.
 const MAX_HEADER_BYTES: u16 = 4096;
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -45,22 +46,23 @@ struct BlockMapEntry {
     length: U32,
 }
 
-/// A volume of variables.
+/// A firmware volume with variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FirmwareVolume {
-    /// Where its contents begin, in bytes.
+    /// The offset of its contents in bytes.
     pub(crate) header_len: usize,
-    /// Where it ends, in bytes.
+    /// The length of the volume in bytes.
     pub(crate) len: usize,
-    /// The block of its flash.
+    /// The block size of the flash in bytes.
     pub(crate) block_bytes: usize,
 }
 
 impl FirmwareVolume {
-    /// That which a file begins with.
+    /// Parses the volume at the start of a file.
     ///
     /// # Errors
-    /// `Unsupported` for what is none or another volume; `Corrupt`.
+    /// `Unsupported` if there is no volume or one of another type; `Corrupt` if it is
+    /// invalid.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
         let raw = match Raw::ref_from_prefix(bytes) {
             Ok((raw, _)) if raw.signature == *b"_FVH" => raw,
@@ -68,17 +70,23 @@ impl FirmwareVolume {
         };
         if raw.file_system_guid != EFI_SYSTEM_NV_DATA_FV_GUID {
             let guid = raw.file_system_guid;
-            return Err(Error::unsupported(format!("a firmware volume of {guid}")).at(16));
+            return Err(
+                Error::unsupported(format!("unsupported firmware volume type {guid}")).at(16),
+            );
         }
         if raw.attributes.get() & EFI_FVB2_ERASE_POLARITY == 0 {
-            return Err(Error::unsupported("flash whose erased bytes are zeroes").at(44));
+            return Err(
+                Error::unsupported("unsupported firmware volume: erased bytes are zeroes").at(44),
+            );
         }
         let header = header(bytes, raw.header_length.get())?;
         let block_map = header.get(HEADER_BYTES..).unwrap_or_default();
         let (len_bytes, block_bytes) = blocks(block_map)?;
-        // AAVMF's map is that of all the flash, of which the volume is a part.
+        // On AAVMF, the block map is that of the whole flash, of which the volume is a part.
         if raw.fv_length.get() > len_bytes {
-            return Err(Error::corrupt("the volume is longer than its blocks").at(32));
+            return Err(
+                Error::corrupt("invalid firmware volume: it is longer than its blocks").at(32),
+            );
         }
         match usize::try_from(raw.fv_length.get()) {
             Ok(len) if len <= bytes.len() => Ok(Self {
@@ -86,39 +94,40 @@ impl FirmwareVolume {
                 len,
                 block_bytes,
             }),
-            _ => Err(Error::corrupt("the file is shorter than its volume").at(32)),
+            _ => Err(Error::corrupt("invalid firmware volume: it is longer than the file").at(32)),
         }
     }
 }
 
 fn no_volume(bytes: &[u8]) -> Error {
-    let error = Error::unsupported("there is no firmware volume");
+    let error = Error::unsupported("missing firmware volume");
     if bytes.iter().all(|&byte| matches!(byte, 0 | 0xff)) {
-        return error.with_hint("it is empty: the firmware makes one when it first runs");
+        return error.with_hint("the file is empty: the firmware makes one when it first runs");
     }
     error
 }
 
-/// The header, whose words add up to nothing.
+/// Returns the header after checking that the sum of its words is 0.
 fn header(bytes: &[u8], len: u16) -> Result<&[u8]> {
     let fits = len.is_multiple_of(4) && len <= MAX_HEADER_BYTES;
     let header = fits.then(|| bytes.get(..usize::from(len))).flatten();
-    let header = header.ok_or_else(|| Error::corrupt("the header has a wrong length").at(48))?;
+    let header = header
+        .ok_or_else(|| Error::corrupt("invalid firmware volume: wrong header length").at(48))?;
     if sum16(header) != 0 {
-        return Err(Error::corrupt("the header's checksum is wrong").at(50));
+        return Err(Error::corrupt("invalid firmware volume: wrong header checksum").at(50));
     }
     Ok(header)
 }
 
-/// The sum of all words.
+/// Returns the sum of all words.
 pub(crate) fn sum16(bytes: &[u8]) -> u16 {
     let words = bytes.as_chunks::<2>().0.iter();
     words.fold(0, |sum, word| sum.wrapping_add(u16::from_le_bytes(*word)))
 }
 
-/// How long all blocks are, and one of them.
+/// Returns the total length of all blocks, and the size of the first ones.
 fn blocks(block_map: &[u8]) -> Result<(u64, usize)> {
-    let wrong = || Error::corrupt("the block map is wrong").at(56);
+    let wrong = || Error::corrupt("invalid firmware volume: invalid block map").at(56);
     let (mut len, mut block_bytes) = (0_u64, None);
     let mut rest = block_map;
     loop {

@@ -1,4 +1,4 @@
-//! GUIDs, in the byte order that they have on the disk. UEFI, appendix A.
+//! GUIDs in the byte order of the disk. UEFI, appendix A.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use diskfs_block::Error;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A GUID. Displayed as `8be4df61-93ca-11d2-aa0d-00e098032b8c`, and with `{:X}` in capitals.
+/// A GUID. Displayed as `8be4df61-93ca-11d2-aa0d-00e098032b8c`; in upper case with `{:X}`.
 #[derive(
     Clone,
     Copy,
@@ -24,19 +24,20 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[repr(transparent)]
 pub struct Guid([u8; 16]);
 
-/// The fields of a C initializer, in bytes.
+/// The fields of a C initialiser, as bytes.
 #[derive(Immutable, IntoBytes)]
 #[repr(C)]
 struct Fields([u8; 4], [u8; 2], [u8; 2], [u8; 8]);
 
-/// Where in the bytes each digit pair of the text stands.
+/// The index of the byte for each pair of digits in the text.
 const TEXT_ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// The pairs that a hyphen stands before.
+/// The pairs with a hyphen before them.
 const HYPHENS: [usize; 4] = [4, 6, 8, 10];
 
 impl Guid {
-    /// Vendor of what UEFI itself names: `Boot####`, `BootOrder`, `BootNext`, `PK`, ... (UEFI 3.3).
+    /// The vendor of the variables that UEFI itself defines: `Boot####`, `BootOrder`, `BootNext`,
+    /// `PK`, ... (UEFI 3.3).
     pub const EFI_GLOBAL_VARIABLE: Self = Self::new(
         0x8be4_df61,
         0x93ca,
@@ -44,19 +45,19 @@ impl Guid {
         [0xaa, 0x0d, 0x00, 0xe0, 0x98, 0x03, 0x2b, 0x8c],
     );
 
-    /// From the fields of a C initializer, as specifications write them.
+    /// Builds a GUID from the fields of a C initialiser, as specifications write them.
     pub const fn new(data1: u32, data2: u16, data3: u16, data4: [u8; 8]) -> Self {
         let (data2, data3) = (data2.to_le_bytes(), data3.to_le_bytes());
         let fields = Fields(data1.to_le_bytes(), data2, data3, data4);
         Self(zerocopy::transmute!(fields))
     }
 
-    /// From the bytes on the disk.
+    /// Builds a GUID from its bytes on the disk.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes on the disk.
+    /// Returns the bytes on the disk.
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0
     }
@@ -91,9 +92,9 @@ impl fmt::Debug for Guid {
 impl FromStr for Guid {
     type Err = Error;
 
-    /// Reads `8be4df61-93ca-11d2-aa0d-00e098032b8c`, in any case of the letters.
+    /// Parses `8be4df61-93ca-11d2-aa0d-00e098032b8c`, in upper or lower case.
     fn from_str(text: &str) -> Result<Self, Error> {
-        parsed(text).ok_or_else(|| Error::invalid(format!("{text:?} is no GUID")))
+        parsed(text).ok_or_else(|| Error::invalid(format!("invalid GUID {text:?}")))
     }
 }
 

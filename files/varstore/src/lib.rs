@@ -1,11 +1,13 @@
-//! UEFI variable stores, as OVMF and AAVMF keep them in flash (`OVMF_VARS_4M.fd`): variables are listed and
-//! edited as the firmware itself does it, boot entries read and made, the boot order set.
+//! UEFI variable stores in the flash files of OVMF and AAVMF (`OVMF_VARS_4M.fd`). The crate lists
+//! and edits variables as the firmware does, reads and creates boot entries, and sets the boot
+//! order.
 //!
-//! [`VariableStore::open`] takes the contents of the file. Each edit is done in the store and gives the bytes
-//! that changed, as an [`Edit`]: the caller writes them, or all of [`VariableStore::bytes`].
+//! [`VariableStore::open`] takes the contents of the file. Each edit changes the store in memory,
+//! and returns the changed bytes as an [`Edit`]. The caller writes these, or all of
+//! [`VariableStore::bytes`].
 //!
 //! ```
-//! use diskfs_varstore::{Guid, HardDrive, LoadOption, Position, VariableStore};
+//! use diskfs_varstore::{BootPosition, Guid, HardDrive, LoadOption, VariableStore};
 //! # use diskfs_varstore::testing::Template;
 //! # let file = Template { variable_blocks: 4, is_authenticated: true }.build();
 //!
@@ -17,7 +19,7 @@
 //!     guid: "5f2a6ab8-0d4c-4a41-a1b4-0f0b2ab1c6b4".parse()?,
 //! };
 //! let debian = LoadOption::file("debian", &esp, r"\EFI\debian\shimx64.efi");
-//! let (number, edit) = store.add_boot_entry(&debian, Position::First)?;
+//! let (number, edit) = store.add_boot_entry(&debian, BootPosition::First)?;
 //! assert_eq!((number, store.boot_order()?), (0, vec![0]));
 //! assert!(!edit.reclaimed);
 //! for write in edit.writes {
@@ -26,18 +28,19 @@
 //! # Ok::<(), diskfs_block::Error>(())
 //! ```
 //!
-//! The formats are those of the UEFI and PI specifications, and of edk2's headers; structures and fields are
-//! named as there.
+//! The formats are those of the UEFI and PI specifications and of edk2's headers; structures and
+//! fields have their names.
 //!
-//! # What is trusted
+//! # Hostile files
 //!
-//! Nothing. The volume lies within the file, the store within the volume, each variable within the store. Memory
-//! grows with the file, and with nothing that the file says.
+//! No value in the file is trusted. The volume must be within the file, the store within the
+//! volume, and each variable within the store. Memory depends on the size of the file only.
 //!
 //! # Errors
 //!
-//! `Corrupt`, with the byte of the file; `Unsupported` for files of another sort, and for edits while a write of
-//! the firmware's is interrupted; `NoSpace`, with numbers; `Denied` for variables that only who signs may change.
+//! `Corrupt` with the byte of the file; `Unsupported` for files of another type, and for edits
+//! while a write of the firmware is interrupted; `NoSpace` with numbers; `Denied` for variables
+//! whose changes must be signed.
 #![cfg_attr(
     not(test),
     warn(
@@ -65,7 +68,7 @@ mod variable_header;
 mod variable_store_header;
 mod working_block;
 
-pub use boot::{BootDevice, BootEntry, DeviceKind, Matched, Place, Position};
+pub use boot::{BootDevice, BootEntry, BootPosition, DeviceBootOrder, DeviceKind, DeviceLocation};
 pub use device_path::{DevicePath, HardDrive, Node};
 pub use edit::{Edit, Write};
 pub use guid::Guid;

@@ -1,31 +1,32 @@
-//! `EFI_LOAD_OPTION`: what a `Boot####` says. UEFI 3.1.3.
+//! `EFI_LOAD_OPTION`: the data of a boot entry (`Boot####`). UEFI 3.1.3.
 
 use diskfs_block::bytes::{index, le16, le32, part};
 use diskfs_block::{Error, Result};
 
 use crate::{DevicePath, HardDrive, ucs2};
 
-/// Where the description begins: behind the attributes and the length of the paths.
+/// The offset of the description, after the attributes and the length of the paths.
 const DESCRIPTION_OFFSET: usize = 6;
 
-/// The boot manager tries it.
+/// The attribute of an option that the boot manager tries.
 const LOAD_OPTION_ACTIVE: u32 = 1;
 
-/// An option of the boot manager.
+/// A load option of the boot manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadOption {
-    /// Bits of UEFI 3.1.3.
+    /// The attributes (UEFI 3.1.3).
     pub attributes: u32,
-    /// What the boot menu calls it. What is no Unicode in it is U+FFFD.
+    /// The description in the boot menu. Invalid Unicode becomes U+FFFD.
     pub description: String,
-    /// The first is where it lies; further ones are the operating system's.
+    /// The paths. The first one is that of the program to start; the others belong to the operating
+    /// system.
     pub file_path_list: Vec<DevicePath>,
-    /// What is passed to what is started.
+    /// The data that is passed to the started program.
     pub optional_data: Vec<u8>,
 }
 
 impl LoadOption {
-    /// An option to start a file of a partition: `\EFI\debian\shimx64.efi`.
+    /// Returns an option that starts a file of a partition, such as `\EFI\debian\shimx64.efi`.
     pub fn file(description: &str, partition: &HardDrive, path: &str) -> Self {
         Self {
             attributes: LOAD_OPTION_ACTIVE,
@@ -35,26 +36,28 @@ impl LoadOption {
         }
     }
 
-    /// Reads the data of a `Boot####`.
+    /// Parses the data of a `Boot####`.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` if a structure is invalid.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        parsed(bytes)?.ok_or_else(|| Error::corrupt("a boot entry is cut off"))
+        parsed(bytes)?.ok_or_else(|| Error::corrupt("invalid boot entry: it is truncated"))
     }
 
-    /// The data of a `Boot####`.
+    /// Returns the data of a `Boot####`.
     ///
     /// # Errors
-    /// `Invalid` for a description with a zero, and for paths that are too long.
+    /// `Invalid` for a description with NUL, and for paths that are too long.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         if self.description.contains('\0') {
-            return Err(Error::invalid("a boot entry's description ends within it"));
+            return Err(Error::invalid(
+                "invalid description of a boot entry: it has NUL",
+            ));
         }
         let paths = self.file_path_list.iter().map(DevicePath::to_bytes);
         let paths: Vec<u8> = paths.collect::<Result<Vec<_>>>()?.concat();
         let len = u16::try_from(paths.len())
-            .map_err(|_| Error::invalid("a boot entry's paths are longer than 64 KiB"))?;
+            .map_err(|_| Error::invalid("paths of a boot entry are too large: at most 64 KiB"))?;
         let mut bytes = self.attributes.to_le_bytes().to_vec();
         bytes.extend(len.to_le_bytes());
         bytes.extend(ucs2::to_bytes(&self.description));
@@ -63,12 +66,12 @@ impl LoadOption {
         Ok(bytes)
     }
 
-    /// The boot manager tries it when its turn comes.
+    /// Returns true if the boot manager tries this option.
     pub fn is_active(&self) -> bool {
         self.attributes & LOAD_OPTION_ACTIVE != 0
     }
 
-    /// Where what it starts lies.
+    /// Returns the path of the program to start.
     pub fn path(&self) -> Option<&DevicePath> {
         self.file_path_list.first()
     }

@@ -1,4 +1,4 @@
-//! The records of a store, one behind the other.
+//! The records of a store, which follow each other.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use diskfs_block::{Error, Result};
 
 use crate::variable_header::{Format, HEADER_ALIGNMENT, VariableHeader, state};
 
-/// Where the records of a volume are, and what they look like.
+/// The location of a volume's records, and their format.
 #[derive(Debug, Clone)]
 pub(crate) struct Area {
     pub(crate) format: Format,
     pub(crate) range: Range<usize>,
 }
 
-/// A record. Small, for a store may be nothing but headers.
+/// A record. The type is small, because a store may consist of headers only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) start: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Record {
     data_size: u32,
 }
 
-/// All records, and where the next one would begin.
+/// All records, and the offset for the next one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Records {
     pub(crate) all: Vec<Record>,
@@ -31,10 +31,10 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Goes from record to record, up to where there is none.
+    /// Reads all records, up to the first position without a header.
     ///
     /// # Errors
-    /// `Corrupt` for one that does not end within the area.
+    /// `Corrupt` if a record does not end within the area.
     pub(crate) fn read(bytes: &[u8], area: &Area) -> Result<Self> {
         let bytes = bytes.get(..area.range.end).unwrap_or_default();
         let mut records = Self {
@@ -60,11 +60,11 @@ impl Records {
 }
 
 fn too_long(start: usize) -> Error {
-    Error::corrupt("a variable is longer than its store").at(len_u64(start))
+    Error::corrupt("invalid variable: it is longer than its store").at(len_u64(start))
 }
 
 impl Record {
-    /// It says something, now or when another one is deleted.
+    /// Returns true if the record is valid, or becomes valid if a newer one is deleted.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.state, state::ADDED | state::IN_DELETED_TRANSITION)
     }
@@ -79,7 +79,7 @@ impl Record {
         Some(start..start.checked_add(index(self.data_size))?)
     }
 
-    /// Where the next one begins; `None` when this one does not end within the area.
+    /// Returns the offset of the next record; `None` if this one does not end within the area.
     fn next(&self, area: &Area) -> Option<usize> {
         let end = self.data_range(area.format)?.end;
         let aligned = end.checked_next_multiple_of(HEADER_ALIGNMENT)?;
@@ -90,7 +90,7 @@ impl Record {
         format.read(bytes.get(self.start..)?)
     }
 
-    /// The bytes of its name.
+    /// Returns the bytes of the name.
     pub(crate) fn name<'b>(&self, bytes: &'b [u8], format: Format) -> &'b [u8] {
         let range = self.name_range(format);
         range.and_then(|range| bytes.get(range)).unwrap_or_default()
@@ -101,7 +101,7 @@ impl Record {
         range.and_then(|range| bytes.get(range)).unwrap_or_default()
     }
 
-    /// All of it, without what aligns the next one.
+    /// Returns the bytes of the record, without the padding after it.
     pub(crate) fn whole<'b>(&self, bytes: &'b [u8], format: Format) -> &'b [u8] {
         let range = self.data_range(format).map(|data| self.start..data.end);
         range.and_then(|range| bytes.get(range)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A variable store.
+//! The variable store.
 
 use std::fmt;
 
@@ -11,23 +11,23 @@ use crate::variable_store_header::{VARIABLE_STORE_HEADER_BYTES, VariableStoreHea
 use crate::working_block::FaultTolerantWrite;
 use crate::{Attributes, Guid, Variable, ucs2};
 
-/// More than any flash has: AAVMF's of 64 MiB has a volume of 768 KiB.
+/// The maximum size of a volume. AAVMF's flash of 64 MiB has a volume of 768 KiB.
 const MAX_VOLUME_BYTES: usize = 64 << 20;
 
-/// How full a store is.
+/// The usage of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// What there is for variables.
+    /// The total space for variables.
     pub total_bytes: usize,
-    /// What variables take.
+    /// The space of valid variables.
     pub live_bytes: usize,
-    /// What deleted ones take: it is free when the store is reclaimed.
+    /// The space of deleted variables, which is free after reclaiming.
     pub deleted_bytes: usize,
-    /// What nothing has been written to.
+    /// The space that is erased and free.
     pub free_bytes: usize,
 }
 
-/// The variables of a flash file, and all else that is in it.
+/// The variables of a flash file, with the rest of the file.
 #[derive(Clone)]
 pub struct VariableStore {
     pub(crate) bytes: Vec<u8>,
@@ -37,16 +37,16 @@ pub struct VariableStore {
 }
 
 impl VariableStore {
-    /// Opens the contents of a flash file (`OVMF_VARS_4M.fd`), which begins with its volume of variables. What
-    /// follows it is kept as it is.
+    /// Opens the contents of a flash file (`OVMF_VARS_4M.fd`), which must start with the volume of
+    /// variables. The rest of the file is preserved.
     ///
     /// # Errors
-    /// `Unsupported` for what is none, for stores of another sort, and for volumes of more than 64 MiB;
-    /// `Corrupt`.
+    /// `Unsupported` if there is no store or one of another type, and for volumes of more than 64
+    /// MiB; `Corrupt` if a structure is invalid.
     pub fn open(bytes: Vec<u8>) -> Result<Self> {
         let volume = FirmwareVolume::read(&bytes)?;
         if volume.len > MAX_VOLUME_BYTES {
-            return Err(Error::unsupported("a volume of more than 64 MiB").at(32));
+            return Err(Error::unsupported("firmware volume is too large: at most 64 MiB").at(32));
         }
         let contents = bytes.get(..volume.len).unwrap_or_default();
         let header = VariableStoreHeader::read(contents, volume.header_len)?;
@@ -67,42 +67,43 @@ impl VariableStore {
         })
     }
 
-    /// The file, with all edits.
+    /// Returns the contents of the file with all edits.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The file, with all edits.
+    /// Returns the contents of the file with all edits.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// What the firmware's own writes are at. While one is interrupted, variables may be missing, and nothing
-    /// can be edited.
+    /// Returns the state of the firmware's fault tolerant writes. While one is interrupted,
+    /// variables may be missing, and the store cannot be edited.
     pub fn fault_tolerant_write(&self) -> FaultTolerantWrite {
         self.fault_tolerant_write
     }
 
-    /// The variables that count, in the order of the store. Records without a proper name are left out.
+    /// Returns the valid variables in the order of the store. Records with an invalid name are
+    /// skipped.
     pub fn variables(&self) -> Vec<Variable<'_>> {
-        let mut counting = self.counting();
-        counting.sort_unstable_by_key(|record| record.start);
-        counting
+        let mut records = self.valid_records();
+        records.sort_unstable_by_key(|record| record.start);
+        records
             .iter()
             .filter_map(|record| self.at(record))
             .collect()
     }
 
-    /// The variable of a name.
+    /// Returns a variable by name and vendor.
     pub fn variable(&self, name: &str, vendor: Guid) -> Option<Variable<'_>> {
-        let record = self.live(name, vendor).counting?;
+        let record = self.live(name, vendor).valid?;
         self.at(&record)
     }
 
-    /// How full it is.
+    /// Returns the usage of the store.
     pub fn usage(&self) -> Usage {
         let lens = self
-            .counting()
+            .valid_records()
             .into_iter()
             .map(|record| self.aligned_bytes(&record));
         let total_bytes = self.area.range.len();
@@ -116,7 +117,7 @@ impl VariableStore {
         }
     }
 
-    /// What a record takes of the store.
+    /// Returns the space that a record takes in the store.
     pub(crate) fn aligned_bytes(&self, record: &Record) -> usize {
         let len = record.whole(&self.bytes, self.area.format).len();
         len.next_multiple_of(HEADER_ALIGNMENT)
@@ -134,29 +135,29 @@ impl VariableStore {
         })
     }
 
-    /// Of each variable the record that counts: the first that was added; while there is none, the last that
-    /// is about to be deleted.
-    pub(crate) fn counting(&self) -> Vec<Record> {
+    /// Returns the valid record of each variable: the first one with state "added" or, without one,
+    /// the last one that is being deleted.
+    pub(crate) fn valid_records(&self) -> Vec<Record> {
         let live = self.records.all.iter().filter(|record| record.is_live());
         let mut live: Vec<Record> = live.copied().collect();
-        // Copies of one variable stay in the order of the store.
+        // The sort is stable, so copies of a variable stay in the order of the store.
         live.sort_by(|a, b| self.key(a).cmp(&self.key(b)));
         let copies = live.chunk_by(|a, b| self.key(a) == self.key(b));
-        copies.filter_map(counting_of).collect()
+        copies.filter_map(valid_of).collect()
     }
 
-    /// What a record's variable is known by.
+    /// Returns the key of a record: name and vendor.
     fn key(&self, record: &Record) -> (&[u8], Option<Guid>) {
         let header = record.header(&self.bytes, self.area.format);
         let name = record.name(&self.bytes, self.area.format);
         (name, header.map(|header| header.vendor))
     }
 
-    /// All live records of a variable.
-    pub(crate) fn live(&self, name: &str, vendor: Guid) -> Live {
+    /// Returns all live records of a variable.
+    pub(crate) fn live(&self, name: &str, vendor: Guid) -> LiveRecords {
         let name = ucs2::to_bytes(name);
         let key = (&*name, Some(vendor));
-        let mut live = Live::default();
+        let mut live = LiveRecords::default();
         let records = self.records.all.iter().filter(|record| record.is_live());
         for record in records.filter(|record| self.key(record) == key) {
             live.add(*record);
@@ -165,8 +166,8 @@ impl VariableStore {
     }
 }
 
-/// Of copies of one variable the one that counts.
-fn counting_of(copies: &[Record]) -> Option<Record> {
+/// Returns the valid one among the copies of a variable.
+fn valid_of(copies: &[Record]) -> Option<Record> {
     let added = copies.iter().find(|copy| copy.state == state::ADDED);
     added.or(copies.last()).copied()
 }
@@ -183,18 +184,18 @@ impl fmt::Debug for VariableStore {
 
 /// The live records of one variable.
 #[derive(Debug, Default)]
-pub(crate) struct Live {
-    /// The one that counts.
-    pub(crate) counting: Option<Record>,
-    /// Those that would count if it did not.
+pub(crate) struct LiveRecords {
+    /// The valid record.
+    pub(crate) valid: Option<Record>,
+    /// The records that would become valid without it.
     pub(crate) others: Vec<Record>,
 }
 
-impl Live {
+impl LiveRecords {
     fn add(&mut self, record: Record) {
-        match self.counting {
-            Some(counting) if counting.state == state::ADDED => self.others.push(record),
-            _ => self.others.extend(self.counting.replace(record)),
+        match self.valid {
+            Some(valid) if valid.state == state::ADDED => self.others.push(record),
+            _ => self.others.extend(self.valid.replace(record)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Makes empty stores, which for machines come with the firmware.
+//! Construction of empty stores for tests. Machines get theirs with the firmware.
 
 use crate::firmware_volume::{EFI_SYSTEM_NV_DATA_FV_GUID, sum16};
 use crate::variable_store_header::{
@@ -6,21 +6,21 @@ use crate::variable_store_header::{
 };
 use crate::working_block;
 
-/// The header of a volume with one kind of blocks.
+/// The size of a volume header for flash with one block size.
 const VOLUME_HEADER_BYTES: usize = 72;
 
-/// What the flash is made of.
+/// The parameters of an empty flash file.
 #[derive(Debug, Clone, Copy)]
 pub struct Template {
-    /// Blocks of 4 KiB for variables, with all headers. Behind them is one for fault tolerant writes, and as
-    /// many in spare.
+    /// The number of 4 KiB blocks for variables, with all headers. After them come a block for
+    /// fault tolerant writes and the same number of spare blocks.
     pub variable_blocks: u32,
-    /// Variables have fields for who signs.
+    /// True if the variables have fields for authentication.
     pub is_authenticated: bool,
 }
 
 impl Template {
-    /// The bytes of the file.
+    /// Returns the contents of the file.
     pub fn build(&self) -> Vec<u8> {
         let (block_bytes, blocks) = (
             4096_u32,
@@ -65,7 +65,7 @@ fn volume_header(blocks: u32, block_bytes: u32) -> Vec<u8> {
     header
 }
 
-/// Makes the checksum of a volume's header right, if it is one that can have one.
+/// Corrects the checksum of a volume's header, if the header is long enough for one.
 pub fn seal(bytes: &mut [u8]) {
     let len = diskfs_block::bytes::le16(bytes, 48).unwrap_or_default();
     diskfs_block::bytes::put(bytes, 50, &[0, 0]);

@@ -5,8 +5,7 @@ use std::fmt;
 use zerocopy::little_endian::{I16, U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A time, as it is in the store: nobody says that there is such a day. Displayed as
-/// `2024-02-29T12:00:00`.
+/// A time as it is in the store, which may be an invalid date. Displayed as `2024-02-29T12:00:00`.
 #[derive(
     Debug,
     Clone,
@@ -38,12 +37,12 @@ pub struct Time {
 const _: () = assert!(size_of::<Time>() == 16);
 
 impl Time {
-    /// It is none: variables that nobody signs have no time.
+    /// Returns true for no time: variables that are not signed have zeroes.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The bytes in the store.
+    /// Returns the bytes in the store.
     pub fn to_bytes(&self) -> [u8; 16] {
         zerocopy::transmute!(*self)
     }

@@ -1,9 +1,9 @@
-//! Texts in UCS-2 that end with a zero.
+//! UCS-2 text that ends with a zero.
 
 use diskfs_block::bytes::part;
 
-/// The text that `bytes` begin with and how long it is with its end; `None` when it does not end. What is no
-/// Unicode in it becomes U+FFFD.
+/// Decodes the text at the start of `bytes`, and returns it with its length including the zero;
+/// `None` if there is no zero. Invalid Unicode becomes U+FFFD.
 pub(crate) fn read(bytes: &[u8]) -> Option<(String, usize)> {
     let (pairs, _) = bytes.as_chunks::<2>();
     let len = pairs.iter().position(|pair| *pair == [0, 0])?;
@@ -16,19 +16,19 @@ pub(crate) fn read(bytes: &[u8]) -> Option<(String, usize)> {
     Some((String::from_utf16_lossy(&units), len_bytes))
 }
 
-/// The text that all of `bytes` are; `None` when it ends before them, or not.
+/// Decodes a text that takes all of `bytes`; `None` if it ends earlier, or has no zero.
 pub(crate) fn read_whole(bytes: &[u8]) -> Option<String> {
     let (text, len) = read(bytes)?;
     (len == bytes.len()).then_some(text)
 }
 
-/// A text with its end. It must have no zero within.
+/// Encodes a text with its final zero. The text must not contain a zero.
 pub(crate) fn to_bytes(text: &str) -> Vec<u8> {
     let units = text.encode_utf16().chain([0]);
     units.flat_map(u16::to_le_bytes).collect()
 }
 
-/// A text up to its first zero, or to where the bytes end.
+/// Decodes a text up to the first zero, or to the end of the bytes.
 pub(crate) fn read_to_end(bytes: &[u8]) -> String {
     let whole = read(bytes).map(|(text, _)| text);
     whole.unwrap_or_else(|| {

@@ -5,37 +5,37 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Guid, Time};
 
-/// What each variable begins with.
+/// The magic number at the start of each variable.
 pub(crate) const VARIABLE_DATA: u16 = 0x55aa;
 
-/// Records are aligned so.
+/// The alignment of records in bytes.
 pub(crate) const HEADER_ALIGNMENT: usize = 4;
 
-/// Where the state of a record is in it.
+/// The offset of the state in a record.
 pub(crate) const STATE_OFFSET: usize = 2;
 
 /// A field of erased flash.
 const ERASED: u32 = u32::MAX;
 
-/// The state of a record. Each change takes bits away, as flash does without being erased.
+/// The states of a record. Each change only clears bits, which flash can do without being erased.
 pub(crate) mod state {
     /// The header is not complete.
     pub(crate) const ERASED: u8 = 0xff;
     /// `VAR_HEADER_VALID_ONLY`: the data is not complete.
     pub(crate) const HEADER_VALID_ONLY: u8 = 0x7f;
-    /// `VAR_ADDED`: it counts.
+    /// `VAR_ADDED`: the record is valid.
     pub(crate) const ADDED: u8 = 0x3f;
-    /// Takes the bit for `VAR_IN_DELETED_TRANSITION` away.
+    /// The mask that clears the bit of `VAR_IN_DELETED_TRANSITION`.
     pub(crate) const TO_TRANSITION: u8 = 0xfe;
-    /// It counts until there is another one that does.
+    /// The record is valid until there is a newer valid one.
     pub(crate) const IN_DELETED_TRANSITION: u8 = ADDED & TO_TRANSITION;
-    /// Takes the bit for `VAR_DELETED` away.
+    /// The mask that clears the bit of `VAR_DELETED`.
     pub(crate) const TO_DELETED: u8 = 0xfd;
 }
 
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Plain {
+struct PlainHeader {
     start_id: U16,
     state: u8,
     reserved: u8,
@@ -60,33 +60,33 @@ struct Authenticated {
     vendor_guid: Guid,
 }
 
-const _: () = assert!(size_of::<Plain>() == 32);
+const _: () = assert!(size_of::<PlainHeader>() == 32);
 const _: () = assert!(size_of::<Authenticated>() == 60);
 
-/// What says that the firmware takes a change of a variable, and when it last did.
+/// The authentication fields of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Authentication {
-    /// Counted up by each change; no longer used.
+    /// The count of changes; no longer used.
     pub monotonic_count: u64,
-    /// When what it says was signed.
+    /// The time at which the value was signed.
     pub time_stamp: Time,
-    /// Which key it was signed with; no longer used.
+    /// The index of the key that signed the value; no longer used.
     pub pub_key_index: u32,
 }
 
-/// Which of the two headers the records of a store have.
+/// The header format of a store's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Authenticated,
     Plain,
 }
 
-/// A header, of either format.
+/// A header of either format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct VariableHeader {
     pub(crate) state: u8,
     pub(crate) attributes: u32,
-    /// `None` in a plain one.
+    /// The authentication fields; `None` in the plain format.
     pub(crate) authentication: Option<Authentication>,
     pub(crate) name_size: u32,
     pub(crate) data_size: u32,
@@ -94,15 +94,15 @@ pub(crate) struct VariableHeader {
 }
 
 impl Format {
-    /// How long a header is.
+    /// Returns the length of a header in bytes.
     pub(crate) const fn header_bytes(self) -> usize {
         match self {
             Self::Authenticated => size_of::<Authenticated>(),
-            Self::Plain => size_of::<Plain>(),
+            Self::Plain => size_of::<PlainHeader>(),
         }
     }
 
-    /// The header that `bytes` begin with; `None` where there is none.
+    /// Parses the header at the start of `bytes`; `None` if there is none.
     pub(crate) fn read(self, bytes: &[u8]) -> Option<VariableHeader> {
         let (start_id, header) = match self {
             Self::Authenticated => {
@@ -110,14 +110,14 @@ impl Format {
                 (raw.start_id, VariableHeader::of_authenticated(raw))
             }
             Self::Plain => {
-                let (raw, _) = Plain::ref_from_prefix(bytes).ok()?;
+                let (raw, _) = PlainHeader::ref_from_prefix(bytes).ok()?;
                 (raw.start_id, VariableHeader::of_plain(raw))
             }
         };
         (start_id == VARIABLE_DATA).then_some(header)
     }
 
-    /// The bytes of a header.
+    /// Returns the bytes of a header.
     pub(crate) fn to_bytes(self, header: &VariableHeader) -> Vec<u8> {
         match self {
             Self::Authenticated => header.authenticated().as_bytes().to_vec(),
@@ -142,7 +142,7 @@ impl VariableHeader {
         }
     }
 
-    fn of_plain(raw: &Plain) -> Self {
+    fn of_plain(raw: &PlainHeader) -> Self {
         Self {
             state: raw.state,
             attributes: raw.attributes.get(),
@@ -169,8 +169,8 @@ impl VariableHeader {
         }
     }
 
-    fn plain(&self) -> Plain {
-        Plain {
+    fn plain(&self) -> PlainHeader {
+        PlainHeader {
             start_id: VARIABLE_DATA.into(),
             state: self.state,
             reserved: 0,
@@ -181,8 +181,8 @@ impl VariableHeader {
         }
     }
 
-    /// How long its name and its data are. A header that was not written to its end has neither, as the
-    /// firmware sees it.
+    /// Returns the sizes of the name and the data. For an incomplete header both are 0, as in the
+    /// firmware.
     pub(crate) fn sizes(&self) -> (u32, u32) {
         let fields = [self.attributes, self.name_size, self.data_size];
         if self.state == state::ERASED || fields.contains(&ERASED) {

@@ -1,4 +1,4 @@
-//! `VARIABLE_STORE_HEADER`: what the variables lie behind. edk2, `Guid/VariableFormat.h`.
+//! `VARIABLE_STORE_HEADER`: the header before the variables. edk2, `Guid/VariableFormat.h`.
 
 use diskfs_block::{Error, Result};
 use zerocopy::little_endian::{U16, U32};
@@ -38,35 +38,45 @@ struct Raw {
 pub(crate) const VARIABLE_STORE_HEADER_BYTES: usize = 28;
 const _: () = assert!(size_of::<Raw>() == VARIABLE_STORE_HEADER_BYTES);
 
-/// A store that is formatted and healthy.
+/// The header of a formatted and healthy store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct VariableStoreHeader {
     pub(crate) format: Format,
-    /// With this header.
+    /// The size of the store in bytes, including this header.
     pub(crate) size_bytes: usize,
 }
 
 impl VariableStoreHeader {
-    /// That at `start` of a volume, which it lies within.
+    /// Parses the header at `start` of a volume. The store must be within the volume.
     ///
     /// # Errors
-    /// `Unsupported` for stores of another sort; `Corrupt`.
+    /// `Unsupported` for stores of another type; `Corrupt` if the header is invalid.
     pub(crate) fn read(volume: &[u8], start: usize) -> Result<Self> {
         let at = diskfs_block::bytes::len_u64(start);
         let rest = volume.get(start..).unwrap_or_default();
-        let (raw, _) = Raw::ref_from_prefix(rest)
-            .map_err(|_| Error::corrupt("the volume ends before its variables").at(at))?;
+        let (raw, _) = Raw::ref_from_prefix(rest).map_err(|_| {
+            Error::corrupt("invalid variable store: the volume ends before it").at(at)
+        })?;
         let format = match raw.signature {
             AUTHENTICATED_VARIABLE_GUID => Format::Authenticated,
             VARIABLE_GUID => Format::Plain,
-            other => return Err(Error::unsupported(format!("a store of {other}")).at(at)),
+            other => {
+                return Err(
+                    Error::unsupported(format!("unsupported variable store type {other}")).at(at),
+                );
+            }
         };
         if (raw.format, raw.state) != (VARIABLE_STORE_FORMATTED, VARIABLE_STORE_HEALTHY) {
-            return Err(Error::corrupt("the store is not formatted, or not healthy").at(at));
+            return Err(Error::corrupt(
+                "invalid variable store: it is not formatted, or not healthy",
+            )
+            .at(at));
         }
         let size = diskfs_block::bytes::index(raw.size.get());
         if size < VARIABLE_STORE_HEADER_BYTES || size > rest.len() {
-            return Err(Error::corrupt("the store is longer than its volume").at(at));
+            return Err(
+                Error::corrupt("invalid variable store: it is longer than its volume").at(at),
+            );
         }
         Ok(Self {
             format,

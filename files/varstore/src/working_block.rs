@@ -1,8 +1,9 @@
-//! `EFI_FAULT_TOLERANT_WORKING_BLOCK_HEADER` and its queue of writes. edk2, `Guid/SystemNvDataGuid.h` and
-//! `FaultTolerantWriteDxe/FaultTolerantWrite.h`.
+//! `EFI_FAULT_TOLERANT_WORKING_BLOCK_HEADER` and its queue of writes. edk2,
+//! `Guid/SystemNvDataGuid.h` and `FaultTolerantWriteDxe/FaultTolerantWrite.h`.
 //!
-//! The firmware writes a whole block through a spare one: first the spare block, then the block itself. What
-//! it was at when it was ended stands in the queue, which it looks at when it next runs.
+//! The firmware writes a whole block in two steps: first to a spare block, then to the block
+//! itself. The queue records the progress. After an interruption, the firmware reads the queue when
+//! it next runs.
 
 use diskfs_block::bytes::index;
 use zerocopy::little_endian::{U32, U64};
@@ -17,7 +18,7 @@ pub(crate) const EDKII_WORKING_BLOCK_SIGNATURE_GUID: Guid = Guid::new(
     [0xa0, 0xce, 0x65, 0x00, 0xfd, 0x9f, 0x1b, 0x95],
 );
 
-/// Bits of the states below. As in all of the flash, a bit that is zero says yes.
+/// The bits of the states below. As everywhere in the flash, a bit is set by clearing it to zero.
 const WORKING_BLOCK_VALID: u8 = 1;
 const WORKING_BLOCK_INVALID: u8 = 2;
 const HEADER_ALLOCATED: u8 = 1;
@@ -34,7 +35,7 @@ struct Raw {
     write_queue_size: U64,
 }
 
-/// `EFI_FAULT_TOLERANT_WRITE_HEADER`, with what a compiler puts between its fields.
+/// `EFI_FAULT_TOLERANT_WRITE_HEADER`, including the compiler's padding between its fields.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct WriteHeader {
@@ -52,22 +53,22 @@ const WRITE_RECORD_BYTES: u64 = 40;
 const _: () = assert!(size_of::<Raw>() == 32);
 const _: () = assert!(size_of::<WriteHeader>() == 40);
 
-/// What the firmware's fault tolerant writes are at.
+/// The state of the firmware's fault tolerant writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultTolerantWrite {
-    /// The volume has no room set apart for them, or the firmware has not made it yet.
+    /// The volume has no space for them, or the firmware has not initialised it yet.
     Absent,
-    /// None is under way.
+    /// No write is in progress.
     Idle,
-    /// One was not finished: a part of the variables may be in the spare block only. The firmware settles that
-    /// when it next runs.
+    /// A write was interrupted: a part of the variables may be in the spare block only. The
+    /// firmware completes the write when it next runs.
     Interrupted,
 }
 
 impl FaultTolerantWrite {
-    /// What is under way in a volume whose variables end at `variables_end`. The working block is the first
-    /// behind them that has its signature; how long it is nobody writes down.
+    /// Reads the state from a volume whose variables end at `variables_end`. The working block is
+    /// the first one after them with its signature; its length is not recorded anywhere.
     pub(crate) fn read(volume: &[u8], variables_end: usize, block_bytes: usize) -> Self {
         let ends = (0..volume.len()).step_by(block_bytes.max(1));
         let mut blocks = ends.filter(|&start| start >= variables_end);
@@ -84,13 +85,13 @@ impl FaultTolerantWrite {
     }
 }
 
-/// Neither being made nor being replaced.
+/// Returns true if the working block is neither being created nor being replaced.
 fn is_valid(raw: &Raw) -> bool {
     let states = raw.state & (WORKING_BLOCK_VALID | WORKING_BLOCK_INVALID);
     states == WORKING_BLOCK_INVALID && raw.crc == crc(raw)
 }
 
-/// The checksum of the header while its state and its checksum were erased.
+/// Computes the checksum of the header, with state and checksum as if erased.
 fn crc(raw: &Raw) -> u32 {
     let sealed = Raw {
         crc: U32::new(u32::MAX),
@@ -100,7 +101,8 @@ fn crc(raw: &Raw) -> u32 {
     crc32fast::hash(sealed.as_bytes())
 }
 
-/// Each write that was begun was finished. One whose header alone is there has changed nothing.
+/// Returns true if each write that was started is complete. A write of which only the header exists
+/// has changed nothing.
 fn all_complete(raw: &Raw, after: &[u8]) -> bool {
     let queue_bytes = index(raw.write_queue_size.get());
     let Some(mut queue) = after.get(..queue_bytes) else {
@@ -123,7 +125,7 @@ fn all_complete(raw: &Raw, after: &[u8]) -> bool {
     }
 }
 
-/// How much of the queue a write takes.
+/// Returns the length of a write in the queue.
 fn total_bytes(header: &WriteHeader) -> Option<usize> {
     let record = WRITE_RECORD_BYTES.checked_add(header.private_data_size.get())?;
     let records = record.checked_mul(header.number_of_writes.get())?;
@@ -131,7 +133,7 @@ fn total_bytes(header: &WriteHeader) -> Option<usize> {
     usize::try_from(records.checked_add(header_bytes)?).ok()
 }
 
-/// The header of a working block without writes, for a queue of `queue_bytes`.
+/// Returns the header of a working block without writes, for a queue of `queue_bytes`.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn idle(queue_bytes: u64) -> Vec<u8> {
     let mut raw = Raw {
@@ -149,7 +151,7 @@ pub(crate) fn idle(queue_bytes: u64) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// A write of one record with its private data.
+    /// Returns a write of one record with its private data.
     fn write(state: u8, private_data_size: u8) -> Vec<u8> {
         let mut bytes = vec![0xff; 24];
         bytes[0] = state;
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_tells_what_was_begun() {
+    fn the_queue_shows_what_was_begun() {
         assert_eq!(state(&[]), FaultTolerantWrite::Idle);
         for (begun, expected) in [
             (0xff, FaultTolerantWrite::Idle),
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_working_block_that_is_being_replaced_is_told() {
+    fn a_working_block_that_is_being_replaced_is_reported() {
         let mut volume = vec![0xff; 256];
         volume.extend(idle(64));
         volume.resize(512, 0xff);

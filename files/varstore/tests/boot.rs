@@ -1,27 +1,28 @@
-//! Boot entries and their order.
+//! Tests of boot entries and the boot order.
 
 mod common;
 
 use common::{empty, mixed, node, option, sata};
 use diskfs_block::ErrorKind;
 use diskfs_varstore::{
-    BootDevice, DeviceKind, Guid, HardDrive, LoadOption, Node, Place, Position, VariableStore,
+    BootDevice, BootPosition, DeviceKind, DeviceLocation, Guid, HardDrive, LoadOption, Node,
+    VariableStore,
 };
 
-fn device(order: u32, kind: DeviceKind, place: Place) -> BootDevice {
+fn device(order: u32, kind: DeviceKind, place: DeviceLocation) -> BootDevice {
     BootDevice { order, kind, place }
 }
 
 fn attached(order: u32, kind: DeviceKind, before: usize) -> BootDevice {
-    device(order, kind, Place::Attached(before))
+    device(order, kind, DeviceLocation::Attached(before))
 }
 
-/// A store with an entry for each description and path, in this order.
+/// Returns a store with an entry for each description and path, in this order.
 fn with_entries(entries: &[(&str, Vec<Node>)]) -> VariableStore {
     let mut store = empty(4);
     for (description, nodes) in entries {
         store
-            .add_boot_entry(&option(description, nodes), Position::Last)
+            .add_boot_entry(&option(description, nodes), BootPosition::Last)
             .unwrap();
     }
     store
@@ -39,7 +40,7 @@ fn scsi(target: u8, lun: u8) -> Node {
     node(3, 2, &[target, 0, lun, 0])
 }
 
-/// What a machine of QEMU's type "pc" has, in an order that is nobody's.
+/// Returns the entries of a QEMU machine of type "pc", in a shuffled order.
 fn mixed_up() -> VariableStore {
     with_entries(&[
         ("UEFI QEMU QEMU HARDDISK 2", vec![pci(6), scsi(1, 0)]),
@@ -85,11 +86,11 @@ fn devices_are_found_by_their_paths() {
 #[test]
 fn devices_are_found_by_their_addresses() {
     let store = mixed_up();
-    let at = |device| Place::Pci {
+    let at = |device| DeviceLocation::Pci {
         device,
         function: 0,
     };
-    let unit = |unit, lun| Place::Unit { unit, lun };
+    let unit = |unit, lun| DeviceLocation::Unit { unit, lun };
     let found = |kind, place| {
         let matched = store.boot_order_for(&[device(0, kind, place)]).unwrap();
         matched.missing.is_empty().then(|| matched.order[0])
@@ -119,12 +120,16 @@ fn what_the_firmware_made_is_matched() {
     assert_eq!(matched.order, [4, 5, 3, 1, 0, 2, 6, 7, 8, 9, 10, 11]);
     store.set_boot_order(&matched.order).unwrap();
     assert_eq!(store.boot_order().unwrap(), matched.order);
-    let second = device(0, DeviceKind::Sata, Place::Unit { unit: 1, lun: 0 });
+    let second = device(
+        0,
+        DeviceKind::Sata,
+        DeviceLocation::Unit { unit: 1, lun: 0 },
+    );
     let matched = sata().boot_order_for(&[second]).unwrap();
     assert_eq!(matched.order, [5, 0, 1, 2, 3, 4, 6]);
 }
 
-/// Each kind, as OVMF names it.
+/// All kinds of devices are matched, with the names that OVMF gives.
 #[test]
 fn all_kinds_are_matched() {
     let mut store = common::pc();
@@ -141,7 +146,7 @@ fn all_kinds_are_matched() {
     let matched = store.boot_order_for(&devices).unwrap();
     assert_eq!(matched.order, [7, 5, 4, 2, 1, 3, 6, 0, 8]);
     assert_eq!(matched.missing, devices[7..]);
-    // The order of now has no say in it.
+    // The current order has no influence.
     store.set_boot_order(&[8, 7, 6, 5, 4, 3, 2, 1, 0]).unwrap();
     let again = store.boot_order_for(&devices).unwrap();
     assert_eq!(again.order, [7, 5, 4, 2, 1, 3, 6, 8, 0]);
@@ -157,7 +162,7 @@ fn one_device_twice_counts_once() {
     let matched = store.boot_order_for(&twice).unwrap();
     assert_eq!(matched.order, [7, 0, 1, 2, 3, 4, 5, 6, 8]);
     assert!(matched.missing.is_empty());
-    // Two entries with one path are one device.
+    // Two entries with the same path are one device.
     let store = with_entries(&[
         ("UEFI Misc Device", vec![pci(8)]),
         ("renamed", vec![pci(8)]),
@@ -179,12 +184,12 @@ fn an_entry_is_made_for_a_file() {
         guid: Guid::EFI_GLOBAL_VARIABLE,
     };
     let debian = LoadOption::file("debian", &partition, r"\EFI\debian\shimx64.efi");
-    let (number, edit) = store.add_boot_entry(&debian, Position::First).unwrap();
+    let (number, edit) = store.add_boot_entry(&debian, BootPosition::First).unwrap();
     assert_eq!((number, edit.reclaimed), (7, false));
     assert_eq!(store.boot_order().unwrap(), [7, 0, 1, 2, 3, 4, 5, 6]);
     store.delete("Boot0003", Guid::EFI_GLOBAL_VARIABLE).unwrap();
-    // The order still has the number that is free now.
-    let (number, _) = store.add_boot_entry(&debian, Position::Last).unwrap();
+    // The order still contains the number that is now free.
+    let (number, _) = store.add_boot_entry(&debian, BootPosition::Last).unwrap();
     assert_eq!(number, 3);
     assert_eq!(store.boot_order().unwrap(), [7, 0, 1, 2, 4, 5, 6, 3]);
     let store = VariableStore::open(store.into_bytes()).unwrap();
@@ -198,16 +203,18 @@ fn an_entry_without_room_changes_nothing() {
     let mut store = empty(1);
     for name in ["first", "second"] {
         store
-            .add_boot_entry(&option(name, &[pci(1)]), Position::Last)
+            .add_boot_entry(&option(name, &[pci(1)]), BootPosition::Last)
             .unwrap();
     }
     let before = store.bytes().to_vec();
-    // The entry fits to the last byte; the order, with one number more, does not.
+    // The entry fits to the last byte; the order, with one more number, does not.
     let usage = store.usage();
     let free = usage.free_bytes + usage.deleted_bytes;
     let mut large = option("large", &[pci(2)]);
     large.optional_data = vec![0; free - 60 - 18 - large.to_bytes().unwrap().len()];
-    let error = store.add_boot_entry(&large, Position::First).unwrap_err();
+    let error = store
+        .add_boot_entry(&large, BootPosition::First)
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoSpace);
     assert_eq!(store.bytes(), before);
     assert_eq!(store.boot_order().unwrap(), [0, 1]);

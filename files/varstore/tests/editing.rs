@@ -1,4 +1,4 @@
-//! Edits: what they leave, whatever was there, and wherever they are cut off.
+//! Tests of edits on many stores, also when they are interrupted.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn set(store: &mut VariableStore, name: &str, data: &[u8]) -> Edit {
     store.set(name, VENDOR, Attributes::DEFAULT, data).unwrap()
 }
 
-/// Each state that a file can be in while the writes of an edit reach it, byte by byte.
+/// Returns each state that a file can have while the writes of an edit reach it, byte by byte.
 fn prefixes(before: &[u8], edit: &Edit) -> Vec<Vec<u8>> {
     let (mut bytes, mut states) = (before.to_vec(), vec![before.to_vec()]);
     for write in &edit.writes {
@@ -42,7 +42,7 @@ fn all(store: &VariableStore) -> BTreeMap<(String, Guid), Vec<u8>> {
         .collect()
 }
 
-/// Cuts an edit off everywhere, and edits what is left once more.
+/// Interrupts an edit at every byte, and edits each resulting store again.
 fn cut_everywhere(before: &VariableStore, name: &str, new: Option<&[u8]>) {
     let mut after = before.clone();
     let edit = match new {
@@ -81,7 +81,7 @@ fn an_edit_may_be_cut_off_anywhere() {
     set(&mut store, "Lang", b"old");
     cut_everywhere(&store, "Lang", Some(b"the new one"));
     cut_everywhere(&store, "Lang", None);
-    // A second time: the first cut has left the old one about to be deleted.
+    // Interrupt a second edit: after the first interruption, the old record is being deleted.
     let mut after = store.clone();
     let edit = set(&mut after, "Lang", b"the new one");
     for state in prefixes(store.bytes(), &edit) {
@@ -164,7 +164,7 @@ fn a_full_store_is_reclaimed_and_then_full() {
     assert!(text.contains("Big needs 3968 bytes"), "{text}");
     assert!(text.contains("of 3996 only 3824 are free"), "{text}");
     assert_eq!(store.bytes(), before);
-    // To the last byte.
+    // Fill it to the last byte.
     let edit = set(&mut store, "Fit", &[7; 3824 - 60 - 8]);
     assert!(edit.reclaimed);
     assert_eq!(store.usage().free_bytes, 0);
@@ -212,7 +212,7 @@ fn what_may_not_be_is_refused() {
 #[test]
 fn nothing_is_edited_while_the_firmware_is_at_it() {
     let mut bytes = template(1);
-    // A write was begun, and not completed.
+    // A write that was started, but not completed.
     bytes[4096 + 32] = 0xfc;
     bytes[4096 + 32 + 24..4096 + 32 + 40]
         .copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -232,7 +232,7 @@ fn nothing_is_edited_while_the_firmware_is_at_it() {
 }
 
 #[test]
-fn what_the_firmware_did_not_finish_is_told() {
+fn what_the_firmware_did_not_finish_is_reported() {
     let mut store = interrupted();
     assert_eq!(
         store.fault_tolerant_write(),
@@ -302,7 +302,7 @@ proptest! {
                         }
                         Err(error) => {
                             prop_assert_eq!(error.kind(), ErrorKind::NoSpace);
-                            // It does not fit indeed.
+                            // Check that it really does not fit.
                             let mut with = model.clone();
                             with.insert((name, VENDOR), data);
                             let len = |data: &Vec<u8>| (60 + 18 + data.len()).next_multiple_of(4);

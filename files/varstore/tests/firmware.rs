@@ -1,5 +1,5 @@
-//! OVMF itself, in QEMU: what it writes is read, and what is written here it boots by. It takes two starts of
-//! the machine without KVM.
+//! Tests with OVMF in QEMU: what it writes is read here, and it boots according to what is written
+//! here. This needs two starts of the machine, without KVM.
 
 mod common;
 
@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 
 use diskfs_fixtures::{require, skip};
 use diskfs_varstore::{
-    Attributes, BootDevice, DeviceKind, FaultTolerantWrite, Guid, HardDrive, LoadOption, Place,
-    Position, VariableStore,
+    Attributes, BootDevice, BootPosition, DeviceKind, DeviceLocation, FaultTolerantWrite, Guid,
+    HardDrive, LoadOption, VariableStore,
 };
 
 const CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 const VARS: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 
-/// Where the queue of fault tolerant writes begins in such a file: behind the header of its block.
+/// The offset of the queue of fault tolerant writes in such a file, after the header of its block.
 const WRITE_QUEUE: usize = 0x41020;
 
-/// Long after the slowest machine has said what it tries.
+/// The time limit, longer than even the slowest machine takes.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Ends the machine, whatever happens.
+/// The QEMU process, which is killed when dropped.
 struct Machine(Child);
 
 impl Drop for Machine {
@@ -62,7 +62,8 @@ impl Disks {
         ]
     }
 
-    /// Starts the machine, and ends it when it has said `until`: what it said, and what it tried.
+    /// Starts the machine, and stops it when it has printed `until`. Returns its output and the
+    /// boot entries that it tried.
     fn boot(&self, until: &str) -> (String, Vec<(u16, String)>) {
         let mut command = Command::new("qemu-system-x86_64");
         let fixed =
@@ -119,7 +120,7 @@ fn received(receiver: &Receiver<Vec<u8>>, until: &str) -> String {
     said
 }
 
-/// The entries that the boot manager has tried, with all that it says of each.
+/// Returns the entries that the boot manager tried, with the text that it printed for each.
 fn tried(said: &str) -> Vec<(u16, String)> {
     let lines = said.split("BdsDxe: ").filter_map(|line| {
         let line = line
@@ -139,12 +140,12 @@ fn read(file: &Path) -> VariableStore {
     VariableStore::open(std::fs::read(file).unwrap()).unwrap()
 }
 
-/// As the boot manager says it.
+/// Formats an entry as the boot manager does.
 fn line(option: &LoadOption) -> String {
     format!("\"{}\" from {}", option.description, option.path().unwrap())
 }
 
-/// The last of what is tried: the shell, which is built in.
+/// The line for the last entry that is tried: the built-in shell.
 const SHELL: &str = "starting Boot";
 
 fn require_firmware() -> Option<()> {
@@ -152,11 +153,11 @@ fn require_firmware() -> Option<()> {
     if Path::new(CODE).exists() {
         return Some(());
     }
-    skip("there is no OVMF");
+    skip("OVMF is not installed");
     None
 }
 
-/// Which is what an edit is refused for, and what its error says is to be done.
+/// The firmware completes its interrupted write, as the error for an edit recommends.
 #[test]
 fn the_firmware_settles_what_it_began() {
     if require_firmware().is_none() {
@@ -206,7 +207,7 @@ fn the_firmware_boots_in_the_order_that_is_set() {
         .map(|(kind, (order, before))| BootDevice {
             order,
             kind,
-            place: Place::Attached(before),
+            place: DeviceLocation::Attached(before),
         })
         .collect();
     let matched = store.boot_order_for(&devices).unwrap();
@@ -221,7 +222,7 @@ fn the_firmware_boots_in_the_order_that_is_set() {
         guid: "5f2a6ab8-0d4c-4a41-a1b4-0f0b2ab1c6b4".parse().unwrap(),
     };
     let debian = LoadOption::file("debian", &partition, r"\EFI\debian\shimx64.efi");
-    let (number, _) = store.add_boot_entry(&debian, Position::First).unwrap();
+    let (number, _) = store.add_boot_entry(&debian, BootPosition::First).unwrap();
     let reclaimed = fill(&mut store);
     assert!(reclaimed);
     std::fs::write(disks.vars(), store.bytes()).unwrap();
@@ -235,13 +236,13 @@ fn the_firmware_boots_in_the_order_that_is_set() {
     let filler = after.variable("Filler", Guid::EFI_GLOBAL_VARIABLE).unwrap();
     assert_eq!(filler.data, [7; 5000]);
     assert_eq!(after.boot_order().unwrap()[1..], matched.order);
-    // The firmware had to reclaim it, too: through the spare block, and to its end.
+    // The firmware has reclaimed the store, too: through the spare block, and completely.
     assert!(after.usage().free_bytes > 100_000, "{:?}", after.usage());
     assert_eq!(after.bytes()[WRITE_QUEUE], 0xf8);
     assert_eq!(after.fault_tolerant_write(), FaultTolerantWrite::Idle);
 }
 
-/// Sets variables until the store has been reclaimed here, and next to nothing is free again.
+/// Sets variables until the store has been reclaimed and is nearly full again.
 fn fill(store: &mut VariableStore) -> bool {
     let mut set = |name: &str, data: &[u8]| {
         let edit = store.set(name, Guid::EFI_GLOBAL_VARIABLE, Attributes::DEFAULT, data);

@@ -1,4 +1,4 @@
-//! Stores that lie: an answer in bounded time, and no panic.
+//! Tests with invalid stores: every call returns in bounded time, without a panic.
 
 mod common;
 
@@ -8,14 +8,14 @@ use common::{empty, option, sata, template};
 use diskfs_block::ErrorKind;
 use diskfs_varstore::testing::{Template, seal};
 use diskfs_varstore::{
-    Attributes, BootDevice, DeviceKind, DevicePath, Guid, HardDrive, LoadOption, Place, Position,
-    VariableStore,
+    Attributes, BootDevice, BootPosition, DeviceKind, DeviceLocation, DevicePath, Guid, HardDrive,
+    LoadOption, VariableStore,
 };
 use proptest::prelude::*;
 
 const VENDOR: Guid = Guid::EFI_GLOBAL_VARIABLE;
 
-/// All that can be asked of a store, then edits.
+/// Makes all read calls on a store, then edits it.
 fn exercise(bytes: Vec<u8>) -> diskfs_block::Result<()> {
     let mut store = VariableStore::open(bytes)?;
     for variable in store.variables() {
@@ -32,7 +32,7 @@ fn exercise(bytes: Vec<u8>) -> diskfs_block::Result<()> {
     let device = BootDevice {
         order: 0,
         kind: DeviceKind::Pci,
-        place: Place::Attached(0),
+        place: DeviceLocation::Attached(0),
     };
     if let Ok(matched) = store.boot_order_for(&[device]) {
         let _ = store.set_boot_order(&matched.order);
@@ -42,7 +42,7 @@ fn exercise(bytes: Vec<u8>) -> diskfs_block::Result<()> {
     if edited.is_ok() {
         let store = VariableStore::open(store.into_bytes())?;
         let lang = store.variable("Lang", VENDOR);
-        assert_eq!(lang.expect("it was set").data, b"eng");
+        assert_eq!(lang.expect("the variable exists").data, b"eng");
     }
     Ok(())
 }
@@ -57,8 +57,11 @@ fn small() -> Vec<u8> {
         guid,
     };
     let file = LoadOption::file("debian", &partition, r"\a.efi");
-    let _ = store.add_boot_entry(&file, Position::First).unwrap();
-    let _ = store.add_boot_entry(&option("x", &[common::node(1, 1, &[1, 2])]), Position::Last);
+    let _ = store.add_boot_entry(&file, BootPosition::First).unwrap();
+    let _ = store.add_boot_entry(
+        &option("x", &[common::node(1, 1, &[1, 2])]),
+        BootPosition::Last,
+    );
     let _ = store
         .set("Lang", guid, Attributes::DEFAULT, b"fra")
         .unwrap();
@@ -111,7 +114,7 @@ fn a_volume_may_be_followed_by_anything() {
 }
 
 #[test]
-fn sizes_that_lie_are_told() {
+fn sizes_that_lie_are_reported() {
     let first = 0x64;
     for (at, value) in [
         (first + 36, 0x8000_0000_u32),
@@ -141,7 +144,8 @@ fn names_that_are_none_are_nobodys_and_are_kept() {
         .unwrap();
     let bytes = store.into_bytes();
     let first = 0x64;
-    // Not ended; ended within; of half a unit; empty; none.
+    // Names without a zero at the end, with a zero inside, with an odd number of bytes, and empty
+    // ones.
     for (at, value) in [(64, 1), (62, 0), (36, 5), (36, 3), (60, 0), (36, 0)] {
         let mut other = bytes.clone();
         other[first + at] = value;
@@ -173,7 +177,7 @@ fn names_that_are_none_are_nobodys_and_are_kept() {
     }
 }
 
-/// A store of nothing but headers, of one variable and of a million.
+/// A store that consists of headers only, of one variable, with a million records.
 #[test]
 fn a_million_headers() {
     let template = Template {
@@ -205,13 +209,13 @@ fn a_million_headers() {
     );
 }
 
-/// Each number of an order counts once, however long it is.
+/// Each number of an order counts once, whatever the length of the order.
 #[test]
 fn an_order_of_a_million_numbers() {
     let mut store = VariableStore::open(template(2500)).unwrap();
     for _ in 0..3 {
         let disk = option("x", &[common::node(1, 1, &[0, 1])]);
-        store.add_boot_entry(&disk, Position::Last).unwrap();
+        store.add_boot_entry(&disk, BootPosition::Last).unwrap();
     }
     let numbers = (0..2_000_000_u32).map(|number| (number % 60_000) as u16);
     let order: Vec<u8> = numbers.flat_map(u16::to_le_bytes).collect();
@@ -224,13 +228,13 @@ fn an_order_of_a_million_numbers() {
     let device = BootDevice {
         order: 0,
         kind: DeviceKind::Pci,
-        place: Place::Attached(0),
+        place: DeviceLocation::Attached(0),
     };
     let matched = store.boot_order_for(&[device]).unwrap();
     assert_eq!(matched.order.len(), 60_000);
     store.set_boot_order(&matched.order).unwrap();
     let (number, _) = store
-        .add_boot_entry(&option("y", &[]), Position::First)
+        .add_boot_entry(&option("y", &[]), BootPosition::First)
         .unwrap();
     assert_eq!(number, 3);
     assert_eq!(store.boot_order().unwrap().len(), 60_000);
@@ -247,7 +251,7 @@ fn many_boot_entries_are_all_that_there_are() {
     let mut order = Vec::new();
     for number in 0..300_u16 {
         let (added, _) = store
-            .add_boot_entry(&option("x", &[]), Position::Last)
+            .add_boot_entry(&option("x", &[]), BootPosition::Last)
             .unwrap();
         assert_eq!(added, number);
         order.push(number);

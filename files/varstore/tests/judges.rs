@@ -1,4 +1,5 @@
-//! Stores beside virt-firmware: what it reads is read here, and what is written here it reads, and edits.
+//! Tests against virt-firmware: both programs read the same from a store, and each reads and edits
+//! what the other wrote.
 
 mod common;
 
@@ -9,14 +10,14 @@ use std::process::Command;
 use common::{mixed, pc, sata};
 use diskfs_fixtures::{require, skip};
 use diskfs_varstore::{
-    Attributes, BootDevice, DeviceKind, FaultTolerantWrite, Guid, HardDrive, LoadOption, Place,
-    Position, VariableStore,
+    Attributes, BootDevice, BootPosition, DeviceKind, DeviceLocation, FaultTolerantWrite, Guid,
+    HardDrive, LoadOption, VariableStore,
 };
 use serde_json::Value;
 
 const VENDOR: Guid = Guid::EFI_GLOBAL_VARIABLE;
 
-/// Name, then vendor, attributes, data, and the time when it was signed.
+/// By name: vendor, attributes, data, and the time of the signature.
 type Listing = BTreeMap<String, (String, u64, String, Option<String>)>;
 
 fn hex(bytes: &[u8]) -> String {
@@ -77,7 +78,7 @@ fn read(file: &Path) -> VariableStore {
     VariableStore::open(std::fs::read(file).unwrap()).unwrap()
 }
 
-/// The templates of the packages, those with keys among them.
+/// Reads the templates of the packages, including those with keys.
 #[test]
 fn templates_are_read_as_virt_firmware_does() {
     if require("virt-fw-vars").is_none() {
@@ -108,7 +109,7 @@ fn templates_are_read_as_virt_firmware_does() {
         read_files += 1;
     }
     if read_files == 0 {
-        skip("there are no templates of OVMF");
+        skip("the templates of OVMF are not installed");
     }
 }
 
@@ -133,7 +134,7 @@ fn partition() -> HardDrive {
     }
 }
 
-/// Edits through both programs in turn, with the store reclaimed by either.
+/// Both programs edit a store in turn, and each reclaims it.
 #[test]
 fn both_edit_one_store() {
     if require("virt-fw-vars").is_none() {
@@ -141,7 +142,7 @@ fn both_edit_one_store() {
     }
     let mut store = sata();
     let debian = LoadOption::file("debian", &partition(), r"\EFI\debian\shimx64.efi");
-    store.add_boot_entry(&debian, Position::First).unwrap();
+    store.add_boot_entry(&debian, BootPosition::First).unwrap();
     store.set_boot_next(Some(4)).unwrap();
     for number in 0..300_u16 {
         let data = number.to_le_bytes().repeat(500);
@@ -152,7 +153,7 @@ fn both_edit_one_store() {
     let disk = BootDevice {
         order: 0,
         kind: DeviceKind::Sata,
-        place: Place::Attached(1),
+        place: DeviceLocation::Attached(1),
     };
     let order = store.boot_order_for(&[disk]).unwrap().order;
     store.set_boot_order(&order).unwrap();
@@ -177,7 +178,7 @@ fn both_edit_one_store() {
     ] {
         assert!(text.contains(line), "{text}");
     }
-    // The other program's turn.
+    // The other program edits it.
     virt_fw_vars(&[
         "--inplace",
         path,
@@ -203,7 +204,8 @@ fn both_edit_one_store() {
     );
 }
 
-/// Keys that it enrolls are kept, with the times when they were signed, also when the store is reclaimed.
+/// Keys that virt-firmware enrolls are kept, with the times of their signatures, also when the
+/// store is reclaimed.
 #[test]
 fn keys_are_kept() {
     if require("virt-fw-vars").is_none() {

@@ -1,4 +1,4 @@
-//! Stores as they are, and what is in them.
+//! Tests of reading stores.
 
 mod common;
 
@@ -9,7 +9,7 @@ use diskfs_varstore::{
     Attributes, DevicePath, FaultTolerantWrite, Guid, HardDrive, LoadOption, VariableStore,
 };
 
-/// The entries of a store as the firmware says that it tries them.
+/// Returns the entries of a store in the format in which the firmware prints them.
 fn lines(store: &VariableStore) -> Vec<String> {
     let entries = store.boot_entries().into_iter();
     let lines = entries.map(|entry| {
@@ -25,7 +25,7 @@ fn lines(store: &VariableStore) -> Vec<String> {
     lines.collect()
 }
 
-/// What OVMF printed ("`BdsDxe: failed to load ...`") when it tried them.
+/// The entries are those that OVMF printed when it tried them ("`BdsDxe: failed to load ...`").
 #[test]
 fn entries_are_what_the_firmware_says() {
     assert_eq!(
@@ -117,7 +117,7 @@ fn old_stores_are_read_and_edited() {
     );
 }
 
-/// AAVMF's flash is longer than its volume, as its block map says.
+/// AAVMF's flash is longer than its volume; the block map covers all of it.
 #[test]
 fn a_volume_may_be_a_part_of_the_flash() {
     let mut bytes = template(1);
@@ -130,7 +130,7 @@ fn a_volume_may_be_a_part_of_the_flash() {
 }
 
 #[test]
-fn what_is_no_store_is_told() {
+fn what_is_no_store_is_reported() {
     let kind = |bytes: Vec<u8>| VariableStore::open(bytes).unwrap_err().kind();
     assert_eq!(kind(Vec::new()), ErrorKind::Unsupported);
     let erased = VariableStore::open(vec![0; 1 << 20]).unwrap_err();
@@ -181,7 +181,7 @@ fn options_are_read_as_they_are_written() {
     assert_eq!(option.to_bytes().unwrap_err().kind(), ErrorKind::Invalid);
 }
 
-/// As UEFI 10.6 has them.
+/// The text of paths is that of UEFI 10.6.
 #[test]
 fn paths_as_text() {
     let utf16 = |text: &str| {

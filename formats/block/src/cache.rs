@@ -1,4 +1,4 @@
-//! Blocks of another device in memory.
+//! A cache of another device's blocks in memory.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +10,12 @@ use quick_cache::sync::Cache as Shards;
 use crate::device::len_of;
 use crate::{BlockRead, BlockWrite, Error, Extent, Result, check_bounds};
 
-/// Keeps blocks of a device that were read, within a budget: for metadata, which is read in small
-/// pieces and again. What a file holds is the kernel's to cache, so a long read passes by.
+/// A cache of a device's blocks with a byte budget. It is meant for metadata, which is read in
+/// small pieces and more than once. File contents are cached by the kernel, so long reads bypass
+/// this cache.
 ///
-/// Reads of what is there take no lock but a shard's; neighbouring blocks that are not there are
-/// fetched in one read. Writes go through: they are below before they return.
+/// Reads of cached blocks take no lock but a shard's. Neighbouring missing blocks are fetched in
+/// one read. Writes go through: the device below has them before the call returns.
 #[derive(Debug)]
 pub struct Cache<D: ?Sized = dyn BlockRead> {
     blocks: Shards<u64, Arc<[u8]>, ByBytes>,
@@ -22,20 +23,21 @@ pub struct Cache<D: ?Sized = dyn BlockRead> {
     bypass_bytes: usize,
     size_bytes: u64,
     counters: Counters,
-    /// Held shared from a read below until its blocks are kept, and alone by writes: else a block
-    /// that was read before a write could be kept after it. Taken before any shard's lock.
+    /// The lock that keeps stale blocks out of the cache. A fetch holds it shared from its read
+    /// below until its blocks are cached; a write holds it exclusively. Otherwise a block that was
+    /// read before a write could be cached after it. Taken before any shard's lock.
     writing: RwLock<()>,
     inner: Arc<D>,
 }
 
-/// How a [`Cache`] is to be.
+/// The settings of a [`Cache`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheOptions {
-    /// About so much is kept.
+    /// The approximate number of bytes to cache.
     pub budget_bytes: u64,
-    /// The unit that is kept: a power of two from 512 to 1 MiB.
+    /// The size of a cached block: a power of two from 512 bytes to 1 MiB.
     pub block_bytes: u32,
-    /// Reads and writes of at least so much pass by.
+    /// The length from which on reads and writes bypass the cache.
     pub bypass_bytes: usize,
 }
 
@@ -49,21 +51,21 @@ impl Default for CacheOptions {
     }
 }
 
-/// How much a [`Cache`] was good for.
+/// The hit, miss and read counters of a [`Cache`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStatistics {
-    /// Blocks that were there.
+    /// The number of blocks that were found in the cache.
     pub hits: u64,
-    /// Blocks that were not.
+    /// The number of blocks that were missing from the cache.
     pub misses: u64,
-    /// Reads that passed by because they were long.
+    /// The number of reads that bypassed the cache because they were long.
     pub bypasses: u64,
-    /// Reads of the device below.
+    /// The number of reads of the device below.
     pub reads_below: u64,
-    /// Bytes of those reads.
+    /// The number of bytes that were read from the device below.
     pub read_bytes_below: u64,
-    /// Bytes that are kept now.
+    /// The number of bytes that are cached now.
     pub kept_bytes: u64,
 }
 
@@ -81,13 +83,14 @@ struct ByBytes;
 
 impl Weighter<u64, Arc<[u8]>> for ByBytes {
     fn weight(&self, _: &u64, block: &Arc<[u8]>) -> u64 {
-        /// What a block costs besides its bytes: reference counts, key and the shard's own entry.
+        /// The overhead of a block besides its bytes: reference counts, key and the shard's own
+        /// entry.
         const ENTRY_BYTES: u64 = 64;
         len_of(block).saturating_add(ENTRY_BYTES)
     }
 }
 
-/// A number of bytes that is no larger than a buffer's.
+/// Converts a number of bytes that is at most a buffer's length to an index.
 fn index(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
@@ -97,14 +100,16 @@ fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl<D: BlockRead + ?Sized> Cache<D> {
-    /// An empty cache of blocks of `inner`.
+    /// Creates an empty cache of the blocks of `inner`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a size of blocks that is none.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the block size is not a power of two
+    /// from 512 bytes to 1 MiB.
     pub fn new(inner: Arc<D>, options: CacheOptions) -> Result<Self> {
         let block = options.block_bytes;
         if !block.is_power_of_two() || !(512..=1 << 20).contains(&block) {
-            let reason = format!("{block} is no power of two from 512 to 1048576");
+            let reason =
+                format!("invalid block size {block}: expected a power of two from 512 to 1048576");
             return Err(Error::invalid(reason).with_hint("choose another block size for the cache"));
         }
         let block_bytes = u64::from(block);
@@ -120,7 +125,7 @@ impl<D: BlockRead + ?Sized> Cache<D> {
         })
     }
 
-    /// How much it was good for until now.
+    /// Returns the counters since the cache was created.
     pub fn statistics(&self) -> CacheStatistics {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CacheStatistics {
@@ -133,25 +138,27 @@ impl<D: BlockRead + ?Sized> Cache<D> {
         }
     }
 
-    /// Forgets all blocks.
+    /// Drops all cached blocks.
     pub fn clear(&self) {
         self.blocks.clear();
     }
 
-    /// The blocks that `len_bytes` at `offset` touch.
+    /// Returns the blocks that `len_bytes` at `offset` touch.
     fn blocks_of(&self, offset: u64, len_bytes: u64) -> Range<u64> {
         let first = offset.checked_div(self.block_bytes).unwrap_or(0);
         let end = offset.saturating_add(len_bytes).div_ceil(self.block_bytes);
         first..end.max(first)
     }
 
-    /// The bytes of a run of blocks; the device's last block may be cut.
+    /// Returns the bytes of a run of blocks. The device's last block may be shorter than the
+    /// others.
     fn bytes_of(&self, blocks: &Range<u64>) -> Range<u64> {
         let at = |block: u64| block.saturating_mul(self.block_bytes).min(self.size_bytes);
         at(blocks.start)..at(blocks.end)
     }
 
-    /// Reads a run of blocks below and keeps them, and copies what lies in `offset..` to `buf`.
+    /// Reads a run of blocks from the device below, caches them, and copies the bytes from `offset`
+    /// on to `buf`.
     fn fetch(&self, run: &Range<u64>, offset: u64, buf: &mut [u8]) -> Result<()> {
         let bytes = self.bytes_of(run);
         let mut fetched = vec![0; index(bytes.end.saturating_sub(bytes.start))];
@@ -196,7 +203,7 @@ impl<D: BlockRead + ?Sized> Cache<D> {
     }
 }
 
-/// Copies the bytes that two places on a device have in common.
+/// Copies the bytes that two ranges of a device have in common.
 fn copy_overlap(from: &[u8], from_offset: u64, to: &mut [u8], to_offset: u64) {
     let start = from_offset.max(to_offset);
     let from_end = from_offset.saturating_add(len_of(from));
@@ -240,7 +247,8 @@ impl<D: BlockRead + ?Sized> BlockRead for Cache<D> {
 }
 
 impl<D: BlockWrite + ?Sized> Cache<D> {
-    /// Does `write` below with nothing being fetched meanwhile, and then `settle` with how it went.
+    /// Runs `write` on the device below while no block is being fetched, then `settle` with the
+    /// result.
     fn alone(
         &self,
         (offset, len_bytes): (u64, u64),
@@ -254,7 +262,7 @@ impl<D: BlockWrite + ?Sized> Cache<D> {
         written
     }
 
-    /// Forgets the blocks of a range.
+    /// Drops the cached blocks of a range.
     fn forget(&self, offset: u64, len_bytes: u64) {
         let touched = self.blocks_of(offset, len_bytes);
         let count = touched.end.saturating_sub(touched.start);
@@ -267,7 +275,7 @@ impl<D: BlockWrite + ?Sized> Cache<D> {
         }
     }
 
-    /// Brings the kept blocks up to date after `buf` was written below.
+    /// Brings the cached blocks up to date after `buf` was written to the device below.
     fn update(&self, offset: u64, buf: &[u8]) {
         for block in self.blocks_of(offset, len_of(buf)) {
             let Some(kept) = self.blocks.peek(&block) else {
@@ -289,7 +297,7 @@ impl<D: BlockWrite + ?Sized> BlockWrite for Cache<D> {
             if written.is_ok() && buf.len() < cache.bypass_bytes {
                 cache.update(offset, buf);
             } else {
-                // After a failure nobody knows what is below.
+                // After a failed write the contents of the device below are unknown.
                 cache.forget(offset, len_of(buf));
             }
         })
@@ -345,7 +353,7 @@ mod tests {
         );
         cache.read_at(600, &mut b).unwrap();
         assert_eq!(below.counts().reads, 1);
-        // A hit in the middle of two misses: two reads below, nothing twice.
+        // A hit between two misses: two reads below, and no block is read twice.
         let mut b = [0; 3000];
         cache.read_at(0, &mut b).unwrap();
         assert_eq!(b, pattern(10_000)[..3000]);
@@ -434,7 +442,7 @@ mod tests {
         assert_eq!(b, [1, 1, 1, 0, 0, 0, 0, 0]);
     }
 
-    /// A block read before a write must not be kept after it.
+    /// A block that was read before a write must not be cached after it.
     #[test]
     fn no_thread_sees_old_bytes_after_a_write() {
         let cache = Arc::new(Cache::new(Arc::new(Memory::new(vec![0; 8192])), OPTIONS).unwrap());

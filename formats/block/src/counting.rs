@@ -1,4 +1,4 @@
-//! Counts what reaches a device.
+//! A device that counts the requests that reach another device.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::device::len_of;
 use crate::{BlockRead, BlockWrite, Extent, Result};
 
-/// Passes everything on, and counts it: what is read below for each byte that is asked above (read
-/// amplification) is the measure of an offline engine.
+/// A device that passes all requests on to another and counts them. The number of bytes read below
+/// for each byte requested above (read amplification) is the measure of an offline engine.
 #[derive(Debug)]
 pub struct Counting<D: ?Sized = dyn BlockRead> {
     counters: Counters,
@@ -23,24 +23,24 @@ struct Counters {
     flushes: AtomicU64,
 }
 
-/// What a [`Counting`] device saw. Failed requests count, too.
+/// The requests that a [`Counting`] device saw. Failed requests count, too.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Calls of `read_at`.
+    /// The number of calls of `read_at`.
     pub reads: u64,
-    /// Bytes that they asked for.
+    /// The number of bytes that those calls requested.
     pub read_bytes: u64,
-    /// Calls of `write_at`, `write_zeroes` and `discard`.
+    /// The number of calls of `write_at`, `write_zeroes` and `discard`.
     pub writes: u64,
-    /// Bytes that `write_at` was given.
+    /// The number of bytes that were passed to `write_at`.
     pub written_bytes: u64,
-    /// Calls of `flush`.
+    /// The number of calls of `flush`.
     pub flushes: u64,
 }
 
 impl<D: ?Sized> Counting<D> {
-    /// Counts what reaches `inner`, from zero on.
+    /// Wraps `inner`, with all counters at zero.
     pub fn new(inner: Arc<D>) -> Self {
         Self {
             counters: Counters::default(),
@@ -48,8 +48,8 @@ impl<D: ?Sized> Counting<D> {
         }
     }
 
-    /// What was counted until now. Requests of other threads that run at this moment may be in
-    /// one figure and not yet in another.
+    /// Returns the counters. Requests of other threads that run at this moment may be in one
+    /// counter and not yet in another.
     pub fn counts(&self) -> Counts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -61,7 +61,7 @@ impl<D: ?Sized> Counting<D> {
         }
     }
 
-    /// Begins at zero again, and tells what was counted before.
+    /// Resets the counters to zero and returns their previous values.
     pub fn reset(&self) -> Counts {
         let of = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
         Counts {

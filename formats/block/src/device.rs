@@ -1,4 +1,4 @@
-//! The two traits.
+//! The two traits of block devices.
 
 use std::fmt::Debug;
 
@@ -6,26 +6,31 @@ use crate::{Error, ErrorKind, Extent, ExtentKind, Result};
 
 /// A device that can be read: a size, and positional reads from any thread.
 ///
-/// Offsets and lengths are in bytes and need no alignment; a device that needs it bounces
-/// internally. There is no cursor and no hidden state: any number of threads may read at once.
+/// Offsets and lengths are in bytes and need no alignment; a device that needs alignment uses
+/// bounce buffers internally. There is no cursor and no hidden state: any number of threads may
+/// read at once.
 pub trait BlockRead: Debug + Send + Sync {
-    /// The device's size in bytes. Only [`BlockWrite::set_size`] changes it while the device is open.
+    /// Returns the device's size in bytes. Only [`BlockWrite::set_size`] changes it while the
+    /// device is open.
     fn size_bytes(&self) -> u64;
 
     /// Fills all of `buf` with the bytes at `offset`, or fails.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfBounds`] when the range does not lie within the device;
-    /// [`ErrorKind::Corrupt`] when the format's metadata for the range makes no sense;
-    /// [`ErrorKind::Io`] when a device below fails. The contents of `buf` are unspecified then.
+    /// * [`ErrorKind::OutOfBounds`] if the range does not lie within the device.
+    /// * [`ErrorKind::Corrupt`] if the format's metadata for the range is invalid.
+    /// * [`ErrorKind::Io`] if a device below fails.
+    ///
+    /// After an error the contents of `buf` are unspecified.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
 
-    /// The run that begins at `offset` and how it is stored, so that copies and exports never read
-    /// holes. The run need not be maximal: a caller that wants it so merges neighbours.
+    /// Returns the run that begins at `offset` and how it is stored, so that copies and exports can
+    /// skip holes. The run need not be maximal: a caller that needs the longest run merges
+    /// neighbours.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfBounds`] when `offset` is not below [`size_bytes`](Self::size_bytes);
-    /// else as [`read_at`](Self::read_at).
+    /// [`ErrorKind::OutOfBounds`] if `offset` is not below [`size_bytes`](Self::size_bytes);
+    /// otherwise as for [`read_at`](Self::read_at).
     fn extent_at(&self, offset: u64) -> Result<Extent> {
         let len_bytes = self.size_bytes().saturating_sub(offset);
         if len_bytes == 0 {
@@ -37,33 +42,34 @@ pub trait BlockRead: Debug + Send + Sync {
         })
     }
 
-    /// The unit in bytes that reads are cheapest in: a power of two, a hint and not a demand.
+    /// Returns the unit in bytes in which reads are cheapest: a power of two, as a hint and not a
+    /// requirement.
     fn block_size(&self) -> u32 {
         512
     }
 
-    /// Says that the range will be read soon. A device that can start reading it in the background
-    /// does; the default does nothing. Never fails, whatever the range.
+    /// Announces that the range will be read soon. A device that can prefetch in the background
+    /// starts to; the default does nothing. Never fails, whatever the range.
     fn will_need(&self, offset: u64, len_bytes: u64) {
         let _ = (offset, len_bytes);
     }
 }
 
-/// A device that can be written, too.
+/// A device that can be written as well as read.
 ///
-/// What was written is seen by reads at once, and is durable when [`flush`](Self::flush) returns
-/// after it. Without a flush between them, writes may reach the medium in any order.
+/// Reads see a write at once; the write is durable once a later [`flush`](Self::flush) returns.
+/// Without a flush between them, writes may reach the medium in any order.
 pub trait BlockWrite: BlockRead {
     /// Writes all of `buf` at `offset`, or fails. After a failure any part of it may be written.
     ///
     /// # Errors
-    /// As [`BlockRead::read_at`], and [`ErrorKind::ReadOnly`], [`ErrorKind::NoSpace`].
+    /// As for [`BlockRead::read_at`], and [`ErrorKind::ReadOnly`], [`ErrorKind::NoSpace`].
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()>;
 
-    /// Makes the range read as zeroes; by default by writing them.
+    /// Makes the range read as zeroes. The default writes them.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at).
+    /// As for [`write_at`](Self::write_at).
     fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
         static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
         check_bounds(offset, len_bytes, self.size_bytes())?;
@@ -82,31 +88,35 @@ pub trait BlockWrite: BlockRead {
         Ok(())
     }
 
-    /// Says that the range's contents are of no more use. What it reads as afterwards is
-    /// unspecified; the default does nothing but check the range.
+    /// Discards a range whose contents are no longer needed. What the range reads as afterwards is
+    /// unspecified. The default only checks the range.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at).
+    /// As for [`write_at`](Self::write_at).
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         check_bounds(offset, len_bytes, self.size_bytes())
     }
 
-    /// Returns when everything written before it is durable.
+    /// Waits until everything that was written before is durable.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; then nothing is known of what reached the medium.
+    /// [`ErrorKind::Io`]; it is then unknown what reached the medium.
     fn flush(&self) -> Result<()>;
 
-    /// Makes the device `size_bytes` long: what lies behind is lost, what is added reads as zeroes.
-    /// The default refuses, as for a device that has the size it has.
+    /// Changes the device's size to `size_bytes`. Shrinking drops the bytes past the new end; added
+    /// bytes read as zeroes. The default refuses, as for a device of fixed size.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for a device of fixed size; else as [`write_at`](Self::write_at).
+    /// [`ErrorKind::Unsupported`] for a device of fixed size; otherwise as for
+    /// [`write_at`](Self::write_at).
     fn set_size(&self, size_bytes: u64) -> Result<()> {
         if size_bytes == self.size_bytes() {
             return Ok(());
         }
-        let reason = format!("the device stays at {} bytes", self.size_bytes());
+        let reason = format!(
+            "cannot resize a device of fixed size ({} bytes)",
+            self.size_bytes()
+        );
         Err(Error::unsupported(reason).at(size_bytes))
     }
 }
@@ -122,14 +132,14 @@ pub fn check_bounds(offset: u64, len_bytes: u64, size_bytes: u64) -> Result<()> 
     }
 }
 
-/// Reads `len_bytes` bytes at `offset`; gives `None` for what is past the end of the device, so that
-/// only what keeps reading from going on is an error.
+/// Reads `len_bytes` bytes at `offset`. Returns `None` if the range goes past the end of the
+/// device, so that only a failed read is an error.
 ///
-/// The buffer is allocated once the device is known to have so much: `len_bytes` still needs a limit
-/// of its own where it comes from an image.
+/// The buffer is allocated only after the range was checked against the device's size. A
+/// `len_bytes` that comes from an image still needs a limit of its own.
 ///
 /// # Errors
-/// As [`BlockRead::read_at`].
+/// As for [`BlockRead::read_at`].
 pub fn read_within(
     device: &dyn BlockRead,
     offset: u64,
@@ -144,7 +154,7 @@ pub fn read_within(
     Ok(Some(bytes))
 }
 
-/// A buffer's length in bytes, as devices count.
+/// Returns a buffer's length in bytes as a `u64`.
 pub fn len_of(buf: &[u8]) -> u64 {
     crate::bytes::len_u64(buf.len())
 }

@@ -1,4 +1,4 @@
-//! The one error type of the block layer.
+//! The error type of the block layer.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,34 +11,34 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// What kind of failure it was: small and stable, to branch on. Exit codes, errno and the fallback
-/// to another driver follow from it.
+/// The kind of a failure: a small and stable set for callers to branch on. Exit codes, errno values
+/// and the fallback to another driver follow from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The host failed to read or write; trying again may help.
+    /// The host failed to read or write; a retry may help.
     Io,
     /// The bytes contradict their format's specification.
     Corrupt,
-    /// Well-formed as far as can be told, but needs something that this driver does not do.
+    /// The bytes look valid, but need a feature that this driver does not have.
     Unsupported,
-    /// No such file, snapshot, partition.
+    /// The file, snapshot, partition or other object does not exist.
     NotFound,
-    /// It is there already.
+    /// The object exists already.
     Exists,
-    /// Writing to something opened for reading only.
+    /// A write to something that was opened read-only.
     ReadOnly,
-    /// No room left below.
+    /// No space left on the device or file below.
     NoSpace,
     /// The range does not lie within the device.
     OutOfBounds,
-    /// Somebody else uses the image.
+    /// The image is in use by another process.
     Locked,
-    /// The host or a policy (the gate) says no.
+    /// The host or a policy (the gate) denies access.
     Denied,
-    /// What the caller asked makes no sense.
+    /// The caller's request is invalid.
     Invalid,
-    /// The caller has asked to stop.
+    /// The caller asked to stop.
     Cancelled,
 }
 
@@ -46,16 +46,17 @@ pub enum ErrorKind {
 ///
 /// # Errors
 /// [`ErrorKind::Cancelled`] for [`ControlFlow::Break`].
-pub fn go_on(answer: ControlFlow<()>) -> Result<()> {
+pub fn check_cancelled(answer: ControlFlow<()>) -> Result<()> {
     match answer {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(Error::new(ErrorKind::Cancelled, "cancelled")),
     }
 }
 
-/// What went wrong, where, and what to do about it.
+/// An error of the block layer: what failed, where, and what to do about it.
 ///
-/// Displayed as one line: file, reason, byte, next step. The source, if any, is not repeated in it.
+/// Displayed as one line: file, reason, byte, next step. The line does not repeat the source, if
+/// any.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -68,7 +69,8 @@ struct Inner {
 }
 
 impl Error {
-    /// An error without a place yet. The reason starts in lower case and ends without a full stop.
+    /// Creates an error without a place. The reason starts in lower case and ends without a full
+    /// stop.
     pub fn new(kind: ErrorKind, reason: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -80,71 +82,73 @@ impl Error {
         }))
     }
 
-    /// Short for [`ErrorKind::Corrupt`].
+    /// Creates an [`ErrorKind::Corrupt`] error.
     pub fn corrupt(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Corrupt, reason)
     }
 
-    /// Short for [`ErrorKind::Unsupported`].
+    /// Creates an [`ErrorKind::Unsupported`] error.
     pub fn unsupported(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Unsupported, reason)
     }
 
-    /// Short for [`ErrorKind::Invalid`].
+    /// Creates an [`ErrorKind::Invalid`] error.
     pub fn invalid(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Invalid, reason)
     }
 
-    /// The byte of the device that it is about. The innermost place stays: a second call changes
-    /// nothing.
+    /// Sets the byte of the device at which the error occurred. The innermost place is kept: a
+    /// second call has no effect.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Self {
         self.0.offset.get_or_insert(offset);
         self
     }
 
-    /// The file that it is about. The innermost file stays.
+    /// Sets the file in which the error occurred. The innermost file is kept: a second call has no
+    /// effect.
     #[must_use]
     pub fn in_file(mut self, path: impl AsRef<Path>) -> Self {
         self.0.path.get_or_insert_with(|| path.as_ref().to_owned());
         self
     }
 
-    /// What the user can do about it, as a phrase: `give --force-share to read it anyway`.
+    /// Sets what the user can do about the error, as a phrase: `use --force-share to read it
+    /// anyway`.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.0.hint.get_or_insert(hint.into());
         self
     }
 
-    /// The reason below this one.
+    /// Sets the cause of this error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Source>) -> Self {
         self.0.source = Some(source.into());
         self
     }
 
-    /// What kind of failure it was.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What went wrong, without place, next step or source.
+    /// Returns what failed, without place, next step or source.
     pub fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    /// The byte of the device (or of [`path`](Self::path)) that it is about.
+    /// Returns the byte of the device (or of [`path`](Self::path)) at which the error occurred.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
 
-    /// The file that it is about.
+    /// Returns the file in which the error occurred.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// What the user can do about it.
+    /// Returns what the user can do about the error.
     pub fn next_step(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
@@ -202,7 +206,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// The host's own words as ours are written: lower case, and without the number that Rust adds
+/// Returns the host's error message in our style: lower case, and without the number that Rust adds
 /// (` (os error 2)`).
 pub fn host_reason(e: &io::Error) -> String {
     let text = e.to_string();
@@ -214,7 +218,8 @@ pub fn host_reason(e: &io::Error) -> String {
     }
 }
 
-/// An error and the reasons below it, on one line. A reason that is told already is not repeated.
+/// Formats an error and its chain of causes on one line. A cause whose text is in the line already
+/// is not repeated.
 pub fn with_reasons(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut below = error.source();

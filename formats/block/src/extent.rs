@@ -1,27 +1,27 @@
-//! Runs of a device that are stored in the same way.
+//! Extents: runs of a device that are stored in the same way.
 
-/// A run of a device's bytes that are all of one kind, from the offset that was asked for onward.
+/// A run of a device's bytes that are all of one kind, starting at the requested offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Extent {
-    /// Length in bytes; never zero.
+    /// The length in bytes; never zero.
     pub len_bytes: u64,
-    /// How the run is stored.
+    /// The way in which the run is stored.
     pub kind: ExtentKind,
 }
 
-/// How a run of bytes is stored, as `qemu-img map` and NBD's `base:allocation` tell it.
+/// The way in which a run of bytes is stored, as in `qemu-img map` and NBD's `base:allocation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExtentKind {
-    /// Stored bytes; they must be read to be known.
+    /// Stored data; its contents are known only by reading.
     Data,
-    /// Reads as zeroes, and says so itself: a zero cluster, or a hole in a file.
+    /// Zeroes that are marked as such: a zero cluster, or a hole in a file.
     Zero,
-    /// Not stored in this device or in anything behind it; reads as zeroes.
+    /// Bytes that neither this device nor any of its backing devices stores; they read as zeroes.
     Unallocated,
 }
 
 impl ExtentKind {
-    /// Whether the run reads as zeroes without being read.
+    /// Returns true if the run is known to be zeroes without reading it.
     pub const fn reads_as_zeroes(self) -> bool {
         !matches!(self, Self::Data)
     }

@@ -1,67 +1,68 @@
-//! A device that fails as it is told to, for tests.
+//! A device for tests that injects faults.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{BlockRead, BlockWrite, Error, ErrorKind, Event, Extent, Result, WriteLog};
 
-/// Something that goes wrong once. Requests of each kind are counted from 0; a write is a
-/// `write_at`, a `write_zeroes` or a `discard`.
+/// A fault that occurs once. Requests of each kind are counted from 0; a write is a `write_at`, a
+/// `write_zeroes` or a `discard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The read fails.
+    /// A read that fails.
     FailRead {
-        /// Which read.
+        /// The index of the read.
         nth: u64,
     },
-    /// The write fails, and nothing of it is done.
+    /// A write that fails and changes nothing.
     FailWrite {
-        /// Which write.
+        /// The index of the write.
         nth: u64,
     },
-    /// The write fails after its first bytes were done.
+    /// A write that fails after its first bytes were written.
     TornWrite {
-        /// Which write.
+        /// The index of the write.
         nth: u64,
-        /// How many bytes are done. A discard is done whole or not at all: not at all.
+        /// The number of bytes that are written. A discard is all or nothing; here it is skipped.
         keep_bytes: usize,
     },
-    /// The write succeeds and is never done: the device lied.
+    /// A write that is reported as successful and never written: the device lies.
     LostWrite {
-        /// Which write.
+        /// The index of the write.
         nth: u64,
     },
-    /// The write succeeds and is seen by reads, but reaches the device below only with the next
-    /// flush: after all that was written later. Without a flush it is gone.
+    /// A write that succeeds and is seen by reads, but reaches the device below only with the next
+    /// flush, after all later writes. Without a flush it is lost.
     HeldWrite {
-        /// Which write.
+        /// The index of the write.
         nth: u64,
     },
-    /// The flush fails. What was held back stays so.
+    /// A flush that fails. Writes that were held back stay held back.
     FailFlush {
-        /// Which flush.
+        /// The index of the flush.
         nth: u64,
     },
-    /// From this write on every request fails: the device is gone.
+    /// A power cut: from this write on every request fails.
     PowerCut {
-        /// Which write.
+        /// The index of the write.
         nth: u64,
     },
 }
 
-/// Passes everything on to another device, but for the faults that it is given, and keeps a log of
-/// what was written. For tests of what is above: that it notices, that it keeps its order, and,
-/// through the [`WriteLog`], that any crash leaves something whole.
+/// A device that passes all requests on to another, except for the injected faults, and keeps a log
+/// of the writes. It tests the layers above: that they notice faults, that they write in the right
+/// order, and, by means of the [`WriteLog`], that every crash leaves a consistent state.
 #[derive(Debug)]
 pub struct Faulty<D: ?Sized = dyn BlockWrite> {
     faults: Vec<Fault>,
-    /// Held for the whole of a request, so that the log has the order in which they were done.
-    state: Mutex<State>,
+    /// The state, locked for the whole of a request, so that the log has the order in which
+    /// requests ran.
+    state: Mutex<FaultyState>,
     inner: Arc<D>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FaultyState {
     reads: u64,
     writes: u64,
     flushes: u64,
@@ -70,8 +71,8 @@ struct State {
     log: WriteLog,
 }
 
-/// What becomes of a write.
-enum Plan {
+/// The way in which a write is to be treated.
+enum WriteTreatment {
     Do,
     Fail,
     Tear(usize),
@@ -80,7 +81,7 @@ enum Plan {
 }
 
 impl<D: BlockWrite + ?Sized> Faulty<D> {
-    /// `inner`, with these faults.
+    /// Wraps `inner`, with the given faults.
     pub fn new(inner: Arc<D>, faults: impl IntoIterator<Item = Fault>) -> Self {
         Self {
             faults: faults.into_iter().collect(),
@@ -89,48 +90,48 @@ impl<D: BlockWrite + ?Sized> Faulty<D> {
         }
     }
 
-    /// What was written until now: what the caller was told is done, in that order, and what was
-    /// done of a torn write. A lost write is not in it.
+    /// Returns the log of writes so far: what was reported as written, in that order, and the
+    /// written part of a torn write. A lost write is not in the log.
     pub fn log(&self) -> WriteLog {
         self.lock().log.clone()
     }
 
-    /// How many events the log has by now.
+    /// Returns the number of events in the log.
     pub fn logged(&self) -> usize {
         self.lock().log.events().len()
     }
 
-    /// The log as [`log`](Self::log) gives it, and begins a new one.
+    /// Returns the log like [`log`](Self::log), and starts a new one.
     pub fn take_log(&self) -> WriteLog {
         std::mem::take(&mut self.lock().log)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FaultyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn plan(&self, state: &mut State) -> Plan {
+    fn plan(&self, state: &mut FaultyState) -> WriteTreatment {
         let number = state.writes;
         state.writes = number.saturating_add(1);
         for fault in &self.faults {
             match *fault {
-                Fault::FailWrite { nth } if nth == number => return Plan::Fail,
+                Fault::FailWrite { nth } if nth == number => return WriteTreatment::Fail,
                 Fault::TornWrite { nth, keep_bytes } if nth == number => {
-                    return Plan::Tear(keep_bytes);
+                    return WriteTreatment::Tear(keep_bytes);
                 }
-                Fault::LostWrite { nth } if nth == number => return Plan::Lose,
-                Fault::HeldWrite { nth } if nth == number => return Plan::Hold,
+                Fault::LostWrite { nth } if nth == number => return WriteTreatment::Lose,
+                Fault::HeldWrite { nth } if nth == number => return WriteTreatment::Hold,
                 Fault::PowerCut { nth } if nth <= number => {
                     state.gone = true;
-                    return Plan::Fail;
+                    return WriteTreatment::Fail;
                 }
                 _ => {}
             }
         }
-        Plan::Do
+        WriteTreatment::Do
     }
 
-    /// Does a write, or what becomes of it.
+    /// Executes a write, or its planned fault.
     fn change(&self, event: Event) -> Result<()> {
         let (offset, len_bytes) = event.place();
         crate::check_bounds(offset, len_bytes, self.inner.size_bytes())?;
@@ -139,26 +140,26 @@ impl<D: BlockWrite + ?Sized> Faulty<D> {
             return Err(gone());
         }
         match self.plan(&mut state) {
-            Plan::Fail => return Err(injected("write", offset)),
-            Plan::Tear(keep_bytes) => {
+            WriteTreatment::Fail => return Err(injected("write", offset)),
+            WriteTreatment::Tear(keep_bytes) => {
                 if let Some(part) = event.cut(keep_bytes) {
                     self.apply(&mut state, part)?;
                 }
                 return Err(injected("write", offset));
             }
-            Plan::Lose => {}
-            Plan::Hold => {
+            WriteTreatment::Lose => {}
+            WriteTreatment::Hold => {
                 state.log.push(event.clone());
                 state.held.push(event);
             }
-            Plan::Do => self.apply(&mut state, event)?,
+            WriteTreatment::Do => self.apply(&mut state, event)?,
         }
         Ok(())
     }
 
-    /// Does a write below; holds it back, too, when it goes over one that is, so that reads see
-    /// the newer one and the device below gets them in order.
-    fn apply(&self, state: &mut State, event: Event) -> Result<()> {
+    /// Applies a write to the device below. A write that overlaps a held-back one is held back,
+    /// too, so that reads see the newer bytes and the device below gets both in order.
+    fn apply(&self, state: &mut FaultyState, event: Event) -> Result<()> {
         if state.held.iter().any(|held| held.touches(&event)) {
             state.held.push(event.clone());
         } else {
@@ -193,7 +194,7 @@ impl Event {
         a < b.saturating_add(b_len) && b < a.saturating_add(a_len)
     }
 
-    /// Its first bytes; `None` when nothing is left of it.
+    /// Returns the first bytes of the event; `None` if nothing is left of it.
     fn cut(&self, keep_bytes: usize) -> Option<Self> {
         match self {
             Self::Write { offset, bytes } => Some(Self::Write {
@@ -219,8 +220,8 @@ impl Event {
         }
     }
 
-    /// What a read at `at` sees of it, put into `buf`. A discard that is held back is not seen:
-    /// what a discarded range reads as is nobody's business.
+    /// Copies to `buf` what a read at `at` sees of this event. A held-back discard is ignored,
+    /// because the contents of a discarded range are unspecified.
     fn show(&self, at: u64, buf: &mut [u8]) {
         let (offset, len_bytes) = self.place();
         let start = offset.max(at);
@@ -270,7 +271,8 @@ impl<D: BlockWrite + ?Sized> BlockRead for Faulty<D> {
         Ok(())
     }
 
-    /// All data while a write is held back: the device below does not know of it.
+    /// Reports everything as data while a write is held back, because the device below does not
+    /// have it yet.
     fn extent_at(&self, offset: u64) -> Result<Extent> {
         let state = self.lock();
         if state.gone {
@@ -323,7 +325,8 @@ impl<D: BlockWrite + ?Sized> BlockWrite for Faulty<D> {
         Ok(())
     }
 
-    /// Not in the log: a crash test replays on a device that is long enough from the start.
+    /// Changes the size, without a log entry: a crash test replays on a device that is long enough
+    /// from the start.
     fn set_size(&self, size_bytes: u64) -> Result<()> {
         if self.lock().gone {
             return Err(gone());
@@ -423,7 +426,7 @@ mod tests {
         assert_eq!(device.write_at(7, &[0]).unwrap_err().kind(), ErrorKind::Io);
     }
 
-    /// What every crash harness does: each moment, each subset of the writes that were open.
+    /// The core of every crash test: each moment, each subset of the open writes.
     #[test]
     fn every_subset_of_the_open_writes_can_be_built() {
         let (_, device) = device([]);
@@ -446,7 +449,7 @@ mod tests {
                 images.insert(image.to_vec());
             }
         }
-        // Nothing at all, and the first byte with any of the other three.
+        // The empty image, and the first byte with any subset of the other three.
         assert_eq!(images.len(), 1 + (1 << 3));
         assert!(!images.contains(&vec![0, 1, 0, 0, 0, 0, 0, 0]));
     }

@@ -10,10 +10,9 @@ use rustix::io::Errno;
 use crate::device::len_of;
 use crate::{BlockRead, BlockWrite, Error, ErrorKind, Extent, ExtentKind, Result, check_bounds};
 
-/// A regular file or a host block device, read and written at positions.
+/// A regular file or a block device of the host, read and written at positions.
 ///
-/// Opening never blocks and never follows what is not one of the two: a FIFO, a socket, a
-/// character device or a directory is refused.
+/// Opening never blocks: a FIFO, a socket, a character device or a directory is refused.
 #[derive(Debug)]
 pub struct File {
     fd: OwnedFd,
@@ -32,31 +31,32 @@ impl File {
     /// Opens `path` for reading.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`]; [`ErrorKind::Unsupported`] for what is
-    /// neither a regular file nor a block device; [`ErrorKind::Io`].
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`]; [`ErrorKind::Unsupported`] for any other type
+    /// than a regular file or a block device; [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path.as_ref(), OFlags::RDONLY)
     }
 
-    /// Opens `path` for reading and writing. It is neither created nor cut.
+    /// Opens `path` for reading and writing. The file is neither created nor truncated.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and [`ErrorKind::ReadOnly`].
+    /// As for [`open`](Self::open), and [`ErrorKind::ReadOnly`].
     pub fn open_read_write(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path.as_ref(), OFlags::RDWR)
     }
 
     fn open_with(path: &Path, access: OFlags) -> Result<Self> {
-        // Non-blocking, or a FIFO would hang until somebody opens its other end.
+        // Non-blocking: otherwise opening a FIFO would wait until another process opens it for
+        // writing.
         let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = fs::open(path, flags, Mode::empty()).map_err(|e| in_file(e, path))?;
         Self::from_fd(fd, path)
     }
 
-    /// Takes an open file; `path` is for messages.
+    /// Takes over an open file; `path` is used in messages.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As for [`open`](Self::open).
     pub fn from_fd(fd: OwnedFd, path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let stat = fs::fstat(&fd).map_err(|e| in_file(e, &path))?;
@@ -67,7 +67,10 @@ impl File {
                 (FileKind::BlockDevice, end)
             }
             other => {
-                let reason = format!("is {}, not a file or a block device", name_of(other));
+                let reason = format!(
+                    "is {}, not a regular file or a block device",
+                    name_of(other)
+                );
                 return Err(Error::unsupported(reason).in_file(&path));
             }
         };
@@ -79,17 +82,18 @@ impl File {
         })
     }
 
-    /// The path it was opened by.
+    /// Returns the path by which the file was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is a block device of the host.
+    /// Returns true for a block device of the host.
     pub fn is_block_device(&self) -> bool {
         self.kind == FileKind::BlockDevice
     }
 
-    /// Bytes that the host has allocated for it; for a block device its size.
+    /// Returns the number of bytes that the host has allocated for the file; for a block device,
+    /// its size.
     ///
     /// # Errors
     /// [`ErrorKind::Io`].
@@ -98,7 +102,7 @@ impl File {
             return Ok(self.size_bytes());
         }
         let stat = fs::fstat(&self.fd).map_err(|e| in_file(e, &self.path))?;
-        // st_blocks counts units of 512 bytes, whatever the host's filesystem (stat(2)).
+        // st_blocks counts units of 512 bytes on every filesystem (stat(2)).
         Ok(u64::try_from(stat.st_blocks)
             .unwrap_or(0)
             .saturating_mul(512))
@@ -106,7 +110,8 @@ impl File {
 
     fn advise(&self, offset: u64, len_bytes: u64, advice: Advice) {
         if let Some(len) = std::num::NonZeroU64::new(len_bytes) {
-            // Advice only: what fails here fails in the read that follows, with a place.
+            // This is only advice: if it fails, so does the following read, and that error has a
+            // place.
             let _ = fs::fadvise(&self.fd, offset, Some(len), advice);
         }
     }
@@ -175,7 +180,8 @@ impl BlockRead for File {
         Ok(())
     }
 
-    /// Holes by `SEEK_DATA` and `SEEK_HOLE`; a host filesystem without them has data only.
+    /// Finds holes by `SEEK_DATA` and `SEEK_HOLE`. A host filesystem without holes reports only
+    /// data.
     fn extent_at(&self, offset: u64) -> Result<Extent> {
         check_bounds(offset, 1, self.size_bytes()).map_err(|e| e.in_file(&self.path))?;
         let left = self.size_bytes().saturating_sub(offset);
@@ -222,7 +228,7 @@ impl BlockWrite for File {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::BADF) => {
-                    let reason = "opened for reading only";
+                    let reason = "opened read-only";
                     return Err(Error::new(ErrorKind::ReadOnly, reason).in_file(&self.path));
                 }
                 Err(e) => return Err(in_file(e, &self.path).at(at)),
@@ -260,7 +266,7 @@ impl BlockWrite for File {
 
     fn set_size(&self, size_bytes: u64) -> Result<()> {
         if self.is_block_device() && size_bytes != self.size_bytes() {
-            let reason = "a block device has the size it has";
+            let reason = "cannot resize a block device of the host";
             return Err(Error::unsupported(reason).in_file(&self.path));
         }
         fs::ftruncate(&self.fd, size_bytes).map_err(|e| in_file(e, &self.path))?;

@@ -1,19 +1,19 @@
-//! Block devices in userspace: the two traits that every layer below a filesystem speaks, and the
-//! wrappers that need nothing but them.
+//! Block devices in userspace: the two traits that all layers below a filesystem implement, and the
+//! wrappers that need nothing else.
 //!
-//! [`BlockRead`] is a size and positional reads; [`BlockWrite`] adds writing. A function that takes
-//! `&dyn BlockRead` cannot damage an image, which is why there are two. Image formats, partitions
-//! and volumes are all one of these around another, so each stays small and any of them can stand
-//! below any other:
+//! [`BlockRead`] is a size and positional reads; [`BlockWrite`] adds writing. There are two traits,
+//! so that a function that takes `&dyn BlockRead` cannot damage an image. Image formats, partitions
+//! and volumes are all devices around another device, so each stays small and they can be stacked
+//! in any order:
 //!
 //! * [`File`]: a file or a host block device;
 //! * [`Memory`]: bytes in memory;
 //! * [`Slice`]: a part of another device, bounds checked (a partition);
-//! * [`Cache`]: metadata blocks of another device, with a byte budget;
+//! * [`Cache`]: a cache of another device's metadata blocks, with a byte budget;
 //! * [`Overlay`]: copy-on-write over a read-only device, in memory or in a temporary file;
-//! * [`Counting`]: counts what reaches a device;
-//! * [`Faulty`]: fails, cuts, loses or holds back the Nth write, and keeps a [`WriteLog`] of which
-//!   crash images are made, for tests.
+//! * [`Counting`]: counts the requests that reach a device;
+//! * [`Faulty`]: for tests, fails, tears, loses or holds back the Nth write, and keeps a
+//!   [`WriteLog`] from which crash images are built.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -24,15 +24,15 @@
 //! let mut sector = [0; 512];
 //! partition.read_at(512, &mut sector)?;
 //! assert_eq!(sector, [7; 512]);
-//! // A read past the end of the partition fails, though the disk goes on.
+//! // A read past the end of the partition fails, although the disk is longer.
 //! assert!(partition.read_at(2000, &mut sector).is_err());
 //! # Ok::<(), diskfs_block::Error>(())
 //! ```
 //!
 //! # Errors
 //!
-//! One [`Error`] for the layer: a small stable [`ErrorKind`] that programs branch on, the place,
-//! and the private reason as its source.
+//! The layer has one [`Error`]: a small stable [`ErrorKind`] for callers to branch on, the place,
+//! and the cause as its source.
 #![cfg_attr(
     not(test),
     warn(
@@ -61,7 +61,7 @@ mod write_log;
 pub use cache::{Cache, CacheOptions, CacheStatistics};
 pub use counting::{Counting, Counts};
 pub use device::{BlockRead, BlockWrite, check_bounds, len_of, read_within};
-pub use error::{Error, ErrorKind, Result, go_on, host_reason, with_reasons};
+pub use error::{Error, ErrorKind, Result, check_cancelled, host_reason, with_reasons};
 pub use extent::{Extent, ExtentKind};
 pub use faulty::{Fault, Faulty};
 pub use file::File;

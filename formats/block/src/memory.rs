@@ -1,24 +1,24 @@
-//! Bytes in memory as a device.
+//! A device in memory.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::device::len_of;
 use crate::{BlockRead, BlockWrite, Error, ErrorKind, Result, check_bounds};
 
-/// A device whose bytes live in memory: small images, and tests.
+/// A device whose bytes are in memory, for small images and tests.
 pub struct Memory {
     bytes: RwLock<Vec<u8>>,
 }
 
 impl Memory {
-    /// A device that holds `bytes`.
+    /// Creates a device with the contents `bytes`.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self {
             bytes: RwLock::new(bytes.into()),
         }
     }
 
-    /// A copy of what the device holds now.
+    /// Returns a copy of the device's contents.
     pub fn to_vec(&self) -> Vec<u8> {
         self.read().clone()
     }
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Memory {
     }
 }
 
-/// The range as indices; `check_bounds` passed, so both fit in a usize.
+/// Converts a range to indices. `check_bounds` succeeded, so both fit in a `usize`.
 fn range(offset: u64, len: usize) -> std::ops::Range<usize> {
     let start = usize::try_from(offset).unwrap_or(usize::MAX);
     start..start.saturating_add(len)
@@ -86,7 +86,7 @@ impl BlockWrite for Memory {
 }
 
 fn no_memory(size_bytes: u64) -> Error {
-    let reason = format!("no memory for {size_bytes} bytes");
+    let reason = format!("cannot allocate {size_bytes} bytes of memory");
     Error::new(ErrorKind::NoSpace, reason)
 }
 

@@ -1,4 +1,4 @@
-//! Copy-on-write over a device that stays as it is.
+//! Copy-on-write over a device that is never written.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,55 +11,57 @@ use crate::{
     BlockRead, BlockWrite, Error, ErrorKind, Extent, ExtentKind, File, Result, check_bounds,
 };
 
-/// A device that can be written, over one that is only read: what is written stays beside it, in
-/// memory or in a temporary file, and is gone with the overlay.
+/// A writable device over a read-only one. Changes are kept in memory or in a temporary file, and
+/// are dropped together with the overlay.
 ///
-/// Readers run in parallel; a writer is alone. Zeroes take no room.
+/// Readers run in parallel; a writer is alone. Zeroes take no space.
 pub struct Overlay {
     base: Arc<dyn BlockRead>,
-    /// Held shared for the whole of a read, also while the base is read: a block is never seen
-    /// half written. No other lock is taken under it but the base's own.
-    state: RwLock<State>,
+    /// The changed ranges, locked shared for the whole of a read, also while the base is read, so
+    /// that no reader sees a half-written block. Under this lock only the base's own locks are
+    /// taken.
+    state: RwLock<OverlayState>,
 }
 
-struct State {
+struct OverlayState {
     changed: RangeMap<Content>,
     store: Store,
 }
 
-/// What replaces the base's bytes in a range of blocks.
+/// The replacement of the base's bytes in a range of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     Stored,
     Zero,
 }
 
-/// Where the bytes of changed blocks are.
+/// The storage for the bytes of changed blocks.
 enum Store {
     Memory {
         blocks: HashMap<u64, Box<[u8]>>,
         limit_blocks: usize,
     },
-    /// A sparse file, each block where it is on the device. It has no name any more.
+    /// A sparse file with each block at the offset that it has on the device. The file is unlinked.
     File(File),
 }
 
 /// A range that an [`Overlay`] changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangedRange {
-    /// Where it begins, in bytes.
+    /// The offset of the range in bytes.
     pub offset: u64,
-    /// Its length in bytes; never zero.
+    /// The length in bytes; never zero.
     pub len_bytes: u64,
-    /// [`ExtentKind::Data`] or [`ExtentKind::Zero`].
+    /// The kind of the change: [`ExtentKind::Data`] or [`ExtentKind::Zero`].
     pub kind: ExtentKind,
 }
 
-/// The unit of copying: what filesystems write in, mostly.
+/// The unit of copying: the usual block size of filesystems.
 const BLOCK_BYTES: u64 = 4096;
 
 impl Overlay {
-    /// Keeps changes in memory, at most about `limit_bytes` of them; zeroes are free.
+    /// Creates an overlay that keeps its changes in memory, at most about `limit_bytes` of them.
+    /// Zeroes do not count.
     pub fn in_memory(base: Arc<dyn BlockRead>, limit_bytes: u64) -> Self {
         let limit_blocks = index(limit_bytes / BLOCK_BYTES);
         let blocks = HashMap::new();
@@ -72,11 +74,11 @@ impl Overlay {
         )
     }
 
-    /// Keeps changes in a file in `directory` that has no name, so that it is gone with the
-    /// process, however that ends.
+    /// Creates an overlay that keeps its changes in an unlinked file in `directory`. The file
+    /// disappears with the process, however that ends.
     ///
     /// # Errors
-    /// What the host says when the file cannot be made.
+    /// Host errors when the file cannot be created.
     pub fn in_file(base: Arc<dyn BlockRead>, directory: &Path) -> Result<Self> {
         let failed = |e: std::io::Error| Error::from(e).in_file(directory);
         let file = tempfile::tempfile_in(directory).map_err(failed)?;
@@ -88,15 +90,15 @@ impl Overlay {
     fn over(base: Arc<dyn BlockRead>, store: Store) -> Self {
         Self {
             base,
-            state: RwLock::new(State {
+            state: RwLock::new(OverlayState {
                 changed: RangeMap::default(),
                 store,
             }),
         }
     }
 
-    /// The ranges that differ from the base, in order, in whole blocks: what was written, also
-    /// where it is what was there before.
+    /// Returns the ranges that differ from the base, in order and in whole blocks. A range that was
+    /// written counts as changed even if its bytes are the same as before.
     pub fn changed(&self) -> impl Iterator<Item = ChangedRange> + use<> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let ranges: Vec<ChangedRange> = state
@@ -114,14 +116,16 @@ impl Overlay {
         ranges.into_iter()
     }
 
-    /// The bytes of a range of blocks; the device's last block may be cut.
+    /// Returns the bytes of a range of blocks. The device's last block may be shorter than the
+    /// others.
     fn bytes_of(&self, blocks: &Range<u64>) -> Range<u64> {
         let size_bytes = self.base.size_bytes();
         let at = |block: u64| block.saturating_mul(BLOCK_BYTES).min(size_bytes);
         at(blocks.start)..at(blocks.end)
     }
 
-    /// Whole blocks within a range of bytes. A cut block at the device's end is whole.
+    /// Returns the whole blocks within a range of bytes. A shorter block at the device's end counts
+    /// as whole.
     fn whole_blocks(&self, bytes: &Range<u64>) -> Range<u64> {
         let start = bytes.start.div_ceil(BLOCK_BYTES);
         let end = if bytes.end == self.base.size_bytes() {
@@ -132,8 +136,8 @@ impl Overlay {
         start..end.max(start)
     }
 
-    /// Reads a range of bytes under the lock, from wherever each part of it is.
-    fn read_under(&self, state: &State, offset: u64, buf: &mut [u8]) -> Result<()> {
+    /// Reads a range of bytes under the lock, each part from where it is stored.
+    fn read_under(&self, state: &OverlayState, offset: u64, buf: &mut [u8]) -> Result<()> {
         let end = offset.saturating_add(len_of(buf));
         let mut at = offset;
         let mut rest = buf;
@@ -154,8 +158,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Writes what lies in one block, of which the rest stays as it is.
-    fn write_part(&self, state: &mut State, offset: u64, piece: &[u8]) -> Result<()> {
+    /// Writes a part of one block and keeps the rest of it.
+    fn write_part(&self, state: &mut OverlayState, offset: u64, piece: &[u8]) -> Result<()> {
         let block = block_of(offset);
         let bytes = self.bytes_of(&(block..block.saturating_add(1)));
         let mut whole = vec![0; index(bytes.end.saturating_sub(bytes.start))];
@@ -167,18 +171,18 @@ impl Overlay {
         state.write_whole(block, &whole)
     }
 
-    /// Makes whole blocks zero, and gives back the room that they took.
-    fn zero_whole(&self, state: &mut State, blocks: Range<u64>) {
+    /// Makes whole blocks zero and frees their storage.
+    fn zero_whole(&self, state: &mut OverlayState, blocks: Range<u64>) {
         let bytes = self.bytes_of(&blocks);
         state.store.free(&blocks, &bytes);
         state.changed.insert(blocks, Content::Zero);
     }
 
-    /// The parts of a range before and after its whole blocks.
+    /// Returns the parts of a range before and after its whole blocks.
     fn edges(&self, bytes: &Range<u64>) -> (Range<u64>, Range<u64>, [Range<u64>; 2]) {
         let blocks = self.whole_blocks(bytes);
         if blocks.is_empty() {
-            // Within one block, or across the border of two without filling either.
+            // The range lies within one block, or crosses the border of two without filling either.
             let middle = blocks.start.saturating_mul(BLOCK_BYTES);
             let middle = middle.clamp(bytes.start, bytes.end);
             let edges = [bytes.start..middle, middle..bytes.end];
@@ -199,7 +203,7 @@ impl Content {
     }
 }
 
-impl State {
+impl OverlayState {
     /// Writes whole blocks from `block` on.
     fn write_whole(&mut self, block: u64, bytes: &[u8]) -> Result<()> {
         let count = len_of(bytes).div_ceil(BLOCK_BYTES);
@@ -227,7 +231,7 @@ impl Store {
                 .unwrap_or_default();
             let len = stored.len().min(rest.len());
             if len == 0 {
-                let reason = "the overlay lost a block";
+                let reason = "the overlay has no contents for a block that is marked as stored";
                 return Err(Error::new(ErrorKind::Io, reason).at(at));
             }
             let (piece, after) = rest.split_at_mut(len);
@@ -238,7 +242,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes whole blocks.
+    /// Writes whole blocks to the storage.
     fn write(&mut self, block: u64, bytes: &[u8]) -> Result<()> {
         let offset = block.saturating_mul(BLOCK_BYTES);
         let (blocks, limit) = match self {
@@ -251,7 +255,9 @@ impl Store {
         let pieces = || (block..).zip(bytes.chunks(index(BLOCK_BYTES)));
         let added = pieces().filter(|(n, _)| !blocks.contains_key(n)).count();
         if blocks.len().saturating_add(added) > limit {
-            let reason = format!("the overlay keeps at most {limit} changed blocks in memory");
+            let reason = format!(
+                "no space left in the overlay: at most {limit} changed blocks fit in memory"
+            );
             return Err(Error::new(ErrorKind::NoSpace, reason).at(offset));
         }
         for (number, piece) in pieces() {
@@ -260,11 +266,12 @@ impl Store {
         Ok(())
     }
 
-    /// Gives back the room of blocks that will not be read any more.
+    /// Frees the storage of blocks that will not be read any more.
     fn free(&mut self, numbers: &Range<u64>, bytes: &Range<u64>) {
         let blocks = match self {
             Self::File(file) => {
-                // Room only: on a host filesystem without holes it stays taken.
+                // A failure only costs space: on a host filesystem without holes it stays
+                // allocated.
                 let _ = file.discard(bytes.start, bytes.end.saturating_sub(bytes.start));
                 return;
             }
@@ -281,12 +288,12 @@ impl Store {
     }
 }
 
-/// The block that holds a byte.
+/// Returns the block that contains a byte.
 const fn block_of(offset: u64) -> u64 {
     offset / BLOCK_BYTES
 }
 
-/// A number of bytes or blocks that fits in memory.
+/// Converts a number of bytes or blocks that fits in memory.
 fn index(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
@@ -359,13 +366,13 @@ impl BlockWrite for Overlay {
         Ok(())
     }
 
-    /// Whole blocks within the range take no room; the rest is written.
+    /// Marks whole blocks as zero, which takes no space; writes the rest.
     fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
         check_bounds(offset, len_bytes, self.size_bytes())?;
         let (blocks, _, edges) = self.edges(&(offset..offset.saturating_add(len_bytes)));
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         for edge in edges.iter().filter(|edge| !edge.is_empty()) {
-            // An edge is shorter than a block.
+            // The edge of a range is shorter than a block.
             let zeroes = vec![0; index(edge.end.saturating_sub(edge.start))];
             self.write_part(&mut state, edge.start, &zeroes)?;
         }
@@ -375,7 +382,7 @@ impl BlockWrite for Overlay {
         Ok(())
     }
 
-    /// Whole blocks within the range read as zeroes from then on and take no room.
+    /// Marks whole blocks within the range as zero, which takes no space.
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         check_bounds(offset, len_bytes, self.size_bytes())?;
         let blocks = self.whole_blocks(&(offset..offset.saturating_add(len_bytes)));
@@ -386,7 +393,7 @@ impl BlockWrite for Overlay {
         Ok(())
     }
 
-    /// Nothing to do: what an overlay keeps is not meant to outlive it.
+    /// Does nothing: an overlay's changes are not meant to outlive it.
     fn flush(&self) -> Result<()> {
         Ok(())
     }
@@ -544,7 +551,8 @@ mod tests {
                         }
                         3 => {
                             overlay.discard(at, len as u64).unwrap();
-                            // Unspecified: whatever it reads as, it goes on reading as that.
+                            // The contents are unspecified, but they must stay the same from then
+                            // on.
                             overlay.read_at(at, &mut model[there]).unwrap();
                         }
                         _ => {
@@ -554,7 +562,8 @@ mod tests {
                         }
                     }
                 }
-                // What is not told as changed is the base's, and extents tell zeroes truly.
+                // Ranges that are not reported as changed have the base's bytes, and extents report
+                // zeroes correctly.
                 let base = pattern(size);
                 let mut at = 0;
                 for range in overlay.changed() {

@@ -1,19 +1,19 @@
-//! Which ranges of blocks have a value.
+//! A map from ranges of blocks to values.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Values of ranges that do not overlap; neighbours of the same value are one range. So its size
-/// goes with what is different, not with how much there is.
+/// A map from non-overlapping ranges to values. Neighbours of the same value are merged, so its
+/// size grows with the number of differences, not with the number of blocks.
 #[derive(Debug, Clone)]
 pub(crate) struct RangeMap<V> {
-    /// By start: the end, and the value.
+    /// The ranges by start: the end, and the value.
     ranges: BTreeMap<u64, (u64, V)>,
 }
 
-/// What there is at a place: up to where, and the value, if any.
+/// The result of a look-up: the end of the run, and the value, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found<V> {
+pub(crate) struct RunLookup<V> {
     pub(crate) end: u64,
     pub(crate) value: Option<V>,
 }
@@ -27,23 +27,23 @@ impl<V> Default for RangeMap<V> {
 }
 
 impl<V: Copy + PartialEq> RangeMap<V> {
-    /// What there is at `at`, and where it ends: at `limit` at the latest.
-    pub(crate) fn find(&self, at: u64, limit: u64) -> Found<V> {
+    /// Returns the value at `at` and where its run ends, at most `limit`.
+    pub(crate) fn find(&self, at: u64, limit: u64) -> RunLookup<V> {
         let before = self.ranges.range(..=at).next_back();
         if let Some((_, &(end, value))) = before.filter(|&(_, &(end, _))| at < end) {
-            return Found {
+            return RunLookup {
                 end: end.min(limit),
                 value: Some(value),
             };
         }
         let next = self.ranges.range(at..).next().map(|(&start, _)| start);
-        Found {
+        RunLookup {
             end: next.unwrap_or(limit).min(limit),
             value: None,
         }
     }
 
-    /// Gives all of `range` the value.
+    /// Sets the value of all of `range`.
     pub(crate) fn insert(&mut self, range: Range<u64>, value: V) {
         if range.is_empty() {
             return;
@@ -70,7 +70,7 @@ impl<V: Copy + PartialEq> RangeMap<V> {
         self.ranges.insert(start, (end, value));
     }
 
-    /// Makes two ranges of the one that goes across `at`.
+    /// Splits the range that crosses `at` in two.
     fn cut_at(&mut self, at: u64) {
         let before = self.ranges.range_mut(..at).next_back();
         if let Some((_, (end, value))) = before
@@ -82,7 +82,7 @@ impl<V: Copy + PartialEq> RangeMap<V> {
         }
     }
 
-    /// All ranges in order, with their values.
+    /// Returns all ranges in order, with their values.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<u64>, V)> + '_ {
         self.ranges
             .iter()
@@ -110,7 +110,7 @@ mod tests {
                     prop_assert!(!run.is_empty());
                     prop_assert!(model[run].iter().all(|v| *v == found.value));
                 }
-                // Maximal: no two neighbours could be one.
+                // The ranges are maximal: no two neighbours could be merged.
                 let all: Vec<_> = map.iter().collect();
                 prop_assert!(all.windows(2).all(|w| w[0].0.end < w[1].0.start || w[0].1 != w[1].1));
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::device::len_of;
 use crate::{BlockRead, BlockWrite, Error, Extent, Result, check_bounds};
 
-/// Bytes `start..start + size` of another device, as a device: a partition.
+/// The bytes `start..start + size` of another device as a device, for example a partition.
 ///
 /// Every range is checked against the slice's own end first, so nothing past it can be reached.
 #[derive(Debug)]
@@ -26,11 +26,10 @@ impl<D: ?Sized> Clone for Slice<D> {
 }
 
 impl<D: BlockRead + ?Sized> Slice<D> {
-    /// `size_bytes` bytes of `inner` from `start_bytes` on.
+    /// Creates a device of `size_bytes` bytes of `inner` from `start_bytes` on.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfBounds`](crate::ErrorKind::OutOfBounds) when they do not lie within
-    /// `inner`.
+    /// [`ErrorKind::OutOfBounds`](crate::ErrorKind::OutOfBounds) if they do not lie within `inner`.
     pub fn new(inner: Arc<D>, start_bytes: u64, size_bytes: u64) -> Result<Self> {
         check_bounds(start_bytes, size_bytes, inner.size_bytes())?;
         Ok(Self {
@@ -40,12 +39,12 @@ impl<D: BlockRead + ?Sized> Slice<D> {
         })
     }
 
-    /// Where the slice begins in the device below, in bytes.
+    /// Returns the offset in the device below at which the slice begins, in bytes.
     pub fn start_bytes(&self) -> u64 {
         self.start_bytes
     }
 
-    /// `offset` as the device below counts it, checked.
+    /// Converts `offset` to an offset in the device below, after a bounds check.
     fn below(&self, offset: u64, len_bytes: u64) -> Result<u64> {
         check_bounds(offset, len_bytes, self.size_bytes)?;
         // `new` checked the sum for the slice's end, and `offset` is below that.

@@ -1,16 +1,16 @@
-//! Making a device forget what it held.
+//! Wiping the signatures of a device.
 
 use crate::{BlockWrite, Result};
 
-/// What is wiped at both ends. All magic numbers that anybody looks for lie there, but for those of
-/// copies that only count where there is a first one.
+/// The number of bytes that are wiped at both ends. All magic numbers that scanners look for are
+/// there, except for backup copies that only count if a primary exists.
 const WIPED_BYTES: u64 = 1 << 20;
 
-/// Writes zeroes over the first `first_bytes`, and over as much of both ends as whoever looks for
-/// filesystems, RAID or partition tables looks at. What is between stays.
+/// Writes zeroes over the first `first_bytes`, and over the parts at both ends where tools look for
+/// filesystems, RAID or partition tables. The bytes between are kept.
 ///
 /// # Errors
-/// As [`write_zeroes`](BlockWrite::write_zeroes).
+/// As for [`write_zeroes`](BlockWrite::write_zeroes).
 pub fn wipe_ends(device: &dyn BlockWrite, first_bytes: u64) -> Result<()> {
     let size_bytes = device.size_bytes();
     let first = WIPED_BYTES.max(first_bytes).min(size_bytes);
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
     use crate::Memory;
 
-    /// How many bytes at the beginning and at the end are zeroes.
+    /// Returns the number of zero bytes at the beginning and at the end.
     fn wiped(size: usize, first_bytes: u64) -> (usize, usize) {
         let device = Memory::new(vec![1; size]);
         wipe_ends(&device, first_bytes).unwrap();

@@ -1,41 +1,41 @@
-//! What was written to a device, and what a crash may leave of it.
+//! A log of writes to a device, and the states that a crash can leave.
 
 use std::sync::Arc;
 
 use crate::{BlockWrite, Result};
 
-/// One thing that was asked of a device, and done.
+/// A request that a device completed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// `write_at`.
+    /// A call of `write_at`.
     Write {
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: u64,
-        /// What.
+        /// The bytes that were written.
         bytes: Arc<[u8]>,
     },
-    /// `write_zeroes`.
+    /// A call of `write_zeroes`.
     WriteZeroes {
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: u64,
-        /// How much.
+        /// The length in bytes.
         len_bytes: u64,
     },
-    /// `discard`.
+    /// A call of `discard`.
     Discard {
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: u64,
-        /// How much.
+        /// The length in bytes.
         len_bytes: u64,
     },
-    /// `flush`: everything before it is durable.
+    /// A call of `flush`: everything before it is durable.
     Flush,
 }
 
 /// The events of a device in their order.
 ///
 /// Between two flushes a device may make writes durable in any order. So a crash leaves everything
-/// before the last flush and any part of what came after it: [`crash_after`](Self::crash_after)
+/// before the last flush and any part of what came after it. [`crash_after`](Self::crash_after)
 /// names a moment, and [`Crash::replay`] builds the image for one choice of that part.
 ///
 /// ```
@@ -64,30 +64,31 @@ pub struct WriteLog {
     events: Vec<Event>,
 }
 
-/// A moment at which the power fails: what is durable then, and what may be.
+/// A moment at which the power fails: the durable events, and those that may be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crash<'a> {
     durable: &'a [Event],
     open: &'a [Event],
 }
 
-/// What becomes of a write that was not flushed before the crash.
+/// The result of a crash for a write that was not flushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// All of it is there.
+    /// All of the write is on the device.
     Kept,
-    /// Nothing of it is there.
+    /// The write is lost completely.
     Lost,
-    /// Only its first bytes are there.
+    /// Only the first bytes of the write are on the device.
     Torn {
-        /// How many.
+        /// The number of bytes that are on the device.
         keep_bytes: u64,
     },
 }
 
 impl Fate {
-    /// A function for [`Crash::replay`] that decides by chance, the same for the same `seed`: two
-    /// of five writes are kept, two lost, and one is torn between two sectors of 512 bytes.
+    /// Returns a function for [`Crash::replay`] that decides at random, repeatably for the same
+    /// `seed`: two of five writes are kept, two lost, and one is torn between two sectors of 512
+    /// bytes.
     pub fn by_chance(seed: u64) -> impl FnMut(usize, &Event) -> Self {
         let mut state = seed;
         move |_, event| {
@@ -107,7 +108,8 @@ impl Fate {
     }
 }
 
-/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
+/// Generates the next random number, after Steele, Lea and Flood, "Fast splittable pseudorandom
+/// number generators", 2014.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = *state;
@@ -117,7 +119,7 @@ fn split_mix(state: &mut u64) -> u64 {
 }
 
 impl Event {
-    /// How many bytes it is about; none for a flush.
+    /// Returns the number of bytes that the event affects; zero for a flush.
     pub fn len_bytes(&self) -> u64 {
         match self {
             Self::Write { bytes, .. } => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
@@ -126,11 +128,11 @@ impl Event {
         }
     }
 
-    /// Does it again, on `device`, as far as `fate` lets it. For who builds many images of one log,
-    /// each from the one before; else there is [`Crash::replay`].
+    /// Repeats the event on `device`, as far as `fate` allows. It is for callers that build many
+    /// images of one log, each from the previous one; others use [`Crash::replay`].
     ///
     /// # Errors
-    /// What `device` says.
+    /// Errors of `device`.
     pub fn replay(&self, device: &dyn BlockWrite, fate: Fate) -> Result<()> {
         let keep_bytes = match fate {
             Fate::Kept => self.len_bytes(),
@@ -154,18 +156,18 @@ impl WriteLog {
         self.events.push(event);
     }
 
-    /// All events.
+    /// Returns all events.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// What lies between flushes. The last one is open: nothing flushed it. Each flush ends one, so
-    /// that an epoch may be empty.
+    /// Returns the events between flushes, as epochs. The last epoch is open: no flush ended it.
+    /// Each flush ends one, so an epoch may be empty.
     pub fn epochs(&self) -> impl Iterator<Item = &[Event]> {
         self.events.split(|event| *event == Event::Flush)
     }
 
-    /// A crash after the first `count` events; after all of them when there are fewer.
+    /// Returns a crash after the first `count` events, or after all of them if there are fewer.
     pub fn crash_after(&self, count: usize) -> Crash<'_> {
         let before = self.events.get(..count).unwrap_or(&self.events);
         let flushed = before
@@ -176,31 +178,32 @@ impl WriteLog {
         Crash { durable, open }
     }
 
-    /// A crash at every moment: before the first event, after each, after the last.
+    /// Returns a crash at every moment: before the first event, after each, after the last.
     pub fn crashes(&self) -> impl Iterator<Item = Crash<'_>> {
         (0..=self.events.len()).map(|count| self.crash_after(count))
     }
 }
 
 impl<'a> Crash<'a> {
-    /// What came before the last flush.
+    /// Returns the events before the last flush.
     pub fn durable(&self) -> &'a [Event] {
         self.durable
     }
 
-    /// What came after it, in the order in which it was asked for.
+    /// Returns the events after the last flush, in the order of the requests.
     pub fn open(&self) -> &'a [Event] {
         self.open
     }
 
-    /// Builds the image on `device`, which holds what was there before the first event: all that is
-    /// durable, and of the open writes what `fate` says, by their index among them.
+    /// Builds the image of the crash on `device`, which must have the contents from before the
+    /// first event. All durable events are applied, and each open write according to `fate`, which
+    /// gets its index among them.
     ///
-    /// Those that are kept are done in order, as a device does two writes to one sector. Which
-    /// subset of the others is kept is free, and that is what reordering comes to at a crash.
+    /// Kept writes are applied in order, as a device orders two writes to one sector. Any subset of
+    /// the open writes can be kept; at a crash, reordering has no other effect.
     ///
     /// # Errors
-    /// What `device` says.
+    /// Errors of `device`.
     pub fn replay(
         &self,
         device: &dyn BlockWrite,
@@ -292,7 +295,7 @@ mod tests {
         );
     }
 
-    /// The log of a device, replayed on what it was before, gives what it is.
+    /// The log of a device, replayed on its previous contents, gives its current contents.
     #[test]
     fn the_whole_log_gives_the_device() {
         let below = Arc::new(Memory::new(vec![5; 100]));

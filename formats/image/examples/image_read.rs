@@ -1,4 +1,4 @@
-//! Reads an image to standard output, or prints its map: `image_read cat|map SPEC`.
+//! Copies an image to standard output, or prints its map: `image_read cat|map SPEC`.
 
 use std::io::Write;
 

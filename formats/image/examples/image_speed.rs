@@ -1,8 +1,8 @@
-//! How fast an image reads, beside the file that holds it: `image_speed SPEC [FILE]`.
+//! Measures how fast an image is read, compared with its file: `image_speed SPEC [FILE]`.
 //!
-//! `FILE` is what is read directly for comparison; the image's own file by default, which for a
-//! compressed or sparse image is not the same amount of bytes. What is measured comes out of the
-//! page cache, so it is the cost of the program and not of a disk.
+//! `FILE` is read directly for comparison. By default it is the image's own file, which for a
+//! compressed or sparse image has another number of bytes. All reads come from the page cache, so
+//! the result is the cost of the program and not of a disk.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,12 +1,14 @@
-//! Measures writing into fresh qcow2 images, beside `qemu-img bench -w` on the same host.
+//! Measures writes to new qcow2 images, compared with `qemu-img bench -w` on the same host.
 //!
 //! `cargo run --release -p diskfs-image --example image_write_speed -- DIR [ROUNDS [NAME]]`
 //!
-//! Each row is a workload on an image of its own in DIR, both through the host's page cache: the
-//! time is from opening the image until it is closed, so everything is flushed; QEMU's is that of the
-//! process (what it prints leaves the last flush out). Random writes go to strides that meet each cluster at another
-//! place, as `qemu-img bench` does it, so both sides write the same bytes. On a busy machine a
-//! thread that never sleeps loses against QEMU's, which do: `chrt -f 1` takes that away.
+//! Each row is a workload on an image of its own in DIR; both programs write through the host's
+//! page cache. The time is from opening the image until it is closed, so everything is flushed. For
+//! QEMU it is the time of the process, because the time that it prints leaves the last flush out.
+//!
+//! Random writes go to strides that hit each cluster at another offset, as in `qemu-img bench`, so
+//! both sides write the same bytes. On a busy machine the scheduler prefers QEMU's threads, which
+//! sleep, to a thread that never does: run it with `chrt -f 1` to avoid that.
 #![allow(clippy::print_stdout, missing_docs, reason = "a program")]
 
 use std::path::Path;
@@ -17,12 +19,12 @@ use diskfs_image::{OpenOptions, WritableImage};
 
 struct Workload {
     name: &'static str,
-    /// The guest's disk.
+    /// The size of the guest's disk in bytes.
     disk: u64,
     size: u64,
     step: u64,
     count: u64,
-    /// Writes between flushes; none but the last with 0.
+    /// The number of writes between flushes; 0 for only one flush at the end.
     flush_every: u64,
     create: &'static str,
 }
@@ -50,7 +52,7 @@ const WORKLOADS: &[Workload] = &[
         name: "scattered 4 KiB",
         disk: 4 << 30,
         size: 4 << 10,
-        // A prime number of pages: after 4 GiB the next round meets other pages.
+        // A prime number of pages: after 4 GiB the next round hits other pages.
         step: 4096 * 10_007,
         count: 40_000,
         flush_every: 0,
@@ -91,7 +93,8 @@ fn ours(path: &Path, workload: &Workload) -> Duration {
     let start = Instant::now();
     let image = WritableImage::open(path, &OpenOptions::default()).expect("open");
     let disk = image.device();
-    // On a page, as `qemu-img bench` has it: the kernel copies from there almost twice as fast.
+    // Page-aligned, as in `qemu-img bench`: the kernel copies from such a buffer almost twice as
+    // fast.
     let len = usize::try_from(workload.size).expect("size");
     let buffer = vec![0x5a; len + 4096];
     let bytes = &buffer[buffer.as_ptr().align_offset(4096)..][..len];
@@ -120,7 +123,7 @@ fn theirs(path: &Path, workload: &Workload, depth: u64) -> Duration {
     } else {
         workload.count
     };
-    // It wants no more requests in flight than between flushes.
+    // `qemu-img bench` does not allow more requests in flight than between flushes.
     command.args(["-d", &depth.min(flush).to_string()]);
     command.args([format!("--flush-interval={flush}")]);
     let start = Instant::now();

@@ -1,8 +1,9 @@
-//! The image behind an overlay: whether it is as it was when the overlay was made.
+//! Detection of changes to the backing file of an overlay.
 //!
-//! An overlay holds the clusters that differ from its base. When the base changes, the overlay shows
-//! clusters of two states, which is a damaged disk. So an overlay that is made here has in its header
-//! what its base was like (`qcow2::base_record`), and is refused when that has changed.
+//! An overlay holds the clusters that differ from its backing file. If the backing file changes
+//! later, the overlay shows a mix of two states, which is a damaged disk. So an overlay that we
+//! create records the state of its backing file in its header (`qcow2::base_record`), and opening
+//! it is refused if that has changed.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -12,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, Stat};
 
-/// A file of the chain as its device and inode.
+/// The device and inode number of a file of the chain.
 pub(crate) type FileId = (u64, u64);
 
-/// What tells whether a file was written to: its length and when it was modified. Not its inode, as
-/// images are copied with what is behind them.
+/// The length and modification time of a file, which show whether it was written to. The inode
+/// number is not part of it, because images are copied together with their backing files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) size_bytes: u64,
@@ -33,7 +34,7 @@ impl Identity {
         }
     }
 
-    /// Of the regular file at `path`, if there is one.
+    /// Returns the identity of the regular file at `path`, if there is one.
     pub(crate) fn of_file(path: &Path) -> Option<Self> {
         let file = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
         Some(Self {
@@ -43,18 +44,18 @@ impl Identity {
         })
     }
 
-    /// What differs from how the file was when it was `recorded`; `None` when nothing does.
+    /// Describes what differs from the `recorded` identity; returns `None` if nothing does.
     pub(crate) fn change_since(&self, recorded: &Self) -> Option<String> {
         if self.size_bytes != recorded.size_bytes {
             let (now, then) = (self.size_bytes, recorded.size_bytes);
-            return Some(format!("it has {now} bytes, and had {then}"));
+            return Some(format!("its size is {now} bytes and was {then}"));
         }
         let is_same = self.seconds == recorded.seconds && self.is_rounded_from(recorded);
-        (!is_same).then(|| "it was modified since".to_owned())
+        (!is_same).then(|| "it was modified later".to_owned())
     }
 
-    /// Whether the nanoseconds are those that were recorded, or what a copy leaves of them: programs
-    /// and filesystems keep microseconds, steps of 100 ns, or seconds.
+    /// Returns true if the nanoseconds equal the recorded ones, or a rounded form of them that a
+    /// copy leaves: programs and filesystems keep microseconds, steps of 100 ns, or seconds.
     fn is_rounded_from(&self, recorded: &Self) -> bool {
         const STEPS: [u32; 4] = [1, 100, 1_000, 1_000_000_000];
         let left = |step| recorded.nanoseconds.checked_rem(step).unwrap_or(0);
@@ -64,15 +65,15 @@ impl Identity {
     }
 }
 
-/// Files that are looked at in the directory of an image that is about to be written.
+/// The number of files to examine in the directory of an image that is about to be written.
 const LOOKED_AT_MAX: usize = 512;
-/// Overlays that are told by name.
+/// The number of overlays to list by name.
 const TOLD_MAX: usize = 4;
-/// The longest name of a backing file (specification, field `backing_file_size`).
+/// The longest name of a backing file in bytes (specification, field `backing_file_size`).
 const NAME_MAX_BYTES: u32 = 1023;
 
-/// The warning for a disk that is about to be written while overlays in its directory name it as
-/// their base. Only some hundreds of files are looked at, and only their headers.
+/// Returns a warning if a disk is about to be written while overlays in its directory use it as
+/// their backing file. Only some hundreds of files are examined, and only their headers.
 pub(crate) fn overlays_warning(path: &Path, id: FileId) -> Option<String> {
     let real = path.canonicalize().ok()?;
     let dir = real.parent()?;
@@ -102,13 +103,13 @@ pub(crate) fn overlays_warning(path: &Path, id: FileId) -> Option<String> {
     };
     (!names.is_empty()).then(|| {
         format!(
-            "is the backing file of {told}{more}: writing to it damages the disks that those \
-             overlays show; write to an overlay of its own instead"
+            "is the backing file of {told}{more}: writing to it damages the disks of those \
+             overlays; write to a new overlay instead"
         )
     })
 }
 
-/// Whether `file` is a qcow2 image whose backing file is `base`.
+/// Returns true if `file` is a qcow2 image whose backing file is `base`.
 fn is_overlay_of(file: &Path, base: &Path, id: FileId) -> Option<bool> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).ok()?;
@@ -119,14 +120,15 @@ fn is_overlay_of(file: &Path, base: &Path, id: FileId) -> Option<bool> {
         .ok()?;
     let name = backing_name(&image)?;
     let name = Path::new(OsStr::from_bytes(&name));
-    // Other names are not looked up: they are somebody else's word.
+    // Names with another file name or directory are not resolved: they come from an untrusted
+    // header.
     let may_be = name.file_name() == base.file_name() || name.components().count() == 1;
     let found: PathBuf = file.parent()?.join(name);
     let is_it = |found: std::fs::Metadata| (found.dev(), found.ino()) == id;
     Some(may_be && found.metadata().is_ok_and(is_it))
 }
 
-/// The name of the backing file that the header has, if it is that of a qcow2 image.
+/// Returns the backing file name from the header of a qcow2 image.
 fn backing_name(image: &File) -> Option<Vec<u8>> {
     let mut head = [0; 20];
     image.read_exact_at(&mut head, 0).ok()?;

@@ -1,9 +1,9 @@
-//! An overlay's contents, written into the image behind it.
+//! Committing an overlay: its contents are written into its backing file.
 
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use diskfs_block::{BlockWrite, Error, File, Result, go_on};
+use diskfs_block::{BlockWrite, Error, File, Result, check_cancelled};
 
 use crate::base::Identity;
 use crate::create::{
@@ -17,43 +17,44 @@ use crate::numbers::to_usize;
 use crate::qcow2::base_record;
 use crate::{Image, OpenOptions, Share, WritableImage, create};
 
-/// Read and written at once.
+/// The number of bytes to read and write at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// What becomes of the overlay.
+/// The state of the overlay after a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overlay {
-    /// It is made anew, with nothing in it.
+    /// The overlay was recreated and is empty.
     Emptied,
-    /// It stays as it is. The disk that it shows is the same.
+    /// The overlay was kept. The disk that it shows is the same.
     Kept,
 }
 
-/// What was done.
+/// The result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
-    /// Bytes of the disk that were written, zeroes among them.
+    /// The number of bytes of the disk that were written, including zeroes.
     pub bytes: u64,
-    /// Whether the overlay is empty now: one with snapshots, bitmaps, a data file or a
-    /// key stays.
+    /// The state of the overlay: one with snapshots, bitmaps, a data file or a key is kept.
     pub overlay: Overlay,
 }
 
-/// Writes what the overlay at `path` holds into its backing file, and empties it when all of that is
-/// durable: at every moment the overlay shows the same disk. Tells `progress` how many bytes more
-/// were written, and how many there are in all.
+/// Writes the contents of the overlay at `path` into its backing file, and empties the overlay when
+/// all of that is durable. At every moment the overlay shows the same disk. Calls `progress` with
+/// the number of bytes written since the last call and the total.
 ///
 /// # Errors
-/// As [`WritableImage::open`] of both; [`Invalid`](diskfs_block::ErrorKind::Invalid) without a
-/// backing file; [`Unsupported`](diskfs_block::ErrorKind::Unsupported) when that is smaller;
-/// [`Cancelled`](diskfs_block::ErrorKind::Cancelled) when `progress` says so: the overlay shows the same disk as before.
+/// * As for [`WritableImage::open`], of both images.
+/// * [`Invalid`](diskfs_block::ErrorKind::Invalid) without a backing file.
+/// * [`Unsupported`](diskfs_block::ErrorKind::Unsupported) if the backing file is smaller.
+/// * [`Cancelled`](diskfs_block::ErrorKind::Cancelled) if `progress` breaks; the overlay then shows
+///   the same disk as before.
 pub fn commit(
     path: &Path,
     overlay: Overlay,
     options: &OpenOptions,
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Committed> {
-    // The chain is read without locks, as its second file is about to be written to by us.
+    // The chain is read without locks, because we are about to write to its second file.
     let locked = File::open_read_write(path)?;
     lock_for_writing(&locked, path)?;
     let unlocked = OpenOptions {
@@ -64,7 +65,7 @@ pub fn commit(
     image.refuse_shared_l2_tables()?;
     let description = image.description().clone();
     let Some(below) = &description.backing else {
-        let reason = "has no backing file to commit to";
+        let reason = "missing backing file: the image has none to commit to";
         return Err(Error::invalid(reason).in_file(path));
     };
     let options = OpenOptions {
@@ -75,10 +76,12 @@ pub fn commit(
     let backing = WritableImage::open(&below.path, &options)?;
     let size_bytes = image.device().size_bytes();
     if size_bytes > backing.device().size_bytes() {
-        let reason = format!("is smaller than the overlay's {size_bytes} bytes");
+        let reason = format!("the backing file is smaller than the overlay ({size_bytes} bytes)");
         return Err(Error::unsupported(reason)
             .in_file(&below.path)
-            .with_hint(format!("`qemu-img resize` it to {size_bytes} first")));
+            .with_hint(format!(
+                "run `qemu-img resize` to make it {size_bytes} bytes long first"
+            )));
     }
     base_record::make_void(&locked)?;
     let bytes = copy(&image, backing.device().as_ref(), progress)?;
@@ -86,7 +89,7 @@ pub fn commit(
     drop((image, locked));
     let emptied = overlay == Overlay::Emptied && empty(path, &description)?;
     if let Some(identity) = Identity::of_file(&below.path) {
-        // The emptied overlay is another file.
+        // Emptying the overlay created a new file.
         let file = File::open_read_write(path)?;
         lock_for_writing(&file, path)?;
         base_record::renew(&file, identity)?;
@@ -101,7 +104,7 @@ pub fn commit(
     })
 }
 
-/// Writes what the top of the chain itself holds.
+/// Writes what the top of the chain itself stores.
 pub(crate) fn copy(
     image: &Image,
     to: &dyn BlockWrite,
@@ -128,21 +131,21 @@ pub(crate) fn copy(
             }
             at = at.saturating_add(len);
             bytes = bytes.saturating_add(len);
-            go_on(progress(len, total))?;
+            check_cancelled(progress(len, total))?;
         }
     }
     to.flush()?;
     Ok(bytes)
 }
 
-/// The runs that the top of the chain itself holds.
+/// Returns the runs that the top of the chain itself stores.
 fn own_runs(image: &Image) -> impl Iterator<Item = Result<MapEntry>> {
     image
         .map()
         .filter(|run| !matches!(run, Ok(run) if run.depth > 0 || !run.present))
 }
 
-/// Puts an empty overlay of the same form in place of this one. Returns whether it could.
+/// Replaces the overlay by an empty one of the same form. Returns whether it could.
 fn empty(path: &Path, old: &Description) -> Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let file = path.symlink_metadata()?;
@@ -153,7 +156,7 @@ fn empty(path: &Path, old: &Description) -> Result<bool> {
     let (Some(name), Some(format)) = (&qcow2.backing_name, below.format) else {
         return Ok(false);
     };
-    // A new one would have other keys, or none.
+    // A new image would have other keys, or none.
     let is_encrypted = qcow2.encryption.is_some();
     if keeps_more || is_encrypted || qcow2.data_file.is_some() || !file.is_file() {
         return Ok(false);
@@ -193,7 +196,8 @@ fn empty(path: &Path, old: &Description) -> Result<bool> {
     };
     create(path, &options)?;
     std::fs::set_permissions(path, file.permissions())?;
-    // Only root gives files away; the emptied overlay is ours then, as what qemu-img makes is.
+    // Only root can change a file's owner; for other users the emptied overlay belongs to the
+    // caller, as after `qemu-img create`.
     let _ = std::os::unix::fs::chown(path, Some(file.uid()), Some(file.gid()));
     Ok(true)
 }

@@ -1,4 +1,4 @@
-//! New images: raw and qcow2.
+//! Creation of raw and qcow2 images.
 
 mod file;
 mod layout;
@@ -18,56 +18,56 @@ use crate::{Compression, Format, Gate};
 use file::NewFile;
 pub(crate) use file::directory_of;
 
-/// What kind of image to make, and how.
+/// The options for a new image.
 #[derive(Debug, Clone)]
 pub struct CreateOptions {
-    /// Its format, with what only that format has.
+    /// The format, with the options of that format.
     pub image: NewImage,
-    /// Size of the guest's disk; rounded up to whole sectors of 512 bytes, as QEMU does it. `None`
-    /// takes the backing file's.
+    /// The size of the guest's disk in bytes, rounded up to whole sectors of 512 bytes as in QEMU.
+    /// `None` for the size of the backing file.
     pub size_bytes: Option<u64>,
-    /// What of it is allocated at once.
+    /// The preallocation mode.
     pub preallocation: Preallocation,
-    /// What becomes of a file that is there.
+    /// The treatment of an existing file.
     pub existing: Existing,
 }
 
 /// The format of a new image.
 #[derive(Debug, Clone)]
 pub enum NewImage {
-    /// The guest's bytes themselves.
+    /// A raw image: the guest's bytes themselves.
     Raw,
-    /// QEMU's format.
+    /// A qcow2 image, QEMU's format.
     Qcow2(Box<NewQcow2>),
 }
 
-/// How a new qcow2 image is to be. `..Default::default()` for what does not matter.
+/// The options for a new qcow2 image. Use `..Default::default()` for the rest.
 #[derive(Debug, Clone)]
 pub struct NewQcow2 {
-    /// The version: who must be able to read it.
+    /// The version of the format, which determines the programs that can read the image.
     pub compat: Compat,
-    /// Cluster size in bytes: a power of two from 512 to 2 MiB.
+    /// The cluster size in bytes: a power of two from 512 to 2 MiB.
     pub cluster_size_bytes: u64,
-    /// Width of a reference count: a power of two up to 64.
+    /// The width of a reference count in bits: a power of two up to 64.
     pub refcount_bits: u32,
-    /// Whether clusters are divided into subclusters.
+    /// The form of L2 entries: with or without subclusters.
     pub l2_entries: L2Entries,
-    /// When reference counts are written.
+    /// The time at which reference counts are written.
     pub refcounts: RefcountUpdates,
-    /// How clusters are compressed, if any will be.
+    /// The compression of compressed clusters, if any will be written.
     pub compression: Compression,
-    /// The image behind it.
+    /// The backing file.
     pub backing: Option<NewBacking>,
-    /// The file that holds the guest's data in place of the image.
+    /// The external data file, which holds the guest's data in place of the image.
     pub data_file: Option<NewDataFile>,
 }
 
 /// The version of a qcow2 image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compat {
-    /// Version 2, which QEMU before 1.1 (2012) reads.
+    /// Version 2, which QEMU before 1.1 (2012) can read.
     V0_10,
-    /// Version 3.
+    /// Version 3, QEMU's default.
     #[default]
     V1_1,
 }
@@ -75,84 +75,88 @@ pub enum Compat {
 /// The form of a qcow2 image's L2 entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum L2Entries {
-    /// A cluster is allocated as a whole.
+    /// Standard entries: a cluster is allocated as a whole.
     #[default]
     Standard,
-    /// A cluster has 32 subclusters that are allocated one by one; from 16 KiB clusters on.
+    /// Extended entries: a cluster has 32 subclusters that are allocated one by one. Needs clusters
+    /// of at least 16 KiB.
     Extended,
 }
 
-/// When a qcow2 image's reference counts are written.
+/// The time at which a qcow2 image's reference counts are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RefcountUpdates {
-    /// Before what they count.
+    /// Before the references that they count.
     #[default]
     Eager,
-    /// Late: the image is marked dirty meanwhile, and counted again after a crash.
+    /// Late: meanwhile the image is marked dirty, and after a crash the references are counted
+    /// again.
     Lazy,
 }
 
-/// The image behind a new one.
+/// The backing file of a new image.
 #[derive(Debug, Clone)]
 pub struct NewBacking {
-    /// Its name as the new image shall spell it: absolute, or from the new image's directory on.
+    /// The name as it is stored in the new image: absolute, or relative to the new image's
+    /// directory.
     pub name: PathBuf,
-    /// Its format. It is never guessed: a guest that writes another format's header to a raw disk
-    /// would choose which files are opened.
+    /// The format. It is never probed: a guest that writes another format's header to a raw disk
+    /// could choose which files are opened.
     pub format: Format,
-    /// Whether it is opened now, through this gate: what is refused now would be refused later.
+    /// The check of the backing file at creation, through a gate: what is refused now would be
+    /// refused later, too.
     pub check: BackingCheck,
 }
 
-/// Whether a new image's backing file is opened when the image is made.
+/// The check of a new image's backing file during creation.
 #[derive(Debug, Clone)]
 pub enum BackingCheck {
-    /// It must open through this gate.
+    /// The backing file must open through this gate.
     Open(Gate),
-    /// It is not looked at; the size must be given.
+    /// The backing file is not opened; the size must be given.
     Skip,
 }
 
-/// The file that holds the data of a new qcow2 image.
+/// The external data file of a new qcow2 image.
 #[derive(Debug, Clone)]
 pub struct NewDataFile {
-    /// Its name as the image shall spell it. It is made, too.
+    /// The name as it is stored in the image. The file is created, too.
     pub name: PathBuf,
-    /// Whether it must be a valid raw image at any time.
+    /// The requirement that the data file be a valid raw image at any time.
     pub layout: DataFileLayout,
 }
 
-/// What else the data file of a qcow2 image is good for.
+/// The role of a qcow2 image's external data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DataFileLayout {
-    /// Nothing: the image decides what of it counts.
+    /// A file that is only valid together with the image.
     #[default]
     Private,
-    /// It is a raw image of the guest's disk by itself.
+    /// A raw image of the guest's disk that is valid by itself.
     Raw,
 }
 
-/// What of a new image is allocated at once.
+/// The preallocation mode of a new image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Preallocation {
-    /// Nothing: it grows.
+    /// No preallocation: the image grows.
     #[default]
     Off,
-    /// The tables of a qcow2 image. Its data is a hole of the host's file.
+    /// Preallocation of a qcow2 image's tables. The data is a hole of the host's file.
     Metadata,
-    /// The host reserves room for all of it.
+    /// Preallocation by the host, which reserves space for everything.
     Falloc,
-    /// All of it is written.
+    /// Preallocation by writing all of the image.
     Full,
 }
 
-/// What becomes of a file that is where a new image goes.
+/// The treatment of a file that exists at the new image's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
-    /// It stays, and there is no new image.
+    /// Keep the existing file and fail.
     #[default]
     Keep,
-    /// The new image takes its place, unless somebody uses it.
+    /// Replace the existing file, unless it is in use.
     Replace,
 }
 
@@ -179,7 +183,7 @@ impl Default for NewQcow2 {
 }
 
 impl CreateOptions {
-    /// An image that grows, in place of nothing.
+    /// Returns options for an image without preallocation that replaces no existing file.
     pub fn new(image: NewImage, size_bytes: Option<u64>) -> Self {
         Self {
             image,
@@ -190,34 +194,35 @@ impl CreateOptions {
     }
 }
 
-/// What was made.
+/// The result of creating an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Created {
-    /// Size of the guest's disk.
+    /// The size of the guest's disk in bytes.
     pub virtual_size_bytes: u64,
-    /// Length of the image's file.
+    /// The length of the image's file in bytes.
     pub file_size_bytes: u64,
 }
 
-/// Makes an image.
+/// Creates an image.
 ///
-/// It appears under its name when it is complete and durable, and not before: whatever interrupts
-/// this leaves the directory as it was, but for an external data file.
+/// The image appears under its name only when it is complete and durable. If creation is
+/// interrupted, the directory stays as it was, except for an external data file.
 ///
 /// # Errors
-/// [`Exists`](diskfs_block::ErrorKind::Exists); [`Invalid`](diskfs_block::ErrorKind::Invalid) for
-/// options that don't go together; [`Denied`](diskfs_block::ErrorKind::Denied) for a backing file
-/// that the gate keeps shut; [`Locked`](diskfs_block::ErrorKind::Locked) when the file to be
-/// replaced is in use.
+/// * [`Exists`](diskfs_block::ErrorKind::Exists) if the file exists.
+/// * [`Invalid`](diskfs_block::ErrorKind::Invalid) for options that cannot be combined.
+/// * [`Denied`](diskfs_block::ErrorKind::Denied) for a backing file that the gate refuses.
+/// * [`Locked`](diskfs_block::ErrorKind::Locked) if the file to be replaced is in use.
 pub fn create(path: &Path, options: &CreateOptions) -> Result<Created> {
     create_with_progress(path, options, &mut |_| ControlFlow::Continue(()))
 }
 
-/// The same, and tells how many bytes more were written whenever a stretch of them was:
-/// preallocation of everything takes its time.
+/// Creates an image like [`create`], and calls `progress` with the number of bytes written since
+/// the last call, because full preallocation takes long.
 ///
 /// # Errors
-/// As [`create`]; [`Cancelled`](diskfs_block::ErrorKind::Cancelled) when `progress` says so: no file is left.
+/// As for [`create`]; [`Cancelled`](diskfs_block::ErrorKind::Cancelled) if `progress` breaks: no
+/// file is left.
 pub fn create_with_progress(
     path: &Path,
     options: &CreateOptions,
@@ -230,12 +235,16 @@ pub fn create_with_progress(
     .map_err(|e| e.in_file(path))
 }
 
-/// The size in whole sectors; QEMU counts in them.
+/// Rounds the size up to whole sectors, as QEMU does.
 fn whole_sectors(size_bytes: u64) -> Result<u64> {
     const SECTOR_BYTES: u64 = 512;
     let rounded = size_bytes.checked_next_multiple_of(SECTOR_BYTES);
-    // What the host's files and QEMU count in is signed.
+    // The size must fit a signed number, as the host and QEMU use for sizes.
     rounded
         .filter(|size| i64::try_from(*size).is_ok())
-        .ok_or_else(|| Error::invalid(format!("no disk is as large as {size_bytes} bytes")))
+        .ok_or_else(|| {
+            Error::invalid(format!(
+                "the disk is too large: {size_bytes} bytes, at most 2^63 - 1"
+            ))
+        })
 }

@@ -1,38 +1,38 @@
-//! What an image says about itself.
+//! The description of an image.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use crate::Format;
 
-/// What an image says about itself, for `info`.
+/// The properties of an image, for `info`.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Description {
-    /// The file, as it was named.
+    /// The path of the file, as the caller gave it.
     pub path: PathBuf,
-    /// The file's device and inode on the host; `None` for what is no file.
+    /// The device and inode number of the file on the host; `None` for a device that is not a file.
     pub file_id: Option<(u64, u64)>,
-    /// Its format; `None` only in a description that was never filled in.
+    /// The format; `None` only in a description that was never filled in.
     pub format: Option<Format>,
-    /// The format was found by looking at the content, not given. A raw image that was probed must
-    /// never get another format's magic written into its first sector.
+    /// True if the format was probed from the content, not given. A probed raw image must never get
+    /// another format's magic written into its first sector.
     pub probed: bool,
-    /// Size of the guest's disk (of the snapshot's, when one is opened).
+    /// The size of the guest's disk (of the snapshot's, if one is opened) in bytes.
     pub virtual_size_bytes: u64,
-    /// Length of the file.
+    /// The length of the file in bytes.
     pub file_size_bytes: u64,
-    /// What the host has allocated for it.
+    /// The number of bytes that the host has allocated for the file.
     pub allocated_bytes: u64,
-    /// What only qcow2 has.
+    /// The properties that only qcow2 has.
     pub qcow2: Option<Qcow2Details>,
-    /// The file behind it.
+    /// The backing file.
     pub backing: Option<Box<Description>>,
-    /// Oddities that do not keep it from being read.
+    /// Problems that do not prevent reading.
     pub warnings: Vec<String>,
 }
 
-/// What a qcow2 image says about itself beyond its size.
+/// The properties of a qcow2 image beyond its size.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[expect(
@@ -40,74 +40,75 @@ pub struct Description {
     reason = "they are independent flags of the header, as `qemu-img info` lists them"
 )]
 pub struct Qcow2Details {
-    /// 2 or 3.
+    /// The version of the format: 2 or 3.
     pub version: u32,
-    /// Cluster size in bytes.
+    /// The cluster size in bytes.
     pub cluster_size_bytes: u64,
-    /// How compressed clusters are compressed.
+    /// The compression of compressed clusters.
     pub compression: Compression,
-    /// Width of a reference count.
+    /// The width of a reference count in bits.
     pub refcount_bits: u32,
-    /// Clusters are divided into 32 subclusters.
+    /// True if clusters are divided into 32 subclusters.
     pub extended_l2: bool,
-    /// Refcounts may be written late.
+    /// True if refcounts may be written late.
     pub lazy_refcounts: bool,
-    /// It was not closed properly: refcounts may be wrong. No matter for reading.
+    /// True if the image was not closed properly. Refcounts may then be wrong, which does not
+    /// affect reading.
     pub dirty: bool,
-    /// A program found it corrupt and marked it so.
+    /// True if a program found the image corrupt and marked it so.
     pub corrupt: bool,
-    /// The names of the feature bits that are set, from all three fields.
+    /// The names of the set feature bits, from all three fields.
     pub features: Vec<String>,
     /// The name of the backing file as the image spells it.
     pub backing_name: Option<String>,
     /// The format of the backing file as the image spells it.
     pub backing_format_name: Option<String>,
-    /// The external data file.
+    /// The path of the external data file.
     pub data_file: Option<PathBuf>,
-    /// The external data file is a raw image by itself.
+    /// True if the external data file is a raw image by itself.
     pub data_file_raw: bool,
-    /// Internal snapshots.
+    /// The internal snapshots.
     pub snapshots: Vec<Snapshot>,
-    /// The snapshot that was opened: its index in `snapshots`.
+    /// The index in `snapshots` of the opened snapshot, if any.
     pub opened_snapshot: Option<usize>,
-    /// Persistent bitmaps.
+    /// The persistent bitmaps.
     pub bitmaps: Vec<Bitmap>,
-    /// How its data is encrypted, if it is.
+    /// The encryption of the data, if any.
     pub encryption: Option<Encryption>,
 }
 
 impl Qcow2Details {
-    /// The version as `qemu-img create -o compat=` spells it.
+    /// Returns the version as `qemu-img create -o compat=` spells it.
     pub const fn compat(&self) -> &'static str {
         if self.version < 3 { "0.10" } else { "1.1" }
     }
 }
 
-/// An image's encryption: LUKS, with a header in the image file. Compressed clusters are not
-/// encrypted, nor are tables.
+/// The encryption of an image: LUKS, with a header in the image file. Compressed clusters and
+/// tables are not encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Encryption {
-    /// Where the LUKS header is in the file.
+    /// The offset of the LUKS header in the file, in bytes.
     pub header_offset_bytes: u64,
-    /// Its length, with all key slots.
+    /// The length of the LUKS header with all key slots, in bytes.
     pub header_len_bytes: u64,
-    /// A key was there that fits.
+    /// True if a matching key was given.
     pub is_unlocked: bool,
 }
 
-/// How compressed clusters are compressed.
+/// The compression of compressed clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Raw deflate; QEMU calls it zlib.
+    /// Raw deflate, which QEMU calls zlib.
     Zlib,
-    /// Zstandard.
+    /// Zstandard, which QEMU calls zstd.
     Zstd,
 }
 
 impl Compression {
-    /// The name as QEMU spells it.
+    /// Returns the name as QEMU spells it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Zlib => "zlib",
@@ -120,19 +121,20 @@ impl Compression {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Unique within the image; QEMU counts from 1.
+    /// The id, unique within the image; QEMU counts from 1.
     pub id: String,
     /// The name that the user gave.
     pub name: String,
-    /// Size of the guest's disk then; `None` in old images that do not say: the current size.
+    /// The size of the guest's disk in the snapshot, in bytes; `None` in old images that do not
+    /// store it, where it is the current size.
     pub virtual_size_bytes: Option<u64>,
-    /// Size of the saved state of the machine; 0 for a snapshot of the disk only.
+    /// The size of the saved machine state in bytes; 0 for a snapshot of the disk only.
     pub vm_state_bytes: u64,
-    /// When it was taken.
+    /// The time at which the snapshot was taken.
     pub taken_at: SystemTime,
-    /// How long the guest had run.
+    /// The time that the guest had run.
     pub vm_clock: Duration,
-    /// Instruction count, when the machine was being recorded.
+    /// The instruction count, if the machine was being recorded.
     pub icount: Option<u64>,
 }
 
@@ -142,20 +144,21 @@ pub struct Snapshot {
 pub struct Bitmap {
     /// The name that the user gave.
     pub name: String,
-    /// Bytes of the disk that one bit stands for.
+    /// The number of bytes of the disk that one bit covers.
     pub granularity_bytes: u64,
-    /// What its flags say.
+    /// The state according to the bitmap's flags.
     pub state: BitmapState,
-    /// Every write to the disk must be marked in it (the `auto` flag; QEMU: not disabled).
+    /// True if every write to the disk must be marked in the bitmap (the `auto` flag; QEMU: not
+    /// disabled).
     pub recording: bool,
 }
 
-/// Whether a bitmap can be trusted.
+/// The state of a bitmap, which tells whether it can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BitmapState {
-    /// It was saved properly.
+    /// The bitmap was saved properly.
     Consistent,
-    /// It was not saved properly, or the image was written to by a program that knows no bitmaps.
+    /// Not saved properly, or the image was written by a program without support for bitmaps.
     Inconsistent,
 }

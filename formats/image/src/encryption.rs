@@ -1,4 +1,4 @@
-//! Images whose data is encrypted: what the caller provides to get at it.
+//! The interface for encrypted images, which the caller implements.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -6,43 +6,46 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 
-/// Gets at the data of images that are encrypted. Ciphers and keys are the caller's: here is only
-/// known where the header is and which bytes are encrypted.
+/// Unlocks the data of encrypted images. The caller provides ciphers and keys; this crate only
+/// knows where the header is and which bytes are encrypted.
 pub trait Unlock: Debug + Send + Sync {
-    /// The data of the image at `path`, whose LUKS header is all of `header`. `None` when there is
-    /// no key for that image: it opens all the same, and its data cannot be read.
+    /// Unlocks the image at `path`, whose LUKS header is all of `header`. Returns `None` without a
+    /// key for that image: it can be opened, but its data cannot be read.
     ///
     /// # Errors
-    /// `Denied` when no key fits; `Unsupported` and `Corrupt` for what the header says; what
-    /// `header` answers when it cannot be read.
+    /// * `Denied` if no key fits.
+    /// * `Unsupported` and `Corrupt` for the contents of the header.
+    /// * Read errors of `header`.
     fn unlock(&self, path: &Path, header: &dyn BlockRead) -> Result<Option<Arc<dyn Decrypt>>>;
 }
 
-/// How the data of an image is encrypted, with the key.
+/// The encryption of an image's data, with the key.
 ///
-/// Sectors are numbered by their place in the file that they are in, which QEMU calls the physical
-/// offset (its specification of qcow2, section "Data encryption").
+/// Sectors are numbered by their offset in their file, which QEMU calls the physical offset (its
+/// specification of qcow2, section "Data encryption").
 pub trait Decrypt: Debug + Send + Sync {
-    /// The file with every sector decrypted, whether it holds data or not. As long as the file.
+    /// Returns a device of the file's length with every sector decrypted, whether it holds data or
+    /// not.
     ///
     /// # Errors
-    /// As [`Unlock::unlock`].
+    /// As for [`Unlock::unlock`].
     fn reader(&self, file: Arc<dyn BlockRead>) -> Result<Arc<dyn BlockRead>>;
 
-    /// The same, and what is written is encrypted. It follows when the file grows.
+    /// Returns the same device, which encrypts writes. Its length follows the file's when that
+    /// grows.
     ///
     /// # Errors
-    /// As [`Unlock::unlock`].
+    /// As for [`Unlock::unlock`].
     fn writer(&self, file: Arc<dyn BlockWrite>) -> Result<Arc<dyn BlockWrite>>;
 }
 
-/// An encrypted image without a key: its tables can be read, its data can't.
+/// The decryption of an image without a key: its tables can be read, its data cannot.
 #[derive(Debug)]
 pub(crate) struct NoKey {
     path: PathBuf,
 }
 
-/// A file whose data nobody has the key of.
+/// A file whose data cannot be decrypted.
 #[derive(Debug)]
 struct Locked<D: ?Sized> {
     path: PathBuf,
@@ -69,11 +72,11 @@ impl Decrypt for NoKey {
     }
 }
 
-/// What one gets who wants data of the image at `path` and has no key.
+/// Returns the error for access to the data of the encrypted image at `path` without a key.
 pub(crate) fn no_key(path: &Path) -> Error {
     let name = path.file_name().unwrap_or(path.as_os_str()).display();
-    let reason = "the image is encrypted (LUKS), and there is no key for it";
-    Error::new(ErrorKind::Denied, reason).with_hint(format!("give its key, as in --key {name}:ask"))
+    let reason = "the image is encrypted with LUKS, and no key was given";
+    Error::new(ErrorKind::Denied, reason).with_hint(format!("use --key {name}:ask"))
 }
 
 impl<D: BlockRead + ?Sized> BlockRead for Locked<D> {

@@ -1,22 +1,22 @@
-//! The formats that are read.
+//! The supported image formats.
 
 use std::fmt;
 use std::str::FromStr;
 
 use diskfs_block::{Error, Result};
 
-/// How an image keeps the guest's bytes.
+/// The format of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// The guest's bytes themselves.
+    /// The raw format: the guest's bytes themselves.
     Raw,
     /// QEMU's copy-on-write format, versions 2 and 3.
     Qcow2,
 }
 
 impl Format {
-    /// The name as QEMU spells it.
+    /// Returns the name as QEMU spells it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",
@@ -38,11 +38,11 @@ impl FromStr for Format {
         match name {
             "raw" => Ok(Self::Raw),
             "qcow2" => Ok(Self::Qcow2),
-            other => Err(
-                Error::unsupported(format!("image format `{}`", other.escape_default())).with_hint(
-                    "raw and qcow2 are read; convert others with `qemu-img convert -O qcow2`",
-                ),
-            ),
+            other => Err(Error::unsupported(format!(
+                "unsupported image format `{}`",
+                other.escape_default()
+            ))
+            .with_hint("supported: raw, qcow2; convert others with `qemu-img convert -O qcow2`")),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The gate for files that an image names.
+//! The gate: the policy for files that an image names.
 //!
-//! A backing file or an external data file is a path inside a file that somebody else wrote. It is
-//! opened only when the gate lets it through: a plain path (no `json:`, no `nbd:`) to a regular
-//! file below the image's own directory, of the image's own owner, or below a directory that the
-//! user added. It is opened for writing only when the user allowed it by name.
+//! A backing file or an external data file is a path in an untrusted file. The gate lets it be
+//! opened only if it is a plain path (no `json:`, no `nbd:`) to a regular file that is below the
+//! image's own directory and belongs to the image's owner, or that is below a directory that the
+//! user added. It is opened for writing only if the user allowed it by name.
 
 mod beneath;
 mod request;
@@ -15,33 +15,34 @@ use rustix::fs::OFlags;
 
 use request::Request;
 
-/// Which files an image may name.
+/// The policy for the files that an image may name.
 ///
-/// By default those below the image's own directory, symbolic links resolved, that belong to the
-/// image's own owner and are no dot files. They are only read: an external data file is written to
-/// when [`allow`](Self::allow) or [`allow_data_file`](Self::allow_data_file) covers it.
+/// By default these are the files below the image's own directory, with symbolic links resolved,
+/// that belong to the image's owner and are not dot files. They are only read: an external data
+/// file is written only if [`allow`](Self::allow) or [`allow_data_file`](Self::allow_data_file)
+/// covers it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Gate {
     policy: Policy,
-    /// Directories whose files an image may name, and have its data written to.
+    /// The directories whose files an image may name and use as data files.
     allowed: Vec<PathBuf>,
-    /// Files that an image may name as its data file.
+    /// The files that an image may use as its data file.
     data_files: Vec<PathBuf>,
-    /// Files that may be read, whatever they are called.
+    /// The files that may be read, whatever their name.
     files: Vec<PathBuf>,
 }
 
-/// What an image may name when nobody has said anything about that image.
+/// The default policy for an image, without further permissions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// No file at all.
+    /// No file may be named.
     Closed,
-    /// What is below the image's own directory and belongs to the image's own owner. As each
-    /// image of a chain is held to this, all files of a chain have one owner.
+    /// The files below the image's own directory that belong to the image's owner. Since this
+    /// applies to each image of a chain, all files of a chain have the same owner.
     #[default]
     Beside,
-    /// What is below one of these directories, whoever owns it. What is beside the image is not
-    /// opened: for a directory that holds the disks of many tenants.
+    /// The files below one of these directories, whoever owns them. Files in the image's own
+    /// directory are not opened. This is for a directory with the disks of many tenants.
     Below(Vec<PathBuf>),
 }
 
@@ -55,28 +56,28 @@ impl From<Policy> for Gate {
 }
 
 impl Gate {
-    /// Lets nothing through: an image that names another file is refused.
+    /// Creates a gate that refuses every file that an image names.
     #[must_use]
     pub fn closed() -> Self {
         Self::from(Policy::Closed)
     }
 
-    /// Also lets through what is below `dir`, whoever owns it, and for writing, too, when it is an
-    /// image's external data file.
+    /// Allows files below `dir`, too, whoever owns them. External data files there may be written
+    /// as well.
     #[must_use]
     pub fn allow(mut self, dir: impl Into<PathBuf>) -> Self {
         self.allowed.push(dir.into());
         self
     }
 
-    /// Also lets an image have this external data file, to read and to write.
+    /// Allows this external data file, too, for reading and writing.
     #[must_use]
     pub fn allow_data_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.data_files.push(file.into());
         self
     }
 
-    /// Also lets an image read this one file.
+    /// Allows reading this file, too.
     #[must_use]
     pub fn allow_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.files.push(file.into());
@@ -114,11 +115,11 @@ impl Gate {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Namer<'a> {
     pub(crate) path: &'a Path,
-    /// Its user; `None` for what is no file of the host.
+    /// The user id of the owner; `None` if the image is not a file of the host.
     pub(crate) owner: Option<u32>,
 }
 
-/// What an image names a file as.
+/// The purpose for which an image names a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NamedFor {
     Backing,
@@ -134,7 +135,7 @@ impl NamedFor {
     }
 }
 
-/// What a file is opened for.
+/// The access mode of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,

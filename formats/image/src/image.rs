@@ -13,13 +13,13 @@ use crate::shared;
 use crate::source::Source;
 use crate::{CheckReport, Gate, ImageSpec, OpenOptions, WritableImage};
 
-/// An image, open for reading, with every file that it is made of.
+/// An image, open for reading, with all its files.
 ///
 /// Reads are parallel. The files stay open and locked until the image and every
 /// [`device`](Self::device) of it are dropped.
 ///
 /// Compressed clusters are decompressed by threads that belong to the image, so a process that
-/// forks opens its images afterwards.
+/// forks must open its images afterwards.
 #[derive(Debug)]
 pub struct Image {
     node: Arc<Node>,
@@ -27,14 +27,15 @@ pub struct Image {
 }
 
 impl Image {
-    /// Opens the image at `path`, and the files that it names as far as the gate lets them
-    /// through.
+    /// Opens the image at `path`, and the files that it names as far as the gate allows them.
     ///
     /// # Errors
-    /// [`NotFound`] for a file or snapshot that is not there; [`Unsupported`] for another format or
-    /// a feature that is not done here; [`Corrupt`] for an image that contradicts its specification;
-    /// [`Denied`] for a file that the gate keeps shut; [`Locked`] when somebody writes to one of
-    /// the files; [`Io`].
+    /// * [`NotFound`] for a missing file or snapshot.
+    /// * [`Unsupported`] for an unsupported format or feature.
+    /// * [`Corrupt`] for an image that contradicts its specification.
+    /// * [`Denied`] for a file that the gate refuses.
+    /// * [`Locked`] if another process writes to one of the files.
+    /// * [`Io`] if the host cannot read a file.
     ///
     /// [`NotFound`]: diskfs_block::ErrorKind::NotFound
     /// [`Unsupported`]: diskfs_block::ErrorKind::Unsupported
@@ -49,25 +50,25 @@ impl Image {
     /// Opens the image at `path` for reading and writing: short for [`WritableImage::open`].
     ///
     /// # Errors
-    /// As [`WritableImage::open`].
+    /// As for [`WritableImage::open`].
     pub fn open_writable(path: &Path, options: &OpenOptions) -> Result<WritableImage> {
         WritableImage::open(path, options)
     }
 
-    /// Opens an image as the user spelled it, with the spec's options over `options`.
+    /// Opens an image by the user's spec, whose options override `options`.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As for [`open`](Self::open).
     pub fn open_spec(spec: &ImageSpec, options: &OpenOptions) -> Result<Self> {
         Self::open(&spec.path, &spec.options_over(options))
     }
 
-    /// Opens an image that is not a file by itself: in memory, behind a network, inside another
-    /// image. There is nothing to lock, and as there is no directory that it is in, the gate is
-    /// closed: an image that names another file is refused.
+    /// Opens an image that is not a file: in memory, on the network, inside another image. It is
+    /// not locked. Since it is in no directory, the gate is closed: an image that names another
+    /// file is refused.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As for [`open`](Self::open).
     pub fn from_device(device: Arc<dyn BlockRead>, options: &OpenOptions) -> Result<Self> {
         let options = OpenOptions {
             gate: Gate::closed(),
@@ -86,24 +87,25 @@ impl Image {
         }
     }
 
-    /// The guest's disk.
+    /// Returns the guest's disk.
     pub fn device(&self) -> Arc<dyn BlockRead> {
         self.node.clone()
     }
 
-    /// What the image says about itself.
+    /// Returns the description of the image.
     pub const fn description(&self) -> &Description {
         &self.description
     }
 
-    /// Compares the reference counts of a qcow2 image with what refers to its clusters, as
-    /// `qemu-img check` does; `None` for a format without any. Only the top of the chain is looked
-    /// at, and nothing is repaired. It reads all tables of the image.
+    /// Compares the reference counts of a qcow2 image with the references to its clusters, as
+    /// `qemu-img check` does; returns `None` for a format without reference counts. Checks only the
+    /// top of the chain, repairs nothing, and reads all tables of the image.
     ///
     /// # Errors
-    /// [`Corrupt`](diskfs_block::ErrorKind::Corrupt) when a table is too broken to go on;
-    /// [`Unsupported`](diskfs_block::ErrorKind::Unsupported) for a file with too many clusters to
-    /// count; [`Io`](diskfs_block::ErrorKind::Io).
+    /// * [`Corrupt`](diskfs_block::ErrorKind::Corrupt) if a table is too broken to continue.
+    /// * [`Unsupported`](diskfs_block::ErrorKind::Unsupported) for a file with too many clusters to
+    ///   count.
+    /// * [`Io`](diskfs_block::ErrorKind::Io) if the host cannot read the file.
     pub fn check(&self) -> Result<Option<CheckReport>> {
         match self.node.as_ref() {
             Node::Raw(_) => Ok(None),
@@ -111,8 +113,8 @@ impl Image {
         }
     }
 
-    /// The image behind it, as it is seen through this one: opened already, with what let it through.
-    /// `None` when there is nothing behind it.
+    /// Returns the backing file as an image, which is already open and passed the gate; `None` if
+    /// there is none.
     pub fn backing(&self) -> Option<Self> {
         let Node::Qcow2(_, backing) = self.node.as_ref() else {
             return None;
@@ -123,11 +125,12 @@ impl Image {
         })
     }
 
-    /// Whether the disks of both surely have the same bytes in this range, by where they are stored:
-    /// in the same clusters of one file, or nowhere. It does not read them, and `false` means nothing.
+    /// Returns true if the disks of both images certainly have the same bytes in this range,
+    /// because they are stored in the same clusters of one file, or nowhere. The bytes are not
+    /// read, so the disks may be equal even if the result is `false`.
     ///
     /// # Errors
-    /// [`OutOfBounds`](diskfs_block::ErrorKind::OutOfBounds) when the range does not lie within both;
+    /// [`OutOfBounds`](diskfs_block::ErrorKind::OutOfBounds) if the range does not lie within both;
     /// [`Corrupt`](diskfs_block::ErrorKind::Corrupt), [`Io`](diskfs_block::ErrorKind::Io).
     pub fn shares(&self, other: &Self, offset: u64, len_bytes: u64) -> Result<bool> {
         shared::shares(
@@ -137,7 +140,7 @@ impl Image {
         )
     }
 
-    /// Fails for tables that nobody may go through as a whole.
+    /// Fails if L2 tables are shared, because walking all of them could then take too long.
     pub(crate) fn refuse_shared_l2_tables(&self) -> Result<()> {
         match self.node.as_ref() {
             Node::Raw(_) => Ok(()),
@@ -145,7 +148,7 @@ impl Image {
         }
     }
 
-    /// How the guest's disk is stored, run by run, as `qemu-img map --output=json` tells it.
+    /// Returns how the guest's disk is stored, run by run, as in `qemu-img map --output=json`.
     pub fn map(&self) -> Map {
         Map::new(Arc::clone(&self.node))
     }

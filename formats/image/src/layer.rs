@@ -1,10 +1,10 @@
-//! An image of a chain, as the image above it sees it.
+//! The interface between the images of a chain.
 
 use diskfs_block::{BlockRead, Error, ErrorKind, ExtentKind, Result};
 
-/// An image of a chain, as the one above it reads it.
+/// An image of a chain, as the image above it reads it.
 pub(crate) trait Layer: BlockRead {
-    /// Returns the run from `offset` on, which lies within the disk; of at most `max_len` bytes.
+    /// Returns the run of at most `max_len` bytes from `offset` on, which must lie within the disk.
     fn status_at(&self, offset: u64, max_len: u64) -> Result<Status>;
 }
 
@@ -16,9 +16,9 @@ pub(crate) trait Layer: BlockRead {
 )]
 pub(crate) struct Status {
     pub(crate) len_bytes: u64,
-    /// The number of images above the one that answered.
+    /// The number of images above the one that stores the run.
     pub(crate) depth: u32,
-    /// Allocated somewhere in the chain.
+    /// True if the run is allocated somewhere in the chain.
     pub(crate) present: bool,
     pub(crate) zero: bool,
     pub(crate) data: bool,
@@ -38,7 +38,7 @@ impl Status {
     }
 }
 
-/// Returns the error for a write to something that is open for reading only.
+/// Returns the error for a write to something that is open read-only.
 pub(crate) fn read_only() -> Error {
-    Error::new(ErrorKind::ReadOnly, "the image is open for reading only")
+    Error::new(ErrorKind::ReadOnly, "the image is open read-only")
 }

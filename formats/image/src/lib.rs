@@ -1,19 +1,19 @@
 //! Disk image formats as block devices: raw and qcow2.
 //!
-//! [`Image::open`] takes a path and gives back the guest's disk as a [`BlockRead`]: whatever the
-//! image is made of (clusters, compressed clusters, a chain of backing files, an external data
-//! file, an internal snapshot), a read at a guest offset gives the guest's bytes, from any number
-//! of threads at once.
+//! [`Image::open`] takes a path and returns the guest's disk as a [`BlockRead`]. Whatever the image
+//! consists of (clusters, compressed clusters, a chain of backing files, an external data file, an
+//! internal snapshot), a read at a guest offset returns the guest's bytes. Any number of threads
+//! can read at once. [`WritableImage::open`] returns a [`BlockWrite`](diskfs_block::BlockWrite)
+//! instead.
 //!
-//! [`WritableImage::open`] gives a [`BlockWrite`](diskfs_block::BlockWrite) instead.
-//!
-//! * [`Format`], [`probe`]: which format it is, from its first bytes;
-//! * [`Gate`]: which files an image may name;
-//! * [`Share`]: the locks that keep diskfs and a running QEMU out of each other's way;
-//! * [`Unlock`]: what the caller provides to read and write encrypted images;
+//! * [`Format`], [`probe`]: the formats, and their detection by the first bytes;
+//! * [`Gate`]: the policy for files that an image names;
+//! * [`Share`]: the locks that prevent conflicts between diskfs and a running QEMU;
+//! * [`Unlock`]: the interface that the caller implements for encrypted images;
 //! * [`ImageSpec`]: an image as the user spells it, `disk.qcow2,snapshot=before`;
-//! * [`create()`]: new images; [`snapshots`] of those there are; [`commit`] and [`rebase`] of overlays;
-//! * [`Description`], [`Image::map`]: what `qemu-img info` and `qemu-img map` tell.
+//! * [`create()`]: new images; [`snapshots`] of existing ones; [`commit`] and [`rebase`] of
+//!   overlays;
+//! * [`Description`], [`Image::map`]: the information of `qemu-img info` and `qemu-img map`.
 //!
 //! ```
 //! use diskfs_image::{Format, Image, OpenOptions};
@@ -31,14 +31,18 @@
 //!
 //! # Errors
 //!
-//! [`diskfs_block::Error`] with the file and the byte: [`Corrupt`] for an image that contradicts
-//! its specification, [`Unsupported`] for formats and features that are not done here, [`Denied`]
-//! for a file that the gate keeps shut, [`Locked`] for an image that somebody writes to.
+//! [`diskfs_block::Error`] with the file and the byte:
+//!
+//! * [`Corrupt`] for an image that contradicts its specification;
+//! * [`Unsupported`] for unsupported formats and features;
+//! * [`Denied`] for a file that the gate refuses;
+//! * [`Locked`] for an image that another process writes.
 //!
 //! # Limits
 //!
-//! Images are hostile: every count and size that one holds is checked against its file and a limit
-//! before anything is allocated; the limits stand beside what they limit, with their reason.
+//! Images are not trusted: every count and size in an image is checked against its file and a limit
+//! before anything is allocated. Each limit is a constant in the module that uses it, with its
+//! reason.
 //!
 //! [`BlockRead`]: diskfs_block::BlockRead
 //! [`Corrupt`]: diskfs_block::ErrorKind::Corrupt

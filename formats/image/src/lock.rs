@@ -1,13 +1,13 @@
 //! QEMU's image locks.
 //!
-//! Every program that opens an image states on two bytes of the file for each permission what it
-//! does and what it cannot bear others to do: a shared lock on `100 + bit` says "I use this", one
-//! on `200 + bit` says "others must not". It locks its own bytes first and then asks whether
-//! anybody holds a byte that contradicts them. Locks belong to the open file, so they end with it.
+//! A program that opens an image locks bytes of the file, two for each permission. A shared lock on
+//! byte `100 + bit` says "I use this permission", one on `200 + bit` says "others must not use it".
+//! The program locks its own bytes first and then checks whether another process holds a
+//! conflicting byte. Locks belong to the open file, so they end with it.
 //!
-//! Observed with qemu-img and qemu-io 10.0: a reader, of an image or of a backing file, holds 100, 201
-//! and 203, and looks at 200, 101 and 103; a writer also holds 101 and 103, and looks at 201 and 203
-//! as well, so that it shares an image with nobody.
+//! As observed with qemu-img and qemu-io 10.0: a reader, of an image or of a backing file, locks
+//! 100, 201 and 203, and checks 200, 101 and 103. A writer also locks 101 and 103, and checks 201
+//! and 203 as well, so that it shares an image with no other process.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -18,63 +18,65 @@ use rustix::io::Errno;
 use crate::Share;
 use crate::ofd;
 
-/// "I use this permission".
+/// The first byte of "I use this permission".
 const USED_BASE: u64 = 100;
-/// "Others must not use this permission".
+/// The first byte of "others must not use this permission".
 const UNSHARED_BASE: u64 = 200;
 
-/// The permissions, by their bit.
+/// The permissions, by their bit number.
 const CONSISTENT_READ: u64 = 0;
 const WRITE: u64 = 1;
 const RESIZE: u64 = 3;
 
-/// What came of locking.
+/// The result of locking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locked {
-    /// Held until the file is closed.
+    /// Locked until the file is closed.
     Yes,
-    /// Not asked for.
+    /// Not locked, because the caller did not request it.
     NotWanted,
-    /// The host's filesystem has no locks.
+    /// Not locked, because the host's filesystem does not support locks.
     NotPossible,
 }
 
-/// Locks `file` for reading and fails when somebody writes to it.
+/// Locks `file` for reading; fails if another process writes to it.
 pub(crate) fn lock_for_reading(file: &impl AsFd, path: &Path, share: Share) -> Result<Locked> {
     if share == Share::Force {
         return Ok(Locked::NotWanted);
     }
-    locked(patiently(|| try_lock(file, &[CONSISTENT_READ])), path).map_err(|e| {
-        e.with_hint("stop the virtual machine, or give --force-share to read it anyway")
-    })
+    locked(
+        retry_while_locked(|| try_lock(file, &[CONSISTENT_READ])),
+        path,
+    )
+    .map_err(|e| e.with_hint("stop the virtual machine, or use --force-share to read it anyway"))
 }
 
-/// Locks `file` for writing and fails when anybody else uses it.
+/// Locks `file` for writing; fails if another process uses it.
 pub(crate) fn lock_for_writing(file: &impl AsFd, path: &Path) -> Result<Locked> {
-    let looked_at = patiently(
+    let result = retry_while_locked(
         || match try_lock(file, &[CONSISTENT_READ, WRITE, RESIZE])? {
-            None => bears_no_writing(file),
+            None => writer_refusal(file),
             some => Ok(some),
         },
     );
-    locked(looked_at, path)
-        .map_err(|e| e.with_hint("stop the program that uses it, or write to an overlay of it"))
+    locked(result, path)
+        .map_err(|e| e.with_hint("stop that process, or write to an overlay of the image"))
 }
 
-/// Looks again for a moment when somebody is in the way: a program that had the image and starts
-/// another one holds its locks, though it has closed it, until that one runs.
-fn patiently(
-    look: impl Fn() -> std::result::Result<Option<&'static str>, Errno>,
+/// Retries for a moment if the image is locked: a program that starts another one after closing the
+/// image keeps its locks until that one runs.
+fn retry_while_locked(
+    attempt: impl Fn() -> std::result::Result<Option<&'static str>, Errno>,
 ) -> std::result::Result<Option<&'static str>, Errno> {
     const LOOKS: u32 = 20;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
     for _ in 1..LOOKS {
-        match look() {
+        match attempt() {
             Ok(Some(_)) => std::thread::sleep(PAUSE),
             other => return other,
         }
     }
-    look()
+    attempt()
 }
 
 fn locked(result: std::result::Result<Option<&'static str>, Errno>, path: &Path) -> Result<Locked> {
@@ -88,37 +90,42 @@ fn locked(result: std::result::Result<Option<&'static str>, Errno>, path: &Path)
     }
 }
 
-/// Whether somebody has the image open who bears no writer.
-fn bears_no_writing(file: &impl AsFd) -> std::result::Result<Option<&'static str>, Errno> {
+/// Returns a message if another process has the image open and does not allow writers.
+fn writer_refusal(file: &impl AsFd) -> std::result::Result<Option<&'static str>, Errno> {
     for permission in [WRITE, RESIZE] {
         if ofd::is_locked(file, UNSHARED_BASE.saturating_add(permission))? {
-            return Ok(Some("in use by another process (it reads the image)"));
+            return Ok(Some("in use by another process (which reads the image)"));
         }
     }
     Ok(None)
 }
 
-/// Takes the locks for these permissions; `Some` says who is in the way.
+/// Takes the locks for these permissions; returns a message if another process holds a conflicting
+/// lock.
 fn try_lock(file: &impl AsFd, used: &[u64]) -> std::result::Result<Option<&'static str>, Errno> {
     let used = used.iter().map(|bit| USED_BASE.saturating_add(*bit));
     let unshared = [WRITE, RESIZE].map(|bit| UNSHARED_BASE.saturating_add(bit));
     for byte in used.chain(unshared) {
         match ofd::lock_shared(file, byte) {
-            // QEMU never locks exclusively, but others may.
+            // QEMU never locks exclusively, but other programs may.
             Err(Errno::AGAIN | Errno::ACCESS) => {
-                return Ok(Some("in use by another process (it has locked the image)"));
+                return Ok(Some(
+                    "in use by another process (which has locked the image)",
+                ));
             }
             other => other?,
         }
     }
     if ofd::is_locked(file, UNSHARED_BASE.saturating_add(CONSISTENT_READ))? {
         return Ok(Some(
-            "in use by another process (it lets nobody read the image)",
+            "in use by another process (which does not allow others to read the image)",
         ));
     }
     for permission in [WRITE, RESIZE] {
         if ofd::is_locked(file, USED_BASE.saturating_add(permission))? {
-            return Ok(Some("in use by another process (it writes to the image)"));
+            return Ok(Some(
+                "in use by another process (which writes to the image)",
+            ));
         }
     }
     Ok(None)
@@ -144,7 +151,7 @@ mod tests {
             return; // A host filesystem without locks.
         }
         assert_eq!(lock(&b).unwrap(), Locked::Yes);
-        // What a writer looks at before it starts:
+        // The bytes that a writer checks before it starts.
         assert!(ofd::is_locked(&writer, 201).unwrap());
         ofd::lock_shared(&writer, 101).unwrap();
         let e = lock(&open(&path)).unwrap_err();

@@ -1,4 +1,4 @@
-//! How a disk is stored, run by run.
+//! The map of a disk: how it is stored, run by run.
 
 use std::sync::Arc;
 
@@ -14,25 +14,27 @@ use crate::node::Node;
     reason = "the fields are those of `qemu-img map`"
 )]
 pub struct MapEntry {
-    /// Where it begins in the guest's disk, in bytes.
+    /// The offset in the guest's disk in bytes.
     pub start: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len_bytes: u64,
-    /// How far down the backing chain it was found; 0 is the image itself.
+    /// The depth in the backing chain at which the run is stored; 0 is the image itself.
     pub depth: u32,
-    /// Allocated in some image of the chain.
+    /// True if the run is allocated in some image of the chain.
     pub present: bool,
-    /// Reads as zeroes.
+    /// True if the run reads as zeroes.
     pub zero: bool,
-    /// Backed by clusters; they may be holes of the file below, and then it is `zero`, too.
+    /// True if the run is mapped to clusters. If they are holes of the file below, it is `zero`,
+    /// too.
     pub data: bool,
-    /// Stored compressed.
+    /// True if the run is compressed.
     pub compressed: bool,
-    /// Where it is stored, in the file at `depth` (or its external data file).
+    /// The offset in the file at `depth` (or in its external data file) at which the run is stored.
     pub host_offset: Option<u64>,
 }
 
-/// The runs of a disk, in order and as long as they get; ends after the first error.
+/// An iterator over the runs of a disk, in order and merged as far as possible. It ends after the
+/// first error.
 #[derive(Debug)]
 pub struct Map {
     node: Arc<Node>,
@@ -40,9 +42,9 @@ pub struct Map {
     pending: Option<MapEntry>,
 }
 
-/// Pieces that are merged into one entry: 8 TiB of a plain disk at QEMU's default cluster size.
-/// Tables can map an endless disk to the same few clusters; this way an entry comes up within a
-/// second, and the caller can stop.
+/// The largest number of pieces to merge into one entry: 8 TiB of a plain disk at QEMU's default
+/// cluster size. Tables can map a huge disk to the same few clusters. With this limit an entry is
+/// returned within a second, and the caller can stop.
 const MERGE_MAX: u32 = 1 << 14;
 
 impl Map {
@@ -50,7 +52,7 @@ impl Map {
         Self::from(node, 0)
     }
 
-    /// The runs from byte `at` of the disk on.
+    /// Returns the runs from byte `at` of the disk on.
     pub(crate) const fn from(node: Arc<Node>, at: u64) -> Self {
         Self {
             node,
@@ -118,7 +120,8 @@ impl MapEntry {
         }
     }
 
-    /// Whether `next`, which begins where this ends, is of the same kind and in the same place.
+    /// Returns true if `next`, which begins where this run ends, is of the same kind and stored
+    /// contiguously.
     fn goes_on_with(&self, next: &Self) -> bool {
         let continued = Self {
             start: next.start,

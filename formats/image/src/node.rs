@@ -9,7 +9,7 @@ use crate::numbers::to_u64;
 use crate::qcow2::Qcow2;
 use crate::raw::{Raw, RawWriter};
 
-/// One image with everything behind it.
+/// An image with all its backing files.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -17,7 +17,7 @@ use crate::raw::{Raw, RawWriter};
 )]
 pub(crate) enum Node {
     Raw(Raw),
-    /// With the image behind it.
+    /// A qcow2 image with its backing file.
     Qcow2(Qcow2, Option<Arc<Node>>),
 }
 
@@ -30,8 +30,8 @@ impl Layer for Node {
     }
 }
 
-/// At most this many runs are merged into one answer of `extent_at`, so that its cost is bounded
-/// in an image of many small runs; callers that want more ask again.
+/// The largest number of runs to merge into one result of `extent_at`, which bounds its cost in an
+/// image of many small runs. Callers that want more call it again.
 const MERGE_MAX: u32 = 64;
 
 impl BlockRead for Node {
@@ -90,7 +90,7 @@ impl BlockRead for Node {
     }
 }
 
-/// Only a node that was opened for writing can be written to: the others answer [`ReadOnly`].
+/// The writing half of a node. A node that was opened read-only returns [`ReadOnly`].
 ///
 /// [`ReadOnly`]: diskfs_block::ErrorKind::ReadOnly
 impl BlockWrite for Node {

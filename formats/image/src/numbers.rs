@@ -1,10 +1,10 @@
-//! Arithmetic on sizes, each operation with the reason why it cannot go wrong.
+//! Arithmetic on sizes that cannot overflow.
 
-/// A length in memory as bytes, and a length in bytes as one in memory. What does not fit saturates,
-/// and is refused by the length check or the allocation that follows.
+/// Conversions between a length in memory and a length in bytes. A value that does not fit
+/// saturates, and is refused by the length check or the allocation that follows.
 pub(crate) use diskfs_block::bytes::{index as to_usize, len_u64 as to_u64};
 
-/// `2^bits`, or zero past the width.
+/// Returns `2^bits`, or zero if that does not fit.
 pub(crate) const fn power_of_two(bits: u32) -> u64 {
     match 1_u64.checked_shl(bits) {
         Some(power) => power,
@@ -12,7 +12,7 @@ pub(crate) const fn power_of_two(bits: u32) -> u64 {
     }
 }
 
-/// `value / 2^bits`.
+/// Returns `value / 2^bits`.
 pub(crate) const fn shift_right(value: u64, bits: u32) -> u64 {
     match value.checked_shr(bits) {
         Some(shifted) => shifted,
@@ -20,23 +20,23 @@ pub(crate) const fn shift_right(value: u64, bits: u32) -> u64 {
     }
 }
 
-/// `value * 2^bits`, or `None` when that does not fit.
+/// Returns `value * 2^bits`, or `None` if that does not fit.
 pub(crate) const fn shift_left(value: u64, bits: u32) -> Option<u64> {
     value.checked_mul(power_of_two(bits))
 }
 
-/// `value % 2^bits`.
+/// Returns `value % 2^bits`.
 pub(crate) const fn low_bits(value: u64, bits: u32) -> u64 {
     value & power_of_two(bits).wrapping_sub(1)
 }
 
-/// `value` rounded up to a multiple of `2^bits`, saturating.
+/// Returns `value` rounded up to a multiple of `2^bits`, saturating.
 pub(crate) const fn round_up(value: u64, bits: u32) -> u64 {
     let mask = power_of_two(bits).wrapping_sub(1);
     value.saturating_add(mask) & !mask
 }
 
-/// The `index`th of `bits` bits wide.
+/// Returns bit `index` of `value`.
 pub(crate) const fn has_bit(value: u64, index: u32) -> bool {
     low_bits(shift_right(value, index), 1) == 1
 }

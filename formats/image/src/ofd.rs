@@ -1,4 +1,4 @@
-//! Open file description locks (fcntl(2)), which rustix does not have.
+//! Open file description locks (fcntl(2)), which rustix does not support.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -10,9 +10,9 @@ pub(crate) fn lock_shared(file: &impl AsFd, byte: u64) -> Result<(), Errno> {
     fcntl(file, libc::F_OFD_SETLK, &mut lock)
 }
 
-/// Whether another open file holds any lock on the byte.
+/// Returns true if another open file holds any lock on the byte.
 pub(crate) fn is_locked(file: &impl AsFd, byte: u64) -> Result<bool, Errno> {
-    // Asks who would keep us from locking it exclusively; takes nothing.
+    // Asks whether an exclusive lock would conflict; takes no lock.
     let mut lock = request(libc::F_WRLCK, byte)?;
     fcntl(file, libc::F_OFD_GETLK, &mut lock)?;
     Ok(i32::from(lock.l_type) != libc::F_UNLCK)
@@ -24,7 +24,7 @@ fn request(kind: i32, byte: u64) -> Result<libc::flock, Errno> {
         l_whence: libc::SEEK_SET.try_into().map_err(|_| Errno::INVAL)?,
         l_start: byte.try_into().map_err(|_| Errno::INVAL)?,
         l_len: 1,
-        // Must be zero for these commands (fcntl(2)).
+        // The field must be zero for these commands (fcntl(2)).
         l_pid: 0,
     })
 }

@@ -1,4 +1,4 @@
-//! Opening an image and all that it names.
+//! Opening an image and all files that it names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use crate::raw::{Raw, RawWriter};
 use crate::source::Source;
 use crate::{Format, OpenOptions, Share, StaleBase};
 
-/// Images in a chain, the first included. QEMU has no limit; deeper chains are not made on
-/// purpose, and each image costs a descriptor and a stack frame.
+/// The largest number of images in a chain, the first included. QEMU has no limit; longer chains
+/// are not made on purpose, and each image costs a descriptor and a stack frame.
 const CHAIN_MAX: u32 = 64;
 
-/// An opened image, and what it says of itself.
+/// An opened image and its description.
 pub(crate) type Opened = Box<(Node, Description)>;
 
-/// A qcow2 image of which nothing is left to be opened but what is behind it.
-struct Begun {
+/// A qcow2 image of which everything but the backing file is open.
+struct OpenedQcow2 {
     image: Unopened,
     description: Description,
     encryption: Option<Arc<dyn Decrypt>>,
@@ -38,10 +38,10 @@ struct Begun {
     layer: LayerId,
 }
 
-/// Opens a chain, top first.
+/// The state for opening a chain, top first.
 pub(crate) struct Opener<'a> {
     options: &'a OpenOptions,
-    /// What the top of the chain and its data file are opened for. What is behind it is only read.
+    /// The access mode of the top of the chain and its data file. Backing files are only read.
     access: Access,
     caches: Arc<Caches>,
     workers: Arc<Workers>,
@@ -50,30 +50,33 @@ pub(crate) struct Opener<'a> {
     layers: u32,
 }
 
-/// Which state of an image is wanted.
+/// The state of an image to open.
 #[derive(Clone, Copy)]
-enum State<'a> {
+enum ImageState<'a> {
     Current,
     Snapshot(&'a str),
 }
 
 impl<'a> Opener<'a> {
-    /// Opens for reading.
+    /// Creates an opener for reading.
     pub(crate) fn new(options: &'a OpenOptions) -> Result<Self> {
         Self::with_access(options, Access::Read)
     }
 
-    /// Opens for writing.
+    /// Creates an opener for writing.
     pub(crate) fn for_writing(options: &'a OpenOptions) -> Result<Self> {
         if let Some(name) = &options.snapshot {
-            let reason = format!("snapshot `{}` is read-only", name.escape_debug());
+            let reason = format!(
+                "cannot write to snapshot `{}`: snapshots are read-only",
+                name.escape_debug()
+            );
             return Err(Error::new(ErrorKind::ReadOnly, reason)
                 .with_hint("apply the snapshot first, or write to an overlay of a copy"));
         }
         if options.share == Share::Force {
             return Err(
-                Error::invalid("an image cannot be shared while it is written to")
-                    .with_hint("leave out --force-share"),
+                Error::invalid("cannot share an image that is opened for writing")
+                    .with_hint("omit --force-share"),
             );
         }
         Self::with_access(options, Access::ReadWrite)
@@ -103,10 +106,11 @@ impl<'a> Opener<'a> {
         self.open_source(source)
     }
 
-    /// Changes the tables of the qcow2 image at `path`, which nobody else has open.
+    /// Changes the tables of the qcow2 image at `path`, with exclusive access.
     ///
-    /// It is opened for writing before that, so that what can't be written is refused and what was
-    /// not closed properly is in order; and behind it, so that what `change` left to do is done.
+    /// The image is opened for writing before the change, so that an image that cannot be written
+    /// is refused, and one that was not closed properly is repaired. It is opened for writing again
+    /// after the change, which completes the work that `change` left.
     pub(crate) fn edit_tables<T>(
         mut self,
         path: &Path,
@@ -119,10 +123,15 @@ impl<'a> Opener<'a> {
             node.close()?;
             matches!(node, Node::Qcow2(..))
         }) else {
-            return Err(Error::new(ErrorKind::ReadOnly, "is open for reading only"));
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                "the image is open read-only",
+            ));
         };
         if !is_qcow2 {
-            return Err(Error::unsupported("only qcow2 images have snapshots"));
+            return Err(Error::unsupported(
+                "snapshots are not supported for raw images, only for qcow2",
+            ));
         }
         drop(self);
         let changed = change(file.as_ref())?;
@@ -131,7 +140,7 @@ impl<'a> Opener<'a> {
         Ok(changed)
     }
 
-    /// Opens what `image` would name as its backing file.
+    /// Opens a file as the backing file of `image`.
     pub(crate) fn open_as_backing(
         &mut self,
         image: Namer<'_>,
@@ -141,10 +150,10 @@ impl<'a> Opener<'a> {
         let gate = &self.options.gate;
         let file = gate.open(image, name, NamedFor::Backing, Access::Read)?;
         let source = self.source(file, Access::Read)?;
-        self.layer(&source, format, State::Current)
+        self.layer(&source, format, ImageState::Current)
     }
 
-    /// Opens what the user gave, as the top of a chain.
+    /// Opens a file from the user as the top of a chain.
     pub(crate) fn open_source(&mut self, mut source: Source) -> Result<Opened> {
         source.probed = self.options.format.is_none();
         let format = match self.options.format {
@@ -152,26 +161,28 @@ impl<'a> Opener<'a> {
             None => probe(source.device.as_ref()).map_err(|e| e.in_file(&source.path))?,
         };
         let state = match &self.options.snapshot {
-            Some(name) => State::Snapshot(name),
-            None => State::Current,
+            Some(name) => ImageState::Snapshot(name),
+            None => ImageState::Current,
         };
         let mut opened = self.layer(&source, format, state)?;
         opened.1.probed = source.probed;
         Ok(opened)
     }
 
-    /// Takes an open file into the chain: once, and locked.
+    /// Adds an open file to the chain: at most once, and locked.
     fn source(&mut self, file: File, access: Access) -> Result<Source> {
         let path = file.path().to_owned();
         let stat = fstat(&file).map_err(|e| Error::from(e).in_file(&path))?;
         let id = (stat.st_dev, stat.st_ino);
         if self.seen.contains(&id) {
             return Err(
-                Error::corrupt("backing chain loops: the file is in it twice").in_file(&path),
+                Error::corrupt("the backing chain has a loop: this file is in it twice")
+                    .in_file(&path),
             );
         }
         self.seen.push(id);
-        // The first file of a chain may have any name that its owner likes, unless it is written to.
+        // The user chose the first file of a chain, so its other names do not matter, unless it is
+        // written.
         let is_named = self.seen.len() > 1;
         let mut warnings = Vec::new();
         if is_named || access == Access::ReadWrite {
@@ -183,7 +194,9 @@ impl<'a> Opener<'a> {
         };
         if locked == Locked::NotPossible {
             warnings.push(
-                "the host's filesystem has no locks: a virtual machine that writes to it would not be noticed".to_owned(),
+                "the host's filesystem has no locks; other writers of the image are not \
+                 detected"
+                    .to_owned(),
             );
         }
         let identity = Identity::of(&fstat(&file).map_err(|e| Error::from(e).in_file(&path))?);
@@ -206,11 +219,11 @@ impl<'a> Opener<'a> {
         })
     }
 
-    /// Opens one image and, before that, what is behind it.
-    fn layer(&mut self, source: &Source, format: Format, state: State<'_>) -> Result<Opened> {
+    /// Opens one image and, before that, its backing file.
+    fn layer(&mut self, source: &Source, format: Format, state: ImageState<'_>) -> Result<Opened> {
         self.layers = self.layers.saturating_add(1);
         if self.layers > CHAIN_MAX {
-            let reason = format!("backing chain is longer than {CHAIN_MAX} images");
+            let reason = format!("the backing chain is too long: at most {CHAIN_MAX} images");
             return Err(Error::unsupported(reason).in_file(&source.path));
         }
         match format {
@@ -219,8 +232,8 @@ impl<'a> Opener<'a> {
         }
     }
 
-    /// In three steps, so that what a chain of images piles up on the stack is little for each.
-    fn qcow2(&mut self, source: &Source, state: State<'_>) -> Result<Opened> {
+    /// Opens a qcow2 image in three steps, to use little stack for each image of a chain.
+    fn qcow2(&mut self, source: &Source, state: ImageState<'_>) -> Result<Opened> {
         let mut begun = self.begin_qcow2(source, state)?;
         let warnings = &mut begun.description.warnings;
         let backing = self.backing(&begun.image, source.namer(), warnings)?;
@@ -228,11 +241,11 @@ impl<'a> Opener<'a> {
     }
 
     #[inline(never)]
-    fn begin_qcow2(&mut self, source: &Source, state: State<'_>) -> Result<Box<Begun>> {
+    fn begin_qcow2(&mut self, source: &Source, state: ImageState<'_>) -> Result<Box<OpenedQcow2>> {
         let path = &source.path;
         let snapshot = match state {
-            State::Current => None,
-            State::Snapshot(name) => Some(name),
+            ImageState::Current => None,
+            ImageState::Snapshot(name) => Some(name),
         };
         let mut image =
             Unopened::read(Arc::clone(&source.device), snapshot).map_err(|e| e.in_file(path))?;
@@ -261,7 +274,7 @@ impl<'a> Opener<'a> {
             told.is_unlocked = encryption.is_some();
         }
         description.qcow2 = Some(details);
-        Ok(Box::new(Begun {
+        Ok(Box::new(OpenedQcow2 {
             image,
             description,
             encryption,
@@ -274,10 +287,10 @@ impl<'a> Opener<'a> {
     fn finish_qcow2(
         &self,
         source: &Source,
-        begun: Box<Begun>,
+        begun: Box<OpenedQcow2>,
         backing: Option<Opened>,
     ) -> Result<Opened> {
-        let Begun {
+        let OpenedQcow2 {
             image,
             mut description,
             encryption,
@@ -346,10 +359,11 @@ impl<'a> Opener<'a> {
         };
         let source = self.source(file, Access::Read)?;
         self.check_base(image.expected_base(), &source, namer.path, warnings)?;
-        self.layer(&source, format, State::Current).map(Some)
+        self.layer(&source, format, ImageState::Current).map(Some)
     }
 
-    /// Refuses an overlay whose base is not what it was, before anything is read from that.
+    /// Refuses an overlay whose backing file has changed, before anything is read from the backing
+    /// file.
     fn check_base(
         &self,
         expected: Option<Identity>,
@@ -362,21 +376,22 @@ impl<'a> Opener<'a> {
             return Ok(());
         };
         let base = base.path.display();
-        let what = format!("is stale: its backing file {base} has changed ({change})");
+        let what = format!("the overlay is stale: its backing file {base} has changed ({change})");
         if self.options.stale_base == StaleBase::Open {
-            warnings.push(format!("{what}; the disk that it shows may be damaged"));
+            warnings.push(format!("{what}; its disk may be damaged"));
             return Ok(());
         }
         Err(Error::new(ErrorKind::Denied, what)
             .in_file(overlay)
             .with_hint(
-                "restore the backing file; or give --force-stale to open the overlay all the same, \
-             or `diskfs rebase -u` with the same name when the change is known to do no harm",
+                "restore the backing file; or use --force-stale to open the overlay anyway, \
+             or `diskfs rebase -u` with the same name if the change is known to be harmless",
             ))
     }
 
-    /// What to take a backing file for whose image does not say: what the user says, or raw.
-    /// Probing would let a guest that writes a qcow2 header to its raw disk read other files.
+    /// Returns the format for a backing file whose image does not name it: the format that the user
+    /// gave, or raw. Probing would let a guest that writes a qcow2 header to its raw disk read
+    /// other files.
     fn unnamed_format(&self, name: &[u8], warnings: &mut Vec<String>) -> Format {
         if let Some(format) = self.options.backing_format {
             return format;
@@ -384,7 +399,7 @@ impl<'a> Opener<'a> {
         let name = String::from_utf8_lossy(name);
         warnings.push(format!(
             "does not name the format of its backing file `{}`, which is read as raw; \
-             if it is qcow2, open the image with `,backing.format=qcow2` behind its name",
+             if it is qcow2, append `,backing.format=qcow2` to the image's name",
             name.escape_debug()
         ));
         Format::Raw
@@ -393,16 +408,19 @@ impl<'a> Opener<'a> {
 
 fn named_format(name: &str) -> Result<Format> {
     name.parse().map_err(|_| {
-        let reason = format!("backing file has format `{}`", name.escape_debug());
+        let reason = format!(
+            "unsupported format of the backing file: `{}`",
+            name.escape_debug()
+        );
         Error::unsupported(reason)
-            .with_hint("raw and qcow2 are read; convert it with `qemu-img convert -O qcow2`")
+            .with_hint("supported: raw, qcow2; convert it with `qemu-img convert -O qcow2`")
     })
 }
 
-fn raw(source: &Source, state: State<'_>) -> Result<Opened> {
-    if let State::Snapshot(name) = state {
+fn raw(source: &Source, state: ImageState<'_>) -> Result<Opened> {
+    if let ImageState::Snapshot(name) = state {
         let reason = format!(
-            "no snapshot `{}`: a raw image has none",
+            "no such snapshot: `{}`; raw images have no snapshots",
             name.escape_debug()
         );
         return Err(Error::invalid(reason).in_file(&source.path));

@@ -1,36 +1,36 @@
-//! How to open an image.
+//! The options for opening an image.
 
 use std::sync::Arc;
 
 use crate::{Format, Gate, Unlock};
 
-/// How to open an image. `..Default::default()` for what does not matter.
+/// The options for opening an image. Use `..Default::default()` for the rest.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
-    /// The image's format; `None` probes it. A given format is believed: an image given as raw
-    /// stays raw whatever its content looks like.
+    /// The image's format; `None` probes it. A given format is not checked: an image given as raw
+    /// is raw whatever its content looks like.
     pub format: Option<Format>,
-    /// The internal snapshot to read, by id or name (an id wins, as in QEMU); `None` reads the disk's current state.
+    /// The internal snapshot to read, by id or name (an id wins, as in QEMU); `None` reads the
+    /// disk's current state.
     pub snapshot: Option<String>,
-    /// The format of a backing file whose image does not name it; `None` takes it as raw, because
+    /// The format of a backing file if the image does not name it. `None` means raw, because
     /// probing would let a guest that writes to a raw disk choose which files are opened.
     pub backing_format: Option<Format>,
-    /// Which files the image may name.
+    /// The policy for the files that the image may name.
     pub gate: Gate,
-    /// What to do when others use the image.
+    /// The policy for concurrent use of the image.
     pub share: Share,
-    /// What to do with an overlay whose backing file has changed.
+    /// The policy for an overlay whose backing file has changed.
     pub stale_base: StaleBase,
-    /// What gets at the data of encrypted images; without it they open, and their data can't be
-    /// read.
+    /// The unlocker of encrypted images. Without it they open, but their data cannot be read.
     pub unlock: Option<Arc<dyn Unlock>>,
-    /// Memory for caches, in bytes: tables and decompressed clusters, over the whole chain.
+    /// The cache size in bytes, for tables and decompressed clusters of the whole chain.
     pub cache_bytes: u64,
 }
 
 impl OpenOptions {
-    /// Half for tables (16 MiB of L2 tables map 128 GiB at QEMU's default cluster size), half for
-    /// decompressed clusters.
+    /// The default cache size: half for tables (16 MiB of L2 tables map 128 GiB at QEMU's default
+    /// cluster size), half for decompressed clusters.
     pub const DEFAULT_CACHE_BYTES: u64 = 32 << 20;
 }
 
@@ -49,25 +49,26 @@ impl Default for OpenOptions {
     }
 }
 
-/// Who else may use the image at the same time.
+/// The policy for concurrent use of an image by other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Share {
-    /// Other readers; QEMU's image locks are taken and honoured, so a writer is refused on either
-    /// side.
+    /// Other readers are allowed. QEMU's image locks are taken and respected, so writers are
+    /// refused on either side.
     #[default]
     Readers,
-    /// Anybody: locks are neither taken nor looked at. What a writer changes meanwhile may be read
-    /// half old, half new.
+    /// Any use is allowed: locks are neither taken nor checked. Data that another process changes
+    /// meanwhile may be read half old, half new.
     Force,
 }
 
-/// What to do with an overlay whose backing file was changed after the overlay was made, as far as
-/// the overlay says what that was like: those that are made here do.
+/// The policy for an overlay whose backing file was changed after the overlay was created. The
+/// change is detected if the overlay records the state of its backing file, as overlays that we
+/// create do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StaleBase {
-    /// Refuse it: its disk is made of two states, which is a damaged one.
+    /// Refuse the overlay: its disk would be a mix of two states, which is a damaged one.
     #[default]
     Refuse,
-    /// Open it with a warning.
+    /// Open the overlay with a warning.
     Open,
 }

@@ -1,5 +1,5 @@
-//! Power cuts at every moment while an overlay is rebased or committed: the disk that it shows stays
-//! the same.
+//! Power cuts at every moment while an overlay is rebased or committed: the overlay always shows
+//! the same disk.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::rebase::{NewBase, keep_contents, set_base};
 use crate::source::Source;
 use crate::{CreateOptions, Format, Image, OpenOptions, WritableImage, create};
 
-/// More than one L2 table with the smallest clusters.
+/// A size that needs more than one L2 table with the smallest clusters.
 const SIZE_BYTES: u64 = 300 << 10;
 
-/// An image as `qemu-img create` would be asked for it.
+/// Returns the options for an image, as in `qemu-img create`.
 fn qcow2(cluster_size_bytes: u64, backing: Option<&str>) -> NewQcow2 {
     NewQcow2 {
         cluster_size_bytes,
@@ -33,14 +33,14 @@ fn qcow2(cluster_size_bytes: u64, backing: Option<&str>) -> NewQcow2 {
     }
 }
 
-/// Files in a directory, and the disk that `top` shows.
+/// A directory of images, and the disk that `top` shows.
 struct Chain {
     dir: tempfile::TempDir,
     disk: Vec<u8>,
 }
 
 impl Chain {
-    /// `top` over `base`, and `other` that could be there in its place.
+    /// Creates `top` over `base`, and `other` as an alternative backing file.
     fn new(top: NewQcow2) -> Self {
         let mut chain = Self {
             dir: tempfile::tempdir().unwrap(),
@@ -66,7 +66,7 @@ impl Chain {
         create(&self.path(name), &options).unwrap();
     }
 
-    /// Data and zeroes here and there, the same for the same `seed`.
+    /// Writes data and zeroes to some places, repeatably for the same `seed`.
     fn scribble(&self, name: &str, seed: u8) {
         let image = WritableImage::open(&self.path(name), &OpenOptions::default()).unwrap();
         let disk = image.device();
@@ -91,7 +91,7 @@ impl Chain {
         bytes
     }
 
-    /// A file of the chain, opened as an image for writing, with a log of what is written to it.
+    /// Opens a file of the chain as an image for writing, with a log of its writes.
     fn logged(&self, name: &str) -> (WritableImage, Arc<Faulty<File>>) {
         let path = self.path(name);
         let file = File::open_read_write(&path).unwrap();
@@ -110,8 +110,8 @@ impl Chain {
         (WritableImage::from_parts(opened), device)
     }
 
-    /// What was logged is done on the file as it was before, up to each moment: `top` shows the
-    /// disk, and both tools find nothing wrong with the file.
+    /// Replays the log on the file's previous contents up to each moment, and checks that `top`
+    /// shows the same disk and that neither tool finds a fault in the file.
     fn cut(&self, name: &str, before: &[u8], device: &Faulty<File>, what: &str) {
         let path = self.path(name);
         let after = std::fs::read(&path).unwrap();
@@ -125,7 +125,7 @@ impl Chain {
                 std::fs::write(&path, left.to_vec()).unwrap();
                 let context = format!("{what}: crash {number}, seed {seed}");
                 self.check(name, &context);
-                // Programs take their time.
+                // Check a sample only: starting programs takes time.
                 if number % 4 == seed % 4 {
                     self.check_with_qemu(name, &context);
                 }
@@ -170,7 +170,8 @@ impl Chain {
     }
 }
 
-/// Without locks: another test's child may hold those of an image that was closed.
+/// Runs qemu-img without locks, because another test's child process may still hold the locks of a
+/// closed image.
 fn qemu_img(dir: &Path, words: &[&str]) -> i32 {
     let output = Command::new("qemu-img")
         .args(words)
@@ -187,7 +188,7 @@ fn base(name: &str) -> NewBase {
     }
 }
 
-/// There and back, by names of several lengths, and away.
+/// Rebases to backing files with names of several lengths and back, and to none.
 fn rebase_everywhere(top: NewQcow2) {
     let chain = Chain::new(top);
     for name in ["other", "./././././base", "./other", "base"] {

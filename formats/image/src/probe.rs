@@ -1,6 +1,6 @@
-//! Which format an image has, from its first bytes.
+//! Probing of an image's format by its first bytes.
 //!
-//! Probing trusts the content, and a guest writes the content of its own raw disk. So a probed raw
+//! Probing trusts the content, but a guest writes the content of its own raw disk. So a probed raw
 //! image must never get the magic of another format (see
 //! [`Description::probed`](crate::Description)), and a file that an image names is never probed.
 
@@ -9,14 +9,14 @@ use diskfs_block::{BlockRead, Error, Result};
 use crate::Format;
 use crate::numbers::{to_u64, to_usize};
 
-/// What is looked at: the magics of all formats below are in the first 512 bytes.
+/// The number of bytes to probe: the magics of all formats below are in the first 512 bytes.
 pub const HEAD_BYTES: usize = 512;
 
-/// The format of `device`: qcow2, raw, or an error that names a format which is not read.
+/// Returns the format of `device`: qcow2 or raw.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`](diskfs_block::ErrorKind::Unsupported) for the magic of another image
-/// format; else as [`BlockRead::read_at`].
+/// format; otherwise as for [`BlockRead::read_at`].
 pub fn probe(device: &dyn BlockRead) -> Result<Format> {
     let mut head = [0; HEAD_BYTES];
     let len = to_usize(device.size_bytes().min(to_u64(HEAD_BYTES)));
@@ -25,28 +25,32 @@ pub fn probe(device: &dyn BlockRead) -> Result<Format> {
     of_head(head)
 }
 
-/// As [`probe`], from the first [`HEAD_BYTES`] bytes.
+/// Returns the format by the first [`HEAD_BYTES`] bytes, like [`probe`].
 ///
 /// # Errors
-/// As [`probe`].
+/// As for [`probe`].
 pub fn of_head(head: &[u8]) -> Result<Format> {
     if is_qcow2(head) {
         return Ok(Format::Qcow2);
     }
     match foreign(head) {
         None => Ok(Format::Raw),
-        Some(name) => Err(Error::unsupported(format!("image format {name} is not read"))
-            .with_hint("convert it with `qemu-img convert -O qcow2`, or give format=raw if it is a raw disk that only looks so")),
+        Some(name) => Err(
+            Error::unsupported(format!("unsupported image format {name}")).with_hint(
+                "convert it with `qemu-img convert -O qcow2`, or use format=raw if it is \
+                 a raw disk",
+            ),
+        ),
     }
 }
 
-/// qcow2 begins with its magic and a version from 2 on; version 1 is another format.
+/// Returns true for qcow2: its magic and a version of at least 2. Version 1 is another format.
 fn is_qcow2(head: &[u8]) -> bool {
     head.starts_with(b"QFI\xfb") && !head.starts_with(b"QFI\xfb\0\0\0\x01")
 }
 
-/// The formats that must not be taken for raw disks, in a fixed order: name, where the magic is,
-/// and the magic.
+/// The formats that must not be probed as raw, in a fixed order: name, offset of the magic, and the
+/// magic.
 const FOREIGN: &[(&str, usize, &[u8])] = &[
     ("qcow (version 1)", 0, b"QFI\xfb\0\0\0\x01"),
     ("QED", 0, b"QED\0"),
@@ -55,7 +59,7 @@ const FOREIGN: &[(&str, usize, &[u8])] = &[
     ("VMDK (seSparse)", 0, b"\xbe\xba\xfe\xca\0\0\0\0"),
     ("VMDK (descriptor)", 0, b"# Disk DescriptorFile"),
     ("VHDX", 0, b"vhdxfile"),
-    // A fixed VHD has its footer at the end only: raw bytes with a sector behind them.
+    // A fixed VHD has its footer only at the end: raw bytes followed by a sector.
     ("VHD", 0, b"conectix"),
     ("VDI", 0x40, &[0x7f, 0x10, 0xda, 0xbe]),
     ("Parallels", 0, b"WithoutFreeSpace"),
@@ -79,7 +83,7 @@ mod tests {
     #[test]
     fn knows_its_formats() {
         assert_eq!(of_head(b"QFI\xfb\0\0\0\x03").unwrap(), Format::Qcow2);
-        // A version to come is qcow2 still, and refused by name when it is opened.
+        // A future version is still qcow2; opening it fails with its version.
         assert_eq!(of_head(b"QFI\xfb\0\0\0\x09").unwrap(), Format::Qcow2);
         for raw in [
             &b""[..],
@@ -100,7 +104,7 @@ mod tests {
             let e = of_head(&head).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::Unsupported);
             assert!(e.to_string().contains(name), "{e}");
-            // Cut inside the magic, it is nothing.
+            // A part of a magic does not count.
             let cut = &head[..at + magic.len() - 1];
             assert!(of_head(cut).is_ok(), "{name}");
         }

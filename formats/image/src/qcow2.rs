@@ -1,8 +1,8 @@
-//! The qcow2 format: <https://www.qemu.org/docs/master/interop/qcow2.html>, "the specification" in
-//! the modules here. One on-disk structure, one module.
+//! The qcow2 format: <https://www.qemu.org/docs/master/interop/qcow2.html>, called "the
+//! specification" in the modules here. Each on-disk structure has one module.
 //!
-//! Mapping (where is the guest's byte?) is apart from reading (get it), so that writing can change
-//! the one and use the other.
+//! Mapping (from guest offsets to host offsets) is separate from reading the data, so that writing
+//! can change the mapping and reuse the reader.
 
 pub(crate) mod backing_name;
 #[cfg(test)]
@@ -66,7 +66,7 @@ use crate::qcow2::units::{GuestOffset, HostOffset};
 use crate::qcow2::workers::Workers;
 use crate::qcow2::write::Writer;
 
-/// What an image needs from the outside before it can be read: the files that it names.
+/// An image whose header is read, but whose backing file and data file are not open yet.
 #[derive(Debug)]
 pub(crate) struct Unopened {
     file: Arc<dyn BlockRead>,
@@ -77,26 +77,26 @@ pub(crate) struct Unopened {
     pub(crate) warnings: Vec<String>,
 }
 
-/// The files that an image names, opened, and what the chain shares.
+/// The opened files that an image names, and the resources that the chain shares.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     pub(crate) backing: Option<Arc<dyn Layer>>,
     pub(crate) data_file: Option<Arc<dyn BlockRead>>,
-    /// How its clusters are encrypted, if they are and there is a key.
+    /// The decryption of its clusters, if they are encrypted and a key was given.
     pub(crate) encryption: Option<Arc<dyn Decrypt>>,
     /// The image's files for writing, if it is opened for that.
     pub(crate) writable: Option<WritableFiles>,
     pub(crate) caches: Arc<Caches>,
     pub(crate) workers: Arc<Workers>,
     pub(crate) layer: LayerId,
-    /// What the host has allocated for the image file, where that can be told.
+    /// The number of bytes that the host has allocated for the image file, if known.
     pub(crate) allocated_bytes: Option<u64>,
 }
 
 /// The files of an image that is opened for writing.
 #[derive(Debug, Clone)]
 pub(crate) struct WritableFiles {
-    /// The image file: all tables, and the data unless there is a file for it.
+    /// The image file: all tables, and the data unless there is an external data file.
     pub(crate) image: Arc<dyn BlockWrite>,
     /// The external data file.
     pub(crate) data: Option<Arc<dyn BlockWrite>>,
@@ -106,14 +106,14 @@ pub(crate) struct WritableFiles {
 #[derive(Debug)]
 pub(crate) struct Qcow2 {
     path: PathBuf,
-    /// What changes the image, if it is opened for that.
+    /// The writer, if the image is opened for writing.
     writer: Option<Writer>,
     size_bytes: u64,
     reader: Arc<Reader>,
     header: Header,
-    /// It is encrypted, and there is no key.
+    /// True if the image is encrypted and no key was given.
     is_locked: bool,
-    /// Whether clusters were allocated without being written, see [`refcounts`].
+    /// True if clusters were allocated without being written, see [`refcounts`].
     preallocated: OnceLock<bool>,
     allocated_bytes: Option<u64>,
 }
@@ -129,11 +129,15 @@ impl Unopened {
             .transpose()?;
         let bitmaps = bitmap_directory::list(file.as_ref(), &header, &mut warnings);
         if header.incompatible.dirty() {
-            warnings.push("was not closed properly (dirty bit); refcounts may be wrong, which does not matter for reading".to_owned());
+            warnings.push(
+                "was not closed properly (dirty bit); refcounts may be wrong, which \
+                 does not affect reading"
+                    .to_owned(),
+            );
         }
         if header.incompatible.corrupt() {
             warnings.push(
-                "is marked corrupt; what is read from it may be wrong, run `qemu-img check` on it"
+                "is marked corrupt, and its data may be wrong; run `qemu-img check` on it"
                     .to_owned(),
             );
         }
@@ -147,7 +151,7 @@ impl Unopened {
         })
     }
 
-    /// Whether the image wants other files to be opened.
+    /// Returns true if the image names other files.
     pub(crate) fn names_files(&self) -> bool {
         self.header.backing_name.is_some() || self.header.incompatible.external_data_file()
     }
@@ -156,7 +160,7 @@ impl Unopened {
         self.header.backing_name.as_deref()
     }
 
-    /// What the backing file must be like, if the image says so.
+    /// Returns the recorded state of the backing file, if the image has it.
     pub(crate) fn expected_base(&self) -> Option<Identity> {
         let record = self.header.extensions.base?;
         record.expected(self.header.backing_name.as_deref()?)
@@ -166,22 +170,20 @@ impl Unopened {
         self.header.extensions.backing_format.as_deref()
     }
 
-    /// The name of the external data file, if the image has one.
+    /// Returns the name of the external data file, if the image has one.
     pub(crate) fn data_file_name(&self) -> Result<Option<&[u8]>> {
         if !self.header.incompatible.external_data_file() {
             return Ok(None);
         }
         match &self.header.extensions.data_file {
             Some(name) => Ok(Some(name)),
-            None => Err(
-                Error::corrupt("keeps its data in an external file, but does not name it")
-                    .with_hint("`qemu-img amend -o data_file=FILE` names it"),
-            ),
+            None => Err(Error::corrupt("missing name of the external data file")
+                .with_hint("set it with `qemu-img amend -o data_file=FILE`")),
         }
     }
 
-    /// How the clusters of the image at `path` are encrypted, if they are; with `unlock` to get at
-    /// the key.
+    /// Returns the decryption of the clusters of the image at `path`, if they are encrypted, with
+    /// `unlock` as the source of the key.
     pub(crate) fn encryption(
         &self,
         path: &Path,
@@ -234,7 +236,7 @@ impl Unopened {
         .collect()
     }
 
-    /// The L1 table and the disk's size: the current ones, or the snapshot's.
+    /// Returns the L1 table and the disk's size: the current ones, or the snapshot's.
     fn state(&self) -> Result<(u64, Table)> {
         let Some(entry) = self.opened_snapshot.and_then(|i| self.snapshots.get(i)) else {
             return Ok((self.header.size_bytes, self.header.l1));
@@ -252,13 +254,13 @@ impl Unopened {
         Ok((size_bytes, entry.l1))
     }
 
-    /// Fails for an image that must not be written to.
+    /// Fails for an image that must not be written.
     fn refuse_writing(&self) -> Result<()> {
         if self.header.incompatible.corrupt() {
             return Err(
-                Error::corrupt("is marked corrupt: writing to it could destroy more")
+                Error::corrupt("refusing to write to an image that is marked corrupt")
                     .at(72)
-                    .with_hint("`qemu-img check -r all` repairs it; reading is still possible"),
+                    .with_hint("repair it with `qemu-img check -r all`; reading is still possible"),
             );
         }
         Ok(())
@@ -351,16 +353,15 @@ impl Unopened {
     }
 }
 
-/// Where the guest's bytes are read from, and where they are written to: decrypted and encrypted on
-/// the way.
+/// The files with the guest's data, for reading and for writing, with decryption and encryption.
 struct DataFiles {
     read: Arc<dyn BlockRead>,
     written: Option<Arc<dyn BlockWrite>>,
 }
 
 impl DataFiles {
-    /// What is written to is read through the same device, as that keeps readers from sectors that
-    /// are half written.
+    /// Opens the files. A file that is written is read through the same device, so that readers
+    /// never see half-written sectors.
     fn open(
         data: Arc<dyn BlockRead>,
         writable: Option<&WritableFiles>,
@@ -396,7 +397,7 @@ impl Qcow2 {
             .map_err(|e| e.in_file(&self.path))
     }
 
-    /// How the run from `offset` on is stored, here or further down the chain.
+    /// Returns how the run from `offset` on is stored, here or further down the chain.
     pub(crate) fn status_at(&self, offset: u64, max_len: u64) -> Result<Status> {
         self.status(GuestOffset(offset), max_len)
             .map_err(|e| e.in_file(&self.path))
@@ -425,14 +426,14 @@ impl Qcow2 {
                 host_offset: host.map(|host| host.0),
                 ..here
             },
-            // What is behind has places of its own.
-            RunKind::Unallocated(host) => return self.status_behind(at, host, here),
+            // Offsets in the backing file are unrelated to offsets here.
+            RunKind::Unallocated(host) => return self.backing_status(at, host, here),
         };
         Ok(self.without_ciphertext(status))
     }
 
-    /// What is in the file at the place of an encrypted cluster is not what the guest sees: it is no
-    /// place to read from.
+    /// Removes the offset of an encrypted run, because the bytes there are not those that the guest
+    /// sees.
     fn without_ciphertext(&self, status: Status) -> Status {
         Status {
             host_offset: status.host_offset.filter(|_| !self.reader.is_encrypted),
@@ -440,8 +441,9 @@ impl Qcow2 {
         }
     }
 
-    /// What is not allocated here is in the backing file as far as that reaches, else nowhere.
-    fn status_behind(
+    /// Returns the status of a run that is not allocated here: that of the backing file, or
+    /// unallocated beyond the backing file's end.
+    fn backing_status(
         &self,
         at: GuestOffset,
         host: Option<HostOffset>,
@@ -466,8 +468,8 @@ impl Qcow2 {
         }
     }
 
-    /// Plain clusters are data. Only where an image looks preallocated is the file below asked
-    /// which of them are holes, as QEMU does: it costs two system calls for each run.
+    /// Returns the status of a data cluster. Only if an image looks preallocated does it ask the
+    /// file below for holes, as QEMU does, because that costs two system calls for each run.
     fn data_status(&self, host: HostOffset, here: Status) -> Result<Status> {
         let data = Status {
             data: true,
@@ -492,7 +494,7 @@ impl Qcow2 {
     fn is_preallocated(&self) -> bool {
         *self.preallocated.get_or_init(|| {
             let file = self.reader.mapping.file.as_ref();
-            // Broken refcounts do not keep an image from being read: its clusters are data then.
+            // Invalid refcounts do not prevent reading: all clusters then count as data.
             self.allocated_bytes.is_some_and(|allocated| {
                 refcounts::looks_preallocated(file, &self.header, allocated).unwrap_or(false)
             })
@@ -508,7 +510,8 @@ impl Qcow2 {
         .map_err(|e| e.in_file(&self.path))
     }
 
-    /// As for an image that is opened for writing: for who goes through all of its tables.
+    /// Fails if L2 tables are shared, as opening for writing does. Callers use it before they walk
+    /// all tables.
     pub(crate) fn refuse_shared_l2_tables(&self) -> Result<()> {
         let mapping = &self.reader.mapping;
         refuse_shared_l2_tables(mapping.file.as_ref(), mapping.l1)
@@ -519,10 +522,10 @@ impl Qcow2 {
         self.reader.will_need(offset, len_bytes);
     }
 
-    /// To change what the guest sees.
+    /// Returns the writer, for changes of what the guest sees.
     fn writer(&self) -> Result<&Writer> {
         if self.is_locked {
-            // Before anything is allocated for it.
+            // Fail before anything is allocated.
             return Err(no_key(&self.path));
         }
         self.writer.as_ref().ok_or_else(read_only)
@@ -540,7 +543,7 @@ impl Qcow2 {
             .map_err(|e| e.in_file(&self.path))
     }
 
-    /// Makes the range read as zeroes whatever is put behind this image.
+    /// Makes the range read as zeroes, whatever backing file this image gets later.
     pub(crate) fn hide(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.writer()
             .and_then(|writer| writer.hide(offset, len_bytes))
@@ -564,7 +567,7 @@ impl Qcow2 {
     }
 }
 
-/// What the user named is not in the image.
+/// Creates the error for an object that the image does not have.
 fn not_found(reason: String) -> Error {
     Error::new(ErrorKind::NotFound, reason)
 }

@@ -1,4 +1,4 @@
-//! The raw format: the guest's bytes are the file's.
+//! The raw format: the file contains the guest's bytes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use crate::layer::Status;
 use crate::numbers::{to_u64, to_usize};
 use crate::probe::{HEAD_BYTES, of_head};
 
-/// A raw image. Its size is the file's, to the byte.
+/// A raw image. Its size is exactly the file's.
 #[derive(Debug)]
 pub(crate) struct Raw {
     file: Arc<dyn BlockRead>,
@@ -29,7 +29,7 @@ impl Raw {
         self.file.read_at(offset, buf)
     }
 
-    /// Holes of the file are zeroes that are present, as QEMU has it.
+    /// Returns how a run is stored. Holes of the file are zeroes that are present, as in QEMU.
     pub(crate) fn status_at(&self, offset: u64, max_len: u64) -> Result<Status> {
         let extent = self.file.extent_at(offset)?;
         let zero = extent.kind.reads_as_zeroes();
@@ -53,12 +53,12 @@ impl Raw {
     }
 }
 
-/// Writes to a raw image.
+/// A writer of a raw image.
 #[derive(Debug)]
 pub(crate) struct RawWriter {
     file: Arc<dyn BlockWrite>,
-    /// Held from the look at the first bytes to the write that changes them; `None` for an image
-    /// whose format was given, which may hold anything.
+    /// The lock that is held from checking the first bytes to the write that changes them; `None`
+    /// for an image whose format was given, which may contain anything.
     head: Option<Mutex<()>>,
 }
 
@@ -80,7 +80,7 @@ impl RawWriter {
         self.file.write_zeroes(offset, len_bytes)
     }
 
-    /// A hole is punched where that is possible, which reads as zeroes.
+    /// Discards a range by punching a hole if possible, which reads as zeroes.
     pub(crate) fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         let _head = self.keep_raw_zeroed(offset, len_bytes)?;
         self.file.discard(offset, len_bytes)
@@ -96,8 +96,8 @@ impl RawWriter {
         self.keep_raw(offset, zeroes.get(..len).unwrap_or(&zeroes))
     }
 
-    /// Refuses a write after which a probed raw image would be taken for another format: a guest
-    /// that writes a qcow2 header to its disk would choose which files of the host are read.
+    /// Refuses a write after which a probed raw image would be probed as another format: a guest
+    /// that writes a qcow2 header to its disk could choose which files of the host are read.
     fn keep_raw(&self, offset: u64, buf: &[u8]) -> Result<Option<MutexGuard<'_, ()>>> {
         let start = to_usize(offset);
         let Some(head) = self.head.as_ref().filter(|_| start < HEAD_BYTES) else {
@@ -113,10 +113,11 @@ impl RawWriter {
         if matches!(of_head(&after), Ok(Format::Raw)) {
             return Ok(Some(held));
         }
-        let reason = "the write would make a disk that was found to be raw look like an image";
+        let reason =
+            "refusing a write that would make a disk probed as raw look like another format";
         Err(Error::new(ErrorKind::Denied, reason)
             .at(offset)
-            .with_hint("give format=raw if it shall hold that"))
+            .with_hint("use format=raw to allow it"))
     }
 }
 
@@ -137,7 +138,7 @@ mod tests {
         let e = raw.write_at(0, b"QFI\xfb\0\0\0\x03").unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Denied);
         assert!(e.to_string().contains("format=raw"), "{e}");
-        // In parts it is the same.
+        // Writing the header in parts is refused, too.
         raw.write_at(0, b"QF").unwrap();
         raw.write_at(2, b"I").unwrap();
         assert!(raw.write_at(3, b"\xfb").is_err());

@@ -1,4 +1,4 @@
-//! Another backing file for an overlay, or none.
+//! Rebasing: changing or removing the backing file of an overlay.
 
 use std::ops::ControlFlow;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use diskfs_block::{BlockRead, BlockWrite, Error, File, Result, go_on};
+use diskfs_block::{BlockRead, BlockWrite, Error, File, Result, check_cancelled};
 
 use crate::base::Identity;
 use crate::create::directory_of;
@@ -21,43 +21,45 @@ use crate::qcow2::header::NamedBacking;
 use crate::qcow2::units::SUBCLUSTERS_BITS;
 use crate::{Format, OpenOptions, WritableImage};
 
-/// Compared at once; a multiple of every cluster size.
+/// The number of bytes to compare at once; a multiple of every cluster size.
 const PIECE_BYTES: u64 = 2 << 20;
 
-/// Runs that are looked for at once: 64 KiB of memory.
+/// The number of runs to collect at once: 64 KiB of memory.
 const RUNS_MAX: usize = 1 << 12;
 
-/// The least that is compared and written by itself: smaller clusters are not worth a step each.
+/// The smallest unit to compare and write; smaller clusters are not worth a step each.
 const UNIT_MIN_BYTES: u64 = 4096;
 
-/// The backing file that an overlay gets.
+/// The new backing file of an overlay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewBase {
-    /// Its name as the overlay shall spell it: absolute, or from the overlay's directory on.
+    /// The name as it is stored in the overlay: absolute, or relative to the overlay's directory.
     pub name: PathBuf,
-    /// Its format.
+    /// The format of the backing file.
     pub format: Format,
 }
 
-/// Whether the disk that an overlay shows stays the same.
+/// The effect of a rebase on the disk that the overlay shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
-    /// What differs between the old backing file and the new one is written into the overlay first.
+    /// Differences between the old and the new backing file are first written into the overlay.
     Kept,
-    /// Only the name is changed: for a file that was moved, or that is known to be the same.
+    /// Only the name is changed: for a file that was moved, or that is known to have the same
+    /// contents.
     Trusted,
 }
 
-/// Has the overlay at `path` name `base` as its backing file, or none. Tells `progress` how many
-/// bytes more of the disk were compared, and how many there are in all.
+/// Sets or removes the backing file of the overlay at `path`. Calls `progress` with the number of
+/// bytes compared since the last call and the total.
 ///
-/// With [`Contents::Kept`] the disk is the same at every moment, and what was written is durable
-/// before the name changes. Returns how many bytes were written, zeroes among them; whole clusters of
-/// those are stored as such, but in images of version 2.
+/// With [`Contents::Kept`] the disk is the same at every moment, and the written data is durable
+/// before the name changes. Returns how many bytes were written, including zeroes. Whole clusters
+/// of zeroes are stored as zero clusters, except in images of version 2.
 ///
 /// # Errors
-/// As [`WritableImage::open`], and as opening the new backing file through the gate;
-/// [`Cancelled`](diskfs_block::ErrorKind::Cancelled) when `progress` says so: the overlay shows the same disk as before.
+/// As for [`WritableImage::open`], and for opening the new backing file through the gate;
+/// [`Cancelled`](diskfs_block::ErrorKind::Cancelled) if `progress` breaks: the overlay then shows
+/// the same disk as before.
 pub fn rebase(
     path: &Path,
     base: Option<&NewBase>,
@@ -79,7 +81,7 @@ pub fn rebase(
     Ok(written)
 }
 
-/// `identity` is what the new base is like, if that is known.
+/// Sets the backing file. `identity` is its current state, if known.
 pub(crate) fn set_base(
     file: &dyn BlockWrite,
     base: Option<&NewBase>,
@@ -93,7 +95,7 @@ pub(crate) fn set_base(
     backing_name::set(file, named.as_ref())
 }
 
-/// Writes into the overlay, which is at `path`, what `base` would show otherwise, and closes it.
+/// Writes the differences from `base` into the overlay at `path`, and closes it.
 pub(crate) fn keep_contents(
     image: WritableImage,
     path: &Path,
@@ -102,7 +104,10 @@ pub(crate) fn keep_contents(
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<u64> {
     if image.description().qcow2.is_none() {
-        return Err(Error::unsupported("only qcow2 images have backing files").in_file(path));
+        return Err(Error::unsupported(
+            "backing files are not supported for raw images, only for qcow2",
+        )
+        .in_file(path));
     }
     let new = base.map(|base| {
         let name = base.name.as_os_str().as_bytes();
@@ -118,11 +123,11 @@ pub(crate) fn keep_contents(
         unit_bytes: to_usize(unit_bytes(image.description())),
         written: 0,
     };
-    let total = bytes_from_behind(&image, new.is_none())?;
+    let total = bytes_from_backing(&image, new.is_none())?;
     let told = &mut |bytes| progress(bytes, total);
     let mut at = 0;
     while at < image.device().size_bytes() {
-        let (runs, end) = runs_from_behind(&image, at, new.is_none())?;
+        let (runs, end) = runs_from_backing(&image, at, new.is_none())?;
         for run in runs {
             comparison.run(run, told)?;
         }
@@ -133,7 +138,7 @@ pub(crate) fn keep_contents(
     Ok(written)
 }
 
-/// What a zero flag is for, and not too little.
+/// Returns the unit for comparison: the unit of zero flags, but not too small.
 fn unit_bytes(description: &Description) -> u64 {
     let unit = match &description.qcow2 {
         Some(qcow2) if qcow2.extended_l2 => shift_right(qcow2.cluster_size_bytes, SUBCLUSTERS_BITS),
@@ -143,11 +148,11 @@ fn unit_bytes(description: &Description) -> u64 {
     unit.max(UNIT_MIN_BYTES)
 }
 
-/// How much of the disk is not the image's own.
-fn bytes_from_behind(image: &WritableImage, may_be_zero: bool) -> Result<u64> {
+/// Returns how much of the disk comes from the backing file.
+fn bytes_from_backing(image: &WritableImage, may_be_zero: bool) -> Result<u64> {
     let (mut at, mut total) = (0, 0_u64);
     while at < image.device().size_bytes() {
-        let (runs, end) = runs_from_behind(image, at, may_be_zero)?;
+        let (runs, end) = runs_from_backing(image, at, may_be_zero)?;
         let bytes = runs.iter().map(|run| run.end.saturating_sub(run.start));
         total = bytes.fold(total, u64::saturating_add);
         at = end;
@@ -155,11 +160,11 @@ fn bytes_from_behind(image: &WritableImage, may_be_zero: bool) -> Result<u64> {
     Ok(total)
 }
 
-/// The next runs from byte `at` on that the overlay does not have itself, without those that read as
-/// zeroes if they `may_be_zero`: joined where they meet, so that they begin and end with the overlay's
-/// own clusters. With the byte up to which they were looked for: tables can have more runs than fit in
-/// memory.
-fn runs_from_behind(
+/// Returns the next runs from byte `at` on that the overlay does not store itself, except those
+/// that read as zeroes if they `may_be_zero`. Adjacent runs are merged, so that they begin and end
+/// with the overlay's own clusters. Also returns the byte up to which it searched, because tables
+/// can have more runs than fit in memory.
+fn runs_from_backing(
     image: &WritableImage,
     at: u64,
     may_be_zero: bool,
@@ -181,24 +186,24 @@ fn runs_from_behind(
     Ok((runs, image.device().size_bytes()))
 }
 
-/// Writes into an image what another backing file would show otherwise.
+/// A comparison of two backing files that writes the differences into an overlay.
 struct Comparison<'a> {
     image: &'a WritableImage,
     new: Option<&'a Node>,
-    /// What is compared, and written where it differs.
+    /// The unit that is compared, and written if it differs.
     unit_bytes: usize,
     written: u64,
 }
 
-/// What has to be done so that a unit stays as it is.
+/// The change that keeps a unit the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum UnitChange {
     Nothing,
     Zero,
     Write,
 }
 
-impl Step {
+impl UnitChange {
     fn of(old: &[u8], new: &[u8]) -> Self {
         if old == new {
             Self::Nothing
@@ -221,7 +226,7 @@ impl Comparison<'_> {
             let len = PIECE_BYTES.min(run.end.saturating_sub(at));
             self.piece(at, len)?;
             at = at.saturating_add(len);
-            go_on(progress(len))?;
+            check_cancelled(progress(len))?;
         }
         Ok(())
     }
@@ -232,7 +237,7 @@ impl Comparison<'_> {
         let new = self.new_bytes(at, len_bytes)?;
         let units = old.chunks(self.unit_bytes).zip(new.chunks(self.unit_bytes));
         let steps: Vec<_> = units
-            .map(|(old, new)| (Step::of(old, new), old.len()))
+            .map(|(old, new)| (UnitChange::of(old, new), old.len()))
             .collect();
         let mut offset = at;
         let mut rest = old.as_slice();
@@ -241,15 +246,17 @@ impl Comparison<'_> {
                 .iter()
                 .fold(0_usize, |sum, (_, len)| sum.saturating_add(*len));
             let (bytes, after) = rest.split_at_checked(len).unwrap_or_default();
-            let step = alike.first().map_or(Step::Nothing, |(step, _)| *step);
-            self.take(step, offset, bytes)?;
+            let change = alike
+                .first()
+                .map_or(UnitChange::Nothing, |(change, _)| *change);
+            self.take(change, offset, bytes)?;
             offset = offset.saturating_add(to_u64(len));
             rest = after;
         }
         Ok(())
     }
 
-    /// What the new backing file shows; behind its end, zeroes.
+    /// Returns the bytes of the new backing file; zeroes past its end.
     fn new_bytes(&self, at: u64, len_bytes: u64) -> Result<Vec<u8>> {
         let mut new = vec![0; to_usize(len_bytes)];
         let Some(node) = self.new else {
@@ -263,12 +270,12 @@ impl Comparison<'_> {
         Ok(new)
     }
 
-    fn take(&mut self, step: Step, at: u64, bytes: &[u8]) -> Result<()> {
+    fn take(&mut self, change: UnitChange, at: u64, bytes: &[u8]) -> Result<()> {
         let len = to_u64(bytes.len());
-        match step {
-            Step::Nothing => return Ok(()),
-            Step::Zero => self.image.hide(at, len)?,
-            Step::Write => self.image.device().write_at(at, bytes)?,
+        match change {
+            UnitChange::Nothing => return Ok(()),
+            UnitChange::Zero => self.image.hide(at, len)?,
+            UnitChange::Write => self.image.device().write_at(at, bytes)?,
         }
         self.written = self.written.saturating_add(len);
         Ok(())

@@ -1,5 +1,5 @@
-//! What two disks have in common by where it is stored: states of one image, or an overlay and what is
-//! behind it.
+//! Comparison of two disks by where they are stored: two states of one image, or an overlay and its
+//! backing file.
 
 use diskfs_block::{BlockRead, Result, check_bounds};
 
@@ -7,10 +7,10 @@ use crate::description::Description;
 use crate::layer::{Layer, Status};
 use crate::node::Node;
 
-/// An image with what it says of itself, for the files of its chain.
+/// An image with its description, which identifies the files of its chain.
 type Side<'a> = (&'a Node, &'a Description);
 
-/// Whether both surely have the same bytes in a range (its offset and length).
+/// Returns true if both certainly have the same bytes in a range (its offset and length).
 pub(crate) fn shares(a: Side<'_>, b: Side<'_>, (offset, len_bytes): (u64, u64)) -> Result<bool> {
     check_bounds(offset, len_bytes, a.0.size_bytes())?;
     check_bounds(offset, len_bytes, b.0.size_bytes())?;
@@ -27,7 +27,8 @@ pub(crate) fn shares(a: Side<'_>, b: Side<'_>, (offset, len_bytes): (u64, u64)) 
     Ok(true)
 }
 
-/// Whether two runs that begin at the same byte of the guest's disk are the same one.
+/// Returns true if two runs that begin at the same byte of the guest's disk are stored in the same
+/// place.
 fn is_same(a: &Description, of_a: &Status, b: &Description, of_b: &Status) -> bool {
     if of_a.kind().reads_as_zeroes() || of_b.kind().reads_as_zeroes() {
         return of_a.kind().reads_as_zeroes() && of_b.kind().reads_as_zeroes();
@@ -38,13 +39,13 @@ fn is_same(a: &Description, of_a: &Status, b: &Description, of_b: &Status) -> bo
     if a.file_id.is_none() || a.file_id != b.file_id || a.format != b.format {
         return false;
     }
-    // One state of one file has the same at the same place of the guest's disk; of two states, only
-    // what is in the same cluster is known to be.
+    // In one state of one file, the same offset of the guest's disk has the same contents. In two
+    // states, only the same cluster is known to be equal.
     let is_one_state = opened_snapshot(a) == opened_snapshot(b);
     is_one_state || of_a.host_offset.is_some() && of_a.host_offset == of_b.host_offset
 }
 
-/// The image so far down the chain.
+/// Returns the image at this depth of the chain.
 fn layer(top: &Description, depth: u32) -> Option<&Description> {
     (0..depth).try_fold(top, |image, _| image.backing.as_deref())
 }

@@ -1,9 +1,9 @@
-//! Internal snapshots of qcow2 images: taken, gone back to, deleted.
+//! Internal snapshots of qcow2 images: create, apply, delete.
 //!
-//! Each of these is there as a whole or not at all, whatever interrupts it: the new tables are
-//! written where nothing was, and one sector of the header says that they count. That sector also
-//! says that the reference counts are to be made anew (the dirty bit), which is done at once, or
-//! by whoever opens the image for writing next.
+//! Each operation is atomic, whatever interrupts it: the new tables are written to unused clusters,
+//! and one sector of the header activates them. That sector also sets the dirty bit, which marks
+//! that the reference counts must be recomputed. That is done at once, or when the image is next
+//! opened for writing.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::open::Opener;
 use crate::qcow2::snapshots as tables;
 use crate::{Image, OpenOptions};
 
-/// The snapshots of the image at `path`, in its order.
+/// Lists the snapshots of the image at `path`, in their order.
 ///
 /// # Errors
-/// As [`Image::open`].
+/// As for [`Image::open`].
 pub fn list(path: &Path, options: &OpenOptions) -> Result<Vec<Snapshot>> {
     let image = Image::open(path, options)?;
     let details = image.description().qcow2.as_ref();
@@ -27,27 +27,27 @@ pub fn list(path: &Path, options: &OpenOptions) -> Result<Vec<Snapshot>> {
 /// Takes a snapshot of the disk's current state.
 ///
 /// # Errors
-/// As [`WritableImage::open`](crate::WritableImage::open);
-/// [`Exists`](diskfs_block::ErrorKind::Exists) when one has that name;
-/// [`Unsupported`](diskfs_block::ErrorKind::Unsupported) for an image of version 2, one with an
-/// external data file, and one whose refcounts are too narrow.
+/// * As for [`WritableImage::open`](crate::WritableImage::open).
+/// * [`Exists`](diskfs_block::ErrorKind::Exists) if a snapshot has that name.
+/// * [`Unsupported`](diskfs_block::ErrorKind::Unsupported) for an image of version 2, one with an
+///   external data file, and one whose refcounts are too narrow.
 pub fn create(path: &Path, name: &str, options: &OpenOptions) -> Result<Snapshot> {
     edit(path, options, |file| tables::create(file, name))
 }
 
-/// Makes the disk what it was at the snapshot with this id or name. What it is now is lost unless a
-/// snapshot has it; the snapshot itself stays.
+/// Reverts the disk to the snapshot with this id or name. The current state is lost unless a
+/// snapshot has it; the snapshot itself is kept.
 ///
 /// # Errors
-/// As [`create`]; [`NotFound`](diskfs_block::ErrorKind::NotFound).
+/// As for [`create`]; [`NotFound`](diskfs_block::ErrorKind::NotFound).
 pub fn apply(path: &Path, snapshot: &str, options: &OpenOptions) -> Result<()> {
     edit(path, options, |file| tables::apply(file, snapshot))
 }
 
-/// Deletes the snapshot with this id or name, and frees what only it used.
+/// Deletes the snapshot with this id or name, and frees the clusters that only it used.
 ///
 /// # Errors
-/// As [`apply`].
+/// As for [`apply`].
 pub fn delete(path: &Path, snapshot: &str, options: &OpenOptions) -> Result<()> {
     edit(path, options, |file| tables::delete(file, snapshot))
 }

@@ -1,4 +1,4 @@
-//! A file of a chain, opened but not read.
+//! A file of a chain, opened but not yet read.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,27 +8,27 @@ use diskfs_block::{BlockRead, BlockWrite};
 use crate::base::{FileId, Identity};
 use crate::gate::Namer;
 
-/// A file to be opened as an image, and what is known of it.
+/// A file to open as an image, with its properties.
 #[derive(Clone)]
 pub(crate) struct Source {
-    /// For messages, and to resolve the names that the image holds.
+    /// The path, for messages and for resolving the names in the image.
     pub(crate) path: PathBuf,
     pub(crate) id: Option<FileId>,
-    /// The file's user.
+    /// The user id of the file's owner.
     pub(crate) owner: Option<u32>,
     /// The file's identity, while it is locked.
     pub(crate) identity: Option<Identity>,
     pub(crate) device: Arc<dyn BlockRead>,
-    /// The same, if it may be written to.
+    /// The file for writing, if it may be written.
     pub(crate) writable: Option<Arc<dyn BlockWrite>>,
-    /// Its format was found by looking at the content.
+    /// True if the format was probed from the content.
     pub(crate) probed: bool,
     pub(crate) allocated_bytes: Option<u64>,
     pub(crate) warnings: Vec<String>,
 }
 
 impl Source {
-    /// A device that is no file by itself.
+    /// Creates a source for a device that is not a file.
     pub(crate) fn of_device(
         device: Arc<dyn BlockRead>,
         writable: Option<Arc<dyn BlockWrite>>,
@@ -46,7 +46,7 @@ impl Source {
         }
     }
 
-    /// Returns who names the files that the image holds the names of.
+    /// Returns the namer of the files that the image names.
     pub(crate) fn namer(&self) -> Namer<'_> {
         Namer {
             path: &self.path,

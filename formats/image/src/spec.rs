@@ -1,4 +1,4 @@
-//! An image as the user spells it.
+//! Parsing of image specs from the command line.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -25,9 +25,9 @@ use crate::{Format, OpenOptions};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ImageSpec {
-    /// The file.
+    /// The path of the image file.
     pub path: PathBuf,
-    /// Its format, if given.
+    /// The format, if given.
     pub format: Option<Format>,
     /// The internal snapshot to read, if given.
     pub snapshot: Option<String>,
@@ -35,11 +35,11 @@ pub struct ImageSpec {
     pub backing_format: Option<Format>,
 }
 
-/// What to do with an image that another machine has.
-const REMOTE_HINT: &str = "download it first; or make it a local file: `nbdfuse FILE nbd://HOST/NAME` does \
-                           so with an NBD export, and nbdkit's plugins curl and ssh serve others as one";
+/// The hint for an image on another machine.
+const REMOTE_HINT: &str = "download it first, or mount it as a local file: `nbdfuse FILE nbd://HOST/NAME` does \
+                           so for an NBD export, and nbdkit's plugins curl and ssh export other sources by NBD";
 
-/// The scheme of a path as programs spell it that read from other machines: `https://...`.
+/// Returns the scheme of a remote path, as other programs spell it: `https://...`.
 fn remote_scheme(path: &[u8]) -> Option<&str> {
     let end = path.windows(3).position(|at| at == b"://")?;
     let scheme = std::str::from_utf8(path.get(..end)?).ok()?;
@@ -52,20 +52,20 @@ fn remote_scheme(path: &[u8]) -> Option<&str> {
 }
 
 impl ImageSpec {
-    /// Parses what the command line gave, which need not be UTF-8.
+    /// Parses a spec from the command line, which need not be UTF-8.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](diskfs_block::ErrorKind::Invalid) for an unknown option;
-    /// [`ErrorKind::Unsupported`](diskfs_block::ErrorKind::Unsupported) for an unknown format, and for
-    /// an image on another machine (`https://...`).
+    /// [`ErrorKind::Unsupported`](diskfs_block::ErrorKind::Unsupported) for an unknown format, and
+    /// for an image on another machine (`https://...`).
     pub fn parse(spec: &OsStr) -> Result<Self> {
         let mut parts = split_at_commas(spec.as_bytes()).into_iter();
         let path = parts.next().unwrap_or_default();
         if path.is_empty() {
-            return Err(Error::invalid("no file is named"));
+            return Err(Error::invalid("missing file name"));
         }
         if let Some(scheme) = remote_scheme(&path) {
-            let reason = format!("images on other machines are not read: {scheme}://");
+            let reason = format!("images on other machines are not supported: {scheme}://");
             return Err(Error::unsupported(reason)
                 .in_file(Path::new(OsStr::from_bytes(&path)))
                 .with_hint(REMOTE_HINT));
@@ -91,14 +91,15 @@ impl ImageSpec {
             _ => {
                 let reason = format!("unknown image option `{}`", text.escape_debug());
                 return Err(Error::invalid(reason).with_hint(
-                    "options are format=, snapshot= and backing.format=; double a comma that is part of the name",
+                    "known: format=, snapshot=, backing.format=; double a comma that is part of \
+                     the name",
                 ));
             }
         }
         Ok(())
     }
 
-    /// `options` with what the spec says over them.
+    /// Returns `options` overridden by those of the spec.
     #[must_use]
     pub fn options_over(&self, options: &OpenOptions) -> OpenOptions {
         OpenOptions {
@@ -118,7 +119,7 @@ impl FromStr for ImageSpec {
     }
 }
 
-/// The parts between single commas; two commas are one that belongs to the part.
+/// Splits at single commas; a double comma is a comma in the part.
 fn split_at_commas(spec: &[u8]) -> Vec<Vec<u8>> {
     let mut parts = vec![];
     let mut part = vec![];

@@ -12,11 +12,11 @@ use crate::open::{Opened, Opener};
 use crate::source::Source;
 use crate::{Gate, ImageSpec, OpenOptions};
 
-/// An image, open for reading and writing; the files behind it are only read.
+/// An image, open for reading and writing; its backing files are only read.
 ///
-/// Nothing is written before the first write. [`close`](Self::close) leaves an image without
-/// leaked clusters; one that is only dropped is flushed as far as that goes, and nobody hears of
-/// what fails.
+/// Opening changes nothing before the first write. [`close`](Self::close) leaves an image without
+/// leaked clusters. An image that is only dropped is flushed as far as possible, and errors are not
+/// reported.
 #[derive(Debug)]
 pub struct WritableImage {
     node: Arc<Node>,
@@ -24,13 +24,14 @@ pub struct WritableImage {
 }
 
 impl WritableImage {
-    /// Opens the image at `path` for writing, and the files that it names as far as the gate lets
-    /// them through. Nobody else may use the image meanwhile, on either side of QEMU's locks.
+    /// Opens the image at `path` for writing, and the files that it names as far as the gate allows
+    /// them. Other processes cannot use the image meanwhile, because of QEMU's locks.
     ///
     /// # Errors
-    /// As [`Image::open`](crate::Image::open); [`ReadOnly`] for a snapshot or a host filesystem
-    /// that is read-only; [`Locked`] when anybody else uses the image; [`Corrupt`] for one that is
-    /// marked so.
+    /// * As for [`Image::open`](crate::Image::open).
+    /// * [`ReadOnly`] for a snapshot or a read-only filesystem of the host.
+    /// * [`Locked`] if another process uses the image.
+    /// * [`Corrupt`] for an image that is marked so.
     ///
     /// [`ReadOnly`]: diskfs_block::ErrorKind::ReadOnly
     /// [`Locked`]: diskfs_block::ErrorKind::Locked
@@ -42,20 +43,19 @@ impl WritableImage {
             .map_err(|e| e.in_file(path))
     }
 
-    /// Opens an image as the user spelled it, with the spec's options over `options`.
+    /// Opens an image by the user's spec, whose options override `options`.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As for [`open`](Self::open).
     pub fn open_spec(spec: &ImageSpec, options: &OpenOptions) -> Result<Self> {
         Self::open(&spec.path, &spec.options_over(options))
     }
 
-    /// Opens an image that is not a file by itself, as
-    /// [`Image::from_device`](crate::Image::from_device) does. A device whose size is fixed takes
-    /// what fits into it.
+    /// Opens an image that is not a file, like [`Image::from_device`](crate::Image::from_device).
+    /// On a device of fixed size, writes fail when it is full.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As for [`open`](Self::open).
     pub fn from_device(device: Arc<dyn BlockWrite>, options: &OpenOptions) -> Result<Self> {
         let options = OpenOptions {
             gate: Gate::closed(),
@@ -74,28 +74,28 @@ impl WritableImage {
         }
     }
 
-    /// The guest's disk.
+    /// Returns the guest's disk.
     pub fn device(&self) -> Arc<dyn BlockWrite> {
         self.node.clone()
     }
 
-    /// What the image said about itself when it was opened.
+    /// Returns the description of the image at the time of opening.
     pub const fn description(&self) -> &Description {
         &self.description
     }
 
-    /// How the guest's disk is stored now, run by run, as [`Image::map`](crate::Image::map) tells
-    /// it.
+    /// Returns how the guest's disk is stored now, run by run, like
+    /// [`Image::map`](crate::Image::map).
     pub fn map(&self) -> Map {
         Map::new(Arc::clone(&self.node))
     }
 
-    /// The same from byte `at` of the disk on.
+    /// Returns the map from byte `at` of the disk on.
     pub(crate) fn map_from(&self, at: u64) -> Map {
         Map::from(Arc::clone(&self.node), at)
     }
 
-    /// Makes a range read as zeroes whatever is put behind the image.
+    /// Makes a range read as zeroes whatever backing file the image gets.
     pub(crate) fn hide(&self, offset: u64, len_bytes: u64) -> Result<()> {
         match self.node.as_ref() {
             Node::Raw(_) => self.node.write_zeroes(offset, len_bytes),
@@ -103,19 +103,20 @@ impl WritableImage {
         }
     }
 
-    /// Returns when everything written before it is durable.
+    /// Waits until everything that was written before is durable.
     ///
     /// # Errors
-    /// As [`BlockWrite::flush`].
+    /// As for [`BlockWrite::flush`].
     pub fn flush(&self) -> Result<()> {
         self.node.flush()
     }
 
-    /// Makes everything durable and ends writing: what was freed is given back, what is kept until
-    /// the end (bitmaps) is stored. A [`device`](Self::device) that is left can only be read.
+    /// Makes everything durable and ends writing: freed clusters are released, and data that is
+    /// written at the end (bitmaps) is stored. A remaining [`device`](Self::device) can only be
+    /// read.
     ///
     /// # Errors
-    /// As [`BlockWrite::flush`].
+    /// As for [`BlockWrite::flush`].
     pub fn close(self) -> Result<()> {
         self.node.close()
     }

@@ -1,8 +1,8 @@
-//! How fast the ciphers are: a volume in memory, read and written in one thread.
+//! Measures the throughput of the ciphers: a volume in memory is read and written in one thread.
 //!
 //!     cargo run --release -p diskfs-luks --example throughput
 //!
-//! Beside it: `cryptsetup benchmark -c aes-xts -s 512`, or, where the kernel has no `AF_ALG`,
+//! Compare with `cryptsetup benchmark -c aes-xts -s 512` or, if the kernel has no `AF_ALG`, with
 //! `openssl speed -evp aes-256-xts -bytes 4096`.
 
 #[path = "../tests/volume/mod.rs"]
@@ -17,7 +17,7 @@ use diskfs_luks::{Header, Key, Limits, Secret, Unlocked};
 
 const REQUEST_BYTES: usize = 1 << 20;
 
-/// Requests of 1 MiB in a second, in the best of some rounds.
+/// Returns how many requests of 1 MiB run per second, in the best of several rounds.
 fn mib_per_second(mut work: impl FnMut()) -> f64 {
     let mut best = Duration::MAX;
     let until = Instant::now() + Duration::from_millis(500);
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let key = Key::Volume(Secret::new(volume::KEY.to_vec()));
             let key = header.unlock(&*disk, &key, &Limits::default())?;
             let Ok(unlocked) = Unlocked::new(disk, &header, &key) else {
-                continue; // CBC takes no keys of 512 bits.
+                continue; // CBC does not support keys of 512 bits.
             };
             let mut buf = vec![0; REQUEST_BYTES];
             let read = mib_per_second(|| unlocked.read_at(0, &mut buf).unwrap_or_default());

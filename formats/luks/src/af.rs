@@ -1,4 +1,5 @@
-//! The anti-forensic splitter: a key spread over so many bytes that losing any of them loses it.
+//! The anti-forensic splitter: it spreads a key over so many bytes that losing any of them loses
+//! the key.
 //!
 //! LUKS1 on-disk format 1.2.3, section 2.4.
 
@@ -7,10 +8,11 @@ use zeroize::Zeroizing;
 use crate::hash::Hash;
 use crate::problem::Problem;
 
-/// More stripes than any tool writes (4000): a key of 64 bytes takes 4 MiB then.
+/// The largest number of stripes. Every tool writes fewer (4000). A key of 64 bytes then takes 4
+/// MiB.
 const MAX_STRIPES: u32 = 65_536;
 
-/// How a key is split.
+/// The parameters of a split key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AntiForensic {
     stripes: u32,
@@ -21,7 +23,8 @@ pub(crate) struct AntiForensic {
 impl AntiForensic {
     pub(crate) fn new(key_bytes: usize, stripes: u32, hash: Hash) -> Result<Self, Problem> {
         if !(1..=MAX_STRIPES).contains(&stripes) {
-            let reason = format!("the key is split into {stripes} stripes");
+            let reason =
+                format!("invalid key slot: {stripes} stripes, expected 1 to {MAX_STRIPES}");
             return Err(Problem::corrupt(reason));
         }
         Ok(Self {
@@ -31,14 +34,14 @@ impl AntiForensic {
         })
     }
 
-    /// Bytes of a split key.
+    /// Returns the length of the split key in bytes.
     pub(crate) fn split_bytes(&self) -> usize {
-        // Keys have at most 64 bytes and stripes their limit.
+        // Keys have at most 64 bytes, and the number of stripes is limited.
         let stripes = usize::try_from(self.stripes).unwrap_or(usize::MAX);
         self.key_bytes.saturating_mul(stripes)
     }
 
-    /// The key of its stripes; what lies behind the last one is not looked at.
+    /// Merges the stripes into the key. Bytes after the last stripe are ignored.
     pub(crate) fn merge(&self, split: &[u8]) -> Zeroizing<Vec<u8>> {
         let mut key = Zeroizing::new(vec![0; self.key_bytes]);
         let stripes = usize::try_from(self.stripes).unwrap_or(usize::MAX);
@@ -57,7 +60,7 @@ impl AntiForensic {
         key
     }
 
-    /// Replaces each piece of the hash's length by the hash of its number and itself.
+    /// Replaces each piece, of the hash's length, by the hash of its index and its contents.
     fn diffuse(&self, key: &mut [u8]) {
         for (number, piece) in (0_u32..).zip(key.chunks_mut(self.hash.len_bytes())) {
             let hashed = self.hash.digest(&[&number.to_be_bytes(), piece]);

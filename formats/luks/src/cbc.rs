@@ -1,9 +1,9 @@
-//! CBC (NIST SP 800-38A, 6.2), anew in each sector.
+//! The CBC mode (NIST SP 800-38A, 6.2), restarted in each sector.
 
 use crate::iv::Iv;
 use crate::sector_cipher::{Block, BlockCipher, SectorCipher, Sectors, blocks_of};
 
-/// Blocks that are decrypted together.
+/// The number of blocks that are decrypted together.
 const BATCH_BLOCKS: usize = 32;
 
 pub(crate) struct Cbc<C> {

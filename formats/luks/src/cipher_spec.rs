@@ -1,4 +1,4 @@
-//! Ciphers as headers name them: `aes-xts-plain64`, `aes-cbc-essiv:sha256`.
+//! Parsing of the ciphers in headers: `aes-xts-plain64`, `aes-cbc-essiv:sha256`.
 
 use cipher::KeyInit;
 
@@ -9,7 +9,7 @@ use crate::problem::Problem;
 use crate::sector_cipher::{BlockCipher, BlockEncrypt, SectorCipher};
 use crate::xts::Xts;
 
-/// A cipher, its mode, and how vectors are made.
+/// A cipher, its mode, and the kind of its initialisation vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CipherSpec {
     cipher: Cipher,
@@ -40,7 +40,7 @@ enum IvKind {
 impl CipherSpec {
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let unknown = || {
-            let reason = format!("the cipher `{}` is not known here", text.escape_debug());
+            let reason = format!("unsupported cipher `{}`", text.escape_debug());
             Problem::unsupported(reason)
         };
         let mut parts = text.splitn(3, '-');
@@ -69,7 +69,7 @@ impl CipherSpec {
         })
     }
 
-    /// Fails for a key of a length that the cipher does not take.
+    /// Fails if the cipher does not support keys of this length.
     pub(crate) fn check_key_bytes(self, key_bytes: u64) -> Result<usize, Problem> {
         let per_cipher = match self.mode {
             Mode::Xts if key_bytes.is_multiple_of(2) => key_bytes / 2,
@@ -79,10 +79,14 @@ impl CipherSpec {
         usize::try_from(key_bytes)
             .ok()
             .filter(|_| matches!(per_cipher, 16 | 24 | 32))
-            .ok_or_else(|| Problem::corrupt(format!("a key of {key_bytes} bytes fits no cipher")))
+            .ok_or_else(|| {
+                Problem::corrupt(format!(
+                    "invalid key length: no cipher has a key of {key_bytes} bytes"
+                ))
+            })
     }
 
-    /// The cipher with its key, whose length was checked.
+    /// Creates the cipher with a key whose length was checked.
     pub(crate) fn with_key(self, key: &[u8]) -> Result<Box<dyn SectorCipher>, Problem> {
         let per_cipher = match self.mode {
             Mode::Xts => key.len() / 2,
@@ -117,7 +121,7 @@ impl CipherSpec {
             IvKind::Plain64 => return Ok(Iv::Plain64),
             IvKind::Essiv(hash) => hash,
         };
-        // The hash's length decides on the cipher's key, whatever the data's is.
+        // The hash's length, not the data cipher's, selects the key length of the vectors' cipher.
         let salt = hash.digest(&[key]);
         let cipher: Box<dyn BlockEncrypt> = match (self.cipher, salt.len()) {
             (Cipher::Aes, 16) => Box::new(keyed::<aes::Aes128>(&salt)?),
@@ -131,19 +135,24 @@ impl CipherSpec {
 }
 
 impl IvKind {
-    /// A hash whose length is that of a key: others work with no cipher, in the kernel neither.
+    /// Returns ESSIV with a hash of 32 bytes. The hash is a key for the cipher; the kernel has no
+    /// cipher for other lengths either.
     fn essiv(hash: &str) -> Result<Self, Problem> {
         let hash = Hash::parse(hash)?;
         if hash.len_bytes() == 32 {
             Ok(Self::Essiv(hash))
         } else {
-            let reason = "the vectors' key is a hash of a length that fits no cipher";
+            let reason = "unsupported ESSIV hash: its length is not 32 bytes";
             Err(Problem::unsupported(reason))
         }
     }
 }
 
 fn keyed<C: KeyInit>(key: &[u8]) -> Result<C, Problem> {
-    C::new_from_slice(key)
-        .map_err(|_| Problem::corrupt(format!("a key of {} bytes fits no cipher", key.len())))
+    C::new_from_slice(key).map_err(|_| {
+        Problem::corrupt(format!(
+            "invalid key length: no cipher has a key of {} bytes",
+            key.len()
+        ))
+    })
 }

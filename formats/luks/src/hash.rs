@@ -1,4 +1,4 @@
-//! The hash functions that headers name.
+//! The hash functions that headers use.
 
 use pbkdf2::pbkdf2_hmac;
 use sha2::Digest;
@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::problem::Problem;
 
-/// A hash function, under the name that the Linux kernel gives it.
+/// A hash function, by its name in the Linux kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hash {
     Sha1,
@@ -18,7 +18,7 @@ pub(crate) enum Hash {
     Whirlpool,
 }
 
-/// `$body` with `$D` for the type that computes the hash.
+/// Expands to `$body` with `$D` as the type that computes the hash.
 macro_rules! with_digest {
     ($hash:expr, $D:ident => $body:expr) => {
         match $hash {
@@ -48,18 +48,18 @@ impl Hash {
             "ripemd160" => Self::Ripemd160,
             "whirlpool" => Self::Whirlpool,
             _ => {
-                let reason = format!("the hash `{}` is not known here", name.escape_debug());
+                let reason = format!("unsupported hash `{}`", name.escape_debug());
                 return Err(Problem::unsupported(reason));
             }
         })
     }
 
-    /// The length of a hash.
+    /// Returns the length of the hash in bytes.
     pub(crate) fn len_bytes(self) -> usize {
         with_digest!(self, D => <D as Digest>::output_size())
     }
 
-    /// The hash of the parts, one behind the other.
+    /// Hashes the concatenation of the parts.
     pub(crate) fn digest(self, parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
         with_digest!(self, D => {
             let mut state = D::new();
@@ -70,7 +70,7 @@ impl Hash {
         })
     }
 
-    /// PBKDF2 with HMAC of this hash (RFC 8018, 5.2).
+    /// Derives a key by PBKDF2 with HMAC of this hash (RFC 8018, 5.2).
     pub(crate) fn pbkdf2(self, secret: &[u8], salt: &[u8], iterations: u32, out: &mut [u8]) {
         with_digest!(self, D => pbkdf2_hmac::<D>(secret, salt, iterations, out));
     }

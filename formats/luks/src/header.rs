@@ -1,4 +1,4 @@
-//! What a header says, of whichever version.
+//! The contents of a LUKS header, of either version.
 
 use diskfs_block::{BlockRead, Error, ErrorKind, Result};
 use zeroize::Zeroizing;
@@ -10,21 +10,21 @@ use crate::limits::{Budget, Limits};
 use crate::problem::Problem;
 use crate::segment::Segment;
 
-/// Of LUKS1, and of the first copy of LUKS2.
+/// The magic number of LUKS1, and of the primary copy of LUKS2.
 pub(crate) const MAGIC: [u8; 6] = *b"LUKS\xba\xbe";
 
-/// A header's version.
+/// The version of a LUKS header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Version {
-    /// LUKS1: `cryptsetup` before 2.1, and QEMU.
+    /// LUKS1, written by `cryptsetup` before 2.1 and by QEMU.
     Luks1,
-    /// LUKS2.
+    /// LUKS2, the default of `cryptsetup` since 2.1.
     Luks2,
 }
 
 impl Version {
-    /// The number that the header has.
+    /// Returns the version number in the header.
     pub const fn number(self) -> u16 {
         match self {
             Self::Luks1 => 1,
@@ -33,28 +33,28 @@ impl Version {
     }
 }
 
-/// A LUKS header: what the volume is, and the key slots that lead to its key.
+/// A LUKS header: the description of the encrypted volume, and the key slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     pub(crate) version: Version,
     pub(crate) uuid: String,
     pub(crate) label: String,
     pub(crate) encryption: String,
-    /// How far it goes, without the key slots' areas.
+    /// The length of the header without the key slots' areas.
     pub(crate) len_bytes: u64,
     pub(crate) encrypted: std::result::Result<Encrypted, Problem>,
     pub(crate) keyslots: Vec<KeyslotEntry>,
     pub(crate) warnings: Vec<String>,
 }
 
-/// The data and its key's digest.
+/// The encrypted data and the digest of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Encrypted {
     pub(crate) segment: Segment,
     pub(crate) digest: Digest,
 }
 
-/// A key slot that is in use, whether or not it can be tried.
+/// A key slot in use, supported or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyslotEntry {
     pub(crate) id: u32,
@@ -63,59 +63,60 @@ pub(crate) struct KeyslotEntry {
     pub(crate) keyslot: std::result::Result<Keyslot, Problem>,
 }
 
-/// What can be told of a key slot.
+/// The public description of a key slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyslotState {
-    /// Its number.
+    /// The number of the key slot.
     pub id: u32,
-    /// When it is tried.
+    /// The order in which the slot is tried.
     pub priority: Priority,
-    /// How its key follows from a passphrase: `pbkdf2`, `argon2id`.
+    /// The key derivation function for passphrases: `pbkdf2`, `argon2id`.
     pub kdf: String,
-    /// Why it cannot be tried.
+    /// The reason why the slot cannot be tried, if any.
     pub problem: Option<String>,
 }
 
 impl Header {
-    /// Its version.
+    /// Returns the version of the header.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The UUID, as `blkid` prints it.
+    /// Returns the UUID, as `blkid` prints it.
     pub fn uuid(&self) -> &str {
         &self.uuid
     }
 
-    /// The label; empty without one, as always in LUKS1.
+    /// Returns the label; it is empty if there is none, as always in LUKS1.
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// What the data is encrypted with: `aes-xts-plain64`. As the header has it, known or not.
+    /// Returns the cipher of the data as the header spells it, supported or not: `aes-xts-plain64`.
     pub fn cipher(&self) -> &str {
         &self.encryption
     }
 
-    /// The size of the data's sectors, where the data can be read.
+    /// Returns the sector size of the data, if the data can be read.
     pub fn sector_size(&self) -> Option<u32> {
         let encrypted = self.encrypted.as_ref().ok()?;
         Some(encrypted.segment.sector_bytes)
     }
 
-    /// Why the volume cannot be unlocked with any key.
+    /// Returns the reason why no key can unlock the volume, if any.
     pub fn problem(&self) -> Option<Error> {
         self.encrypted.as_ref().err().map(Problem::to_error)
     }
 
-    /// Whether the header's data is on another device: here it would lie on the header.
+    /// Returns true if the data is on another device. On the header's own device it would overlap
+    /// the header.
     pub fn is_detached(&self) -> bool {
         let encrypted = self.encrypted.as_ref().ok();
         encrypted.is_some_and(|encrypted| encrypted.segment.offset_bytes < self.len_bytes)
     }
 
-    /// The key slots that are in use and hold the key of the data.
+    /// Returns the key slots that are in use and hold the key of the data.
     pub fn keyslots(&self) -> impl Iterator<Item = KeyslotState> {
         self.keyslots.iter().map(|entry| KeyslotState {
             id: entry.id,
@@ -125,17 +126,19 @@ impl Header {
         })
     }
 
-    /// What is wrong with the header but does not keep it from being used, as sentences.
+    /// Returns problems of the header that do not prevent its use, as sentences.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The volume key that `key` leads to, by the key slots that are on `device`, where the header
-    /// is. Slots are tried in the order of their priority, those to be ignored never.
+    /// Unlocks the volume key with `key`, using the key slots on `device`, where the header is.
+    /// Slots are tried in the order of their priority; slots with the priority "ignored" are never
+    /// tried.
     ///
     /// # Errors
-    /// `Denied` when it leads to none, with what kept slots from being tried; `Unsupported` and
-    /// `Corrupt` when no key could; what the device answers when it cannot be read.
+    /// * `Denied` if `key` opens no slot, with the reasons why slots could not be tried.
+    /// * `Unsupported` and `Corrupt` if no key could unlock the volume.
+    /// * Read errors of `device`.
     pub fn unlock(&self, device: &dyn BlockRead, key: &Key, limits: &Limits) -> Result<VolumeKey> {
         let encrypted = self.encrypted()?;
         let mut budget = Budget::new(limits);
@@ -145,7 +148,7 @@ impl Header {
         }
     }
 
-    /// The data and its digest, or why there is no getting at them.
+    /// Returns the data and its digest, or the reason why they cannot be used.
     pub(crate) fn encrypted(&self) -> Result<&Encrypted> {
         self.encrypted.as_ref().map_err(Problem::to_error)
     }
@@ -159,7 +162,7 @@ impl Header {
         if encrypted.digest.matches(key.as_bytes(), budget)? {
             return Ok(VolumeKey(key.clone()));
         }
-        let reason = format!("the volume key is not that of {}", self.uuid);
+        let reason = format!("wrong volume key for the LUKS volume {}", self.uuid);
         Err(Error::new(ErrorKind::Denied, reason))
     }
 
@@ -196,11 +199,11 @@ impl Header {
 
 fn no_slot_opens(slots: usize, not_tried: &[String]) -> Error {
     let mut reason = match slots {
-        0 => "the LUKS volume has no key slot to try".to_owned(),
-        _ => "no key slot of the LUKS volume opens with the key".to_owned(),
+        0 => "the LUKS volume has no usable key slot".to_owned(),
+        _ => "the key opens no key slot of the LUKS volume".to_owned(),
     };
     if !not_tried.is_empty() {
-        reason.push_str("; not tried were: ");
+        reason.push_str("; not tried: ");
         reason.push_str(&not_tried.join("; "));
     }
     Error::new(ErrorKind::Denied, reason)
@@ -218,7 +221,7 @@ impl KeyslotEntry {
     }
 }
 
-/// A text that ends at its first NUL, or with its field.
+/// Decodes a string that ends at its first NUL or at the end of its field.
 pub(crate) fn text(field: &[u8]) -> String {
     let text = field.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()

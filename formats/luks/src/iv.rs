@@ -1,17 +1,18 @@
-//! Initialisation vectors: what makes equal sectors differ. `dm-crypt`'s names (kernel
-//! documentation, admin-guide/device-mapper/dm-crypt, and the comments of `drivers/md/dm-crypt.c`).
+//! Initialisation vectors, which make equal sectors encrypt differently. The names are those of
+//! `dm-crypt` (kernel documentation, admin-guide/device-mapper/dm-crypt, and the comments of
+//! `drivers/md/dm-crypt.c`).
 
 use zeroize::Zeroizing;
 
 use crate::sector_cipher::{BlockEncrypt, Vector};
 
-/// How the vector of a sector follows from its number.
+/// The rule that computes the vector of a sector from its number.
 pub(crate) enum Iv {
-    /// The number's lower 32 bits.
+    /// The lower 32 bits of the sector number.
     Plain,
-    /// The number.
+    /// The sector number.
     Plain64,
-    /// The number, encrypted with a hash of the key.
+    /// The sector number, encrypted with a hash of the key.
     Essiv(Box<dyn BlockEncrypt>),
 }
 

@@ -1,4 +1,4 @@
-//! How a key slot's key follows from a passphrase.
+//! Key derivation: from a passphrase to a key slot's key.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use diskfs_block::{Error, ErrorKind, Result};
@@ -27,7 +27,7 @@ pub(crate) enum Variant {
     Id,
 }
 
-/// PBKDF2, which the digests are made with, too.
+/// The parameters of PBKDF2, which key slots and digests use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pbkdf2 {
     pub(crate) hash: Hash,
@@ -36,7 +36,7 @@ pub(crate) struct Pbkdf2 {
 }
 
 impl Kdf {
-    /// The key of `key_bytes` that belongs to the secret.
+    /// Derives a key of `key_bytes` bytes from the secret.
     pub(crate) fn derive(
         &self,
         secret: &[u8],
@@ -92,7 +92,10 @@ fn argon2_key(
     let mut memory = Zeroizing::new(Vec::new());
     let count = params.block_count();
     memory.try_reserve_exact(count).map_err(|_| {
-        let reason = format!("no memory for the {} MiB that Argon2 takes", count >> 10);
+        let reason = format!(
+            "cannot allocate the {} MiB of memory that Argon2 needs",
+            count >> 10
+        );
         Error::new(ErrorKind::NoSpace, reason)
     })?;
     memory.resize(count, argon2::Block::new());
@@ -105,6 +108,6 @@ fn argon2_key(
 
 fn wrong_costs(e: argon2::Error) -> Error {
     Error::corrupt(format!(
-        "Argon2 cannot work with the key slot's numbers: {e}"
+        "invalid key slot: Argon2 cannot work with its parameters: {e}"
     ))
 }

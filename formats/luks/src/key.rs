@@ -4,17 +4,17 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// Bytes that nobody prints and that are wiped when they are dropped.
+/// A secret: bytes that are never printed, and are wiped when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// A secret of these bytes, which it takes over: no copy stays behind.
+    /// Takes over the bytes of a secret, without a copy.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The bytes.
+    /// Returns the secret bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -26,28 +26,28 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a volume is unlocked with.
+/// The key that unlocks a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
-    /// What a key slot opens with: a passphrase, or all bytes of a key file.
+    /// The secret that opens a key slot: a passphrase, or all bytes of a key file.
     Passphrase(Secret),
-    /// The key that the volume is encrypted with (`cryptsetup luksDump --dump-volume-key`).
+    /// The key with which the volume is encrypted (`cryptsetup luksDump --dump-volume-key`).
     Volume(Secret),
 }
 
 impl Key {
-    /// A key of a copy of these bytes.
+    /// Creates a passphrase key with a copy of these bytes.
     pub fn passphrase(bytes: &[u8]) -> Self {
         Self::Passphrase(Secret::new(bytes.to_vec()))
     }
 }
 
-/// The key of a volume, checked against the header's digest.
+/// The volume key, checked against the header's digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeKey(pub(crate) Secret);
 
 impl VolumeKey {
-    /// The bytes.
+    /// Returns the bytes of the key.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }

@@ -1,4 +1,4 @@
-//! Key slots: the volume key, split and encrypted with a key that a passphrase leads to.
+//! Key slots: the volume key, split, and encrypted with a key that is derived from a passphrase.
 
 use diskfs_block::{BlockRead, Error, Result, check_bounds};
 use zeroize::Zeroizing;
@@ -10,22 +10,22 @@ use crate::limits::Budget;
 use crate::problem::Problem;
 use crate::sector_cipher::Sectors;
 
-/// Key slots count in sectors of this size, whatever the data's is.
+/// The sector size in key slots, whatever the sector size of the data.
 pub(crate) const SECTOR_BYTES: usize = 512;
 
-/// When a key slot is tried.
+/// The order in which key slots are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Priority {
-    /// Before the others.
+    /// A slot that is tried before the others.
     High,
-    /// As always in LUKS1.
+    /// A slot that is tried in the normal order; all slots of LUKS1 are.
     Normal,
-    /// Never, unless it is asked for by its number.
+    /// A slot that is tried only if it is selected by its number.
     Ignored,
 }
 
-/// What it takes to try a key slot.
+/// The parameters for opening a key slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keyslot {
     pub(crate) kdf: Kdf,
@@ -33,7 +33,7 @@ pub(crate) struct Keyslot {
     pub(crate) area: Area,
 }
 
-/// Where the split key is and how it is encrypted.
+/// The area of the split key, and its encryption.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Area {
     pub(crate) offset_bytes: u64,
@@ -42,14 +42,14 @@ pub(crate) struct Area {
 }
 
 impl Keyslot {
-    /// The key that the slot holds if `secret` is its own; something else if it is not.
+    /// Returns the key that the slot holds if `secret` is the right one; otherwise other bytes.
     pub(crate) fn open(
         &self,
         header: &dyn BlockRead,
         secret: &[u8],
         budget: &mut Budget,
     ) -> Result<Zeroizing<Vec<u8>>> {
-        // Reading first: what cannot be read needs no key.
+        // Read first: if the area cannot be read, the expensive key derivation is skipped.
         let mut split = self.read_area(header)?;
         let key = self.kdf.derive(secret, self.area.key_bytes, budget)?;
         let cipher = self.area.cipher.with_key(&key);
@@ -63,7 +63,7 @@ impl Keyslot {
         Ok(self.anti_forensic.merge(&split))
     }
 
-    /// Bytes of the area that are in use: whole sectors.
+    /// Returns the length of the used part of the area, in whole sectors.
     pub(crate) fn area_bytes(&self) -> usize {
         self.anti_forensic
             .split_bytes()
@@ -74,8 +74,9 @@ impl Keyslot {
         let len = self.area_bytes();
         let offset = self.area.offset_bytes;
         let len_bytes = u64::try_from(len).unwrap_or(u64::MAX);
-        check_bounds(offset, len_bytes, header.size_bytes())
-            .map_err(|_| Error::corrupt("the key slot's area ends past the device").at(offset))?;
+        check_bounds(offset, len_bytes, header.size_bytes()).map_err(|_| {
+            Error::corrupt("the key slot's area ends past the end of the device").at(offset)
+        })?;
         let mut split = Zeroizing::new(vec![0; len]);
         header.read_at(offset, &mut split)?;
         Ok(split)

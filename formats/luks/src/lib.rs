@@ -1,8 +1,9 @@
 //! LUKS1 and LUKS2 volumes as block devices, without device-mapper.
 //!
-//! [`Header::read`] finds a header and tells what it says; [`Header::unlock`] makes a [`VolumeKey`]
-//! of a passphrase, a key file's bytes or the volume key itself; [`Unlocked`] is the plain text as a
-//! device, to read and, where the device below can be written, to write.
+//! * [`Header::read`] finds and parses a header.
+//! * [`Header::unlock`] returns a [`VolumeKey`] for a passphrase, a key file's bytes or the volume
+//!   key itself.
+//! * [`Unlocked`] is the decrypted data as a device. It can be written if the device below can.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -21,16 +22,18 @@
 //! A header in a file of its own (*detached*) is read and unlocked from that file's device;
 //! [`Unlocked::new`] then gets the device with the data.
 //!
-//! # What is trusted
+//! # Trust
 //!
-//! Nothing. Offsets, sizes, stripes and key lengths have limits and must agree with each other; what
-//! a key derivation may cost is for the caller to say in [`Limits`]. A key slot that is damaged or
-//! needs something that there is not does not keep the others from being tried.
+//! The header is not trusted. Offsets, sizes, stripes and key lengths have limits and must agree
+//! with each other. The caller sets the limits on key derivation in [`Limits`]. A key slot that is
+//! damaged or unsupported does not prevent the others from being tried.
 //!
 //! # Errors
 //!
-//! `Denied` when no key slot opens with the key; `Unsupported`, by name, for what is not done here
-//! (authenticated encryption, an unfinished reencryption, unknown requirements); `Corrupt`.
+//! * `Denied` if no key slot opens with the key.
+//! * `Unsupported`, with the name of the feature: authenticated encryption, an unfinished
+//!   reencryption, unknown requirements.
+//! * `Corrupt` if the header is invalid.
 #![cfg_attr(
     not(test),
     warn(

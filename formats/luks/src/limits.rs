@@ -1,23 +1,23 @@
-//! What deriving keys may cost.
+//! Limits on the cost of key derivation.
 
 use diskfs_block::{Error, ErrorKind, Result};
 
-/// What deriving keys may cost in all for one call of [`Header::unlock`](crate::Header::unlock): a
-/// header sets its own costs, and one that somebody made to hurt sets them as high as it can.
+/// The limits on key derivation for one call of [`Header::unlock`](crate::Header::unlock). A header
+/// sets its own costs, and a malicious one sets them as high as it can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory that Argon2 may take. By default 1 GiB, the most that `cryptsetup` uses unless it is
-    /// told otherwise; never more than 4 GiB, its limit for any header.
+    /// The memory for Argon2 in bytes. The default is 1 GiB, the most that `cryptsetup` uses by
+    /// default. It is never more than 4 GiB, the limit of `cryptsetup` for any header.
     pub argon2_memory_bytes: u64,
-    /// Memory times passes, over all key slots that are tried. By default 256 GiB: all 32 slots of
-    /// LUKS2 with 1 GiB and 8 passes (`cryptsetup` takes 4 on usual machines).
+    /// Memory times passes, summed over all key slots that are tried. The default is 256 GiB: all
+    /// 32 slots of LUKS2 with 1 GiB and 8 passes (`cryptsetup` takes 4 on usual machines).
     pub argon2_work_bytes: u64,
-    /// Rounds of PBKDF2, over all key slots and digests that are tried. By default 2^28: the 8 slots
-    /// of LUKS1 with 2 seconds each on a machine that does 16 million a second.
+    /// The rounds of PBKDF2, summed over all key slots and digests that are tried. The default is
+    /// 2^28: the 8 slots of LUKS1 with 2 seconds each on a machine that does 16 million a second.
     pub pbkdf2_rounds: u64,
 }
 
-/// More memory for Argon2 than any header may ask for (`LUKS2_MAX_ARGON2_MEMORY` of `cryptsetup`).
+/// The most memory that Argon2 may use for any header (`LUKS2_MAX_ARGON2_MEMORY` of `cryptsetup`).
 const MAX_ARGON2_MEMORY_BYTES: u64 = 4 << 30;
 
 impl Default for Limits {
@@ -30,7 +30,7 @@ impl Default for Limits {
     }
 }
 
-/// What is left of the limits.
+/// The unused part of the limits.
 #[derive(Debug)]
 pub(crate) struct Budget(Limits);
 
@@ -39,12 +39,12 @@ impl Budget {
         Self(*limits)
     }
 
-    /// Takes what Argon2 costs, or says what it is too much of.
+    /// Subtracts the cost of one Argon2 run, or fails with the limit that it exceeds.
     pub(crate) fn take_argon2(&mut self, memory_bytes: u64, passes: u32) -> Result<()> {
         let allowed = self.0.argon2_memory_bytes.min(MAX_ARGON2_MEMORY_BYTES);
         if memory_bytes > allowed {
             let reason = format!(
-                "Argon2 takes {} MiB of memory, more than the limit of {} MiB",
+                "Argon2 needs {} MiB of memory, more than the limit of {} MiB",
                 memory_bytes >> 20,
                 allowed >> 20
             );
@@ -54,7 +54,7 @@ impl Budget {
         let left = self.0.argon2_work_bytes.checked_sub(work);
         self.0.argon2_work_bytes = left.ok_or_else(|| {
             let reason = format!(
-                "Argon2 goes through {} MiB of memory {passes} times, more than the limit for all \
+                "Argon2 needs {passes} passes over {} MiB of memory, more than the limit for all \
                  key slots together",
                 memory_bytes >> 20
             );
@@ -63,12 +63,12 @@ impl Budget {
         Ok(())
     }
 
-    /// The same for PBKDF2.
+    /// Subtracts the cost of one PBKDF2 run, or fails with the limit that it exceeds.
     pub(crate) fn take_pbkdf2(&mut self, rounds: u64) -> Result<()> {
         let left = self.0.pbkdf2_rounds.checked_sub(rounds);
         self.0.pbkdf2_rounds = left.ok_or_else(|| {
             let reason = format!(
-                "PBKDF2 takes {rounds} rounds, more than the limit for all key slots together"
+                "PBKDF2 needs {rounds} rounds, more than the limit for all key slots together"
             );
             Error::new(ErrorKind::Denied, reason)
         })?;

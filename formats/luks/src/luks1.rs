@@ -1,12 +1,12 @@
-//! LUKS1: one header, eight key slots.
+//! The LUKS1 format: one header with eight key slots.
 
 mod keyblock;
 mod phdr;
 
 pub(crate) use phdr::from_bytes;
 
-/// Bytes of the header, key blocks and all.
+/// The length of the header in bytes, including the key blocks.
 pub(crate) const PHDR_BYTES: usize = 592;
 
-/// What LUKS1 counts offsets in.
+/// The unit of offsets in LUKS1.
 const SECTOR_BYTES: u64 = 512;

@@ -1,4 +1,4 @@
-//! LUKS2: a header in two copies, each a binary part with a checksum and JSON.
+//! The LUKS2 format: a header in two copies, each with a binary part, a checksum and JSON.
 //!
 //! LUKS2 on-disk format specification 1.1.
 
@@ -12,15 +12,15 @@ use diskfs_block::{BlockRead, Error, Result};
 use crate::header::Header;
 use binary_header::{Copy, Role};
 
-/// Bytes of the binary header; the JSON area follows.
+/// The length of the binary header; the JSON area follows.
 pub(crate) const BINARY_HEADER_BYTES: usize = 4096;
 
-/// The sizes that a copy may have (specification, table 1); the secondary follows the primary.
+/// The valid sizes of a copy (specification, table 1). The secondary copy follows the primary.
 const COPY_BYTES: [u64; 9] = [
     0x4000, 0x8000, 0x1_0000, 0x2_0000, 0x4_0000, 0x8_0000, 0x10_0000, 0x20_0000, 0x40_0000,
 ];
 
-/// The newest copy that is whole; `None` when there is nothing that looks like one.
+/// Reads the newest valid copy; returns `None` if the device has no LUKS2 header.
 pub(crate) fn read(device: &dyn BlockRead) -> Result<Option<Header>> {
     let primary = Copy::read(device, 0, Role::Primary)?;
     let secondary = match &primary {
@@ -29,13 +29,13 @@ pub(crate) fn read(device: &dyn BlockRead) -> Result<Option<Header>> {
     };
     match (primary, secondary) {
         (Some(Ok(primary)), Some(Ok(secondary))) => Ok(Some(newer(primary, secondary))),
-        (Some(Ok(copy)), None) => Ok(Some(warn(copy, "the header's second copy is not there"))),
+        (Some(Ok(copy)), None) => Ok(Some(warn(copy, "the header's second copy is missing"))),
         (Some(Ok(copy)), Some(Err(reason))) => {
             let text = format!("the header's second copy {reason}; the first is used");
             Ok(Some(warn(copy, text)))
         }
         (None, Some(Ok(copy))) => {
-            let text = "the header's first copy is not there; the second is used";
+            let text = "the header's first copy is missing; the second is used";
             Ok(Some(warn(copy, text)))
         }
         (Some(Err(reason)), Some(Ok(copy))) => {
@@ -45,13 +45,13 @@ pub(crate) fn read(device: &dyn BlockRead) -> Result<Option<Header>> {
         (None, None) => Ok(None),
         (Some(Err(reason)), _) | (None, Some(Err(reason))) => {
             let reason = format!("neither copy of the LUKS2 header can be used: one {reason}");
-            Err(Error::corrupt(reason)
-                .with_hint("`cryptsetup repair` may help; keep a copy of the image"))
+            Err(Error::corrupt(reason).with_hint("try `cryptsetup repair` on a copy of the image"))
         }
     }
 }
 
-/// The first whole secondary in any of its places; else why one that is there is not.
+/// Returns the first valid secondary copy at any of its possible offsets; otherwise the problem of
+/// the first invalid one.
 fn find_secondary(device: &dyn BlockRead) -> Result<Option<std::result::Result<Copy, String>>> {
     let mut broken = None;
     for offset in COPY_BYTES {

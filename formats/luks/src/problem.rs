@@ -1,10 +1,10 @@
-//! Why a part of a header cannot be used, kept until somebody wants to use it.
+//! Problems of a header's parts, kept until a caller needs the part.
 
 use std::fmt;
 
 use diskfs_block::{Error, ErrorKind};
 
-/// A reason that outlives reading the header.
+/// The reason why a part of a header cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     kind: ErrorKind,

@@ -1,4 +1,4 @@
-//! Reading a header of whichever version.
+//! Reading a header of either version.
 
 use diskfs_block::{BlockRead, Error, Result};
 
@@ -6,12 +6,13 @@ use crate::header::{Header, MAGIC};
 use crate::{luks1, luks2};
 
 impl Header {
-    /// The header at the start of `device`, or `None` when there is none. A LUKS2 header whose first
-    /// copy is lost is found by its second.
+    /// Reads the header at the start of `device`; returns `None` if there is none. A LUKS2 header
+    /// whose first copy is lost is found by its second.
     ///
     /// # Errors
-    /// `Corrupt` when neither copy can be used; `Unsupported` for a version that is not known; what
-    /// the device answers when it cannot be read.
+    /// * `Corrupt` if neither copy can be used.
+    /// * `Unsupported` for an unknown version.
+    /// * Read errors of `device`.
     pub fn read(device: &dyn BlockRead) -> Result<Option<Self>> {
         let left = usize::try_from(device.size_bytes()).unwrap_or(usize::MAX);
         let mut start = vec![0; left.min(luks1::PHDR_BYTES)];
@@ -26,7 +27,7 @@ impl Header {
             Some(1) => luks1::from_bytes(&start).map(Some),
             Some(2) | None => luks2::read(device),
             Some(other) => {
-                let reason = format!("LUKS of version {other} is not known here");
+                let reason = format!("unsupported LUKS version {other}");
                 Err(Error::unsupported(reason).at(0))
             }
         }

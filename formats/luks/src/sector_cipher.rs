@@ -1,4 +1,4 @@
-//! What the modes have in common: whole sectors, each with its number.
+//! The common interface of the cipher modes: encryption of whole, numbered sectors.
 
 use cipher::consts::U16;
 use cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt};
@@ -6,7 +6,7 @@ use cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt};
 /// An initialisation vector: one block of a cipher.
 pub(crate) type Vector = [u8; 16];
 
-/// One block of a cipher. All that LUKS uses have blocks of 16 bytes.
+/// A block of a cipher. All ciphers of LUKS have blocks of 16 bytes.
 pub(crate) type Block = Array<u8, U16>;
 
 /// A block cipher with its key.
@@ -20,7 +20,7 @@ impl<C> BlockCipher for C where
 {
 }
 
-/// A block cipher that encrypts one block: what a vector may take.
+/// A block cipher that encrypts one block, as initialisation vectors need it.
 pub(crate) trait BlockEncrypt: Send + Sync {
     fn encrypt_block(&self, block: &mut Vector);
 }
@@ -31,19 +31,20 @@ impl<C: BlockCipher> BlockEncrypt for C {
     }
 }
 
-/// The numbers of consecutive sectors, as their vectors count them.
+/// The numbers of consecutive sectors, in the unit of their vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sectors {
-    /// The first one's.
+    /// The number of the first sector.
     pub(crate) first: u64,
-    /// How much more the next one has: the vectors of larger sectors count 512 bytes, too.
+    /// The difference between the numbers of neighbouring sectors: vectors count in units of 512
+    /// bytes for larger sectors, too.
     pub(crate) step: u64,
-    /// The size of a sector, a multiple of a block's.
+    /// The sector size, a multiple of the block size.
     pub(crate) bytes: usize,
 }
 
 impl Sectors {
-    /// The number of the sector with this index. Numbers wrap as those of dm-crypt do.
+    /// Returns the number of the sector with this index. Numbers wrap as in dm-crypt.
     pub(crate) fn number(&self, index: u64) -> u64 {
         self.first.wrapping_add(index.wrapping_mul(self.step))
     }
@@ -57,7 +58,7 @@ pub(crate) trait SectorCipher: Send + Sync {
     fn decrypt(&self, sectors: Sectors, buf: &mut [u8]);
 }
 
-/// The bytes as blocks; they have whole ones only.
+/// Splits the bytes into blocks; the length is a multiple of the block size.
 pub(crate) fn blocks_of(bytes: &mut [u8]) -> &mut [Block] {
     Block::slice_as_chunks_mut(bytes).0
 }

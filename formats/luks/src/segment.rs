@@ -1,4 +1,4 @@
-//! Where the data is and how it is encrypted.
+//! The location of the data and its encryption.
 
 use crate::cipher_spec::CipherSpec;
 
@@ -6,12 +6,12 @@ use crate::cipher_spec::CipherSpec;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) offset_bytes: u64,
-    /// `None`: to the device's end.
+    /// The length in bytes; `None` for up to the device's end.
     pub(crate) len_bytes: Option<u64>,
     pub(crate) sector_bytes: u32,
-    /// Added to the number of each sector, as vectors count them.
+    /// The number that is added to each sector number to get the vector's number.
     pub(crate) iv_tweak: u64,
     pub(crate) cipher: CipherSpec,
-    /// Whether the header lets discards reach the device, which shows where nothing is stored.
+    /// True if the header allows discards to reach the device, which reveals unused sectors.
     pub(crate) allows_discards: bool,
 }

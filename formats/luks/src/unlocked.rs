@@ -1,4 +1,4 @@
-//! The plain text of a volume as a device.
+//! The decrypted data of a volume as a device.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -11,18 +11,18 @@ use crate::key::VolumeKey;
 use crate::problem::Problem;
 use crate::sector_cipher::{SectorCipher, Sectors};
 
-/// What is read or encrypted at once: enough that a request below costs little beside it, and what
-/// was read is still in the cache of the processor when it is decrypted.
+/// The number of bytes to read or encrypt at once: so many that the cost of a request below is
+/// small, and so few that the data is still in the processor's cache when it is decrypted.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// The unit that the vectors of LUKS count in, whatever the size of a sector is.
+/// The unit in which LUKS counts sectors for vectors, whatever the sector size is.
 const IV_UNIT_BYTES: u64 = 512;
 
-/// A LUKS volume whose key is known, as a device: what is read is decrypted, what is written is
-/// encrypted, in any number of threads at once.
+/// A LUKS volume with its key, as a device: reads decrypt and writes encrypt, in any number of
+/// threads at once.
 ///
-/// A write that covers sectors in part reads what is around it first; writers that do so in one
-/// sector at once lose nothing.
+/// A write that covers a sector in part reads the rest first. Concurrent writes to parts of the
+/// same sector are safe.
 pub struct Unlocked<D: ?Sized = dyn BlockRead> {
     cipher: Box<dyn SectorCipher>,
     offset_bytes: u64,
@@ -30,17 +30,18 @@ pub struct Unlocked<D: ?Sized = dyn BlockRead> {
     sector_bytes: u64,
     iv_tweak: u64,
     allows_discards: bool,
-    /// Taken alone by who writes sectors in part, shared by everybody else: a sector must not change
-    /// between being read and being written back, nor be read while half of it is written.
+    /// The lock for writes of partial sectors. Such a write takes it exclusively, all other
+    /// requests shared: a sector must not change between being read and being written back, and
+    /// must not be read while it is half written.
     partial_writes: RwLock<()>,
     inner: Arc<D>,
 }
 
-/// How far the plain text goes.
+/// The length of the decrypted data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Size {
     Bytes(u64),
-    /// As far as the device below, which may become longer.
+    /// The length up to the end of the device below, which may grow.
     OfDevice,
 }
 
@@ -55,11 +56,11 @@ impl<D: ?Sized> fmt::Debug for Unlocked<D> {
 }
 
 impl<D: BlockRead + ?Sized> Unlocked<D> {
-    /// The data that `header` describes on `data`, which for a detached header is another device
-    /// than the header's.
+    /// Opens the data that `header` describes on `data`. For a detached header `data` is another
+    /// device than the header's.
     ///
     /// # Errors
-    /// `Corrupt` when the data does not lie on the device; as [`Header::problem`].
+    /// `Corrupt` if the data does not lie on the device; otherwise as for [`Header::problem`].
     pub fn new(data: Arc<D>, header: &Header, key: &VolumeKey) -> Result<Self> {
         let segment = &header.encrypted()?.segment;
         let device_bytes = data.size_bytes();
@@ -82,14 +83,14 @@ impl<D: BlockRead + ?Sized> Unlocked<D> {
         })
     }
 
-    /// All of `file`, whose sectors are numbered by where they are in it: the data of an image that
-    /// has a LUKS header of its own, which says what the data is encrypted with and not where it is.
-    /// What is not data there is for others to know.
+    /// Opens all of `file`; sectors are numbered by their offset in it. This is for an image with a
+    /// LUKS header of its own, which describes the encryption but not where the data is. The caller
+    /// must know which parts of the file are data.
     ///
-    /// The file may grow meanwhile. Nothing is ever discarded.
+    /// The file may grow. Nothing is ever discarded.
     ///
     /// # Errors
-    /// As [`Header::problem`].
+    /// As for [`Header::problem`].
     pub fn in_place(file: Arc<D>, header: &Header, key: &VolumeKey) -> Result<Self> {
         let segment = &header.encrypted()?.segment;
         let problem = |problem: Problem| problem.to_error();
@@ -120,7 +121,7 @@ impl<D: BlockRead + ?Sized> Unlocked<D> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the sectors from `offset` on are numbered, which a sector begins at.
+    /// Returns the numbers of the sectors from `offset` on, at which a sector must begin.
     fn sectors_from(&self, offset: u64) -> Sectors {
         let units = |bytes: u64| bytes.checked_div(IV_UNIT_BYTES).unwrap_or(0);
         Sectors {
@@ -134,12 +135,13 @@ impl<D: BlockRead + ?Sized> Unlocked<D> {
         usize::try_from(self.sector_bytes).unwrap_or(IV_UNIT_LEN)
     }
 
-    /// Where a byte of the plain text is below. `new` checked the sum for the last one.
+    /// Converts an offset in the decrypted data to one on the device below. `new` checked the sum
+    /// for the last byte.
     fn below(&self, offset: u64) -> u64 {
         self.offset_bytes.saturating_add(offset)
     }
 
-    /// Bytes of `offset` behind the start of its sector.
+    /// Returns the distance from the start of the sector to `offset` in bytes.
     fn behind_sector_start(&self, offset: u64) -> u64 {
         offset.checked_rem(self.sector_bytes).unwrap_or(0)
     }
@@ -163,7 +165,7 @@ impl<D: BlockRead + ?Sized> Unlocked<D> {
         Ok(())
     }
 
-    /// The sector that a byte is in, and where it begins.
+    /// Reads the sector that contains a byte; returns the sector's offset, too.
     fn read_sector_of(&self, offset: u64) -> Result<(u64, Zeroizing<Vec<u8>>)> {
         let start = offset.saturating_sub(self.behind_sector_start(offset));
         let mut sector = Zeroizing::new(vec![0; self.sector_len()]);
@@ -171,8 +173,8 @@ impl<D: BlockRead + ?Sized> Unlocked<D> {
         Ok((start, sector))
     }
 
-    /// How many of `len` bytes at `offset` belong to a sector that is covered in part, at the start;
-    /// and how many to whole sectors behind them.
+    /// Splits `len` bytes at `offset`: returns how many at the start belong to a partly covered
+    /// sector, and how many after that are whole sectors.
     fn split(&self, offset: u64, len: usize) -> (usize, usize) {
         let sector = self.sector_len();
         let into = usize::try_from(self.behind_sector_start(offset)).unwrap_or(0);
@@ -188,7 +190,7 @@ impl<D: BlockRead + ?Sized> Unlocked<D> {
 
 const IV_UNIT_LEN: usize = 512;
 
-/// Without what is left of a sector at the end, which nobody can decrypt.
+/// Rounds a length down to whole sectors; an incomplete sector at the end cannot be decrypted.
 fn whole_sectors(len_bytes: u64, sector_bytes: u64) -> u64 {
     let rest = len_bytes.checked_rem(sector_bytes).unwrap_or(0);
     len_bytes.saturating_sub(rest)
@@ -196,19 +198,19 @@ fn whole_sectors(len_bytes: u64, sector_bytes: u64) -> u64 {
 
 fn cut(end: u64, device_bytes: u64) -> Error {
     let reason =
-        format!("the encrypted data reaches to byte {end}, but the device ends at {device_bytes}");
-    Error::corrupt(reason).with_hint("the image was cut, or the data is on another device")
+        format!("the encrypted data ends at byte {end}, but the device ends at {device_bytes}");
+    Error::corrupt(reason).with_hint("the image was truncated, or the data is on another device")
 }
 
-/// The bytes of a sector that a request is about. Callers split requests at sectors.
+/// Returns the bytes of a sector that a request covers. Callers split requests at sectors.
 fn part_of(sector: &mut [u8], into: u64, len: usize) -> Result<&mut [u8]> {
     let start = usize::try_from(into).unwrap_or(usize::MAX);
     sector
         .get_mut(start..start.saturating_add(len))
-        .ok_or_else(|| Error::invalid("a request goes past its sector"))
+        .ok_or_else(|| Error::invalid("the request goes past the end of its sector"))
 }
 
-/// `buf` in its three parts, with where each begins.
+/// Splits `buf` into its three parts, with the offset of each.
 macro_rules! split_at_sectors {
     ($self:ident, $offset:ident, $buf:ident, $split:ident) => {{
         let (head, whole) = $self.split($offset, $buf.len());
@@ -268,7 +270,7 @@ impl<D: BlockWrite + ?Sized> Unlocked<D> {
         Ok(())
     }
 
-    /// Writes a part of one sector; nobody else may be at it.
+    /// Writes a part of one sector; the caller holds the lock exclusively.
     fn write_within_sector(&self, offset: u64, buf: &[u8]) -> Result<()> {
         if buf.is_empty() {
             return Ok(());
@@ -297,8 +299,8 @@ impl<D: BlockWrite + ?Sized> BlockWrite for Unlocked<D> {
         self.write_within_sector(last_at, last)
     }
 
-    /// Passed on where the header allows it: what is discarded shows on the device, as places that
-    /// hold no encrypted bytes.
+    /// Passes discards on if the header allows them. They are visible on the device as ranges
+    /// without encrypted bytes.
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         check_bounds(offset, len_bytes, self.size())?;
         if !self.allows_discards {

@@ -1,13 +1,13 @@
-//! XTS (IEEE 1619): each block masked, before and after the cipher, with a tweak that is the
-//! encrypted number of the sector, times the block's power of x.
+//! The XTS mode (IEEE 1619): each block is masked before and after the cipher. The mask is the
+//! encrypted sector number times x to the power of the block's index.
 
 use zeroize::Zeroize;
 
 use crate::iv::Iv;
 use crate::sector_cipher::{Block, BlockCipher, SectorCipher, Sectors, blocks_of};
 
-/// Blocks that are masked and encrypted together: the largest sector. Their bytes and tweaks stay
-/// in the nearest cache, and the cipher has enough of them at once to keep its pipeline full.
+/// The number of blocks that are masked and encrypted together: the largest sector. Their bytes and
+/// tweaks fit in the first-level cache, and there are enough of them to fill the cipher's pipeline.
 const BATCH_BLOCKS: usize = 256;
 
 pub(crate) struct Xts<C> {
@@ -37,7 +37,7 @@ impl<C: BlockCipher> Xts<C> {
         }
     }
 
-    /// The tweaks of the blocks of the sectors from `index` on; answers the next index.
+    /// Computes the tweaks of the blocks of the sectors from `index` on; returns the next index.
     fn fill(
         &self,
         tweaks: &mut [Block],
@@ -45,7 +45,8 @@ impl<C: BlockCipher> Xts<C> {
         sectors: Sectors,
         mut index: u64,
     ) -> u64 {
-        // The first of each sector stand side by side while they are encrypted: all at once.
+        // The first tweaks of all sectors are stored side by side, so that they are encrypted
+        // together.
         let mut firsts = [Block::default(); BATCH_BLOCKS / 32];
         let count = tweaks.len().div_ceil(blocks_per_sector);
         let firsts = firsts.get_mut(..count).unwrap_or_default();
@@ -65,7 +66,7 @@ impl<C: BlockCipher> Xts<C> {
     }
 }
 
-/// The next power of x modulo x^128 + x^7 + x^2 + x + 1.
+/// Multiplies by x modulo x^128 + x^7 + x^2 + x + 1.
 fn times_x(value: u128) -> u128 {
     let carry = value >> 127;
     (value << 1) ^ carry.wrapping_mul(0x87)

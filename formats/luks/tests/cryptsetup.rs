@@ -1,5 +1,5 @@
-//! Against `cryptsetup`: headers that it writes open, and data that it encrypts is read, and the
-//! other way round.
+//! Comparison with `cryptsetup`: its headers open, its encrypted data is read correctly, and vice
+//! versa.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -29,7 +29,7 @@ fn open_error(device: &dyn BlockRead, key: &Key) -> diskfs_block::Error {
     header.unlock(device, key, &limits).unwrap_err()
 }
 
-/// One kind of volume.
+/// A kind of volume.
 #[derive(Debug)]
 struct Variant {
     version: Version,
@@ -38,7 +38,7 @@ struct Variant {
     hash: &'static str,
     sector_bytes: u32,
     kdf: &'static str,
-    /// What the derivation costs.
+    /// The options for the cost of the key derivation.
     cost: &'static [&'static str],
 }
 
@@ -86,8 +86,9 @@ const fn luks2(
     }
 }
 
-/// Every version, cipher, mode, length of a key, hash, size of sectors and derivation that both know.
-/// Serpent and Twofish are in few kernels, and without them cryptsetup has none: QEMU always has.
+/// The variants to test: every version, cipher, mode, key length, hash, sector size and key
+/// derivation that both tools support. Few kernels have Serpent and Twofish, and without them
+/// cryptsetup has neither; QEMU always has them.
 const VARIANTS: &[Variant] = &[
     luks1("aes-xts-plain64", "256", "sha256"),
     luks1("aes-xts-plain64", "512", "sha512"),
@@ -158,12 +159,12 @@ const VARIANTS: &[Variant] = &[
     ),
 ];
 
-/// The kinds that every kernel and the library below every cryptsetup has.
+/// The number of variants that every kernel and every cryptsetup's library supports.
 const EVERYWHERE: usize = 17;
 
 impl Variant {
-    /// Has `cryptsetup` encrypt `plain`, which it does without device-mapper; `None` where it lacks
-    /// the cipher or the hash.
+    /// Has `cryptsetup` encrypt `plain`, without device-mapper; returns `None` if it lacks the
+    /// cipher or the hash.
     fn encrypt(&self, dir: &Path, plain: &[u8]) -> Option<PathBuf> {
         let sector_bytes = self.sector_bytes.to_string();
         let cipher = ["--cipher", self.cipher, "--key-size", self.key_bits];
@@ -172,14 +173,16 @@ impl Variant {
         let args = [&cipher[..], &sectors, &kdf, self.cost].concat();
         let path = try_encrypted(dir, plain, &args).ok()?;
         if self.version == Version::Luks1 {
-            // Nothing is encrypted again for it: only the header becomes another.
+            // The data is not encrypted again: only the header is converted.
             cryptsetup(dir, &["convert", "--type", "luks1", path_text(&path)]);
         }
         Some(path)
     }
 
+    /// Compares the data of the volume with `plain`.
+    ///
     /// # Panics
-    /// When what is read of the volume is not what it was made of.
+    /// If they differ.
     fn check(&self, path: &Path, plain: &[u8]) {
         let device = memory(path);
         let header = Header::read(&*device).unwrap().unwrap();
@@ -218,11 +221,13 @@ fn every_variant_holds_what_was_encrypted() {
         known += 1;
         variant.check(&path, &plain);
     }
-    assert!(known >= EVERYWHERE, "cryptsetup knows only {known} of them");
+    assert!(
+        known >= EVERYWHERE,
+        "cryptsetup supports only {known} variants"
+    );
 }
 
-/// What we write, `cryptsetup` decrypts: with its header in a file, the decrypted data is where the
-/// encrypted was.
+/// `cryptsetup` decrypts what we write: with its header in a file, it decrypts the data in place.
 #[test]
 fn cryptsetup_decrypts_what_is_written() {
     if require("cryptsetup").is_none() {
@@ -358,11 +363,11 @@ fn either_copy_of_a_header_is_enough() {
         let good = std::fs::read(format(dir.path(), 20, &args)).unwrap();
         let size = u64::from_be_bytes(good[8..16].try_into().unwrap()) as usize;
         for (broken, words) in [
-            (0, "first copy is not there"),
+            (0, "first copy is missing"),
             (100, "first copy has a wrong checksum"),
             (4100, "first copy has a wrong checksum"),
             (8, "first copy gives its size"),
-            (size, "second copy is not there"),
+            (size, "second copy is missing"),
             (size + 5000, "second copy has a wrong checksum"),
         ] {
             let mut bytes = good.clone();
@@ -382,7 +387,7 @@ fn either_copy_of_a_header_is_enough() {
     }
 }
 
-/// A newer copy counts, whichever it is.
+/// The newer copy is used, whichever it is.
 #[test]
 fn the_newest_copy_counts() {
     if require("cryptsetup").is_none() {
@@ -415,7 +420,7 @@ fn the_newest_copy_counts() {
     }
 }
 
-/// A reencryption that was begun and not ended is refused by name, before anything is decrypted.
+/// An interrupted reencryption is refused with its reason, before anything is decrypted.
 #[test]
 fn an_unfinished_reencryption_is_refused() {
     if require("cryptsetup").is_none() {

@@ -1,4 +1,4 @@
-//! The device: any range, and many threads in one sector.
+//! The unlocked device: requests of any range, and many threads in one sector.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -34,8 +34,8 @@ fn volume(cipher: &str, sector: u32) -> Arc<Memory> {
     Arc::new(Memory::new(luks2(&json)))
 }
 
-/// Writers of neighbouring bytes, of whole sectors and of parts, while others read: nobody's bytes
-/// are lost, and nobody reads anything that was not written.
+/// Threads write neighbouring bytes, whole sectors and parts of them, while others read: no write
+/// is lost, and no read returns bytes that were never written.
 #[test]
 fn many_threads_in_the_same_sectors() {
     const THREADS: u64 = 8;
@@ -80,7 +80,7 @@ fn bounds_and_discards() {
     ] {
         assert_eq!(e.kind(), ErrorKind::OutOfBounds);
     }
-    // The header does not allow them: nothing changes.
+    // The header does not allow discards: nothing changes.
     let before = disk.to_vec();
     volume.discard(0, size).unwrap();
     assert!(disk.to_vec() == before);
@@ -91,7 +91,7 @@ fn bounds_and_discards() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Reads and writes of any range are those of plain bytes.
+    /// Reads and writes of any range behave as on plain bytes.
     #[test]
     fn as_memory(
         large in any::<bool>(),

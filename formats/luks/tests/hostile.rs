@@ -1,4 +1,4 @@
-//! Headers that lie: an answer in bounded time and memory, and nothing but an error where they do.
+//! Malicious headers: parsing ends in bounded time and memory, with an error at worst.
 
 mod volume;
 
@@ -9,14 +9,14 @@ use diskfs_luks::{Header, Key, Limits, Secret, Unlocked};
 use proptest::prelude::*;
 use volume::{KEY, luks1, luks2, metadata};
 
-/// Little enough to be through with any header at once.
+/// The limits, so low that any header is processed at once.
 const LIMITS: Limits = Limits {
     argon2_memory_bytes: 1 << 20,
     argon2_work_bytes: 8 << 20,
     pbkdf2_rounds: 10_000,
 };
 
-/// Does all that can be done with a volume; the error that ends it.
+/// Opens a volume and uses all operations; returns the first error.
 fn exercise(disk: Vec<u8>) -> diskfs_block::Result<()> {
     let device = Arc::new(Memory::new(disk));
     let Some(header) = Header::read(&*device)? else {
@@ -65,11 +65,12 @@ fn what_cannot_be_is_told() {
         with(salt, &kdf)
     };
     for (disk, kind, words) in [
-        // A key slot of 4 GiB, one without an end, one on the header, one on the data.
+        // A key slot of 4 GiB, one without an end, one that overlaps the header, one that overlaps
+        // the data.
         (
             with(r#""size": "258048""#, r#""size": "4294967296""#),
             Denied,
-            "do not lie where",
+            "do not lie within the area",
         ),
         (
             with(
@@ -126,11 +127,11 @@ fn what_cannot_be_is_told() {
             Denied,
             "more than the limit of 1 MiB",
         ),
-        (argon(1024, 4_294_967_295), Denied, "4294967295 times"),
-        (argon(0, 1), Denied, "costs nothing"),
+        (argon(1024, 4_294_967_295), Denied, "4294967295 passes"),
+        (argon(0, 1), Denied, "must not be 0"),
         (argon(1, 1), Denied, "Argon2 cannot work"),
         (with("c2FsdHNhbHQ=", "*"), Denied, "base64"),
-        // What concerns the data.
+        // Faults in the data segment.
         (
             with(r#""iv_tweak": "0""#, r#""iv_tweak": "x""#),
             Corrupt,
@@ -258,15 +259,23 @@ fn luks1_that_lies() {
         (field(164, 0), ErrorKind::Corrupt, "no iterations"),
         (field(164, u32::MAX), ErrorKind::Denied, "rounds"),
         (field(212, u32::MAX), ErrorKind::Denied, "rounds"),
-        (field(248, 0), ErrorKind::Denied, "lies on other things"),
+        (
+            field(248, 0),
+            ErrorKind::Denied,
+            "overlaps the header or the data",
+        ),
         (
             field(248, u32::MAX),
             ErrorKind::Denied,
-            "lies on other things",
+            "overlaps the header or the data",
         ),
-        (field(248, 1000), ErrorKind::Denied, "lies on other things"),
+        (
+            field(248, 1000),
+            ErrorKind::Denied,
+            "overlaps the header or the data",
+        ),
         (field(252, u32::MAX), ErrorKind::Denied, "stripes"),
-        (field(208, 0xdead), ErrorKind::Denied, "no key slot"),
+        (field(208, 0xdead), ErrorKind::Denied, "no usable key slot"),
     ] {
         let (found, text) = error(disk);
         assert!(
@@ -294,7 +303,7 @@ proptest! {
         let _ = exercise(disk);
     }
 
-    /// Metadata with bytes replaced, behind a right checksum.
+    /// Metadata with replaced bytes and a correct checksum.
     #[test]
     fn any_metadata(changes in prop::collection::vec((0_usize..1100, 32_u8..127), 1..6)) {
         let mut json = metadata().into_bytes();

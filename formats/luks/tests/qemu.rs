@@ -1,5 +1,4 @@
-//! Against QEMU, which has a LUKS1 of its own: what it encrypts is read, and it reads what is
-//! written.
+//! Comparison with QEMU's own LUKS1: we read what it encrypts, and it reads what we write.
 
 mod tools;
 
@@ -18,8 +17,8 @@ type Cipher = (
     &'static str,
 );
 
-/// None has keys of 192 bits: QEMU 10.0 fails
-/// an assertion with them, for a split key has no whole sectors then.
+/// The ciphers to compare. None has keys of 192 bits: QEMU 10.0 fails an assertion with them,
+/// because a split key then has no whole number of sectors.
 const CIPHERS: [Cipher; 9] = [
     ("aes-256", "xts", "plain64", "sha256", "aes-xts-plain64"),
     ("aes-128", "xts", "plain", "sha1", "aes-xts-plain"),
@@ -89,7 +88,7 @@ fn encrypt(dir: &Path, plain: &[u8], (alg, mode, ivgen, hash, _): Cipher) {
     .unwrap();
 }
 
-/// What QEMU decrypts.
+/// Returns the data as QEMU decrypts it.
 fn decrypt(dir: &Path) -> Vec<u8> {
     let (raw, path) = (dir.join("plain.raw"), dir.join("volume.img"));
     let convert = [
@@ -107,7 +106,7 @@ fn decrypt(dir: &Path) -> Vec<u8> {
     std::fs::read(raw).unwrap()
 }
 
-/// Two that `cryptsetup` has in few kernels.
+/// Two ciphers that few kernels provide to `cryptsetup`.
 #[test]
 fn both_read_what_the_other_wrote() {
     compare(&CIPHERS[5..7]);

@@ -1,4 +1,4 @@
-//! Apple's partition map (Inside Macintosh: Devices, chapter 3): an entry to a block, big-endian.
+//! Apple's partition map (Inside Macintosh: Devices, chapter 3): one entry per block, big-endian.
 
 mod block0;
 mod partition_map_entry;
@@ -16,10 +16,10 @@ use crate::{Partition, PartitionKind, PartitionTable, SectorSize, TableKind};
 use block0::Block0;
 use partition_map_entry::MapEntry;
 
-/// A map has as many entries as it says, up to this: what Linux reads, and more than anybody has.
+/// The largest number of entries of a map: the limit of Linux, and more than any disk has.
 const MAX_ENTRIES: u32 = 256;
 
-/// The table of a disk whose first sector is `sector`; `None` when it has no map.
+/// Reads the table of a disk whose first sector is `sector`; returns `None` if it has no map.
 pub(crate) fn table(device: &dyn BlockRead, sector: &[u8]) -> Result<Option<PartitionTable>> {
     let Some(block0) = Block0::from_sector(sector) else {
         return Ok(None);
@@ -46,7 +46,7 @@ pub(crate) fn table(device: &dyn BlockRead, sector: &[u8]) -> Result<Option<Part
     }
     if number <= count {
         warnings.push(format!(
-            "the partition map ends at entry {number}, which is none; it should have {count}"
+            "the partition map ends at entry {number}, which is invalid; expected {count} entries"
         ));
     }
     check(&mut partitions, device, SectorSize::B512, &mut warnings);
@@ -61,7 +61,7 @@ pub(crate) fn table(device: &dyn BlockRead, sector: &[u8]) -> Result<Option<Part
 
 fn partition(number: u32, entry: MapEntry, block_bytes: u64) -> Partition {
     let bytes = |blocks: u32| u64::from(blocks).saturating_mul(block_bytes);
-    // The map and what is free are nothing to open.
+    // The map itself and free space cannot be opened.
     let is_own = entry.kind != types::MAP && entry.kind != types::FREE;
     Partition {
         number,

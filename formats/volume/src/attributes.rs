@@ -1,25 +1,25 @@
-//! Flags of a partition of a GPT.
+//! The attributes of a GPT partition.
 
 use std::fmt;
 
-/// The flags of a GPT entry. Bits 0 to 2 are for every type; 48 to 63 belong to the type.
+/// The attributes of a GPT entry. Bits 0 to 2 apply to every type; the type defines bits 48 to 63.
 ///
-/// Printed as `sfdisk` prints them: `RequiredPartition LegacyBIOSBootable GUID:60,63`.
+/// Printed as in `sfdisk`: `RequiredPartition LegacyBIOSBootable GUID:60,63`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Attributes(pub u64);
 
 impl Attributes {
-    /// The platform needs the partition to work.
+    /// Returns true if the platform needs the partition to work.
     pub const fn required(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// Firmware shall not look for a filesystem on it.
+    /// Returns true if firmware must not look for a filesystem on it.
     pub const fn no_block_io(self) -> bool {
         self.0 & 2 != 0
     }
 
-    /// A BIOS may boot from it.
+    /// Returns true if a BIOS may boot from it.
     pub const fn legacy_bios_bootable(self) -> bool {
         self.0 & 4 != 0
     }

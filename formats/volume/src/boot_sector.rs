@@ -1,4 +1,4 @@
-//! Telling a filesystem's boot sector from a partition table: both end in 55 AA.
+//! Detection of a filesystem's boot sector, as opposed to a partition table: both end in 55 AA.
 //!
 //! Sources: Microsoft's FAT specification, section 3 (boot sector and BPB), and its exFAT
 //! specification, section 3.1.
@@ -21,9 +21,9 @@ struct RawBootSector {
     media: u8,
 }
 
-/// Whether a disk's first sector is that of a FAT, exFAT or NTFS on the whole disk.
+/// Returns true if a disk's first sector is that of a FAT, exFAT or NTFS on the whole disk.
 ///
-/// A boot loader in an MBR may begin with the same jump over the same place, but leaves that empty.
+/// A boot loader in an MBR may begin with the same jump over the BPB, but leaves the BPB empty.
 pub(crate) fn is_filesystem(sector: &[u8]) -> bool {
     let Ok((raw, _)) = RawBootSector::ref_from_prefix(sector) else {
         return false;
@@ -32,7 +32,7 @@ pub(crate) fn is_filesystem(sector: &[u8]) -> bool {
     jumps && (&raw.oem_name == b"NTFS    " || &raw.oem_name == b"EXFAT   " || is_fat(raw))
 }
 
-/// The values that the specification allows, as far as every FAT has to have them.
+/// Checks the values that the specification requires of every FAT.
 fn is_fat(raw: &RawBootSector) -> bool {
     matches!(raw.bytes_per_sector.get(), 512 | 1024 | 2048 | 4096)
         && raw.sectors_per_cluster.is_power_of_two()

@@ -15,18 +15,18 @@ use crate::{Partition, PartitionKind, PartitionTable, SectorSize, TableKind};
 
 use disklabel::{Disklabel, Entry};
 
-/// `LABELSECTOR` and `LABELOFFSET` of PCs, and of machines that boot otherwise.
+/// The byte offsets of a label: `LABELSECTOR` and `LABELOFFSET` of PCs, and of other machines.
 const PLACES: [u64; 2] = [512, 64];
 
-/// The letter that stands for the whole slice, or the whole disk: `c`.
+/// The index of the letter for the whole slice, or the whole disk: `c`.
 const RAW_PART: usize = 2;
 
-/// Types of slices, as FreeBSD, OpenBSD and NetBSD have them.
+/// The types of slices in FreeBSD, OpenBSD and NetBSD.
 const FREEBSD: u8 = 0xa5;
 const OPENBSD: u8 = 0xa6;
 const NETBSD: u8 = 0xa9;
 
-/// A slice: an entry of an MBR that a label may be in.
+/// A slice: an MBR entry that may contain a label.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slice {
     pub(crate) type_byte: u8,
@@ -34,7 +34,7 @@ pub(crate) struct Slice {
     pub(crate) len_sectors: u32,
 }
 
-/// The table of a disk that has nothing but a label.
+/// Reads the table of a disk that has only a label.
 pub(crate) fn table(device: &dyn BlockRead) -> Result<Option<PartitionTable>> {
     let Some(label) = label(device, 0)? else {
         return Ok(None);
@@ -60,13 +60,13 @@ pub(crate) fn table(device: &dyn BlockRead) -> Result<Option<PartitionTable>> {
     }))
 }
 
-/// Whether a slice of that type may have a label.
+/// Returns true if a slice of that type may have a label.
 pub(crate) fn is_slice(type_byte: u8) -> bool {
     matches!(type_byte, FREEBSD | OPENBSD | NETBSD)
 }
 
-/// The partitions of a slice, from `number` on, as the kernel numbers them: behind the logical ones, and
-/// without what is the slice itself. None when there is no label in it.
+/// Returns the partitions of a slice, without the slice itself. They are numbered from `number` on,
+/// as in the kernel: after the logical partitions. The result is empty if the slice has no label.
 pub(crate) fn in_slice(
     device: &dyn BlockRead,
     slice: &Slice,
@@ -81,8 +81,8 @@ pub(crate) fn in_slice(
         return Ok(Vec::new());
     };
     let end = first.saturating_add(slice.len_sectors.into());
-    // FreeBSD counts from the start of the slice, unless `c` says where that is; the others from that
-    // of the disk.
+    // FreeBSD counts from the start of the slice, unless `c` gives another start; the others count
+    // from the start of the disk.
     let raw = label.partitions.get(RAW_PART);
     let is_relative = slice.type_byte == FREEBSD && raw.is_none_or(|raw| raw.start_sectors == 0);
     let mut partitions: Vec<Partition> = Vec::new();
@@ -99,8 +99,8 @@ pub(crate) fn in_slice(
         }
         if start < first || behind > end {
             warnings.push(format!(
-                "partition {letter} of the BSD disklabel at LBA {first} (LBA {start}, {} sectors) \
-                 is left out: it is not within its slice",
+                "ignoring partition {letter} of the BSD disklabel at LBA {first} (LBA {start}, {} \
+                 sectors): it is not within its slice",
                 entry.len_sectors
             ));
             continue;
@@ -111,7 +111,7 @@ pub(crate) fn in_slice(
     Ok(partitions)
 }
 
-/// The label of what begins at byte `start`.
+/// Reads the label of the slice or disk that begins at byte `start`.
 fn label(device: &dyn BlockRead, start: u64) -> Result<Option<Disklabel>> {
     for place in PLACES {
         let at = start.saturating_add(place);

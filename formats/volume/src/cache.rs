@@ -1,4 +1,4 @@
-//! Caches of dm-cache: which blocks only the cache has as they should be.
+//! dm-cache: the blocks whose current contents are only in the cache.
 //!
 //! Linux, `drivers/md/dm-cache-metadata.c`.
 

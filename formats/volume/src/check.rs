@@ -1,4 +1,5 @@
-//! What no table may say: partitions past the end of the disk, and partitions on one another.
+//! Checks that apply to all tables: partitions past the end of the disk, and overlapping
+//! partitions.
 
 use diskfs_block::{BlockRead, check_bounds};
 
@@ -6,7 +7,7 @@ use crate::partition::Role;
 use crate::warnings::Warnings;
 use crate::{Partition, Problem, SectorSize};
 
-/// Marks the partitions that cannot be followed, and says why with their numbers and LBAs.
+/// Marks the partitions that cannot be opened, and adds warnings with their numbers and LBAs.
 pub(crate) fn check(
     partitions: &mut [Partition],
     device: &dyn BlockRead,
@@ -29,7 +30,7 @@ fn mark_out_of_range(
         if check_bounds(p.start_bytes, p.len_bytes, size_bytes).is_err() {
             p.problem = Some(Problem::OutOfRange);
             warnings.push(format!(
-                "partition {} ({}) reaches past the end of the disk ({} sectors)",
+                "partition {} ({}) extends past the end of the disk ({} sectors)",
                 p.number,
                 lbas(p, sector_size),
                 sector_size.count_on(device),
@@ -38,9 +39,10 @@ fn mark_out_of_range(
     }
 }
 
-/// One sweep in order of start: each partition against the one before it that ends last. So every
-/// partition that overlaps any other is found, with one warning for it and not one for each pair.
-/// One that holds others is left out: they lie within it.
+/// Marks overlapping partitions in one sweep in order of start: it compares each partition with the
+/// preceding one that ends last. This finds every partition that overlaps any other, with one
+/// warning for each and not one for each pair. Containers are skipped, because others lie within
+/// them.
 fn mark_overlaps(partitions: &mut [Partition], sector_size: SectorSize, warnings: &mut Warnings) {
     let mut order: Vec<usize> = (0..partitions.len()).collect();
     order.retain(|&i| partitions.get(i).is_some_and(|p| !p.is_extended()));
@@ -57,7 +59,7 @@ fn mark_overlaps(partitions: &mut [Partition], sector_size: SectorSize, warnings
     }
 }
 
-/// Extended partitions and slices against the MBR's other entries: at most four in all.
+/// Compares extended partitions and slices with the MBR's other entries: at most four in all.
 fn mark_extended(partitions: &mut [Partition], sector_size: SectorSize, warnings: &mut Warnings) {
     let primaries = partitions.iter().take_while(|p| p.number <= 4).count();
     for i in 0..primaries {
@@ -75,7 +77,7 @@ fn mark_extended(partitions: &mut [Partition], sector_size: SectorSize, warnings
     }
 }
 
-/// Marks both of a pair when they overlap.
+/// Marks both partitions if they overlap.
 fn mark_pair(
     partitions: &mut [Partition],
     pair: [usize; 2],
@@ -102,7 +104,7 @@ fn mark_pair(
         .get_or_insert(Problem::Overlaps { other: a_number });
 }
 
-/// The sectors of a partition, for messages.
+/// Formats the sectors of a partition for messages.
 fn lbas(p: &Partition, sector_size: SectorSize) -> String {
     let lba = |bytes: u64| bytes.checked_div(sector_size.len_bytes()).unwrap_or(0);
     let last = p.end_bytes().saturating_sub(1);
@@ -185,12 +187,12 @@ mod tests {
         assert_eq!(problems[1..], [Some(Problem::OutOfRange); 2]);
         assert_eq!(
             warnings[0],
-            "partition 2 (LBA 99 to 100) reaches past the end of the disk (100 sectors)"
+            "partition 2 (LBA 99 to 100) extends past the end of the disk (100 sectors)"
         );
     }
 
     proptest! {
-        /// The sweep marks exactly those that a comparison of every pair marks.
+        /// The sweep marks exactly the partitions that a comparison of all pairs marks.
         #[test]
         fn sweep_agrees_with_all_pairs(ranges in prop::collection::vec((0_u64..60, 1_u64..30), 0..12)) {
             let partitions: Vec<Partition> = (1..).zip(&ranges)

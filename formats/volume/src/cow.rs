@@ -1,4 +1,5 @@
-//! Snapshots of the old style: a store of what was overwritten, in the origin or in the snapshot.
+//! Snapshots of the old style (dm-snapshot): a store with the chunks that were overwritten, in the
+//! origin or in the snapshot.
 //!
 //! Linux, `drivers/md/dm-snap-persistent.c`.
 
@@ -11,9 +12,9 @@ use diskfs_block::{BlockRead, Result};
 
 use crate::map::{Access, Area, Moved};
 
-/// The chunks of a snapshot that its store has; the others are the origin's.
+/// Returns the chunks of a snapshot that are in its store; the others are in the origin.
 pub(crate) fn read<D: BlockRead + ?Sized>(store: &Area<D>) -> Result<Moved> {
-    let access = Access::Refused("is a snapshot, and not written");
+    let access = Access::Refused("is a snapshot; writing to it is not supported");
     let Some(chunk_bytes) = disk_header::chunk_bytes(store)? else {
         return Ok(Moved::new(NonZeroU64::MAX, Vec::new(), access));
     };

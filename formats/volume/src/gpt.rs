@@ -1,7 +1,7 @@
 //! GUID partition tables. UEFI specification 2.10, section 5.3.
 //!
-//! There are two copies: the primary from LBA 1 on, the backup at the end of the disk. Each is a
-//! header and an entry array with a checksum of its own. A copy is used whole or not at all.
+//! There are two copies: the primary from LBA 1 on, the backup at the end of the disk. Each has a
+//! header and an entry array with checksums of their own. A copy is used as a whole or not at all.
 
 mod copy;
 mod entry;
@@ -22,37 +22,42 @@ use copy::{CopyError, TableCopy, last_lba};
 use entry::Entry;
 use header::Header;
 
-/// Where the primary header is, whatever the size of a sector.
+/// The LBA of the primary header, for any sector size.
 const PRIMARY: Lba = Lba(1);
 
-/// What was found of a GPT.
+/// The result of looking for a GPT.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum GptSearch {
     /// A table, from either copy.
     Table(PartitionTable),
-    /// No header anywhere: there is none.
+    /// No GPT: neither copy has a header.
     Nothing,
 }
 
-/// Reads the GPT in sectors of any of `sizes`, which are tried in order. A whole primary in any of
-/// them comes before the backup in any other.
+/// Reads the GPT in sectors of any of `sizes`, which are tried in order. A valid primary in any
+/// size takes precedence over the backup in any other.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`](diskfs_block::ErrorKind::Corrupt) when there are headers, but neither
-/// copy can be used.
-pub(crate) fn read(device: &dyn BlockRead, sizes: &[SectorSize]) -> Result<Found> {
+/// [`ErrorKind::Corrupt`](diskfs_block::ErrorKind::Corrupt) if there are headers, but neither copy
+/// can be used.
+pub(crate) fn read(device: &dyn BlockRead, sizes: &[SectorSize]) -> Result<GptSearch> {
     let mut broken = Vec::new();
     for &sector_size in sizes {
         match TableCopy::read(device, PRIMARY, sector_size)? {
             Ok(primary) => {
                 let mut warnings = Warnings::default();
                 compare_backup(device, &primary, sector_size, &mut warnings)?;
-                return Ok(Found::Table(table(device, primary, sector_size, warnings)));
+                return Ok(GptSearch::Table(table(
+                    device,
+                    primary,
+                    sector_size,
+                    warnings,
+                )));
             }
             Err(e) => broken.push((sector_size, e)),
         }
     }
-    // The size in which there is a primary header, if a broken one, is the likelier one.
+    // The size with a primary header, even a broken one, is more likely the right one.
     broken.sort_by_key(|(_, e)| e.is_absence());
     let mut reasons = Vec::new();
     for (sector_size, primary) in broken {
@@ -63,23 +68,29 @@ pub(crate) fn read(device: &dyn BlockRead, sizes: &[SectorSize]) -> Result<Found
                     "the primary GPT at LBA 1 {primary}; the backup at LBA {} is used",
                     backup.header.my_lba
                 ));
-                return Ok(Found::Table(table(device, backup, sector_size, warnings)));
+                return Ok(GptSearch::Table(table(
+                    device,
+                    backup,
+                    sector_size,
+                    warnings,
+                )));
             }
             Err(backup) if primary.is_absence() && backup.is_absence() => {}
             Err(backup) => reasons.push((sector_size, primary, backup)),
         }
     }
     match reasons.into_iter().next() {
-        None => Ok(Found::Nothing),
+        None => Ok(GptSearch::Nothing),
         Some((sector_size, primary, backup)) => Err(Error::corrupt(format!(
             "the primary GPT at LBA 1 {primary}, and the backup {backup}"
         ))
         .at(sector_size.offset_of(PRIMARY)?)
-        .with_hint("sgdisk --load-backup or gdisk's recovery menu may repair it")),
+        .with_hint("try to repair it with `sgdisk --load-backup` or gdisk's recovery menu")),
     }
 }
 
-/// Whether there is a header with its checksum right at LBA 1, in sectors of any of `sizes`.
+/// Returns true if there is a header with a correct checksum at LBA 1, in sectors of any of
+/// `sizes`.
 pub(crate) fn has_header(device: &dyn BlockRead, sizes: &[SectorSize]) -> Result<bool> {
     for &sector_size in sizes {
         if Header::read(device, PRIMARY, sector_size)?.is_ok() {
@@ -89,7 +100,7 @@ pub(crate) fn has_header(device: &dyn BlockRead, sizes: &[SectorSize]) -> Result
     Ok(false)
 }
 
-/// The backup where a usable primary header says it is, else at the disk's end.
+/// Reads the backup at the LBA that a usable primary header gives, otherwise at the disk's end.
 fn read_backup(
     device: &dyn BlockRead,
     primary: &CopyError,
@@ -106,7 +117,7 @@ fn read_backup(
     TableCopy::read(device, end, sector_size)
 }
 
-/// The primary is whole: tells what is wrong with the backup. Nothing of it is used.
+/// Adds warnings about the backup if the primary is valid. The backup is not used.
 fn compare_backup(
     device: &dyn BlockRead,
     primary: &TableCopy,
@@ -117,8 +128,8 @@ fn compare_backup(
     let end = last_lba(device, sector_size);
     if at > end {
         warnings.push(format!(
-            "the backup GPT at LBA {at} lies past the end of the disk (last LBA {end}): the image \
-             was cut, or is not the whole disk"
+            "the backup GPT at LBA {at} is past the end of the disk (last LBA {end}): the image \
+             was truncated, or is not the whole disk"
         ));
         return Ok(());
     }
@@ -131,26 +142,26 @@ fn compare_backup(
         )),
         Ok(_) if at < end => warnings.push(format!(
             "the backup GPT is at LBA {at}, not at the end of the disk (LBA {end}): the disk grew \
-             after it was partitioned; sgdisk --move-second-header moves it"
+             after it was partitioned; move it with `sgdisk --move-second-header`"
         )),
         Ok(_) => {}
     }
     Ok(())
 }
 
-/// The table that a whole copy describes.
+/// Returns the table that a valid copy describes.
 fn table(
     device: &dyn BlockRead,
     copy: TableCopy,
     sector_size: SectorSize,
     mut warnings: Warnings,
 ) -> PartitionTable {
-    /// The only revision there is: 1.0, as major and minor 16-bit numbers.
+    /// The only existing revision: 1.0, as major and minor 16-bit numbers.
     const REVISION: u32 = 0x0001_0000;
     let TableCopy { header, entries } = copy;
     if header.revision != REVISION {
         warnings.push(format!(
-            "the GPT's revision is {:#010x}, not 1.0",
+            "unknown GPT revision {:#010x}, expected 1.0",
             header.revision
         ));
     }
@@ -158,7 +169,7 @@ fn table(
     for (number, entry) in entries {
         let Some(len_sectors) = entry.len_sectors() else {
             warnings.push(format!(
-                "partition {number} is left out: it goes from LBA {} to {}",
+                "ignoring partition {number}: its first LBA {} is after its last LBA {}",
                 entry.first, entry.last
             ));
             continue;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use uuid::Uuid;
 
-/// A GUID: sixteen bytes, of which the first three fields are stored little-endian and the rest as
-/// it is printed.
+/// A GUID: sixteen bytes, of which the first three fields are stored little-endian and the rest in
+/// the printed order.
 ///
 /// Source: UEFI specification 2.10, appendix A. Printed in lower case, as `blkid` prints a
 /// PARTUUID.
@@ -13,25 +13,25 @@ use uuid::Uuid;
 pub struct Guid(Uuid);
 
 impl Guid {
-    /// All zeroes: the type of an entry that is not in use.
+    /// The nil GUID: the type of an unused entry.
     pub const NIL: Self = Self(Uuid::nil());
 
-    /// From the bytes as they are on disk.
+    /// Creates a GUID from its bytes on disk.
     pub const fn from_disk(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes_le(bytes))
     }
 
-    /// From the digits as they are printed, as one number.
+    /// Creates a GUID from its printed digits as one number.
     pub const fn from_u128(digits: u128) -> Self {
         Self(Uuid::from_u128(digits))
     }
 
-    /// The bytes as they are on disk.
+    /// Returns the bytes as they are on disk.
     pub const fn to_disk(self) -> [u8; 16] {
         self.0.to_bytes_le()
     }
 
-    /// Whether it is all zeroes.
+    /// Returns true if the GUID is all zeroes.
     pub const fn is_nil(self) -> bool {
         self.0.is_nil()
     }
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_first_three_fields_are_little_endian() {
-        // The ESP's type as UEFI 2.10 table 5.7 prints it, and as it stands on a disk.
+        // The ESP's type as UEFI 2.10 table 5.7 prints it, and as it is stored on disk.
         let esp = Guid::from_u128(0xc12a7328_f81f_11d2_ba4b_00a0c93ec93b);
         let disk = [
             0x28, 0x73, 0x2a, 0xc1, 0x1f, 0xf8, 0xd2, 0x11, 0xba, 0x4b, 0x00, 0xa0, 0xc9, 0x3e,

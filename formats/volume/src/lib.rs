@@ -1,9 +1,12 @@
-//! Partition tables as block devices: GPT, MBR, and what the two look like together; labels of BSD, Sun
-//! and SGI, Apple's map; and the logical
-//! volumes of LVM2 ([`lvm`]) and arrays of md ([`md`]).
+//! Partition tables and volumes as block devices:
 //!
-//! [`read_table()`] looks at a disk and tells its partitions; [`Partition::open`] makes a device of
-//! one of them. A disk without a table (a filesystem directly on it) is `None`, not an error.
+//! * GPT, MBR, and hybrids of the two;
+//! * disklabels of BSD, Sun and SGI, and Apple's partition map;
+//! * the logical volumes of LVM2 ([`lvm`]) and the arrays of md ([`md`]).
+//!
+//! [`read_table()`] reads the partition table of a disk, and [`Partition::open`] opens one
+//! partition as a device. A disk without a table (a filesystem directly on it) is `None`, not an
+//! error.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -26,17 +29,17 @@
 //! # Ok::<(), diskfs_block::Error>(())
 //! ```
 //!
-//! # What is trusted
+//! # Trust
 //!
-//! Nothing. Counts and sizes have limits, a chain of extended boot records ends where it comes back
-//! to itself, and an entry that leaves the disk or lies on another one is listed with its
-//! [`Problem`] and refuses to open. What is wrong but does not hinder reading is told in
+//! Tables are not trusted. Counts and sizes have limits, and a chain of extended boot records ends
+//! at a loop. An entry that extends past the disk or overlaps another one is listed with its
+//! [`Problem`], and cannot be opened. Faults that do not prevent reading are reported in
 //! [`PartitionTable::warnings`].
 //!
 //! # Errors
 //!
-//! [`read_table()`] fails when the device does, and with
-//! [`ErrorKind::Corrupt`](diskfs_block::ErrorKind::Corrupt) when there is a GPT of which neither
+//! [`read_table()`] fails if the device does, and with
+//! [`ErrorKind::Corrupt`](diskfs_block::ErrorKind::Corrupt) if there is a GPT of which neither
 //! copy can be used.
 #![cfg_attr(
     not(test),

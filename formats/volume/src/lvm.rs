@@ -1,10 +1,10 @@
-//! LVM2: physical volumes, the groups they form, and logical volumes as devices.
+//! LVM2: physical volumes, their volume groups, and logical volumes as devices.
 //!
-//! [`PhysicalVolume::read`] looks at a device, [`volume_groups`] puts together what several say, and
-//! [`VolumeGroup::open`] makes a device of a logical volume. Nothing is registered anywhere, so any
-//! number of groups with the same names and identities can be open at once.
+//! [`PhysicalVolume::read`] reads the metadata on a device, [`volume_groups`] combines the metadata
+//! of several, and [`VolumeGroup::open`] opens a logical volume as a device. Nothing is registered
+//! globally, so any number of groups with the same names and UUIDs can be open at once.
 //!
-//! There is no specification but LVM2's source; each structure here is named as it is there.
+//! The only specification is LVM2's source; each structure here has its name from there.
 
 mod crc;
 mod dm_raid_superblock;

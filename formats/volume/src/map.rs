@@ -1,7 +1,7 @@
-//! A device that is put together of parts of others: what logical volumes and arrays have in common.
+//! Devices that are assembled from parts of others: the common base of logical volumes and arrays.
 //!
-//! A [`Mapped`] is a row of segments; each is laid out on its members by a [`Geometry`]. A read is
-//! cut where a member's run of bytes ends and handed on, into the caller's buffer: nothing is copied
+//! A [`Mapped`] is a sequence of segments; a [`Geometry`] maps each to its members. A read is split
+//! where a member's run of bytes ends, and passed on into the caller's buffer: nothing is copied
 //! and nothing is locked.
 
 mod area;
@@ -28,15 +28,15 @@ pub(crate) use remapped::{Access, Piece, Remapped, Table, Target};
 pub use writable::Writable;
 pub(crate) use writable::{Change, Copies, Mark};
 
-/// A volume as a device: segments on parts of other devices.
+/// A volume as a device, with segments on parts of other devices.
 ///
-/// Made by [`VolumeGroup::open`](crate::lvm::VolumeGroup::open) and [`Array::open`](crate::md::Array::open). It can be written when the devices
-/// below can.
+/// [`VolumeGroup::open`](crate::lvm::VolumeGroup::open) and [`Array::open`](crate::md::Array::open)
+/// create it. It can be written if the devices below can.
 pub struct Mapped<D: ?Sized = dyn BlockRead> {
     size_bytes: u64,
-    /// In order, without gaps.
+    /// The segments, in order and without gaps.
     segments: Vec<Segment<D>>,
-    /// What is below all of it, each once: what a flush is for.
+    /// All devices below, each once, for flushing.
     devices: Vec<Arc<D>>,
 }
 
@@ -50,35 +50,35 @@ impl<D: ?Sized> fmt::Debug for Mapped<D> {
     }
 }
 
-/// A run of a volume that is laid out in one way.
+/// A run of a volume with one layout.
 pub(crate) struct Segment<D: ?Sized> {
     start_bytes: u64,
     len_bytes: u64,
     layout: Layout<D>,
 }
 
-/// What a segment is made of.
+/// The layout of a segment.
 pub(crate) enum Layout<D: ?Sized> {
     /// Parts of devices.
     Members(Members<D>),
-    /// Blocks of devices, by a table.
+    /// Blocks of devices, found by a table.
     Remapped(Remapped<D>),
-    /// Nothing: it reads as zeroes, and what is written is forgotten.
+    /// Zeroes; writes are ignored.
     Zeroes,
-    /// Nothing: it cannot be read or written.
+    /// A segment that fails all reads and writes.
     Error,
 }
 
-/// Members, and how bytes are dealt out to them.
+/// The members of a segment, and the geometry that assigns bytes to them.
 pub(crate) struct Members<D: ?Sized> {
     geometry: Geometry,
-    /// `None` for one that is missing or out of date.
+    /// The areas of the members; `None` for one that is missing or out of date.
     areas: Vec<Option<Area<D>>>,
     count: NonZeroUsize,
 }
 
 impl<D: BlockRead + ?Sized> Members<D> {
-    /// `None` without any member.
+    /// Creates members with a geometry; returns `None` if there are no members.
     pub(crate) fn new(geometry: Geometry, areas: Vec<Option<Area<D>>>) -> Option<Self> {
         let count = NonZeroUsize::new(areas.len())?;
         Some(Self {
@@ -88,7 +88,7 @@ impl<D: BlockRead + ?Sized> Members<D> {
         })
     }
 
-    /// The copies of the byte at `offset` that are there, with the byte of the member.
+    /// Returns the available copies of the byte at `offset`, with its offset on the member.
     fn copies(&self, offset: u64) -> impl Iterator<Item = (&Area<D>, u64)> {
         (0..self.geometry.copies(self.count)).filter_map(move |copy| {
             let place = self.geometry.place(offset, copy, self.count);
@@ -96,11 +96,11 @@ impl<D: BlockRead + ?Sized> Members<D> {
         })
     }
 
-    /// What the first copy that can be had answers; with none, what the last one said.
+    /// Returns the first successful answer among the copies; if all fail, the last error.
     fn first<T>(&self, offset: u64, mut ask: impl FnMut(&Area<D>, u64) -> Result<T>) -> Result<T> {
         let mut answer = Err(Error::new(
             ErrorKind::NotFound,
-            "all members that have this part of the volume are missing",
+            "all members with this part of the volume are missing",
         ));
         for (area, offset) in self.copies(offset) {
             answer = ask(area, offset);
@@ -124,7 +124,7 @@ impl<D: BlockRead + ?Sized> Members<D> {
 
     fn extent(&self, offset: u64, len_bytes: u64) -> Result<Extent> {
         match (self.first(offset, Area::extent_at), self.geometry) {
-            // What is computed has to be read.
+            // Bytes that are computed from parity must be read to be known.
             (Err(_), Geometry::Parity { .. }) => Ok(Extent {
                 len_bytes,
                 kind: ExtentKind::Data,
@@ -135,10 +135,10 @@ impl<D: BlockRead + ?Sized> Members<D> {
 }
 
 impl<D: BlockRead + ?Sized> Mapped<D> {
-    /// A volume of these segments in their order: each its length and layout.
+    /// Creates a volume of these segments in their order: the length and layout of each.
     ///
     /// # Errors
-    /// `Corrupt` when they are longer than any device.
+    /// `Corrupt` if they are longer than any device.
     pub(crate) fn new(layouts: Vec<(u64, Layout<D>)>) -> Result<Self> {
         let mut volume = Self {
             size_bytes: 0,
@@ -149,7 +149,7 @@ impl<D: BlockRead + ?Sized> Mapped<D> {
             let start_bytes = volume.size_bytes;
             volume.size_bytes = start_bytes
                 .checked_add(len_bytes)
-                .ok_or_else(|| Error::corrupt("a volume is longer than any device"))?;
+                .ok_or_else(|| Error::corrupt("the volume is too large: longer than any device"))?;
             layout.areas().for_each(|area| volume.note(area));
             volume.segments.push(Segment {
                 start_bytes,
@@ -160,7 +160,7 @@ impl<D: BlockRead + ?Sized> Mapped<D> {
         Ok(volume)
     }
 
-    /// Notes the devices below a member.
+    /// Records the devices below a member.
     fn note(&mut self, area: &Area<D>) {
         for device in area.source().devices() {
             if !self.devices.iter().any(|known| Arc::ptr_eq(known, device)) {
@@ -169,7 +169,7 @@ impl<D: BlockRead + ?Sized> Mapped<D> {
         }
     }
 
-    /// The run of bytes from `offset` on that is in one piece on the members.
+    /// Returns the run of bytes from `offset` on that is contiguous on the members.
     fn run_at(&self, offset: u64) -> Result<Run<'_, D>> {
         let after = self
             .segments
@@ -180,12 +180,12 @@ impl<D: BlockRead + ?Sized> Mapped<D> {
         let run = segment.map(|segment| segment.run_at(offset)).transpose()?;
         // A segment is never empty, and callers check the volume's end first.
         run.filter(|run| run.len_bytes > 0)
-            .ok_or_else(|| Error::corrupt("a volume has a gap").at(offset))
+            .ok_or_else(|| Error::corrupt("the volume has a gap").at(offset))
     }
 }
 
 impl<D: BlockRead + ?Sized> Layout<D> {
-    /// All that it is put together of.
+    /// Returns all areas of the layout.
     fn areas(&self) -> impl Iterator<Item = &Area<D>> {
         let (members, tables) = match self {
             Self::Members(members) => (&members.areas[..], &[][..]),
@@ -198,15 +198,15 @@ impl<D: BlockRead + ?Sized> Layout<D> {
 
 /// A piece of a segment.
 struct Run<'a, D: ?Sized> {
-    below: Below<'a, D>,
+    source: RunSource<'a, D>,
     len_bytes: u64,
 }
 
-/// Where a piece is, from a byte on.
-enum Below<'a, D: ?Sized> {
+/// The location of a piece, from a byte on.
+enum RunSource<'a, D: ?Sized> {
     Members(&'a Members<D>, u64),
     One(&'a Area<D>, u64, Access),
-    /// A table has nothing for it.
+    /// A hole: the table has no block for it.
     Hole(Access),
     Zeroes,
     Error,
@@ -216,29 +216,29 @@ impl<D: BlockRead + ?Sized> Segment<D> {
     fn run_at(&self, offset: u64) -> Result<Run<'_, D>> {
         let within = offset.saturating_sub(self.start_bytes);
         let left = self.len_bytes.saturating_sub(within);
-        let (below, len_bytes) = match &self.layout {
+        let (source, len_bytes) = match &self.layout {
             Layout::Members(members) => (
-                Below::Members(members, within),
+                RunSource::Members(members, within),
                 members.geometry.run_bytes(within, left),
             ),
             Layout::Remapped(remapped) => return remapped.run_at(within, left),
-            Layout::Zeroes => (Below::Zeroes, left),
-            Layout::Error => (Below::Error, left),
+            Layout::Zeroes => (RunSource::Zeroes, left),
+            Layout::Error => (RunSource::Error, left),
         };
-        Ok(Run { below, len_bytes })
+        Ok(Run { source, len_bytes })
     }
 }
 
 impl<D: BlockRead + ?Sized> Run<'_, D> {
     fn read(&self, buf: &mut [u8]) -> Result<()> {
-        match self.below {
-            Below::Members(members, offset) => members.read(offset, buf),
-            Below::One(area, offset, _) => area.read_at(offset, buf),
-            Below::Hole(_) | Below::Zeroes => {
+        match self.source {
+            RunSource::Members(members, offset) => members.read(offset, buf),
+            RunSource::One(area, offset, _) => area.read_at(offset, buf),
+            RunSource::Hole(_) | RunSource::Zeroes => {
                 buf.fill(0);
                 Ok(())
             }
-            Below::Error => Err(error_segment()),
+            RunSource::Error => Err(error_segment()),
         }
     }
 
@@ -247,12 +247,12 @@ impl<D: BlockRead + ?Sized> Run<'_, D> {
             len_bytes: self.len_bytes,
             kind,
         };
-        let extent = match self.below {
-            Below::Members(members, offset) => members.extent(offset, self.len_bytes)?,
-            Below::One(area, offset, _) => area.extent_at(offset)?,
-            Below::Hole(_) => nothing(ExtentKind::Unallocated),
-            Below::Zeroes => nothing(ExtentKind::Zero),
-            Below::Error => return Err(error_segment()),
+        let extent = match self.source {
+            RunSource::Members(members, offset) => members.extent(offset, self.len_bytes)?,
+            RunSource::One(area, offset, _) => area.extent_at(offset)?,
+            RunSource::Hole(_) => nothing(ExtentKind::Unallocated),
+            RunSource::Zeroes => nothing(ExtentKind::Zero),
+            RunSource::Error => return Err(error_segment()),
         };
         Ok(Extent {
             len_bytes: extent.len_bytes.min(self.len_bytes),
@@ -261,14 +261,14 @@ impl<D: BlockRead + ?Sized> Run<'_, D> {
     }
 
     fn will_need(&self, len_bytes: u64) {
-        match self.below {
-            Below::Members(members, offset) => {
+        match self.source {
+            RunSource::Members(members, offset) => {
                 if let Some((area, offset)) = members.copies(offset).next() {
                     area.will_need(offset, len_bytes);
                 }
             }
-            Below::One(area, offset, _) => area.will_need(offset, len_bytes),
-            Below::Hole(_) | Below::Zeroes | Below::Error => {}
+            RunSource::One(area, offset, _) => area.will_need(offset, len_bytes),
+            RunSource::Hole(_) | RunSource::Zeroes | RunSource::Error => {}
         }
     }
 }
@@ -276,36 +276,37 @@ impl<D: BlockRead + ?Sized> Run<'_, D> {
 fn error_segment() -> Error {
     Error::new(
         ErrorKind::Io,
-        "this part of the volume is of the type `error`, which can't be read or written",
+        "this part of the volume is of the type `error`, which cannot be read or written",
     )
 }
 
 impl<D: BlockWrite + ?Sized> Run<'_, D> {
-    /// Does something to every copy.
+    /// Applies a change to every copy.
     fn each(&self, mut change: impl FnMut(&Area<D>, u64) -> Result<()>) -> Result<()> {
-        match self.below {
-            Below::Members(members, offset) => members
+        match self.source {
+            RunSource::Members(members, offset) => members
                 .copies(offset)
                 .try_for_each(|(area, offset)| change(area, offset)),
-            Below::One(area, offset, Access::Granted) => change(area, offset),
-            Below::One(.., Access::Refused(reason)) | Below::Hole(Access::Refused(reason)) => {
+            RunSource::One(area, offset, Access::Granted) => change(area, offset),
+            RunSource::One(.., Access::Refused(reason))
+            | RunSource::Hole(Access::Refused(reason)) => {
                 Err(Error::unsupported(format!("the volume {reason}")))
             }
-            Below::Zeroes | Below::Hole(Access::Granted) => Ok(()),
-            Below::Error => Err(error_segment()),
+            RunSource::Zeroes | RunSource::Hole(Access::Granted) => Ok(()),
+            RunSource::Error => Err(error_segment()),
         }
     }
 
-    /// The same, but for what is not stored: zeroes need nothing there.
+    /// Applies a change to every copy that is stored; holes are zeroes already.
     fn each_stored(&self, change: impl FnMut(&Area<D>, u64) -> Result<()>) -> Result<()> {
-        match self.below {
-            Below::Hole(_) => Ok(()),
+        match self.source {
+            RunSource::Hole(_) => Ok(()),
             _ => self.each(change),
         }
     }
 }
 
-/// Where a buffer's first `len_bytes` bytes end; it has that many.
+/// Returns the index in a buffer at which its first `len_bytes` bytes end; it has that many.
 fn index_of(len_bytes: u64, buf: &[u8]) -> usize {
     usize::try_from(len_bytes).map_or(buf.len(), |len| len.min(buf.len()))
 }
@@ -358,7 +359,7 @@ impl<D: BlockRead + ?Sized> BlockRead for Mapped<D> {
     }
 
     fn will_need(&self, offset: u64, len_bytes: u64) {
-        // Only a hint, and to be had for a range past the end, too.
+        // This is only a hint, and ranges past the end are allowed.
         let _ = self.each_run(offset, len_bytes, |run, len_bytes| {
             run.will_need(len_bytes);
             Ok(())
@@ -367,15 +368,15 @@ impl<D: BlockRead + ?Sized> BlockRead for Mapped<D> {
 }
 
 impl<D: BlockWrite + ?Sized> Mapped<D> {
-    /// Whether all of a range can be written where it is. Asked before the first byte is written, so
-    /// that a write which can't be done does nothing.
+    /// Checks that all of a range can be written in place. It is called before the first byte is
+    /// written, so that a write that is refused changes nothing.
     fn check_write(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.each_run(offset, len_bytes, |run, len_bytes| {
             run.each(|area, offset| area.check_write(offset, len_bytes))
         })
     }
 
-    /// The same for zeroes, of which there are some already.
+    /// Checks that all of a range can be zeroed, where holes are zeroes already.
     fn check_zero(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.each_run(offset, len_bytes, |run, len_bytes| {
             run.each_stored(|area, offset| area.check_write(offset, len_bytes))
@@ -402,9 +403,9 @@ impl<D: BlockWrite + ?Sized> BlockWrite for Mapped<D> {
     }
 
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
-        // Only a hint: what may not be written stays.
-        self.each_run(offset, len_bytes, |run, len_bytes| match run.below {
-            Below::One(.., Access::Refused(_)) | Below::Hole(_) => Ok(()),
+        // This is only a hint: parts that must not be written are skipped.
+        self.each_run(offset, len_bytes, |run, len_bytes| match run.source {
+            RunSource::One(.., Access::Refused(_)) | RunSource::Hole(_) => Ok(()),
             _ => run.each(|area, offset| area.discard(offset, len_bytes)),
         })
     }

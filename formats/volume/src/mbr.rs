@@ -18,7 +18,7 @@ use crate::{Partition, PartitionKind, PartitionTable, SectorSize, TableKind};
 
 use extended::Chain;
 
-/// The table that the boot record in a disk's first sector describes.
+/// Returns the table that the boot record in a disk's first sector describes.
 pub(crate) fn table(
     device: &dyn BlockRead,
     record: &BootRecord,
@@ -59,7 +59,7 @@ pub(crate) fn table(
     })
 }
 
-/// An entry as what a disklabel may be in.
+/// Returns an entry as a slice that may contain a disklabel.
 fn slice(entry: &Entry) -> bsd::Slice {
     bsd::Slice {
         type_byte: entry.type_byte,
@@ -68,7 +68,7 @@ fn slice(entry: &Entry) -> bsd::Slice {
     }
 }
 
-/// As `blkid` prints a PTUUID; empty for a disk that was given none.
+/// Formats the disk id as `blkid` prints a PTUUID; empty for a disk without one.
 fn disk_id(signature: u32) -> String {
     match signature {
         0 => String::new(),

@@ -1,7 +1,7 @@
-//! RAID of Linux's md: members, the arrays they form, and those as devices.
+//! RAID of Linux's md: members, the arrays that they form, and arrays as devices.
 //!
-//! [`Member::read`] looks at a device, [`arrays`] puts together what several say, and
-//! [`Array::open`] makes a device of one, [`Array::open_writable`] one to write.
+//! [`Member::read`] reads the superblock on a device, [`arrays`] combines the members, and
+//! [`Array::open`] opens an array as a device, [`Array::open_writable`] for writing.
 
 mod array;
 mod plan;

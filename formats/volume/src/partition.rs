@@ -1,4 +1,4 @@
-//! One partition.
+//! Partitions and their properties.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,91 +11,91 @@ use crate::{Attributes, Guid};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Partition {
-    /// Its number as the kernel gives it: the entry's position in the table from 1 on; logical
+    /// The number as in the kernel: the entry's position in the table, from 1 on; logical
     /// partitions of an MBR from 5 on.
     pub number: u32,
-    /// Where it begins on the disk. `u64::MAX` when the table's number does not fit in 64 bits.
+    /// The offset on the disk in bytes. `u64::MAX` if the table's number does not fit in 64 bits.
     pub start_bytes: u64,
-    /// Its length. `u64::MAX` when the table's number does not fit in 64 bits.
+    /// The length in bytes. `u64::MAX` if the table's number does not fit in 64 bits.
     pub len_bytes: u64,
-    /// What the kind of table has to say about it.
+    /// The properties that only this kind of table has.
     pub kind: PartitionKind,
-    /// Why it does not open, if so.
+    /// The reason why the partition cannot be opened, if any.
     pub problem: Option<Problem>,
-    /// The part of [`uuid`](Self::uuid) that an MBR entry takes from its disk.
+    /// The part of [`uuid`](Self::uuid) that an MBR entry gets from its disk.
     pub(crate) disk_signature: u32,
-    /// What it is beside the others of its table.
+    /// The role among the other partitions of its table.
     pub(crate) role: Role,
 }
 
-/// What a partition is beside the others of its table.
+/// The role of a partition among the others of its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// One among others, or a container by its type.
+    /// A normal partition, or a container by its type.
     Own,
-    /// A container of others, for it holds a label.
+    /// A container of others, because it has a label.
     Slice,
-    /// It names what others are on: the disk, the table, what is free.
+    /// An entry for something that is not a partition: the whole disk, the table, free space.
     Whole,
 }
 
-/// What is told of a partition by one kind of table only.
+/// The properties of a partition that only one kind of table has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PartitionKind {
     /// An entry of a GPT.
     Gpt {
-        /// What it is for.
+        /// The type of the partition, a GUID.
         type_guid: Guid,
-        /// Its own identity.
+        /// The unique GUID of the partition.
         guid: Guid,
-        /// Its name; what is no UTF-16 in it is replaced by U+FFFD.
+        /// The name; invalid UTF-16 is replaced by U+FFFD.
         name: String,
-        /// Flags.
+        /// The attributes of the partition.
         attributes: Attributes,
     },
     /// An entry of an MBR or of an extended boot record.
     Mbr {
-        /// What it is for.
+        /// The type of the partition, a byte.
         type_byte: u8,
-        /// Whether a BIOS boots from it.
+        /// True if a BIOS boots from it.
         active: bool,
-        /// Whether it lives within the extended partition.
+        /// True if it is in the extended partition.
         logical: bool,
     },
     /// An entry of a disklabel of the BSDs.
     Bsd {
-        /// What it is for.
+        /// The type of the partition, by its number in the label.
         fstype: u8,
     },
-    /// An entry of a label of Sun's.
+    /// An entry of a label of Sun.
     Sun {
-        /// What it is for.
+        /// The type of the partition: the tag in the label.
         tag: u16,
     },
-    /// An entry of a volume header of SGI's.
+    /// An entry of a volume header of SGI.
     Sgi {
-        /// What it is for.
+        /// The type of the partition, by its number in the header.
         type_number: u32,
     },
     /// An entry of Apple's partition map.
     Apple {
-        /// What it is for, in the map's own words: `Apple_HFS`.
+        /// The type in the map's own words: `Apple_HFS`.
         kind: String,
-        /// Its name; what is no UTF-8 in it is replaced by U+FFFD.
+        /// The name; invalid UTF-8 is replaced by U+FFFD.
         name: String,
     },
 }
 
-/// Why a partition is listed but does not open.
+/// The reason why a partition is listed but cannot be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Problem {
-    /// Some of it lies past the end of the disk.
+    /// A part of the partition is past the end of the disk.
     OutOfRange,
-    /// It shares sectors with another partition.
+    /// The partition shares sectors with another one.
     Overlaps {
-        /// The other one's number.
+        /// The number of the other partition.
         other: u32,
     },
 }
@@ -103,47 +103,48 @@ pub enum Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfRange => f.write_str("reaches past the end of the disk"),
+            Self::OutOfRange => f.write_str("extends past the end of the disk"),
             Self::Overlaps { other } => write!(f, "overlaps partition {other}"),
         }
     }
 }
 
 impl Partition {
-    /// The partition as a device.
+    /// Opens the partition as a device.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfBounds`] when it does not lie within `device`; [`ErrorKind::Corrupt`]
-    /// when it shares sectors with another partition, so that nobody can tell whose they are.
+    /// [`ErrorKind::OutOfBounds`] if it does not lie within `device`; [`ErrorKind::Corrupt`] if it
+    /// shares sectors with another partition, because their owner is then ambiguous.
     pub fn open<D: BlockRead + ?Sized>(&self, device: Arc<D>) -> Result<Slice<D>> {
         if let Some(problem @ Problem::Overlaps { .. }) = self.problem {
             let reason = format!("partition {} {problem}", self.number);
-            let hint = format!("give --offset {} to read it anyway", self.start_bytes);
+            let hint = format!("use --offset {} to read it anyway", self.start_bytes);
             return Err(Error::corrupt(reason).at(self.start_bytes).with_hint(hint));
         }
         self.open_despite_overlap(device)
     }
 
-    /// As [`open`](Self::open), also when another partition claims some of the same sectors. Some
-    /// bootable ISO images are made that way.
+    /// Opens the partition like [`open`](Self::open), even if another partition shares sectors with
+    /// it. Some bootable ISO images are made that way.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfBounds`] when it does not lie within `device`.
+    /// [`ErrorKind::OutOfBounds`] if it does not lie within `device`.
     pub fn open_despite_overlap<D: BlockRead + ?Sized>(&self, device: Arc<D>) -> Result<Slice<D>> {
         let size_bytes = device.size_bytes();
         Slice::new(device, self.start_bytes, self.len_bytes).map_err(|_| {
             let reason = format!(
-                "partition {} ({} bytes) reaches past the end of the disk ({size_bytes} bytes)",
+                "partition {} ({} bytes) extends past the end of the disk ({size_bytes} bytes)",
                 self.number, self.len_bytes
             );
             Error::new(ErrorKind::OutOfBounds, reason)
                 .at(self.start_bytes)
-                .with_hint("the image was cut, or is not the whole disk")
+                .with_hint("the image was truncated, or is not the whole disk")
         })
     }
 
-    /// The PARTUUID as `blkid` prints it: the GUID in lower case, or the MBR's disk id and the
-    /// number (`1234abcd-05`). An MBR without a disk id gives none, and no other kind of table does.
+    /// Returns the PARTUUID as `blkid` prints it: the GUID in lower case, or the MBR's disk id and
+    /// the number (`1234abcd-05`). It is `None` for an MBR without a disk id, and for all other
+    /// kinds of table.
     pub fn uuid(&self) -> Option<String> {
         match &self.kind {
             PartitionKind::Gpt { guid, .. } => Some(guid.to_string()),
@@ -158,7 +159,7 @@ impl Partition {
         }
     }
 
-    /// The name that a GPT or Apple's map gives it (PARTLABEL); `None` without one.
+    /// Returns the name in a GPT or Apple's map (PARTLABEL); `None` if there is none.
     pub fn name(&self) -> Option<&str> {
         match &self.kind {
             PartitionKind::Gpt { name, .. } | PartitionKind::Apple { name, .. }
@@ -170,8 +171,8 @@ impl Partition {
         }
     }
 
-    /// Whether it holds other partitions and is nothing by itself: an extended partition, a slice with
-    /// a BSD disklabel, the partition that stands for the whole disk.
+    /// Returns true if it is only a container of other partitions: an extended partition, a slice
+    /// with a BSD disklabel, or the entry for the whole disk.
     pub fn is_extended(&self) -> bool {
         match self.kind {
             _ if self.role != Role::Own => true,
@@ -182,13 +183,14 @@ impl Partition {
         }
     }
 
-    /// The first byte after it.
+    /// Returns the first byte after it.
     pub(crate) fn end_bytes(&self) -> u64 {
         self.start_bytes.saturating_add(self.len_bytes)
     }
 }
 
-/// Returns true if the type is that of a container of logical partitions: DOS, Windows 95 (LBA), Linux.
+/// Returns true if the type is that of a container of logical partitions: DOS, Windows 95 (LBA),
+/// Linux.
 pub(crate) const fn is_extended(type_byte: u8) -> bool {
     matches!(type_byte, 0x05 | 0x0f | 0x85)
 }

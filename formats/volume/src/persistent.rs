@@ -1,6 +1,7 @@
-//! The kernel's `persistent-data` library, to read: what thin pools and caches keep their tables in.
+//! Reading the kernel's `persistent-data` structures, in which thin pools and caches keep their
+//! tables.
 //!
-//! Trees and arrays of checked blocks of 4 KiB. Linux, `drivers/md/persistent-data/`.
+//! They are trees and arrays of checksummed blocks of 4 KiB. Linux, `drivers/md/persistent-data/`.
 
 mod array;
 mod block;

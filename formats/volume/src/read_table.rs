@@ -1,4 +1,4 @@
-//! Reading a disk's partition table, of whichever kind.
+//! Reading a disk's partition table of any kind.
 
 use diskfs_block::{BlockRead, Result, read_within};
 
@@ -6,22 +6,22 @@ use crate::mbr::{self, BootRecord};
 use crate::warnings::Warnings;
 use crate::{PartitionTable, SectorSize, TableKind, apm, boot_sector, bsd, gpt, sgi, sun};
 
-/// The partition table of `device`, or `None` when it has none.
+/// Reads the partition table of `device`; returns `None` if it has none.
 ///
-/// A GPT is looked for in sectors of 512 and of 4096 bytes. An MBR does not show the size of a
-/// sector: 512 bytes are taken, unless [`read_table_with`] says otherwise.
+/// A GPT is looked for in sectors of 512 and of 4096 bytes. An MBR does not contain the sector
+/// size: 512 bytes are assumed, unless [`read_table_with`] is used.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`](diskfs_block::ErrorKind::Corrupt) when there is a GPT of which neither
-/// copy can be used; what the device answers when it cannot be read.
+/// [`ErrorKind::Corrupt`](diskfs_block::ErrorKind::Corrupt) if there is a GPT of which neither copy
+/// can be used; read errors of the device.
 pub fn read_table(device: &dyn BlockRead) -> Result<Option<PartitionTable>> {
     read(device, &SectorSize::ALL, SectorSize::B512)
 }
 
-/// As [`read_table()`], for a disk whose sectors are known to be of `sector_size`.
+/// Reads the partition table like [`read_table()`], for a disk with a known `sector_size`.
 ///
 /// # Errors
-/// As [`read_table()`].
+/// As for [`read_table()`].
 pub fn read_table_with(
     device: &dyn BlockRead,
     sector_size: SectorSize,
@@ -44,9 +44,9 @@ fn read(
     let mut warnings = Warnings::default();
     if record.entries.iter().any(mbr::Entry::is_protective) {
         match gpt::read(device, gpt_sizes)? {
-            gpt::Found::Table(table) => return Ok(Some(with_mbr(table, &record))),
-            gpt::Found::Nothing => warnings.push(
-                "the MBR protects a GPT, but there is none, neither at LBA 1 nor at the disk's end",
+            gpt::GptSearch::Table(table) => return Ok(Some(with_mbr(table, &record))),
+            gpt::GptSearch::Nothing => warnings.push(
+                "the MBR protects a GPT, but the GPT is missing at LBA 1 and at the disk's end",
             ),
         }
     } else if boot_sector::is_filesystem(&sector) {
@@ -55,13 +55,13 @@ fn read(
         return without_mbr(device, &sector);
     } else if gpt::has_header(device, gpt_sizes)? {
         warnings.push(
-            "there is a GPT header at LBA 1, but no protective MBR: it is taken for a leftover",
+            "there is a GPT header at LBA 1, but no protective MBR; ignoring it as a leftover",
         );
     }
     mbr::table(device, &record, mbr_size, warnings).map(Some)
 }
 
-/// The tables of other machines, of which each is told by a magic number and most by a checksum.
+/// Reads the tables of other machines. Each is detected by a magic number, and most by a checksum.
 fn without_mbr(device: &dyn BlockRead, sector: &[u8]) -> Result<Option<PartitionTable>> {
     if let Some(table) = sun::table(device, sector).or_else(|| sgi::table(device, sector)) {
         return Ok(Some(table));
@@ -72,21 +72,21 @@ fn without_mbr(device: &dyn BlockRead, sector: &[u8]) -> Result<Option<Partition
     bsd::table(device)
 }
 
-/// A boot sector of a filesystem has code where the entries would be, so that some flag is neither
-/// 0 nor 80h. Linux and `blkid` go by the same rule.
+/// Returns true if all boot flags are 0 or 80h. A filesystem's boot sector has code in place of the
+/// entries, so that some flag has another value. Linux and `blkid` use the same rule.
 fn flags_are_valid(record: &BootRecord) -> bool {
     record.entries.iter().all(mbr::Entry::has_valid_flag)
 }
 
-/// UEFI wants a protective MBR before it believes a GPT, and so does Linux unless told otherwise.
+/// Warns of a GPT without a protective MBR. UEFI requires one, and so does Linux by default.
 fn warn_of_unprotected_gpt(device: &dyn BlockRead, sizes: &[SectorSize]) -> Result<()> {
     if gpt::has_header(device, sizes)? {
-        tracing::warn!("there is a GPT header, but no protective MBR: it is taken for a leftover");
+        tracing::warn!("there is a GPT header, but no protective MBR; ignoring it as a leftover");
     }
     Ok(())
 }
 
-/// A GPT, told by what stands beside the protective entry.
+/// Marks a GPT as hybrid if the MBR has entries besides the protective one.
 fn with_mbr(mut table: PartitionTable, record: &BootRecord) -> PartitionTable {
     let others: Vec<String> = (1..)
         .zip(&record.entries)

@@ -1,4 +1,4 @@
-//! The unit that partition tables count in.
+//! Sectors, the unit of partition tables.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use diskfs_block::{BlockRead, Error, Result};
 
 /// A logical block address: the number of a sector, from the start of the disk.
 ///
-/// It says nothing of bytes without a [`SectorSize`], and may lie past the end of any disk.
+/// It has no byte offset without a [`SectorSize`], and may be past the end of any disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Lba(pub(crate) u64);
 
@@ -16,9 +16,9 @@ impl fmt::Display for Lba {
     }
 }
 
-/// Bytes in a sector: what one LBA stands for.
+/// The size of a sector, the unit of LBAs.
 ///
-/// An image does not record it, and the same table means other bytes with another one.
+/// An image does not record it, and with another size the same table means other bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SectorSize {
     /// 512 bytes: nearly every disk, and those that emulate it.
@@ -28,10 +28,10 @@ pub enum SectorSize {
 }
 
 impl SectorSize {
-    /// Both, in the order in which they are tried: images of 4K native disks are rare.
+    /// The two sizes, in the order in which they are tried: images of 4K native disks are rare.
     pub(crate) const ALL: [Self; 2] = [Self::B512, Self::B4096];
 
-    /// The number.
+    /// Returns the number of bytes.
     pub const fn bytes(self) -> u32 {
         match self {
             Self::B512 => 512,
@@ -39,7 +39,7 @@ impl SectorSize {
         }
     }
 
-    /// The number, as sums with offsets need it.
+    /// Returns the number of bytes as a `u64`.
     pub(crate) const fn len_bytes(self) -> u64 {
         match self {
             Self::B512 => 512,
@@ -47,12 +47,13 @@ impl SectorSize {
         }
     }
 
-    /// `sectors` in bytes; `None` where 64 bits do not hold it.
+    /// Converts `sectors` to bytes; returns `None` if that does not fit in 64 bits.
     pub(crate) const fn to_bytes(self, sectors: u64) -> Option<u64> {
         sectors.checked_mul(self.len_bytes())
     }
 
-    /// Whole sectors on `device`. Bytes after the last whole one belong to none.
+    /// Returns the number of whole sectors on `device`. An incomplete sector at the end does not
+    /// count.
     pub(crate) fn count_on(self, device: &dyn BlockRead) -> u64 {
         device
             .size_bytes()
@@ -60,9 +61,10 @@ impl SectorSize {
             .unwrap_or(0)
     }
 
-    /// The byte at which `lba` begins.
+    /// Returns the byte at which `lba` begins.
     pub(crate) fn offset_of(self, lba: Lba) -> Result<u64> {
-        self.to_bytes(lba.0)
-            .ok_or_else(|| Error::corrupt(format!("LBA {lba} lies past any disk's end")))
+        self.to_bytes(lba.0).ok_or_else(|| {
+            Error::corrupt(format!("invalid LBA {lba}: it is past the end of any disk"))
+        })
     }
 }

@@ -14,7 +14,7 @@ use crate::{Partition, PartitionKind, PartitionTable, SectorSize, TableKind};
 
 use volume_header::{Entry, VolumeHeader};
 
-/// The table that a disk's first sector holds; `None` when it is no volume header.
+/// Reads the table in a disk's first sector; returns `None` if it is not a volume header.
 pub(crate) fn table(device: &dyn BlockRead, sector: &[u8]) -> Option<PartitionTable> {
     let header = VolumeHeader::from_sector(sector)?;
     let mut warnings = Warnings::default();

@@ -14,7 +14,7 @@ use crate::{Partition, PartitionKind, PartitionTable, SectorSize, TableKind};
 
 use disk_label::{DiskLabel, Entry};
 
-/// The table that a disk's first sector holds; `None` when it is no label.
+/// Reads the table in a disk's first sector; returns `None` if it is not a label.
 pub(crate) fn table(device: &dyn BlockRead, sector: &[u8]) -> Option<PartitionTable> {
     let label = DiskLabel::from_sector(sector)?;
     let mut warnings = Warnings::default();

@@ -1,15 +1,15 @@
-//! A new swap area (Linux, `union swap_header` in `include/linux/swap.h`), as `mkswap` makes it.
+//! Creation of swap areas, as in `mkswap` (Linux, `union swap_header` in `include/linux/swap.h`).
 
 use diskfs_block::{BlockWrite, Error, ErrorKind, Result, wipe_ends};
 use zerocopy::little_endian::U32;
 use zerocopy::{Immutable, IntoBytes, Unaligned};
 
-/// What is before the header in the first page, for those who boot from it.
+/// The length of the boot area before the header in the first page.
 const BOOT_BYTES: usize = 1024;
 const VERSION: u32 = 1;
-/// At the end of the first page.
+/// The magic at the end of the first page.
 const MAGIC: [u8; 10] = *b"SWAPSPACE2";
-/// The kernel wants ten pages (swapon(8) of fewer fails).
+/// The smallest number of pages, which the kernel requires (swapon(8) fails with fewer).
 const MIN_PAGES: u64 = 10;
 
 #[derive(Debug, Clone, Copy, IntoBytes, Immutable, Unaligned)]
@@ -22,14 +22,14 @@ struct RawHeader {
     label: [u8; 16],
 }
 
-/// What a new swap area is like.
+/// The options for a new swap area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatOptions {
     /// The label, at most 15 bytes. Empty for none.
     pub label: String,
-    /// The UUID.
+    /// The UUID of the swap area.
     pub uuid: [u8; 16],
-    /// The size of a page of the machine that uses it: a power of two, 4 to 64 KiB.
+    /// The page size of the machine that will use it: a power of two from 4 to 64 KiB.
     pub page_bytes: u32,
 }
 
@@ -44,26 +44,32 @@ impl Default for FormatOptions {
 }
 
 impl FormatOptions {
-    /// The first page of an area of so many bytes.
+    /// Returns the first page of an area of `area_bytes` bytes.
     ///
     /// # Errors
-    /// `Invalid` for a label that is too long, a size that pages don't have, and fewer than ten pages.
+    /// `Invalid` for a label that is too long, an invalid page size, and fewer than ten pages.
     pub fn first_page(&self, area_bytes: u64) -> Result<Vec<u8>> {
         let invalid = |reason: String| Err(Error::new(ErrorKind::Invalid, reason));
         let page_bytes = u64::from(self.page_bytes);
         if !page_bytes.is_power_of_two() || !(4096..=65536).contains(&page_bytes) {
-            return invalid(format!("no machine has pages of {page_bytes} bytes"));
+            return invalid(format!(
+                "invalid page size {page_bytes}: expected a power of two from 4096 to 65536"
+            ));
         }
         let mut label = [0; 16];
         match label.get_mut(..self.label.len()) {
             Some(place) if self.label.len() < 16 => place.copy_from_slice(self.label.as_bytes()),
-            _ => return invalid("the label of a swap area has at most 15 bytes".to_owned()),
+            _ => {
+                return invalid(
+                    "the label of a swap area is too long: at most 15 bytes".to_owned(),
+                );
+            }
         }
         let pages = area_bytes.checked_div(page_bytes).unwrap_or(0);
         if pages < MIN_PAGES {
             let needed = page_bytes.saturating_mul(MIN_PAGES);
             return invalid(format!(
-                "{area_bytes} bytes are too few for a swap area: {needed} are needed"
+                "the swap area is too small: {area_bytes} bytes, at least {needed}"
             ));
         }
         let header = RawHeader {
@@ -76,7 +82,7 @@ impl FormatOptions {
         let header = header.as_bytes();
         let mut page = vec![0; BOOT_BYTES];
         page.extend_from_slice(header);
-        // Both fit: there is no smaller page than 4 KiB.
+        // Both fit: no page is smaller than 4 KiB.
         let size = usize::try_from(page_bytes).unwrap_or(usize::MAX);
         page.resize(size.saturating_sub(MAGIC.len()), 0);
         page.extend_from_slice(&MAGIC);
@@ -84,10 +90,11 @@ impl FormatOptions {
     }
 }
 
-/// Makes a swap area of the whole device. It is durable when this returns.
+/// Formats the whole device as a swap area. It is durable when this returns.
 ///
 /// # Errors
-/// As [`FormatOptions::first_page`], before anything is written; otherwise as writing to the device.
+/// As for [`FormatOptions::first_page`], before anything is written; otherwise write errors of the
+/// device.
 pub fn format(device: &dyn BlockWrite, options: &FormatOptions) -> Result<()> {
     let page = options.first_page(device.size_bytes())?;
     wipe_ends(device, options.page_bytes.into())?;

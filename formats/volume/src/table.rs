@@ -1,22 +1,22 @@
-//! A disk's partition table, of whichever kind.
+//! A disk's partition table of any kind.
 
 use crate::Partition;
 
-/// What a partition table says.
+/// The contents of a partition table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PartitionTable {
-    /// Which kind it is.
+    /// The kind of the table.
     pub kind: TableKind,
-    /// Bytes in a sector, which its numbers count.
+    /// The sector size in bytes, the unit of the table's numbers.
     pub sector_size: u32,
-    /// The disk's identity as `blkid` prints it (PTUUID): a GUID in lower case, or eight
-    /// hexadecimal digits; empty where an MBR has none.
+    /// The disk's id as `blkid` prints it (PTUUID): a GUID in lower case, or eight hexadecimal
+    /// digits; empty for an MBR without one.
     pub disk_id: String,
-    /// The partitions in the order of their numbers, which may have gaps. May be empty; then there
-    /// may be a filesystem beside the table, on the whole disk.
+    /// The partitions in the order of their numbers, which may have gaps. It may be empty; then
+    /// there may be a filesystem on the whole disk besides the table.
     pub partitions: Vec<Partition>,
-    /// What is wrong with it, as sentences for the user.
+    /// The problems of the table, as sentences for the user.
     pub warnings: Vec<String>,
 }
 
@@ -24,17 +24,18 @@ pub struct PartitionTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TableKind {
-    /// A GUID partition table behind a protective MBR.
+    /// A GUID partition table after a protective MBR.
     Gpt,
     /// A master boot record.
     Mbr,
-    /// A GUID partition table behind an MBR that repeats some of its partitions. The GPT counts.
+    /// A GUID partition table after an MBR that repeats some of its partitions. The GPT is used.
     HybridMbr,
-    /// A disklabel of the BSDs, on the whole disk. One in a slice of an MBR is a part of that.
+    /// A disklabel of the BSDs on the whole disk. A label in a slice of an MBR is part of the MBR's
+    /// table.
     Bsd,
-    /// A label of Sun's.
+    /// A label of Sun.
     Sun,
-    /// A volume header of SGI's.
+    /// A volume header of SGI.
     Sgi,
     /// Apple's partition map.
     Apple,

@@ -1,6 +1,7 @@
-//! Thin volumes of dm-thin: which block of their pool's data each of their blocks is in.
+//! Thin volumes of dm-thin: the mapping of their blocks to blocks of their pool's data.
 //!
-//! Linux, `drivers/md/dm-thin-metadata.c`, `Documentation/admin-guide/device-mapper/thin-provisioning.rst`.
+//! Linux, `drivers/md/dm-thin-metadata.c`,
+//! `Documentation/admin-guide/device-mapper/thin-provisioning.rst`.
 
 mod device_details;
 mod superblock;

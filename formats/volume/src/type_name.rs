@@ -3,8 +3,8 @@
 use crate::{Partition, PartitionKind, apm, bsd, gpt, mbr, sgi, sun};
 
 impl Partition {
-    /// Returns the name of the partition's type, as tools print it: `EFI System`, `Linux`. `unknown` for a type that
-    /// is in no list.
+    /// Returns the name of the partition's type, as tools print it: `EFI System`, `Linux`. It is
+    /// `unknown` for an unknown type.
     pub fn type_name(&self) -> &'static str {
         match &self.kind {
             PartitionKind::Gpt { type_guid, .. } => gpt::type_name(*type_guid),

@@ -1,13 +1,14 @@
-//! What is wrong with a table without hindering its use.
+//! Warnings: problems of a table that do not prevent its use.
 
-/// Sentences for the user, bounded: a hostile table has room for tens of thousands of complaints.
+/// A bounded list of warnings for the user: a malicious table can have tens of thousands of faults.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings {
     kept: Vec<String>,
     left_out: usize,
 }
 
-/// Nobody reads more of them; a table of 128 entries that all overlap still fits.
+/// The largest number of warnings. Users do not read more; a table of 128 entries that all overlap
+/// still fits.
 const MAX_WARNINGS: usize = 256;
 
 impl Warnings {

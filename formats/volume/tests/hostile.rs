@@ -1,4 +1,5 @@
-//! Whatever the bytes are: an answer, and what it lists lies on the disk or refuses to open.
+//! Malicious tables: any bytes lead to a result, and listed partitions lie on the disk or cannot be
+//! opened.
 
 mod disk;
 
@@ -33,7 +34,7 @@ fn exercise(disk: Vec<u8>) {
     }
 }
 
-/// A number that breaks things more often than a random one does.
+/// Returns a number that is more likely to cause faults than a random one.
 fn interesting() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -62,7 +63,7 @@ proptest! {
         exercise(disk);
     }
 
-    /// Fields of a good header replaced, the checksum made right again.
+    /// Fields of a good header are replaced, and its checksum corrected.
     #[test]
     fn any_header(
         large in any::<bool>(),
@@ -89,7 +90,7 @@ proptest! {
         exercise(disk);
     }
 
-    /// Boot records all over the disk that point anywhere.
+    /// Boot records all over the disk that point to random sectors.
     #[test]
     fn any_chain(
         first in prop::collection::vec((any::<u8>(), 0_u32..80, 0_u32..80), 4),

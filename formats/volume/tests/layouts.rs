@@ -1,4 +1,4 @@
-//! Tables that no tool makes: odd sizes, and every way in which one can be broken.
+//! Tables that no tool makes: unusual sizes, and every kind of damage.
 
 mod disk;
 
@@ -12,7 +12,7 @@ fn table(disk: &[u8]) -> PartitionTable {
     read_table(&memory(disk)).unwrap().unwrap()
 }
 
-/// Number, start and length in sectors of the table's size.
+/// Returns the number, start and length of each partition, in sectors of the table's size.
 fn rows(table: &PartitionTable) -> Vec<(u32, u64, u64)> {
     let sector = u64::from(table.sector_size);
     table
@@ -85,7 +85,7 @@ fn a_whole_sector_of_header_is_checksummed() {
     );
 }
 
-/// Every byte of the primary header that means anything, one bit at a time.
+/// Every meaningful byte of the primary header is changed, one bit at a time.
 #[test]
 fn any_bit_of_the_primary_header_sends_to_the_backup() {
     let good = table(&gpt().disk());
@@ -178,7 +178,7 @@ fn a_grown_disk_has_its_backup_in_the_middle() {
     let t = table(&disk);
     assert_eq!(rows(&t).len(), 2);
     assert_warns(&t, "the disk grew after it was partitioned");
-    // With its entries broken the header still tells where the backup is.
+    // If only the entries are broken, the header still gives the location of the backup.
     disk[1024] ^= 1;
     let t = table(&disk);
     assert_eq!(rows(&t).len(), 2);
@@ -195,11 +195,11 @@ fn a_cut_disk_keeps_the_partitions_that_are_there() {
     assert_eq!(t.partitions[1].problem, Some(Problem::OutOfRange));
     assert_warns(
         &t,
-        "the backup GPT at LBA 2047 lies past the end of the disk (last LBA 149)",
+        "the backup GPT at LBA 2047 is past the end of the disk (last LBA 149)",
     );
     assert_warns(
         &t,
-        "partition 3 (LBA 200 to 200) reaches past the end of the disk (150 sectors)",
+        "partition 3 (LBA 200 to 200) extends past the end of the disk (150 sectors)",
     );
     let device: Arc<dyn BlockRead> = Arc::new(memory(&disk));
     assert_eq!(
@@ -229,7 +229,7 @@ fn overlaps_do_not_open_by_mistake() {
     assert_eq!(e.kind(), ErrorKind::Corrupt);
     assert_eq!(
         e.to_string(),
-        "partition 2 overlaps partition 1 (at byte 0xb400); give --offset 46080 to read it anyway"
+        "partition 2 overlaps partition 1 (at byte 0xb400); use --offset 46080 to read it anyway"
     );
     assert!(
         t.partitions[1]
@@ -252,7 +252,10 @@ fn entries_that_make_no_sense_are_told() {
         t.partitions.iter().map(|p| p.number).collect::<Vec<_>>(),
         [1, 3, 5, 6]
     );
-    assert_warns(&t, "partition 4 is left out: it goes from LBA 500 to 400");
+    assert_warns(
+        &t,
+        "ignoring partition 4: its first LBA 500 is after its last LBA 400",
+    );
     assert_eq!(t.partitions[2].problem, Some(Problem::OutOfRange));
     assert_warns(
         &t,
@@ -260,7 +263,7 @@ fn entries_that_make_no_sense_are_told() {
     );
 }
 
-/// Patches both headers, and makes their checksums right again.
+/// Changes both headers, and corrects their checksums.
 fn patched(patch: impl Fn(&mut [u8])) -> Memory {
     let mut disk = gpt().disk();
     for lba in [1, 2047] {
@@ -279,7 +282,7 @@ fn limits_hold_behind_a_right_checksum() {
     assert!(reason(&entries(16384)).contains("entries at LBA 2, past the end of the disk"));
     for size in [0_u32, 64, 127, 129, 192, 8192, 1 << 31] {
         let device = patched(move |h| h[84..88].copy_from_slice(&size.to_le_bytes()));
-        assert!(reason(&device).contains(&format!("the size of an entry as {size} bytes")));
+        assert!(reason(&device).contains(&format!("the entry size as {size} bytes")));
     }
     let array_at = |lba: u64| patched(move |h| h[72..80].copy_from_slice(&lba.to_le_bytes()));
     assert!(reason(&array_at(u64::MAX)).contains("past the end of the disk"));
@@ -306,7 +309,7 @@ fn alternate_lba_may_say_anything() {
 #[test]
 fn another_revision_is_read_and_told() {
     let t = read_table(&patched(|h| h[10] = 2)).unwrap().unwrap();
-    assert_warns(&t, "revision is 0x00020000");
+    assert_warns(&t, "revision 0x00020000");
 }
 
 #[test]
@@ -315,7 +318,7 @@ fn a_gpt_without_its_protection_is_a_leftover() {
     put_record(&mut disk, 0, &[(0x83, 100, 50)]);
     let t = table(&disk);
     assert_eq!((t.kind, rows(&t)), (TableKind::Mbr, vec![(1, 100, 50)]));
-    assert_warns(&t, "but no protective MBR: it is taken for a leftover");
+    assert_warns(&t, "but no protective MBR; ignoring it as a leftover");
     disk[..512].fill(0);
     assert!(read_table(&memory(&disk)).unwrap().is_none());
 }
@@ -324,7 +327,7 @@ fn a_gpt_without_its_protection_is_a_leftover() {
 fn protection_without_a_gpt_is_told() {
     let t = table(&mbr(100, &[(0xee, 1, 99)]));
     assert_eq!((t.kind, rows(&t)), (TableKind::Mbr, vec![(1, 1, 99)]));
-    assert_warns(&t, "the MBR protects a GPT, but there is none");
+    assert_warns(&t, "the MBR protects a GPT, but the GPT is missing");
 }
 
 #[test]
@@ -392,28 +395,28 @@ fn logical_partitions_are_numbered_from_five() {
 #[test]
 fn chains_end() {
     let container = [(0x05, 100, 900)];
-    // Back to itself.
+    // A loop to the first record.
     let mut disk = mbr(1000, &container);
     put_record(&mut disk, 100, &[(0x83, 1, 9), (0x05, 10, 10)]);
     put_record(&mut disk, 110, &[(0x83, 1, 9), (0x05, 0, 10)]);
     let t = table(&disk);
     assert_eq!(rows(&t).len(), 3);
-    assert_warns(
-        &t,
-        "in partition 1 ends at LBA 100: it comes back to itself",
-    );
-    // Off the disk.
+    assert_warns(&t, "in partition 1 ends at LBA 100: it has a loop");
+    // A link past the end of the disk.
     let mut disk = mbr(1000, &container);
     put_record(&mut disk, 100, &[(0x83, 1, 9), (0x05, u32::MAX, 10)]);
     assert_warns(
         &table(&disk),
-        "ends at LBA 4294967395: that is past the end of the disk",
+        "ends at LBA 4294967395: this is past the end of the disk",
     );
-    // Into nothing.
+    // A link to a sector without a record.
     let mut disk = mbr(1000, &container);
     put_record(&mut disk, 100, &[(0x83, 1, 9), (0x05, 10, 10)]);
-    assert_warns(&table(&disk), "ends at LBA 110: there is no boot record");
-    // Longer than anybody follows.
+    assert_warns(
+        &table(&disk),
+        "ends at LBA 110: missing extended boot record",
+    );
+    // A chain longer than any system follows.
     let mut disk = mbr(2000, &[(0x05, 100, 1900)]);
     for n in 0..500 {
         put_record(
@@ -424,7 +427,7 @@ fn chains_end() {
     }
     let t = table(&disk);
     assert_eq!(t.partitions.last().unwrap().number, 260);
-    assert_warns(&t, "it is longer than any system follows");
+    assert_warns(&t, "it has more than 256 records");
 }
 
 #[test]
@@ -476,7 +479,7 @@ fn mbr_entries_out_of_range_and_on_each_other() {
     assert_eq!(t.warnings.len(), 2);
 }
 
-/// What `xorriso -isohybrid` leaves: type 0 from the first sector on, and the ESP within it.
+/// The table of `xorriso -isohybrid`: type 0 from the first sector on, and the ESP within it.
 #[test]
 fn isohybrid_is_listed_with_its_overlap() {
     let mut disk = mbr(2000, &[(0x00, 64, 1900), (0xef, 200, 100)]);
@@ -507,7 +510,7 @@ fn a_filesystem_on_the_whole_disk_is_no_table() {
     assert!(none(&[]));
     assert!(none(&[0; 511]));
     assert!(none(&[0; 4096]));
-    // FAT as the specification lays it out; its boot code would make a partition.
+    // FAT according to the specification; its boot code would be taken for a partition.
     let mut fat = mbr(100, &[(0x83, 1, 50)]);
     fat[..3].copy_from_slice(&[0xeb, 0x3c, 0x90]);
     assert!(
@@ -522,13 +525,13 @@ fn a_filesystem_on_the_whole_disk_is_no_table() {
         disk[3..11].copy_from_slice(name);
         assert!(none(&disk));
     }
-    // Boot code where the flags would be.
+    // Boot code in place of the flags.
     let mut disk = mbr(100, &[(0x83, 1, 50)]);
     disk[446 + 16] = 0x21;
     assert!(none(&disk));
 }
 
-/// Reads fail below: that is no statement on the table.
+/// Read errors of the device are not faults of the table.
 #[test]
 fn what_the_device_says_is_passed_on() {
     #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! RAID of md: arrays that Linux made, and what is wrong with broken ones.
+//! RAID of md: arrays that Linux made, and the problems of broken ones.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +8,7 @@ use diskfs_volume::md::{Array, Member, arrays};
 use diskfs_volume::read_table;
 use proptest::prelude::*;
 
-/// The partitions of `md.raw`, each as bytes.
+/// Returns the partitions of `md.raw`, each as bytes.
 fn partitions() -> Vec<Vec<u8>> {
     partitions_of("md.raw")
 }
@@ -26,7 +26,7 @@ fn partitions_of(name: &str) -> Vec<Vec<u8>> {
     table.partitions.iter().map(open).collect()
 }
 
-/// The same, read once.
+/// Returns the partitions, which are read once.
 fn all_partitions() -> &'static Vec<Vec<u8>> {
     static ALL: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     ALL.get_or_init(partitions)
@@ -43,7 +43,7 @@ impl Machine {
         Self::of(disks.into_iter().map(|bytes| Arc::new(Memory::new(bytes))))
     }
 
-    /// The disks that are members of anything.
+    /// Returns the disks that are members of an array.
     fn members(&self) -> Vec<Arc<Memory>> {
         self.disks.clone()
     }
@@ -57,13 +57,13 @@ impl Machine {
         }
     }
 
-    /// The array of that name without its host.
+    /// Returns the array of that name without its host.
     fn array(&self, name: &str) -> Option<&Array> {
         let is = |array: &&Array| array.name.rsplit(':').next() == Some(name);
         self.arrays.iter().find(is)
     }
 
-    /// Checks the contents of an array, or says why it does not open.
+    /// Checks the contents of an array, or returns why it cannot be opened.
     fn check(&self, name: &str) -> Result<(), ErrorKind> {
         let array = self.array(name).expect(name);
         let opened = array.open(&|index| Ok(Arc::clone(&self.disks[index])));
@@ -114,7 +114,7 @@ fn every_level_is_read_also_degraded() {
     }
 }
 
-/// Makes the checksum of the superblock at 4 KiB right.
+/// Corrects the checksum of the superblock at 4 KiB.
 fn seal(disk: &mut [u8]) {
     let superblock = &mut disk[4096..];
     let roles = u32::from_le_bytes(superblock[220..224].try_into().unwrap()) as usize;
@@ -127,12 +127,12 @@ fn seal(disk: &mut [u8]) {
             u64::from(u32::from_le_bytes(padded))
         })
         .sum();
-    // The kernel keeps the lower half of it: the carry may overflow.
+    // The kernel keeps only the lower half, because the carry may overflow.
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
     superblock[216..220].copy_from_slice(&sum.to_le_bytes()[..4]);
 }
 
-/// The two members of `raid1`, with a byte range of the second one's superblock replaced.
+/// Returns the two members of `raid1`, with a byte range of the second one's superblock replaced.
 fn raid1_with(at: usize, bytes: &[u8]) -> Machine {
     let mut disks = all_partitions().clone();
     disks.truncate(2);
@@ -145,7 +145,7 @@ fn raid1_with(at: usize, bytes: &[u8]) -> Machine {
 fn what_is_out_of_date_does_not_count() {
     let slots = |machine: &Machine| machine.array("raid1").unwrap().slots.clone();
     assert_eq!(slots(&raid1_with(0, &[])), [Some(0), Some(1)]);
-    // Events of long ago; and a member that is yet to be filled.
+    // An old event count, and a member that is not yet filled.
     let old = raid1_with(200, &0_u64.to_le_bytes());
     assert_eq!(slots(&old), [Some(0), None]);
     assert_eq!(old.check("raid1"), Ok(()));
@@ -155,7 +155,7 @@ fn what_is_out_of_date_does_not_count() {
     filling[1][4096 + 152..][..8].copy_from_slice(&0_u64.to_le_bytes());
     seal(&mut filling[1]);
     assert_eq!(slots(&Machine::new(filling)), [Some(0), None]);
-    // A number that is spare.
+    // A device number whose role is spare.
     assert_eq!(
         slots(&raid1_with(160, &9_u32.to_le_bytes())),
         [Some(0), None]
@@ -187,8 +187,8 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(problem(with(80, &[0; 8], true)), ErrorKind::Corrupt); // size
 }
 
-/// Arrays in layouts that are made seldom, and with the old superblock: what the kernel read from
-/// them, which the second partition tells. Without any one member as well, where the level allows it.
+/// Arrays in rare layouts, and with the old superblock, compared with what the kernel read, which
+/// the second partition contains. Also without any one member, if the level allows it.
 #[test]
 fn seldom_layouts_are_what_the_kernel_read() {
     let mut disks = partitions_of("md-more.raw");
@@ -196,7 +196,7 @@ fn seldom_layouts_are_what_the_kernel_read() {
     assert_eq!(sums.len(), 18);
     let machine = Machine::new(disks.clone());
     assert_eq!(machine.arrays.len(), sums.len());
-    // The old superblock has no names, but the numbers that the arrays had.
+    // The old superblock has no names, only the numbers that the arrays had.
     let old = [("raid1-old", "0"), ("raid5-old", "1"), ("linear-old", "2")];
     for (name, sum) in &sums {
         let called = old.iter().find(|(old, _)| old == name);
@@ -238,7 +238,8 @@ fn number() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Fields of good superblocks replaced, their checksums made right again: an answer comes.
+    /// Fields of good superblocks are replaced, and their checksums corrected: reading always
+    /// returns.
     #[test]
     fn any_superblock(which in 0_usize..24, fields in prop::collection::vec((0_usize..33, number()), 1..4)) {
         let mut disks = all_partitions().clone();

@@ -1,5 +1,5 @@
-//! Labels of BSD, Sun and SGI and Apple's map: what the tools write is read as `partx` (libblkid) reads
-//! it; and with any bytes behind right checksums.
+//! Labels of BSD, Sun and SGI and Apple's map: tables that tools write are read as `partx`
+//! (libblkid) reads them, and any bytes with correct checksums are handled.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const DISK_BYTES: u64 = 64 << 20;
 
-/// A sparse file for a disk, in a directory that goes away.
+/// A sparse file as a disk, in a temporary directory.
 struct Disk {
     directory: tempfile::TempDir,
 }
@@ -54,7 +54,7 @@ impl Disk {
             .unwrap()
     }
 
-    /// Number, first sector and sectors of each, as `partx` has them.
+    /// Returns the number, first sector and length of each partition according to `partx`.
     fn partx(&self) -> Vec<(u32, u64, u64)> {
         let words = ["--show", "--noheadings", "--output", "NR,START,SECTORS"].map(Path::new);
         let path = self.path();
@@ -75,7 +75,7 @@ fn rows(table: &PartitionTable) -> Vec<(u32, u64, u64)> {
     table.partitions.iter().map(row).collect()
 }
 
-/// Nothing but what holds others has a problem, and all open.
+/// Checks that only containers have problems, and that all other partitions open.
 fn check(disk: &Disk, kind: TableKind) -> PartitionTable {
     let table = disk.table();
     assert_eq!(table.kind, kind);
@@ -190,7 +190,7 @@ fn a_disklabel_on_a_whole_disk_is_read_as_partx_reads_it() {
     std::fs::write(on_disk.path(), &disk).unwrap();
     let table = on_disk.table();
     assert_eq!(table.kind, TableKind::Bsd);
-    // `partx` counts those in use; here they have the numbers of their letters.
+    // `partx` numbers only the used entries; we number them by their letters.
     let places = |rows: Vec<(u32, u64, u64)>| rows.into_iter().map(|(_, start, len)| (start, len));
     let theirs: Vec<_> = places(on_disk.partx()).collect();
     assert_eq!(places(rows(&table)).collect::<Vec<_>>(), theirs);
@@ -199,7 +199,7 @@ fn a_disklabel_on_a_whole_disk_is_read_as_partx_reads_it() {
     assert_eq!(table.partitions[0].type_name(), "4.2BSD");
 }
 
-/// A label of partitions: first sector, sectors and type of each.
+/// Builds a label of partitions: first sector, length and type of each.
 fn disklabel(parts: &[(u32, u32, u8)]) -> Vec<u8> {
     let mut label = vec![0; 512];
     label[0..4].copy_from_slice(&0x8256_4557_u32.to_le_bytes());

@@ -1,4 +1,4 @@
-//! What the kernel makes of arrays that were written here. It needs a virtual machine:
+//! Arrays that we wrote, assembled by a kernel. The test needs a virtual machine:
 //! `DISKFS_FIXTURES_KERNEL=... cargo test -p diskfs-volume --test raid_in_vm -- --ignored`.
 
 use std::fs;
@@ -23,7 +23,8 @@ const MAKE: &str = "cd /\nmodprobe md-mod\n\
     for i in 1 2 3 4 5 6 7 8; do sleep 1; done\n\
     cat /proc/mdstat\nlvm lvs -a vg\nlvm vgchange -q -an vg\nmdadm --stop --scan\n";
 
-/// Starts all, and tells what the kernel does and reads; then whether all copies are alike.
+/// The script that starts all arrays, prints the kernel's state and the contents, and then whether
+/// all copies are equal.
 const LOOK: &str = "cd /\nmodprobe md-mod\n\
     mdadm -A /dev/md0 /dev/vda1 /dev/vda2\nmdadm -A /dev/md1 /dev/vda3 /dev/vda4\n\
     mdadm -A /dev/md2 /dev/vda5 /dev/vda6 /dev/vda7 /dev/vda8\nlvm vgchange -q -ay vg\n\
@@ -37,8 +38,8 @@ const LOOK: &str = "cd /\nmodprobe md-mod\n\
     cmp /dev/mapper/vg-old_mimage_0 /dev/mapper/vg-old_mimage_1 && echo LEGS-ALIKE\n\
     lvm vgchange -q -an vg\nmdadm --stop --scan\n";
 
-/// Writes to all of them, and says what is in them then. Without an end as after a crash, in which one
-/// copy of each write is lost.
+/// Writes to all arrays, and returns their contents. Without closing them it simulates a crash in
+/// which one copy of each write is lost.
 fn write(disk: &Path, round: &str, crashes: bool) -> Vec<String> {
     let bytes = Arc::new(Memory::new(fs::read(disk).unwrap()));
     let table = read_table(&*bytes).unwrap().unwrap();
@@ -80,7 +81,7 @@ fn write(disk: &Path, round: &str, crashes: bool) -> Vec<String> {
     let striped = pattern("striped", 200_000);
     let mut sums = Vec::new();
     for (n, device) in written.iter().enumerate() {
-        // The last has one copy.
+        // The last volume has only one copy.
         let contents = if n == 5 { &striped } else { &contents };
         device.write_at(300_000, contents).unwrap();
         device.flush().unwrap();
@@ -100,11 +101,11 @@ fn write(disk: &Path, round: &str, crashes: bool) -> Vec<String> {
     sums
 }
 
-/// What was written is not on each second member that has it.
+/// Removes the written data from each second member.
 fn lose_second_copies(disk: &Memory, contents: &[u8]) {
     let mut all = vec![0; usize::try_from(disk.size_bytes()).unwrap()];
     disk.read_at(0, &mut all).unwrap();
-    // A line of the pattern is but once in it, and so once on each copy.
+    // Each line of the pattern is unique, so it occurs once on each copy.
     let line = &contents[100_000 / 16 * 16..][..16];
     let sectors = all.chunks(512).enumerate();
     let found: Vec<u64> = sectors
@@ -112,7 +113,8 @@ fn lose_second_copies(disk: &Memory, contents: &[u8]) {
         .map(|(n, _)| u64::try_from(n).unwrap() * 512)
         .collect();
     assert_eq!(found.len(), 10, "two copies of each");
-    // The arrays' members lie in pairs; those of the group's volumes on one disk, then on the other.
+    // The arrays' members are adjacent pairs; those of the group's volumes are on one disk, then on
+    // the other.
     for second in [1, 3, 5, 8, 9] {
         disk.write_at(found[second], &[0x55; 512]).unwrap();
     }

@@ -1,5 +1,5 @@
-//! Against the tools: what `sfdisk`, `fdisk` and `sgdisk` write is read as `sfdisk --json`,
-//! `sgdisk --info` and `partx` (libblkid, a third implementation) read it.
+//! Comparison with tools: tables that `sfdisk`, `fdisk` and `sgdisk` write are read as `sfdisk
+//! --json`, `sgdisk --info` and `partx` (libblkid, a third implementation) read them.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use diskfs_fixtures::{require, run, run_with_input};
 use diskfs_volume::{PartitionKind, PartitionTable, TableKind, read_table};
 use serde_json::Value;
 
-/// What a partition is, as far as every tool tells it.
+/// The properties of a partition that every tool reports.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Row {
     number: u32,
     start: u64,
     sectors: u64,
-    /// GUID in lower case, or the type byte as `0x83`.
+    /// The type: a GUID in lower case, or the type byte as `0x83`.
     kind: String,
     uuid: String,
     name: String,
@@ -23,7 +23,7 @@ struct Row {
     attributes: String,
 }
 
-/// A generator of numbers, so that each run makes the same disks (Steele et al., `SplitMix64`).
+/// A random number generator, so that each run makes the same disks (Steele et al., `SplitMix64`).
 struct Random(u64);
 
 impl Random {
@@ -55,7 +55,7 @@ impl Random {
     }
 }
 
-/// A sparse file for a disk, in a directory that goes away.
+/// A sparse file as a disk, in a temporary directory.
 struct Disk {
     _directory: tempfile::TempDir,
     path: PathBuf,
@@ -90,8 +90,8 @@ impl Disk {
         run_with_input("sfdisk", arguments, script).unwrap();
     }
 
-    /// `sfdisk` of util-linux before 2.40 knows no other sector size than the device's; `fdisk`
-    /// does, and reads its scripts.
+    /// Runs `fdisk` for sectors of 4096 bytes. `sfdisk` of util-linux before 2.40 supports only the
+    /// device's sector size; `fdisk` supports others, and reads the same scripts.
     fn fdisk_4096(&self, script: &str) {
         let file = self.path.with_extension("script");
         std::fs::write(&file, script).unwrap();
@@ -106,7 +106,7 @@ impl Disk {
         run("sgdisk", arguments).unwrap()
     }
 
-    /// Overwrites some of it.
+    /// Overwrites a part of the file.
     fn write(&self, offset: u64, bytes: &[u8]) {
         use std::os::unix::fs::FileExt;
         let file = std::fs::OpenOptions::new()
@@ -135,7 +135,7 @@ impl Disk {
     }
 }
 
-/// What we say of a table.
+/// Returns our reading of a table.
 fn our_rows(table: &PartitionTable) -> Vec<Row> {
     let sector = u64::from(table.sector_size);
     let row = |p: &diskfs_volume::Partition| {
@@ -169,7 +169,7 @@ fn our_rows(table: &PartitionTable) -> Vec<Row> {
     table.partitions.iter().map(row).collect()
 }
 
-/// What `sfdisk --json` says, and the disk's id.
+/// Returns the output of `sfdisk --json`, and the disk's id.
 fn sfdisk_rows(disk: &Disk) -> (String, Vec<Row>) {
     let json = run("sfdisk", [Path::new("--json"), &disk.path]).unwrap();
     let json: Value = serde_json::from_str(&json).unwrap();
@@ -209,7 +209,7 @@ fn sfdisk_rows(disk: &Disk) -> (String, Vec<Row>) {
     (disk_id, rows.unwrap_or_default())
 }
 
-/// What `partx` says, of what it says: no attributes by name.
+/// Returns the output of `partx` in the same form; it has no named attributes.
 fn partx_rows(disk: &Disk, sector_size: u32) -> Vec<Row> {
     let size = sector_size.to_string();
     let columns = "NR,START,SECTORS,TYPE,UUID,NAME,FLAGS";
@@ -258,8 +258,8 @@ const TYPES: [(&str, &str); 6] = [
     ("01234567-89ab-4cde-8f01-23456789abcd", "unknown"),
 ];
 
-/// An `sfdisk` script of a GPT with up to 12 partitions, their numbers with gaps and in any order
-/// on the disk.
+/// Returns an `sfdisk` script of a GPT with up to 12 partitions, with gaps in their numbers and in
+/// any order on the disk.
 fn gpt_script(random: &mut Random, sectors: u64) -> String {
     let mut script = format!(
         "label: gpt\nlabel-id: {}\nunit: sectors\nfirst-lba: 34\n\n",
@@ -296,7 +296,7 @@ fn gpt_script(random: &mut Random, sectors: u64) -> String {
     script
 }
 
-/// An `sfdisk` script of an MBR with primary, extended and logical partitions.
+/// Returns an `sfdisk` script of an MBR with primary, extended and logical partitions.
 fn mbr_script(random: &mut Random, sectors: u64) -> String {
     let id = random.next() & 0xffff_ffff | 1;
     let mut script = format!("label: dos\nlabel-id: {id:#010x}\nunit: sectors\nfirst-lba: 1\n\n");
@@ -362,10 +362,11 @@ fn random_gpts_are_read_as_the_tools_read_them() {
     }
 }
 
-/// `partx` prints the attributes as flags; a GPT has no active partition.
+/// Returns the output of `partx` for a GPT, in sectors of `sector_size`. It prints the attributes
+/// as flags; a GPT has no active partition.
 fn gpt_partx_rows(disk: &Disk, sector_size: u32) -> Vec<Row> {
     let mut rows = partx_rows(disk, sector_size);
-    // It counts in 512 bytes, whatever it is told of sectors.
+    // `partx` counts in units of 512 bytes, whatever sector size it is given.
     let scale = u64::from(sector_size / 512);
     for row in &mut rows {
         row.active = false;
@@ -403,7 +404,8 @@ fn random_mbrs_are_read_as_the_tools_read_them() {
     assert!(logical > 25);
 }
 
-/// `partx` prints an extended partition as two sectors, which the kernel makes of it, too.
+/// Returns the output of `partx` for an MBR, with the length of extended partitions corrected:
+/// `partx` prints two sectors, like the kernel.
 fn mbr_partx_rows(disk: &Disk, table: &PartitionTable) -> Vec<Row> {
     let mut rows = partx_rows(disk, table.sector_size);
     for (row, p) in rows.iter_mut().zip(&table.partitions) {
@@ -430,7 +432,7 @@ fn tables_of_4096_byte_sectors_are_read_as_the_tools_read_them() {
         );
         assert!(!table.partitions.is_empty());
         assert!(table.warnings.is_empty(), "{:?}", table.warnings);
-        // Without its primary, too.
+        // Without the primary GPT, too.
         disk.write(4096, &[0; 4096]);
         assert_eq!(disk.table().partitions, table.partitions);
     }
@@ -565,7 +567,7 @@ fn a_hybrid_mbr_by_sgdisk() {
     );
 }
 
-/// A disk converted from GPT to MBR by a tool that leaves the GPT's headers behind.
+/// Builds a disk that was converted from GPT to MBR by a tool that keeps the GPT's headers.
 #[test]
 fn a_leftover_gpt_is_no_table() {
     if require("sfdisk").is_none() {

@@ -1,10 +1,11 @@
-//! Free clusters.
+//! The allocator of free clusters.
 
 use diskfs_block::bytes::{array, index};
 
 use crate::chain::{Chain, Cluster, Run};
 
-/// A bit for each cluster in use, in the order of exFAT's bitmap, and where to search next.
+/// The allocation state of a filesystem: one bit per cluster in the layout of exFAT's allocation
+/// bitmap (1 is in use), and the cluster at which the next search starts.
 #[derive(Debug)]
 pub struct Allocation {
     used: Vec<u8>,
@@ -14,12 +15,12 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Returns an allocation of so many clusters, all of them free.
+    /// Returns an allocation of `clusters` clusters, all of them free.
     pub fn new(clusters: u32) -> Self {
         Self::from_bits(vec![0; index(clusters.div_ceil(8))], clusters)
     }
 
-    /// Returns the allocation that these bits tell. Bits behind the last cluster don't count.
+    /// Builds an allocation from a bitmap. Bits after the last cluster are ignored.
     pub fn from_bits(used: Vec<u8>, clusters: u32) -> Self {
         Self {
             free: clusters.saturating_sub(count_used(&used, clusters)),
@@ -29,22 +30,22 @@ impl Allocation {
         }
     }
 
-    /// The bits.
+    /// Returns the bitmap.
     pub fn bits(&self) -> &[u8] {
         &self.used
     }
 
-    /// The number of free clusters.
+    /// Returns the number of free clusters.
     pub const fn free(&self) -> u32 {
         self.free
     }
 
-    /// The number of all clusters.
+    /// Returns the total number of clusters.
     pub const fn clusters(&self) -> u32 {
         self.clusters
     }
 
-    /// The cluster at which the next search begins.
+    /// Returns the cluster at which the next search starts.
     pub const fn next(&self) -> Cluster {
         Cluster(2).plus(self.next)
     }
@@ -70,9 +71,9 @@ impl Allocation {
         };
     }
 
-    /// Takes `count` clusters, behind `after` if they are free there. Returns `None` if there are
-    /// fewer.
-    pub fn take(&mut self, count: u32, after: Option<Cluster>) -> Option<Chain> {
+    /// Allocates `count` clusters, directly after `after` if those are free. Returns `None`, and
+    /// allocates nothing, if fewer than `count` are free.
+    pub fn allocate(&mut self, count: u32, after: Option<Cluster>) -> Option<Chain> {
         if count > self.free {
             return None;
         }
@@ -89,7 +90,7 @@ impl Allocation {
         Some(chain)
     }
 
-    /// Returns the first free one from `nth` on, or from the beginning.
+    /// Returns the first free cluster at or after index `nth`; wraps around to the beginning.
     fn next_free(&self, nth: u32) -> Option<u32> {
         let from = |start: u32, end: u32| {
             let mut nth = start;
@@ -110,15 +111,15 @@ impl Allocation {
         from(nth, self.clusters).or_else(|| from(0, nth.min(self.clusters)))
     }
 
-    /// Gives clusters back.
-    pub fn give_back(&mut self, chain: &Chain) {
+    /// Frees the clusters of a chain.
+    pub fn free_chain(&mut self, chain: &Chain) {
         for cluster in chain.runs().iter().flat_map(Run::clusters) {
             self.mark(cluster, false);
         }
     }
 }
 
-/// Returns how many of the first `clusters` bits are set.
+/// Counts the set bits among the first `clusters` bits.
 pub fn count_used(bits: &[u8], clusters: u32) -> u32 {
     let mut left = clusters;
     let mut used: u32 = 0;
@@ -142,11 +143,11 @@ mod tests {
     fn bits_behind_the_last_cluster_do_not_count() {
         let mut allocation = Allocation::from_bits(vec![0x0f, 0xf8], 11);
         assert_eq!((allocation.free(), allocation.bits().len()), (7, 2));
-        let chain = allocation.take(7, Some(Cluster(9))).unwrap();
+        let chain = allocation.allocate(7, Some(Cluster(9))).unwrap();
         let runs = chain.runs().iter().map(|run| (run.first.0, run.count));
         assert_eq!(runs.collect::<Vec<_>>(), [(10, 3), (6, 4)]);
-        assert!(allocation.take(1, None).is_none());
-        allocation.give_back(&chain);
+        assert!(allocation.allocate(1, None).is_none());
+        allocation.free_chain(&chain);
         assert_eq!((allocation.free(), allocation.bits()[1]), (7, 0xf8));
     }
 }

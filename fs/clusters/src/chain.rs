@@ -1,10 +1,10 @@
-//! Chains of clusters, kept as runs.
+//! Cluster chains, stored as runs of consecutive clusters.
 
 use std::fmt;
 
 use diskfs_vfs::{Error, ErrorKind, Result};
 
-/// The number of a cluster: the first of the filesystem has number 2.
+/// A cluster number. The first cluster of the filesystem has number 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cluster(pub u32);
 
@@ -15,61 +15,62 @@ impl fmt::Display for Cluster {
 }
 
 impl Cluster {
-    /// The one so many further. Those of a run are all there.
+    /// Returns the cluster `count` positions further. The caller makes sure that it exists, as all
+    /// clusters of a run do.
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
         Self(self.0.saturating_add(count))
     }
 }
 
-/// Clusters of a file that follow each other.
+/// A run of consecutive clusters of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// Which cluster of the file the first is.
+    /// The index within the file of the run's first cluster.
     pub at: u32,
-    /// Its first cluster.
+    /// The number of the run's first cluster.
     pub first: Cluster,
-    /// How many; never zero.
+    /// The number of clusters; never zero.
     pub count: u32,
 }
 
 impl Run {
-    /// The file's cluster behind the run.
+    /// Returns the index within the file of the first cluster after the run.
     const fn end(&self) -> u32 {
         self.at.saturating_add(self.count)
     }
 
-    /// The last of its clusters.
+    /// Returns the last cluster of the run.
     pub const fn last(&self) -> Cluster {
         self.first.plus(self.count.saturating_sub(1))
     }
 
-    /// Each of its clusters.
+    /// Iterates over the clusters of the run.
     pub fn clusters(&self) -> impl Iterator<Item = Cluster> + use<> {
         let first = self.first;
         (0..self.count).map(move |nth| first.plus(nth))
     }
 }
 
-/// The clusters of a file.
+/// The clusters of a file, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chain {
     runs: Vec<Run>,
 }
 
 impl Chain {
-    /// Follows a chain from its first cluster to its end. `next` tells which cluster comes after one,
-    /// and fails where none may.
+    /// Follows a chain from its first cluster to its end. `next` returns the cluster that follows
+    /// the given one, and fails if the table's entry is invalid.
     ///
     /// # Errors
-    /// `Corrupt` for a chain that comes back to itself; those of `next`.
+    /// `Corrupt` for a chain with a loop; the errors of `next`.
     pub fn walk(
         first: Cluster,
         mut next: impl FnMut(Cluster) -> Result<Option<Cluster>>,
     ) -> Result<Self> {
         let mut chain = Self::default();
         let mut cluster = first;
-        // Brent's: the mark moves up at each power of two, and a loop comes back to it.
+        // Brent's algorithm: the mark moves up at each power of two, and a loop returns to it.
         let mut mark = first;
         let mut until_next_mark: u32 = 1;
         let mut since_mark: u32 = 0;
@@ -80,7 +81,8 @@ impl Chain {
                 None => return Ok(chain),
             }
             if cluster == mark {
-                let reason = format!("the chain from cluster {first} has a loop");
+                let reason =
+                    format!("invalid cluster chain: the chain from cluster {first} has a loop");
                 return Err(Error::new(ErrorKind::Corrupt, reason));
             }
             since_mark = since_mark.saturating_add(1);
@@ -92,7 +94,7 @@ impl Chain {
         }
     }
 
-    /// Adds clusters at the end.
+    /// Appends `count` consecutive clusters to the chain.
     pub fn push(&mut self, first: Cluster, count: u32) {
         let at = self.clusters();
         match self.runs.last_mut() {
@@ -103,34 +105,34 @@ impl Chain {
         }
     }
 
-    /// Adds another chain at the end.
+    /// Appends another chain to this one.
     pub fn append(&mut self, other: &Self) {
         for run in &other.runs {
             self.push(run.first, run.count);
         }
     }
 
-    /// How many clusters it has.
+    /// Returns the number of clusters.
     pub fn clusters(&self) -> u32 {
         self.runs.last().map_or(0, Run::end)
     }
 
-    /// Its first cluster; none of an empty chain.
+    /// Returns the first cluster; `None` if the chain is empty.
     pub fn first(&self) -> Option<Cluster> {
         self.runs.first().map(|run| run.first)
     }
 
-    /// Its last cluster.
+    /// Returns the last cluster; `None` if the chain is empty.
     pub fn last(&self) -> Option<Cluster> {
         self.runs.last().map(Run::last)
     }
 
-    /// All runs, in the file's order.
+    /// Returns all runs, in the order of the file.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// The run from the file's cluster `nth` on.
+    /// Returns the rest of the run that contains the file's cluster `nth`, from that cluster on.
     pub fn run_from(&self, nth: u32) -> Option<Run> {
         let place = self.runs.partition_point(|run| run.end() <= nth);
         let run = self.runs.get(place)?;
@@ -142,7 +144,7 @@ impl Chain {
         })
     }
 
-    /// Takes off all but the first `keep` clusters.
+    /// Truncates the chain to its first `keep` clusters, and returns the rest.
     #[must_use]
     pub fn split_off(&mut self, keep: u32) -> Self {
         let mut rest = Self::default();

@@ -1,4 +1,4 @@
-//! A thread that commits from time to time.
+//! The background thread that commits at regular intervals.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use diskfs_vfs::{Error, ErrorKind, Result};
 
-/// The thread, and what ends it. It ends when this is dropped, too.
+/// The commit thread with the channel that stops it. Dropping the committer stops the thread, too.
 #[derive(Debug)]
 pub(crate) struct Committer(Mutex<Option<(Sender<()>, JoinHandle<()>)>>);
 
 impl Committer {
-    /// Calls `commit` each time that the interval has passed, until it answers that it was the last.
-    /// Without an interval there is no thread.
+    /// Starts a thread that calls `commit` after each `interval`, until `commit` returns
+    /// [`ThreadControl::No`]. Starts no thread if there is no interval.
     ///
     /// # Errors
-    /// `Io` when no thread can be started.
+    /// `Io` if the thread cannot be started.
     pub(crate) fn start(
         name: &str,
         interval: Option<Duration>,
-        mut commit: impl FnMut() -> Again + Send + 'static,
+        mut commit: impl FnMut() -> ThreadControl + Send + 'static,
     ) -> Result<Self> {
         let Some(interval) = interval else {
             return Ok(Self(Mutex::new(None)));
@@ -28,7 +28,7 @@ impl Committer {
         let (end, ended) = channel();
         let work = move || {
             while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                if commit() == Again::No {
+                if commit() == ThreadControl::No {
                     return;
                 }
             }
@@ -37,27 +37,28 @@ impl Committer {
             .name(name.to_owned())
             .spawn(work);
         let thread = thread.map_err(|e| {
-            Error::new(ErrorKind::Io, "no thread can be started to write back").with_source(e)
+            Error::new(ErrorKind::Io, "cannot start the commit thread").with_source(e)
         })?;
         Ok(Self(Mutex::new(Some((end, thread)))))
     }
 
-    /// Ends the thread, and returns when it has ended.
+    /// Stops the thread, and waits until it has ended.
     pub(crate) fn stop(&self) {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((end, thread)) = running.take() {
             drop(end);
-            // If it panicked, that is told by the panic; nothing of ours is lost.
+            // A panic of the thread has been reported already, and no state of ours is lost with
+            // it.
             let _ = thread.join();
         }
     }
 }
 
-/// Whether a commit is followed by another.
+/// The answer of a commit: whether the thread goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Again {
-    /// After the interval.
+pub(crate) enum ThreadControl {
+    /// Commit again after the interval.
     Yes,
-    /// There is nothing more to commit.
+    /// Stop: nothing is left to commit.
     No,
 }

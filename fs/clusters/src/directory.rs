@@ -1,4 +1,4 @@
-//! The names of a directory, kept in memory.
+//! The in-memory index of a directory's names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,73 +8,74 @@ use diskfs_vfs::Result;
 use foldhash::HashMap;
 
 use crate::low32;
-use crate::place::{ENTRY_BYTES, ENTRY_LEN, Place, RawEntry};
+use crate::place::{ENTRY_BYTES, ENTRY_LEN, EntryPlace, RawEntry};
 use crate::sectors::Sectors;
 
-/// What is read of a directory at once.
+/// The number of bytes of a directory to read at once.
 const PIECE_BYTES: u64 = 64 * 1024;
 
-/// One name.
+/// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
-    /// The name as it is shown.
-    pub shown: Vec<u8>,
-    /// What the name has in common with those that differ in case alone.
+    /// The name as a listing shows it.
+    pub displayed: Vec<u8>,
+    /// The case-folded name: equal for names that differ in case alone.
     pub key: Vec<u16>,
-    /// The key of the file's second name, if that differs: FAT's short one.
+    /// The case-folded alias of the file (FAT's short name), if it differs from `key`.
     pub alias: Option<Vec<u16>>,
-    /// The slots of its entries.
+    /// The slots of the name's directory entries.
     pub slots: Range<u32>,
     /// True for a directory.
     pub is_directory: bool,
-    /// The place of its head: the entry whose place is the file's number.
-    pub place: Place,
+    /// The place of the head entry, from which the file's inode number is derived.
+    pub place: EntryPlace,
 }
 
 impl Name {
-    /// Returns the keys by which it is found.
+    /// Returns the keys by which the name is found.
     pub fn keys(&self) -> impl Iterator<Item = &Vec<u16>> {
         std::iter::once(&self.key).chain(&self.alias)
     }
 }
 
-/// The room that a name needs.
+/// The space that a new name needs in a directory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
-    /// The number of slots.
+pub(crate) struct SlotRequest {
+    /// The number of slots that the name needs.
     pub(crate) count: u32,
-    /// How many of the first slots must lie in one sector.
+    /// The number of its first slots that must be in one sector.
     pub(crate) head: u32,
-    /// The slots of a sector.
+    /// The number of slots per sector.
     pub(crate) per_sector: u32,
 }
 
-/// Slots that follow each other on the device.
+/// A run of slots that are consecutive on the device.
 #[derive(Debug, Clone, Copy)]
 struct SlotRun {
     first: u32,
     offset: u64,
 }
 
-/// The names of a directory, by the slot of their head and by their keys.
+/// The names of a directory, indexed by the slot of their head entry and by their keys.
 #[derive(Debug, Clone, Default)]
 pub struct Directory {
     runs: Vec<SlotRun>,
     names: BTreeMap<u32, Name>,
     by_key: HashMap<Vec<u16>, u32>,
-    /// Further names of the same key, on a damaged filesystem or one of somebody else.
+    /// Further names with a key that `by_key` has already: on a damaged filesystem, or one that
+    /// another program wrote.
     others: BTreeSet<(Vec<u16>, u32)>,
     used: Vec<bool>,
-    /// No slot is in use from here on, and the device says so with zeroes.
+    /// The first slot that was never used: from here on the device has only zeroes.
     end: u32,
     subdirectories: u32,
-    /// The last search for room: how many slots it was for, and where it found them. Until a slot
-    /// before is free again, there is none for as many.
+    /// The last search for free slots: how many slots, and where it found them. No run of as many
+    /// free slots starts before that, until one of the slots there is freed.
     searched: (u32, u32),
 }
 
 impl Directory {
-    /// Returns a directory without names whose slots are in these runs: offset and length in bytes.
+    /// Returns an empty directory whose slots are in the given runs (offset and length in bytes).
     pub fn new(runs: &[(u64, u64)]) -> Self {
         let mut directory = Self::default();
         for (offset, len_bytes) in runs {
@@ -83,25 +84,25 @@ impl Directory {
         directory
     }
 
-    /// Reads the entries in these runs until `take` returns false. It adds the names that the entries tell to the
-    /// directory, and keeps in `A` what is known of a name of several entries.
+    /// Reads the entries in these runs until `decode` returns false. `decode` adds the names that
+    /// it decodes to the directory, and keeps in `A` the state of a name that has several entries.
     ///
     /// # Errors
     /// `Io` if the device fails.
     pub fn read<A: Default>(
         sectors: &Sectors,
         runs: &[(u64, u64)],
-        mut take: impl FnMut(&mut Self, u32, &RawEntry, &mut A) -> bool,
+        mut decode: impl FnMut(&mut Self, u32, &RawEntry, &mut A) -> bool,
     ) -> Result<Self> {
         let mut directory = Self::new(runs);
         let mut assembly = A::default();
         for_each_entry(sectors, runs, |slot, _, raw| {
-            take(&mut directory, slot, raw, &mut assembly)
+            decode(&mut directory, slot, raw, &mut assembly)
         })?;
         Ok(directory)
     }
 
-    /// Adds room for more entries, none of them in use.
+    /// Adds a run of unused slots.
     pub(crate) fn add_room(&mut self, offset: u64, len_bytes: u64) {
         let first = self.slots();
         let count = low32(len_bytes / ENTRY_BYTES);
@@ -109,28 +110,29 @@ impl Directory {
         self.used.resize(index(first.saturating_add(count)), false);
     }
 
-    /// Returns how many entries there is room for.
+    /// Returns the number of slots, used and free.
     pub(crate) fn slots(&self) -> u32 {
         low32(self.used.len())
     }
 
-    /// Returns the number of directories in it.
+    /// Returns the number of subdirectories.
     pub(crate) const fn subdirectories(&self) -> u32 {
         self.subdirectories
     }
 
-    /// Returns the place of a slot on the device.
-    pub fn place(&self, slot: u32) -> Place {
+    /// Returns the place on the device of a slot.
+    pub fn place(&self, slot: u32) -> EntryPlace {
         let nth = self.runs.partition_point(|run| run.first <= slot);
         let run = nth.checked_sub(1).and_then(|nth| self.runs.get(nth));
         let offset = run.map_or(0, |run| {
             let within = u64::from(slot.saturating_sub(run.first)).saturating_mul(ENTRY_BYTES);
             run.offset.saturating_add(within)
         });
-        Place::at(offset)
+        EntryPlace::at(offset)
     }
 
-    /// Notes that a slot was in use once, and whether it still is.
+    /// Marks a slot as used or as deleted. Either way the slot is no longer one that was never
+    /// used.
     pub fn set_used(&mut self, slot: u32, used: bool) {
         self.end = self.end.max(slot.saturating_add(1));
         self.mark(slot, used);
@@ -145,7 +147,7 @@ impl Directory {
         }
     }
 
-    /// Adds a name whose head is in `slot`.
+    /// Adds a name whose head entry is in `slot`.
     pub fn put(&mut self, slot: u32, name: Name) {
         for nth in name.slots.clone() {
             self.set_used(nth, true);
@@ -162,7 +164,7 @@ impl Directory {
         self.names.insert(slot, name);
     }
 
-    /// Takes a name out. Its slots are free.
+    /// Removes the name whose head is in `slot`, and frees its slots.
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Name> {
         let name = self.names.remove(&slot)?;
         for nth in name.slots.clone() {
@@ -177,7 +179,8 @@ impl Directory {
         Some(name)
     }
 
-    /// Forgets that the name in `slot` has this key. Another name of the same key is found from now on.
+    /// Removes the key of the name in `slot` from the index. If another name has the same key,
+    /// lookups find that one from now on.
     fn forget_key(&mut self, key: &[u16], slot: u32) {
         if self.by_key.get(key) != Some(&slot) {
             self.others.remove(&(key.to_vec(), slot));
@@ -198,23 +201,23 @@ impl Directory {
         }
     }
 
-    /// Returns true if a name is found by this key.
+    /// Returns true if a name has this key.
     pub fn has_key(&self, key: &[u16]) -> bool {
         self.by_key.contains_key(key)
     }
 
-    /// Returns the name that has this key, and the slot of its head.
+    /// Returns the name with this key, and the slot of its head.
     pub(crate) fn find(&self, key: &[u16]) -> Option<(u32, &Name)> {
         let slot = *self.by_key.get(key)?;
         self.names.get(&slot).map(|name| (slot, name))
     }
 
-    /// Returns the name whose head is in `slot`.
+    /// Returns the name whose head entry is in `slot`.
     pub(crate) fn name(&self, slot: u32) -> Option<&Name> {
         self.names.get(&slot)
     }
 
-    /// Returns the names from a slot on.
+    /// Returns the names whose heads are in `slot` or after it.
     pub(crate) fn names_from(&self, slot: u32) -> impl Iterator<Item = (u32, &Name)> {
         self.names.range(slot..).map(|(slot, name)| (*slot, name))
     }
@@ -224,15 +227,16 @@ impl Directory {
         self.names.is_empty()
     }
 
-    /// Returns how many slots have been in use: those behind are zeroes.
+    /// Returns the number of slots that have ever been in use; the slots after them are zeroes.
     pub(crate) const fn end(&self) -> u32 {
         self.end
     }
 
-    /// Returns the first of enough free slots in a row. They lie within one sector if they can, so
-    /// that they are written or lost together, and those of the head do in any case.
-    pub(crate) fn find_free(&mut self, room: Room) -> Option<u32> {
-        let Room {
+    /// Finds consecutive free slots for a name and returns the first. Prefers slots within one
+    /// sector, so that the name is written, or lost, as a whole; the head's slots are within one
+    /// sector in any case.
+    pub(crate) fn find_free(&mut self, room: SlotRequest) -> Option<u32> {
+        let SlotRequest {
             count,
             head,
             per_sector,
@@ -263,9 +267,10 @@ impl Directory {
         None
     }
 
-    /// As [`find_free`](Self::find_free), within the sector that has `slot`. The slots of the name whose
-    /// head is there count as free, unless some of them lie behind that sector.
-    pub(crate) fn find_free_beside(&self, slot: u32, room: Room) -> Option<u32> {
+    /// Finds free slots as [`find_free`](Self::find_free) does, but within the sector that contains
+    /// `slot`. The slots of the name whose head is in `slot` count as free, unless some of them are
+    /// in a later sector.
+    pub(crate) fn find_free_in_sector(&self, slot: u32, room: SlotRequest) -> Option<u32> {
         let own = &self.names.get(&slot)?.slots;
         let start = slot.saturating_sub(slot.checked_rem(room.per_sector)?);
         let end = start.saturating_add(room.per_sector).min(self.slots());
@@ -283,7 +288,7 @@ impl Directory {
         None
     }
 
-    /// Returns about how much memory it takes, in bytes.
+    /// Returns the approximate memory that the directory takes, in bytes.
     pub(crate) fn cost(&self) -> u64 {
         const OF_A_NAME: u64 = 350;
         len_u64(self.names.len())
@@ -292,12 +297,12 @@ impl Directory {
     }
 }
 
-/// Looks at the entries in these runs with their slots, until there are no more or `look` returns
+/// Calls `look` with each entry in these runs and its slot, until the end or until `look` returns
 /// false.
 pub fn for_each_entry(
     sectors: &Sectors,
     runs: &[(u64, u64)],
-    mut look: impl FnMut(u32, Place, &RawEntry) -> bool,
+    mut look: impl FnMut(u32, EntryPlace, &RawEntry) -> bool,
 ) -> Result<()> {
     let mut slot: u32 = 0;
     for (offset, len_bytes) in runs {
@@ -310,7 +315,7 @@ pub fn for_each_entry(
                 if at >= end {
                     break;
                 }
-                if !look(slot, Place::at(at), entry) {
+                if !look(slot, EntryPlace::at(at), entry) {
                     return Ok(());
                 }
                 slot = slot.saturating_add(1);
@@ -328,12 +333,12 @@ mod tests {
     fn name(shown: &str, alias: Option<&str>, slot: u32) -> Name {
         let key = |text: &str| text.encode_utf16().collect();
         Name {
-            shown: shown.as_bytes().to_vec(),
+            displayed: shown.as_bytes().to_vec(),
             key: key(shown),
             alias: alias.map(key),
             slots: slot..slot + 1,
             is_directory: false,
-            place: Place(u64::from(slot)),
+            place: EntryPlace(u64::from(slot)),
         }
     }
 
@@ -355,7 +360,7 @@ mod tests {
     fn room_is_searched_where_it_may_be() {
         let mut directory = Directory::new(&[(512, 2048)]);
         let put = |directory: &mut Directory, count| {
-            let room = Room {
+            let room = SlotRequest {
                 count,
                 head: 1,
                 per_sector: 16,

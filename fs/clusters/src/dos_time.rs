@@ -1,27 +1,28 @@
 //! Dates and times of directory entries (fatgen103, "Date and Time Formats"; exFAT specification,
-//! 7.4.8). They are taken as UTC here: FAT does not say where its clock stood, and exFAT says it apart.
+//! 7.4.8). They are taken as UTC: FAT does not record a time zone, and exFAT records it in a
+//! separate field.
 
 use diskfs_vfs::Timestamp;
 
 const DAY_SECONDS: i64 = 86_400;
-/// 1980-01-01, the first day that an entry can tell.
+/// 1980-01-01 00:00:00, the earliest time that an entry can have.
 const FIRST_SECOND: i64 = 315_532_800;
-/// 2107-12-31 23:59:58, the last.
+/// 2107-12-31 23:59:58, the latest time that an entry can have.
 const LAST_SECOND: i64 = 4_354_819_198;
 
-/// A point in time as an entry has it: date, time in steps of 2 s, and steps of 10 ms.
+/// A timestamp in the format of a directory entry: date, time in steps of 2 s, and steps of 10 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DosTime {
-    /// Years since 1980, month and day.
+    /// The date: years since 1980, month and day.
     pub date: u16,
-    /// Hours, minutes and steps of 2 s.
+    /// The time: hours, minutes and steps of 2 s.
     pub time: u16,
-    /// 0 to 199.
+    /// The steps of 10 ms to add to the time: 0 to 199.
     pub hundredths: u8,
 }
 
 impl DosTime {
-    /// The nearest that an entry can hold, not after `at`.
+    /// Converts a timestamp, rounded down to the steps of 10 ms that an entry can hold.
     pub fn of(at: Timestamp) -> Self {
         let seconds = at.seconds.clamp(FIRST_SECOND, LAST_SECOND);
         let (year, month, day) = civil(seconds.div_euclid(DAY_SECONDS));
@@ -42,7 +43,7 @@ impl DosTime {
         }
     }
 
-    /// The point in time. What is no date is the first day, as the kernel has it.
+    /// Returns the point in time. An invalid date is taken as 1980-01-01, as the kernel does.
     pub fn timestamp(self) -> Timestamp {
         let field = |value: u16, shift: u32, mask: u16| i64::from((value >> shift) & mask);
         let (year, month) = (
@@ -65,8 +66,8 @@ impl DosTime {
     }
 }
 
-/// Days since 1970 of a day of the Gregorian calendar (Howard Hinnant, "chrono-compatible low-level
-/// date algorithms"). Years are 1980 to 2107.
+/// Returns the days since 1970-01-01 of a day of the Gregorian calendar (Howard Hinnant,
+/// "chrono-compatible low-level date algorithms"), for the years 1980 to 2107.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 {
         year.saturating_sub(1)
@@ -85,7 +86,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
         .saturating_sub(719_468)
 }
 
-/// Year, month and day of a day since 1970, from 1980 on.
+/// Returns year, month and day for a number of days since 1970-01-01, for days from 1980 on.
 fn civil(days: i64) -> (i64, i64, i64) {
     let mut year = 1970;
     let mut left = days;

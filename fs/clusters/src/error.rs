@@ -1,4 +1,4 @@
-//! Why something fails: damage that both filesystems know, and failures of the device below.
+//! The errors: damage that both filesystems can have, and failures of the underlying device.
 
 use diskfs_vfs::{Error, ErrorKind};
 
@@ -7,38 +7,40 @@ use crate::chain::Cluster;
 /// A structure that contradicts the specification.
 #[derive(Debug, thiserror::Error)]
 pub enum Corrupt {
-    /// A chain that begins outside of the filesystem.
+    /// A chain that starts outside of the filesystem.
     #[error(
-        "cluster {cluster}, the beginning of a chain, is not among the filesystem's {clusters}"
+        "invalid cluster chain: first cluster is {cluster}, the filesystem has {clusters} clusters"
     )]
     FirstCluster {
-        /// The cluster.
+        /// The chain's first cluster.
         cluster: Cluster,
         /// The number of clusters that exist.
         clusters: u32,
     },
-    /// A chain that leaves the filesystem, or goes on in a free cluster.
+    /// A chain whose next cluster is outside of the filesystem or free.
     #[error(
-        "the chain from cluster {first} goes on from {cluster} to {value:#x}, which is no cluster in use"
+        "invalid chain from cluster {first}: {cluster} leads to {value:#x}, which is free or too high"
     )]
     Link {
         /// The chain's first cluster.
         first: Cluster,
         /// The cluster whose entry in the table is invalid.
         cluster: Cluster,
-        /// The entry.
+        /// The invalid value of that entry.
         value: u32,
     },
     /// A chain that is shorter than its file.
-    #[error("the chain from cluster {first} ends after {clusters} clusters, before the file does")]
+    #[error(
+        "the chain from cluster {first} is shorter than its file: it ends after {clusters} clusters"
+    )]
     ShortChain {
         /// The chain's first cluster; 0 if it has none.
         first: Cluster,
-        /// The number of its clusters.
+        /// The number of clusters of the chain.
         clusters: u32,
     },
-    /// Directories that seem to lie within each other.
-    #[error("directories are more than {0} deep")]
+    /// Directories nested deeper than any path can reach, or within each other.
+    #[error("directories are nested more than {0} levels deep")]
     TooDeep(usize),
 }
 
@@ -48,8 +50,9 @@ impl From<Corrupt> for Error {
     }
 }
 
-/// A failure of the device below, as one of the filesystem. What the filesystem asks for lies
-/// within the device, so an answer of "out of bounds" means that the device is shorter than it said.
+/// Converts an error of the underlying device to an error of the filesystem. The filesystem checks
+/// its requests against the size of the device, so "out of bounds" means that the device is shorter
+/// than it said.
 pub fn device_failed(e: diskfs_block::Error) -> Error {
     use diskfs_block::ErrorKind as Device;
     let kind = match e.kind() {
@@ -61,7 +64,7 @@ pub fn device_failed(e: diskfs_block::Error) -> Error {
         Device::NoSpace => ErrorKind::NoSpace,
         _ => ErrorKind::Io,
     };
-    let error = Error::new(kind, "the device below the filesystem failed");
+    let error = Error::new(kind, "the underlying device failed");
     match e.offset() {
         Some(offset) => error.at(offset),
         None => error,

@@ -1,9 +1,9 @@
-//! What FAT and exFAT have in common, and what no other filesystem has: files are chains of clusters,
-//! a file is named, sized and dated by directory entries of 32 bytes, and it has no number but the
-//! place of its entry.
+//! The common part of FAT and exFAT: reading, writing, and the order in which changes reach the
+//! device. In both filesystems, files are chains of clusters, directory entries of 32 bytes hold a
+//! file's name, size and times, and a file's inode number is the place of its entry.
 //!
-//! [`Format`] is what each of them tells of its structures on the device. [`ReadOnly`] and
-//! [`Writable`] make a filesystem of it.
+//! Each driver implements [`Format`] for its structures on the device. [`ReadOnly`] and
+//! [`Writable`] turn a `Format` into a filesystem.
 #![cfg_attr(
     not(test),
     warn(
@@ -41,14 +41,14 @@ pub use error::{Corrupt, device_failed};
 pub use format::{FileRecord, Format};
 pub use geometry::{Geometry, Root};
 pub use name::{MAX_NAME_UNITS, NewName};
-pub use place::{ENTRY_BYTES, ENTRY_LEN, Place, RawEntry};
+pub use place::{ENTRY_BYTES, ENTRY_LEN, EntryPlace, RawEntry};
 pub use read_only::ReadOnly;
 pub use sectors::Sectors;
 pub use table::{PAGE_BYTES, TablePages};
 pub use volume::Volume;
 pub use writable::{Writable, WriteOptions};
 
-/// A number that is known to be small. Saturates.
+/// Converts a number that is known to be small. Saturates at [`u32::MAX`].
 pub fn low32(value: impl TryInto<u32>) -> u32 {
     value.try_into().unwrap_or(u32::MAX)
 }

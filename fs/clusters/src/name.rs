@@ -1,41 +1,40 @@
-//! Names that callers give.
+//! Checks of the names that callers give for files.
 
 use diskfs_vfs::{Error, ErrorKind, Result};
 
-/// The longest name, in units of UTF-16 (fatgen103, "FAT Long Directory Entries"; exFAT specification,
-/// 7.6.3).
+/// The length of the longest name in UTF-16 units (fatgen103, "FAT Long Directory Entries"; exFAT
+/// specification, 7.6.3).
 pub const MAX_NAME_UNITS: usize = 255;
 
-/// A name for a file, without the dots at its end, which Windows and Linux take away.
+/// A valid name for a file. Dots at the end are removed, as Windows and Linux do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewName {
-    /// The name as it will be shown.
+    /// The name as a listing will show it.
     pub text: String,
-    /// The same in units of UTF-16.
+    /// The name in UTF-16 units.
     pub units: Vec<u16>,
-    /// What it has in common with names that differ in case alone.
+    /// The case-folded name: equal for names that differ in case alone.
     pub key: Vec<u16>,
 }
 
 impl NewName {
-    /// Checks a name for a file on `filesystem`, which folds case with `fold`.
+    /// Checks a name for a file on `filesystem`, whose case folding is `fold`.
     ///
     /// # Errors
-    /// `Invalid` for what no file can be called, `NameTooLong`.
+    /// `Invalid` for a name that no file can have, `NameTooLong`.
     pub fn new(name: &[u8], filesystem: &str, fold: impl Fn(&[u16]) -> Vec<u16>) -> Result<Self> {
         let refused = |reason: String| Err(Error::new(ErrorKind::Invalid, reason));
         let Ok(text) = std::str::from_utf8(name) else {
-            let what = "is Unicode, and this one is not UTF-8";
-            return refused(format!("a name on {filesystem} {what}"));
+            return refused(format!("invalid name for {filesystem}: not valid UTF-8"));
         };
         if text.chars().any(|c| c < ' ' || "\"*/:<>?\\|".contains(c)) {
-            let what = "has control characters or any of \" * / : < > ? \\ |";
-            return refused(format!("no name on {filesystem} {what}"));
+            let what = "control characters and \" * / : < > ? \\ | are not allowed";
+            return refused(format!("invalid name for {filesystem}: {what}"));
         }
         let text = text.trim_end_matches('.');
         let units: Vec<u16> = text.encode_utf16().collect();
         if units.is_empty() {
-            return refused(format!("a name on {filesystem} is more than dots"));
+            return refused(format!("invalid name for {filesystem}: it has only dots"));
         }
         if units.len() > MAX_NAME_UNITS {
             return Err(ErrorKind::NameTooLong.into());
@@ -48,7 +47,7 @@ impl NewName {
     }
 }
 
-/// Returns the keys that a name is looked for by: as it is, and without dots at its end.
+/// Returns the keys with which to look up a name: as given, and without dots at its end.
 pub(crate) fn keys_to_find(
     name: &[u8],
     fold: impl Fn(&[u16]) -> Vec<u16>,

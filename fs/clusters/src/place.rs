@@ -1,24 +1,24 @@
-//! Where directory entries are.
+//! Locations of directory entries.
 
-/// An entry's size.
+/// The size of a directory entry in bytes.
 pub const ENTRY_BYTES: u64 = 32;
-/// The same as a length in memory.
+/// The size of a directory entry in bytes, as a length in memory.
 pub const ENTRY_LEN: usize = 32;
-/// A directory entry as it is on the device.
+/// A directory entry as stored on the device.
 pub type RawEntry = [u8; ENTRY_LEN];
 
-/// Where a directory entry is: its byte on the device, in units of 32. Never 0 or 1, which lie in
-/// the boot sector.
+/// The place of a directory entry: its byte offset on the device divided by 32. Never 0 or 1,
+/// because those are in the boot sector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub u64);
+pub struct EntryPlace(pub u64);
 
-impl Place {
-    /// The place of the entry that begins at this byte.
+impl EntryPlace {
+    /// Returns the place of the entry at this byte offset.
     pub const fn at(offset: u64) -> Self {
         Self(offset / ENTRY_BYTES)
     }
 
-    /// Its byte on the device.
+    /// Returns the byte offset on the device.
     pub const fn offset(self) -> u64 {
         self.0.saturating_mul(ENTRY_BYTES)
     }

@@ -11,7 +11,7 @@ use crate::format::Format;
 use crate::numbers::ROOT;
 use crate::volume::Volume;
 
-/// A filesystem, opened for reading.
+/// A FAT or exFAT filesystem, opened for reading.
 #[derive(Debug)]
 pub struct ReadOnly<F: Format> {
     volume: Volume<F>,
@@ -21,16 +21,16 @@ impl<F: Format> ReadOnly<F> {
     /// Opens the filesystem.
     ///
     /// # Errors
-    /// `Corrupt` if the boot sector or what it leads to makes no sense, `Unsupported` for an unknown
-    /// version, `Io` if the device fails.
+    /// `Corrupt` if the boot sector or a structure that it leads to is invalid, `Unsupported` for
+    /// an unknown version, `Io` if the device fails.
     pub fn open(device: Arc<dyn BlockRead>) -> Result<Self> {
         Self::open_with(device, &F::Names::default())
     }
 
-    /// Opens the filesystem, and reads its names with `names`.
+    /// Opens the filesystem, and decodes its names with `names`.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Those of [`open`](Self::open).
     pub fn open_with(device: Arc<dyn BlockRead>, names: &F::Names) -> Result<Self> {
         let volume = Volume::open(device, names)?;
         Ok(Self { volume })

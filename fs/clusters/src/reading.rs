@@ -1,4 +1,4 @@
-//! Reading, whatever may be done besides.
+//! Read operations, for filesystems opened for reading and for writing.
 
 use diskfs_block::bytes::{index, len_u64};
 use diskfs_vfs::{
@@ -17,7 +17,7 @@ impl<F: Format> Volume<F> {
         let directory = self.directory(dir)?;
         match name {
             b"." => return Ok(dir),
-            b".." => return self.above(dir),
+            b".." => return self.parent(dir),
             _ => {}
         }
         let (_, found) = self.find(&directory, name).ok_or(ErrorKind::NotFound)?;
@@ -93,7 +93,8 @@ impl<F: Format> Volume<F> {
         Ok(len)
     }
 
-    /// Returns where byte `at` of a file is on the device, and how many follow it there. Never none.
+    /// Returns the offset on the device of byte `at` of a file, and how many bytes are contiguous
+    /// from there; at least one.
     pub(crate) fn stored_at(&self, record: &F::Record, at: u64) -> Result<(u64, u64)> {
         let geometry = self.geometry();
         let cluster_bytes = u64::from(geometry.cluster_bytes);
@@ -109,7 +110,8 @@ impl<F: Format> Volume<F> {
     }
 
     pub(crate) fn read_dir(&self, dir: InodeNumber, cookie: u64) -> Result<Vec<DirEntry>> {
-        /// The cookies of the first two; those behind are 3 above the slot of the head.
+        /// The cookie of `.`; that of `..` follows. The cookies of other names are 3 more than the
+        /// slot of the head.
         const DOT: u64 = 1;
         const DOT_DOT: u64 = 2;
         const FIRST: u64 = 3;
@@ -125,8 +127,8 @@ impl<F: Format> Volume<F> {
             entries.push(entry(b".", dir, FileType::Directory, DOT));
         }
         if cookie < DOT_DOT {
-            let above = self.above(dir)?;
-            entries.push(entry(b"..", above, FileType::Directory, DOT_DOT));
+            let parent = self.parent(dir)?;
+            entries.push(entry(b"..", parent, FileType::Directory, DOT_DOT));
         }
         let next = cookie.saturating_add(1).saturating_sub(FIRST);
         let Ok(next) = u32::try_from(next) else {
@@ -139,7 +141,12 @@ impl<F: Format> Volume<F> {
                 FileType::Regular
             };
             let cookie = u64::from(slot).saturating_add(FIRST);
-            entry(&name.shown, self.numbers.of(name.place), file_type, cookie)
+            entry(
+                &name.displayed,
+                self.numbers.of(name.place),
+                file_type,
+                cookie,
+            )
         }));
         Ok(entries)
     }
@@ -159,7 +166,7 @@ impl<F: Format> Volume<F> {
             blocks_available: free.into(),
             inodes: 0,
             inodes_free: 0,
-            // In UTF-8, a unit is up to three bytes.
+            // A UTF-16 unit takes up to three bytes in UTF-8.
             name_max: crate::low32(MAX_NAME_UNITS),
         }
     }
@@ -192,7 +199,7 @@ impl<F: Format> Volume<F> {
 
     pub(crate) fn will_need(&self, inode: InodeNumber, offset: u64, len_bytes: u64) {
         let end = offset.saturating_add(len_bytes);
-        // A hint that can't be given is none.
+        // Errors are ignored: this is only a prefetch hint.
         for extent in self.extents_of(inode, offset).unwrap_or_default() {
             if let FileExtentKind::Stored { device_offset } = extent.kind
                 && extent.offset < end

@@ -1,4 +1,4 @@
-//! The sectors of directories: read once, changed in memory, written together.
+//! The cache of directory sectors: read once, changed in memory, written together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use diskfs_block::bytes::{array, index, len_u64, put};
 use diskfs_vfs::{Error, ErrorKind, Result};
 
 use crate::device_failed;
-use crate::place::{ENTRY_LEN, Place};
+use crate::place::{ENTRY_LEN, EntryPlace};
 
-/// How many are kept besides those that were changed: 4 MiB of the smallest.
+/// The number of unchanged sectors to keep: 4 MiB of the smallest size.
 const MAX_SECTORS: usize = 8192;
 
-/// The cache.
+/// The cache of directory sectors.
 #[derive(Debug)]
 pub struct Sectors {
     device: Arc<dyn BlockRead>,
@@ -29,7 +29,7 @@ struct Cached {
 }
 
 impl Sectors {
-    /// A cache that is empty.
+    /// Returns an empty cache.
     pub fn new(device: Arc<dyn BlockRead>, sector_bytes: u32) -> Self {
         Self {
             device,
@@ -42,14 +42,14 @@ impl Sectors {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sector's offset, and the entry's place in it.
-    fn split(&self, place: Place) -> (u64, usize) {
+    /// Returns the offset of the sector that contains an entry, and the entry's position in it.
+    fn split(&self, place: EntryPlace) -> (u64, usize) {
         let within = place.offset().checked_rem(self.sector_bytes).unwrap_or(0);
         (place.offset().saturating_sub(within), index(within))
     }
 
-    /// The entry at a place.
-    pub fn entry(&self, place: Place) -> Result<[u8; ENTRY_LEN]> {
+    /// Reads the entry at a place.
+    pub fn entry(&self, place: EntryPlace) -> Result<[u8; ENTRY_LEN]> {
         let (offset, within) = self.split(place);
         let mut cached = self.lock();
         let sector = self.sector(&mut cached, offset)?;
@@ -57,7 +57,7 @@ impl Sectors {
     }
 
     /// Changes the entry at a place, in memory.
-    pub fn put(&self, place: Place, bytes: &[u8; ENTRY_LEN]) -> Result<()> {
+    pub fn put(&self, place: EntryPlace, bytes: &[u8; ENTRY_LEN]) -> Result<()> {
         let (offset, within) = self.split(place);
         let mut cached = self.lock();
         put(self.sector(&mut cached, offset)?, within, bytes);
@@ -81,7 +81,7 @@ impl Sectors {
         Ok(cached.by_offset.entry(offset).or_default())
     }
 
-    /// Reads a run up to the end of its last sector, and keeps the sectors.
+    /// Reads a run up to the end of its last sector, and keeps the sectors in the cache.
     pub fn read_run(&self, offset: u64, len_bytes: u64) -> Result<Vec<u8>> {
         let whole = len_bytes.checked_next_multiple_of(self.sector_bytes);
         let mut bytes = vec![0; index(whole.unwrap_or(len_bytes))];
@@ -102,17 +102,17 @@ impl Sectors {
         Ok(bytes)
     }
 
-    /// Whether two entries are written, or lost, together.
-    pub fn are_one(&self, a: Place, b: Place) -> bool {
+    /// Returns true if two entries are in one sector, so that they are written, or lost, together.
+    pub fn are_in_one_sector(&self, a: EntryPlace, b: EntryPlace) -> bool {
         self.split(a).0 == self.split(b).0
     }
 
-    /// How many differ from what the device has.
+    /// Returns the number of changed sectors.
     pub fn dirty_sectors(&self) -> usize {
         self.lock().dirty.len()
     }
 
-    /// Writes what differs from what the device has.
+    /// Writes the changed sectors.
     pub fn write_dirty(&self, device: &dyn BlockWrite) -> Result<()> {
         let mut cached = self.lock();
         for offset in std::mem::take(&mut cached.dirty) {
@@ -123,7 +123,7 @@ impl Sectors {
         Ok(())
     }
 
-    /// Forgets what is known of a range, which is no directory's any more.
+    /// Removes a range from the cache, because it no longer belongs to a directory.
     pub fn forget(&self, offset: u64, len_bytes: u64) {
         let mut cached = self.lock();
         let range = offset..offset.saturating_add(len_bytes);

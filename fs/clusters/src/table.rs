@@ -1,4 +1,4 @@
-//! The pages of a file allocation table: read once, changed in memory, written together.
+//! The page cache of the file allocation table: read once, changed in memory, written together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,17 +9,18 @@ use diskfs_vfs::Result;
 
 use crate::device_failed;
 
-/// What is read of the table at once: all of it in FAT12, whose entries lie across bytes.
+/// The size of a page of the table in bytes. It is large enough for the whole table of FAT12, whose
+/// entries cross byte boundaries.
 pub const PAGE_BYTES: u64 = 64 * 1024;
-/// How many pages are kept: 4 MiB, or the entries of a million clusters of 32 bits. Changed ones are
-/// kept until they are written, whatever their number.
+/// The number of pages to keep: 4 MiB, which has the entries of a million clusters of 32 bits.
+/// Changed pages are kept until they are written, whatever their number.
 const MAX_PAGES: usize = 64;
 
-/// The table as bytes. One copy is read, all are written.
+/// The bytes of the file allocation table. The first copy is read, all copies are written.
 #[derive(Debug)]
 pub struct TablePages {
     device: Arc<dyn BlockRead>,
-    /// The offsets of the copies; the first is read.
+    /// The offsets of the copies in bytes; the first one is read.
     copies: Vec<u64>,
     len_bytes: u64,
     sector_bytes: u64,
@@ -29,12 +30,12 @@ pub struct TablePages {
 #[derive(Debug, Default)]
 struct Pages {
     by_number: BTreeMap<u64, Vec<u8>>,
-    /// Sectors of the table that differ from the device's.
+    /// The indices of the table's sectors that differ from the device.
     dirty: BTreeSet<u64>,
 }
 
 impl TablePages {
-    /// Returns a table of which nothing is read yet.
+    /// Returns a table of which no page has been read yet.
     pub fn new(
         device: Arc<dyn BlockRead>,
         copies: Vec<u64>,
@@ -54,15 +55,16 @@ impl TablePages {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the entry at byte `at`: `read` gets its page, and its place there.
+    /// Reads the entry at byte `at` of the table. `read` gets the page and the entry's position in
+    /// it.
     pub fn read<T>(&self, at: u64, read: impl FnOnce(&[u8], usize) -> T) -> Result<T> {
         let mut pages = self.lock();
         let page = self.page(&mut pages, at / PAGE_BYTES)?;
         Ok(read(page, index(at % PAGE_BYTES)))
     }
 
-    /// Changes the entry at byte `at` in memory: `change` gets the page, the entry's place there, and
-    /// returns its new bytes.
+    /// Changes the entry at byte `at` in memory. `change` gets the page and the entry's position in
+    /// it, and returns the entry's new bytes.
     pub fn change<const N: usize>(
         &self,
         at: u64,
@@ -73,14 +75,14 @@ impl TablePages {
         let within = index(at % PAGE_BYTES);
         let bytes = change(page, within);
         put(page, within, &bytes);
-        // An entry of FAT12 may lie in two sectors.
+        // An entry of FAT12 can cross a sector boundary.
         for byte in [at, at.saturating_add(len_u64(N)).saturating_sub(1)] {
             pages.dirty.extend(byte.checked_div(self.sector_bytes));
         }
         Ok(())
     }
 
-    /// Reads page `number` without keeping it.
+    /// Reads page `number` without keeping it in the cache.
     pub fn peek<T>(&self, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let pages = self.lock();
         match pages.by_number.get(&number) {
@@ -113,12 +115,12 @@ impl TablePages {
         Ok(bytes)
     }
 
-    /// Returns how many sectors differ from what the device has.
+    /// Returns the number of changed sectors.
     pub fn dirty_sectors(&self) -> usize {
         self.lock().dirty.len()
     }
 
-    /// Writes what differs, to all copies.
+    /// Writes the changed sectors to all copies.
     pub fn write_dirty(&self, device: &dyn BlockWrite) -> Result<()> {
         let mut pages = self.lock();
         for sector in std::mem::take(&mut pages.dirty) {
@@ -138,7 +140,7 @@ impl TablePages {
         Ok(())
     }
 
-    /// Forgets what differs from what the device has.
+    /// Discards all changes that have not been written.
     pub fn forget_changes(&self) {
         *self.lock() = Pages::default();
     }

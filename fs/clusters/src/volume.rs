@@ -1,5 +1,5 @@
-//! What reading and writing have in common: the structures of one filesystem, and the way from a
-//! number to a file.
+//! The common part of reading and writing: the structures of an open filesystem, and the lookup of
+//! files by inode number.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,28 +15,28 @@ use crate::format::{FileRecord, Format};
 use crate::geometry::{Geometry, Root};
 use crate::name::keys_to_find;
 use crate::numbers::{Numbers, ROOT};
-use crate::place::{ENTRY_BYTES, Place};
+use crate::place::{ENTRY_BYTES, EntryPlace};
 use crate::sectors::Sectors;
 
-/// The runs of all chains that are kept: 12 bytes each.
+/// The maximum number of runs of all cached chains; 12 bytes each.
 const MAX_RUNS: u64 = 256 * 1024;
-/// What the names of the directories that are kept may take, in bytes.
+/// The maximum memory for the names of all cached directories, in bytes.
 const DIRECTORIES_BYTES: u64 = 16 << 20;
-/// How deep directories are followed upwards. A path of 4096 bytes is half as deep.
+/// The maximum number of parents to follow from a directory. A path of 4096 bytes is half as deep.
 const MAX_DEPTH: usize = 4096;
 
-/// An open filesystem.
+/// An open filesystem of the FAT family.
 #[derive(Debug)]
 pub struct Volume<F: Format> {
     pub(crate) device: Arc<dyn BlockRead>,
     pub(crate) format: F,
     pub(crate) sectors: Sectors,
     pub(crate) numbers: Numbers,
-    /// Files without a name that somebody holds.
+    /// Open files that have no name any more.
     pub(crate) nameless: HashMap<InodeNumber, F::Record>,
     chains: Mutex<Chains>,
     directories: Mutex<Directories>,
-    /// The directory above each directory that a listing has shown.
+    /// The parent of each directory that a listing has shown.
     parents: Mutex<HashMap<InodeNumber, InodeNumber>>,
     free_clusters: Mutex<Option<u32>>,
 }
@@ -45,7 +45,7 @@ pub struct Volume<F: Format> {
 struct Chains {
     by_first: HashMap<Cluster, Arc<Chain>>,
     runs: u64,
-    /// Some differ from what the table says, and must stay.
+    /// True if some chains differ from the table and must stay in memory.
     pinned: bool,
 }
 
@@ -55,11 +55,11 @@ struct Directories {
     cost: u64,
 }
 
-/// The clusters of a directory; none for a root that has none.
+/// The clusters of a directory. The root of FAT12 and FAT16 has none.
 #[derive(Debug)]
 pub(crate) struct DirectorySpan {
     pub(crate) chain: Arc<Chain>,
-    /// How long the directory is.
+    /// The length of the directory in bytes.
     pub(crate) len_bytes: u64,
 }
 
@@ -84,12 +84,12 @@ impl<F: Format> Volume<F> {
         })
     }
 
-    /// Returns the structures on the device.
+    /// Returns the driver's structures on the device.
     pub fn format(&self) -> &F {
         &self.format
     }
 
-    /// Returns the cache of the directories' sectors.
+    /// Returns the cache of directory sectors.
     pub fn sectors(&self) -> &Sectors {
         &self.sectors
     }
@@ -108,14 +108,14 @@ impl<F: Format> Volume<F> {
         record.ok_or_else(|| no_such_file(inode))
     }
 
-    /// Returns the place of the head of a file with a name.
-    pub(crate) fn place(&self, inode: InodeNumber) -> Result<Place> {
+    /// Returns the place of the head entry of a file that has a name.
+    pub(crate) fn place(&self, inode: InodeNumber) -> Result<EntryPlace> {
         let place = self.numbers.place(inode);
         let place = place.filter(|place| self.may_hold_entry(*place));
         place.ok_or_else(|| no_such_file(inode))
     }
 
-    fn may_hold_entry(&self, place: Place) -> bool {
+    fn may_hold_entry(&self, place: EntryPlace) -> bool {
         let geometry = self.geometry();
         let first = match geometry.root {
             Root::Fixed { offset, .. } => offset,
@@ -138,8 +138,8 @@ impl<F: Format> Volume<F> {
         Ok(record)
     }
 
-    /// Returns the clusters of a file, which may be more or, on a damaged filesystem, fewer than its
-    /// size asks for.
+    /// Returns the clusters of a file. They may be more than its size needs or, on a damaged
+    /// filesystem, fewer.
     pub(crate) fn chain_of(&self, record: &F::Record) -> Result<Arc<Chain>> {
         let Some(first) = record.first() else {
             return Ok(Arc::default());
@@ -152,7 +152,7 @@ impl<F: Format> Volume<F> {
         self.chain(first)
     }
 
-    /// Returns the clusters of a file, at least as many as its size asks for.
+    /// Returns the clusters of a file. Fails if they are fewer than its size needs.
     pub(crate) fn whole_chain(&self, record: &F::Record) -> Result<Arc<Chain>> {
         let chain = self.chain_of(record)?;
         if chain.clusters() < self.geometry().clusters_for(record.size()) {
@@ -161,19 +161,19 @@ impl<F: Format> Volume<F> {
         Ok(chain)
     }
 
-    /// Returns the chain that begins with a cluster, as the table tells it.
+    /// Returns the chain that starts with a cluster, as the table has it.
     fn chain(&self, first: Cluster) -> Result<Arc<Chain>> {
         if let Some(chain) = lock(&self.chains).by_first.get(&first) {
             return Ok(Arc::clone(chain));
         }
         self.geometry().check_first(first)?;
         let chain = Arc::new(self.format.chain(first)?);
-        self.keep_chain(first, Arc::clone(&chain));
+        self.cache_chain(first, Arc::clone(&chain));
         Ok(chain)
     }
 
-    /// Keeps a chain in memory, in the place of what was known of it.
-    pub(crate) fn keep_chain(&self, first: Cluster, chain: Arc<Chain>) {
+    /// Puts a chain into the cache, and replaces what the cache had for it.
+    pub(crate) fn cache_chain(&self, first: Cluster, chain: Arc<Chain>) {
         let mut chains = lock(&self.chains);
         if chains.runs > MAX_RUNS && !chains.pinned {
             chains.by_first.clear();
@@ -186,7 +186,7 @@ impl<F: Format> Volume<F> {
         }
     }
 
-    /// Forgets a chain.
+    /// Removes a chain from the cache.
     pub(crate) fn forget_chain(&self, first: Cluster) {
         let mut chains = lock(&self.chains);
         if let Some(old) = chains.by_first.remove(&first) {
@@ -194,12 +194,12 @@ impl<F: Format> Volume<F> {
         }
     }
 
-    /// Sets whether there are chains that differ from what the table says.
+    /// Sets whether some cached chains differ from the table and must stay in memory.
     pub(crate) fn pin_chains(&self, pinned: bool) {
         lock(&self.chains).pinned = pinned;
     }
 
-    /// Returns where a directory is.
+    /// Returns the clusters and the length of a directory.
     pub(crate) fn directory_span(&self, dir: InodeNumber) -> Result<DirectorySpan> {
         let whole = |chain: Arc<Chain>| DirectorySpan {
             len_bytes: self.geometry().bytes_of(chain.clusters()),
@@ -225,7 +225,7 @@ impl<F: Format> Volume<F> {
         })
     }
 
-    /// Returns where the entries of a directory are: offset and length of each run, in bytes.
+    /// Returns the location of a directory's entries: offset and length of each run, in bytes.
     fn runs(&self, dir: InodeNumber, span: &DirectorySpan) -> Vec<(u64, u64)> {
         let geometry = self.geometry();
         if let (ROOT, Root::Fixed { offset, .. }) = (dir, geometry.root) {
@@ -238,7 +238,8 @@ impl<F: Format> Volume<F> {
         )
     }
 
-    /// Returns where the entries of the root directory are: offset and length of each run, in bytes.
+    /// Returns the location of the root directory's entries: offset and length of each run, in
+    /// bytes.
     pub fn root_runs(&self) -> Result<Vec<(u64, u64)>> {
         Ok(self.runs(ROOT, &self.directory_span(ROOT)?))
     }
@@ -266,21 +267,21 @@ impl<F: Format> Volume<F> {
         Ok(directory)
     }
 
-    /// Changes what is known of a directory.
+    /// Changes the cached names of a directory.
     pub(crate) fn change_directory<T>(
         &self,
         dir: InodeNumber,
         change: impl FnOnce(&mut Directory) -> T,
     ) -> Result<T> {
         let mut directory = self.directory(dir)?;
-        // One of the two goes, so that the other is changed in place.
+        // Drop the cache's reference, so that the directory is changed in place and not copied.
         lock(&self.directories).by_number.remove(&dir);
         let result = change(Arc::make_mut(&mut directory));
         lock(&self.directories).by_number.insert(dir, directory);
         Ok(result)
     }
 
-    /// Forgets a directory that is gone.
+    /// Removes a deleted directory from the caches.
     pub(crate) fn forget_directory(&self, dir: InodeNumber) {
         let mut kept = lock(&self.directories);
         if let Some(old) = kept.by_number.remove(&dir) {
@@ -289,21 +290,21 @@ impl<F: Format> Volume<F> {
         lock(&self.parents).remove(&dir);
     }
 
-    /// Notes which directory is above one.
-    pub(crate) fn set_parent(&self, dir: InodeNumber, above: InodeNumber) {
-        lock(&self.parents).insert(dir, above);
+    /// Records the parent of a directory.
+    pub(crate) fn set_parent(&self, dir: InodeNumber, parent: InodeNumber) {
+        lock(&self.parents).insert(dir, parent);
     }
 
-    /// Returns the directory above one. A directory that no listing has shown has none.
-    pub(crate) fn above(&self, dir: InodeNumber) -> Result<InodeNumber> {
+    /// Returns the parent of a directory. Fails for a directory that no listing has shown.
+    pub(crate) fn parent(&self, dir: InodeNumber) -> Result<InodeNumber> {
         if dir == ROOT {
             return Ok(ROOT);
         }
-        let above = lock(&self.parents).get(&dir).copied();
-        above.ok_or_else(|| no_such_file(dir))
+        let parent = lock(&self.parents).get(&dir).copied();
+        parent.ok_or_else(|| no_such_file(dir))
     }
 
-    /// Returns true if `dir` is the directory `below`, or one above it.
+    /// Returns true if `dir` is the directory `below` or one of its ancestors.
     pub(crate) fn is_at_or_above(&self, dir: InodeNumber, below: InodeNumber) -> Result<bool> {
         let mut at = below;
         for _ in 0..MAX_DEPTH {
@@ -313,12 +314,12 @@ impl<F: Format> Volume<F> {
             if at == ROOT {
                 return Ok(false);
             }
-            at = self.above(at)?;
+            at = self.parent(at)?;
         }
         Err(Corrupt::TooDeep(MAX_DEPTH).into())
     }
 
-    /// Returns the name that `name` finds, and the slot of its head.
+    /// Returns the directory's entry for `name`, and the slot of its head.
     pub(crate) fn find<'a>(
         &self,
         directory: &'a Directory,
@@ -328,7 +329,7 @@ impl<F: Format> Volume<F> {
         keys.iter().flatten().find_map(|key| directory.find(key))
     }
 
-    /// Returns how many clusters are free on the device: counted once.
+    /// Returns the number of free clusters on the device. They are counted once.
     pub(crate) fn free_clusters(&self) -> Result<u32> {
         let mut known = lock(&self.free_clusters);
         if let Some(count) = *known {
@@ -340,7 +341,7 @@ impl<F: Format> Volume<F> {
     }
 }
 
-/// Returns why a file whose clusters these are can't be read to its end.
+/// Returns the error for a file with fewer clusters than its size needs.
 pub(crate) fn short_chain(record: &impl FileRecord, chain: &Chain) -> Corrupt {
     Corrupt::ShortChain {
         first: record.first().unwrap_or(Cluster(0)),

@@ -1,4 +1,4 @@
-//! The filesystem opened for writing, as everybody else sees it.
+//! The filesystem opened for writing, with its public interface.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -10,23 +10,23 @@ use diskfs_vfs::{
     SetXattr, Statistics, SyncFile,
 };
 
-use crate::committer::{Again, Committer};
+use crate::committer::{Committer, ThreadControl};
 use crate::format::Format;
 use crate::numbers::ROOT;
 use crate::writer::{Existing, Writer};
 
-/// How a filesystem is opened for writing.
+/// Options for opening a filesystem for writing.
 #[derive(Debug, Clone)]
 pub struct WriteOptions<N> {
-    /// How long a change may wait until it is made durable without anybody asking. `None`: until
-    /// somebody asks, memory runs short, or the filesystem is closed.
+    /// The longest time until a change is made durable without a request. `None`: until a caller
+    /// requests it, memory runs short, or the filesystem is closed.
     pub commit_interval: Option<Duration>,
-    /// What names are read with: FAT's code page; nothing on exFAT.
+    /// The options for decoding names: FAT's code page; nothing on exFAT.
     pub names: N,
 }
 
 impl<N: Default> Default for WriteOptions<N> {
-    /// Commits every 5 seconds.
+    /// Returns options that commit every 5 seconds.
     fn default() -> Self {
         Self {
             commit_interval: Some(Duration::from_secs(5)),
@@ -35,10 +35,11 @@ impl<N: Default> Default for WriteOptions<N> {
     }
 }
 
-/// A filesystem, opened for writing.
+/// A FAT or exFAT filesystem, opened for writing.
 ///
-/// Owners, groups and the permissions that it has no room for are accepted and stay as they are, as
-/// with the kernel's option `quiet`. Links, devices and extended attributes are `Unsupported`.
+/// Changes of owner, group and permissions that the filesystem cannot store are accepted and
+/// ignored, as with the kernel's mount option `quiet`. Links, devices and extended attributes are
+/// `Unsupported`.
 #[derive(Debug)]
 pub struct Writable<F: Format> {
     writer: Arc<RwLock<Writer<F>>>,
@@ -50,8 +51,8 @@ impl<F: Format> Writable<F> {
     /// Opens the filesystem.
     ///
     /// # Errors
-    /// As [`ReadOnly::open`](crate::ReadOnly::open); `Unsupported` or `Corrupt` for what can only be
-    /// read.
+    /// Those of [`ReadOnly::open`](crate::ReadOnly::open); `Unsupported` or `Corrupt` if the
+    /// filesystem can only be read.
     pub fn open(device: Arc<dyn BlockWrite>, options: &WriteOptions<F::Names>) -> Result<Self> {
         let holds = Arc::new(Holds::default());
         let writer = Writer::open(device, Arc::clone(&holds), &options.names)?;
@@ -59,12 +60,12 @@ impl<F: Format> Writable<F> {
         let committed = Arc::downgrade(&writer);
         let commit = move || {
             let Some(writer) = committed.upgrade() else {
-                return Again::No;
+                return ThreadControl::No;
             };
             let mut writer = writer.write().unwrap_or_else(PoisonError::into_inner);
-            // What fails ends writing, and whoever writes next is told.
+            // The error is ignored here: it stops writing, and the next change reports it.
             let _ = writer.sync();
-            Again::Yes
+            ThreadControl::Yes
         };
         let thread = format!("{}-commit", F::NAME.to_ascii_lowercase());
         Ok(Self {
@@ -86,8 +87,8 @@ impl<F: Format> Writable<F> {
         self.write().change(change)
     }
 
-    /// Commits all changes together, when the filesystem is closed. Room that they give back can't be
-    /// used before that.
+    /// Commits all changes together, when the filesystem is closed. Until then, space that they
+    /// free is not allocated again.
     #[must_use]
     pub fn with_one_commit(self) -> Self {
         self.write().commit_once();
@@ -103,7 +104,7 @@ impl<F: Format> Writable<F> {
 impl<F: Format> Drop for Writable<F> {
     fn drop(&mut self) {
         if let Err(e) = self.finish() {
-            tracing::error!("the filesystem could not be closed: {e}");
+            tracing::error!("cannot close the filesystem: {e}");
         }
     }
 }
@@ -163,7 +164,7 @@ impl<F: Format> FsRead for Writable<F> {
 }
 
 fn unsupported<F: Format, T>(what: &str) -> Result<T> {
-    let reason = format!("{} has no {what}", F::NAME);
+    let reason = format!("{what} are not supported on {}", F::NAME);
     Err(Error::new(ErrorKind::Unsupported, reason))
 }
 
@@ -179,7 +180,7 @@ impl<F: Format> FsWrite for Writable<F> {
             NewKind::Regular => false,
             NewKind::Directory => true,
             NewKind::Symlink(_) => return unsupported::<F, _>("symbolic links"),
-            _ => return unsupported::<F, _>("device nodes, FIFOs or sockets"),
+            _ => return unsupported::<F, _>("device nodes, FIFOs and sockets"),
         };
         self.change(|writer| writer.create(dir, name, is_directory))
     }

@@ -1,8 +1,9 @@
-//! Changing the filesystem, and the order in which changes reach the device.
+//! Changes to the filesystem, and the order in which they reach the device.
 //!
-//! Contents are written at once, to clusters that nobody has. The table, exFAT's bitmap and the
-//! directories change in memory, and [`Writer::commit`] writes them in an order that a crash can't hurt.
-//! What is freed is free on the device only when no directory there leads to it any more.
+//! File contents are written at once, to clusters that are not in use on the device. The table,
+//! exFAT's bitmap and the directories change in memory, and [`Writer::commit`] writes them in a
+//! crash-safe order. A freed cluster becomes free on the device only after no directory there leads
+//! to it any more.
 
 mod contents;
 mod names;
@@ -24,58 +25,58 @@ use crate::chain::{Chain, Cluster};
 use crate::device_failed;
 use crate::format::{FileRecord, Format};
 use crate::numbers::ROOT;
-use crate::place::Place;
+use crate::place::EntryPlace;
 use crate::volume::Volume;
 
-/// How many changed sectors wait at most: 8 MiB of the smallest.
+/// The maximum number of changed sectors in memory: 8 MiB of the smallest size.
 const MAX_DIRTY: usize = 16 * 1024;
 
-/// Clusters that nobody in memory has any more.
+/// Clusters that are freed in memory, but not yet on the device.
 #[derive(Debug)]
-struct Freed {
-    /// The end of a chain that was cut, which in the table still goes on.
+struct FreedClusters {
+    /// The end of a truncated chain. Its entry in the table still leads to the next cluster.
     end: Option<Cluster>,
     chain: Chain,
 }
 
-/// Why nothing is written any more.
+/// The reason why writing has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum StopReason {
     Closed,
     Failed,
 }
 
-/// When room can be used that a change gives back.
+/// The policy for allocating space that changes have freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FreedRoom {
-    /// When it is needed: then what gave it back is committed.
+enum FreedSpacePolicy {
+    /// Allocate it when it is needed, after committing the changes that freed it.
     AfterCommit,
-    /// Not while the filesystem is open.
+    /// Never allocate it while the filesystem is open.
     AfterClose,
 }
 
-/// The filesystem, and what of it is not on the device yet.
+/// The writer: an open filesystem with the changes that are not on the device yet.
 #[derive(Debug)]
 pub(crate) struct Writer<F: Format> {
     pub(crate) volume: Volume<F>,
     device: Arc<dyn BlockWrite>,
     holds: Arc<Holds>,
-    /// Read when it is needed first.
+    /// The free clusters. They are read at first use.
     allocation: Option<Allocation>,
-    freed: Vec<Freed>,
-    /// Names that were removed, with the place of their head, and whose removal may not be
-    /// durable: a new file of that name in another sector would be there beside them after a crash.
-    removed: HashMap<(InodeNumber, Vec<u16>), Place>,
-    /// Something was written since the last flush.
+    freed: Vec<FreedClusters>,
+    /// Removed names whose removal may not be durable, with the place of their head. A new file of
+    /// that name in another sector would exist beside the old one after a crash.
+    removed: HashMap<(InodeNumber, Vec<u16>), EntryPlace>,
+    /// True if something was written since the last flush.
     unflushed: bool,
-    /// Part of the table or the bitmap was written since then.
+    /// True if part of the table or the bitmap was written since the last flush.
     table_unflushed: bool,
-    /// The device says that the filesystem is being written.
+    /// True if the filesystem is marked as dirty on the device.
     marked: bool,
-    freed_room: FreedRoom,
-    /// What of the changes is on the device.
+    freed_space: FreedSpacePolicy,
+    /// The part of the changes that is on the device: the answer of `abandon`.
     remains: Remains,
-    ended: Option<Ended>,
+    ended: Option<StopReason>,
 }
 
 impl<F: Format> Writer<F> {
@@ -97,13 +98,14 @@ impl<F: Format> Writer<F> {
             unflushed: false,
             table_unflushed: false,
             marked: false,
-            freed_room: FreedRoom::AfterCommit,
+            freed_space: FreedSpacePolicy::AfterCommit,
             remains: Remains::Nothing,
             ended: None,
         })
     }
 
-    /// Runs a change. One that finds the device or the filesystem broken is the last.
+    /// Runs a change. Writing stops if the change finds that the device or the filesystem is
+    /// broken.
     pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.check_writable()?;
         let result = self.mark().and_then(|()| change(self));
@@ -114,21 +116,21 @@ impl<F: Format> Writer<F> {
     fn check_writable(&self) -> Result<()> {
         match self.ended {
             None => Ok(()),
-            Some(Ended::Closed) => Err(Error::new(
+            Some(StopReason::Closed) => Err(Error::new(
                 ErrorKind::ReadOnly,
-                "the filesystem was closed for writing",
+                "the filesystem is closed for writing",
             )),
-            Some(Ended::Failed) => Err(Error::new(
+            Some(StopReason::Failed) => Err(Error::new(
                 ErrorKind::ReadOnly,
-                "an error ended writing to the filesystem",
+                "writing to the filesystem has stopped after an earlier error",
             )),
         }
     }
 
     fn end_if_broken(&mut self, e: &Error) {
         if matches!(e.kind(), ErrorKind::Io | ErrorKind::Corrupt) && self.ended.is_none() {
-            tracing::error!("writing ends: {e}");
-            self.ended = Some(Ended::Failed);
+            tracing::error!("stopped writing to the filesystem: {e}");
+            self.ended = Some(StopReason::Failed);
         }
     }
 
@@ -140,7 +142,7 @@ impl<F: Format> Writer<F> {
         Ok(())
     }
 
-    /// Says on the device that the filesystem is being written, before anything is.
+    /// Marks the filesystem as dirty on the device, before anything else is written.
     fn mark(&mut self) -> Result<()> {
         if self.marked {
             return Ok(());
@@ -160,9 +162,10 @@ impl<F: Format> Writer<F> {
         Ok(())
     }
 
-    /// Writes what is in memory: the table's new chains and the bitmap when all contents are there; the
-    /// directories, which lead to them, when those are there; and what is free when no directory leads
-    /// there any more. What is written last may not be durable yet.
+    /// Writes the changes to the device in an order that a crash cannot hurt. The new chains of the
+    /// table and the bitmap follow the contents; the directories, which lead to them, follow the
+    /// table; clusters are freed after no directory leads to them any more. The last writes may not
+    /// be durable yet.
     fn commit(&mut self) -> Result<()> {
         if self.volume.format.dirty_sectors() > 0 {
             if self.unflushed {
@@ -191,7 +194,7 @@ impl<F: Format> Writer<F> {
         Ok(())
     }
 
-    /// As [`commit`](Self::commit), and all of it is durable.
+    /// Commits as [`commit`](Self::commit) does, and makes all of it durable.
     fn commit_durably(&mut self) -> Result<()> {
         self.commit()?;
         self.flush()
@@ -206,19 +209,19 @@ impl<F: Format> Writer<F> {
     }
 
     fn free_for_good(&mut self) -> Result<()> {
-        for Freed { end, chain } in std::mem::take(&mut self.freed) {
+        for FreedClusters { end, chain } in std::mem::take(&mut self.freed) {
             if let (Some(end), Some(next)) = (end, chain.first()) {
                 self.volume.format.end_chain(end, next)?;
             }
-            self.give_back(&chain)?;
+            self.free_chain(&chain)?;
         }
         self.volume.pin_chains(false);
         self.write_tables()
     }
 
-    /// Makes everything durable.
+    /// Makes all changes durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
-        if self.ended == Some(Ended::Closed) {
+        if self.ended == Some(StopReason::Closed) {
             return Ok(());
         }
         self.check_writable()?;
@@ -228,17 +231,17 @@ impl<F: Format> Writer<F> {
         result.inspect_err(|e| self.end_if_broken(e))
     }
 
-    /// Ends writing.
+    /// Commits all changes and stops writing.
     pub(crate) fn close(&mut self) -> Result<()> {
         match self.ended {
-            Some(Ended::Closed) => return Ok(()),
-            Some(Ended::Failed) => {
-                self.ended = Some(Ended::Closed);
+            Some(StopReason::Closed) => return Ok(()),
+            Some(StopReason::Failed) => {
+                self.ended = Some(StopReason::Closed);
                 return Ok(());
             }
             None => {}
         }
-        // Nobody holds a file of a filesystem that is closed.
+        // A closed filesystem has no open files.
         self.holds.end_all();
         let nameless: Vec<_> = self.volume.nameless.keys().copied().collect();
         let evicted = nameless.into_iter().try_for_each(|inode| self.evict(inode));
@@ -247,19 +250,20 @@ impl<F: Format> Writer<F> {
             self.remains = Remains::All;
         }
         let result = written.and_then(|()| self.unmark());
-        self.ended = Some(Ended::Closed);
+        self.ended = Some(StopReason::Closed);
         result
     }
 
-    /// Changes from now on are committed together, when the filesystem is closed.
+    /// Commits all further changes together, when the filesystem is closed.
     pub(crate) fn commit_once(&mut self) {
-        self.freed_room = FreedRoom::AfterClose;
+        self.freed_space = FreedSpacePolicy::AfterClose;
     }
 
-    /// Ends writing, and drops what is in memory only. Contents are in clusters that nothing on the
-    /// device leads to, so without a commit nothing was changed.
+    /// Stops writing and discards all changes in memory. No structure on the device leads to
+    /// contents that were written since the last commit, so without a commit the filesystem is
+    /// unchanged.
     pub(crate) fn abandon(&mut self) -> Remains {
-        self.ended = Some(Ended::Closed);
+        self.ended = Some(StopReason::Closed);
         if self.remains != Remains::Nothing {
             return self.remains;
         }
@@ -268,13 +272,13 @@ impl<F: Format> Writer<F> {
         self.volume.sectors.forget(0, u64::MAX);
         self.freed.clear();
         if let Err(e) = self.unmark() {
-            // As after a crash, with nothing that has changed.
-            tracing::debug!("the filesystem can't be marked clean: {e}");
+            // The filesystem then looks as after a crash, but nothing has changed.
+            tracing::debug!("cannot mark the filesystem as clean: {e}");
         }
         Remains::Nothing
     }
 
-    /// Says on the device that all was written, unless somebody before us did not say so.
+    /// Marks the filesystem as clean on the device, unless it was dirty when it was opened.
     fn unmark(&mut self) -> Result<()> {
         if !self.marked {
             return Ok(());
@@ -284,7 +288,7 @@ impl<F: Format> Writer<F> {
         self.flush()
     }
 
-    /// How many clusters are free, those of files that are gone among them.
+    /// Returns the number of free clusters, including those of deleted files.
     pub(crate) fn free_clusters(&self) -> Result<u32> {
         let Some(allocation) = &self.allocation else {
             return self.volume.free_clusters();
@@ -302,54 +306,55 @@ impl<F: Format> Writer<F> {
         Ok(self.allocation.insert(read))
     }
 
-    /// How many clusters can be had.
+    /// Returns the number of clusters that can be allocated. Commits freed clusters if they are
+    /// needed for `wanted`.
     fn room(&mut self, wanted: u32) -> Result<u32> {
         let free = self.allocation()?.free();
         if free >= wanted || self.freed.is_empty() {
             return Ok(free);
         }
-        if self.freed_room == FreedRoom::AfterClose {
-            let reason = "no room for the new contents beside the old ones";
-            let hint = "remove something first, or cut the file with `diskfs truncate -s 0`";
+        if self.freed_space == FreedSpacePolicy::AfterClose {
+            let reason = "no space left for the new contents beside the old ones";
+            let hint = "delete files first, or truncate this one with `diskfs truncate -s 0`";
             return Err(Error::new(ErrorKind::NoSpace, reason).with_hint(hint));
         }
         self.commit()?;
         Ok(self.allocation()?.free())
     }
 
-    /// Takes clusters, if there are so many.
-    fn take(&mut self, count: u32, after: Option<Cluster>) -> Result<Chain> {
+    /// Allocates clusters. Fails if fewer than `count` are free.
+    fn allocate(&mut self, count: u32, after: Option<Cluster>) -> Result<Chain> {
         self.room(count)?;
-        let taken = self.allocation()?.take(count, after);
+        let taken = self.allocation()?.allocate(count, after);
         let taken = taken.ok_or(ErrorKind::NoSpace)?;
-        self.volume.format.note_taken(&taken);
+        self.volume.format.note_allocated(&taken);
         Ok(taken)
     }
 
-    /// Gives back clusters that nothing on the device leads to.
-    fn give_back(&mut self, chain: &Chain) -> Result<()> {
+    /// Frees clusters to which nothing on the device leads.
+    fn free_chain(&mut self, chain: &Chain) -> Result<()> {
         for run in chain.runs() {
             let len_bytes = self.volume.geometry().bytes_of(run.count);
             let offset = self.volume.geometry().offset_of(run.first);
             self.volume.sectors.forget(offset, len_bytes);
         }
         self.volume.format.note_free(chain)?;
-        self.allocation()?.give_back(chain);
+        self.allocation()?.free_chain(chain);
         Ok(())
     }
 
-    /// The clusters of a file that is gone.
+    /// Frees the clusters of a deleted file at the next commit.
     fn free_all(&mut self, chain: &Chain) {
         if let Some(first) = chain.first() {
             self.volume.forget_chain(first);
-            self.freed.push(Freed {
+            self.freed.push(FreedClusters {
                 end: None,
                 chain: chain.clone(),
             });
         }
     }
 
-    /// Puts what a file is and where it is; its name stays.
+    /// Writes the attributes, size and clusters of a file; its name stays unchanged.
     fn put_record(&mut self, inode: InodeNumber, record: &F::Record) -> Result<()> {
         if let Some(nameless) = self.volume.nameless.get_mut(&inode) {
             nameless.clone_from(record);
@@ -358,7 +363,7 @@ impl<F: Format> Writer<F> {
         self.put_record_at(self.volume.place(inode)?, record)
     }
 
-    fn put_record_at(&mut self, place: Place, record: &F::Record) -> Result<()> {
+    fn put_record_at(&mut self, place: EntryPlace, record: &F::Record) -> Result<()> {
         let Volume {
             format, sectors, ..
         } = &self.volume;
@@ -370,11 +375,11 @@ impl<F: Format> Writer<F> {
             .flags
             .is_some_and(|flags| flags != diskfs_vfs::FileFlags::default())
         {
-            let reason = format!("{} has none of these attributes", F::NAME);
+            let reason = format!("file flags are not supported on {}", F::NAME);
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         if inode == ROOT {
-            return Ok(()); // It has no entry that could tell.
+            return Ok(()); // The root has no entry that could store them.
         }
         let mut record = self.volume.record(inode)?;
         if let Some(permissions) = change.permissions
@@ -391,7 +396,7 @@ impl<F: Format> Writer<F> {
         self.put_record(inode, &record)
     }
 
-    /// Ends a hold that was the last.
+    /// Deletes a file without a name after its last hold has ended.
     pub(crate) fn release(&mut self, inode: InodeNumber) -> Result<()> {
         if !self.volume.nameless.contains_key(&inode) {
             return Ok(());
@@ -399,7 +404,7 @@ impl<F: Format> Writer<F> {
         self.change(|writer| writer.evict(inode))
     }
 
-    /// A file without a name is gone.
+    /// Frees the clusters and the number of a file without a name.
     fn evict(&mut self, inode: InodeNumber) -> Result<()> {
         let Some(record) = self.volume.nameless.get(&inode).cloned() else {
             return Ok(());

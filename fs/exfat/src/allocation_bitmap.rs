@@ -1,4 +1,5 @@
-//! The allocation bitmap (exFAT specification, 7.1): a bit for each cluster that is in use.
+//! The allocation bitmap (exFAT specification, 7.1): one bit per cluster, which is set if the
+//! cluster is in use.
 
 use std::collections::BTreeSet;
 
@@ -9,29 +10,29 @@ use crate::boot_sector::BootSector;
 use crate::bytes::{index, len_u64, low32};
 use crate::error::{Corrupt, ErrorKind, Result, device_failed};
 
-/// What is read of it at once.
+/// The number of bytes to read at once.
 const PIECE_BYTES: u64 = 64 * 1024;
 
-/// Where the bitmap is, and what of it waits to be written.
+/// The location of the allocation bitmap, and its changes that have not been written.
 #[derive(Debug)]
 pub(crate) struct AllocationBitmap {
-    /// Offset and length of each run, in bytes; together as long as there are clusters.
+    /// The offset and length of each run in bytes. Together they have a bit for each cluster.
     runs: Vec<(u64, u64)>,
     clusters: u32,
     sector_bytes: u64,
-    /// The sectors that differ from the device's.
+    /// The sectors that differ from the device.
     dirty: BTreeSet<u64>,
 }
 
 impl AllocationBitmap {
-    /// Returns a bitmap with these clusters, so many bytes of them its own.
+    /// Returns a bitmap that is stored in the first `len_bytes` of these clusters.
     pub(crate) fn new(boot: &BootSector, chain: &Chain, len_bytes: u64) -> Result<Self> {
         let geometry = &boot.geometry;
         let needed = u64::from(geometry.clusters.div_ceil(8));
         let has = geometry.bytes_of(chain.clusters());
         if len_bytes < needed || has < needed {
             return Err(Corrupt::Length {
-                what: "the allocation bitmap",
+                what: "allocation bitmap",
                 found: len_bytes.min(has),
                 range: "a bit for each cluster",
             }
@@ -56,7 +57,7 @@ impl AllocationBitmap {
         Ok(self.clusters.saturating_sub(used))
     }
 
-    /// Reads the bitmap.
+    /// Reads the whole bitmap.
     pub(crate) fn read(&self, device: &dyn BlockRead) -> Result<Allocation> {
         let mut bytes = Vec::with_capacity(index(self.clusters.div_ceil(8)));
         self.for_each_piece(device, |piece| bytes.extend_from_slice(piece))?;
@@ -79,7 +80,7 @@ impl AllocationBitmap {
         Ok(())
     }
 
-    /// Notes that the bits of these clusters have changed.
+    /// Records that the bits of these clusters have changed.
     pub(crate) fn note(&mut self, chain: &Chain) {
         for run in chain.runs() {
             let sector = |cluster: u32| {
@@ -91,17 +92,17 @@ impl AllocationBitmap {
         }
     }
 
-    /// Returns how many sectors differ from what the device has.
+    /// Returns the number of changed sectors.
     pub(crate) fn dirty_sectors(&self) -> usize {
         self.dirty.len()
     }
 
-    /// Forgets what differs from what the device has.
+    /// Discards all changes that have not been written.
     pub(crate) fn forget_changes(&mut self) {
         self.dirty.clear();
     }
 
-    /// Writes what differs.
+    /// Writes the changed sectors.
     pub(crate) fn write_dirty(
         &mut self,
         device: &dyn BlockWrite,
@@ -119,8 +120,8 @@ impl AllocationBitmap {
         Ok(())
     }
 
-    /// Returns where a byte of the bitmap is on the device. Runs are whole sectors long, but for the
-    /// last.
+    /// Returns the offset on the device of a byte of the bitmap. Every run but the last is a whole
+    /// number of sectors.
     fn offset_of(&self, at: u64) -> Option<u64> {
         let mut before: u64 = 0;
         for (offset, len_bytes) in &self.runs {
@@ -134,7 +135,7 @@ impl AllocationBitmap {
     }
 }
 
-/// Returns how much of the clusters is in use, in percent, rounded down (3.1.18).
+/// Returns the share of clusters in use in percent, rounded down (3.1.18).
 pub(crate) fn percent_in_use(allocation: &Allocation) -> u8 {
     let clusters = u64::from(allocation.clusters());
     let used = clusters.saturating_sub(allocation.free().into());
@@ -159,7 +160,7 @@ mod tests {
         let device = diskfs_block::Memory::new(vec![0; 8192]);
         let mut allocation = bitmap.read(&device).unwrap();
         assert_eq!(bitmap.count_free(&device).unwrap(), allocation.free());
-        let chain = allocation.take(3, Some(Cluster(2 + 4096))).unwrap();
+        let chain = allocation.allocate(3, Some(Cluster(2 + 4096))).unwrap();
         bitmap.note(&chain);
         assert_eq!(bitmap.dirty_sectors(), 1);
         bitmap.write_dirty(&device, &allocation).unwrap();

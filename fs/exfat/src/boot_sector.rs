@@ -1,4 +1,4 @@
-//! The boot sector and the region that it begins (exFAT specification, 3).
+//! The boot sector and its boot region (exFAT specification, 3).
 
 use diskfs_block::BlockRead;
 use diskfs_clusters::{Cluster, Geometry, Root};
@@ -9,26 +9,27 @@ use crate::bytes::{index, le32};
 use crate::checksum::checksum32;
 use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
 
-/// What of the boot sector has fields: the smallest sector there is.
+/// The number of bytes that have fields: the size of the smallest sector.
 pub(crate) const BOOT_SECTOR_BYTES: usize = 512;
-/// The sectors that the checksum is of; one that holds it follows (3.1).
+/// The number of sectors that the checksum covers. The sector with the checksum follows them (3.1).
 pub(crate) const CHECKED_SECTORS: u32 = 11;
-/// Sectors of a boot region; the backup follows the main one.
+/// The number of sectors of a boot region. The backup region follows the main one.
 pub(crate) const REGION_SECTORS: u32 = 12;
-/// `FileSystemName` (3.1.2).
+/// The value of `FileSystemName` (3.1.2).
 pub(crate) const FILE_SYSTEM_NAME: &[u8; 8] = b"EXFAT   ";
 /// `BytesPerSectorShift` (3.1.14): 512 to 4096 bytes.
 pub(crate) const SECTOR_SHIFTS: std::ops::RangeInclusive<u8> = 9..=12;
 /// `SectorsPerClusterShift` and the former together (3.1.15): clusters of 512 bytes to 32 MiB.
 pub(crate) const CLUSTER_SHIFTS: std::ops::RangeInclusive<u8> = 9..=25;
-/// `BootSignature` (3.1.21).
+/// The value of `BootSignature` (3.1.21).
 pub(crate) const SIGNATURE: u16 = 0xaa55;
-/// Room for code that an x86 processor boots.
+/// The space for boot code of x86 processors.
 pub(crate) const BOOT_CODE_BYTES: usize = 390;
 /// The highest `ClusterCount` (3.1.9).
 pub(crate) const MAX_CLUSTERS: u32 = u32::MAX - 10;
 
-/// Where `VolumeFlags` and `PercentInUse` are in the sector: no checksum counts them.
+/// The offset of `VolumeFlags` in the sector. The checksum covers neither this field nor
+/// `PercentInUse`.
 pub(crate) const VOLUME_FLAGS_OFFSET: u64 = 106;
 pub(crate) const PERCENT_IN_USE_OFFSET: u64 = 112;
 /// The bits of `VolumeFlags` (3.1.13).
@@ -65,24 +66,24 @@ pub(crate) struct RawBootSector {
 
 const _: () = assert!(size_of::<RawBootSector>() == BOOT_SECTOR_BYTES);
 
-/// The boot sector, checked: everything in it lies within the device. Offsets and lengths are in
+/// A checked boot sector: all its structures are within the device. Offsets and lengths are in
 /// bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct BootSector {
     pub(crate) geometry: Geometry,
-    /// Where the table is that is in use.
+    /// The offset of the table that is in use.
     pub(crate) fat_offset: u64,
     pub(crate) fats: u8,
-    /// Which table is in use, and with it which bitmap: 0 or 1.
+    /// The table that is in use, which also selects the bitmap: 0 or 1.
     pub(crate) active: u8,
     pub(crate) serial: u32,
     pub(crate) volume_flags: u16,
-    /// It is the copy, for the first one is damaged.
+    /// True if this is the backup, because the main boot region is damaged.
     pub(crate) is_backup: bool,
 }
 
 impl BootSector {
-    /// Reads and checks the first boot region, or the other if that is damaged.
+    /// Reads and checks the main boot region; if that is damaged, the backup.
     pub(crate) fn read(device: &dyn BlockRead) -> Result<Self> {
         let main = Self::read_at(device, 0);
         let Err(e) = main else {
@@ -91,7 +92,8 @@ impl BootSector {
         if e.kind() != ErrorKind::Corrupt {
             return Err(e);
         }
-        // Where the copy is depends on the size of a sector, which nobody can tell any more.
+        // The location of the backup depends on the sector size, which only the damaged region has,
+        // so all sizes are tried.
         let sizes = SECTOR_SHIFTS.map(|shift| 1_u32.wrapping_shl(shift.into()));
         let copies = sizes.filter_map(|sector_bytes| {
             let offset = u64::from(sector_bytes.saturating_mul(REGION_SECTORS));
@@ -151,14 +153,19 @@ impl BootSector {
         field(
             "ActiveFat",
             active.into(),
-            "below NumberOfFats",
+            "less than NumberOfFats",
             active < boot.fats,
         )?;
         let sane = clusters > 0 && clusters <= MAX_CLUSTERS;
         field("ClusterCount", clusters, "1 to 2^32 - 11", sane)?;
         let entries = u64::from(clusters).saturating_add(2);
         let sane = entries.saturating_mul(4) <= fat_bytes;
-        field("FatLength", raw.fat_length.get(), "all clusters", sane)?;
+        field(
+            "FatLength",
+            raw.fat_length.get(),
+            "enough for all clusters",
+            sane,
+        )?;
         let sane = raw.fat_offset.get() >= REGION_SECTORS.saturating_mul(2);
         field("FatOffset", raw.fat_offset.get(), "at least 24", sane)?;
         let fats_end = fat_bytes
@@ -166,7 +173,7 @@ impl BootSector {
             .saturating_add(sectors(raw.fat_offset));
         let heap = raw.cluster_heap_offset.get();
         let sane = boot.geometry.first_offset >= fats_end;
-        field("ClusterHeapOffset", heap, "behind the tables", sane)?;
+        field("ClusterHeapOffset", heap, "after the tables", sane)?;
         boot.geometry.check_first(root)?;
         let volume_bytes = raw.volume_length.get().checked_mul(sector_bytes.into());
         let heap_end = boot
@@ -207,19 +214,22 @@ impl BootSector {
 }
 
 impl RawBootSector {
-    /// That it is exFAT, of a version that is known, with sectors and clusters that there are.
+    /// Checks that this is exFAT of a supported version, with valid sector and cluster sizes.
     fn check_kind(&self) -> Result<()> {
         let field = |name, value: u64, range, holds| check(name, value, range, holds);
         let is_named = self.file_system_name == *FILE_SYSTEM_NAME;
-        field("another FileSystemName", 0, "EXFAT", is_named)?;
+        let name = u64::from_be_bytes(self.file_system_name);
+        field("FileSystemName", name, "\"EXFAT   \"", is_named)?;
         let signature = self.boot_signature.get();
         let sane = signature == SIGNATURE;
         field("BootSignature", signature.into(), "0xaa55", sane)?;
         let sane = self.must_be_zero.iter().all(|byte| *byte == 0);
-        field("MustBeZero other than", 0, "zeroes", sane)?;
+        let first = self.must_be_zero.iter().find(|byte| **byte != 0);
+        let value = first.copied().unwrap_or(0);
+        field("MustBeZero", value.into(), "zeroes", sane)?;
         let [_, major] = self.file_system_revision.get().to_le_bytes();
         if major != 1 {
-            let reason = format!("revision {major} of exFAT is not known");
+            let reason = format!("unsupported exFAT revision {major}, expected 1");
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         let shift = self.bytes_per_sector_shift;
@@ -227,7 +237,12 @@ impl RawBootSector {
         field("BytesPerSectorShift", shift.into(), "9 to 12", sane)?;
         let cluster = self.sectors_per_cluster_shift;
         let sane = cluster <= CLUSTER_SHIFTS.end().saturating_sub(shift);
-        field("SectorsPerClusterShift", cluster.into(), "32 MiB", sane)?;
+        field(
+            "SectorsPerClusterShift",
+            cluster.into(),
+            "clusters of at most 32 MiB",
+            sane,
+        )?;
         let fats = self.number_of_fats;
         let sane = (1..=2).contains(&fats);
         field("NumberOfFats", fats.into(), "1 or 2", sane)
@@ -246,7 +261,7 @@ fn check(field: &'static str, value: u64, range: &'static str, holds: bool) -> R
     .into())
 }
 
-/// The checksum of a boot region's sectors (3.4).
+/// Returns the checksum of a boot region's sectors (3.4).
 pub(crate) fn region_checksum(sectors: &[u8]) -> u32 {
     let changing = [106, 107, 112];
     let counted = sectors

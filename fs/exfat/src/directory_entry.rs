@@ -1,4 +1,5 @@
-//! The directory entries of 32 bytes (exFAT specification, 6 and 7), but for sets of them.
+//! The directory entries of 32 bytes (exFAT specification, 6 and 7). For sets of entries, see the
+//! module `entry_set`.
 
 use diskfs_clusters::{Cluster, ENTRY_LEN, RawEntry};
 use diskfs_vfs::Timestamp;
@@ -7,11 +8,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::timestamp::{ExfatTime, UTC};
 
-/// `EntryType` (6.2.1): nothing is in use from here on.
+/// `EntryType` (6.2.1) of an entry that was never used; no entry after it is in use.
 pub(crate) const END: u8 = 0;
-/// The bit of an entry in use.
+/// The bit of `EntryType` for an entry in use.
 pub(crate) const IN_USE: u8 = 0x80;
-/// The bits of an entry in use that belongs to the one before it.
+/// The bits of `EntryType` for an entry in use that belongs to the one before it.
 pub(crate) const SECONDARY: u8 = 0xc0;
 pub(crate) const ALLOCATION_BITMAP: u8 = 0x81;
 pub(crate) const UPCASE_TABLE: u8 = 0x82;
@@ -20,34 +21,34 @@ pub(crate) const FILE: u8 = 0x85;
 pub(crate) const STREAM_EXTENSION: u8 = 0xc0;
 pub(crate) const FILE_NAME: u8 = 0xc1;
 
-/// `FileAttributes` (7.4.4).
+/// The bits of `FileAttributes` (7.4.4).
 pub(crate) const READ_ONLY: u16 = 0x01;
 pub(crate) const DIRECTORY: u16 = 0x10;
 pub(crate) const ARCHIVE: u16 = 0x20;
 
-/// `GeneralSecondaryFlags` (6.4.2): it may have clusters; and they are in one piece, whatever the
-/// table says.
+/// `GeneralSecondaryFlags` (6.4.2): the entry can have clusters; the clusters are consecutive and
+/// the table is ignored.
 pub(crate) const ALLOCATION_POSSIBLE: u8 = 1;
 pub(crate) const NO_FAT_CHAIN: u8 = 2;
 
-/// Units of UTF-16 in an entry of a name (7.7).
+/// The number of UTF-16 units in a name entry (7.7).
 pub(crate) const NAME_UNITS: usize = 15;
-/// The longest label (7.3.2).
+/// The length of the longest label in UTF-16 units (7.3.2).
 pub(crate) const MAX_LABEL_UNITS: usize = 11;
 
-/// The allocation bitmap (7.1).
+/// The entry of the allocation bitmap (7.1).
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct BitmapEntry {
     pub(crate) entry_type: u8,
-    /// The lowest bit: which table it belongs to.
+    /// The lowest bit is the number of the table that the bitmap belongs to.
     pub(crate) flags: u8,
     pub(crate) reserved: [u8; 18],
     pub(crate) first_cluster: U32,
     pub(crate) data_length: U64,
 }
 
-/// The up-case table (7.2).
+/// The entry of the up-case table (7.2).
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct UpcaseEntry {
@@ -59,7 +60,7 @@ pub(crate) struct UpcaseEntry {
     pub(crate) data_length: U64,
 }
 
-/// The volume label (7.3).
+/// The entry of the volume label (7.3).
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct LabelEntry {
@@ -69,7 +70,7 @@ pub(crate) struct LabelEntry {
     pub(crate) reserved: [u8; 8],
 }
 
-/// What a file is, and when it was changed (7.4): the first of its set.
+/// The first entry of a file's set: its attributes and times (7.4).
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct FileEntry {
@@ -89,7 +90,7 @@ pub(crate) struct FileEntry {
     reserved_2: [u8; 7],
 }
 
-/// Where a file's contents are (7.6): the second of its set.
+/// The second entry of a file's set: the location and size of its contents (7.6).
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct StreamExtension {
@@ -112,7 +113,7 @@ const _: () = assert!(size_of::<FileEntry>() == ENTRY_LEN);
 const _: () = assert!(size_of::<StreamExtension>() == ENTRY_LEN);
 
 impl LabelEntry {
-    /// As text; empty without one.
+    /// Returns the label as text; empty if there is none.
     pub(crate) fn text(&self) -> String {
         let units = self.volume_label.iter().map(|unit| unit.get());
         let units: Vec<u16> = units.take(self.character_count.into()).collect();
@@ -203,7 +204,7 @@ impl FileEntry {
 }
 
 impl StreamExtension {
-    /// Of an empty file.
+    /// Returns the stream extension of an empty file.
     pub(crate) fn new() -> Self {
         let mut entry: Self = zerocopy::transmute!([0_u8; ENTRY_LEN]);
         entry.entry_type = STREAM_EXTENSION;
@@ -219,33 +220,33 @@ impl StreamExtension {
         zerocopy::transmute!(self)
     }
 
-    /// Its first cluster; of an empty file none, and 0.
+    /// Returns the first cluster; 0 for an empty file.
     pub(crate) fn first(&self) -> Cluster {
         Cluster(self.first_cluster.get())
     }
 
-    /// How long the file is.
+    /// Returns the size of the file in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.data_length.get()
     }
 
-    /// How much of it was ever written: what follows reads as zeroes.
+    /// Returns the valid data length: the bytes after it read as zeroes.
     pub(crate) fn valid(&self) -> u64 {
         self.valid_data_length.get()
     }
 
-    /// Says how long the file is, and how much of that was written.
+    /// Sets the size and the valid data length.
     pub(crate) fn set_size(&mut self, size_bytes: u64, valid_bytes: u64) {
         self.data_length.set(size_bytes);
         self.valid_data_length.set(valid_bytes.min(size_bytes));
     }
 
-    /// Whether its clusters follow each other and the table does not tell them.
+    /// Returns true if the clusters are consecutive and the table is ignored.
     pub(crate) fn is_contiguous(&self) -> bool {
         self.general_secondary_flags & NO_FAT_CHAIN != 0
     }
 
-    /// Says where its clusters are; none for an empty file.
+    /// Sets the location of the clusters; `None` for an empty file.
     pub(crate) fn set_clusters(&mut self, first: Option<Cluster>, is_contiguous: bool) {
         self.first_cluster.set(first.map_or(0, |first| first.0));
         self.general_secondary_flags = if first.is_some() && is_contiguous {

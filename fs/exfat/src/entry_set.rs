@@ -1,4 +1,5 @@
-//! The entries of one file (exFAT specification, 6.3 and 7.4): what it is, where it is, its name.
+//! The set of directory entries of one file (exFAT specification, 6.3 and 7.4): attributes,
+//! clusters and name.
 
 use diskfs_clusters::{Cluster, ENTRY_LEN, FileRecord, RawEntry};
 use diskfs_vfs::Timestamp;
@@ -11,15 +12,15 @@ use crate::directory_entry::{
 };
 use crate::error::{Corrupt, Error, ErrorKind, Result};
 
-/// `SecondaryCount` of a file (7.4.2).
+/// The valid values of `SecondaryCount` for a file (7.4.2).
 pub(crate) const SECONDARY_COUNTS: std::ops::RangeInclusive<u8> = 2..=18;
 
-/// The entries of one file.
+/// The directory entries of one file.
 #[derive(Debug, Clone)]
 pub struct EntrySet {
     pub(crate) file: FileEntry,
     pub(crate) stream: StreamExtension,
-    /// Those of its name, and what vendors added.
+    /// The entries of the name, then those of vendor extensions.
     rest: Vec<RawEntry>,
 }
 
@@ -33,7 +34,7 @@ impl EntrySet {
         }
     }
 
-    /// Returns the same file with another name of this hash.
+    /// Returns this file with another name, whose hash is `hash`.
     pub(crate) fn named(&self, units: &[u16], hash: u16) -> Self {
         let extra = self.extra().to_vec();
         let mut set = self.clone();
@@ -47,11 +48,12 @@ impl EntrySet {
         set
     }
 
-    /// The set that these entries are, if they are a file's. The checksum is not looked at.
+    /// Builds a set from these entries. Fails if they are not the set of a file. Does not check the
+    /// checksum.
     pub(crate) fn from_entries(entries: &[RawEntry]) -> Result<Self> {
         let wrong = |what| Err(Corrupt::EntrySet(what).into());
         let [file, stream, rest @ ..] = entries else {
-            return wrong("it is shorter than two entries");
+            return wrong("it has fewer than two entries");
         };
         let set = Self {
             file: FileEntry::from_bytes(*file),
@@ -59,14 +61,14 @@ impl EntrySet {
             rest: rest.to_vec(),
         };
         if set.file.entry_type != FILE || set.stream.entry_type != STREAM_EXTENSION {
-            return wrong("it does not begin with a file and its stream");
+            return wrong("it does not start with a file and a stream extension");
         }
         let names = set.name_entries();
         if set.stream.name_length == 0 || names.len() < set.name_entry_count() {
-            return wrong("it has less of a name than it says");
+            return wrong("missing part of the name");
         }
         if names.iter().any(|[kind, ..]| *kind != FILE_NAME) {
-            return wrong("its name is not in entries of a name");
+            return wrong("an entry of the name has another type");
         }
         Ok(set)
     }
@@ -80,12 +82,12 @@ impl EntrySet {
         Err(Corrupt::SetChecksum { found, stored }.into())
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.rest.len().saturating_add(2)
     }
 
-    /// Of all bytes but its own (6.3.3).
+    /// Computes the checksum over all bytes but the checksum field (6.3.3).
     fn checksum(&self) -> u16 {
         let mut first = self.file.to_bytes();
         let second = self.stream.to_bytes();
@@ -103,12 +105,12 @@ impl EntrySet {
         self.rest.get(..count).unwrap_or_default()
     }
 
-    /// What vendors added.
+    /// Returns the entries of vendor extensions.
     fn extra(&self) -> &[RawEntry] {
         self.rest.get(self.name_entry_count()..).unwrap_or_default()
     }
 
-    /// The name in units of UTF-16.
+    /// Returns the name in UTF-16 units.
     pub(crate) fn name_units(&self) -> Vec<u16> {
         let entries = self.name_entries().iter();
         let units = entries.flat_map(|entry| {
@@ -197,15 +199,15 @@ impl FileRecord for EntrySet {
         set
     }
 
-    /// Fails where a vendor's entry has clusters of its own: whoever removes the file would have to
-    /// know what they are (8.2).
+    /// Fails if a vendor's entry has clusters of its own: only software that knows the extension
+    /// can free them (8.2).
     fn check_removable(&self) -> Result<()> {
         let has_clusters = |entry: &RawEntry| {
             let [_, flags, ..] = entry;
             flags & ALLOCATION_POSSIBLE != 0 && le32(entry, 20) != Some(0)
         };
         if self.extra().iter().any(has_clusters) {
-            let reason = "the file has clusters that belong to a vendor's extension of exFAT";
+            let reason = "cannot remove a file with clusters of a vendor's exFAT extension";
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         Ok(())
@@ -220,16 +222,16 @@ fn name_entry(units: &[u16]) -> RawEntry {
     entry
 }
 
-/// Puts sets together as a directory's entries go by.
+/// The state of assembling a set from consecutive entries.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     entries: Vec<RawEntry>,
-    /// How many are missing.
+    /// The number of entries that are still missing.
     missing: u8,
 }
 
 impl Assembly {
-    /// Takes one entry. Returns the whole set when this was its last.
+    /// Adds an entry. Returns the whole set if this was its last entry.
     pub(crate) fn take(&mut self, entry: &RawEntry) -> Option<EntrySet> {
         let [kind, count, ..] = *entry;
         if kind == FILE {

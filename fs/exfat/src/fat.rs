@@ -1,5 +1,5 @@
-//! The file allocation table (exFAT specification, 4.1). It tells the chains of files that are not in
-//! one piece, and of those that have no flag for it; what is free stands in the bitmap.
+//! The file allocation table (exFAT specification, 4.1). It has the chains of files whose clusters
+//! are not consecutive, or that lack the flag for it. Free clusters are in the bitmap only.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::boot_sector::BootSector;
 use crate::bytes::le32;
 use crate::error::Result;
 
-/// What ends a chain.
+/// The entry of a chain's last cluster.
 pub(crate) const END: u32 = 0xffff_ffff;
 
-/// The table that is in use.
+/// The file allocation table that is in use.
 #[derive(Debug)]
 pub(crate) struct FatTable {
     clusters: u32,
@@ -32,7 +32,7 @@ impl FatTable {
         }
     }
 
-    /// Follows a chain to its end.
+    /// Reads a chain to its end.
     pub(crate) fn chain(&self, first: Cluster) -> Result<Chain> {
         Chain::walk(first, |cluster| match self.raw(cluster)? {
             END => Ok(None),
@@ -62,7 +62,7 @@ impl FatTable {
         self.pages.change(at, |_, _| value.to_le_bytes())
     }
 
-    /// Makes the table tell a whole chain.
+    /// Writes all entries of a chain, in memory.
     pub(crate) fn set_chain(&self, chain: &Chain) -> Result<()> {
         let mut before: Option<Cluster> = None;
         for cluster in chain.runs().iter().flat_map(Run::clusters) {
@@ -74,17 +74,17 @@ impl FatTable {
         before.map_or(Ok(()), |last| self.set(last, END))
     }
 
-    /// Returns how many sectors differ from what the device has.
+    /// Returns the number of changed sectors.
     pub(crate) fn dirty_sectors(&self) -> usize {
         self.pages.dirty_sectors()
     }
 
-    /// Writes what differs.
+    /// Writes the changed sectors.
     pub(crate) fn write_dirty(&self, device: &dyn BlockWrite) -> Result<()> {
         self.pages.write_dirty(device)
     }
 
-    /// Forgets what differs from what the device has.
+    /// Discards all changes that have not been written.
     pub(crate) fn forget_changes(&self) {
         self.pages.forget_changes();
     }

@@ -1,4 +1,5 @@
-//! New filesystems (exFAT specification, 3 and 7; where it leaves a choice: `mkfs.exfat`).
+//! Creation of filesystems (exFAT specification, 3 and 7; where it leaves a choice, as `mkfs.exfat`
+//! does).
 
 mod layout;
 
@@ -22,25 +23,25 @@ use crate::fat::END;
 use crate::upcase_table::RECOMMENDED;
 use layout::Layout;
 
-/// `FatEntry[0]`: the media byte of a hard disk, and ones (4.1.1).
+/// `FatEntry[0]`: the media byte of a hard disk, then ones (4.1.1).
 const FIRST_ENTRY: u32 = 0xffff_fff8;
-/// `ExtendedBootSignature`: the end of each of the eight sectors behind the first (3.2.2).
+/// `ExtendedBootSignature`: the end of each of the eight sectors after the first (3.2.2).
 const EXTENDED_SIGNATURE: u32 = 0xaa55_0000;
 /// The instruction that halts an x86 processor (3.1.20).
 const HALT: u8 = 0xf4;
 
-/// What a new filesystem is like.
+/// The options for a new filesystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatOptions {
-    /// The label, at most 11 units of UTF-16. Empty for none.
+    /// The label, at most 11 UTF-16 units. Empty for no label.
     pub label: String,
-    /// The serial number.
+    /// The volume serial number.
     pub volume_id: u32,
-    /// The size of a cluster; `None`: as the size of the device asks for.
+    /// The cluster size in bytes; `None` chooses it by the size of the device.
     pub cluster_bytes: Option<u32>,
-    /// The size of a sector: 512 to 4096, as the disk has it.
+    /// The sector size in bytes: 512 to 4096, that of the disk.
     pub sector_bytes: u32,
-    /// How many sectors of the disk are before the volume.
+    /// The number of sectors of the disk before the volume.
     pub hidden_sectors: u64,
 }
 
@@ -56,13 +57,13 @@ impl Default for FormatOptions {
     }
 }
 
-/// Makes an empty filesystem on the whole device. What was there is lost, and the filesystem is
-/// durable, when it returns. The boot sector is written last: after a crash there is no filesystem,
-/// or all of it.
+/// Creates an empty filesystem on the whole device. The old contents are lost, and the filesystem
+/// is durable when the function returns. The boot sector is written last: after a crash there is
+/// either no filesystem or a complete one.
 ///
 /// # Errors
-/// `Invalid`, before anything is written, for a label that none can have, for sizes that exFAT doesn't
-/// have, and for a device that is too small or too large for them; `Io` when the device fails.
+/// `Invalid`, before anything is written, for an invalid label, for sizes that exFAT does not
+/// support, and for a device that is too small or too large; `Io` if the device fails.
 pub fn format(device: &dyn BlockWrite, options: &FormatOptions) -> Result<()> {
     let label = label_entry(&options.label)?;
     let layout = Layout::choose(device.size_bytes(), options)?;
@@ -82,14 +83,14 @@ pub fn format(device: &dyn BlockWrite, options: &FormatOptions) -> Result<()> {
     device.flush().map_err(device_failed)
 }
 
-/// The label's entry; `None` for none.
+/// Returns the entry of the label; `None` for an empty label.
 fn label_entry(label: &str) -> Result<Option<LabelEntry>> {
     if label.is_empty() {
         return Ok(None);
     }
     let invalid = |reason: &'static str| Err(Error::new(ErrorKind::Invalid, reason));
     if label.chars().any(char::is_control) {
-        return invalid("a label has no control characters");
+        return invalid("invalid label: control characters are not allowed");
     }
     let mut entry = LabelEntry {
         entry_type: VOLUME_LABEL,
@@ -100,7 +101,7 @@ fn label_entry(label: &str) -> Result<Option<LabelEntry>> {
     let mut places = entry.volume_label.iter_mut();
     for unit in label.encode_utf16() {
         let Some(place) = places.next() else {
-            return invalid("a label on exFAT has at most 11 characters");
+            return invalid("invalid label: exFAT allows at most 11 characters");
         };
         place.set(unit);
         entry.character_count = entry.character_count.saturating_add(1);
@@ -108,7 +109,8 @@ fn label_entry(label: &str) -> Result<Option<LabelEntry>> {
     Ok(Some(entry))
 }
 
-/// The table's beginning: two entries of its own, and the chains of what there is.
+/// Returns the first entries of the table: the two reserved ones, and the chains of an empty
+/// filesystem.
 fn first_entries(layout: &Layout) -> Vec<u8> {
     let firsts = layout.firsts();
     let [Cluster(first), .., Cluster(end)] = firsts;
@@ -124,7 +126,7 @@ fn first_entries(layout: &Layout) -> Vec<u8> {
     entries.flat_map(u32::to_le_bytes).collect()
 }
 
-/// The bitmap's beginning: so many clusters are in use.
+/// Returns the first bytes of the bitmap, with `clusters` clusters in use.
 fn used_bits(clusters: u32) -> Vec<u8> {
     let mut bits = vec![u8::MAX; index(clusters / 8)];
     bits.push(!u8::MAX.wrapping_shl(clusters % 8));
@@ -153,7 +155,7 @@ fn root_entries(layout: &Layout, label: Option<LabelEntry>) -> Vec<u8> {
     label.chain(both).copied().collect()
 }
 
-/// The twelve sectors of a boot region (3).
+/// Returns the twelve sectors of a boot region (3).
 fn boot_region(layout: &Layout, options: &FormatOptions) -> Vec<u8> {
     let sector = index(layout.sector_bytes);
     let mut region = boot_sector(layout, options).as_bytes().to_vec();
@@ -162,7 +164,7 @@ fn boot_region(layout: &Layout, options: &FormatOptions) -> Vec<u8> {
         region.resize(region.len().saturating_add(sector).saturating_sub(4), 0);
         region.extend(EXTENDED_SIGNATURE.to_le_bytes());
     }
-    // The OEM parameters, all of them unused (3.3), and a sector without a use.
+    // The OEM parameters, all of them unused (3.3), and a reserved sector.
     region.resize(
         index(layout.sector_bytes.saturating_mul(CHECKED_SECTORS)),
         0,

@@ -1,8 +1,9 @@
-//! exFAT in userspace, over any block device.
+//! Userspace exFAT over any block device.
 //!
-//! `open` of [`Exfat`] reads the boot region and the root directory's own entries; from then on the
-//! filesystem is a [`FsRead`](diskfs_vfs::FsRead), from any number of threads. `open` of [`WritableExfat`]
-//! makes it a [`FsWrite`](diskfs_vfs::FsWrite). [`format`](format()) makes a new one.
+//! `open` of [`Exfat`] reads the boot region and the root directory's special entries, and returns
+//! a [`FsRead`](diskfs_vfs::FsRead), which any number of threads can use. `open` of
+//! [`WritableExfat`] returns a [`FsWrite`](diskfs_vfs::FsWrite). [`format`](format()) creates a new
+//! filesystem.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -20,11 +21,11 @@
 //! # Errors
 //!
 //! `Corrupt` names the structure with its place. `Io` has the device's error as its source.
-//! `Unsupported` is what exFAT has no room for: links, devices, attributes.
+//! `Unsupported` is the error for what exFAT cannot store: links, devices, extended attributes.
 //!
 //! # Limits
 //!
-//! What a crash leaves, what is refused and every other limit stands in `DESIGN.md`.
+//! `DESIGN.md` has all limits: what a crash can damage and what is refused.
 #![cfg_attr(
     not(test),
     warn(
@@ -53,9 +54,9 @@ mod upcase_table;
 pub use format::{FormatOptions, format};
 use structures::Structures;
 
-/// An exFAT filesystem, opened for reading. See the crate.
+/// An exFAT filesystem, opened for reading.
 pub type Exfat = diskfs_clusters::ReadOnly<Structures>;
 /// An exFAT filesystem, opened for writing.
 pub type WritableExfat = diskfs_clusters::Writable<Structures>;
-/// How an exFAT filesystem is opened for writing.
+/// Options for opening an exFAT filesystem for writing.
 pub type WriteOptions = diskfs_clusters::WriteOptions<()>;

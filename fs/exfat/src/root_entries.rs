@@ -1,5 +1,5 @@
-//! The entries that only the root directory has (exFAT specification, 7.1 to 7.3): where the bitmap and
-//! the up-case table are, and the label.
+//! The entries that only the root directory has (exFAT specification, 7.1 to 7.3): those of the
+//! bitmap, the up-case table and the label.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::upcase_table::{MAX_BYTES, UpcaseTable};
 /// The size of the largest directory (exFAT specification, 7.4.4).
 pub(crate) const MAX_DIRECTORY_BYTES: u64 = 256 << 20;
 
-/// The entries.
+/// The special entries of the root directory.
 #[derive(Debug, Default)]
 pub(crate) struct RootEntries {
-    /// Of the table that is in use.
+    /// The bitmap that belongs to the table in use.
     bitmap: Option<BitmapEntry>,
     upcase: Option<UpcaseEntry>,
     label: Option<LabelEntry>,
@@ -60,7 +60,7 @@ impl RootEntries {
         Ok(found)
     }
 
-    /// The first cluster of the bitmap, and its length.
+    /// Returns the first cluster of the bitmap and its length in bytes.
     pub(crate) fn bitmap(&self, boot: &BootSector) -> Result<(Cluster, u64)> {
         let entry = self
             .bitmap
@@ -70,7 +70,7 @@ impl RootEntries {
         Ok((first, entry.data_length.get()))
     }
 
-    /// The up-case table. Where it is damaged, the one that everybody uses, and what is wrong.
+    /// Returns the up-case table. If it is damaged, returns the recommended table and the reason.
     pub(crate) fn upcase_table(
         &self,
         device: &dyn BlockRead,
@@ -95,7 +95,7 @@ impl RootEntries {
             .ok_or(Corrupt::NoSuchRootEntry("up-case table"))?;
         let len_bytes = entry.data_length.get();
         let wrong = || Corrupt::Length {
-            what: "the up-case table",
+            what: "up-case table",
             found: len_bytes,
             range: "2 bytes to 128 KiB",
         };

@@ -1,12 +1,12 @@
-//! What exFAT is on the device, as `diskfs-clusters` asks for it.
+//! exFAT's implementation of [`Format`]: its structures on the device.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_clusters::{
-    Allocation, Chain, Cluster, Directory, FileRecord, Format, Geometry, NewName, Place, RawEntry,
-    Sectors, Volume,
+    Allocation, Chain, Cluster, Directory, EntryPlace, FileRecord, Format, Geometry, NewName,
+    RawEntry, Sectors, Volume,
 };
 use diskfs_vfs::{Identity, Timestamp};
 use foldhash::HashMap;
@@ -21,18 +21,18 @@ use crate::fat::{self, FatTable};
 use crate::root_entries::{MAX_DIRECTORY_BYTES, RootEntries};
 use crate::upcase_table::UpcaseTable;
 
-/// The structures of exFAT.
+/// The structures of an open exFAT.
 #[derive(Debug)]
 pub struct Structures {
     boot: BootSector,
     fat: FatTable,
     bitmap: AllocationBitmap,
     upcase: UpcaseTable,
-    /// Why the table of the device is not used.
+    /// The reason why the up-case table of the device is not used.
     upcase_damage: Option<Error>,
     label: String,
-    /// Where directories go on that are not in one piece: the cluster after a cluster.
-    joints: Mutex<HashMap<Cluster, Cluster>>,
+    /// The links of directories whose clusters are not consecutive: the next cluster of a cluster.
+    links: Mutex<HashMap<Cluster, Cluster>>,
 }
 
 impl Structures {
@@ -40,36 +40,37 @@ impl Structures {
         let mut notes = Vec::new();
         let mut note = |holds: bool, text: &str| notes.extend(holds.then(|| text.to_owned()));
         note(self.boot.is_dirty(), "not cleanly unmounted");
-        note(self.boot.media_failed(), "its medium has failed before");
+        note(self.boot.media_failed(), "the medium has failed before");
         note(
             self.boot.is_backup,
-            "main boot region damaged, its copy used",
+            "main boot region damaged, using its backup",
         );
         if let Some(e) = &self.upcase_damage {
-            note(true, &format!("{e}; the usual table used"));
+            note(true, &format!("{e}; using the recommended table"));
         }
         notes
     }
 
-    fn joints(&self) -> MutexGuard<'_, HashMap<Cluster, Cluster>> {
-        self.joints.lock().unwrap_or_else(PoisonError::into_inner)
+    fn links(&self) -> MutexGuard<'_, HashMap<Cluster, Cluster>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns where the entry behind one is, in the same directory.
-    fn next_place(&self, place: Place) -> Result<Place> {
+    /// Returns the place of the next entry in the same directory.
+    fn next_place(&self, place: EntryPlace) -> Result<EntryPlace> {
         let geometry = &self.boot.geometry;
-        let next = Place(place.0.saturating_add(1));
+        let next = EntryPlace(place.0.saturating_add(1));
         let within = next.offset().saturating_sub(geometry.first_offset);
         if within.checked_rem(geometry.cluster_bytes.into()) != Some(0) {
             return Ok(next);
         }
-        // The number of clusters before it is the number of the cluster that it is in, less one.
+        // The number of clusters before the next entry is the number of the current cluster, less
+        // one.
         let behind = Cluster(geometry.clusters_for(within)).plus(1);
-        let Some(cluster) = self.joints().get(&behind).copied() else {
+        let Some(cluster) = self.links().get(&behind).copied() else {
             geometry.check_first(behind.plus(1))?;
             return Ok(next);
         };
-        Ok(Place::at(geometry.offset_of(cluster)))
+        Ok(EntryPlace::at(geometry.offset_of(cluster)))
     }
 
     fn check_stream(&self, stream: &StreamExtension) -> Result<()> {
@@ -113,9 +114,9 @@ impl Format for Structures {
     const NAME: &'static str = "exFAT";
     const MAX_FILE_BYTES: u64 = i64::MAX.unsigned_abs();
     const MAX_DIRECTORY_BYTES: u64 = MAX_DIRECTORY_BYTES;
-    /// The file's entry and its stream.
+    /// The file entry and the stream extension.
     const HEAD_ENTRIES: u32 = 2;
-    /// Whoever reads half a set finds that its checksum is wrong.
+    /// A partly written set has an invalid checksum.
     const TORN_NAMES_ARE_HARMLESS: bool = false;
     const HAS_CONTIGUOUS_FILES: bool = true;
 
@@ -134,7 +135,7 @@ impl Format for Structures {
             upcase_damage,
             label: root.label(),
             fat,
-            joints: Mutex::default(),
+            links: Mutex::default(),
             boot,
         })
     }
@@ -143,11 +144,11 @@ impl Format for Structures {
         if self.boot.fats > 1 {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "TexFAT, which keeps two tables, is only read",
+                "writing TexFAT (two tables) is not supported",
             ));
         }
         if self.boot.is_backup {
-            let reason = "the main boot region is damaged, and only its copy is right";
+            let reason = "the main boot region is damaged; only its backup is valid";
             let e = Error::new(ErrorKind::Corrupt, reason);
             return Err(e.with_hint("run fsck.exfat on a copy"));
         }
@@ -174,7 +175,7 @@ impl Format for Structures {
         &self.boot.geometry
     }
 
-    fn read_record(&self, sectors: &Sectors, place: Place) -> Result<Option<EntrySet>> {
+    fn read_record(&self, sectors: &Sectors, place: EntryPlace) -> Result<Option<EntrySet>> {
         let first = FileEntry::from_bytes(sectors.entry(place)?);
         if first.entry_type != FILE || !SECONDARY_COUNTS.contains(&first.secondary_count) {
             return Ok(None);
@@ -191,7 +192,7 @@ impl Format for Structures {
         Ok(Some(set))
     }
 
-    fn put_record(&self, sectors: &Sectors, place: Place, record: &EntrySet) -> Result<()> {
+    fn put_record(&self, sectors: &Sectors, place: EntryPlace, record: &EntrySet) -> Result<()> {
         let mut at = place;
         for (nth, entry) in record.entries().into_iter().take(2).enumerate() {
             if nth > 0 {
@@ -204,22 +205,22 @@ impl Format for Structures {
 
     fn list(&self, sectors: &Sectors, runs: &[(u64, u64)]) -> Result<Directory> {
         Directory::read(sectors, runs, |directory, slot, raw, assembly| {
-            directory::take(directory, slot, raw, assembly, &self.upcase)
+            directory::decode(directory, slot, raw, assembly, &self.upcase)
         })
     }
 
-    /// Keeps in memory where a directory goes on.
+    /// Caches the links between the clusters of a directory.
     fn note_directory(&self, chain: &Chain) {
-        let mut joints = self.joints();
+        let mut links = self.links();
         let mut before: Option<Cluster> = None;
         for run in chain.runs() {
             if let Some(before) = before.replace(run.last()) {
-                joints.insert(before, run.first);
+                links.insert(before, run.first);
             }
-            if !joints.is_empty() {
-                // Of what was another directory's once, nothing holds within the run.
+            if !links.is_empty() {
+                // Remove stale links from an earlier directory: within a run, no links are needed.
                 for cluster in run.clusters().filter(|cluster| *cluster != run.last()) {
-                    joints.remove(&cluster);
+                    links.remove(&cluster);
                 }
             }
         }
@@ -281,11 +282,11 @@ impl Format for Structures {
         self.bitmap.read(device)
     }
 
-    fn note_taken(&mut self, chain: &Chain) {
+    fn note_allocated(&mut self, chain: &Chain) {
         self.bitmap.note(chain);
     }
 
-    /// What the table says of them does not matter any more.
+    /// Marks the clusters as free in the bitmap. Their entries in the table need no change.
     fn note_free(&mut self, chain: &Chain) -> Result<()> {
         self.bitmap.note(chain);
         Ok(())
@@ -316,7 +317,7 @@ impl Format for Structures {
         Self::set_volume_flags(device, self.boot.volume_flags | VOLUME_DIRTY)
     }
 
-    /// Says, too, how much is in use.
+    /// Marks the filesystem as clean, and updates the percentage in use.
     fn mark_clean(&self, device: &dyn BlockWrite, allocation: Option<&Allocation>) -> Result<()> {
         if let Some(allocation) = allocation {
             let percent = percent_in_use(allocation);

@@ -1,26 +1,26 @@
-//! Times (exFAT specification, 7.4.8 to 7.4.10): a DOS time, tenths and hundredths of a second, and how
-//! far the clock stood from UTC.
+//! Timestamps (exFAT specification, 7.4.8 to 7.4.10): a DOS time, hundredths of a second, and the
+//! offset from UTC.
 
 use diskfs_clusters::DosTime;
 use diskfs_vfs::Timestamp;
 
-/// `OffsetValid`, and an offset of nothing (7.4.10).
+/// `OffsetValid`, with an offset of zero (7.4.10).
 pub(crate) const UTC: u8 = 0x80;
-/// What an offset counts.
+/// The unit of the offset from UTC in seconds.
 const STEP_SECONDS: i64 = 15 * 60;
 
-/// A point in time as an entry has it.
+/// A timestamp in the format of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ExfatTime {
-    /// Date above, time below.
+    /// The date in the upper 16 bits, the time in the lower.
     pub(crate) timestamp: u32,
-    /// 0 to 199.
+    /// The hundredths of a second to add: 0 to 199.
     pub(crate) increment: u8,
     pub(crate) utc_offset: u8,
 }
 
 impl ExfatTime {
-    /// The nearest that an entry can hold, not after `at`; in UTC.
+    /// Converts a timestamp to UTC, rounded down to what an entry can hold.
     pub(crate) fn of(at: Timestamp) -> Self {
         let time = DosTime::of(at);
         Self {
@@ -30,7 +30,7 @@ impl ExfatTime {
         }
     }
 
-    /// The point in time. Where nobody says how far the clock stood from UTC, it is taken as UTC.
+    /// Returns the point in time. An entry without an offset is taken as UTC.
     pub(crate) fn timestamp(self) -> Timestamp {
         let [t0, t1, d0, d1] = self.timestamp.to_le_bytes();
         let time = DosTime {
@@ -49,7 +49,7 @@ impl ExfatTime {
         if self.utc_offset & UTC == 0 {
             return 0;
         }
-        // Seven bits with a sign.
+        // A signed number of seven bits.
         let steps = i64::from(self.utc_offset & 0x7f);
         let steps = if steps < 64 {
             steps

@@ -1,30 +1,30 @@
-//! The up-case table (exFAT specification, 7.2): which characters differ in case alone.
+//! The up-case table (exFAT specification, 7.2): the upper-case form of each character.
 
 use crate::bytes::{index, le16};
 use crate::checksum::{checksum16, checksum32};
 use crate::error::{Corrupt, Result};
 
-/// The table of 7.2.5.1, compressed as it stands there.
+/// The recommended table of 7.2.5.1 in its compressed form.
 pub(crate) const RECOMMENDED: &[u8] = include_bytes!("upcase_table.bin");
-/// The checksum that 7.2.5.1 gives of it.
+/// The checksum of the recommended table, from 7.2.5.1.
 #[cfg(test)]
 const RECOMMENDED_CHECKSUM: u32 = 0xe619_d30d;
 
-/// How many code units there are.
+/// The number of UTF-16 units.
 const UNITS: usize = 1 << 16;
-/// The longest that a table may be: one that is not compressed at all (7.2.5).
+/// The size of the largest table in bytes: one without compression (7.2.5).
 pub(crate) const MAX_BYTES: u64 = 2 << 16;
-/// In a compressed table: as many code units as the next number says have no other case.
+/// The marker in a compressed table. The next number is the count of units that have no other case.
 const RUN: u16 = 0xffff;
 
-/// What each unit of UTF-16 becomes.
+/// The upper-case form of each UTF-16 unit.
 #[derive(Debug)]
 pub(crate) struct UpcaseTable {
     upper: Vec<u16>,
 }
 
 impl UpcaseTable {
-    /// The table that a filesystem has, if its checksum is right.
+    /// Parses the table of a filesystem, and checks its checksum.
     pub(crate) fn parse(bytes: &[u8], stored: u32) -> Result<Self> {
         let found = checksum32(bytes);
         if found == stored {
@@ -33,12 +33,12 @@ impl UpcaseTable {
         Err(Corrupt::UpcaseChecksum { found, stored }.into())
     }
 
-    /// The table that everybody uses.
+    /// Returns the recommended table.
     pub(crate) fn recommended() -> Self {
         Self::decompress(RECOMMENDED)
     }
 
-    /// What is not told has no other case.
+    /// Decompresses a table. Units that it does not mention have no other case.
     fn decompress(bytes: &[u8]) -> Self {
         let identity = |from: usize| (0..=u16::MAX).skip(from);
         let mut upper = Vec::with_capacity(UNITS);
@@ -61,13 +61,13 @@ impl UpcaseTable {
         Self { upper }
     }
 
-    /// What names that differ in case alone have in common.
+    /// Folds case, so that names that differ in case alone become equal.
     pub(crate) fn fold(&self, units: &[u16]) -> Vec<u16> {
         let fold = |unit: &u16| self.upper.get(index(*unit)).copied().unwrap_or(*unit);
         units.iter().map(fold).collect()
     }
 
-    /// The hash of a name (7.6.4).
+    /// Returns the hash of a name (7.6.4).
     pub(crate) fn name_hash(&self, units: &[u16]) -> u16 {
         let bytes: Vec<u8> = self
             .fold(units)

@@ -1,4 +1,4 @@
-//! New filesystems, beside those of `mkfs.exfat`.
+//! Tests of new filesystems, compared with those of `mkfs.exfat`.
 
 #[path = "../../clusters/tests/common/mod.rs"]
 mod common;
@@ -17,7 +17,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// An image of this size, with something else at both ends.
+/// Returns an image of this size with old contents at both ends.
 fn scribbled(size_bytes: u64) -> tempfile::NamedTempFile {
     let image = tempfile::NamedTempFile::new().unwrap();
     image.as_file().set_len(size_bytes).unwrap();
@@ -30,7 +30,7 @@ fn scribbled(size_bytes: u64) -> tempfile::NamedTempFile {
     image
 }
 
-/// Where everything is, as the boot sector has it: all but the serial number.
+/// Returns the layout fields of the boot sector: all but the serial number.
 fn geometry(image: &tempfile::NamedTempFile) -> Vec<u8> {
     let mut bytes = [0; 112];
     image.as_file().read_exact_at(&mut bytes, 0).unwrap();
@@ -114,11 +114,11 @@ fn what_is_asked_for_is_made() {
         assert_eq!(tree(&again), made);
         let left = again.statistics().unwrap();
         assert!(left.blocks_free < free.blocks_free && left.blocks == free.blocks);
-        // exfatprogs look at the device for the size of a sector, and at the file for 512.
+        // exfatprogs take the sector size from the device, and 512 for a file.
         if sector_bytes == 512 && require("fsck.exfat").is_some() {
             fsck("fsck.exfat", image.path());
         }
-        // The copy is as good.
+        // The backup boot region must be valid, too.
         let mut bytes = vec![0; usize::try_from(MIB).unwrap()];
         device.read_at(0, &mut bytes).unwrap();
         let (main, backup) = bytes.split_at(12 * usize::try_from(sector_bytes).unwrap());

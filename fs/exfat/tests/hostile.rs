@@ -1,4 +1,4 @@
-//! Damaged filesystems: an answer, no panic, no loop.
+//! Tests with damaged filesystems: every call returns, without a panic or an endless loop.
 
 #[path = "../../clusters/tests/common/mod.rs"]
 mod common;
@@ -25,7 +25,7 @@ fn try_all(bytes: Vec<u8>) {
     );
 }
 
-/// Changes a byte string of a file's second entry, and makes the checksum right.
+/// Changes bytes of a file's second entry, and corrects the checksum.
 fn patch(bytes: &mut [u8], file: InodeNumber, offset: usize, value: &[u8]) {
     let at = usize::try_from(file.0 * 32).unwrap();
     bytes[at + 32 + offset..][..value.len()].copy_from_slice(value);
@@ -56,12 +56,13 @@ fn a_file_that_is_not_where_it_says_is_corrupt() {
         &[(FIRST, &[0; 4])],
         &[(FIRST, &[1, 0, 0, 0])],
         &[(FIRST, &[0xff; 4])],
-        // The last cluster, of 1536: the others would be behind it.
+        // The file starts in the last cluster of 1536, so the others would be outside of the
+        // filesystem.
         &[(FIRST, &1537_u32.to_le_bytes())],
         &[(SIZE, &[0xff; 8])],
         &[(SIZE, &[0, 0, 0, 0, 1, 0, 0, 0])],
         &[(VALID, &[0xff; 8])],
-        // A chain that the table does not tell.
+        // A chain that is not in the table.
         &[(FLAGS, &[1])],
     ];
     for case in cases {

@@ -1,4 +1,4 @@
-//! The fixtures, beside what exfat-fuse showed of them.
+//! Tests that read the fixtures and compare with exfat-fuse.
 
 #[path = "../../clusters/tests/common/mod.rs"]
 mod common;
@@ -50,13 +50,13 @@ fn names_are_found_in_any_case() {
 }
 
 #[test]
-fn tells_label_serial_and_sizes() {
+fn identifies_label_serial_and_sizes() {
     let fs = open("exfat.img");
     let identity = fs.identity();
     assert_eq!(identity.label, "D\u{ed}skfs-\u{1f4be}".as_bytes());
     assert_eq!(identity.uuid.as_deref(), Some("D15C-F501"));
     assert_eq!((identity.features, identity.notes), (vec![], vec![]));
-    // As dump.exfat tells it.
+    // The values are from dump.exfat.
     let statistics = fs.statistics().unwrap();
     assert_eq!((statistics.block_size, statistics.blocks), (4096, 1536));
     assert!(statistics.blocks_free > 1000 && statistics.blocks_free < 1500);
@@ -87,7 +87,7 @@ fn what_was_never_written_is_zeroes() {
     let fs = open("exfat.img");
     let dir = fs.lookup(fs.root(), b"Sizes").unwrap();
     let file = fs.lookup(dir, b"size-4097").unwrap();
-    // The valid data length of the set, and its checksum without that of the two bytes.
+    // The valid data length of the set, and the checksum, which changes with these two bytes.
     let mut image = bytes("exfat.img");
     let at = usize::try_from(file.0 * 32).unwrap();
     assert_eq!(image[at + 32 + 8..at + 32 + 10], 4097_u16.to_le_bytes());
@@ -125,7 +125,7 @@ fn the_copy_of_the_boot_region_stands_in() {
         let fs = Exfat::open(device.clone()).unwrap();
         assert_eq!(
             fs.identity().notes,
-            ["main boot region damaged, its copy used"]
+            ["main boot region damaged, using its backup"]
         );
         let found = Tree::of_filesystem(&fs).unwrap();
         assert!(expected_tree(name).differences(&found).is_empty());
@@ -136,7 +136,7 @@ fn the_copy_of_the_boot_region_stands_in() {
 }
 
 #[test]
-fn a_damaged_upcase_table_is_told() {
+fn a_damaged_upcase_table_is_reported() {
     let image = bytes("exfat.img");
     let table = [0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0];
     let at = image
@@ -148,7 +148,7 @@ fn a_damaged_upcase_table_is_told() {
     let fs = Exfat::open(device).unwrap();
     let notes = fs.identity().notes;
     assert!(
-        notes[0].contains("up-case table has the checksum"),
+        notes[0].contains("invalid up-case table: checksum is"),
         "{notes:?}"
     );
     assert!(fs.lookup(fs.root(), b"NAMES").is_ok());

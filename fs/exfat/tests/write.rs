@@ -1,4 +1,4 @@
-//! Writing what only exFAT has, proved by `fsck.exfat`.
+//! Tests of writing features that only exFAT has, checked with `fsck.exfat`.
 
 #[path = "../../clusters/tests/common/mod.rs"]
 mod common;
@@ -29,7 +29,7 @@ fn room_that_was_never_written_is_zeroes() {
     assert_eq!(read(&fs, file), vec![0; 3 << 20]);
     assert_eq!(fs.extents_of(file, 0).unwrap().count(), 1);
     fs.write_at(file, 1 << 20, b"middle").unwrap();
-    // Others would take what is not valid for contents.
+    // Other implementations would take bytes after the valid data length for contents.
     let extent = fs.extents_of(file, 0).unwrap().next().unwrap().unwrap();
     assert_eq!(extent.len_bytes, 3 << 20);
     fs.set_len(file, (1 << 20) + 3).unwrap();

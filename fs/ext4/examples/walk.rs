@@ -1,6 +1,6 @@
 //! Prints a manifest of all files of an ext4 image: `walk IMAGE [stat|list|read]`.
 //!
-//! With `stat` it only walks and counts, with `read` it also reads all files: for measuring.
+//! For measurements: `stat` only walks and counts, `read` also reads all files.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl<W: Write> Manifest<'_, W> {
             let value = self
                 .fs
                 .xattr(m.inode, &name)?
-                .ok_or("listed but not there")?;
+                .ok_or("a listed name was not found")?;
             xattrs.push(format!("{}={}", name.escape_ascii(), hex(&value)));
         }
         xattrs.sort();
@@ -109,7 +109,7 @@ impl<W: Write> Manifest<'_, W> {
         Ok(())
     }
 
-    /// A sum of the contents (FNV-1a), and a count of what was read.
+    /// Returns a checksum of the contents (FNV-1a), and counts the bytes read.
     fn contents(&mut self, m: &Metadata) -> Result<String, Box<dyn std::error::Error>> {
         if m.file_type != FileType::Regular {
             return Ok("-".to_owned());
@@ -132,7 +132,7 @@ impl<W: Write> Manifest<'_, W> {
     }
 }
 
-/// What Linux says of this process.
+/// Returns the peak memory of this process.
 fn peak_memory() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

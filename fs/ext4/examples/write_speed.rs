@@ -1,5 +1,6 @@
-//! Measures writing without anything above it: `write_speed IMAGE` makes files in a directory,
-//! writes a large one, removes all of it again, and prints what each took. The image is changed.
+//! Measures the speed of writing directly to the driver: `write_speed IMAGE` creates files in a
+//! directory, writes a large file, removes all of them again, and prints the time of each step. The
+//! image is changed.
 
 use std::error::Error;
 use std::io::Write;
@@ -14,7 +15,7 @@ const FILES: [u32; 3] = [2_000, 20_000, 100_000];
 const LARGE_BYTES: u64 = 1 << 30;
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
-    let image = std::env::args().nth(1).ok_or("which image?")?;
+    let image = std::env::args().nth(1).ok_or("usage: write_speed IMAGE")?;
     let device = Arc::new(File::open_read_write(&image)?);
     let fs = WritableExt4::open(device, &WriteOptions::default())?;
     for count in FILES {

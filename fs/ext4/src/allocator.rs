@@ -1,8 +1,8 @@
-//! Which blocks and inodes are in use, and which to take next.
+//! The allocator: which blocks and inodes are in use, and which to allocate next.
 //!
-//! Each block group has a lock; what is known of a group without it ([`Summary`]) serves to pass by
-//! those that have nothing to give. A group's descriptor is in memory, and its block follows within
-//! the handle of whoever changes it; bitmaps are in the pool like all other metadata.
+//! Each block group has a lock. A [`Summary`] can be read without it, so that a search skips groups
+//! with too little free space. A group's descriptor is kept in memory; the handle that changes it
+//! also changes the block that holds it. Bitmaps are in the pool like all other metadata.
 
 mod bits;
 mod block_bitmap;
@@ -27,7 +27,7 @@ use crate::error::{Error, ErrorKind, Result, Structure, malformed};
 use crate::group_descriptor::{self, GroupDescriptor};
 use crate::options::RootReserve;
 use crate::run::Run;
-use crate::statistics::{kept_blocks, own_blocks};
+use crate::statistics::{kernel_reserved_blocks, reserved_blocks};
 use crate::superblock::Superblock;
 use crate::transaction::TransactionHandle;
 use crate::volume::Volume;
@@ -40,11 +40,11 @@ use system_zone::SystemZone;
 pub(crate) use blocks::{Allocated, Request, Reserve};
 pub(crate) use counters::Totals;
 
-/// The most block groups that a filesystem which is written may have: 256 TiB in blocks of 4 KiB, 16
-/// TiB in blocks of 1 KiB. Each takes some 100 bytes of memory.
+/// The maximum number of block groups of a filesystem that is opened for writing: 256 TiB with
+/// blocks of 4 KiB, 16 TiB with blocks of 1 KiB. Each group takes some 100 bytes of memory.
 const GROUPS_MAX: u32 = 1 << 21;
 
-/// The state of all block groups.
+/// The allocation state of all block groups.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     geometry: Geometry,
@@ -52,19 +52,20 @@ pub(crate) struct Allocator {
     groups: Box<[Mutex<Group>]>,
     summaries: Box<[Summary]>,
     counters: Counters,
-    /// Clusters that [`Reserve::Keep`] leaves.
-    kept_clusters: u64,
-    /// Whether something may be kept for files that grow.
-    keeps_any: AtomicBool,
-    /// Whether all bitmaps were compared with their descriptors.
+    /// The number of clusters that [`Reserve::Keep`] leaves free.
+    reserve_clusters: u64,
+    /// True if clusters may be preallocated in memory for growing files.
+    has_preallocated: AtomicBool,
+    /// True if all bitmaps have been compared with their descriptors.
     compared: AtomicBool,
 }
 
 impl Allocator {
-    /// Reads and checks the descriptors of all groups. `journal` are the runs of the journal's inode.
+    /// Reads and checks the descriptors of all groups. `journal` gives the runs of the journal's
+    /// inode.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`; `Unsupported` when there are too many.
+    /// `Corrupt`, `Io`; `Unsupported` if there are too many groups.
     pub(crate) fn open(
         volume: &Volume,
         root_reserve: RootReserve,
@@ -72,8 +73,13 @@ impl Allocator {
     ) -> Result<Self> {
         let superblock = &volume.superblock;
         if superblock.groups_count > GROUPS_MAX {
-            let reason = format!("has {} block groups", superblock.groups_count);
-            let hint = format!("only filesystems of up to {GROUPS_MAX} are written");
+            let reason = format!(
+                "too many block groups for writing: {}",
+                superblock.groups_count
+            );
+            let hint = format!(
+                "at most {GROUPS_MAX} are supported for writing; the filesystem can be read"
+            );
             return Err(Error::new(ErrorKind::Unsupported, reason).with_hint(hint));
         }
         let mut groups = Vec::with_capacity(index(superblock.groups_count));
@@ -96,28 +102,29 @@ impl Allocator {
         system_zone.add_journal(journal)?;
         system_zone.sort();
         let kept = match root_reserve {
-            RootReserve::Keep => kept_blocks(superblock),
-            RootReserve::Use => own_blocks(superblock),
+            RootReserve::Keep => reserved_blocks(superblock),
+            RootReserve::Use => kernel_reserved_blocks(superblock),
         };
         Ok(Self {
-            kept_clusters: kept.wrapping_shr(geometry.cluster_bits),
+            reserve_clusters: kept.wrapping_shr(geometry.cluster_bits),
             geometry,
             system_zone,
             groups: groups.into(),
             summaries: summaries.into(),
             counters,
-            keeps_any: AtomicBool::new(false),
+            has_preallocated: AtomicBool::new(false),
             compared: AtomicBool::new(false),
         })
     }
 
-    /// What is free at this moment.
+    /// Returns the current totals of free blocks and inodes.
     pub(crate) fn totals(&self) -> Totals {
         self.counters.totals(self.geometry.cluster_bits)
     }
 
-    /// Returns the error for a filesystem that is full. Before the first of them, all bitmaps are compared with what
-    /// their descriptors count: a count that is too low looks like a full filesystem.
+    /// Returns the error for a full filesystem. Before the first such error, all bitmaps are
+    /// compared with the counts of their descriptors: a count that is too low looks like a full
+    /// filesystem.
     fn full(&self, volume: &Volume, reason: &'static str) -> Error {
         if !self.compared.swap(true, Ordering::SeqCst)
             && let Err(error) = self.compare_bitmaps(volume)
@@ -139,8 +146,9 @@ impl Allocator {
 
     fn group(&self, group: u32) -> Option<MutexGuard<'_, Group>> {
         let group = self.groups.get(index(group))?;
-        // It changes only when all is done, in one statement for each field that others look at; a
-        // panic halfway leaves at worst what the next check finds.
+        // A poisoned lock is safe to use: a group changes only at the end of an operation, with one
+        // assignment for each field that others read. A panic halfway leaves at worst a
+        // contradiction that the next check finds.
         Some(group.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -148,7 +156,7 @@ impl Allocator {
         self.summaries.get(index(group))
     }
 
-    /// Makes `descriptor` the group's, in memory and in its block.
+    /// Stores `descriptor` as the group's, in memory and in its block.
     fn store(
         &self,
         handle: &TransactionHandle<'_>,
@@ -172,7 +180,7 @@ impl Allocator {
     }
 }
 
-/// What [`GroupDescriptor`] has not checked yet, as a reader has no use for it.
+/// Checks the bounds that [`GroupDescriptor`] does not check because a reader does not need them.
 fn check(
     superblock: &Superblock,
     geometry: &Geometry,
@@ -192,5 +200,8 @@ fn check(
     if counts.iter().all(|(count, max)| count <= max) {
         return Ok(());
     }
-    Err(malformed(structure, "it counts more than the group has"))
+    Err(malformed(
+        structure,
+        "its counts exceed the size of the group",
+    ))
 }

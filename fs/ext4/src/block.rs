@@ -1,4 +1,4 @@
-//! Addresses: blocks of the filesystem, blocks of a file, and the size of both.
+//! Addresses of blocks: in the filesystem and in a file, and the block size.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub(crate) struct FsBlock(pub(crate) u64);
 
 impl FsBlock {
-    /// The block `count` blocks further on.
+    /// Returns the block `count` blocks further on.
     pub(crate) const fn after(self, count: u64) -> Self {
         Self(self.0.saturating_add(count))
     }
@@ -37,55 +37,56 @@ pub(crate) struct BlockSize {
 }
 
 impl BlockSize {
-    /// `EXT4_MAX_BLOCK_LOG_SIZE`: 64 KiB.
+    /// The largest binary logarithm, `EXT4_MAX_BLOCK_LOG_SIZE`: 64 KiB.
     const BITS_MAX: u32 = 16;
-    /// `EXT4_MIN_BLOCK_LOG_SIZE`: 1 KiB.
+    /// The smallest binary logarithm, `EXT4_MIN_BLOCK_LOG_SIZE`: 1 KiB.
     const BITS_MIN: u32 = 10;
 
-    /// From `s_log_block_size`: 0 stands for 1 KiB, 6 for 64 KiB.
+    /// Converts `s_log_block_size`: 0 means 1 KiB, 6 means 64 KiB.
     pub(crate) fn from_log(log_block_size: u32) -> Option<Self> {
         let bits = log_block_size.checked_add(Self::BITS_MIN)?;
         (bits <= Self::BITS_MAX).then_some(Self { bits })
     }
 
-    /// The binary logarithm of the size in bytes.
+    /// Returns the binary logarithm of the size in bytes.
     pub(crate) const fn bits(self) -> u32 {
         self.bits
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub(crate) const fn bytes(self) -> u32 {
         1u32.wrapping_shl(self.bits)
     }
 
-    /// The size in bytes, as a length in memory.
+    /// Returns the size in bytes, as a length in memory.
     pub(crate) const fn len(self) -> usize {
         1usize.wrapping_shl(self.bits)
     }
 
-    /// Where a block begins, in bytes. Saturates, which no device reaches.
+    /// Returns the byte offset of a block. It saturates, at a value that no device reaches.
     pub(crate) fn byte_of(self, block: FsBlock) -> u64 {
         block.0.saturating_mul(u64::from(self.bytes()))
     }
 
-    /// How many bytes so many blocks are. Saturates.
+    /// Returns the size of `len_blocks` blocks in bytes. It saturates.
     pub(crate) fn bytes_of(self, len_blocks: u64) -> u64 {
         len_blocks.saturating_mul(u64::from(self.bytes()))
     }
 
-    /// Where a block of a file begins, in bytes.
+    /// Returns the byte offset of a block within its file.
     pub(crate) fn file_byte_of(self, block: FileBlock) -> u64 {
         self.bytes_of(u64::from(block.0))
     }
 
-    /// The block that holds byte `offset`; `None` past the last one that a file can have.
+    /// Returns the file block that contains byte `offset`, or `None` past the last block that a
+    /// file can have.
     pub(crate) fn file_block_at(self, offset: u64) -> Option<FileBlock> {
         u32::try_from(offset.wrapping_shr(self.bits))
             .ok()
             .map(FileBlock)
     }
 
-    /// How many blocks hold `size_bytes`.
+    /// Returns the number of blocks that `size_bytes` need.
     pub(crate) fn blocks_for(self, size_bytes: u64) -> u64 {
         size_bytes.div_ceil(u64::from(self.bytes()))
     }

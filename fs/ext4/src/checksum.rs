@@ -2,36 +2,37 @@
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Checksums".
 
-/// CRC-32C of `bytes`, continued from `seed`, without the inversions before and after that the
-/// algorithm has elsewhere: ext4 chains bare register values.
+/// Returns the CRC-32C of `bytes`, continued from `seed`, without the usual inversions before and
+/// after: ext4 chains bare register values.
 pub(crate) fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
-    // The crate inverts before and after; inverting around it once more gives the bare register.
+    // The crate inverts before and after; a second inversion on both sides gives the bare register.
     !crc32c::crc32c_append(!seed, bytes)
 }
 
-/// The seed that all structures of the filesystem start from: of its UUID, or `s_checksum_seed`.
+/// The seed of all checksums of the filesystem: the checksum of its UUID, or `s_checksum_seed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChecksumSeed(pub(crate) u32);
 
 impl ChecksumSeed {
-    /// The seed of a filesystem without `metadata_csum_seed`.
+    /// Returns the seed of a filesystem without `metadata_csum_seed`.
     pub(crate) fn of_uuid(uuid: &[u8; 16]) -> Self {
         Self(crc32c(u32::MAX, uuid))
     }
 
-    /// The seed of everything that belongs to one inode.
+    /// Returns the seed of everything that belongs to one inode.
     pub(crate) fn of_inode(self, inode: u32, generation: u32) -> Self {
         let seed = crc32c(self.0, &inode.to_le_bytes());
         Self(crc32c(seed, &generation.to_le_bytes()))
     }
 
-    /// CRC-32C of the parts one after the other, from this seed.
+    /// Returns the CRC-32C of the concatenated parts, from this seed.
     pub(crate) fn of(self, parts: &[&[u8]]) -> u32 {
         parts.iter().fold(self.0, |crc, part| crc32c(crc, part))
     }
 }
 
-/// CRC-16 (polynomial 0x8005, reflected), continued from `crc`: group descriptors under `gdt_csum`.
+/// Returns the CRC-16 (polynomial 0x8005, reflected) of `bytes`, continued from `crc`, as group
+/// descriptors use it with `gdt_csum`.
 pub(crate) fn crc16(crc: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(crc, |crc, &byte| {
         (0..8).fold(crc ^ u16::from(byte), |crc, _| {

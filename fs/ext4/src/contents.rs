@@ -1,4 +1,4 @@
-//! What is in a file: reads that go from each run straight to the caller's bytes, and the runs
+//! The contents of files: reads that go from each run straight to the caller's buffer, and the runs
 //! themselves.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::inline_data;
 use crate::inode::{Inode, InodeFlags};
 use crate::volume::Volume;
 
-/// Reads from byte `offset` on, up to the end of the file. Returns how much.
+/// Reads from byte `offset` up to the end of the file. Returns the number of bytes read.
 pub(crate) fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let left = index(inode.size_bytes.saturating_sub(offset));
     let len = left.min(buf.len());
@@ -25,14 +25,14 @@ pub(crate) fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) 
     Ok(len)
 }
 
-/// Says that these bytes will be read soon.
+/// Announces that these bytes will be read soon.
 pub(crate) fn will_need(volume: &Volume, inode: &Inode, offset: u64, len_bytes: u64) {
     if !inode.has(InodeFlags::INLINE_DATA) {
         file_blocks::will_need(volume, inode, offset, len_bytes);
     }
 }
 
-/// The runs of a file from byte `offset` on, up to its end.
+/// Returns the runs of a file from byte `offset` up to its end.
 pub(crate) fn extents(volume: &Volume, inode: Arc<Inode>, offset: u64) -> Extents<'_> {
     Extents {
         volume,
@@ -41,11 +41,11 @@ pub(crate) fn extents(volume: &Volume, inode: Arc<Inode>, offset: u64) -> Extent
     }
 }
 
-/// How far a search for the end of a hole goes, in a file whose runs are not in a list: the hole is
-/// told in pieces then.
+/// The distance up to which the end of a hole is searched in a file whose runs are not in a list. A
+/// larger hole is reported in several pieces.
 const HOLE_BLOCKS_MAX: u64 = 1 << 20;
 
-/// Iterator of [`extents`].
+/// The iterator of [`extents`].
 #[derive(Debug)]
 pub(crate) struct Extents<'a> {
     volume: &'a Volume,
@@ -83,13 +83,14 @@ impl Extents<'_> {
 }
 
 impl Extents<'_> {
-    /// What a written run begins with: what is read out of the journal is not at its place yet.
+    /// Returns the kind and the length of the start of a written range. Blocks that are read from
+    /// the journal are `Inline`: they are not at their final place on the device yet.
     fn stored(&self, device_offset: u64, len_bytes: u64) -> (FileExtentKind, u64) {
-        let at_home = match &self.volume.journal_view {
-            Some(view) => view.at_home(device_offset, len_bytes),
+        let is_on_device = match &self.volume.journal_view {
+            Some(view) => view.is_on_device(device_offset, len_bytes),
             None => (true, len_bytes),
         };
-        match at_home {
+        match is_on_device {
             (true, len_bytes) => (FileExtentKind::Stored { device_offset }, len_bytes),
             (false, len_bytes) => (FileExtentKind::Inline, len_bytes),
         }

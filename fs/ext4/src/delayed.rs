@@ -1,12 +1,12 @@
-//! Contents that were written and have no blocks yet ("delayed allocation"): what a program appends
-//! in small pieces comes into one run of blocks, and a file that soon goes away again costs nothing.
+//! Written contents that have no blocks yet ("delayed allocation"). Small appended pieces get one
+//! run of blocks, and a file that is soon deleted costs nothing.
 //!
-//! Kept is, for each file, the bytes behind its end as the inode on the device has it: so what the
-//! device has, and a crash leaves, is the file as it was before. The blocks it
-//! will need are taken from the free ones at once, so that a full filesystem is told to who writes.
+//! For each file, the bytes after its end according to the inode on the device are kept in memory.
+//! So the device always has the file as it was before, and a crash leaves that. The blocks that the
+//! bytes will need are reserved at once, so that the writer learns about a full filesystem.
 //!
-//! A file's range is looked at and changed with the file's lock held, and none of these locks is
-//! held while another is taken.
+//! A file's range is read and changed while the file's lock is held. None of the locks in this
+//! module is held while another is taken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,26 +20,26 @@ use crate::hashing::{HashMap, HashSet};
 
 const SHARDS: usize = 16;
 
-/// How much is kept of one file.
+/// The maximum number of bytes kept for one file.
 pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
-/// How much is kept of all files.
+/// The maximum number of bytes kept for all files.
 pub(crate) const TOTAL_BYTES_MAX: u64 = 16 << 20;
 
 /// A range of a file that has no blocks yet.
 #[derive(Debug)]
 pub(crate) struct Delayed {
-    /// Where it begins: the inode's size.
+    /// The start of the range: the inode's size.
     pub(crate) start: u64,
     pub(crate) bytes: Vec<u8>,
-    /// When it was last written, unless the inode knows.
+    /// The time of the last write, unless the inode has it.
     pub(crate) written: Option<Timestamp>,
-    /// Clusters that were taken from the free ones for it.
+    /// The number of clusters that are reserved for the range.
     pub(crate) reserved_clusters: u64,
     since: Instant,
 }
 
 impl Delayed {
-    /// One without anything in it.
+    /// Returns an empty range.
     pub(crate) fn new(start: u64) -> Self {
         Self {
             start,
@@ -50,12 +50,12 @@ impl Delayed {
         }
     }
 
-    /// The byte of the file behind it: the file's size.
+    /// Returns the end of the range: the file's size.
     pub(crate) fn end(&self) -> u64 {
         self.start.saturating_add(len_u64(self.bytes.len()))
     }
 
-    /// Writes data that begins within it or right behind it.
+    /// Writes data that begins within the range or directly after it.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
         let at = index(offset.saturating_sub(self.start));
         let end = at.saturating_add(data.len());
@@ -69,8 +69,8 @@ impl Delayed {
         put(&mut self.bytes, at, data);
     }
 
-    /// Puts what it has of the file from `offset` on into `buf`, behind what the device had. Returns
-    /// how much there is now.
+    /// Copies the bytes of the range from `offset` on into `buf`, after what was read from the
+    /// device. Returns how many bytes of `buf` are filled now.
     fn read(&self, offset: u64, buf: &mut [u8]) -> usize {
         let len = index(self.end().saturating_sub(offset)).min(buf.len());
         let first = index(self.start.saturating_sub(offset));
@@ -82,24 +82,25 @@ impl Delayed {
     }
 }
 
-/// Those of all files.
+/// The delayed ranges of all files.
 #[derive(Debug, Default)]
 pub(crate) struct DelayedFiles {
     shards: [Mutex<HashMap<u32, Delayed>>; SHARDS],
     bytes: AtomicU64,
-    emptied: Mutex<Emptied>,
+    emptied: Mutex<TruncatedFiles>,
 }
 
-/// Files that had contents and were cut to nothing a short while ago: who writes one anew wants to have
-/// the old or the new after a crash, so nothing is kept of it (the kernel's `auto_da_alloc`).
+/// The files with contents that were truncated to zero a short while ago. A program that rewrites a
+/// file wants either the old or the new contents after a crash, so nothing is kept in memory for
+/// such a file (the kernel's `auto_da_alloc`).
 #[derive(Debug, Default)]
-struct Emptied {
+struct TruncatedFiles {
     lately: HashSet<u32>,
     before: HashSet<u32>,
 }
 
-impl Emptied {
-    /// What is remembered at most: with more, those that came first are forgotten sooner.
+impl TruncatedFiles {
+    /// The maximum number of remembered files. Beyond that, the oldest ones are forgotten sooner.
     const LATELY_MAX: usize = 4096;
 
     fn add(&mut self, inode: u32) {
@@ -131,42 +132,42 @@ impl DelayedFiles {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn emptied(&self) -> MutexGuard<'_, Emptied> {
+    fn emptied(&self) -> MutexGuard<'_, TruncatedFiles> {
         self.emptied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A file that had contents was cut to nothing.
+    /// Notes that a file with contents was truncated to zero.
     pub(crate) fn note_emptied(&self, inode: u32) {
         self.emptied().add(inode);
     }
 
-    /// Whether that was a short while ago: up to two of the times that pass between calls of
-    /// [`age_emptied`](Self::age_emptied).
+    /// Returns true if [`note_emptied`](Self::note_emptied) was called for the inode a short while
+    /// ago: within one to two intervals between calls of [`age_emptied`](Self::age_emptied).
     pub(crate) fn was_emptied(&self, inode: u32) -> bool {
         self.emptied().contains(inode)
     }
 
-    /// The file is gone.
+    /// Forgets a file that was deleted.
     pub(crate) fn forget_emptied(&self, inode: u32) {
         self.emptied().forget(inode);
     }
 
-    /// Time has passed.
+    /// Marks the end of an interval.
     pub(crate) fn age_emptied(&self) {
         self.emptied().age();
     }
 
-    /// How much is kept.
+    /// Returns the number of bytes kept for all files.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::SeqCst)
     }
 
-    /// Whether something is kept of a file.
+    /// Returns true if a range of the file is kept.
     pub(crate) fn contains(&self, inode: u32) -> bool {
         self.bytes() > 0 && self.shard(inode).contains_key(&inode)
     }
 
-    /// Takes what is kept of a file.
+    /// Removes and returns the range of a file.
     pub(crate) fn take(&self, inode: u32) -> Option<Delayed> {
         if self.bytes() == 0 {
             return None;
@@ -177,22 +178,22 @@ impl DelayedFiles {
         Some(taken)
     }
 
-    /// Keeps this of a file of which nothing is kept.
+    /// Adds a range for a file that has none.
     pub(crate) fn put(&self, inode: u32, delayed: Delayed) {
         self.bytes
             .fetch_add(len_u64(delayed.bytes.len()), Ordering::SeqCst);
         self.shard(inode).insert(inode, delayed);
     }
 
-    /// Forgets what is kept of a file, and gives back the clusters that are reserved for it.
+    /// Drops the range of a file, and releases the clusters that are reserved for it.
     pub(crate) fn forget(&self, allocator: &Allocator, inode: u32) {
         if let Some(taken) = self.take(inode) {
             allocator.unreserve(taken.reserved_clusters);
         }
     }
 
-    /// The time at which the contents were written last, if the inode doesn't know: it does from
-    /// now on.
+    /// Returns the time of the last write of the contents, if the inode doesn't have it yet. The
+    /// caller stores it in the inode.
     pub(crate) fn take_time(&self, inode: u32) -> Option<Timestamp> {
         if self.bytes() == 0 {
             return None;
@@ -200,7 +201,7 @@ impl DelayedFiles {
         self.shard(inode).get_mut(&inode)?.written.take()
     }
 
-    /// Goes on with a read that got `done` bytes from the device. Returns how much there is.
+    /// Continues a read that got `done` bytes from the device. Returns the total number of bytes.
     pub(crate) fn read(&self, inode: u32, offset: u64, buf: &mut [u8], done: usize) -> usize {
         if self.bytes() == 0 {
             return done;
@@ -210,7 +211,7 @@ impl DelayedFiles {
         delayed.map_or(done, |delayed| delayed.read(offset, buf))
     }
 
-    /// Changes what the inode says of a file into what is so.
+    /// Corrects an inode's metadata by the range that is kept in memory.
     pub(crate) fn amend(&self, inode: u32, cluster_bytes: u64, metadata: &mut Metadata) {
         if self.bytes() == 0 {
             return;
@@ -228,7 +229,7 @@ impl DelayedFiles {
         }
     }
 
-    /// The files of which something is kept for so long already, in order.
+    /// Returns the files whose ranges are older than `age`, in order.
     pub(crate) fn older_than(&self, age: Duration) -> Vec<u32> {
         let mut numbers = Vec::new();
         for shard in &self.shards {

@@ -1,4 +1,5 @@
-//! The device of a filesystem that is being written: writes past the pool of metadata, and how much of them is durable.
+//! The device of a filesystem that is opened for writing: writes past the pool of metadata, and
+//! which of them are durable.
 
 mod written;
 
@@ -10,32 +11,32 @@ use crate::block::{BlockSize, FsBlock};
 use crate::bytes::len_u64;
 use crate::error::{Result, write_failed};
 
-use written::Written;
+use written::WriteCounts;
 
-/// The device below a filesystem that is being written. See the [module](self).
+/// The device below a filesystem that is opened for writing. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct DeviceWriter {
     device: Arc<dyn BlockWrite>,
     block_size: BlockSize,
-    written: Written,
+    written: WriteCounts,
 }
 
 impl DeviceWriter {
-    /// Wraps a device to which nothing was written yet.
+    /// Wraps a device to which nothing has been written yet.
     pub(crate) fn new(device: Arc<dyn BlockWrite>, block_size: BlockSize) -> Self {
         Self {
             device,
             block_size,
-            written: Written::default(),
+            written: WriteCounts::default(),
         }
     }
 
-    /// Returns the device itself, for superblocks: they don't count as written.
+    /// Returns the device itself, for writes of superblocks: they don't count as written.
     pub(crate) fn device(&self) -> &dyn BlockWrite {
         &*self.device
     }
 
-    /// Writes a file's contents, or what is to be read as such.
+    /// Writes a file's contents, or bytes that a file will contain.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
@@ -45,15 +46,15 @@ impl DeviceWriter {
         written
     }
 
-    /// Writes from the beginning of a block on.
+    /// Writes bytes from the start of a block on.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// Fails like [`write`](Self::write).
     pub(crate) fn write_block(&self, first: FsBlock, bytes: &[u8]) -> Result<()> {
         self.write(self.block_size.byte_of(first), bytes)
     }
 
-    /// Makes a part of the device read as zeroes.
+    /// Makes a range of the device read as zeroes.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
@@ -74,7 +75,8 @@ impl DeviceWriter {
         Ok(())
     }
 
-    /// Returns when everything that was written is durable: at once, when nothing was written since the last flush.
+    /// Waits until everything that was written is durable. Returns at once if nothing was written
+    /// since the last flush.
     ///
     /// # Errors
     /// `Io`.
@@ -85,7 +87,7 @@ impl DeviceWriter {
         self.flush()
     }
 
-    /// Returns how much was written, in KiB.
+    /// Returns the number of KiB written.
     pub(crate) fn written_kbytes(&self) -> u64 {
         self.written.kbytes()
     }

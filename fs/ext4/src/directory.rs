@@ -1,4 +1,4 @@
-//! Directories: their entries in order, and the one of a name.
+//! Directories: listing their entries, and lookup of names.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Directory
 //! Entries".
@@ -6,8 +6,8 @@
 mod block;
 mod casefold;
 mod change;
-mod changing;
 mod edited;
+mod editor;
 mod encrypted_name;
 mod entries;
 mod entry;

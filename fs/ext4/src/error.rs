@@ -1,4 +1,4 @@
-//! Why a read fails, in detail; at the crate's edge it becomes a [`diskfs_vfs::Error`].
+//! The detailed reasons of failures; outside of the crate they become [`diskfs_vfs::Error`].
 
 use diskfs_vfs::InodeNumber;
 
@@ -6,7 +6,7 @@ use crate::block::{FileBlock, FsBlock};
 
 pub(crate) use diskfs_vfs::{Error, ErrorKind, Result};
 
-/// The structures that carry a checksum, or are otherwise named in messages.
+/// The structures that have a checksum, or are named in messages for another reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Structure {
     Superblock,
@@ -42,29 +42,29 @@ impl std::fmt::Display for Structure {
     }
 }
 
-/// The bytes contradict the specification.
+/// The errors for bytes that contradict the specification.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Corrupt {
-    #[error("{structure} has checksum {actual:#x}, its bytes say {expected:#x}")]
+    #[error("invalid {structure}: checksum is {actual:#x}, expected {expected:#x}")]
     Checksum {
         structure: Structure,
         expected: u32,
         actual: u32,
     },
-    #[error("{structure} has magic {actual:#x}, not {expected:#x}")]
+    #[error("invalid {structure}: magic is {actual:#x}, expected {expected:#x}")]
     Magic {
         structure: Structure,
         expected: u32,
         actual: u32,
     },
-    #[error("{structure} has {field} {value}, which is out of range ({range})")]
+    #[error("invalid {structure}: {field} is {value}, expected {range}")]
     Field {
         structure: Structure,
         field: &'static str,
         value: u64,
         range: &'static str,
     },
-    #[error("{structure} refers to block {block}, outside of the filesystem's {blocks}")]
+    #[error("{structure} refers to block {block}, outside of the filesystem ({blocks} blocks)")]
     BlockOutside {
         structure: Structure,
         block: FsBlock,
@@ -87,7 +87,7 @@ pub(crate) enum Corrupt {
     DirectoryEntry { entry: u64, problem: &'static str },
 }
 
-/// Short for [`Corrupt::Malformed`] as an error.
+/// Returns [`Corrupt::Malformed`] as an error.
 pub(crate) fn malformed(structure: Structure, problem: &'static str) -> Error {
     Corrupt::Malformed { structure, problem }.into()
 }
@@ -98,22 +98,22 @@ impl From<Corrupt> for Error {
     }
 }
 
-/// Well-formed, but nothing that this driver reads.
+/// The errors for valid filesystems that this driver cannot read or write.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unsupported {
-    #[error("needs features that this driver lacks: {}", .0.join(", "))]
+    #[error("unsupported features: {}", .0.join(", "))]
     Features(Vec<String>),
-    #[error("revision {0} of the format is not known")]
+    #[error("unknown revision {0} of the format")]
     Revision(u32),
-    #[error("is the external journal of an ext4 filesystem, and no filesystem")]
+    #[error("is the external journal of an ext4 filesystem, not a filesystem")]
     JournalDevice,
     #[error("needs recovery by an external journal, which is on another device")]
     ExternalJournal,
     #[error("the file's contents are encrypted")]
     Encrypted,
-    #[error("the names in the directory are encrypted, and can't be changed without the key")]
+    #[error("the names in the directory are encrypted, and cannot be changed without the key")]
     EncryptedDirectory,
-    #[error("the file is protected by fs-verity, and its contents can't be changed")]
+    #[error("the file is protected by fs-verity, and its contents cannot be changed")]
     Verity,
 }
 
@@ -123,8 +123,9 @@ impl From<Unsupported> for Error {
     }
 }
 
-/// A failure of the device below, as one of the filesystem. What the filesystem asks for lies
-/// within the device, so an answer of "out of bounds" means that the device is shorter than it said.
+/// Converts a failure of the device below into an error of the filesystem. The filesystem accesses
+/// only bytes within the device, so an "out of bounds" failure means that the device is shorter
+/// than it reported.
 pub(crate) fn device_failed(e: diskfs_block::Error) -> Error {
     use diskfs_block::ErrorKind as Device;
     let kind = match e.kind() {
@@ -134,7 +135,7 @@ pub(crate) fn device_failed(e: diskfs_block::Error) -> Error {
         Device::Cancelled => ErrorKind::Cancelled,
         _ => ErrorKind::Io,
     };
-    let error = Error::new(kind, "the device below the filesystem can't be read");
+    let error = Error::new(kind, "cannot read the device below the filesystem");
     match e.offset() {
         Some(offset) => error.at(offset),
         None => error,
@@ -142,16 +143,16 @@ pub(crate) fn device_failed(e: diskfs_block::Error) -> Error {
     .with_source(e)
 }
 
-/// A failure to write to the device, as one of the filesystem.
+/// Converts a failure to write to the device into an error of the filesystem.
 pub(crate) fn write_failed(e: diskfs_block::Error) -> Error {
     if e.kind() == diskfs_block::ErrorKind::NoSpace {
-        let reason = "no room left on the host for the image";
+        let reason = "no space left on the host for the image";
         return Error::new(ErrorKind::NoSpace, reason).with_source(e);
     }
     if e.kind() == diskfs_block::ErrorKind::Io {
         let error = Error::new(
             ErrorKind::Io,
-            "the device below the filesystem can't be written",
+            "cannot write to the device below the filesystem",
         );
         return match e.offset() {
             Some(offset) => error.at(offset).with_source(e),
@@ -161,9 +162,9 @@ pub(crate) fn write_failed(e: diskfs_block::Error) -> Error {
     device_failed(e)
 }
 
-/// Says which inode a failure is about.
+/// An extension of results and errors that adds the inode concerned.
 pub(crate) trait InInode<T> {
-    /// Adds the inode's number unless one further in is there already.
+    /// Adds the inode's number, unless an inner call has already added one.
     fn in_inode(self, inode: u32) -> Result<T>;
 }
 
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(e.kind(), ErrorKind::Corrupt);
         assert_eq!(
             e.to_string(),
-            "extent block 77 has checksum 0xab, its bytes say 0x12 (inode 13)"
+            "invalid extent block 77: checksum is 0xab, expected 0x12 (inode 13)"
         );
     }
 

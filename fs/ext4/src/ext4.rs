@@ -1,4 +1,4 @@
-//! The opened filesystem as everybody else sees it.
+//! The public type of an opened filesystem.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,18 +23,19 @@ use crate::symlink;
 use crate::volume::Volume;
 use crate::xattr;
 
-/// The longest name of a directory entry, `EXT4_NAME_LEN`.
+/// The maximum length of a directory entry's name, `EXT4_NAME_LEN`.
 const NAME_MAX_BYTES: usize = 255;
 
-/// How a filesystem is opened.
+/// The options for opening a filesystem.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How much memory the caches of metadata may take, in bytes.
+    /// The maximum memory for the caches of metadata, in bytes.
     pub cache_bytes: u64,
 }
 
 impl Default for Options {
-    /// 16 MiB: the metadata of a system's tree of some 20,000 files, and half of that again.
+    /// Returns a limit of 16 MiB: the metadata of a system's tree of some 20,000 files, and half of
+    /// that again.
     fn default() -> Self {
         Self {
             cache_bytes: 16 << 20,
@@ -48,32 +49,35 @@ pub struct Ext4 {
     volume: Volume,
     identity: Identity,
     statistics: OnceLock<Statistics>,
-    /// Files that are there without a name, in a filesystem that is being written.
+    /// The open files without a name, in a filesystem that is opened for writing.
     holds: Option<Arc<Holds<u32>>>,
 }
 
 impl Ext4 {
-    /// Returns what the first backup superblock of a device says, for a device whose primary superblock is destroyed.
+    /// Returns the identity in the first backup superblock of a device, for a device whose primary
+    /// superblock is destroyed.
     ///
-    /// Opening such a filesystem fails: it names the backup that e2fsck can use.
+    /// Opening such a filesystem fails; the error names the backup that e2fsck can use.
     pub fn probe_backup(device: &dyn BlockRead) -> Option<Identity> {
         Superblock::backup(device).map(|superblock| identity(&superblock))
     }
 
-    /// Whether the device holds one, judged by its superblock's magic.
+    /// Returns true if the device contains an ext filesystem, judged by the magic of its
+    /// superblock.
     ///
     /// # Errors
-    /// When the device can't be read.
+    /// Fails if the device cannot be read.
     pub fn probe(device: &dyn BlockRead) -> diskfs_block::Result<bool> {
         superblock::probe(device)
     }
 
-    /// Opens the filesystem. Only the superblock is read, and the journal where it is not empty;
+    /// Opens the filesystem. Only the superblock is read, and the journal if it is not empty;
     /// everything else is read and checked when it is used.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when the superblock makes no sense, or the filesystem is larger than
-    /// the device; [`ErrorKind::Unsupported`], by name, for features that this driver lacks.
+    /// [`ErrorKind::Corrupt`] if the superblock is invalid, or the filesystem is larger than the
+    /// device; [`ErrorKind::Unsupported`], with their names, for features that this driver cannot
+    /// read.
     pub fn open(device: Arc<dyn BlockRead>, options: &Options) -> Result<Self> {
         let superblock = Superblock::read(&*device)?;
         let Recovered {
@@ -96,7 +100,7 @@ impl Ext4 {
         })
     }
 
-    /// One that shows what is being written.
+    /// Returns the reader of a filesystem that is opened for writing.
     pub(crate) fn for_writing(
         device: Arc<dyn BlockRead>,
         superblock: Superblock,
@@ -111,19 +115,19 @@ impl Ext4 {
         }
     }
 
-    /// With more that a careful reader should know.
+    /// Adds notes to the identity, for users who check carefully.
     pub(crate) fn with_notes(mut self, notes: Vec<String>) -> Self {
         self.identity.notes.extend(notes);
         self
     }
 
-    /// What its own parts read with.
+    /// Returns the volume, which the crate's other modules read from.
     pub(crate) const fn volume(&self) -> &Volume {
         &self.volume
     }
 
-    /// A file's inode. What is no file to the outside (the journal, a value of an attribute) is not
-    /// found.
+    /// Returns a file's inode. Inodes that are not files to the outside (the journal, attribute
+    /// values) are not found.
     fn inode(&self, number: InodeNumber) -> Result<Arc<Inode>> {
         let first = self.volume.superblock.first_inode;
         let inode = match u32::try_from(number.0) {
@@ -136,16 +140,16 @@ impl Ext4 {
             .ok_or_else(|| no_such(number))
     }
 
-    /// Checks that an inode which the directory `dir` names is a file: whoever deletes a file removes its last name
-    /// first, so that an unused inode here is damage and not a file that has gone.
+    /// Checks that an inode which the directory `dir` refers to is a file. Deleting a file removes
+    /// its last name first, so an unused inode here is damage, and not a deleted file.
     fn named(&self, dir: InodeNumber, inode: u32) -> Result<InodeNumber> {
         let number = InodeNumber(u64::from(inode));
         match self.inode(number) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                let reason = format!("an entry names inode {inode}, which holds no file");
+                let reason = format!("the entry refers to inode {inode}, which is not in use");
                 Err(Error::new(ErrorKind::Corrupt, reason).in_inode(dir))
             }
-            // What else is wrong with it, whoever reads it is told.
+            // Other errors in the inode are reported when it is read.
             _ => Ok(number),
         }
     }
@@ -163,12 +167,13 @@ impl Ext4 {
         Err(Error::new(ErrorKind::NotADirectory, "not a directory").in_inode(number))
     }
 
-    /// A part of a directory's entries, in an order that changes of it do not change.
+    /// Returns a part of a directory's entries, in an order that stays the same when the directory
+    /// is changed.
     pub(crate) fn batch(&self, dir: InodeNumber, cookie: u64) -> Result<directory::Batch> {
         directory::batch(&self.volume, &*self.directory(dir)?, cookie)
     }
 
-    /// An inode whose contents may be read.
+    /// Returns an inode whose contents may be read.
     fn readable(&self, number: InodeNumber) -> Result<Arc<Inode>> {
         let inode = self.inode(number)?;
         match inode.file_type {
@@ -178,7 +183,7 @@ impl Ext4 {
                 return Err(e.in_inode(number));
             }
             _ => {
-                let e = Error::new(ErrorKind::Invalid, "has no contents to read");
+                let e = Error::new(ErrorKind::Invalid, "not a regular file");
                 return Err(e.in_inode(number));
             }
         }
@@ -189,11 +194,14 @@ impl Ext4 {
     }
 }
 
-/// The error for an inode that is not in use. The root always is.
+/// Returns the error for an inode that is not in use. The root inode is always in use.
 fn no_such(number: InodeNumber) -> Error {
     let error = if number.0 == u64::from(ROOT) {
-        Error::new(ErrorKind::Corrupt, "the root directory's inode is unused")
-            .with_hint("on a copy, run `e2fsck`")
+        Error::new(
+            ErrorKind::Corrupt,
+            "the root directory's inode is not in use",
+        )
+        .with_hint("run `e2fsck` on a copy")
     } else {
         Error::new(ErrorKind::NotFound, "no such inode")
     };
@@ -212,7 +220,10 @@ impl FsRead for Ext4 {
     fn lookup(&self, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
         let directory = self.directory(dir)?;
         if name.len() > NAME_MAX_BYTES {
-            let e = Error::new(ErrorKind::NameTooLong, "a name has at most 255 bytes");
+            let e = Error::new(
+                ErrorKind::NameTooLong,
+                "the name is too long: at most 255 bytes",
+            );
             return Err(e.in_inode(dir));
         }
         match directory::lookup(&self.volume, &directory, name)? {
@@ -224,11 +235,11 @@ impl FsRead for Ext4 {
     fn metadata(&self, inode: InodeNumber) -> Result<Metadata> {
         let found = self.inode(inode)?;
         let mut metadata = found.metadata(&self.volume.superblock).ok_or_else(|| {
-            let mode = "its mode tells no type of file";
+            let mode = "i_mode has an unknown file type";
             Error::new(ErrorKind::Corrupt, mode).in_inode(inode)
         })?;
         if metadata.file_type == FileType::Symlink && metadata.flags.encrypted {
-            // The size is that of what `read_link` gives.
+            // The size is the length of what `read_link` returns.
             metadata.size_bytes = len_u64(symlink::target(&self.volume, &found)?.len());
         }
         Ok(metadata)

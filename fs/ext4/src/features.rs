@@ -7,7 +7,7 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// Features that a reader and a writer may ignore.
+    /// The compatible features: a reader or writer may ignore them.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Compatible: u32 {
         const DIR_PREALLOC = 0x1;
@@ -27,7 +27,7 @@ bitflags! {
 }
 
 bitflags! {
-    /// Features without which a reader misunderstands the bytes.
+    /// The incompatible features: a reader that does not know them misinterprets the bytes.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Incompatible: u32 {
         const COMPRESSION = 0x1;
@@ -51,7 +51,7 @@ bitflags! {
 }
 
 bitflags! {
-    /// Features that only a writer must know.
+    /// The read-only-compatible features: only a writer must know them.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct ReadOnlyCompatible: u32 {
         const SPARSE_SUPER = 0x1;
@@ -75,8 +75,8 @@ bitflags! {
     }
 }
 
-/// What this driver reads. `COMPRESSION` and `DIRDATA` never had an implementation in Linux;
-/// `JOURNAL_DEV` marks a device that is a journal and no filesystem.
+/// The incompatible features that this driver reads. `COMPRESSION` and `DIRDATA` never had an
+/// implementation in Linux; `JOURNAL_DEV` marks a device that is a journal, not a filesystem.
 pub(crate) const READABLE: Incompatible = Incompatible::FILETYPE
     .union(Incompatible::NEEDS_RECOVERY)
     .union(Incompatible::META_BG)
@@ -91,8 +91,8 @@ pub(crate) const READABLE: Incompatible = Incompatible::FILETYPE
     .union(Incompatible::ENCRYPT)
     .union(Incompatible::CASEFOLD);
 
-/// What this driver writes besides. `QUOTA` would have to be kept right, `SHARED_BLOCKS` and
-/// `READONLY` forbid it, `REPLICA` never had an implementation.
+/// The read-only-compatible features that this driver writes. `QUOTA` would require updating the
+/// quota, `SHARED_BLOCKS` and `READONLY` forbid writing, `REPLICA` never had an implementation.
 const WRITABLE: ReadOnlyCompatible = ReadOnlyCompatible::SPARSE_SUPER
     .union(ReadOnlyCompatible::LARGE_FILE)
     .union(ReadOnlyCompatible::BTREE_DIR)
@@ -106,7 +106,7 @@ const WRITABLE: ReadOnlyCompatible = ReadOnlyCompatible::SPARSE_SUPER
     .union(ReadOnlyCompatible::VERITY)
     .union(ReadOnlyCompatible::ORPHAN_PRESENT);
 
-/// The three words together.
+/// The three feature words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Features {
     pub(crate) compatible: Compatible,
@@ -115,7 +115,7 @@ pub(crate) struct Features {
 }
 
 impl Features {
-    /// Whether all of these are set.
+    /// Returns true if all of these features are set.
     pub(crate) fn has(self, features: impl Into<AnyFeature>) -> bool {
         match features.into() {
             AnyFeature::Compatible(f) => self.compatible.contains(f),
@@ -124,8 +124,8 @@ impl Features {
         }
     }
 
-    /// The names of all that are set, in the order of `dumpe2fs`: by word (compatible,
-    /// incompatible, read-only compatible), then by bit.
+    /// Returns the names of all features that are set, in the order of `dumpe2fs`: by word
+    /// (compatible, incompatible, read-only-compatible), then by bit.
     pub(crate) fn names(self) -> Vec<String> {
         let mut names = names_of(self.compatible.bits(), 'C', compatible_name);
         names.extend(names_of(self.incompatible.bits(), 'I', incompatible_name));
@@ -134,14 +134,14 @@ impl Features {
         names
     }
 
-    /// The names of the incompatible features that this driver can't read.
+    /// Returns the names of the incompatible features that this driver cannot read.
     pub(crate) fn unreadable_names(self) -> Vec<String> {
         let unreadable = self.incompatible.difference(READABLE);
         names_of(unreadable.bits(), 'I', incompatible_name)
     }
 
-    /// The names of the features that this driver can read and not write. `MMP` would have to be
-    /// kept up while the filesystem is open.
+    /// Returns the names of the features that this driver can read but not write. `MMP` would
+    /// require regular updates while the filesystem is open.
     pub(crate) fn unwritable_names(self) -> Vec<String> {
         let incompatible = self.incompatible.intersection(Incompatible::MMP);
         let mut names = names_of(incompatible.bits(), 'I', incompatible_name);
@@ -151,7 +151,7 @@ impl Features {
     }
 }
 
-/// One or more features of one of the words.
+/// A set of features of one of the words.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum AnyFeature {
     Compatible(Compatible),
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn names_in_the_order_of_dumpe2fs() {
-        // What `dumpe2fs -h` prints for a default ext4 of Debian 13.
+        // The features that `dumpe2fs -h` prints for a default ext4 of Debian 13.
         let f = features(0x103c, 0x22c2, 0x46b);
         assert_eq!(
             f.names().join(" "),

@@ -1,8 +1,8 @@
-//! Where the blocks of a file are: its runs, in order.
+//! The mapping of file blocks to blocks of the filesystem: a file's runs, in order.
 //!
 //! A file has an extent tree ([`extent_tree`]) or, without the flag `EXTENTS`, a block map
-//! ([`block_map`]). The runs of a file that has few are kept as one list, so that a read resolves
-//! without touching the tree again.
+//! ([`block_map`]). If a file has few runs, they are cached as one list, so that later reads do not
+//! access the tree.
 
 mod allocation;
 mod block_map;
@@ -22,28 +22,29 @@ use crate::volume::Volume;
 
 pub(crate) use allocation::Reserved;
 pub(crate) use change::{
-    END, Hole, Place, REMOVE_CREDITS, append_block, check_shift_up, extent_at, goes_in_one_step,
-    initialise, map_new, map_reach, mark_unwritten, mark_written, place_at, remove, shift_down,
-    shift_up, split_at, too_large,
+    BlockMapping, END, Hole, REMOVE_CREDITS, append_block, check_shift_up, extent_at,
+    fits_in_one_step, initialise, map_new, map_reach, mapping_at, mark_unwritten, mark_written,
+    remove, shift_down, shift_up, split_at, too_large,
 };
 use extent_tree::empty_root;
 pub(crate) use new_run::allocate;
 pub(crate) use read::{Span, read, will_need};
 
-/// How many runs a file may have for its list to be kept: 96 KiB of memory. What has more is looked
-/// up in its tree each time; that is a file in pieces of some blocks each, or a huge one.
+/// The maximum number of runs of a cached list: 96 KiB of memory. A file with more runs is looked
+/// up in its tree each time; such a file is huge, or its fragments have only a few blocks.
 const LISTED_RUNS_MAX: usize = 4096;
-/// How many steps the making of a list may take, empty subtrees included.
+/// The maximum number of steps for building a list, including empty subtrees.
 const LISTED_STEPS_MAX: usize = 2 * LISTED_RUNS_MAX;
 
-/// The runs of an inode from the one that holds `from` on (which is cut to begin there), in order.
-/// Holes are what lies between them. Ends after the first error.
+/// Returns the runs of an inode in order, starting with the one that contains `from` (cut to begin
+/// there). The gaps between them are holes. The iterator ends after the first error.
 pub(crate) fn runs<'a>(volume: &'a Volume, inode: &'a Inode, from: FileBlock) -> Runs<'a> {
     runs_until(volume, inode, from, u64::MAX)
 }
 
-/// As [`runs`], but what begins at file block `until` or behind it may be left out: a map can lead to
-/// 2^32 blocks of nothing, and then a search takes as long as it is far.
+/// Returns the runs like [`runs`], but may leave out those that begin at or after file block
+/// `until`: a block map can cover 2^32 blocks of holes, and this limits the time for searching
+/// them.
 pub(crate) fn runs_until<'a>(
     volume: &'a Volume,
     inode: &'a Inode,
@@ -53,10 +54,10 @@ pub(crate) fn runs_until<'a>(
     let source = match list(volume, inode) {
         Ok(Some(list)) => {
             let next = list.partition_point(|run| run.end() <= u64::from(from.0));
-            Source::List { list, next }
+            RunSource::List { list, next }
         }
-        Ok(None) => Source::Walk(Walk::new(volume, inode, from, until)),
-        Err(e) => Source::Failed(Some(e)),
+        Ok(None) => RunSource::Walk(Walk::new(volume, inode, from, until)),
+        Err(e) => RunSource::Failed(Some(e)),
     };
     Runs {
         source,
@@ -66,57 +67,57 @@ pub(crate) fn runs_until<'a>(
     }
 }
 
-/// Iterator of [`runs`].
+/// The iterator of [`runs`].
 #[derive(Debug)]
 pub(crate) struct Runs<'a> {
-    source: Source<'a>,
+    source: RunSource<'a>,
     from: FileBlock,
     until: u64,
     inode: u32,
 }
 
 #[derive(Debug)]
-enum Source<'a> {
+enum RunSource<'a> {
     List { list: Arc<[Run]>, next: usize },
     Walk(Walk<'a>),
     Failed(Option<diskfs_vfs::Error>),
 }
 
 impl Runs<'_> {
-    /// The runs that are still to come, where they are in memory already.
+    /// Returns the remaining runs if they are already in memory.
     pub(crate) fn listed(&self) -> &[Run] {
         match &self.source {
-            Source::List { list, next } => list.get(*next..).unwrap_or_default(),
+            RunSource::List { list, next } => list.get(*next..).unwrap_or_default(),
             _ => &[],
         }
     }
 
-    /// The file block before which none was left out.
+    /// Returns the file block before which no run was left out.
     pub(crate) fn complete_until(&self) -> u64 {
         match self.source {
-            Source::Walk(_) => self.until,
+            RunSource::Walk(_) => self.until,
             _ => u64::MAX,
         }
     }
 
     fn next_uncut(&mut self) -> Option<Result<Run>> {
         match &mut self.source {
-            Source::List { list, next } => {
+            RunSource::List { list, next } => {
                 let run = list.get(*next)?;
                 *next = next.saturating_add(1);
                 Some(Ok(*run))
             }
-            Source::Walk(walk) => loop {
+            RunSource::Walk(walk) => loop {
                 match walk.step()? {
-                    Ok(Step::Run(run)) => break Some(Ok(run)),
-                    Ok(Step::Nothing) => {}
+                    Ok(WalkStep::Run(run)) => break Some(Ok(run)),
+                    Ok(WalkStep::Nothing) => {}
                     Err(e) => {
-                        self.source = Source::Failed(None);
+                        self.source = RunSource::Failed(None);
                         break Some(Err(e));
                     }
                 }
             },
-            Source::Failed(e) => e.take().map(Err),
+            RunSource::Failed(e) => e.take().map(Err),
         }
     }
 }
@@ -138,11 +139,11 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// What one step along a tree gives.
+/// The result of one step of a walk along a tree.
 #[derive(Debug)]
-enum Step {
+enum WalkStep {
     Run(Run),
-    /// Nothing at this place; there may be more behind it.
+    /// No run at this place; there may be more after it.
     Nothing,
 }
 
@@ -169,8 +170,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// `None` at the end.
-    fn step(&mut self) -> Option<Result<Step>> {
+    /// Does one step, or returns `None` at the end.
+    fn step(&mut self) -> Option<Result<WalkStep>> {
         match self {
             Self::Extents(walk) => walk.step(),
             Self::BlockMap(walk) => walk.step(),
@@ -179,21 +180,22 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn step_edited(tree: &mut Walk<'_>, walk: &mut EditedWalk<'_>) -> Option<Result<Step>> {
+fn step_edited(tree: &mut Walk<'_>, walk: &mut EditedWalk<'_>) -> Option<Result<WalkStep>> {
     match walk.step() {
-        EditedStep::Run(run) => return Some(Ok(Step::Run(run))),
+        EditedStep::Run(run) => return Some(Ok(WalkStep::Run(run))),
         EditedStep::Nothing => {}
         EditedStep::End => return None,
         EditedStep::NeedsRun => match tree.step() {
             None => walk.supply(None),
-            Some(Ok(Step::Run(run))) => walk.supply(Some(run)),
+            Some(Ok(WalkStep::Run(run))) => walk.supply(Some(run)),
             Some(nothing) => return Some(nothing),
         },
     }
-    Some(Ok(Step::Nothing))
+    Some(Ok(WalkStep::Nothing))
 }
 
-/// All runs of an inode, neighbours joined; `None` when they are too many for a list.
+/// Returns all runs of an inode with adjacent ones joined, or `None` if there are too many for a
+/// list.
 fn list(volume: &Volume, inode: &Inode) -> Result<Option<Arc<[Run]>>> {
     let make = || make_list(volume, inode);
     volume.maps.get_or_make(inode.number, make)
@@ -205,8 +207,8 @@ fn make_list(volume: &Volume, inode: &Inode) -> Result<Option<Arc<[Run]>>> {
     for _ in 0..LISTED_STEPS_MAX {
         match walk.step().transpose().in_inode(inode.number)? {
             None => return Ok(Some(list.into())),
-            Some(Step::Nothing) => {}
-            Some(Step::Run(run)) => {
+            Some(WalkStep::Nothing) => {}
+            Some(WalkStep::Run(run)) => {
                 if !list.last_mut().is_some_and(|last| last.absorb(&run)) {
                     if list.len() == LISTED_RUNS_MAX {
                         return Ok(None);

@@ -1,4 +1,5 @@
-//! Block group descriptors, `struct ext4_group_desc`: where each group's inode table is.
+//! Block group descriptors, `struct ext4_group_desc`, which give the place of each group's inode
+//! table.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Block Group
 //! Descriptors".
@@ -35,7 +36,7 @@ struct RawGroupDescriptor {
     bg_checksum: U16,
 }
 
-/// The second half, with `64bit`.
+/// The second half, which exists with the feature `64bit`.
 #[derive(Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
@@ -62,35 +63,35 @@ const _: () = {
 };
 
 bitflags! {
-    /// `bg_flags`. They count with `metadata_csum` or `gdt_csum` only.
+    /// The flags in `bg_flags`. They are valid only with `metadata_csum` or `gdt_csum`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct GroupFlags: u16 {
-        /// No inode was ever in use, and the bitmap is not on the device.
+        /// No inode was ever in use, and the inode bitmap is not on the device.
         const INODE_UNINIT = 0x1;
         /// The block bitmap is not on the device: only metadata at fixed places is in use.
         const BLOCK_UNINIT = 0x2;
-        /// The whole of the inode table was written.
+        /// The whole inode table was written.
         const INODE_ZEROED = 0x4;
         const _ = !0;
     }
 }
 
-/// A descriptor that points into the filesystem.
+/// A checked descriptor, whose block numbers are within the filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupDescriptor {
     pub(crate) block_bitmap: FsBlock,
     pub(crate) inode_bitmap: FsBlock,
     pub(crate) inode_table: FsBlock,
-    /// In clusters.
+    /// The number of free clusters.
     pub(crate) free_clusters: u32,
     pub(crate) free_inodes: u32,
     pub(crate) used_directories: u32,
     pub(crate) flags: GroupFlags,
-    /// How many inodes at the end of the table were never in use. With a checksum only.
+    /// The number of inodes at the end of the table that were never in use; only with a checksum.
     pub(crate) unused_inodes: u32,
-    /// Checksum of the block bitmap, with `metadata_csum`; 16 bits in a descriptor of 32 bytes.
+    /// The checksum of the block bitmap, with `metadata_csum`; 16 bits in a descriptor of 32 bytes.
     pub(crate) block_bitmap_checksum: u32,
-    /// The same of the inode bitmap.
+    /// The checksum of the inode bitmap, with `metadata_csum`; 16 bits in a descriptor of 32 bytes.
     pub(crate) inode_bitmap_checksum: u32,
 }
 
@@ -106,10 +107,11 @@ impl GroupDescriptor {
         }
     }
 
-    /// Puts what changes into a descriptor's bytes: all but the places of bitmaps and table.
+    /// Writes the fields that can change into a descriptor's bytes: all but the places of the
+    /// bitmaps and the inode table.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes are too few.
+    /// `Corrupt` if there are too few bytes.
     pub(crate) fn encode(
         &self,
         superblock: &Superblock,
@@ -196,10 +198,10 @@ impl GroupDescriptor {
 }
 
 fn cut_short(group: u32) -> Error {
-    malformed(Structure::GroupDescriptor(group), "it is cut short")
+    malformed(Structure::GroupDescriptor(group), "truncated")
 }
 
-/// The block that holds a group's descriptor, and the byte in it.
+/// Returns the block that contains a group's descriptor, and the byte offset in it.
 pub(crate) fn key_of(superblock: &Superblock, group: u32) -> (Key, usize) {
     let (nth, position) = superblock.descriptor_place(group);
     let key = Key::group_descriptors(table_block(superblock, nth));
@@ -207,7 +209,7 @@ pub(crate) fn key_of(superblock: &Superblock, group: u32) -> (Key, usize) {
     (key, index(position).saturating_mul(size))
 }
 
-/// What `bg_checksum` should be; `None` when there is none.
+/// Computes `bg_checksum`, or returns `None` if the filesystem has no such checksums.
 fn checksum(superblock: &Superblock, group: u32, bytes: &[u8]) -> Option<u16> {
     let number = group.to_le_bytes();
     let before = bytes.get(..CHECKSUM).unwrap_or_default();
@@ -235,8 +237,9 @@ fn verify(superblock: &Superblock, group: u32, bytes: &[u8], actual: u16) -> Res
     }
 }
 
-/// The block that holds the `nth` block of the descriptor table: one after the other behind the
-/// superblock, or with `meta_bg` at the start of the first group that it describes.
+/// Returns the block that holds the `nth` block of the descriptor table. The table follows the
+/// superblock, or with `meta_bg` each of its blocks is at the start of the first group that it
+/// describes.
 fn table_block(superblock: &Superblock, nth: u32) -> FsBlock {
     let primary = superblock_block(superblock.block_size);
     if !superblock.features.has(Incompatible::META_BG) || nth < superblock.first_meta_bg {
@@ -244,7 +247,7 @@ fn table_block(superblock: &Superblock, nth: u32) -> FsBlock {
     }
     let group = nth.saturating_mul(superblock.descriptors_per_block());
     let mut behind = u64::from(has_superblock(superblock, group));
-    // With blocks of 1 KiB the superblock is in block 1, but with clusters group 0 begins with
+    // With blocks of 1 KiB the superblock is in block 1, but with bigalloc group 0 begins with
     // block 0, which is before it.
     if superblock.block_size.bytes() == 1024 && nth == 0 && superblock.first_data_block == 0 {
         behind = behind.saturating_add(1);
@@ -252,7 +255,7 @@ fn table_block(superblock: &Superblock, nth: u32) -> FsBlock {
     superblock.first_block_of_group(group).after(behind)
 }
 
-/// Whether a group begins with a superblock or a copy of it.
+/// Returns true if a group begins with the superblock or a copy of it.
 pub(crate) fn has_superblock(superblock: &Superblock, group: u32) -> bool {
     if group == 0 {
         return true;
@@ -275,7 +278,7 @@ fn is_power_of(mut number: u32, base: u32) -> bool {
     number == 1
 }
 
-/// How many blocks of the descriptor table (or of a copy of it) a group holds.
+/// Returns the number of blocks of the descriptor table (or of a copy of it) in a group.
 pub(crate) fn table_blocks_in_group(superblock: &Superblock, group: u32) -> u64 {
     let per_block = superblock.descriptors_per_block();
     let meta_bg = superblock.features.has(Incompatible::META_BG);
@@ -329,7 +332,8 @@ mod tests {
         s.features.read_only_compatible |= ReadOnlyCompatible::SPARSE_SUPER;
         s.first_meta_bg = 1;
         assert_eq!(table_block(&s, 0), FsBlock(1));
-        // 128 descriptors in a block; group 128 has no superblock, group 0 of a 1 KiB one has.
+        // A block has 128 descriptors. Group 128 has no superblock; group 0 of a filesystem with 1
+        // KiB blocks has one.
         assert_eq!(table_block(&s, 1), FsBlock(128 * 32768));
         assert_eq!(table_blocks_in_group(&s, 0), 1);
         assert_eq!(table_blocks_in_group(&s, 2), 0);

@@ -1,4 +1,4 @@
-//! An open operation: its handle on the running transaction, and what it takes blocks and inodes from.
+//! Handles of open operations: the handle on the running transaction, with the allocator.
 
 use std::ops::Deref;
 
@@ -10,7 +10,7 @@ use crate::device_writer::DeviceWriter;
 use crate::shared_attributes::SharedAttributes;
 use crate::transaction::TransactionHandle;
 
-/// An open operation. See [`TransactionHandle`] for how it changes blocks and inodes.
+/// The handle of an open operation. See [`TransactionHandle`] for changes of blocks and inodes.
 #[derive(Debug)]
 pub(crate) struct Handle<'c> {
     pub(crate) transaction: TransactionHandle<'c>,

@@ -1,8 +1,9 @@
-//! Maps by numbers of blocks and inodes. A map is asked several times for each operation, so its
-//! hash is a fast one; each map's is keyed by chance, so that no image can be made that collides.
+//! Maps with block and inode numbers as keys. Each operation accesses a map several times, so the
+//! hash function is a fast one. Each map has a random key, so no image can be crafted to cause
+//! collisions.
 
-/// As that of the standard library.
+/// A hash map like that of the standard library.
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
-/// As that of the standard library.
+/// A hash set like that of the standard library.
 pub(crate) type HashSet<K> = std::collections::HashSet<K, foldhash::fast::RandomState>;

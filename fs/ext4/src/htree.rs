@@ -1,16 +1,16 @@
-//! Hash tree directories: finding a name in a large directory without reading all of it.
+//! Hash tree directories (htree): finding a name in a large directory without reading all of it.
 //!
-//! Block 0 of an indexed directory is the root ([`dx_root`]); below it stand at most one level of
-//! index blocks ([`dx_node`]), or two with the feature `large_dir`, and below those the ordinary
-//! directory blocks. Each index block holds a table sorted by hash ([`dx_entry`]) and, with
-//! `metadata_csum`, a checksum ([`dx_tail`]).
+//! Block 0 of an indexed directory is the root ([`dx_root`]). Below it is at most one level of
+//! index blocks ([`dx_node`]), or two with the feature `large_dir`, and below those are the
+//! ordinary directory blocks, the leaves. Each index block contains a table sorted by hash
+//! ([`dx_entry`]) and, with `metadata_csum`, a checksum ([`dx_tail`]).
 //!
-//! Names whose hashes are equal may go on from one leaf into the next: the entry of the next then
-//! has the low bit of its hash set, and a look-up follows it.
+//! Names with equal hashes may continue in the next leaf: then the low bit of the hash in the next
+//! leaf's entry is set, and a lookup follows it.
 //!
-//! In casefolded directories the hash is of the folded name. Not done here: directories whose index is
-//! sorted by `SipHash` (encrypted and casefolded), because the hash depends on a key that is not
-//! there. They are searched block by block instead.
+//! In casefolded directories the hash is that of the folded name. Directories whose index is sorted
+//! by `SipHash` (encrypted and casefolded) are not supported here, because the hash depends on a
+//! missing key. They are searched block by block instead.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Hash Tree
 //! Directories".
@@ -25,7 +25,7 @@ mod leaves;
 mod lookup;
 mod path;
 
-pub(crate) use change::{Next, Step, Way, reaches};
+pub(crate) use change::{IndexPath, IndexStep, InsertStep, reaches};
 pub(crate) use hash::{Algorithm, HashSeed, HashSignedness, Hasher, NameHash};
 pub(crate) use leaves::Leaves;
-pub(crate) use lookup::{Blocks, Directory, Outcome, is_index_block, lookup, verify};
+pub(crate) use lookup::{Blocks, Directory, LookupOutcome, is_index_block, lookup, verify};

@@ -1,11 +1,11 @@
-//! What the filesystem says of itself.
+//! The identity of the filesystem, according to its superblock.
 
 use diskfs_vfs::{ErrorKind, Identity};
 
 use crate::features::{Compatible, Features, Incompatible, ReadOnlyCompatible};
 use crate::superblock::{Superblock, check_writable};
 
-/// Kind, label, UUID and features, and what a careful reader should know.
+/// Returns the kind, label, UUID and features, and notes for users who check carefully.
 pub(crate) fn identity(superblock: &Superblock) -> Identity {
     Identity {
         kind: kind(superblock).to_owned(),
@@ -16,7 +16,8 @@ pub(crate) fn identity(superblock: &Superblock) -> Identity {
     }
 }
 
-/// As libblkid decides it: ext2 has no journal, and neither ext2 nor ext3 knows a newer feature.
+/// Returns the kind as libblkid determines it: ext2 has no journal, and neither ext2 nor ext3 has a
+/// newer feature.
 fn kind(superblock: &Superblock) -> &'static str {
     let features = superblock.features;
     if superblock.is_test_filesystem {
@@ -59,17 +60,18 @@ fn notes(superblock: &Superblock) -> Vec<String> {
         ));
     }
     if state.orphans || superblock.features.has(ReadOnlyCompatible::ORPHAN_PRESENT) {
-        notes.push("files that were deleted while open still take up space".to_owned());
+        notes.push("files that were deleted while open still use space".to_owned());
     }
     if superblock.features.has(Incompatible::MMP) {
         notes.push("multi-mount protection is not checked for reading".to_owned());
     }
-    // Before somebody tries: what must be repaired first is told above.
+    // Tells the user before an attempt to write. States that must be repaired first are among the
+    // notes above.
     if let Err(error) = check_writable(superblock)
         && error.kind() == ErrorKind::Unsupported
     {
         notes.push(format!(
-            "diskfs can't write it without a microVM: it {}",
+            "diskfs cannot write it without a microVM: it {}",
             error.reason()
         ));
     }
@@ -115,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_for_writing_is_told_before() {
+    fn what_is_refused_for_writing_is_reported_before() {
         assert_eq!(
             of(&[(0x64, 0x100)]).notes,
             [
-                "diskfs can't write it without a microVM: it has features that this driver does not write: quota"
+                "diskfs cannot write it without a microVM: it has features that this driver does not write: quota"
             ]
         );
     }

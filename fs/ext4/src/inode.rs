@@ -1,4 +1,4 @@
-//! Inodes: everything about a file but its names and its contents.
+//! Inodes: everything about a file except for its names and its contents.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Index Nodes".
 
@@ -23,11 +23,11 @@ use raw::RawInode;
 pub(crate) use device::encode as encode_device;
 pub(crate) use encode::{encode, encode_new, set_deleted};
 
-/// The root directory's number.
+/// The root directory's inode number.
 pub(crate) const ROOT: u32 = 2;
 
 bitflags! {
-    /// `i_flags`.
+    /// The flags in `i_flags`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct InodeFlags: u32 {
         const SYNC = 0x8;
@@ -53,12 +53,12 @@ bitflags! {
     }
 }
 
-/// An inode whose fields hold together.
+/// An inode whose fields were checked for consistency.
 #[derive(Debug, Clone)]
 pub(crate) struct Inode {
     pub(crate) number: u32,
     pub(crate) generation: u32,
-    /// `None` for the few that are no files: a value of an extended attribute, the journal.
+    /// The type of the file, or `None` for special inodes without one.
     pub(crate) file_type: Option<FileType>,
     pub(crate) permissions: u16,
     pub(crate) uid: u32,
@@ -71,30 +71,29 @@ pub(crate) struct Inode {
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
     pub(crate) created: Option<Timestamp>,
-    /// `i_atime` as it is stored: in an inode that holds an attribute's value, its checksum.
+    /// The stored value of `i_atime`; in an inode with an attribute value, the value's checksum.
     pub(crate) raw_atime: u32,
-    /// `i_version`, its lower half; of an inode that holds an attribute's value, how many refer to it.
+    /// The lower half of `i_version`; in an inode with an attribute value, the reference count.
     pub(crate) version: u32,
-    /// `i_dtime`: when the file went away; of one that waits for that, the next on the orphan list.
+    /// `i_dtime`: the time of deletion; for an orphan, the next inode on the orphan list.
     pub(crate) deleted: u32,
-    /// `i_projid`, where the inode reaches so far.
+    /// `i_projid`, if the inode is large enough to have it.
     pub(crate) project: u32,
-    /// How far the fields go behind the first 128 bytes.
+    /// The number of bytes of fields after the first 128 bytes.
     pub(crate) extra_isize: u16,
-    /// `i_block`: the root of the extent tree, the block map, a short target, or data.
+    /// `i_block`: the root of the extent tree, the block map, a short symlink target, or data.
     pub(crate) block: [u8; 60],
-    /// The block that holds further extended attributes; 0 without one.
+    /// The block with further extended attributes; 0 if there is none.
     pub(crate) xattr_block: u64,
-    /// What is behind the inode's last field: the extended attributes within the inode. Empty
-    /// without any.
+    /// The extended attributes within the inode, after its last field. Empty if there are none.
     pub(crate) xattr_bytes: Box<[u8]>,
-    /// The seed of its structures' checksums; `None` without `metadata_csum`.
+    /// The checksum seed of the inode's structures; `None` without `metadata_csum`.
     pub(crate) checksum_seed: Option<ChecksumSeed>,
 }
 
 impl Inode {
-    /// Reads an inode from its `s_inode_size` bytes and checks its checksum. `None` when it is not
-    /// in use.
+    /// Parses an inode from its `s_inode_size` bytes and verifies its checksum. Returns `None` if
+    /// it is not in use.
     pub(crate) fn parse(
         superblock: &Superblock,
         number: u32,
@@ -107,15 +106,15 @@ impl Inode {
         Ok(inode)
     }
 
-    /// As [`parse`](Self::parse), for bytes that are checked in another way (a journal's).
+    /// Parses an inode like [`parse`](Self::parse), from bytes that a journal's checksum covers.
     pub(crate) fn parse_unchecked(
         superblock: &Superblock,
         number: u32,
         bytes: &[u8],
     ) -> Result<Option<Self>> {
         let structure = Structure::Inode(number);
-        let (raw, _) = RawInode::ref_from_prefix(bytes)
-            .map_err(|_| malformed(structure, "it is cut short"))?;
+        let (raw, _) =
+            RawInode::ref_from_prefix(bytes).map_err(|_| malformed(structure, "truncated"))?;
         if raw.i_mode.get() == 0 && raw.i_links_count.get() == 0 {
             return Ok(None);
         }
@@ -151,17 +150,17 @@ impl Inode {
         }))
     }
 
-    /// Whether all of these flags are set.
+    /// Returns true if all of these flags are set.
     pub(crate) fn has(&self, flags: InodeFlags) -> bool {
         self.flags.contains(flags)
     }
 
-    /// Whether it is of this type.
+    /// Returns true if the inode has this type.
     pub(crate) fn is(&self, file_type: FileType) -> bool {
         self.file_type == Some(file_type)
     }
 
-    /// What `stat` tells; `None` for what is no file.
+    /// Returns the metadata for `stat`, or `None` for an inode that is not a file.
     pub(crate) fn metadata(&self, superblock: &Superblock) -> Option<Metadata> {
         let file_type = self.file_type?;
         Some(Metadata {
@@ -184,8 +183,9 @@ impl Inode {
         })
     }
 
-    /// The kernel counts a file's inline contents as allocated, in units of 512 bytes, so that
-    /// tools do not take it for a hole; it does so for regular files only.
+    /// Returns the size of inline contents in units of 512 bytes. The kernel counts them as
+    /// allocated, so that tools do not mistake the file for a hole; it does so for regular files
+    /// only.
     fn inline_bytes(&self) -> u64 {
         if self.has(InodeFlags::INLINE_DATA) && self.is(FileType::Regular) {
             self.size_bytes.div_ceil(512).saturating_mul(512)
@@ -199,10 +199,10 @@ impl Inode {
         is_device.then(|| device::decode(&self.block))
     }
 
-    /// `EXT4_FL_USER_VISIBLE`: the flags that a program is told of.
+    /// The flags that are shown to programs, `EXT4_FL_USER_VISIBLE`.
     pub(crate) const VISIBLE_FLAGS: u32 = 0x725b_dfff;
 
-    /// What lsattr(1) shows.
+    /// Returns the file attributes that lsattr(1) shows.
     pub(crate) fn file_attributes(&self) -> FileAttributes {
         let hidden = if self.is(FileType::Regular) {
             InodeFlags::PROJECT_INHERIT
@@ -227,8 +227,8 @@ impl Inode {
     }
 }
 
-/// The bytes that hold fields. An inode of the time before `i_extra_isize` says 0 there; the kernel
-/// takes the fields that it knows as being there then, all zeroes.
+/// Returns the bytes that contain fields. Old inodes have an `i_extra_isize` of 0; the kernel then
+/// treats all fields that it knows as present, with the value zero.
 fn known_fields(bytes: &[u8], end: usize) -> &[u8] {
     let end = if end == raw::SIZE_BYTES && bytes.len() > end {
         raw::KNOWN_BYTES
@@ -238,7 +238,7 @@ fn known_fields(bytes: &[u8], end: usize) -> &[u8] {
     bytes.get(..end).unwrap_or(bytes)
 }
 
-/// Where the inode's fields end: after the first 128 bytes and `i_extra_isize` more.
+/// Returns where the inode's fields end: `i_extra_isize` after the first 128 bytes.
 fn fields_end(superblock: &Superblock, structure: Structure, bytes: &[u8]) -> Result<usize> {
     if superblock.inode_size <= 128 {
         return Ok(raw::SIZE_BYTES);
@@ -263,13 +263,13 @@ fn size_bytes(
     raw: &RawInode,
     file_type: Option<FileType>,
 ) -> Result<u64> {
-    // The upper half of the size of anything else was once used for something else.
+    // For other types the upper half of the size formerly had another meaning.
     let is_wide =
         file_type == Some(FileType::Regular) || superblock.features.has(Incompatible::LARGE_DIR);
     let high = if is_wide { raw.i_size_high.get() } else { 0 };
     let size = join64(high, raw.i_size_lo.get());
-    // A block's number within a file has 32 bits: what lies past that no extent or map reaches, and
-    // reading it would be zeroes for hours.
+    // A block's number within a file has 32 bits. No extent or map reaches past that, and reading
+    // there would return zeroes for hours.
     let size_max = superblock.block_size.bytes_of(1 << 32);
     if size > size_max {
         return Err(Corrupt::Field {
@@ -283,7 +283,8 @@ fn size_bytes(
     Ok(size)
 }
 
-/// `i_blocks` counts units of 512 bytes, or with the flag `HUGE_FILE` blocks of the filesystem.
+/// Converts `i_blocks`, which counts units of 512 bytes, or with the flag `HUGE_FILE` blocks of the
+/// filesystem, to bytes.
 fn allocated_bytes(superblock: &Superblock, raw: &RawInode, flags: InodeFlags) -> u64 {
     let low = raw.i_blocks_lo.get();
     if !superblock.features.has(ReadOnlyCompatible::HUGE_FILE) {
@@ -306,10 +307,11 @@ fn xattr_block(superblock: &Superblock, raw: &RawInode) -> u64 {
     join64(high, raw.i_file_acl_lo.get())
 }
 
-/// `EXT4_XATTR_MAGIC`, before the attributes in the inode as well as at the start of their block.
+/// The magic `EXT4_XATTR_MAGIC`, before the attributes in the inode and at the start of their
+/// block.
 const XATTR_MAGIC: [u8; 4] = 0xea02_0000u32.to_le_bytes();
 
-/// The attributes within the inode: what follows the magic behind the last field.
+/// Returns the attributes within the inode: the bytes after the magic that follows the last field.
 fn xattr_bytes(bytes: &[u8], fields: usize) -> Box<[u8]> {
     bytes
         .get(fields..)

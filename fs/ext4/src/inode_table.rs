@@ -1,4 +1,4 @@
-//! Inode tables: from a number to an inode's bytes, and many of them in few reads.
+//! Inode tables: reading an inode by its number, and many inodes in few reads.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Inode Table".
 
@@ -13,28 +13,28 @@ use crate::metadata_cache::Key;
 use crate::superblock::Superblock;
 use crate::volume::Volume;
 
-/// How much of a table is read at once, and is kept as one piece: inodes of a directory lie side by
-/// side, so the neighbours are asked for next. 32 KiB are 128 inodes of the usual size; a read of
-/// so much costs little more than one of a block.
+/// The size of the pieces in which a table is read and cached. Inodes of a directory are adjacent,
+/// so neighbours are usually read next. 32 KiB contain 128 inodes of the usual size, and reading
+/// them costs little more than reading one block.
 const PIECE_BYTES: u32 = 32 * 1024;
 
-/// The place of one inode.
+/// The place of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct InodePlace {
     group: u32,
-    /// Byte within the group's table.
+    /// The byte offset in the group's table.
     offset: u64,
 }
 
 /// A piece of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Piece {
+struct TablePiece {
     first: FsBlock,
     len_blocks: u32,
 }
 
 impl Volume {
-    /// The inode, or `None` when it is not in use or out of range.
+    /// Returns the inode, or `None` if it is not in use or its number is out of range.
     pub(crate) fn inode(&self, number: u32) -> Result<Option<Arc<Inode>>> {
         let read = || match read(self, number).in_inode(number) {
             Ok(Some(inode)) => Ok(Arc::new(inode)),
@@ -48,14 +48,14 @@ impl Volume {
         }
     }
 
-    /// Returns the first block of a group's inode table. Nothing moves it.
+    /// Returns the first block of a group's inode table. The table never moves.
     pub(crate) fn inode_table(&self, group: u32) -> Result<FsBlock> {
         let read = || Ok(GroupDescriptor::read(self, group)?.inode_table);
         self.inode_tables.get_or_insert_with(&group, read)
     }
 }
 
-/// Reads an inode; `None` when it is not in use, or when there is none of that number.
+/// Reads an inode. Returns `None` if it is not in use or does not exist.
 pub(crate) fn read(volume: &Volume, number: u32) -> Result<Option<Inode>> {
     let Some(place) = place(&volume.superblock, number) else {
         return Ok(None);
@@ -64,17 +64,17 @@ pub(crate) fn read(volume: &Volume, number: u32) -> Result<Option<Inode>> {
     let size = usize::from(volume.superblock.inode_size);
     match part(&bytes, offset, size) {
         Some(inode) => parse(volume, number, inode),
-        None => Err(malformed(Structure::Inode(number), "it is cut short")),
+        None => Err(malformed(Structure::Inode(number), "truncated")),
     }
 }
 
-/// The inode that a table's bytes hold, or a fast commit's in their place.
+/// Parses an inode from a table's bytes, or from a fast commit's bytes that replace them.
 fn parse(volume: &Volume, number: u32, table: &[u8]) -> Result<Option<Inode>> {
     let Some(fast_commits) = &volume.fast_commits else {
         return Inode::parse(&volume.superblock, number, table);
     };
     let inode = match fast_commits.inode_bytes(number, table)? {
-        // The fast commit's own checksum was right.
+        // The fast commit's own checksum was verified.
         Some(bytes) => Inode::parse_unchecked(&volume.superblock, number, &bytes),
         None => Inode::parse(&volume.superblock, number, table),
     };
@@ -85,9 +85,9 @@ fn parse(volume: &Volume, number: u32, table: &[u8]) -> Result<Option<Inode>> {
     Ok(inode?.map(changed))
 }
 
-/// Says that these inodes will be read soon: the device hears of each run of pieces once.
+/// Announces that these inodes will be read soon: once for each run of pieces.
 pub(crate) fn will_need(volume: &Volume, numbers: impl Iterator<Item = u32>) {
-    let mut pieces: Vec<Piece> = numbers
+    let mut pieces: Vec<TablePiece> = numbers
         .filter_map(|number| place(&volume.superblock, number))
         .filter_map(|place| piece_at(volume, place).ok())
         .map(|(piece, _)| piece)
@@ -100,8 +100,8 @@ pub(crate) fn will_need(volume: &Volume, numbers: impl Iterator<Item = u32>) {
     }
 }
 
-/// Adjacent pieces as runs of blocks.
-fn merge(pieces: &[Piece]) -> Vec<(FsBlock, u64)> {
+/// Joins adjacent pieces to runs of blocks.
+fn merge(pieces: &[TablePiece]) -> Vec<(FsBlock, u64)> {
     let mut runs: Vec<(FsBlock, u64)> = Vec::new();
     for piece in pieces {
         let len = u64::from(piece.len_blocks);
@@ -115,20 +115,20 @@ fn merge(pieces: &[Piece]) -> Vec<(FsBlock, u64)> {
     runs
 }
 
-fn place(superblock: &Superblock, number: u32) -> Option<Place> {
+fn place(superblock: &Superblock, number: u32) -> Option<InodePlace> {
     if number > superblock.inodes_count {
         return None;
     }
     let position = number.checked_sub(1)?;
     let within = position.checked_rem(superblock.inodes_per_group)?;
-    Some(Place {
+    Some(InodePlace {
         group: position.checked_div(superblock.inodes_per_group)?,
         offset: u64::from(within).saturating_mul(u64::from(superblock.inode_size)),
     })
 }
 
-/// The piece that holds a place, and the byte in it.
-fn piece_at(volume: &Volume, place: Place) -> Result<(Piece, usize)> {
+/// Returns the piece that contains a place, and the byte offset in it.
+fn piece_at(volume: &Volume, place: InodePlace) -> Result<(TablePiece, usize)> {
     let superblock = &volume.superblock;
     let table = volume.inode_table(place.group)?;
     let block_bytes = superblock.block_size.bytes();
@@ -138,7 +138,7 @@ fn piece_at(volume: &Volume, place: Place) -> Result<(Piece, usize)> {
     let block = u32::try_from(place.offset.wrapping_shr(bits)).unwrap_or(u32::MAX);
     let first = block & !per_piece.wrapping_sub(1);
     let left = superblock.inode_table_blocks().saturating_sub(first);
-    let piece = Piece {
+    let piece = TablePiece {
         first: table.after(u64::from(first)),
         len_blocks: per_piece.min(left),
     };
@@ -146,7 +146,7 @@ fn piece_at(volume: &Volume, place: Place) -> Result<(Piece, usize)> {
     Ok((piece, index(place.offset.saturating_sub(start))))
 }
 
-fn piece_with(volume: &Volume, place: Place) -> Result<(Arc<[u8]>, usize)> {
+fn piece_with(volume: &Volume, place: InodePlace) -> Result<(Arc<[u8]>, usize)> {
     let (piece, offset) = piece_at(volume, place)?;
     if volume.pool.is_some() {
         let (key, within) = block_of(volume, piece, offset);
@@ -160,15 +160,15 @@ fn piece_with(volume: &Volume, place: Place) -> Result<(Arc<[u8]>, usize)> {
     Ok((bytes, offset))
 }
 
-/// The block of a piece that holds byte `offset` of it, and the byte in that block.
-fn block_of(volume: &Volume, piece: Piece, offset: usize) -> (Key, usize) {
+/// Returns the block that contains byte `offset` of a piece, and the byte offset in that block.
+fn block_of(volume: &Volume, piece: TablePiece, offset: usize) -> (Key, usize) {
     let size = volume.superblock.block_size;
     let nth = len_u64(offset).wrapping_shr(size.bits());
     let within = offset & size.len().wrapping_sub(1);
     (Key::inode_table(piece.first.after(nth)), within)
 }
 
-fn pooled(volume: &Volume, piece: Piece, key: Key) -> Result<Arc<[u8]>> {
+fn pooled(volume: &Volume, piece: TablePiece, key: Key) -> Result<Arc<[u8]>> {
     if let Some(pool) = &volume.pool
         && !pool.contains(key.block)
     {
@@ -177,13 +177,14 @@ fn pooled(volume: &Volume, piece: Piece, key: Key) -> Result<Arc<[u8]>> {
     volume.block(key)
 }
 
-/// The block of the inode table that holds an inode, which is in the pool then, and the byte in it.
+/// Reads the block of the inode table that contains an inode into the pool. Returns the block's
+/// key, and the byte offset of the inode in the block.
 ///
 /// # Errors
-/// `Corrupt` when the filesystem has no such inode; `Io`.
+/// `Corrupt` if the filesystem has no such inode; `Io`.
 pub(crate) fn key_of(volume: &Volume, number: u32) -> Result<(Key, usize)> {
     let place = place(&volume.superblock, number)
-        .ok_or_else(|| malformed(Structure::Inode(number), "the filesystem has no such inode"))?;
+        .ok_or_else(|| malformed(Structure::Inode(number), "no such inode in the filesystem"))?;
     let (piece, offset) = piece_at(volume, place)?;
     let (key, within) = block_of(volume, piece, offset);
     pooled(volume, piece, key)?;
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn adjacent_pieces_are_one_run() {
-        let piece = |first, len_blocks| Piece {
+        let piece = |first, len_blocks| TablePiece {
             first: FsBlock(first),
             len_blocks,
         };
@@ -209,7 +210,7 @@ mod tests {
         let s = Superblock::parse(&crate::superblock::tests::sample(), 4 << 20).unwrap();
         assert_eq!(place(&s, 0), None);
         assert_eq!(place(&s, 257), None);
-        let last = Place {
+        let last = InodePlace {
             group: 0,
             offset: 255 * 256,
         };

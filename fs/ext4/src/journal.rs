@@ -1,45 +1,47 @@
-//! The journal (jbd2): a filesystem that was not unmounted is shown as the kernel would show it after
-//! replaying the log, without a byte of it changed; or the log is brought home, and written from then
-//! on ([`log_writer`]).
+//! The journal (jbd2). A filesystem that was not unmounted is shown as the kernel would show it
+//! after replaying the log, without changing a byte on the device. To open it for writing, the log
+//! is checkpointed first, and then written ([`log_writer`]).
 //!
-//! # What is done
+//! # Structure and recovery
 //!
-//! The log is a ring of blocks in a file (inode 8 as a rule): transactions, each of them descriptor
-//! blocks ([`descriptor`], [`tag`]) with the data that belongs elsewhere, revocation blocks
-//! ([`revocation`]) and a commit block ([`commit`]). Recovery takes three steps, as in Linux:
+//! The log is a ring of blocks in a file (usually inode 8). A transaction consists of descriptor
+//! blocks ([`descriptor`], [`tag`]), each followed by the data blocks that it describes, revocation
+//! blocks ([`revocation`]) and a commit block ([`commit`]). Recovery takes three steps, as in
+//! Linux:
 //!
 //! 1. *scan* ([`scan`]): find the end of the log, and check each transaction's checksums;
 //! 2. *revoke*: leave out the blocks that were freed later ([`replay::NewestBlocks::revoke`]);
-//! 3. *replay*: of each block, the newest version counts ([`replay`]).
+//! 3. *replay*: use the newest version of each block ([`replay`]).
 //!
-//! Where Linux then writes the blocks to their places, [`JournalView`] reads them out of the log
-//! whenever they are asked for. It holds 24 bytes for each run of blocks; nothing is copied. A
-//! log of which nothing is left to replay costs nothing, because then there is no view.
+//! Where Linux then writes the blocks to their final places, [`JournalView`] reads them from the
+//! log on demand. It uses 24 bytes for each run of blocks; nothing is copied. A log with nothing to
+//! replay has no cost, because then there is no view.
 //!
-//! Behind the log, fast commits ([`fast_commit`]) may tell of further changes.
+//! After the log, fast commits ([`fast_commit`]) may contain further changes.
 //!
-//! # What ends the log
+//! # The end of the log
 //!
-//! The first block that is not of the expected transaction. A transaction without a commit block
-//! never was one. One whose checksums don't match is left out if it is the last one (its writer was
-//! interrupted); if another one follows, the journal is corrupt. Linux refuses to mount in the first
-//! case, too, unless the journal has `async_commit`; reading the state before the transaction is
-//! what e2fsck does then, and it harms nobody here.
+//! The log ends at the first block that does not belong to the expected transaction. A transaction
+//! without a commit block was never committed. A transaction whose checksums don't match is left
+//! out if it is the last one (its writer was interrupted). If another one follows, the journal is
+//! corrupt. Linux refuses to mount in the first case, too, unless the journal has `async_commit`;
+//! e2fsck then uses the state before the transaction, and for reading this does no harm.
 //!
 //! # Limits
 //!
-//! Everything is bounded by the blocks that the journal's inode really has: each tag takes a block
-//! of the log, and the log is gone round once. See `superblock::JOURNAL_BLOCKS_MAX`.
+//! Everything is bounded by the number of blocks that the journal's inode really has: each tag
+//! needs a block of the log, and the log is read once. See `superblock::JOURNAL_BLOCKS_MAX`.
 //!
-//! # Not done
+//! # Not supported
 //!
-//! External journals (unsupported while they need recovery); the copy of the journal's inode in
-//! `s_jnl_blocks`, which e2fsck uses when the inode is broken; MD5 and SHA-1 sums, which have
-//! numbers but were never written by anything.
+//! External journals (unsupported if they need recovery); the copy of the journal's inode in
+//! `s_jnl_blocks`, which e2fsck uses if the inode is broken; MD5 and SHA-1 checksums, which have
+//! type numbers but were never written by any implementation.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Journal (jbd2)".
 
 mod block_header;
+mod checkpoint_list;
 mod checksum;
 mod commit;
 mod descriptor;
@@ -54,7 +56,6 @@ mod revocation;
 mod scan;
 mod superblock;
 mod tag;
-mod unsettled;
 mod view;
 
 #[cfg(test)]
@@ -77,12 +78,12 @@ use replay::NewestBlocks;
 use scan::{Scan, Scanned};
 use superblock::{JournalSuperblock, SUPERBLOCK_BYTES, StoredSuperblock};
 
+pub(crate) use checkpoint_list::write_to_final_places;
 pub(crate) use fast_commit::{EditedStep, EditedWalk, FastCommits, NameEdit, NameEdits};
 pub(crate) use log::JournalRun;
-pub(crate) use unsettled::write_home;
 pub(crate) use view::JournalView;
 
-/// A filesystem's journal, checked but not gone through.
+/// A filesystem's journal, with a checked superblock; the log has not been read yet.
 #[derive(Debug)]
 pub(crate) struct Journal {
     device: Arc<dyn BlockRead>,
@@ -93,24 +94,24 @@ pub(crate) struct Journal {
     stored: StoredSuperblock,
 }
 
-/// What a journal that was not empty changes.
+/// The result of replaying a journal that was not empty.
 #[derive(Debug)]
 pub(crate) struct Replayed {
-    /// The device as it is after the replay; `None` when no block changes.
+    /// The device as it is after the replay; `None` if no block changes.
     pub(crate) view: Option<JournalView>,
-    /// How many transactions were replayed.
+    /// The number of replayed transactions.
     pub(crate) transactions: u32,
-    /// Why the last one is left out, if it is.
+    /// The reason why the last transaction was left out, if it was.
     left_out: Option<Damage>,
-    /// The number that the transaction after them has, or would have.
+    /// The sequence number of the transaction after the replayed ones.
     next: Sequence,
-    /// Where that one would begin.
+    /// The log block where that transaction would begin.
     end: LogBlock,
 }
 
 impl Replayed {
-    /// What a careful reader should know, as [`diskfs_vfs::Identity::notes`] says it.
-    /// `place` is where to it was replayed.
+    /// Returns the notes for [`diskfs_vfs::Identity::notes`]. `place` says where the log was
+    /// replayed to.
     pub(crate) fn notes(&self, place: &str) -> Vec<String> {
         let mut notes = Vec::new();
         if self.transactions > 0 {
@@ -120,7 +121,7 @@ impl Replayed {
         if let Some(damage) = self.left_out {
             let number = self.next;
             notes.push(format!(
-                "the journal's last transaction, {number}, is left out: {damage}"
+                "the journal's last transaction, {number}, was not replayed: {damage}"
             ));
         }
         notes
@@ -129,7 +130,7 @@ impl Replayed {
 
 impl Journal {
     /// Reads the journal's superblock. `runs` are those of the journal's inode, from its first
-    /// block on and without holes; `fs_blocks` is how many blocks the filesystem has.
+    /// block on and without holes; `fs_blocks` is the number of blocks of the filesystem.
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported` with the names of unknown features, `Io`.
@@ -157,10 +158,10 @@ impl Journal {
         })
     }
 
-    /// Goes through the log. `None` when it is empty.
+    /// Replays the log. Returns `None` if it is empty.
     ///
     /// # Errors
-    /// `Corrupt` when the log contradicts itself, `Io`.
+    /// `Corrupt` if the log contradicts itself, `Io`.
     pub(crate) fn replay(&self) -> Result<Option<Replayed>> {
         let Some(start) = self.superblock.start else {
             return Ok(None);
@@ -189,8 +190,8 @@ impl Journal {
         }))
     }
 
-    /// Reads the fast commits behind the log. `None` when there are none. `superblock` is the
-    /// filesystem's after the replay of the log.
+    /// Reads the fast commits after the log. Returns `None` if there are none. `superblock` is the
+    /// filesystem's superblock after the replay of the log.
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported` for unknown features, `Io`.

@@ -1,8 +1,9 @@
-//! ext2, ext3 and ext4 in userspace, over any block device.
+//! An ext2, ext3 and ext4 driver in userspace, over any block device.
 //!
-//! [`Ext4::open`] reads the superblock, and replays the journal into memory where that is needed;
-//! from then on the filesystem is a [`FsRead`](diskfs_vfs::FsRead), from any number of threads, and
-//! each structure is read and checked when it is used. No byte of the device is ever changed.
+//! [`Ext4::open`] reads the superblock, and replays the journal into memory if necessary. The
+//! result is a [`FsRead`](diskfs_vfs::FsRead) that any number of threads can use. Each structure is
+//! read and checked when it is used. No byte of the device is changed. [`WritableExt4`] opens a
+//! filesystem for writing.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -21,13 +22,13 @@
 //!
 //! # Errors
 //!
-//! `Corrupt` names the structure with its inode or block, and the expected and the actual value.
-//! `Unsupported` names the features that are missing. `Io` has the device's error as its source.
+//! `Corrupt` names the structure with its inode or block, and the actual and expected values.
+//! `Unsupported` names the unsupported features. `Io` has the device's error as its source.
 //!
 //! # Limits
 //!
-//! Memory is bounded by [`Options::cache_bytes`] and a few blocks for each call. What is read, what
-//! is refused and every other limit stands in `DESIGN.md`.
+//! Memory is bounded by [`Options::cache_bytes`] and a few blocks for each call. `DESIGN.md` lists
+//! what is supported, what is refused, and all other limits.
 #![cfg_attr(
     not(test),
     warn(
@@ -78,6 +79,6 @@ mod writer;
 mod xattr;
 
 pub use ext4::{Ext4, Options};
-pub use options::{RootReserve, Together, WriteOptions};
+pub use options::{RootReserve, TransactionGrouping, WriteOptions};
 pub use writable::WritableExt4;
 pub use writer::{UuidChange, uuid_change};

@@ -1,20 +1,21 @@
-//! The locks of inodes: shared for whoever reads a file, its own for whoever changes it.
+//! The locks of inodes: shared for readers of a file, exclusive for writers.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::bytes::index;
 
-/// Inodes share locks by number. So many that two files that are written side by side seldom do.
+/// The number of locks: inodes share locks by number. There are so many that two files written at
+/// the same time seldom share one.
 const STRIPES: usize = 1024;
 
-/// The locks. An operation takes all that it needs at once, lowest first, and takes no more until
-/// it has given them back: so there is no order among files to keep.
+/// The inode locks. An operation takes all the locks that it needs at once, lowest first, and takes
+/// no more until it has released them. So no lock order among files is needed.
 #[derive(Debug)]
 pub(crate) struct InodeLocks {
     stripes: Box<[RwLock<()>]>,
 }
 
-/// Inodes that nobody else reads or changes.
+/// The exclusive locks of some inodes: nobody else reads or changes them.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Exclusive<'a> {
@@ -32,15 +33,16 @@ impl InodeLocks {
         index(inode).checked_rem(STRIPES).unwrap_or(0)
     }
 
-    /// Waits until nobody changes the inode. A thread has at most one of these, and none while it
-    /// asks for [`exclusive`](Self::exclusive).
+    /// Waits until nobody changes the inode. A thread holds at most one of these locks, and none
+    /// while it calls [`exclusive`](Self::exclusive).
     pub(crate) fn shared(&self, inode: u32) -> Option<RwLockReadGuard<'_, ()>> {
         let stripe = self.stripes.get(Self::stripe(inode))?;
-        // What the lock guards is elsewhere; a panic leaves nothing half done in it.
+        // A poisoned lock is safe to use: the guarded data is elsewhere, and a panic leaves it
+        // consistent.
         Some(stripe.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until nobody else reads or changes any of these.
+    /// Waits until nobody else reads or changes any of these inodes.
     pub(crate) fn exclusive(&self, inodes: &[u32]) -> Exclusive<'_> {
         let mut wanted: Vec<usize> = inodes.iter().map(|&inode| Self::stripe(inode)).collect();
         wanted.sort_unstable();

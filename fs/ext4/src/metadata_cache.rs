@@ -1,8 +1,8 @@
-//! Metadata in memory: blocks that were read and found right.
+//! The cache of metadata blocks that were read and checked.
 //!
-//! A block is kept under what it was read as and for which inode. That a block passed as inode 12's
-//! directory block says nothing about it as inode 13's extent block, so a hostile image gains
-//! nothing by pointing both there; and what is in the cache need not be checked again.
+//! The key of a block contains what it was read as, and for which inode. A valid directory block of
+//! inode 12 is not therefore a valid extent block of inode 13. So a hostile image gains nothing by
+//! using a block twice, and cached blocks need not be checked again.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::block::FsBlock;
 use crate::bytes::len_u64;
 use crate::error::Result;
 
-/// What a block was read as, and for whom.
+/// The key of a cached block: what it was read as, and for which inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    kind: Kind,
+    kind: BlockKind,
     owner: u32,
     pub(crate) block: FsBlock,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum BlockKind {
     Superblock,
     GroupDescriptors,
     BlockBitmap,
@@ -36,57 +36,58 @@ enum Kind {
 }
 
 impl Key {
-    const fn new(kind: Kind, owner: u32, block: FsBlock) -> Self {
+    const fn new(kind: BlockKind, owner: u32, block: FsBlock) -> Self {
         Self { kind, owner, block }
     }
 
-    /// The block that holds the superblock, and with blocks of more than 1 KiB what is around it.
+    /// Returns the key of the block that contains the superblock, and with blocks of more than 1
+    /// KiB the bytes around it.
     pub(crate) const fn superblock(block: FsBlock) -> Self {
-        Self::new(Kind::Superblock, 0, block)
+        Self::new(BlockKind::Superblock, 0, block)
     }
 
     pub(crate) const fn block_bitmap(group: u32, block: FsBlock) -> Self {
-        Self::new(Kind::BlockBitmap, group, block)
+        Self::new(BlockKind::BlockBitmap, group, block)
     }
 
     pub(crate) const fn inode_bitmap(group: u32, block: FsBlock) -> Self {
-        Self::new(Kind::InodeBitmap, group, block)
+        Self::new(BlockKind::InodeBitmap, group, block)
     }
 
-    /// A block of the orphan file.
+    /// Returns the key of a block of the orphan file.
     pub(crate) const fn orphan_block(inode: u32, block: FsBlock) -> Self {
-        Self::new(Kind::OrphanBlock, inode, block)
+        Self::new(BlockKind::OrphanBlock, inode, block)
     }
 
     pub(crate) const fn group_descriptors(block: FsBlock) -> Self {
-        Self::new(Kind::GroupDescriptors, 0, block)
+        Self::new(BlockKind::GroupDescriptors, 0, block)
     }
 
-    /// Several blocks of an inode table, of which this is the first; one block of it in a filesystem
-    /// that is being written.
+    /// Returns the key of several blocks of an inode table, of which this is the first; in a
+    /// filesystem that is opened for writing, of one block.
     pub(crate) const fn inode_table(first: FsBlock) -> Self {
-        Self::new(Kind::InodeTable, 0, first)
+        Self::new(BlockKind::InodeTable, 0, first)
     }
 
     pub(crate) const fn extent_block(inode: u32, block: FsBlock) -> Self {
-        Self::new(Kind::ExtentBlock, inode, block)
+        Self::new(BlockKind::ExtentBlock, inode, block)
     }
 
     pub(crate) const fn indirect_block(inode: u32, block: FsBlock) -> Self {
-        Self::new(Kind::IndirectBlock, inode, block)
+        Self::new(BlockKind::IndirectBlock, inode, block)
     }
 
     pub(crate) const fn directory_block(inode: u32, block: FsBlock) -> Self {
-        Self::new(Kind::DirectoryBlock, inode, block)
+        Self::new(BlockKind::DirectoryBlock, inode, block)
     }
 
     pub(crate) const fn is_directory_block(self) -> bool {
-        matches!(self.kind, Kind::DirectoryBlock)
+        matches!(self.kind, BlockKind::DirectoryBlock)
     }
 
-    /// Shared among inodes, and its checksum with them.
+    /// Returns the key of a block of attributes, which inodes share together with its checksum.
     pub(crate) const fn xattr_block(block: FsBlock) -> Self {
-        Self::new(Kind::XattrBlock, 0, block)
+        Self::new(BlockKind::XattrBlock, 0, block)
     }
 }
 
@@ -95,22 +96,23 @@ struct ByBytes;
 
 impl Weighter<Key, Arc<[u8]>> for ByBytes {
     fn weight(&self, _: &Key, bytes: &Arc<[u8]>) -> u64 {
-        /// What an entry takes besides its bytes: key, pointer, counters, the cache's own.
+        /// The memory for an entry besides its bytes: key, pointer, counters, overhead of the
+        /// cache.
         const ENTRY_BYTES: u64 = 96;
         len_u64(bytes.len()).saturating_add(ENTRY_BYTES)
     }
 }
 
-/// Sharded, with a budget in bytes.
+/// A sharded cache with a budget in bytes.
 #[derive(Debug)]
 pub(crate) struct MetadataCache {
     blocks: Cache<Key, Arc<[u8]>, ByBytes>,
 }
 
 impl MetadataCache {
-    /// An empty one that keeps about `budget_bytes`.
+    /// Returns an empty cache that keeps about `budget_bytes`.
     pub(crate) fn new(budget_bytes: u64) -> Self {
-        /// What an entry has on the average: a block of the usual size.
+        /// The average size of an entry: a block of the usual size.
         const TYPICAL_BYTES: u64 = 4096;
         let items = usize::try_from(budget_bytes.wrapping_div(TYPICAL_BYTES)).unwrap_or(usize::MAX);
         Self {
@@ -118,8 +120,8 @@ impl MetadataCache {
         }
     }
 
-    /// What is kept under `key`; else what `read` gives, which is kept from then on. Threads that
-    /// want the same wait for the one that reads it.
+    /// Returns the cached bytes under `key`; if there are none, it calls `read` and caches the
+    /// result. Threads that want the same block wait for the one that reads it.
     pub(crate) fn get_or_read(
         &self,
         key: Key,
@@ -128,18 +130,18 @@ impl MetadataCache {
         self.blocks.get_or_insert_with(&key, read)
     }
 
-    /// Whether something is kept under `key`.
+    /// Returns true if the cache has an entry under `key`.
     pub(crate) fn contains(&self, key: Key) -> bool {
         self.blocks.contains_key(&key)
     }
 
-    /// Keeps what was read and checked elsewhere.
+    /// Adds bytes that were read and checked elsewhere.
     pub(crate) fn insert(&self, key: Key, bytes: Arc<[u8]>) {
         self.blocks.insert(key, bytes);
     }
 }
 
-/// Zeroed bytes to read into, in the allocation that the cache keeps.
+/// Returns zeroed bytes to read into, in an allocation that the cache can keep.
 pub(crate) fn zeroed(len: usize) -> Arc<[u8]> {
     std::iter::repeat_n(0, len).collect()
 }

@@ -1,5 +1,6 @@
-//! Encrypted names and targets, as the kernel shows them without the key: base64url of two hash
-//! words, the ciphertext's first 149 bytes, and for a longer one the SHA-256 of the rest.
+//! Encrypted names and symlink targets in the form in which the kernel shows them without the key:
+//! base64url of two hash words, the first 149 bytes of the ciphertext, and, if it is longer, the
+//! SHA-256 of the rest.
 //!
 //! Source: kernel documentation, "Filesystem-level encryption (fscrypt)", section "Access
 //! semantics, without the key".
@@ -8,12 +9,12 @@ use sha2::{Digest, Sha256};
 
 use crate::bytes::index;
 
-/// How much of the ciphertext is shown as it is: with the rest's digest, the longest encoded name
-/// has 252 bytes.
+/// The number of bytes of the ciphertext that are shown unhashed: with the digest of the rest, the
+/// longest encoded name has 252 bytes.
 const PLAIN_BYTES: usize = 149;
 
-/// The form without the key. The hash words are those by which the kernel finds a directory's
-/// entry, and zero for anything else.
+/// Returns the form without the key. The hash words are those by which the kernel finds a
+/// directory's entry, and zero for anything else.
 pub(crate) fn encode(hash: [u32; 2], name: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(192);
     bytes.extend(hash.iter().flat_map(|word| word.to_le_bytes()));
@@ -27,7 +28,7 @@ pub(crate) fn encode(hash: [u32; 2], name: &[u8]) -> Vec<u8> {
     base64url(&bytes)
 }
 
-/// Base64 with `-` and `_`, without padding (RFC 4648, section 5).
+/// Encodes bytes as Base64 with `-` and `_`, without padding (RFC 4648, section 5).
 fn base64url(bytes: &[u8]) -> Vec<u8> {
     bytes
         .chunks(3)

@@ -5,50 +5,51 @@ use std::time::Duration;
 /// The options for opening a filesystem for writing.
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
-    /// The memory limit of the metadata caches, in bytes, besides what a commit needs.
+    /// The memory limit of the metadata caches, in bytes, besides the memory for a commit.
     pub cache_bytes: u64,
-    /// The longest time that a change waits until it is made durable without anybody asking. `None`: until
-    /// somebody asks, the journal has no room for more, or the filesystem is closed; so all that
-    /// fits into one transaction is there after a crash, or nothing of it.
+    /// The longest time until a change is made durable without a request. With `None` this happens
+    /// only on request, when the journal has no more room, or when the filesystem is closed. Then
+    /// changes that fit into one transaction survive a crash either completely or not at all.
     pub commit_interval: Option<Duration>,
     /// The grouping of changes into transactions.
-    pub together: Together,
+    pub grouping: TransactionGrouping,
     /// The use of the blocks that the filesystem has reserved for root.
     pub root_reserve: RootReserve,
 }
 
 /// The grouping of changes into transactions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Together {
-    /// Each operation stands for itself: what fails takes nothing else with it.
+pub enum TransactionGrouping {
+    /// Each operation is independent: a failed one does not affect others.
     #[default]
     No,
-    /// Closing commits all of them, or none when writing something back fails. What exceeds one
-    /// transaction is committed earlier.
+    /// Closing commits all changes, or none if writing a file's contents back fails. Changes that
+    /// exceed one transaction are committed earlier.
     UntilClosed,
-    /// The same, and an operation that exceeds the one transaction fails with `NoSpace`. So does one
-    /// that needs blocks which only the commit of another change gives back.
+    /// The behaviour of [`UntilClosed`](Self::UntilClosed), but an operation that does not fit into
+    /// the one transaction fails with `NoSpace`. So does an operation that needs blocks which
+    /// become free only with the commit of an earlier change.
     InOneTransaction,
 }
 
-/// The use of the blocks that a filesystem has reserved for root (`s_r_blocks_count`). Who
-/// writes is not told to the filesystem, so it is one answer for all.
+/// The use of the blocks that a filesystem has reserved for root (`s_r_blocks_count`). The
+/// filesystem does not know which user writes, so one answer applies to all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RootReserve {
     /// They stay free, as for ordinary users.
     #[default]
     Keep,
-    /// They are given out, as to root.
+    /// They may be allocated, as for root.
     Use,
 }
 
 impl Default for WriteOptions {
-    /// 16 MiB; 5 seconds, as Linux has it; root's blocks stay free.
+    /// Returns 16 MiB, 5 seconds as in Linux, and a root reserve that stays free.
     fn default() -> Self {
         Self {
             cache_bytes: 16 << 20,
             commit_interval: Some(Duration::from_secs(5)),
-            together: Together::default(),
+            grouping: TransactionGrouping::default(),
             root_reserve: RootReserve::default(),
         }
     }

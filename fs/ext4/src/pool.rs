@@ -1,10 +1,10 @@
-//! Blocks of metadata of a filesystem that is being written: what they are now, whether or not
-//! that is on the device yet.
+//! The pool of metadata blocks of a filesystem that is opened for writing: their current contents,
+//! whether or not those are on the device yet.
 //!
-//! Every block of metadata is in here while a transaction has changed it and its newest content is
-//! not at its place on the device ("home"). Others are kept within a budget. Contents are shared,
-//! never changed under a reader's hands: a change makes a copy when somebody still holds the old
-//! content, be it a reader or a commit that is writing it to the journal.
+//! A block of metadata stays in the pool from its first change by a transaction until its newest
+//! content is at its final place on the device ("home"). Other blocks are cached within a budget.
+//! Contents are shared and never changed while somebody reads them: a change makes a copy if a
+//! reader, or a commit that writes to the journal, still holds the old content.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,62 +15,62 @@ use crate::bytes::index;
 use crate::hashing::HashMap;
 use crate::metadata_cache::Key;
 
-/// A transaction's number within this process: 1, 2, 3 and so on, without an end. The journal's
-/// own numbers have 32 bits and wrap around.
+/// A transaction's number within this process: 1, 2, 3 and so on, without end. The journal's own
+/// sequence numbers have 32 bits and wrap around.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TransactionId(pub(crate) u64);
 
-/// A block that a transaction changed, as it left it.
+/// A block that a transaction changed, with its content at the end of the transaction.
 #[derive(Debug, Clone)]
 pub(crate) struct ChangedBlock {
     pub(crate) block: FsBlock,
     pub(crate) bytes: Arc<[u8]>,
-    /// It is a block of a directory.
+    /// True if it is a block of a directory.
     pub(crate) has_names: bool,
 }
 
-/// Shards: enough that threads seldom meet, few enough that each has some blocks.
+/// The number of shards: enough that threads seldom meet, few enough that each has some blocks.
 const SHARDS: usize = 64;
 
-/// The blocks. See the [module](self).
+/// The pool of blocks. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct BlockPool {
     shards: Box<[Mutex<Shard>]>,
-    /// How many blocks a shard keeps that need not be kept.
+    /// The number of blocks per shard that are cached although they need not be kept.
     spare_blocks: usize,
-    /// What transactions up to this one changed is home.
-    home: AtomicU64,
-    /// How many blocks that had ever been changed were let go. Whoever reads the device while this
-    /// rises may have read what has been overwritten since.
-    let_go: AtomicU64,
+    /// The last transaction whose changed blocks are all at their final places.
+    checkpointed: AtomicU64,
+    /// The number of dropped blocks that had ever been changed. If this increases during a read of
+    /// the device, the read may have returned bytes that have been overwritten since.
+    dropped: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
     blocks: HashMap<FsBlock, Buffer>,
-    /// The blocks in the order in which they are considered for being let go (a clock's hand goes
-    /// along it). May name blocks that are gone.
+    /// The blocks in the order in which they are considered for dropping (a clock's hand goes along
+    /// it). It may contain blocks that are no longer in the pool.
     hand: VecDeque<FsBlock>,
 }
 
 #[derive(Debug)]
 struct Buffer {
     bytes: Arc<[u8]>,
-    /// As what the content was found right.
+    /// The key under which the content was checked.
     checked: Option<Key>,
-    /// The last transaction that changed it; 0 for none.
+    /// The last transaction that changed it; 0 if there is none.
     changed_by: TransactionId,
-    /// Used since the hand came by.
+    /// True if it was used since the hand passed it.
     recent: bool,
 }
 
-/// What the pool says of the device's state at one moment: to be shown when something that was
-/// read from the device then is put in.
+/// A point in time, taken before a read of the device and passed to [`BlockPool::cache`] with the
+/// bytes that were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeviceEpoch(u64);
 
 impl BlockPool {
-    /// An empty one that keeps about `budget_bytes` besides what must be kept.
+    /// Returns an empty pool that caches about `budget_bytes` besides what must be kept.
     pub(crate) fn new(budget_bytes: u64, block_bytes: u32) -> Self {
         let blocks = budget_bytes
             .checked_div(u64::from(block_bytes))
@@ -78,28 +78,28 @@ impl BlockPool {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             spare_blocks: index(blocks).checked_div(SHARDS).unwrap_or(0).max(4),
-            home: AtomicU64::new(0),
-            let_go: AtomicU64::new(0),
+            checkpointed: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
         }
     }
 
     fn shard(&self, block: FsBlock) -> MutexGuard<'_, Shard> {
-        // Neighbours go to different shards.
+        // Adjacent blocks go to different shards.
         let nth = index(block.0).checked_rem(SHARDS).unwrap_or(0);
         let shard = self.shards.get(nth).or(self.shards.first());
-        // There are SHARDS of them; the shards hold whole contents between any two statements.
+        // There are SHARDS of them; the shards are consistent between any two statements.
         match shard {
             Some(shard) => shard.lock().unwrap_or_else(PoisonError::into_inner),
             None => unreachable!("a pool has shards"),
         }
     }
 
-    /// Now, for [`keep`](Self::keep).
+    /// Returns the current point in time, for [`cache`](Self::cache).
     pub(crate) fn device_epoch(&self) -> DeviceEpoch {
-        DeviceEpoch(self.let_go.load(Ordering::SeqCst))
+        DeviceEpoch(self.dropped.load(Ordering::SeqCst))
     }
 
-    /// The block's content, and whether it was found right as `key`.
+    /// Returns the block's content, and whether it was checked under `key`.
     pub(crate) fn get(&self, key: Key) -> Option<(Arc<[u8]>, bool)> {
         let mut shard = self.shard(key.block);
         let buffer = shard.blocks.get_mut(&key.block)?;
@@ -107,7 +107,7 @@ impl BlockPool {
         Some((Arc::clone(&buffer.bytes), buffer.checked == Some(key)))
     }
 
-    /// The block's content, without a claim to what it is.
+    /// Returns the block's content, without checking what it is.
     pub(crate) fn content(&self, block: FsBlock) -> Option<Arc<[u8]>> {
         let shard = self.shard(block);
         shard
@@ -116,7 +116,7 @@ impl BlockPool {
             .map(|buffer| Arc::clone(&buffer.bytes))
     }
 
-    /// The block's content, and whether it holds names of a directory.
+    /// Returns the block's content, and whether it is a block of a directory.
     pub(crate) fn changed_block(&self, block: FsBlock) -> Option<ChangedBlock> {
         let shard = self.shard(block);
         let buffer = shard.blocks.get(&block)?;
@@ -127,13 +127,13 @@ impl BlockPool {
         })
     }
 
-    /// Whether the block is in here.
+    /// Returns true if the block is in the pool.
     pub(crate) fn contains(&self, block: FsBlock) -> bool {
         self.shard(block).blocks.contains_key(&block)
     }
 
-    /// Says that `bytes`, which came from [`get`](Self::get), were found right as `key`.
-    pub(crate) fn passed(&self, key: Key, bytes: &Arc<[u8]>) {
+    /// Notes that `bytes`, which came from [`get`](Self::get), were checked under `key`.
+    pub(crate) fn note_checked(&self, key: Key, bytes: &Arc<[u8]>) {
         let mut shard = self.shard(key.block);
         if let Some(buffer) = shard.blocks.get_mut(&key.block)
             && Arc::ptr_eq(&buffer.bytes, bytes)
@@ -142,9 +142,10 @@ impl BlockPool {
         }
     }
 
-    /// Keeps what was read from the device since `epoch`, unless the block is in here or what was
-    /// read may be out of date. Whoever needs it asks again.
-    pub(crate) fn keep(&self, block: FsBlock, bytes: Arc<[u8]>, epoch: DeviceEpoch) {
+    /// Caches a block that was read from the device since `epoch`, unless the block is already in
+    /// the pool or the read may be out of date. The caller calls [`get`](Self::get) again
+    /// afterwards.
+    pub(crate) fn cache(&self, block: FsBlock, bytes: Arc<[u8]>, epoch: DeviceEpoch) {
         let mut shard = self.shard(block);
         if self.device_epoch() != epoch || shard.blocks.contains_key(&block) {
             return;
@@ -161,8 +162,9 @@ impl BlockPool {
         );
     }
 
-    /// Changes a block that is in here, within a transaction. `None` when it is not; else what
-    /// `change` gave, and whether this is the transaction's first change of it.
+    /// Changes a block of the pool within a transaction. Returns `None` if the block is not in the
+    /// pool; otherwise the result of `change`, and whether this is the transaction's first change
+    /// of it.
     pub(crate) fn change<R>(
         &self,
         key: Key,
@@ -179,7 +181,7 @@ impl BlockPool {
         Some((result, first))
     }
 
-    /// Gives a block a new content, within a transaction, whatever it had. Returns whether this is
+    /// Replaces a block's content within a transaction, whatever it was. Returns true if this is
     /// the transaction's first change of it.
     pub(crate) fn replace(&self, key: Key, transaction: TransactionId, bytes: Arc<[u8]>) -> bool {
         let mut shard = self.shard(key.block);
@@ -200,20 +202,21 @@ impl BlockPool {
         first
     }
 
-    /// Forgets a block that holds no metadata any more.
+    /// Drops a block that no longer contains metadata.
     pub(crate) fn forget(&self, block: FsBlock) {
         let mut shard = self.shard(block);
         if let Some(buffer) = shard.blocks.remove(&block) {
-            self.note_let_go(&buffer);
+            self.note_dropped(&buffer);
         }
     }
 
-    /// Says that what transactions up to this one changed is home.
-    pub(crate) fn came_home(&self, transaction: TransactionId) {
-        self.home.fetch_max(transaction.0, Ordering::SeqCst);
+    /// Notes that all blocks changed by transactions up to this one are at their final places.
+    pub(crate) fn note_checkpointed(&self, transaction: TransactionId) {
+        self.checkpointed.fetch_max(transaction.0, Ordering::SeqCst);
     }
 
-    /// Puts what is in here over `bytes`, blocks from `first` on as the device has them.
+    /// Copies the pool's blocks over `bytes`, which are blocks read from the device, from `first`
+    /// on.
     pub(crate) fn patch(&self, first: FsBlock, block_bytes: usize, bytes: &mut [u8]) {
         for (block, place) in (first.0..).zip(bytes.chunks_mut(block_bytes)) {
             if let Some(content) = self.content(FsBlock(block))
@@ -224,9 +227,9 @@ impl BlockPool {
         }
     }
 
-    fn note_let_go(&self, buffer: &Buffer) {
+    fn note_dropped(&self, buffer: &Buffer) {
         if buffer.changed_by != TransactionId(0) {
-            self.let_go.fetch_add(1, Ordering::SeqCst);
+            self.dropped.fetch_add(1, Ordering::SeqCst);
         }
     }
 
@@ -236,12 +239,13 @@ impl BlockPool {
         shard.hand.push_back(block);
     }
 
-    /// Lets go of what was not used lately and is home, if there is too much. What is not home
-    /// stays, however much it is: the journal bounds that.
+    /// Drops blocks that were not used recently and are at their final places, if there are too
+    /// many. Blocks that are not there yet stay, whatever their number: the journal bounds it.
     fn make_room(&self, shard: &mut Shard) {
-        let home = self.home.load(Ordering::SeqCst);
+        let checkpointed = self.checkpointed.load(Ordering::SeqCst);
         let mut steps = 0;
-        // A few steps for each block that comes: the hand must not go round whenever all is busy.
+        // A few steps for each new block: the hand must not go round completely when all blocks are
+        // in use.
         while shard.blocks.len() >= self.spare_blocks && steps < 8 {
             steps = u32::saturating_add(steps, 1);
             let Some(block) = shard.hand.pop_front() else {
@@ -250,10 +254,10 @@ impl BlockPool {
             let Some(buffer) = shard.blocks.get_mut(&block) else {
                 continue;
             };
-            if buffer.changed_by.0 > home || std::mem::take(&mut buffer.recent) {
+            if buffer.changed_by.0 > checkpointed || std::mem::take(&mut buffer.recent) {
                 shard.hand.push_back(block);
             } else if let Some(buffer) = shard.blocks.remove(&block) {
-                self.note_let_go(&buffer);
+                self.note_dropped(&buffer);
             }
         }
     }
@@ -278,7 +282,7 @@ mod tests {
     #[test]
     fn a_reader_keeps_what_it_has() {
         let pool = pool();
-        pool.keep(FsBlock(7), bytes(1), pool.device_epoch());
+        pool.cache(FsBlock(7), bytes(1), pool.device_epoch());
         let (before, checked) = pool.get(key(7)).unwrap();
         assert!(!checked);
         let ((), first) = pool
@@ -293,23 +297,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_home_stays() {
+    fn what_is_not_checkpointed_is_kept() {
         let pool = pool();
         pool.replace(key(0), TransactionId(1), bytes(9));
         let shards = u64::try_from(SHARDS).unwrap();
         for n in 1..100 {
-            pool.keep(FsBlock(n * shards), bytes(0), pool.device_epoch());
+            pool.cache(FsBlock(n * shards), bytes(0), pool.device_epoch());
         }
         assert!(pool.contains(FsBlock(0)));
-        pool.came_home(TransactionId(1));
+        pool.note_checkpointed(TransactionId(1));
         let epoch = pool.device_epoch();
         for n in 100..200 {
-            pool.keep(FsBlock(n * shards), bytes(0), pool.device_epoch());
+            pool.cache(FsBlock(n * shards), bytes(0), pool.device_epoch());
         }
         assert!(!pool.contains(FsBlock(0)));
         assert_ne!(pool.device_epoch(), epoch);
-        // What was read before it was let go may be old.
-        pool.keep(FsBlock(0), bytes(1), epoch);
+        // Bytes that were read before the block was dropped may be old.
+        pool.cache(FsBlock(0), bytes(1), epoch);
         assert!(!pool.contains(FsBlock(0)));
     }
 

@@ -1,14 +1,15 @@
-//! Access control lists and the mode that goes with them (acl(5)), in the form of getxattr(2).
+//! POSIX access control lists and the mode that corresponds to them (acl(5)), in the form of
+//! getxattr(2).
 //!
 //! Source: Linux, `include/uapi/linux/posix_acl_xattr.h` for the form; POSIX 1003.1e draft 17,
-//! sections 23.1.3 and 23.1.5.1, for what inheritance and chmod do.
+//! sections 23.1.3 and 23.1.5.1, for inheritance and chmod.
 
 use crate::bytes::{le16, le32};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The name of the list that decides about a file.
+/// The attribute with the list that controls access to a file.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The name of the list that new files in a directory begin with.
+/// The attribute with the default list for new files in a directory.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 const VERSION: u32 = 2;
@@ -16,7 +17,7 @@ const VERSION_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
 const NO_IDENTITY: u32 = u32::MAX;
 
-/// Whom an entry is about, in the order in which entries stand.
+/// The subject of an entry, in the order in which entries are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Tag {
     UserObj,
@@ -59,26 +60,26 @@ impl Tag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     tag: Tag,
-    /// Read 4, write 2, execute 1.
+    /// The permissions: read 4, write 2, execute 1.
     permissions: u16,
     identity: u32,
 }
 
-/// A list that makes sense: each of the three classes is there, named entries have a mask, and
-/// nobody is named twice.
+/// A valid list: it has each of the three classes, a mask if it has named entries, and no duplicate
+/// names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PosixAcl {
     entries: Vec<Entry>,
 }
 
 impl PosixAcl {
-    /// From the value of the attribute; `None` for the empty list, which stands for none.
+    /// Parses the value of the attribute. Returns `None` for the empty list, which means no list.
     ///
     /// # Errors
-    /// `Invalid` when it makes no sense, `Unsupported` for another version.
+    /// `Invalid` if the list is invalid, `Unsupported` for another version.
     pub(crate) fn parse(value: &[u8]) -> Result<Option<Self>> {
         if le32(value, 0) != Some(VERSION) {
-            let reason = "the access control list has a form that is not known";
+            let reason = "unknown version of the access control list";
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         let bytes = value.get(VERSION_BYTES..).unwrap_or_default();
@@ -107,7 +108,7 @@ impl PosixAcl {
         Err(invalid())
     }
 
-    /// The value of the attribute.
+    /// Returns the value of the attribute.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut value = VERSION.to_le_bytes().to_vec();
         for entry in &self.entries {
@@ -118,7 +119,7 @@ impl PosixAcl {
         value
     }
 
-    /// The low nine bits of the mode that say the same, as far as a mode can.
+    /// Returns the low nine bits of the corresponding mode, as far as a mode can express the list.
     pub(crate) fn permissions(&self) -> u16 {
         let group_class = self.group_class();
         self.entries.iter().fold(0, |mode, entry| match entry.tag {
@@ -129,19 +130,19 @@ impl PosixAcl {
         })
     }
 
-    /// Whether the mode says all of it.
+    /// Returns true if the mode expresses the whole list.
     pub(crate) fn is_mode(&self) -> bool {
         const CLASSES: usize = 3;
         self.entries.len() == CLASSES
     }
 
-    /// Makes it follow a mode, as chmod does.
+    /// Updates the list after a change of the mode, like chmod.
     pub(crate) fn set_permissions(&mut self, permissions: u16) {
         self.for_each_class(|entry, class| *entry = class & 7, permissions);
     }
 
-    /// Makes it that of a new file which a program creates with `permissions`: no class gets more
-    /// than either has.
+    /// Restricts the list for a new file that a program creates with `permissions`: no class gets
+    /// more than both allow.
     pub(crate) fn restrict(&mut self, permissions: u16) {
         self.for_each_class(|entry, class| *entry &= class, permissions);
     }
@@ -160,7 +161,7 @@ impl PosixAcl {
         }
     }
 
-    /// The entry that the mode's group bits stand for: the mask, where there is one.
+    /// Returns the entry that corresponds to the mode's group bits: the mask, if there is one.
     fn group_class(&self) -> Tag {
         if self.entries.iter().any(|entry| entry.tag == Tag::Mask) {
             Tag::Mask
@@ -191,7 +192,7 @@ fn entry(bytes: [u8; ENTRY_BYTES]) -> Option<Entry> {
 fn invalid() -> Error {
     Error::new(
         ErrorKind::Invalid,
-        "the access control list makes no sense; getfacl(1) shows what one looks like",
+        "invalid access control list; getfacl(1) shows the expected form",
     )
 }
 

@@ -1,4 +1,5 @@
-//! Opening a filesystem that was not unmounted: as the kernel would show it after recovery.
+//! Opening a filesystem that was not unmounted: in the state that the kernel would show after
+//! recovery.
 
 use std::sync::Arc;
 
@@ -16,27 +17,27 @@ use crate::journal::{FastCommits, Journal, JournalRun, JournalView};
 use crate::superblock::{Superblock, check_writable};
 use crate::volume::Volume;
 
-/// What the caches may take while the journal is found: its inode and its extent tree are a few
+/// The budget of the caches while the journal is located: its inode and its extent tree are a few
 /// blocks.
 const CACHE_BYTES: u64 = 1 << 20;
 
-/// A filesystem to read from.
+/// A recovered filesystem for reading.
 #[derive(Debug)]
 pub(crate) struct Recovered {
-    /// The device, with the journal replayed where it was not empty.
+    /// The device, with the journal replayed if it was not empty.
     pub(crate) device: Arc<dyn BlockRead>,
-    /// The same, if a block of it is read out of the journal.
+    /// The view of the replayed journal, if it contains any block.
     pub(crate) view: Option<Arc<JournalView>>,
-    /// The superblock, as it is then.
+    /// The superblock after the replay.
     pub(crate) superblock: Superblock,
-    /// Changes that are not in the device's blocks.
+    /// Changes by fast commits, which are not in the device's blocks.
     pub(crate) fast_commits: Option<FastCommits>,
-    /// What a careful reader should know.
+    /// The notes for the identity.
     pub(crate) notes: Vec<String>,
 }
 
-/// Replays the journal if the filesystem needs it. Else the device is given back as it is, and
-/// the journal is not looked at: the kernel ignores it then, too.
+/// Replays the journal if the filesystem needs recovery. Otherwise the device is returned as it is,
+/// and the journal is not read: the kernel ignores it then, too.
 ///
 /// # Errors
 /// `Corrupt`, `Unsupported` for an external journal, `Io`.
@@ -67,21 +68,21 @@ pub(crate) fn recover(device: Arc<dyn BlockRead>, superblock: Superblock) -> Res
     recovered.count_links()
 }
 
-/// A filesystem to write to.
+/// A recovered filesystem for writing.
 #[derive(Debug)]
 pub(crate) struct RecoveredForWriting {
     pub(crate) superblock: Superblock,
-    /// The journal, emptied; `None` for a filesystem without one.
+    /// The emptied journal; `None` for a filesystem without one.
     pub(crate) journal: Option<LogWriter>,
-    /// The filesystem with fast commits that are not home yet, if there are any.
+    /// The filesystem with fast commits that are not applied to the device yet, if there are any.
     pub(crate) with_fast_commits: Option<Volume>,
-    /// What a careful reader should know.
+    /// The notes for the identity.
     pub(crate) notes: Vec<String>,
 }
 
-/// Replays the journal into the device if the filesystem needs it, and empties it. All that is
-/// refused is refused before anything is written; a crash while it writes leaves what it can be done
-/// over from.
+/// Replays the journal to the device if the filesystem needs recovery, and empties it. Everything
+/// that is refused is refused before the first write. A crash during the writes leaves a state from
+/// which this can be repeated.
 ///
 /// # Errors
 /// `Unsupported`, `Corrupt`, `Io`.
@@ -101,8 +102,8 @@ pub(crate) fn recover_for_writing(
         return Ok(recovered);
     }
     let journal = open_journal(device.clone(), &recovered.superblock)?;
-    // Without the flag a log is out of date: but where it ends must be known, so that nothing new
-    // looks as if the old went on.
+    // Without the flag the log is out of date. Its end must be known nevertheless, so that no new
+    // transaction looks like a continuation of the old log.
     let replayed = journal.replay()?;
     let mut view = None;
     let mut fast_commits = None;
@@ -119,7 +120,8 @@ pub(crate) fn recover_for_writing(
     }
     let mut log = LogWriter::new(journal, features, replayed.as_ref())?;
     if let Some(view) = view {
-        view.write_home(&**device).map_err(write_failed)?;
+        view.write_to_final_places(&**device)
+            .map_err(write_failed)?;
         device.flush().map_err(write_failed)?;
     }
     match (&replayed, fast_commits) {
@@ -155,13 +157,13 @@ impl Recovered {
 
 fn count_links(fast_commits: &mut FastCommits, volume: &Volume) -> Result<()> {
     fast_commits.count_links(|inode| {
-        // One that can't be read counts as a file; whoever asks for it is told why.
+        // An unreadable inode counts as a file; the error is reported when it is read.
         let found = inode_table::read(volume, inode).ok().flatten();
         Ok(found.is_some_and(|inode| inode.is(FileType::Directory)))
     })
 }
 
-/// A volume to find something with before the filesystem is open.
+/// Returns a volume for reading before the filesystem is open.
 fn volume(device: Arc<dyn BlockRead>, superblock: &Superblock) -> Volume {
     Volume::new(device, superblock.clone(), CACHE_BYTES)
 }
@@ -169,8 +171,9 @@ fn volume(device: Arc<dyn BlockRead>, superblock: &Superblock) -> Volume {
 fn open_journal(device: Arc<dyn BlockRead>, superblock: &Superblock) -> Result<Journal> {
     let number = superblock.journal_inode;
     if number == 0 {
-        return Err(Error::from(Unsupported::ExternalJournal)
-            .with_hint("let its own system mount it once, or run e2fsck on a copy of both"));
+        return Err(Error::from(Unsupported::ExternalJournal).with_hint(
+            "mount it once with its own operating system, or run e2fsck on a copy of both",
+        ));
     }
     let volume = volume(Arc::clone(&device), superblock);
     let inode = journal_inode(&volume, number)
@@ -193,15 +196,15 @@ fn open_journal(device: Arc<dyn BlockRead>, superblock: &Superblock) -> Result<J
     Journal::open(device, superblock.block_size, superblock.blocks_count, runs)
 }
 
-/// The journal's inode. It is a regular file that no directory has.
+/// Reads the journal's inode. It is a regular file that is in no directory.
 fn journal_inode(volume: &Volume, number: u32) -> Result<Inode> {
     let structure = Structure::Inode(number);
     let inode = inode_table::read(volume, number)?
-        .ok_or_else(|| malformed(structure, "it is not in use, though it is the journal's"))?;
+        .ok_or_else(|| malformed(structure, "not in use, although it is the journal's inode"))?;
     if inode.links == 0 || !inode.is(FileType::Regular) {
         return Err(malformed(
             structure,
-            "it is no file, though it is the journal's",
+            "not a regular file, although it is the journal's inode",
         ));
     }
     Ok(inode)

@@ -1,4 +1,4 @@
-//! Runs of blocks of files, and the lists of them that are kept.
+//! Runs of a file's blocks, and the cached lists of them.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use crate::error::Result;
 pub(crate) struct Run {
     pub(crate) file_block: FileBlock,
     pub(crate) fs_block: FsBlock,
-    /// Never zero.
+    /// The length; never zero.
     pub(crate) len_blocks: u32,
-    /// True for data; otherwise the run is allocated, and reads as zeroes.
+    /// True for data; false if the run is allocated but unwritten, and reads as zeroes.
     pub(crate) written: bool,
 }
 
 impl Run {
-    /// The file block after the last one. May be 2^32, which no block has.
+    /// Returns the file block after the last one. It may be 2^32, which no block has.
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.file_block.0).saturating_add(u64::from(self.len_blocks))
     }
 
-    /// Returns the part at `from` or behind it.
+    /// Returns the part at or after `from`.
     pub(crate) fn starting_at(self, from: FileBlock) -> Option<Self> {
         let skipped = from.0.saturating_sub(self.file_block.0);
         let len_blocks = self
@@ -50,7 +50,8 @@ impl Run {
         Some(Self { len_blocks, ..self })
     }
 
-    /// Makes it longer by `next`, if that follows it in the file and on the device.
+    /// Extends the run by `next` if that follows it in the file and on the device. Returns true if
+    /// it did.
     pub(crate) fn absorb(&mut self, next: &Self) -> bool {
         let follows = self.end() == u64::from(next.file_block.0)
             && self.fs_block.after(u64::from(self.len_blocks)) == next.fs_block
@@ -65,7 +66,7 @@ impl Run {
     }
 }
 
-/// The lists of runs of files, with a budget in bytes.
+/// The cache of the lists of runs of files, with a budget in bytes.
 #[derive(Debug)]
 pub(crate) struct FileMaps {
     lists: Cache<u32, Option<Arc<[Run]>>, ByBytes>,
@@ -76,7 +77,7 @@ struct ByBytes;
 
 impl Weighter<u32, Option<Arc<[Run]>>> for ByBytes {
     fn weight(&self, _: &u32, list: &Option<Arc<[Run]>>) -> u64 {
-        /// Key, pointer, counters, the cache's own.
+        /// The memory for an entry besides its runs: key, pointer, counters, overhead of the cache.
         const ENTRY_BYTES: u64 = 64;
         let runs = list.as_deref().unwrap_or_default();
         len_u64(size_of_val(runs)).saturating_add(ENTRY_BYTES)
@@ -84,7 +85,7 @@ impl Weighter<u32, Option<Arc<[Run]>>> for ByBytes {
 }
 
 impl FileMaps {
-    /// An empty one that keeps about `budget_bytes`.
+    /// Returns an empty cache that keeps about `budget_bytes`.
     pub(crate) fn new(budget_bytes: u64) -> Self {
         /// The average size of an entry: most files have one run.
         const TYPICAL_BYTES: u64 = 128;
@@ -94,10 +95,11 @@ impl FileMaps {
         }
     }
 
-    /// Returns the list of an inode; `make` makes one that is not here. `None` for an inode with too many runs.
+    /// Returns the list of an inode; `make` creates it if it is not cached. Returns `None` for an
+    /// inode with too many runs.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// Returns the errors of `make`.
     pub(crate) fn get_or_make(
         &self,
         inode: u32,
@@ -106,7 +108,7 @@ impl FileMaps {
         self.lists.get_or_insert_with(&inode, make)
     }
 
-    /// Forgets the runs of an inode, which have changed.
+    /// Drops the list of an inode, whose runs have changed.
     pub(crate) fn forget(&self, inode: u32) {
         self.lists.remove(&inode);
     }

@@ -1,35 +1,39 @@
-//! The places of attribute blocks and value inodes that files can share.
+//! The places of xattr blocks and value inodes that files can share.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::block::FsBlock;
 
-/// The most blocks and values that are remembered. What is forgotten is shared no more with new files.
+/// The maximum number of blocks and of values that are remembered. New files do not share the ones
+/// that are no longer remembered.
 const REMEMBERED_MAX: usize = 4096;
 
-/// The blocks and values that can be shared, behind one lock, which whoever changes how many refer to something holds.
+/// The blocks and values that can be shared, behind one lock. Whoever changes a reference count
+/// holds this lock.
 #[derive(Debug, Default)]
 pub(crate) struct SharedAttributes {
-    found: Mutex<Found>,
+    found: Mutex<KnownPlaces>,
 }
 
-/// By hash, the last one that was seen. It may be gone or changed, so it is compared.
+/// For each hash, the last block or value with it. It may have been changed or freed, so it must be
+/// compared before use.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct KnownPlaces {
     pub(crate) blocks: HashMap<u32, FsBlock>,
     pub(crate) values: HashMap<u32, u32>,
 }
 
 impl SharedAttributes {
-    /// Whoever has this waits for no commit: others that hold a handle may wait for it.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Found> {
-        // It is only a memory of where to look.
+    /// Takes the lock. Its holder must not wait for a commit: others that hold a handle may wait
+    /// for the lock.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, KnownPlaces> {
+        // A poisoned lock is safe to use: the maps only say where to look.
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Remembers where something with this hash is.
+/// Remembers where a block or value with this hash is.
 pub(crate) fn remember<V>(found: &mut HashMap<u32, V>, hash: u32, what: V) {
     if found.len() >= REMEMBERED_MAX {
         found.clear();

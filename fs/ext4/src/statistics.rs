@@ -1,4 +1,4 @@
-//! What `statfs` tells, as the kernel computes it at mount.
+//! The numbers for `statfs`, as the kernel computes them at mount.
 
 use diskfs_vfs::Statistics;
 
@@ -27,26 +27,26 @@ pub(crate) fn statistics(volume: &Volume) -> Result<Statistics> {
             .blocks_count
             .saturating_sub(overhead.wrapping_shl(ratio)),
         blocks_free,
-        blocks_available: blocks_free.saturating_sub(kept_blocks(superblock)),
+        blocks_available: blocks_free.saturating_sub(reserved_blocks(superblock)),
         inodes: u64::from(superblock.inodes_count),
         inodes_free: counts.free_inodes,
         name_max: 255,
     })
 }
 
-/// What is not for everybody: root's reserve, and the kernel's.
-pub(crate) fn kept_blocks(superblock: &Superblock) -> u64 {
-    let own = own_blocks(superblock);
+/// Returns the number of blocks that ordinary users cannot use: root's reserve and the kernel's.
+pub(crate) fn reserved_blocks(superblock: &Superblock) -> u64 {
+    let own = kernel_reserved_blocks(superblock);
     superblock.reserved_blocks_count.saturating_add(own)
 }
 
-/// What is for nobody but the filesystem itself: the kernel's reserve.
-pub(crate) fn own_blocks(superblock: &Superblock) -> u64 {
+/// Returns the number of blocks that only the filesystem itself can use: the kernel's reserve.
+pub(crate) fn kernel_reserved_blocks(superblock: &Superblock) -> u64 {
     reserved_clusters(superblock).wrapping_shl(superblock.cluster_ratio_bits)
 }
 
-/// What the kernel keeps back for delayed allocation (`s_resv_clusters`): 2 %, at most 4096
-/// clusters; nothing without extents.
+/// Returns the number of clusters that the kernel reserves for delayed allocation
+/// (`s_resv_clusters`): 2 %, at most 4096; none without extents.
 fn reserved_clusters(superblock: &Superblock) -> u64 {
     const SHARE: u64 = 50;
     const MAX: u64 = 4096;
@@ -63,9 +63,10 @@ fn reserved_clusters(superblock: &Superblock) -> u64 {
 struct Counts {
     free_clusters: u64,
     free_inodes: u64,
-    /// Blocks of metadata at fixed places, without bigalloc.
+    /// The number of metadata blocks at fixed places, without bigalloc.
     metadata_blocks: u64,
-    /// The same as runs of clusters, with it: two groups' metadata may share one.
+    /// The metadata at fixed places as runs of clusters, with bigalloc: two groups may share a
+    /// cluster.
     metadata_runs: Vec<(u64, u64)>,
 }
 
@@ -100,7 +101,7 @@ impl Counts {
         }
     }
 
-    /// How many different clusters the runs hold.
+    /// Returns the number of distinct clusters in the runs.
     fn metadata_clusters(&mut self) -> u64 {
         self.metadata_runs.sort_unstable();
         let mut free_from = 0;
@@ -115,7 +116,8 @@ impl Counts {
     }
 }
 
-/// Superblock, descriptors, and the room for their growth, at the start of a group.
+/// Returns the number of blocks at the start of a group for the superblock, the descriptors and the
+/// room for their growth.
 pub(crate) fn blocks_at_start(superblock: &Superblock, group: u32) -> u64 {
     let table = table_blocks_in_group(superblock, group);
     if !has_superblock(superblock, group) {
@@ -126,8 +128,9 @@ pub(crate) fn blocks_at_start(superblock: &Superblock, group: u32) -> u64 {
         .saturating_add(u64::from(superblock.reserved_gdt_blocks))
 }
 
-/// What `statfs` leaves out of the total: metadata at fixed places and the journal. The kernel
-/// takes the superblock's figure with bigalloc only, where counting is slow for it.
+/// Returns the overhead that `statfs` subtracts from the total: metadata at fixed places and the
+/// journal. The kernel uses the superblock's value only with bigalloc, where counting is slow for
+/// it.
 fn overhead_clusters(volume: &Volume, counts: &mut Counts) -> Result<u64> {
     let superblock = &volume.superblock;
     let stored = u64::from(superblock.overhead_clusters);

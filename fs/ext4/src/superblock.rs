@@ -1,4 +1,4 @@
-//! The superblock: where everything is, and what is in use.
+//! The superblock: the geometry of the filesystem, its features and its state.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Super Block".
 
@@ -23,30 +23,30 @@ pub(crate) use check_writable::check_writable;
 pub(crate) use raw::RawSuperblock;
 
 pub(crate) const MAGIC: u16 = 0xef53;
-/// `EXT2_FLAGS_SIGNED_HASH`: directory hashes take names as signed characters.
+/// `EXT2_FLAGS_SIGNED_HASH`: directory hashes treat a name's bytes as signed.
 const FLAG_SIGNED_HASH: u32 = 0x1;
-/// `EXT2_FLAGS_UNSIGNED_HASH`.
+/// `EXT2_FLAGS_UNSIGNED_HASH`: directory hashes treat a name's bytes as unsigned.
 const FLAG_UNSIGNED_HASH: u32 = 0x2;
-/// `EXT4_ENC_STRICT_MODE_FL`, of `s_encoding_flags`.
+/// `EXT4_ENC_STRICT_MODE_FL` of `s_encoding_flags`.
 const ENCODING_STRICT: u16 = 0x1;
-/// `EXT2_FLAGS_TEST_FILESYS`: what blkid calls ext4dev.
+/// `EXT2_FLAGS_TEST_FILESYS`: a filesystem that blkid calls ext4dev.
 const FLAG_TEST: u32 = 0x4;
-/// `s_checksum_type`: CRC-32C, the only one there is.
+/// The only valid `s_checksum_type`: CRC-32C.
 const CHECKSUM_CRC32C: u8 = 1;
-/// `s_state`: unmounted cleanly.
+/// A flag of `s_state`: the filesystem was unmounted cleanly.
 pub(crate) const STATE_VALID: u16 = 0x1;
-/// `s_state`: the kernel met a contradiction.
+/// A flag of `s_state`: the kernel found an inconsistency.
 pub(crate) const STATE_ERRORS: u16 = 0x2;
 
-/// A superblock whose fields hold together: sizes are powers of two, counts fit the device, the
+/// A superblock whose fields were checked: sizes are powers of two, counts fit the device, the
 /// checksum is right.
 #[derive(Debug, Clone)]
 pub(crate) struct Superblock {
-    /// 0 for what ext2 was in its first years, without features; else 1.
+    /// The revision: 0 for ext2 of the first years, without features; otherwise 1.
     pub(crate) revision: u32,
     pub(crate) features: Features,
     pub(crate) block_size: BlockSize,
-    /// Blocks in a cluster, as a power of two: 0 without bigalloc.
+    /// The number of blocks in a cluster, as a power of two: 0 without bigalloc.
     pub(crate) cluster_ratio_bits: u32,
     pub(crate) blocks_count: u64,
     pub(crate) reserved_blocks_count: u64,
@@ -55,55 +55,56 @@ pub(crate) struct Superblock {
     pub(crate) blocks_per_group: u32,
     pub(crate) inodes_per_group: u32,
     pub(crate) groups_count: u32,
-    /// Bytes in an inode: a power of two, 128 to the block size.
+    /// The size of an inode in bytes: a power of two from 128 to the block size.
     pub(crate) inode_size: u16,
     pub(crate) first_inode: u32,
-    /// Bytes in a group descriptor: 32, or with `64bit` a power of two from 64.
+    /// The size of a group descriptor in bytes: 32, or with `64bit` a power of two from 64.
     pub(crate) descriptor_size: u16,
     pub(crate) first_meta_bg: u32,
-    /// Groups in a flexible group, as a power of two: 0 without `flex_bg`.
+    /// The number of groups in a flexible group, as a power of two: 0 without `flex_bg`.
     pub(crate) flex_group_bits: u32,
     pub(crate) reserved_gdt_blocks: u16,
     pub(crate) backup_groups: [u32; 2],
     pub(crate) overhead_clusters: u32,
     pub(crate) uuid: [u8; 16],
     pub(crate) label: [u8; 16],
-    /// The inode of the file of orphans; 0 without one.
+    /// The inode of the orphan file; 0 without one.
     pub(crate) orphan_file_inode: u32,
-    /// The first inode of the orphan list; 0 when there is none.
+    /// The first inode of the orphan list; 0 if the list is empty.
     pub(crate) last_orphan: u32,
-    /// How far the fields of new inodes go behind their first 128 bytes.
+    /// The number of bytes of fields that new inodes have after their first 128 bytes.
     pub(crate) want_extra_isize: u16,
     /// The inode of the internal journal; 0 without one.
     pub(crate) journal_inode: u32,
     pub(crate) hash_seed: [u32; 4],
-    /// The hash of directories that have no index yet; `None` for one that takes a key.
+    /// The hash function for directories that have no index yet; `None` for a keyed one.
     pub(crate) default_hash: Option<Algorithm>,
     pub(crate) hash_signedness: HashSignedness,
-    /// Whether names in casefolded directories must be UTF-8.
+    /// True if names in casefolded directories must be valid UTF-8.
     pub(crate) strict_encoding: bool,
     /// The seed of all checksums; `None` without `metadata_csum`.
     pub(crate) checksum_seed: Option<ChecksumSeed>,
-    /// The seed of the checksums of attribute values in inodes, which are there in any case.
+    /// The seed of the checksums of attribute values in inodes, which exist in any case.
     pub(crate) value_seed: ChecksumSeed,
-    pub(crate) state: State,
+    pub(crate) state: FilesystemState,
     pub(crate) is_test_filesystem: bool,
 }
 
-/// What the superblock says of the last use.
+/// The state after the last use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct State {
-    /// Unmounted, or never mounted for writing, since it was last checked.
+pub(crate) struct FilesystemState {
+    /// True if the filesystem was unmounted cleanly, or never mounted for writing since the last
+    /// check.
     pub(crate) clean: bool,
-    /// The kernel met a contradiction, and nobody has run e2fsck since.
+    /// True if the kernel found an inconsistency, and e2fsck has not run since.
     pub(crate) errors: bool,
-    /// How many.
+    /// The number of errors.
     pub(crate) error_count: u32,
-    /// There are inodes that wait for their deletion.
+    /// True if inodes on the orphan list wait for their deletion.
     pub(crate) orphans: bool,
 }
 
-/// Whether an ext2, ext3 or ext4 superblock is there, judged by its magic alone.
+/// Returns true if there is an ext2, ext3 or ext4 superblock, judged by its magic alone.
 pub(crate) fn probe(device: &dyn BlockRead) -> diskfs_block::Result<bool> {
     if device.size_bytes() < raw::OFFSET_BYTES.saturating_add(1024) {
         return Ok(false);
@@ -136,15 +137,16 @@ impl Superblock {
         })
     }
 
-    /// Reads the first backup of a superblock that is destroyed, if there is one.
+    /// Reads the first backup superblock, for a device whose primary superblock is destroyed.
     pub(crate) fn backup(device: &dyn BlockRead) -> Option<Self> {
         backup::read(device)
     }
 
-    /// Checks the superblock's 1024 bytes against each other and against the device's size.
+    /// Checks the fields of the superblock's 1024 bytes against each other and against the device's
+    /// size.
     pub(crate) fn parse(bytes: &[u8; raw::SIZE_BYTES], device_bytes: u64) -> Result<Self> {
         let raw = RawSuperblock::ref_from_bytes(bytes)
-            .map_err(|_| malformed(Structure::Superblock, "it is cut short"))?;
+            .map_err(|_| malformed(Structure::Superblock, "truncated"))?;
         fields::check_magic(raw)?;
         let features = fields::features(raw)?;
         let checksum_seed = fields::checksum_seed(raw, features, bytes)?;
@@ -204,14 +206,14 @@ impl Superblock {
                 block_size: self.block_size.bytes(),
                 device_bytes,
             });
-            return Err(e.with_hint("the image or the partition is cut short; get the whole of it"));
+            return Err(e.with_hint("the image or the partition is truncated; get a complete copy"));
         }
         let blocks = self
             .blocks_count
             .saturating_sub(u64::from(self.first_data_block));
         let groups = blocks.div_ceil(u64::from(self.blocks_per_group));
         self.groups_count = u32::try_from(groups)
-            .map_err(|_| fields::field("block groups", groups, "below 2^32"))?;
+            .map_err(|_| fields::field("number of block groups", groups, "below 2^32"))?;
         self.check_inodes_count()?;
         Ok(self)
     }
@@ -219,7 +221,7 @@ impl Superblock {
     fn check_first_data_block(&self) -> Result<()> {
         let first = u64::from(self.first_data_block);
         let expected = u64::from(self.block_size.bytes() == 1024 && self.cluster_ratio_bits == 0);
-        // The kernel takes other values, too, but nothing ever wrote one.
+        // The kernel accepts other values, too, but no program ever wrote one.
         if first > 1 || first < expected || first >= self.blocks_count {
             return Err(fields::field(
                 "s_first_data_block",
@@ -231,7 +233,7 @@ impl Superblock {
     }
 
     fn check_group_sizes(&self, raw: &RawSuperblock) -> Result<()> {
-        // A bitmap is one block: its bits bound how much a group can have.
+        // A bitmap is one block: its number of bits bounds the size of a group.
         let bits = self.block_size.bytes().wrapping_mul(8);
         let clusters = if self.features.has(ReadOnlyCompatible::BIGALLOC) {
             raw.s_clusters_per_group.get()
@@ -244,7 +246,7 @@ impl Superblock {
             return Err(fields::field(
                 "s_blocks_per_group",
                 value,
-                "1 to the bits of a block",
+                "1 to the number of bits in a block",
             ));
         }
         let inodes_per_block = self.inodes_per_block();
@@ -253,7 +255,7 @@ impl Superblock {
             return Err(fields::field(
                 "s_inodes_per_group",
                 value,
-                "1 block of inodes to the bits of a block",
+                "one block of inodes to the number of bits in a block",
             ));
         }
         Ok(())
@@ -272,12 +274,12 @@ impl Superblock {
         Ok(())
     }
 
-    /// The seed of the checksums of everything that belongs to one inode.
+    /// Returns the seed of the checksums of everything that belongs to one inode.
     pub(crate) fn inode_checksum_seed(&self, inode: u32, generation: u32) -> Option<ChecksumSeed> {
         Some(self.checksum_seed?.of_inode(inode, generation))
     }
 
-    /// How many inodes a block of an inode table holds.
+    /// Returns the number of inodes in a block of an inode table.
     pub(crate) fn inodes_per_block(&self) -> u32 {
         // The size is a power of two from 128 on.
         self.block_size
@@ -285,34 +287,34 @@ impl Superblock {
             .wrapping_shr(u32::from(self.inode_size).trailing_zeros())
     }
 
-    /// How many group descriptors a block holds.
+    /// Returns the number of group descriptors in a block.
     pub(crate) fn descriptors_per_block(&self) -> u32 {
         self.block_size
             .bytes()
             .wrapping_shr(u32::from(self.descriptor_size).trailing_zeros())
     }
 
-    /// Which block of the descriptor table speaks of a group, and the position in it.
+    /// Returns the block of the descriptor table that describes a group, and the position in it.
     pub(crate) fn descriptor_place(&self, group: u32) -> (u32, u32) {
         let per_block = self.descriptors_per_block();
         let nth = group.wrapping_shr(per_block.trailing_zeros());
         (nth, group & per_block.wrapping_sub(1))
     }
 
-    /// The blocks of one group's inode table.
+    /// Returns the number of blocks of one group's inode table.
     pub(crate) fn inode_table_blocks(&self) -> u32 {
         self.inodes_per_group
             .div_ceil(self.inodes_per_block().max(1))
     }
 
-    /// The first block of a block group.
+    /// Returns the first block of a block group.
     pub(crate) fn first_block_of_group(&self, group: u32) -> FsBlock {
         let blocks = u64::from(group).saturating_mul(u64::from(self.blocks_per_group));
         FsBlock(u64::from(self.first_data_block)).after(blocks)
     }
 
-    /// Whether `len_blocks` blocks from `block` on can belong to a file: within the filesystem, and
-    /// past the superblock.
+    /// Returns true if `len_blocks` blocks from `block` on can belong to a file: they are within
+    /// the filesystem, and after the superblock.
     pub(crate) fn holds(&self, block: FsBlock, len_blocks: u64) -> bool {
         block.0 > u64::from(self.first_data_block)
             && block
@@ -321,7 +323,7 @@ impl Superblock {
                 .is_some_and(|end| end <= self.blocks_count)
     }
 
-    /// Fails unless [`holds`](Self::holds).
+    /// Fails unless [`holds`](Self::holds) returns true.
     pub(crate) fn check_blocks(
         &self,
         structure: Structure,
@@ -339,7 +341,7 @@ impl Superblock {
         .into())
     }
 
-    /// The label up to its first NUL.
+    /// Returns the label up to its first NUL.
     pub(crate) fn label(&self) -> &[u8] {
         self.label
             .split(|&byte| byte == 0)
@@ -348,7 +350,8 @@ impl Superblock {
     }
 }
 
-/// `1024 / block size`, as the group descriptors' place needs it: the block of the superblock.
+/// Returns the block of the superblock, `1024 / block size`, from which the places of the group
+/// descriptors are computed.
 pub(crate) fn superblock_block(block_size: BlockSize) -> FsBlock {
     FsBlock(raw::OFFSET_BYTES.wrapping_shr(block_size.bits()))
 }

@@ -1,4 +1,4 @@
-//! Targets of symlinks: in `i_block`, as inline contents, or in a block.
+//! Symlink targets: in `i_block`, as inline data, or in a block.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Symbolic Links".
 
@@ -10,11 +10,11 @@ use crate::inode::{Inode, InodeFlags};
 use crate::no_key_name;
 use crate::volume::Volume;
 
-/// The longest target, `PATH_MAX`: no system call makes a longer one.
+/// The maximum length of a target, `PATH_MAX`: no system call creates a longer one.
 const SIZE_MAX_BYTES: u64 = 4096;
 
-/// The target, up to the first NUL as the kernel reads it; an encrypted one in the form without the
-/// key.
+/// Returns the target up to the first NUL, as the kernel reads it; an encrypted target in the form
+/// without the key.
 pub(crate) fn target(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
     let mut target = stored(volume, inode)?;
     if inode.has(InodeFlags::ENCRYPT) {
@@ -32,7 +32,7 @@ fn stored(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
             structure: Structure::Inode(inode.number),
             field: "i_size",
             value: size,
-            range: "of a symlink: 1 to 4096",
+            range: "1 to 4096 (for a symlink)",
         })
         .in_inode(inode.number);
     }
@@ -46,23 +46,24 @@ fn stored(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
     Ok(target)
 }
 
-/// `struct fscrypt_symlink_data`: 16 bits of length, and the ciphertext.
+/// Decodes `struct fscrypt_symlink_data`: 16 bits of length, and the ciphertext.
 fn without_key(inode: &Inode, stored: &[u8]) -> Result<Vec<u8>> {
     const LENGTH_BYTES: usize = 2;
     let len = le16(stored, 0).map_or(0, usize::from);
     match part(stored, LENGTH_BYTES, len) {
         Some(ciphertext) if len > 0 => Ok(no_key_name::encode([0, 0], ciphertext)),
         _ => {
-            let problem = "its encrypted target is cut short";
+            let problem = "its encrypted target is truncated";
             Err(malformed(Structure::Inode(inode.number), problem)).in_inode(inode.number)
         }
     }
 }
 
-/// Whether the target is in `i_block`: there are no blocks besides the one of attributes. Where
-/// attributes can have inodes of their own their blocks count, too, and the size alone decides.
+/// Returns true if the target is in `i_block`: the inode has no blocks besides that of attributes.
+/// If attribute values can have inodes of their own, their blocks count, too; then only the size
+/// decides.
 fn is_short(volume: &Volume, inode: &Inode) -> bool {
-    // A target that fills all of `i_block` has no room for the NUL that ends it in memory.
+    // A target that fills `i_block` completely has no room for its NUL terminator in memory.
     if inode.has(InodeFlags::INLINE_DATA) || inode.size_bytes >= len_u64(inode.block.len()) {
         return false;
     }

@@ -1,15 +1,15 @@
-//! The running transaction: who takes part in it, what it changed, and when it ends.
+//! The running transaction: the operations that take part in it, its changes, and its end.
 //!
 //! An operation that changes the filesystem opens a [`TransactionHandle`] on the running
-//! transaction, with an upper bound of how many blocks it will change (its credits). A commit stops
-//! new handles, waits for the open ones to be closed, takes the transaction's list of changed blocks
-//! with their contents (shared, not copied), lets the next transaction begin, and writes. So
-//! operations wait for each other's handles only while a commit begins, and for a commit's I/O only
-//! when the transaction that runs meanwhile is full.
+//! transaction, with an upper bound of the number of blocks that it will change (its credits). A
+//! commit stops new handles, waits until the open ones are closed, takes the transaction's list of
+//! changed blocks with their contents (shared, not copied), lets the next transaction begin, and
+//! writes. So operations wait for each other's handles only while a commit begins. They wait for a
+//! commit's I/O only if the transaction that runs meanwhile is full.
 //!
-//! Nobody who waits here holds an inode's lock, but for operations that go on in another transaction
-//! ([`TransactionHandle::go_on`]); and nobody waits for an inode's lock with an open
-//! handle. So a commit always comes to its end.
+//! Nobody who waits here holds an inode's lock, except for operations that continue in another
+//! transaction ([`TransactionHandle::extend_or_restart`]). Nobody waits for an inode's lock with an
+//! open handle. So every commit comes to its end.
 
 mod handle;
 mod touched;
@@ -22,96 +22,96 @@ use std::time::{Duration, Instant};
 use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hashing::HashSet;
-use crate::options::Together;
+use crate::options::TransactionGrouping;
 use crate::pool::TransactionId;
 
 pub(crate) use handle::{Abort, Context, TransactionHandle};
 pub(crate) use touched::Touched;
 
-/// Blocks of the filesystem that were freed: one run.
+/// A run of freed blocks of the filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FreedRun {
     pub(crate) first: FsBlock,
     pub(crate) len_blocks: u64,
 }
 
-/// What one transaction did.
+/// The changes of one transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// The blocks that it changed; their contents are in the pool.
     pub(crate) blocks: HashSet<FsBlock>,
-    /// Blocks that held metadata and were freed: older versions of them in the journal must not be
+    /// Blocks of metadata that were freed: older versions of them in the journal must not be
     /// replayed.
     pub(crate) revoked: HashSet<FsBlock>,
-    /// What it freed. Nobody may use it again before the transaction is durable.
+    /// The runs that it freed. They must not be reused before the transaction is durable.
     pub(crate) freed: Vec<FreedRun>,
-    /// When it changed something first.
+    /// The time of its first change.
     pub(crate) began: Option<Instant>,
 }
 
 impl Changes {
-    /// Whether there is nothing to commit.
+    /// Returns true if the transaction is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.revoked.is_empty() && self.freed.is_empty()
     }
 }
 
-/// Why nothing is written any more.
+/// The reason why writing has stopped.
 #[derive(Debug, Clone)]
-pub(crate) enum Ended {
-    /// It was closed.
+pub(crate) enum StopReason {
+    /// The filesystem was closed.
     Closed,
-    /// An error ended it; its message.
+    /// An error stopped writing; its message.
     Aborted(String),
 }
 
 #[derive(Debug)]
-struct State {
+struct TransactionState {
     running: TransactionId,
     changes: Changes,
-    /// Handles that are open.
+    /// The number of open handles.
     handles: u32,
-    /// Credits of open handles.
+    /// The credits of the open handles.
     credits: u32,
-    /// How many wait for room.
+    /// The number of operations that wait for room.
     waiting: u32,
-    /// A commit waits for the open handles: no new ones.
+    /// True while a commit waits for the open handles: no new ones may be opened.
     closing_down: bool,
-    /// Up to this one everything is durable.
+    /// The last transaction that is durable, with all before it.
     durable: TransactionId,
-    /// Up to this one everything shall be durable.
+    /// The last transaction that somebody wants to be durable, with all before it.
     wanted: TransactionId,
-    ended: Option<Ended>,
+    ended: Option<StopReason>,
 }
 
-/// The state machine. See the [module](self).
+/// The state machine of transactions. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Transactions {
-    state: Mutex<State>,
-    /// Signalled whenever something in `state` changes that somebody may wait for.
+    state: Mutex<TransactionState>,
+    /// Signalled whenever `state` changes in a way that somebody may wait for.
     changed: Condvar,
-    /// How many blocks one transaction may change.
+    /// The maximum number of blocks that one transaction may change.
     blocks_max: AtomicU32,
-    /// What does not fit into the running transaction is refused.
+    /// True if changes that do not fit into the running transaction are refused.
     only_one: AtomicBool,
 }
 
-/// What the thread that commits is to do.
+/// The next task of the commit thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     /// Commit the running transaction.
     Commit,
-    /// Bring home what is durable: nothing else is going on.
+    /// Checkpoint the journal: nothing was changed for a while.
     Checkpoint,
     /// End: nothing will be written any more.
     End,
 }
 
 impl Transactions {
-    /// Before the first transaction, which is running.
+    /// Returns the state in which the first transaction is running.
     pub(crate) fn new(blocks_max: u32) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(TransactionState {
                 running: TransactionId(1),
                 changes: Changes::default(),
                 handles: 0,
@@ -128,15 +128,16 @@ impl Transactions {
         }
     }
 
-    /// Whether changes from now on must fit into the running transaction.
-    pub(crate) fn begin_together(&self, together: Together) {
-        let only_one = together == Together::InOneTransaction;
+    /// Starts changes that belong together; `grouping` says whether all of them must fit into the
+    /// running transaction.
+    pub(crate) fn begin_group(&self, grouping: TransactionGrouping) {
+        let only_one = grouping == TransactionGrouping::InOneTransaction;
         self.only_one.store(only_one, Ordering::SeqCst);
     }
 
-    /// Fails when the running transaction has no room for so many blocks besides those that it has
-    /// changed, and no other may follow.
-    fn check_only_one(&self, state: &State, credits: u32) -> Result<()> {
+    /// Fails if the running transaction has no room for this many blocks besides those that it has
+    /// changed, and no other transaction may follow.
+    fn check_only_one(&self, state: &TransactionState, credits: u32) -> Result<()> {
         let needed = state.changed_blocks().saturating_add(credits);
         if !self.only_one.load(Ordering::SeqCst) || needed <= self.blocks_max() {
             return Ok(());
@@ -147,22 +148,26 @@ impl Transactions {
         Err(Error::new(ErrorKind::NoSpace, reason).with_hint(hint))
     }
 
-    /// How many blocks one transaction may change.
+    /// Returns the maximum number of blocks that one transaction may change.
     pub(crate) fn blocks_max(&self) -> u32 {
         self.blocks_max.load(Ordering::Relaxed)
     }
 
-    /// Changes that, when nobody else is there.
+    /// Sets that maximum, while no other thread uses the filesystem.
     pub(crate) fn set_blocks_max(&self, blocks_max: u32) {
         self.blocks_max.store(blocks_max, Ordering::Relaxed);
     }
 
-    /// The state is whole between any two statements that hold the lock.
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// A poisoned lock is safe to use: the state is consistent between any two statements that hold
+    /// the lock.
+    fn state(&self) -> MutexGuard<'_, TransactionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, TransactionState>,
+    ) -> MutexGuard<'a, TransactionState> {
         self.changed
             .wait(state)
             .unwrap_or_else(PoisonError::into_inner)
@@ -171,7 +176,7 @@ impl Transactions {
     /// Opens a handle, if the running transaction has room for it now.
     ///
     /// # Errors
-    /// `ReadOnly` when writing has ended; `NoSpace` when no transaction can be so large.
+    /// `ReadOnly` if writing has stopped; `NoSpace` if no transaction can be so large.
     pub(crate) fn try_begin(&self, credits: u32) -> Result<Option<TransactionId>> {
         let mut state = self.state();
         state.check_open()?;
@@ -184,17 +189,17 @@ impl Transactions {
         Ok(Some(state.running))
     }
 
-    /// Waits until [`try_begin`](Self::try_begin) is worth another try.
+    /// Waits until another call of [`try_begin`](Self::try_begin) may succeed.
     ///
     /// # Errors
-    /// As `try_begin`.
+    /// Fails like `try_begin`.
     pub(crate) fn wait_for_room(&self, credits: u32) -> Result<()> {
         self.check_size(credits)?;
         let mut state = self.state();
         self.check_only_one(&state, credits)?;
         state.waiting = state.waiting.saturating_add(1);
         while state.ended.is_none() && !state.has_room(credits, self.blocks_max()) {
-            // Room that open handles keep for themselves is mostly given back.
+            // Most of the credits of open handles will be given back.
             if state.changed_blocks().saturating_add(credits) > self.blocks_max() {
                 state.wanted = state.wanted.max(state.running);
                 self.changed.notify_all();
@@ -205,11 +210,11 @@ impl Transactions {
         state.check_open()
     }
 
-    /// More credits for an open handle, if there is room for them now.
+    /// Adds credits to an open handle, if there is room for them now. Returns true on success.
     pub(crate) fn try_extend(&self, credits: u32) -> bool {
         let mut state = self.state();
-        // While a commit waits for this very handle it may still have more, as long as there is
-        // room: it is in this transaction in any case.
+        // A commit that waits for this very handle is no obstacle as long as there is room: the
+        // handle belongs to this transaction in any case.
         let has_room = state.is_below(credits, self.blocks_max());
         if has_room {
             state.credits = state.credits.saturating_add(credits);
@@ -217,7 +222,8 @@ impl Transactions {
         has_room
     }
 
-    /// Fails when an open handle can't go on in another transaction, because there must be no other.
+    /// Fails if an open handle cannot continue in another transaction, because there must be no
+    /// other.
     ///
     /// # Errors
     /// `NoSpace`.
@@ -225,8 +231,8 @@ impl Transactions {
         self.check_only_one(&self.state(), credits)
     }
 
-    /// Other credits in the place of those of an open handle, whose changes until now are counted as
-    /// such, if there is room for them and no commit waits.
+    /// Replaces the credits of an open handle, whose changes up to now are counted as changes, if
+    /// there is room and no commit waits. Returns true on success.
     pub(crate) fn try_exchange(&self, old: u32, new: u32) -> bool {
         let mut state = self.state();
         let others = state.credits.saturating_sub(old);
@@ -252,7 +258,7 @@ impl Transactions {
         }
     }
 
-    /// Fails when no transaction can be so large.
+    /// Fails if no transaction can be so large.
     ///
     /// # Errors
     /// `NoSpace`.
@@ -261,27 +267,27 @@ impl Transactions {
             return Ok(());
         }
         let room = self.blocks_max();
-        let reason = format!("needs to change {credits} blocks in one transaction");
-        let hint = format!("the journal is too small: it has room for {room}");
+        let reason = format!("the operation needs to change {credits} blocks in one transaction");
+        let hint = format!("the journal is too small: it has room for {room} blocks");
         Err(Error::new(ErrorKind::NoSpace, reason).with_hint(hint))
     }
 
-    /// Counts a handle that is going to be closed, though it takes no part in anything.
+    /// Counts a handle that is about to be closed, although it takes part in no transaction.
     pub(crate) fn reopen(&self) {
         let mut state = self.state();
         state.handles = state.handles.saturating_add(1);
     }
 
-    /// A block was changed for the first time in the running transaction.
+    /// Notes that a block was changed for the first time in the running transaction.
     pub(crate) fn note_changed(&self, block: FsBlock) {
         self.note(|changes| {
             changes.blocks.insert(block);
-            // What was revoked and is metadata again must be replayed.
+            // A revoked block that becomes metadata again must be replayed.
             changes.revoked.remove(&block);
         });
     }
 
-    /// A block of metadata was freed.
+    /// Notes that a block of metadata was freed.
     pub(crate) fn note_revoked(&self, block: FsBlock) {
         self.note(|changes| {
             changes.blocks.remove(&block);
@@ -289,7 +295,7 @@ impl Transactions {
         });
     }
 
-    /// Blocks were freed.
+    /// Notes that blocks were freed.
     pub(crate) fn note_freed(&self, run: FreedRun) {
         self.note(|changes| changes.freed.push(run));
     }
@@ -300,28 +306,28 @@ impl Transactions {
         if state.changes.began.is_none() {
             state.changes.began = Some(Instant::now());
             drop(state);
-            // For the thread that commits: the time begins to run.
+            // Notifies the commit thread: the commit interval begins.
             self.changed.notify_all();
         }
     }
 
-    /// The transaction that is running.
+    /// Returns the running transaction.
     pub(crate) fn running(&self) -> TransactionId {
         self.state().running
     }
 
-    /// Returns when `transaction` and all before it are durable; asks for its commit if that is
-    /// not under way.
+    /// Waits until `transaction` and all before it are durable. Requests its commit if none is
+    /// under way.
     ///
     /// # Errors
-    /// `ReadOnly` with the reason when writing has ended before that.
+    /// `ReadOnly` with the reason if writing stops before that.
     pub(crate) fn make_durable(&self, transaction: TransactionId) -> Result<()> {
         let mut state = self.state();
         while state.durable < transaction {
-            // What was begun before it was closed becomes durable.
+            // Changes made before the filesystem was closed become durable.
             state.check_not_aborted()?;
             if state.running == transaction && state.is_idle() {
-                // Nothing is in it; what is before it may still be on its way.
+                // The transaction is empty; the one before it may not be durable yet.
                 match transaction.0.checked_sub(1).map(TransactionId) {
                     Some(before) if state.durable < before => {}
                     _ => return Ok(()),
@@ -334,9 +340,9 @@ impl Transactions {
         Ok(())
     }
 
-    /// For the thread that commits: waits until there is something to do. With an interval, a
-    /// transaction is committed when it is so old; at `checkpoint`, it is time for one if nothing
-    /// was changed by then. Closing commits what is left.
+    /// Waits until there is a task for the commit thread. With an interval, a transaction is
+    /// committed at that age. At the time `checkpoint`, a checkpoint is due if nothing was changed
+    /// until then. Closing commits the last changes.
     pub(crate) fn next_task(
         &self,
         interval: Option<Duration>,
@@ -345,7 +351,7 @@ impl Transactions {
         let mut state = self.state();
         loop {
             match state.ended {
-                Some(Ended::Closed) if !state.is_idle() => return Task::Commit,
+                Some(StopReason::Closed) if !state.is_idle() => return Task::Commit,
                 Some(_) => return Task::End,
                 None if state.wanted >= state.running => return Task::Commit,
                 None => {}
@@ -366,9 +372,9 @@ impl Transactions {
         }
     }
 
-    /// Waits so long for the end of writing. Returns whether it came.
-    pub(crate) fn ends_within(&self, timeout: Duration) -> bool {
-        let running = |state: &mut State| state.ended.is_none();
+    /// Waits at most `timeout` for the end of writing. Returns true if it has ended.
+    pub(crate) fn wait_for_end(&self, timeout: Duration) -> bool {
+        let running = |state: &mut TransactionState| state.ended.is_none();
         let waited = self
             .changed
             .wait_timeout_while(self.state(), timeout, running);
@@ -376,12 +382,12 @@ impl Transactions {
         state.ended.is_some()
     }
 
-    /// For the thread that commits: closes the running transaction, hands it to `take` while no
-    /// handle is open, and begins the next one.
+    /// Closes the running transaction for the commit thread, calls `take` while no handle is open,
+    /// and begins the next transaction.
     ///
     /// # Errors
-    /// `ReadOnly` when an error has ended writing: the transaction may have something half done in
-    /// it. Whoever met the error said so before it closed its handle.
+    /// `ReadOnly` if an error has stopped writing: the transaction may contain a half-done
+    /// operation. Whoever met the error reported it before closing its handle.
     pub(crate) fn close_running<R>(
         &self,
         take: impl FnOnce(&Changes) -> R,
@@ -394,8 +400,8 @@ impl Transactions {
         state.check_not_aborted()?;
         let id = state.running;
         let changes = mem::take(&mut state.changes);
-        // Nobody can open a handle while `closing_down` is set, so the pool has what the transaction
-        // made of its blocks until `take` returns.
+        // Nobody can open a handle while `closing_down` is set, so until `take` returns the pool
+        // has the transaction's final contents of its blocks.
         drop(state);
         let taken = take(&changes);
         let mut state = self.state();
@@ -406,7 +412,7 @@ impl Transactions {
         Ok((id, changes, taken))
     }
 
-    /// For the thread that commits: everything up to `transaction` is durable.
+    /// Notes that everything up to `transaction` is durable (called by the commit thread).
     pub(crate) fn became_durable(&self, transaction: TransactionId) {
         let mut state = self.state();
         state.durable = state.durable.max(transaction);
@@ -414,8 +420,8 @@ impl Transactions {
         self.changed.notify_all();
     }
 
-    /// Ends writing; the first reason stays. Returns whether this was it.
-    pub(crate) fn finish(&self, why: Ended) -> bool {
+    /// Stops writing; the first reason is kept. Returns true if this call stopped it.
+    pub(crate) fn finish(&self, why: StopReason) -> bool {
         let mut state = self.state();
         let first = state.ended.is_none();
         state.ended.get_or_insert(why);
@@ -424,7 +430,7 @@ impl Transactions {
         first
     }
 
-    /// Fails when an error has ended writing.
+    /// Fails if an error has stopped writing.
     ///
     /// # Errors
     /// `ReadOnly`, with the reason.
@@ -432,7 +438,7 @@ impl Transactions {
         self.state().check_not_aborted()
     }
 
-    /// Fails when writing has ended.
+    /// Fails if writing has stopped.
     ///
     /// # Errors
     /// `ReadOnly`, with the reason.
@@ -441,7 +447,7 @@ impl Transactions {
     }
 }
 
-impl State {
+impl TransactionState {
     fn check_open(&self) -> Result<()> {
         self.check_not_aborted()?;
         if self.ended.is_some() {
@@ -452,20 +458,21 @@ impl State {
     }
 
     fn check_not_aborted(&self) -> Result<()> {
-        if let Some(Ended::Aborted(reason)) = &self.ended {
-            let reason = format!("writing was ended by an error: {reason}");
+        if let Some(StopReason::Aborted(reason)) = &self.ended {
+            let reason = format!("writing has stopped after an error: {reason}");
             return Err(Error::new(ErrorKind::ReadOnly, reason));
         }
         Ok(())
     }
 
-    /// Whether the running transaction has nothing and nobody is about to change that. One that is
-    /// being closed may have had something, which is neither here any more nor durable yet.
+    /// Returns true if the running transaction is empty and nobody is about to change that. A
+    /// transaction that is being closed may have had changes, which are neither here any more nor
+    /// durable yet.
     fn is_idle(&self) -> bool {
         self.handles == 0 && !self.closing_down && self.changes.is_empty()
     }
 
-    /// When there is something to do without anybody asking.
+    /// Returns the time when a task is due without a request.
     fn due(&self, interval: Option<Duration>, checkpoint: Option<Instant>) -> Option<Instant> {
         match self.changes.began {
             Some(began) => began.checked_add(interval?),

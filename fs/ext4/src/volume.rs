@@ -1,4 +1,4 @@
-//! The opened filesystem as its own parts see it: device, superblock, caches.
+//! The parts of an opened filesystem that all modules read from: device, superblock, caches.
 
 use std::sync::Arc;
 
@@ -16,38 +16,38 @@ use crate::pool::BlockPool;
 use crate::run::FileMaps;
 use crate::superblock::Superblock;
 
-/// What every part needs to read anything. No lock of its own: the caches are sharded, all else is
-/// fixed once it is open.
+/// Everything that is needed for reading. It has no lock of its own: the caches are sharded, and
+/// all other fields are constant while the filesystem is open.
 #[derive(Debug)]
 pub(crate) struct Volume {
     pub(crate) device: Arc<dyn BlockRead>,
-    /// The device, if it is one where blocks are read out of the journal.
+    /// The device, if some blocks are read from the journal.
     pub(crate) journal_view: Option<Arc<JournalView>>,
     pub(crate) superblock: Superblock,
     pub(crate) metadata: MetadataCache,
-    /// The blocks of metadata as they are now, when the filesystem is being written; it takes the
-    /// place of `metadata` then.
+    /// The pool of metadata blocks, if the filesystem is opened for writing; it is used instead of
+    /// `metadata`.
     pub(crate) pool: Option<BlockPool>,
     pub(crate) maps: FileMaps,
-    /// Changes that are not in the device's blocks.
+    /// Changes by fast commits, which are not in the device's blocks.
     pub(crate) fast_commits: Option<FastCommits>,
     pub(crate) inodes: Cache<u32, Arc<Inode>>,
-    /// By group.
+    /// The first block of each group's inode table.
     pub(crate) inode_tables: Cache<u32, FsBlock>,
 }
 
 impl Volume {
-    /// A filesystem of which nothing is read yet.
+    /// Returns a volume of which nothing has been read yet.
     pub(crate) fn new(
         device: Arc<dyn BlockRead>,
         superblock: Superblock,
         cache_bytes: u64,
     ) -> Self {
-        /// What a parsed inode takes, with its attributes and the cache's own.
+        /// The memory for a parsed inode, including its attributes and the cache's overhead.
         const INODE_BYTES: u64 = 512;
-        /// How many groups' tables are known without their descriptors: of 128 GiB, as a rule.
+        /// The number of groups whose inode tables are cached: usually those of 128 GiB.
         const INODE_TABLES: usize = 1024;
-        // Three quarters for blocks, an eighth each for parsed inodes and for maps of files.
+        // Three quarters for blocks, an eighth each for parsed inodes and for lists of runs.
         let eighth = cache_bytes.wrapping_div(8);
         Self {
             device,
@@ -62,7 +62,7 @@ impl Volume {
         }
     }
 
-    /// The same for a filesystem that will be written.
+    /// Returns a volume for a filesystem that will be written.
     pub(crate) fn writable(
         device: Arc<dyn BlockRead>,
         superblock: Superblock,
@@ -75,10 +75,10 @@ impl Volume {
         }
     }
 
-    /// Returns the blocks of metadata as they are now, in a filesystem that is being written.
+    /// Returns the pool of metadata blocks of a filesystem that is opened for writing.
     ///
     /// # Panics
-    /// If the filesystem is open for reading only.
+    /// Panics if the filesystem is open read-only.
     pub(crate) fn writable_pool(&self) -> &BlockPool {
         match &self.pool {
             Some(pool) => pool,
@@ -86,8 +86,8 @@ impl Volume {
         }
     }
 
-    /// Takes notice of an inode that has changed: it is this now, or not in use. Who was reading it
-    /// from the table meanwhile does not keep what it read.
+    /// Updates the cache after a change of an inode; `None` means that it is not in use. A thread
+    /// that is reading the inode from the table meanwhile does not cache its result.
     pub(crate) fn note_inode(&self, number: u32, inode: Option<Inode>) {
         match inode {
             Some(inode) => self.inodes.insert(number, Arc::new(inode)),
@@ -95,13 +95,13 @@ impl Volume {
         }
     }
 
-    /// One block of metadata that has nothing to be checked as a whole.
+    /// Returns a block of metadata that has nothing to be checked as a whole.
     pub(crate) fn block(&self, key: Key) -> Result<Arc<[u8]>> {
         self.checked_block(key, |_| Ok(()))
     }
 
-    /// One block of metadata that `check` finds right. It is not called for a block that it found
-    /// right before.
+    /// Returns a block of metadata that `check` accepts. `check` is not called for a block that it
+    /// accepted before.
     pub(crate) fn checked_block(
         &self,
         key: Key,
@@ -114,7 +114,7 @@ impl Volume {
             let (bytes, passed) = self.pooled(pool, key)?;
             if !passed {
                 checked(&bytes)?;
-                pool.passed(key, &bytes);
+                pool.note_checked(key, &bytes);
             }
             return Ok(bytes);
         }
@@ -125,7 +125,7 @@ impl Volume {
         })
     }
 
-    /// Whether what `key` names is in memory.
+    /// Returns true if the block of `key` is in memory.
     pub(crate) fn has_block(&self, key: Key) -> bool {
         match &self.pool {
             Some(pool) => pool.contains(key.block),
@@ -133,33 +133,33 @@ impl Volume {
         }
     }
 
-    /// What the pool has, and whether it was found right as `key`.
+    /// Returns the pool's block, and whether it was checked under `key`.
     fn pooled(&self, pool: &BlockPool, key: Key) -> Result<(Arc<[u8]>, bool)> {
         loop {
             if let Some(found) = pool.get(key) {
                 return Ok(found);
             }
-            // Kept unless something was written meanwhile; then it is read anew.
+            // The block is cached unless something was written meanwhile; then it is read again.
             self.fill_pool(pool, key.block, 1)?;
         }
     }
 
-    /// Has blocks of metadata in the pool as far as they are not, by one read.
+    /// Reads the blocks that are not in the pool into it, with one read.
     pub(crate) fn fill_pool(&self, pool: &BlockPool, first: FsBlock, len: u32) -> Result<()> {
         let epoch = pool.device_epoch();
         let bytes = self.read_device_blocks(first, len)?;
         if len == 1 {
-            pool.keep(first, bytes, epoch);
+            pool.cache(first, bytes, epoch);
             return Ok(());
         }
         let blocks = bytes.chunks(self.superblock.block_size.len());
         for (block, bytes) in (first.0..).zip(blocks) {
-            pool.keep(FsBlock(block), Arc::from(bytes), epoch);
+            pool.cache(FsBlock(block), Arc::from(bytes), epoch);
         }
         Ok(())
     }
 
-    /// `len_blocks` blocks as they are now, past the cache.
+    /// Returns the current contents of `len_blocks` blocks, bypassing the cache.
     pub(crate) fn read_blocks(&self, first: FsBlock, len_blocks: u32) -> Result<Arc<[u8]>> {
         let Some(pool) = &self.pool else {
             return self.read_device_blocks(first, len_blocks);
@@ -178,19 +178,19 @@ impl Volume {
     fn read_device_blocks(&self, first: FsBlock, len_blocks: u32) -> Result<Arc<[u8]>> {
         let size = self.superblock.block_size;
         let mut bytes = zeroed(size.len().saturating_mul(index(len_blocks)));
-        // Nobody else has it yet.
+        // No other thread has it yet.
         if let Some(bytes) = Arc::get_mut(&mut bytes) {
             self.read_device(size.byte_of(first), bytes)?;
         }
         Ok(bytes)
     }
 
-    /// Bytes from the device.
+    /// Reads bytes from the device.
     pub(crate) fn read_device(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.device.read_at(offset, buf).map_err(device_failed)
     }
 
-    /// Says that these blocks will be read soon.
+    /// Announces that these blocks will be read soon.
     pub(crate) fn will_need_blocks(&self, first: FsBlock, len_blocks: u64) {
         let size = self.superblock.block_size;
         self.device

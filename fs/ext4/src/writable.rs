@@ -1,4 +1,4 @@
-//! The filesystem opened for writing, as everybody else sees it.
+//! The public type of a filesystem that is opened for writing.
 
 mod read;
 mod write;
@@ -20,12 +20,12 @@ use crate::features::{Compatible, Incompatible};
 use crate::file_blocks::runs;
 use crate::inode::Inode;
 use crate::locks::InodeLocks;
-use crate::options::{Together, WriteOptions};
+use crate::options::{TransactionGrouping, WriteOptions};
 use crate::pool::TransactionId;
 use crate::recovery::{RecoveredForWriting, recover_for_writing};
 use crate::shared_attributes::SharedAttributes;
 use crate::superblock::Superblock;
-use crate::transaction::{Ended, Touched, Transactions};
+use crate::transaction::{StopReason, Touched, Transactions};
 use crate::volume::Volume;
 use crate::writer::{self, Core, Durable, Log, Orphans};
 
@@ -33,9 +33,9 @@ use crate::writer::{self, Core, Durable, Log, Orphans};
 #[derive(Debug)]
 pub struct WritableExt4 {
     pub(crate) core: Arc<Core>,
-    /// Those that commit and write back; none when writing has ended.
+    /// The threads that commit and write back; empty after writing has stopped.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The transaction that was running when it had been opened.
+    /// The transaction that was running when the filesystem had been opened.
     first: TransactionId,
 }
 
@@ -43,7 +43,7 @@ impl WritableExt4 {
     /// Opens the filesystem.
     ///
     /// # Errors
-    /// As [`Ext4::open`].
+    /// Fails like [`Ext4::open`].
     pub fn open(device: Arc<dyn BlockWrite>, options: &WriteOptions) -> Result<Self> {
         let below: Arc<dyn diskfs_block::BlockRead> = device.clone();
         let superblock = Superblock::read(&*below)?;
@@ -80,12 +80,12 @@ impl WritableExt4 {
             holds,
             renames: Mutex::default(),
             commit_interval: options.commit_interval,
-            together: options.together,
+            grouping: options.grouping,
             durable: Durable::new(was_clean),
         });
         core.limit_transactions()?;
         if let Some(after) = with_fast_commits {
-            core.bring_home(&after)?;
+            core.apply_fast_commits(&after)?;
         }
         core.mark_mounted()?;
         let mut opened = Self {
@@ -97,8 +97,8 @@ impl WritableExt4 {
             opened.start_writing_back(interval)?;
         }
         opened.core.finish_orphans()?;
-        if options.together != Together::No {
-            opened.core.begin_together()?;
+        if options.grouping != TransactionGrouping::No {
+            opened.core.begin_group()?;
         }
         opened.first = opened.core.transactions.running();
         Ok(opened)
@@ -111,9 +111,9 @@ impl WritableExt4 {
         Ok(())
     }
 
-    /// Ends writing as a crash does: the running transaction is dropped, and what was committed before is in the log
-    /// or home. No error is noted, for there was none of the filesystem's.
-    fn give_up(&self) -> Remains {
+    /// Stops writing as a crash does: the running transaction is dropped, and earlier commits are
+    /// in the log or at their final places. No error is recorded, because the filesystem has none.
+    fn abandon_changes(&self) -> Remains {
         let threads = self.take_threads();
         if !threads.is_empty() {
             self.drop_changes(threads);
@@ -122,16 +122,16 @@ impl WritableExt4 {
     }
 
     fn drop_changes(&self, threads: Vec<JoinHandle<()>>) {
-        let ended = Ended::Aborted("the changes were given up".to_owned());
+        let ended = StopReason::Aborted("the changes were abandoned".to_owned());
         self.core.transactions.finish(ended);
         for thread in threads {
-            // They end because writing has.
+            // The threads end because writing has stopped.
             let _ = thread.join();
         }
         self.core.forget_all_delayed();
     }
 
-    /// Whether something was committed, or there is no journal to commit all at once.
+    /// Returns true if anything was committed, or if there is no journal that commits all at once.
     fn is_in_parts(&self) -> bool {
         let features = self.core.volume().superblock.features;
         !features.has(Compatible::HAS_JOURNAL) || self.core.transactions.running() > self.first
@@ -148,16 +148,17 @@ impl WritableExt4 {
         if threads.is_empty() {
             return Ok(());
         }
-        // Nobody holds a file of a filesystem that is closed: those without a name go.
+        // After closing, nobody holds open files: those without a name are deleted.
         self.core.holds.end_all();
-        // What fails here is told by `close`, or harms nobody.
+        // An error here is reported by `close`, or does no harm.
         let written = self.core.finish_orphans().and_then(|()| self.core.sync());
-        if written.is_err() && self.core.together != Together::No {
+        if written.is_err() && self.core.grouping != TransactionGrouping::No {
             self.drop_changes(threads);
             return written;
         }
-        self.core.transactions.finish(Ended::Closed);
-        // They end because writing has; if one panicked, that is an abort, or nothing was lost.
+        self.core.transactions.finish(StopReason::Closed);
+        // The threads end because writing has stopped. If one panicked, writing was aborted, or
+        // nothing was lost.
         for thread in threads {
             let _ = thread.join();
         }
@@ -169,7 +170,7 @@ impl WritableExt4 {
     }
 }
 
-/// Returns the inode of the journal, which a filesystem without one lacks.
+/// Returns the inode of the journal, or `None` for a filesystem without one.
 fn journal_inode(volume: &Volume) -> Result<Option<Arc<Inode>>> {
     let superblock = &volume.superblock;
     if !superblock.features.has(Compatible::HAS_JOURNAL) || superblock.journal_inode == 0 {
@@ -181,7 +182,7 @@ fn journal_inode(volume: &Volume) -> Result<Option<Arc<Inode>>> {
 impl Drop for WritableExt4 {
     fn drop(&mut self) {
         if let Err(e) = self.finish() {
-            tracing::error!("the filesystem could not be closed: {e}");
+            tracing::error!("cannot close the filesystem: {e}");
         }
     }
 }

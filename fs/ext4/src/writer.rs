@@ -1,24 +1,25 @@
-//! The filesystem, being written.
+//! Writing to the filesystem.
 //!
-//! [`Core`] is what every part of writing shares: the volume to read with, the device, the
+//! [`Core`] is the part that all writing modules share: the volume for reading, the device, the
 //! transactions, the journal, the allocator, the locks. An operation (`namespace`, `contents`,
-//! `attributes`) locks the inodes that it is about, opens a [`Handle`], and changes blocks of
-//! metadata and inodes through it.
+//! `attributes`) locks the inodes concerned, opens a [`Handle`], and changes blocks of metadata and
+//! inodes through it.
 //!
 //! # Lock order
 //!
 //! 1. `renames` (renames of directories to another directory, one at a time);
 //! 2. locks of inodes ([`crate::locks`]), all that an operation needs at once;
-//! 3. a handle: opened without waiting while inodes are locked, with waiting only while none is;
+//! 3. a handle: with locked inodes it is opened without waiting; waiting is allowed only without
+//!    them;
 //! 4. the orphan list;
-//! 5. what attributes share;
+//! 5. the lock of shared attributes;
 //! 6. an allocator's block group, one at a time;
-//! 7. a shard of the pool; then the state of the transactions, which is never held while anything
-//!    else is taken.
+//! 7. a shard of the pool; then the state of the transactions, which is never held while another
+//!    lock is taken.
 //!
 //! A commit ([`commit`]) takes none of 1 to 5: it waits for open handles, and those never wait for
-//! a lock of 1 or 2 (the operation has them before it opens its handle). Nobody goes on in another
-//! transaction with a lock of 4 or 5.
+//! a lock of 1 or 2 (the operation has them before it opens its handle). No operation continues in
+//! another transaction while it holds a lock of 4 or 5.
 
 pub(crate) mod attributes;
 mod chattr;
@@ -47,10 +48,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ext4::Ext4;
 use crate::handle::Handle;
 use crate::locks::InodeLocks;
-use crate::options::Together;
+use crate::options::TransactionGrouping;
 use crate::pool::BlockPool;
 use crate::shared_attributes::SharedAttributes;
-use crate::transaction::{Abort, Context, Ended, Touched, TransactionHandle, Transactions};
+use crate::transaction::{Abort, Context, StopReason, Touched, TransactionHandle, Transactions};
 use crate::volume::Volume;
 
 pub(crate) use commit::start_committing;
@@ -60,15 +61,15 @@ pub(crate) use log::Log;
 pub(crate) use orphans::Orphans;
 pub use uuid::{UuidChange, uuid_change};
 
-/// What every part of writing shares. See the [module](self).
+/// The state that all parts of writing share. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Core {
-    /// Reads what is there now.
+    /// The reader of the current state.
     pub(crate) reader: Ext4,
-    /// To write files' contents, and blocks of metadata to their places.
+    /// The device, for writing file contents and checkpointed metadata blocks.
     pub(crate) device: DeviceWriter,
     pub(crate) transactions: Transactions,
-    /// Used by whoever commits only.
+    /// The journal, used only by threads that commit.
     pub(crate) log: Mutex<Log>,
     pub(crate) allocator: Allocator,
     pub(crate) locks: InodeLocks,
@@ -77,22 +78,22 @@ pub(crate) struct Core {
     pub(crate) delayed: DelayedFiles,
     pub(crate) shared_attributes: SharedAttributes,
     pub(crate) holds: Arc<Holds<u32>>,
-    /// Held by whoever moves a directory to another directory.
+    /// The lock for moving a directory to another directory.
     pub(crate) renames: Mutex<()>,
-    /// How old a transaction becomes before it is committed; `None`: until somebody asks.
+    /// The age at which a transaction is committed; `None` means only on request.
     pub(crate) commit_interval: Option<Duration>,
-    pub(crate) together: Together,
-    /// What was committed.
+    pub(crate) grouping: TransactionGrouping,
+    /// The record of what was committed.
     pub(crate) durable: Durable,
 }
 
 impl Core {
-    /// To read with.
+    /// Returns the volume for reading.
     pub(crate) const fn volume(&self) -> &Volume {
         self.reader.volume()
     }
 
-    /// The blocks of metadata as they are now.
+    /// Returns the pool of current metadata blocks.
     pub(crate) fn pool(&self) -> &BlockPool {
         self.volume().writable_pool()
     }
@@ -100,7 +101,7 @@ impl Core {
     /// Opens a handle if the running transaction has room now.
     ///
     /// # Errors
-    /// `ReadOnly` when writing has ended.
+    /// `ReadOnly` if writing has stopped.
     fn try_begin(&self, credits: u32) -> Result<Option<Handle<'_>>> {
         let context = Context {
             volume: self.volume(),
@@ -119,21 +120,22 @@ impl Core {
         }))
     }
 
-    /// Does `operation` with these inodes locked, as part of the running transaction; `credits` is
-    /// how many blocks of metadata it may change.
+    /// Runs `operation` with these inodes locked, as part of the running transaction; `credits` is
+    /// the maximum number of metadata blocks that it may change.
     ///
-    /// An operation that fails with `NoSpace` because what is free waits for a commit is done again
-    /// after that commit, from its beginning.
+    /// An operation that fails with `NoSpace` because freed blocks become usable only with a commit
+    /// is repeated from its beginning after that commit.
     ///
     /// # Errors
-    /// `ReadOnly` when writing has ended; what `operation` gives.
+    /// `ReadOnly` if writing has stopped; the errors of `operation`.
     pub(crate) fn update<R>(
         &self,
         inodes: &[u32],
         credits: u32,
         mut operation: impl FnMut(&Handle<'_>) -> Result<R>,
     ) -> Result<R> {
-        /// How often it is done again: others may use up what a commit has given.
+        /// The maximum number of repetitions: others may use up the blocks that a commit has
+        /// released.
         const TRIES_MAX: u32 = 4;
         let mut tries = 0u32;
         loop {
@@ -146,7 +148,7 @@ impl Core {
                 drop(locked);
                 tries = tries.saturating_add(1);
                 match waits_for {
-                    Some(_) if self.together == Together::InOneTransaction => {
+                    Some(_) if self.grouping == TransactionGrouping::InOneTransaction => {
                         return result.map_err(|_| needs_what_is_replaced());
                     }
                     Some(transaction) if tries < TRIES_MAX => {
@@ -164,27 +166,30 @@ impl Core {
 
 impl Abort for Core {
     fn abort(&self, why: &Error) {
-        if !self.transactions.finish(Ended::Aborted(why.to_string())) {
+        if !self
+            .transactions
+            .finish(StopReason::Aborted(why.to_string()))
+        {
             return;
         }
-        // The device's failures leave the filesystem as it was: nothing is to be repaired.
-        if self.together != Together::No && why.kind() != ErrorKind::Corrupt {
-            tracing::debug!("writing to the filesystem ends: {why}");
+        // A failure of the device leaves the filesystem as it was: nothing needs a repair.
+        if self.grouping != TransactionGrouping::No && why.kind() != ErrorKind::Corrupt {
+            tracing::debug!("writing to the filesystem has stopped: {why}");
             return;
         }
-        tracing::error!("writing to the filesystem ends: {why}");
+        tracing::error!("writing to the filesystem has stopped: {why}");
         self.mark_error(why);
     }
 }
 
-/// There is room only in what the change itself replaces.
+/// Returns the error for a change that could only fit into the space that it itself replaces.
 fn needs_what_is_replaced() -> Error {
-    let reason = "no room for the new contents beside the old ones";
-    let hint = "remove something first, or cut the file with `diskfs truncate -s 0`";
+    let reason = "no space left for the new contents beside the old ones";
+    let hint = "delete something first, or truncate the file with `diskfs truncate -s 0`";
     Error::new(ErrorKind::NoSpace, reason).with_hint(hint)
 }
 
-/// The present time.
+/// Returns the present time.
 pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }

@@ -1,4 +1,5 @@
-//! Extended attributes: within the inode, in a block of their own, and values in inodes of theirs.
+//! Extended attributes: in the inode, in a block of their own, and with values in inodes of their
+//! own.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Extended
 //! Attributes".
@@ -25,7 +26,7 @@ use name::NameIndex;
 pub(crate) use inline::{inline_data_room, set_inline_data};
 pub(crate) use set::{check_name, release_all, set};
 
-/// The value of the attribute of this whole name.
+/// Returns the value of the attribute with this full name.
 pub(crate) fn get(volume: &Volume, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
     let Some((index, rest)) = name::split(name) else {
         return Ok(None);
@@ -48,7 +49,7 @@ pub(crate) fn get(volume: &Volume, inode: &Inode, name: &[u8]) -> Result<Option<
     }
 }
 
-/// The whole names of all attributes that the kernel shows.
+/// Returns the full names of all attributes that the kernel shows.
 pub(crate) fn list(volume: &Volume, inode: &Inode) -> Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     for_each(volume, inode, |entry| {
@@ -59,7 +60,7 @@ pub(crate) fn list(volume: &Volume, inode: &Inode) -> Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-/// The bytes of `system.data` within the inode: what inline contents have behind `i_block`.
+/// Returns the bytes of `system.data` within the inode: the part of inline data after `i_block`.
 pub(crate) fn inline_data(inode: &Inode) -> Result<Option<&[u8]>> {
     for entry in in_inode(inode) {
         let entry = entry.in_inode(inode.number)?;

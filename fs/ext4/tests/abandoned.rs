@@ -1,4 +1,4 @@
-//! What is given up half-way leaves the filesystem as it was.
+//! Tests that abandoned changes leave the filesystem as it was.
 
 mod common;
 
@@ -101,7 +101,7 @@ fn without_a_journal_it_was_never_there_until_it_is_durable() {
 
 #[test]
 fn nearly_the_whole_journal_is_one_transaction() {
-    /// With 16 inodes a block, far more than a quarter of the journal's 1024 blocks.
+    /// With 16 inodes per block, these need far more blocks than a quarter of the journal's 1024.
     const FILES: u32 = 10_000;
     if !have(&["mke2fs", "e2fsck"]) {
         return;

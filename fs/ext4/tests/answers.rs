@@ -1,4 +1,4 @@
-//! Answers that were once others than the kernel's: what the crash harness found, one test each.
+//! Results that once differed from the kernel's, as found by the crash harness; one test each.
 
 mod common;
 
@@ -23,7 +23,7 @@ struct Made {
     _directory: TempDir,
 }
 
-/// `None` without mke2fs.
+/// Creates a filesystem. Returns `None` if mke2fs is not installed.
 fn filesystem(options: &str) -> Option<Made> {
     if !have(&["mke2fs", "e2fsck"]) {
         return None;
@@ -48,7 +48,7 @@ fn make(fs: &WritableExt4, dir: InodeNumber, name: &[u8], kind: NewKind<'_>) -> 
 }
 
 #[test]
-fn a_taken_name_is_told_before_that_it_is_above() {
+fn a_taken_name_is_reported_before_that_it_is_above() {
     let Some(Made { fs, .. }) = filesystem("") else {
         return;
     };

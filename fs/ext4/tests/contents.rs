@@ -1,5 +1,5 @@
-//! Files written, cut, allocated and moved about at random, against a model in memory; e2fsck
-//! finds nothing afterwards, and the kernel's mount shows the same.
+//! Files that are written, truncated, allocated and moved at random, compared with a model in
+//! memory. Afterwards e2fsck finds nothing to repair, and the kernel's mount shows the same.
 
 #![allow(clippy::print_stderr, reason = "a test that skips says why")]
 
@@ -19,7 +19,7 @@ use diskfs_vfs::{
     ErrorKind, Fallocate, FsRead, FsWrite, InodeNumber, SetMetadata, SetTime, SyncFile, Timestamp,
 };
 
-/// What each one has that the others lack.
+/// Filesystems with different features: a name, the arguments of mke2fs, the size.
 const MATRIX: [(&str, &str, &str); 12] = [
     ("default", "-t ext4", "64M"),
     ("blocks of 1 KiB: deep trees", "-t ext4 -b 1024", "48M"),
@@ -58,14 +58,14 @@ impl Random {
         self.next() % end.max(1)
     }
 
-    /// Often small, seldom large.
+    /// Returns a number below `end`: often a small one, seldom a large one.
     fn skewed(&mut self, end: u64) -> u64 {
         let bits = self.below(64 - u64::from(end.leading_zeros()) + 1);
         self.below((1 << bits).min(end))
     }
 }
 
-/// A filesystem with empty files in its root, named by number.
+/// Creates a filesystem with empty files in its root, named by number.
 fn image(dir: &Path, args: &str, size: &str, files: usize) -> PathBuf {
     let tree = dir.join("tree");
     let _ = fs::remove_dir_all(&tree);
@@ -85,7 +85,7 @@ fn open_for_writing(image: &Path) -> WritableExt4 {
     WritableExt4::open(device, &options).unwrap()
 }
 
-/// Fails when e2fsck finds something wrong; returns what it says.
+/// Fails if e2fsck finds something to repair; returns its output.
 fn e2fsck(what: &str, image: &Path) -> String {
     let output = diskfs_fixtures::command("e2fsck")
         .args(["-f", "-n", image.to_str().unwrap()])
@@ -107,17 +107,17 @@ fn usize_of(n: u64) -> usize {
     usize::try_from(n).unwrap()
 }
 
-/// A file and what should be in it.
+/// A file and its expected contents.
 struct Subject<'a> {
     fs: &'a WritableExt4,
     inode: InodeNumber,
     model: Vec<u8>,
     random: &'a mut Random,
     size_max: u64,
-    /// What collapsed and inserted ranges are a multiple of.
+    /// The unit of collapsed and inserted ranges.
     unit: u64,
     has_extents: bool,
-    /// The filesystem may be full.
+    /// True if the filesystem may be full.
     tight: bool,
 }
 
@@ -129,7 +129,7 @@ impl Subject<'_> {
         match self.random.below(22) {
             0..=7 => self.write(offset, len),
             8 | 9 => {
-                // Behind the end, or right at it.
+                // After the end, or directly at it.
                 let end = self.model.len() as u64;
                 let len = len.min(self.size_max.saturating_sub(end));
                 self.write(end, len)
@@ -186,7 +186,7 @@ impl Subject<'_> {
             Ok(()) => {}
             Err(e) if !self.has_extents && e.kind() == ErrorKind::Unsupported => return said,
             Err(e) if self.tight && e.kind() == ErrorKind::NoSpace => {
-                // Any part of the range may be done; what that is tells the file.
+                // Any part of the range may be done; the file shows which.
                 let now = read(self.fs, self.inode);
                 assert_eq!(now.len(), self.model.len(), "{said}");
                 for (nth, (now, old)) in now.iter().zip(&self.model).enumerate() {
@@ -264,7 +264,7 @@ fn first_difference(a: &[u8], b: &[u8]) -> String {
     )
 }
 
-/// How many operations a set of features gets; `DISKFS_FSX_OPS` sets another number.
+/// Returns the number of operations for a set of features; `DISKFS_FSX_OPS` sets another number.
 fn operations() -> usize {
     let set = std::env::var("DISKFS_FSX_OPS").ok();
     set.and_then(|set| set.parse().ok()).unwrap_or(240)
@@ -316,7 +316,7 @@ fn exercise(what: &str, args: &str, size: &str, size_max: u64, tight: bool) {
         fs.close().unwrap();
         drop(fs);
         let said = e2fsck(what, &image);
-        // Nor has it a tree to make smaller.
+        // Nor does it have a tree that could be smaller.
         assert!(!said.contains("could be"), "{what}: {said}");
         let reader = open(&image);
         for (file, model) in models.iter().enumerate() {
@@ -329,7 +329,7 @@ fn exercise(what: &str, args: &str, size: &str, size_max: u64, tight: bool) {
     compare_with_kernel(what, dir.path(), &image, &models);
 }
 
-/// The kernel's mount of the image has these files. Without root this is left out.
+/// Checks that the kernel's mount of the image has these files. Skipped without root.
 fn compare_with_kernel(what: &str, dir: &Path, image: &Path, models: &[Vec<u8>]) {
     let mount = dir.join("mount");
     fs::create_dir_all(&mount).unwrap();
@@ -389,15 +389,16 @@ fn a_full_filesystem_stays_whole() {
     }
 }
 
-/// How many extents; `DISKFS_EXTENTS` sets another number (a million takes an image of 3 GiB).
+/// Returns the number of extents; `DISKFS_EXTENTS` sets another number (a million needs an image of
+/// 3 GiB).
 fn extents() -> u64 {
     let set = std::env::var("DISKFS_EXTENTS").ok();
     set.and_then(|set| set.parse().ok()).unwrap_or(20_000)
 }
 
-/// A file of which each other block is a hole, written in no order: leaves are split everywhere, and
-/// with 20,000 extents in blocks of 1 KiB the tree has three levels. The journal is so small that
-/// cutting and moving take several transactions.
+/// Writes every other block of a file in random order: leaves are split everywhere, and with 20,000
+/// extents in blocks of 1 KiB the tree has three levels. The journal is so small that truncating
+/// and moving take several transactions.
 #[test]
 fn a_file_of_many_extents() {
     const BLOCK: u64 = 1024;
@@ -453,10 +454,10 @@ fn a_file_of_many_extents() {
     compare_with_kernel(what, dir.path(), &image, &[model]);
 }
 
-/// Contents that have no blocks yet: times and sizes are told as they will be, and a file that goes
-/// away again has cost nothing.
+/// Checks contents that have no blocks yet: times and sizes are reported as they will be, and a
+/// file that is soon deleted has cost nothing.
 #[test]
-fn what_is_kept_in_memory_is_told() {
+fn what_is_kept_in_memory_is_reported() {
     if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
@@ -484,7 +485,7 @@ fn what_is_kept_in_memory_is_told() {
         (kept.modified, kept.changed)
     );
     assert_eq!(fs.statistics().unwrap().blocks_free, free - 2);
-    // A time that is set stays, whenever the contents are written back.
+    // A time that was set stays the same, whenever the contents are written back.
     fs.write_at(file, 5000, b"more").unwrap();
     let time = Timestamp {
         seconds: 1_000_000_000,

@@ -1,5 +1,5 @@
-//! Changes that belong together, on a device of which one write or flush fails: they are there as a
-//! whole or not at all, and the writer knows which.
+//! Changes that belong together, on a device of which one write or flush fails. They exist
+//! completely or not at all, and the writer knows which.
 
 mod common;
 
@@ -9,24 +9,24 @@ use std::sync::Arc;
 
 use common::{e2fsck, mke2fs_empty, run};
 use diskfs_block::{BlockWrite, Event, Fault, Faulty, Memory};
-use diskfs_ext4::{Ext4, Options, Together, WritableExt4, WriteOptions};
+use diskfs_ext4::{Ext4, Options, TransactionGrouping, WritableExt4, WriteOptions};
 use diskfs_fixtures::have;
 use diskfs_vfs::{
     ErrorKind, FsRead, FsWrite, NewAttributes, NewKind, Remains, Result, read_file,
     replace_contents,
 };
 
-fn open(device: Arc<dyn BlockWrite>, together: Together) -> Result<WritableExt4> {
+fn open(device: Arc<dyn BlockWrite>, grouping: TransactionGrouping) -> Result<WritableExt4> {
     let options = WriteOptions {
         commit_interval: None,
-        together,
+        grouping,
         ..WriteOptions::default()
     };
     WritableExt4::open(device, &options)
 }
 
-/// A file's contents are replaced, a small file comes, whose contents wait in memory, and a directory
-/// with a larger one.
+/// Replaces a file's contents, and creates a small file, whose contents are kept in memory, and a
+/// directory with a larger file.
 fn change(fs: &WritableExt4) -> Result<()> {
     let attributes = NewAttributes::for_root(0o644);
     let root = fs.root();
@@ -43,20 +43,21 @@ fn change(fs: &WritableExt4) -> Result<()> {
     fs.unlink(root, b"old")
 }
 
-/// Opens, changes, closes; what remains after an error, or nothing when it could not be opened.
+/// Opens, changes and closes a filesystem. Returns what remains after an error; an error of opening
+/// counts as success.
 fn run_on(device: Arc<dyn BlockWrite>) -> std::result::Result<(), Remains> {
-    let fs = open(device, Together::UntilClosed).map_err(|_| Remains::Nothing)?;
+    let fs = open(device, TransactionGrouping::UntilClosed).map_err(|_| Remains::Nothing)?;
     let done = change(&fs).and_then(|()| fs.close());
     done.map_err(|_| fs.abandon().expect("it can be abandoned"))
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum Version {
     Old,
     New,
 }
 
-fn state(image: &Memory) -> State {
+fn state(image: &Memory) -> Version {
     let device = Arc::new(Memory::new(image.to_vec()));
     let fs = Ext4::open(device, &Options::default()).unwrap();
     let root = fs.root();
@@ -76,13 +77,13 @@ fn state(image: &Memory) -> State {
     let old = (Some(b"before".to_vec()), None, None);
     let has_old = fs.lookup(root, b"old").is_ok();
     if found == new && !has_old {
-        return State::New;
+        return Version::New;
     }
     assert!(found == old && has_old, "a third state: {:?}", found.1);
-    State::Old
+    Version::Old
 }
 
-/// An image with the files that are changed.
+/// Creates an image with the files that are changed.
 fn image(dir: &Path, args: &str) -> Vec<u8> {
     let path = mke2fs_empty(dir, args, "24M");
     let fs = common::open_for_writing(&path);
@@ -95,12 +96,12 @@ fn image(dir: &Path, args: &str) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// The writes and the flushes of a run without faults.
+/// Returns the numbers of writes and flushes of a run without faults.
 fn requests(bytes: &[u8]) -> (u64, u64) {
     let memory = Arc::new(Memory::new(bytes.to_vec()));
     let device = Arc::new(Faulty::new(Arc::clone(&memory), []));
     assert_eq!(run_on(device.clone()), Ok(()));
-    assert_eq!(state(&memory), State::New);
+    assert_eq!(state(&memory), Version::New);
     let log = device.log();
     let flushes = log
         .events()
@@ -136,9 +137,9 @@ fn whatever_fails_all_of_it_is_there_or_nothing() {
             let remains = run_on(device);
             let state = state(&memory);
             match remains {
-                Ok(()) | Err(Remains::All) => assert_eq!(state, State::New, "{args} {fault:?}"),
+                Ok(()) | Err(Remains::All) => assert_eq!(state, Version::New, "{args} {fault:?}"),
                 Err(Remains::Nothing) => {
-                    assert_eq!(state, State::Old, "{args} {fault:?}");
+                    assert_eq!(state, Version::Old, "{args} {fault:?}");
                     seen[0] += 1;
                 }
                 Err(Remains::Some) => seen[1] += 1,
@@ -146,7 +147,7 @@ fn whatever_fails_all_of_it_is_there_or_nothing() {
             if remains == Err(Remains::All) {
                 seen[2] += 1;
             }
-            // One that works again is left as it was: clean.
+            // A device that works again has a filesystem in its previous state: clean.
             let once = !matches!(fault, Fault::PowerCut { .. });
             if once && remains == Err(Remains::Nothing) {
                 assert_is_sound(dir.path(), &memory, &format!("{args} {fault:?}"));
@@ -165,14 +166,14 @@ fn assert_is_sound(dir: &Path, memory: &Memory, what: &str) {
     e2fsck(&path);
     let superblock = run("dumpe2fs", &["-h", path.to_str().unwrap()]);
     assert!(!superblock.contains("First error"), "{superblock}");
-    // Whoever tries again can.
+    // Another try succeeds.
     let device = Arc::new(Memory::new(memory.to_vec()));
-    if let Err(e) = open(device, Together::UntilClosed) {
+    if let Err(e) = open(device, TransactionGrouping::UntilClosed) {
         panic!("{what}: {e}");
     }
 }
 
-/// Room that only a commit would give is none where there must be one transaction.
+/// Checks that one transaction does not use space that only its own commit would free.
 #[test]
 fn one_transaction_does_not_use_what_it_frees() {
     if !have(&["mke2fs", "e2fsck"]) {
@@ -182,8 +183,8 @@ fn one_transaction_does_not_use_what_it_frees() {
     let bytes = image(dir.path(), "-t ext4 -b 1024");
     let attributes = NewAttributes::for_root(0o644);
     for (together, fits) in [
-        (Together::UntilClosed, true),
-        (Together::InOneTransaction, false),
+        (TransactionGrouping::UntilClosed, true),
+        (TransactionGrouping::InOneTransaction, false),
     ] {
         let memory = Arc::new(Memory::new(bytes.clone()));
         let fs = open(memory.clone(), together).unwrap();
@@ -202,7 +203,7 @@ fn one_transaction_does_not_use_what_it_frees() {
         if let Err(e) = again {
             assert_eq!(e.kind(), ErrorKind::NoSpace);
             assert_eq!(fs.abandon().unwrap(), Remains::Nothing);
-            assert_eq!(state(&memory), State::Old);
+            assert_eq!(state(&memory), Version::Old);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Files whose contents are in their inodes, and grow out of them: changed at random, as a model
-//! has them; e2fsck finds nothing, and the kernel reads them.
+//! Files with inline contents that outgrow their inodes, changed at random and compared with a
+//! model. e2fsck finds nothing to repair, and the kernel reads them.
 
 mod common;
 
@@ -55,11 +55,11 @@ fn step(fs: &dyn FsWrite, random: &mut Random, name: &str, contents: &mut Vec<u8
                 .unwrap();
         }
         17 => {
-            // Without it there is nothing to remove.
+            // Without the attribute there is nothing to remove.
             let _ = fs.remove_xattr(inode, b"user.x");
         }
         18 if random.below(8) == 0 => {
-            // Not with a block map.
+            // Not supported with a block map.
             let allocated = fs.fallocate(inode, 0, 5000, Fallocate::AllocateKeepSize);
             let kind = allocated.err().map(|e| e.kind());
             assert!(matches!(kind, None | Some(ErrorKind::Unsupported)));
@@ -85,7 +85,8 @@ fn compare(fs: &dyn FsRead, model: &Model, what: &str) {
     }
 }
 
-/// What the kernel's mount has, and what it makes of it then; nothing where it can't be mounted.
+/// Compares with the kernel's mount, and lets the kernel change the files; skipped if it cannot be
+/// mounted.
 fn with_the_kernel(image: &Path, model: &mut Model, what: &str) {
     let Some(mounted) = Mounted::new("random_contents", image) else {
         return;
@@ -146,7 +147,7 @@ fn random_contents() {
     }
 }
 
-/// Small files take no blocks.
+/// Checks that small files use no blocks.
 #[test]
 fn small_files_are_in_their_inodes() {
     if !have(&["mke2fs", "e2fsck"]) {
@@ -159,8 +160,8 @@ fn small_files_are_in_their_inodes() {
     let files: Vec<InodeNumber> = names.iter().map(|name| create(&fs, name)).collect();
     let free = fs.statistics().unwrap().blocks_free;
     for &file in &files {
-        // 60 in i_block; 256 bytes without 128, 32 of further fields, the magic, an entry of 20 and
-        // the end of the list.
+        // 60 bytes in i_block; of the other 128 bytes: 32 of further fields, the magic, an entry of
+        // 20 and the end of the list.
         fs.write_at(file, 0, &[7; 60 + 68]).unwrap();
     }
     assert_eq!(fs.statistics().unwrap().blocks_free, free);

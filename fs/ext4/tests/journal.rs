@@ -1,5 +1,5 @@
-//! Journals that debugfs writes transactions into: what is shown, and that the image stays as it
-//! is. (Those that the kernel writes are among the fixtures.)
+//! Journals into which debugfs writes transactions: what is shown, and that the image stays
+//! unchanged. (Journals that the kernel wrote are among the fixtures.)
 
 mod common;
 
@@ -16,17 +16,17 @@ use diskfs_vfs::{ErrorKind, FileExtentKind, FsRead, Result};
 
 const MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
 
-/// A filesystem with two files of three blocks each, and in its journal: new contents of the
-/// first; of the second, too, but revoked by the transaction after.
+/// A filesystem with two files of three blocks each. Its journal contains new contents of the first
+/// file, and of the second file, which the next transaction revokes.
 struct Unclean {
     _dir: tempfile::TempDir,
     image: PathBuf,
     block_size: usize,
 }
 
-/// Old contents of both files.
+/// The old contents of both files.
 const OLD: u8 = b'o';
-/// What the journal has: the second block of it begins with the log's own magic number.
+/// The new contents in the journal; the second block begins with the log's own magic number.
 const NEW: u8 = b'n';
 
 impl Unclean {
@@ -112,7 +112,7 @@ fn contents(fs: &dyn FsRead, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Where the runs of a file are, without their lengths.
+/// Returns the places of a file's runs, without their lengths.
 fn places(fs: &dyn FsRead, name: &str) -> Vec<FileExtentKind> {
     let inode = fs.lookup(fs.root(), name.as_bytes()).unwrap();
     let mut kinds: Vec<_> = fs
@@ -177,7 +177,7 @@ const REVOCATION: usize = 11;
 const LAST_COMMIT: usize = 12;
 
 #[test]
-fn a_damaged_end_is_left_out_and_told() {
+fn a_damaged_end_is_left_out_and_reported() {
     if !have(&["mke2fs", "debugfs"]) {
         return;
     }
@@ -189,7 +189,7 @@ fn a_damaged_end_is_left_out_and_told() {
         assert_eq!(contents(&fs, "revoked"), unclean.new_contents());
         let notes = fs.identity().notes;
         assert!(
-            notes.iter().any(|note| note.contains("is left out")),
+            notes.iter().any(|note| note.contains("was not replayed")),
             "{notes:?}"
         );
     }
@@ -216,7 +216,7 @@ fn a_journal_that_is_not_needed_is_not_read() {
         return;
     }
     let unclean = Unclean::new("metadata_csum,64bit", 1024, "jo -c -v 3");
-    // As the kernel does: without the flag, what is in the log is out of date.
+    // Like the kernel: without the flag, the contents of the log are out of date.
     debugfs(&unclean.image, &["feature -needs_recovery"]);
     unclean.flip(0, 0);
     let fs = open(&unclean.image);
@@ -234,7 +234,11 @@ fn broken_journals_are_refused_by_kind() {
             ErrorKind::Unsupported,
             "external journal",
         ),
-        ("ssv journal_inum 2", ErrorKind::Corrupt, "it is no file"),
+        (
+            "ssv journal_inum 2",
+            ErrorKind::Corrupt,
+            "not a regular file",
+        ),
         ("sif <8> links_count 0", ErrorKind::Corrupt, "the journal's"),
         ("sif <8> block[2] 0", ErrorKind::Corrupt, "journal"),
     ];
@@ -251,7 +255,7 @@ fn broken_journals_are_refused_by_kind() {
     assert!(e.to_string().contains("journal superblock"), "{e}");
 }
 
-/// Nothing that was cut off is taken for zeroes.
+/// Checks that the missing part of a truncated image is not read as zeroes.
 #[test]
 fn a_cut_image_is_refused() {
     if !have(&["mke2fs", "debugfs"]) {

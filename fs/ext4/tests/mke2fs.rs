@@ -1,5 +1,5 @@
 //! Filesystems made by mke2fs with every set of features, compared with the tree they were made
-//! from and with what dumpe2fs and debugfs tell.
+//! from and with the output of dumpe2fs and debugfs.
 
 mod common;
 
@@ -15,7 +15,7 @@ use diskfs_ext4::{Ext4, Options};
 use diskfs_fixtures::have;
 use diskfs_vfs::{DirEntry, ErrorKind, FileExtentKind, FileType, FsRead, InodeNumber};
 
-/// What each one has that the others lack.
+/// Filesystems with different features: a name, the arguments of mke2fs, the size.
 const MATRIX: [(&str, &str, &str); 23] = [
     ("default", "-t ext4", "24M"),
     ("ext2: block maps, no journal", "-t ext2", "24M"),
@@ -86,7 +86,7 @@ fn every_set_of_features_shows_the_tree() {
     }
     make_holes(&trees[0]);
     for (what, args, size) in MATRIX {
-        // With inline data mke2fs 1.47.0 loses what follows a file's last hole.
+        // With inline data mke2fs 1.47.0 loses the bytes after a file's last hole.
         let tree = &trees[usize::from(args.contains("inline_data"))];
         let image = mke2fs(dir.path(), tree, size, args);
         let fs = open(&image);
@@ -109,7 +109,7 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// Compares all that is in a directory; returns how many files that were.
+    /// Compares the contents of a directory; returns the number of files.
     fn directory(&self, inode: InodeNumber, host: &Path) -> usize {
         let entries: Vec<DirEntry> = self
             .fs
@@ -144,7 +144,7 @@ impl Comparison<'_> {
         count
     }
 
-    /// From each entry's cookie on the rest is listed.
+    /// Checks that from each entry's cookie on, the rest is listed.
     fn cookies(&self, inode: InodeNumber, entries: &[DirEntry]) {
         for (nth, entry) in entries.iter().enumerate().step_by(1 + entries.len() / 50) {
             assert_ne!(entry.cookie, 0);
@@ -219,7 +219,7 @@ impl Comparison<'_> {
         self.extents(inode, expected, context);
     }
 
-    /// The runs lie side by side, and what is stored where they say is what is read.
+    /// Checks that the runs are adjacent, and that the stored bytes at their places are those read.
     fn extents(&self, inode: InodeNumber, expected: &[u8], context: &str) {
         let mut end = 0;
         for extent in self.fs.extents_of(inode, 0).unwrap() {
@@ -278,7 +278,7 @@ fn compare_features(fs: &Ext4, image: &Path, what: &str) {
     );
 }
 
-/// e2fsck makes indices as the kernel does; mke2fs leaves directories without.
+/// e2fsck creates indexes like the kernel; mke2fs creates directories without.
 #[test]
 fn indexed_directories_of_every_hash() {
     if !have(&["mke2fs", "tune2fs", "e2fsck", "debugfs"]) {
@@ -303,7 +303,7 @@ fn indexed_directories_of_every_hash() {
         let image = mke2fs(dir.path(), &tree, "24M", args);
         let text = image.to_str().unwrap();
         run("tune2fs", &["-E", &format!("hash_alg={what}"), text]);
-        // 1: what was not right is now.
+        // Exit status 1: errors were corrected.
         let fsck = diskfs_fixtures::command("e2fsck")
             .args(["-fyD", text])
             .output()
@@ -313,7 +313,7 @@ fn indexed_directories_of_every_hash() {
         assert!(dump.contains("Root node dump"), "{what}: not indexed");
         for unsigned in [false, true] {
             if unsigned {
-                // Another sign than the index was made with: names of ASCII are found all the same.
+                // A sign other than that of the index: names of ASCII are found nevertheless.
                 debugfs(&image, &["set_super_value flags 2"]);
             }
             let fs = open(&image);
@@ -328,8 +328,8 @@ fn indexed_directories_of_every_hash() {
                     missed += usize::from(found.is_err());
                 }
             }
-            // The legacy hash has no seed, so it is certain: what is looked up by the wrong hash is
-            // missed, and so the index was used.
+            // The legacy hash has no seed, so the result is certain: a lookup with the wrong hash
+            // fails, which shows that the index is used.
             assert!(
                 !unsigned || what != "legacy" || missed > 0,
                 "{what}: not hashed"
@@ -490,7 +490,7 @@ fn a_value_in_an_inode_of_its_own() {
     let a = fs.lookup(fs.root(), b"a").unwrap();
     let found = fs.xattr(a, b"user.large").unwrap().unwrap();
     assert!(found == value.as_bytes(), "{} bytes", found.len());
-    // No file: the inode that holds the value.
+    // Not a file: the inode that holds the value.
     let inodes = 11..=fs.statistics().unwrap().inodes;
     let hidden = |inode: &u64| fs.metadata(InodeNumber(*inode)).is_err();
     assert!(inodes.clone().any(|inode| hidden(&inode)));

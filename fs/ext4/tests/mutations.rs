@@ -1,5 +1,4 @@
-//! Small filesystems with bytes changed at random: whatever comes of it, it comes soon, and it is
-//! no panic.
+//! Small filesystems with randomly changed bytes: every operation ends soon and without a panic.
 
 mod common;
 
@@ -14,12 +13,13 @@ use diskfs_fixtures::have;
 use diskfs_vfs::{FsRead, InodeNumber, Metadata};
 use proptest::prelude::*;
 
-/// How many files a walk may visit; the filesystems have fewer, but a changed one has loops.
+/// The maximum number of files that a walk visits; the filesystems have fewer, but a changed one
+/// has loops.
 const FILES_MAX: usize = 2000;
-/// What one walk may take, in a debug build on a busy machine.
+/// The maximum duration of one walk, in a debug build on a busy machine.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Without checksums, so that a changed byte is believed.
+/// Filesystems without checksums, so that changed bytes are parsed.
 const KINDS: [(&str, &str); 4] = [
     (
         "-t ext4 -b 1024 -O ^metadata_csum,^has_journal,inline_data,ea_inode,large_dir -N 400",
@@ -36,7 +36,7 @@ const KINDS: [(&str, &str); 4] = [
     ),
 ];
 
-/// The filesystems, each with the places of its bytes that are not zero.
+/// Returns the filesystems, each with the places of its bytes that are not zero.
 fn images() -> &'static [(Vec<u8>, Vec<usize>)] {
     static IMAGES: OnceLock<Vec<(Vec<u8>, Vec<usize>)>> = OnceLock::new();
     IMAGES.get_or_init(|| {
@@ -52,7 +52,7 @@ fn images() -> &'static [(Vec<u8>, Vec<usize>)] {
             );
             let bytes = fs::read(image).unwrap();
             let used = bytes.iter().enumerate().filter(|(_, byte)| **byte != 0);
-            // File contents are nobody's structure: their bytes are few of those values.
+            // Bytes of file contents belong to no structure; few bytes have one of those values.
             let places = used
                 .map(|(at, _)| at)
                 .filter(|at| *at < 600 << 10)
@@ -109,7 +109,7 @@ fn walk(fs: &Ext4) {
     let _ = fs.statistics();
 }
 
-/// How many damaged filesystems; `DISKFS_MUTATIONS` sets another number.
+/// Returns the number of damaged filesystems; `DISKFS_MUTATIONS` sets another number.
 fn cases() -> u32 {
     let set = std::env::var("DISKFS_MUTATIONS").ok();
     set.and_then(|set| set.parse().ok()).unwrap_or(150)
@@ -140,7 +140,7 @@ proptest! {
         let (image, places) = &images()[kind];
         let mut bytes = image.clone();
         for (place, value, past) in changes {
-            // What is next to a byte in use is a byte of the same structure.
+            // The byte next to a byte in use belongs to the same structure.
             bytes[places[place.index(places.len())] + past] = value;
         }
         open_and_walk(bytes);

@@ -1,4 +1,4 @@
-//! What goes on side by side: reading and writing while a commit waits for the device, and writers of
+//! Concurrent operations: reading and writing while a commit waits for the device, and writers of
 //! different files.
 
 mod common;
@@ -14,7 +14,7 @@ use diskfs_ext4::{WritableExt4, WriteOptions};
 use diskfs_fixtures::have;
 use diskfs_vfs::{FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, SyncFile};
 
-/// A device whose flush waits until it may go on.
+/// A device whose flush waits until it is released.
 #[derive(Debug)]
 struct Gated {
     device: Memory,
@@ -116,7 +116,7 @@ fn nobody_waits_for_a_commit_who_does_not_ask_for_it() {
     };
     device.await_flush();
 
-    // The commit of all that was done until now waits for the device. What it holds is read...
+    // The commit of everything so far waits for the device. Its contents are read...
     assert_eq!(fs.lookup(dir, b"file").unwrap(), file);
     assert_eq!(fs.metadata(file).unwrap().size_bytes, 100_000);
     let mut byte = [0];
@@ -138,8 +138,8 @@ fn nobody_waits_for_a_commit_who_does_not_ask_for_it() {
     check(&device.device.to_vec());
 }
 
-/// Threads that each make, write, rename and remove files of their own, all in one directory and
-/// each in one of their own, with commits all the while.
+/// Lets threads create, write, rename and remove files of their own, all in one directory and each
+/// in one of its own, while commits go on.
 #[test]
 fn writers_go_on_side_by_side() {
     const THREADS: u32 = 4;
@@ -189,7 +189,7 @@ fn writers_go_on_side_by_side() {
     check(&device.to_vec());
 }
 
-/// Renames of directories across each other, which lock several inodes in every order.
+/// Renames directories across each other, which locks several inodes in every order.
 #[test]
 fn renames_across_each_other_come_to_an_end() {
     let Some(bytes) = filesystem("32M") else {
@@ -213,7 +213,7 @@ fn renames_across_each_other_come_to_an_end() {
                     let from = dirs[(thread + round) % 4];
                     let to = dirs[(thread * 3 + round * 7 + 1) % 4];
                     let name = format!("sub-{}-{}", round % 4, (round + thread) % 5);
-                    // Somebody else may have been faster.
+                    // Another thread may have been faster.
                     let _ = fs.rename(
                         from,
                         name.as_bytes(),
@@ -234,7 +234,7 @@ fn renames_across_each_other_come_to_an_end() {
     check(&device.to_vec());
 }
 
-/// A file of the host, so that the test's other half is not only memory.
+/// Uses a file of the host, so that the test does not cover memory only.
 #[test]
 fn a_full_filesystem_is_whole() {
     if !have(&["mke2fs", "e2fsck"]) {

@@ -1,5 +1,5 @@
-//! Files whose contents are replaced, in the two ways that programs have, or cut: after a crash the
-//! new ones are there as soon as the old ones are gone.
+//! Files whose contents are replaced, in the two ways that programs use, or that are truncated.
+//! After a crash the new contents exist if the old ones are gone.
 
 mod common;
 
@@ -23,7 +23,8 @@ fn make(fs: &dyn FsWrite, name: &str) -> InodeNumber {
         .unwrap()
 }
 
-/// The contents of `file` after a crash; of what was open then, all is there or nothing.
+/// Returns the contents of `file` after a crash; everything open then exists completely or not at
+/// all.
 fn after_crash(before: &Arc<Memory>, log: &WriteLog, count: usize, fate: Fate) -> Vec<u8> {
     let device = Arc::new(Overlay::in_memory(before.clone(), 64 << 20));
     let crash = log.crash_after(count);
@@ -36,13 +37,13 @@ fn after_crash(before: &Arc<Memory>, log: &WriteLog, count: usize, fate: Fate) -
     contents
 }
 
-/// A filesystem with a file whose contents are durable, on a device that logs what comes then.
+/// A filesystem with a file whose contents are durable, on a device that logs the following writes.
 struct Started {
     before: Arc<Memory>,
     device: Arc<Faulty<Memory>>,
     fs: WritableExt4,
     file: InodeNumber,
-    /// How many events there were until then.
+    /// The number of events before.
     begun: usize,
 }
 
@@ -69,7 +70,7 @@ fn start(args: &str, size: &str, contents: &[u8]) -> Started {
     }
 }
 
-/// Has `replace` put new contents in the place of the old, and another file made durable behind it.
+/// Replaces the old contents by `replace`, and makes another file durable afterwards.
 fn crash_at_each_moment(args: &str, replace: impl Fn(&dyn FsWrite, InodeNumber)) {
     let Started {
         before,
@@ -133,7 +134,7 @@ fn cut_to_nothing_and_written() {
     }
 }
 
-/// After a crash the file has all of what it held, or all that is left of it.
+/// Checks that after a crash the file has its old contents or the truncated ones.
 fn crash_while_it_is_cut(args: &str, old: &[u8], size_bytes: u64) {
     let Started {
         before,

@@ -1,5 +1,5 @@
-//! Blocks of directories that went away, with files' contents in them: neither a checkpoint nor a
-//! replay brings the directory back over those.
+//! Blocks of deleted directories that became blocks of files: neither a checkpoint nor a replay
+//! writes the directory over the files' contents.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn make(fs: &dyn FsWrite, dir: InodeNumber, name: &str, kind: NewKind<'_>) -> In
     fs.create(dir, name.as_bytes(), kind, &attributes).unwrap()
 }
 
-/// Directories whose blocks are in the log, then gone.
+/// Creates directories, so that their blocks are in the log, and deletes them.
 fn come_and_go(fs: &dyn FsWrite, between: impl Fn()) {
     for n in 0..DIRS {
         let dir = make(fs, fs.root(), &format!("dir-{n}"), NewKind::Directory);
@@ -41,7 +41,7 @@ fn come_and_go(fs: &dyn FsWrite, between: impl Fn()) {
     between();
 }
 
-/// Fills the disk; returns how long the file became.
+/// Fills the disk; returns the size of the file.
 fn fill(fs: &dyn FsWrite) -> u64 {
     let file = make(fs, fs.root(), "file", NewKind::Regular);
     let mut at = 0;
@@ -67,15 +67,15 @@ fn check(device: Arc<dyn BlockRead>, len: u64, what: &str) {
     let wrong = bytes[..bytes.len() - 1]
         .iter()
         .position(|&byte| byte != 0x5a);
-    assert_eq!(wrong, None, "{what}: what is there is not the file's");
+    assert_eq!(wrong, None, "{what}: the file has wrong contents");
 }
 
-/// The same after e2fsck replayed the journal.
+/// Checks the files after e2fsck replayed the journal.
 fn check_recovered(device: &dyn BlockRead, at: &Path, len: u64, what: &str) {
     let mut bytes = vec![0; usize::try_from(device.size_bytes()).unwrap()];
     device.read_at(0, &mut bytes).unwrap();
     fs::write(at, bytes).unwrap();
-    // 1: it has recovered the journal.
+    // Exit status 1: e2fsck has recovered the journal.
     let recovered = diskfs_fixtures::command("e2fsck")
         .args(["-E", "journal_only", "-p"])
         .arg(at)

@@ -1,5 +1,5 @@
-//! Filesystems from 1 MiB to 16 TiB, written here and there and at their end. A test program of its
-//! own: it measures its memory.
+//! Filesystems from 1 MiB to 16 TiB, written in many places and at their end. This is a test
+//! program of its own because it measures its memory.
 
 mod common;
 
@@ -10,10 +10,10 @@ use common::{Mounted, e2fsck, mke2fs_empty, open, open_for_writing};
 use diskfs_fixtures::have;
 use diskfs_vfs::{FileExtentKind, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind};
 
-/// What writing any of them may take.
+/// The maximum memory for writing any of them.
 const MEMORY_MAX_BYTES: u64 = 128 << 20;
 
-/// The most that this process has had in memory at once.
+/// Returns the peak memory of this process.
 fn peak_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -25,7 +25,8 @@ fn attributes() -> NewAttributes {
     NewAttributes::for_root(0o755)
 }
 
-/// A directory's place on the disk is decided by its name: enough of them are everywhere.
+/// Creates directories and files. A directory's place on the disk depends on its name, so enough of
+/// them are everywhere.
 fn write(fs: &dyn FsWrite, dirs: u64) {
     for n in 0..dirs {
         let name = format!("dir-{n}");
@@ -51,7 +52,7 @@ fn find(fs: &dyn FsRead, n: u64) -> InodeNumber {
     fs.lookup(dir, b"file").unwrap()
 }
 
-/// Reads all of it; returns the byte of the disk behind the last one that a file has.
+/// Reads all files; returns the end of the last block of a file on the disk.
 fn check(fs: &dyn FsRead, dirs: u64) -> u64 {
     let mut end = 0;
     for n in 0..dirs {
@@ -84,7 +85,8 @@ fn check_mounted(image: &Path, dirs: u64) {
     }
 }
 
-/// Made by mke2fs, written by us; the kernel removes half of it, and we go on.
+/// Writes to a filesystem made by mke2fs; the kernel removes half of the files, and this driver
+/// continues.
 fn exercise(size: &str, args: &str, dirs: u64) {
     let dir = tempfile::tempdir().unwrap();
     let args = format!(
@@ -96,7 +98,10 @@ fn exercise(size: &str, args: &str, dirs: u64) {
     write(&fs, dirs);
     let end = check(&fs, dirs);
     if dirs > 100 {
-        assert!(end > size_bytes / 100 * 98, "{size}: nothing behind {end}");
+        assert!(
+            end > size_bytes / 100 * 98,
+            "{size}: no file has blocks after byte {end}"
+        );
     }
     fs.close().unwrap();
     drop(fs);
@@ -132,8 +137,8 @@ fn filesystems_of_every_size() {
     }
 }
 
-/// Block numbers of 32 bits, almost, and as many block groups as there are in any filesystem of that
-/// size. The host's filesystem must allow such a file: ext4 ends a block before.
+/// Tests block numbers of almost 32 bits, and as many block groups as any filesystem of that size
+/// has. The host's filesystem must allow such a file: ext4 ends one block before.
 #[test]
 #[ignore = "takes a minute, and e2fsck a GiB of memory"]
 fn sixteen_tebibytes() {

@@ -1,4 +1,4 @@
-//! Another UUID, as e2fsck, dumpe2fs and blkid see it.
+//! A new UUID, as e2fsck, dumpe2fs and blkid see it.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Filesystems made by mke2fs with every set of features, written by this driver: e2fsck finds
-//! nothing, and what was written is read back by the driver that only reads.
+//! Filesystems made by mke2fs with every set of features, written by this driver. e2fsck finds
+//! nothing to repair, and the reading driver reads what was written.
 
 mod common;
 
@@ -99,7 +99,7 @@ fn read(fs: &dyn FsRead, inode: InodeNumber) -> Vec<u8> {
     bytes
 }
 
-/// All operations on names, once each at least.
+/// Does every operation on names at least once.
 fn write_names(fs: &dyn FsWrite) {
     let root = fs.root();
     let dir = make(fs, root, "dir", NewKind::Directory);
@@ -258,7 +258,7 @@ fn every_set_of_features_is_written() {
         drop(fs);
         check(&image);
         read_back(&open(&image));
-        // Once more, on what is there.
+        // Once more, on the existing files.
         let fs = open_for_writing(&image);
         let again = fs.create(fs.root(), b"again", NewKind::Regular, &attributes());
         again.unwrap_or_else(|e| panic!("{name}: {e}"));

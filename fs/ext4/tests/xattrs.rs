@@ -1,5 +1,6 @@
-//! Extended attributes, set and removed at random on filesystems that mke2fs made: a model has the
-//! same ones, e2fsck finds nothing, and the kernel reads them; then the kernel sets some.
+//! Extended attributes that are set and removed at random on filesystems made by mke2fs. A model
+//! has the same attributes, e2fsck finds nothing to repair, and the kernel reads them; then the
+//! kernel sets some.
 
 mod common;
 
@@ -41,7 +42,8 @@ fn create(fs: &dyn FsWrite, name: &str, kind: NewKind<'_>) -> InodeNumber {
         .unwrap()
 }
 
-/// A value of some length; few are different, so that blocks and values are shared.
+/// Returns a value of random length; there are few different ones, so that blocks and values are
+/// shared.
 fn value(random: &mut Random) -> Vec<u8> {
     const LENGTHS: [usize; 12] = [0, 1, 3, 4, 20, 60, 150, 300, 700, 990, 3000, 9000];
     let len = LENGTHS[random.below(LENGTHS.len())];
@@ -55,7 +57,7 @@ fn name(random: &mut Random) -> String {
     format!("{prefix}.{}", "n".repeat(length))
 }
 
-/// Some steps on some files; the model follows.
+/// Does some steps on some files, and updates the model.
 fn change(
     fs: &dyn FsWrite,
     random: &mut Random,
@@ -109,7 +111,7 @@ fn compare(fs: &dyn FsRead, model: &BTreeMap<String, Attributes>, what: &str) {
     }
 }
 
-/// What getfattr tells of a file.
+/// Returns the attributes of a file that getfattr shows.
 fn as_the_kernel_has_them(mounted: &Mounted, file: &str) -> Attributes {
     let path = mounted.path().join(file);
     let told = run(
@@ -219,7 +221,7 @@ fn with_the_kernel(
     }
 }
 
-/// Files that inherit a list share one block with it.
+/// Checks that files that inherit a list share one block with it.
 #[test]
 fn what_is_the_same_is_stored_once() {
     if !have(&["mke2fs", "e2fsck"]) {
@@ -240,9 +242,9 @@ fn what_is_the_same_is_stored_once() {
         })
         .collect();
     let used = free - fs.statistics().unwrap().blocks_free;
-    // Two blocks, as one is shared by at most 1024; the value; and the directory.
+    // Two blocks, as at most 1024 inodes share one; the value; and the directory.
     assert!(used < 2 + 5 + 80, "{used}");
-    // One goes its own way.
+    // One file gets different attributes.
     fs.set_xattr(files[3], b"user.list", &[6; 400], SetXattr::Any)
         .unwrap();
     assert_eq!(fs.xattr(files[4], b"user.list").unwrap().unwrap(), [5; 400]);
@@ -308,7 +310,7 @@ fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     value
 }
 
-/// Lists as getfacl shows them, and as setfacl makes them.
+/// Compares lists with those that getfacl shows and setfacl creates.
 #[test]
 fn access_control_lists() {
     const NONE: u32 = u32::MAX;
@@ -360,7 +362,7 @@ fn access_control_lists() {
     let fs = open(&image);
     let file = fs.lookup(fs.root(), b"file").unwrap();
     let stored = fs.xattr(file, b"system.posix_acl_access").unwrap().unwrap();
-    // setfacl computes the mask anew.
+    // setfacl recomputes the mask.
     let expected = list(&[
         (1, 6, NONE),
         (2, 4, 1000),
@@ -373,7 +375,8 @@ fn access_control_lists() {
     assert_eq!(stored, expected);
 }
 
-/// Threads that set the same attributes on files of their own, so that all want the same block.
+/// Lets threads set the same attributes on files of their own, so that all of them want the same
+/// block.
 #[test]
 fn shared_side_by_side() {
     if !have(&["mke2fs", "e2fsck"]) {
@@ -413,8 +416,8 @@ fn shared_side_by_side() {
     }
 }
 
-/// Without room nothing is half done; what was freed can be had at once, after a commit that nobody
-/// sees.
+/// Without space no operation is half done. Freed blocks can be used at once, after a commit that
+/// the caller does not notice.
 #[test]
 fn a_full_filesystem() {
     if !have(&["mke2fs", "e2fsck"]) {

@@ -13,35 +13,35 @@ use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
 
 pub(crate) use raw::{BOOT_SECTOR_BYTES, RawBootSector, RawExtended, RawFat32, SIGNATURE};
 
-/// Below so many clusters it is FAT12 (fatgen103, "FAT Type Determination").
+/// The number of clusters below which a filesystem is FAT12 (fatgen103, "FAT Type Determination").
 pub(crate) const FAT12_CLUSTERS: u32 = 4085;
-/// Below so many it is FAT16.
+/// The number of clusters below which a filesystem is FAT16.
 pub(crate) const FAT16_CLUSTERS: u32 = 65_525;
-/// The highest cluster of FAT32: those above mean something else.
+/// The highest cluster number of FAT32. Higher values in the table have special meanings.
 pub(crate) const FAT32_LAST_CLUSTER: u32 = 0x0fff_fff6;
 
-/// The copies of the table that are accepted. Every formatter makes one or two.
+/// The maximum number of copies of the table. Every formatter makes one or two.
 const MAX_FATS: u8 = 4;
 
-/// Byte 65 of FAT32, byte 37 else: its lowest bit is set while the filesystem is written (Linux,
-/// `FAT_STATE_DIRTY`).
+/// The byte whose lowest bit is set while the filesystem is mounted for writing: byte 65 on FAT32,
+/// byte 37 on FAT12 and FAT16 (Linux, `FAT_STATE_DIRTY`).
 const STATE_OFFSET_32: u64 = 65;
 const STATE_OFFSET: u64 = 37;
 pub(crate) const STATE_DIRTY: u8 = 1;
 
-/// How wide the table's entries are.
+/// The FAT type: the width of the table's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FatKind {
     /// 12 bits: up to 4,084 clusters.
     Fat12,
     /// 16 bits: up to 65,524 clusters.
     Fat16,
-    /// 28 bits, of 32.
+    /// 28 bits, stored in 32.
     Fat32,
 }
 
 impl FatKind {
-    /// As the boot sector's type string spells it.
+    /// Returns the type's name as the boot sector spells it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fat12 => "FAT12",
@@ -51,22 +51,22 @@ impl FatKind {
     }
 }
 
-/// The boot sector, checked: everything in it lies within the device. Offsets and lengths are in
+/// A checked boot sector: all its structures are within the device. Offsets and lengths are in
 /// bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct BootSector {
     pub(crate) kind: FatKind,
     pub(crate) geometry: Geometry,
-    /// Where the first copy of the table is.
+    /// The offset of the first copy of the table.
     pub(crate) fat_offset: u64,
-    /// How long each copy is.
+    /// The length of each copy of the table.
     pub(crate) fat_bytes: u64,
     pub(crate) fats: u8,
-    /// The one copy that is in use, where they are not kept alike.
+    /// The copy of the table that is in use, if the copies are not kept in sync.
     pub(crate) active_fat: Option<u8>,
-    /// Where the `FSInfo` sector is.
+    /// The offset of the `FSInfo` sector.
     pub(crate) fs_info_offset: Option<u64>,
-    /// Where the byte with [`STATE_DIRTY`] is, and what it was.
+    /// The offset of the byte with [`STATE_DIRTY`].
     pub(crate) state_offset: u64,
     pub(crate) state: u8,
     pub(crate) volume_id: u32,
@@ -74,7 +74,7 @@ pub(crate) struct BootSector {
 }
 
 impl BootSector {
-    /// Reads and checks it.
+    /// Reads and checks the boot sector.
     pub(crate) fn read(device: &dyn BlockRead) -> Result<Self> {
         let mut bytes = [0; BOOT_SECTOR_BYTES];
         if device.size_bytes() < 512 {
@@ -126,7 +126,10 @@ impl BootSector {
             boot.geometry.check_first(first)?;
         }
         if is_32 && fat32.version.get() != 0 {
-            let reason = format!("version {:#x} of FAT32 is not known", fat32.version.get());
+            let reason = format!(
+                "unsupported FAT32 version {:#x}, expected 0",
+                fat32.version.get()
+            );
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         Ok(boot)
@@ -135,9 +138,9 @@ impl BootSector {
     fn check_active(&self) -> Result<()> {
         match self.active_fat {
             Some(active) if active >= self.fats => Err(Corrupt::BootSector {
-                field: "the active table",
+                field: "active table",
                 value: active.into(),
-                range: "below the number of tables",
+                range: "less than the number of tables",
             }
             .into()),
             _ => Ok(()),
@@ -146,10 +149,10 @@ impl BootSector {
 }
 
 fn too_short() -> Error {
-    Error::new(ErrorKind::Corrupt, "boot sector is too short")
+    Error::new(ErrorKind::Corrupt, "invalid boot sector: it is too short")
 }
 
-/// The numbers that decide where everything is, in sectors.
+/// The layout of the filesystem, in sectors.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     sector_bytes: u32,
@@ -158,7 +161,7 @@ struct Layout {
     reserved: u64,
     fats: u64,
     fat_sectors: u64,
-    /// Whether the number of sectors of a table stands where FAT32 has it.
+    /// True if the number of sectors per table is in FAT32's field of 32 bits.
     is_fat32: bool,
     root_entries: u32,
     root_sectors: u64,
@@ -234,7 +237,8 @@ impl Layout {
         })
     }
 
-    /// So many sectors in bytes: at most 2^32 of 4096, so nothing saturates.
+    /// Converts a number of sectors to bytes. At most 2^32 sectors of 4096 bytes, so nothing
+    /// saturates.
     fn sectors(&self, count: u64) -> u64 {
         count.saturating_mul(self.sector_bytes.into())
     }
@@ -263,7 +267,7 @@ impl Layout {
         Ok(())
     }
 
-    /// The clusters that there is room for.
+    /// Returns the number of clusters that fit between the tables and the end.
     fn data_clusters(&self) -> u32 {
         let sectors = self.total.saturating_sub(self.data_sector());
         low32(
@@ -273,7 +277,7 @@ impl Layout {
         )
     }
 
-    /// As many of them as the table has entries for.
+    /// Returns the number of clusters, limited by the number of entries in the table.
     fn clusters(&self) -> u32 {
         let bits: u64 = match self.kind() {
             Ok(FatKind::Fat12) => 12,
@@ -287,8 +291,8 @@ impl Layout {
         self.data_clusters().min(in_table).min(highest)
     }
 
-    /// The number of clusters tells it; but without a size of its tables in 16 bits it can only be
-    /// FAT32, and formatters make small ones of those when asked to.
+    /// Returns the type, which the number of clusters determines. But without a 16-bit table size,
+    /// the type can only be FAT32; formatters make small filesystems of that kind if asked to.
     fn kind(&self) -> Result<FatKind> {
         let clusters = self.data_clusters();
         match () {
@@ -328,7 +332,7 @@ impl Layout {
 mod tests {
     use super::*;
 
-    /// A FAT16 of 20,000 clusters of 2 KiB.
+    /// Returns the boot sector of a FAT16 with 20,000 clusters of 2 KiB.
     fn sector() -> [u8; 512] {
         let mut bytes = [0; 512];
         bytes[11..13].copy_from_slice(&512_u16.to_le_bytes());

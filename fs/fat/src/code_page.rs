@@ -1,14 +1,14 @@
-//! Code pages, which short names are in. The filesystem does not say in which one.
+//! Code pages for short names. The filesystem does not record which one it uses.
 
 use std::fmt;
 
 use oem_cp::code_table::DECODING_TABLE_CP_MAP;
 use oem_cp::code_table_type::TableType;
 
-/// The code page that Linux and most formatters take (`CONFIG_FAT_DEFAULT_CODEPAGE`).
+/// The default code page of Linux and most formatters (`CONFIG_FAT_DEFAULT_CODEPAGE`).
 const USUAL: u16 = 437;
 
-/// The characters of bytes in short names: one of DOS's code pages with a byte to a character.
+/// A code page of DOS with one byte per character, which decodes short names.
 #[derive(Clone, Copy)]
 pub struct CodePage {
     number: u16,
@@ -17,7 +17,8 @@ pub struct CodePage {
 }
 
 impl CodePage {
-    /// The code page of a number, as in mount(8)'s `codepage=`; `None` for one that is not known.
+    /// Returns the code page with this number, as in mount(8)'s option `codepage=`; `None` for an
+    /// unknown one.
     pub fn new(number: u16) -> Option<Self> {
         let upper_half = DECODING_TABLE_CP_MAP.get(&number)?;
         Some(Self {
@@ -26,19 +27,19 @@ impl CodePage {
         })
     }
 
-    /// The numbers of those that are known.
+    /// Returns the numbers of all known code pages.
     pub fn numbers() -> Vec<u16> {
         let mut numbers: Vec<u16> = DECODING_TABLE_CP_MAP.keys().copied().collect();
         numbers.sort_unstable();
         numbers
     }
 
-    /// Its number.
+    /// Returns the number of the code page.
     pub const fn number(self) -> u16 {
         self.number
     }
 
-    /// The character of a byte; `_` where there is none.
+    /// Decodes a byte; returns `_` if the code page has no character for it.
     pub(crate) fn decode(self, byte: u8) -> char {
         let Some(nth) = byte.checked_sub(0x80).map(usize::from) else {
             return char::from(byte);
@@ -53,7 +54,7 @@ impl CodePage {
 }
 
 impl Default for CodePage {
-    /// 437, as Linux has it.
+    /// Returns code page 437, the default of Linux.
     fn default() -> Self {
         Self {
             number: USUAL,

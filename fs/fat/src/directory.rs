@@ -1,4 +1,4 @@
-//! A directory's names, as its entries tell them.
+//! Decoding of directory entries into names.
 
 use diskfs_clusters::{Directory, Name, RawEntry};
 
@@ -11,8 +11,9 @@ use crate::short_name;
 pub(crate) const DOT: &[u8; 11] = b".          ";
 pub(crate) const DOT_DOT: &[u8; 11] = b"..         ";
 
-/// Takes one entry in. Returns true if there may be more.
-pub(crate) fn take(
+/// Decodes one entry, and adds the name to the directory when it is complete. Returns false at the
+/// end of the directory.
+pub(crate) fn decode(
     directory: &mut Directory,
     slot: u32,
     raw: &RawEntry,
@@ -46,7 +47,7 @@ pub(crate) fn take(
     let key = fold_shown(&shown);
     let alias = short_name::key(&entry.name, code_page);
     let name = Name {
-        shown,
+        displayed: shown,
         alias: (alias != key).then_some(alias),
         key,
         slots: first_slot..slot.saturating_add(1),

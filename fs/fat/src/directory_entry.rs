@@ -1,38 +1,39 @@
-//! The directory entry of 32 bytes that every file has (fatgen103, "FAT Directory Structure").
+//! The short directory entry of 32 bytes that every file has (fatgen103, "FAT Directory
+//! Structure").
 
-use diskfs_clusters::{Cluster, DosTime, ENTRY_LEN, Place, Sectors};
+use diskfs_clusters::{Cluster, DosTime, ENTRY_LEN, EntryPlace, Sectors};
 use diskfs_vfs::Timestamp;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::Result;
 
-/// The first byte of an entry that is not in use.
+/// The first byte of a deleted entry.
 pub(crate) const DELETED: u8 = 0xe5;
-/// The first byte of an entry that is not in use, nor any behind it.
+/// The first byte of an entry that was never used; no entry after it is in use.
 pub(crate) const END: u8 = 0;
-/// The first byte where the name itself begins with 0xe5.
+/// The first byte of a name that starts with 0xe5, which would mean [`DELETED`].
 pub(crate) const KANJI: u8 = 0x05;
 
 pub(crate) const READ_ONLY: u8 = 0x01;
 pub(crate) const VOLUME_ID: u8 = 0x08;
 pub(crate) const DIRECTORY: u8 = 0x10;
 pub(crate) const ARCHIVE: u8 = 0x20;
-/// Those of a part of a long name.
+/// The attributes that mark an entry as a part of a long name.
 pub(crate) const LONG_NAME: u8 = 0x0f;
-/// The bits that decide whether it is one.
+/// The attribute bits to compare with [`LONG_NAME`].
 pub(crate) const LONG_NAME_MASK: u8 = 0x3f;
 
-/// The entry.
+/// A short directory entry.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub(crate) struct ShortEntry {
-    /// Eight bytes and three, padded with blanks.
+    /// The name: eight bytes and an extension of three, padded with blanks.
     pub(crate) name: [u8; 11],
     pub(crate) attributes: u8,
-    /// Which parts of the name are shown in small letters (Windows NT).
+    /// The flags for which parts of the name are shown in lower case (Windows NT).
     pub(crate) case: u8,
     created_hundredths: u8,
     created_time: U16,
@@ -48,7 +49,7 @@ pub(crate) struct ShortEntry {
 const _: () = assert!(size_of::<ShortEntry>() == ENTRY_LEN);
 
 impl ShortEntry {
-    /// A new one of this name and these attributes.
+    /// Returns a new entry with this name and these attributes.
     pub(crate) fn new(name: [u8; 11], attributes: u8, now: Timestamp) -> Self {
         let mut entry: Self = Self::from_bytes([0; ENTRY_LEN]);
         entry.name = name;
@@ -59,8 +60,8 @@ impl ShortEntry {
         entry
     }
 
-    /// The entry at a place.
-    pub(crate) fn read(sectors: &Sectors, place: Place) -> Result<Self> {
+    /// Reads the entry at a place.
+    pub(crate) fn read(sectors: &Sectors, place: EntryPlace) -> Result<Self> {
         Ok(Self::from_bytes(sectors.entry(place)?))
     }
 
@@ -72,19 +73,20 @@ impl ShortEntry {
         zerocopy::transmute!(self)
     }
 
-    /// Returns true if no entry is in use from this one on.
+    /// Returns true if neither this entry nor any after it is in use.
     pub(crate) const fn is_end(&self) -> bool {
         let [first, ..] = self.name;
         first == END
     }
 
-    /// Whether it is in use, and a file's: no part of a long name, no volume label.
+    /// Returns true if the entry is in use by a file, not by a part of a long name or the volume
+    /// label.
     pub(crate) fn is_file(&self) -> bool {
         let [first, ..] = self.name;
         first != END && first != DELETED && self.attributes & VOLUME_ID == 0
     }
 
-    /// Whether it is in use, and the volume's label.
+    /// Returns true if the entry is in use as the volume label.
     pub(crate) fn is_label(&self) -> bool {
         let [first, ..] = self.name;
         let is_long = self.attributes & LONG_NAME_MASK == LONG_NAME;
@@ -95,7 +97,7 @@ impl ShortEntry {
         self.attributes & DIRECTORY != 0
     }
 
-    /// Its first cluster; 0 for none, or (in `..`) for the root.
+    /// Returns the first cluster; 0 if there is none or, in `..`, for the root.
     pub(crate) fn cluster(&self) -> Cluster {
         let high = u32::from(self.cluster_high.get()) << 16;
         Cluster(high | u32::from(self.cluster_low.get()))
@@ -138,7 +140,7 @@ impl ShortEntry {
         self.modified_time.set(time.time);
     }
 
-    /// The day on which it was last read.
+    /// Returns the day of the last access.
     pub(crate) fn accessed(&self) -> Timestamp {
         let time = DosTime {
             date: self.accessed_date.get(),
@@ -151,7 +153,7 @@ impl ShortEntry {
         self.accessed_date.set(DosTime::of(at).date);
     }
 
-    /// The same file under the name of `other`.
+    /// Returns this entry with the name of `other`.
     pub(crate) const fn named_as(mut self, other: &Self) -> Self {
         self.name = other.name;
         self.case = other.case;

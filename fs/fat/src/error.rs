@@ -1,29 +1,31 @@
-//! Why something fails, in detail; at the crate's edge it becomes a [`diskfs_vfs::Error`].
+//! The errors in detail. Public functions convert them to [`diskfs_vfs::Error`].
 
 use diskfs_clusters::Cluster;
 
 pub(crate) use diskfs_clusters::device_failed;
 pub(crate) use diskfs_vfs::{Error, ErrorKind, Result};
 
-/// The bytes contradict the specification.
+/// A structure that contradicts the specification.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Corrupt {
-    #[error("boot sector has {field} {value}, which is out of range ({range})")]
+    #[error("invalid boot sector: {field} is {value}, expected {range}")]
     BootSector {
         field: &'static str,
         value: u64,
         range: &'static str,
     },
-    #[error("bad geometry: {needed_bytes} bytes of filesystem exceed the device's {device_bytes}")]
+    #[error(
+        "invalid geometry: the filesystem needs {needed_bytes} bytes, the device has {device_bytes}"
+    )]
     LargerThanDevice {
         needed_bytes: u64,
         device_bytes: u64,
     },
-    #[error("bad geometry: the tables leave no room for a cluster")]
+    #[error("invalid geometry: no space for a cluster after the tables")]
     NoClusters,
-    #[error("directory without clusters")]
+    #[error("invalid directory: it has no clusters")]
     EmptyDirectory,
-    #[error("the directory at cluster {0} has no entry .. at its beginning")]
+    #[error("invalid directory at cluster {0}: missing entry `..` at its beginning")]
     DotDot(Cluster),
 }
 

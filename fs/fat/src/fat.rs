@@ -9,8 +9,8 @@ use crate::boot_sector::{BootSector, FatKind};
 use crate::bytes::{index, le16, le32};
 use crate::error::Result;
 
-/// The bit of the second entry that is set when all was written (fatgen103, "FAT Data Structure",
-/// `ClnShutBitMask`); none in FAT12.
+/// Returns the bit of the second entry that is set when the filesystem is clean (fatgen103, "FAT
+/// Data Structure", `ClnShutBitMask`); 0 for FAT12, which has no such bit.
 pub(crate) const fn clean_bit(kind: FatKind) -> u32 {
     match kind {
         FatKind::Fat12 => 0,
@@ -19,19 +19,19 @@ pub(crate) const fn clean_bit(kind: FatKind) -> u32 {
     }
 }
 
-/// What an entry says of its cluster.
+/// A decoded entry of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FatEntry {
     Free,
-    /// The chain goes on there.
+    /// The next cluster of the chain.
     Next(Cluster),
-    /// The chain's last.
+    /// The end of a chain.
     End,
-    /// Bad, reserved, or no cluster at all.
+    /// A bad or reserved cluster, or an invalid cluster number.
     Other(u32),
 }
 
-/// The table. One copy is read, all are written.
+/// The file allocation table. The first copy is read, all copies are written.
 #[derive(Debug)]
 pub(crate) struct FatTable {
     kind: FatKind,
@@ -57,12 +57,12 @@ impl FatTable {
         }
     }
 
-    /// Returns what the table says of a cluster.
+    /// Returns the entry of a cluster.
     pub(crate) fn entry(&self, cluster: Cluster) -> Result<FatEntry> {
         Ok(self.decode(self.raw(cluster)?))
     }
 
-    /// Follows a chain to its end.
+    /// Reads a chain to its end.
     pub(crate) fn chain(&self, first: Cluster) -> Result<Chain> {
         Chain::walk(first, |cluster| {
             let value = self.raw(cluster)?;
@@ -79,7 +79,7 @@ impl FatTable {
         })
     }
 
-    /// Returns the entry's bits: 12, 16 or 28.
+    /// Returns the bits of an entry: 12, 16 or 28.
     pub(crate) fn raw(&self, cluster: Cluster) -> Result<u32> {
         let read = |page: &[u8], at: usize| self.read_raw(page, at, cluster);
         self.pages.read(self.position(cluster), read)
@@ -96,7 +96,8 @@ impl FatTable {
         self.set_raw(cluster, raw)
     }
 
-    /// As [`set`](Self::set), with the entry's bits. FAT32's upper four stay as they are.
+    /// Changes an entry as [`set`](Self::set) does, given its bits. The upper four bits on FAT32
+    /// stay unchanged.
     pub(crate) fn set_raw(&self, cluster: Cluster, raw: u32) -> Result<()> {
         let at = self.position(cluster);
         let [b0, b1, ..] = raw.to_le_bytes();
@@ -119,7 +120,7 @@ impl FatTable {
         }
     }
 
-    /// Makes the table tell a whole chain.
+    /// Writes all entries of a chain, in memory.
     pub(crate) fn set_chain(&self, chain: &Chain) -> Result<()> {
         let mut before: Option<Cluster> = None;
         for cluster in chain.runs().iter().flat_map(Run::clusters) {
@@ -131,7 +132,7 @@ impl FatTable {
         before.map_or(Ok(()), |last| self.set(last, FatEntry::End))
     }
 
-    /// Looks at the entries of all clusters in order.
+    /// Calls `look` with the entry of each cluster in order.
     pub(crate) fn for_each(&self, mut look: impl FnMut(Cluster, FatEntry)) -> Result<()> {
         let mut cluster = Cluster(2);
         let end = Cluster(2).plus(self.clusters);
@@ -154,22 +155,22 @@ impl FatTable {
         Ok(())
     }
 
-    /// Returns how many sectors differ from what the device has.
+    /// Returns the number of changed sectors.
     pub(crate) fn dirty_sectors(&self) -> usize {
         self.pages.dirty_sectors()
     }
 
-    /// Writes what differs, to all copies.
+    /// Writes the changed sectors to all copies.
     pub(crate) fn write_dirty(&self, device: &dyn BlockWrite) -> Result<()> {
         self.pages.write_dirty(device)
     }
 
-    /// Forgets what differs from what the device has.
+    /// Discards all changes that have not been written.
     pub(crate) fn forget_changes(&self) {
         self.pages.forget_changes();
     }
 
-    /// Returns the byte at which an entry begins.
+    /// Returns the byte of the table at which an entry starts.
     fn position(&self, cluster: Cluster) -> u64 {
         let n = u64::from(cluster.0);
         match self.kind {
@@ -194,7 +195,7 @@ impl FatTable {
         }
     }
 
-    /// All ones: what ends a chain.
+    /// Returns a value of all ones, which ends a chain.
     const fn mask(&self) -> u32 {
         match self.kind {
             FatKind::Fat12 => 0xfff,

@@ -1,4 +1,5 @@
-//! New filesystems (fatgen103, "FAT Volume Initialization"; where it leaves a choice: `mkfs.vfat`).
+//! Creation of filesystems (fatgen103, "FAT Volume Initialization"; where it leaves a choice, as
+//! `mkfs.vfat` does).
 
 mod layout;
 
@@ -14,29 +15,29 @@ use crate::error::{Error, ErrorKind, Result, device_failed};
 use crate::fs_info;
 use layout::{BACKUP_SECTOR, FS_INFO_SECTOR, Layout};
 
-/// The root directory's cluster in FAT32.
+/// The cluster of the root directory in FAT32.
 const ROOT_CLUSTER: u32 = 2;
-/// A hard disk, in the boot sector and the first entry of the table.
+/// The media byte of a hard disk, in the boot sector and the first entry of the table.
 const MEDIA: u8 = 0xf8;
-/// In the boot sector of a filesystem without a label.
+/// The label in the boot sector of a filesystem without a label.
 const NO_LABEL: [u8; 11] = *b"NO NAME    ";
-/// What a label has none of (fatgen103, "`DIR_Name`").
+/// The characters that a label must not have (fatgen103, "`DIR_Name`").
 const NOT_IN_LABELS: &str = "\"*+,./:;<=>?[\\]|";
 
-/// What a new filesystem is like.
+/// The options for a new filesystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatOptions {
-    /// The type; `None`: as the size asks for.
+    /// The type; `None` chooses it by the size of the device.
     pub kind: Option<FatKind>,
-    /// The label, at most 11 characters; small letters become capitals. Empty for none.
+    /// The label, at most 11 characters; converted to upper case. Empty for no label.
     pub label: String,
-    /// The serial number.
+    /// The volume serial number.
     pub volume_id: u32,
-    /// The size of a cluster; `None`: as the size of the device asks for.
+    /// The cluster size in bytes; `None` chooses it by the size of the device.
     pub cluster_bytes: Option<u32>,
-    /// The size of a sector: 512 to 4096, as the disk has it.
+    /// The sector size in bytes: 512 to 4096, that of the disk.
     pub sector_bytes: u32,
-    /// How many sectors of the disk are before the volume.
+    /// The number of sectors of the disk before the volume.
     pub hidden_sectors: u32,
 }
 
@@ -53,13 +54,13 @@ impl Default for FormatOptions {
     }
 }
 
-/// Makes an empty filesystem on the whole device. What was there is lost, and the filesystem is
-/// durable, when it returns. The boot sector is written last: after a crash there is no filesystem,
-/// or all of it.
+/// Creates an empty filesystem on the whole device. The old contents are lost, and the filesystem
+/// is durable when the function returns. The boot sector is written last: after a crash there is
+/// either no filesystem or a complete one.
 ///
 /// # Errors
-/// `Invalid`, before anything is written, for a label that none can have, for sizes that FAT doesn't
-/// have, and for a device that is too small or too large for them; `Io` when the device fails.
+/// `Invalid`, before anything is written, for an invalid label, for sizes that FAT does not
+/// support, and for a device that is too small or too large; `Io` if the device fails.
 pub fn format(device: &dyn BlockWrite, options: &FormatOptions) -> Result<()> {
     let label = label_bytes(&options.label)?;
     let layout = Layout::choose(device.size_bytes(), options)?;
@@ -88,26 +89,27 @@ pub fn format(device: &dyn BlockWrite, options: &FormatOptions) -> Result<()> {
     device.flush().map_err(device_failed)
 }
 
-/// The label as entries have it; `None` for none.
+/// Converts the label to the bytes of a directory entry; `None` for an empty label.
 fn label_bytes(label: &str) -> Result<Option<[u8; 11]>> {
     if label.trim().is_empty() {
         return Ok(None);
     }
     let mut bytes = [b' '; 11];
     if label.chars().count() > bytes.len() {
-        let reason = "a label on FAT has at most 11 characters";
+        let reason = "invalid label: FAT allows at most 11 characters";
         return Err(Error::new(ErrorKind::Invalid, reason));
     }
     let allowed = |c: char| (c.is_ascii_graphic() || c == ' ') && !NOT_IN_LABELS.contains(c);
     if label.starts_with(' ') || !label.chars().all(allowed) {
-        let reason = format!("a label on FAT has letters of ASCII and none of {NOT_IN_LABELS}");
+        let reason = format!("invalid label: FAT allows printable ASCII except {NOT_IN_LABELS}");
         return Err(Error::new(ErrorKind::Invalid, reason));
     }
     put(&mut bytes, 0, label.to_ascii_uppercase().as_bytes());
     Ok(Some(bytes))
 }
 
-/// The table's beginning: the media byte, a clean state, and in FAT32 the root directory.
+/// Returns the first entries of the table: the media byte, a clean state and, on FAT32, the root
+/// directory.
 fn first_entries(kind: FatKind) -> Vec<u8> {
     match kind {
         FatKind::Fat12 => vec![MEDIA, 0xff, 0xff],
@@ -121,7 +123,7 @@ fn first_entries(kind: FatKind) -> Vec<u8> {
 
 fn boot_sector(layout: &Layout, options: &FormatOptions, label: [u8; 11]) -> RawBootSector {
     let is_32 = layout.kind == FatKind::Fat32;
-    // What doesn't fit, and all in FAT32, stands in the field of 32 bits.
+    // Values that do not fit, and all values on FAT32, are in the field of 32 bits.
     let small = |value: u64| u16::try_from(value).ok().filter(|_| !is_32).unwrap_or(0);
     let half = |value: u64| U16::new(u16::try_from(value).unwrap_or(u16::MAX));
     let total_16 = small(layout.total);
@@ -145,7 +147,7 @@ fn boot_sector(layout: &Layout, options: &FormatOptions, label: [u8; 11]) -> Raw
         total_sectors_16: U16::new(total_16),
         media: MEDIA,
         fat_sectors_16: U16::new(small(layout.fat_sectors)),
-        // What BIOSes make of most disks; nobody believes it since there is LBA.
+        // The usual CHS geometry; nothing uses it since LBA.
         sectors_per_track: U16::new(63),
         heads: U16::new(255),
         hidden_sectors: U32::new(options.hidden_sectors),
@@ -155,9 +157,9 @@ fn boot_sector(layout: &Layout, options: &FormatOptions, label: [u8; 11]) -> Raw
     }
 }
 
-/// What of the boot sector depends on the type, and what boots: nothing.
+/// Returns the type-specific part of the boot sector. Its boot code only asks for the next device.
 fn rest(layout: &Layout, volume_id: u32, label: [u8; 11]) -> [u8; RawBootSector::REST_BYTES] {
-    /// The BIOS is asked for the next device (int 0x18), again and again.
+    /// The boot code: asks the BIOS for the next device (int 0x18), in a loop.
     const NO_BOOT: [u8; 4] = *b"\xcd\x18\xeb\xfc";
     let mut type_name = [b' '; 8];
     put(&mut type_name, 0, layout.kind.name().as_bytes());

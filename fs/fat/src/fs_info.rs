@@ -1,5 +1,6 @@
-//! The sector with the count of free clusters, in FAT32 (fatgen103, "FAT32 `FSInfo` Sector Structure").
-//! It is a hint: we count ourselves, and write it for others.
+//! The `FSInfo` sector of FAT32 with the count of free clusters (fatgen103, "FAT32 `FSInfo` Sector
+//! Structure"). It is only a hint: this driver counts the free clusters itself, and writes the
+//! sector for other implementations.
 
 use diskfs_block::{BlockRead, BlockWrite};
 
@@ -13,8 +14,8 @@ const FREE_OFFSET: usize = 488;
 const NEXT_OFFSET: usize = 492;
 const SECTOR_BYTES: usize = 512;
 
-/// Puts the numbers into the sector at `offset`, if it is one of those. Returns whether that changed
-/// anything.
+/// Writes the numbers to the sector at `offset`, if that is an `FSInfo` sector. Returns true if the
+/// sector has changed.
 pub(crate) fn write(
     device: &dyn BlockWrite,
     offset: u64,
@@ -35,7 +36,7 @@ pub(crate) fn write(
     Ok(true)
 }
 
-/// A new one.
+/// Returns the bytes of a new `FSInfo` sector.
 pub(crate) fn encode(free_clusters: u32, next: u32) -> [u8; SECTOR_BYTES] {
     let mut bytes = [0; SECTOR_BYTES];
     put(&mut bytes, 0, &LEAD_SIGNATURE.to_le_bytes());

@@ -1,8 +1,8 @@
-//! FAT12, FAT16 and FAT32 in userspace, over any block device.
+//! Userspace FAT12, FAT16 and FAT32 over any block device.
 //!
-//! `open` of [`Fat`] reads the boot sector; from then on the filesystem is a
-//! [`FsRead`](diskfs_vfs::FsRead), from any number of threads. [`WritableFat`]'s `open` makes it a
-//! [`FsWrite`](diskfs_vfs::FsWrite). [`format()`] makes a new one.
+//! `open` of [`Fat`] reads the boot sector and returns a [`FsRead`](diskfs_vfs::FsRead), which any
+//! number of threads can use. `open` of [`WritableFat`] returns a [`FsWrite`](diskfs_vfs::FsWrite).
+//! [`format()`] creates a new filesystem.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -20,11 +20,11 @@
 //! # Errors
 //!
 //! `Corrupt` names the structure with its place. `Io` has the device's error as its source.
-//! `Unsupported` is what FAT has no room for: links, devices, attributes.
+//! `Unsupported` is the error for what FAT cannot store: links, devices, extended attributes.
 //!
 //! # Limits
 //!
-//! What a crash leaves, what is refused and every other limit stands in `DESIGN.md`.
+//! `DESIGN.md` has all limits: what a crash can damage and what is refused.
 #![cfg_attr(
     not(test),
     warn(
@@ -54,9 +54,9 @@ pub use code_page::CodePage;
 pub use format::{FormatOptions, format};
 use structures::Structures;
 
-/// A FAT filesystem, opened for reading. See the crate.
+/// A FAT filesystem, opened for reading.
 pub type Fat = diskfs_clusters::ReadOnly<Structures>;
 /// A FAT filesystem, opened for writing.
 pub type WritableFat = diskfs_clusters::Writable<Structures>;
-/// How a FAT filesystem is opened for writing. Short names are in the code page `names`.
+/// Options for opening a FAT filesystem for writing. `names` is the code page of short names.
 pub type WriteOptions = diskfs_clusters::WriteOptions<CodePage>;

@@ -1,21 +1,21 @@
-//! Long names: up to 20 entries before the short one, 13 characters of UTF-16 in each (fatgen103,
-//! "FAT Long Directory Entries").
+//! Long names: up to 20 entries before the short one, with 13 UTF-16 units in each (fatgen103, "FAT
+//! Long Directory Entries").
 
 use diskfs_clusters::{ENTRY_LEN, MAX_NAME_UNITS, RawEntry};
 
 use crate::bytes::{le16, put};
 use crate::directory_entry::LONG_NAME;
 
-/// Units in an entry.
+/// The number of UTF-16 units in an entry.
 const UNITS: usize = 13;
-/// Where they are in it.
+/// The offsets of the units in an entry.
 const UNIT_OFFSETS: [usize; UNITS] = [1, 3, 5, 7, 9, 14, 16, 18, 20, 22, 24, 28, 30];
-/// Set in the number of the entry that has the name's end, and which comes first.
+/// The flag in the sequence number of the entry with the name's end, which comes first.
 const LAST: u8 = 0x40;
-/// The most entries that a name has.
+/// The maximum number of entries of a name.
 const MAX_ENTRIES: u8 = 20;
 
-/// Returns the entries of a name in the order in which they stand before the short one.
+/// Returns the entries of a name in the order of the directory, for use before the short entry.
 pub(crate) fn entries(units: &[u16], checksum: u8) -> Vec<RawEntry> {
     let chunks: Vec<&[u16]> = units.chunks(UNITS).collect();
     let numbered = (1..=MAX_ENTRIES).zip(&chunks);
@@ -34,7 +34,7 @@ fn long_entry(number: u8, units: &[u16], checksum: u8) -> RawEntry {
     entry[0] = number;
     entry[11] = LONG_NAME;
     entry[13] = checksum;
-    // A zero ends what does not fill the entry; what follows is all ones.
+    // A zero terminates a name that does not fill its last entry; the rest of the entry is 0xffff.
     let padded = units.iter().copied().chain([0]).chain([0xffff; UNITS]);
     for (offset, unit) in UNIT_OFFSETS.into_iter().zip(padded) {
         put(&mut entry, offset, &unit.to_le_bytes());
@@ -42,8 +42,8 @@ fn long_entry(number: u8, units: &[u16], checksum: u8) -> RawEntry {
     entry
 }
 
-/// Names that differ in case alone become equal. Only what has one capital letter for one small one
-/// counts, as in the tables of Windows.
+/// Folds case, so that names that differ in case alone become equal. Only characters with a single
+/// upper-case counterpart are folded, as in the tables of Windows.
 pub(crate) fn fold(units: &[u16]) -> Vec<u16> {
     units.iter().map(|&unit| fold_unit(unit)).collect()
 }
@@ -62,7 +62,7 @@ fn fold_unit(unit: u16) -> u16 {
     }
 }
 
-/// The folded form of a name as it is shown.
+/// Folds the case of a name as a listing shows it.
 pub(crate) fn fold_shown(name: &[u8]) -> Vec<u16> {
     let text = String::from_utf8_lossy(name);
     fold(
@@ -73,18 +73,18 @@ pub(crate) fn fold_shown(name: &[u8]) -> Vec<u16> {
     )
 }
 
-/// Puts a long name together as its entries go by.
+/// The state of assembling a long name from consecutive entries.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
-    /// The parts that were seen, the name's end first.
+    /// The parts so far, starting with the end of the name.
     parts: Vec<[u16; UNITS]>,
     checksum: u8,
-    /// The number that the next part must have; 0 when the short entry must follow.
+    /// The sequence number that the next part must have; 0 if the short entry must follow.
     next: u8,
 }
 
 impl Assembly {
-    /// Takes one entry. What does not follow the one before begins anew, or is nothing.
+    /// Adds an entry. An entry that does not continue the name starts a new one, or is ignored.
     pub(crate) fn take(&mut self, entry: &RawEntry) {
         let [number, ..] = *entry;
         let checksum = entry[13];
@@ -109,13 +109,13 @@ impl Assembly {
         self.next = number.saturating_sub(1);
     }
 
-    /// How many entries there are until now.
+    /// Returns the number of entries so far.
     pub(crate) fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// The name, when it is whole, belongs to the short entry and is one that a file may have. Begins
-    /// anew.
+    /// Returns the name if it is complete, belongs to the short entry with this checksum, and is
+    /// valid for a file. Resets the state.
     pub(crate) fn finish(&mut self, checksum: u8) -> Option<Vec<u8>> {
         let whole = std::mem::take(self);
         if whole.parts.is_empty() || whole.next != 0 || whole.checksum != checksum {

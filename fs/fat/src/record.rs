@@ -1,4 +1,4 @@
-//! The entries of one file: the short one, and those of a long name.
+//! The directory entries of one file: the short entry and those of a long name.
 
 use diskfs_clusters::{Cluster, FileRecord, RawEntry};
 use diskfs_vfs::Timestamp;
@@ -6,12 +6,12 @@ use diskfs_vfs::Timestamp;
 use crate::directory_entry::{ARCHIVE, READ_ONLY, ShortEntry};
 use crate::short_name;
 
-/// The entries of one file.
+/// The directory entries of one file.
 #[derive(Debug, Clone)]
 pub struct FatRecord {
     pub(crate) short: ShortEntry,
-    /// The entries of a new long name. What was read has none here: the short entry tells all of the
-    /// file but its name.
+    /// The entries of a new long name. Empty for a file that was read: the short entry has
+    /// everything but the name.
     long: Vec<RawEntry>,
 }
 
@@ -23,7 +23,7 @@ impl From<ShortEntry> for FatRecord {
 }
 
 impl FatRecord {
-    /// Returns the same file with another short name, and the long one that these units are.
+    /// Returns the file with another short name and, if given, this long name.
     pub(crate) fn named(&self, short: [u8; 11], long: Option<&[u16]>) -> Self {
         let checksum = short_name::checksum(&short);
         let long = long.map(|units| crate::long_name::entries(units, checksum));
@@ -79,7 +79,7 @@ impl FileRecord for FatRecord {
     }
 
     fn size(&self) -> u64 {
-        // A directory's field is 0, whatever the image says (fatgen103, "FAT Directory Structure").
+        // The size field of a directory is 0 and ignored (fatgen103, "FAT Directory Structure").
         if self.short.is_directory() {
             return 0;
         }
@@ -88,7 +88,7 @@ impl FileRecord for FatRecord {
 
     fn set_size(&mut self, size_bytes: u64, _valid_bytes: u64) {
         if !self.short.is_directory() {
-            // No larger file comes here.
+            // Callers have checked the size against the maximum.
             let size = u32::try_from(size_bytes).unwrap_or(u32::MAX);
             self.short.size.set(size);
         }

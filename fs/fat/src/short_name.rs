@@ -1,16 +1,17 @@
-//! Names of eight characters and three (fatgen103, "Name Limits and Character Sets").
+//! Short names of eight characters and an extension of three (fatgen103, "Name Limits and Character
+//! Sets").
 
 use crate::code_page::CodePage;
 use crate::directory_entry::KANJI;
 use crate::long_name::fold_shown;
 
-/// The part before the dot is shown in small letters.
+/// The flag for a name shown in lower case before the dot.
 const LOWER_BASE: u8 = 0x08;
-/// The part behind it is.
+/// The flag for an extension shown in lower case.
 const LOWER_EXTENSION: u8 = 0x10;
 
-/// Returns how a name with these bits of case is shown, as UTF-8. Never empty, nor with anything that
-/// no name has.
+/// Returns the name as a listing shows it, in UTF-8, with the given case flags. It is never empty
+/// and has no characters that are invalid in names.
 pub(crate) fn display(name: &[u8; 11], case: u8, code_page: CodePage) -> Vec<u8> {
     let mut name = *name;
     if name.first() == Some(&KANJI) {
@@ -29,7 +30,7 @@ pub(crate) fn display(name: &[u8; 11], case: u8, code_page: CodePage) -> Vec<u8>
     shown.into_bytes()
 }
 
-/// Returns the key of a short name: what it has in common with names that differ in case alone.
+/// Returns the case-folded form of a short name: equal for names that differ in case alone.
 pub(crate) fn key(short: &[u8; 11], code_page: CodePage) -> Vec<u16> {
     fold_shown(&display(short, 0, code_page))
 }
@@ -50,12 +51,12 @@ fn part(bytes: &[u8], code_page: CodePage, lower: bool) -> String {
     shown.collect()
 }
 
-/// Whether a short name may have the character.
+/// Returns true if a short name may have the character.
 fn is_allowed(c: char) -> bool {
     c.is_ascii_uppercase() || c.is_ascii_digit() || "!#$%&'()-@^_`{}~".contains(c)
 }
 
-/// The short name that says all that `name` does, if one can.
+/// Returns the short name that represents `name` without a long name, if there is one.
 pub(crate) fn exact(name: &str) -> Option<[u8; 11]> {
     let (base, extension) = name.rsplit_once('.').unwrap_or((name, ""));
     let fits = (1..=8).contains(&base.len())
@@ -77,10 +78,10 @@ fn join(base: &str, extension: &str) -> [u8; 11] {
     name
 }
 
-/// A short name for a long one, which no other in the directory has: itself in capital letters where
-/// that is one, else one with a number (fatgen103, "The Basis-Name
-/// Generation Algorithm" and "The Numeric-Tail Generation Algorithm"). After a few with a number it
-/// has digits of a hash in it, as Windows does: else many files that begin alike take for ever.
+/// Returns a short name for a long one that is unique in the directory: the name itself in upper
+/// case if possible, otherwise with a number (fatgen103, "The Basis-Name Generation Algorithm" and
+/// "The Numeric-Tail Generation Algorithm"). After a few numbers it contains digits of a hash, as
+/// on Windows: otherwise the search takes too long if many names begin alike.
 pub(crate) fn unique(name: &str, is_taken: impl Fn(&[u8; 11]) -> bool) -> Option<[u8; 11]> {
     let trimmed = name.trim_start_matches(['.', ' ']);
     let (base, extension) = trimmed.rsplit_once('.').unwrap_or((trimmed, ""));
@@ -108,7 +109,7 @@ pub(crate) fn unique(name: &str, is_taken: impl Fn(&[u8; 11]) -> bool) -> Option
     all.find(|name| !is_taken(name))
 }
 
-/// The first characters of it that a short name can have; `_` for what it can't.
+/// Returns the first `len` characters, with `_` for each that is invalid in a short name.
 fn basis(part: &str, len: usize) -> String {
     let kept = part.chars().filter(|c| !matches!(c, ' ' | '.'));
     let kept = kept.map(|c| c.to_ascii_uppercase());
@@ -117,7 +118,7 @@ fn basis(part: &str, len: usize) -> String {
         .collect()
 }
 
-/// Sixteen bits of the name (FNV-1a), other ones in each round.
+/// Returns sixteen bits of a hash of the name (FNV-1a), different in each round.
 fn hash(name: &str, round: u32) -> u32 {
     let start = 0x811c_9dc5_u32.wrapping_add(round);
     let hash = name.bytes().fold(start, |hash, byte| {
@@ -126,7 +127,8 @@ fn hash(name: &str, round: u32) -> u32 {
     (hash ^ (hash >> 16)) & 0xffff
 }
 
-/// What a long name's parts carry of the short one (fatgen103, "`ChkSum`").
+/// Returns the checksum of a short name that is stored in each part of its long name (fatgen103,
+/// "`ChkSum`").
 pub(crate) fn checksum(name: &[u8; 11]) -> u8 {
     name.iter()
         .fold(0, |sum: u8, byte| sum.rotate_right(1).wrapping_add(*byte))
@@ -194,7 +196,7 @@ mod tests {
 
     #[test]
     fn checksum_of_the_specification() {
-        // fsck.vfat takes it for names like these; the value is mtools' for this one.
+        // fsck.vfat expects this sum for such names; the value is from mtools.
         assert_eq!(checksum(b"           "), checksum(b"           "));
         assert_ne!(checksum(b"AB         "), checksum(b"BA         "));
     }

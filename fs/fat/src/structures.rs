@@ -1,12 +1,12 @@
-//! What FAT is on the device, as `diskfs-clusters` asks for it.
+//! FAT's implementation of [`Format`]: its structures on the device.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_clusters::{
-    Allocation, Chain, Cluster, Directory, ENTRY_BYTES, FileRecord, Format, Geometry, NewName,
-    Place, RawEntry, Sectors, Volume, for_each_entry,
+    Allocation, Chain, Cluster, Directory, ENTRY_BYTES, EntryPlace, FileRecord, Format, Geometry,
+    NewName, RawEntry, Sectors, Volume, for_each_entry,
 };
 use diskfs_vfs::{Identity, Timestamp};
 
@@ -21,18 +21,18 @@ use crate::long_name::fold;
 use crate::record::FatRecord;
 use crate::short_name;
 
-/// The structures of FAT12, FAT16 or FAT32.
+/// The structures of an open FAT12, FAT16 or FAT32.
 #[derive(Debug)]
 pub struct Structures {
     boot: BootSector,
     fat: FatTable,
     code_page: CodePage,
-    /// The filesystem was not cleanly unmounted.
+    /// True if the filesystem was not cleanly unmounted.
     was_dirty: bool,
 }
 
 impl Structures {
-    /// Returns the volume's label: an entry of the root directory, or what the boot sector says.
+    /// Returns the volume's label: that of the root directory or, without one, of the boot sector.
     fn label(volume: &Volume<Self>) -> Vec<u8> {
         let Self {
             boot, code_page, ..
@@ -44,7 +44,7 @@ impl Structures {
             label.is_none() && !entry.is_end()
         };
         let runs = volume.root_runs().unwrap_or_default();
-        // A root directory that can't be read has no label.
+        // The label is optional, so an unreadable root directory counts as one without a label.
         let _ = for_each_entry(volume.sectors(), &runs, look);
         let bytes = label.unwrap_or(boot.label);
         let text: String = bytes.iter().map(|&byte| code_page.decode(byte)).collect();
@@ -54,7 +54,8 @@ impl Structures {
         }
     }
 
-    /// Writes the dirty marks: the boot sector's byte, and the bit of the table's second entry.
+    /// Writes the dirty marks: the byte of the boot sector, and the bit of the table's second
+    /// entry.
     fn set_marks(
         &self,
         device: &dyn BlockWrite,
@@ -75,12 +76,12 @@ impl Structures {
 
 impl Format for Structures {
     const NAME: &'static str = "FAT";
-    /// The field has 32 bits.
+    /// The size field has 32 bits.
     const MAX_FILE_BYTES: u64 = 0xffff_ffff;
     /// 65,536 entries (fatgen103, "FAT Directory Structure").
     const MAX_DIRECTORY_BYTES: u64 = 65_536 * ENTRY_BYTES;
     const HEAD_ENTRIES: u32 = 1;
-    /// Parts of a long name without their short one are nothing.
+    /// Parts of a long name without a short entry are ignored.
     const TORN_NAMES_ARE_HARMLESS: bool = true;
     const HAS_CONTIGUOUS_FILES: bool = false;
 
@@ -119,7 +120,7 @@ impl Format for Structures {
         &self.boot.geometry
     }
 
-    fn read_record(&self, sectors: &Sectors, place: Place) -> Result<Option<FatRecord>> {
+    fn read_record(&self, sectors: &Sectors, place: EntryPlace) -> Result<Option<FatRecord>> {
         let entry = ShortEntry::read(sectors, place)?;
         if !entry.is_file() {
             return Ok(None);
@@ -131,13 +132,13 @@ impl Format for Structures {
         Ok(Some(record))
     }
 
-    fn put_record(&self, sectors: &Sectors, place: Place, record: &FatRecord) -> Result<()> {
+    fn put_record(&self, sectors: &Sectors, place: EntryPlace, record: &FatRecord) -> Result<()> {
         sectors.put(place, &record.short.to_bytes())
     }
 
     fn list(&self, sectors: &Sectors, runs: &[(u64, u64)]) -> Result<Directory> {
         Directory::read(sectors, runs, |directory, slot, raw, assembly| {
-            directory::take(directory, slot, raw, assembly, self.code_page)
+            directory::decode(directory, slot, raw, assembly, self.code_page)
         })
     }
 
@@ -150,7 +151,7 @@ impl Format for Structures {
         ShortEntry::new([b' '; 11], attributes, now).into()
     }
 
-    /// Adds a long name where the short one does not say it all.
+    /// Adds a long name if the short name cannot represent the name.
     fn named(
         &self,
         record: &FatRecord,
@@ -183,25 +184,30 @@ impl Format for Structures {
         entry
     }
 
-    fn first_entries(own: &FatRecord, above: Option<Cluster>) -> Vec<RawEntry> {
+    fn first_entries(own: &FatRecord, parent: Option<Cluster>) -> Vec<RawEntry> {
         let dot = own.named(*directory::DOT, None);
         let mut dot_dot = own.named(*directory::DOT_DOT, None);
-        dot_dot.set_clusters(above, false);
+        dot_dot.set_clusters(parent, false);
         [dot, dot_dot].map(|entry| entry.short.to_bytes()).to_vec()
     }
 
-    fn set_above(&self, sectors: &Sectors, own: &FatRecord, above: Option<Cluster>) -> Result<()> {
+    fn set_parent(
+        &self,
+        sectors: &Sectors,
+        own: &FatRecord,
+        parent: Option<Cluster>,
+    ) -> Result<()> {
         let Some(first) = own.first() else {
             return Ok(());
         };
         self.boot.geometry.check_first(first)?;
         let second = self.boot.geometry.offset_of(first);
-        let second = Place::at(second.saturating_add(ENTRY_BYTES));
+        let second = EntryPlace::at(second.saturating_add(ENTRY_BYTES));
         let mut entry = ShortEntry::read(sectors, second)?;
         if entry.name != *directory::DOT_DOT || !entry.is_directory() {
             return Err(Corrupt::DotDot(first).into());
         }
-        entry.set_cluster(above.unwrap_or(Cluster(0)));
+        entry.set_cluster(parent.unwrap_or(Cluster(0)));
         sectors.put(second, &entry.to_bytes())
     }
 
@@ -263,7 +269,7 @@ impl Format for Structures {
         self.fat.forget_changes();
     }
 
-    /// Writes `FSInfo`.
+    /// Writes the `FSInfo` sector.
     fn write_hints(
         &self,
         device: &dyn BlockWrite,

@@ -1,4 +1,4 @@
-//! New filesystems, looked at by `fsck.vfat` and mtools.
+//! Tests of new filesystems, checked with `fsck.vfat` and mtools.
 
 #[path = "../../clusters/tests/common/mod.rs"]
 mod common;
@@ -15,13 +15,13 @@ use common::{fsck, mtools_tree, tree};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Makes one on a file of that size, puts something in, and has others look at it.
+/// Formats a file of this size, writes files to it, and runs the checkers.
 fn check(size_bytes: u64, options: &FormatOptions, features: &str) {
     let case = format!("{size_bytes} {options:?}");
     let image = tempfile::NamedTempFile::new().unwrap();
     image.as_file().set_len(size_bytes).unwrap();
     let device = Arc::new(File::open_read_write(image.path()).unwrap());
-    // What a formatter may find where its structures go.
+    // Old contents where the formatter puts its structures.
     device.write_at(0, &vec![0xa5; 600 << 10]).unwrap();
     format(&*device, options).unwrap();
     fsck("fsck.vfat", image.path());
@@ -94,7 +94,7 @@ fn the_geometry_is_that_of_mkfs_vfat() {
     if require("mkfs.vfat").is_none() {
         return;
     }
-    // Size of a cluster and number of tables: bytes 11 to 13 and 16.
+    // The cluster size and the number of tables: bytes 11 to 13 and 16.
     let geometry = |bytes: &[u8]| [bytes[11], bytes[12], bytes[13], bytes[16]];
     for size_bytes in [64 * MIB, 600 * MIB, 9000 * MIB, 40_000 * MIB] {
         let [theirs, ours] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());

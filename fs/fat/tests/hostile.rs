@@ -1,4 +1,4 @@
-//! Damaged filesystems: an answer, no panic, no loop.
+//! Tests with damaged filesystems: every call returns, without a panic or an endless loop.
 
 #[path = "../../clusters/tests/common/mod.rs"]
 mod common;
@@ -35,7 +35,7 @@ fn a_chain_that_loops_is_corrupt() {
     let diskfs_vfs::FileExtentKind::Stored { device_offset } = extent.kind else {
         panic!("{extent:?}");
     };
-    // Of a cluster's offset, back to its number: mkfs.vfat's geometry for this fixture.
+    // Compute the cluster number from its offset, with mkfs.vfat's geometry for this fixture.
     let word = |at: usize| u64::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
     let reserved = word(14) * 512;
     let data = reserved + 2 * word(22) * 512 + word(17) * 32;

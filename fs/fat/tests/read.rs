@@ -1,4 +1,4 @@
-//! The fixtures, beside what mtools shows of them.
+//! Tests that read the fixtures and compare with mtools.
 
 #[path = "../../clusters/tests/common/mod.rs"]
 mod common;
@@ -46,7 +46,7 @@ fn names_are_found_in_any_case_and_by_their_short_form() {
 }
 
 #[test]
-fn tells_label_serial_and_sizes() {
+fn identifies_label_serial_and_sizes() {
     let image = image("fat32");
     let fs = Fat::open(Arc::new(File::open(image.path()).unwrap())).unwrap();
     let identity = fs.identity();

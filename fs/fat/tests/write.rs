@@ -1,4 +1,4 @@
-//! Writing what only FAT has, proved by `fsck.vfat` and mtools.
+//! Tests of writing features that only FAT has, checked with `fsck.vfat` and mtools.
 
 #[path = "../../clusters/tests/common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! The boot catalog (El Torito, "Booting Catalog"): for whom there are boot images.
+//! The boot catalog (El Torito, "Booting Catalog"): the platforms that have boot images.
 
 use crate::boot_record::BootRecord;
 use crate::error::Result;
@@ -6,11 +6,11 @@ use crate::susp::Blocks;
 use crate::volume::Volume;
 use crate::volume_descriptor::SECTOR_BYTES;
 
-/// Bytes of an entry.
+/// The number of bytes of an entry.
 const ENTRY_BYTES: usize = 32;
 
-/// The platforms that the catalog has something for, as names of features: `el-torito-bios`,
-/// `el-torito-efi`. Empty when the catalog makes no sense.
+/// Returns the platforms with entries in the catalog, as feature names like `el-torito-bios` and
+/// `el-torito-efi`. Empty if the catalog is invalid.
 pub(crate) fn platforms(volume: &Volume, record: BootRecord) -> Result<Vec<&'static str>> {
     let at = u64::from(record.catalog_sector).saturating_mul(SECTOR_BYTES);
     let len = usize::try_from(SECTOR_BYTES).unwrap_or_default();
@@ -25,7 +25,7 @@ pub(crate) fn platforms(volume: &Volume, record: BootRecord) -> Result<Vec<&'sta
     }
     for (number, entry) in entries.iter().enumerate() {
         let [header, platform, ..] = *entry;
-        // The validation entry, and the headers of sections.
+        // The validation entry and the section headers name a platform.
         if number == 0 || matches!(header, 0x90 | 0x91) {
             names.push(platform_name(platform));
         }

@@ -24,7 +24,7 @@ pub(crate) struct BootRecord {
 }
 
 impl BootRecord {
-    /// That of a sector; `None` for one of another system.
+    /// Parses the boot record of a sector; `None` if it is not one of El Torito.
     pub(crate) fn parse(sector: &[u8]) -> Option<Self> {
         let (raw, _) = Raw::ref_from_prefix(sector).ok()?;
         raw.system_identifier

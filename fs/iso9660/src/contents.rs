@@ -1,4 +1,4 @@
-//! What a file holds: the extents of its records (ECMA-119, 6.5), one after the other.
+//! The contents of files: the extents of their directory records (ECMA-119, 6.5).
 
 use diskfs_vfs::{FileExtent, FileExtentKind, FileType};
 
@@ -7,36 +7,36 @@ use crate::error::{Error, ErrorKind, Result, corrupt, device_failed};
 use crate::node::Node;
 use crate::volume::Volume;
 
-/// An extent has up to 4 GiB, and a volume 2^32 blocks of 2 KiB: with more extents than this, a file
-/// would be larger than its volume.
+/// The maximum number of extents of a file. An extent has up to 4 GiB and a volume 2^32 blocks of 2
+/// KiB, so a file with more extents would be larger than its volume.
 const MAX_EXTENTS: usize = 2049;
 
 /// An extent of a file.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
-    /// Where it begins in the file.
+struct Extent {
+    /// The offset of the extent in the file.
     offset: u64,
     run: Run,
-    /// Where its record is.
+    /// The place of its directory record.
     place: u64,
 }
 
-impl Piece {
+impl Extent {
     fn end(self) -> u64 {
         self.offset.saturating_add(self.run.len_bytes.into())
     }
 }
 
-/// The extents of a file in order; ends after the first error.
+/// The extents of a file in order. The iterator ends after the first error.
 #[derive(Debug)]
-struct Pieces<'a> {
+struct Extents<'a> {
     volume: &'a Volume,
     next: Option<DirectoryRecord>,
     offset: u64,
     left: usize,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> Extents<'a> {
     fn new(volume: &'a Volume, node: &Node) -> Self {
         Self {
             volume,
@@ -46,15 +46,15 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// The record of the extent after that of `record`.
+    /// Returns the record of the extent that follows that of `record`.
     fn after(&mut self, record: &DirectoryRecord) -> Result<Option<DirectoryRecord>> {
-        if !record.goes_on() {
+        if !record.has_next_extent() {
             return Ok(None);
         }
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             return Err(corrupt(
-                "file of more extents than a volume has room for",
+                "invalid file: it has more than 2049 extents",
                 record.place,
             ));
         }
@@ -64,17 +64,22 @@ impl<'a> Pieces<'a> {
         }
         let sector = at.next_multiple_of(crate::volume_descriptor::SECTOR_BYTES);
         let next = self.volume.record_at(sector)?;
-        let missing = || corrupt("file goes on where no record is", at);
+        let missing = || {
+            corrupt(
+                "invalid file: missing directory record of its next extent",
+                at,
+            )
+        };
         next.map(Some).ok_or_else(missing)
     }
 }
 
-impl Iterator for Pieces<'_> {
-    type Item = Result<Piece>;
+impl Iterator for Extents<'_> {
+    type Item = Result<Extent>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let record = self.next.take()?;
-        let piece = Piece {
+        let piece = Extent {
             offset: self.offset,
             run: record.data,
             place: record.place,
@@ -88,13 +93,13 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-/// How much a file holds. What has no contents has no size.
+/// Returns the size of a file. Files other than regular files and directories have size 0.
 pub(crate) fn size_bytes(volume: &Volume, node: &Node) -> Result<u64> {
     match node.file_type {
         FileType::Directory => Ok(node.record.data.len_bytes.into()),
         FileType::Regular => {
             let mut size_bytes = 0;
-            for piece in Pieces::new(volume, node) {
+            for piece in Extents::new(volume, node) {
                 size_bytes = piece?.end();
             }
             Ok(size_bytes)
@@ -103,7 +108,7 @@ pub(crate) fn size_bytes(volume: &Volume, node: &Node) -> Result<u64> {
     }
 }
 
-/// Fails unless it is a file whose bytes stand as they are recorded.
+/// Fails unless the node is a regular file whose bytes are stored as they are.
 fn check(node: &Node) -> Result<()> {
     match node.file_type {
         FileType::Regular => {}
@@ -113,20 +118,20 @@ fn check(node: &Node) -> Result<()> {
     let compressed = node.system_use.first(b"ZF").is_some();
     let sparse = node.system_use.first(b"SF").is_some();
     let reason = match () {
-        () if node.record.is_interleaved => "the file is interleaved, which is not read",
-        () if compressed => "the file is compressed with zisofs, which is not read",
-        () if sparse => "the file is a sparse one of Rock Ridge, which is not read",
+        () if node.record.is_interleaved => "reading interleaved files is not supported",
+        () if compressed => "reading files compressed with zisofs is not supported",
+        () if sparse => "reading sparse files of Rock Ridge is not supported",
         () => return Ok(()),
     };
     Err(Error::new(ErrorKind::Unsupported, reason))
 }
 
-/// Reads into `buf` from byte `offset` on, to the end of the file at most.
+/// Reads from byte `offset` into `buf`, at most to the end of the file.
 pub(crate) fn read_at(volume: &Volume, node: &Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
     check(node)?;
     let mut done = 0_usize;
     let mut at = offset;
-    for piece in Pieces::new(volume, node) {
+    for piece in Extents::new(volume, node) {
         let piece = piece?;
         let rest = buf.get_mut(done..).unwrap_or_default();
         if rest.is_empty() {
@@ -148,21 +153,21 @@ pub(crate) fn read_at(volume: &Volume, node: &Node, offset: u64, buf: &mut [u8])
     Ok(done)
 }
 
-/// The runs of a file from byte `offset` on.
+/// Returns the runs of a file from byte `offset` on.
 pub(crate) fn extents<'a>(
     volume: &'a Volume,
     node: &Node,
     offset: u64,
 ) -> Result<impl Iterator<Item = Result<FileExtent>> + Send + use<'a>> {
     check(node)?;
-    let pieces = Pieces::new(volume, node);
+    let pieces = Extents::new(volume, node);
     Ok(pieces.filter_map(move |piece| match piece {
         Ok(piece) => extent(volume, piece, offset).transpose(),
         Err(error) => Some(Err(error)),
     }))
 }
 
-fn extent(volume: &Volume, piece: Piece, from: u64) -> Result<Option<FileExtent>> {
+fn extent(volume: &Volume, piece: Extent, from: u64) -> Result<Option<FileExtent>> {
     let offset = from.max(piece.offset);
     let len_bytes = piece.end().saturating_sub(offset);
     if len_bytes == 0 {

@@ -1,14 +1,15 @@
-//! Dates, in the two forms that the standard has (ECMA-119, 8.4.26.1 and 9.1.5).
+//! Dates in the two formats of the standard (ECMA-119, 8.4.26.1 and 9.1.5).
 
 use diskfs_vfs::Timestamp;
 
-/// Bytes of the short form.
+/// The number of bytes of the short format.
 pub(crate) const SHORT_BYTES: usize = 7;
-/// Bytes of the long form.
+/// The number of bytes of the long format.
 pub(crate) const LONG_BYTES: usize = 17;
 
-/// 9.1.5: years since 1900, month, day, hour, minute, second, and the time zone in quarters of an
-/// hour. The beginning of 1970 for a date that is none, as when it is all zeroes.
+/// Parses the short format (9.1.5): years since 1900, month, day, hour, minute, second, and the
+/// time zone in quarters of an hour. Returns the start of 1970 for an invalid date, such as all
+/// zeroes.
 pub(crate) fn short(bytes: [u8; SHORT_BYTES]) -> Timestamp {
     let [year, month, day, hour, minute, second, zone] = bytes;
     let numbers = [month, day, hour, minute, second].map(i64::from);
@@ -21,7 +22,8 @@ pub(crate) fn short(bytes: [u8; SHORT_BYTES]) -> Timestamp {
     )
 }
 
-/// 8.4.26.1: the same in digits, with hundredths of a second. `None` for a date that is not given.
+/// Parses the long format (8.4.26.1): decimal digits, with hundredths of a second. Returns `None`
+/// for a date that is not specified.
 pub(crate) fn long(bytes: &[u8; LONG_BYTES]) -> Option<Timestamp> {
     let number = |from: usize, to: usize| -> Option<i64> {
         let digits = bytes.get(from..to)?;
@@ -46,8 +48,8 @@ pub(crate) fn long(bytes: &[u8; LONG_BYTES]) -> Option<Timestamp> {
     })
 }
 
-/// Seconds since 1970 of a date in the proleptic Gregorian calendar: year; month, day, hour, minute,
-/// second; zone.
+/// Converts a date of the proleptic Gregorian calendar to seconds since 1970. `numbers` is month,
+/// day, hour, minute and second.
 fn seconds(year: i64, numbers: [i64; 5], zone: u8) -> Option<i64> {
     let [month, day, hour, minute, second] = numbers;
     let known = (1..=12).contains(&month)
@@ -64,7 +66,7 @@ fn seconds(year: i64, numbers: [i64; 5], zone: u8) -> Option<i64> {
         .checked_add(minute)?
         .checked_mul(60)?
         .checked_add(second)?;
-    // From -48 to 52; Linux ignores any other, too.
+    // The valid range is -48 to 52. Linux ignores other values, too.
     let zone = i64::from(zone.cast_signed());
     if (-52..=52).contains(&zone) {
         local.checked_sub(zone.checked_mul(15 * 60)?)
@@ -73,9 +75,10 @@ fn seconds(year: i64, numbers: [i64; 5], zone: u8) -> Option<i64> {
     }
 }
 
-/// By years that begin in March, so that the leap day is a year's last.
+/// Returns the days since 1970-01-01. Counts in years that start in March, so that the leap day is
+/// the last day of a year.
 fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
-    /// From 0000-03-01 to 1970-01-01.
+    /// The days from 0000-03-01 to 1970-01-01.
     const TO_1970: i64 = 719_468;
     let (year, month) = if month > 2 {
         (year, month.checked_sub(3)?)
@@ -105,7 +108,7 @@ mod tests {
         assert_eq!(at([70, 1, 1, 0, 0, 0, 0]), 0);
         assert_eq!(at([100, 2, 29, 12, 0, 0, 0]), 951_825_600);
         assert_eq!(at([126, 1, 2, 3, 4, 5, 0]), 1_767_323_045);
-        // East of Greenwich it is later: 04:04:05 there is 03:04:05 here.
+        // East of Greenwich, local time is ahead: 04:04:05 there is 03:04:05 UTC.
         assert_eq!(at([126, 1, 2, 4, 4, 5, 4]), 1_767_323_045);
         assert_eq!(at([126, 1, 1, 22, 4, 5, 0xec]), 1_767_323_045);
         assert_eq!(at([0; 7]), 0);

@@ -1,4 +1,4 @@
-//! The records of a directory, and what they name.
+//! Iteration over the records of a directory.
 
 use diskfs_vfs::{DirEntry, FileType, InodeNumber};
 
@@ -10,19 +10,19 @@ use crate::susp::Blocks;
 use crate::volume::Volume;
 use crate::volume_descriptor::SECTOR_BYTES;
 
-/// A directory: its records from a byte of it on. An iterator that ends after the first error.
+/// An iterator over the records of a directory. It ends after the first error.
 #[derive(Debug)]
 pub(crate) struct Entries<'a> {
     volume: &'a Volume,
-    /// Where the directory begins: its number.
+    /// The offset of the directory, which is its inode number.
     start: u64,
-    /// Where the next record may be, and where there are no more.
+    /// The offset of the next record. `end` is the end of the directory.
     next: u64,
     end: u64,
 }
 
 impl<'a> Entries<'a> {
-    /// The entries of the directory `node` from a cookie on.
+    /// Returns the entries of the directory `node` from a cookie on.
     pub(crate) fn new(volume: &'a Volume, node: &Node, cookie: u64) -> Result<Self> {
         if !node.is_directory() {
             return Err(ErrorKind::NotADirectory.into());
@@ -37,12 +37,12 @@ impl<'a> Entries<'a> {
         })
     }
 
-    /// The next record, whatever it is.
+    /// Returns the next record, shown or not.
     fn record(&mut self) -> Result<Option<DirectoryRecord>> {
         while self.next < self.end {
             if let Some(record) = self.volume.record_at(self.next)? {
                 if record.end() > self.end {
-                    let reason = "directory record ends behind its directory";
+                    let reason = "invalid directory record: it ends after its directory";
                     return Err(corrupt(reason, self.next));
                 }
                 self.next = record.end();
@@ -57,9 +57,14 @@ impl<'a> Entries<'a> {
     fn entry(&mut self) -> Result<Option<DirEntry>> {
         while let Some(record) = self.record()? {
             let mut last = record.clone();
-            while last.goes_on() {
+            while last.has_next_extent() {
                 let next = self.record()?;
-                let cut = || corrupt("file goes on behind its directory", record.place);
+                let cut = || {
+                    corrupt(
+                        "invalid file: missing directory record of its next extent",
+                        record.place,
+                    )
+                };
                 last = next.ok_or_else(cut)?;
             }
             if let Some(named) = self.named(&record)? {
@@ -74,10 +79,10 @@ impl<'a> Entries<'a> {
         Ok(None)
     }
 
-    /// What a record names; `None` when it isn't shown.
-    fn named(&self, record: &DirectoryRecord) -> Result<Option<Named>> {
+    /// Returns the name and file of a record; `None` if it is not shown.
+    fn named(&self, record: &DirectoryRecord) -> Result<Option<NamedRecord>> {
         if record.is_self() {
-            return Ok(Some(Named::directory(b".".to_vec(), self.start)));
+            return Ok(Some(NamedRecord::directory(b".".to_vec(), self.start)));
         }
         let system_use = self.volume.system_use(record)?;
         if record.is_parent() {
@@ -85,20 +90,23 @@ impl<'a> Entries<'a> {
                 Some(block) => self.volume.byte_of(block),
                 None => record.data.start_bytes,
             };
-            return Ok(Some(Named::directory(b"..".to_vec(), parent)));
+            return Ok(Some(NamedRecord::directory(b"..".to_vec(), parent)));
         }
         if record.is_associated() || rrip::is_relocated(&system_use) {
             return Ok(None);
         }
         let name = self.volume.names.of(record, &system_use)?;
         if let Some(block) = rrip::child_link(&system_use, record.place)? {
-            return Ok(Some(Named::directory(name, self.volume.byte_of(block))));
+            return Ok(Some(NamedRecord::directory(
+                name,
+                self.volume.byte_of(block),
+            )));
         }
         if record.is_directory() {
-            return Ok(Some(Named::directory(name, record.data.start_bytes)));
+            return Ok(Some(NamedRecord::directory(name, record.data.start_bytes)));
         }
         let node = Node::new(record.clone(), system_use)?;
-        Ok(Some(Named {
+        Ok(Some(NamedRecord {
             name,
             place: record.place,
             file_type: node.file_type,
@@ -106,14 +114,14 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// What a record names.
-struct Named {
+/// The name and file of a directory record.
+struct NamedRecord {
     name: Vec<u8>,
     place: u64,
     file_type: FileType,
 }
 
-impl Named {
+impl NamedRecord {
     fn directory(name: Vec<u8>, place: u64) -> Self {
         Self {
             name,
@@ -135,7 +143,7 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// The file that a name leads to.
+/// Looks up a name in a directory.
 pub(crate) fn lookup(volume: &Volume, dir: &Node, name: &[u8]) -> Result<InodeNumber> {
     for entry in Entries::new(volume, dir, 0)? {
         let entry = entry?;

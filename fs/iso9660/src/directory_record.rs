@@ -7,7 +7,7 @@ use crate::date_time::{self, SHORT_BYTES};
 use crate::error::{Result, corrupt};
 use crate::numbers::Both32;
 
-/// The fields before the identifier.
+/// The fields before the identifier, as they are on the device.
 #[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
@@ -23,12 +23,12 @@ struct Raw {
     identifier_length: u8,
 }
 
-/// Bytes of the fields before the identifier.
+/// The number of bytes before the identifier.
 const FIXED_BYTES: usize = 33;
 
 const _: () = assert!(size_of::<Raw>() == FIXED_BYTES);
 
-/// The longest record: its length is a byte.
+/// The size of the longest record: its length is stored in a byte.
 pub(crate) const MAX_BYTES: usize = 255;
 
 /// A run of bytes of the device.
@@ -38,15 +38,15 @@ pub(crate) struct Run {
     pub(crate) len_bytes: u32,
 }
 
-/// One record.
+/// A parsed directory record.
 #[derive(Debug, Clone)]
 pub(crate) struct DirectoryRecord {
-    /// Where it begins on the device.
+    /// The offset of the record on the device.
     pub(crate) place: u64,
-    /// Where the data is: the extended attribute record before it left out.
+    /// The location of the data, without the extended attribute record before it.
     pub(crate) data: Run,
     pub(crate) recorded: Timestamp,
-    /// Recorded in units with gaps between them (6.4.3).
+    /// True if the file is recorded in units with gaps between them (6.4.3).
     pub(crate) is_interleaved: bool,
     flags: u8,
     bytes: Vec<u8>,
@@ -54,35 +54,40 @@ pub(crate) struct DirectoryRecord {
 }
 
 impl DirectoryRecord {
-    /// 9.1.6: a directory.
+    /// The flag of a directory (9.1.6).
     const DIRECTORY: u8 = 0x02;
-    /// 9.1.6: belongs to another file of that name, as a Macintosh's resource fork does.
+    /// The flag of a file that belongs to another file of that name, like a Macintosh resource fork
+    /// (9.1.6).
     const ASSOCIATED: u8 = 0x04;
-    /// 9.1.6: the record after this one goes on with the file.
+    /// The flag of a record whose file continues in the next record (9.1.6).
     const MULTI_EXTENT: u8 = 0x80;
 
-    /// The record that `bytes` begins with, which stand at `place` and go on to the end of the sector
-    /// at most. `None` for a length of zero: there are no more in the sector.
+    /// Parses the record at the start of `bytes`, which are at `place` on the device and end at the
+    /// end of the sector at the latest. Returns `None` for a length of zero, which means that the
+    /// sector has no further records.
     pub(crate) fn parse(bytes: &[u8], place: u64, block_bytes: u32) -> Result<Option<Self>> {
         if bytes.first().is_none_or(|length| *length == 0) {
             return Ok(None);
         }
         let Ok((raw, _)) = Raw::ref_from_prefix(bytes) else {
             return Err(corrupt(
-                "directory record crosses the end of its sector",
+                "invalid directory record: it crosses the end of its sector",
                 place,
             ));
         };
         let Some(bytes) = bytes.get(..raw.length.into()) else {
             return Err(corrupt(
-                "directory record crosses the end of its sector",
+                "invalid directory record: it crosses the end of its sector",
                 place,
             ));
         };
         let identifier_bytes = usize::from(raw.identifier_length);
         let named = bytes.get(FIXED_BYTES..).unwrap_or_default();
         if identifier_bytes == 0 || identifier_bytes > named.len() {
-            return Err(corrupt("directory record has no room for its name", place));
+            return Err(corrupt(
+                "invalid directory record: the name is longer than the record",
+                place,
+            ));
         }
         let before_data = u64::from(raw.extended_attribute_blocks);
         let first_block = u64::from(raw.extent.get()).saturating_add(before_data);
@@ -100,7 +105,7 @@ impl DirectoryRecord {
         }))
     }
 
-    /// Where the record after it may begin.
+    /// Returns the offset after the record, where the next one can start.
     pub(crate) fn end(&self) -> u64 {
         self.place.saturating_add(diskfs_block::len_of(&self.bytes))
     }
@@ -113,27 +118,28 @@ impl DirectoryRecord {
         self.flags & Self::ASSOCIATED != 0
     }
 
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn has_next_extent(&self) -> bool {
         self.flags & Self::MULTI_EXTENT != 0
     }
 
-    /// 9.1.11: the name, as it is recorded.
+    /// Returns the name as it is recorded (9.1.11).
     pub(crate) fn identifier(&self) -> &[u8] {
         let named = self.bytes.get(FIXED_BYTES..).unwrap_or_default();
         named.get(..self.identifier_bytes).unwrap_or_default()
     }
 
-    /// 6.8.2.2: the record of the directory that it is in.
+    /// Returns true if this is the record of the directory itself (6.8.2.2).
     pub(crate) fn is_self(&self) -> bool {
         self.identifier() == [0]
     }
 
-    /// 6.8.2.2: the record of the directory above.
+    /// Returns true if this is the record of the parent directory (6.8.2.2).
     pub(crate) fn is_parent(&self) -> bool {
         self.identifier() == [1]
     }
 
-    /// 9.1.13: what comes after the name, and the byte that pads it to an even length.
+    /// Returns the system use area (9.1.13), which follows the name and its padding to an even
+    /// length.
     pub(crate) fn system_use(&self) -> &[u8] {
         let padding = usize::from(self.identifier_bytes.is_multiple_of(2));
         let start = FIXED_BYTES

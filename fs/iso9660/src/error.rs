@@ -1,13 +1,13 @@
-//! Failures, as the filesystem layer tells them.
+//! Errors, converted to those of the filesystem layer.
 
 pub(crate) use diskfs_vfs::{Error, ErrorKind, Result};
 
-/// What stands at a byte of the device contradicts its specification.
+/// Returns the error for a structure at byte `at` that contradicts its specification.
 pub(crate) fn corrupt(reason: impl Into<std::borrow::Cow<'static, str>>, at: u64) -> Error {
     Error::new(ErrorKind::Corrupt, reason).at(at)
 }
 
-/// A failure of the device below, as one of the filesystem.
+/// Converts an error of the underlying device to an error of the filesystem.
 pub(crate) fn device_failed(e: diskfs_block::Error) -> Error {
     use diskfs_block::ErrorKind as Device;
     let kind = match e.kind() {
@@ -17,7 +17,7 @@ pub(crate) fn device_failed(e: diskfs_block::Error) -> Error {
         Device::Cancelled => ErrorKind::Cancelled,
         _ => ErrorKind::Io,
     };
-    let error = Error::new(kind, "the device below the filesystem can't be read");
+    let error = Error::new(kind, "the underlying device failed");
     match e.offset() {
         Some(offset) => error.at(offset),
         None => error,

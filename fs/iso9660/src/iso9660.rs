@@ -1,4 +1,4 @@
-//! The filesystem.
+//! The implementation of [`FsRead`].
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use crate::rrip::MAX_NAME_BYTES;
 use crate::volume::Volume;
 use crate::{boot_catalog, contents};
 
-/// An ISO 9660 filesystem, open for reading.
+/// An ISO 9660 filesystem, opened for reading.
 ///
-/// A file's number is the place of its first directory record on the device; a directory's, where it
-/// begins. Files of one content, which writers record once, have a number each.
+/// The inode number of a file is the offset of its first directory record on the device, that of a
+/// directory is the offset of the directory. Files that share their contents on the device have
+/// different numbers.
 #[derive(Debug)]
 pub struct Iso9660 {
     volume: Volume,
@@ -28,7 +29,7 @@ impl Iso9660 {
     /// Opens the filesystem on `device`.
     ///
     /// # Errors
-    /// `Corrupt` when a descriptor or the root makes no sense; `Io`.
+    /// `Corrupt` if a descriptor or the root directory is invalid; `Io` if the device fails.
     pub fn open(device: Arc<dyn BlockRead>) -> Result<Self> {
         let volume = Volume::open(device)?;
         let features = features(&volume)?;
@@ -124,7 +125,7 @@ impl FsRead for Iso9660 {
 
     fn will_need(&self, inode: InodeNumber, offset: u64, len_bytes: u64) {
         let Ok(extents) = self.extents_of(inode, offset) else {
-            return; // Reading says why.
+            return; // The read will report the error.
         };
         if let Some(Ok(extent)) = extents.into_iter().next()
             && let diskfs_vfs::FileExtentKind::Stored { device_offset } = extent.kind

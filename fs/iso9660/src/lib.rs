@@ -1,9 +1,9 @@
-//! ISO 9660 in userspace, with Rock Ridge and Joliet, over any block device.
+//! Userspace ISO 9660 with Rock Ridge and Joliet, over any block device.
 //!
-//! [`Iso9660::open`] reads the volume descriptors and decides which names are shown: those of Rock
-//! Ridge before those of Joliet before the plain ones, as Linux does. From then on the filesystem is
-//! a [`FsRead`](diskfs_vfs::FsRead), from any number of threads, and each directory record is read
-//! and checked when it is used.
+//! [`Iso9660::open`] reads the volume descriptors and chooses the names to show: those of Rock
+//! Ridge, otherwise those of Joliet, otherwise the plain ones, as Linux does. The result is a
+//! [`FsRead`](diskfs_vfs::FsRead), which any number of threads can use. Directory records are read
+//! and checked when they are used.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -20,12 +20,13 @@
 //!
 //! # Errors
 //!
-//! `Corrupt` names the structure and its byte on the device; `Unsupported` what is not read:
-//! interleaved files, zisofs, sparse files of Rock Ridge. `Io` has the device's error as its source.
+//! `Corrupt` names the structure and its byte on the device. `Unsupported` is the error for reading
+//! interleaved files, zisofs and sparse files of Rock Ridge. `Io` has the device's error as its
+//! source.
 //!
 //! # Limits
 //!
-//! What is read, what is refused and every limit stands in `DESIGN.md`.
+//! `DESIGN.md` has all limits: what is read and what is refused.
 #![cfg_attr(
     not(test),
     warn(

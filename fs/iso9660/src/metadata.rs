@@ -8,11 +8,11 @@ use crate::node::Node;
 use crate::rrip::{self, Timestamps};
 use crate::volume::Volume;
 
-/// Of everything without Rock Ridge: all may read it, as Linux has it.
+/// The permissions of all files without Rock Ridge: readable by everyone, as on Linux.
 const PLAIN_PERMISSIONS: u16 = 0o555;
 
 impl Node {
-    /// Returns what `stat` tells of the file.
+    /// Returns the metadata of the file, as `stat` shows it.
     pub(crate) fn metadata(&self, volume: &Volume) -> Result<Metadata> {
         let place = self.record.place;
         let size_bytes = match self.file_type {

@@ -1,23 +1,24 @@
-//! The names that are shown.
+//! The names of files as listings show them.
 
 use crate::directory_record::DirectoryRecord;
 use crate::error::{Result, corrupt};
 use crate::rrip::{self, MAX_NAME_BYTES};
 use crate::susp::SystemUse;
 
-/// Which names are shown.
+/// The source of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Names {
-    /// Those of Rock Ridge; so many bytes of each system use area are not its.
+    /// Rock Ridge. The first `skipped` bytes of each system use area do not belong to it.
     RockRidge { skipped: usize },
-    /// Those of the supplementary descriptor's tree, in UCS-2.
+    /// The tree of the supplementary descriptor, with names in UCS-2.
     Joliet,
-    /// Those of the standard, in lower case and without the version.
+    /// The names of the standard, in lower case and without the version.
     Plain,
 }
 
 impl Names {
-    /// The name of a record: never empty, nor longer than 255 bytes, nor with a slash or NUL in it.
+    /// Returns the name of a record. It is never empty, at most 255 bytes long, and has neither a
+    /// slash nor NUL.
     pub(crate) fn of(self, record: &DirectoryRecord, system_use: &SystemUse) -> Result<Vec<u8>> {
         let from_rock_ridge = match self {
             Self::RockRidge { .. } => rrip::name(system_use, record.place)?,
@@ -35,7 +36,7 @@ impl Names {
             || name.iter().any(|byte| matches!(byte, b'/' | 0));
         if is_no_name {
             return Err(corrupt(
-                "directory record has no name that a file can have",
+                "invalid directory record: the name is empty, too long or has a slash or NUL",
                 record.place,
             ));
         }
@@ -43,7 +44,8 @@ impl Names {
     }
 }
 
-/// As Linux shows it with `map=normal`: lower case, without `;1` and the dot before it.
+/// Converts a plain name as Linux does with `map=normal`: to lower case, without `;1` and the dot
+/// before it.
 fn plain(identifier: &[u8]) -> Vec<u8> {
     let name = identifier
         .strip_suffix(b".;1")
@@ -57,13 +59,13 @@ fn plain(identifier: &[u8]) -> Vec<u8> {
     name.iter().map(shown).collect()
 }
 
-/// As Linux shows it: without `;1` and dots at the end.
+/// Converts a Joliet name as Linux does: without `;1` and dots at the end.
 fn joliet(identifier: &[u8]) -> Vec<u8> {
     let (units, _) = identifier.as_chunks::<2>();
     let units = units.iter().map(|unit| u16::from_be_bytes(*unit));
     let text: String = char::decode_utf16(units)
         .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
-        // What no name can hold; the specification forbids both.
+        // The two characters that no name can contain; the specification forbids both.
         .map(|letter| {
             if matches!(letter, '/' | '\0') {
                 '_'

@@ -1,4 +1,4 @@
-//! A file: its directory record with what Rock Ridge adds.
+//! A file: its directory record and the Rock Ridge entries of that record.
 
 use diskfs_vfs::{FileType, InodeNumber};
 
@@ -8,7 +8,7 @@ use crate::rrip::{self, PosixAttributes};
 use crate::susp::SystemUse;
 use crate::volume::Volume;
 
-/// A file.
+/// A file or directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) record: DirectoryRecord,
@@ -18,17 +18,18 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The file of a number: the place of its record, of a directory that of its own record within it.
+    /// Reads the file with an inode number: the offset of its record or, for a directory, of its
+    /// own record (`.`).
     pub(crate) fn read(volume: &Volume, inode: InodeNumber) -> Result<Self> {
         let no_file = || Error::from(ErrorKind::NotFound).in_inode(inode);
         let mut record = volume.record_at(inode.0)?.ok_or_else(no_file)?;
         if record.is_parent() || record.is_directory() && !record.is_self() {
             return Err(corrupt(
-                "directory does not begin with its own record",
+                "invalid directory: missing its own record at the start",
                 inode.0,
             ));
         }
-        // That is where it was found, whatever the record says.
+        // Use the location where the directory was found, whatever the record says.
         if record.is_self() {
             record.data.start_bytes = record.place;
         }
@@ -36,7 +37,7 @@ impl Node {
         Self::new(record, system_use)
     }
 
-    /// The file of a record.
+    /// Builds a file from its record.
     pub(crate) fn new(record: DirectoryRecord, system_use: SystemUse) -> Result<Self> {
         let posix = PosixAttributes::find(&system_use, record.place)?;
         let of_record = if record.is_directory() {
@@ -48,7 +49,7 @@ impl Node {
             .and_then(|posix| FileType::from_mode(posix.mode))
             .unwrap_or(of_record);
         if (file_type == FileType::Directory) != record.is_directory() {
-            let reason = "directory record and PX disagree on whether it is a directory";
+            let reason = "invalid directory record: it and its PX entry disagree on the file type";
             return Err(corrupt(reason, record.place));
         }
         Ok(Self {
@@ -67,7 +68,7 @@ impl Node {
         InodeNumber(self.record.place)
     }
 
-    /// The target of a symlink.
+    /// Returns the target of a symlink.
     pub(crate) fn target(&self) -> Result<Vec<u8>> {
         if self.file_type != FileType::Symlink {
             return Err(ErrorKind::Invalid.into());

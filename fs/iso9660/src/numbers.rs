@@ -1,11 +1,11 @@
 //! Numbers that are recorded in both byte orders (ECMA-119, 7.2.3 and 7.3.3).
 //!
-//! The little-endian half counts, as in Linux: there are writers that get the other one wrong.
+//! Only the little-endian half is read, as on Linux: some writers get the other half wrong.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// 7.2.3: two bytes, least significant first, and the same the other way round.
+/// A number of two bytes, recorded in both byte orders (7.2.3).
 #[derive(Debug, Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Both16 {
@@ -13,7 +13,7 @@ pub(crate) struct Both16 {
     _big: [u8; 2],
 }
 
-/// 7.3.3: the same of four bytes.
+/// A number of four bytes, recorded in both byte orders (7.3.3).
 #[derive(Debug, Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Both32 {
@@ -32,7 +32,7 @@ impl Both32 {
         self.little.get()
     }
 
-    /// The number that begins at a byte of an entry of Rock Ridge.
+    /// Returns the number at an offset of a Rock Ridge entry; `None` if the entry is too short.
     pub(crate) fn at(bytes: &[u8], offset: usize) -> Option<u32> {
         let (number, _) = Self::read_from_prefix(bytes.get(offset..)?).ok()?;
         Some(number.get())

@@ -1,9 +1,9 @@
-//! The Rock Ridge Interchange Protocol (RRIP, IEEE P1282): what POSIX has of a file, in entries of
-//! SUSP.
+//! The Rock Ridge Interchange Protocol (RRIP, IEEE P1282): the POSIX metadata of files, in SUSP
+//! entries.
 
 mod nm;
 
-/// Linux's `NAME_MAX`.
+/// The maximum length of a name: `NAME_MAX` on Linux.
 pub(crate) const MAX_NAME_BYTES: usize = 255;
 mod pn;
 mod px;

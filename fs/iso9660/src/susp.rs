@@ -1,5 +1,5 @@
-//! The System Use Sharing Protocol (SUSP, IEEE P1281): entries in what a directory record leaves to
-//! the system.
+//! The System Use Sharing Protocol (SUSP, IEEE P1281): entries in the system use area of directory
+//! records.
 
 mod ce;
 mod er;
@@ -10,38 +10,40 @@ use crate::error::{Result, corrupt};
 pub(crate) use er::names_rock_ridge;
 pub(crate) use sp::{bytes_skipped, place as root_place};
 
-/// Bytes of an entry before its data: signature, length, version.
+/// The number of bytes before an entry's data: signature, length, version.
 const HEADER_BYTES: usize = 4;
 
-/// Linux follows as many continuations (`RR_MAX_CE_ENTRIES`): more are a loop.
+/// The maximum number of continuation areas, the limit of Linux (`RR_MAX_CE_ENTRIES`). More are
+/// taken for a loop.
 const MAX_AREAS: usize = 32;
 
-/// The blocks that continuation areas are in.
+/// Access to the blocks that have continuation areas.
 pub(crate) trait Blocks {
-    /// Returns the byte at which a logical block begins.
+    /// Returns the offset of a logical block in bytes.
     fn byte_of(&self, block: u32) -> u64;
 
-    /// Returns bytes of the device; `None` when they don't lie within it.
+    /// Reads `len` bytes of the device; `None` if they are not within it.
     fn metadata_at(&self, offset: u64, len: usize) -> Result<Option<Vec<u8>>>;
 }
 
-/// One entry.
+/// A SUSP entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry<'a> {
     pub(crate) signature: [u8; 2],
-    /// What comes after the version.
+    /// The bytes after the version.
     pub(crate) data: &'a [u8],
 }
 
-/// All entries of a directory record, those of its continuation areas among them.
+/// The entries of a directory record, including those of its continuation areas.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SystemUse {
-    /// Whole entries, one after the other.
+    /// The concatenated entries.
     bytes: Vec<u8>,
 }
 
 impl SystemUse {
-    /// Gathers the entries of `area`, which belongs to the record at `place`.
+    /// Collects the entries of `area`, which belongs to the record at `place`, and of its
+    /// continuations.
     pub(crate) fn gather(blocks: &impl Blocks, area: &[u8], place: u64) -> Result<Self> {
         let mut found = Self::default();
         let mut next = found.take(area, place)?;
@@ -52,20 +54,26 @@ impl SystemUse {
             let area = continuation.read(blocks, place)?;
             next = found.take(&area, place)?;
         }
-        Err(corrupt("more than 32 continuation areas: they loop", place))
+        Err(corrupt(
+            "invalid system use area: more than 32 continuation areas, probably a loop",
+            place,
+        ))
     }
 
-    /// Adds the entries of an area; returns where they go on.
+    /// Adds the entries of an area, and returns the area that continues it.
     fn take(&mut self, area: &[u8], place: u64) -> Result<Option<ce::ContinuationArea>> {
         let mut next = None;
         let mut rest = area;
         while let [_, _, length, ..] = rest {
             let length = usize::from(*length);
             if length < HEADER_BYTES {
-                break; // What is left is padding.
+                break; // The rest is padding.
             }
             let Some((entry, after)) = rest.split_at_checked(length) else {
-                return Err(corrupt("entry of a system use area ends behind it", place));
+                return Err(corrupt(
+                    "invalid system use area: an entry ends after it",
+                    place,
+                ));
             };
             match entry {
                 [b'S', b'T', ..] => break,
@@ -77,7 +85,7 @@ impl SystemUse {
         Ok(next)
     }
 
-    /// The entries, in order.
+    /// Returns the entries in order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
@@ -91,14 +99,14 @@ impl SystemUse {
         })
     }
 
-    /// The data of those with a signature.
+    /// Returns the data of all entries with a signature.
     pub(crate) fn all<'a>(&'a self, signature: &'a [u8; 2]) -> impl Iterator<Item = &'a [u8]> {
         self.entries()
             .filter(move |entry| entry.signature == *signature)
             .map(|entry| entry.data)
     }
 
-    /// The data of the first of them.
+    /// Returns the data of the first entry with a signature.
     pub(crate) fn first<'a>(&'a self, signature: &'a [u8; 2]) -> Option<&'a [u8]> {
         self.all(signature).next()
     }

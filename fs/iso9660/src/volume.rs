@@ -1,4 +1,4 @@
-//! The device below, and what the descriptors say of it.
+//! An open volume: the device and its descriptors.
 
 use std::sync::Arc;
 
@@ -10,26 +10,26 @@ use crate::error::{Error, ErrorKind, Result, corrupt, device_failed};
 use crate::name::Names;
 use crate::susp::{self, Blocks, SystemUse};
 use crate::volume_descriptor::{
-    FIRST_SECTOR, Kind, MAX_DESCRIPTORS, SECTOR_BYTES, VolumeDescriptor,
+    DescriptorType, FIRST_SECTOR, MAX_DESCRIPTORS, SECTOR_BYTES, VolumeDescriptor,
 };
 
-/// What is kept of directories.
+/// The memory for cached directory records.
 const CACHE_BYTES: u64 = 4 << 20;
 
 /// An open volume.
 #[derive(Debug)]
 pub(crate) struct Volume {
-    /// For contents, which the kernel caches.
+    /// The device, for file contents. The kernel caches those.
     pub(crate) device: Arc<dyn BlockRead>,
-    /// For records.
+    /// The cached device, for directory records.
     metadata: Cache,
     pub(crate) descriptors: Descriptors,
     pub(crate) names: Names,
-    /// Where the root's own record is.
+    /// The offset of the root directory, where its own record is.
     pub(crate) root: u64,
 }
 
-/// The descriptors that count.
+/// The descriptors that are used.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     pub(crate) primary: VolumeDescriptor,
@@ -65,11 +65,14 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Which names the primary descriptor's tree has, told in the root's own record: `Some` with Rock
-    /// Ridge, and how many bytes of each system use area are not its.
+    /// Detects Rock Ridge in the primary descriptor's tree, from the root's own record. Returns the
+    /// number of bytes to skip in each system use area; `None` without Rock Ridge.
     fn rock_ridge(&self) -> Result<Option<usize>> {
         let Some(record) = self.record_at(self.root)? else {
-            return Err(corrupt("root directory has no record of itself", self.root));
+            return Err(corrupt(
+                "invalid root directory: missing its own record",
+                self.root,
+            ));
         };
         let Some(skipped) = susp::bytes_skipped(record.system_use()) else {
             return Ok(None);
@@ -84,7 +87,7 @@ impl Volume {
         SystemUse::gather(self, area, record.place)
     }
 
-    /// The entries of Rock Ridge that belong to a record; none when there is no Rock Ridge.
+    /// Returns the SUSP entries of a record; none if the volume does not use Rock Ridge.
     pub(crate) fn system_use(&self, record: &DirectoryRecord) -> Result<SystemUse> {
         match self.names {
             Names::RockRidge { .. } if record.place == self.root => self.root_entries(record),
@@ -100,7 +103,7 @@ impl Volume {
         self.descriptors.primary.block_bytes
     }
 
-    /// The record at a byte of the device; `None` when there is none up to the end of the sector.
+    /// Reads the record at an offset; `None` if there is none up to the end of the sector.
     pub(crate) fn record_at(&self, place: u64) -> Result<Option<DirectoryRecord>> {
         let in_sector = SECTOR_BYTES.saturating_sub(place % SECTOR_BYTES);
         let len = usize::try_from(in_sector)
@@ -109,19 +112,19 @@ impl Volume {
         match self.metadata_at(place, len)? {
             Some(bytes) => DirectoryRecord::parse(&bytes, place, self.block_bytes()),
             None => Err(corrupt(
-                "directory record lies outside of the device",
+                "invalid directory record: it is outside of the device",
                 place,
             )),
         }
     }
 
-    /// Fails unless a run lies within the device.
+    /// Fails unless a run is within the device.
     pub(crate) fn check(&self, run: Run, place: u64) -> Result<()> {
         let size_bytes = self.device.size_bytes();
         diskfs_block::check_bounds(run.start_bytes, run.len_bytes.into(), size_bytes).map_err(
             |_| {
                 let reason = format!(
-                    "{} bytes at {:#x} do not lie within the device's {size_bytes}",
+                    "invalid extent: {} bytes at {:#x}, the device has {size_bytes}",
                     run.len_bytes, run.start_bytes
                 );
                 corrupt(reason, place)
@@ -149,27 +152,27 @@ impl Descriptors {
             let Some(sector) = read_within(device, at, len).map_err(device_failed)? else {
                 break;
             };
-            match Kind::of(&sector) {
-                Some(Kind::Primary) if primary.is_none() => {
+            match DescriptorType::of(&sector) {
+                Some(DescriptorType::Primary) if primary.is_none() => {
                     primary = Some(VolumeDescriptor::parse(&sector, at)?);
                 }
-                Some(Kind::Supplementary) => {
+                Some(DescriptorType::Supplementary) => {
                     let found = VolumeDescriptor::parse(&sector, at)?;
                     joliet = joliet.or(Some(found).filter(|found| found.is_joliet));
                 }
-                Some(Kind::BootRecord) => {
+                Some(DescriptorType::BootRecord) => {
                     boot_record = boot_record.or_else(|| BootRecord::parse(&sector));
                 }
-                Some(Kind::Primary | Kind::Other) => {}
-                Some(Kind::Terminator) | None => break,
+                Some(DescriptorType::Primary | DescriptorType::Other) => {}
+                Some(DescriptorType::Terminator) | None => break,
             }
         }
         let none = || {
-            let reason = "there is no primary volume descriptor of ISO 9660";
+            let reason = "missing primary volume descriptor of ISO 9660";
             Error::new(ErrorKind::Corrupt, reason).at(FIRST_SECTOR.saturating_mul(SECTOR_BYTES))
         };
         let primary: VolumeDescriptor = primary.ok_or_else(none)?;
-        // Numbers of blocks mean the same in both trees.
+        // Both trees must count in blocks of the same size.
         let joliet = joliet.filter(|joliet| joliet.block_bytes == primary.block_bytes);
         Ok(Self {
             primary,
@@ -182,6 +185,11 @@ impl Descriptors {
 fn root_of(descriptor: &VolumeDescriptor) -> Result<u64> {
     let place = FIRST_SECTOR.saturating_mul(SECTOR_BYTES);
     let record = DirectoryRecord::parse(&descriptor.root, place, descriptor.block_bytes)?;
-    let record = record.ok_or_else(|| corrupt("volume descriptor names no root", place))?;
+    let record = record.ok_or_else(|| {
+        corrupt(
+            "invalid volume descriptor: missing root directory record",
+            place,
+        )
+    })?;
     Ok(record.data.start_bytes)
 }

@@ -7,16 +7,17 @@ use crate::date_time::LONG_BYTES;
 use crate::error::{Result, corrupt};
 use crate::numbers::{Both16, Both32};
 
-/// Bytes of a logical sector, in which descriptors and directory records are counted.
+/// The size of a logical sector in bytes: the unit of descriptors. Directory records do not cross
+/// its boundaries.
 pub(crate) const SECTOR_BYTES: u64 = 2048;
 /// The sector of the first descriptor.
 pub(crate) const FIRST_SECTOR: u64 = 16;
-/// Nobody writes more descriptors than a handful; Linux looks at as many as to sector 100.
+/// The maximum number of descriptors. Writers make only a few; Linux reads up to sector 100.
 pub(crate) const MAX_DESCRIPTORS: u64 = 84;
 
-/// 8.1: what a descriptor begins with.
+/// The type of a descriptor, from its first bytes (8.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DescriptorType {
     BootRecord,
     Primary,
     Supplementary,
@@ -24,8 +25,8 @@ pub(crate) enum Kind {
     Other,
 }
 
-impl Kind {
-    /// `None` for what is no descriptor.
+impl DescriptorType {
+    /// Returns the type of the descriptor in a sector; `None` if there is no descriptor.
     pub(crate) fn of(sector: &[u8]) -> Option<Self> {
         let kind = *sector.first()?;
         (sector.get(1..6)? == b"CD001").then_some(match kind {
@@ -38,7 +39,7 @@ impl Kind {
     }
 }
 
-/// 8.4 and 8.5, which have the same fields.
+/// The layout of primary and supplementary descriptors, which have the same fields (8.4, 8.5).
 #[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
@@ -64,30 +65,32 @@ struct Raw {
 const _: () = assert!(std::mem::offset_of!(Raw, root) == 156);
 const _: () = assert!(std::mem::offset_of!(Raw, modification) == 830);
 
-/// A primary or supplementary descriptor.
+/// A parsed primary or supplementary descriptor.
 #[derive(Debug, Clone)]
 pub(crate) struct VolumeDescriptor {
-    /// 512, 1024 or 2048.
+    /// The size of a logical block: 512, 1024 or 2048 bytes.
     pub(crate) block_bytes: u32,
     pub(crate) blocks: u32,
     pub(crate) volume_identifier: [u8; 32],
-    /// The root's directory record.
+    /// The directory record of the root.
     pub(crate) root: [u8; 34],
     pub(crate) is_joliet: bool,
-    /// Digits, where it is given.
+    /// The creation date: decimal digits, or zeroes if not specified.
     creation: [u8; LONG_BYTES],
     modification: [u8; LONG_BYTES],
 }
 
 impl VolumeDescriptor {
-    /// The descriptor in a sector of the device that begins at byte `at`.
+    /// Parses the descriptor in the sector at byte `at` of the device.
     pub(crate) fn parse(sector: &[u8], at: u64) -> Result<Self> {
         let Ok((raw, _)) = Raw::ref_from_prefix(sector) else {
-            return Err(corrupt("volume descriptor is cut off", at));
+            return Err(corrupt("invalid volume descriptor: it is too short", at));
         };
         let block_bytes = raw.logical_block_size.get();
         if !matches!(block_bytes, 512 | 1024 | 2048) {
-            let reason = format!("logical blocks of {block_bytes} bytes, not 512, 1024 or 2048");
+            let reason = format!(
+                "invalid volume descriptor: block size is {block_bytes}, expected 512, 1024 or 2048"
+            );
             return Err(corrupt(reason, at));
         }
         let is_joliet = raw.version == 1
@@ -106,7 +109,8 @@ impl VolumeDescriptor {
         })
     }
 
-    /// The date of the last modification, else of the creation, as `blkid` makes a UUID of it.
+    /// Returns the UUID as `blkid` does: the date of the last modification or, without one, of the
+    /// creation.
     pub(crate) fn uuid(&self) -> Option<String> {
         [&self.modification, &self.creation]
             .into_iter()
@@ -114,7 +118,7 @@ impl VolumeDescriptor {
     }
 }
 
-/// `2026-01-02-03-04-05-00`, or `None` for a date that is not given.
+/// Formats a date like `2026-01-02-03-04-05-00`; `None` for a date that is not specified.
 fn date_as_uuid(date: &[u8; LONG_BYTES]) -> Option<String> {
     let digits = std::str::from_utf8(date.get(..16)?).ok()?;
     let known = digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Volumes that lie: whatever comes of it, it comes soon, and it is no panic.
+//! Tests with invalid volumes: every call returns soon, without a panic.
 
 mod disk;
 
@@ -11,14 +11,14 @@ use diskfs_iso9660::Iso9660;
 use diskfs_vfs::{ErrorKind, FileType, FsRead, InodeNumber, walk};
 use proptest::prelude::*;
 
-/// What one walk may take, in a debug build on a busy machine.
+/// The time limit for one walk, in a debug build on a busy machine.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
 fn open(bytes: Vec<u8>) -> diskfs_vfs::Result<Iso9660> {
     Iso9660::open(Arc::new(Memory::new(bytes)))
 }
 
-/// Asks all that a user could ask.
+/// Makes all the calls that a user could make.
 fn ask(bytes: Vec<u8>) {
     let start = Instant::now();
     if let Ok(fs) = open(bytes) {
@@ -117,18 +117,18 @@ fn a_directory_in_itself_is_entered_once() {
 
 #[test]
 fn rock_ridge_may_loop() {
-    // CL: a file that is the directory it is in.
+    // A `CL` loop: a file that is the directory it is in.
     let link = entry("CL", &disk::both(disk::ROOT));
     let looped = Record::file(b"D", 0, 0).with(&[entry("NM", b"\0loop"), link].concat());
     let error = first_error(disk::rock_ridge(&[looped]));
     assert!(error.to_string().contains("contains itself"), "{error}");
-    // CE: an area that goes on with itself.
+    // A `CE` loop: an area that continues with itself.
     let area = [disk::both(28), disk::both(0), disk::both(28)].concat();
     let mut bytes = disk::rock_ridge(&[Record::file(b"F", 25, 1).with(&entry("CE", &area))]);
     bytes[28 * 2048..28 * 2048 + 28].copy_from_slice(&entry("CE", &area));
     let error = first_error(bytes);
     assert!(error.to_string().contains("loop"), "{error}");
-    // PL: a parent that is no directory.
+    // A `PL` entry that leads to a file.
     let file = Record::file(b"F", 25, 1).with(&entry("NM", b"\0f"));
     ask(disk::rock_ridge(&[file]));
 }
@@ -143,7 +143,7 @@ fn names_that_are_none_are_corrupt() {
 }
 
 #[test]
-fn kinds_are_told_by_px() {
+fn file_types_are_those_of_px() {
     let px = |mode: u32| {
         entry(
             "PX",
@@ -182,7 +182,7 @@ fn no_descriptor_is_no_filesystem() {
     assert!(open(bytes).is_err(), "blocks of a byte");
 }
 
-/// The fixtures, each with the places of its bytes that are not zero and are structure.
+/// The fixtures, each with the offsets of its metadata bytes that are not zero.
 fn images() -> &'static [(Vec<u8>, Vec<usize>)] {
     static IMAGES: OnceLock<Vec<(Vec<u8>, Vec<usize>)>> = OnceLock::new();
     IMAGES.get_or_init(|| {
@@ -195,7 +195,7 @@ fn images() -> &'static [(Vec<u8>, Vec<usize>)] {
                 .enumerate()
                 .skip(32768)
                 .filter(|(_, byte)| **byte != 0);
-            // Directories come first, then contents.
+            // Directories come before file contents.
             let places = used
                 .map(|(at, _)| at)
                 .filter(|at| *at < 160 << 10)
@@ -206,7 +206,7 @@ fn images() -> &'static [(Vec<u8>, Vec<usize>)] {
     })
 }
 
-/// How many damaged filesystems; `DISKFS_MUTATIONS` sets another number.
+/// Returns the number of damaged filesystems to try; `DISKFS_MUTATIONS` overrides it.
 fn cases() -> u32 {
     let set = std::env::var("DISKFS_MUTATIONS").ok();
     set.and_then(|set| set.parse().ok()).unwrap_or(150)

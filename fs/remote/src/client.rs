@@ -1,4 +1,4 @@
-//! The end that wants the files.
+//! The client: the side of the protocol that uses filesystems of the other side.
 
 mod area;
 mod attributes;
@@ -7,7 +7,7 @@ mod connection;
 mod handshake;
 mod holds;
 mod listing;
-mod names;
+mod negative_cache;
 mod programs;
 mod reading;
 mod remote;
@@ -22,17 +22,17 @@ use diskfs_vfs::{Metadata, Result};
 
 use crate::protocol::{Mounted, Reply, Request};
 use connection::{Call, Connection};
-use names::Names;
+use negative_cache::NegativeCache;
 
-pub use crate::protocol::{About, Ended, MountRequest, Place, Program, Stream, User};
+pub use crate::protocol::{About, Ended, MountRequest, Program, ProgramDir, Stream, User};
 pub use area::BulkArea;
-pub use programs::{Happened, Running};
+pub use programs::{ProgramEvent, Running};
 pub use remote::Remote;
 
-/// A connection with an agent, from any number of threads at once.
+/// A connection to an agent, usable by any number of threads at once.
 ///
-/// Whoever waits for an answer takes what comes over the stream, for others that wait, too: no
-/// thread stands between. So an end of the stream is noticed by whoever asks for something then.
+/// There is no thread of its own: a thread that waits for an answer reads from the stream, also on
+/// behalf of other waiting threads. So the end of the stream is noticed only at the next request.
 #[derive(Clone)]
 pub struct Client {
     connection: Arc<Connection>,
@@ -48,12 +48,12 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Waits so long for the agent to introduce itself. When it doesn't, the thread that reads goes
-    /// on until the stream ends, for which the caller should care.
+    /// Performs the handshake, which the agent must answer within `deadline`. If it doesn't, the
+    /// thread that reads continues until the stream ends; the caller must see to that.
     ///
     /// # Errors
-    /// `Io` when it doesn't in that time, or the stream ends; `Unsupported` when it speaks another
-    /// version of the protocol.
+    /// Fails with `Io` if the deadline passes or the stream ends, and with `Unsupported` if the
+    /// agent has another version of the protocol.
     pub fn connect(
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
@@ -62,10 +62,11 @@ impl Client {
         Self::connect_beside(None, reader, writer, deadline)
     }
 
-    /// The same with an area for contents, which an agent uses that sees it.
+    /// Connects like [`connect`](Self::connect), with an area for contents, which is used if the
+    /// agent sees it, too.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// Fails for the same reasons as [`connect`](Self::connect).
     pub fn connect_beside(
         area: Option<Arc<dyn BulkArea>>,
         reader: impl Read + Send + 'static,
@@ -81,29 +82,30 @@ impl Client {
         })
     }
 
-    /// What the agent said of itself: not to be trusted, but to be shown.
+    /// Returns the agent's description of itself: untrusted, only for display.
     pub fn about(&self) -> &About {
         &self.about
     }
 
-    /// The numbers of the requests that wait for their answers, each of which is given once: one that is among them
-    /// again and again is not answered. Those that wait for a program, which may do nothing for ever, are left
-    /// out.
+    /// Returns the numbers of the requests that wait for an answer. Numbers are not reused: one
+    /// that is returned again and again is not being answered. Requests that wait for a program are
+    /// left out, because a program may run without limit.
     pub fn waiting_requests(&self) -> Vec<u64> {
         self.connection.waiting()
     }
 
-    /// Who is asked, once, why the stream ended: whoever owns the other end knows best (`the microVM
-    /// was killed (signal 9)`). It should also see to it that nothing more comes over the stream.
+    /// Sets a function that is called once to explain why the stream ended, because the owner of
+    /// the agent knows best (`the microVM was killed (signal 9)`). It should also make sure that
+    /// nothing more is sent over the stream.
     pub fn on_lost(&self, explain: impl Fn() -> Option<String> + Send + Sync + 'static) {
         self.connection.on_lost(Box::new(explain));
     }
 
-    /// Mounts a filesystem there.
+    /// Mounts a filesystem in the agent.
     ///
     /// # Errors
-    /// `NotFound` without the device, `Unsupported` for a kind that is not known there, and what
-    /// mounting itself meets.
+    /// Fails with `NotFound` if the device does not exist, with `Unsupported` if the agent's kernel
+    /// does not know the kind, and with the error of mounting.
     pub fn mount(&self, request: &MountRequest) -> Result<Remote> {
         let call = Call::new(Request::Mount(request.clone()));
         let (mounted, root, identity) = self.connection.call(call, |answer| {
@@ -121,17 +123,22 @@ impl Client {
         } else {
             remote::Access::ReadWrite
         };
-        let names = Names::new(&request.kind);
+        let negative_cache = NegativeCache::new(&request.kind);
         Ok(Remote::new(
-            connection, filesystem, access, &root, identity, names,
+            connection,
+            filesystem,
+            access,
+            &root,
+            identity,
+            negative_cache,
         ))
     }
 
-    /// Unmounts everything and ends the agent, and with it the machine. Returns when everything is
-    /// durable.
+    /// Unmounts everything and ends the agent, and with it the machine. All data is durable when it
+    /// returns.
     ///
     /// # Errors
-    /// When something can't be unmounted. The agent ends in any case.
+    /// Fails if something can't be unmounted. The agent ends in any case.
     pub fn shut_down(&self) -> Result<()> {
         let call = Call::new(Request::ShutDown);
         self.connection.call(call, connection::done)

@@ -1,9 +1,9 @@
-//! A filesystem at the other end of a stream.
+//! A filesystem at the other side of a stream.
 //!
-//! What a kernel in a microVM has mounted is shown here as one more
-//! [`FsRead`](diskfs_vfs::FsRead) and [`FsWrite`](diskfs_vfs::FsWrite): [`client::Remote`]. At the
-//! other end [`server::serve`] answers from whatever is mounted there. Between them goes
-//! [`protocol`]: frames over any stream of bytes that is reliable and in order.
+//! [`client::Remote`] is a [`FsRead`](diskfs_vfs::FsRead) and [`FsWrite`](diskfs_vfs::FsWrite) over
+//! a filesystem that the kernel of a microVM has mounted. At the other side, [`server::serve`]
+//! answers requests from a mounted filesystem. They communicate by [`protocol`]: frames over any
+//! reliable, ordered stream of bytes.
 //!
 //! ```
 //! use std::os::unix::net::UnixStream;
@@ -35,15 +35,14 @@
 //!
 //! # Errors
 //!
-//! What the filesystem there answers comes with its kind and its reason. When the stream ends, or
-//! what comes over it makes no sense, every call that waits and every later one answers `Io` with
-//! that as its reason.
+//! Errors of the remote filesystem keep their kind and their reason. When the stream ends or the
+//! peer breaks the protocol, all waiting and later calls fail with `Io` and that reason.
 //!
 //! # Trust
 //!
-//! Either end takes the other for hostile, the client above all: a guest's kernel may have been
-//! taken over by the image that it mounted. Lengths, numbers and names are checked at the door; who
-//! breaks the protocol is not spoken with any more.
+//! Neither side trusts the other, the client least: the image that a guest's kernel has mounted may
+//! have compromised that kernel. Lengths, numbers and names are checked on arrival. A peer that
+//! breaks the protocol is disconnected.
 #![cfg_attr(
     not(test),
     warn(

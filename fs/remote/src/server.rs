@@ -1,4 +1,4 @@
-//! The end at which the filesystems are.
+//! The server: the side of the protocol that has the filesystems.
 
 mod answer;
 mod area;
@@ -7,8 +7,8 @@ mod machine;
 mod programs;
 mod work;
 
-pub use crate::protocol::{About, Ended, Greeting, MountRequest, Program, Stream, User};
+pub use crate::protocol::{About, Ended, HostHello, MountRequest, Program, Stream, User};
 pub use area::BulkArea;
 pub use machine::{Listed, ListedEntries, Location, Machine, Served};
-pub use programs::{Happened, Running};
+pub use programs::{ProgramEvent, Running};
 pub use work::{Ending, serve};

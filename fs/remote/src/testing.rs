@@ -1,10 +1,10 @@
-//! For tests of this crate and of others.
+//! Helpers for tests of this crate and of others.
 
 use diskfs_vfs::{FsRead, FsWrite, NewAttributes, NewKind, RenameMode, SetMetadata, SetXattr};
 
 use crate::client::{Client, MountRequest};
 
-/// Everything that can be asked, whatever is answered.
+/// Sends every kind of request, and ignores the answers.
 pub fn ask_everything(client: &Client) {
     let Ok(fs) = client.mount(&MountRequest::new("vda", "memory")) else {
         return;

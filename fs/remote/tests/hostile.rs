@@ -1,5 +1,5 @@
-//! A session with somebody on the line who changes bytes: neither end panics, hangs or makes
-//! something of it that could not be, and the filesystem is unmounted in the end.
+//! Sessions over a line that changes bytes. Neither side panics, hangs or returns impossible
+//! values, and the filesystem is unmounted at the end.
 
 mod area;
 
@@ -16,7 +16,7 @@ use diskfs_remote::server::{BulkArea, Machine, MountRequest, Served, serve};
 use diskfs_remote::testing::ask_everything;
 use diskfs_vfs::testing::{Synced, WritableMemoryFs};
 
-/// So long is waited for bytes that a changed length promises.
+/// The time to wait for bytes that a changed length announces.
 const PATIENCE: Duration = Duration::from_millis(30);
 
 struct Memory(Arc<WritableMemoryFs>, Option<Area>);
@@ -31,7 +31,7 @@ impl Machine for Memory {
     }
 }
 
-/// Numbers that are as good as random (splitmix64).
+/// A pseudorandom generator (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -48,14 +48,14 @@ impl Random {
     }
 }
 
-/// Hands on what comes, with a byte changed now and then.
+/// Forwards a stream, with a byte changed now and then.
 fn hand_on(mut from: UnixStream, mut to: UnixStream, mut random: Option<Random>) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
         let bytes = &mut buffer[..read];
         if let Some(random) = &mut random {
             for _ in 0..random.next() % 3 {
-                // The first bytes are heads and messages more often than contents.
+                // The first bytes are headers and messages more often than contents.
                 let few = 1 + random.below(200);
                 let place = random.below(read.min(few));
                 bytes[place] = match random.next() % 3 {
@@ -72,7 +72,7 @@ fn hand_on(mut from: UnixStream, mut to: UnixStream, mut random: Option<Random>)
     to.shutdown(Shutdown::Write).ok();
 }
 
-/// Who is spoken to by somebody hostile.
+/// The side that receives the changed bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Victim {
     Client,
@@ -81,7 +81,7 @@ enum Victim {
 
 fn session(seed: u64, victim: Victim) {
     let there = Arc::new(WritableMemoryFs::new());
-    // Every second time contents go past the stream.
+    // In every second session, contents go through the area.
     let area = seed.is_multiple_of(2).then(Area::new);
     let machine = Memory(Arc::clone(&there), area.clone());
     let (client_end, client_line) = UnixStream::pair().unwrap();

@@ -1,4 +1,4 @@
-//! Both ends in one process, with the filesystem in memory between them.
+//! Sessions of client and server in one process, over the in-memory filesystem.
 
 mod area;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use area::Area;
 use diskfs_remote::client::{Client, Remote};
-use diskfs_remote::protocol::{About, Frame, Hello, MAX_BULK, MIN_APART};
+use diskfs_remote::protocol::{About, AgentHello, Frame, MAX_BULK, MIN_APART};
 
 use diskfs_remote::server::{BulkArea, Ending, Machine, MountRequest, Served, serve};
 use diskfs_vfs::testing::{Synced, WritableMemoryFs};
@@ -22,7 +22,7 @@ use diskfs_vfs::{
 const PLAIN: NewAttributes = NewAttributes::for_root(0o644);
 const SECONDS: Duration = Duration::from_secs(10);
 
-/// Mounts the filesystem that it was given.
+/// A machine that mounts the given filesystem.
 struct Memory(Arc<WritableMemoryFs>, Option<Area>);
 
 impl Machine for Memory {
@@ -50,7 +50,7 @@ impl Session {
         Self::with_areas(None, None)
     }
 
-    /// With what the client sees, and what the server sees.
+    /// Starts a session with the client's and the server's view of the area.
     fn with_areas(area: Option<Area>, area_there: Option<Area>) -> Self {
         let there = Arc::new(WritableMemoryFs::new());
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -145,7 +145,7 @@ fn what_is_not_in_a_directory_that_was_made_here_is_not_asked_for() {
     let fs = session.client.mount(&request).unwrap();
     let root = fs.root();
     let dir = fs.create(root, b"dir", NewKind::Directory, &PLAIN).unwrap();
-    // Past the client, so that a question would find it.
+    // Create a file without the client, so that a look-up through the client would find it.
     let hidden = session
         .there
         .create(dir, b"hidden", NewKind::Regular, &PLAIN);
@@ -206,7 +206,7 @@ fn a_held_file_outlives_its_names_and_no_longer() {
     assert_eq!(session.there.held(), [(f, 1)]);
     fs.release(f).unwrap();
     assert_eq!(kind(fs.metadata(f)), ErrorKind::NotFound);
-    // What is replaced is held, too; what nobody holds is gone at once.
+    // A replaced file is held, too; a file that nobody holds is removed at once.
     fs.hold(g);
     file(&fs, "h");
     fs.rename(fs.root(), b"h", fs.root(), b"g", RenameMode::Replace)
@@ -296,13 +296,14 @@ fn many_threads_at_once() {
     assert_eq!(session.there.file_count(), 1 + 8 * 133);
 }
 
-/// Bytes that differ from place to place, and from seed to seed.
+/// Returns bytes that depend on position and seed.
 fn pattern(seed: u8, len: usize) -> Vec<u8> {
     let bytes = (0..=250_u8).cycle().map(|byte| byte ^ seed);
     bytes.take(len).collect()
 }
 
-/// Writes and reads contents of all lengths, from several threads, and tells how often the area was used.
+/// Writes and reads contents of all lengths from several threads. Returns the number of accesses to
+/// the area.
 fn contents_come_through(area: Option<Area>, area_there: Option<Area>) -> usize {
     let session = Session::with_areas(area.clone(), area_there);
     let fs = session.mount();
@@ -338,7 +339,7 @@ fn contents_come_through(area: Option<Area>, area_there: Option<Area>) -> usize 
 #[test]
 fn long_contents_go_through_the_area() {
     let area = Area::new();
-    // Of each of three files four lengths, the longest in three pieces, each put and taken, twice.
+    // Three files, four lengths each, the longest in three pieces, each written and read, twice.
     let uses = contents_come_through(Some(area.clone()), Some(area));
     assert_eq!(uses, 3 * (1 + 1 + 1 + 3) * 2 * 2);
 }
@@ -346,7 +347,7 @@ fn long_contents_go_through_the_area() {
 #[test]
 fn an_area_that_one_end_does_not_see_is_not_used() {
     assert_eq!(contents_come_through(Some(Area::new()), None), 0);
-    // This server's answers are where the client doesn't look: it must not have been told of it.
+    // The server answers through an area that the client doesn't have, which breaks the connection.
     let session = Session::with_areas(None, Some(Area::new()));
     let fs = session.mount();
     let f = file(&fs, "f");
@@ -403,16 +404,20 @@ fn who_says_nothing_is_not_waited_for() {
     );
 }
 
-/// Answers with these bytes, whatever is asked.
+/// Returns a stream whose other side gives this answer to every request.
 fn impostor(answer: Vec<u8>) -> (UnixStream, JoinHandle<()>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut hello = Frame::default();
-    let introduction = Hello::new(About::default(), false);
+    let introduction = AgentHello::new(About::default(), false);
     hello.fill(0, &introduction, 0).unwrap();
     let thread = thread::spawn(move || {
         let mut theirs = theirs;
         let mut request = [0; 4096];
-        assert_ne!(theirs.read(&mut request).unwrap(), 0, "it greets");
+        assert_ne!(
+            theirs.read(&mut request).unwrap(),
+            0,
+            "the client sends its first frame"
+        );
         theirs.write_all(hello.bytes()).unwrap();
         while theirs.read(&mut request).is_ok_and(|read| read > 0) {
             if theirs.write_all(&answer).is_err() {
@@ -436,10 +441,10 @@ fn nonsense_breaks_the_connection() {
         head(0, 0, first),
         head(u32::MAX, u32::MAX, first),
         head(17, 2, first),
-        // An answer to nobody, and to one that is past.
+        // An answer without a request, and one to a past request.
         [head(17, 1, 77), vec![1]].concat(),
         [head(17, 1, first + (1 << 32)), vec![1]].concat(),
-        // Of another kind; with more behind it than was asked for.
+        // An answer of another kind, and one with more bulk than requested.
         [head(17, 1, first), vec![1]].concat(),
         [head(117, 1, first), vec![1; 101]].concat(),
         [head(17, 1, first), vec![99]].concat(),

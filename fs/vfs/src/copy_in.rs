@@ -1,4 +1,4 @@
-//! From the host, or from a filesystem, into the filesystem.
+//! Copies from the host, or from a filesystem, into a filesystem.
 
 mod attributes;
 mod contents;
@@ -15,29 +15,30 @@ use std::path::Path;
 use crate::copy_out::{Existing, OnError, Preserve, Summary};
 use crate::{Follow, FsRead, FsWrite, InodeNumber, Result};
 
-/// How to copy.
+/// The options of a copy into a filesystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyInOptions {
-    /// What is kept. Without the mode, a new file gets its source's read, write and execute bits as
-    /// far as `umask` lets them; without the owner, it belongs to `uid` and `gid`.
+    /// The attributes that are kept. Without the mode, a new file gets the read, write and execute
+    /// bits of its source, reduced by `umask`. Without the owner, it belongs to `uid` and `gid`.
     pub preserve: Preserve,
     /// The owner of new files.
     pub uid: u32,
     /// The group of new files.
     pub gid: u32,
-    /// What is taken away from the modes of new files.
+    /// The permission bits that are removed from the modes of new files.
     pub umask: u16,
-    /// What becomes of a file that is in the way. A regular file that takes the place of another
-    /// only replaces its contents: names, owner, mode and attributes stay as far as they are not
-    /// kept from the source. Everything else is removed first. Directories are merged in any case,
-    /// and never give way to a file.
+    /// The treatment of an existing file at the destination. If a regular file replaces another,
+    /// only the contents are replaced: names stay, and so do owner, mode and attributes unless they
+    /// are kept from the source. In all other cases the existing file is removed first. Directories
+    /// are always merged, and never replaced by a file.
     pub existing: Existing,
-    /// What happens on an error.
+    /// The reaction to an error.
     pub on_error: OnError,
-    /// Whether a symlink that is the source itself is followed. Those below it never are.
+    /// The treatment of a symlink that is the source itself. Symlinks below the source are never
+    /// followed.
     pub source_link: Follow,
-    /// Files of the host, by device and inode, that are errors to copy: the image itself would
-    /// grow for ever.
+    /// Files of the host, by device and inode, that must not be copied: copying the image into
+    /// itself would never end.
     pub refused: Vec<(u64, u64)>,
 }
 
@@ -49,39 +50,39 @@ impl Default for CopyInOptions {
             gid: 0,
             umask: 0o022,
             existing: Existing::Replace,
-            on_error: OnError::GoOn,
+            on_error: OnError::Continue,
             source_link: Follow::AllButLast,
             refused: Vec::new(),
         }
     }
 }
 
-/// Where a copy goes.
+/// The destination of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyTo<'a> {
-    /// It gets this name in this directory.
+    /// This name in this directory.
     Name(InodeNumber, &'a [u8]),
-    /// What is in the source, a directory, goes into this one.
+    /// This directory, which receives the entries of the source, also a directory.
     Directory(InodeNumber),
 }
 
-/// What [`copy_within`] copies.
+/// The source of [`copy_within`].
 #[derive(Debug, Clone, Copy)]
 pub struct CopyFrom<'a> {
-    /// The filesystem that it is in.
+    /// The filesystem of the file.
     pub fs: &'a dyn FsRead,
-    /// The file.
+    /// The file or directory that is copied.
     pub inode: InodeNumber,
-    /// Whether that filesystem is the one that is copied into: then a file that would be its own copy is
-    /// refused, and so is a directory that would go into itself.
+    /// True if source and destination are the same filesystem. Then copying a file onto itself, or
+    /// a directory into itself, is refused.
     pub same: bool,
 }
 
-/// Copies a file of a filesystem and everything below it into a filesystem, as [`copy_in`] does it with
-/// what is on the host. Symlinks are not followed, and `source_link` and `refused` mean nothing here.
+/// Copies a file of a filesystem and everything below it into a filesystem, like [`copy_in`] from
+/// the host. Symlinks are not followed; `source_link` and `refused` are ignored.
 ///
 /// # Errors
-/// As [`copy_in`]; `Invalid` for a directory that would go into itself.
+/// As [`copy_in`]; `Invalid` for copying a directory into itself.
 pub fn copy_within(
     fs: &dyn FsWrite,
     source: CopyFrom<'_>,
@@ -94,18 +95,17 @@ pub fn copy_within(
 
 /// Copies `source` on the host and everything below it into the filesystem.
 ///
-/// Holes stay holes, and files with
-/// several names in one copy stay so. `progress` is called for every file, and after every piece of
-/// a large one (1 MiB), with the path within the copy. [`ControlFlow::Break`] ends the copy with
-/// [`Cancelled`](crate::ErrorKind::Cancelled).
+/// Holes and hard links between the copied files are preserved. `progress` is called for every
+/// file, and after every piece of a large one (1 MiB), with the path within the copy.
+/// [`ControlFlow::Break`] ends the copy with [`Cancelled`](crate::ErrorKind::Cancelled).
 ///
-/// No symlink in the filesystem is followed below `to`: one that is in the way of a file is
-/// replaced itself.
+/// Symlinks in the filesystem below `to` are not followed: a symlink at the path of a file is
+/// replaced.
 ///
 /// # Errors
-/// With [`OnError::Stop`] the first one. With [`OnError::GoOn`] what keeps the copy from beginning,
-/// and what may leave a file half copied ([`is_halfway`](crate::ErrorKind::is_halfway)); the rest is
-/// in the summary.
+/// With [`OnError::Stop`] the first error. With [`OnError::Continue`] the errors that prevent the
+/// start of the copy, and those that may leave a file half copied
+/// ([`is_halfway`](crate::ErrorKind::is_halfway)); all others are in the summary.
 pub fn copy_in(
     fs: &dyn FsWrite,
     source: &Path,

@@ -1,4 +1,4 @@
-//! Out of the filesystem, onto the host.
+//! Copies from a filesystem to the host.
 
 mod attributes;
 mod contents;
@@ -17,28 +17,28 @@ pub use new_file::NewFile;
 
 use crate::{Error, FsRead, InodeNumber, Result};
 
-/// What a copy keeps besides contents. Holes, hard links between the files of one copy, and
-/// symlinks are kept always.
+/// The attributes that a copy keeps besides contents. Holes, symlinks, and hard links between the
+/// files of one copy are always kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is one independent attribute, as in cp --preserve"
 )]
 pub struct Preserve {
-    /// Permissions with set-user-id and the like. Without it, files get their read, write and
-    /// execute bits as far as the umask lets them.
+    /// Permissions with set-user-ID and similar bits. Without it, files get their read, write and
+    /// execute bits, reduced by the umask.
     pub mode: bool,
-    /// Owner and group, where the host lets us set them; see [`Summary::owners_ignored`].
+    /// Owner and group, where the host permits setting them; see [`Summary::owners_ignored`].
     pub owner: bool,
-    /// Last access and modification, to the nanosecond.
+    /// The times of last access and modification, to the nanosecond.
     pub times: bool,
-    /// Extended attributes and ACLs, where the host lets us set them; see
+    /// Extended attributes and ACLs, where the host permits setting them; see
     /// [`Summary::xattrs_ignored`].
     pub xattrs: bool,
 }
 
 impl Preserve {
-    /// Everything, as `cp -a` does.
+    /// Every attribute, as `cp -a` does.
     pub const ALL: Self = Self {
         mode: true,
         owner: true,
@@ -46,7 +46,7 @@ impl Preserve {
         xattrs: true,
     };
 
-    /// Nothing but contents, as `cp -r` does.
+    /// No attributes, only contents, as `cp -r` does.
     pub const NOTHING: Self = Self {
         mode: false,
         owner: false,
@@ -55,33 +55,34 @@ impl Preserve {
     };
 }
 
-/// What happens to a file of the host that is in the way. Directories are merged in any case, and
-/// never give way to a file.
+/// The treatment of an existing file at the destination. Directories are always merged, and never
+/// replaced by a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// It stays, and the file that would take its place fails with `Exists`.
+    /// The file is kept, and the copy of that path fails with `Exists`.
     Keep,
-    /// It gives way when the new file is complete. A symlink is replaced itself, not what it leads to.
+    /// The file is replaced when the new file is complete. A symlink itself is replaced, not its
+    /// target.
     Replace,
 }
 
-/// What happens when one file can't be copied.
+/// The reaction to a file that can't be copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnError {
-    /// The copy ends there.
+    /// The copy ends.
     Stop,
-    /// The copy goes on with the next one, and the error is among [`Summary::errors`].
-    GoOn,
+    /// The copy continues with the next file, and the error is added to [`Summary::errors`].
+    Continue,
 }
 
-/// How to copy.
+/// The options of a copy to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// What is kept.
+    /// The attributes that are kept.
     pub preserve: Preserve,
-    /// What happens to what is in the way.
+    /// The treatment of an existing file at the destination.
     pub existing: Existing,
-    /// What happens on an error.
+    /// The reaction to an error.
     pub on_error: OnError,
 }
 
@@ -90,39 +91,40 @@ impl Default for CopyOptions {
         Self {
             preserve: Preserve::ALL,
             existing: Existing::Replace,
-            on_error: OnError::GoOn,
+            on_error: OnError::Continue,
         }
     }
 }
 
-/// How many errors a summary keeps. Past it they are counted: an image may have millions of broken
-/// files, and nobody reads so many lines.
+/// The number of errors that a summary keeps. Further errors are only counted: an image may have
+/// millions of broken files.
 const ERRORS_KEPT: usize = 1000;
 
-/// What a copy did, so far or in the end.
+/// The counts of a copy, up to now or at its end.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Regular files.
+    /// The number of regular files.
     pub files: u64,
-    /// Directories, those that existed before among them.
+    /// The number of directories, including those that existed before.
     pub directories: u64,
-    /// Symlinks.
+    /// The number of symlinks.
     pub symlinks: u64,
-    /// Device nodes, FIFOs and sockets.
+    /// The number of device nodes, FIFOs and sockets.
     pub specials: u64,
-    /// Names that were added to a file that was already copied.
+    /// The number of names that were added to files that had been copied already.
     pub hard_links: u64,
-    /// Bytes of contents that were written; holes are not.
+    /// The number of bytes of contents that were written, without holes.
     pub bytes: u64,
-    /// Files that belong to us now, because the host lets nobody but root give files away.
+    /// The number of files that belong to the calling user now, because the host lets only root
+    /// change the owner.
     pub owners_ignored: u64,
-    /// Extended attributes that the host doesn't let us set, or has no room for.
+    /// The number of extended attributes that the host does not permit, or has no space for.
     pub xattrs_ignored: u64,
-    /// Device nodes that the host doesn't let us make.
+    /// The number of device nodes that the host does not permit to create.
     pub specials_ignored: u64,
-    /// The first errors, each with the path that it is about.
+    /// The first errors, each with its path.
     pub errors: Vec<Error>,
-    /// How many errors there were in all.
+    /// The total number of errors.
     pub error_count: u64,
 }
 
@@ -135,27 +137,29 @@ impl Summary {
     }
 }
 
-/// Adds one to a count.
+/// Increments a count.
 pub(crate) fn count(number: &mut u64) {
     *number = number.saturating_add(1);
 }
 
 /// Copies `source` and everything below it to `destination` on the host.
 ///
-/// `destination` is the copy itself, not the directory that it goes into; its parent must exist.
-/// `progress` is called for every file, and after every piece of a large one (1 MiB), with the path
-/// within the copy. [`ControlFlow::Break`] ends the copy with [`Cancelled`](crate::ErrorKind::Cancelled).
+/// `destination` is the path of the copy itself, not the directory that it is created in; its
+/// parent must exist. `progress` is called for every file, and after every piece of a large one (1
+/// MiB), with the path within the copy. [`ControlFlow::Break`] ends the copy with
+/// [`Cancelled`](crate::ErrorKind::Cancelled).
 ///
-/// Nothing outside of `destination` is touched, whatever the image says and whatever lies at the
-/// destination already: everything is opened relative to its directory, no symlink on the host is
+/// Nothing outside of `destination` is changed, whatever the image contains and whatever exists at
+/// the destination: every file is opened relative to its directory, no symlink on the host is
 /// followed below `destination`, and names that lead elsewhere are errors. Sockets, device nodes
-/// and FIFOs are made, never opened.
+/// and FIFOs are created, but never opened.
 ///
-/// A regular file gets its name when it is complete ([`NewFile`]), so a copy that is killed leaves no part of one.
+/// A regular file gets its name when it is complete ([`NewFile`]), so a copy that is killed leaves
+/// no partial file.
 ///
 /// # Errors
-/// With [`OnError::Stop`] the first one. With [`OnError::GoOn`] only what keeps the copy from
-/// beginning; the rest is in the summary.
+/// With [`OnError::Stop`] the first error. With [`OnError::Continue`] only the errors that prevent
+/// the start of the copy; all others are in the summary.
 pub fn copy_out(
     fs: &dyn FsRead,
     source: InodeNumber,

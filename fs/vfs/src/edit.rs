@@ -1,4 +1,4 @@
-//! Changes of a tree, by path.
+//! Changes of a directory tree by path.
 
 mod acls;
 mod find_or_create;

@@ -1,6 +1,6 @@
-//! The processor that a program is for: the head of an ELF file (`elf(5)`, System V ABI, "ELF Header").
+//! The processor of a program: the head of an ELF file (`elf(5)`, System V ABI, "ELF Header").
 
-/// `e_machine`, whether it is of 64 bits, whether it is little-endian, and its name as uname(1) has it.
+/// Each processor: `e_machine`, true for 64 bits, true for little-endian, and its name in uname(1).
 const MACHINES: [(u16, bool, bool, &str); 20] = [
     (2, false, false, "sparc"),
     (3, false, true, "i386"),
@@ -24,7 +24,7 @@ const MACHINES: [(u16, bool, bool, &str); 20] = [
     (258, true, true, "loongarch64"),
 ];
 
-/// The part of a program's head that tells.
+/// The part of a program's head that identifies its processor.
 pub type ElfHead = [u8; 20];
 
 /// The processor that a program is for.
@@ -36,7 +36,7 @@ pub struct ElfMachine {
 }
 
 impl ElfMachine {
-    /// Returns the processor of a program; `None` for what is not an ELF file.
+    /// Returns the processor of a program; `None` for a file that is not ELF.
     pub fn of(head: &ElfHead) -> Option<Self> {
         let [0x7f, b'E', b'L', b'F', class, order, .., a, b] = *head else {
             return None;
@@ -54,12 +54,12 @@ impl ElfMachine {
         })
     }
 
-    /// Returns `e_machine`.
+    /// Returns the number of the processor, `e_machine`.
     pub fn number(self) -> u16 {
         self.number
     }
 
-    /// Returns the name as uname(1) has it, if it is known.
+    /// Returns the name in uname(1), if it is known.
     pub fn name(self) -> Option<&'static str> {
         let wanted = (self.number, self.is_64, self.is_little);
         let mut known = MACHINES.iter();

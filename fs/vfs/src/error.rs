@@ -1,4 +1,4 @@
-//! The one error type of the filesystem layer.
+//! The error type of the filesystem layer.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,63 +12,63 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// What kind of failure it was: small and stable, to branch on.
+/// The kind of an error: a small and stable set, for callers to match on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The device below failed.
     Io,
-    /// The structures on the device contradict the filesystem's specification.
+    /// The structures on the device violate the filesystem's specification.
     Corrupt,
-    /// It needs something that this driver does not do.
+    /// A feature is needed that this driver does not support.
     Unsupported,
     /// No such file.
     NotFound,
-    /// The name is taken.
+    /// A file with that name exists already.
     Exists,
-    /// A path goes through something that is no directory.
+    /// A component of a path is not a directory.
     NotADirectory,
-    /// A directory where a file is wanted.
+    /// A directory where a regular file is required.
     IsADirectory,
-    /// The directory has entries.
+    /// The directory is not empty.
     NotEmpty,
-    /// Too many symlinks on the way.
+    /// Too many symlinks in a path.
     TooManyLinks,
     /// A name is longer than the filesystem allows.
     NameTooLong,
-    /// Writing to something opened for reading only.
+    /// A write to a filesystem that is open read-only.
     ReadOnly,
-    /// No room left.
+    /// No space left.
     NoSpace,
-    /// No room left for this user, group or project.
+    /// The quota of the user, group or project is exhausted.
     QuotaExceeded,
-    /// Permission denied, here or on the host.
+    /// Permission denied by the driver or by the host.
     Denied,
-    /// The file's kind or its flags (immutable, append-only) forbid it.
+    /// The type or the flags (immutable, append-only) of the file forbid the operation.
     NotPermitted,
-    /// The file can't have another name, or the directory another directory.
+    /// The file can't have another hard link, or the directory another subdirectory.
     TooManyNames,
     /// The file would be larger than the filesystem allows.
     FileTooLarge,
     /// No such extended attribute.
     NoAttribute,
-    /// From one filesystem to another.
+    /// Source and destination are on different filesystems.
     CrossesDevices,
-    /// Something is in use that would have to go away.
+    /// The file can't be removed because it is in use.
     Busy,
-    /// What the caller asked makes no sense for this file.
+    /// An invalid argument, or an operation that is impossible for this file.
     Invalid,
-    /// The caller has asked to stop.
+    /// The caller has cancelled the work.
     Cancelled,
 }
 
 impl ErrorKind {
-    /// The errno(3) that a program sees for it.
+    /// Returns the errno(3) that a program sees.
     pub const fn errno(self) -> i32 {
         use rustix::io::Errno;
         match self {
             Self::Io => Errno::IO,
-            // EUCLEAN, as the kernel's ext4 and XFS answer for a corrupt structure.
+            // EUCLEAN, which the kernel's ext4 and XFS return for a corrupt structure.
             Self::Corrupt => Errno::UCLEAN,
             Self::Unsupported => Errno::OPNOTSUPP,
             Self::NotFound => Errno::NOENT,
@@ -94,8 +94,8 @@ impl ErrorKind {
         .raw_os_error()
     }
 
-    /// Returns whether an operation that fails so may have done a part: there was no room, or
-    /// something below failed. All other errors come before the first change.
+    /// Returns true if an operation that fails with this kind may be half done: no space was left,
+    /// or a layer below failed. All other errors occur before the first change.
     pub const fn is_halfway(self) -> bool {
         matches!(
             self,
@@ -109,7 +109,7 @@ impl ErrorKind {
         )
     }
 
-    /// The kind that a system call's failure is of: for who shows a filesystem of the kernel's.
+    /// Returns the kind of a failed system call, for code that exposes a filesystem of the kernel.
     pub const fn from_errno(errno: rustix::io::Errno) -> Self {
         use rustix::io::Errno;
         match errno {
@@ -121,7 +121,7 @@ impl ErrorKind {
             Errno::LOOP => Self::TooManyLinks,
             Errno::NAMETOOLONG => Self::NameTooLong,
             Errno::ROFS => Self::ReadOnly,
-            // A value that is too large for any room.
+            // The value is too large for any free space.
             Errno::NOSPC | Errno::TOOBIG => Self::NoSpace,
             Errno::DQUOT => Self::QuotaExceeded,
             Errno::ACCESS => Self::Denied,
@@ -140,18 +140,18 @@ impl ErrorKind {
     }
 }
 
-/// Turns the answer of a progress callback into a result.
+/// Converts the return value of a progress callback to a result.
 ///
 /// # Errors
 /// `Cancelled` for [`ControlFlow::Break`].
-pub fn go_on(answer: ControlFlow<()>) -> Result<()> {
+pub fn check_cancelled(answer: ControlFlow<()>) -> Result<()> {
     match answer {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(ErrorKind::Cancelled.into()),
     }
 }
 
-/// What went wrong, where, and what to do about it.
+/// An error of the filesystem layer: what failed, where, and what the user can do.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -165,7 +165,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error without a place yet. The reason starts in lower case and ends without a full stop.
+    /// Returns an error without a place. The reason starts in lower case and has no full stop.
     pub fn new(kind: ErrorKind, reason: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -178,21 +178,22 @@ impl Error {
         }))
     }
 
-    /// The inode that it is about. The innermost place stays: a second call changes nothing.
+    /// Sets the inode that the error is about, unless one is set already: the innermost place is
+    /// kept.
     #[must_use]
     pub fn in_inode(mut self, inode: InodeNumber) -> Self {
         self.0.inode.get_or_insert(inode);
         self
     }
 
-    /// The path within the filesystem that it is about. The innermost path stays.
+    /// Sets the path within the filesystem that the error is about, unless one is set already.
     #[must_use]
     pub fn in_path(mut self, path: impl AsRef<[u8]>) -> Self {
         self.0.path.get_or_insert_with(|| path.as_ref().to_vec());
         self
     }
 
-    /// Puts `dir` before the path: what a walk or a copy tells is relative to where it began.
+    /// Puts `dir` before the path: paths of a walk or a copy are relative to its start.
     #[must_use]
     pub fn below(mut self, dir: impl AsRef<[u8]>) -> Self {
         let rest = self.0.path.take().unwrap_or_default();
@@ -200,53 +201,53 @@ impl Error {
         self
     }
 
-    /// The byte of the filesystem's device that it is about.
+    /// Sets the byte offset in the filesystem's device that the error is about.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Self {
         self.0.offset.get_or_insert(offset);
         self
     }
 
-    /// What the user can do about it, as a phrase: `run e2fsck on a copy`.
+    /// Sets the next step for the user, as a phrase: `run e2fsck on a copy`.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.0.hint.get_or_insert(hint.into());
         self
     }
 
-    /// The reason below this one.
+    /// Sets the cause of this error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Source>) -> Self {
         self.0.source = Some(source.into());
         self
     }
 
-    /// What kind of failure it was.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What went wrong, without place, next step or source.
+    /// Returns what failed, without place, next step and source.
     pub fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    /// The inode that it is about.
+    /// Returns the inode that the error is about.
     pub fn inode(&self) -> Option<InodeNumber> {
         self.0.inode
     }
 
-    /// The path within the filesystem that it is about.
+    /// Returns the path within the filesystem that the error is about.
     pub fn path(&self) -> Option<&[u8]> {
         self.0.path.as_deref()
     }
 
-    /// The byte of the filesystem's device that it is about.
+    /// Returns the byte offset in the filesystem's device that the error is about.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
 
-    /// What the user can do about it.
+    /// Returns what the user can do about the error.
     pub fn next_step(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
@@ -270,7 +271,7 @@ impl From<ErrorKind> for Error {
             ErrorKind::QuotaExceeded => "quota exceeded",
             ErrorKind::Denied => "permission denied",
             ErrorKind::NotPermitted => "operation not permitted",
-            ErrorKind::TooManyNames => "too many names",
+            ErrorKind::TooManyNames => "too many links",
             ErrorKind::FileTooLarge => "file too large",
             ErrorKind::NoAttribute => "no such attribute",
             ErrorKind::CrossesDevices => "on another filesystem",

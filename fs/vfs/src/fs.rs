@@ -5,74 +5,76 @@ use std::time::Duration;
 
 use crate::{Error, ErrorKind, FileAttributes, FileType, InodeNumber, Metadata, Result};
 
-/// One name in a directory.
+/// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
-    /// The name: any bytes but `/` and NUL, at least one. `.` and `..` are among the entries.
+    /// The name: any bytes except `/` and NUL, at least one. `.` and `..` are entries, too.
     pub name: Vec<u8>,
-    /// The file that it names.
+    /// The file that the entry refers to.
     pub inode: InodeNumber,
-    /// Its type, where the directory itself says so; else ask for the metadata.
+    /// The type of the file, if the directory stores it; else it is in the metadata.
     pub file_type: Option<FileType>,
-    /// Where the entry after this one begins: what to give [`FsRead::read_dir`] to go on there.
+    /// The position of the next entry, to be passed to [`FsRead::read_dir`] to continue there.
     /// Never zero, and unique within the directory.
     pub cookie: u64,
 }
 
-/// The entries of a directory; ends after the first error.
+/// The entries of a directory; the iterator ends after the first error.
 pub type DirEntries<'a> = Box<dyn Iterator<Item = Result<DirEntry>> + Send + 'a>;
 
-/// A run of a file that is stored in one way.
+/// An extent of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileExtent {
-    /// Where the run begins in the file, in bytes.
+    /// The start of the extent in the file, in bytes.
     pub offset: u64,
-    /// Its length in bytes; never zero. The last one ends where the file does.
+    /// The length in bytes; never zero. The last extent ends at the end of the file.
     pub len_bytes: u64,
-    /// How it is stored.
+    /// The kind of storage.
     pub kind: FileExtentKind,
 }
 
-/// How a run of a file is stored.
+/// The kind of storage of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileExtentKind {
     /// Stored contiguously from this byte of the filesystem's device on.
     Stored {
-        /// Byte of the filesystem's device.
+        /// The byte of the filesystem's device.
         device_offset: u64,
     },
-    /// Stored, but not as plain bytes at one place (within the inode, in a journal, compressed, remote).
+    /// Stored, but not as plain contiguous bytes (within the inode, in a journal, compressed,
+    /// remote).
     Inline,
-    /// Not stored: reads as zeroes. An allocated but unwritten run counts as one.
+    /// Not stored: reads as zeroes. An allocated but unwritten extent counts as a hole.
     Hole,
 }
 
-/// The runs of a file in order; ends after the first error.
+/// The extents of a file in order; the iterator ends after the first error.
 pub type FileExtents<'a> = Box<dyn Iterator<Item = Result<FileExtent>> + Send + 'a>;
 
-/// What `statfs` tells.
+/// The usage of a filesystem, as statfs(2) returns it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// The unit of the block counts, in bytes.
     pub block_size: u32,
-    /// The unit of allocation, in bytes: a block, or where the filesystem has them (ext4's bigalloc) a
-    /// cluster of blocks.
+    /// The unit of allocation, in bytes: a block, or a cluster of blocks if the filesystem has
+    /// those (ext4's bigalloc).
     pub allocation_size: u32,
-    /// Blocks in all, without the filesystem's own overhead where the kernel leaves it out, too.
+    /// The total number of blocks, without the filesystem's own overhead where the kernel excludes
+    /// it, too.
     pub blocks: u64,
-    /// Blocks not in use.
+    /// The number of free blocks.
     pub blocks_free: u64,
-    /// Blocks not in use that anybody may use (the rest is reserved for root).
+    /// The number of free blocks that any user can allocate (the rest is reserved for root).
     pub blocks_available: u64,
-    /// Inodes in all.
+    /// The total number of inodes.
     pub inodes: u64,
-    /// Inodes not in use.
+    /// The number of free inodes.
     pub inodes_free: u64,
-    /// The longest name, in bytes.
+    /// The length limit of a name, in bytes.
     pub name_max: u32,
 }
 
-/// What a filesystem says of itself.
+/// The identity of a filesystem, from its superblock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The kind as `blkid` and fstab(5) name it: `ext4`.
@@ -81,109 +83,114 @@ pub struct Identity {
     pub label: Vec<u8>,
     /// The UUID as `blkid` prints it.
     pub uuid: Option<String>,
-    /// Names of the features in use, as the kind's own tools spell them.
+    /// The names of the features in use, as the filesystem's own tools spell them.
     pub features: Vec<String>,
-    /// What a careful reader should know: `not cleanly unmounted`, `journal replayed in memory`.
+    /// Notes for the user: `not cleanly unmounted`, `journal replayed in memory`.
     pub notes: Vec<String>,
 }
 
-/// A filesystem that can be read, by inode number, from any number of threads at once.
+/// A filesystem that can be read by inode number, from any number of threads at once.
 ///
 /// An inode number comes from [`root`](Self::root), [`lookup`](Self::lookup) or
-/// [`read_dir`](Self::read_dir); any other answers [`NotFound`](crate::ErrorKind::NotFound) (or
-/// whatever file has that number), and never does harm.
+/// [`read_dir`](Self::read_dir). Any other number returns [`NotFound`](crate::ErrorKind::NotFound),
+/// or the file that has the number, and does no harm.
 ///
 /// # Errors
-/// `Io` when the device fails, `Corrupt` when a structure makes no sense, `Unsupported` when it
-/// needs a feature that the driver lacks (another driver may be tried then, and only then).
+/// `Io` if the device fails; `Corrupt` for an invalid structure; `Unsupported` for a feature that
+/// the driver lacks (only then another driver may be tried).
 pub trait FsRead: Debug + Send + Sync {
-    /// What the filesystem says of itself.
+    /// Returns the identity of the filesystem.
     fn identity(&self) -> Identity;
 
-    /// The root directory.
+    /// Returns the root directory.
     fn root(&self) -> InodeNumber;
 
-    /// The file that `name` names in `dir`: exactly these bytes (the driver folds case where the
-    /// directory asks for it). `.` and `..` are found like any name.
+    /// Returns the file with the name `name` in `dir`. The bytes must match exactly, except that
+    /// the driver folds case where the directory requires it. `.` and `..` are found like any other
+    /// name.
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`.
     fn lookup(&self, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber>;
 
-    /// What `stat` tells of `inode`.
+    /// Returns the metadata of `inode`, as stat(2) does.
     fn metadata(&self, inode: InodeNumber) -> Result<Metadata>;
 
-    /// Reads into `buf` from byte `offset` on. Returns how much was read: less than `buf` holds
-    /// only at the end of the file, 0 at it and past it. Holes read as zeroes.
+    /// Reads into `buf` from byte `offset` on. Returns the number of bytes read: less than `buf`
+    /// holds only at the end of the file, and 0 at the end or past it. Holes read as zeroes.
     ///
     /// # Errors
-    /// `IsADirectory`; `Invalid` for what has no contents; `Unsupported` for encrypted contents.
+    /// `IsADirectory`; `Invalid` for a file without contents; `Unsupported` for encrypted contents.
     fn read_at(&self, inode: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
-    /// The entries of `dir`, `.` and `..` first or where they stand, from `cookie` on: 0 for all,
-    /// or [`DirEntry::cookie`] of the last one seen.
+    /// Returns the entries of `dir` from `cookie` on: 0 for all, or the [`DirEntry::cookie`] of the
+    /// last entry seen. `.` and `..` come first, or at their position on disk.
     ///
     /// # Errors
     /// `NotADirectory`.
     fn read_dir(&self, dir: InodeNumber, cookie: u64) -> Result<DirEntries<'_>>;
 
-    /// The target of a symlink.
+    /// Returns the target of a symlink.
     ///
     /// # Errors
-    /// `Invalid` for what is none.
+    /// `Invalid` for another type of file.
     fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>>;
 
-    /// The value of one extended attribute by its whole name (`user.mime_type`); `None` without it.
+    /// Returns the value of an extended attribute by its full name (`user.mime_type`); `None` if
+    /// there is no such attribute.
     fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<Vec<u8>>>;
 
-    /// The whole names of all extended attributes, POSIX ACLs among them
+    /// Returns the full names of all extended attributes, including POSIX ACLs
     /// (`system.posix_acl_access`).
     fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>>;
 
-    /// What `statfs` tells.
+    /// Returns the usage of the filesystem, as statfs(2) does.
     fn statistics(&self) -> Result<Statistics>;
 
-    /// The same for the filesystem that a file is on, where several are shown as one.
+    /// Returns the usage of the filesystem that a file is on, in a tree of several filesystems.
     fn statistics_at(&self, inode: InodeNumber) -> Result<Statistics> {
         let _ = inode;
         self.statistics()
     }
 
-    /// Which of the filesystems that are shown as one the file is on: 0 is the root's.
+    /// Returns the index of the mount that a file is on, in a tree of several filesystems: 0 is the
+    /// root's.
     fn mount_of(&self, inode: InodeNumber) -> usize {
         let _ = inode;
         0
     }
 
-    /// The runs of a file from the one that holds byte `offset` on (which is cut to begin there).
-    /// Empty at the end of the file and past it.
+    /// Returns the extents of a file from the one with byte `offset` on, which is cut to start
+    /// there. The iterator is empty at the end of the file and past it.
     ///
     /// # Errors
-    /// `IsADirectory`; `Invalid` for what has no contents.
+    /// `IsADirectory`; `Invalid` for a file without contents.
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>>;
 
-    /// The path of the directory that is the root of a subvolume (of btrfs), by its number; without one,
-    /// of the subvolume that a kernel mounts when it isn't told which. Empty for the filesystem's own root.
+    /// Returns the path of the root directory of a subvolume (of btrfs) by its ID; without an ID,
+    /// of the default subvolume, which a kernel mounts without options. The path of the
+    /// filesystem's own root is empty.
     ///
     /// # Errors
-    /// `NotFound` without such a subvolume; `Unsupported` where there are none, or what reads the
-    /// filesystem does not show them at all.
+    /// `NotFound` if there is no such subvolume; `Unsupported` if the filesystem has no subvolumes,
+    /// or the driver does not expose them.
     fn subvolume(&self, id: Option<u64>) -> Result<Vec<u8>> {
         let _ = id;
         Err(Error::new(
             ErrorKind::Unsupported,
-            "the filesystem has no subvolumes",
+            "the filesystem does not support subvolumes",
         ))
     }
 
-    /// Whether one directory may have several numbers: seen at two places, it has two parents. Who
-    /// caches what a directory holds must ask again then.
+    /// Returns true if one directory may have several inode numbers: a directory that is mounted at
+    /// two places has two parents. A change through one number is then also visible through the
+    /// others, which caches must respect.
     fn has_aliases(&self) -> bool {
         false
     }
 
-    /// Returns the attributes of `inode` that chattr(1) changes. The default knows those that
-    /// [`metadata`](Self::metadata) tells.
+    /// Returns the attributes of `inode` that chattr(1) changes. The default returns those in
+    /// [`metadata`](Self::metadata).
     fn file_attributes(&self, inode: InodeNumber) -> Result<FileAttributes> {
         Ok(FileAttributes {
             flags: self.metadata(inode)?.flags.to_bits(),
@@ -191,19 +198,19 @@ pub trait FsRead: Debug + Send + Sync {
         })
     }
 
-    /// Returns the unit of the times that files can have: a power of ten, at most a second. What is
-    /// below it is lost.
+    /// Returns the granularity of file times: a power of ten, at most one second. Smaller fractions
+    /// are lost.
     fn time_granularity(&self) -> Duration {
         Duration::from_nanos(1)
     }
 
-    /// Says that the metadata of these will be asked for soon, so that a driver may fetch it in one
-    /// go. Never fails; the default does nothing.
+    /// Announces reads of the metadata of these inodes, so that a driver can fetch it at once.
+    /// Never fails; the default does nothing.
     fn will_need_metadata(&self, inodes: &[InodeNumber]) {
         let _ = inodes;
     }
 
-    /// Says that these bytes of the file will be read soon. Never fails; the default does nothing.
+    /// Announces reads of this part of a file. Never fails; the default does nothing.
     fn will_need(&self, inode: InodeNumber, offset: u64, len_bytes: u64) {
         let _ = (inode, offset, len_bytes);
     }

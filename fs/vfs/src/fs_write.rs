@@ -1,45 +1,45 @@
-//! The trait of a filesystem that can be written, too.
+//! The trait of a filesystem that can also be written.
 
 use crate::{
     Device, Error, ErrorKind, FileAttributes, FileFlags, FsRead, InodeNumber, Result, Timestamp,
 };
 
-/// What a new file is.
+/// The type of a new file, with the data of that type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewKind<'a> {
     /// An empty regular file.
     Regular,
     /// An empty directory.
     Directory,
-    /// A symlink to this target, which is at least 1 byte and at most 4095.
+    /// A symlink to this target, which has 1 to 4095 bytes.
     Symlink(&'a [u8]),
     /// A character device.
     CharacterDevice(Device),
     /// A block device.
     BlockDevice(Device),
-    /// A FIFO.
+    /// A FIFO (named pipe).
     Fifo,
     /// A Unix socket.
     Socket,
 }
 
-/// What a new file has besides its kind.
+/// The attributes of a new file besides its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewAttributes {
-    /// The low 12 bits of `st_mode` as the program asked for them, before `umask`. A symlink has
-    /// 0777 whatever stands here.
+    /// The low 12 bits of `st_mode` that the program requested, before `umask`. A symlink has 0777
+    /// whatever the value is.
     pub permissions: u16,
-    /// What is taken away from `permissions`, unless the directory has a default ACL, which then
-    /// decides in its place (acl(5), "Object creation and default ACLs").
+    /// The bits that are removed from `permissions`, unless the directory has a default ACL, which
+    /// is used instead (acl(5), "Object creation and default ACLs").
     pub umask: u16,
-    /// The owner.
+    /// The user ID of the owner.
     pub uid: u32,
-    /// The group; in a directory with the set-group-id bit, the directory's group is taken.
+    /// The group. In a directory with the set-group-ID bit, the directory's group is used instead.
     pub gid: u32,
 }
 
 impl NewAttributes {
-    /// For root, with these permissions and no mask.
+    /// Returns attributes of a file of root, with these permissions and an empty umask.
     pub const fn for_root(permissions: u16) -> Self {
         Self {
             permissions,
@@ -50,126 +50,126 @@ impl NewAttributes {
     }
 }
 
-/// What becomes of the name that a rename goes to.
+/// The treatment of the target name of a rename.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RenameMode {
-    /// What it names is replaced, if anything: rename(2).
+    /// An existing file is replaced: rename(2).
     #[default]
     Replace,
-    /// It must not exist: `RENAME_NOREPLACE`.
+    /// The name must not exist: `RENAME_NOREPLACE`.
     NoReplace,
-    /// It must exist, and the two files change names: `RENAME_EXCHANGE`.
+    /// The name must exist, and the two files exchange names: `RENAME_EXCHANGE`.
     Exchange,
-    /// As `Replace`, and a whiteout (a character device 0:0) takes the old name:
+    /// An existing file is replaced, and a whiteout (a character device 0:0) gets the old name:
     /// `RENAME_WHITEOUT`.
     Whiteout,
-    /// As `NoReplace`, with a whiteout.
+    /// The name must not exist, and a whiteout gets the old name.
     NoReplaceWhiteout,
 }
 
-/// What [`FsWrite::fallocate`] does to a range (fallocate(2)).
+/// The operation of [`FsWrite::fallocate`] on a range (fallocate(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallocate {
-    /// Allocates what is not; what has data keeps it. The file grows to the range's end.
+    /// Allocates holes and keeps existing data. The file grows to the end of the range.
     Allocate,
-    /// The same, and the size stays.
+    /// Allocates holes and keeps existing data. The size does not change.
     AllocateKeepSize,
-    /// Makes a hole. The size stays.
+    /// Deallocates the range, so that it is a hole. The size does not change.
     PunchHole,
-    /// The range reads as zeroes, allocated. The file grows to the range's end.
+    /// Makes the range allocated and reading as zeroes. The file grows to the end of the range.
     ZeroRange,
-    /// The same, and the size stays.
+    /// Makes the range allocated and reading as zeroes. The size does not change.
     ZeroRangeKeepSize,
-    /// Takes the range out: what was behind it follows what was before it. A multiple of the block
-    /// size, and not up to the file's end.
+    /// Removes the range: the data after it moves down. The range must be a multiple of the block
+    /// size and end before the end of the file.
     CollapseRange,
-    /// Makes room: what was in the range and behind it moves up. A multiple of the block size, and
-    /// before the file's end.
+    /// Inserts a hole: the data from the start of the range on moves up. The range must be a
+    /// multiple of the block size and start before the end of the file.
     InsertRange,
 }
 
 /// A time to set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetTime {
-    /// The time at which it is done.
+    /// The present time.
     Now,
-    /// This time.
+    /// This point in time.
     At(Timestamp),
 }
 
-/// What [`FsWrite::set_metadata`] changes; `None` stays as it is. The time of the inode's change
-/// becomes the present one unless it is given.
+/// A change of metadata by [`FsWrite::set_metadata`]; fields that are `None` are not changed. The
+/// inode change time is set to the present time unless it is given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SetMetadata {
-    /// The low 12 bits of `st_mode`. The file's ACL follows (acl(5)).
+    /// The low 12 bits of `st_mode`. The file's ACL is adapted (acl(5)).
     pub permissions: Option<u16>,
-    /// The owner. Set-user-id and set-group-id bits are the caller's to take away.
+    /// The owner. The caller must clear set-user-ID and set-group-ID bits itself.
     pub uid: Option<u32>,
-    /// The group.
+    /// The group ID.
     pub gid: Option<u32>,
-    /// Last read.
+    /// The time of the last access.
     pub accessed: Option<SetTime>,
-    /// Contents last changed.
+    /// The time of the last modification of the contents.
     pub modified: Option<SetTime>,
-    /// Inode last changed.
+    /// The time of the last change of the inode.
     pub changed: Option<SetTime>,
-    /// Attributes besides the mode: those that can be set (immutable, append-only, no-dump). Others
-    /// must be as they are.
+    /// The attributes besides the mode: the settable ones (immutable, append-only, no-dump) are
+    /// changed; others must have their present value.
     pub flags: Option<FileFlags>,
 }
 
-/// Whether [`FsWrite::set_xattr`] makes or changes.
+/// The condition for [`FsWrite::set_xattr`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SetXattr {
-    /// Either.
+    /// The attribute may exist or not.
     #[default]
     Any,
-    /// It must not exist: `XATTR_CREATE`.
+    /// The attribute must not exist: `XATTR_CREATE`.
     Create,
-    /// It must exist: `XATTR_REPLACE`.
+    /// The attribute must exist: `XATTR_REPLACE`.
     Replace,
 }
 
-/// What [`FsWrite::sync_file`] makes durable.
+/// The part of a file that [`FsWrite::sync_file`] makes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncFile {
-    /// The contents, and what of the metadata is needed to read them: fdatasync(2).
+    /// The contents, and the metadata that is needed to read them: fdatasync(2).
     Data,
-    /// All of it: fsync(2).
+    /// Contents and all metadata: fsync(2).
     All,
 }
 
-/// What is durable of the changes of a writer that was [abandoned](FsWrite::abandon).
+/// The durable changes of a writer that was [abandoned](FsWrite::abandon).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Remains {
-    /// No change: the filesystem is as it was when it was opened.
+    /// No change is durable: the filesystem is as it was when it was opened.
     Nothing,
-    /// Some of them, or nobody can tell which.
+    /// Some changes are durable, or it is unknown which.
     Some,
-    /// All of them: only the end in good order is missing.
+    /// All changes are durable: only the clean unmount is missing.
     All,
 }
 
 /// A filesystem that can be written, from any number of threads at once.
 ///
-/// What a call did is seen by every call after it. It is durable when [`sync`](Self::sync), a
-/// [`sync_file`](Self::sync_file) of the file, or [`close`](Self::close) returns after it. A driver
-/// says in its documentation what a crash leaves of the rest.
+/// Every call sees the changes of earlier calls. A change is durable after the next
+/// [`sync`](Self::sync), [`sync_file`](Self::sync_file) of the file, or [`close`](Self::close). The
+/// documentation of a driver says what a crash leaves of other changes.
 ///
-/// Whoever calls has checked permissions; flags of files (immutable, append-only) are the driver's.
-/// Times are the driver's, too, as POSIX has them: reading changes none.
+/// The caller checks permissions; the driver enforces the flags of files (immutable, append-only).
+/// The driver also updates the times as POSIX requires, except that reading changes no times.
 ///
 /// # Errors
-/// Besides those of [`FsRead`]: `ReadOnly` when the filesystem was not opened for writing, or an
+/// Besides those of [`FsRead`]: `ReadOnly` if the filesystem is not open for writing, or if an
 /// error ended writing; `NoSpace`, `QuotaExceeded`; `NotPermitted` for an immutable or append-only
-/// file; `Unsupported`, always before anything is changed. After an error nothing of the call is
-/// done, but for `write_at` and `fallocate`, which may have done a part.
+/// file; `Unsupported`, always before any change. A call that fails has changed nothing, except
+/// that `write_at` and `fallocate` may be half done.
 pub trait FsWrite: FsRead {
-    /// Makes a file named `name` in `dir`.
+    /// Creates a file with the name `name` in `dir`.
     ///
     /// # Errors
-    /// `Exists`, `NotADirectory`, `NameTooLong`, `Invalid` for a name that none can have,
-    /// `TooManyNames` when the directory can't hold another directory, `NotFound` when `dir` was
+    /// `Exists`, `NotADirectory`, `NameTooLong`; `Invalid` for a name that no file can have;
+    /// `TooManyNames` if the directory can't have another subdirectory; `NotFound` if `dir` was
     /// removed.
     fn create(
         &self,
@@ -179,22 +179,23 @@ pub trait FsWrite: FsRead {
         attributes: &NewAttributes,
     ) -> Result<InodeNumber>;
 
-    /// Makes a regular file without a name (`O_TMPFILE`), with what it inherits from `dir`. It is
-    /// [held](Self::hold) once, and gone when released without having been linked.
+    /// Creates a regular file without a name (`O_TMPFILE`), which inherits from `dir`. It is
+    /// [held](Self::hold) once, and freed when it is released without having been linked.
     ///
     /// # Errors
     /// `NotADirectory`, `NotFound`.
     fn create_unnamed(&self, dir: InodeNumber, attributes: &NewAttributes) -> Result<InodeNumber>;
 
-    /// Gives `inode` one more name.
+    /// Adds a hard link to `inode`.
     ///
     /// # Errors
-    /// As [`create`](Self::create); `NotPermitted` for a directory; `TooManyNames` when it can't
-    /// have another name; `NotFound` for a file without a name that is not held, or that had one.
+    /// As [`create`](Self::create); `NotPermitted` for a directory; `TooManyNames` if the file
+    /// can't have another name; `NotFound` for a file without a name, if it is not held or had a
+    /// name before.
     fn link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<()>;
 
-    /// Takes a name of a file that is no directory. With its last name and its last
-    /// [hold](Self::hold) the file is gone.
+    /// Removes a name of a file that is not a directory. The file is freed with its last name and
+    /// its last [hold](Self::hold).
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`, `IsADirectory`.
@@ -206,12 +207,11 @@ pub trait FsWrite: FsRead {
     /// `NotFound`, `NotADirectory`, `NotEmpty`; `Invalid` for `.` and `NotEmpty` for `..`.
     fn rmdir(&self, dir: InodeNumber, name: &[u8]) -> Result<()>;
 
-    /// Gives a file another name, in one step: at no time, and after no crash, neither name is
-    /// there.
+    /// Renames a file atomically: at any time, and after a crash, at least one of the names exists.
     ///
     /// # Errors
-    /// `NotFound`; `Exists`, `NotEmpty`, `IsADirectory`, `NotADirectory` for what is replaced;
-    /// `Invalid` for a directory that would go below itself.
+    /// `NotFound`; `Exists`, `NotEmpty`, `IsADirectory`, `NotADirectory` for an existing target;
+    /// `Invalid` for moving a directory below itself.
     fn rename(
         &self,
         dir: InodeNumber,
@@ -221,24 +221,24 @@ pub trait FsWrite: FsRead {
         mode: RenameMode,
     ) -> Result<()>;
 
-    /// Writes `data` at byte `offset` of a regular file, which grows to hold it. Returns how much
-    /// was written: less than all only when there is no room for more.
+    /// Writes `data` at byte `offset` of a regular file, which grows if necessary. Returns the
+    /// number of bytes written, which is less than `data` has only if no space is left.
     ///
     /// # Errors
-    /// `NoSpace` when nothing could be written; `FileTooLarge`; `IsADirectory`; `Invalid` for what
-    /// has no contents; `Unsupported` for encrypted contents and those under fs-verity.
+    /// `NoSpace` if nothing could be written; `FileTooLarge`; `IsADirectory`; `Invalid` for a file
+    /// without contents; `Unsupported` for contents that are encrypted or protected by fs-verity.
     fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<usize>;
 
-    /// Makes a regular file so long, in bytes: cut, or grown with a hole.
+    /// Sets the size of a regular file in bytes: truncates it, or extends it with a hole.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
     fn set_len(&self, inode: InodeNumber, size_bytes: u64) -> Result<()>;
 
-    /// Allocates, frees, zeroes or moves a range of a regular file, in bytes.
+    /// Allocates, deallocates, zeroes or moves a range of a regular file, in bytes.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at); `Unsupported` where the file's form does not allow it;
+    /// As [`write_at`](Self::write_at); `Unsupported` if the storage of the file does not allow it;
     /// `Invalid` for a range that `what` does not allow.
     fn fallocate(
         &self,
@@ -248,11 +248,12 @@ pub trait FsWrite: FsRead {
         what: Fallocate,
     ) -> Result<()>;
 
-    /// Changes what `stat` tells.
+    /// Changes the metadata that stat(2) returns.
     fn set_metadata(&self, inode: InodeNumber, change: &SetMetadata) -> Result<()>;
 
-    /// Changes what chattr(1) can change. A flag that the filesystem shows but nobody can set keeps
-    /// its value. The default changes the flags that [`set_metadata`](Self::set_metadata) can.
+    /// Changes the attributes that chattr(1) changes. A flag that the filesystem exposes but that
+    /// can't be set keeps its value. The default changes the flags that
+    /// [`set_metadata`](Self::set_metadata) supports.
     ///
     /// # Errors
     /// As `set_metadata`; `Unsupported` for a flag or project that can't be set.
@@ -260,7 +261,7 @@ pub trait FsWrite: FsRead {
         let old = self.file_attributes(inode)?;
         let flags = FileFlags::from_bits(wanted.flags);
         let (Some(flags), true) = (flags, wanted.project == old.project) else {
-            let reason = "the filesystem does not have these attributes";
+            let reason = "the filesystem does not support these attributes";
             return Err(Error::new(ErrorKind::Unsupported, reason).in_inode(inode));
         };
         let change = SetMetadata {
@@ -270,68 +271,70 @@ pub trait FsWrite: FsRead {
         self.set_metadata(inode, &change)
     }
 
-    /// Sets one extended attribute by its whole name. POSIX ACLs are in the form of setxattr(2),
-    /// and the file's mode follows an access ACL.
+    /// Sets an extended attribute by its full name. POSIX ACLs have the format of setxattr(2), and
+    /// the file's mode follows an access ACL.
     ///
     /// # Errors
-    /// `Exists` and `NoAttribute` as `how` says; `Invalid` for a broken ACL; `Unsupported` for a
-    /// namespace that the filesystem does not have; `NoSpace` when there is no room for it.
+    /// `Exists` and `NoAttribute` according to `how`; `Invalid` for an invalid ACL; `Unsupported`
+    /// for a namespace that the filesystem does not have; `NoSpace`.
     fn set_xattr(&self, inode: InodeNumber, name: &[u8], value: &[u8], how: SetXattr)
     -> Result<()>;
 
-    /// Removes one extended attribute.
+    /// Removes an extended attribute.
     ///
     /// # Errors
-    /// `NoAttribute` without it.
+    /// `NoAttribute` if it does not exist.
     fn remove_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<()>;
 
-    /// Keeps a file alive without a name until it is [released](Self::release) as often as it was
-    /// held: as an open file is. Never fails, and costs next to nothing.
+    /// Keeps a file alive without a name, as an open file is, until it is [released](Self::release)
+    /// as often as it was held. Never fails, and costs next to nothing.
     fn hold(&self, inode: InodeNumber);
 
-    /// Ends a hold. With the last one, a file without a name is gone.
+    /// Ends a hold. With the last one, a file without a name is freed.
     ///
     /// # Errors
-    /// When the file can't be removed; it is no longer held in any case.
+    /// If the file can't be freed; the hold ends in any case.
     fn release(&self, inode: InodeNumber) -> Result<()>;
 
-    /// Gives the filesystem that `inode` is in another UUID. It is a change as any other: durable with those before it.
+    /// Changes the UUID of the filesystem that `inode` is in. The change becomes durable like any
+    /// other, in order.
     ///
     /// # Errors
-    /// `Unsupported` where the driver can't do it, which is the default, and where something in the filesystem depends
-    /// on the old UUID.
+    /// `Unsupported` if the driver does not implement it, which is the default, or if metadata in
+    /// the filesystem depends on the old UUID.
     fn set_uuid(&self, inode: InodeNumber, uuid: [u8; 16]) -> Result<()> {
         let _ = uuid;
-        let reason = "the UUID of this filesystem can't be changed";
+        let reason = "changing the UUID of this filesystem is not supported";
         Err(Error::new(ErrorKind::Unsupported, reason).in_inode(inode))
     }
 
-    /// Makes one file durable. When it returns, and the file had been created, its name is durable
-    /// too.
+    /// Makes a file durable. If it was created since the last sync, its name becomes durable, too.
     fn sync_file(&self, inode: InodeNumber, what: SyncFile) -> Result<()>;
 
-    /// Makes everything durable.
+    /// Makes all changes durable.
     fn sync(&self) -> Result<()>;
 
-    /// Returns whether a crash before [`close`](Self::close) returns may leave a part of what was changed
-    /// since the filesystem was opened: something of it is committed, or it can't be committed in one
-    /// step, which is the default.
+    /// Returns true if a crash before [`close`](Self::close) returns may leave a part of the
+    /// changes since the filesystem was opened: some are committed already, or they can't be
+    /// committed in one transaction. The default is true.
     fn is_in_parts(&self) -> bool {
         true
     }
 
-    /// Ends writing: everything is durable and marked as cleanly unmounted when it returns. What is
-    /// called afterwards reads, or answers `ReadOnly`. Dropping the filesystem does the same, and
-    /// can't say that it failed.
+    /// Ends writing: when it returns, all changes are durable and the filesystem is marked as
+    /// cleanly unmounted. Later calls can read; changes fail with `ReadOnly`. Dropping the
+    /// filesystem does the same, but can't report an error.
     fn close(&self) -> Result<()>;
 
-    /// Ends writing, and drops what is not durable yet, as a crash would: for a caller that has met
-    /// an error halfway, also one of [`close`](Self::close). Returns what was durable before.
+    /// Ends writing, and discards the changes that are not durable yet, as a crash would: for a
+    /// caller that has met an error halfway, including one of [`close`](Self::close). Returns which
+    /// changes remain.
     ///
     /// # Errors
-    /// `Unsupported` where changes can't be dropped, which is the default: then writing goes on.
+    /// `Unsupported` if changes can't be discarded, which is the default: then the filesystem stays
+    /// open for writing.
     fn abandon(&self) -> Result<Remains> {
-        let reason = "what was changed can't be taken back on this filesystem";
+        let reason = "cannot discard the changes on this filesystem";
         Err(Error::new(ErrorKind::Unsupported, reason))
     }
 }

@@ -1,27 +1,28 @@
-//! Patterns as `find -name` takes them.
+//! Shell patterns, as in `find -name`.
 
 mod expand;
 
 use crate::{Error, ErrorKind, Result};
 pub use expand::{expand, is_pattern};
 
-/// The longest pattern, in bytes: as long as a path may be. It bounds the work of one match.
+/// The length limit of a pattern in bytes, the same as that of a path. It bounds the work of one
+/// match.
 const PATTERN_MAX_BYTES: usize = crate::path::PATH_MAX_BYTES;
 
-/// Whether upper and lower case differ.
+/// The treatment of upper and lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Case {
-    /// `a` is not `A`.
+    /// Letters of different case differ.
     Sensitive,
-    /// `a` is `A`, for ASCII letters.
+    /// ASCII letters of different case are equal.
     Insensitive,
 }
 
-/// A shell pattern (glob(7)): `*`, `?`, `[a-z]`, `[!a-z]`, `[[:digit:]]`, and `\` before a
-/// character that stands for itself.
+/// A shell pattern (glob(7)): `*`, `?`, `[a-z]`, `[!a-z]`, `[[:digit:]]`, and `\` before a literal
+/// character.
 ///
-/// It matches whole names, with fnmatch(3)'s defaults: `*` and `?` match a slash and a leading dot,
-/// too. `?` and brackets match one character of UTF-8, or one byte where there is none.
+/// A pattern matches a whole name, with the defaults of fnmatch(3): `*` and `?` also match a slash
+/// and a leading dot. `?` and brackets match one UTF-8 character, or one byte of invalid UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     tokens: Vec<Token>,
@@ -42,7 +43,7 @@ enum Range {
     Class(Class),
 }
 
-/// The classes of POSIX, for ASCII.
+/// The POSIX character classes, for ASCII.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Alnum,
@@ -60,14 +61,14 @@ enum Class {
 }
 
 impl Pattern {
-    /// Parses a pattern. A `[` that nothing closes stands for itself.
+    /// Parses a pattern. A `[` without its `]` is literal.
     ///
     /// # Errors
-    /// `Invalid` for one that is too long.
+    /// `Invalid` for a pattern that is too long.
     pub fn new(pattern: impl AsRef<[u8]>, case: Case) -> Result<Self> {
         let mut rest = pattern.as_ref();
         if rest.len() > PATTERN_MAX_BYTES {
-            let reason = format!("pattern is longer than {PATTERN_MAX_BYTES} bytes");
+            let reason = format!("the pattern is too long, at most {PATTERN_MAX_BYTES} bytes");
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         let mut tokens = Vec::new();
@@ -81,11 +82,11 @@ impl Pattern {
         Ok(Self { tokens, case })
     }
 
-    /// Whether the whole of `name` matches.
+    /// Returns true if the pattern matches the whole of `name`.
     pub fn matches(&self, name: impl AsRef<[u8]>) -> bool {
         let mut name = name.as_ref();
         let mut tokens = self.tokens.as_slice();
-        // Where to go on when what follows the last `*` doesn't match here.
+        // The state to retry from if the tokens after the last `*` don't match here.
         let mut retry: Option<(&[Token], &[u8])> = None;
         loop {
             match tokens.split_first() {
@@ -117,10 +118,10 @@ impl Pattern {
     }
 }
 
-/// Above all of Unicode: bytes that are no UTF-8 become characters of their own there.
+/// The base above all of Unicode to which bytes of invalid UTF-8 are mapped.
 const RAW_BYTE: u32 = 0x0011_0000;
 
-/// The first character, and what follows it.
+/// Returns the first character, and the bytes after it.
 fn next_char(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (&first, rest) = bytes.split_first()?;
     if first < 0x80 {
@@ -144,7 +145,7 @@ impl Token {
             Ok(b'*') => Self::AnyString,
             Ok(b'?') => Self::AnyChar,
             Ok(b'\\') => {
-                // A backslash at the end stands for itself.
+                // A backslash at the end is literal.
                 let (char, rest) = next_char(rest).unwrap_or((char, rest));
                 return Some((Self::Char(char), rest));
             }
@@ -185,7 +186,7 @@ fn both_cases(char: u32) -> (u32, u32) {
     })
 }
 
-/// Parses what follows a `[`; `None` when nothing closes it.
+/// Parses the characters after a `[`; `None` without a closing bracket.
 fn parse_set(after_bracket: &[u8]) -> Option<(Token, &[u8])> {
     let mut rest = after_bracket;
     let negated = matches!(rest.first(), Some(b'!' | b'^'));
@@ -229,7 +230,7 @@ impl Range {
     }
 }
 
-/// A member of a set, perhaps behind a backslash.
+/// Parses a member of a set, possibly after a backslash.
 fn set_char(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let escaped = bytes.strip_prefix(b"\\").filter(|rest| !rest.is_empty());
     next_char(escaped.unwrap_or(bytes))
@@ -269,7 +270,7 @@ impl Class {
             Self::Lower => byte.is_ascii_lowercase(),
             Self::Print => byte.is_ascii_graphic() || byte == b' ',
             Self::Punct => byte.is_ascii_punctuation(),
-            // Vertical tab is white space to isspace(3), not to Rust.
+            // isspace(3) includes the vertical tab, Rust does not.
             Self::Space => byte.is_ascii_whitespace() || byte == 0x0b,
             Self::Upper => byte.is_ascii_uppercase(),
             Self::Xdigit => byte.is_ascii_hexdigit(),

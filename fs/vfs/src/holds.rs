@@ -1,4 +1,4 @@
-//! Files that somebody keeps alive without a name, as an open file is.
+//! Files that are kept alive without a name, as open files are.
 
 use std::array;
 use std::hash::{BuildHasher, Hash};
@@ -9,10 +9,10 @@ use foldhash::fast::RandomState;
 
 use crate::metadata::InodeNumber;
 
-/// The number of locks: files are opened side by side.
+/// The number of locks, so that files can be opened concurrently.
 const SHARDS: usize = 16;
 
-/// How often each file is held.
+/// The number of holds of each file.
 #[derive(Debug)]
 pub struct Holds<N = InodeNumber> {
     hasher: RandomState,
@@ -20,7 +20,7 @@ pub struct Holds<N = InodeNumber> {
 }
 
 impl<N> Default for Holds<N> {
-    /// No file is held.
+    /// Returns a value without holds.
     fn default() -> Self {
         Self {
             hasher: RandomState::default(),
@@ -58,12 +58,12 @@ impl<N: Copy + Eq + Hash> Holds<N> {
         is_last
     }
 
-    /// Returns true if somebody holds the file.
+    /// Returns true if the file is held.
     pub fn contains(&self, file: N) -> bool {
         self.shard(file).contains_key(&file)
     }
 
-    /// Returns true if nobody holds any file.
+    /// Returns true if no file is held.
     pub fn is_empty(&self) -> bool {
         self.shards.iter().all(|shard| lock(shard).is_empty())
     }

@@ -1,6 +1,7 @@
-//! Two paths as one.
+//! Concatenation of paths.
 
-/// Returns `name` below `dir`, with one slash between them. An empty one stands for the other itself.
+/// Returns `name` below `dir`, with one slash between them. If one is empty, returns the other
+/// unchanged.
 pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     match (dir, name) {
         (dir, b"") => dir.to_vec(),

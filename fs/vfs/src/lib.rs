@@ -1,15 +1,14 @@
-//! Filesystems in userspace: the trait that every driver implements, and everything shaped like a
-//! path, written once.
+//! Filesystems in userspace: the traits that every driver implements, and the generic code for
+//! paths, walks and copies.
 //!
-//! A driver speaks inode numbers, as FUSE does ([`FsRead`], and [`FsWrite`] where it writes); names
-//! are bytes. Whatever walks, joins
-//! or resolves paths is generic code here, so that symlink limits, loops and escapes are handled in
-//! one place for all drivers.
+//! A driver works with inode numbers, as FUSE does ([`FsRead`], and [`FsWrite`] if it supports
+//! writing); names are bytes. Walking, joining and resolving paths is generic code in this crate,
+//! so that symlink limits, loops and escapes are handled in one place for all drivers.
 //!
 //! # Errors
 //!
-//! One [`Error`] for the layer: a small stable [`ErrorKind`] (errno and exit codes follow from it),
-//! the inode and path, and the driver's private reason as its source.
+//! The layer has one [`Error`]: a small stable [`ErrorKind`] (from which errno and exit codes
+//! follow), the inode and path, and the driver's private error as its source.
 #![cfg_attr(
     not(test),
     warn(
@@ -52,7 +51,7 @@ mod write_file;
 
 pub use copy_in::{copy_in, copy_within};
 pub use copy_out::copy_out;
-pub use error::{Error, ErrorKind, Result, go_on};
+pub use error::{Error, ErrorKind, Result, check_cancelled};
 pub use fs::{
     DirEntries, DirEntry, FileExtent, FileExtentKind, FileExtents, FsRead, Identity, Statistics,
 };
@@ -62,10 +61,10 @@ pub use fs_write::{
 };
 pub use holds::Holds;
 pub use metadata::{Device, FileAttributes, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
-pub use mount_tree::{Driver, Folders, MountHandle, MountTree};
+pub use mount_tree::{Driver, MountHandle, MountPointFs, MountTree};
 pub use path::{Follow, follow_last, resolve, resolve_beneath, resolve_parent};
 pub use read_ahead::ReadAhead;
 pub use read_file::{FileReader, read_file};
-pub use recorder::{Change, Recorder, What};
+pub use recorder::{Change, ChangeKind, Recorder};
 pub use walk::{WALK_PATH_MAX_BYTES, Walk, WalkEntry, entry_metadata, walk};
 pub use write_file::{FileWriter, replace_contents, shorten};

@@ -1,8 +1,8 @@
-//! What a filesystem knows about a file besides its contents.
+//! The metadata of a file.
 
 use std::fmt;
 
-/// A file's number within its filesystem: opaque, but stable while the filesystem is open.
+/// The inode number of a file: opaque, but stable while the filesystem is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InodeNumber(pub u64);
 
@@ -12,12 +12,12 @@ impl fmt::Display for InodeNumber {
     }
 }
 
-/// What kind of file it is.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileType {
     /// A regular file.
     Regular,
-    /// A directory.
+    /// A directory of files.
     Directory,
     /// A symbolic link.
     Symlink,
@@ -25,14 +25,14 @@ pub enum FileType {
     CharacterDevice,
     /// A block device.
     BlockDevice,
-    /// A FIFO.
+    /// A FIFO (named pipe).
     Fifo,
     /// A Unix socket.
     Socket,
 }
 
 impl FileType {
-    /// The type's bits of `st_mode` (stat(2), `S_IFMT`).
+    /// Returns the bits of the type in `st_mode` (stat(2), `S_IFMT`).
     pub const fn mode_bits(self) -> u32 {
         match self {
             Self::Fifo => 0o010_000,
@@ -45,7 +45,7 @@ impl FileType {
         }
     }
 
-    /// The type that `st_mode` tells, if it tells one.
+    /// Returns the type in `st_mode`, or `None` if it is invalid.
     pub const fn from_mode(mode: u32) -> Option<Self> {
         match mode & 0o170_000 {
             0o010_000 => Some(Self::Fifo),
@@ -59,7 +59,7 @@ impl FileType {
         }
     }
 
-    /// The letter that `ls -l` prints.
+    /// Returns the letter that `ls -l` prints.
     pub const fn letter(self) -> char {
         match self {
             Self::Fifo => 'p',
@@ -73,7 +73,7 @@ impl FileType {
     }
 }
 
-/// A point in time: seconds since 1970 (before it, negative) and nanoseconds after that second.
+/// A point in time: seconds since 1970 (negative before that) and nanoseconds after that second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
     /// Whole seconds since 1970-01-01 00:00:00 UTC.
@@ -83,7 +83,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// The time on the host's clock.
+    /// Returns the present time of the host's clock.
     pub fn now() -> Self {
         let since = std::time::SystemTime::UNIX_EPOCH.elapsed();
         let since = since.unwrap_or_default();
@@ -94,45 +94,45 @@ impl Timestamp {
     }
 }
 
-/// A device node's number.
+/// The number of a device node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Device {
-    /// The driver.
+    /// The major number, which selects the driver.
     pub major: u32,
-    /// The device of that driver.
+    /// The minor number, which selects the driver's device.
     pub minor: u32,
 }
 
-/// Attributes besides the mode (chattr(1)), as far as readers ask for them.
+/// The attributes of a file besides the mode (chattr(1)) that readers use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is one independent bit of the inode"
 )]
 pub struct FileFlags {
-    /// `i`: can't be changed, removed or linked to.
+    /// `i`: the file can't be changed, removed or linked to.
     pub immutable: bool,
-    /// `a`: can only be appended to.
+    /// `a`: the file can only be appended to.
     pub append_only: bool,
-    /// `E`: contents (of a directory: names) are encrypted.
+    /// `E`: contents (names, in a directory) are encrypted.
     pub encrypted: bool,
-    /// `V`: protected by fs-verity.
+    /// `V`: the file is protected by fs-verity.
     pub verity: bool,
-    /// `F`: names in this directory are looked up without regard to case.
+    /// `F`: look-ups in this directory ignore case.
     pub casefold: bool,
-    /// `d`: left out by dump(8).
+    /// `d`: dump(8) skips the file.
     pub no_dump: bool,
 }
 
 impl FileFlags {
-    /// The flags by their bits in linux/fs.h, as `FS_IOC_GETFLAGS` tells them.
+    /// Returns the flags as bits of linux/fs.h, as `FS_IOC_GETFLAGS` does.
     pub fn to_bits(mut self) -> u32 {
         BITS.iter()
             .filter_map(|(bit, flag)| flag(&mut self).then_some(bit))
             .sum()
     }
 
-    /// The flags that these bits stand for; `None` if there are others among them.
+    /// Returns the flags of these bits; `None` if others are set.
     pub fn from_bits(mut bits: u32) -> Option<Self> {
         let mut flags = Self::default();
         for (bit, flag) in BITS {
@@ -143,10 +143,10 @@ impl FileFlags {
     }
 }
 
-/// Finds a flag among all.
+/// A function that selects a flag.
 type Flag = fn(&mut FileFlags) -> &mut bool;
 
-/// Each flag by its bit in linux/fs.h.
+/// The bit of each flag in linux/fs.h.
 const BITS: [(u32, Flag); 6] = [
     (0x0000_0010, |flags| &mut flags.immutable),
     (0x0000_0020, |flags| &mut flags.append_only),
@@ -156,66 +156,68 @@ const BITS: [(u32, Flag); 6] = [
     (0x4000_0000, |flags| &mut flags.casefold),
 ];
 
-/// A file's attributes as lsattr(1) shows and chattr(1) changes them: all that the filesystem has,
-/// also those without a meaning to anybody else.
+/// The attributes of a file that lsattr(1) shows and chattr(1) changes: all that the filesystem
+/// has, including those that only it interprets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileAttributes {
-    /// The flags by their bits in linux/fs.h (`FS_IOC_GETFLAGS`).
+    /// The flags as bits of linux/fs.h (`FS_IOC_GETFLAGS`).
     pub flags: u32,
-    /// The project that the file is counted for.
+    /// The project ID of the file, for quotas.
     pub project: u32,
 }
 
-/// What `stat` tells.
+/// The metadata of a file, as stat(2) returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metadata {
-    /// The file's number.
+    /// The inode number.
     pub inode: InodeNumber,
-    /// Its generation: two files that had the same number at different times differ in it.
+    /// The inode generation: it distinguishes two files that had the same inode number at different
+    /// times.
     pub generation: u32,
-    /// What kind of file it is.
+    /// The type of the file.
     pub file_type: FileType,
-    /// Permissions with set-user-id, set-group-id and sticky: the low 12 bits of `st_mode`.
+    /// The permissions with set-user-ID, set-group-ID and sticky: the low 12 bits of `st_mode`.
     pub permissions: u16,
-    /// How many names it has.
+    /// The number of hard links.
     pub links: u32,
-    /// The owner's number.
+    /// The user ID of the owner.
     pub uid: u32,
-    /// The group's number.
+    /// The group ID.
     pub gid: u32,
-    /// Size in bytes; of a symlink, its target's length.
+    /// The size in bytes; for a symlink the length of its target.
     pub size_bytes: u64,
-    /// Bytes that are allocated for it: `st_blocks` times 512.
+    /// The number of allocated bytes: `st_blocks` times 512.
     pub allocated_bytes: u64,
-    /// Last read.
+    /// The time of the last access.
     pub accessed: Timestamp,
-    /// Contents last changed.
+    /// The time of the last modification of the contents.
     pub modified: Timestamp,
-    /// Inode last changed.
+    /// The time of the last change of the inode.
     pub changed: Timestamp,
-    /// Created, where the filesystem keeps it.
+    /// The time of creation, if the filesystem stores it.
     pub created: Option<Timestamp>,
     /// The number of a device node.
     pub device: Option<Device>,
     /// The filesystem's block size in bytes, `st_blksize`.
     pub block_size: u32,
-    /// Attributes besides the mode.
+    /// The attributes besides the mode.
     pub flags: FileFlags,
 }
 
 impl Metadata {
-    /// `st_mode`: type and permissions.
+    /// Returns `st_mode`: type and permissions.
     pub fn mode(&self) -> u32 {
         self.file_type.mode_bits() | u32::from(self.permissions & 0o7777)
     }
 
-    /// Whether it is a directory.
+    /// Returns true for a directory.
     pub fn is_dir(&self) -> bool {
         self.file_type == FileType::Directory
     }
 
-    /// Returns the permissions that chown(2) leaves when root changes the owner: a program must not run with the
-    /// rights of its new owner. Set-group-id without execution by the group means locking, and stays.
+    /// Returns the permissions that remain when root changes the owner with chown(2): a program
+    /// must not run with the rights of its new owner. Set-group-ID without group execute permission
+    /// means mandatory locking, and remains.
     pub fn permissions_after_chown(&self) -> u16 {
         match self.file_type {
             FileType::Regular if self.permissions & 0o010 != 0 => self.permissions & !0o6000,

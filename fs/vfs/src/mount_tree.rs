@@ -1,16 +1,16 @@
-//! Several filesystems under one root, as mount(2) puts them together.
+//! A tree of several filesystems under one root, like that of mount(2).
 //!
-//! A file's number has the mount that it belongs to in its highest byte, and its number within that
-//! filesystem in the others: those of the root's filesystem are as they are. A directory on which
-//! something is mounted is not seen; what is mounted there is.
+//! The highest byte of an inode number in the tree is the index of the mount, and the other bytes
+//! are the inode number in its filesystem. The numbers of the root filesystem are therefore
+//! unchanged. A mount hides the directory that is its mount point.
 //!
-//! Filesystems are opened when somebody first comes to them, so that a look at one file costs what it
-//! does without the others. One that does not open then answers with its error and not with the
-//! directory below: a program that copies into it would put its files there, where the guest never
-//! sees them.
+//! Filesystems are opened at first access, so that an access to one file does not cost the opening
+//! of the others. The mount point of a filesystem that can't be opened returns the error of opening
+//! it, and does not show the directory below: a program that copies into that directory would write
+//! files where the guest never sees them.
 //!
-//! A directory that is bound to a second place has a number for each, for it has two parents; a file
-//! has the same one at both, so that whoever caches its contents has them once.
+//! A directory that is bound to a second place has a number for each place, because it has two
+//! parents. A file has the same number at both, so that its contents are cached once.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -21,31 +21,31 @@ use crate::{
     resolve_beneath,
 };
 
-mod folders;
+mod mount_point_fs;
 mod read;
 #[cfg(test)]
 mod tests;
 mod write;
 
-pub use folders::Folders;
+pub use mount_point_fs::MountPointFs;
 
-/// Bits of a file's number that are its filesystem's. XFS uses no more than these, and those that
-/// count from one up never come so far.
+/// The number of bits that hold the inode number of the filesystem. XFS uses no more, and
+/// filesystems that number from 1 upwards never reach that many.
 const INODE_BITS: u32 = 56;
-/// A byte tells the mount.
+/// The limit on mounts: one byte holds the index.
 const MOUNTS_MAX: usize = 256;
 
-/// An open filesystem, to read or to write, too.
+/// An open filesystem, for reading or also for writing.
 #[derive(Debug, Clone)]
 pub enum Driver {
-    /// Changes answer `ReadOnly`.
+    /// A filesystem whose changes fail with `ReadOnly`.
     ReadOnly(Arc<dyn FsRead>),
-    /// It can be changed.
+    /// A filesystem that can be changed.
     Writable(Arc<dyn FsWrite>),
 }
 
 impl Driver {
-    /// The filesystem, to read.
+    /// Returns the filesystem for reading.
     pub fn reader(&self) -> &dyn FsRead {
         match self {
             Self::ReadOnly(fs) => &**fs,
@@ -54,73 +54,73 @@ impl Driver {
     }
 }
 
-/// Where the filesystem of a mount comes from when it is first wanted.
-enum Source {
-    /// It is open already.
+/// The source of a mount's filesystem at the first access.
+enum MountSource {
+    /// The filesystem is open already.
     Opened,
-    /// This opens it.
+    /// The function that opens the filesystem.
     Open(Box<dyn Fn() -> Result<Driver> + Send + Sync>),
-    /// An earlier mount has it.
+    /// The mount with this index, which comes earlier, has the filesystem.
     SameAs(usize),
 }
 
-/// One mount of a tree, for [`MountTree::mount_same`].
+/// A handle to a mount of a tree, for [`MountTree::mount_same`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountHandle(usize);
 
 impl MountHandle {
-    /// The root's.
+    /// The handle to the mount of the root.
     pub const ROOT: Self = Self(0);
 }
 
-/// Filesystems, and where they are mounted on each other. See the [module](self).
+/// Filesystems that are mounted on each other. See the [module](self).
 #[derive(Debug)]
 pub struct MountTree {
-    /// The root first; none is ever taken away.
+    /// The mounts, the root first; none is ever removed.
     mounts: Vec<Mount>,
 }
 
 struct Mount {
-    /// As it was asked for, without what is superfluous: `boot/efi`; empty for the root.
+    /// The requested path in normal form: `boot/efi`; empty for the root.
     path: Vec<u8>,
-    source: Source,
-    /// The directory of its filesystem that is its root; the filesystem's own when empty.
+    source: MountSource,
+    /// The directory of its filesystem that is its root; empty for the filesystem's own root.
     dir: Vec<u8>,
-    opened: OnceLock<std::result::Result<Opened, Failed>>,
-    place: OnceLock<Place>,
-    /// Mounts whose path begins with this one's, with what follows in theirs, until it is open.
+    opened: OnceLock<std::result::Result<OpenedMount, RepeatedError>>,
+    place: OnceLock<MountPoint>,
+    /// The mounts below this one that wait until it is open, each with the rest of its path.
     waiting: Vec<(usize, Vec<u8>)>,
 }
 
-/// Where something is mounted.
+/// The mount point of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct MountPoint {
     mount: usize,
     dir: InodeNumber,
 }
 
 #[derive(Debug)]
-struct Opened {
+struct OpenedMount {
     driver: Driver,
     root: InodeNumber,
-    /// The mount that has the same filesystem and opened it: itself, unless it is bound.
+    /// The index of the mount that opened the filesystem: its own index, except for a bind mount.
     owner: usize,
-    /// What is mounted on its directories, by these; the last one that was counts.
+    /// The mounts on its directories, by directory; the last one for a directory counts.
     covered: Vec<(InodeNumber, usize)>,
-    /// Mounts that have no place in it, and why.
-    homeless: Vec<(usize, Failed)>,
-    /// Somebody has asked to change something of it.
+    /// The mounts whose mount point does not exist in it, with the error.
+    unmounted: Vec<(usize, RepeatedError)>,
+    /// True after the first request to change the filesystem.
     changed: AtomicBool,
 }
 
-/// An error that is told again and again.
+/// An error that is returned repeatedly.
 #[derive(Debug, Clone)]
-struct Failed {
+struct RepeatedError {
     kind: ErrorKind,
     text: String,
 }
 
-impl From<Error> for Failed {
+impl From<Error> for RepeatedError {
     fn from(error: Error) -> Self {
         Self {
             kind: error.kind(),
@@ -129,7 +129,7 @@ impl From<Error> for Failed {
     }
 }
 
-impl Failed {
+impl RepeatedError {
     fn to_error(&self) -> Error {
         Error::new(self.kind, self.text.clone())
     }
@@ -146,7 +146,7 @@ impl fmt::Debug for Mount {
 }
 
 impl Mount {
-    fn new(path: Vec<u8>, dir: &[u8], source: Source) -> Self {
+    fn new(path: Vec<u8>, dir: &[u8], source: MountSource) -> Self {
         Self {
             path,
             source,
@@ -159,13 +159,13 @@ impl Mount {
 }
 
 impl MountTree {
-    /// Begins with the filesystem at the root.
+    /// Returns a tree with a filesystem as its root.
     pub fn new(root: Driver) -> Self {
         let inode = root.reader().root();
         Self::with_root(root, inode)
     }
 
-    /// Begins with a directory of a filesystem as the root: nothing leads out of it.
+    /// Returns a tree with a directory of a filesystem as its root. No path leads out of it.
     ///
     /// # Errors
     /// As [`resolve`]; `NotADirectory`.
@@ -176,16 +176,16 @@ impl MountTree {
     }
 
     fn with_root(driver: Driver, root: InodeNumber) -> Self {
-        let mount = Mount::new(Vec::new(), b"", Source::Opened);
-        let opened = Opened::new(driver, root, 0);
-        let _ = mount.opened.set(Ok(opened)); // It is new, and so empty.
+        let mount = Mount::new(Vec::new(), b"", MountSource::Opened);
+        let opened = OpenedMount::new(driver, root, 0);
+        let _ = mount.opened.set(Ok(opened)); // The mount is new, so the cell is empty.
         Self {
             mounts: vec![mount],
         }
     }
 
-    /// Mounts at a directory what `open` gives when somebody comes there. The path is one of the tree
-    /// as it is now. What is below a mount that nobody has come to yet is looked for when it is open.
+    /// Mounts a filesystem at a directory of the present tree. `open` is called at the first
+    /// access. A mount point below a mount that is not open yet is resolved when that is opened.
     ///
     /// # Errors
     /// As [`resolve`]; `NotADirectory`; `Invalid` for more than 255 mounts.
@@ -197,8 +197,8 @@ impl MountTree {
         self.mount_dir(path, b"", open)
     }
 
-    /// The same for the directory `dir` of a filesystem: what is mounted is seen from there on, and
-    /// nothing leads out of it.
+    /// Mounts the directory `dir` of a filesystem: `dir` is the root of the mount, and no path
+    /// leads out of it.
     ///
     /// # Errors
     /// As [`mount`](Self::mount).
@@ -208,12 +208,12 @@ impl MountTree {
         dir: impl AsRef<[u8]>,
         open: impl Fn() -> Result<Driver> + Send + Sync + 'static,
     ) -> Result<MountHandle> {
-        let source = Source::Open(Box::new(open));
+        let source = MountSource::Open(Box::new(open));
         self.add(path.as_ref(), dir.as_ref(), source)
             .map(MountHandle)
     }
 
-    /// Shows the directory `from` at `to`, too, without what is mounted below it.
+    /// Binds the directory `from` to `to`, without the mounts below it.
     ///
     /// # Errors
     /// As [`mount`](Self::mount), for both.
@@ -224,16 +224,16 @@ impl MountTree {
         let (mount, root) = split(found);
         let source = self.opened(mount)?;
         let (driver, owner) = (source.driver.clone(), source.owner);
-        let index = self.add(to, b"", Source::Opened)?;
+        let index = self.add(to, b"", MountSource::Opened)?;
         if let Some(added) = self.mounts.get(index) {
-            let opened = Opened::new(driver, root, owner);
-            let _ = added.opened.set(Ok(opened)); // Nobody has come there yet.
+            let opened = OpenedMount::new(driver, root, owner);
+            let _ = added.opened.set(Ok(opened)); // The mount is new, so the cell is empty.
         }
         Ok(MountHandle(index))
     }
 
-    /// Mounts the directory `dir` of what another mount has opened, or will: a filesystem that is
-    /// seen at two places is open once.
+    /// Mounts the directory `dir` of a filesystem that another mount has opened, or will open. So a
+    /// filesystem that is mounted at two places is opened once.
     ///
     /// # Errors
     /// As [`mount`](Self::mount).
@@ -243,14 +243,14 @@ impl MountTree {
         dir: impl AsRef<[u8]>,
         of: MountHandle,
     ) -> Result<MountHandle> {
-        self.add(path.as_ref(), dir.as_ref(), Source::SameAs(of.0))
+        self.add(path.as_ref(), dir.as_ref(), MountSource::SameAs(of.0))
             .map(MountHandle)
     }
 
-    fn add(&mut self, path: &[u8], dir: &[u8], source: Source) -> Result<usize> {
+    fn add(&mut self, path: &[u8], dir: &[u8], source: MountSource) -> Result<usize> {
         let index = self.mounts.len();
         if index >= MOUNTS_MAX {
-            let reason = format!("no more than {MOUNTS_MAX} filesystems fit under one root");
+            let reason = format!("too many mounts, at most {MOUNTS_MAX}");
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         let path = normal(path);
@@ -264,7 +264,7 @@ impl MountTree {
                 let dir = resolve(self, &path, Follow::All)?;
                 check_dir(self, dir).map_err(|e| e.in_path(&path))?;
                 let (at, dir) = split(dir);
-                let _ = mount.place.set(Place { mount: at, dir });
+                let _ = mount.place.set(MountPoint { mount: at, dir });
                 let opened = self.mounts.get_mut(at).and_then(|at| at.opened.get_mut());
                 if let Some(Ok(opened)) = opened {
                     opened.covered.push((dir, index));
@@ -275,8 +275,8 @@ impl MountTree {
         Ok(index)
     }
 
-    /// The mount with the longest path that `path` begins with, the last of several, and what of
-    /// `path` follows.
+    /// Returns the mount with the longest path that is a prefix of `path` (the last of several),
+    /// and the rest of `path`.
     fn lexical_parent(&self, path: &[u8]) -> (usize, Vec<u8>) {
         let mut best = (0, path);
         for (index, mount) in self.mounts.iter().enumerate() {
@@ -294,10 +294,11 @@ impl MountTree {
         (best.0, best.1.to_vec())
     }
 
-    /// Opens what is mounted there if it isn't open yet, and what is on the way to it.
+    /// Opens a mount, and the mounts above it, if they are not open yet.
     ///
     /// # Errors
-    /// What keeps it from being seen: as opening it, or looking for its directory.
+    /// The reason why it is not accessible: the errors of opening it, or of finding its mount
+    /// point.
     pub fn check(&self, mount: MountHandle) -> Result<()> {
         let index = mount.0;
         let is_waiting = |above: &&Mount| above.waiting.iter().any(|(child, _)| *child == index);
@@ -307,37 +308,37 @@ impl MountTree {
             .enumerate()
             .filter(|(_, above)| is_waiting(above))
         {
-            let mut homeless = self.opened(above)?.homeless.iter();
-            if let Some((_, failed)) = homeless.find(|(child, _)| *child == index) {
+            let mut unmounted = self.opened(above)?.unmounted.iter();
+            if let Some((_, failed)) = unmounted.find(|(child, _)| *child == index) {
                 return Err(failed.to_error());
             }
         }
         self.opened(index).map(|_| ())
     }
 
-    /// The mount of that number, opened now if it isn't.
-    fn opened(&self, index: usize) -> Result<&Opened> {
+    /// Returns the mount with this index, and opens it if necessary.
+    fn opened(&self, index: usize) -> Result<&OpenedMount> {
         let none = || Error::new(ErrorKind::NotFound, "no such inode");
         let mount = self.mounts.get(index).ok_or_else(none)?;
         let opened = mount
             .opened
-            .get_or_init(|| self.open(index, mount).map_err(Failed::from));
-        opened.as_ref().map_err(Failed::to_error)
+            .get_or_init(|| self.open(index, mount).map_err(RepeatedError::from));
+        opened.as_ref().map_err(RepeatedError::to_error)
     }
 
-    fn open(&self, index: usize, mount: &Mount) -> Result<Opened> {
+    fn open(&self, index: usize, mount: &Mount) -> Result<OpenedMount> {
         let (driver, owner) = match &mount.source {
-            Source::Open(open) => (open()?, index),
-            // Of an earlier one, so that this comes to an end.
-            Source::SameAs(other) => {
+            MountSource::Open(open) => (open()?, index),
+            // The index is that of an earlier mount, so the recursion ends.
+            MountSource::SameAs(other) => {
                 let other = self.opened(*other)?;
                 (other.driver.clone(), other.owner)
             }
-            Source::Opened => return Err(ErrorKind::Invalid.into()),
+            MountSource::Opened => return Err(ErrorKind::Invalid.into()),
         };
         let root = resolve(driver.reader(), &mount.dir, Follow::All)?;
         check_dir(driver.reader(), root).map_err(|e| e.in_path(&mount.dir))?;
-        let mut opened = Opened::new(driver, root, owner);
+        let mut opened = OpenedMount::new(driver, root, owner);
         for (child, rest) in &mount.waiting {
             let fs = opened.driver.reader();
             let found = resolve_beneath(fs, root, rest, Follow::All);
@@ -346,21 +347,22 @@ impl MountTree {
                 Ok(dir) => {
                     opened.covered.push((dir, *child));
                     if let Some(child) = self.mounts.get(*child) {
-                        let _ = child.place.set(Place { mount: index, dir }); // Set only here.
+                        let _ = child.place.set(MountPoint { mount: index, dir }); // Set only here.
                     }
                 }
-                Err(error) => opened.homeless.push((*child, error.into())),
+                Err(error) => opened.unmounted.push((*child, error.into())),
             }
         }
         Ok(opened)
     }
 
-    fn find(&self, inode: InodeNumber) -> Result<(usize, &Opened, InodeNumber)> {
+    fn find(&self, inode: InodeNumber) -> Result<(usize, &OpenedMount, InodeNumber)> {
         let (mount, inner) = split(inode);
         Ok((mount, self.opened(mount)?, inner))
     }
 
-    /// The number of a file of a mount in the tree. `is_dir` is asked only where it matters.
+    /// Returns the inode number in the tree of a file of a mount. Calls `is_dir` only if it
+    /// matters.
     fn number(
         &self,
         mount: usize,
@@ -376,13 +378,13 @@ impl MountTree {
         join(mount, inner)
     }
 
-    /// What is seen at a directory: what is mounted there, or itself.
+    /// Returns the root of the mount on a directory, or the directory itself.
     fn cross(&self, mount: usize, inner: InodeNumber) -> Result<Option<InodeNumber>> {
-        let mut at = Place { mount, dir: inner };
+        let mut at = MountPoint { mount, dir: inner };
         let mut crossed = None;
         while let Some(child) = self.opened(at.mount)?.mounted_on(at.dir) {
             let root = self.opened(child)?.root;
-            at = Place {
+            at = MountPoint {
                 mount: child,
                 dir: root,
             };
@@ -391,7 +393,7 @@ impl MountTree {
         Ok(crossed)
     }
 
-    /// The directory above a mount's root.
+    /// Returns the parent directory of a mount's root.
     fn above(&self, mount: usize) -> Result<Option<InodeNumber>> {
         let Some(place) = self.mounts.get(mount).and_then(|mount| mount.place.get()) else {
             return Ok(None);
@@ -401,14 +403,14 @@ impl MountTree {
     }
 }
 
-impl Opened {
+impl OpenedMount {
     fn new(driver: Driver, root: InodeNumber, owner: usize) -> Self {
         Self {
             driver,
             root,
             owner,
             covered: Vec::new(),
-            homeless: Vec::new(),
+            unmounted: Vec::new(),
             changed: AtomicBool::new(false),
         }
     }
@@ -425,7 +427,7 @@ impl Opened {
     }
 }
 
-/// The mount and the number within its filesystem.
+/// Splits an inode number into the mount and the number within its filesystem.
 fn split(inode: InodeNumber) -> (usize, InodeNumber) {
     let mask = u64::MAX.wrapping_shr(64_u32.saturating_sub(INODE_BITS));
     let mount = usize::try_from(inode.0.wrapping_shr(INODE_BITS)).unwrap_or(usize::MAX);
@@ -440,7 +442,7 @@ fn join(mount: usize, inner: InodeNumber) -> Result<InodeNumber> {
     let high = high.ok_or_else(|| {
         Error::new(
             ErrorKind::Unsupported,
-            "inode number is too large to be shown among other filesystems",
+            "the inode number is too large for a tree of several filesystems",
         )
         .in_inode(inner)
     })?;
@@ -454,7 +456,7 @@ fn check_dir(fs: &dyn FsRead, inode: InodeNumber) -> Result<()> {
     Err(ErrorKind::NotADirectory.into())
 }
 
-/// The names of a path with single slashes between them, without `.`; `..` stays.
+/// Normalises a path: single slashes between the names, without `.`; `..` is kept.
 fn normal(path: &[u8]) -> Vec<u8> {
     let names = path.split(|&byte| byte == b'/');
     let names: Vec<&[u8]> = names

@@ -1,6 +1,6 @@
-//! Numbers of one type as another.
+//! Conversion between number types.
 
-/// Returns a length in memory as one of a file.
+/// Converts a length in memory to one in a file.
 pub(crate) fn len_u64(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }

@@ -1,36 +1,37 @@
-//! From a path to an inode number.
+//! Resolution of paths to inode numbers.
 
 use crate::{Error, ErrorKind, FileType, FsRead, InodeNumber, Result};
 
 pub use crate::join::join;
 
-/// The most symlinks that one look-up follows: as Linux does it (`path_resolution(7)`).
+/// The limit on symlinks in one path resolution, as in Linux (`path_resolution(7)`).
 pub const MAX_SYMLINKS: usize = 40;
 
-/// The longest name between two slashes, in bytes: `NAME_MAX` of Linux.
+/// The length limit of a name in bytes: `NAME_MAX` of Linux.
 pub const NAME_MAX_BYTES: usize = 255;
 
-/// The longest path, in bytes: `PATH_MAX` of Linux, which counts a terminating NUL.
+/// The length limit of a path in bytes: `PATH_MAX` of Linux, which includes a terminating NUL.
 pub const PATH_MAX_BYTES: usize = 4095;
 
-/// What to do with a symlink at the end of a path.
+/// The treatment of a symlink at the end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow {
     /// Follow it, as stat(2) does.
     All,
-    /// Answer with the link itself, as lstat(2) does. A trailing slash follows it all the same.
+    /// Return the link itself, as lstat(2) does. After a trailing slash it is still followed.
     AllButLast,
 }
 
-/// Finds the file that `path` names.
+/// Returns the inode number of the file at `path`.
 ///
-/// Every path begins at the filesystem's root, with a leading slash or without; an empty one is the
-/// root. An absolute symlink begins there again, and `..` of the root is the root, so no path and
-/// no link leaves the filesystem.
+/// Every path starts at the filesystem's root, with or without a leading slash; an empty path is
+/// the root. An absolute symlink starts at the root again, and `..` of the root is the root, so no
+/// path and no link leaves the filesystem.
 ///
 /// # Errors
 /// `NotFound`, `NotADirectory`; `TooManyLinks` after [`MAX_SYMLINKS`]; `NameTooLong` past
-/// [`NAME_MAX_BYTES`] or [`PATH_MAX_BYTES`]; `Invalid` for a path with a NUL byte. All carry `path`.
+/// [`NAME_MAX_BYTES`] or [`PATH_MAX_BYTES`]; `Invalid` for a path with a NUL byte. All errors carry
+/// `path`.
 pub fn resolve(fs: &dyn FsRead, path: impl AsRef<[u8]>, follow: Follow) -> Result<InodeNumber> {
     let path = path.as_ref();
     check(path)
@@ -38,12 +39,12 @@ pub fn resolve(fs: &dyn FsRead, path: impl AsRef<[u8]>, follow: Follow) -> Resul
         .map_err(|error| error.in_path(path))
 }
 
-/// Finds the directory that `path` has its last name in, and that name: where something is made,
-/// removed or renamed. Symlinks on the way are followed, the last name is not looked at. Slashes
-/// behind it don't count.
+/// Returns the parent directory and the last name of `path`, to create, remove or rename a file.
+/// Symlinks in the middle of the path are followed; the last name is not resolved. Trailing slashes
+/// are ignored.
 ///
 /// # Errors
-/// As [`resolve`]; `NotADirectory`; `Invalid` for the root and for what ends in `.` or `..`.
+/// As [`resolve`]; `NotADirectory`; `Invalid` for the root and for a path that ends in `.` or `..`.
 pub fn resolve_parent(fs: &dyn FsRead, path: impl AsRef<[u8]>) -> Result<(InodeNumber, Vec<u8>)> {
     let path = path.as_ref();
     parent(fs, path).map_err(|error| error.in_path(path))
@@ -56,7 +57,10 @@ fn parent(fs: &dyn FsRead, path: &[u8]) -> Result<(InodeNumber, Vec<u8>)> {
     let name_at = name_at.map_or(0, |slash| slash.saturating_add(1));
     let (dir, name) = trimmed.split_at_checked(name_at).unwrap_or_default();
     if name.is_empty() || name == b"." || name == b".." {
-        return Err(Error::new(ErrorKind::Invalid, "has no name of its own"));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "the path does not end in a name",
+        ));
     }
     if name.len() > NAME_MAX_BYTES {
         return Err(ErrorKind::NameTooLong.into());
@@ -70,11 +74,11 @@ fn parent(fs: &dyn FsRead, path: &[u8]) -> Result<(InodeNumber, Vec<u8>)> {
     }
 }
 
-/// The path that `path` stands for when its last names are symlinks: where a file is made that is
-/// written through them. Nothing needs to be there.
+/// Returns the path that `path` refers to if its last names are symlinks: where a write through
+/// these symlinks creates a file. The file need not exist.
 ///
 /// # Errors
-/// As [`resolve`], of what is above.
+/// As [`resolve`], for the parent directories.
 pub fn follow_last(fs: &dyn FsRead, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
     let mut path = path.as_ref().to_vec();
     for _ in 0..=MAX_SYMLINKS {
@@ -98,11 +102,11 @@ pub fn follow_last(fs: &dyn FsRead, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
     Err(Error::from(ErrorKind::TooManyLinks).in_path(path))
 }
 
-/// As [`resolve`], from `start` on, and never out of it: `..` of `start`, and an absolute symlink
-/// unless `start` is the filesystem's root, are refused.
+/// Resolves a path like [`resolve`], but from `start` on and never out of it: `..` of `start` is
+/// refused, and so is an absolute symlink unless `start` is the filesystem's root.
 ///
 /// # Errors
-/// As [`resolve`]; `Denied` for what leads out.
+/// As [`resolve`]; `Denied` for a path that leads out of `start`.
 pub fn resolve_beneath(
     fs: &dyn FsRead,
     start: InodeNumber,
@@ -129,27 +133,30 @@ fn check(path: &[u8]) -> Result<()> {
         return Err(Error::new(
             ErrorKind::NameTooLong,
             format!(
-                "path is {} bytes long, at most {PATH_MAX_BYTES} fit",
+                "the path is too long: {} bytes, at most {PATH_MAX_BYTES}",
                 path.len()
             ),
         ));
     }
     if path.contains(&0) {
-        return Err(Error::new(ErrorKind::Invalid, "a path has no NUL byte"));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "invalid path: it contains a NUL byte",
+        ));
     }
     Ok(())
 }
 
 /// A directory on the way from the root.
-struct Step {
+struct PathLevel {
     name: Vec<u8>,
     inode: InodeNumber,
 }
 
-/// What `..` of the start and absolute symlinks come to.
+/// The treatment of `..` at the start, and of absolute symlinks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outside {
-    /// The start again: it is the filesystem's root.
+    /// They lead to the start, which is the filesystem's root.
     IsTheRoot,
     Refused,
 }
@@ -159,10 +166,10 @@ struct Resolver<'a> {
     start: InodeNumber,
     outside: Outside,
     follow: Follow,
-    /// The directories from the root down to where the look-up stands. The way is kept here rather
-    /// than asked of the `..` entries: those are the image's word.
-    steps: Vec<Step>,
-    /// What is left to look up.
+    /// The directories from the root down to the present position. They are kept here instead of
+    /// following `..` entries, which come from the image and are not trusted.
+    steps: Vec<PathLevel>,
+    /// The rest of the path.
     rest: Vec<u8>,
     links: usize,
 }
@@ -188,14 +195,14 @@ impl<'a> Resolver<'a> {
                 return Err(self.explain(error, &component.name));
             }
         }
-        Ok(self.here())
+        Ok(self.current_dir())
     }
 
-    fn here(&self) -> InodeNumber {
+    fn current_dir(&self) -> InodeNumber {
         self.steps.last().map_or(self.start, |step| step.inode)
     }
 
-    /// Takes the next name off the rest of the path.
+    /// Removes the next name from the rest of the path.
     fn next_component(&mut self) -> Option<Component> {
         let start = self.rest.iter().position(|&byte| byte != b'/')?;
         let from_start = self.rest.split_off(start);
@@ -205,9 +212,9 @@ impl<'a> Resolver<'a> {
         Some(Component {
             name: name.to_vec(),
             place: match () {
-                () if rest.is_empty() => Place::Last,
-                () if rest.iter().all(|&byte| byte == b'/') => Place::LastWithSlash,
-                () => Place::Within,
+                () if rest.is_empty() => ComponentPosition::Last,
+                () if rest.iter().all(|&byte| byte == b'/') => ComponentPosition::LastWithSlash,
+                () => ComponentPosition::Within,
             },
         })
     }
@@ -215,11 +222,11 @@ impl<'a> Resolver<'a> {
     fn enter(&mut self, component: &Component) -> Result<()> {
         let name = component.name.as_slice();
         match name {
-            b"." => return self.require_directory(self.here()),
+            b"." => return self.require_directory(self.current_dir()),
             b".." => {
-                self.require_directory(self.here())?;
+                self.require_directory(self.current_dir())?;
                 if self.steps.pop().is_none() {
-                    self.leave()?;
+                    self.leave_start()?;
                 }
                 return Ok(());
             }
@@ -227,41 +234,41 @@ impl<'a> Resolver<'a> {
                 return Err(Error::new(
                     ErrorKind::NameTooLong,
                     format!(
-                        "name is {} bytes long, at most {NAME_MAX_BYTES} fit",
+                        "the name is too long: {} bytes, at most {NAME_MAX_BYTES}",
                         name.len()
                     ),
                 ));
             }
             _ => {}
         }
-        let inode = self.fs.lookup(self.here(), name)?;
-        if component.place == Place::Last && self.follow == Follow::AllButLast {
+        let inode = self.fs.lookup(self.current_dir(), name)?;
+        if component.place == ComponentPosition::Last && self.follow == Follow::AllButLast {
             self.step(name, inode);
             return Ok(());
         }
         match self.fs.metadata(inode)?.file_type {
             FileType::Symlink => return self.follow_link(inode),
             FileType::Directory => {}
-            _ if component.place == Place::Last => {}
+            _ if component.place == ComponentPosition::Last => {}
             _ => return Err(ErrorKind::NotADirectory.into()),
         }
         self.step(name, inode);
         Ok(())
     }
 
-    /// Goes to what is above the start.
-    fn leave(&self) -> Result<()> {
+    /// Goes to the parent of the start.
+    fn leave_start(&self) -> Result<()> {
         match self.outside {
             Outside::IsTheRoot => Ok(()),
             Outside::Refused => Err(Error::new(
                 ErrorKind::Denied,
-                "leads out of the directory that is being filled",
+                "the path leads out of the destination directory",
             )),
         }
     }
 
     fn step(&mut self, name: &[u8], inode: InodeNumber) {
-        self.steps.push(Step {
+        self.steps.push(PathLevel {
             name: name.to_vec(),
             inode,
         });
@@ -275,7 +282,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Puts the link's target in front of what is left.
+    /// Puts the link's target in front of the rest of the path.
     fn follow_link(&mut self, link: InodeNumber) -> Result<()> {
         self.links = self.links.saturating_add(1);
         if self.links > MAX_SYMLINKS {
@@ -287,7 +294,7 @@ impl<'a> Resolver<'a> {
         }
         check(&target)?;
         if target.starts_with(b"/") {
-            self.leave()?;
+            self.leave_start()?;
             self.steps.clear();
         }
         target.extend_from_slice(&self.rest);
@@ -295,7 +302,8 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// Once a link was followed, the path that was asked for no longer says where it failed.
+    /// Adds the place to an error after a symlink was followed: then the original path no longer
+    /// says where it failed.
     fn explain(&self, error: Error, name: &[u8]) -> Error {
         if self.links == 0 || error.kind() == ErrorKind::TooManyLinks {
             return error;
@@ -321,14 +329,14 @@ impl<'a> Resolver<'a> {
 
 struct Component {
     name: Vec<u8>,
-    place: Place,
+    place: ComponentPosition,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ComponentPosition {
     Within,
     Last,
-    /// The last name, but a slash follows: it must be a directory.
+    /// The last name, followed by a slash: it must be a directory.
     LastWithSlash,
 }
 
@@ -535,7 +543,7 @@ mod tests {
             let mut at: Vec<&str> = vec![];
             let mut found = true;
             for part in &parts {
-                // Whatever comes after a file fails, be it `.` or `..`.
+                // Everything after a file fails, even `.` and `..`.
                 found &= at.last() != Some(&"file");
                 match part.as_str() {
                     "." => {}

@@ -1,4 +1,4 @@
-//! Contents of a file: whole, or as a stream.
+//! Reading of a file: whole, or as a stream.
 
 use std::io;
 
@@ -8,8 +8,8 @@ use crate::{Error, ErrorKind, FileType, FsRead, InodeNumber, Metadata, ReadAhead
 /// Reads a whole regular file of at most `limit_bytes`.
 ///
 /// # Errors
-/// `IsADirectory`; `Invalid` for what is no regular file, or is larger than the limit; whatever the
-/// filesystem answers.
+/// `IsADirectory`; `Invalid` for another type of file, or for one that is larger than the limit;
+/// the errors of the filesystem.
 pub fn read_file(fs: &dyn FsRead, inode: InodeNumber, limit_bytes: u64) -> Result<Vec<u8>> {
     let metadata = regular(fs, inode)?;
     let size = metadata.size_bytes;
@@ -17,7 +17,7 @@ pub fn read_file(fs: &dyn FsRead, inode: InodeNumber, limit_bytes: u64) -> Resul
     let Some(len) = fits else {
         return Err(Error::new(
             ErrorKind::Invalid,
-            format!("file is {size} bytes long, expected at most {limit_bytes}"),
+            format!("the file is too large: {size} bytes, at most {limit_bytes}"),
         )
         .in_inode(inode));
     };
@@ -41,9 +41,9 @@ fn regular(fs: &dyn FsRead, inode: InodeNumber) -> Result<Metadata> {
     Err(error.in_inode(inode))
 }
 
-/// A regular file as a stream. Tells the filesystem ahead of time what it will read.
+/// A regular file as a stream. It announces its reads to the filesystem.
 ///
-/// It has no buffer of its own: give `read` a large one, or wrap it in [`io::BufReader`].
+/// `FileReader` does not buffer: pass a large buffer to `read`, or wrap it in [`io::BufReader`].
 #[derive(Debug)]
 pub struct FileReader<'a> {
     fs: &'a dyn FsRead,
@@ -57,7 +57,7 @@ impl<'a> FileReader<'a> {
     /// Opens `inode` at its first byte.
     ///
     /// # Errors
-    /// `IsADirectory`; `Invalid` for what is no regular file.
+    /// `IsADirectory`; `Invalid` for another type of file.
     pub fn open(fs: &'a dyn FsRead, inode: InodeNumber) -> Result<Self> {
         let size_bytes = regular(fs, inode)?.size_bytes;
         Ok(Self {
@@ -69,15 +69,15 @@ impl<'a> FileReader<'a> {
         })
     }
 
-    /// The file's size in bytes.
+    /// Returns the file's size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// Reads into `buf` as [`FsRead::read_at`] does, and moves on.
+    /// Reads into `buf` as [`FsRead::read_at`] does, and moves the position.
     ///
     /// # Errors
-    /// Whatever the filesystem answers.
+    /// The errors of the filesystem.
     pub fn read_next(&mut self, buf: &mut [u8]) -> Result<usize> {
         let len_bytes = len_u64(buf.len());
         let end_of_read = self.position.saturating_add(len_bytes);
@@ -97,7 +97,7 @@ impl io::Read for FileReader<'_> {
 }
 
 impl From<Error> for io::Error {
-    /// Keeps the whole message: the kind follows the errno, the [`Error`] is the source.
+    /// Keeps the whole message: the kind follows from the errno, and the [`Error`] is the source.
     fn from(error: Error) -> Self {
         let kind = io::Error::from_raw_os_error(error.kind().errno()).kind();
         Self::new(kind, error)
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert_eq!(
             error.to_string(),
-            "file is 5 bytes long, expected at most 4 (inode 11)"
+            "the file is too large: 5 bytes, at most 4 (inode 11)"
         );
     }
 

@@ -1,4 +1,4 @@
-//! What is changed in a filesystem, written down as it happens.
+//! A record of the changes in a filesystem.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,60 +11,60 @@ use crate::{
     SetXattr, Statistics, SyncFile,
 };
 
-/// What happened to one file.
+/// The changes of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Where it was when it happened first.
+    /// The path of the file at its first change.
     pub path: Vec<u8>,
-    /// What it was, each thing once, in order.
-    pub what: Vec<What>,
+    /// The kinds of changes, each once, in order.
+    pub kinds: Vec<ChangeKind>,
 }
 
-/// One thing that happened to a file.
+/// A kind of change of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    /// It is new; that says all there is to say of it.
+pub enum ChangeKind {
+    /// The file is new; further changes of it are not recorded.
     Created(FileType),
-    /// This name of it is gone.
+    /// This name of the file was removed.
     Removed,
-    /// It has this name now.
+    /// The file was renamed to this name.
     RenamedTo(Vec<u8>),
-    /// It has another name, this one.
+    /// The file got this further name.
     LinkedAs(Vec<u8>),
-    /// Its contents, or its size.
+    /// The contents or the size of the file changed.
     Contents,
-    /// Its permissions.
+    /// The permissions of the file changed.
     Mode,
-    /// Its owner or group.
+    /// The owner or group of the file changed.
     Owner,
-    /// Its times were set.
+    /// The times of the file were set.
     Times,
-    /// Its flags, as of chattr(1).
+    /// The chattr(1) flags of the file changed.
     Flags,
-    /// An extended attribute, or an ACL.
+    /// An extended attribute or an ACL changed.
     Xattrs,
 }
 
-/// A filesystem that passes everything on and writes down what changed: for dry runs.
+/// A filesystem that forwards all calls and records the changes, for dry runs.
 ///
-/// It remembers every name that was looked up or listed through it, to tell paths, so it is for one
-/// command and not for a mount.
+/// It remembers every name that was looked up or listed through it, to report paths. So it is meant
+/// for a single command, not for a mount.
 pub struct Recorder {
     fs: Arc<dyn FsWrite>,
-    state: Mutex<State>,
+    state: Mutex<RecordedChanges>,
 }
 
 #[derive(Default)]
-struct State {
-    /// A name of each file that was come by.
+struct RecordedChanges {
+    /// A name of each file that was seen.
     names: HashMap<InodeNumber, (InodeNumber, Vec<u8>)>,
     changes: Vec<Change>,
-    /// The change of each file that has one.
+    /// The index of the change of each changed file.
     by_inode: HashMap<InodeNumber, usize>,
 }
 
 impl Recorder {
-    /// Writes down what is changed through it from now on.
+    /// Returns a recorder of the changes that are made through it.
     pub fn new(fs: Arc<dyn FsWrite>) -> Self {
         Self {
             fs,
@@ -72,39 +72,39 @@ impl Recorder {
         }
     }
 
-    /// What was changed, in the order in which it began.
+    /// Returns the changes, in the order in which they began.
     pub fn changes(&self) -> Vec<Change> {
         let state = self.lock();
         let real = state
             .changes
             .iter()
-            .filter(|change| !change.what.is_empty());
+            .filter(|change| !change.kinds.is_empty());
         real.cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Whole between any two statements.
+    fn lock(&self) -> MutexGuard<'_, RecordedChanges> {
+        // The state is consistent between any two statements, even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, inode: InodeNumber, what: What) {
-        self.lock().note(inode, what);
+    fn note(&self, inode: InodeNumber, kind: ChangeKind) {
+        self.lock().note(inode, kind);
     }
 }
 
-impl State {
+impl RecordedChanges {
     fn name(&mut self, dir: InodeNumber, name: &[u8], inode: InodeNumber) {
         if name != b"." && name != b".." {
             self.names.insert(inode, (dir, name.to_vec()));
         }
     }
 
-    /// The path of a file by the name that it was found by.
+    /// Returns the path of a file, from the name by which it was found.
     fn path(&self, inode: InodeNumber) -> Vec<u8> {
         let mut names = Vec::new();
         let mut at = inode;
         let mut len = 0;
-        // No path is longer than this, even in a filesystem that contains itself.
+        // The loop is bounded because a corrupt filesystem can contain itself.
         while let Some((dir, name)) = self.names.get(&at)
             && len < crate::WALK_PATH_MAX_BYTES
         {
@@ -132,7 +132,7 @@ impl State {
         path
     }
 
-    fn note(&mut self, inode: InodeNumber, what: What) {
+    fn note(&mut self, inode: InodeNumber, kind: ChangeKind) {
         let known = self.by_inode.get(&inode).copied();
         let index = known.unwrap_or_else(|| {
             let path = self.path(inode);
@@ -141,10 +141,10 @@ impl State {
         let Some(change) = self.changes.get_mut(index) else {
             return;
         };
-        let says_all = matches!(change.what.first(), Some(What::Created(_)))
-            && !matches!(what, What::LinkedAs(_));
-        if !says_all && !change.what.contains(&what) {
-            change.what.push(what);
+        let is_implied = matches!(change.kinds.first(), Some(ChangeKind::Created(_)))
+            && !matches!(kind, ChangeKind::LinkedAs(_));
+        if !is_implied && !change.kinds.contains(&kind) {
+            change.kinds.push(kind);
         }
     }
 
@@ -152,7 +152,7 @@ impl State {
         let index = self.changes.len();
         self.changes.push(Change {
             path,
-            what: Vec::new(),
+            kinds: Vec::new(),
         });
         self.by_inode.insert(inode, index);
         index
@@ -160,26 +160,26 @@ impl State {
 
     fn created(&mut self, dir: InodeNumber, name: &[u8], inode: InodeNumber, kind: FileType) {
         self.name(dir, name, inode);
-        // A number that another file had before.
+        // The number may have belonged to another file before.
         self.by_inode.remove(&inode);
-        self.note(inode, What::Created(kind));
+        self.note(inode, ChangeKind::Created(kind));
     }
 
-    /// A name went away. A file that was made only now was never there.
+    /// Records the removal of a name. A file that was created since the start leaves no trace.
     fn removed(&mut self, dir: InodeNumber, name: &[u8], inode: Option<InodeNumber>) {
         let path = self.path_in(dir, name);
         let index = inode.and_then(|inode| self.by_inode.get(&inode));
         let change = index.and_then(|&index| self.changes.get_mut(index));
         if let Some(change) = change
             && change.path == path
-            && matches!(change.what.as_slice(), [What::Created(_)])
+            && matches!(change.kinds.as_slice(), [ChangeKind::Created(_)])
         {
-            change.what.clear();
+            change.kinds.clear();
             return;
         }
         self.changes.push(Change {
             path,
-            what: vec![What::Removed],
+            kinds: vec![ChangeKind::Removed],
         });
     }
 
@@ -194,7 +194,7 @@ impl State {
         let index = self.by_inode.get(&inode).copied();
         self.name(to_dir, to_name, inode);
         if let Some(change) = index.and_then(|index| self.changes.get_mut(index))
-            && matches!(change.what.as_slice(), [What::Created(_)])
+            && matches!(change.kinds.as_slice(), [ChangeKind::Created(_)])
             && change.path == created_at
         {
             change.path = to;
@@ -203,7 +203,7 @@ impl State {
         if index.is_none() {
             self.begin(inode, created_at);
         }
-        self.note(inode, What::RenamedTo(to));
+        self.note(inode, ChangeKind::RenamedTo(to));
     }
 }
 
@@ -322,7 +322,7 @@ impl FsWrite for Recorder {
         let mut state = self.lock();
         if state.names.contains_key(&inode) {
             let path = state.path_in(dir, name);
-            state.note(inode, What::LinkedAs(path));
+            state.note(inode, ChangeKind::LinkedAs(path));
         } else {
             state.created(dir, name, inode, FileType::Regular);
         }
@@ -368,13 +368,13 @@ impl FsWrite for Recorder {
 
     fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<usize> {
         let written = self.fs.write_at(inode, offset, data)?;
-        self.note(inode, What::Contents);
+        self.note(inode, ChangeKind::Contents);
         Ok(written)
     }
 
     fn set_len(&self, inode: InodeNumber, size_bytes: u64) -> Result<()> {
         self.fs.set_len(inode, size_bytes)?;
-        self.note(inode, What::Contents);
+        self.note(inode, ChangeKind::Contents);
         Ok(())
     }
 
@@ -386,7 +386,7 @@ impl FsWrite for Recorder {
         what: Fallocate,
     ) -> Result<()> {
         self.fs.fallocate(inode, offset, len_bytes, what)?;
-        self.note(inode, What::Contents);
+        self.note(inode, ChangeKind::Contents);
         Ok(())
     }
 
@@ -394,7 +394,7 @@ impl FsWrite for Recorder {
         let before = self.fs.file_attributes(inode)?;
         self.fs.set_file_attributes(inode, wanted)?;
         if self.fs.file_attributes(inode)? != before {
-            self.note(inode, What::Flags);
+            self.note(inode, ChangeKind::Flags);
         }
         Ok(())
     }
@@ -408,14 +408,14 @@ impl FsWrite for Recorder {
         let times = change.accessed.or(change.modified).or(change.changed);
         let flags = change.flags.is_some_and(|flags| flags != before.flags);
         let happened = [
-            (differs(mode, before.permissions.into()), What::Mode),
-            (owner, What::Owner),
-            (times.is_some(), What::Times),
-            (flags, What::Flags),
+            (differs(mode, before.permissions.into()), ChangeKind::Mode),
+            (owner, ChangeKind::Owner),
+            (times.is_some(), ChangeKind::Times),
+            (flags, ChangeKind::Flags),
         ];
         let mut state = self.lock();
-        for (_, what) in happened.into_iter().filter(|(happened, _)| *happened) {
-            state.note(inode, what);
+        for (_, kind) in happened.into_iter().filter(|(happened, _)| *happened) {
+            state.note(inode, kind);
         }
         Ok(())
     }
@@ -428,13 +428,13 @@ impl FsWrite for Recorder {
         how: SetXattr,
     ) -> Result<()> {
         self.fs.set_xattr(inode, name, value, how)?;
-        self.note(inode, What::Xattrs);
+        self.note(inode, ChangeKind::Xattrs);
         Ok(())
     }
 
     fn remove_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<()> {
         self.fs.remove_xattr(inode, name)?;
-        self.note(inode, What::Xattrs);
+        self.note(inode, ChangeKind::Xattrs);
         Ok(())
     }
 
@@ -488,7 +488,7 @@ mod tests {
             format!(
                 "{}: {:?}",
                 String::from_utf8_lossy(&change.path),
-                change.what
+                change.kinds
             )
         };
         recorder.changes().iter().map(text).collect()
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_what_happened_to_each_file_once() {
+    fn reports_each_change_of_a_file_once() {
         let fs = tree();
         let f = resolve(&fs, "/a/b/f", crate::Follow::All).unwrap();
         fs.write_at(f, 0, b"x").unwrap();
@@ -537,7 +537,7 @@ mod tests {
         let fs = tree();
         add(&fs, "/a/new", NewKind::Regular);
         edit::remove(&fs, b"/a/new").unwrap();
-        // Written aside and put in place, as programs do it.
+        // The way in which programs replace a file: write a temporary one and rename it.
         add(&fs, "/a/temporary", NewKind::Regular);
         let (dir, _) = resolve_parent(&fs, "/a/g").unwrap();
         fs.rename(dir, b"temporary", dir, b"g", RenameMode::Replace)

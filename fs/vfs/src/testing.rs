@@ -1,7 +1,7 @@
-//! A small filesystem in memory, for tests of whatever stands on [`FsRead`].
+//! A small filesystem in memory, for tests of code that uses [`FsRead`].
 //!
-//! Built by path, and it obeys: with faults where a test wants them, and with names and loops that
-//! no sane filesystem has.
+//! It is built by path and accepts everything: faults where a test wants them, and names and loops
+//! that no valid filesystem has.
 
 mod txtar;
 mod writable;
@@ -17,34 +17,34 @@ use crate::{
 
 pub use writable::{Limits, Synced, WritableMemoryFs};
 
-/// The root's number: that of ext4, so that nobody takes FUSE's 1 for granted.
+/// The root's inode number: that of ext4, so that no code assumes FUSE's 1.
 const ROOT: InodeNumber = InodeNumber(2);
 
-/// The number of the first file besides the root: that of ext4 again.
+/// The inode number of the first file besides the root: that of ext4, too.
 const FIRST_FILE: u64 = 11;
 
-/// The unit in which files take up space.
+/// The unit of allocation.
 const BLOCK_BYTES: u64 = 4096;
 
-/// What goes wrong with a file.
+/// A fault that an access to a file produces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Its metadata can't be read.
+    /// Reading its metadata fails.
     Metadata,
-    /// The directory can't be read at all.
+    /// Reading the directory fails.
     ReadDir,
-    /// The directory's second entry (after `.` and `..`) can't be read.
+    /// Reading the directory's second entry (after `.` and `..`) fails.
     SecondEntry,
-    /// Its contents can't be read.
+    /// Reading its contents fails.
     Read,
     /// Reading its contents panics.
     PanicOnRead,
 }
 
-/// Bytes of one file that were announced: the file, the offset, the length.
+/// An announced read: the file, the offset, the length.
 pub type Hint = (InodeNumber, u64, u64);
 
-/// The filesystem. See the [module](self).
+/// A filesystem in memory. See the [module](self).
 #[derive(Debug)]
 pub struct MemoryFs {
     nodes: BTreeMap<InodeNumber, Node>,
@@ -66,7 +66,7 @@ enum Contents {
         parent: InodeNumber,
         entries: Vec<(Vec<u8>, InodeNumber)>,
     },
-    /// Stored runs by offset; between them are holes.
+    /// The stored runs by offset; the gaps between them are holes.
     File(BTreeMap<u64, Vec<u8>>),
     Link(Vec<u8>),
     Special,
@@ -79,7 +79,7 @@ impl Default for MemoryFs {
 }
 
 impl MemoryFs {
-    /// One with nothing but a root directory.
+    /// Returns a filesystem with only a root directory.
     pub fn new() -> Self {
         let root = Contents::Directory {
             parent: ROOT,
@@ -94,10 +94,11 @@ impl MemoryFs {
         }
     }
 
-    /// Makes a directory, and those above it.
+    /// Creates a directory and its parents.
     ///
     /// # Panics
-    /// All of these panic when the path is of no use: it's a test's fault.
+    /// All methods that create files panic for an invalid path, because that is a fault of the
+    /// test.
     pub fn dir(&mut self, path: &str) -> InodeNumber {
         let mut dir = ROOT;
         for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -117,12 +118,12 @@ impl MemoryFs {
         self.add(parent, name, FileType::Directory, contents)
     }
 
-    /// Makes a file.
+    /// Creates a file.
     pub fn file(&mut self, path: &str, data: &[u8]) -> InodeNumber {
         self.sparse_file(path, &[(0, data)], data.len().try_into().unwrap())
     }
 
-    /// Makes a file of which only some runs are stored.
+    /// Creates a file of which only some runs are stored.
     pub fn sparse_file(
         &mut self,
         path: &str,
@@ -143,7 +144,7 @@ impl MemoryFs {
         inode
     }
 
-    /// Makes a symlink.
+    /// Creates a symlink.
     pub fn symlink(&mut self, path: &str, target: &str) -> InodeNumber {
         let contents = Contents::Link(target.into());
         let inode = self.add_at(path, FileType::Symlink, contents);
@@ -153,26 +154,26 @@ impl MemoryFs {
         inode
     }
 
-    /// Makes a device node, FIFO or socket.
+    /// Creates a device node, FIFO or socket.
     pub fn special(&mut self, path: &str, kind: FileType, device: Option<Device>) -> InodeNumber {
         let inode = self.add_at(path, kind, Contents::Special);
         self.metadata_mut(inode).device = device;
         inode
     }
 
-    /// Gives a file one more name, and counts it.
+    /// Adds a hard link, and counts it.
     pub fn hard_link(&mut self, path: &str, inode: InodeNumber) {
         self.entry(path, inode);
         self.metadata_mut(inode).links += 1;
     }
 
-    /// Adds a name without counting it: the way to loops.
+    /// Adds a name without counting it, which can create loops.
     pub fn entry(&mut self, path: &str, inode: InodeNumber) {
         let (dir, name) = self.parent_and_name(path);
         self.raw_entry(dir, name.as_bytes(), inode);
     }
 
-    /// Adds any name at all, possible or not.
+    /// Adds any name, valid or not.
     pub fn raw_entry(&mut self, dir: InodeNumber, name: &[u8], inode: InodeNumber) {
         match &mut self.nodes.get_mut(&dir).unwrap().contents {
             Contents::Directory { entries, .. } => entries.push((name.to_vec(), inode)),
@@ -186,17 +187,17 @@ impl MemoryFs {
         xattrs.insert(name.into(), value.to_vec());
     }
 
-    /// The metadata, to change.
+    /// Returns the metadata for modification.
     pub fn metadata_mut(&mut self, inode: InodeNumber) -> &mut Metadata {
         &mut self.nodes.get_mut(&inode).unwrap().metadata
     }
 
-    /// Lets a file fail from now on.
+    /// Makes accesses to a file fail from now on.
     pub fn fail(&mut self, inode: InodeNumber, fault: Fault) {
         self.faults.insert(inode, fault);
     }
 
-    /// Whether a path leads anywhere; no symlink is followed.
+    /// Returns true if a path exists; symlinks are not followed.
     pub fn contains(&self, path: &str) -> bool {
         let names = path.split('/').filter(|name| !name.is_empty());
         let mut at = Some(ROOT);
@@ -206,12 +207,12 @@ impl MemoryFs {
         at.is_some()
     }
 
-    /// What [`FsRead::will_need`] was told since the last call.
+    /// Returns the calls of [`FsRead::will_need`] since the last call of this method.
     pub fn take_hints(&self) -> Vec<Hint> {
         mem::take(&mut self.hints.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What [`FsRead::will_need_metadata`] was told since the last call.
+    /// Returns the calls of [`FsRead::will_need_metadata`] since the last call of this method.
     pub fn take_metadata_hints(&self) -> Vec<Vec<InodeNumber>> {
         let mut hints = self
             .metadata_hints

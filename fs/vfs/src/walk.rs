@@ -1,56 +1,57 @@
-//! Every file below a directory.
+//! A walk of a directory tree.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use crate::{DirEntries, DirEntry, Error, ErrorKind, FsRead, InodeNumber, Metadata, Result};
 
-/// The longest path that a walk goes on below. Programs that go step by step make trees much deeper
-/// than `PATH_MAX` can name (this is 128 times as long, 262,144 directories of one letter); without
-/// a bound, a hostile tree would cost the square of its depth.
+/// The length limit of paths in a walk. Programs that change directories step by step create trees
+/// much deeper than `PATH_MAX` can name (this limit is 128 times `PATH_MAX`, or 262,144 directories
+/// with names of one letter). Without a limit, a hostile tree would cost the square of its depth.
 pub const WALK_PATH_MAX_BYTES: usize = 512 << 10;
 
-/// How many entries of a directory are taken at once, so that their metadata is fetched in one go.
-/// About four blocks of the inode table of ext4 per read-ahead, and well under 1 MiB of names.
+/// The number of directory entries that are read at once, so that their metadata is fetched at
+/// once. That is about four blocks of ext4's inode table per read-ahead, and well under 1 MiB of
+/// names.
 const BATCH_LEN: usize = 1024;
 
-/// The same for what is nested deeper than most trees: there a level keeps nothing but its place
-/// while the walk is below it, and reads on from there afterwards.
+/// The number of entries that are read at once in deep directories. Such a level keeps only its
+/// position while the walk is below it, and continues reading there afterwards.
 const DEEP_BATCH_LEN: usize = 32;
 
-/// From where on a directory counts as deep.
+/// The depth from which a directory counts as deep.
 const DEEP: usize = 32;
 
-/// A file that a [`Walk`] comes by.
+/// A file that a [`Walk`] yields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WalkEntry {
-    /// Its path from where the walk started, without a leading slash; empty for the start itself.
+    /// The path relative to the start, without a leading slash; empty for the start itself.
     pub path: Vec<u8>,
-    /// Its number.
+    /// The inode number.
     pub inode: InodeNumber,
-    /// What `stat` tells of it; symlinks are not followed.
+    /// The metadata, as lstat(2) returns it.
     pub metadata: Metadata,
-    /// How many directories lie above it: 0 for the start.
+    /// The number of directories between the start and the file: 0 for the start.
     pub depth: usize,
 }
 
 impl WalkEntry {
-    /// The last name of the path; empty for the start.
+    /// Returns the last component of the path; empty for the start.
     pub fn name(&self) -> &[u8] {
         let name = self.path.rsplit(|&byte| byte == b'/').next();
         name.unwrap_or_default()
     }
 }
 
-/// Goes through everything below `start`, `start` itself first.
+/// Walks `start` and everything below it.
 ///
-/// A directory comes before its entries, and those in the directory's order; symlinks are not
-/// followed. An error is one item of the iterator, with the path that it is about, and the walk
-/// goes on behind it: with the next directory when a directory can't be read on, with the next name
-/// when a file can't. Whoever wants to stop, stops.
+/// A directory comes before its entries, in the order of the directory; symlinks are not followed.
+/// An error is one item of the iterator, with its path, and the walk continues after it: with the
+/// next directory if the rest of a directory can't be read, with the next name if a file can't be
+/// read. The caller decides whether to stop.
 ///
-/// Safe on any image: a directory is entered once only, however many names lead to it, names that
-/// are none (`a/b`, an empty one) are errors, and so is a directory whose path is longer than
+/// The walk is safe on any image. A directory is entered only once, however many names it has.
+/// Invalid names (`a/b`, or empty) are errors, and so is a directory whose path is longer than
 /// [`WALK_PATH_MAX_BYTES`].
 pub fn walk(fs: &dyn FsRead, start: InodeNumber) -> Walk<'_> {
     Walk {
@@ -63,15 +64,15 @@ pub fn walk(fs: &dyn FsRead, start: InodeNumber) -> Walk<'_> {
     }
 }
 
-/// Returns the metadata of an inode that a directory entry names.
+/// Returns the metadata of an inode that a directory entry refers to.
 ///
 /// # Errors
-/// `Corrupt` when no file has that inode, in a filesystem that nobody changes meanwhile; as
+/// `Corrupt` if the inode is not in use (the filesystem must not change in the meantime); as
 /// [`FsRead::metadata`].
 pub fn entry_metadata(fs: &dyn FsRead, inode: InodeNumber) -> Result<Metadata> {
     fs.metadata(inode).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
-            let reason = format!("the entry names inode {inode}, which holds no file");
+            let reason = format!("the entry refers to inode {inode}, which is not in use");
             Error::new(ErrorKind::Corrupt, reason)
         }
         _ => error,
@@ -81,13 +82,13 @@ pub fn entry_metadata(fs: &dyn FsRead, inode: InodeNumber) -> Result<Metadata> {
 /// The iterator that [`walk`] returns.
 pub struct Walk<'a> {
     fs: &'a dyn FsRead,
-    /// Where it starts, until that was told.
+    /// The start, until it was yielded.
     start: Option<InodeNumber>,
-    /// The directory that was told last: entered when the next item is asked for.
+    /// The directory that was yielded last, which is entered when the next item is requested.
     enter: Option<InodeNumber>,
     /// The directories from the start down to the one that is being read.
     levels: Vec<Level<'a>>,
-    /// The path of what was told last.
+    /// The path of the entry that was yielded last.
     path: Vec<u8>,
     visited: HashSet<InodeNumber>,
 }
@@ -95,21 +96,21 @@ pub struct Walk<'a> {
 /// A directory that is being read.
 struct Level<'a> {
     dir: InodeNumber,
-    /// Where the entry behind the last one that was told begins.
+    /// The cookie of the entry after the last one that was yielded.
     cookie: u64,
-    /// What follows is read anew from there on.
+    /// True if the rest must be read again from `cookie` on.
     is_parked: bool,
-    /// `None` once there are no more.
+    /// The remaining entries; `None` at the end.
     entries: Option<DirEntries<'a>>,
     batch: std::vec::IntoIter<DirEntry>,
-    /// Why there are no more, told when the batch is used up.
+    /// The error that ended the directory, yielded when the batch is used up.
     error: Option<Error>,
-    /// How much of the walk's path leads to this directory.
+    /// The length of the part of the walk's path that names this directory.
     path_len: usize,
 }
 
 impl Walk<'_> {
-    /// Leaves out what is below the directory that came last.
+    /// Skips the entries of the directory that was yielded last.
     pub fn skip_dir(&mut self) {
         self.enter = None;
     }
@@ -129,14 +130,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Remembers a directory as the one to enter next, if it may be entered.
+    /// Records a directory as the one to enter next, if it may be entered.
     fn note_directory(&mut self, metadata: &Metadata) -> Result<()> {
         if !metadata.is_dir() {
             return Ok(());
         }
         let inode = metadata.inode;
         if !self.visited.insert(inode) {
-            let reason = "directory has several names, or contains itself";
+            let reason = "the directory has several names, or contains itself";
             return Err(Error::new(ErrorKind::Corrupt, reason).in_inode(inode));
         }
         if self.path.len() > WALK_PATH_MAX_BYTES {
@@ -147,7 +148,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Begins to read a directory.
+    /// Starts to read a directory.
     fn descend(&mut self, dir: InodeNumber) -> Result<()> {
         let entries = self.fs.read_dir(dir, 0);
         if self.levels.len() > DEEP
@@ -167,7 +168,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The next item of the innermost directory; `None` at its end.
+    /// Returns the next item of the innermost directory; `None` at its end.
     fn next_in_level(&mut self) -> Option<Result<WalkEntry>> {
         let batch_len = if self.levels.len() > DEEP {
             DEEP_BATCH_LEN
@@ -180,23 +181,23 @@ impl Walk<'_> {
             let error = level.error.take()?;
             return Some(Err(error.in_path(&self.path)));
         };
-        Some(self.tell(&entry))
+        Some(self.walk_entry(&entry))
     }
 
-    fn tell(&mut self, entry: &DirEntry) -> Result<WalkEntry> {
+    fn walk_entry(&mut self, entry: &DirEntry) -> Result<WalkEntry> {
         if !self.path.is_empty() {
             self.path.push(b'/');
         }
         self.path.extend_from_slice(&entry.name);
-        let told = match check_name(&entry.name) {
+        let walked = match check_name(&entry.name) {
             Ok(()) => entry_metadata(self.fs, entry.inode),
             Err(error) => Err(error),
         };
-        let told = told.and_then(|metadata| {
+        let walked = walked.and_then(|metadata| {
             self.note_directory(&metadata)?;
             Ok(self.entry(entry.inode, metadata))
         });
-        told.map_err(|error| error.in_inode(entry.inode).in_path(&self.path))
+        walked.map_err(|error| error.in_inode(entry.inode).in_path(&self.path))
     }
 }
 
@@ -209,7 +210,7 @@ impl<'a> Level<'a> {
         next
     }
 
-    /// Lets go of everything but the place.
+    /// Drops everything but the position.
     fn park(&mut self) {
         let has_more = self.entries.is_some() || self.batch.len() > 0 || self.error.is_some();
         self.is_parked = has_more;
@@ -218,7 +219,7 @@ impl<'a> Level<'a> {
         self.error = None;
     }
 
-    /// Reads the next batch. Returns its first entry.
+    /// Reads the next batch, and returns its first entry.
     fn next_batch(&mut self, fs: &'a dyn FsRead, batch_len: usize) -> Option<DirEntry> {
         if std::mem::take(&mut self.is_parked) {
             match fs.read_dir(self.dir, self.cookie) {
@@ -265,14 +266,14 @@ impl<'a> Level<'a> {
     }
 }
 
-/// A name that could lead anywhere but into its directory is none.
+/// Fails for a name that could lead out of its directory.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     let reason = if name.is_empty() {
-        "empty name in a directory"
+        "invalid directory entry: the name is empty"
     } else if name == b"." || name == b".." {
-        "name in a directory stands for another one"
+        "invalid directory entry: the name is `.` or `..`"
     } else if name.contains(&b'/') || name.contains(&0) {
-        "name in a directory contains a slash or NUL"
+        "invalid directory entry: the name contains a slash or NUL"
     } else {
         return Ok(());
     };
@@ -321,7 +322,7 @@ mod tests {
             .collect()
     }
 
-    /// Paths as they are, errors as `!path: reason`.
+    /// Returns paths unchanged, and errors as `!path: reason`.
     fn items(fs: &MemoryFs) -> Vec<String> {
         walk(fs, fs.root())
             .map(|item| match item {
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_what_it_is_told_to() {
+    fn leaves_out_what_is_excluded() {
         let mut fs = MemoryFs::new();
         fs.file("/a/b/c", b"");
         fs.file("/d", b"");
@@ -391,7 +392,7 @@ mod tests {
         fs.entry("/a/b/again", dir);
         fs.entry("/a/root", fs.root());
         fs.file("/z", b"");
-        let reason = "directory has several names, or contains itself";
+        let reason = "the directory has several names, or contains itself";
         assert_eq!(
             items(&fs),
             [
@@ -424,7 +425,7 @@ mod tests {
         let name = format!("/{}", "d".repeat(255));
         fs.dir(&name.repeat(2051));
         let items = items(&fs);
-        // The first directory whose path is too long is told as an error.
+        // The first directory whose path is too long yields an error.
         assert_eq!(items.len(), 2050);
         assert!(items.last().unwrap().ends_with("longer than 512 KiB"));
     }

@@ -1,18 +1,18 @@
-//! Contents of a file, written as a stream.
+//! Writing of a file as a stream.
 
 use std::io;
 use std::ops::ControlFlow;
 
 use crate::numbers::len_u64;
-use crate::{Error, ErrorKind, FsWrite, InodeNumber, Result, go_on};
+use crate::{Error, ErrorKind, FsWrite, InodeNumber, Result, check_cancelled};
 
-/// Written at once. A driver allocates what it is given in one go, so this is also the least that
-/// lies together on the device.
+/// The size of a write. A driver allocates the space of one write at once, so this is also the
+/// minimum that is contiguous on the device.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// A regular file to write as a stream, from an offset on.
 ///
-/// It has no buffer of its own: give `write` large pieces.
+/// `FileWriter` does not buffer: use large writes.
 #[derive(Debug)]
 pub struct FileWriter<'a> {
     fs: &'a dyn FsWrite,
@@ -21,7 +21,7 @@ pub struct FileWriter<'a> {
 }
 
 impl<'a> FileWriter<'a> {
-    /// Writes from `offset` on.
+    /// Returns a writer that starts at `offset`.
     pub fn new(fs: &'a dyn FsWrite, inode: InodeNumber, offset: u64) -> Self {
         Self {
             fs,
@@ -30,13 +30,13 @@ impl<'a> FileWriter<'a> {
         }
     }
 
-    /// Where the next byte goes.
+    /// Returns the position of the next byte.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Leaves out so many bytes: a hole, once something is written behind it or the file is made
-    /// longer.
+    /// Skips this number of bytes. They become a hole when data is written after them, or when the
+    /// file is extended.
     pub fn skip(&mut self, len_bytes: u64) {
         self.position = self.position.saturating_add(len_bytes);
     }
@@ -45,7 +45,7 @@ impl<'a> FileWriter<'a> {
     ///
     /// # Errors
     /// As [`FsWrite::write_at`].
-    pub fn put(&mut self, mut data: &[u8]) -> Result<()> {
+    pub fn write_all(&mut self, mut data: &[u8]) -> Result<()> {
         while !data.is_empty() {
             let written = self.fs.write_at(self.inode, self.position, data)?;
             if written == 0 {
@@ -57,21 +57,22 @@ impl<'a> FileWriter<'a> {
         Ok(())
     }
 
-    /// Writes all that `from` has left. Tells `told` how many bytes each piece had.
+    /// Writes all remaining data of `from`. Calls `progress` with the size of each piece.
     ///
     /// # Errors
-    /// As [`FsWrite::write_at`], what reading says, and `Cancelled` when `told` answers [`ControlFlow::Break`].
-    pub fn put_all(
+    /// As [`FsWrite::write_at`], the errors of reading, and `Cancelled` if `progress` returns
+    /// [`ControlFlow::Break`].
+    pub fn write_from(
         &mut self,
         from: &mut dyn io::Read,
-        told: &mut dyn FnMut(u64) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let filled = fill(from, &mut buffer)?;
             let piece = buffer.get(..filled).unwrap_or_default();
-            self.put(piece)?;
-            go_on(told(len_u64(filled)))?;
+            self.write_all(piece)?;
+            check_cancelled(progress(len_u64(filled)))?;
             if filled < BUFFER_BYTES {
                 return Ok(());
             }
@@ -79,7 +80,7 @@ impl<'a> FileWriter<'a> {
     }
 }
 
-/// Reads until `buffer` is full or nothing is left: pipes give little at a time.
+/// Reads until `buffer` is full or the end is reached: pipes return little at a time.
 fn fill(from: &mut dyn io::Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -93,33 +94,33 @@ fn fill(from: &mut dyn io::Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Puts all that `from` has in place of the contents of a regular file, which keeps everything else:
-/// number, names, owner, mode, attributes.
+/// Replaces the contents of a regular file. Everything else is kept: inode number, names, owner,
+/// mode, attributes.
 ///
 /// # Errors
-/// As [`FsWrite::write_at`], and what reading says. The file is cut short then.
+/// As [`FsWrite::write_at`], and the errors of reading. After an error the file is truncated.
 pub fn replace_contents(
     fs: &dyn FsWrite,
     inode: InodeNumber,
     from: &mut dyn io::Read,
-    told: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<u64> {
     fs.set_len(inode, 0)?;
     let mut writer = FileWriter::new(fs, inode, 0);
-    writer.put_all(from, told)?;
+    writer.write_from(from, progress)?;
     Ok(writer.position())
 }
 
-/// The most that [`shorten`] writes anew. Clusters of blocks (ext4's bigalloc) have 64 KiB unless
-/// somebody asked for others.
+/// The limit on the bytes that [`shorten`] writes again. Clusters of blocks (ext4's bigalloc) have
+/// 64 KiB by default.
 const REST_MAX_BYTES: u64 = 4 << 20;
 
-/// Makes a regular file shorter, in one transaction where the filesystem has them.
+/// Truncates a regular file, in one transaction if the filesystem has transactions.
 ///
-/// What is left of its last block or cluster gets a new one: with [`FsWrite::set_len`] alone a
-/// filesystem may write zeroes over the rest of the old one before it commits, and a crash in between
-/// would show them in a file that still has its old size. A cut within a cluster of more than 4 MiB
-/// may do so all the same.
+/// The rest of its last block or cluster is written to a new one. With [`FsWrite::set_len`] alone,
+/// a filesystem may zero the tail of the old block before it commits, and a crash in between would
+/// leave these zeroes in a file that still has its old size. That remains possible for a cut within
+/// a cluster of more than 4 MiB.
 ///
 /// # Errors
 /// As [`FsWrite::set_len`] and [`FsWrite::write_at`].
@@ -130,11 +131,11 @@ pub fn shorten(fs: &dyn FsWrite, inode: InodeNumber, size_bytes: u64) -> Result<
     let mut rest = vec![0; usize::try_from(rest_bytes).unwrap_or(0)];
     let read = fs.read_at(inode, whole, &mut rest)?;
     fs.set_len(inode, whole)?;
-    // A hole, for all that anybody sees, stays one.
+    // A rest of only zeroes becomes a hole, which reads the same.
     if rest.iter().take(read).all(|byte| *byte == 0) {
         return fs.set_len(inode, size_bytes);
     }
-    FileWriter::new(fs, inode, whole).put(&rest)
+    FileWriter::new(fs, inode, whole).write_all(&rest)
 }
 
 #[cfg(test)]
@@ -149,7 +150,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Gives a few bytes at a time.
+    /// A reader that returns a few bytes at a time.
     struct Trickle(u64);
 
     impl io::Read for Trickle {
@@ -167,11 +168,11 @@ mod tests {
         let inode = file(&fs);
         fs.write_at(inode, 0, &[1; 10]).unwrap();
         let mut pieces = Vec::new();
-        let told = &mut |bytes| {
+        let progress = &mut |bytes| {
             pieces.push(bytes);
             ControlFlow::Continue(())
         };
-        let written = replace_contents(&fs, inode, &mut Trickle(3_000_000), told).unwrap();
+        let written = replace_contents(&fs, inode, &mut Trickle(3_000_000), progress).unwrap();
         assert_eq!(written, 3_000_000);
         assert_eq!(pieces, [1 << 20, 1 << 20, 3_000_000 - (2 << 20)]);
         assert_eq!(fs.metadata(inode).unwrap().size_bytes, 3_000_000);
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_filesystem_is_said_to_be_full() {
+    fn a_full_filesystem_is_reported_as_full() {
         let fs = WritableMemoryFs::with_limits(Limits {
             blocks: 3,
             inodes: 100,

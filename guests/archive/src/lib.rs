@@ -1,10 +1,10 @@
 //! Tar archives as streams of members (POSIX.1-2017, pax; GNU tar manual, "Basic Tar Format").
 //!
-//! Archives may come from anywhere: names are as they stand there, and whoever unpacks them sees to it that they lead
-//! nowhere else.
+//! Archives may be hostile. Names are returned as they are stored; the caller must make sure that
+//! unpacking them does not lead out of the destination.
 //!
-//! The headers are taken apart here and not by the `tar` crate's entries: those split pax records at
-//! newlines, which values of extended attributes may hold.
+//! Pax headers are parsed here and not by the entries of the `tar` crate: those split pax records
+//! at newlines, which values of extended attributes may contain.
 
 mod member;
 pub mod unpack;
@@ -18,17 +18,17 @@ use diskfs_disk::{Error, ErrorKind, Result};
 
 use member::Pax;
 
-pub use member::{Kind, Member};
+pub use member::{Member, MemberKind};
 
 const BLOCK_BYTES: usize = 512;
 
-/// A pax header or a long name in bytes: a hundred of the largest attributes.
+/// The limit on the size of a pax header or a long name: a hundred of the largest attributes.
 const EXTENSION_MAX_BYTES: u64 = 8 << 20;
 
-/// What files of bzip2 begin with.
+/// The magic number of bzip2.
 const BZIP2: &[u8] = b"BZh";
 
-/// Takes off what an archive is compressed with, told from its first bytes.
+/// Decompresses an archive, if its first bytes are those of a known compression format.
 ///
 /// # Errors
 /// `Unsupported` for bzip2; `Io`.
@@ -36,27 +36,29 @@ pub fn decompressed<'r>(mut input: impl Read + 'r) -> Result<Box<dyn Read + 'r>>
     let mut start = Vec::new();
     input.by_ref().take(6).read_to_end(&mut start)?;
     if start.starts_with(BZIP2) {
-        let reason = "the archive is compressed with bzip2, which is not taken off here";
+        let reason = "compression with bzip2 is not supported";
         let error = Error::new(ErrorKind::Unsupported, reason);
-        return Err(error.with_hint("pipe it through `bzip2 -dc`, or pack it with another program"));
+        return Err(error.with_hint(
+            "pipe the archive through `bzip2 -dc`, or compress it with gzip, xz, lz4 or zstd",
+        ));
     }
     let is_packed = unpack::is_packed(&start);
     let mut whole = io::BufReader::new(io::Cursor::new(start).chain(input));
     if !is_packed {
         return Ok(Box::new(whole));
     }
-    // What is there of the first bytes is all of them: they are in memory.
+    // The chain starts with the first bytes, which are in memory, so this call returns all of them.
     whole.fill_buf()?;
     unpack::stream(whole, unpack::Streams::All)?.ok_or_else(unpack::unknown)
 }
 
-/// An archive that is being read.
+/// A tar archive that is being read.
 pub struct Archive<'r> {
     input: io::BufReader<Box<dyn Read + 'r>>,
-    /// What is left of the member that came last: contents, and what fills their last block.
+    /// The number of unread bytes of the current member: contents and padding.
     left: u64,
     padding: u64,
-    /// Keywords for all members that follow.
+    /// The pax keywords for all following members.
     global: Pax,
 }
 
@@ -69,7 +71,7 @@ impl fmt::Debug for Archive<'_> {
 }
 
 impl<'r> Archive<'r> {
-    /// One that begins where `input` is.
+    /// Returns an archive that starts at the current position of `input`.
     pub fn new(input: Box<dyn Read + 'r>) -> Self {
         Self {
             input: io::BufReader::with_capacity(1 << 20, input),
@@ -79,11 +81,12 @@ impl<'r> Archive<'r> {
         }
     }
 
-    /// The next member; `None` at the end. What nobody read of the one before is skipped.
+    /// Reads the header of the next member; returns `None` at the end. Unread contents of the
+    /// previous member are skipped.
     ///
     /// # Errors
-    /// `Corrupt` for what is no archive, or a damaged one; `Unsupported` for members that are not known. What follows
-    /// can't be found then.
+    /// `Corrupt` for a damaged archive, or for data that is not a tar archive; `Unsupported` for an
+    /// unknown type of member. The next member can't be found after an error.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator would not lend the contents"
@@ -116,7 +119,7 @@ impl<'r> Archive<'r> {
         }
     }
 
-    /// The contents of the member that came last, as they are stored.
+    /// Returns the contents of the current member, as they are stored.
     pub fn contents(&mut self) -> Contents<'_, 'r> {
         Contents(self)
     }
@@ -140,7 +143,8 @@ impl<'r> Archive<'r> {
         Ok(Some(block))
     }
 
-    /// The next header; `None` at the end, which is two blocks of zeroes, or nothing.
+    /// Reads the next header; `None` at the end, which is two blocks of zeroes or the end of the
+    /// input.
     fn header(&mut self) -> Result<Option<Header>> {
         let skip = self.left.saturating_add(self.padding);
         let skipped = io::copy(&mut self.input.by_ref().take(skip), &mut io::sink())?;
@@ -161,18 +165,19 @@ impl<'r> Archive<'r> {
             .map(|(at, byte)| sum_of(at, *byte))
             .sum();
         if header.cksum().ok() != Some(sum) {
-            let error = Error::new(ErrorKind::Corrupt, "is no tar archive, or a damaged one");
-            return Err(error.with_hint("a header's checksum is wrong"));
+            let reason = "not a tar archive, or a damaged one: wrong checksum of a header";
+            return Err(Error::new(ErrorKind::Corrupt, reason));
         }
         Ok(Some(header))
     }
 
-    /// The contents of a header that extends the next one.
+    /// Reads the contents of a header that extends the next one.
     fn extension(&mut self, header: &Header) -> Result<Vec<u8>> {
         let size = header.entry_size()?;
         if size > EXTENSION_MAX_BYTES {
-            let reason =
-                format!("an extended header of {size} bytes; {EXTENSION_MAX_BYTES} are taken");
+            let reason = format!(
+                "the extended header is too large: {size} bytes, at most {EXTENSION_MAX_BYTES}"
+            );
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         self.begin(size);
@@ -189,11 +194,12 @@ impl<'r> Archive<'r> {
         Ok(name)
     }
 
-    /// The map of a sparse file in old GNU format: four runs in the header, 21 in each block behind.
+    /// Reads the map of a sparse file in old GNU format: four runs in the header, and 21 in each
+    /// following block.
     fn old_sparse_map(&mut self, header: &Header, member: &mut Member) -> Result<()> {
         let gnu = header
             .as_gnu()
-            .ok_or_else(|| wrong("a sparse file's header"))?;
+            .ok_or_else(|| wrong("header of a sparse file"))?;
         let mut push = |block: &tar::GnuSparseHeader| -> Result<()> {
             if !block.is_empty() {
                 member.push_run(block.offset()?, block.length()?)?;
@@ -213,8 +219,8 @@ impl<'r> Archive<'r> {
         Ok(())
     }
 
-    /// The map of GNU sparse format 1.0: decimal numbers, each on a line, in whole blocks before the
-    /// data.
+    /// Reads the map of GNU sparse format 1.0: decimal numbers, each on a line, in whole blocks
+    /// before the data.
     fn map_in_front(&mut self, member: &mut Member) -> Result<()> {
         let mut numbers = Numbers {
             contents: self.contents(),
@@ -229,7 +235,7 @@ impl<'r> Archive<'r> {
     }
 }
 
-/// A byte of the header in its checksum, which counts itself as blanks.
+/// Returns the contribution of a header byte to the checksum, whose own field counts as spaces.
 fn sum_of(at: usize, byte: u8) -> u32 {
     if (148..156).contains(&at) {
         u32::from(b' ')
@@ -239,17 +245,14 @@ fn sum_of(at: usize, byte: u8) -> u32 {
 }
 
 fn cut_short() -> Error {
-    Error::new(ErrorKind::Corrupt, "the archive is cut short")
+    Error::new(ErrorKind::Corrupt, "the archive is truncated")
 }
 
 fn wrong(what: &str) -> Error {
-    Error::new(
-        ErrorKind::Corrupt,
-        format!("{what} in the archive makes no sense"),
-    )
+    Error::new(ErrorKind::Corrupt, format!("invalid {what} in the archive"))
 }
 
-/// What is stored of a member.
+/// The stored contents of a member.
 #[derive(Debug)]
 pub struct Contents<'a, 'r>(&'a mut Archive<'r>);
 
@@ -267,10 +270,10 @@ impl Read for Contents<'_, '_> {
     }
 }
 
-/// Numbers on lines, in blocks.
+/// A reader of numbers on lines, in blocks.
 struct Numbers<'a, 'r> {
     contents: Contents<'a, 'r>,
-    /// What is left of the block, last byte first.
+    /// The remaining bytes of the block, the last byte first.
     block: Vec<u8>,
 }
 
@@ -288,9 +291,9 @@ impl Numbers<'_, '_> {
                 Some(digit @ b'0'..=b'9') => {
                     let next = number.checked_mul(10);
                     let next = next.and_then(|next| next.checked_add(u64::from(digit - b'0')));
-                    number = next.ok_or_else(|| wrong("a sparse file's map"))?;
+                    number = next.ok_or_else(|| wrong("map of a sparse file"))?;
                 }
-                _ => return Err(wrong("a sparse file's map")),
+                _ => return Err(wrong("map of a sparse file")),
             }
         }
     }

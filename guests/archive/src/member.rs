@@ -1,4 +1,4 @@
-//! One member of an archive: its header, with what a pax header before it says.
+//! A member of an archive: its header, combined with the pax header before it.
 
 use diskfs_vfs::{Device, Timestamp};
 use tar::{EntryType, Header};
@@ -7,52 +7,52 @@ use super::wrong;
 use diskfs_disk::time;
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// Runs of a sparse file: as many as `diskfs tar` packs.
+/// The limit on the runs of a sparse file, the same as that of `diskfs tar`.
 const MAX_RUNS: usize = 1 << 20;
 
-/// What a member is.
+/// The type of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum MemberKind {
     /// A regular file.
     Regular,
-    /// A directory.
+    /// A directory member.
     Directory,
-    /// One more name of the member with this name.
+    /// A hard link to the member with this name.
     HardLink(Vec<u8>),
     /// A symlink with its target.
     Symlink(Vec<u8>),
-    /// A device of characters.
+    /// A character device.
     CharacterDevice(Device),
-    /// A device of blocks.
+    /// A block device.
     BlockDevice(Device),
-    /// A FIFO.
+    /// A FIFO (named pipe).
     Fifo,
 }
 
-/// A member.
+/// A member of an archive.
 #[derive(Debug, Clone)]
 pub struct Member {
-    /// Its name, as the archive has it.
+    /// The name, as it is stored.
     pub name: Vec<u8>,
-    /// What it is.
-    pub kind: Kind,
-    /// The low 12 bits of its mode.
+    /// The type of the member.
+    pub kind: MemberKind,
+    /// The low 12 bits of the mode.
     pub permissions: u16,
-    /// Its owner.
+    /// The user ID of the owner.
     pub uid: u32,
-    /// Its group.
+    /// The group ID.
     pub gid: u32,
-    /// When it was changed.
+    /// The time of the last modification.
     pub modified: Timestamp,
-    /// When it was read.
+    /// The time of the last access.
     pub accessed: Option<Timestamp>,
-    /// Its extended attributes, by their whole names.
+    /// The extended attributes, by their full names.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Of the file, holes counted.
+    /// The size of the file, including holes.
     pub size_bytes: u64,
-    /// Of what follows the header.
+    /// The size of the stored contents after the header.
     pub stored_bytes: u64,
-    /// Where a sparse file has data, in order; `None` for one without holes.
+    /// The runs of data of a sparse file, in order; `None` for a file without holes.
     pub runs: Option<Vec<(u64, u64)>>,
     pub(super) is_old_sparse: bool,
     pub(super) has_map_in_front: bool,
@@ -74,8 +74,8 @@ impl Member {
         let link = link.or_else(|| header.link_name_bytes().map(std::borrow::Cow::into_owned));
         let kind = kind(header, &name, link.unwrap_or_default())?;
         let stored_bytes = match (&kind, pax.number(b"size")?) {
-            // Links have sizes in some archives, and no contents.
-            (Kind::HardLink(_) | Kind::Symlink(_), _) => 0,
+            // In some archives links have a size, although they have no contents.
+            (MemberKind::HardLink(_) | MemberKind::Symlink(_), _) => 0,
             (_, Some(size)) => size,
             (_, None) => header.entry_size()?,
         };
@@ -83,7 +83,7 @@ impl Member {
         let real_size = real_size.or(pax.number(b"GNU.sparse.size")?);
         let id = |keyword: &[u8], number: std::io::Result<u64>| -> Result<u32> {
             let number = pax.number(keyword)?.map_or(number, Ok)?;
-            u32::try_from(number).map_err(|_| wrong("an owner"))
+            u32::try_from(number).map_err(|_| wrong("owner"))
         };
         let mut member = Self {
             kind,
@@ -110,12 +110,12 @@ impl Member {
         Ok(member)
     }
 
-    /// The map of GNU sparse formats 0.0 and 0.1, which is in the pax header.
+    /// Reads the map of GNU sparse formats 0.0 and 0.1, which is in the pax header.
     fn take_map(&mut self, pax: &Pax) -> Result<()> {
         let number = |text: &[u8]| {
             let text = std::str::from_utf8(text).ok();
             text.and_then(|text| text.parse::<u64>().ok())
-                .ok_or_else(|| wrong("a sparse file's map"))
+                .ok_or_else(|| wrong("map of a sparse file"))
         };
         if let Some(map) = pax.text(b"GNU.sparse.map") {
             let numbers: Vec<u64> = map
@@ -124,7 +124,7 @@ impl Member {
                 .collect::<Result<_>>()?;
             for pair in numbers.chunks(2) {
                 let [offset, len] = pair else {
-                    return Err(wrong("a sparse file's map"));
+                    return Err(wrong("map of a sparse file"));
                 };
                 self.push_run(*offset, *len)?;
             }
@@ -140,15 +140,15 @@ impl Member {
         Ok(())
     }
 
-    /// Adds a run of a sparse file, behind the others.
+    /// Adds a run of a sparse file, after the others.
     pub(super) fn push_run(&mut self, offset: u64, len_bytes: u64) -> Result<()> {
         let runs = self.runs.get_or_insert_default();
         let end = runs.last().map_or(0, |(offset, len)| offset + len);
         if offset < end || offset.checked_add(len_bytes).is_none() {
-            return Err(wrong("a sparse file's map"));
+            return Err(wrong("map of a sparse file"));
         }
         if runs.len() >= MAX_RUNS {
-            let reason = format!("a sparse file of more than {MAX_RUNS} runs");
+            let reason = format!("too many runs in a sparse file, at most {MAX_RUNS}");
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         runs.push((offset, len_bytes));
@@ -156,7 +156,7 @@ impl Member {
     }
 }
 
-fn kind(header: &Header, name: &[u8], link: Vec<u8>) -> Result<Kind> {
+fn kind(header: &Header, name: &[u8], link: Vec<u8>) -> Result<MemberKind> {
     let device = || -> Result<Device> {
         Ok(Device {
             major: header.device_major()?.unwrap_or(0),
@@ -164,18 +164,21 @@ fn kind(header: &Header, name: &[u8], link: Vec<u8>) -> Result<Kind> {
         })
     };
     Ok(match header.entry_type() {
-        // Before ustar, a slash behind the name made a directory.
-        EntryType::Regular if name.ends_with(b"/") => Kind::Directory,
-        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => Kind::Regular,
-        EntryType::Directory => Kind::Directory,
-        EntryType::Link => Kind::HardLink(link),
-        EntryType::Symlink => Kind::Symlink(link),
-        EntryType::Char => Kind::CharacterDevice(device()?),
-        EntryType::Block => Kind::BlockDevice(device()?),
-        EntryType::Fifo => Kind::Fifo,
+        // Before ustar, a trailing slash marked a directory.
+        EntryType::Regular if name.ends_with(b"/") => MemberKind::Directory,
+        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => MemberKind::Regular,
+        EntryType::Directory => MemberKind::Directory,
+        EntryType::Link => MemberKind::HardLink(link),
+        EntryType::Symlink => MemberKind::Symlink(link),
+        EntryType::Char => MemberKind::CharacterDevice(device()?),
+        EntryType::Block => MemberKind::BlockDevice(device()?),
+        EntryType::Fifo => MemberKind::Fifo,
         other => {
             let letter = char::from(other.as_byte());
-            let reason = format!("a member of type `{}`", letter.escape_default());
+            let reason = format!(
+                "members of type `{}` are not supported",
+                letter.escape_default()
+            );
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
     })
@@ -183,36 +186,36 @@ fn kind(header: &Header, name: &[u8], link: Vec<u8>) -> Result<Kind> {
 
 fn header_time(header: &Header) -> Result<Timestamp> {
     Ok(Timestamp {
-        // Base-256 numbers are signed, and the crate reads them without their sign.
+        // Base-256 numbers are signed, but the crate reads them as unsigned.
         seconds: header.mtime()?.cast_signed(),
         nanoseconds: 0,
     })
 }
 
-/// Keywords and values of a pax header, in order.
+/// The keywords and values of a pax header, in order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pax(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Pax {
-    /// Records: their length in decimal digits, a blank, keyword, `=`, value, a newline.
+    /// Parses records: the length in decimal digits, a space, keyword, `=`, value, a newline.
     pub(super) fn parse(mut bytes: &[u8]) -> Result<Self> {
         let mut records = Vec::new();
         while !bytes.is_empty() && bytes[0] != 0 {
-            let (record, rest) = split_record(bytes).ok_or_else(|| wrong("a pax header"))?;
+            let (record, rest) = split_record(bytes).ok_or_else(|| wrong("pax header"))?;
             records.push(record);
             bytes = rest;
         }
         Ok(Self(records))
     }
 
-    /// These, with `over` going before.
+    /// Returns these records, overridden by `over`.
     pub(super) fn with(&self, over: Self) -> Self {
         let mut all = self.0.clone();
         all.extend(over.0);
         Self(all)
     }
 
-    /// The last value of a keyword; none and an empty one are the same.
+    /// Returns the last value of a keyword; an empty value counts as missing.
     fn text(&self, keyword: &[u8]) -> Option<Vec<u8>> {
         let mut found = self.0.iter().rev().filter(|(name, _)| name == keyword);
         let value = &found.next()?.1;
@@ -228,7 +231,7 @@ impl Pax {
             return Ok(None);
         };
         let parsed = std::str::from_utf8(&value).ok().and_then(parse);
-        parsed.map(Some).ok_or_else(|| wrong("a pax header"))
+        parsed.map(Some).ok_or_else(|| wrong("pax header"))
     }
 
     fn number(&self, keyword: &[u8]) -> Result<Option<u64>> {
@@ -239,7 +242,7 @@ impl Pax {
         self.parsed(keyword, time::parse_decimal)
     }
 
-    /// Extended attributes; the last value of each name counts.
+    /// Returns the extended attributes; the last value of each name counts.
     fn xattrs(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for (keyword, value) in &self.0 {

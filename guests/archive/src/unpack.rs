@@ -1,33 +1,36 @@
-//! Compressed files of guests: kernels, their first filesystems and modules, rotated logs.
+//! Decompression of files of guests: kernels, initramfs images, modules, rotated logs.
 //!
-//! Streams are unpacked as they are read. What one unpacks to has no limit here: whoever reads it has.
+//! Streams are decompressed as they are read. This module does not limit the decompressed size; the
+//! caller must.
 
 use std::io::{self, BufRead, Read};
 
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// What unpacking may take of memory, in KiB: `xz -9` asks for 64 MiB, and what is larger is not of this world.
+/// The memory limit of decompression in KiB: `xz -9` needs 64 MiB, and larger needs do not occur in
+/// practice.
 const MEMORY_KIB: u32 = 128 << 10;
 
-/// The same for zstd, as the logarithm of its window: what zstd(1) takes without being asked.
+/// The limit on the window of zstd, as a logarithm: the default limit of zstd(1).
 const WINDOW_LOG: u32 = 27;
 
-/// What a block of LZ4's legacy frame unpacks to at most (LZ4 frame format description, "Legacy frame").
+/// The largest decompressed size of a block in LZ4's legacy frame (LZ4 frame format description,
+/// "Legacy frame").
 const LZ4_BLOCK_BYTES: usize = 8 << 20;
 
-/// What LZ4's frames begin with (LZ4 frame format description, "Magic Number").
+/// The magic number of an LZ4 frame (LZ4 frame format description, "Magic Number").
 const LZ4_FRAME: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 
-/// How much of a file is the stream.
+/// The part of a file that is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
-    /// What follows the first one is something else.
+    /// The first stream; other data may follow it.
     First,
-    /// All of it: streams one behind the other, which are one text.
+    /// The whole file: concatenated streams of one text.
     All,
 }
 
-/// Whether what begins so is packed in a way that is known.
+/// Returns true if a file with this start is compressed in a supported format.
 pub fn is_packed(start: &[u8]) -> bool {
     let known: [&[u8]; 5] = [
         &[0x1f, 0x8b],
@@ -39,10 +42,11 @@ pub fn is_packed(start: &[u8]) -> bool {
     known.iter().any(|magic| start.starts_with(magic))
 }
 
-/// A stream, unpacked by what it begins with; `None` for what is not compressed in a way that is known.
+/// Decompresses a stream in the format that its first bytes show; returns `None` if that is not a
+/// supported format.
 ///
 /// # Errors
-/// `Io`; reading what was begun fails with `InvalidData` where the stream is broken.
+/// `Io`. Reading from the returned stream fails with `InvalidData` if the stream is damaged.
 pub fn stream<'r>(
     mut packed: impl BufRead + 'r,
     streams: Streams,
@@ -79,7 +83,7 @@ pub fn stream<'r>(
     })
 }
 
-/// A reader that fails where there is more than there may be: a few kilobytes can be packed to make any amount.
+/// A reader that fails after a number of bytes: a few kilobytes can decompress to any size.
 #[derive(Debug)]
 pub struct Limited<R> {
     reader: R,
@@ -88,7 +92,7 @@ pub struct Limited<R> {
 }
 
 impl<R> Limited<R> {
-    /// One of so many bytes.
+    /// Returns a reader with a limit.
     pub fn new(reader: R, limit_bytes: u64) -> Self {
         Self {
             reader,
@@ -102,20 +106,24 @@ impl<R: Read> Read for Limited<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.reader.read(buf)?;
         self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
-            let reason = format!("it unpacks to more than {} bytes", self.limit_bytes);
+            let reason = format!(
+                "the decompressed data is too large, at most {} bytes",
+                self.limit_bytes
+            );
             io::Error::other(Error::new(ErrorKind::Unsupported, reason))
         })?;
         Ok(read)
     }
 }
 
-/// Says that a stream is none of those.
+/// Returns the error for an unsupported compression format.
 pub fn unknown() -> Error {
-    let reason = "compressed in a way that is not known (gzip, xz, lz4 and zstd are)";
+    let reason = "unknown compression format; known: gzip, xz, lz4, zstd";
     Error::new(ErrorKind::Unsupported, reason)
 }
 
-/// Blocks of LZ4, each behind its length, to the end: what is shorter than its length is something else.
+/// A stream of LZ4 blocks, each after its length. A block that is shorter than its length ends the
+/// stream: other data follows.
 struct LegacyLz4<R> {
     packed: R,
     block: io::Cursor<Vec<u8>>,
@@ -127,14 +135,14 @@ impl<R: Read> LegacyLz4<R> {
         Self { packed, block }
     }
 
-    /// The next block; an empty one at the end.
+    /// Reads the next block; an empty one at the end.
     fn next(&mut self) -> io::Result<Vec<u8>> {
         let mut len = [0; 4];
         if read_up_to(&mut self.packed, &mut len)? < len.len() {
             return Ok(Vec::new());
         }
         let len = u32::from_le_bytes(len);
-        // Blocks that can't be made smaller are a little longer than what they hold.
+        // A compressed incompressible block is slightly larger than its contents.
         let most = lz4_flex::block::get_maximum_output_size(LZ4_BLOCK_BYTES);
         if usize::try_from(len).is_ok_and(|len| len > most) {
             return Ok(Vec::new());
@@ -160,7 +168,7 @@ impl<R: Read> Read for LegacyLz4<R> {
     }
 }
 
-/// Fills as much of `buf` as there is.
+/// Reads until `buf` is full or the end is reached. Returns the number of bytes.
 pub fn read_up_to(reader: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {

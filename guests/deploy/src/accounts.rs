@@ -1,4 +1,5 @@
-//! The guest's users and groups, as its own files list them: passwd(5), shadow(5), group(5), gshadow(5).
+//! The guest's users and groups, as its own files list them: passwd(5), shadow(5), group(5),
+//! gshadow(5).
 
 pub(super) mod crypt;
 pub(super) mod defaults;
@@ -19,13 +20,13 @@ pub(super) const SHADOW: &str = "/etc/shadow";
 pub(super) const GROUP: &str = "/etc/group";
 pub(super) const GSHADOW: &str = "/etc/gshadow";
 
-/// Where FreeBSD and the other BSDs have their users, with databases beside that only `pwd_mkdb` makes.
+/// The account file of FreeBSD and other BSDs. Its databases can only be created by `pwd_mkdb`.
 const MASTER_PASSWD: &str = "/etc/master.passwd";
 
-/// As useradd(8) has it; `LOGIN_NAME_MAX` of Linux would be longer.
+/// The limit on user names of useradd(8). `LOGIN_NAME_MAX` of Linux is longer.
 const NAME_BYTES: usize = 32;
 
-/// One day of the times in shadow(5).
+/// The number of seconds in a day, the unit of the dates in shadow(5).
 const DAY_SECONDS: i64 = 86400;
 
 /// A line of passwd(5).
@@ -38,35 +39,35 @@ pub(super) struct User {
     pub(super) shell: String,
 }
 
-/// The first user of that name: the one that getpwnam(3) finds.
+/// Returns the first user of a name, which is the one that getpwnam(3) finds.
 pub(super) fn user(stage: &Stage, name: &str) -> Result<Option<User>> {
     let table = Table::read(stage, PASSWD)?;
     let user = table.as_ref().and_then(|table| passwd::user(table, name));
     Ok(user.map(User::from))
 }
 
-/// The number of the first group of that name.
+/// Returns the ID of the first group of a name.
 pub(super) fn gid_of(stage: &Stage, name: &str) -> Result<Option<u32>> {
     let table = Table::read(stage, GROUP)?;
     let group = table.as_ref().and_then(|table| group::group(table, name));
     Ok(group.map(|group| group.gid))
 }
 
-/// A user that a plan names, who must be there.
+/// Returns a user of a plan, who must exist.
 pub(super) fn known_user(guest: &Guest, name: &str) -> Result<User> {
-    let user = whole_user(guest, name)?;
-    user.ok_or_else(|| guest.invalid(format!("the guest has no user `{name}`")))
+    let user = well_formed_user(guest, name)?;
+    user.ok_or_else(|| guest.invalid(format!("no such user: `{name}`")))
 }
 
-/// The user of that name, with an error where lines of that name can't all be read: getpwnam(3) skips those, and what
-/// changes a line would not.
-pub(super) fn whole_user(guest: &Guest, name: &str) -> Result<Option<User>> {
+/// Returns the user of a name. A malformed line of that name is an error: getpwnam(3) skips such
+/// lines, but a change of the line would not.
+pub(super) fn well_formed_user(guest: &Guest, name: &str) -> Result<Option<User>> {
     refuse_bsd(guest)?;
     let table = Table::read(&guest.stage, PASSWD)?;
     user_in(guest, table.as_deref(), name)
 }
 
-/// The same in a table that is read already.
+/// Returns the user of a name from a table.
 pub(super) fn user_in(
     guest: &Guest,
     passwd: Option<&diskfs_etc::table::Table>,
@@ -75,22 +76,21 @@ pub(super) fn user_in(
     let Some(row) = passwd.and_then(|table| table.row(name)) else {
         return Ok(None);
     };
-    let broken = || guest.invalid(format!("{PASSWD} has a broken line of `{name}`"));
+    let broken = || guest.invalid(format!("invalid line of `{name}` in {PASSWD}"));
     let user = passwd::User::of(row).ok_or_else(broken)?;
     Ok(Some(user.into()))
 }
 
-/// An error for guests whose users are not in passwd(5) alone.
+/// Returns an error for guests whose users are not only in passwd(5).
 pub(super) fn refuse_bsd(guest: &Guest) -> Result<()> {
     if guest.stage.exists(MASTER_PASSWD)? {
-        let reason =
-            "the guest has its users in /etc/master.passwd, as BSDs do, which is not written";
+        let reason = "changing users in /etc/master.passwd is not supported (the guest is a BSD)";
         return Err(guest.invalid(reason));
     }
     Ok(())
 }
 
-/// Whether useradd(8) takes it as a name: `[a-z_][a-z0-9_-]*[$]?`.
+/// Returns true for names that useradd(8) accepts: `[a-z_][a-z0-9_-]*[$]?`.
 pub(super) fn is_name(name: &str) -> bool {
     let name = if name.len() > NAME_BYTES {
         return false;
@@ -102,12 +102,12 @@ pub(super) fn is_name(name: &str) -> bool {
     name.starts_with(is_first) && name.chars().all(is_more)
 }
 
-/// Whether it can be a field of passwd(5).
+/// Returns true if the text can be a field of passwd(5).
 pub(super) fn is_field(text: &str) -> bool {
     !text.contains([':', '\n', '\r', '\0'])
 }
 
-/// Today, in days since 1970, as shadow(5) counts them.
+/// Returns the current day in days since 1970, the unit of shadow(5).
 pub(super) fn today(guest: &Guest) -> i64 {
     guest.now.seconds.div_euclid(DAY_SECONDS)
 }

@@ -1,4 +1,4 @@
-//! Writes what a stage changes.
+//! Writing of a stage's changes to the guest.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,30 +11,33 @@ use diskfs_vfs::{
     replace_contents, resolve, resolve_parent,
 };
 
-use super::stage::{Aspect, Change, Contents, Entry, Kind};
+use super::stage::{Aspect, Change, Contents, Entry, EntryKind};
 use super::volumes::VolumeChanges;
 use diskfs_disk::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
 
-/// Besides its contents, what a new file takes at most: an inode and a name, both in blocks that may be new.
+/// The space that a new file needs at most in addition to its contents: an inode and a name, both
+/// in blocks that may be new.
 const NEW_FILE_BYTES: u64 = 8 << 10;
 
-/// How the changes were written.
+/// The way in which the changes were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
-    /// In one transaction: a crash at any moment left all of them or none.
-    Whole,
-    /// In several steps: there were more than one transaction of the journal holds, several filesystems, or one without a
-    /// journal. A crash meanwhile would have left a part of them.
+    /// In one transaction: after a crash at any moment, all changes or none are visible.
+    OneTransaction,
+    /// In several steps. The changes exceeded one transaction of the journal, they are on several
+    /// filesystems, or a filesystem has no journal. A crash in between would have left a part of
+    /// them.
     InParts,
 }
 
-/// Writes the changes, with the new UUIDs of filesystems, and ends writing: when this returns all of them are durable, and
-/// with an error none is where the filesystem has a journal. `progress` is called with the number of bytes of contents
-/// that were just written, and with that of all of them.
+/// Writes the changes and the new UUIDs of filesystems, and closes the filesystem for writing. On
+/// success, all changes are durable. On error, none is written if the filesystem has a journal.
+/// `progress` is called with the number of bytes of contents that were just written, and with the
+/// total number.
 ///
 /// # Errors
-/// `NoSpace` before anything is written, where that can be seen; `Cancelled` when `progress` says so; what writing
-/// answers.
+/// `NoSpace` before anything is written, if the lack of space can be predicted; `Cancelled` if
+/// `progress` requests it; the errors of writing.
 pub fn apply(
     changes: &[Change],
     volumes: &VolumeChanges,
@@ -48,12 +51,12 @@ pub fn apply(
         let applied = if target.as_fs().is_in_parts() {
             Applied::InParts
         } else {
-            Applied::Whole
+            Applied::OneTransaction
         };
         target.close().map(|()| applied)
     });
     applied.inspect_err(|_| {
-        // Once more tells the same to a caller who wants to know.
+        // A later call of `abandon` returns the same to a caller who needs to know.
         let remains = target.abandon();
         if !matches!(remains, Ok(Remains::Nothing)) {
             tracing::warn!(?remains, "the plan, or a part of it, may have been written");
@@ -71,9 +74,9 @@ fn write_all(
     let mut writer = Writer {
         fs: target.as_fs(),
         target,
-        told: &mut |bytes| progress(bytes, total),
+        progress: &mut |bytes| progress(bytes, total),
     };
-    // What is one more name of a file comes when all files are there.
+    // Hard links are created after all files exist.
     let (names, files): (Vec<&Change>, Vec<&Change>) = changes
         .iter()
         .partition(|change| first_name(change).is_some());
@@ -81,10 +84,10 @@ fn write_all(
     all.try_for_each(|change| writer.write(change))
 }
 
-/// That a guest has room for the changes, as far as it can be said before.
+/// Checks that the guest has space for the changes, as far as that can be predicted.
 ///
 /// # Errors
-/// `NoSpace`, with the bytes that are needed and those that are free.
+/// `NoSpace` with the required and the free number of bytes.
 pub(super) fn check_room(changes: &[Change], guest: &Filesystem) -> Result<()> {
     let needed: u64 = changes
         .iter()
@@ -97,10 +100,10 @@ pub(super) fn check_room(changes: &[Change], guest: &Filesystem) -> Result<()> {
     if needed <= free {
         return Ok(());
     }
-    let reason = format!("the plan needs {needed} bytes, and {free} are free");
+    let reason = format!("no space left: the plan needs {needed} bytes, and {free} bytes are free");
     Err(Error::new(ErrorKind::NoSpace, reason)
         .in_file(guest.image_path())
-        .with_hint("grow the disk first, as with `diskfs resize`, or leave out what is large"))
+        .with_hint("enlarge the disk first, as with `diskfs resize`, or omit large files"))
 }
 
 fn needed_bytes(change: &Change) -> u64 {
@@ -117,15 +120,15 @@ fn needed_bytes(change: &Change) -> u64 {
 
 fn contents_bytes(change: &Change) -> u64 {
     match change.after.as_ref().map(|after| &after.kind) {
-        Some(Kind::File(contents)) => contents.size_bytes(),
+        Some(EntryKind::File(contents)) => contents.size_bytes(),
         _ => 0,
     }
 }
 
-/// The file that a path is to be one more name of.
+/// Returns the file to which the path becomes a hard link.
 fn first_name(change: &Change) -> Option<&str> {
     match &change.after.as_ref()?.kind {
-        Kind::File(Contents::SameAs(first)) => Some(first),
+        EntryKind::File(Contents::HardLinkTo(first)) => Some(first),
         _ => None,
     }
 }
@@ -133,8 +136,8 @@ fn first_name(change: &Change) -> Option<&str> {
 struct Writer<'a> {
     fs: &'a dyn FsWrite,
     target: &'a WritableFilesystem,
-    /// Told how many bytes of contents more were written.
-    told: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
+    /// The callback for the number of bytes of contents that were just written.
+    progress: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
 }
 
 impl Writer<'_> {
@@ -145,13 +148,15 @@ impl Writer<'_> {
         match (&change.before, &change.after) {
             (Some(_), None) => self.remove(path).map_err(failed),
             (before, Some(after)) => {
-                let stays = before.as_ref().is_some_and(|before| stays(before, after));
-                if before.is_some() && !stays {
+                let is_same_file = before
+                    .as_ref()
+                    .is_some_and(|before| is_same_file(before, after));
+                if before.is_some() && !is_same_file {
                     self.remove(path).map_err(failed)?;
                 }
                 if let Some(first) = first_name(change) {
                     self.link(path, first).map_err(failed)
-                } else if stays {
+                } else if is_same_file {
                     let inode = resolve(self.fs, path, Follow::AllButLast).map_err(failed)?;
                     self.change(inode, change, after)
                 } else {
@@ -183,11 +188,11 @@ impl Writer<'_> {
     fn create(&self, path: &[u8], entry: &Entry) -> vfs::Result<InodeNumber> {
         let (dir, name) = resolve_parent(self.fs, path)?;
         let kind = match &entry.kind {
-            Kind::File(_) => NewKind::Regular,
-            Kind::Directory => NewKind::Directory,
-            Kind::Symlink(target) => NewKind::Symlink(target.as_bytes()),
-            Kind::Other(_) => {
-                let reason = "devices, FIFOs and sockets are not made";
+            EntryKind::File(_) => NewKind::Regular,
+            EntryKind::Directory => NewKind::Directory,
+            EntryKind::Symlink(target) => NewKind::Symlink(target.as_bytes()),
+            EntryKind::Other(_) => {
+                let reason = "creating devices, FIFOs and sockets is not supported";
                 return Err(vfs::Error::new(vfs::ErrorKind::Unsupported, reason));
             }
         };
@@ -198,10 +203,10 @@ impl Writer<'_> {
             gid: entry.gid,
         };
         let inode = self.fs.create(dir, &name, kind, &attributes)?;
-        // A directory's set-group-id bit or default ACL may have decided otherwise.
+        // The set-group-ID bit or the default ACL of the directory may have changed the attributes.
         let made = self.fs.metadata(inode)?;
         let wanted = (entry.permissions, entry.uid, entry.gid);
-        let is_symlink = matches!(entry.kind, Kind::Symlink(_));
+        let is_symlink = matches!(entry.kind, EntryKind::Symlink(_));
         if (made.permissions, made.uid, made.gid) != wanted && !is_symlink {
             self.fs.set_metadata(inode, &attributes_of(entry))?;
         }
@@ -225,23 +230,23 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Puts the contents into a regular file, which is nothing for what has none.
+    /// Writes the contents of a regular file. Does nothing for entries without contents.
     fn fill(&mut self, inode: InodeNumber, entry: &Entry, path: &[u8]) -> Result<()> {
         let target = self.target;
         let failed = |error: vfs::Error| target.in_image(error.in_path(path));
-        let told = &mut *self.told;
+        let progress = &mut *self.progress;
         match &entry.kind {
-            Kind::File(Contents::Bytes(bytes)) => {
-                replace_contents(self.fs, inode, &mut &bytes[..], told).map_err(failed)?;
+            EntryKind::File(Contents::Bytes(bytes)) => {
+                replace_contents(self.fs, inode, &mut &bytes[..], progress).map_err(failed)?;
             }
-            Kind::File(Contents::Host { path, .. }) => {
+            EntryKind::File(Contents::Host { path, .. }) => {
                 let file = File::open(path).map_err(|e| Error::from(e).in_file(path))?;
-                replace_contents(self.fs, inode, &mut &file, told).map_err(failed)?;
+                replace_contents(self.fs, inode, &mut &file, progress).map_err(failed)?;
             }
-            Kind::File(Contents::Part(part)) => {
-                replace_contents(self.fs, inode, &mut part.reader(), told).map_err(failed)?;
+            EntryKind::File(Contents::Part(part)) => {
+                replace_contents(self.fs, inode, &mut part.reader(), progress).map_err(failed)?;
             }
-            Kind::File(Contents::Allocated { start, size_bytes }) => {
+            EntryKind::File(Contents::Allocated { start, size_bytes }) => {
                 self.allocate(inode, start, *size_bytes).map_err(failed)?;
             }
             _ => {}
@@ -249,22 +254,23 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Fills a file with these bytes and zeroes behind them, and leaves no hole in it.
+    /// Writes these bytes, followed by allocated zeroes, so that the file has no holes.
     fn allocate(&self, inode: InodeNumber, start: &[u8], size_bytes: u64) -> vfs::Result<()> {
-        let told = &mut |_| ControlFlow::Continue(());
+        let progress = &mut |_| ControlFlow::Continue(());
         let rest = size_bytes.saturating_sub(start.len() as u64);
-        replace_contents(self.fs, inode, &mut &*start, told)?;
+        replace_contents(self.fs, inode, &mut &*start, progress)?;
         let allocated = self.fs.fallocate(inode, 0, size_bytes, Fallocate::Allocate);
         match allocated {
             Err(error) if error.kind() == vfs::ErrorKind::Unsupported => {
                 let mut writer = FileWriter::new(self.fs, inode, start.len() as u64);
-                writer.put_all(&mut io::repeat(0).take(rest), told)
+                writer.write_from(&mut io::repeat(0).take(rest), progress)
             }
             allocated => allocated,
         }
     }
 
-    /// What a filesystem has no place for is left out: a guest would find it without, too.
+    /// Sets the extended attributes. Those that the filesystem does not support are skipped: the
+    /// guest could not use them, either.
     fn set_xattrs(&self, inode: InodeNumber, entry: &Entry) -> vfs::Result<()> {
         for (name, value) in &entry.xattrs {
             let set = self
@@ -272,7 +278,10 @@ impl Writer<'_> {
                 .set_xattr(inode, name.as_bytes(), value, SetXattr::Any);
             match set {
                 Err(error) if error.kind() == vfs::ErrorKind::Unsupported => {
-                    tracing::warn!(name, "the filesystem has no such attributes");
+                    tracing::warn!(
+                        name,
+                        "the filesystem does not support this extended attribute"
+                    );
                 }
                 set => set?,
             }
@@ -281,12 +290,12 @@ impl Writer<'_> {
     }
 }
 
-/// Whether the file stays the one that it is, with what is not named of it.
-fn stays(before: &Entry, after: &Entry) -> bool {
+/// Returns true if the existing file is kept, with everything that the change does not mention.
+fn is_same_file(before: &Entry, after: &Entry) -> bool {
     match (&before.kind, &after.kind) {
-        (Kind::File(_), Kind::File(Contents::SameAs(_))) => false,
-        (Kind::File(_), Kind::File(_)) => true,
-        (Kind::Directory, Kind::Directory) => !after.is_new,
+        (EntryKind::File(_), EntryKind::File(Contents::HardLinkTo(_))) => false,
+        (EntryKind::File(_), EntryKind::File(_)) => true,
+        (EntryKind::Directory, EntryKind::Directory) => !after.is_new,
         (before, after) => before == after,
     }
 }

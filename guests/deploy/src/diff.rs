@@ -1,22 +1,23 @@
-//! Changes, as people read them.
+//! Changes in human-readable form.
 
 use std::time::Duration;
 
 use similar::TextDiff;
 
-use super::stage::{Aspect, Change, Contents, Entry, Kind, Stage};
+use super::stage::{Aspect, Change, Contents, Entry, EntryKind, Stage};
 use diskfs_disk::Result;
 
-/// Larger files are said to differ.
+/// The size limit for diffs. Larger files are only reported as different.
 const LIMIT_BYTES: usize = 1 << 20;
 
-/// When it takes longer to find what is in common, less is found, and more shown as changed.
+/// The time limit for a diff. After it, less common text is found, and more lines appear as
+/// changed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Lines around a change.
+/// The number of context lines around a change.
 const CONTEXT_LINES: usize = 3;
 
-/// Files whose contents nobody shall find in a log.
+/// Files whose contents must not appear in a log.
 const SECRET: [&str; 6] = [
     "/etc/shadow",
     "/etc/gshadow",
@@ -26,7 +27,7 @@ const SECRET: [&str; 6] = [
     "/var/lib/systemd/random-seed",
 ];
 
-/// All changes, one after the other.
+/// Returns the text of all changes.
 pub(super) fn of(stage: &Stage, changes: &[Change]) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     for change in changes {
@@ -38,7 +39,7 @@ pub(super) fn of(stage: &Stage, changes: &[Change]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// What becomes of the path: `created /etc/motd (file, 0644, 0:0)`.
+/// Describes the change of a path: `created /etc/motd (file, 0644, 0:0)`.
 fn header(change: &Change) -> String {
     let path = change.path.escape_debug();
     match (&change.before, &change.after) {
@@ -73,8 +74,8 @@ fn header(change: &Change) -> String {
 }
 
 fn described(entry: &Entry) -> String {
-    if let Kind::File(Contents::SameAs(first)) = &entry.kind {
-        return format!("one more name of {}", first.escape_debug());
+    if let EntryKind::File(Contents::HardLinkTo(first)) = &entry.kind {
+        return format!("hard link to {}", first.escape_debug());
     }
     let what = target(entry).unwrap_or_else(|| entry.kind.name().to_owned());
     format!(
@@ -85,31 +86,31 @@ fn described(entry: &Entry) -> String {
 
 fn target(entry: &Entry) -> Option<String> {
     match &entry.kind {
-        Kind::Symlink(target) => Some(format!("symlink to {}", target.escape_debug())),
+        EntryKind::Symlink(target) => Some(format!("symlink to {}", target.escape_debug())),
         _ => None,
     }
 }
 
-/// Whether there are contents of a file to be shown.
+/// Returns true if the change includes new contents of a file.
 fn has_text(change: &Change) -> bool {
-    let is_file = |entry: &Entry| matches!(entry.kind, Kind::File(_));
+    let is_file = |entry: &Entry| matches!(entry.kind, EntryKind::File(_));
     let is_new = change.before.is_none() || change.aspects.contains(&Aspect::Contents);
     change.after.as_ref().is_some_and(is_file) && is_new
 }
 
 fn contents(stage: &Stage, change: &Change, out: &mut Vec<u8>) -> Result<()> {
     let Some(Entry {
-        kind: Kind::File(Contents::Bytes(new)),
+        kind: EntryKind::File(Contents::Bytes(new)),
         ..
     }) = &change.after
     else {
         return Ok(());
     };
     if is_secret(&change.path) || has_secret(&change.path, new) {
-        out.extend_from_slice(b"  (its contents are not shown)\n");
+        out.extend_from_slice(b"  (contents hidden: they may contain secrets)\n");
         return Ok(());
     }
-    let is_file = |entry: &Entry| matches!(entry.kind, Kind::File(_));
+    let is_file = |entry: &Entry| matches!(entry.kind, EntryKind::File(_));
     let old = match change.before.as_ref().filter(|before| is_file(before)) {
         Some(before) if before.size_bytes > LIMIT_BYTES as u64 => None,
         Some(before) => Some(
@@ -134,13 +135,15 @@ fn is_secret(path: &str) -> bool {
     is_key || SECRET.contains(&path)
 }
 
-/// Whether there is a private key in it, wherever it is, or a hash where a guest has no `/etc/shadow`.
+/// Returns true if a text contains a private key, or a password hash in the `/etc/passwd` of a
+/// guest without `/etc/shadow`.
 fn has_secret(path: &str, text: &[u8]) -> bool {
     let has = |part: &[u8]| text.windows(part.len()).any(|window| window == part);
     has(b" PRIVATE KEY-----") || path == "/etc/passwd" && has(b":$")
 }
 
-/// As `diff -u` shows it, without times: those of what is new are not known yet.
+/// Writes a unified diff as `diff -u` does, but without times: those of new files are not known
+/// yet.
 fn unified(change: &Change, old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     let lines = |text| <[u8]>::split_inclusive(text, |byte| *byte == b'\n').collect::<Vec<&[u8]>>();
     let (old, new) = (lines(old), lines(new));

@@ -1,19 +1,20 @@
-//! The guest as steps see it: its tree, what it is, and where they tell what they did.
+//! The guest from the perspective of steps: its tree, facts about it, and the report of the current
+//! step.
 
 use std::cell::OnceCell;
 
 use diskfs_vfs::Timestamp;
 
-use super::stage::{Kind, Stage};
+use super::stage::{EntryKind, Stage};
 use super::volumes::{NewUuid, VolumeChanges, Volumes};
 use super::{Secret, StepReport};
 use diskfs_disk::guest::{OsRelease, windows_root};
 use diskfs_disk::{Error, ErrorKind, Filesystem, Result};
 
-/// Where the administrator's units of systemd are, and the symlinks that turn units on.
+/// The directory of the administrator's systemd units, and of the symlinks that enable units.
 pub(super) const UNITS: &str = "/etc/systemd/system";
 
-/// Where units are, in the order that they are looked for.
+/// The directories of systemd units, in search order.
 pub(super) const UNIT_DIRS: [&str; 4] = [
     UNITS,
     "/usr/local/lib/systemd/system",
@@ -21,7 +22,7 @@ pub(super) const UNIT_DIRS: [&str; 4] = [
     "/usr/lib/systemd/system",
 ];
 
-/// What steps work on.
+/// A guest that steps work on.
 #[derive(Debug)]
 pub(super) struct Guest {
     pub(super) stage: Stage,
@@ -30,10 +31,10 @@ pub(super) struct Guest {
     notes: Vec<String>,
     secrets: Vec<Secret>,
     uuids: Vec<NewUuid>,
-    /// The volumes of its disk, where that is known and a step may change them.
+    /// The volumes of the disk, if the disk is known and a step may change volumes.
     pub(super) volumes: Option<Volumes>,
     pub(super) volume_changes: VolumeChanges,
-    /// The present, which tests set.
+    /// The current time. Tests set a fixed one.
     pub(super) now: Timestamp,
     random: fn(&mut [u8]) -> Result<()>,
 }
@@ -50,16 +51,16 @@ impl Guest {
             volumes: None,
             volume_changes: VolumeChanges::default(),
             now: Timestamp::now(),
-            random: of_the_kernel,
+            random: kernel_random,
         }
     }
 
-    /// The same, on a disk whose volumes are these.
+    /// Returns the guest with the volumes of its disk.
     pub(super) fn with_volumes(self, volumes: Option<Volumes>) -> Self {
         Self { volumes, ..self }
     }
 
-    /// With a known present, and "random" bytes that are all 7.
+    /// Returns a guest with a fixed time and with "random" bytes that are all 7.
     #[cfg(test)]
     pub(super) fn for_tests(guest: Filesystem) -> Self {
         Self {
@@ -75,13 +76,13 @@ impl Guest {
         }
     }
 
-    /// What the guest calls itself.
+    /// Returns the guest's os-release data.
     pub(super) fn release(&self) -> &OsRelease {
         self.release
             .get_or_init(|| OsRelease::read(self.stage.guest()))
     }
 
-    /// Whether it is a Windows.
+    /// Returns true if the guest is a Windows system.
     pub(super) fn is_windows(&self) -> bool {
         *self.is_windows.get_or_init(|| {
             let guest = self.stage.guest();
@@ -89,13 +90,13 @@ impl Guest {
         })
     }
 
-    /// Tells whoever deploys something that he should know.
+    /// Adds a note to the report of the step.
     pub(super) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// Tells him something that was made up, and that he can't know from elsewhere.
-    pub(super) fn tell_secret(&mut self, of: impl Into<String>, secret: impl Into<String>) {
+    /// Reports a generated secret, which is not stored in clear text anywhere else.
+    pub(super) fn report_secret(&mut self, of: impl Into<String>, secret: impl Into<String>) {
         self.secrets.push(Secret {
             of: of.into(),
             secret: secret.into(),
@@ -103,23 +104,23 @@ impl Guest {
     }
 
     /// Reports UUIDs of volumes that are replaced.
-    pub(super) fn tell_uuids(&mut self, uuids: Vec<NewUuid>) {
+    pub(super) fn report_uuids(&mut self, uuids: Vec<NewUuid>) {
         self.uuids.extend(uuids);
     }
 
-    /// An error of the plan.
+    /// Returns an error about the plan.
     pub(super) fn invalid(&self, reason: impl Into<String>) -> Error {
         self.stage.invalid(reason)
     }
 
-    /// Random bytes that are good enough for keys.
+    /// Returns random bytes that are suitable for keys.
     pub(super) fn random<const N: usize>(&self) -> Result<[u8; N]> {
         let mut bytes = [0; N];
         (self.random)(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// Whether systemd starts it.
+    /// Returns true if systemd is installed.
     pub(super) fn has_systemd(&self) -> Result<bool> {
         for dir in ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"] {
             if self.stage.exists(dir)? {
@@ -129,7 +130,7 @@ impl Guest {
         Ok(false)
     }
 
-    /// Where systemd's unit of that name is.
+    /// Returns the path of a systemd unit.
     pub(super) fn unit(&self, name: &str) -> Result<Option<String>> {
         for dir in UNIT_DIRS {
             let path = format!("{dir}/{name}");
@@ -140,11 +141,11 @@ impl Guest {
         Ok(None)
     }
 
-    /// Whether some target or other unit wants the unit when the guest starts: what `systemctl is-enabled` looks for, and
-    /// what the vendor itself has wanted.
+    /// Returns true if a target or another unit wants or requires the unit at boot. That covers
+    /// what `systemctl is-enabled` checks, and symlinks of the vendor.
     pub(super) fn is_enabled(&self, unit: &str) -> Result<bool> {
         let masked = self.stage.link_entry(&format!("{UNITS}/{unit}"))?;
-        let is_null = |kind| matches!(kind, Kind::Symlink(to) if to == "/dev/null");
+        let is_null = |kind| matches!(kind, EntryKind::Symlink(to) if to == "/dev/null");
         if masked.is_some_and(|entry| is_null(entry.kind)) {
             return Ok(false);
         }
@@ -161,7 +162,7 @@ impl Guest {
         Ok(false)
     }
 
-    /// What the last step did.
+    /// Returns the report of the last step.
     pub(super) fn report(&mut self, step: &'static str) -> StepReport {
         StepReport {
             step,
@@ -173,12 +174,13 @@ impl Guest {
     }
 }
 
-fn of_the_kernel(bytes: &mut [u8]) -> Result<()> {
+fn kernel_random(bytes: &mut [u8]) -> Result<()> {
     use rustix::rand::{GetRandomFlags, getrandom};
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        let got = getrandom(rest, GetRandomFlags::empty())
-            .map_err(|error| Error::new(ErrorKind::Io, format!("no random numbers: {error}")))?;
+        let got = getrandom(rest, GetRandomFlags::empty()).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("cannot get random numbers: {error}"))
+        })?;
         filled += got;
     }
     Ok(())

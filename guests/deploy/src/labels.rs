@@ -1,32 +1,32 @@
-//! Labels of `SELinux` for what is made: as the guest's own policy has them, so that it needs no relabelling.
+//! `SELinux` labels of new files, from the guest's own policy, so that the guest needs no relabel.
 
 use diskfs_selinux::{Config, FileKind, Labels, Mode, Texts};
 
 use super::StepReport;
 use super::guest::Guest;
-use super::stage::Kind;
+use super::stage::EntryKind;
 use diskfs_disk::Result;
 
 const CONFIG: &str = "/etc/selinux/config";
 
-/// The attribute that has the label.
+/// The extended attribute of the label.
 const XATTR: &str = "security.selinux";
 
 impl Guest {
-    /// Gives what is made the labels that the guest's policy has for it, where it uses `SELinux`.
+    /// Labels new files according to the guest's policy, if the guest uses `SELinux`.
     pub(super) fn label_all(&mut self) -> Result<Option<StepReport>> {
         let is_labelled = put(self)?;
         Ok(is_labelled.then(|| self.report("selinux-labels")))
     }
 }
 
-/// Whether the guest uses `SELinux`, and what is made has its labels.
+/// Labels new files. Returns true if the guest uses `SELinux` and the files have labels.
 fn put(guest: &mut Guest) -> Result<bool> {
     let Some(text) = guest.stage.bytes(CONFIG)? else {
         return Ok(false);
     };
     let config = Config::parse(&text);
-    let made = guest.stage.made();
+    let made = guest.stage.new_entries();
     if config.mode == Some(Mode::Disabled) || made.is_empty() {
         return Ok(false);
     }
@@ -38,17 +38,18 @@ fn put(guest: &mut Guest) -> Result<bool> {
         if let Some(label) = label {
             guest
                 .stage
-                .set_xattr_of_made(&path, XATTR, label.xattr_value());
+                .set_xattr_of_new(&path, XATTR, label.xattr_value());
         }
     }
     Ok(true)
 }
 
-/// The labels of the guest's policy; `None`, which is told, without one that can be read.
+/// Reads the labels of the guest's policy. If there is no readable policy, adds a note and returns
+/// `None`.
 fn read(guest: &mut Guest, config: &Config) -> Result<Option<Labels>> {
     let Some(directory) = config.contexts_directory() else {
         guest.note(format!(
-            "{CONFIG} names no policy: nothing that is made has a label"
+            "{CONFIG} names no policy: new files have no SELinux label"
         ));
         return Ok(None);
     };
@@ -72,24 +73,24 @@ fn read(guest: &mut Guest, config: &Config) -> Result<Option<Labels>> {
         Ok(labels) if !labels.is_empty() => Ok(Some(labels)),
         Ok(_) => {
             guest.note(format!(
-                "there is no policy in {directory}: nothing that is made has a label"
+                "missing policy in {directory}: new files have no SELinux label"
             ));
             Ok(None)
         }
         Err(error) => {
             guest.note(format!(
-                "{directory}: {error}: nothing that is made has a label"
+                "cannot read the policy in {directory}: {error}; new files have no SELinux label"
             ));
             Ok(None)
         }
     }
 }
 
-fn kind_of(kind: &Kind) -> FileKind {
+fn kind_of(kind: &EntryKind) -> FileKind {
     match kind {
-        Kind::File(_) | Kind::Other(_) => FileKind::Regular,
-        Kind::Directory => FileKind::Directory,
-        Kind::Symlink(_) => FileKind::Symlink,
+        EntryKind::File(_) | EntryKind::Other(_) => FileKind::Regular,
+        EntryKind::Directory => FileKind::Directory,
+        EntryKind::Symlink(_) => FileKind::Symlink,
     }
 }
 
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(label("/etc/x.pem"), told("cert_t"));
         assert_eq!(label("/etc/y.pem"), told("etc_t"));
         assert_eq!(label("/opt/z"), told("default_t"));
-        // What was there has its label.
+        // An existing file keeps its label.
         assert_eq!(label("/etc/passwd"), None);
     }
 }

@@ -1,8 +1,9 @@
-//! Edits of a guest that isn't running: a plan of steps, what it would change, and the change.
+//! Changes to a guest that is not running: plans of steps, their effects, and their application.
 //!
-//! A [`Plan`] says what is to be, and [`Deployment::prepare`] works out what that changes in a guest, in memory, through
-//! its filesystem alone: nothing of the guest is run, and its architecture does not matter. [`Deployment::diff`] shows
-//! it, [`Deployment::apply`] writes it. Steps say what is to be, not what to do: a plan that is applied again changes
+//! A [`Plan`] describes a desired state. [`Deployment::prepare`] computes in memory what the plan
+//! changes in a guest. It only uses the guest's filesystem and runs nothing of the guest, so the
+//! guest's architecture does not matter. [`Deployment::diff`] shows the changes, and
+//! [`Deployment::apply`] writes them. Steps are idempotent: a plan that is applied again changes
 //! nothing.
 //!
 //! ```
@@ -13,14 +14,15 @@
 //! # let bundled = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/images/demo.qcow2.zst");
 //! # zstd::stream::copy_decode(std::fs::File::open(bundled)?, std::fs::File::create(&path)?)?;
 //!
-//! let plan = Plan::parse("steps: [{hostname: web1.example.org}, {write: {path: /etc/motd, text: hi}}]")?;
+//! let text = "steps: [{hostname: web1.example.org}, {write: {path: /etc/motd, text: hi}}]";
+//! let plan = Plan::parse(text)?;
 //! let disk = Disk::options().read_only(false).open(&path)?;
 //! let deployment = Deployment::prepare(disk.filesystem()?, &plan)?;
 //! print!("{}", String::from_utf8_lossy(&deployment.diff()?));
 //! let options = WriteOptions {
-//!     // With `Commits::Timed` a crash may leave a part of the plan.
+//!     // With `Commits::Timed`, a crash may leave a part of the plan.
 //!     commits: Commits::AtClose,
-//!     // The guest's root may use the room that is reserved for him.
+//!     // The plan may use the space that is reserved for root.
 //!     root_reserve: RootReserve::Use,
 //! };
 //! deployment.apply(&disk.writable_filesystem(&options)?)?;
@@ -47,7 +49,7 @@ use serde::Serialize;
 
 pub use apply::{Applied, apply};
 pub use plan::{Plan, Step};
-pub use stage::{Aspect, Change, Contents, Entry, Kind, Part, Stage};
+pub use stage::{Aspect, Change, Contents, Entry, EntryKind, Part, Stage};
 pub use steps::*;
 pub use volumes::{NewUuid, VolumeChanges};
 
@@ -55,7 +57,7 @@ use diskfs_disk::{Disk, Filesystem, Result, WritableFilesystem};
 use guest::Guest;
 use volumes::Volumes;
 
-/// What a plan comes to in a guest.
+/// The effects of a plan on a guest.
 #[derive(Debug)]
 pub struct Deployment {
     stage: Stage,
@@ -63,46 +65,47 @@ pub struct Deployment {
     steps: Vec<StepReport>,
 }
 
-/// What became of a step.
+/// The report of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StepReport {
-    /// What the plan calls it.
+    /// The step's name in plans.
     pub step: &'static str,
-    /// The paths that it changes; none where all was so already.
+    /// The paths that the step changes; empty if everything was already in the desired state.
     pub changed: Vec<String>,
-    /// What whoever deploys should know: what was left out, and why.
+    /// Notes for the user, such as what was ignored and why.
     pub notes: Vec<String>,
-    /// What was made up, and is nowhere else: passwords.
+    /// Generated secrets (passwords), which are not stored in clear text anywhere else.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<Secret>,
-    /// UUIDs of volumes that it replaces.
+    /// The UUIDs of volumes that the step replaces.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uuids: Vec<NewUuid>,
 }
 
-/// Something that was made up.
+/// A generated secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Secret {
-    /// Whose: the user's name.
+    /// The owner of the secret: a user name.
     pub of: String,
-    /// What it is.
+    /// The secret itself.
     pub secret: String,
 }
 
 impl Deployment {
-    /// Works out what the plan changes in a guest, as [`System::filesystem`](diskfs_disk::guest::System::filesystem) has it.
-    /// Nothing is written.
+    /// Computes what the plan changes in a guest, whose filesystem comes from
+    /// [`System::filesystem`](diskfs_disk::guest::System::filesystem). Nothing is written.
     ///
     /// # Errors
-    /// What keeps a step from being done, with its number: then there is nothing to apply.
+    /// The error of the first step that fails, with its number. Then there is nothing to apply.
     pub fn prepare(guest: Filesystem, plan: &Plan) -> Result<Self> {
         Self::of(Guest::new(guest), plan)
     }
 
-    /// As [`prepare`](Self::prepare), for a guest on a disk whose volumes the plan may change, too.
+    /// Does the same as [`prepare`](Self::prepare) for a guest on a disk whose volumes the plan may
+    /// change, too.
     ///
     /// # Errors
-    /// As that.
+    /// As [`prepare`](Self::prepare), and the errors of reading the volumes.
     pub fn prepare_on(disk: &Disk, guest: Filesystem, plan: &Plan) -> Result<Self> {
         let is_asked = plan
             .steps
@@ -117,12 +120,12 @@ impl Deployment {
         for (step, number) in plan.steps.iter().zip(1_usize..) {
             step.apply(&mut guest).map_err(|error| {
                 let name = step.name();
-                error.with_hint(format!("step {number} of the plan, {name}, can't be done"))
+                error.with_hint(format!("cannot apply step {number} of the plan ({name})"))
             })?;
             steps.push(guest.report(step.name()));
         }
         steps.extend(guest.label_all()?);
-        // What one step takes away and another puts back is no change.
+        // If one step removes something and another restores it, that is no change.
         for step in &mut steps {
             let mut changed = Vec::new();
             for path in std::mem::take(&mut step.changed) {
@@ -139,39 +142,41 @@ impl Deployment {
         })
     }
 
-    /// What each step comes to.
+    /// Returns the reports of the steps.
     pub fn steps(&self) -> &[StepReport] {
         &self.steps
     }
 
-    /// What each step comes to, when nothing else is wanted any more: what the guest was read with is closed.
+    /// Returns the reports of the steps, and closes everything that was used for reading the guest.
     pub fn into_steps(self) -> Vec<StepReport> {
         self.steps
     }
 
-    /// As [`into_steps`](Self::into_steps), with the changes of volumes, which are written when the files are.
+    /// Returns the reports of the steps, and the changes of volumes, which must be written after
+    /// the files.
     pub fn into_parts(self) -> (Vec<StepReport>, VolumeChanges) {
         (self.steps, self.volumes)
     }
 
-    /// All changes, by path.
+    /// Returns all changes, sorted by path.
     ///
     /// # Errors
-    /// What keeps one from knowing what the guest has.
+    /// The errors of reading the guest.
     pub fn changes(&self) -> Result<Vec<Change>> {
         self.stage.changes()
     }
 
-    /// That the guest has room for [its changes](Self::changes), as far as it can be said before it is opened for
-    /// writing.
+    /// Checks that the guest has space for [its changes](Self::changes), as far as that can be
+    /// predicted before the guest is opened for writing.
     ///
     /// # Errors
-    /// `NoSpace`, with the bytes that are needed and those that are free.
+    /// `NoSpace` with the required and the free number of bytes.
     pub fn check_room(&self, changes: &[Change]) -> Result<()> {
         apply::check_room(changes, self.stage.guest())
     }
 
-    /// The changes as unified diffs, with a line for each path that is made, removed, or changes mode or owner.
+    /// Returns the changes as unified diffs, with a line for each path that is created, is removed,
+    /// or changes its mode or owner.
     ///
     /// # Errors
     /// As [`changes`](Self::changes).
@@ -179,17 +184,18 @@ impl Deployment {
         diff::of(&self.stage, &self.changes()?)
     }
 
-    /// Writes them to the same guest, opened for writing, and ends writing. With an error nothing was written, where the
-    /// filesystem has a journal.
+    /// Writes the changes to the same guest, opened for writing, and closes it for writing. On
+    /// error, nothing was written if the filesystem has a journal.
     ///
     /// # Errors
-    /// `NoSpace`, and what writing answers.
+    /// `NoSpace`, and the errors of writing.
     pub fn apply(&self, target: &WritableFilesystem) -> Result<Applied> {
         self.apply_with_progress(target, &mut |_, _| ControlFlow::Continue(()))
     }
 
-    /// As [`apply`](Self::apply). `progress` is called with the number of bytes of contents that were just written, and
-    /// with that of all of them; [`ControlFlow::Break`] ends it as an error does.
+    /// Does the same as [`apply`](Self::apply). `progress` is called with the number of bytes of
+    /// contents that were just written, and with the total number. [`ControlFlow::Break`] cancels
+    /// the operation like an error.
     ///
     /// # Errors
     /// As [`apply`](Self::apply), and `Cancelled`.
@@ -243,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_told_and_not_touched() {
+    fn what_is_no_file_is_reported_and_not_touched() {
         let password = "{root-password: secret}";
         let mut tree = debian();
         tree.special("/etc/shadow", FileType::Fifo, None);
@@ -266,7 +272,7 @@ mod tests {
         tree.file("/etc/real", b"127.0.0.1 localhost\n");
         let deployment = prepare(tree, hosts).unwrap();
         assert_eq!(deployment.changes().unwrap()[0].path, "/etc/real");
-        // One that leads to nothing makes its target, in the guest.
+        // A dangling symlink: its target is created in the guest.
         let mut tree = debian();
         tree.symlink("/etc/hosts", "/root/nowhere");
         let deployment = prepare(tree, hosts).unwrap();
@@ -274,7 +280,7 @@ mod tests {
         let mut tree = debian();
         tree.symlink("/etc/hosts", "hosts2");
         tree.symlink("/etc/hosts2", "/etc/hosts");
-        assert!(told(tree, hosts).contains("circle"));
+        assert!(told(tree, hosts).contains("too many levels"));
     }
 
     #[test]
@@ -317,7 +323,10 @@ mod tests {
         ] {
             let error = prepare(windows(), step).map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), diskfs_disk::ErrorKind::Unsupported);
-            assert!(error.to_string().contains("not for Windows"), "{error}");
+            assert!(
+                error.to_string().contains("not supported for Windows"),
+                "{error}"
+            );
         }
         let file = "{write: {path: /a.txt, text: x}}";
         assert_eq!(
@@ -330,6 +339,6 @@ mod tests {
     fn a_failing_step_says_which_it_is() {
         let error = prepare(debian(), "{hostname: a}, {hostname: \"a b\"}").map(|_| ());
         let text = error.unwrap_err().to_string();
-        assert!(text.contains("step 2 of the plan, hostname"), "{text}");
+        assert!(text.contains("step 2 of the plan (hostname)"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is to be done to a guest: steps, in their order.
+//! Plans: ordered lists of steps that change a guest.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,35 +12,36 @@ use super::steps::{
 };
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// Steps, in their order. In YAML or JSON: `{"steps": [{"hostname": "web1"}]}`.
+/// A plan: an ordered list of steps. In YAML or JSON: `{"steps": [{"hostname": "web1"}]}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// What is done.
+    /// The steps, which run in this order.
     pub steps: Vec<Step>,
 }
 
 impl Plan {
-    /// Reads a plan from YAML, of which JSON is a part.
+    /// Parses a plan from YAML or JSON (JSON is a subset of YAML).
     ///
     /// # Errors
-    /// `Invalid`, with the line.
+    /// `Invalid` with the line number if the text is not a valid plan.
     pub fn parse(text: &str) -> Result<Self> {
         serde_saphyr::from_str(text).map_err(|error| {
-            // The first line says where; the others show the place, with the same words once more.
+            // The first line of the message gives the position. The others show the source around
+            // it and repeat the message.
             let told = error.to_string();
             let told = told.lines().next().unwrap_or_default();
             let told = told.strip_prefix("error: ").unwrap_or(told);
-            Error::new(ErrorKind::Invalid, format!("no plan: {told}"))
+            Error::new(ErrorKind::Invalid, format!("invalid plan: {told}"))
         })
     }
 }
 
-/// Each kind of step, with its name.
+/// Defines the enum of all steps, with the name of each in a plan.
 macro_rules! steps {
     ($($(#[$doc:meta])* $name:literal $variant:ident($kind:ty),)*) => {
-        /// One thing that is to be so.
+        /// A step of a plan.
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
         #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[non_exhaustive]
@@ -49,14 +50,14 @@ macro_rules! steps {
         }
 
         impl Step {
-            /// What a plan calls it.
+            /// Returns the step's name in a plan.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $name,)*
                 }
             }
 
-            /// Works it out.
+            /// Applies the step to the guest.
             pub(super) fn apply(&self, guest: &mut Guest) -> Result<()> {
                 self.check_system(guest)?;
                 match self {
@@ -68,7 +69,7 @@ macro_rules! steps {
 }
 
 impl Step {
-    /// Whether it is of files alone, which every system has.
+    /// Returns true if the step changes only files, and so works on every operating system.
     fn is_of_files(&self) -> bool {
         matches!(
             self,
@@ -86,104 +87,105 @@ impl Step {
         )
     }
 
-    /// That the step is for a guest of this kind: settings of Windows are in its registry, which is not written.
+    /// Checks that the step can change a guest of this kind. The settings of Windows are in its
+    /// registry, which diskfs does not write.
     fn check_system(&self, guest: &Guest) -> Result<()> {
         if self.is_of_files() || !guest.is_windows() {
             return Ok(());
         }
-        let reason = format!("the step {} is not for Windows", self.name());
+        let reason = format!("the step {} is not supported for Windows", self.name());
         Err(Error::new(ErrorKind::Unsupported, reason)
             .in_file(guest.stage.guest().image_path())
             .with_hint(
-                "of Windows only files are changed: write, upload, copy-in, tar, delete, ...",
+                "for Windows, only steps that change files are supported: write, upload, tar, ...",
             ))
     }
 }
 
 steps! {
-    /// The guest's name.
+    /// Sets the host name.
     "hostname" Hostname(Hostname),
-    /// Hosts whose names the guest knows by itself.
+    /// Adds or updates entries of `/etc/hosts`.
     "hosts" Hosts(Hosts),
-    /// The machine ID.
+    /// Sets the machine ID, or resets it so that the guest generates a new one.
     "machine-id" MachineId(MachineId),
-    /// The seed of random numbers.
+    /// Renews or removes the saved random seed.
     "random-seed" RandomSeed(RandomSeed),
-    /// The time zone.
+    /// Sets the time zone.
     "timezone" Timezone(Timezone),
-    /// The locale.
+    /// Sets the system locale (`LANG`).
     "locale" Locale(Locale),
-    /// Servers of names.
+    /// Configures DNS: name servers and search domains in `/etc/resolv.conf`.
     "resolver" Resolver(Resolver),
-    /// What the guest mounts.
+    /// Adds, replaces or removes entries of `/etc/fstab`.
     "fstab" Fstab(Fstab),
-    /// Where the guest swaps to.
+    /// Sets up swap space: a new swap file or an existing swap device.
     "swap" Swap(Swap),
-    /// Settings of the kernel.
+    /// Sets kernel parameters (sysctl).
     "sysctl" Sysctl(Sysctl),
-    /// What the kernel is started with.
+    /// Adds or removes kernel command-line arguments in the boot loader's configuration.
     "kernel-arguments" KernelArguments(KernelArguments),
-    /// A login on a serial line.
+    /// Enables a login prompt on a serial console.
     "serial-console" SerialConsole(SerialConsole),
-    /// An authority whose certificates the guest trusts.
+    /// Adds a CA certificate to the guest's trust store.
     "certificate" Certificate(Certificate),
-    /// A program that watches or serves the guest from within.
+    /// Installs an agent: its program, its files and the unit or command that starts it.
     "agent" Agent(Agent),
-    /// A command that the guest runs at set times.
+    /// Adds a cron job.
     "cron" Cron(CronStep),
-    /// Modules that the kernel loads.
+    /// Configures kernel modules to load at boot.
     "modules" Modules(Modules),
-    /// What the guest does with devices.
+    /// Adds or removes udev rules, and sets the names of network interfaces.
     "udev" Udev(Udev),
-    /// Where the guest gets packages from.
+    /// Adds or removes a package repository.
     "repository" Repository(Repository),
-    /// Units and services that the guest starts by itself, or does not.
+    /// Adds, enables, disables or masks systemd units and `OpenRC` services.
     "units" Units(Units),
-    /// A script that the guest runs once, when it starts next.
+    /// Adds a script that runs once, at the next boot.
     "firstboot" Firstboot(Firstboot),
-    /// What cloud-init does.
+    /// Enables, disables, cleans or seeds cloud-init.
     "cloud-init" CloudInit(CloudInit),
-    /// What the guest does with `SELinux`.
+    /// Sets the `SELinux` mode and requests a relabel.
     "selinux" Selinux(Selinux),
-    /// What is taken away for a template.
+    /// Removes machine-specific data, so that the guest can serve as a template.
     "sysprep" Sysprep(Sysprep),
-    /// Addresses and routes of the interfaces.
+    /// Configures network interfaces: addresses, routes, bonds and VLANs.
     "network" Network(Network),
-    /// A user.
+    /// Creates or changes a user account.
     "user" User(User),
-    /// A user's password.
+    /// Sets, locks, unlocks, disables or expires the password of a user.
     "password" Password(Password),
-    /// The password of root.
+    /// Sets, locks, unlocks, disables or expires the password of root.
     "root-password" RootPassword(RootPassword),
-    /// Keys that let a user in.
+    /// Adds or removes SSH public keys that a user can log in with.
     "ssh-key" SshKey(SshKey),
-    /// The keys that sshd shows who it is with.
+    /// Generates or removes the guest's SSH host keys.
     "ssh-host-keys" SshHostKeys(SshHostKeys),
-    /// Settings of sshd.
+    /// Sets options of the SSH server in `sshd_config`.
     "sshd" Sshd(Sshd),
-    /// A file of sudo.
+    /// Writes a file into `/etc/sudoers.d`.
     "sudoers" Sudoers(Sudoers),
-    /// A file with a text.
+    /// Writes text to a file.
     "write" Write(Write),
-    /// A file with a text in which variables are put.
+    /// Writes a file from a template with variables.
     "template" Template(Template),
-    /// A text behind what a file has.
+    /// Appends text to a file.
     "append" Append(Append),
     /// Merges an object into a JSON file.
     "json" Json(Json),
-    /// A file of this machine.
+    /// Copies a local file into the guest.
     "upload" Upload(Upload),
-    /// A file or directory of this machine, with all below.
+    /// Copies a local file or directory tree into the guest.
     "copy-in" CopyIn(CopyIn),
-    /// An archive of this machine, unpacked.
+    /// Unpacks a local tar archive into the guest.
     "tar" Tar(Tar),
-    /// A directory, with those above it.
+    /// Creates a directory and its missing parents.
     "mkdir" MakeDir(MakeDir),
-    /// A symlink.
+    /// Creates a symbolic link.
     "link" Link(Link),
-    /// A path or pattern that is not to be, with all below it.
+    /// Deletes a file, a directory tree or what a glob pattern matches.
     "delete" Delete(Delete),
-    /// Mode and owner of what is there.
+    /// Changes the mode or the owner of a file or directory.
     "permissions" Permissions(Permissions),
 }
 
@@ -192,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_plan_is_told_with_its_line() {
+    fn what_is_no_plan_is_reported_with_its_line() {
         let error = Plan::parse("steps:\n  - hostnam: x\n").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         let text = error.to_string();

@@ -1,4 +1,4 @@
-//! The JSON Schema of plans.
+//! The test that keeps the JSON schema of plans up to date.
 
 use schemars::generate::SchemaSettings;
 

@@ -1,9 +1,10 @@
-//! A guest's tree with what a plan changes in it, in memory.
+//! The stage: a guest's tree together with the changes of a plan, in memory.
 //!
-//! Steps read and change this, never the disk: so what they say of a guest is found before anything is written, a plan
-//! that fails half-way has changed nothing, and one whose work is already done has nothing to write.
+//! Steps read and change the stage, never the disk. So errors are found before anything is written,
+//! a plan that fails halfway has changed nothing, and a step whose work is already done has nothing
+//! to write.
 //!
-//! Paths are absolute. Symlinks are followed within the guest, whatever they point at.
+//! Paths are absolute. Symlinks are followed within the guest, wherever they point.
 
 mod below;
 mod changes;
@@ -25,28 +26,28 @@ use super::text;
 use diskfs_disk::{Error, ErrorKind, Filesystem, Result};
 
 pub use changes::{Aspect, Change};
-pub use entry::{Contents, Entry, Kind};
+pub use entry::{Contents, Entry, EntryKind};
 pub use part::Part;
 
-/// More than any file of settings has.
+/// The limit on the size of a file that steps read, which is larger than any configuration file.
 const SETTINGS_BYTES: u64 = 16 << 20;
 
-/// More names than a directory has that a step looks through.
+/// The limit on the entries of a directory that steps list.
 const MAX_NAMES: usize = 100_000;
 
-/// A guest's tree, and what is changed in it.
+/// A guest's tree, and the changes to it.
 #[derive(Debug)]
 pub struct Stage {
     guest: Filesystem,
-    /// By path without symlinks; the root is "". `None` for what is gone.
+    /// The changed entries, by path without symlinks; the root is "". `None` for removed ones.
     nodes: BTreeMap<String, Option<Entry>>,
     touched: BTreeSet<String>,
-    /// The paths that are made one more name of a file, by the file's.
+    /// The paths that become hard links, by the path of the file that they link to.
     names: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Stage {
-    /// Without changes.
+    /// Returns a stage without changes.
     pub fn new(guest: Filesystem) -> Self {
         Self {
             guest,
@@ -56,41 +57,41 @@ impl Stage {
         }
     }
 
-    /// The guest as it is.
+    /// Returns the unchanged filesystem of the guest.
     pub fn guest(&self) -> &Filesystem {
         &self.guest
     }
 
-    /// The paths that were changed since this was last asked.
+    /// Returns the paths that changed since the last call.
     pub(super) fn take_touched(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.touched)
     }
 
-    /// What there is at a path, symlinks followed; `None` when there is nothing.
+    /// Returns the entry of a path, with symlinks followed; `None` if nothing exists there.
     ///
     /// # Errors
-    /// What keeps one from knowing.
+    /// The errors of reading the guest.
     pub fn entry(&self, path: &str) -> Result<Option<Entry>> {
-        self.at(&self.place(path, Follow::All)?)
+        self.entry_at(&self.resolved_path(path, Follow::All)?)
     }
 
-    /// The same of a symlink itself.
+    /// Returns the entry of a path. If it is a symlink, returns the symlink itself.
     ///
     /// # Errors
     /// As [`entry`](Self::entry).
     pub fn link_entry(&self, path: &str) -> Result<Option<Entry>> {
-        self.at(&self.place(path, Follow::AllButLast)?)
+        self.entry_at(&self.resolved_path(path, Follow::AllButLast)?)
     }
 
-    /// The path without symlinks of what a path leads to, whether or not something is there.
+    /// Returns the path with all symlinks resolved, whether or not it exists.
     ///
     /// # Errors
-    /// What keeps one from knowing.
+    /// The errors of reading the guest.
     pub(super) fn resolved(&self, path: &str) -> Result<String> {
-        self.place(path, Follow::All)
+        self.resolved_path(path, Follow::All)
     }
 
-    /// Whether there is something, symlinks followed.
+    /// Returns true if the path exists, with symlinks followed.
     ///
     /// # Errors
     /// As [`entry`](Self::entry).
@@ -98,67 +99,70 @@ impl Stage {
         Ok(self.entry(path)?.is_some())
     }
 
-    /// Whether there is a directory.
+    /// Returns true if the path is a directory.
     ///
     /// # Errors
     /// As [`entry`](Self::entry).
     pub fn is_dir(&self, path: &str) -> Result<bool> {
         let entry = self.entry(path)?;
-        Ok(entry.is_some_and(|entry| entry.kind == Kind::Directory))
+        Ok(entry.is_some_and(|entry| entry.kind == EntryKind::Directory))
     }
 
-    /// Whether there is a regular file.
+    /// Returns true if the path is a regular file.
     ///
     /// # Errors
     /// As [`entry`](Self::entry).
     pub fn is_file(&self, path: &str) -> Result<bool> {
         let entry = self.entry(path)?;
-        Ok(entry.is_some_and(|entry| matches!(entry.kind, Kind::File(_))))
+        Ok(entry.is_some_and(|entry| matches!(entry.kind, EntryKind::File(_))))
     }
 
-    /// The bytes of a regular file of at most 16 MiB; `None` when there is none.
+    /// Returns the bytes of a regular file of at most 16 MiB; `None` if it does not exist.
     ///
     /// # Errors
-    /// `Invalid` for what is no regular file, or is larger.
+    /// `Invalid` if the path is not a regular file, or is too large.
     pub fn bytes(&self, path: &str) -> Result<Option<Vec<u8>>> {
-        let place = self.place(path, Follow::All)?;
-        let Some(entry) = self.at(&place)? else {
+        let place = self.resolved_path(path, Follow::All)?;
+        let Some(entry) = self.entry_at(&place)? else {
             return Ok(None);
         };
         let bytes = match entry.kind {
-            Kind::File(Contents::AsBefore) => self.guest.read_at_most(&place, SETTINGS_BYTES)?,
-            Kind::File(Contents::Bytes(bytes)) => bytes.to_vec(),
-            Kind::File(contents) if contents.size_bytes() > SETTINGS_BYTES => {
-                let reason = format!("is larger than {SETTINGS_BYTES} bytes");
+            EntryKind::File(Contents::AsBefore) => {
+                self.guest.read_at_most(&place, SETTINGS_BYTES)?
+            }
+            EntryKind::File(Contents::Bytes(bytes)) => bytes.to_vec(),
+            EntryKind::File(contents) if contents.size_bytes() > SETTINGS_BYTES => {
+                let reason = format!("too large: at most {SETTINGS_BYTES} bytes");
                 return Err(self.error(vfs::ErrorKind::Invalid, reason, &place));
             }
-            Kind::File(Contents::Host { path, .. }) => {
+            EntryKind::File(Contents::Host { path, .. }) => {
                 std::fs::read(&path).map_err(|error| Error::from(error).in_file(path))?
             }
-            Kind::File(Contents::Part(part)) => {
+            EntryKind::File(Contents::Part(part)) => {
                 let mut bytes = Vec::new();
                 part.reader().read_to_end(&mut bytes)?;
                 bytes
             }
-            Kind::File(Contents::Allocated { start, size_bytes }) => {
+            EntryKind::File(Contents::Allocated { start, size_bytes }) => {
                 let mut bytes = start.to_vec();
                 bytes.resize(usize::try_from(size_bytes).unwrap_or(usize::MAX), 0);
                 bytes
             }
-            // Names of others are followed to them.
-            Kind::File(Contents::SameAs(_)) => return Ok(None),
-            Kind::Directory => {
+            // `place` has already resolved hard links of the stage to the file itself.
+            EntryKind::File(Contents::HardLinkTo(_)) => return Ok(None),
+            EntryKind::Directory => {
                 return Err(self.error(vfs::ErrorKind::IsADirectory, "is a directory", &place));
             }
-            Kind::Symlink(_) | Kind::Other(_) => {
-                let reason = format!("is a {}, where a file is expected", entry.kind.name());
+            EntryKind::Symlink(_) | EntryKind::Other(_) => {
+                let reason = format!("is a {}, not a regular file", entry.kind.name());
                 return Err(self.error(vfs::ErrorKind::Invalid, reason, &place));
             }
         };
         Ok(Some(bytes))
     }
 
-    /// The text of a file of settings, of which nothing is lost when it is written back; `None` when there is none.
+    /// Returns the text of a file; `None` if it does not exist. Bytes that are not valid UTF-8
+    /// survive when the text is written back.
     ///
     /// # Errors
     /// As [`bytes`](Self::bytes).
@@ -169,24 +173,25 @@ impl Stage {
         Ok(Some(text::decode(&bytes)))
     }
 
-    /// The names in a directory, sorted; none when there is none. What is no UTF-8 is left out.
+    /// Returns the names in a directory, sorted; no names if the directory does not exist. Names
+    /// that are not valid UTF-8 are skipped.
     ///
     /// # Errors
-    /// `NotADirectory`, and what keeps one from knowing.
+    /// `NotADirectory`, and the errors of reading the guest.
     pub fn names(&self, path: &str) -> Result<Vec<String>> {
-        let place = self.place(path, Follow::All)?;
-        let Some(entry) = self.at(&place)? else {
+        let place = self.resolved_path(path, Follow::All)?;
+        let Some(entry) = self.entry_at(&place)? else {
             return Ok(Vec::new());
         };
-        if entry.kind != Kind::Directory {
-            return Err(self.error(vfs::ErrorKind::NotADirectory, "is no directory", &place));
+        if entry.kind != EntryKind::Directory {
+            return Err(self.error(vfs::ErrorKind::NotADirectory, "not a directory", &place));
         }
         let mut names: BTreeSet<String> = if entry.is_new {
             BTreeSet::new()
         } else {
             let listed = self.guest.names_at_most(root_or(&place), MAX_NAMES)?;
             if listed.entries >= MAX_NAMES {
-                let reason = format!("has {MAX_NAMES} entries or more: it is not looked through");
+                let reason = format!("too many entries: at most {MAX_NAMES}");
                 return Err(self.error(vfs::ErrorKind::Invalid, reason, &place));
             }
             listed.names.into_iter().collect()
@@ -207,26 +212,26 @@ impl Stage {
         Ok(names.into_iter().collect())
     }
 
-    /// Puts contents into a regular file, which keeps its owner, mode and attributes; a new one belongs to root, with
-    /// mode 0644.
+    /// Sets the contents of a regular file, which keeps its owner, mode and attributes. A new file
+    /// belongs to root and has mode 0644.
     ///
     /// # Errors
-    /// `NotFound` without its directory, `Invalid` for what is no regular file.
+    /// `NotFound` if the parent directory is missing, `Invalid` if the path is not a regular file.
     pub fn write(&mut self, path: &str, contents: impl Into<Contents>) -> Result<()> {
-        let place = self.place(path, Follow::All)?;
+        let place = self.resolved_path(path, Follow::All)?;
         let contents = contents.into();
-        let entry = match self.at(&place)? {
-            None => self.new_at(&place, Kind::File(contents), 0o644)?,
+        let entry = match self.entry_at(&place)? {
+            None => self.new_at(&place, EntryKind::File(contents), 0o644)?,
             Some(entry) => {
-                if !matches!(entry.kind, Kind::File(_)) {
-                    let reason = format!("is a {}, where a file is expected", entry.kind.name());
+                if !matches!(entry.kind, EntryKind::File(_)) {
+                    let reason = format!("is a {}, not a regular file", entry.kind.name());
                     return Err(self.error(vfs::ErrorKind::Invalid, reason, &place));
                 }
                 if self.has(&place, &entry, &contents)? {
                     return Ok(());
                 }
                 Entry {
-                    kind: Kind::File(contents),
+                    kind: EntryKind::File(contents),
                     ..entry
                 }
             }
@@ -235,7 +240,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The same for a text that [`text`](Self::text) gave, or another.
+    /// Sets the contents of a regular file to a text, such as one from [`text`](Self::text).
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -243,7 +248,7 @@ impl Stage {
         self.write(path, text::encode(text))
     }
 
-    /// Puts a text into a file with these permissions, in directories that are made where they are missing.
+    /// Writes a text to a file with these permissions. Missing parent directories are created.
     ///
     /// # Errors
     /// As [`write`](Self::write), [`make_dirs`](Self::make_dirs).
@@ -253,27 +258,27 @@ impl Stage {
         self.set_permissions(path, permissions)
     }
 
-    /// Makes a directory and those that are missing above it, with these permissions, of root.
+    /// Creates a directory and its missing parents, with these permissions and owned by root.
     ///
     /// # Errors
-    /// `NotADirectory` when something else is there.
+    /// `NotADirectory` if something else exists at one of the paths.
     pub fn make_dirs(&mut self, path: &str, permissions: u16) -> Result<()> {
-        let place = self.place(path, Follow::All)?;
+        let place = self.resolved_path(path, Follow::All)?;
         let mut upto = String::new();
         for name in place.split('/').filter(|name| !name.is_empty()) {
             upto.push('/');
             upto.push_str(name);
-            match self.at(&upto)? {
-                Some(entry) if entry.kind == Kind::Directory => {}
+            match self.entry_at(&upto)? {
+                Some(entry) if entry.kind == EntryKind::Directory => {}
                 Some(_) => {
                     return Err(self.error(
                         vfs::ErrorKind::NotADirectory,
-                        "is no directory",
+                        "not a directory",
                         &upto,
                     ));
                 }
                 None => {
-                    let entry = self.new_at(&upto, Kind::Directory, permissions)?;
+                    let entry = self.new_at(&upto, EntryKind::Directory, permissions)?;
                     self.put(upto.clone(), Some(entry));
                 }
             }
@@ -281,27 +286,28 @@ impl Stage {
         Ok(())
     }
 
-    /// Makes a symlink, in place of a file or another symlink where one is there.
+    /// Creates a symlink. It replaces an existing file or symlink.
     ///
     /// # Errors
-    /// `IsADirectory` for a directory that is in its place; `NotFound` without the directory above; `Invalid` for one
-    /// that would lead to itself, in the place of what it was to lead to.
+    /// `IsADirectory` if a directory exists at the path; `NotFound` if the parent directory is
+    /// missing; `Invalid` if the symlink would replace its own target, and so point to itself.
     pub fn symlink(&mut self, path: &str, target: &str) -> Result<()> {
-        let place = self.place(path, Follow::AllButLast)?;
+        let place = self.resolved_path(path, Follow::AllButLast)?;
         let from = if target.starts_with('/') {
             "/"
         } else {
             above(&place)
         };
-        let to = self.place(&format!("{from}/{target}"), Follow::AllButLast);
+        let to = self.resolved_path(&format!("{from}/{target}"), Follow::AllButLast);
         if to.is_ok_and(|to| to == place) {
-            let reason = format!("a symlink to {target} would lead to itself here");
+            let reason =
+                format!("refusing to create a symlink to {target}: it would point to itself");
             return Err(self.error(vfs::ErrorKind::Invalid, reason, &place));
         }
-        let kind = Kind::Symlink(target.to_owned());
-        match self.at(&place)? {
+        let kind = EntryKind::Symlink(target.to_owned());
+        match self.entry_at(&place)? {
             Some(entry) if entry.kind == kind => return Ok(()),
-            Some(entry) if entry.kind == Kind::Directory => {
+            Some(entry) if entry.kind == EntryKind::Directory => {
                 return Err(self.error(vfs::ErrorKind::IsADirectory, "is a directory", &place));
             }
             _ => self.check_no_first_name(&place)?,
@@ -311,17 +317,21 @@ impl Stage {
         Ok(())
     }
 
-    /// Removes what is there, a directory with all below it. A symlink is removed itself.
+    /// Removes a file, a symlink itself, or a directory with everything below it.
     ///
     /// # Errors
-    /// What keeps one from knowing what is there.
+    /// The errors of reading the guest.
     pub fn remove(&mut self, path: &str) -> Result<()> {
-        let place = self.place(path, Follow::AllButLast)?;
-        if self.at(&place)?.is_none() {
+        let place = self.resolved_path(path, Follow::AllButLast)?;
+        if self.entry_at(&place)?.is_none() {
             return Ok(());
         }
         if place.is_empty() {
-            return Err(self.error(vfs::ErrorKind::Invalid, "the root stays", "/"));
+            return Err(self.error(
+                vfs::ErrorKind::Invalid,
+                "refusing to remove the root directory",
+                "/",
+            ));
         }
         self.check_no_first_name(&place)?;
         let below = format!("{place}/");
@@ -342,15 +352,15 @@ impl Stage {
     /// Sets the low 12 bits of the mode.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound` if the path does not exist.
     pub fn set_permissions(&mut self, path: &str, permissions: u16) -> Result<()> {
         self.change(path, Follow::All, |entry| entry.permissions = permissions)
     }
 
-    /// Sets owner and group.
+    /// Sets the owner and the group.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound` if the path does not exist.
     pub fn set_owner(&mut self, path: &str, uid: u32, gid: u32) -> Result<()> {
         self.change(path, Follow::All, |entry| {
             entry.uid = uid;
@@ -358,10 +368,10 @@ impl Stage {
         })
     }
 
-    /// The same of a symlink itself.
+    /// Sets the owner and the group of a symlink itself.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound` if the path does not exist.
     pub fn set_link_owner(&mut self, path: &str, uid: u32, gid: u32) -> Result<()> {
         self.change(path, Follow::AllButLast, |entry| {
             entry.uid = uid;
@@ -369,18 +379,18 @@ impl Stage {
         })
     }
 
-    /// Sets an extended attribute by its whole name.
+    /// Sets an extended attribute by its full name.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound` if the path does not exist.
     pub fn set_xattr(&mut self, path: &str, name: &str, value: &[u8]) -> Result<()> {
         self.change(path, Follow::All, |entry| {
             entry.xattrs.insert(name.to_owned(), value.to_vec());
         })
     }
 
-    /// The paths that are made, without symlinks on the way, with what is there.
-    pub(super) fn made(&self) -> Vec<(String, Kind)> {
+    /// Returns the paths of new entries, without symlinks, and their kinds.
+    pub(super) fn new_entries(&self) -> Vec<(String, EntryKind)> {
         let nodes = self.nodes.iter();
         let made = nodes.filter_map(|(path, node)| Some((path, node.as_ref()?)));
         let made = made.filter(|(_, entry)| entry.is_new);
@@ -388,8 +398,8 @@ impl Stage {
             .collect()
     }
 
-    /// Sets an extended attribute of something that [`made`](Self::made) told.
-    pub(super) fn set_xattr_of_made(&mut self, place: &str, name: &str, value: Vec<u8>) {
+    /// Sets an extended attribute of a path that [`new_entries`](Self::new_entries) returned.
+    pub(super) fn set_xattr_of_new(&mut self, place: &str, name: &str, value: Vec<u8>) {
         if let Some(Some(entry)) = self.nodes.get_mut(place) {
             entry.xattrs.entry(name.to_owned()).or_insert(value);
         }
@@ -401,9 +411,13 @@ impl Stage {
         follow: Follow,
         change: impl FnOnce(&mut Entry),
     ) -> Result<()> {
-        let place = self.place(path, follow)?;
-        let Some(before) = self.at(&place)? else {
-            return Err(self.error(vfs::ErrorKind::NotFound, "is not there", &place));
+        let place = self.resolved_path(path, follow)?;
+        let Some(before) = self.entry_at(&place)? else {
+            return Err(self.error(
+                vfs::ErrorKind::NotFound,
+                "no such file or directory",
+                &place,
+            ));
         };
         let mut after = before.clone();
         change(&mut after);
@@ -413,22 +427,22 @@ impl Stage {
         Ok(())
     }
 
-    /// Something new where nothing is, or something is replaced.
-    fn new_at(&self, place: &str, kind: Kind, permissions: u16) -> Result<Entry> {
+    /// Creates an entry for a path that is new or is replaced.
+    fn new_at(&self, place: &str, kind: EntryKind, permissions: u16) -> Result<Entry> {
         let dir = above(place);
-        match self.at(if dir == "/" { "" } else { dir })? {
-            Some(entry) if entry.kind == Kind::Directory => Ok(Entry::new(kind, permissions)),
-            Some(_) => Err(self.error(vfs::ErrorKind::NotADirectory, "is no directory", dir)),
-            None => Err(self.error(vfs::ErrorKind::NotFound, "there is no such directory", dir)),
+        match self.entry_at(if dir == "/" { "" } else { dir })? {
+            Some(entry) if entry.kind == EntryKind::Directory => Ok(Entry::new(kind, permissions)),
+            Some(_) => Err(self.error(vfs::ErrorKind::NotADirectory, "not a directory", dir)),
+            None => Err(self.error(vfs::ErrorKind::NotFound, "no such directory", dir)),
         }
     }
 
-    /// Whether a file has these contents.
+    /// Returns true if a file already has these contents.
     fn has(&self, place: &str, entry: &Entry, contents: &Contents) -> Result<bool> {
-        if Kind::File(contents.clone()) == entry.kind {
+        if EntryKind::File(contents.clone()) == entry.kind {
             return Ok(true);
         }
-        if entry.kind != Kind::File(Contents::AsBefore) {
+        if entry.kind != EntryKind::File(Contents::AsBefore) {
             return Ok(false);
         }
         match contents {
@@ -442,7 +456,7 @@ impl Stage {
             Contents::Part(part) if entry.size_bytes == part.size_bytes() => {
                 same::is(self.guest.open(place)?, part.reader(), Error::from)
             }
-            Contents::SameAs(first) => self.is_one_file(place, first),
+            Contents::HardLinkTo(first) => self.is_one_file(place, first),
             Contents::Allocated { start, size_bytes } if entry.size_bytes == *size_bytes => {
                 same::begins_with(self.guest.open(place)?, start)
             }
@@ -458,7 +472,7 @@ impl Stage {
         self.nodes.insert(place, entry);
     }
 
-    /// An error about a path of this guest.
+    /// Returns an error about a path in this guest.
     pub(super) fn error(
         &self,
         kind: vfs::ErrorKind,
@@ -469,13 +483,13 @@ impl Stage {
             .in_image(vfs::Error::new(kind, reason.into()).in_path(root_or(path)))
     }
 
-    /// The same of what the plan asks for.
+    /// Returns an error about the plan itself.
     pub(super) fn invalid(&self, reason: impl Into<String>) -> Error {
         Error::new(ErrorKind::Invalid, reason).in_file(self.guest.image_path())
     }
 }
 
-/// The directory of a path without symlinks.
+/// Returns the parent directory of a path without symlinks.
 pub(super) fn above(path: &str) -> &str {
     match path.trim_end_matches('/').rsplit_once('/') {
         Some(("", _)) | None => "/",
@@ -483,7 +497,7 @@ pub(super) fn above(path: &str) -> &str {
     }
 }
 
-/// The path as the guest takes it: the root has a name there.
+/// Converts a path of the stage to a path of the guest, where the root is "/".
 fn root_or(place: &str) -> &str {
     if place.is_empty() { "/" } else { place }
 }
@@ -501,26 +515,26 @@ impl From<Arc<[u8]>> for Contents {
 }
 
 impl Contents {
-    /// How much is to be written of them.
+    /// Returns the number of bytes to write.
     pub fn size_bytes(&self) -> u64 {
         match self {
-            Self::AsBefore | Self::SameAs(_) => 0,
+            Self::AsBefore | Self::HardLinkTo(_) => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Part(part) => part.size_bytes(),
             Self::Host { size_bytes, .. } | Self::Allocated { size_bytes, .. } => *size_bytes,
         }
     }
 
-    /// Those of a file of this machine.
+    /// Returns the contents of a local file.
     ///
     /// # Errors
-    /// `NotFound`, `Invalid` for what is no regular file.
+    /// `NotFound`, or `Invalid` if the path is not a regular file.
     pub fn of_host(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let metadata = std::fs::metadata(&path);
         let metadata = metadata.map_err(|error| Error::from(error).in_file(&path))?;
         if !metadata.is_file() {
-            return Err(Error::new(ErrorKind::Invalid, "is no regular file").in_file(&path));
+            return Err(Error::new(ErrorKind::Invalid, "not a regular file").in_file(&path));
         }
         Ok(Self::Host {
             path,
@@ -529,12 +543,12 @@ impl Contents {
     }
 }
 
-/// What `st_mode` calls it.
-pub(super) fn kind_of(file_type: FileType) -> Option<Kind> {
+/// Converts a file type; `None` for a symlink.
+pub(super) fn kind_of(file_type: FileType) -> Option<EntryKind> {
     match file_type {
-        FileType::Regular => Some(Kind::File(Contents::AsBefore)),
-        FileType::Directory => Some(Kind::Directory),
+        FileType::Regular => Some(EntryKind::File(Contents::AsBefore)),
+        FileType::Directory => Some(EntryKind::Directory),
         FileType::Symlink => None,
-        other => Some(Kind::Other(other)),
+        other => Some(EntryKind::Other(other)),
     }
 }

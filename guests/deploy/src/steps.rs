@@ -1,4 +1,4 @@
-//! The steps of plans, one question a file.
+//! The steps of plans: one module for each area of a guest's settings.
 
 mod agent;
 mod certificate;

@@ -1,23 +1,23 @@
-//! Texts that steps write.
+//! Helpers for the texts that steps write.
 
 use std::fmt::Write;
 
 pub(super) use diskfs_etc::text::{decode, encode, with_line};
 
-/// What begins a file that a step has made.
+/// The first line of a file that a step has created.
 pub(super) const WRITTEN: &str = "# Written by diskfs deploy.";
 
-/// `lines` as a text, each ended.
+/// Joins lines to a text. Each line ends with a line break.
 pub(super) fn of_lines<T: std::fmt::Display>(lines: impl IntoIterator<Item = T>) -> String {
     let mut text = String::new();
     for line in lines {
-        // Writing to a string can't fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{line}");
     }
     text
 }
 
-/// Whether a line sets a variable, as shells and systemd's settings do.
+/// Returns true if a line sets the variable, in the syntax of shells and systemd's settings.
 pub(super) fn has_variable(text: &str, key: &str) -> bool {
     text.lines().any(|line| sets(line, key))
 }
@@ -27,7 +27,8 @@ fn sets(line: &str, key: &str) -> bool {
     rest.is_some_and(|rest| rest.starts_with('='))
 }
 
-/// The text with the variable set: in its last line that does, which is the one that counts, or in a new one.
+/// Returns the text with the variable set: in the last line that sets it, which is the effective
+/// one, or in a new line.
 pub(super) fn with_variable(text: &str, key: &str, value: &str) -> String {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let Some(at) = lines.iter().rposition(|line| sets(line, key)) else {

@@ -1,4 +1,4 @@
-//! What a plan changes of volumes: the identities of volume groups and filesystems.
+//! Changes of volumes in a plan: new identities of volume groups and filesystems.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use diskfs_disk::guest::{Verdict, systems};
 use diskfs_disk::{Disk, Filesystem, Group, NewIds, Result, Volume, WritableFilesystem};
 use diskfs_vfs::{Follow, resolve};
 
-/// The volumes of the machine whose guest is changed.
+/// The volumes of the guest's machine.
 #[derive(Debug, Clone)]
 pub(super) struct Volumes {
     pub(super) groups: Vec<Arc<Group>>,
-    /// Where the guest mounts its volumes, the root first.
+    /// The volumes that the guest mounts, by mount point, with the root first.
     pub(super) mounts: Vec<(String, Volume)>,
     /// All volumes of the machine.
     pub(super) all: Vec<Volume>,
@@ -42,7 +42,7 @@ impl Volumes {
         })
     }
 
-    /// Returns the volume that a path of the guest is on.
+    /// Returns the volume on which a path of the guest is stored.
     pub(super) fn holding(&self, path: &str) -> Option<&Volume> {
         let holds = |at: &str| {
             let rest = path.strip_prefix(at);
@@ -56,7 +56,7 @@ impl Volumes {
 /// A UUID that a plan replaces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NewUuid {
-    /// What has it: `volume group vg0`.
+    /// The object of the UUID: `volume group vg0`.
     pub of: String,
     /// The old UUID.
     pub old: String,
@@ -64,11 +64,12 @@ pub struct NewUuid {
     pub new: String,
 }
 
-/// Changes of volumes. Those of filesystems are a part of the changes of files; those of groups are written after them.
+/// Changes of volumes. Those of filesystems are written together with the changes of files; those
+/// of groups are written after them.
 #[derive(Debug, Default)]
 pub struct VolumeChanges {
     groups: Vec<(Arc<Group>, NewIds)>,
-    /// By the directories where the guest mounts them.
+    /// The new UUIDs of filesystems, by mount point.
     filesystems: Vec<(String, [u8; 16])>,
 }
 
@@ -92,12 +93,12 @@ impl VolumeChanges {
         self.filesystems.push((path.to_owned(), uuid));
     }
 
-    /// Whether the filesystem at that directory has a new UUID already.
+    /// Returns true if the filesystem at a mount point already has a new UUID.
     pub(super) fn has_filesystem(&self, path: &str) -> bool {
         self.filesystems.iter().any(|(known, _)| known == path)
     }
 
-    /// Gives the filesystems their UUIDs, beside the changes of their files.
+    /// Writes the new UUIDs of filesystems, in addition to the changes of their files.
     pub(super) fn apply_to(&self, target: &WritableFilesystem) -> Result<()> {
         let fs = target.as_fs();
         self.filesystems.iter().try_for_each(|(path, uuid)| {
@@ -111,18 +112,18 @@ impl VolumeChanges {
         self.groups.push((group, ids));
     }
 
-    /// Whether the group has a new identity already.
+    /// Returns true if the group already has a new identity.
     pub(super) fn has_group(&self, group: &Arc<Group>) -> bool {
         self.groups
             .iter()
             .any(|(known, _)| Arc::ptr_eq(known, group))
     }
 
-    /// Writes the changes of groups. The guest's filesystems must be closed before, as
-    /// [`Deployment::apply`](super::Deployment::apply) does it.
+    /// Writes the changes of volume groups. The guest's filesystems must be closed before;
+    /// [`Deployment::apply`](super::Deployment::apply) does that.
     ///
     /// # Errors
-    /// What writing answers. Each group that was not reached keeps its UUIDs.
+    /// The errors of writing. A group that was not reached keeps its UUIDs.
     pub fn apply(&self) -> Result<()> {
         let mut groups = self.groups.iter();
         groups.try_for_each(|(group, ids)| group.change_ids(ids))

@@ -1,4 +1,4 @@
-//! Who can log in: passwd(5), shadow(5) and group(5).
+//! User accounts and groups: passwd(5), shadow(5) and group(5).
 
 use diskfs_etc::table::{Row, Table};
 use diskfs_etc::{group, passwd, shadow};
@@ -6,50 +6,50 @@ use serde::Serialize;
 
 use super::files::Files;
 
-/// 8 MiB hold 100,000 of them.
+/// The size limit of these files: 8 MiB hold 100,000 users.
 const LIMIT_BYTES: u64 = 8 << 20;
 
 const PASSWD: &str = "/etc/passwd";
 const SHADOW: &str = "/etc/shadow";
 const GROUP: &str = "/etc/group";
 
-/// A user.
+/// A user account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct User {
-    /// The name.
+    /// The user name.
     pub name: String,
-    /// The number.
+    /// The user ID.
     pub uid: u32,
-    /// The number of the first group.
+    /// The ID of the primary group.
     pub gid: u32,
-    /// What else is said of it, as `Full Name,Room,...`.
+    /// The comment field (GECOS), for example `Full Name,Room,...`.
     pub comment: String,
     /// The home directory.
     pub home: String,
-    /// The program that a login starts.
+    /// The login shell.
     pub shell: String,
-    /// Whether a password lets it in; `None` where nobody says.
+    /// The state of the password; `null` if it is unknown.
     pub password: Option<Password>,
 }
 
-/// Whether a password lets a user in.
+/// The state of a user's password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Password {
-    /// There is one.
+    /// A password is set.
     Set,
-    /// None is asked for.
+    /// The password is empty: login does not ask for one.
     Empty,
-    /// No password lets it in; keys may.
+    /// Login with a password is refused; login with keys may be possible.
     Locked,
 }
 
 impl Password {
-    /// By the second field of shadow(5).
+    /// Returns the state from the second field of shadow(5).
     fn of(field: &str) -> Self {
         match field {
             "" => Self::Empty,
@@ -59,28 +59,28 @@ impl Password {
     }
 }
 
-/// A group.
+/// A group of users.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Group {
-    /// The name.
+    /// The group name.
     pub name: String,
-    /// The number.
+    /// The group ID.
     pub gid: u32,
-    /// The users that are in it besides those whose first one it is.
+    /// The members, without the users whose primary group it is.
     pub members: Vec<String>,
 }
 
-/// Returns all users, in their order.
+/// Returns all users, in the order of the file.
 pub(super) fn users(files: &Files<'_>) -> Vec<User> {
     let Some(table) = table(files, PASSWD) else {
         return Vec::new();
     };
-    files.came_from("users", PASSWD, None);
+    files.add_source("users", PASSWD, None);
     let shadow = self::table(files, SHADOW);
     if shadow.is_some() {
-        files.came_from("users", SHADOW, None);
+        files.add_source("users", SHADOW, None);
     }
     let shadow = shadow.unwrap_or_default();
     let hashes = shadow::hashes(&shadow);
@@ -101,12 +101,12 @@ pub(super) fn users(files: &Files<'_>) -> Vec<User> {
     })
 }
 
-/// Returns all groups, in their order.
+/// Returns all groups, in the order of the file.
 pub(super) fn groups(files: &Files<'_>) -> Vec<Group> {
     let Some(table) = table(files, GROUP) else {
         return Vec::new();
     };
-    files.came_from("groups", GROUP, None);
+    files.add_source("groups", GROUP, None);
     entries(files, GROUP, &table, |row| {
         let group = group::Group::of(row)?;
         Some(Group {
@@ -122,7 +122,7 @@ fn table(files: &Files<'_>, path: &str) -> Option<Table> {
     Some(Table::new(String::from_utf8_lossy(&bytes)))
 }
 
-/// Returns what the rows say; the first one that makes no sense is told.
+/// Parses the rows of a table. Invalid rows are reported as one problem.
 fn entries<T>(
     files: &Files<'_>,
     path: &str,
@@ -139,9 +139,9 @@ fn entries<T>(
     }
     if let Some(first) = wrong.first() {
         let count = wrong.len();
-        files.complain(
+        files.add_problem(
             path,
-            format!("lines that make no sense: {count}, the first is {first}"),
+            format!("invalid lines: {count}, the first is line {first}"),
         );
     }
     entries
@@ -185,7 +185,7 @@ mod tests {
         let (_, problems) = files.finish();
         assert_eq!(problems.len(), 1);
         assert!(
-            problems[0].reason.contains("the first is 6"),
+            problems[0].reason.contains("the first is line 6"),
             "{problems:?}"
         );
     }

@@ -1,4 +1,4 @@
-//! When the guest last ran: what it wrote to its logs.
+//! The time at which the guest last ran, from its logs.
 
 mod journals;
 
@@ -10,38 +10,39 @@ use super::files::Files;
 use diskfs_disk::time;
 use diskfs_vfs::Timestamp;
 
-/// Starts and logins (utmp(5)).
+/// The record of boots and logins (utmp(5)).
 const WTMP: &str = "/var/log/wtmp";
 
-/// How far back it is looked at: 10,000 entries.
+/// The size of the end of the file that is searched: 10,000 entries.
 const WTMP_BYTES: u64 = 10_000 * ENTRY_BYTES;
 
-/// The size of an entry of Linux, on all architectures that have its times in 32 bits.
+/// The size of an entry of Linux, on all architectures with 32-bit times in it.
 const ENTRY_BYTES: u64 = 384;
 
-/// Where an entry has its type, and the seconds of its time (`struct utmp` of glibc's `<utmp.h>`).
+/// The offsets of the type and of the seconds in an entry (`struct utmp` of glibc's `<utmp.h>`).
 const TYPE_OFFSET: usize = 0;
 const SECONDS_OFFSET: usize = 340;
 
-/// The type of a start.
+/// The entry type of a boot.
 const BOOT_TIME: u16 = 2;
 
-/// Where logs are; what is in directories below belongs to single services, but for systemd's journals.
+/// The directory of logs. Its subdirectories belong to single services and are not searched, except
+/// for systemd's journals.
 const LOGS: &str = "/var/log";
 const JOURNALS: &str = "/var/log/journal";
 
-/// When the guest last ran. Times are UTC, in RFC 3339.
+/// The times at which the guest last ran, in UTC (RFC 3339).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Activity {
-    /// When it was last started, where it keeps that.
+    /// The time of the last boot, if the guest records it.
     pub last_boot: Option<String>,
-    /// When it last wrote to a log.
+    /// The time of the last write to a log.
     pub last_log: Option<String>,
 }
 
-/// Reads it.
+/// Reads the times of the last boot and the last log.
 pub(super) fn of(files: &Files<'_>) -> Activity {
     let shown = |seconds| {
         time::rfc3339_seconds(Timestamp {
@@ -55,18 +56,19 @@ pub(super) fn of(files: &Files<'_>) -> Activity {
     }
 }
 
-/// The later of what both know: who keeps both has them side by side, and who has given up one has it from before.
+/// Returns the later of the two known boot times. If a guest has stopped keeping one of the two
+/// records, that one is older.
 fn last_boot(files: &Files<'_>) -> Option<i64> {
     let by_wtmp = last_boot_by_wtmp(files).map(|seconds| (seconds, WTMP.to_owned()));
     let known = [by_wtmp, journals::last_boot(files)];
     let (seconds, path) = known.into_iter().flatten().max()?;
-    files.came_from("activity", &path, None);
+    files.add_source("activity", &path, None);
     Some(seconds)
 }
 
 fn last_boot_by_wtmp(files: &Files<'_>) -> Option<i64> {
     let mut file = files.filesystem().open(WTMP).ok()?;
-    // Entries are whole: one that was cut is not at the end of what follows.
+    // The size is rounded down to whole entries, because the last entry may be cut.
     let size_bytes = file.size_bytes() / ENTRY_BYTES * ENTRY_BYTES;
     let from = size_bytes.saturating_sub(WTMP_BYTES);
     file.seek(SeekFrom::Start(from)).ok()?;
@@ -79,7 +81,8 @@ fn last_boot_by_wtmp(files: &Files<'_>) -> Option<i64> {
     newest_first.find_map(boot_seconds)
 }
 
-/// The time of an entry that is a start. Both byte orders are tried: the other one's types are none.
+/// Returns the time of an entry that records a boot. Both byte orders are tried; in the wrong one
+/// the type is invalid.
 fn boot_seconds(entry: &[u8]) -> Option<i64> {
     let kind = entry.get(TYPE_OFFSET..TYPE_OFFSET + 2)?.try_into().ok()?;
     let seconds = entry
@@ -93,7 +96,7 @@ fn boot_seconds(entry: &[u8]) -> Option<i64> {
     }
 }
 
-/// The newest time at which a log was changed.
+/// Returns the newest modification time of a log.
 fn last_log(files: &Files<'_>) -> Option<i64> {
     let machines = files.names(JOURNALS);
     let machines = machines
@@ -112,7 +115,7 @@ fn last_log(files: &Files<'_>) -> Option<i64> {
         }
     }
     let (seconds, path) = newest?;
-    files.came_from("activity", &path, None);
+    files.add_source("activity", &path, None);
     Some(seconds)
 }
 

@@ -1,4 +1,4 @@
-//! How the guest is started: by which firmware, by which loader, with which command line.
+//! The boot configuration of the guest: firmware, boot loader, kernel command line.
 
 mod bls;
 mod extlinux;
@@ -8,47 +8,47 @@ use serde::Serialize;
 
 use super::files::Files;
 
-/// How it is started.
+/// The boot configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Boot {
-    /// The firmware that finds something to start: `bios`, `uefi`, or both.
+    /// The types of firmware that can boot the guest: `bios`, `uefi`, or both.
     pub firmware: Vec<Firmware>,
-    /// The loaders: `grub2`, `systemd-boot`, `extlinux`, ...
+    /// The installed boot loaders: `grub2`, `systemd-boot`, `extlinux`, ...
     pub loaders: Vec<&'static str>,
-    /// The entry that is started when nobody chooses.
+    /// The boot entry that starts by default.
     pub default: Option<Entry>,
 }
 
-/// A firmware.
+/// A type of firmware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Firmware {
-    /// The PC's of old.
+    /// The BIOS of a PC.
     Bios,
-    /// UEFI.
+    /// UEFI firmware.
     Uefi,
 }
 
-/// Something to start, as a loader has it.
+/// An entry in the menu of a boot loader.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Entry {
-    /// Its name for people.
+    /// The title in the menu.
     pub title: Option<String>,
-    /// The kernel's file, as the loader names it: from the root of the filesystem that it is on.
+    /// The path of the kernel in the boot loader's configuration, from the root of its filesystem.
     pub kernel: Option<String>,
-    /// The first filesystem's.
+    /// The path of the initramfs in the boot loader's configuration.
     pub initramfs: Option<String>,
-    /// The kernel's command line.
+    /// The kernel command line.
     pub command_line: String,
 }
 
-/// Where a loader is when it is there; the first path of each that exists counts.
+/// The files by which a boot loader is recognised; the first path of each that exists counts.
 const LOADERS: [(&str, &[&str]); 8] = [
     (
         "grub2",
@@ -82,7 +82,7 @@ const LOADERS: [(&str, &[&str]); 8] = [
     ("freebsd", &["/boot/loader.efi", "/boot/kernel/kernel"]),
 ];
 
-/// What starts under a BIOS when it is there.
+/// The boot loaders that start from a BIOS.
 const BIOS: [&str; 8] = [
     "/boot/grub/i386-pc",
     "/boot/grub2/i386-pc",
@@ -94,14 +94,15 @@ const BIOS: [&str; 8] = [
     "/boot/pmbr",
 ];
 
-/// Where the EFI system partition is mounted; what is in its directory `EFI` starts.
+/// The places of the directory `EFI` of the EFI system partition; its subdirectories contain the
+/// UEFI boot loaders.
 const EFI: [&str; 4] = ["/boot/efi/EFI", "/efi/EFI", "/boot/EFI", "/boot/efi/efi"];
 
-/// Reads it.
+/// Reads the boot configuration.
 pub(super) fn of(files: &Files<'_>) -> Boot {
     let loaders = LOADERS.iter().filter_map(|(name, places)| {
         let place = places.iter().find(|path| files.exists(path))?;
-        files.came_from("boot", place, None);
+        files.add_source("boot", place, None);
         Some(*name)
     });
     let readers = [
@@ -121,13 +122,13 @@ fn firmware(files: &Files<'_>) -> Vec<Firmware> {
     let bios = BIOS.iter().find(|path| files.exists(path));
     let efi = EFI.iter().find(|dir| has_program(files, dir));
     for place in bios.into_iter().chain(efi) {
-        files.came_from("boot", place, None);
+        files.add_source("boot", place, None);
     }
     let found = [bios.map(|_| Firmware::Bios), efi.map(|_| Firmware::Uefi)];
     found.into_iter().flatten().collect()
 }
 
-/// Whether one of the directories in this one has a program of UEFI.
+/// Returns true if a subdirectory of `dir` contains a UEFI program.
 fn has_program(files: &Files<'_>, dir: &str) -> bool {
     let is_program = |name: &String| name.to_ascii_lowercase().ends_with(".efi");
     let vendors = files.names(dir);

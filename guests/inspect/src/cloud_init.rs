@@ -1,4 +1,4 @@
-//! cloud-init: whether it runs, and what it did.
+//! cloud-init: its configuration and the result of its last run.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::files::Files;
 use super::packages::Packages;
 use super::yaml;
 
-/// Its program: of packages, and of those who install it with pip.
+/// The program, as packages and pip install it.
 const PROGRAMS: [&str; 2] = ["/usr/bin/cloud-init", "/usr/local/bin/cloud-init"];
 
 const DISABLED: &str = "/etc/cloud/cloud-init.disabled";
@@ -15,29 +15,29 @@ const INSTANCE: &str = "/var/lib/cloud/data/instance-id";
 const STATUS: &str = "/var/lib/cloud/data/status.json";
 const SOURCES: &str = "/etc/cloud/cloud.cfg.d/90_dpkg.cfg";
 
-/// cloud-init.
+/// The state of cloud-init.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CloudInit {
-    /// The version, where its package says it.
+    /// The version, from the package database.
     pub version: Option<String>,
-    /// Whether it is kept from running by a file.
+    /// True if a file disables it.
     pub is_disabled: bool,
-    /// The instance that it last ran for; `None` where it never ran.
+    /// The instance of the last run; `null` if it never ran.
     pub instance: Option<String>,
-    /// Where it last had its answers from, as `DataSourceNoCloud [seed=/dev/sr0]`.
+    /// The datasource of the last run, for example `DataSourceNoCloud [seed=/dev/sr0]`.
     pub datasource: Option<String>,
-    /// Where it looks for them, in this order.
+    /// The datasources that it searches, in this order.
     pub datasources: Vec<String>,
-    /// What went wrong when it last ran.
+    /// The errors of the last run.
     pub errors: Vec<String>,
 }
 
-/// What there is of it.
+/// Reads the state of cloud-init, if it is installed.
 pub(super) fn of(files: &Files<'_>, packages: &Packages) -> Option<CloudInit> {
     let program = PROGRAMS.iter().find(|path| files.exists(path))?;
-    files.came_from("cloud_init", program, None);
+    files.add_source("cloud_init", program, None);
     let (datasource, errors) = last_run(files).unwrap_or_default();
     Some(CloudInit {
         version: packages.version_of("cloud-init"),
@@ -49,17 +49,17 @@ pub(super) fn of(files: &Files<'_>, packages: &Packages) -> Option<CloudInit> {
     })
 }
 
-/// Where it had its answers from, and its errors.
+/// Returns the datasource of the last run, and its errors.
 fn last_run(files: &Files<'_>) -> Option<(Option<String>, Vec<String>)> {
     let text = files.text(STATUS)?;
     let status: Value = match serde_json::from_str(&text) {
         Ok(status) => status,
         Err(error) => {
-            files.complain(STATUS, error.to_string());
+            files.add_problem(STATUS, error.to_string());
             return None;
         }
     };
-    files.came_from("cloud_init", STATUS, None);
+    files.add_source("cloud_init", STATUS, None);
     let run = status.get("v1")?;
     let stages = run.as_object()?.values();
     let errors = stages.flat_map(|stage| yaml::texts(stage, "errors"));
@@ -69,7 +69,8 @@ fn last_run(files: &Files<'_>) -> Option<(Option<String>, Vec<String>)> {
 fn datasources(files: &Files<'_>) -> Vec<String> {
     let places = [SOURCES, "/etc/cloud/cloud.cfg"];
     let mut lists = places.iter().filter_map(|path| {
-        // The main file is a template's result of hundreds of lines; as YAML it is whole or nothing.
+        // The main file is generated from a template and has hundreds of lines; a parse error in it
+        // is not reported as a problem.
         let document = yaml::parse(&files.text(path)?).ok()?;
         Some(yaml::texts(&document, "datasource_list"))
     });

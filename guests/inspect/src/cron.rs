@@ -1,18 +1,20 @@
-//! What the guest runs at set times (crontab(5), anacrontab(5)). Timers of systemd are among its services.
+//! The scheduled jobs of the guest (crontab(5), anacrontab(5)). Timers of systemd are in the list
+//! of services.
 
 use serde::Serialize;
 
 use super::files::Files;
 use diskfs_etc::shell::settings;
 
-/// More jobs than anybody has.
+/// The limit on the number of jobs, far above that of any real guest.
 const MAX_JOBS: usize = 100_000;
 
-/// Tables with a user in each line.
+/// The system tables, which have a user in each line.
 const SYSTEM: &str = "/etc/crontab";
 const SYSTEM_DIR: &str = "/etc/cron.d";
 
-/// Tables of a user each, by the name of the file: Debian's, Red Hat's, SUSE's, and Alpine's.
+/// The directories with one table per user, named after the user: Debian's, Red Hat's, SUSE's, and
+/// Alpine's.
 const USERS: [&str; 4] = [
     "/var/spool/cron/crontabs",
     "/var/spool/cron",
@@ -20,7 +22,7 @@ const USERS: [&str; 4] = [
     "/etc/crontabs",
 ];
 
-/// Scripts that are run as often as their directory says.
+/// The directories of scripts, and the schedule of each.
 const SCRIPTS: [(&str, &str); 4] = [
     ("/etc/cron.hourly", "@hourly"),
     ("/etc/cron.daily", "@daily"),
@@ -28,24 +30,24 @@ const SCRIPTS: [(&str, &str); 4] = [
     ("/etc/cron.monthly", "@monthly"),
 ];
 
-/// A job.
+/// A scheduled job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CronJob {
-    /// When: `*/5 * * * *`, `@reboot`.
+    /// The schedule: `*/5 * * * *`, `@reboot`.
     pub schedule: String,
-    /// As whom.
+    /// The user that it runs as.
     pub user: String,
-    /// What.
+    /// The command that it runs.
     pub command: String,
-    /// The file.
+    /// The file that defines it.
     pub file: String,
-    /// The line, from 1, where it is one of several.
+    /// The line in the file, from 1, if the file has several jobs.
     pub line: Option<usize>,
 }
 
-/// All jobs.
+/// Reads all jobs.
 pub(super) fn of(files: &Files<'_>) -> Vec<CronJob> {
     let mut jobs = table(files, SYSTEM, None);
     for name in files.names(SYSTEM_DIR).iter().filter(|name| is_read(name)) {
@@ -68,7 +70,8 @@ pub(super) fn of(files: &Files<'_>) -> Vec<CronJob> {
     jobs
 }
 
-/// cron(8) leaves out names with a dot, as editors and package managers leave them.
+/// Returns true for file names that cron(8) reads: it ignores names with a dot, which editors and
+/// package managers leave behind.
 fn is_read(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     name.chars().all(is_plain)
@@ -85,7 +88,7 @@ fn scripts(files: &Files<'_>, dir: &str, schedule: &str) -> Vec<CronJob> {
     });
     let jobs: Vec<CronJob> = jobs.collect();
     if !jobs.is_empty() {
-        files.came_from("cron", dir, None);
+        files.add_source("cron", dir, None);
     }
     jobs
 }
@@ -106,12 +109,13 @@ fn table(files: &Files<'_>, path: &str, user: Option<&str>) -> Vec<CronJob> {
     });
     let jobs: Vec<CronJob> = jobs.take(MAX_JOBS).collect();
     if let Some(first) = jobs.first() {
-        files.came_from("cron", path, first.line);
+        files.add_source("cron", path, first.line);
     }
     jobs
 }
 
-/// When, as whom, and what. Variables of the table are none.
+/// Returns the schedule, the user and the command of a line, or `None` for an assignment of a
+/// variable.
 fn job<'l>(line: &'l str, user: Option<&'l str>) -> Option<(String, &'l str, &'l str)> {
     let fields = if line.starts_with('@') { 1 } else { 5 };
     let mut rest = line;

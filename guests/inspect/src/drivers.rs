@@ -1,4 +1,5 @@
-//! Whether a kernel can be started on another hypervisor: which drivers of virtio, `NVMe` and Xen it has, and where.
+//! The virtio, `NVMe` and Xen drivers of each kernel, which decide whether it boots on another
+//! hypervisor.
 
 pub(super) mod initramfs;
 
@@ -8,10 +9,12 @@ use serde::Serialize;
 
 use super::files::Files;
 
-/// Lists of all modules: 10,000 have a path of 60 bytes and as much again of others each.
+/// The size limit of a list of modules: 10,000 modules with paths of 60 bytes, and the same again
+/// for other fields.
 const LIST_BYTES: u64 = 16 << 20;
 
-/// Drivers that a virtual machine's disks, network and buses need, as their modules are called (with `_` for `-`).
+/// The drivers that the disks, network and buses of a virtual machine need, by module name (with
+/// `_` for `-`).
 pub(super) const DRIVERS: [&str; 9] = [
     "virtio_pci",
     "virtio_blk",
@@ -24,21 +27,22 @@ pub(super) const DRIVERS: [&str; 9] = [
     "xen_netfront",
 ];
 
-/// Where a driver of a kernel is.
+/// The place of a kernel's driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DriverPlace {
-    /// In the kernel itself.
+    /// The driver is built into the kernel.
     BuiltIn,
-    /// In its first filesystem, so that the root can be on it.
+    /// The driver is in the initramfs, so the root filesystem can be on its device.
     Initramfs,
-    /// Among its modules: it is there once the root is mounted.
+    /// The driver is a module on the root filesystem: it is available once that is mounted.
     Module,
 }
 
-/// The drivers that a kernel has, by its modules' directory, and by what its first filesystem has of them.
+/// Returns the drivers of a kernel, from its module directory and from the drivers found in its
+/// initramfs.
 pub(super) fn of(
     files: &Files<'_>,
     modules: Option<&str>,
@@ -50,7 +54,7 @@ pub(super) fn of(
         let text = path.and_then(|path| files.bytes(&path, LIST_BYTES));
         let text = text.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        // `kernel/drivers/block/virtio_blk.ko.xz: kernel/...`
+        // A line of modules.dep: `kernel/drivers/block/virtio_blk.ko.xz: kernel/...`
         let paths = text
             .lines()
             .filter_map(|line| line.split([':', ' ']).next());
@@ -69,7 +73,7 @@ pub(super) fn of(
     found
 }
 
-/// The driver whose module a file is.
+/// Returns the driver whose module a file is.
 pub(super) fn driver(path: &str) -> Option<&'static str> {
     let name = path.rsplit('/').next()?;
     let (name, _) = name.split_once(".ko")?;

@@ -1,4 +1,5 @@
-//! What is said of guests of each family, beside what is expected (`tests/inspect`).
+//! Reports of guests of each distribution family, compared with the expected ones
+//! (`tests/inspect`).
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use super::{Depth, Report, testing};
 
-/// Without what is empty, so that a reader sees what is said.
+/// Removes empty values, so that the expected reports show only facts.
 fn pruned(value: Value) -> Value {
     let is_empty = |value: &Value| match value {
         Value::Null => true,
@@ -31,7 +32,7 @@ fn pruned(value: Value) -> Value {
 }
 
 #[test]
-fn each_family_is_told_as_expected() {
+fn each_family_is_detected() {
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/inspect");
     let mut count = 0;
     for folder in fs::read_dir(&folders).unwrap() {

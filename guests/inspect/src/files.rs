@@ -1,4 +1,4 @@
-//! The guest's files, as far as questions are answered from them.
+//! Access to the guest's files with limits and a list of problems.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,34 +12,35 @@ use crate::problem::Problem;
 use diskfs_disk::FileDevice;
 use diskfs_disk::{ErrorKind, Filesystem};
 
-/// More than any file of settings: what is larger is none.
+/// The size limit of a configuration file.
 pub(super) const SETTINGS_BYTES: u64 = 1 << 20;
 
-/// More than any directory has that a question is answered from.
+/// The limit on entries of a directory, far above that of any directory that is read.
 const MAX_ENTRIES: usize = 100_000;
 
-/// More files than one pattern is for.
+/// The limit on paths that match a pattern.
 const MAX_PATHS: usize = 10_000;
 
-/// Whether a file's name ends with a dot and this.
+/// Returns true if a file's name ends with a dot and this extension.
 pub(super) fn has_extension(name: &str, extension: &str) -> bool {
     let found = name.rsplit_once('.').map(|(_, found)| found);
     found == Some(extension)
 }
 
-/// Where an answer came from.
+/// The place in the guest that a fact was read from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Source {
     /// The path in the guest.
     pub file: String,
-    /// The line, from 1, where it is one.
+    /// The line number, from 1, if the fact is on a single line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
 }
 
-/// Reads files of a guest, and keeps what went wrong: a broken one is an answer less, and no more.
+/// A reader of a guest's files that records failures as problems: an unreadable file costs only the
+/// facts in it.
 #[derive(Debug)]
 pub(super) struct Files<'a> {
     filesystem: &'a Filesystem,
@@ -48,8 +49,9 @@ pub(super) struct Files<'a> {
     left: Cell<Budget>,
 }
 
-/// What may still be read of a guest: directories of a hundred thousand files of a mebibyte each would never end, nor
-/// directories of directories that all have the same blocks.
+/// The remaining budget of files, bytes and directory entries. Without it, a guest could make an
+/// inspection endless, with a hundred thousand files of 1 MiB, or with directories that all share
+/// the same blocks.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
     files: u32,
@@ -75,54 +77,57 @@ impl<'a> Files<'a> {
         self.filesystem
     }
 
-    /// The contents of a file of at most so many bytes; `None` when there is none, or it can't be read, which
-    /// is kept.
+    /// Returns the contents of a file of at most `limit_bytes`. Returns `None` if the file is
+    /// missing, or if it can't be read, which becomes a problem.
     pub(super) fn bytes(&self, path: &str, limit_bytes: u64) -> Option<Vec<u8>> {
         let left = self.left.get();
         if left.files == 0 || left.bytes == 0 {
             return None;
         }
         let limit_bytes = limit_bytes.min(left.bytes);
-        let bytes = self.keep_problem(path, self.filesystem.read_at_most(path, limit_bytes))?;
+        let bytes =
+            self.ok_or_add_problem(path, self.filesystem.read_at_most(path, limit_bytes))?;
         let left = Budget {
             files: left.files - 1,
             bytes: left.bytes.saturating_sub(bytes.len() as u64),
             ..left
         };
         if left.files == 0 || left.bytes == 0 {
-            self.complain(
+            self.add_problem(
                 path,
-                "more is not read: the guest has too many files of settings",
+                "too many configuration files: further files are not read",
             );
         }
         self.left.set(left);
         Some(bytes)
     }
 
-    /// The text of a file of settings. What is no UTF-8 in it becomes U+FFFD.
+    /// Returns the text of a configuration file. Invalid UTF-8 becomes U+FFFD.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         let bytes = self.bytes(path, SETTINGS_BYTES)?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// A file that is too large to be held; `None` when there is none, or it can't be opened, which is kept.
+    /// Opens a file that is too large for memory. Returns `None` if the file is missing, or if it
+    /// can't be opened, which becomes a problem.
     pub(super) fn open(&self, path: &str) -> Option<FileDevice> {
         let opened = self.filesystem.open(path).map(FileDevice);
-        self.keep_problem(path, opened)
+        self.ok_or_add_problem(path, opened)
     }
 
-    /// The names in a directory, in their order; none when there is none.
+    /// Returns the names in a directory, sorted; empty if the directory is missing.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
         let left = self.left.get();
         let room = left.entries.min(MAX_ENTRIES);
         if room == 0 {
             return Vec::new();
         }
-        let listed = self.keep_problem(path, self.filesystem.names_at_most(path, room));
+        let listed = self.ok_or_add_problem(path, self.filesystem.names_at_most(path, room));
         let listed = listed.unwrap_or_default();
         if listed.entries >= room {
-            let reason = format!("entries beyond the {room}th are left out");
-            self.complain(path, reason);
+            let reason =
+                format!("too many directory entries: those after the first {room} are not read");
+            self.add_problem(path, reason);
         }
         self.left.set(Budget {
             entries: left.entries.saturating_sub(listed.entries),
@@ -131,8 +136,8 @@ impl<'a> Files<'a> {
         listed.names
     }
 
-    /// Returns the paths that a pattern may stand for (glob(7)), sorted: names in it without `*`, `?` and `[` are not
-    /// looked for.
+    /// Returns the paths that may match a pattern (glob(7)), sorted. Components without `*`, `?`
+    /// and `[` are not checked for existence.
     pub(super) fn expand(&self, pattern: &str) -> Vec<String> {
         let mut found = vec![String::new()];
         for name in pattern.split('/').filter(|name| !name.is_empty()) {
@@ -150,7 +155,7 @@ impl<'a> Files<'a> {
             return Vec::new();
         };
         let mut names = self.names(if dir.is_empty() { "/" } else { dir });
-        // As for a shell, a name with a dot before it must be named.
+        // As in a shell, only a pattern with a leading dot matches a name with a leading dot.
         names.retain(|found| {
             let is_hidden = found.starts_with('.') && !name.starts_with('.');
             !is_hidden && pattern.matches(found)
@@ -162,33 +167,33 @@ impl<'a> Files<'a> {
             .collect()
     }
 
-    /// Whether there is something.
+    /// Returns true if a file of any type exists.
     pub(super) fn exists(&self, path: &str) -> bool {
         let exists = self.filesystem.exists(path);
-        self.keep_problem(path, exists).unwrap_or(false)
+        self.ok_or_add_problem(path, exists).unwrap_or(false)
     }
 
-    /// Whether there is a regular file, behind whatever links.
+    /// Returns true if a regular file exists. Symlinks are followed.
     pub(super) fn is_file(&self, path: &str) -> bool {
         let metadata = self.filesystem.metadata(path);
         metadata.is_ok_and(|metadata| metadata.file_type == FileType::Regular)
     }
 
-    /// When the contents of a regular file were last changed, in seconds since 1970.
+    /// Returns the modification time of a regular file, in seconds since 1970.
     pub(super) fn changed_seconds(&self, path: &str) -> Option<i64> {
         let metadata = self.filesystem.metadata(path).ok()?;
         let is_file = metadata.file_type == FileType::Regular;
         is_file.then_some(metadata.modified.seconds)
     }
 
-    /// The target of a symlink.
+    /// Returns the target of a symlink.
     pub(super) fn link(&self, path: &str) -> Option<String> {
         let target = self.filesystem.read_link(path).ok()?;
         String::from_utf8(target).ok()
     }
 
-    /// Notes where the answer to a question came from.
-    pub(super) fn came_from(&self, question: &'static str, path: &str, line: Option<usize>) {
+    /// Records the place that a fact was read from.
+    pub(super) fn add_source(&self, question: &'static str, path: &str, line: Option<usize>) {
         let source = Source {
             file: path.to_owned(),
             line,
@@ -197,29 +202,29 @@ impl<'a> Files<'a> {
         sources.entry(question).or_default().push(source);
     }
 
-    /// Notes what could not be understood.
-    pub(super) fn complain(&self, path: &str, reason: impl Into<String>) {
+    /// Records a problem: a file that could not be read or understood.
+    pub(super) fn add_problem(&self, path: &str, reason: impl Into<String>) {
         self.problems.borrow_mut().push(Problem::new(path, reason));
     }
 
-    fn keep_problem<T>(&self, path: &str, read: diskfs_disk::Result<T>) -> Option<T> {
+    fn ok_or_add_problem<T>(&self, path: &str, read: diskfs_disk::Result<T>) -> Option<T> {
         let error = match read {
             Ok(read) => return Some(read),
             Err(error) => error,
         };
         if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
-            self.complain(path, error.reason());
+            self.add_problem(path, error.reason());
         }
         None
     }
 
-    /// What came from where, and what went wrong.
+    /// Returns the sources of the facts, and the problems.
     pub(super) fn finish(self) -> (BTreeMap<&'static str, Vec<Source>>, Vec<Problem>) {
         (self.sources.into_inner(), self.problems.into_inner())
     }
 }
 
-/// What can't be read is kept as a problem, and is as good as missing.
+/// A file that can't be read becomes a problem, and counts as missing.
 impl diskfs_etc::Files for Files<'_> {
     type Error = Infallible;
 

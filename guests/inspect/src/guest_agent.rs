@@ -11,7 +11,7 @@ const PROGRAMS: [&str; 3] = [
     "/usr/local/bin/qemu-ga",
 ];
 
-/// What packages of it are called.
+/// The names of its package.
 const PACKAGES: [&str; 2] = ["qemu-guest-agent", "qemu-ga"];
 
 /// QEMU's guest agent.
@@ -19,16 +19,16 @@ const PACKAGES: [&str; 2] = ["qemu-guest-agent", "qemu-ga"];
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct GuestAgent {
-    /// The program.
+    /// The path of the program.
     pub path: String,
-    /// The version, where its package says it.
+    /// The version, from the package database.
     pub version: Option<String>,
 }
 
-/// What there is of it.
+/// Returns the guest agent, if it is installed.
 pub(super) fn of(files: &Files<'_>, packages: &Packages) -> Option<GuestAgent> {
     let path = PROGRAMS.iter().find(|path| files.is_file(path))?;
-    files.came_from("guest_agent", path, None);
+    files.add_source("guest_agent", path, None);
     Some(GuestAgent {
         path: (*path).to_owned(),
         version: PACKAGES.iter().find_map(|name| packages.version_of(name)),

@@ -1,16 +1,16 @@
-//! What the guest calls itself, and where it is.
+//! The names and settings of the guest as a host: host name, machine ID, time zone, locale.
 
 use super::files::Files;
 use diskfs_etc::shell::{assigned, settings};
 
-/// A longer name is none (hostname(7)).
+/// The length limit of a host name (hostname(7)).
 const HOSTNAME_MAX_BYTES: usize = 253;
 
-/// Finds a value in a file's text, and its line.
+/// A function that finds a value in a file's text, and its line.
 type Find = fn(&str) -> Option<(usize, String)>;
 
-/// Where distributions have the name: systemd and Debian, SUSE before systemd, Red Hat before it, Gentoo, FreeBSD,
-/// and `OpenWrt`.
+/// The files with the host name: of systemd and Debian, SUSE before systemd, Red Hat before
+/// systemd, Gentoo, FreeBSD, and `OpenWrt`.
 const NAMES: [(&str, Find); 6] = [
     ("/etc/hostname", first_line),
     ("/etc/HOSTNAME", first_line),
@@ -20,15 +20,15 @@ const NAMES: [(&str, Find); 6] = [
     ("/etc/config/system", |text| uci_option(text, "hostname")),
 ];
 
-/// The host's name.
+/// Returns the host name.
 pub(super) fn name(files: &Files<'_>) -> Option<String> {
     NAMES.iter().find_map(|(path, find)| {
         let (line, name) = find(&files.text(path)?)?;
         if name.len() > HOSTNAME_MAX_BYTES || name.contains(char::is_control) {
-            files.complain(path, "what it has for a host's name is none");
+            files.add_problem(path, "invalid host name");
             return None;
         }
-        files.came_from("hostname", path, Some(line));
+        files.add_source("hostname", path, Some(line));
         Some(name)
     })
 }
@@ -38,7 +38,7 @@ fn first_line(text: &str) -> Option<(usize, String)> {
     Some((number, line.to_owned()))
 }
 
-/// `option NAME 'VALUE'`, as `OpenWrt`'s uci(1) writes it.
+/// Finds `option NAME 'VALUE'`, the format of `OpenWrt`'s uci(1).
 fn uci_option(text: &str, name: &str) -> Option<(usize, String)> {
     settings(text).find_map(|(number, line)| {
         let rest = line.strip_prefix("option")?.trim_start();
@@ -48,7 +48,8 @@ fn uci_option(text: &str, name: &str) -> Option<(usize, String)> {
     })
 }
 
-/// The machine's ID (machine-id(5)); `None` also for one that the first boot is to make.
+/// Returns the machine ID (machine-id(5)); `None` if it is missing, or to be created at the first
+/// boot.
 pub(super) fn machine_id(files: &Files<'_>) -> Option<String> {
     let places = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
     places.into_iter().find_map(|path| {
@@ -58,26 +59,26 @@ pub(super) fn machine_id(files: &Files<'_>) -> Option<String> {
             return None;
         }
         if id.len() != 32 || !id.bytes().all(|b| b.is_ascii_hexdigit()) {
-            files.complain(path, "what it has is no machine ID");
+            files.add_problem(path, "invalid machine ID: expected 32 hexadecimal digits");
             return None;
         }
-        files.came_from("machine_id", path, Some(1));
+        files.add_source("machine_id", path, Some(1));
         Some(id.to_ascii_lowercase())
     })
 }
 
-/// The time zone, by its name in the database.
+/// Returns the time zone, by its name in the time zone database.
 pub(super) fn timezone(files: &Files<'_>) -> Option<String> {
     const LINK: &str = "/etc/localtime";
     if let Some(target) = files.link(LINK)
         && let Some((_, zone)) = target.split_once("zoneinfo/")
     {
-        files.came_from("timezone", LINK, None);
+        files.add_source("timezone", LINK, None);
         return Some(zone.to_owned());
     }
     let path = "/etc/timezone";
     if let Some((line, zone)) = files.text(path).as_deref().and_then(first_line) {
-        files.came_from("timezone", path, Some(line));
+        files.add_source("timezone", path, Some(line));
         return Some(zone);
     }
     let places = [
@@ -87,7 +88,7 @@ pub(super) fn timezone(files: &Files<'_>) -> Option<String> {
     from_variables(files, "timezone", &places)
 }
 
-/// The locale.
+/// Returns the locale.
 pub(super) fn locale(files: &Files<'_>) -> Option<String> {
     let places = [
         ("/etc/locale.conf", "LANG"),
@@ -106,7 +107,7 @@ fn from_variables(
 ) -> Option<String> {
     places.iter().find_map(|(path, name)| {
         let (line, value) = assigned(&files.text(path)?, name)?;
-        files.came_from(question, path, Some(line));
+        files.add_source(question, path, Some(line));
         Some(value)
     })
 }

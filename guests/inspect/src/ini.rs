@@ -1,17 +1,19 @@
-//! Files of sections with settings, as systemd (systemd.syntax(7)) and `NetworkManager` have them.
+//! Parsing of INI files with sections and settings, as in systemd (systemd.syntax(7)) and
+//! `NetworkManager`.
 
 /// A setting of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Setting<'t> {
-    /// The section's name; empty before the first.
+    /// The section's name; empty before the first section.
     pub(super) section: &'t str,
-    /// Which of the file's sections it is, from 1: those of one name are told apart by it.
+    /// The number of the section in the file, from 1, which distinguishes sections of the same
+    /// name.
     pub(super) section_number: usize,
     pub(super) key: &'t str,
     pub(super) value: &'t str,
 }
 
-/// All settings in their order. What is none is passed over.
+/// Returns all settings in order. Invalid lines are skipped.
 pub(super) fn settings(text: &str) -> impl Iterator<Item = Setting<'_>> {
     let mut section = "";
     let mut section_number = 0;
@@ -39,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_of_one_name_are_told_apart() {
+    fn sections_of_one_name_are_distinguished() {
         let text =
             "; c\n[Match]\nName = en*\n\n[Route]\nGateway=1\n[Route]\n# x\nGateway=2\nnothing";
         let found: Vec<_> = settings(text)

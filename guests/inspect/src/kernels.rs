@@ -1,4 +1,4 @@
-//! The kernels that the guest has.
+//! The installed kernels of the guest.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -9,28 +9,28 @@ use super::Depth;
 use super::drivers::{self, DriverPlace, initramfs};
 use super::files::Files;
 
-/// A kernel.
+/// An installed kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Kernel {
-    /// Its version, as its modules' directory is called.
+    /// The version: the name of its module directory.
     pub version: String,
-    /// The file.
+    /// The path of the kernel.
     pub path: String,
-    /// Its first filesystem, where there is one.
+    /// The path of its initramfs.
     pub initramfs: Option<String>,
-    /// The directory of its modules, where there is one.
+    /// The directory of its modules.
     pub modules: Option<String>,
-    /// The drivers that it has of those that virtual machines need, and where each is. What is in the first filesystem
-    /// is only told where that is read, too ([`Depth::Initramfs`]).
+    /// The place of each driver that virtual machines need. Drivers in the initramfs are included
+    /// only if the initramfs was unpacked.
     pub drivers: BTreeMap<&'static str, DriverPlace>,
 }
 
-/// What kernels' files are called before their versions.
+/// The prefixes of the names of kernels, before the version.
 const KERNELS: [&str; 4] = ["vmlinuz-", "vmlinux-", "kernel-", "Image-"];
 
-/// What their first filesystems are called: before the version, and behind it.
+/// The prefixes and suffixes of the names of initramfs images, around the version.
 const INITRAMFS: [(&str, &str); 5] = [
     ("initrd.img-", ""),
     ("initramfs-", ".img"),
@@ -39,13 +39,13 @@ const INITRAMFS: [(&str, &str); 5] = [
     ("initramfs-", ""),
 ];
 
-/// Where modules are.
+/// The directories of modules.
 const MODULES: [&str; 2] = ["/usr/lib/modules", "/lib/modules"];
 
-/// First filesystems that are unpacked of one guest, of which each may take seconds.
+/// The limit on initramfs images that are unpacked for one guest, each of which may take seconds.
 const MAX_UNPACKED: usize = 16;
 
-/// All kernels in `/boot`, by their versions' names.
+/// Returns all kernels in `/boot`, sorted by version.
 pub(super) fn of(files: &Files<'_>, depth: Depth) -> Vec<Kernel> {
     const BOOT: &str = "/boot";
     let names = files.names(BOOT);
@@ -67,7 +67,7 @@ pub(super) fn of(files: &Files<'_>, depth: Depth) -> Vec<Kernel> {
                 drivers_in(files, path)
             }
             (Depth::Initramfs, Some(path)) => {
-                files.complain(path, "it is not unpacked: there are too many");
+                files.add_problem(path, "not unpacked: too many initramfs images");
                 Vec::new()
             }
             _ => Vec::new(),
@@ -82,19 +82,19 @@ pub(super) fn of(files: &Files<'_>, depth: Depth) -> Vec<Kernel> {
     };
     let found: Vec<Kernel> = names.iter().filter_map(kernel).collect();
     if !found.is_empty() {
-        files.came_from("kernels", BOOT, None);
+        files.add_source("kernels", BOOT, None);
     }
     found
 }
 
-/// The drivers in a first filesystem.
+/// Returns the drivers in an initramfs.
 fn drivers_in(files: &Files<'_>, path: &str) -> Vec<&'static str> {
     let mut found = Vec::new();
     let image = files.filesystem().open(path);
     let read = image
         .and_then(|image| initramfs::each_path(image, |name| found.extend(drivers::driver(name))));
     if let Err(error) = read {
-        files.complain(path, error.reason());
+        files.add_problem(path, error.reason());
     }
     found
 }

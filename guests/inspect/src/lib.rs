@@ -1,11 +1,13 @@
-//! What is on a guest that does not run: which system it is, what is installed, who can log in.
+//! Facts about a guest that does not run: its operating system, packages, users, network and
+//! services.
 //!
-//! All of it is read from the guest's own files through [`FsRead`](diskfs_vfs::FsRead), so that it is the same for every
-//! filesystem and image. Nothing of the guest is run, and nothing is written. What can't be read is an answer less and a
-//! [`Problem`] more, and never a failure: a guest with broken parts still has the rest.
+//! All facts are read from the guest's files through [`FsRead`](diskfs_vfs::FsRead), so every
+//! filesystem and image format works. No program of the guest runs, and nothing is written. A file
+//! that can't be read costs only the facts in it and adds a [`Problem`]; it never fails the
+//! inspection.
 //!
-//! Files are hostile: a symlink leads nowhere but into the guest, what is no regular file is not opened, and no file is
-//! read beyond what one of its kind could hold.
+//! The files are treated as hostile: symlinks do not lead out of the guest, only regular files are
+//! opened, and reads are limited to the size that a file of the kind can have.
 
 mod accounts;
 mod activity;
@@ -54,7 +56,7 @@ pub use problem::Problem;
 pub use release::Release;
 pub use sbom::{SbomFormat, sbom};
 pub use selinux::Selinux;
-pub use services::{Service, State, is_unit};
+pub use services::{Service, ServiceState, is_unit};
 pub use ssh::{AuthorizedKey, PublicKey, Ssh};
 pub use sudoers::SudoRule;
 pub use windows::{Adapter, Drive, Hibernation, Program, Start, Windows, WindowsService};
@@ -62,81 +64,82 @@ pub use windows::{Adapter, Drive, Hibernation, Program, Start, Windows, WindowsS
 use diskfs_disk::{Filesystem, guest};
 use files::Files;
 
-/// What there is to know of a guest.
+/// The facts about a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Report {
-    /// Which operating system it is.
+    /// The operating system.
     #[serde(flatten)]
     pub release: Release,
-    /// The architecture of its programs, as uname(1) calls it: `x86_64`.
+    /// The architecture of its programs, as in uname(1): `x86_64`.
     pub architecture: Option<String>,
-    /// The host's name.
+    /// The host name.
     pub hostname: Option<String>,
-    /// The machine's ID (machine-id(5)).
+    /// The machine ID (machine-id(5)).
     pub machine_id: Option<String>,
-    /// The time zone, as `Europe/Berlin`.
+    /// The time zone: `Europe/Berlin`.
     pub timezone: Option<String>,
-    /// The locale, as `de_DE.UTF-8`.
+    /// The locale: `de_DE.UTF-8`.
     pub locale: Option<String>,
-    /// How it is started.
+    /// The boot configuration.
     pub boot: Boot,
-    /// The kernels that it has.
+    /// The installed kernels.
     pub kernels: Vec<Kernel>,
-    /// What it mounts when it starts.
+    /// The filesystems that it mounts at boot, from its fstab.
     pub mounts: Vec<Mount>,
-    /// Its users.
+    /// The user accounts.
     pub users: Vec<User>,
-    /// Its groups.
+    /// The groups of users.
     pub groups: Vec<Group>,
-    /// Who may act as whom.
+    /// The sudo rules.
     pub sudoers: Vec<SudoRule>,
-    /// Its SSH server.
+    /// The SSH server.
     pub ssh: Ssh,
-    /// How its network is set up.
+    /// The network configuration.
     pub network: Network,
-    /// What it starts by itself.
+    /// The services that it starts at boot.
     pub services: Vec<Service>,
-    /// What it runs at set times.
+    /// The scheduled jobs.
     pub cron: Vec<CronJob>,
-    /// cloud-init, where it has it.
+    /// cloud-init, if it is installed.
     pub cloud_init: Option<CloudInit>,
-    /// QEMU's guest agent, where it has it.
+    /// QEMU's guest agent, if it is installed.
     pub guest_agent: Option<GuestAgent>,
-    /// How it uses `SELinux`, where it says so.
+    /// The `SELinux` configuration, if there is one.
     pub selinux: Option<Selinux>,
-    /// When it last ran.
+    /// The times at which it last ran.
     pub activity: Activity,
-    /// Its packages.
+    /// The installed packages.
     pub packages: Packages,
-    /// What only Windows has.
+    /// The facts that only Windows has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
-    /// Where each answer came from, by its name here.
+    /// The source of each fact, by the name of its field.
     pub sources: BTreeMap<&'static str, Vec<Source>>,
-    /// What could not be read, and why.
+    /// The files that could not be read, with the reasons.
     pub problems: Vec<Problem>,
 }
 
-/// The name of the time zone that a guest is in, where it says one.
+/// Returns the name of the guest's time zone, if it has one configured.
 pub fn timezone(tree: &Filesystem) -> Option<String> {
     host::timezone(&Files::new(tree))
 }
 
-/// How deep it is looked.
+/// The depth of an inspection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Depth {
-    /// Files of settings and databases.
+    /// Configuration files and databases.
     #[default]
     Files,
-    /// Kernels' first filesystems, too, which have to be unpacked for that: some 100 ms each.
+    /// Also the initramfs of each kernel, which must be unpacked: some 100 ms each.
     Initramfs,
 }
 
 impl Report {
-    /// Looks at a guest's tree, as [`guest::System::filesystem`](diskfs_disk::guest::System::filesystem) has it.
+    /// Inspects the tree of a guest, which
+    /// [`guest::System::filesystem`](diskfs_disk::guest::System::filesystem) returns.
     pub fn of(tree: &Filesystem, depth: Depth) -> Self {
         let files = Files::new(tree);
         let users = accounts::users(&files);
@@ -180,7 +183,7 @@ impl Report {
     }
 }
 
-/// The addresses that the guest's interfaces have by its own settings.
+/// Returns the static IP addresses of the guest's interfaces.
 pub fn own_addresses(tree: &Filesystem) -> Vec<IpAddr> {
     let network = network::of(&Files::new(tree));
     let addresses = network.interfaces.iter().flat_map(|it| &it.addresses);
@@ -188,10 +191,10 @@ pub fn own_addresses(tree: &Filesystem) -> Vec<IpAddr> {
     addresses.filter_map(|it| it.parse().ok()).collect()
 }
 
-/// The architecture of the guest's programs.
+/// Returns the architecture of the guest's programs.
 fn architecture_of(files: &Files<'_>) -> Option<String> {
     let (program, name) = guest::architecture::of(files.filesystem())?;
-    files.came_from("architecture", program, None);
+    files.add_source("architecture", program, None);
     Some(name.to_owned())
 }
 

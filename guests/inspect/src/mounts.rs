@@ -1,6 +1,6 @@
-//! What the guest mounts when it starts: `/etc/fstab` (fstab(5)).
+//! The filesystems that the guest mounts at boot: `/etc/fstab` (fstab(5)).
 //!
-//! Which volume of the image each of them is, is another question, which `diskfs mount --explain` answers.
+//! `diskfs mount --explain` shows which volume of the image each of them is.
 
 use diskfs_etc::fstab::Fstab;
 use serde::Serialize;
@@ -9,24 +9,24 @@ use super::files::Files;
 
 const PATH: &str = "/etc/fstab";
 
-/// A line of it.
+/// A line of `/etc/fstab`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Mount {
-    /// The device, as it is named there: `UUID=...`, `/dev/vda1`.
+    /// The device as fstab names it: `UUID=...`, `/dev/vda1`.
     pub device: String,
-    /// The directory; `none` for an area to swap in.
+    /// The mount point; `none` for swap.
     pub path: String,
-    /// The filesystem: `ext4`, `swap`, `auto`.
+    /// The filesystem type: `ext4`, `swap`, `auto`.
     pub filesystem: String,
-    /// The options.
+    /// The mount options.
     pub options: Vec<String>,
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: usize,
 }
 
-/// All of them, in their order.
+/// Returns all lines, in order.
 pub(super) fn of(files: &Files<'_>) -> Vec<Mount> {
     let Some(text) = files.text(PATH) else {
         return Vec::new();
@@ -41,7 +41,7 @@ pub(super) fn of(files: &Files<'_>) -> Vec<Mount> {
     };
     let mounts: Vec<Mount> = fstab.entries().map(mount).collect();
     if let Some(first) = mounts.first() {
-        files.came_from("mounts", PATH, Some(first.line));
+        files.add_source("mounts", PATH, Some(first.line));
     }
     mounts
 }

@@ -1,6 +1,7 @@
-//! How the guest's network is set up, by interface, whatever sets it up.
+//! The network configuration of the guest by interface, for all network managers.
 //!
-//! What several of them say is told several times: which of them runs is a matter of its services.
+//! An interface that several managers configure is listed several times: which manager runs is a
+//! question of its services.
 
 mod cloud_init;
 mod freebsd;
@@ -21,72 +22,73 @@ pub(super) use words::with_prefix;
 
 use super::files::Files;
 
-/// More than one file sets up. Each new one is looked for among the others.
+/// The limit on interfaces of one manager. Each new interface is compared with the others.
 const MAX_INTERFACES: usize = 4096;
 
-/// More than an interface has.
+/// The limit on gateways of an interface.
 const MAX_GATEWAYS: usize = 64;
 
-/// How the network is set up.
+/// The network configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Network {
     /// The interfaces, in the order of the files that name them.
     pub interfaces: Vec<Interface>,
-    /// The name servers of `/etc/resolv.conf`, where it is a file of the guest's own.
+    /// The DNS servers in `/etc/resolv.conf`, if that is a regular file of the guest.
     pub dns: Vec<String>,
-    /// The domains that it searches names in.
+    /// The DNS search domains.
     pub search: Vec<String>,
 }
 
-/// A network interface, as one file sets it up.
+/// A network interface, as one file configures it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Interface {
-    /// The name, or the pattern that names have to match.
+    /// The name, or a pattern for names.
     pub name: Option<String>,
-    /// The hardware's address that it is told by, or is given, in lower case with colons.
+    /// The MAC address that identifies the interface, or that is assigned to it: lower case, with
+    /// colons.
     pub mac: Option<String>,
-    /// What it is besides a plain one: `bond`, `bridge`, `vlan`, `wifi`, ...
+    /// The kind of interface, if it is not a plain one: `bond`, `bridge`, `vlan`, `wifi`, ...
     pub kind: Option<String>,
-    /// Whether IPv4 addresses come by DHCP.
+    /// True if IPv4 addresses come from DHCP.
     pub dhcp4: bool,
-    /// Whether IPv6 addresses come by DHCP.
+    /// True if IPv6 addresses come from DHCP.
     pub dhcp6: bool,
-    /// Its own addresses, with the length of their prefixes where that is said: `192.0.2.7/24`.
+    /// The static addresses, with the prefix length if it is known: `192.0.2.7/24`.
     pub addresses: Vec<String>,
-    /// The default routes' gateways.
+    /// The gateways of the default routes.
     pub gateways: Vec<String>,
-    /// Name servers.
+    /// The DNS servers.
     pub dns: Vec<String>,
-    /// Domains that names are searched in.
+    /// The DNS search domains.
     pub search: Vec<String>,
-    /// Routes besides the default ones.
+    /// The routes, without the default routes.
     pub routes: Vec<Route>,
-    /// The largest packet in bytes.
+    /// The MTU in bytes.
     pub mtu_bytes: Option<u32>,
-    /// The number of a VLAN.
+    /// The VLAN ID.
     pub vlan: Option<u16>,
-    /// What a VLAN is on, or the bond or bridge that this is a part of.
+    /// The interface below a VLAN, or the bond or bridge that this interface is a member of.
     pub parent: Option<String>,
-    /// The parts of a bond or bridge.
+    /// The members of a bond or bridge.
     pub members: Vec<String>,
-    /// What sets it up: `netplan`, `ifupdown`, `NetworkManager`, ...
+    /// The network manager: `netplan`, `ifupdown`, `NetworkManager`, ...
     pub configured_by: &'static str,
-    /// The file that says so.
+    /// The file with the configuration.
     pub file: String,
 }
 
-/// A route.
+/// A route to a network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Route {
-    /// Where it leads to: `198.51.100.0/24`.
+    /// The destination: `198.51.100.0/24`.
     pub to: String,
-    /// The gateway, where there is one.
+    /// The gateway, if there is one.
     pub via: Option<String>,
 }
 
@@ -102,7 +104,7 @@ impl Interface {
         matches!(self.name.as_deref(), Some("lo" | "lo0" | "loopback"))
     }
 
-    /// Adds a route; a default one is a gateway.
+    /// Adds a route; for a default route, adds its gateway.
     fn add_route(&mut self, to: &str, via: Option<&str>) {
         let is_default = matches!(to, "default" | "0.0.0.0/0" | "0.0.0.0" | "::/0" | "::");
         match via {
@@ -122,7 +124,7 @@ impl Interface {
     }
 }
 
-/// The one of a name, which is added where it is new; `None` where there are too many.
+/// Returns the interface with a name, which is added if it is new; `None` if there are too many.
 fn named<'f>(found: &'f mut Vec<Interface>, name: &str) -> Option<&'f mut Interface> {
     let known = found.iter().position(|it| it.name.as_deref() == Some(name));
     let index = known.unwrap_or(found.len());
@@ -135,11 +137,11 @@ fn named<'f>(found: &'f mut Vec<Interface>, name: &str) -> Option<&'f mut Interf
     found.get_mut(index)
 }
 
-/// What reads the files of one way to set a network up.
-type Read = fn(&Files<'_>) -> Vec<Interface>;
+/// A function that reads the files of one network manager.
+type ReadInterfaces = fn(&Files<'_>) -> Vec<Interface>;
 
-/// All of them.
-const READERS: [Read; 10] = [
+/// The readers of all network managers.
+const READERS: [ReadInterfaces; 10] = [
     ifupdown::of,
     netplan::of,
     network_manager::of,
@@ -152,12 +154,12 @@ const READERS: [Read; 10] = [
     freebsd::of,
 ];
 
-/// Reads it.
+/// Reads the network configuration.
 pub(super) fn of(files: &Files<'_>) -> Network {
     let interfaces = READERS.iter().flat_map(|read| read(files));
     let interfaces: Vec<Interface> = interfaces.filter(|it| !it.is_loopback()).collect();
     for interface in &interfaces {
-        files.came_from("network", &interface.file, None);
+        files.add_source("network", &interface.file, None);
     }
     let (dns, search) = resolver::of(files);
     Network {
@@ -167,7 +169,7 @@ pub(super) fn of(files: &Files<'_>) -> Network {
     }
 }
 
-/// Says who sets interfaces up, and in which file.
+/// Sets the manager and the file of interfaces.
 fn signed(
     configured_by: &'static str,
     file: &str,
@@ -187,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sets_it_up_is_told_and_the_loopback_is_left_out() {
+    fn who_sets_it_up_is_reported_and_the_loopback_is_left_out() {
         let tree = guest(&[
             (
                 "/etc/network/interfaces",

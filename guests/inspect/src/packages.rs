@@ -1,4 +1,4 @@
-//! What is installed, as the guest's own databases of packages have it.
+//! The installed packages, from the guest's package databases.
 
 mod apk;
 mod dpkg;
@@ -12,52 +12,52 @@ use serde::Serialize;
 
 use super::files::Files;
 
-/// More than a database takes that has all packages of a distribution.
+/// The size limit of a database, larger than that of a complete distribution.
 const LIMIT_BYTES: u64 = 64 << 20;
 
-/// More than any distribution has.
+/// The limit on packages, more than any distribution has.
 const MAX_PACKAGES: usize = 200_000;
 
-/// A package that is installed.
+/// An installed package.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Package {
-    /// The name.
+    /// The package name.
     pub name: String,
-    /// The whole version, as the package manager has it.
+    /// The full version, in the format of the package manager.
     pub version: String,
-    /// The architecture that it is for.
+    /// The architecture that it is built for.
     pub architecture: String,
-    /// What it is built from, where the database says it.
+    /// The source package, if the database records it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// What it is, in a line.
+    /// The summary of one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// What it is, at length, where the database has it.
+    /// The long description, if the database has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Its home page.
+    /// The URL of the project.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
-/// How a guest's packages are managed.
+/// The package manager of a guest, and its packages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Packages {
-    /// What packages are: `deb`, `rpm`, `apk`, `pacman`, `ipk`, `ebuild`.
+    /// The package format: `deb`, `rpm`, `apk`, `pacman`, `ipk`, `ebuild`.
     pub format: Option<&'static str>,
-    /// What installs them: `apt`, `dnf`, `yum`, `zypper`, `apk`, `pacman`, `opkg`, `portage`.
+    /// The package manager: `apt`, `dnf`, `yum`, `zypper`, `apk`, `pacman`, `opkg`, `portage`.
     pub manager: Option<&'static str>,
-    /// Those that are installed, by name; `None` where the database could not be read.
+    /// The installed packages, sorted by name; `null` if the database could not be read.
     pub installed: Option<Vec<Package>>,
 }
 
 impl Packages {
-    /// The version of an installed package.
+    /// Returns the version of an installed package.
     pub(super) fn version_of(&self, name: &str) -> Option<String> {
         let mut installed = self.installed.iter().flatten();
         let package = installed.find(|package| package.name == name)?;
@@ -65,7 +65,7 @@ impl Packages {
     }
 }
 
-/// What installs packages of rpm, the newest first.
+/// The package managers of rpm, the newest first.
 const RPM_MANAGERS: [(&str, &str); 5] = [
     ("/usr/bin/zypper", "zypper"),
     ("/usr/bin/dnf5", "dnf"),
@@ -74,12 +74,12 @@ const RPM_MANAGERS: [(&str, &str); 5] = [
     ("/usr/bin/microdnf", "dnf"),
 ];
 
-/// A reader of one sort of database: `None` where there is none.
-type Read = fn(&Files<'_>) -> Option<Result<Vec<Package>, ()>>;
+/// A reader of one kind of database, which returns `None` if the database is missing.
+type ReadPackages = fn(&Files<'_>) -> Option<Result<Vec<Package>, ()>>;
 
-/// The packages.
+/// Reads the installed packages.
 pub(super) fn of(files: &Files<'_>) -> Packages {
-    let databases: [(&'static str, &'static str, Read); 5] = [
+    let databases: [(&'static str, &'static str, ReadPackages); 5] = [
         ("deb", "apt", dpkg::installed),
         ("apk", "apk", apk::installed),
         ("pacman", "pacman", pacman::installed),
@@ -106,8 +106,9 @@ fn listed(
     let installed = installed.ok().map(sorted);
     let is_full = |all: &Vec<Package>| all.len() >= MAX_PACKAGES;
     if installed.as_ref().is_some_and(is_full) {
-        let reason = format!("packages beyond the {MAX_PACKAGES}th are left out");
-        files.complain(format, reason);
+        let reason =
+            format!("too many packages: those after the first {MAX_PACKAGES} are not read");
+        files.add_problem(format, reason);
     }
     Packages {
         format: Some(format),
@@ -127,7 +128,7 @@ fn manager_of_rpm(files: &Files<'_>) -> Option<&'static str> {
     manager.map(|(_, name)| *name)
 }
 
-/// The fields of a paragraph of a file of them.
+/// The fields of a paragraph of a database.
 #[derive(Debug, Default)]
 struct Paragraph<'t> {
     name: Option<&'t str>,
@@ -137,7 +138,7 @@ struct Paragraph<'t> {
     summary: Option<&'t str>,
     url: Option<&'t str>,
     description: String,
-    /// Whether the field that lines go on with is the description.
+    /// True if continuation lines belong to the description.
     is_described: bool,
     is_installed: bool,
 }
@@ -158,7 +159,7 @@ impl Paragraph<'_> {
     }
 }
 
-/// The packages of a file whose paragraphs an empty line ends; `take` takes a line.
+/// Returns the packages of a file whose paragraphs end with an empty line; `take` parses one line.
 fn paragraphs<'t>(
     text: &'t str,
     begin: impl Fn() -> Paragraph<'t>,

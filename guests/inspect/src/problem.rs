@@ -1,22 +1,22 @@
-//! What of a guest could not be read.
+//! A part of a guest that could not be read.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What could not be read, and why.
+/// A file that could not be read, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Problem {
     /// The path in the guest.
     pub file: String,
-    /// Why.
+    /// The reason why it could not be read.
     pub reason: String,
 }
 
 impl Problem {
-    /// Says that `file` could not be read, and why.
+    /// Returns a problem of `file`.
     pub fn new(file: &str, reason: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),

@@ -1,4 +1,4 @@
-//! Which operating system it is: os-release(5), or the file that its distribution had before.
+//! The operating system: os-release(5), or the older release file of its distribution.
 
 use serde::Serialize;
 
@@ -6,22 +6,22 @@ use super::files::Files;
 use diskfs_etc::os_release::{OsRelease, PLACES};
 use diskfs_etc::shell::{assigned, settings};
 
-/// What an operating system says of itself.
+/// The identity of an operating system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Release {
-    /// `linux`, `freebsd` or `android`.
+    /// The kind of operating system: `linux`, `freebsd`, `android` or `windows`.
     #[serde(rename = "type")]
     pub kind: Option<&'static str>,
-    /// The distribution in one word, as os-release(5) has it: `debian`.
+    /// The distribution, as `ID` of os-release(5): `debian`.
     pub distribution: Option<String>,
-    /// Distributions that it is made from, the closest first.
+    /// The distributions that it is derived from, the closest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub like: Vec<String>,
     /// The version: `12`, `8.10`.
     pub version: Option<String>,
-    /// The version's name: `bookworm`.
+    /// The code name of the version: `bookworm`.
     pub code_name: Option<String>,
     /// The name for people: `Debian GNU/Linux 12 (bookworm)`.
     pub product: Option<String>,
@@ -29,8 +29,8 @@ pub struct Release {
     pub variant: Option<String>,
 }
 
-/// Files of one line that distributions had, and some still have, and which these are. The order matters: those
-/// that are made from another one have its file, too.
+/// The release files of one line, and the distribution of each. Some distributions still have them.
+/// The order matters: derivatives also have the file of the original.
 const RELEASE_FILES: [(&str, &str); 16] = [
     ("/etc/oracle-release", "ol"),
     ("/etc/rocky-release", "rocky"),
@@ -50,9 +50,9 @@ const RELEASE_FILES: [(&str, &str); 16] = [
     ("/etc/debian_version", "debian"),
 ];
 
-/// Reads it.
+/// Reads the identity of the operating system.
 pub(super) fn of(files: &Files<'_>) -> Release {
-    // CirrOS has the os-release of what it is built with.
+    // The os-release file of CirrOS is that of its build system.
     let found = from_cirros(files)
         .or_else(|| from_os_release(files))
         .or_else(|| from_lsb_release(files))
@@ -81,17 +81,18 @@ fn from_os_release(files: &Files<'_>) -> Option<Release> {
         like: like.map(str::to_owned).collect(),
         code_name: field("code_name", "VERSION_CODENAME")
             .or_else(|| field("code_name", "UBUNTU_CODENAME"))
-            // Fedora has its edition there.
+            // Fedora has its edition in these parentheses.
             .or_else(|| in_parentheses(&field("code_name", "VERSION").filter(|_| !has_edition)?)),
         product: field("product", "PRETTY_NAME").or_else(|| field("product", "NAME")),
         variant: field("variant", "VARIANT_ID"),
-        // Debian's stable releases and CentOS before Stream say more of it elsewhere.
+        // Debian's stable releases and CentOS before Stream have a more exact version in another
+        // file.
         version: more_exact(files, &distribution, version.as_deref()).or(version),
         distribution: Some(distribution),
     })
 }
 
-/// A version that begins with `version` and has more to it.
+/// Returns a version that starts with `version` and is longer.
 fn more_exact(files: &Files<'_>, distribution: &str, version: Option<&str>) -> Option<String> {
     let version = version?;
     let path = match distribution {
@@ -107,11 +108,12 @@ fn more_exact(files: &Files<'_>, distribution: &str, version: Option<&str>) -> O
         rest.is_some_and(|rest| rest.starts_with('.'))
     };
     let found = words.find(minor)?.to_owned();
-    files.came_from("version", path, Some(1));
+    files.add_source("version", path, Some(1));
     Some(found)
 }
 
-/// Ubuntu, Mint and others before os-release (`lsb_release(1)`), and `OpenWrt`, whose file has the same names.
+/// Reads the release file of Ubuntu, Mint and others before os-release (`lsb_release(1)`), and of
+/// `OpenWrt`, which uses the same names.
 fn from_lsb_release(files: &Files<'_>) -> Option<Release> {
     ["/etc/lsb-release", "/etc/openwrt_release"]
         .iter()
@@ -129,7 +131,7 @@ fn from_lsb_release(files: &Files<'_>) -> Option<Release> {
         })
 }
 
-/// Returns a value that was found in a file's line, which answers a question.
+/// Returns a value that was found in a line of a file, and records the line as its source.
 fn field(
     files: &Files<'_>,
     path: &str,
@@ -137,7 +139,7 @@ fn field(
     question: &'static str,
 ) -> Option<String> {
     let (line, value) = found?;
-    files.came_from(question, path, Some(line));
+    files.add_source(question, path, Some(line));
     Some(value)
 }
 
@@ -146,7 +148,7 @@ fn from_cirros(files: &Files<'_>) -> Option<Release> {
     let (path, text) = path
         .iter()
         .find_map(|path| Some((path, files.text(path)?)))?;
-    files.came_from("distribution", path, Some(1));
+    files.add_source("distribution", path, Some(1));
     Some(Release {
         kind: Some("linux"),
         distribution: Some("cirros".to_owned()),
@@ -160,9 +162,9 @@ fn from_release_file(files: &Files<'_>) -> Option<Release> {
     RELEASE_FILES.iter().find_map(|(path, id)| {
         let text = files.text(path)?;
         let line = text.lines().next().unwrap_or_default().trim();
-        files.came_from("distribution", path, Some(1));
-        files.came_from("version", path, Some(1));
-        // Where it is a word, as `wheezy/sid`, there is no version yet.
+        files.add_source("distribution", path, Some(1));
+        files.add_source("version", path, Some(1));
+        // A word such as `wheezy/sid` means that the version does not exist yet.
         let mut words = line.split_whitespace();
         let version = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
         let patch_level = assigned_with_blanks(&text, "PATCHLEVEL").filter(|it| it != "0");
@@ -179,7 +181,7 @@ fn from_release_file(files: &Files<'_>) -> Option<Release> {
                 Some(patch_level) => format!("{version}.{patch_level}"),
                 None => version.to_owned(),
             }),
-            // SUSE has the architecture there.
+            // SUSE has the architecture in these parentheses.
             code_name: in_parentheses(line).filter(|_| *id != "sles"),
             product: Some(product),
             ..Release::default()
@@ -187,7 +189,7 @@ fn from_release_file(files: &Files<'_>) -> Option<Release> {
     })
 }
 
-/// `NAME = VALUE`, as the further lines of `/etc/SuSE-release` are.
+/// Finds `NAME = VALUE`, the format of the further lines of `/etc/SuSE-release`.
 fn assigned_with_blanks(text: &str, name: &str) -> Option<String> {
     settings(text).find_map(|(_, line)| {
         let (found, value) = line.split_once(" = ")?;
@@ -195,11 +197,11 @@ fn assigned_with_blanks(text: &str, name: &str) -> Option<String> {
     })
 }
 
-/// FreeBSD before it had os-release: the script freebsd-version(1).
+/// Reads the version of FreeBSD before os-release, from the script freebsd-version(1).
 fn from_freebsd(files: &Files<'_>) -> Option<Release> {
     const PATH: &str = "/bin/freebsd-version";
     let (line, version) = assigned(&files.text(PATH)?, "USERLAND_VERSION")?;
-    files.came_from("version", PATH, Some(line));
+    files.add_source("version", PATH, Some(line));
     let number = version
         .split_once('-')
         .map_or(&*version, |(number, _)| number);
@@ -212,7 +214,7 @@ fn from_freebsd(files: &Files<'_>) -> Option<Release> {
     })
 }
 
-/// Android: `build.prop`, where its system's partition is the root, and where it is below it.
+/// Reads `build.prop` of Android, whose system partition is the root or is mounted below it.
 fn from_android(files: &Files<'_>) -> Option<Release> {
     let places = [
         "/system/build.prop",
@@ -230,7 +232,7 @@ fn from_android(files: &Files<'_>) -> Option<Release> {
     };
     let (line, version) = property("ro.build.version.release")
         .or_else(|| property("ro.system.build.version.release"))?;
-    files.came_from("version", path, Some(line));
+    files.add_source("version", path, Some(line));
     let model = ["ro.product.model", "ro.product.system.model"]
         .iter()
         .find_map(|it| property(it));
@@ -240,7 +242,7 @@ fn from_android(files: &Files<'_>) -> Option<Release> {
         distribution: Some("android".to_owned()),
         product: Some(format!("Android {version}{}", model.unwrap_or_default())),
         version: Some(version),
-        // A release's name is `REL`.
+        // The code name `REL` marks a release.
         code_name: property("ro.build.version.codename")
             .map(|(_, name)| name)
             .filter(|name| name != "REL"),
@@ -248,7 +250,7 @@ fn from_android(files: &Files<'_>) -> Option<Release> {
     })
 }
 
-/// `bookworm` of `12 (bookworm)`.
+/// Returns the text in parentheses: `bookworm` from `12 (bookworm)`.
 fn in_parentheses(text: &str) -> Option<String> {
     let (_, rest) = text.rsplit_once('(')?;
     let (name, _) = rest.split_once(')')?;
@@ -268,7 +270,7 @@ mod tests {
         (found.distribution, found.version, found.code_name)
     }
 
-    fn said(
+    fn expected(
         distribution: &str,
         version: &str,
         code_name: &str,
@@ -284,16 +286,16 @@ mod tests {
             ("/usr/lib/os-release", debian),
             ("/etc/debian_version", "12.8\n"),
         ];
-        assert_eq!(release(&tree), said("debian", "12.8", "bookworm"));
+        assert_eq!(release(&tree), expected("debian", "12.8", "bookworm"));
         let rhel = "NAME=\"Red Hat Enterprise Linux\"\nVERSION=\"8.5 (Ootpa)\"\nID=\"rhel\"\nVERSION_ID=\"8.5\"\n";
         let tree = [("/etc/os-release", rhel), ("/etc/redhat-release", "x\n")];
-        assert_eq!(release(&tree), said("rhel", "8.5", "Ootpa"));
+        assert_eq!(release(&tree), expected("rhel", "8.5", "Ootpa"));
         let stream = "ID=\"centos\"\nVERSION_ID=\"9\"\nVERSION=\"9\"\n";
         let tree = [
             ("/etc/os-release", stream),
             ("/etc/centos-release", "CentOS Stream release 9\n"),
         ];
-        assert_eq!(release(&tree), said("centos", "9", ""));
+        assert_eq!(release(&tree), expected("centos", "9", ""));
     }
 
     #[test]
@@ -302,42 +304,46 @@ mod tests {
             (
                 "/etc/centos-release",
                 "CentOS release 6.10 (Final)\n",
-                said("centos", "6.10", "Final"),
+                expected("centos", "6.10", "Final"),
             ),
             (
                 "/etc/redhat-release",
                 "Red Hat Enterprise Linux Server release 6.9 (Santiago)\n",
-                said("rhel", "6.9", "Santiago"),
+                expected("rhel", "6.9", "Santiago"),
             ),
             (
                 "/etc/debian_version",
                 "6.0.10\n",
-                said("debian", "6.0.10", ""),
+                expected("debian", "6.0.10", ""),
             ),
             (
                 "/etc/debian_version",
                 "wheezy/sid\n",
-                said("debian", "", ""),
+                expected("debian", "", ""),
             ),
-            ("/etc/br-version", "0.3.4\n", said("cirros", "0.3.4", "")),
+            (
+                "/etc/br-version",
+                "0.3.4\n",
+                expected("cirros", "0.3.4", ""),
+            ),
             (
                 "/bin/freebsd-version",
                 "#!/bin/sh\nUSERLAND_VERSION=\"12.1-RELEASE-p2\"\n",
-                said("freebsd", "12.1", ""),
+                expected("freebsd", "12.1", ""),
             ),
             (
                 "/etc/openwrt_release",
                 "DISTRIB_ID='OpenWrt'\nDISTRIB_RELEASE='15.05'\n",
-                said("openwrt", "15.05", ""),
+                expected("openwrt", "15.05", ""),
             ),
             (
                 "/etc/lsb-release",
                 "DISTRIB_ID=Ubuntu\nDISTRIB_RELEASE=10.04\nDISTRIB_CODENAME=lucid\n",
-                said("ubuntu", "10.04", "lucid"),
+                expected("ubuntu", "10.04", "lucid"),
             ),
         ] {
             assert_eq!(release(&[(path, line)]), expected, "{path}");
         }
-        assert_eq!(release(&[]), said("", "", ""));
+        assert_eq!(release(&[]), expected("", "", ""));
     }
 }

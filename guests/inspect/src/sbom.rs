@@ -1,6 +1,7 @@
-//! Bills of materials: what is installed on a guest, as SPDX and as `CycloneDX` have it.
+//! Software bills of materials (SBOM) of a guest's packages, in the formats SPDX and `CycloneDX`.
 //!
-//! The same report gives the same document, but for its time: numbers that have to be unique are made of what it says.
+//! The same report always gives the same document, except for its time: unique identifiers are
+//! derived from the contents.
 
 mod cyclonedx;
 mod purl;
@@ -15,7 +16,7 @@ use super::{Packages, Report};
 use diskfs_disk::time;
 use diskfs_vfs::Timestamp;
 
-/// How a bill is written.
+/// The format of a bill of materials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SbomFormat {
@@ -25,11 +26,12 @@ pub enum SbomFormat {
     CycloneDx,
 }
 
-/// A bill of a report, as JSON: `name` is what the guest is called in it, `created` the time that it is of.
+/// Returns the bill of materials of a report as JSON. `name` is the name of the guest in it, and
+/// `created` is its creation time.
 ///
-/// What is installed is in no bill where the database of packages could not be read: see [`Report::problems`].
+/// The bill has no packages if the package database could not be read: see [`Report::problems`].
 pub fn sbom(report: &Report, format: SbomFormat, name: &str, created: Timestamp) -> Value {
-    let bill = Bill {
+    let bill = BillOfMaterials {
         report,
         name,
         created: time::rfc3339_seconds(created),
@@ -40,19 +42,19 @@ pub fn sbom(report: &Report, format: SbomFormat, name: &str, created: Timestamp)
     }
 }
 
-/// What both forms are made from.
-struct Bill<'r> {
+/// The data of a bill of materials in either format.
+struct BillOfMaterials<'r> {
     report: &'r Report,
     name: &'r str,
     created: String,
 }
 
-impl<'r> Bill<'r> {
+impl<'r> BillOfMaterials<'r> {
     fn packages(&self) -> impl Iterator<Item = &'r Package> {
         self.report.packages.installed.iter().flatten()
     }
 
-    /// The system's name and version: `debian`, `12.8`.
+    /// Returns the system's name and version: `debian`, `12.8`.
     fn system(&self) -> (&'r str, &'r str) {
         let release = &self.report.release;
         let name = release.distribution.as_deref().or(release.kind);
@@ -67,7 +69,7 @@ impl<'r> Bill<'r> {
         purl::of(package, (*format)?, self.system())
     }
 
-    /// A UUID of all that the bill says, less its time (RFC 9562, version 8).
+    /// Returns a UUID that is derived from the contents, without the time (RFC 9562, version 8).
     fn uuid(&self) -> Uuid {
         let (system, version) = self.system();
         let packages = self

@@ -9,29 +9,30 @@ use super::Report;
 use diskfs_disk::guest::MountedFilesystem;
 use diskfs_fixtures::kept_schema;
 
-/// What `diskfs inspect --json` prints.
+/// The document that `diskfs inspect --json` prints.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs inspect", deny_unknown_fields)]
 struct Document {
-    /// What made the document.
+    /// The header: the version of the schema, and the command.
     diskfs: Header,
     /// The operating systems of the image.
     systems: Vec<System>,
 }
 
-/// What made the document.
+/// The header of a document.
 #[derive(Serialize, JsonSchema)]
 struct Header {
-    /// The schema's version: raised when a field changes its meaning or goes away.
+    /// The version of the schema, which is incremented when a field changes its meaning or is
+    /// removed.
     version: u32,
-    /// The command.
+    /// The command that printed the document.
     command: String,
 }
 
 /// An operating system.
 #[derive(Serialize, JsonSchema)]
 struct System {
-    /// The volume with its root.
+    /// The volume of the root filesystem.
     volume: String,
     /// The filesystems that it mounts.
     filesystems: Vec<MountedFilesystem>,
@@ -44,7 +45,7 @@ fn the_schema_is_that_of_the_types() {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let schema = settings.into_generator().into_root_schema_for::<Document>();
     let mut schema = schema.to_value();
-    // Sources are there where they are asked for.
+    // Sources are present only on request.
     let required = schema.pointer_mut("/$defs/System/required");
     if let Some(Value::Array(required)) = required {
         required.retain(|field| field != "sources");

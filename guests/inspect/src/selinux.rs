@@ -1,4 +1,4 @@
-//! SELinux: how the guest is told to use it (selinux(8), `/etc/selinux/config`).
+//! The SELinux configuration (selinux(8), `/etc/selinux/config`).
 
 use serde::Serialize;
 
@@ -7,24 +7,24 @@ use diskfs_etc::shell::assigned;
 
 const PATH: &str = "/etc/selinux/config";
 
-/// How SELinux is used.
+/// The SELinux configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Selinux {
-    /// `enforcing`, `permissive` or `disabled`.
+    /// The mode: `enforcing`, `permissive` or `disabled`.
     pub mode: String,
     /// The policy: `targeted`.
     pub policy: Option<String>,
-    /// Whether the next start labels all files anew.
+    /// True if the next boot relabels all files.
     pub relabels: bool,
 }
 
-/// Reads it.
+/// Reads the configuration.
 pub(super) fn of(files: &Files<'_>) -> Option<Selinux> {
     let text = files.text(PATH)?;
     let (line, mode) = assigned(&text, "SELINUX")?;
-    files.came_from("selinux", PATH, Some(line));
+    files.add_source("selinux", PATH, Some(line));
     Some(Selinux {
         mode: mode.to_ascii_lowercase(),
         policy: assigned(&text, "SELINUXTYPE").map(|(_, policy)| policy),

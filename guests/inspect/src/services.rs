@@ -1,5 +1,5 @@
-//! What the guest starts by itself: units of systemd (systemctl(1), systemd.unit(5)), services of `OpenRC`, and links of
-//! System V's init.
+//! The services that the guest starts at boot: systemd units (systemctl(1), systemd.unit(5)),
+//! `OpenRC` services, and System V init scripts.
 
 use std::collections::BTreeMap;
 
@@ -7,37 +7,38 @@ use serde::Serialize;
 
 use super::files::Files;
 
-/// The administrator's units, and the links that enabling makes.
+/// The directory of the administrator's units, and of the symlinks of enabled units.
 const UNITS: &str = "/etc/systemd/system";
 
-/// A service.
+/// A service that is enabled or masked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Service {
-    /// The unit, as `ssh.service`, or the service's name.
+    /// The name of the unit (`ssh.service`) or of the service.
     pub name: String,
-    /// Whether it is started.
-    pub state: State,
-    /// What starts it: `systemd`, `openrc`, `sysv`.
+    /// The state of the service.
+    pub state: ServiceState,
+    /// The init system that starts it: `systemd`, `openrc`, `sysv`.
     pub init: &'static str,
-    /// The link or file that says so.
+    /// The symlink or file that enables or masks it.
     pub file: String,
 }
 
-/// Whether a service is started.
+/// The state of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "State"))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum State {
-    /// With what it is enabled for: the start of the system, mostly.
+pub enum ServiceState {
+    /// The service is enabled: it starts with its target, usually at boot.
     Enabled,
-    /// Nothing can start it.
+    /// The service is masked: it can't be started.
     Masked,
 }
 
-/// All services that are enabled or masked, by name. Those that others start are not among them.
+/// Returns all services that are enabled or masked, sorted by name. Services that are started only
+/// as dependencies are not included.
 pub(super) fn of(files: &Files<'_>) -> Vec<Service> {
     let found = [systemd(files), openrc(files), sysv(files)];
     let mut all: Vec<Service> = found.into_iter().flatten().collect();
@@ -60,26 +61,26 @@ fn systemd(files: &Files<'_>) -> Vec<Service> {
         let kind = name.rsplit_once('.').map(|(_, kind)| kind);
         if let Some("wants" | "requires" | "upholds") = kind {
             for unit in files.names(&path).iter().filter(|unit| is_unit(unit)) {
-                add(unit, State::Enabled, format!("{path}/{unit}"));
+                add(unit, ServiceState::Enabled, format!("{path}/{unit}"));
             }
         } else if let Some(target) = files.link(&path).filter(|_| is_unit(&name)) {
             match target.as_str() {
-                "/dev/null" => add(&name, State::Masked, path),
-                // An alias: what it leads to is enabled under another name.
+                "/dev/null" => add(&name, ServiceState::Masked, path),
+                // An alias: its target is enabled under another name.
                 target => {
                     let unit = target.rsplit('/').next().unwrap_or(target);
-                    add(unit, State::Enabled, path);
+                    add(unit, ServiceState::Enabled, path);
                 }
             }
         }
     }
     if !found.is_empty() {
-        files.came_from("services", UNITS, None);
+        files.add_source("services", UNITS, None);
     }
     found.into_values().collect()
 }
 
-/// Whether a name is one of a unit of systemd, by its ending (systemd.unit(5)).
+/// Returns true if a name is that of a systemd unit, by its suffix (systemd.unit(5)).
 pub fn is_unit(name: &str) -> bool {
     let kinds = [
         "service",
@@ -98,7 +99,7 @@ pub fn is_unit(name: &str) -> bool {
     kind.is_some_and(|kind| kinds.contains(&kind))
 }
 
-/// A directory a run level, with links to scripts.
+/// Reads the directories of the run levels, which have symlinks to scripts.
 fn openrc(files: &Files<'_>) -> Vec<Service> {
     const DIR: &str = "/etc/runlevels";
     let mut found = BTreeMap::new();
@@ -110,13 +111,14 @@ fn openrc(files: &Files<'_>) -> Vec<Service> {
         }
     }
     if !found.is_empty() {
-        files.came_from("services", DIR, None);
+        files.add_source("services", DIR, None);
     }
     enabled(found, "openrc")
 }
 
-/// `S20name` in a directory a run level. Where systemd is, it makes units of these itself, and Debian's packages bring
-/// both: then they say nothing new.
+/// Reads the symlinks `S20name` in the directories of the run levels. Returns nothing on a system
+/// with systemd: it generates units for such scripts, and Debian's packages have both, so the
+/// symlinks add no facts.
 fn sysv(files: &Files<'_>) -> Vec<Service> {
     let is_systemd =
         files.exists("/lib/systemd/systemd") || files.exists("/usr/lib/systemd/systemd");
@@ -138,7 +140,7 @@ fn sysv(files: &Files<'_>) -> Vec<Service> {
         }
     }
     if let Some((_, file)) = found.first_key_value() {
-        files.came_from("services", file, None);
+        files.add_source("services", file, None);
     }
     enabled(found, "sysv")
 }
@@ -146,7 +148,7 @@ fn sysv(files: &Files<'_>) -> Vec<Service> {
 fn enabled(found: BTreeMap<String, String>, init: &'static str) -> Vec<Service> {
     let service = |(name, file)| Service {
         name,
-        state: State::Enabled,
+        state: ServiceState::Enabled,
         init,
         file,
     };
@@ -160,7 +162,7 @@ mod tests {
     use super::super::testing::of as filesystem;
     use super::*;
 
-    fn names(tree: MemoryFs) -> Vec<(String, State, &'static str)> {
+    fn names(tree: MemoryFs) -> Vec<(String, ServiceState, &'static str)> {
         let tree = filesystem(tree);
         let found = of(&Files::new(&tree)).into_iter();
         found.map(|it| (it.name, it.state, it.init)).collect()
@@ -191,9 +193,13 @@ mod tests {
         }
         tree.file(&format!("{UNITS}/own.service"), b"[Unit]\n");
         let expected = [
-            ("apt-daily.timer".to_owned(), State::Masked, "systemd"),
-            ("cron.service".to_owned(), State::Enabled, "systemd"),
-            ("ssh.service".to_owned(), State::Enabled, "systemd"),
+            (
+                "apt-daily.timer".to_owned(),
+                ServiceState::Masked,
+                "systemd",
+            ),
+            ("cron.service".to_owned(), ServiceState::Enabled, "systemd"),
+            ("ssh.service".to_owned(), ServiceState::Enabled, "systemd"),
         ];
         assert_eq!(names(tree), expected);
     }
@@ -208,8 +214,8 @@ mod tests {
         tree.symlink("/etc/rc3.d/S12syslog", "../init.d/syslog");
         tree.symlink("/etc/rc3.d/K12nfs", "../init.d/nfs");
         let expected = [
-            ("sshd".to_owned(), State::Enabled, "openrc"),
-            ("syslog".to_owned(), State::Enabled, "sysv"),
+            ("sshd".to_owned(), ServiceState::Enabled, "openrc"),
+            ("syslog".to_owned(), ServiceState::Enabled, "sysv"),
         ];
         assert_eq!(names(tree), expected);
     }

@@ -1,4 +1,4 @@
-//! Who is let in by key, and by which keys the guest is known (sshd(8), `sshd_config(5)`).
+//! The SSH server: host keys, authorized keys, and settings (sshd(8), `sshd_config(5)`).
 
 mod public_key;
 
@@ -11,16 +11,16 @@ pub use public_key::PublicKey;
 use super::accounts::User;
 use super::files::Files;
 
-/// Where the server has its keys.
+/// The directory of the host keys.
 const DIR: &str = "/etc/ssh";
 
-/// Where keys are that let a user in, unless the server's settings say otherwise.
+/// The default files of authorized keys.
 const AUTHORIZED: [&str; 2] = [".ssh/authorized_keys", ".ssh/authorized_keys2"];
 
-/// More than anybody has. Each costs a hash.
+/// The limit on keys, each of which costs a hash.
 const MAX_KEYS: usize = 10_000;
 
-/// Files of keys a user, of those that the server's settings name.
+/// The limit on files of authorized keys per user in the server's settings.
 const MAX_PATTERNS: usize = 8;
 
 /// The guest's SSH server.
@@ -28,42 +28,42 @@ const MAX_PATTERNS: usize = 8;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Ssh {
-    /// The keys that the guest is known by.
+    /// The host keys.
     pub host_keys: Vec<PublicKey>,
-    /// The keys that let users in.
+    /// The authorized keys of users.
     pub authorized_keys: Vec<AuthorizedKey>,
-    /// `PermitRootLogin`, where it is said.
+    /// The value of `PermitRootLogin`, if it is set.
     pub permit_root_login: Option<String>,
-    /// `PasswordAuthentication`, where it is said.
+    /// The value of `PasswordAuthentication`, if it is set.
     pub password_authentication: Option<String>,
 }
 
-/// A key that lets a user in.
+/// An authorized key of a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AuthorizedKey {
-    /// The user.
+    /// The user name.
     pub user: String,
-    /// The file.
+    /// The file with the key.
     pub file: String,
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// What limits it, as `no-pty,command="..."`.
+    /// The options that restrict its use: `no-pty,command="..."`.
     pub options: Option<String>,
-    /// The key.
+    /// The public key.
     #[serde(flatten)]
     pub key: PublicKey,
 }
 
-/// Reads it.
+/// Reads the keys and settings.
 pub(super) fn of(files: &Files<'_>, users: &[User]) -> Ssh {
     let Ok(config) = Config::read(files);
     let config = config.unwrap_or_default();
-    if config.is_cut {
-        files.complain(
+    if config.is_truncated {
+        files.add_problem(
             PLACES[0],
-            "includes more than 1000 files or 1 MiB: the others are left out",
+            "includes more than 1000 files or 1 MiB; the rest is not read",
         );
     }
     let patterns = match config.first("AuthorizedKeysFile") {
@@ -100,16 +100,16 @@ fn host_keys(files: &Files<'_>) -> Vec<PublicKey> {
         let line = text.lines().next().unwrap_or_default();
         let key = Key::without_options(line).map(|key| PublicKey::of(&key));
         match &key {
-            Some(_) => files.came_from("ssh", &path, Some(1)),
-            None => files.complain(&path, "it holds no public key"),
+            Some(_) => files.add_source("ssh", &path, Some(1)),
+            None => files.add_problem(&path, "missing public key"),
         }
         key
     };
     names.iter().filter(is_one).filter_map(key).collect()
 }
 
-/// A pattern of `AuthorizedKeysFile`: `%h` is the home directory, `%u` the name, and what is no path from the root is
-/// one from the home directory.
+/// Expands a pattern of `AuthorizedKeysFile`: `%h` is the home directory, `%u` the name, and a
+/// relative path starts at the home directory.
 fn keys_file(pattern: &str, user: &User) -> String {
     let path = pattern
         .replace("%h", &user.home)
@@ -124,7 +124,7 @@ fn keys_file(pattern: &str, user: &User) -> String {
 }
 
 fn authorized(files: &Files<'_>, user: &User, path: &str) -> Vec<AuthorizedKey> {
-    // Homes that don't exist, as `/nonexistent`, are common.
+    // Missing home directories such as `/nonexistent` are common.
     let Some(text) = files.text(path) else {
         return Vec::new();
     };
@@ -138,7 +138,7 @@ fn authorized(files: &Files<'_>, user: &User, path: &str) -> Vec<AuthorizedKey> 
     };
     let keys: Vec<_> = text.keys().map(key).take(MAX_KEYS).collect();
     if let Some(first) = keys.first() {
-        files.came_from("ssh", path, Some(first.line));
+        files.add_source("ssh", path, Some(first.line));
     }
     keys
 }

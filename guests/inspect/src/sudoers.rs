@@ -1,41 +1,41 @@
-//! Who may act as whom: `/etc/sudoers` and what it includes (sudoers(5)).
+//! The sudo rules: `/etc/sudoers` and the files that it includes (sudoers(5)).
 
 use diskfs_etc::sudoers::{PATH, Sudoers};
 use serde::Serialize;
 
 use super::files::Files;
 
-/// A rule.
+/// A sudo rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SudoRule {
-    /// Who: a user, `%group`, `#uid`, or an alias.
+    /// The subject: a user, `%group`, `#uid`, or an alias.
     pub who: String,
-    /// Where, as whom, and what, as it is written: `ALL=(ALL:ALL) NOPASSWD: ALL`.
+    /// The hosts, target users and commands, as written: `ALL=(ALL:ALL) NOPASSWD: ALL`.
     pub may: String,
-    /// Whether some of it is allowed without a password.
+    /// True if some of the commands need no password.
     pub without_password: bool,
-    /// The file.
+    /// The file with the rule.
     pub file: String,
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: usize,
 }
 
 /// Returns all rules, in the order in which sudo reads them.
 pub(super) fn of(files: &Files<'_>) -> Vec<SudoRule> {
     let Ok(sudoers) = Sudoers::read(files);
-    if sudoers.is_cut {
-        files.complain(
+    if sudoers.is_truncated {
+        files.add_problem(
             PATH,
-            "includes more than 256 files or 4 MiB: the others are left out",
+            "includes more than 256 files or 4 MiB; the rest is not read",
         );
     }
     let mut told = Vec::new();
     for (file, line, _) in &sudoers.rules {
         if !told.contains(file) {
             told.push(file.clone());
-            files.came_from("sudoers", file, Some(*line));
+            files.add_source("sudoers", file, Some(*line));
         }
     }
     let rules = sudoers.rules.into_iter();

@@ -7,7 +7,7 @@ use diskfs_vfs::testing::MemoryFs;
 
 use diskfs_disk::Filesystem;
 
-/// One with these files.
+/// Returns a guest with these files.
 pub(super) fn guest(files: &[(&str, &str)]) -> Filesystem {
     let mut tree = MemoryFs::new();
     for (path, text) in files {
@@ -19,7 +19,7 @@ pub(super) fn guest(files: &[(&str, &str)]) -> Filesystem {
     of(tree)
 }
 
-/// That of a tree.
+/// Returns a guest with a tree.
 pub(super) fn of(tree: MemoryFs) -> Filesystem {
     Filesystem::new(Arc::new(tree), Path::new("guest.img"), "p1")
 }

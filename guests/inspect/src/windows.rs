@@ -1,8 +1,8 @@
-//! Windows: what its registry says. Each question reads the hives through [`Hives`], and nothing else of the guest
-//! but the heads of two files.
+//! Facts about a Windows guest from its registry. Every question reads the hives through [`Hives`];
+//! the only other files that are read are the headers of two files.
 //!
-//! Names of keys are Microsoft's, as its documentation of the registry and of the services has them; what is not
-//! documented there (SAM's values) is named where it is read.
+//! Names of keys are those of Microsoft's documentation of the registry and of the services. The
+//! sources of undocumented facts (SAM's values) are given where they are read.
 
 mod architecture;
 mod drives;
@@ -29,38 +29,38 @@ use super::files::Files;
 use super::{Packages, Report};
 use hives::Hives;
 
-/// What only Windows has.
+/// The facts that only Windows has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Windows {
-    /// Its directory: `/Windows`.
+    /// The system directory: `/Windows`.
     pub system_root: String,
     /// The edition: `Professional`, `ServerStandard`.
     pub edition: Option<String>,
-    /// The service pack, in versions that have some.
+    /// The service pack, in versions that have service packs.
     pub service_pack: Option<String>,
-    /// The control set that it starts with: 1 is `ControlSet001`.
+    /// The number of the control set that is used at boot: 1 is `ControlSet001`.
     pub control_set: Option<u32>,
-    /// What is installed, with who made it.
+    /// The installed programs.
     pub programs: Vec<Program>,
-    /// Drivers for virtio devices.
+    /// The drivers for virtio devices.
     pub virtio_drivers: Vec<WindowsService>,
     /// QEMU's guest agent.
     pub guest_agent: Option<WindowsService>,
-    /// The network interfaces that are configured.
+    /// The configured network interfaces.
     pub interfaces: Vec<Adapter>,
-    /// Which volumes have which letters.
+    /// The drive letters and their volumes.
     pub drives: Vec<Drive>,
-    /// When it was last shut down (RFC 3339).
+    /// The time of the last shutdown (RFC 3339).
     pub last_shutdown: Option<String>,
-    /// Whether its memory is on the disk.
+    /// The state of the hibernation file.
     pub hibernation: Option<Hibernation>,
-    /// Whether a shutdown is a hibernation of the kernel ("fast startup").
+    /// True if a shutdown hibernates the kernel ("fast startup").
     pub fast_startup: Option<bool>,
 }
 
-/// The report, with the answers of a guest that is Windows; as it is for any other.
+/// Returns the report with the facts about Windows, or unchanged if the guest is another system.
 pub(super) fn answered(files: &Files<'_>, report: Report) -> Report {
     let Some(hives) = Hives::find(files) else {
         return report;

@@ -1,36 +1,37 @@
-//! YAML, as netplan and cloud-init have their settings.
+//! Parsing of YAML, which netplan and cloud-init use.
 //!
-//! The library bounds depth, nodes, anchors and what aliases grow to, and takes no file that a text names.
+//! The library bounds the depth, the nodes, the anchors and the expansion of aliases, and does not
+//! read files that a text names.
 
 use serde_json::{Map, Value};
 
 use super::files::Files;
 
-/// Files of one question: the largest that is read takes a quarter of a second.
+/// The limit on files of one question: the largest file that is read takes a quarter of a second.
 pub(super) const MAX_FILES: usize = 64;
 
-/// The document of a file; `None` where it makes no sense, which is told.
+/// Returns the document of a file; `None` if it is invalid, which becomes a problem.
 pub(super) fn document(files: &Files<'_>, path: &str) -> Option<Value> {
     let text = files.text(path)?;
     match parse(&text) {
         Ok(document) => Some(document),
         Err(reason) => {
-            files.complain(path, reason);
+            files.add_problem(path, reason);
             None
         }
     }
 }
 
-/// The document of a text.
+/// Parses the document of a text.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     serde_saphyr::from_str(text).map_err(|error| {
-        // What follows the first line is the text itself.
+        // The lines after the first one quote the text itself.
         let error = error.to_string();
-        error.lines().next().unwrap_or("no YAML").to_owned()
+        error.lines().next().unwrap_or("invalid YAML").to_owned()
     })
 }
 
-/// The mapping at a key, empty where there is none.
+/// Returns the mapping at a key, empty if it is missing.
 pub(super) fn mapping<'v>(
     value: &'v Value,
     key: &str,
@@ -42,12 +43,12 @@ pub(super) fn mapping<'v>(
         .map(|(key, value)| (key.as_str(), value))
 }
 
-/// The text at a key: numbers and truths stand for theirs.
+/// Returns the text at a key; numbers and booleans are converted.
 pub(super) fn text(value: &Value, key: &str) -> Option<String> {
     value.get(key).and_then(scalar)
 }
 
-/// A scalar's text.
+/// Returns a scalar as text.
 pub(super) fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -57,7 +58,7 @@ pub(super) fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// The texts at a key: those of a sequence, or the one that stands there alone.
+/// Returns the texts at a key: those of a sequence, or a single scalar.
 pub(super) fn texts(value: &Value, key: &str) -> Vec<String> {
     match value.get(key) {
         Some(Value::Array(sequence)) => sequence.iter().filter_map(scalar).collect(),
@@ -66,13 +67,13 @@ pub(super) fn texts(value: &Value, key: &str) -> Vec<String> {
     }
 }
 
-/// The sequence at a key, empty where there is none.
+/// Returns the sequence at a key, empty if it is missing.
 pub(super) fn sequence<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     let sequence = value.get(key).and_then(Value::as_array);
     sequence.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Whether a key says yes, in any of the words of YAML 1.1.
+/// Returns true if the value at a key is true, in any spelling of YAML 1.1.
 pub(super) fn is_true(value: &Value, key: &str) -> bool {
     match value.get(key) {
         Some(Value::Bool(truth)) => *truth,

@@ -1,4 +1,4 @@
-//! A text log from its end.
+//! A text log, read from its end.
 
 use std::collections::VecDeque;
 use std::fs::File as HostFile;
@@ -9,14 +9,14 @@ use super::Line;
 use super::line::{MAX_RECORD_BYTES, Style};
 use diskfs_disk::File;
 
-/// What is read at once.
+/// The size of a read.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A text that can be read anywhere.
+/// A text with random access.
 pub(super) enum Text {
     /// A file of the guest.
     Guest(File),
-    /// What was unpacked of one.
+    /// The decompressed contents of a file.
     Unpacked(HostFile),
 }
 
@@ -49,14 +49,15 @@ impl Text {
 pub(super) struct Backward {
     text: Text,
     style: Style,
-    /// Where what is kept begins in the file.
+    /// The offset in the file of the first byte in `kept`.
     start: u64,
-    /// What was read and is not out: up to the end of the line that comes next.
+    /// The bytes that were read and not returned yet, up to the end of the next line.
     kept: Vec<u8>,
     has_more: bool,
-    /// When the record behind was written: what has no time and nothing before it, was, too.
-    behind_us: u64,
-    /// Lines without a time, in their order: those of the record that comes next.
+    /// The time of the record that was returned before this one. It is also the time of a line that
+    /// has no time and no line with a time before it.
+    newer_us: u64,
+    /// Lines without a time, in file order, which belong to the next record.
     untimed: VecDeque<Vec<u8>>,
     problem: Option<io::Error>,
 }
@@ -69,7 +70,7 @@ impl Backward {
             start: size,
             kept: Vec::new(),
             has_more: size > 0,
-            behind_us: style.written_us,
+            newer_us: style.written_us,
             style,
             untimed: VecDeque::new(),
             problem: None,
@@ -81,20 +82,20 @@ impl Backward {
         Ok(backward)
     }
 
-    /// Reads the piece before what is kept.
+    /// Reads the piece before `kept`.
     fn more(&mut self) -> io::Result<()> {
         let len = (PIECE_BYTES as u64).min(self.start);
         let mut piece = vec![0; usize::try_from(len).unwrap_or(PIECE_BYTES)];
         let start = self.start - len;
         self.text.read(start, &mut piece)?;
-        // The beginning of a line that is too long is what counts.
+        // Of a line that is too long, the start is kept.
         self.kept.truncate(MAX_RECORD_BYTES);
         piece.append(&mut self.kept);
         (self.start, self.kept) = (start, piece);
         Ok(())
     }
 
-    /// The line before; `None` at the beginning, or where reading fails.
+    /// Returns the previous line; `None` at the start, or if reading fails.
     fn line(&mut self) -> Option<Vec<u8>> {
         let mut looked_at = self.kept.len();
         while self.has_more {
@@ -118,7 +119,7 @@ impl Backward {
         None
     }
 
-    /// With what kept the file from being unpacked further.
+    /// Adds the error that ended the decompression early.
     pub(super) fn with_problem(mut self, problem: Option<io::Error>) -> Self {
         self.problem = problem;
         self
@@ -133,17 +134,17 @@ impl Backward {
         while let Some(text) = self.line() {
             if let Some(mut line) = self.style.begin(&text) {
                 self.untimed.drain(..).for_each(|text| line.add(&text));
-                self.behind_us = line.realtime_us;
+                self.newer_us = line.realtime_us;
                 return Some(line);
             }
             size += text.len() + 1;
             self.untimed.push_front(text);
-            // More than one record holds: a log without times, perhaps.
+            // The lines exceed one record: perhaps the log has no times.
             if size > MAX_RECORD_BYTES {
                 break;
             }
         }
         let text = self.untimed.pop_back()?;
-        Some(self.style.plain(self.behind_us, &text))
+        Some(self.style.plain(self.newer_us, &text))
     }
 }

@@ -1,4 +1,4 @@
-//! The files that a guest logs to.
+//! The log files of a guest.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -6,20 +6,21 @@ use std::sync::Arc;
 use diskfs_journal::{Boot, Journal};
 
 use super::line::Style;
-use super::origin::{Kind, Origin};
+use super::origin::{LogFormat, Origin};
 use super::packed::Packing;
 use super::timestamp::microseconds;
 use super::zone::{self, Zone};
 use super::{Order, Problem, Records, Window};
 use diskfs_disk::{ErrorKind, Filesystem, Result};
 
-/// Where text logs are.
+/// The directory of text logs.
 const TEXT: &str = "/var/log";
 
-/// Below these each machine ID has a directory of journal files (systemd-journald(8)).
+/// The directories of journals: each has a subdirectory with journal files per machine ID
+/// (systemd-journald(8)).
 const JOURNALS: [&str; 2] = ["/var/log/journal", "/run/log/journal"];
 
-/// Text logs that are read, without what rotation adds to their names.
+/// The names of the text logs that are read, without the suffixes of rotation.
 const NAMES: [&str; 22] = [
     "alternatives.log",
     "auth.log",
@@ -45,7 +46,7 @@ const NAMES: [&str; 22] = [
     "yum.log",
 ];
 
-/// More files than a guest logs to, and more entries than their directories have.
+/// The limits on files and on directory entries, far above those of any real guest.
 const MAX_FILES: usize = 10_000;
 const MAX_ENTRIES: usize = 100_000;
 
@@ -55,12 +56,13 @@ pub struct Logs {
     filesystem: Filesystem,
     origins: Vec<Origin>,
     problems: VecDeque<Problem>,
-    /// What times of text logs are in; looked for when there is one.
+    /// The time zone of times in text logs; looked up when there is a text log.
     zone: Option<Arc<Zone>>,
 }
 
 impl Logs {
-    /// Looks for the logs of a guest. What keeps a directory from being read is told by [`records`](Self::records).
+    /// Finds the logs of a guest. [`records`](Self::records) reports directories that can't be
+    /// read.
     pub fn find(filesystem: &Filesystem) -> Self {
         let mut logs = Self::none(filesystem);
         for directory in JOURNALS {
@@ -70,16 +72,16 @@ impl Logs {
         }
         for name in logs.names(TEXT) {
             if is_text_log(&name) {
-                logs.add(&format!("{TEXT}/{name}"), Found::Text);
+                logs.add(&format!("{TEXT}/{name}"), LogKind::Text);
             }
         }
         logs
     }
 
-    /// One file of a guest, whatever its name: a journal file, or a text log.
+    /// Returns a single file of a guest, whatever its name: a journal file, or a text log.
     ///
     /// # Errors
-    /// `NotFound`, and what keeps the file from being read.
+    /// `NotFound`, and the errors of reading the file.
     pub fn of_file(filesystem: &Filesystem, path: &str) -> Result<Self> {
         let mut magic = [0; 8];
         let len = filesystem.open(path)?.read_at(0, &mut magic)?;
@@ -88,9 +90,9 @@ impl Logs {
         logs.add(
             path,
             if is_journal {
-                Found::Journal
+                LogKind::Journal
             } else {
-                Found::Text
+                LogKind::Text
             },
         );
         Ok(logs)
@@ -105,17 +107,18 @@ impl Logs {
         }
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no logs.
     pub fn is_empty(&self) -> bool {
         self.origins.is_empty()
     }
 
-    /// The boots that journal files tell of, oldest first, and what could not be read.
+    /// Returns the boots that the journal files record, oldest first, and the files that could not
+    /// be read.
     pub fn boots(&self) -> (Vec<Boot>, Vec<Problem>) {
         let mut boots: BTreeMap<_, Boot> = BTreeMap::new();
         let mut problems: Vec<Problem> = self.problems.iter().cloned().collect();
         for origin in &self.origins {
-            if !matches!(origin.kind, Kind::Journal) {
+            if !matches!(origin.kind, LogFormat::Journal) {
                 continue;
             }
             let journal = origin.journal(&self.filesystem);
@@ -134,7 +137,7 @@ impl Logs {
         (boots, problems)
     }
 
-    /// The records of all of them.
+    /// Returns the records of all files.
     pub fn records(self, order: Order, window: Window) -> Records {
         Records::new(
             self.filesystem,
@@ -147,22 +150,25 @@ impl Logs {
     fn find_journals(&mut self, directory: &str) {
         for name in self.names(directory) {
             if name.ends_with(".journal") || name.ends_with(".journal~") {
-                self.add(&format!("{directory}/{name}"), Found::Journal);
+                self.add(&format!("{directory}/{name}"), LogKind::Journal);
             }
         }
     }
 
-    fn add(&mut self, path: &str, found: Found) {
+    fn add(&mut self, path: &str, found: LogKind) {
         if self.origins.len() >= MAX_FILES {
-            let problem = Problem::new(path, format!("logs beyond the {MAX_FILES}th are left out"));
+            let problem = Problem::new(
+                path,
+                format!("too many logs: those after the first {MAX_FILES} are not read"),
+            );
             if self.problems.back() != Some(&problem) {
                 self.problems.push_back(problem);
             }
             return;
         }
         let kind = match found {
-            Found::Journal => Ok(Kind::Journal),
-            Found::Text => self.text(path),
+            LogKind::Journal => Ok(LogFormat::Journal),
+            LogKind::Text => self.text(path),
         };
         match kind {
             Ok(kind) => self.origins.push(Origin {
@@ -182,7 +188,7 @@ impl Logs {
         Arc::clone(self.zone.insert(zone))
     }
 
-    fn text(&mut self, path: &str) -> Result<Kind> {
+    fn text(&mut self, path: &str) -> Result<LogFormat> {
         let metadata = self.filesystem.metadata(path)?;
         let name = path.rsplit('/').next().unwrap_or(path);
         let (packing, _) = Packing::of(name);
@@ -193,10 +199,10 @@ impl Logs {
             written_us: microseconds(metadata.modified),
             zone: self.zone(),
         };
-        Ok(Kind::Text(packing, style))
+        Ok(LogFormat::Text(packing, style))
     }
 
-    /// The names in a directory, in their order; none when there is none.
+    /// Returns the names in a directory, sorted; empty if it is missing.
     fn names(&mut self, directory: &str) -> Vec<String> {
         let is_absent = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
         match self.filesystem.names_at_most(directory, MAX_ENTRIES) {
@@ -211,9 +217,9 @@ impl Logs {
     }
 }
 
-/// What a file is by its name or its first bytes.
+/// The type of a log file, by its name or its first bytes.
 #[derive(Debug, Clone, Copy)]
-enum Found {
+enum LogKind {
     Journal,
     Text,
 }
@@ -222,7 +228,8 @@ fn is_text_log(name: &str) -> bool {
     NAMES.contains(&without_rotation(name))
 }
 
-/// `syslog` of `syslog.2.gz`, `messages` of `messages-20240101.xz`.
+/// Removes the suffixes of rotation: `syslog` for `syslog.2.gz`, `messages` for
+/// `messages-20240101.xz`.
 fn without_rotation(name: &str) -> &str {
     let (_, name) = Packing::of(name);
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit());

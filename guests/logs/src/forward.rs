@@ -1,4 +1,4 @@
-//! A text log from its beginning.
+//! A text log, read from its start.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
@@ -6,16 +6,17 @@ use std::io::{self, BufRead, BufReader, Read};
 use super::Line;
 use super::line::{MAX_RECORD_BYTES, Style};
 
-/// Lines without a time that a log may begin with: beyond that, it is one without times.
+/// The limit on lines before the first one with a time; a log with more is treated as a log without
+/// times.
 const MAX_LEADING_LINES: usize = 1000;
 
 /// The records of a text log, oldest first.
 pub(super) struct Forward {
     text: BufReader<Box<dyn Read>>,
     style: Style,
-    /// Records that are read, and not out yet.
+    /// The records that were read and not returned yet.
     ready: VecDeque<Line>,
-    /// The record that lines without a time belong to.
+    /// The record that receives the following lines without a time.
     open: Option<Line>,
     is_at_end: bool,
     problem: Option<io::Error>,
@@ -35,7 +36,7 @@ impl Forward {
         forward
     }
 
-    /// Lines before the first time were written at that time, as far as anybody can tell.
+    /// Reads the lines before the first time. They get that time, the best known estimate.
     fn begin(&mut self) {
         let mut leading = Vec::new();
         while let Some(line) = self.line() {
@@ -55,7 +56,8 @@ impl Forward {
         self.ready = lines.collect();
     }
 
-    /// The next line without its end, cut where it is too long; `None` at the end or where reading fails.
+    /// Returns the next line without its end, cut if it is too long; `None` at the end or if
+    /// reading fails.
     fn line(&mut self) -> Option<Vec<u8>> {
         let mut line = Vec::new();
         let mut is_there = false;

@@ -1,11 +1,13 @@
-//! What a guest that does not run has logged: journal files of systemd and text logs, as one stream in the order of
-//! time.
+//! The logs of a guest that does not run: journal files of systemd and text logs, merged into one
+//! stream in the order of time.
 //!
-//! [`Logs::find`] looks for the files, [`Logs::records`] merges them, from the oldest record or from the newest. A
-//! file is opened when its time comes, and read as a stream: memory does not grow with the logs, and the newest
-//! records cost nothing of the older files.
+//! [`Logs::find`] finds the files, and [`Logs::records`] merges them, starting with the oldest or
+//! the newest record. A file is opened when its first record is due, and is read as a stream:
+//! memory use does not grow with the logs, and reading the newest records does not read the older
+//! files.
 //!
-//! Files are hostile, as all of a guest's: what is broken is a [`Problem`] in its place, and the rest goes on.
+//! The files are treated as hostile. A damaged part becomes a [`Problem`] at its position in the
+//! stream, and the other records are returned.
 
 mod backward;
 mod files;
@@ -29,20 +31,20 @@ pub use window::Window;
 pub use diskfs_inspect::Problem;
 pub use diskfs_journal::{Boot, Entry};
 
-/// Which record comes first.
+/// The order of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// As it was logged.
+    /// The oldest record first, as it was logged.
     OldestFirst,
-    /// The other way round.
+    /// The newest record first.
     NewestFirst,
 }
 
-/// Microseconds in a second.
+/// The number of microseconds in a second.
 const SECOND_US: u64 = 1_000_000;
 
-/// Seconds in a day.
+/// The number of seconds in a day.
 const DAY_SECONDS: i64 = 86_400;
 
-/// Microseconds in a day.
+/// The number of microseconds in a day.
 const DAY_US: u64 = DAY_SECONDS.unsigned_abs() * SECOND_US;

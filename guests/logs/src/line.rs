@@ -5,40 +5,42 @@ use std::sync::Arc;
 use super::timestamp;
 use super::zone::Zone;
 
-/// More of a record is left out: journald's own limit of a line (`LineMax=`, journald.conf(5)) is 48 KiB.
+/// The size limit of a record: further lines become records of their own, and a longer line is cut.
+/// For comparison, journald limits a line to 48 KiB (`LineMax=`, journald.conf(5)).
 pub(super) const MAX_RECORD_BYTES: usize = 256 << 10;
 
-/// A line of a text log, with those after it that have no time of their own.
+/// A line of a text log, with the following lines that have no time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Line {
-    /// When, in microseconds since 1970. A line that says no zone is in the guest's.
+    /// The time in microseconds since 1970. A time without a zone is interpreted in the guest's
+    /// zone.
     pub realtime_us: u64,
     /// The file's path in the guest.
     pub file: Arc<str>,
-    /// The host that it names.
+    /// The host name in the line.
     pub hostname: Option<Vec<u8>>,
-    /// The program that it names, or the log's own name.
+    /// The program name in the line, or else the name of the log.
     pub identifier: Vec<u8>,
-    /// The process that it names.
+    /// The process ID in the line.
     pub pid: Option<Vec<u8>>,
-    /// The text.
+    /// The text of the line, without the fields above.
     pub message: Vec<u8>,
 }
 
-/// What there is to know of a text log to read its lines.
+/// The facts about a text log that are needed to parse its lines.
 #[derive(Debug, Clone)]
 pub(super) struct Style {
     pub(super) file: Arc<str>,
-    /// The log's name without what rotation added, and without `.log`.
+    /// The name of the log without the suffixes of rotation, and without `.log`.
     pub(super) stem: Arc<str>,
-    /// When the file was written last, in microseconds since 1970.
+    /// The modification time of the file, in microseconds since 1970.
     pub(super) written_us: u64,
-    /// What its times are in.
+    /// The zone of its times.
     pub(super) zone: Arc<Zone>,
 }
 
-/// Logs whose lines are of programs that write no host and no name of their own.
+/// Logs of programs that write neither a host name nor their own name.
 const PLAIN: [&str; 7] = [
     "alternatives",
     "boot",
@@ -50,7 +52,7 @@ const PLAIN: [&str; 7] = [
 ];
 
 impl Style {
-    /// The record that begins with this line, if the line has a time.
+    /// Returns the record that starts with this line, if the line has a time.
     pub(super) fn begin(&self, line: &[u8]) -> Option<Line> {
         let (realtime_us, rest) = timestamp::parse(line, self.written_us, &self.zone)?;
         if !PLAIN.contains(&&*self.stem)
@@ -61,7 +63,7 @@ impl Style {
         Some(self.plain(realtime_us, rest))
     }
 
-    /// A record of lines that have no time.
+    /// Returns a record of lines that have no time.
     pub(super) fn plain(&self, realtime_us: u64, text: &[u8]) -> Line {
         Line {
             realtime_us,
@@ -73,7 +75,7 @@ impl Style {
         }
     }
 
-    /// `host prog[pid]: text` (RFC 3164, section 4.1).
+    /// Parses `host prog[pid]: text` (RFC 3164, section 4.1).
     fn syslog(&self, realtime_us: u64, rest: &[u8]) -> Option<Line> {
         let blank = rest.iter().position(|byte| *byte == b' ')?;
         let (hostname, rest) = (&rest[..blank], &rest[blank + 1..]);

@@ -1,4 +1,4 @@
-//! Many files as one stream, in the order of time.
+//! The merge of many files into one stream, in the order of time.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -10,19 +10,19 @@ use super::window::Window;
 use super::{Order, Problem, Record};
 use diskfs_disk::Filesystem;
 
-/// A file whose time is to come.
-struct Waiting {
-    /// When its next record is; of one that is not open, when it may be at the earliest.
+/// A file in the queue.
+struct QueuedFile {
+    /// The time of its next record; for a file that is not open, the earliest possible time.
     key: (u64, u64),
-    /// Its number, so that the order is the same each time.
+    /// The number of the file, which makes the order deterministic.
     number: usize,
     order: Order,
     /// The open file and its next record.
     open: Option<(Stream, Record)>,
 }
 
-/// What comes first is the greatest, as a heap has it.
-impl Ord for Waiting {
+/// The first file in the order is the greatest, as a heap requires.
+impl Ord for QueuedFile {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_time = match self.order {
             Order::OldestFirst => other.key.cmp(&self.key),
@@ -32,27 +32,28 @@ impl Ord for Waiting {
     }
 }
 
-impl PartialOrd for Waiting {
+impl PartialOrd for QueuedFile {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Waiting {
+impl PartialEq for QueuedFile {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Waiting {}
+impl Eq for QueuedFile {}
 
-/// The records of all files. What can't be read is a [`Problem`] among them, and the rest goes on.
+/// The records of all files. A part that can't be read becomes a [`Problem`] among them, and the
+/// stream continues.
 pub struct Records {
     filesystem: Filesystem,
     origins: Vec<Origin>,
     order: Order,
     window: Window,
-    waiting: BinaryHeap<Waiting>,
+    waiting: BinaryHeap<QueuedFile>,
     problems: VecDeque<Problem>,
 }
 
@@ -87,12 +88,13 @@ impl Records {
         records
     }
 
-    /// Lets a file wait for its time; it is not kept open meanwhile.
+    /// Puts a file into the queue; it is not kept open.
     fn wait(&mut self, number: usize) {
         let origin = &self.origins[number];
         match origin.bound(&self.filesystem, self.order, &self.window) {
-            Ok(Some(time)) => self.waiting.push(Waiting {
-                // Before all records of that time, so that it is open when their order is decided.
+            Ok(Some(time)) => self.waiting.push(QueuedFile {
+                // The file comes before all records of that time, so that it is open when their
+                // order is decided.
                 key: match self.order {
                     Order::OldestFirst => (time, 0),
                     Order::NewestFirst => (time, u64::MAX),
@@ -114,20 +116,20 @@ impl Records {
     fn open(&mut self, number: usize) {
         let origin = &self.origins[number];
         match origin.open(&self.filesystem, self.order, &self.window) {
-            Ok(stream) => self.go_on(number, stream),
+            Ok(stream) => self.requeue(number, stream),
             Err(error) => self.complain(number, error.reason()),
         }
     }
 
-    /// Lets a file wait for the time of its next record that is wanted.
-    fn go_on(&mut self, number: usize, mut stream: Stream) {
+    /// Puts a file back into the queue with the time of its next wanted record.
+    fn requeue(&mut self, number: usize, mut stream: Stream) {
         while let Some(record) = stream.next() {
             let time = record.realtime_us();
             if self.window.is_over(time, self.order) {
                 break;
             }
-            if self.window.holds(time) {
-                self.waiting.push(Waiting {
+            if self.window.contains(time) {
+                self.waiting.push(QueuedFile {
                     key: (time, record.seqnum()),
                     number,
                     order: self.order,
@@ -150,12 +152,12 @@ impl Iterator for Records {
             if let Some(problem) = self.problems.pop_front() {
                 return Some(Err(problem));
             }
-            let Waiting { number, open, .. } = self.waiting.pop()?;
+            let QueuedFile { number, open, .. } = self.waiting.pop()?;
             let Some((stream, record)) = open else {
                 self.open(number);
                 continue;
             };
-            self.go_on(number, stream);
+            self.requeue(number, stream);
             return Some(Ok(record));
         }
     }

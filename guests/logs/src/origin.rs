@@ -1,4 +1,4 @@
-//! A file that something was logged in.
+//! A log file before it is opened.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use diskfs_disk::{File, Filesystem};
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
     pub(super) path: Arc<str>,
-    pub(super) kind: Kind,
+    pub(super) kind: LogFormat,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Kind {
+pub(super) enum LogFormat {
     Journal,
     Text(Packing, Style),
 }
@@ -43,7 +43,7 @@ impl Origin {
         window: &Window,
     ) -> diskfs_disk::Result<Stream> {
         let (packing, style) = match &self.kind {
-            Kind::Journal => {
+            LogFormat::Journal => {
                 let mut entries = self.journal(filesystem)?.entries();
                 window
                     .since_us
@@ -55,7 +55,7 @@ impl Origin {
                     .for_each(|us| entries.skip_after(*us));
                 return Ok(Stream::Journal(JournalStream::new(entries, order)));
             }
-            Kind::Text(packing, style) => (*packing, style.clone()),
+            LogFormat::Text(packing, style) => (*packing, style.clone()),
         };
         let file = self.text(filesystem)?;
         Ok(match (order, packing) {
@@ -71,16 +71,16 @@ impl Origin {
         })
     }
 
-    /// No record comes before this time, or after it where the newest come first; in microseconds since 1970. `None`
-    /// where nothing is in the window.
+    /// Returns the bound of the file's times, in microseconds since 1970: no record is earlier or,
+    /// if the newest come first, later. Returns `None` if no record is in the window.
     pub(super) fn bound(
         &self,
         filesystem: &Filesystem,
         order: Order,
         window: &Window,
     ) -> diskfs_disk::Result<Option<u64>> {
-        if let Kind::Text(_, style) = &self.kind {
-            // The clocks of a guest whose zone is not known may be ahead of UTC by most of a day.
+        if let LogFormat::Text(_, style) = &self.kind {
+            // In an unknown time zone, the guest's clock may be ahead of UTC by most of a day.
             let latest = style.written_us.saturating_add(DAY_US);
             if window.since_us.is_some_and(|since| latest < since) {
                 return Ok(None);
@@ -90,7 +90,7 @@ impl Origin {
             }
         }
         let mut stream = self.open(filesystem, order, window)?;
-        // A file whose first records are broken is looked at again when it is opened.
+        // If the first records are damaged, the file is examined again when it is opened.
         Ok(match stream.next() {
             Some(record) => Some(record.realtime_us()),
             None => stream.take_problem().map(|_| 0),

@@ -1,4 +1,4 @@
-//! Text logs that rotation has packed.
+//! Text logs that rotation has compressed.
 
 use std::fs::File as HostFile;
 use std::io::{self, BufRead, BufReader, Read};
@@ -6,23 +6,24 @@ use std::io::{self, BufRead, BufReader, Read};
 use diskfs_archive::unpack::{self, Limited, Streams};
 use diskfs_disk::File;
 
-/// More of a packed log is left out: logs that are rotated have some hundred MiB at most.
+/// The limit on the decompressed size of a log, the rest of which is skipped; rotated logs have
+/// some hundred MiB at most.
 const MAX_UNPACKED_BYTES: u64 = 1 << 30;
 
-/// What a packed file is read in.
+/// The size of a read from a compressed file.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Whether a log is packed, by its name. How it is, its first bytes tell.
+/// The compression of a log according to its name; its first bytes show the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Packing {
     None,
-    /// In a way that is read.
+    /// A supported compression format.
     Known,
     Bzip2,
 }
 
 impl Packing {
-    /// That of a name, and the name without it.
+    /// Returns the compression from a name, and the name without its suffix.
     pub(super) fn of(name: &str) -> (Self, &str) {
         let known = [
             (".gz", Self::Known),
@@ -37,12 +38,12 @@ impl Packing {
         found.unwrap_or((Self::None, name))
     }
 
-    /// The text in order.
+    /// Opens the text as a stream.
     pub(super) fn open(self, file: File) -> io::Result<Box<dyn Read>> {
         let mut file = BufReader::with_capacity(PIECE_BYTES, file);
         match self {
             Self::None => return Ok(Box::new(file)),
-            Self::Bzip2 => return Err(io::Error::other("packed with bzip2, which is not read")),
+            Self::Bzip2 => return Err(io::Error::other("compression with bzip2 is not supported")),
             Self::Known => {}
         }
         if file.fill_buf()?.is_empty() {
@@ -53,8 +54,8 @@ impl Packing {
     }
 }
 
-/// The text of a packed log in a file without a name, to be read from its end; with what kept the rest from being
-/// unpacked.
+/// Decompresses a log into an unnamed file, so that it can be read from its end. Also returns the
+/// error that ended the decompression early.
 pub(super) fn unpack(packing: Packing, file: File) -> io::Result<(HostFile, Option<io::Error>)> {
     let mut text = packing.open(file)?;
     let mut unpacked = tempfile::tempfile()?;

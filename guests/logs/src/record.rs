@@ -1,4 +1,4 @@
-//! What was logged at once, in whichever file.
+//! A record of either kind of log.
 
 use diskfs_journal::Entry;
 
@@ -7,17 +7,17 @@ use super::Line;
 /// Fields: names and values.
 pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What was logged at once.
+/// A record of either kind of log.
 #[derive(Debug, Clone)]
 pub enum Record {
-    /// In a journal file.
+    /// An entry of a journal file.
     Entry(Entry),
-    /// In a text log.
+    /// A record of a text log.
     Line(Line),
 }
 
 impl Record {
-    /// When, in microseconds since 1970.
+    /// Returns the time in microseconds since 1970.
     pub fn realtime_us(&self) -> u64 {
         match self {
             Self::Entry(entry) => entry.realtime_us,
@@ -25,7 +25,7 @@ impl Record {
         }
     }
 
-    /// Its number among records of the same time.
+    /// Returns the number that orders records of the same time.
     pub(super) fn seqnum(&self) -> u64 {
         match self {
             Self::Entry(entry) => entry.seqnum,
@@ -33,8 +33,9 @@ impl Record {
         }
     }
 
-    /// What it says, as names and values of systemd.journal-fields(7), with at most so many bytes of each value. What
-    /// can't be read is left out; the number of such fields comes beside.
+    /// Returns the contents as names and values of systemd.journal-fields(7), with at most
+    /// `limit_bytes` of each value. Fields that can't be read are skipped, and their number is
+    /// returned.
     pub fn fields(&self, limit_bytes: u64) -> (Fields, usize) {
         match self {
             Self::Entry(entry) => {

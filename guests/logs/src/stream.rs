@@ -21,7 +21,7 @@ impl Stream {
         }
     }
 
-    /// What kept some of the records from being read, once it has ended.
+    /// Returns the error that prevented the reading of some records, once the stream has ended.
     pub(super) fn take_problem(&mut self) -> Option<String> {
         match self {
             Self::Journal(journal) => journal.take_problem(),
@@ -31,12 +31,12 @@ impl Stream {
     }
 }
 
-/// The entries of a journal file that can be read.
+/// The readable entries of a journal file.
 pub(super) struct JournalStream {
     entries: Entries,
     order: Order,
     broken: u64,
-    /// What is wrong with the first of them.
+    /// The error of the first damaged entry.
     reason: Option<diskfs_block::Error>,
 }
 
@@ -69,8 +69,8 @@ impl JournalStream {
     fn take_problem(&mut self) -> Option<String> {
         let reason = self.reason.take()?;
         Some(match self.broken {
-            1 => format!("an entry can't be read: {reason}"),
-            broken => format!("{broken} entries can't be read; the first: {reason}"),
+            1 => format!("cannot read an entry: {reason}"),
+            broken => format!("cannot read {broken} entries; the first: {reason}"),
         })
     }
 }

@@ -1,10 +1,10 @@
-//! Times at the beginning of a line.
+//! Parsing of the times at the start of lines.
 //!
 //! * RFC 3164: `Nov 22 17:52:58`, which lacks the year;
 //! * RFC 3339 and ISO 8601: `2024-01-01T12:00:00.123456+01:00`, `2024-01-01T12:00:00+0000`;
 //! * dpkg: `2024-01-01 12:00:00`.
 //!
-//! What says no zone is in the guest's.
+//! A time without a zone is interpreted in the guest's zone.
 
 use super::zone::Zone;
 use super::{DAY_SECONDS, DAY_US, SECOND_US};
@@ -14,9 +14,10 @@ const MONTHS: [&[u8]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
-/// The time that a line begins with, in microseconds since 1970, and what follows it. A time without a year is at
-/// most a day after `written_us`, when the file was written last, and else as late as can be. One without an offset is
-/// in `zone`.
+/// Parses the time at the start of a line. Returns it in microseconds since 1970, with the rest of
+/// the line. A time without a year gets the latest year in which it is at most one day after
+/// `written_us`, the modification time of the file. A time without an offset is interpreted in
+/// `zone`.
 pub(super) fn parse<'a>(line: &'a [u8], written_us: u64, zone: &Zone) -> Option<(u64, &'a [u8])> {
     let (time, rest) = match line.first()? {
         b'0'..=b'9' => iso(line, zone)?,
@@ -34,7 +35,8 @@ pub(super) fn parse<'a>(line: &'a [u8], written_us: u64, zone: &Zone) -> Option<
 /// Year, month and day; or hour, minute and second.
 type Triple = (i64, i64, i64);
 
-/// Seconds since 1970 of a date and a time of day, if they are ones. Leap seconds count as the next one.
+/// Returns the seconds since 1970 of a date and a time of day, if they are valid. A leap second
+/// counts as the following second.
 fn seconds((year, month, day): Triple, (hour, minute, second): Triple) -> Option<i64> {
     let in_range = (1..=12).contains(&month)
         && (1..=31).contains(&day)
@@ -49,7 +51,7 @@ fn without_year<'a>(line: &'a [u8], written_us: u64, zone: &Zone) -> Option<(i64
     let name = line.get(..3)?;
     let month = (1..).zip(MONTHS).find(|(_, month)| *month == name)?.0;
     let rest = line.get(3..)?.strip_prefix(b" ")?;
-    // `Nov  2`: the day is padded with a blank.
+    // `Nov  2`: the day is padded with a space.
     let rest = rest.strip_prefix(b" ").unwrap_or(rest);
     let (day, rest) = number(rest, 1, 2)?;
     let (time, rest) = time_of_day(rest.strip_prefix(b" ")?)?;
@@ -92,7 +94,7 @@ fn time_of_day(text: &[u8]) -> Option<(Triple, &[u8])> {
     Some(((hour, minute, second), rest))
 }
 
-/// `.123456` or `,123`, in microseconds.
+/// Parses `.123456` or `,123` to microseconds.
 fn fraction(text: &[u8]) -> (i64, &[u8]) {
     let [b'.' | b',', digits @ ..] = text else {
         return (0, text);
@@ -107,7 +109,7 @@ fn fraction(text: &[u8]) -> (i64, &[u8]) {
     (microseconds, rest)
 }
 
-/// Seconds east of Greenwich: `Z`, `+01:00`, `+0100`, or nothing.
+/// Parses an offset to seconds east of Greenwich: `Z`, `+01:00`, `+0100`, or nothing.
 fn offset(text: &[u8]) -> Option<(Option<i64>, &[u8])> {
     let (sign, rest) = match text {
         [b'Z', rest @ ..] => return Some((Some(0), rest)),
@@ -121,7 +123,7 @@ fn offset(text: &[u8]) -> Option<(Option<i64>, &[u8])> {
     Some((Some(sign * (hours * 3600 + minutes * 60)), rest))
 }
 
-/// A number of so many digits.
+/// Parses a number with a number of digits in the given range.
 fn number(text: &[u8], least: usize, most: usize) -> Option<(i64, &[u8])> {
     let digits = text
         .iter()
@@ -135,7 +137,7 @@ fn number(text: &[u8], least: usize, most: usize) -> Option<(i64, &[u8])> {
     (len >= least).then_some((value, rest))
 }
 
-/// A file's time in microseconds since 1970.
+/// Converts a file time to microseconds since 1970.
 pub(super) fn microseconds(time: diskfs_vfs::Timestamp) -> u64 {
     let seconds = u64::try_from(time.seconds).unwrap_or(0);
     let fraction = u64::from(time.nanoseconds / 1000);
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn each_way_to_write_a_time_is_read() {
-        // Each from `date -u -d TEXT +%s`.
+        // The expected values come from `date -u -d TEXT +%s`.
         for (line, seconds, rest) in [
             (
                 "Feb  9 17:52:58 host prog[1]: x",
@@ -159,7 +161,7 @@ mod tests {
                 "host prog[1]: x",
             ),
             ("Feb 10 23:59:59 x", 1_707_609_599, "x"),
-            // The day after tomorrow was a year ago.
+            // The day after tomorrow means that day of the previous year.
             ("Feb 12 00:00:00 x", 1_676_160_000, "x"),
             ("Dec 31 23:59:59 x", 1_704_067_199, "x"),
             ("Jan  1 00:00:00 x", 1_704_067_200, "x"),

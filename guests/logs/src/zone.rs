@@ -1,7 +1,8 @@
-//! The guest's time zone: what its text logs mean by the times that they write.
+//! The guest's time zone, in which the times of its text logs are interpreted.
 //!
-//! A zone is read from a file of the time zone database (`TZif`, RFC 9636), which belongs to the guest and is as hostile as
-//! all of it. jiff reads it, and refuses one whose counts are more than the file has; here the file has a limit of bytes.
+//! A zone is read from a file of the time zone database (`TZif`, RFC 9636), which belongs to the
+//! guest and may be hostile. jiff parses it and rejects counts that exceed the file; this module
+//! limits the size of the file.
 
 mod find;
 
@@ -10,10 +11,10 @@ use jiff::tz::TimeZone;
 
 pub(super) use find::of_guest;
 
-/// More than any file of the database: the largest that `zic -b fat` makes have 4 KiB.
+/// The size limit of a file of the database; the largest that `zic -b fat` makes have 4 KiB.
 const FILE_BYTES: u64 = 64 << 10;
 
-/// A time zone: how far its clocks are ahead of UTC, and when that changes. The default is UTC.
+/// A time zone: the offset of its clocks from UTC over time. The default is UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Zone(TimeZone);
 
@@ -24,21 +25,22 @@ impl Default for Zone {
 }
 
 impl Zone {
-    /// Reads a file of the database; `None` if it is invalid.
+    /// Parses a file of the database; `None` if it is invalid.
     pub(super) fn parse(file: &[u8]) -> Option<Self> {
         TimeZone::tzif("", file).ok().map(Self)
     }
 
-    /// The time in UTC that clocks of the zone show as `local`, in seconds since 1970.
+    /// Converts a local time of the zone to UTC, both in seconds since 1970.
     ///
-    /// A time that clocks show twice, when they are set back, is the first of the two. One that they never show,
-    /// because they are set forward over it, counts from the offset before, as mktime(3) does it.
+    /// A local time that occurs twice, when clocks are set back, is the first of the two. A local
+    /// time that never occurs, because clocks are set forward over it, is interpreted with the
+    /// offset before, as in mktime(3).
     pub(super) fn utc(&self, local: i64) -> i64 {
         let utc = Timestamp::from_second(local).and_then(|shown| {
             let shown = TimeZone::UTC.to_datetime(shown);
             self.0.to_ambiguous_timestamp(shown).compatible()
         });
-        utc.map_or(local, Timestamp::as_second) // Not in this calendar.
+        utc.map_or(local, Timestamp::as_second) // The time is out of jiff's range.
     }
 }
 
@@ -53,8 +55,9 @@ mod tests {
 
     use super::*;
 
-    /// With daylight saving time on either side of the equator, without it, with changes of the offset itself, with half
-    /// an hour of it, with an offset below the standard one in winter, with days that there never were, across the year.
+    /// Zones with daylight saving time north and south of the equator, without it, with changes of
+    /// the standard offset, with a half-hour change, with a lower offset in winter than the
+    /// standard one, with skipped days, and with a change across the year's end.
     const ZONES: [&str; 12] = [
         "Africa/Casablanca",
         "America/New_York",
@@ -79,14 +82,14 @@ mod tests {
     }
 
     impl Zone {
-        /// Seconds that clocks are ahead of UTC.
+        /// Returns the offset of the clocks from UTC in seconds.
         fn offset_at(&self, seconds: i64) -> i64 {
             let at = Timestamp::from_second(seconds).unwrap();
             self.0.to_offset(at).seconds().into()
         }
     }
 
-    /// What date(1) says of each line, in a zone.
+    /// Returns the output of date(1) for each line, in a zone.
     fn date(zone: &str, format: &str, lines: &[String]) -> Vec<String> {
         let mut date = Command::new("date")
             .args(["-f", "-", format])
@@ -104,7 +107,8 @@ mod tests {
         told.lines().map(str::to_owned).collect()
     }
 
-    /// Every 31 hours of 1965 to 2060, which is beyond what files list.
+    /// Returns a time every 31 hours from 1965 to 2060, which is beyond the transitions that files
+    /// list.
     fn times() -> Vec<i64> {
         (-157_766_400..2_840_140_800).step_by(31 * 3600).collect()
     }
@@ -117,7 +121,7 @@ mod tests {
             let times = times();
             let lines: Vec<String> = times.iter().map(|time| format!("@{time}")).collect();
             let shown = date(name, "+%Y-%m-%d %H:%M:%S", &lines);
-            // The local time as if it were of UTC.
+            // The local time, interpreted as UTC.
             let locals = date("UTC0", "+%s", &shown);
             assert_eq!(locals.len(), times.len());
             for (time, local) in times.iter().zip(locals) {
@@ -135,7 +139,8 @@ mod tests {
             return;
         };
         let zone = Zone::parse(&file).unwrap();
-        // 2023-11-05 01:30 comes twice: the first, at 05:30 UTC. 2023-03-12 02:30 never comes: 07:30 UTC.
+        // 2023-11-05 01:30 occurs twice: the first is at 05:30 UTC. 2023-03-12 02:30 never occurs:
+        // it becomes 07:30 UTC.
         assert_eq!(zone.utc(1_699_147_800), 1_699_162_200);
         assert_eq!(zone.utc(1_678_588_200), 1_678_606_200);
     }

@@ -1,4 +1,4 @@
-//! What a word can become: paths in images, volumes, snapshots, steps of plans.
+//! Completion of words: paths in images, volumes, snapshots, steps of plans.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,11 +12,11 @@ use crate::cli::operand::Operand;
 use crate::cli::options::VolumeArgs;
 use crate::cli::show::name::join;
 
-/// More than anybody looks through.
+/// The maximum number of candidates; nobody reads more.
 const MOST: usize = 10_000;
 
-/// What the last of these words can become, each as a whole; nothing where it is no word of this kind,
-/// or an image can't be read as it is.
+/// Returns the candidates for the last of these words, each as a whole word. The result is empty if
+/// the word is of another kind, or if an image cannot be read.
 pub(super) fn candidates(words: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let Some((current, before)) = words.split_last() else {
         return Vec::new();
@@ -25,7 +25,7 @@ pub(super) fn candidates(words: &[Vec<u8>]) -> Vec<Vec<u8>> {
     line.candidates(current).unwrap_or_default()
 }
 
-/// The words before the one that is completed, the program's name first.
+/// The words before the completed one, beginning with the program's name.
 struct Line<'a> {
     before: &'a [Vec<u8>],
 }
@@ -50,7 +50,7 @@ impl Line<'_> {
         Ok(fitting.map(|name| [prefix, &name].concat()).collect())
     }
 
-    /// The first word that is no option.
+    /// Returns the first word that is not an option.
     fn command(&self) -> Option<&[u8]> {
         let mut words = self.before.iter().skip(1);
         words
@@ -58,7 +58,7 @@ impl Line<'_> {
             .map(Vec::as_slice)
     }
 
-    /// The first image that is named.
+    /// Returns the first image of the command line.
     fn image(&self) -> Option<OsString> {
         let mut words = self.before.iter().skip(2);
         words.find_map(|word| {
@@ -86,7 +86,7 @@ impl Line<'_> {
         Ok(snapshots.iter().map(|it| it.name.clone().into()).collect())
     }
 
-    /// The files in the directory that `IMG:/dir/na` leads to whose names begin so.
+    /// Returns the files in the directory of `IMG:/dir/na` whose names begin with `na`.
     fn paths(&self, current: &[u8]) -> Result<Vec<Vec<u8>>> {
         let place = Operand::from(OsString::from_vec(current.to_vec())).split();
         let path = match place.path {
@@ -120,7 +120,7 @@ impl Line<'_> {
         Ok(found)
     }
 
-    /// What the words before mean, as far as it says which volume.
+    /// Opens the filesystem that the volume options of the previous words select.
     fn filesystem(&self, disk: &Disk) -> Result<Filesystem> {
         let after = |names: &[&[u8]]| {
             let at = self
@@ -142,7 +142,8 @@ fn is_file(image: &OsStr) -> bool {
     ImageSpec::parse(image).is_ok_and(|spec| spec.path.is_file())
 }
 
-/// Opens an image to be looked at, also while somebody writes to it: names are offered, no more.
+/// Opens an image for reading, even while another process writes to it: the result is only used to
+/// offer names.
 fn open(image: &OsStr) -> Result<Disk> {
     Disk::options().share(Share::Force).open_spec(image)
 }

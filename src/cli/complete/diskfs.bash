@@ -1,5 +1,5 @@
 
-# Words that diskfs itself knows: paths in images, volumes, snapshots, steps.
+# Completes the words that diskfs itself knows: paths in images, volumes, snapshots, steps.
 _diskfs_asked() {
     local IFS=$'\n'
     COMPREPLY=($("${COMP_WORDS[0]}" complete bash -- "${COMP_LINE:0:COMP_POINT}" 2>/dev/null))

@@ -1,5 +1,5 @@
 
-# Words that diskfs itself knows: paths in images, volumes, snapshots, steps.
+# Completes the words that diskfs itself knows: paths in images, volumes, snapshots, steps.
 _diskfs_asked() {
     local -a found
     found=("${(@f)$(${words[1]} complete zsh -- "$LBUFFER" 2>/dev/null)}")

@@ -1,7 +1,7 @@
-//! The words of a line that is being typed.
+//! Splitting of an incomplete command line into words, and quoting of candidates.
 
-/// The words up to the cursor; the last one is the one that is completed, and may be empty. Quotes and
-/// backslashes count as in a shell, one that is not closed, too.
+/// Splits a line, up to the cursor, into words. The last word is the one to complete, and can be
+/// empty. Quotes and backslashes work as in a shell; a quote may be unclosed.
 pub(super) fn split(line: &[u8]) -> Vec<Vec<u8>> {
     let (mut words, mut word) = (Vec::new(), Vec::new());
     let (mut quote, mut escaped, mut begun) = (None, false, false);
@@ -31,8 +31,8 @@ pub(super) fn split(line: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// As bash wants a candidate: what is behind the last colon, since a colon ends a word for it; with a
-/// backslash before what means something to it.
+/// Formats a candidate for bash: only the part after the last colon, because a colon separates
+/// words in bash, with a backslash before special characters.
 pub(super) fn for_bash(word: &[u8]) -> Vec<u8> {
     let from = word.iter().rposition(|&byte| byte == b':');
     let rest = &word[from.map_or(0, |at| at + 1)..];

@@ -1,4 +1,4 @@
-//! Into an image, from the host or from an image.
+//! Copies into an image, from the host or from an image.
 
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
@@ -40,21 +40,21 @@ pub(super) fn run(
     targets.finish(session, total.json())
 }
 
-/// What is copied.
+/// A source of a copy.
 enum Source {
-    /// A path of the host.
+    /// A path on the host.
     Host(PathBuf),
-    /// A path of an image.
+    /// A path in an image.
     Guest {
         filesystem: Filesystem,
         path: Vec<u8>,
-        /// Whether the copy goes into the same filesystem.
+        /// True if the copy stays within the same filesystem.
         same: bool,
     },
 }
 
-/// Opens the images that sources are in; what can't be opened is told and left out. A path alone
-/// behind a source in an image is of that image.
+/// Opens the images that contain sources. Failures are reported, and those sources are skipped. A
+/// path without an image belongs to the image of the source before it.
 fn find_all(
     args: &Cp,
     session: &mut Session,
@@ -75,7 +75,7 @@ fn find_all(
             continue;
         }
         let named = place.split().image;
-        // An image is open once: for writing, if it is copied into.
+        // An image is opened only once: for writing, if it is also the destination.
         if is_same_image(&named, &destination.image) {
             let path = place.split().path.unwrap_or_default();
             let place = Operand::at(&destination.image, OsStr::from_bytes(&path));
@@ -102,7 +102,7 @@ fn find_all(
     Ok(found)
 }
 
-/// Whether two images as they are typed are one file, in the same state.
+/// Returns true if two images, as the user names them, are the same file in the same state.
 fn is_same_image(one: &OsStr, other: &OsStr) -> bool {
     let spec = |image: &OsStr| {
         let spec = ImageSpec::parse(image).ok()?;
@@ -112,7 +112,7 @@ fn is_same_image(one: &OsStr, other: &OsStr) -> bool {
 }
 
 impl Source {
-    /// The path, as errors tell it.
+    /// Returns the path that errors show.
     fn path(&self) -> &[u8] {
         match self {
             Self::Host(path) => path.as_os_str().as_bytes(),
@@ -120,8 +120,8 @@ impl Source {
         }
     }
 
-    /// An error of a file of the source, by its path within the copy.
-    fn told(&self, error: vfs::Error) -> Error {
+    /// Adds the source's image or file to an error, by its path within the copy.
+    fn locate(&self, error: vfs::Error) -> Error {
         let error = error.below(self.path());
         match self {
             Self::Host(_) => error.into(),
@@ -152,18 +152,18 @@ impl Source {
                 copy_within(place.fs(), source, to, options, progress)
             }
         };
-        copied.map_err(|error| self.told(error))
+        copied.map_err(|error| self.locate(error))
     }
 
     fn check_recursive(&self, args: &Cp) -> Result<()> {
         let Self::Host(path) = self else {
-            return Ok(()); // As it is opened.
+            return Ok(()); // Checked by `out::source` when the copy opens it.
         };
         let metadata = path.metadata().or_else(|_| path.symlink_metadata());
         let metadata = metadata.map_err(|e| Error::from(e).in_file(path))?;
         if metadata.is_dir() && !args.is_recursive() {
             let error = Error::new(ErrorKind::IsADirectory, "is a directory").in_file(path);
-            return Err(error.with_hint("give -r to copy it with what is in it"));
+            return Err(error.with_hint("give -r to copy it and everything below it"));
         }
         Ok(())
     }
@@ -177,7 +177,7 @@ fn copy_all(
     total: &mut Total,
 ) -> Result<()> {
     let as_name = args.no_target_directory.into();
-    // One that could not be opened was told, and counts all the same.
+    // A source that could not be opened was reported, and still counts.
     let count = sources.len().max(args.operands.len().saturating_sub(1));
     let destination = Destination::find(place, count, as_name)?;
     let options = options(args, &destination);
@@ -186,7 +186,7 @@ fn copy_all(
         match copy(args, source, &destination, &options, &mut progress) {
             Ok(summary) => {
                 total.add(&summary);
-                report(session, summary, |error| source.told(error));
+                report(session, summary, |error| source.locate(error));
             }
             Err(error) => session.report(&error),
         }
@@ -198,7 +198,7 @@ fn copy_all(
     Ok(())
 }
 
-/// How much there is to copy, where all of it comes from the host or all from images.
+/// Returns the size of the copy, if all sources are on the host or all are in images.
 fn size(args: &Cp, sources: &[Source]) -> progress::TotalBytes {
     let host = sources.iter().map(|source| match source {
         Source::Host(path) => Some(path.clone()),
@@ -208,7 +208,8 @@ fn size(args: &Cp, sources: &[Source]) -> progress::TotalBytes {
         return size_on_host(paths);
     }
     let guest = sources.iter().map(|source| match source {
-        // What is written into a filesystem meanwhile is not counted at the same time.
+        // A source in the filesystem that is written to is not counted: it cannot be read at the
+        // same time.
         Source::Guest {
             filesystem,
             path,
@@ -239,7 +240,7 @@ fn options(args: &Cp, destination: &Destination) -> CopyInOptions {
     }
 }
 
-/// Copies one source to where it goes.
+/// Copies one source to its destination.
 fn copy(
     args: &Cp,
     source: &Source,
@@ -254,7 +255,7 @@ fn copy(
         ControlFlow::Continue(())
     };
     match (destination, base_name(source.path())) {
-        // `.` and the like have no name: what is in them goes into the directory itself.
+        // `.` and the like have no name: their contents are copied into the directory itself.
         (Destination::Directory(place), None) => {
             let into = place.reader().resolve(&place.path, Follow::All)?;
             source.copy(args, place, CopyTo::Directory(into), options, on_progress)
@@ -269,8 +270,8 @@ fn copy(
     }
 }
 
-/// The directory and the name that a copy goes to: without -r through a symlink that leads to a
-/// file, as cp(1) does it.
+/// Returns the directory and the name of the destination. Without -r, a symlink to a file is
+/// followed, as in cp(1).
 fn name_of(place: &TargetPlace, recursive: bool) -> vfs::Result<(InodeNumber, Vec<u8>)> {
     let fs = place.fs();
     if !recursive && resolve(fs, &place.path, Follow::All).is_ok() {

@@ -1,4 +1,4 @@
-//! Out of an image, onto the host.
+//! Copies out of an image, onto the host.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -25,7 +25,7 @@ pub(super) fn run(
     let destination = PathBuf::from(destination.as_os_str());
     let places = session.places(sources, &args.source);
     if places.len() > 1 && (args.no_target_directory || !destination.is_dir()) {
-        let reason = "several files go into a directory, and this is none";
+        let reason = "not a directory; several files can only be copied into a directory";
         return Err(Error::new(ErrorKind::NotADirectory, reason).in_file(&destination));
     }
     let mut progress = Progress::new(session.progress(), total(args, &places));
@@ -51,7 +51,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// How much there is to copy.
+/// Returns the size of the copy.
 fn total(args: &Cp, places: &[Located]) -> TotalBytes {
     let found = places
         .iter()
@@ -59,13 +59,13 @@ fn total(args: &Cp, places: &[Located]) -> TotalBytes {
     sizes_below(found.collect(), Holes::LeftOut)
 }
 
-/// Copies one source to where it goes.
+/// Copies one source to its destination.
 fn copy(args: &Cp, place: &Located, to: &Path, progress: &mut Progress) -> Result<Summary> {
     let filesystem = &place.filesystem;
     let source = source(args, filesystem, &place.path)?;
     let into = !args.no_target_directory && to.is_dir();
     let destination = match base_name(&place.path) {
-        // The image's root has no name: what is in it goes into the directory itself.
+        // The image's root has no name: its contents are copied into the directory itself.
         Some(name) if into => to.join(OsStr::from_bytes(name)),
         _ => to.to_owned(),
     };
@@ -77,27 +77,27 @@ fn copy(args: &Cp, place: &Located, to: &Path, progress: &mut Progress) -> Resul
         } else {
             Existing::Replace
         },
-        on_error: OnError::GoOn,
+        on_error: OnError::Continue,
     };
     let (files, bytes) = progress.done();
-    let told = &mut |_: &[u8], summary: &Summary| {
+    let observer = &mut |_: &[u8], summary: &Summary| {
         progress.set(files + count(summary), bytes + summary.bytes);
         ControlFlow::Continue(())
     };
-    source.copy_to(&destination, &options, told)
+    source.copy_to(&destination, &options, observer)
 }
 
-/// The file that is meant, which is no directory without -r.
+/// Returns the source node. Refuses a directory without -r.
 pub(super) fn source(args: &Cp, filesystem: &Filesystem, path: &[u8]) -> Result<Node> {
     let node = filesystem.node(path, args.follow())?;
     if node.metadata()?.is_dir() && !args.is_recursive() {
         let error = vfs::Error::from(vfs::ErrorKind::IsADirectory);
-        return Err(node.in_image(error.with_hint("give -r to copy it with what is in it")));
+        return Err(node.in_image(error.with_hint("give -r to copy it and everything below it")));
     }
     Ok(node)
 }
 
-/// What is in the way of a copy is removed; some things should not be.
+/// Checks that the destination may be replaced: an existing file there is removed by the copy.
 fn guard(filesystem: &Filesystem, destination: &Path) -> Result<()> {
     use std::os::unix::fs::MetadataExt;
     let Ok(there) = destination.metadata() else {
@@ -105,11 +105,11 @@ fn guard(filesystem: &Filesystem, destination: &Path) -> Result<()> {
     };
     let wrong = |reason: &str| Err(Error::new(ErrorKind::Invalid, reason).in_file(destination));
     if !there.is_file() && !there.is_dir() {
-        return wrong("is no regular file; `diskfs cat` writes to a pipe or a device");
+        return wrong("not a regular file; use `diskfs cat` to write to a pipe or a device");
     }
     let same = |image: std::fs::Metadata| (image.dev(), image.ino()) == (there.dev(), there.ino());
     if filesystem.image_path().metadata().is_ok_and(same) {
-        return wrong("is the image itself");
+        return wrong("the destination is the image itself");
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Steps as options, in the words of virt-customize and virt-sysprep; their order is that of the command line.
+//! Steps as options with the names of virt-customize and virt-sysprep. The steps run in the order
+//! of the command line.
 
 mod passwords;
 mod ssh_keys;
@@ -15,7 +16,7 @@ use diskfs::deploy::{
     Upload, Write,
 };
 
-/// An option without a value, which is a step of `SELinux`. They come last, whatever else is done.
+/// An option without a value for the step `selinux`. These steps come after all others.
 struct Switch {
     name: &'static str,
     help: &'static str,
@@ -25,7 +26,7 @@ struct Switch {
 const SWITCHES: [Switch; 2] = [
     Switch {
         name: "selinux-disable",
-        help: "The guest does without SELinux; as --selinux disabled",
+        help: "Disable SELinux in the guest; short for --selinux disabled",
         step: Selinux {
             mode: Some(SelinuxMode::Disabled),
             relabel: false,
@@ -33,7 +34,7 @@ const SWITCHES: [Switch; 2] = [
     },
     Switch {
         name: "selinux-relabel",
-        help: "Have the guest give all files their labels when it starts next",
+        help: "Relabel all files for SELinux at the next start of the guest",
         step: Selinux {
             mode: None,
             relabel: true,
@@ -41,7 +42,7 @@ const SWITCHES: [Switch; 2] = [
     },
 ];
 
-/// An option that is a step.
+/// An option with a value, which stands for one step.
 struct Flag {
     name: &'static str,
     value: &'static str,
@@ -51,43 +52,46 @@ struct Flag {
 
 type Parsed = std::result::Result<Step, String>;
 
-/// Options of virt-customize that are none here, for they run something of the guest, or have a command of their own; and
-/// what to use in their place.
+/// The options of virt-customize that diskfs does not have, since they run a program of the guest
+/// or since another command does the same, each with a replacement.
 const REFUSED: [(&str, &str); 11] = [
     (
         "run-command",
-        "--firstboot-command runs it when the guest starts; `diskfs run` runs a program of this machine's appliance on its files",
+        "no program of the guest is run; use --firstboot-command to run it at the next start, or `diskfs run` to run it in a microVM",
     ),
-    ("run", "--firstboot runs a script when the guest starts"),
+    (
+        "run",
+        "no program of the guest is run; use --firstboot to run a script at the next start",
+    ),
     (
         "install",
-        "--firstboot-command 'apt-get -y install ...' (or dnf, apk) installs when the guest starts",
+        "no program of the guest is run; use --firstboot-command 'apt-get -y install ...' (or dnf, apk) to install at the next start",
     ),
     (
         "update",
-        "--firstboot-command 'apt-get -y upgrade' (or dnf, apk) updates when the guest starts",
+        "no program of the guest is run; use --firstboot-command 'apt-get -y upgrade' (or dnf, apk) to update at the next start",
     ),
     (
         "uninstall",
-        "--firstboot-command 'apt-get -y purge ...' (or dnf, apk) does it when the guest starts",
+        "no program of the guest is run; use --firstboot-command 'apt-get -y purge ...' (or dnf, apk) to uninstall at the next start",
     ),
     (
         "firstboot-install",
-        "--firstboot-command 'apt-get -y install ...' (or dnf, apk), or user data with `packages`",
+        "no program of the guest is run; use --firstboot-command 'apt-get -y install ...' (or dnf, apk), or user data with `packages`",
     ),
-    ("edit", "`diskfs edit`, or a plan that writes the file"),
+    ("edit", "use `diskfs edit`, or a plan that writes the file"),
     (
         "copy",
-        "`diskfs cp IMG:FILE IMG:DEST` copies within a guest",
+        "use `diskfs cp IMG:FILE IMG:DEST` to copy within a guest",
     ),
-    ("move", "`diskfs mv IMG:FILE DEST` renames"),
+    ("move", "use `diskfs mv IMG:FILE DEST` to rename"),
     (
         "scrub",
-        "--delete removes; overwriting erases nothing in images",
+        "use --delete; overwriting a file does not reliably erase its data in an image",
     ),
     (
         "commands-from-file",
-        "--plan FILE has the steps in YAML or JSON",
+        "use --plan FILE, with the steps in YAML or JSON",
     ),
 ];
 
@@ -95,13 +99,13 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "hostname",
         value: "NAME",
-        help: "The guest's name",
+        help: "Set the guest's host name",
         parse: |value| Ok(Step::Hostname(Hostname(value.to_owned()))),
     },
     Flag {
         name: "root-password",
         value: "SELECTOR",
-        help: "root's password: password:TEXT, file:FILE, hash:HASH, random, locked, disabled",
+        help: "Set root's password: password:TEXT, file:FILE, hash:HASH, random, locked, unlock, disabled",
         parse: |value| {
             let password = passwords::parse(value)?;
             Ok(Step::RootPassword(RootPassword(Selector::Detailed(
@@ -112,7 +116,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "password",
         value: "USER:SELECTOR",
-        help: "A user's password, as --root-password",
+        help: "Set a user's password, with a selector of --root-password",
         parse: |value| {
             let (user, selector) = pair(value, "USER:SELECTOR")?;
             let mut password = passwords::parse(&selector)?;
@@ -123,13 +127,13 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "ssh-inject",
         value: "USER[:SELECTOR]",
-        help: "A key that lets a user in: file:FILE, string:KEY; your own without one",
+        help: "Authorize an SSH key of a user: file:FILE or string:KEY [default: your own key]",
         parse: |value| Ok(Step::SshKey(ssh_keys::parse(value)?)),
     },
     Flag {
         name: "write",
         value: "FILE:TEXT",
-        help: "A file with this text",
+        help: "Write a file with this text",
         parse: |value| {
             let (path, text) = pair(value, "FILE:TEXT")?;
             Ok(Step::Write(Write {
@@ -144,7 +148,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "append-line",
         value: "FILE:LINE",
-        help: "A line at the end of a file, unless it is there",
+        help: "Append a line to a file, unless the file already contains it",
         parse: |value| {
             let (path, line) = pair(value, "FILE:LINE")?;
             let text = line + "\n";
@@ -158,7 +162,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "upload",
         value: "FILE:DEST",
-        help: "A file of this machine",
+        help: "Copy a file of this machine into the guest",
         parse: |value| {
             let (from, to) = pair(value, "FILE:DEST")?;
             Ok(Step::Upload(Upload {
@@ -172,7 +176,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "copy-in",
         value: "LOCAL:DIR",
-        help: "A file or directory of this machine, with all below it, into a directory",
+        help: "Copy a file or a directory tree of this machine into a directory of the guest",
         parse: |value| {
             let (from, to) = pair(value, "LOCAL:DIR")?;
             Ok(Step::CopyIn(CopyIn {
@@ -185,7 +189,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "tar-in",
         value: "FILE:DIR",
-        help: "An archive of this machine, unpacked below a directory",
+        help: "Unpack an archive of this machine into a directory of the guest",
         parse: |value| {
             let (from, to) = pair(value, "FILE:DIR")?;
             Ok(Step::Tar(Tar {
@@ -198,7 +202,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "mkdir",
         value: "DIR",
-        help: "A directory, with those above it",
+        help: "Create a directory, and its missing parents",
         parse: |value| {
             Ok(Step::MakeDir(MakeDir {
                 path: value.to_owned(),
@@ -210,7 +214,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "link",
         value: "TARGET:LINK",
-        help: "A symlink",
+        help: "Create a symlink",
         parse: |value| {
             let (target, path) = pair(value, "TARGET:LINK")?;
             Ok(Step::Link(Link { path, target }))
@@ -219,13 +223,13 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "delete",
         value: "PATH",
-        help: "Remove what is there, with all below it; a pattern, too",
+        help: "Delete a file or a directory tree, or all that a pattern matches",
         parse: |value| Ok(Step::Delete(Delete(value.to_owned()))),
     },
     Flag {
         name: "touch",
         value: "FILE",
-        help: "A file, empty where it is missing",
+        help: "Create an empty file, unless the file exists",
         parse: |value| {
             let (path, text) = (value.to_owned(), String::new());
             Ok(Step::Append(Append {
@@ -238,7 +242,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "truncate",
         value: "FILE",
-        help: "A file with nothing in it",
+        help: "Truncate a file to length zero",
         parse: |value| {
             Ok(Step::Write(Write {
                 path: value.to_owned(),
@@ -252,7 +256,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "chmod",
         value: "MODE:FILE",
-        help: "The mode of what is there, octal",
+        help: "Set the mode of a file, in octal",
         parse: |value| {
             let (mode, path) = pair(value, "MODE:FILE")?;
             let mode = Some(Mode::parse(&mode)?);
@@ -266,7 +270,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "chown",
         value: "USER:GROUP:PATH",
-        help: "Owner and group of what is there, by name or number",
+        help: "Set the owner and group of a file, by name or number",
         parse: |value| {
             let (user, rest) = pair(value, "USER:GROUP:PATH")?;
             let (group, path) = pair(&rest, "USER:GROUP:PATH")?;
@@ -281,25 +285,25 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "timezone",
         value: "NAME",
-        help: "The time zone: Europe/Berlin",
+        help: "Set the time zone, such as Europe/Berlin",
         parse: |value| Ok(Step::Timezone(Timezone(value.to_owned()))),
     },
     Flag {
         name: "locale",
         value: "NAME",
-        help: "The locale: de_DE.UTF-8",
+        help: "Set the locale, such as de_DE.UTF-8",
         parse: |value| Ok(Step::Locale(Locale(value.to_owned()))),
     },
     Flag {
         name: "machine-id",
         value: "reset|ID",
-        help: "A machine ID, or none, so that the guest makes its own",
+        help: "Set the machine ID, or reset it, so that the guest generates a new one",
         parse: |value| Ok(Step::MachineId(MachineId(value.to_owned()))),
     },
     Flag {
         name: "firstboot",
         value: "FILE",
-        help: "A script of this machine that the guest runs once, when it starts next",
+        help: "Copy a script of this machine, and run it once at the next start of the guest",
         parse: |value| {
             Ok(Step::Firstboot(Firstboot {
                 name: None,
@@ -311,7 +315,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "firstboot-command",
         value: "COMMAND",
-        help: "Commands that the guest runs once, when it starts next",
+        help: "Run shell commands once, at the next start of the guest",
         parse: |value| {
             Ok(Step::Firstboot(Firstboot {
                 name: None,
@@ -323,7 +327,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "enable",
         value: "UNIT",
-        help: "A unit or service that the guest starts by itself",
+        help: "Enable a unit or service at boot",
         parse: |value| {
             Ok(Step::Units(Units {
                 enable: vec![value.to_owned()],
@@ -334,7 +338,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "disable",
         value: "UNIT",
-        help: "A unit or service that it does not",
+        help: "Disable a unit or service at boot",
         parse: |value| {
             Ok(Step::Units(Units {
                 disable: vec![value.to_owned()],
@@ -345,13 +349,13 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "selinux",
         value: "MODE",
-        help: "What the guest does with SELinux: enforcing, permissive, disabled",
+        help: "Set the SELinux mode: enforcing, permissive or disabled",
         parse: |value| {
             let mode = match value {
                 "enforcing" => SelinuxMode::Enforcing,
                 "permissive" => SelinuxMode::Permissive,
                 "disabled" => SelinuxMode::Disabled,
-                _ => return Err("is none of enforcing, permissive, disabled".to_owned()),
+                _ => return Err("unknown mode; known: enforcing, permissive, disabled".to_owned()),
             };
             Ok(Step::Selinux(Selinux {
                 mode: Some(mode),
@@ -362,7 +366,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "operations",
         value: "NAME,...",
-        help: "What is taken away for a template, as by virt-sysprep: defaults, all, NAME, -NAME",
+        help: "Remove the guest's identity to make a template, as virt-sysprep does: defaults, all, NAME, -NAME",
         parse: |value| {
             let names = value.split(',').map(str::to_owned).collect();
             Ok(Step::Sysprep(Sysprep(names)))
@@ -370,7 +374,7 @@ const FLAGS: &[Flag] = &[
     },
 ];
 
-/// The steps of the options that were given.
+/// The steps given as options.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Flags {
     steps: Vec<Step>,
@@ -412,9 +416,7 @@ impl FromArgMatches for Flags {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
         for (name, instead) in REFUSED {
             if matches.contains_id(name) {
-                let text = format!(
-                    "--{name} is not done here, where nothing of the guest is run: {instead}\n"
-                );
+                let text = format!("--{name} is not supported: {instead}\n");
                 return Err(clap::Error::raw(ClapErrorKind::ValueValidation, text));
             }
         }
@@ -461,10 +463,10 @@ fn arg(name: &'static str) -> Arg {
         .allow_hyphen_values(true)
 }
 
-/// Both sides of the first colon.
+/// Splits a value at its first colon.
 fn pair(value: &str, form: &str) -> std::result::Result<(String, String), String> {
     let sides = value.split_once(':');
-    let (left, right) = sides.ok_or_else(|| format!("write {form}"))?;
+    let (left, right) = sides.ok_or_else(|| format!("expected {form}"))?;
     Ok((left.to_owned(), right.to_owned()))
 }
 
@@ -489,8 +491,8 @@ mod tests {
 
     #[test]
     fn what_runs_the_guest_is_refused_with_what_to_use() {
-        let told = steps(&["--run-command", "id"]).unwrap_err();
-        assert!(told.contains("--firstboot-command"), "{told}");
+        let error = steps(&["--run-command", "id"]).unwrap_err();
+        assert!(error.contains("--firstboot-command"), "{error}");
         assert!(steps(&["--chmod", "9:/a"]).unwrap_err().contains("octal"));
         assert!(steps(&["--write", "/a"]).unwrap_err().contains("FILE:TEXT"));
     }

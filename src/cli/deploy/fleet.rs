@@ -1,8 +1,9 @@
-//! Many guests side by side, a line of JSON each.
+//! Deployment of many guests in parallel, from a list with one JSON object per line.
 //!
-//! A job is `{"image": PATH, "plan": {...}}`; the steps that the command line has come first. A result is `{"image": PATH,
-//! "steps": [...]}`, or `{"image": PATH, "error": {...}}`, in the order of the jobs. Jobs of one image are done one after the other. What fails stops nothing, and the same
-//! list once more does what is left.
+//! A job is `{"image": PATH, "plan": {...}}`; the steps of the command line come before those of
+//! the plan. A result is `{"image": PATH, "steps": [...]}` or `{"image": PATH, "error": {...}}`, in
+//! the order of the jobs. Jobs of the same image run one after the other. A failed job does not
+//! stop the others, and deploying the same list again does what is left.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -23,7 +24,7 @@ use crate::cli::fleet;
 use crate::cli::out_file::is_standard;
 use crate::cli::session::{Session, stdout};
 
-/// A line longer than this is no job.
+/// The maximum length of a line.
 const MAX_LINE_BYTES: usize = 16 << 20;
 
 #[derive(Debug, Deserialize)]
@@ -39,69 +40,73 @@ pub(super) fn run(args: &Deploy, plan: &Plan, jobs: &Path, session: &mut Session
     let queues = Queues::default();
     let mut out = stdout()?;
     let work = |queued: &Queued| {
-        let _turn = queued.place.as_ref().map(|place| queues.wait(place));
+        let _turn = queued
+            .position
+            .as_ref()
+            .map(|position| queues.wait(position));
         deploy(args, plan, &queued.job)
     };
-    let tell = |queued: &Queued, told: std::result::Result<Value, Value>| match told {
-        Ok(told) => told,
+    let describe = |queued: &Queued, result: std::result::Result<Value, Value>| match result {
+        Ok(result) => result,
         Err(error) => json!({ "image": queued.job.image, "error": error }),
     };
     let failed = "guests could not be deployed";
-    fleet::run(session, &mut out, jobs, args.jobs, work, tell, failed)
+    fleet::run(session, &mut out, jobs, args.jobs, work, describe, failed)
 }
 
-/// Where a job stands among those of the same image, whatever the list calls it.
+/// The position of a job among those of the same image, which the list may name in several ways.
 #[derive(Debug)]
-struct Place {
-    /// Device and inode.
+struct QueuePosition {
+    /// The device and the inode of the image.
     image: (u64, u64),
-    /// How many come before it.
+    /// The number of jobs before this one.
     before: usize,
 }
 
-/// A job and its place.
+/// A job and its position.
 struct Queued {
     job: Job,
-    /// `None` for an image that can't be found, which the job tells.
-    place: Option<Place>,
+    /// `None` for an image that cannot be found; the job then reports that.
+    position: Option<QueuePosition>,
 }
 
-/// The jobs with their places.
+/// Determines the positions of the jobs.
 fn queued(jobs: Vec<Job>) -> Vec<Queued> {
     let mut lengths: HashMap<(u64, u64), usize> = HashMap::new();
-    let place = |job: Job| {
+    let queue = |job: Job| {
         let metadata = fs::metadata(&job.image).ok();
-        let place = metadata.map(|metadata| {
+        let position = metadata.map(|metadata| {
             let image = (metadata.dev(), metadata.ino());
             let length = lengths.entry(image).or_default();
             let before = *length;
             *length += 1;
-            Place { image, before }
+            QueuePosition { image, before }
         });
-        Queued { job, place }
+        Queued { job, position }
     };
-    jobs.into_iter().map(place).collect()
+    jobs.into_iter().map(queue).collect()
 }
 
-/// Lets jobs of one image wait for each other. Jobs are begun in their order, so those that others wait for are under way.
+/// Queues in which jobs of the same image wait for each other. Jobs are started in their order, so
+/// every job that another one waits for is already running.
 #[derive(Default)]
 struct Queues {
-    /// How many are done of each image.
+    /// The number of finished jobs of each image.
     done: Mutex<HashMap<(u64, u64), usize>>,
     changed: Condvar,
 }
 
-/// A job's turn, which ends when this goes.
+/// A job's turn, which ends when this value is dropped.
 struct Turn<'q> {
     queues: &'q Queues,
     image: (u64, u64),
 }
 
 impl Queues {
-    fn wait(&self, place: &Place) -> Turn<'_> {
+    fn wait(&self, position: &QueuePosition) -> Turn<'_> {
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         let is_early = |done: &mut HashMap<_, usize>| {
-            done.get(&place.image).copied().unwrap_or(0) < place.before
+            done.get(&position.image).copied().unwrap_or(0) < position.before
         };
         drop(
             self.changed
@@ -110,7 +115,7 @@ impl Queues {
         );
         Turn {
             queues: self,
-            image: place.image,
+            image: position.image,
         }
     }
 }
@@ -135,7 +140,7 @@ fn deploy(args: &Deploy, common: &Plan, job: &Job) -> Result<Value> {
     Ok(deployed.json(&image))
 }
 
-/// All jobs, so that what is none is found before anything is done.
+/// Reads all jobs first, so that an invalid one is found before any guest is changed.
 fn read(path: &Path) -> Result<Vec<Job>> {
     let in_file = |error: io::Error| Error::from(error).in_file(path);
     if is_standard(path) {
@@ -152,11 +157,11 @@ fn parse(list: impl BufRead, path: &Path) -> Result<Vec<Job>> {
             continue;
         }
         let wrong = |reason: String| {
-            let reason = format!("line {number} is no job: {reason}");
+            let reason = format!("line {number}: invalid job: {reason}");
             Error::new(ErrorKind::Invalid, reason).in_file(path)
         };
         if line.len() > MAX_LINE_BYTES {
-            return Err(wrong("it is too long".to_owned()));
+            return Err(wrong("the line is longer than 16 MiB".to_owned()));
         }
         jobs.push(serde_json::from_str(&line).map_err(|error| wrong(error.to_string()))?);
     }

@@ -1,4 +1,5 @@
-//! What a plan can have, told from its schema: as text, and as the man page diskfs-plan(5).
+//! The reference of plans, generated from their schema: as text, and as the man page
+//! diskfs-plan(5).
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,32 +12,32 @@ use diskfs::{Error, ErrorKind, Result};
 use crate::cli::session::{Output, Session, stdout};
 use crate::cli::show::json as document;
 
-/// The schema of plans.
+/// The JSON Schema of plans.
 pub(super) const SCHEMA: &str = include_str!("schema.json");
 
-/// Keys within keys, at most; there are four.
+/// The maximum nesting of keys within keys; the schema of plans has four levels.
 const MAX_DEPTH: usize = 8;
 
-/// Something that a plan can have: a step, a key, or one of several values.
+/// An item of the reference: a step, a key, or one of several values.
 struct Item {
-    /// Below how many others it stands.
+    /// The number of items that this one is nested in.
     depth: usize,
-    /// How it is written.
+    /// The name, and the form of the value.
     term: String,
-    /// What it means.
+    /// The description of the item.
     text: String,
 }
 
-/// A line for each step.
+/// Prints one line for each step.
 pub(super) fn list_steps(session: &Session) -> Result<()> {
     let mut out = stdout()?;
     let schema = schema()?;
     if session.output() == Output::Json {
         let steps = steps(&schema);
-        let told = steps
+        let entries = steps
             .iter()
             .map(|(name, step)| json!({ "name": name, "description": plain(step) }));
-        let body = json!({ "steps": told.collect::<Vec<_>>() });
+        let body = json!({ "steps": entries.collect::<Vec<_>>() });
         document::write(&mut out, session.command(), body)?;
         return Ok(out.flush()?);
     }
@@ -46,21 +47,21 @@ pub(super) fn list_steps(session: &Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// All that one step can have.
+/// Prints the description of one step and of everything in it.
 pub(super) fn describe(name: &str, session: &Session) -> Result<()> {
     let schema = schema()?;
     let steps = steps(&schema);
     let Some((name, step)) = steps.iter().find(|(known, _)| *known == name) else {
-        let error = Error::new(ErrorKind::Invalid, format!("there is no step `{name}`"));
-        return Err(error.with_hint("`diskfs deploy --list-steps` tells which there are"));
+        let error = Error::new(ErrorKind::Invalid, format!("unknown step `{name}`"));
+        return Err(error.with_hint("`diskfs deploy --list-steps` lists the steps"));
     };
     let mut out = stdout()?;
     if session.output() == Output::Json {
         let items = items(&schema, name, step);
-        let told = items.iter().map(
+        let entries = items.iter().map(
             |item| json!({ "depth": item.depth, "term": item.term, "description": item.text }),
         );
-        let body = json!({ "step": name, "items": told.collect::<Vec<_>>() });
+        let body = json!({ "step": name, "items": entries.collect::<Vec<_>>() });
         document::write(&mut out, session.command(), body)?;
         return Ok(out.flush()?);
     }
@@ -74,17 +75,17 @@ pub(super) fn describe(name: &str, session: &Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Writes diskfs-plan.5 into the directory.
+/// Writes the man page diskfs-plan.5 into the directory.
 pub(in crate::cli) fn write_page(directory: &Path) -> io::Result<()> {
     let schema = schema().map_err(io::Error::other)?;
     let mut page = Roff::new();
     page.control("TH", ["diskfs-plan", "5"])
         .control("SH", ["NAME"])
-        .text([roman("diskfs-plan - what diskfs deploy does to a guest")])
+        .text([roman("diskfs-plan - the plans of diskfs deploy")])
         .control("SH", ["DESCRIPTION"])
         .text([roman(
-            "A plan is a document of YAML or JSON with one key, steps: a list of steps, each with one key, its name. \
-             They are worked out in their order, and all of them are written, or none.",
+            "A plan is a document in YAML or JSON with one key, steps: a list of steps, each of which has one key, its name. \
+             The steps are worked out in their order. Then either all of their changes are written, or none.",
         )])
         .control("SH", ["EXAMPLE"])
         .control("nf", [])
@@ -93,7 +94,7 @@ pub(in crate::cli) fn write_page(directory: &Path) -> io::Result<()> {
         .control("SH", ["STEPS"]);
     for (name, step) in steps(&schema) {
         for item in items(&schema, name, step) {
-            put(&mut page, &item);
+            write_item(&mut page, &item);
         }
     }
     page.control("SH", ["SEE ALSO"])
@@ -101,14 +102,14 @@ pub(in crate::cli) fn write_page(directory: &Path) -> io::Result<()> {
     std::fs::write(directory.join("diskfs-plan.5"), page.render())
 }
 
-/// A plan with some of the steps.
+/// An example of a plan.
 const EXAMPLE: &str = "steps:
   - hostname: web1.example.org
   - user: {name: ann, password: {random: true}, sudo: nopasswd}
   - network: {interfaces: [{mac: 52:54:00:12:34:56, dhcp4: true}]}
   - write: {path: /etc/motd, text: \"Welcome\\n\", mode: 0644}";
 
-fn put(page: &mut Roff, item: &Item) {
+fn write_item(page: &mut Roff, item: &Item) {
     let indent = (item.depth * 4).to_string();
     if item.depth > 0 {
         page.control("RS", [&*indent]);
@@ -122,18 +123,22 @@ fn put(page: &mut Roff, item: &Item) {
 }
 
 fn schema() -> Result<Value> {
-    serde_json::from_str(SCHEMA)
-        .map_err(|error| Error::new(ErrorKind::Invalid, format!("the schema of plans: {error}")))
+    serde_json::from_str(SCHEMA).map_err(|error| {
+        Error::new(
+            ErrorKind::Invalid,
+            format!("cannot parse the schema of plans: {error}"),
+        )
+    })
 }
 
-/// The names of all steps.
+/// Returns the names of all steps.
 pub(in crate::cli) fn names() -> Vec<Vec<u8>> {
     let schema = schema().unwrap_or_default();
     let names = steps(&schema).into_iter();
     names.map(|(name, _)| name.into()).collect()
 }
 
-/// Each step's name, and what its key holds.
+/// Returns each step's name and its schema.
 fn steps(schema: &Value) -> Vec<(&str, &Value)> {
     let all = schema
         .pointer("/$defs/Step/oneOf")
@@ -148,7 +153,7 @@ fn properties(schema: &Value) -> Option<&Map<String, Value>> {
     schema.get("properties")?.as_object()
 }
 
-/// The step, and all below it.
+/// Returns the items of a step: the step itself and everything in it.
 fn items(schema: &Value, name: &str, step: &Value) -> Vec<Item> {
     let mut items = Vec::new();
     if let Some(value) = properties(step).and_then(|keys| keys.get(name)) {
@@ -166,7 +171,7 @@ fn items(schema: &Value, name: &str, step: &Value) -> Vec<Item> {
     items
 }
 
-/// What is below a value: its keys, or the values that it can be.
+/// Adds the items in a value: its keys, or the alternatives that it can be.
 fn walk(schema: &Value, value: &Value, depth: usize, items: &mut Vec<Item>) {
     let value = resolve(schema, value);
     if depth > MAX_DEPTH {
@@ -195,7 +200,7 @@ fn walk(schema: &Value, value: &Value, depth: usize, items: &mut Vec<Item>) {
     };
     let (needed, others): (Vec<_>, Vec<_>) = keys.iter().partition(|(key, _)| is_needed(key));
     for (key, below) in needed.into_iter().chain(others) {
-        let needed = if is_needed(key) { " (needed)" } else { "" };
+        let needed = if is_needed(key) { " (required)" } else { "" };
         items.push(Item {
             depth,
             term: format!("{key}: {}{needed}", shape(schema, below)),
@@ -205,12 +210,13 @@ fn walk(schema: &Value, value: &Value, depth: usize, items: &mut Vec<Item>) {
     }
 }
 
-/// The definition that a value names, or itself.
+/// Returns the last definition that a value refers to, or the value itself.
 fn resolve<'a>(schema: &'a Value, value: &'a Value) -> &'a Value {
     definitions(schema, value).last().copied().unwrap_or(value)
 }
 
-/// The definitions that a value names: one may name another. Only itself for a value that names none.
+/// Returns the chain of definitions that a value refers to, each by the one before it; only the
+/// value itself if it refers to none.
 fn definitions<'a>(schema: &'a Value, value: &'a Value) -> Vec<&'a Value> {
     let next = |value: &&'a Value| {
         let place = value.get("$ref").and_then(Value::as_str)?;
@@ -222,13 +228,13 @@ fn definitions<'a>(schema: &'a Value, value: &'a Value) -> Vec<&'a Value> {
         .collect()
 }
 
-/// What a value can be, where it can be one of several.
+/// Returns the alternatives that a value can be.
 fn choices(value: &Value) -> impl Iterator<Item = &Value> {
     let of = |key| value.get(key).and_then(Value::as_array);
     of("oneOf").into_iter().chain(of("anyOf")).flatten()
 }
 
-/// How a value is written.
+/// Returns the form of a value, such as `TEXT` or `[NUMBER, ...]`.
 fn shape(schema: &Value, value: &Value) -> String {
     let value = resolve(schema, value);
     if let Some(element) = value.get("items") {
@@ -260,7 +266,7 @@ fn shape(schema: &Value, value: &Value) -> String {
     names.collect::<Vec<_>>().join(" | ")
 }
 
-/// What the schema says of a value, without what only rustdoc understands.
+/// Returns the description of a value, without the brackets of rustdoc's links.
 fn plain(value: &Value) -> String {
     let text = value.get("description").and_then(Value::as_str);
     let text = text.unwrap_or_default();

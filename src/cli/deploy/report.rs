@@ -1,4 +1,4 @@
-//! What was done, for people and for programs.
+//! The report of a deployment, as text and as JSON.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -13,11 +13,11 @@ use crate::cli::session::{Output, Session, name_style, stdout};
 use crate::cli::show::json as document;
 use crate::cli::show::name::NameStyle;
 
-/// What a user should know of a plan that was not one transaction.
-const IN_PARTS: &str = "the plan was written in several steps (more than one transaction of the journal, several filesystems, or no journal): \
-     a crash meanwhile would have left a part of it, which the same plan once more completes";
+/// The note for a plan that was not written as one transaction.
+const IN_PARTS: &str = "the plan was not written as a single transaction (it needs more than one transaction of the journal, changes several filesystems, or \
+     there is no journal): a crash meanwhile would have left a part of it; running the same plan again would complete it";
 
-/// A line for each step, with what it changed; before that the diff, where nothing was written.
+/// Writes one line for each step with what it changed. In a dry run, writes the diff first.
 pub(super) fn write(
     out: &mut dyn Write,
     args: &Deploy,
@@ -65,21 +65,22 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The same as members of an object.
+/// Returns the steps as members of a JSON object.
 pub(super) fn json(steps: &[StepReport]) -> Map<String, Value> {
-    let mut told = Map::new();
-    told.insert("steps".to_owned(), json!(steps));
-    told
+    let mut document = Map::new();
+    document.insert("steps".to_owned(), json!(steps));
+    document
 }
 
-/// The operations of sysprep, a line each; those of `defaults` with a star, as virt-sysprep has it.
+/// Prints the operations of sysprep, one per line. A star marks those of `defaults`, as in
+/// virt-sysprep.
 pub(super) fn list_operations(session: &Session) -> Result<()> {
     let mut out = stdout()?;
     if session.output() == Output::Json {
         let operations = OPERATIONS.iter().map(|operation| {
             json!({
                 "name": operation.name,
-                "description": operation.what,
+                "description": operation.description,
                 "default": operation.is_default,
             })
         });
@@ -89,7 +90,11 @@ pub(super) fn list_operations(session: &Session) -> Result<()> {
     }
     for operation in OPERATIONS {
         let star = if operation.is_default { '*' } else { ' ' };
-        writeln!(out, "{:<26}{star} {}", operation.name, operation.what)?;
+        writeln!(
+            out,
+            "{:<26}{star} {}",
+            operation.name, operation.description
+        )?;
     }
     Ok(out.flush()?)
 }

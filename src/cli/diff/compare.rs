@@ -1,4 +1,4 @@
-//! Whether two files are the same.
+//! Comparison of two files.
 
 use std::cell::RefCell;
 use std::io::{Read, Seek, SeekFrom};
@@ -9,10 +9,10 @@ use diskfs::{File, Node, Result, SortedEntry};
 use super::pairs::Pair;
 use super::side::Side;
 
-/// Read at once of each side: as much as a copy reads of one.
+/// The number of bytes per read of each side: both sides together use as much memory as a copy.
 const PIECE_BYTES: usize = 512 << 10;
 
-/// What differs between two files.
+/// A difference between two files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Aspect {
     Type,
@@ -21,19 +21,19 @@ pub(super) enum Aspect {
     Size,
     Content,
     Xattrs,
-    /// The targets of symlinks.
+    /// The targets of symlinks, the old one first.
     Target(Vec<u8>, Vec<u8>),
     Device,
     Modified,
 }
 
-/// What came of one pair.
+/// The result of comparing a pair.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) pair: Pair,
-    /// What differs, if it is on both sides.
+    /// The differences of a file that exists on both sides.
     pub(super) aspects: Vec<Aspect>,
-    /// How many bytes of contents were read for it, on both sides.
+    /// The number of bytes of contents that were read on both sides.
     pub(super) read_bytes: u64,
 }
 
@@ -43,7 +43,7 @@ impl Outcome {
     }
 }
 
-/// What is compared, and how.
+/// The two sides of a comparison, and its options.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Comparison<'a> {
     pub(super) from: &'a Side,
@@ -101,7 +101,8 @@ impl Comparison<'_> {
         Ok(aspects)
     }
 
-    /// Whether two files of one size have the same bytes, read only where nothing else tells.
+    /// Returns true if two files of the same size have the same contents. Reads them only if
+    /// nothing else proves it.
     fn has_same_contents(
         &self,
         from: &SortedEntry,
@@ -142,7 +143,8 @@ fn piece_len(left: u64) -> usize {
     usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES)
 }
 
-/// Where the hole ends that `at` is in; `at` itself where there is none, or nobody knows.
+/// Returns the end of the hole at `at`, or `at` itself if there is no hole or the filesystem cannot
+/// tell.
 fn hole_end(node: &Node, at: u64) -> u64 {
     let runs = node.extents(at);
     match runs.ok().and_then(|mut runs| runs.next()) {
@@ -153,7 +155,7 @@ fn hole_end(node: &Node, at: u64) -> u64 {
     }
 }
 
-/// Calls `work` with two buffers of that length, which each thread has once.
+/// Calls `work` with two buffers of this length, which each thread allocates once.
 fn with_buffers<T>(len: usize, work: impl FnOnce(&mut [u8], &mut [u8]) -> Result<T>) -> Result<T> {
     thread_local! {
         static BUFFERS: RefCell<(Vec<u8>, Vec<u8>)> = RefCell::default();
@@ -167,7 +169,7 @@ fn with_buffers<T>(len: usize, work: impl FnOnce(&mut [u8], &mut [u8]) -> Result
     })
 }
 
-/// Fills `buf`; with zeroes behind the end of a file that is shorter than its metadata says.
+/// Fills `buf`, with zeroes after the end of a file that is shorter than its metadata says.
 fn read(file: &mut File, at: u64, buf: &mut [u8]) -> Result<()> {
     file.seek(SeekFrom::Start(at))?;
     let read = file.read(buf)?;

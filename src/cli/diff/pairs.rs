@@ -1,4 +1,4 @@
-//! Both trees at once: what has the same path on both sides comes together.
+//! A walk through both trees in parallel, which pairs files with the same path.
 
 use std::cmp::Ordering;
 
@@ -7,25 +7,25 @@ use diskfs::{Error, Result, SortedEntry, SortedWalk};
 use super::side::Side;
 use crate::cli::exclude::ExcludeArgs;
 
-/// What is at one path.
+/// The files at one path.
 #[derive(Debug)]
 pub(super) enum Pair {
-    /// It was there, and is no more.
+    /// A file that exists only on the old side.
     OnlyFrom(SortedEntry),
-    /// It is there now, and was not.
+    /// A file that exists only on the new side.
     OnlyTo(SortedEntry),
-    Both(Box<Both>),
+    Both(Box<FilePair>),
 }
 
-/// The same path on both sides.
+/// Two files with the same path.
 #[derive(Debug)]
-pub(super) struct Both {
+pub(super) struct FilePair {
     pub(super) from: SortedEntry,
     pub(super) to: SortedEntry,
 }
 
-/// Two walks in the same order, a step of either at a time. What could not be read is an error, and no
-/// difference: whatever the other side has there is left out.
+/// Two walks in the same order, advanced one file at a time. What could not be read on one side is
+/// an error and not a difference: the files of the other side below that path are skipped.
 pub(super) struct Pairs<'a> {
     from: Stream<'a>,
     to: Stream<'a>,
@@ -36,7 +36,7 @@ struct Stream<'a> {
     exclude: &'a ExcludeArgs,
     walk: SortedWalk<'a>,
     next: Option<SortedEntry>,
-    /// What is at or below this path is not known.
+    /// The path that could not be read; the files at and below it are unknown.
     unknown: Option<Vec<u8>>,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Pairs<'a> {
                 }
                 Ordering::Equal => {
                     let both = self.from.next.take().zip(self.to.next.take());
-                    both.map(|(from, to)| Pair::Both(Box::new(Both { from, to })))
+                    both.map(|(from, to)| Pair::Both(Box::new(FilePair { from, to })))
                 }
             };
             if pair.is_some() {
@@ -95,7 +95,7 @@ impl Iterator for Pairs<'_> {
 }
 
 impl Stream<'_> {
-    /// Takes the next file of the walk, unless there is one.
+    /// Reads the next file of the walk, unless one is already waiting.
     fn fill(&mut self) -> Result<()> {
         while self.next.is_none() {
             match self.walk.next() {
@@ -133,7 +133,7 @@ impl Stream<'_> {
     }
 }
 
-/// The order in which a walk comes by: a directory's name before all that is in it.
+/// Compares two paths in the order of a walk: a directory comes before everything in it.
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let names = |path| <[u8]>::split(path, |byte: &u8| *byte == b'/');
     names(a).cmp(names(b))

@@ -1,4 +1,4 @@
-//! Differences as lines and as JSON.
+//! Output of differences as lines and as JSON.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ use crate::cli::show::json::{metadata, put_name};
 use crate::cli::show::name::{NameStyle, text};
 use crate::cli::show::{mode, time};
 
-/// How much was compared, and what came of it.
+/// The numbers of compared files by result.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     added: u64,
@@ -53,7 +53,8 @@ impl Counts {
 }
 
 impl Outcome {
-    /// The file as it is shown, and the path that it has on its side: on the first where it is on both.
+    /// Returns the kind of change, the file to show, and its path on its side: the old side if it
+    /// is on both.
     fn shown<'a>(&'a self, from: &Side, to: &Side) -> (&'static str, &'a SortedEntry, Vec<u8>) {
         let (change, entry, side) = match &self.pair {
             Pair::OnlyFrom(entry) => ("removed", entry, from),
@@ -64,7 +65,7 @@ impl Outcome {
     }
 }
 
-/// One difference in JSON: `from` and `to` as far as they are there.
+/// Returns one difference as JSON; `from` and `to` are present if the file exists on that side.
 pub(super) fn entry(from: &Side, to: &Side, outcome: &Outcome) -> Value {
     let (change, _, path) = outcome.shown(from, to);
     let mut object = Map::new();
@@ -112,7 +113,7 @@ fn word(aspect: &Aspect) -> &'static str {
     }
 }
 
-/// How differences are written for people.
+/// The text output of differences.
 #[derive(Debug)]
 pub(super) struct Lines {
     name_only: bool,
@@ -129,7 +130,7 @@ impl Lines {
         }
     }
 
-    /// `M /etc/hosts`, a tab, and `mode 0644 -> 0600, content`.
+    /// Writes a line such as `M /etc/hosts`, a tab, and `mode 0644 -> 0600, content`.
     pub(super) fn write(
         &self,
         from: &Side,
@@ -164,7 +165,7 @@ impl Lines {
     }
 }
 
-/// `mode 0644 -> 0600`.
+/// Describes a difference, for example as `mode 0644 -> 0600`.
 fn in_words(aspect: &Aspect, old: &Metadata, new: &Metadata) -> String {
     let device = |of: &Metadata| {
         let device = of.device.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One of the two trees that are compared.
+//! A side of a comparison: one of the two trees.
 
 use diskfs::vfs::{FileExtentKind, Follow};
 use diskfs::{Disk, Node, Result, SortedEntry};
@@ -13,7 +13,7 @@ pub(super) struct Side {
     disk: Disk,
     /// The file at which the comparison begins.
     pub(super) start: Node,
-    /// Where the root's filesystem begins on the disk, where it is in one piece.
+    /// The offset on the disk at which the root's filesystem begins, if it is contiguous.
     start_bytes: Option<u64>,
 }
 
@@ -25,7 +25,7 @@ impl Side {
         source: &SourceArgs,
     ) -> Result<Self> {
         let filesystem = source.volume.filesystem(&disk)?;
-        session.warn_of(&disk);
+        session.print_warnings(&disk);
         Ok(Self {
             start: filesystem.node(path, Follow::All)?,
             start_bytes: start_bytes(&disk, filesystem.volume()),
@@ -33,18 +33,19 @@ impl Side {
         })
     }
 
-    /// The file of an entry.
+    /// Returns the node of an entry.
     pub(super) fn node(&self, entry: &SortedEntry) -> Node {
         self.start.below(&entry.path, entry.metadata.inode)
     }
 
-    /// The path of an entry.
+    /// Returns the path of an entry.
     pub(super) fn path_of(&self, entry: &SortedEntry) -> Vec<u8> {
         join(self.start.path(), &entry.path)
     }
 
-    /// Whether a file of each side, both of that size, surely have the same contents, by where they are
-    /// stored. Nothing of them is read; `false` means nothing.
+    /// Returns true if two files, one of each side and both of this size, must have the same
+    /// contents because they are stored in the same place. No contents are read. `false` means that
+    /// they may differ.
     pub(super) fn shares(
         &self,
         node: &Node,
@@ -52,7 +53,7 @@ impl Side {
         of_other: &Node,
         size_bytes: u64,
     ) -> bool {
-        // What keeps it from being known is met again when the contents are read, and told then.
+        // An error here recurs when the contents are read, and is reported then.
         let known = self.find_shared(node, other, of_other, size_bytes);
         known.unwrap_or_default().unwrap_or_default()
     }
@@ -105,7 +106,8 @@ impl Side {
     }
 }
 
-/// Where a volume begins on the image's own disk; `None` for one that is put together, or decrypted.
+/// Returns the offset at which a volume begins on the image's own disk, or `None` if the volume is
+/// assembled from pieces or decrypted.
 fn start_bytes(disk: &Disk, volume: &str) -> Option<u64> {
     if let Some(offset) = volume.strip_prefix('@') {
         return offset.parse().ok();

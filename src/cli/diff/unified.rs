@@ -1,4 +1,4 @@
-//! What differs in texts, as `diff -uN` shows it.
+//! Differences of text files in the form of `diff -uN`.
 
 use std::io::Write;
 use std::time::Duration;
@@ -13,13 +13,15 @@ use super::side::Side;
 use crate::cli::show::name::{NameStyle, join};
 use crate::cli::show::time;
 
-/// Larger files are said to differ: two of them, and the lists of their lines, are kept in memory.
+/// The maximum size of a file that is shown. Two files and the lists of their lines are kept in
+/// memory.
 const LIMIT_BYTES: u64 = 8 << 20;
 
-/// When it takes longer to find what is in common, less is found, and more shown as changed.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time limit of finding common lines. After it, fewer are found, and more lines are shown as
+/// changed.
+const COMPARISON_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Writes the difference between the contents, if that is what differs.
+/// Writes the difference of the contents, if the contents differ.
 pub(super) fn write(
     from: &Side,
     to: &Side,
@@ -53,7 +55,7 @@ pub(super) fn write(
     };
     let (old_lines, new_lines) = (lines(old_bytes), lines(new_bytes));
     let diff = TextDiff::configure()
-        .timeout(PATIENCE)
+        .timeout(COMPARISON_TIMEOUT)
         .newline_terminated(true)
         .diff_slices(&old_lines, &new_lines);
     let mut header = Some(());
@@ -74,17 +76,18 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The lines, each with its end; not at carriage returns, which diff(1) takes for a part of them.
+/// Splits a text into lines, each with its end. A carriage return does not end a line, as in
+/// diff(1).
 fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// One side of a comparison.
+/// The text of one side of a comparison.
 struct Text {
-    /// `a/etc/hosts`, or `/dev/null` for what is not there.
+    /// The name, such as `a/etc/hosts`, or `/dev/null` for a missing file.
     name: Vec<u8>,
     modified: Option<Timestamp>,
-    /// `None` for what is not shown.
+    /// The contents, or `None` if they are not shown.
     bytes: Option<Vec<u8>>,
     is_large: bool,
 }
@@ -107,7 +110,7 @@ impl Text {
             let read = side.node(entry).read_at_most(LIMIT_BYTES)?;
             bytes = Some(read).filter(|bytes| !bytes.contains(&0));
         }
-        // Below the directories that are compared, so that `patch -p1` finds it.
+        // The name is relative to the compared directories, so that `patch -p1` finds the file.
         let below = if entry.path.is_empty() {
             path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
         } else {
@@ -121,10 +124,10 @@ impl Text {
         })
     }
 
-    /// The name and, as diff(1) has it, the time.
+    /// Returns the name with the time, as diff(1) writes it.
     fn label(&self, style: NameStyle) -> Vec<u8> {
         let mut label = style.show(&self.name).into_owned();
-        // What is not there has the time that patch(1) knows for that.
+        // A missing file has the time zero, which patch(1) recognizes.
         let modified = self.modified.unwrap_or_default();
         label.push(b'\t');
         label.extend_from_slice(time::full(modified).as_bytes());

@@ -1,16 +1,16 @@
-//! Sums over directories, out of a walk that comes to a directory before what is in it.
+//! Sums over directories, from a walk that visits a directory before its contents.
 
 use std::collections::HashSet;
 
 use diskfs::vfs::{FileType, InodeNumber, Metadata};
 use diskfs::{Result, SortedEntry};
 
-/// How much room files take.
+/// The space that files take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Space {
     pub(super) allocated_bytes: u64,
-    /// Of regular files and symlinks: what the size of anything else means, each filesystem has its
-    /// own idea of.
+    /// The size of regular files and symlinks. Other types are not counted, since filesystems
+    /// define their sizes differently.
     pub(super) size_bytes: u64,
     pub(super) inodes: u64,
 }
@@ -25,7 +25,7 @@ impl Space {
         }
     }
 
-    /// An image may claim any sizes: sums stay at the largest number.
+    /// Adds two amounts, with saturation: an image can claim any sizes.
     fn plus(self, other: Self) -> Self {
         Self {
             allocated_bytes: self.allocated_bytes.saturating_add(other.allocated_bytes),
@@ -35,60 +35,60 @@ impl Space {
     }
 }
 
-/// A file, or a directory with what is in it.
+/// A file, or a directory with its contents.
 #[derive(Debug)]
-pub(super) struct Counted {
-    /// From where the walk began.
+pub(super) struct UsageEntry {
+    /// The path, relative to where the walk began.
     pub(super) path: Vec<u8>,
     pub(super) depth: usize,
     pub(super) file_type: FileType,
     pub(super) space: Space,
 }
 
-impl Counted {
+impl UsageEntry {
     pub(super) fn is_dir(&self) -> bool {
         self.file_type == FileType::Directory
     }
 }
 
-/// Which files count where they are come by first, and not again.
+/// The files that are counted only at their first occurrence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Once {
+pub(super) enum CountOnce {
     Nothing,
-    /// Those with several names.
+    /// Files with several names.
     Linked,
     Everything,
 }
 
-/// Whether what is below a directory is a part of what it is shown with.
+/// The choice whether the size of a directory includes its subdirectories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subdirectories {
     Included,
     Apart,
 }
 
-/// The sums, while a walk goes on.
+/// The sums of a walk in progress.
 #[derive(Debug)]
 pub(super) struct Tally {
-    once: Once,
+    once: CountOnce,
     subdirectories: Subdirectories,
-    /// The filesystem by number, and the file.
+    /// The files that were counted, each with the number of its filesystem.
     seen: HashSet<(usize, InodeNumber)>,
     filesystem: usize,
-    /// The directories that the walk is in, outermost first.
-    open: Vec<Open>,
+    /// The directories that contain the current file, outermost first.
+    open: Vec<OpenDirectory>,
     total: Space,
 }
 
 #[derive(Debug)]
-struct Open {
-    counted: Counted,
-    /// Itself and what is in it.
+struct OpenDirectory {
+    counted: UsageEntry,
+    /// The space of the directory itself and of the files directly in it.
     own: Space,
 }
 
 impl Tally {
-    pub(super) fn new(once: Once, subdirectories: Subdirectories) -> Self {
+    pub(super) fn new(once: CountOnce, subdirectories: Subdirectories) -> Self {
         Self {
             once,
             subdirectories,
@@ -99,23 +99,23 @@ impl Tally {
         }
     }
 
-    /// Says that a walk begins, in the filesystem of that number.
+    /// Begins a walk in the filesystem with this number.
     pub(super) fn begin(&mut self, filesystem: usize) {
         self.filesystem = filesystem;
         self.open.clear();
     }
 
-    /// Of all walks.
+    /// Returns the total of all walks.
     pub(super) fn total(&self) -> Space {
         self.total
     }
 
-    /// Takes the next file of the walk, after [`close_to`](Self::close_to) its depth; `false` for one
-    /// that was counted before.
+    /// Adds the next file of the walk, after [`close_to`](Self::close_to) was called with its
+    /// depth. Returns `false` if the file was counted before.
     pub(super) fn add(
         &mut self,
         entry: SortedEntry,
-        tell: &mut impl FnMut(&Counted) -> Result<()>,
+        report: &mut impl FnMut(&UsageEntry) -> Result<()>,
     ) -> Result<bool> {
         let metadata = &entry.metadata;
         if self.counts_once(metadata) && !self.seen.insert((self.filesystem, metadata.inode)) {
@@ -123,14 +123,14 @@ impl Tally {
         }
         let space = Space::of(metadata);
         self.total = self.total.plus(space);
-        let counted = Counted {
+        let counted = UsageEntry {
             depth: entry.depth,
             file_type: metadata.file_type,
             space,
             path: entry.path,
         };
         if counted.is_dir() {
-            self.open.push(Open {
+            self.open.push(OpenDirectory {
                 counted,
                 own: space,
             });
@@ -140,23 +140,23 @@ impl Tally {
             dir.own = dir.own.plus(space);
             dir.counted.space = dir.counted.space.plus(space);
         }
-        tell(&counted)?;
+        report(&counted)?;
         Ok(true)
     }
 
     fn counts_once(&self, metadata: &Metadata) -> bool {
         match self.once {
-            Once::Nothing => false,
-            Once::Linked => !metadata.is_dir() && metadata.links > 1,
-            Once::Everything => true,
+            CountOnce::Nothing => false,
+            CountOnce::Linked => !metadata.is_dir() && metadata.links > 1,
+            CountOnce::Everything => true,
         }
     }
 
-    /// Ends the directories that lie as deep as `depth` or deeper: the walk has left them.
+    /// Closes the directories at `depth` or deeper, which the walk has left.
     pub(super) fn close_to(
         &mut self,
         depth: usize,
-        tell: &mut impl FnMut(&Counted) -> Result<()>,
+        report: &mut impl FnMut(&UsageEntry) -> Result<()>,
     ) -> Result<()> {
         while let Some(mut dir) = self.open.pop_if(|dir| dir.counted.depth >= depth) {
             if let Some(above) = self.open.last_mut() {
@@ -165,7 +165,7 @@ impl Tally {
             if self.subdirectories == Subdirectories::Apart {
                 dir.counted.space = dir.own;
             }
-            tell(&dir.counted)?;
+            report(&dir.counted)?;
         }
         Ok(())
     }

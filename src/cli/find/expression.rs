@@ -1,17 +1,17 @@
-//! The expression: tests and actions joined by `-a`, `-o`, `!` and parentheses, as POSIX has it for
-//! find(1). `-a` binds tighter than `-o`.
+//! Parsing of expressions: tests and actions joined by `-a`, `-o`, `!` and parentheses, as POSIX
+//! specifies for find(1). `-a` binds tighter than `-o`.
 
 use diskfs::vfs::glob::{Case, Pattern};
 use diskfs::{Error, ErrorKind, Result};
 
-use super::printf::{Format, Found};
+use super::printf::{Format, FoundFile};
 use super::regex::{self, Syntax};
 use super::test::{Context, Number, Permissions, Test, TimeField};
 
-/// How deep parentheses and `!` may be nested; the parser calls itself that often.
+/// The maximum nesting of parentheses and `!`, which is the recursion depth of the parser.
 const MAX_NESTING: usize = 100;
 
-/// A parsed command line.
+/// A parsed expression with its options.
 #[derive(Debug)]
 pub(super) struct Expression {
     root: Node,
@@ -28,7 +28,7 @@ enum Node {
     Action(Action),
 }
 
-/// What is done with a file.
+/// An action that is applied to a file.
 #[derive(Debug)]
 pub(super) enum Action {
     Print,
@@ -40,7 +40,7 @@ pub(super) enum Action {
 }
 
 impl Expression {
-    /// Parses the words behind the image.
+    /// Parses the words after the image.
     pub(super) fn parse(words: Vec<Vec<u8>>) -> Result<Self> {
         let mut parser = Parser {
             words: words.into_iter().peekable(),
@@ -55,7 +55,7 @@ impl Expression {
             root = parser.alternatives()?;
         }
         if let Some(word) = parser.words.next() {
-            return Err(usage(format!("`{}` closes nothing", shown(&word))));
+            return Err(usage(format!("unmatched `{}`", shown(&word))));
         }
         if !parser.acts {
             root = Node::And(vec![root, Node::Action(Action::Print)]);
@@ -67,16 +67,16 @@ impl Expression {
         })
     }
 
-    /// Looks up what tests name in the image: `-newer /path`, `-user name`.
+    /// Looks up the names that tests contain in the image: `-newer /path`, `-user name`.
     pub(super) fn bind(mut self, context: &Context<'_>) -> Result<Self> {
         self.root.bind(context)?;
         Ok(self)
     }
 
-    /// Goes through tests and actions for one file.
+    /// Evaluates the tests and actions for one file.
     pub(super) fn evaluate(
         &self,
-        found: &Found<'_>,
+        found: &FoundFile<'_>,
         context: &Context<'_>,
         act: &mut dyn FnMut(&Action) -> Result<()>,
     ) -> Result<bool> {
@@ -98,7 +98,7 @@ impl Node {
 
     fn evaluate(
         &self,
-        found: &Found<'_>,
+        found: &FoundFile<'_>,
         context: &Context<'_>,
         act: &mut dyn FnMut(&Action) -> Result<()>,
     ) -> Result<bool> {
@@ -130,10 +130,10 @@ struct Parser {
     words: std::iter::Peekable<std::vec::IntoIter<Vec<u8>>>,
     max_depth: Option<usize>,
     min_depth: usize,
-    /// Whether there is an action that prints; without one, `-print` is meant.
+    /// True if an action prints; otherwise, `-print` is implied.
     acts: bool,
     nesting: usize,
-    /// What `-regex` is written in from here on.
+    /// The syntax of the following `-regex` tests.
     syntax: Syntax,
 }
 
@@ -172,14 +172,14 @@ impl Parser {
         let word = self
             .words
             .next()
-            .ok_or_else(|| usage("the expression ends too early".to_owned()))?;
+            .ok_or_else(|| usage("unexpected end of the expression".to_owned()))?;
         match plain(&word) {
             b"!" | b"-not" => self.nested(|parser| Ok(Node::Not(Box::new(parser.factor()?)))),
             b"(" => self.nested(|parser| {
                 let inside = parser.alternatives()?;
                 match parser.words.next().as_deref() {
                     Some(b")") => Ok(inside),
-                    _ => Err(usage("a `(` is not closed".to_owned())),
+                    _ => Err(usage("unmatched `(`".to_owned())),
                 }
             }),
             name => self.primary(name, &word),
@@ -190,7 +190,7 @@ impl Parser {
         self.nesting += 1;
         if self.nesting > MAX_NESTING {
             return Err(usage(format!(
-                "more than {MAX_NESTING} expressions are nested"
+                "the expression is nested too deeply, at most {MAX_NESTING} levels"
             )));
         }
         let node = parse(self);
@@ -243,7 +243,7 @@ impl Parser {
                     b"-regex" => Case::Sensitive,
                     _ => Case::Insensitive,
                 };
-                Test::Regex(regex::whole(&self.argument(word)?, self.syntax, case)?)
+                Test::Regex(regex::compile(&self.argument(word)?, self.syntax, case)?)
             }
             b"-type" => Test::parse_types(&self.argument(word)?)?,
             b"-size" => Test::parse_size(&self.argument(word)?)?,
@@ -272,7 +272,7 @@ impl Parser {
             b"-inum" => Test::Inode(self.number(word)?),
             b"-perm" | b"-mode" => Test::Permissions(Permissions::parse(&self.argument(word)?)?),
             b"-xattr" => Test::Xattr(pattern(self, Case::Sensitive)?),
-            _ => return Err(elsewhere(name).unwrap_or_else(|| unknown(word))),
+            _ => return Err(unsupported_action(name).unwrap_or_else(|| unknown(word))),
         })
     }
 
@@ -284,7 +284,7 @@ impl Parser {
     fn argument(&mut self, of: &[u8]) -> Result<Vec<u8>> {
         self.words
             .next()
-            .ok_or_else(|| usage(format!("`{}` wants an argument", shown(of))))
+            .ok_or_else(|| usage(format!("missing argument of `{}`", shown(of))))
     }
 
     fn number(&mut self, of: &[u8]) -> Result<Number> {
@@ -296,11 +296,16 @@ impl Parser {
         let number = std::str::from_utf8(&word)
             .ok()
             .and_then(|text| text.parse().ok());
-        number.ok_or_else(|| usage(format!("`{}` is no depth", shown(&word))))
+        number.ok_or_else(|| {
+            usage(format!(
+                "invalid depth `{}`: expected a number",
+                shown(&word)
+            ))
+        })
     }
 }
 
-/// `--name` as `-name`: both ways of writing are fine.
+/// Returns `--name` as `-name`; both forms are accepted.
 fn plain(word: &[u8]) -> &[u8] {
     match word.strip_prefix(b"--") {
         Some(rest) if !rest.is_empty() => &word[1..],
@@ -316,26 +321,29 @@ pub(super) fn usage(reason: String) -> Error {
     Error::new(ErrorKind::Invalid, reason).with_hint("see `diskfs find --help`")
 }
 
-/// The error for an action of find(1) that another command does here.
-fn elsewhere(name: &[u8]) -> Option<Error> {
+/// Returns the error for an action of find(1) that other commands do here.
+fn unsupported_action(name: &[u8]) -> Option<Error> {
     let hint = match name {
-        b"-delete" => "pipe the names on: `diskfs find IMG ... -print0 | xargs -0 diskfs rm IMG`",
+        b"-delete" => "pipe the names: `diskfs find IMG ... -print0 | xargs -0 diskfs rm IMG`",
         b"-exec" | b"-execdir" | b"-ok" | b"-okdir" => {
-            "pipe the names on: `diskfs find IMG ... -print0 | xargs -0 diskfs cat IMG` (or rm, \
-             chmod, chown, cp, grep); `diskfs mount` is for other programs"
+            "pipe the names: `diskfs find IMG ... -print0 | xargs -0 diskfs cat IMG` (or rm, \
+             chmod, chown, cp, grep); for other programs, use `diskfs mount`"
         }
         b"-fprint" | b"-fprint0" | b"-fprintf" | b"-fls" => {
             "redirect the output: `diskfs find IMG ... -print > FILE`"
         }
         _ => return None,
     };
-    let reason = format!("find prints names only: no `{}`", shown(name));
+    let reason = format!(
+        "unsupported action `{}`: diskfs find only prints names",
+        shown(name)
+    );
     Some(Error::new(ErrorKind::Invalid, reason).with_hint(hint))
 }
 
 fn unknown(word: &[u8]) -> Error {
-    let reason = format!("find does not know `{}`", shown(word));
-    let hint = "options of diskfs itself (--volume, --json) stand before the first test";
+    let reason = format!("unknown test or action `{}`", shown(word));
+    let hint = "options of diskfs itself (--volume, --json) come before the first test";
     Error::new(ErrorKind::Invalid, reason).with_hint(hint)
 }
 

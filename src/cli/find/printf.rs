@@ -1,4 +1,4 @@
-//! The actions that print, `-printf` foremost.
+//! The actions that print, mainly `-printf`.
 
 use std::io::{self, Write};
 
@@ -10,21 +10,21 @@ use super::test::Context;
 use crate::cli::show::name::{NameStyle, text};
 use crate::cli::show::{mode, time};
 
-/// A file that was come by.
+/// A file that the walk found.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
-    /// Its path in the image.
+pub(super) struct FoundFile<'a> {
+    /// The path in the image.
     pub(super) path: Vec<u8>,
     pub(super) entry: &'a WalkEntry,
 }
 
-impl Found<'_> {
-    /// The file itself.
+impl FoundFile<'_> {
+    /// Returns the node of the file.
     pub(super) fn node(&self, filesystem: &Filesystem) -> Node {
         Node::new(filesystem.clone(), self.entry.inode, &*self.path)
     }
 
-    /// The last name of its path; of the root, `/`.
+    /// Returns the last name of the path, or `/` for the root.
     pub(super) fn name(&self) -> &[u8] {
         let path = self.path.strip_suffix(b"/").unwrap_or(&self.path);
         match path.rsplit(|byte| *byte == b'/').next() {
@@ -33,7 +33,7 @@ impl Found<'_> {
         }
     }
 
-    /// The directory that it is in.
+    /// Returns the directory that contains the file.
     fn directory(&self) -> &[u8] {
         match self.path.iter().rposition(|byte| *byte == b'/') {
             None | Some(0) => b"",
@@ -76,11 +76,11 @@ enum Field {
     Type,
     Target,
     Depth,
-    Time(Which, Style),
+    Time(FileTime, Style),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Which {
+enum FileTime {
     Modified,
     Changed,
     Accessed,
@@ -93,7 +93,7 @@ enum Style {
     Full,
 }
 
-/// The widest a field is padded to: no terminal is wider, and a typo prints no gigabytes.
+/// The maximum width of a padded field. No terminal is wider, and a typo must not print gigabytes.
 const MAX_WIDTH: usize = 4096;
 
 impl Format {
@@ -128,7 +128,7 @@ fn escape(bytes: &mut Bytes<'_>) -> Result<u8> {
         Some(b'\\') => Ok(b'\\'),
         other => {
             let shown = text(&other.map_or(Vec::new(), |byte| vec![byte]));
-            Err(usage(format!("-printf does not know `\\{shown}`")))
+            Err(usage(format!("unknown escape `\\{shown}` of -printf")))
         }
     }
 }
@@ -159,10 +159,10 @@ fn field(bytes: &mut Bytes<'_>) -> Result<Piece> {
         Some(b'y') => Field::Type,
         Some(b'l') => Field::Target,
         Some(b'd') => Field::Depth,
-        Some(b'T') => Field::Time(Which::Modified, style(bytes)?),
-        Some(b'C') => Field::Time(Which::Changed, style(bytes)?),
-        Some(b'A') => Field::Time(Which::Accessed, style(bytes)?),
-        Some(b'B') => Field::Time(Which::Created, style(bytes)?),
+        Some(b'T') => Field::Time(FileTime::Modified, style(bytes)?),
+        Some(b'C') => Field::Time(FileTime::Changed, style(bytes)?),
+        Some(b'A') => Field::Time(FileTime::Accessed, style(bytes)?),
+        Some(b'B') => Field::Time(FileTime::Created, style(bytes)?),
         other => return Err(unknown(other)),
     };
     Ok(Piece::Field { field, width, left })
@@ -178,11 +178,11 @@ fn style(bytes: &mut Bytes<'_>) -> Result<Style> {
 
 fn unknown(letter: Option<u8>) -> diskfs::Error {
     let shown = text(&letter.map_or(Vec::new(), |byte| vec![byte]));
-    usage(format!("-printf does not know `%{shown}`"))
+    usage(format!("unknown directive `%{shown}` of -printf"))
 }
 
 impl Field {
-    fn value(self, found: &Found<'_>, context: &Context<'_>, style: NameStyle) -> Vec<u8> {
+    fn value(self, found: &FoundFile<'_>, context: &Context<'_>, style: NameStyle) -> Vec<u8> {
         let m = &found.entry.metadata;
         let name = |bytes: &[u8]| style.show(bytes).into_owned();
         let text = match self {
@@ -214,7 +214,7 @@ impl Field {
     }
 }
 
-impl Which {
+impl FileTime {
     fn of(self, metadata: &Metadata) -> Option<Timestamp> {
         match self {
             Self::Modified => Some(metadata.modified),
@@ -226,7 +226,7 @@ impl Which {
 }
 
 impl Style {
-    /// As find has it: nine digits and a zero, and a `+` between date and time.
+    /// Formats a time as find(1) does: nine digits and a zero, and a `+` between date and time.
     fn show(self, at: Timestamp) -> String {
         match self {
             Self::Seconds => format!("{}0", time::decimal(at)),
@@ -238,10 +238,10 @@ impl Style {
     }
 }
 
-/// Does what an action says.
+/// Performs an action.
 pub(super) fn perform(
     action: &Action,
-    found: &Found<'_>,
+    found: &FoundFile<'_>,
     context: &Context<'_>,
     style: NameStyle,
     out: &mut dyn Write,
@@ -265,7 +265,7 @@ pub(super) fn perform(
 
 fn print(
     piece: &Piece,
-    found: &Found<'_>,
+    found: &FoundFile<'_>,
     context: &Context<'_>,
     style: NameStyle,
     out: &mut dyn Write,
@@ -286,9 +286,9 @@ fn print(
     }
 }
 
-/// As `ls -dils`.
+/// Prints a line in the format of `ls -dils`.
 fn ls(
-    found: &Found<'_>,
+    found: &FoundFile<'_>,
     context: &Context<'_>,
     style: NameStyle,
     out: &mut dyn Write,

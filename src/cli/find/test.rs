@@ -5,12 +5,12 @@ use diskfs::vfs::{FileType, Metadata, Timestamp};
 use diskfs::{Error, ErrorKind, Filesystem, Result};
 
 use super::expression::usage;
-use super::printf::Found;
+use super::printf::FoundFile;
 use crate::cli::show::mode;
 use crate::cli::show::name::text;
 use crate::cli::show::owners::{Numeric, Owners};
 
-/// What tests and actions need besides the file.
+/// The context of tests and actions, besides the file.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) filesystem: &'a Filesystem,
@@ -28,14 +28,14 @@ impl<'a> Context<'a> {
     }
 }
 
-/// One test.
+/// A single test.
 #[derive(Debug)]
 pub(super) enum Test {
     True,
     Empty,
     Name(Pattern),
     Path(Pattern),
-    /// Matches the whole path.
+    /// A regular expression that matches the whole path.
     Regex(regex::bytes::Regex),
     Types(Vec<u8>),
     Size {
@@ -69,7 +69,7 @@ pub(super) enum Test {
     Xattr(Pattern),
 }
 
-/// Which of a file's times.
+/// The choice of a file's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TimeField {
     Modified,
@@ -77,7 +77,7 @@ pub(super) enum TimeField {
     Accessed,
 }
 
-/// `N`, `+N` (more), `-N` (less).
+/// A number to compare with: `N`, `+N` (more), `-N` (less).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Number {
     Equal(u64),
@@ -98,7 +98,7 @@ impl Number {
         let number = digits.and_then(|text| text.parse().ok());
         number
             .map(make)
-            .ok_or_else(|| usage(format!("`{}` is no number", text(word))))
+            .ok_or_else(|| usage(format!("invalid number `{}`", text(word))))
     }
 
     fn matches(self, number: i128) -> bool {
@@ -110,7 +110,8 @@ impl Number {
     }
 }
 
-/// `-perm MODE` (exactly), `-MODE` (all of these bits), `/MODE` (any of them); MODE is octal.
+/// The modes of `-perm`: `MODE` (exactly), `-MODE` (all of these bits), `/MODE` (any of them). MODE
+/// is octal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Permissions {
     Exactly(u16),
@@ -131,8 +132,12 @@ impl Permissions {
                 .filter(|mode| *mode <= 0o7777)
         };
         let mode = std::str::from_utf8(digits).ok().and_then(octal);
-        mode.map(make)
-            .ok_or_else(|| usage(format!("`{}` is no octal mode", text(word))))
+        mode.map(make).ok_or_else(|| {
+            usage(format!(
+                "invalid mode `{}`: expected octal digits",
+                text(word)
+            ))
+        })
     }
 
     fn matches(self, permissions: u16) -> bool {
@@ -150,12 +155,15 @@ impl Test {
         let letters: Vec<&[u8]> = word.split(|byte| *byte == b',').collect();
         let known = |letter: &&[u8]| letter.len() == 1 && b"fdlbcps".contains(&letter[0]);
         if !letters.iter().all(known) {
-            return Err(usage(format!("`{}` is no type", text(word))));
+            return Err(usage(format!(
+                "unknown type `{}`; known: f, d, l, b, c, p, s",
+                text(word)
+            )));
         }
         Ok(Self::Types(letters.concat()))
     }
 
-    /// As find has it: without a letter the unit is 512 bytes.
+    /// Parses a size as find(1) does: without a letter, the unit is 512 bytes.
     pub(super) fn parse_size(word: &[u8]) -> Result<Self> {
         let (digits, unit_bytes) = match word {
             [digits @ .., b'c'] => (digits, 1),
@@ -182,7 +190,7 @@ impl Test {
         let digits = text_of.strip_prefix('@').unwrap_or(text_of);
         let wrong = || {
             usage(format!(
-                "`{}` is no time; give seconds since 1970",
+                "invalid time `{}`: expected seconds since 1970",
                 text(word)
             ))
         };
@@ -197,7 +205,7 @@ impl Test {
         })
     }
 
-    /// Looks up what it names in the image.
+    /// Looks up the names of the test in the image.
     pub(super) fn bind(&mut self, context: &Context<'_>) -> Result<()> {
         match self {
             Self::Newer { than, time } if time.is_none() => {
@@ -216,8 +224,8 @@ impl Test {
         Ok(())
     }
 
-    /// Whether it holds for a file.
-    pub(super) fn holds(&self, found: &Found<'_>, context: &Context<'_>) -> Result<bool> {
+    /// Returns true if the test holds for a file.
+    pub(super) fn holds(&self, found: &FoundFile<'_>, context: &Context<'_>) -> Result<bool> {
         let metadata = &found.entry.metadata;
         Ok(match self {
             Self::True => true,
@@ -265,18 +273,18 @@ impl TimeField {
 fn no_such(what: &str, name: &[u8]) -> Error {
     Error::new(
         ErrorKind::NotFound,
-        format!("the image has no {what} `{}`", text(name)),
+        format!("no such {what}: `{}`", text(name)),
     )
 }
 
-/// Whether one of the file's extended attributes has a name that matches.
-fn has_xattr(pattern: &Pattern, found: &Found<'_>, context: &Context<'_>) -> Result<bool> {
+/// Returns true if an extended attribute of the file has a matching name.
+fn has_xattr(pattern: &Pattern, found: &FoundFile<'_>, context: &Context<'_>) -> Result<bool> {
     let names = found.node(context.filesystem).xattr_names()?;
     Ok(names.iter().any(|name| pattern.matches(name)))
 }
 
-/// An empty file, or a directory without names.
-fn is_empty(found: &Found<'_>, context: &Context<'_>) -> Result<bool> {
+/// Returns true for an empty file, or a directory without entries.
+fn is_empty(found: &FoundFile<'_>, context: &Context<'_>) -> Result<bool> {
     let metadata = &found.entry.metadata;
     match metadata.file_type {
         FileType::Regular => Ok(metadata.size_bytes == 0),

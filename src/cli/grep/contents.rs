@@ -1,24 +1,24 @@
-//! A file's contents as whole lines, unpacked where that is wanted.
+//! The contents of a file as whole lines, optionally decompressed.
 
 use std::io::{self, Read, Seek};
 
 use diskfs::unpack::{self, Limited, Streams};
 use diskfs::{Error, File, Node, Result};
 
-/// Read at once.
+/// The number of bytes per read.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// A longer line is taken for several.
+/// The maximum length of a line. A longer line is treated as several.
 pub(super) const LINE_MAX_BYTES: usize = 4 << 20;
 
-/// What is packed in a file may be no more than that: a few kilobytes can be packed to make any amount.
+/// The maximum size of decompressed contents: a few kilobytes can decompress to any amount.
 const UNPACKED_MAX_BYTES: u64 = 16 << 30;
 
-/// Whole lines, but that the last of the file may have no end, and a line may be longer than they are
-/// allowed to be.
+/// A piece of whole lines. The last line of the file may have no newline, and a line longer than
+/// the maximum is split.
 pub(super) struct Piece<'a> {
     pub(super) text: &'a mut [u8],
-    /// True if it contains a zero byte, or what was read behind it does.
+    /// True if a zero byte is in this piece, or in data that was read after it.
     pub(super) sees_zero: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Lines {
     reader: Box<dyn Read>,
     node: Node,
     buffer: Vec<u8>,
-    /// How much of the buffer was given out.
+    /// The number of bytes of the buffer that were returned.
     given: usize,
     ended: bool,
 }
@@ -49,7 +49,7 @@ impl Lines {
         })
     }
 
-    /// Returns the next piece; `None` at the end.
+    /// Returns the next piece, or `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Piece<'_>>> {
         self.buffer.drain(..self.given);
         self.given = 0;
@@ -84,19 +84,21 @@ impl Lines {
     }
 }
 
-/// An error of reading, which may be one of the filesystem on its way through an unpacker.
+/// Converts a read error, which can be an error of the filesystem that passed through a
+/// decompressor.
 fn failed(node: &Node, error: io::Error) -> Error {
     match error.downcast::<Error>() {
         Ok(ours) => ours,
         Err(error) => {
-            let reason = format!("can't be unpacked: {error}");
+            let reason = format!("cannot decompress: {error}");
             let error = diskfs::vfs::Error::new(diskfs::vfs::ErrorKind::Invalid, reason);
             node.in_image(error)
         }
     }
 }
 
-/// The contents of what is packed, by its first bytes: gzip (RFC 1952), zstd (RFC 8878), xz, lz4's legacy frames.
+/// Returns the decompressed contents, by the first bytes: gzip (RFC 1952), zstd (RFC 8878), xz,
+/// lz4's legacy frames.
 fn unpacked(mut file: File) -> io::Result<Box<dyn Read>> {
     let mut magic = [0; 6];
     let read = file.read(&mut magic)?;

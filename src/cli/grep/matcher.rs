@@ -1,61 +1,63 @@
-//! Patterns, as grep(1) takes them.
+//! Patterns in the syntax of grep(1).
 
 use std::ops::Range;
 
 use diskfs::{Error, ErrorKind, Result};
 use regex::bytes::{Regex, RegexBuilder};
 
-/// How patterns are meant.
+/// The options that apply to patterns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is one flag of the command line"
 )]
-pub(super) struct Wanted {
+pub(super) struct PatternOptions {
     pub(super) fixed: bool,
     pub(super) ignore_case: bool,
     pub(super) words: bool,
     pub(super) lines: bool,
 }
 
-/// Says which lines match, in time that is linear in what is searched.
+/// A matcher of lines, in time linear in the searched text.
 #[derive(Debug)]
 pub(super) struct Matcher {
-    /// Of a line by itself.
+    /// The expression for a single line.
     line: Regex,
-    /// Of many lines: where it finds nothing, no line matches. `None` where that is not so.
+    /// The expression for many lines: if it does not match, no line matches. `None` if that does
+    /// not hold for the patterns.
     any: Option<Regex>,
 }
 
 impl Matcher {
-    /// Any of `patterns` may match.
-    pub(super) fn new(patterns: &[String], wanted: Wanted) -> Result<Self> {
+    /// Compiles a matcher for lines that match any of `patterns`.
+    pub(super) fn new(patterns: &[String], options: PatternOptions) -> Result<Self> {
         let mut parts = Vec::new();
         for pattern in patterns.iter().flat_map(|pattern| pattern.split('\n')) {
-            // By itself, so that a parenthesis too many can't close ours.
-            let part = if wanted.fixed {
+            // Each pattern is checked alone, so that an unmatched parenthesis cannot close one of
+            // ours.
+            let part = if options.fixed {
                 regex::escape(pattern)
             } else {
                 pattern.to_owned()
             };
-            build(&part, wanted, Lines::One).map_err(|e| refused(pattern, &e))?;
+            build(&part, options, Lines::One).map_err(|e| refused(pattern, &e))?;
             parts.push(format!("(?:{part})"));
         }
         let all = parts.join("|");
-        let around = match (wanted.lines, wanted.words) {
+        let around = match (options.lines, options.words) {
             (true, _) => format!("^(?:{all})$"),
             (false, true) => format!(r"\b{{start-half}}(?:{all})\b{{end-half}}"),
             (false, false) => all,
         };
-        let told = |e: regex::Error| refused(&patterns.join("\n"), &e);
-        // These anchors are those of the line, and not of the lines around it.
+        let invalid = |e: regex::Error| refused(&patterns.join("\n"), &e);
+        // These anchors mean the line itself, and not the lines around it.
         let is_anchored = around.contains(r"\A") || around.contains(r"\z");
         Ok(Self {
-            line: build(&around, wanted, Lines::One).map_err(told)?,
+            line: build(&around, options, Lines::One).map_err(invalid)?,
             any: if is_anchored {
                 None
             } else {
-                Some(build(&around, wanted, Lines::Many).map_err(told)?)
+                Some(build(&around, options, Lines::Many).map_err(invalid)?)
             },
         })
     }
@@ -64,12 +66,12 @@ impl Matcher {
         self.line.is_match(line)
     }
 
-    /// Whether one of these whole lines may match.
+    /// Returns true if one of these whole lines may match.
     pub(super) fn may_match(&self, lines: &[u8]) -> bool {
         self.any.as_ref().is_none_or(|any| any.is_match(lines))
     }
 
-    /// What of a line matches, but for nothing at all.
+    /// Returns the non-empty matches in a line.
     pub(super) fn spans(&self, line: &[u8]) -> Vec<Range<usize>> {
         let found = self.line.find_iter(line).map(|found| found.range());
         found.filter(|range| !range.is_empty()).collect()
@@ -82,35 +84,39 @@ enum Lines {
     Many,
 }
 
-fn build(pattern: &str, wanted: Wanted, lines: Lines) -> std::result::Result<Regex, regex::Error> {
+fn build(
+    pattern: &str,
+    options: PatternOptions,
+    lines: Lines,
+) -> std::result::Result<Regex, regex::Error> {
     RegexBuilder::new(pattern)
-        .case_insensitive(wanted.ignore_case)
+        .case_insensitive(options.ignore_case)
         .multi_line(lines == Lines::Many)
         .build()
 }
 
 fn refused(pattern: &str, error: &regex::Error) -> Error {
-    // The crate draws where it is, over several lines.
+    // The crate's message is a drawing of several lines that points to the error.
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();
     let why = last.strip_prefix("error: ").unwrap_or(last);
-    let reason = format!("`{pattern}` is no regular expression: {why}");
-    Error::new(ErrorKind::Invalid, reason).with_hint("with -F it is searched for as it stands")
+    let reason = format!("invalid regular expression `{pattern}`: {why}");
+    Error::new(ErrorKind::Invalid, reason).with_hint("give -F to search for it as plain text")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PLAIN: Wanted = Wanted {
+    const PLAIN: PatternOptions = PatternOptions {
         fixed: false,
         ignore_case: false,
         words: false,
         lines: false,
     };
 
-    fn matches(pattern: &str, wanted: Wanted, line: &str) -> bool {
-        let matcher = Matcher::new(&[pattern.to_owned()], wanted).unwrap();
+    fn matches(pattern: &str, options: PatternOptions, line: &str) -> bool {
+        let matcher = Matcher::new(&[pattern.to_owned()], options).unwrap();
         let found = matcher.matches(line.as_bytes());
         let among = format!("x\n{line}\nx\n");
         assert!(!found || matcher.may_match(among.as_bytes()), "{pattern}");
@@ -119,19 +125,19 @@ mod tests {
 
     #[test]
     fn lines_match_as_grep_has_it() {
-        let words = Wanted {
+        let words = PatternOptions {
             words: true,
             ..PLAIN
         };
-        let lines = Wanted {
+        let lines = PatternOptions {
             lines: true,
             ..PLAIN
         };
-        let fixed = Wanted {
+        let fixed = PatternOptions {
             fixed: true,
             ..PLAIN
         };
-        for (pattern, wanted, line, expected) in [
+        for (pattern, options, line, expected) in [
             ("a.c", PLAIN, "xabcx", true),
             ("a.c", fixed, "xabcx", false),
             ("a.c", fixed, "xa.cx", true),
@@ -145,7 +151,11 @@ mod tests {
             ("x\ny", PLAIN, "only y", true),
             ("", PLAIN, "", true),
         ] {
-            assert_eq!(matches(pattern, wanted, line), expected, "{pattern} {line}");
+            assert_eq!(
+                matches(pattern, options, line),
+                expected,
+                "{pattern} {line}"
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! What was found, as grep(1) prints it and as JSON.
+//! Output of matches as in grep(1), and as JSON.
 
 use std::io::Write;
 
@@ -6,18 +6,18 @@ use diskfs::Result;
 use serde_json::{Map, Value, json};
 
 use super::Grep;
-use super::record::{Found, Line, Record};
+use super::record::{FileRecord, Line, Record};
 use crate::cli::session::{Located, name_style, shown_path};
 use crate::cli::show::json::{List, put_name};
 use crate::cli::show::name::NameStyle;
 
-/// Prints lines.
+/// A printer of lines in the format of grep(1).
 pub(super) struct TextPrinter<'a> {
     args: &'a Grep,
     places: &'a [Located],
     style: NameStyle,
     with_groups: bool,
-    /// Whether any line was printed.
+    /// True if a line was printed.
     began: bool,
     out: &'a mut dyn Write,
 }
@@ -34,7 +34,7 @@ impl<'a> TextPrinter<'a> {
         }
     }
 
-    pub(super) fn print(&mut self, found: Found<'_>) -> Result<()> {
+    pub(super) fn print(&mut self, found: FileRecord<'_>) -> Result<()> {
         if self.args.quiet {
             return Ok(());
         }
@@ -43,18 +43,18 @@ impl<'a> TextPrinter<'a> {
         match found.record {
             Record::Line(line) => self.line(found, &name, line),
             Record::Binary => {
-                // A message, as grep(1) has it since 3.5.
+                // Reported as a message on standard error, as grep(1) does since 3.5.
                 let name = shown_path(self.places, found.place, found.path);
                 let name = NameStyle::Escaped.show(&name).into_owned();
                 let line = [b"grep: ", &name[..], b": binary file matches\n"].concat();
-                let _ = std::io::stderr().write_all(&line); // Nowhere left to complain.
+                let _ = std::io::stderr().write_all(&line); // A failure here cannot be reported.
                 Ok(())
             }
             Record::End { selected } => self.end(found, &name, *selected),
         }
     }
 
-    fn end(&mut self, found: Found<'_>, name: &[u8], selected: u64) -> Result<()> {
+    fn end(&mut self, found: FileRecord<'_>, name: &[u8], selected: u64) -> Result<()> {
         let args = self.args;
         let is_listed =
             args.files_with_matches && selected > 0 || args.files_without_match && selected == 0;
@@ -69,7 +69,7 @@ impl<'a> TextPrinter<'a> {
         Ok(())
     }
 
-    fn line(&mut self, found: Found<'_>, name: &[u8], line: &Line) -> Result<()> {
+    fn line(&mut self, found: FileRecord<'_>, name: &[u8], line: &Line) -> Result<()> {
         if self.with_groups && line.begins_group && self.began {
             self.out.write_all(b"--\n")?;
         }
@@ -96,14 +96,15 @@ impl<'a> TextPrinter<'a> {
         Ok(())
     }
 
-    /// Whether the file's name stands before its lines: unless one file alone is named.
-    fn names_files(&self, found: Found<'_>) -> bool {
+    /// Returns true if the file name is printed before its lines: unless a single file is the only
+    /// operand.
+    fn names_files(&self, found: FileRecord<'_>) -> bool {
         let is_one = self.places.len() == 1 && found.path == found.place.path;
         self.args.with_filename || !self.args.no_filename && !is_one
     }
 }
 
-/// Prints an object for each match, or file.
+/// A printer of one JSON object for each match or file.
 pub(super) struct JsonPrinter<'a, 'b> {
     args: &'a Grep,
     list: &'a mut List<'b>,
@@ -114,7 +115,7 @@ impl<'a, 'b> JsonPrinter<'a, 'b> {
         Self { args, list }
     }
 
-    pub(super) fn print(&mut self, found: Found<'_>) -> Result<()> {
+    pub(super) fn print(&mut self, found: FileRecord<'_>) -> Result<()> {
         let args = self.args;
         let mut object = Map::new();
         put_name(&mut object, "image", found.place.image.as_encoded_bytes());

@@ -1,34 +1,34 @@
-//! What is found in a file, piece by piece.
+//! The results of searching a file.
 
 use std::ops::Range;
 
 use crate::cli::session::Located;
 
-/// One thing that a search says of a file.
+/// A single result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Record {
     Line(Line),
-    /// It is binary, and matches.
+    /// The file is binary, and matches.
     Binary,
-    /// The last one of each file.
+    /// The last record of each file.
     End {
-        /// How many lines match, as far as they were counted.
+        /// The number of matching lines, as far as they were counted.
         selected: u64,
     },
 }
 
-/// A line that is to be shown.
+/// A line to print.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
-    /// From 1.
+    /// The line number, from 1.
     pub(super) number: u64,
-    /// Without its end.
+    /// The line without its newline.
     pub(super) text: Vec<u8>,
-    /// It is one of those searched for, and not only beside one.
+    /// True if the line matches; false for a context line.
     pub(super) selected: bool,
-    /// What of it matches.
+    /// The matching parts of the line.
     pub(super) spans: Vec<Range<usize>>,
-    /// Lines were left out before it, or it is the first.
+    /// True for the first line, and for a line after skipped ones.
     pub(super) begins_group: bool,
 }
 
@@ -37,7 +37,7 @@ impl Record {
         matches!(self, Self::End { selected } if *selected > 0)
     }
 
-    /// What it takes, about.
+    /// Returns the approximate memory that the record takes.
     pub(super) fn memory_bytes(&self) -> usize {
         let own = size_of::<Self>();
         match self {
@@ -50,11 +50,11 @@ impl Record {
     }
 }
 
-/// A record with the file that it is of.
+/// A record with its file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found<'a> {
+pub(super) struct FileRecord<'a> {
     pub(super) place: &'a Located,
-    /// In the image.
+    /// The path in the image.
     pub(super) path: &'a [u8],
     pub(super) record: &'a Record,
 }

@@ -10,61 +10,62 @@ use super::record::{Line, Record};
 use crate::cli::session::Located;
 use crate::cli::show::name::join;
 
-/// What lines before a match are kept in case there is one; older ones are not shown then.
+/// The maximum size of the lines that are kept as possible context before a match. Older ones are
+/// not printed.
 const BEFORE_MAX_BYTES: usize = 8 << 20;
 
-/// What becomes of binary files.
+/// The treatment of binary files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Binary {
-    /// That they match is told, and no line shown.
-    Tell,
-    /// They don't match.
+    /// Report that they match, and print no lines.
+    Report,
+    /// Treat them as not matching.
     Skip,
-    /// They are texts.
+    /// Treat them as text.
     Text,
 }
 
-/// What of a file is to be known.
+/// The result that is wanted for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Matters {
+pub(super) enum WantedResult {
     Lines,
-    /// How many match.
+    /// The number of matching lines.
     Count,
-    /// Whether one does.
+    /// Only whether any line matches.
     Any,
 }
 
-/// What is searched for, and how much is to be found.
+/// A search: what to search for, and how much to find.
 #[derive(Debug)]
 pub(super) struct Search {
     pub(super) matcher: Matcher,
-    /// Lines that don't match.
+    /// Selects lines that do not match.
     pub(super) invert: bool,
-    /// Lines of context.
+    /// The number of context lines before a match; `after` is the number after it.
     pub(super) before: usize,
     pub(super) after: usize,
     pub(super) max_count: Option<u64>,
-    pub(super) matters: Matters,
+    pub(super) wanted_result: WantedResult,
     pub(super) binary: Binary,
-    /// Also in what is packed in a file.
+    /// Also searches the decompressed contents of compressed files.
     pub(super) unpack: bool,
 }
 
-/// Takes a record; `false` to have no more of them.
+/// A consumer of records, which returns `false` if it wants no more.
 type Emit<'a> = &'a mut dyn FnMut(Record) -> Result<bool>;
 
-/// How a file goes on behind a line.
+/// The next action after a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
-    Line,
-    /// Nothing more is to be found.
+enum LineOutcome {
+    Continue,
+    /// The rest of the file does not matter.
     Done,
-    /// Nobody wants more.
-    Cut,
+    /// The consumer wants no more records.
+    Stop,
 }
 
 impl Search {
-    /// Searches a file. Returns whether all that was found was taken.
+    /// Searches a file. Returns `false` if the consumer did not want all records.
     pub(super) fn file(
         &self,
         place: &Located,
@@ -77,9 +78,9 @@ impl Search {
         let mut progress = InFile::new(self);
         while let Some(piece) = lines.next()? {
             match progress.piece(piece, emit)? {
-                Next::Line => {}
-                Next::Done => break,
-                Next::Cut => return Ok(false),
+                LineOutcome::Continue => {}
+                LineOutcome::Done => break,
+                LineOutcome::Stop => return Ok(false),
             }
         }
         let selected = progress.selected;
@@ -87,19 +88,19 @@ impl Search {
     }
 }
 
-/// How far the search of a file has come.
+/// The state of searching a file.
 struct InFile<'a> {
     search: &'a Search,
-    /// Of the next line.
+    /// The number of the next line.
     number: u64,
     selected: u64,
     is_binary: bool,
-    /// Lines that may turn out to be before a match, with their numbers.
+    /// Lines, with their numbers, that are printed if a match follows.
     before: VecDeque<(u64, Vec<u8>)>,
     before_bytes: usize,
-    /// How many lines behind the last match are still shown.
+    /// The number of lines after the last match that are still to be printed.
     after: usize,
-    /// The last line that was shown.
+    /// The last line that was printed.
     shown: Option<u64>,
 }
 
@@ -117,8 +118,8 @@ impl<'a> InFile<'a> {
         }
     }
 
-    /// Goes through the lines of a piece.
-    fn piece(&mut self, piece: Piece<'_>, emit: Emit<'_>) -> Result<Next> {
+    /// Searches the lines of a piece.
+    fn piece(&mut self, piece: Piece<'_>, emit: Emit<'_>) -> Result<LineOutcome> {
         let Piece { text, sees_zero } = piece;
         if self.search.binary != Binary::Text && sees_zero {
             self.is_binary = true;
@@ -126,9 +127,9 @@ impl<'a> InFile<'a> {
         if self.is_binary {
             if self.search.binary == Binary::Skip {
                 self.selected = 0;
-                return Ok(Next::Done);
+                return Ok(LineOutcome::Done);
             }
-            // As grep(1) has it: zero bytes end lines, too.
+            // As in grep(1), zero bytes end lines in binary files.
             text.iter_mut()
                 .filter(|byte| **byte == 0)
                 .for_each(|byte| *byte = b'\n');
@@ -136,18 +137,18 @@ impl<'a> InFile<'a> {
         if self.may_skip(text) {
             let lines = text.split_inclusive(|byte| *byte == b'\n').count();
             self.number = self.number.saturating_add(lines as u64);
-            return Ok(Next::Line);
+            return Ok(LineOutcome::Continue);
         }
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             let next = self.line(line.strip_suffix(b"\n").unwrap_or(line), emit)?;
-            if next != Next::Line {
+            if next != LineOutcome::Continue {
                 return Ok(next);
             }
         }
-        Ok(Next::Line)
+        Ok(LineOutcome::Continue)
     }
 
-    /// Whether nothing of these lines is to be shown.
+    /// Returns true if none of these lines can be printed or counted.
     fn may_skip(&self, piece: &[u8]) -> bool {
         let search = self.search;
         !search.invert
@@ -158,7 +159,7 @@ impl<'a> InFile<'a> {
     }
 
     fn shows_lines(&self) -> bool {
-        self.search.matters == Matters::Lines && !self.is_binary
+        self.search.wanted_result == WantedResult::Lines && !self.is_binary
     }
 
     fn is_full(&self) -> bool {
@@ -167,7 +168,7 @@ impl<'a> InFile<'a> {
             .is_some_and(|max| self.selected >= max)
     }
 
-    fn line(&mut self, line: &[u8], emit: Emit<'_>) -> Result<Next> {
+    fn line(&mut self, line: &[u8], emit: Emit<'_>) -> Result<LineOutcome> {
         let number = self.number;
         self.number = self.number.saturating_add(1);
         let is_full = self.is_full();
@@ -177,35 +178,35 @@ impl<'a> InFile<'a> {
         if self.after > 0 {
             self.after -= 1;
             if !self.show(number, line.to_vec(), None, emit)? {
-                return Ok(Next::Cut);
+                return Ok(LineOutcome::Stop);
             }
         } else if self.search.before > 0 && !is_full && self.shows_lines() {
-            self.keep(number, line);
+            self.keep_context(number, line);
         }
         Ok(if is_full && self.after == 0 {
-            Next::Done
+            LineOutcome::Done
         } else {
-            Next::Line
+            LineOutcome::Continue
         })
     }
 
-    fn select(&mut self, number: u64, line: &[u8], emit: Emit<'_>) -> Result<Next> {
+    fn select(&mut self, number: u64, line: &[u8], emit: Emit<'_>) -> Result<LineOutcome> {
         self.selected = self.selected.saturating_add(1);
-        if self.search.matters == Matters::Any {
-            return Ok(Next::Done);
+        if self.search.wanted_result == WantedResult::Any {
+            return Ok(LineOutcome::Done);
         }
-        if self.is_binary && self.search.matters == Matters::Lines {
+        if self.is_binary && self.search.wanted_result == WantedResult::Lines {
             return Ok(if emit(Record::Binary)? {
-                Next::Done
+                LineOutcome::Done
             } else {
-                Next::Cut
+                LineOutcome::Stop
             });
         }
         if self.shows_lines() {
             self.before_bytes = 0;
             for (number, line) in std::mem::take(&mut self.before) {
                 if !self.show(number, line, None, emit)? {
-                    return Ok(Next::Cut);
+                    return Ok(LineOutcome::Stop);
                 }
             }
             let spans = if self.search.invert {
@@ -214,18 +215,18 @@ impl<'a> InFile<'a> {
                 self.search.matcher.spans(line)
             };
             if !self.show(number, line.to_vec(), Some(spans), emit)? {
-                return Ok(Next::Cut);
+                return Ok(LineOutcome::Stop);
             }
             self.after = self.search.after;
         }
         Ok(if self.is_full() && self.after == 0 {
-            Next::Done
+            LineOutcome::Done
         } else {
-            Next::Line
+            LineOutcome::Continue
         })
     }
 
-    fn keep(&mut self, number: u64, line: &[u8]) {
+    fn keep_context(&mut self, number: u64, line: &[u8]) {
         self.before_bytes = self.before_bytes.saturating_add(line.len());
         self.before.push_back((number, line.to_vec()));
         while self.before.len() > self.search.before || self.before_bytes > BEFORE_MAX_BYTES {
@@ -236,7 +237,7 @@ impl<'a> InFile<'a> {
         }
     }
 
-    /// Shows a line: one that was selected has spans.
+    /// Emits a line. A selected line has spans, a context line has `None`.
     fn show(
         &mut self,
         number: u64,

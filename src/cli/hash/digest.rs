@@ -1,4 +1,4 @@
-//! What the manifest says of one file.
+//! The hashes of one file.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cli::copy::{self, Buffer};
 
-/// A SHA-256.
+/// A SHA-256 hash.
 pub(super) type Hash = [u8; 32];
 
 /// A file with its hashes.
@@ -21,8 +21,8 @@ pub(super) struct Hashed {
 }
 
 impl Hashed {
-    /// A hash over all extended attributes; `None` without any. Lengths stand before names and
-    /// values, so that no two lists have the same bytes.
+    /// Returns a hash of all extended attributes, or `None` if there are none. Names and values are
+    /// preceded by their lengths, so that different lists never have the same bytes.
     pub(super) fn xattrs_hash(&self) -> Option<Hash> {
         if self.xattrs.is_empty() {
             return None;
@@ -39,7 +39,7 @@ impl Hashed {
 /// Reads and hashes a file.
 pub(super) fn hash(start: &Node, entry: SortedEntry) -> Result<Hashed> {
     thread_local! {
-        /// One for each thread, for all the files that it hashes.
+        /// The buffer of a thread, for all files that it hashes.
         static BUFFER: RefCell<Buffer> = RefCell::new(Buffer::default());
     }
     let metadata = &entry.metadata;
@@ -71,7 +71,7 @@ pub(super) fn hash(start: &Node, entry: SortedEntry) -> Result<Hashed> {
     })
 }
 
-/// Hexadecimal digits.
+/// Formats a hash as hexadecimal digits.
 pub(super) fn hex(hash: &Hash) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |bits: u8| char::from(DIGITS[usize::from(bits)]);

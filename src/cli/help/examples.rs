@@ -1,11 +1,13 @@
-//! Every example is a command line that the program takes: those of all help texts, which are those of the man pages, and
-//! those of README. tests/cli/examples.rs runs the ones that can be run anywhere.
+//! Tests that every example is a valid command line: the examples of all help texts (which are also
+//! those of the man pages) and those of the README. tests/cli/examples.rs runs the examples that
+//! can be run anywhere.
 
 use clap::Command;
 
 const README: &str = include_str!("../../../README.md");
 
-/// The words of each command of a script, without redirections and comments. Quotes are all of the shell that it knows.
+/// Splits a script into its commands, and these into words, without redirections and comments. Of
+/// the shell's syntax, it knows only quotes.
 fn commands(script: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;
@@ -24,7 +26,7 @@ fn commands(script: &str) -> Vec<Vec<String>> {
                 }
                 match character {
                     ' ' => {}
-                    // What is behind a redirection is no word of the command.
+                    // The word after a redirection is a file name, not a word of the command.
                     '<' | '>' => commands.push(vec!["redirected".to_owned()]),
                     _ => commands.push(Vec::new()),
                 }
@@ -35,7 +37,7 @@ fn commands(script: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// Examples of a help text: what is indented behind a heading.
+/// Returns the examples of a help text: the indented lines after a heading.
 fn in_help(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut is_example = false;
@@ -60,7 +62,7 @@ fn collect(command: &Command, scripts: &mut Vec<String>) {
     }
 }
 
-/// Help is wrapped at 100 columns, and what is wrapped can't be copied.
+/// Help is wrapped at 100 columns, and a wrapped example could not be copied.
 #[test]
 fn every_example_is_a_line() {
     let mut scripts = Vec::new();

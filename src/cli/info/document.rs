@@ -1,4 +1,4 @@
-//! The report for programs.
+//! The report as JSON.
 
 use diskfs::image::{Bitmap, BitmapState, Description, Qcow2Details, Snapshot};
 use diskfs::luks::Header;
@@ -12,7 +12,7 @@ use crate::cli::df::statistics_json;
 use crate::cli::show::json::put_name;
 use crate::cli::show::time;
 
-/// The whole report.
+/// Returns the whole report.
 pub(super) fn document(disk: &Disk, volumes: &[VolumeReport]) -> Value {
     let table = disk.partition_table().ok().flatten();
     let mut image = image(disk.description());
@@ -160,7 +160,7 @@ fn volume_group(group: &Group) -> Value {
     })
 }
 
-/// An array of md; `None` for another volume.
+/// Returns an md array as JSON, or `None` for any other volume.
 fn array(report: &VolumeReport) -> Option<Value> {
     let array = report.volume.array()?;
     let metadata = array.metadata();
@@ -174,7 +174,7 @@ fn array(report: &VolumeReport) -> Option<Value> {
     }))
 }
 
-/// What LVM says of a volume, when it is a logical one.
+/// Returns the LVM metadata of a logical volume as JSON, or `None` for any other volume.
 fn logical(report: &VolumeReport) -> Option<Value> {
     let (group, logical) = report.volume.logical()?;
     Some(json!({
@@ -186,14 +186,14 @@ fn logical(report: &VolumeReport) -> Option<Value> {
     }))
 }
 
-/// What the LUKS header of an image says whose own data is encrypted.
+/// Returns the LUKS header of an image whose own data is encrypted.
 fn image_luks(disk: &Disk) -> Option<Value> {
     let header = disk.image_luks().ok()??;
-    let told = disk.description().qcow2.as_ref()?.encryption?;
-    Some(luks(&header, told.is_unlocked))
+    let encryption = disk.description().qcow2.as_ref()?.encryption?;
+    Some(luks(&header, encryption.is_unlocked))
 }
 
-/// What its LUKS header says of a volume or an image.
+/// Returns the LUKS header of a volume or an image as JSON.
 fn luks(header: &Header, unlocked: bool) -> Value {
     let keyslots = header.keyslots().map(|slot| {
         json!({
@@ -229,7 +229,7 @@ fn volume(report: &VolumeReport) -> Value {
     })
 }
 
-/// What a volume holds; volumes that hold nothing known are left out.
+/// Returns the contents of a volume as JSON. Volumes with unknown contents are left out.
 fn filesystem(report: &VolumeReport) -> Option<Value> {
     let content = report.content.as_ref()?;
     let mut object = Map::new();

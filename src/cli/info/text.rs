@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::cli::show::size::units;
 use crate::cli::show::table::{Align, lay_out};
 use crate::cli::show::time;
 
-/// The whole report.
+/// Returns the whole report.
 pub(super) fn text(disk: &Disk, volumes: &[VolumeReport]) -> String {
     let mut out = image(disk.description(), 0);
     out.extend(image_encryption(disk));
@@ -40,12 +40,12 @@ pub(super) fn text(disk: &Disk, volumes: &[VolumeReport]) -> String {
     out
 }
 
-/// One `name: value` to a line, with the values in a column.
+/// Formats rows as `name: value` lines, with the values aligned in a column.
 fn fields(rows: &[(&str, String)], indent: usize) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
     let mut out = String::new();
     for (name, value) in rows {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(out, "{:indent$}{:width$} {value}", "", format!("{name}:"));
     }
     out
@@ -57,7 +57,7 @@ fn image(description: &Description, indent: usize) -> String {
         safe(description.path.as_os_str().as_encoded_bytes()),
     )];
     let probed = if description.probed {
-        " (told from its contents)"
+        " (detected from its contents)"
     } else {
         ""
     };
@@ -77,7 +77,7 @@ fn image(description: &Description, indent: usize) -> String {
         out.push_str(&bitmaps(qcow2, indent));
     }
     if let Some(backing) = &description.backing {
-        let _ = writeln!(out, "{:indent$}backing file:", ""); // Writing to a String does not fail.
+        let _ = writeln!(out, "{:indent$}backing file:", ""); // Writing to a String cannot fail.
         out.push_str(&image(backing, indent + 2));
     }
     out
@@ -104,14 +104,17 @@ fn qcow2_fields(qcow2: &Qcow2Details) -> Vec<(&'static str, String)> {
     if qcow2.dirty {
         rows.push((
             "dirty",
-            "yes: it was not closed; its refcounts may be wrong".to_owned(),
+            "yes: the image was not closed; its refcounts may be wrong".to_owned(),
         ));
     }
     if qcow2.corrupt {
-        rows.push(("corrupt", "yes: a program marked it so".to_owned()));
+        rows.push((
+            "corrupt",
+            "yes: a program marked the image as corrupt".to_owned(),
+        ));
     }
     if let Some(name) = &qcow2.backing_name {
-        let format = qcow2.backing_format_name.as_deref().unwrap_or("not said");
+        let format = qcow2.backing_format_name.as_deref().unwrap_or("not given");
         rows.push((
             "backed by",
             format!(
@@ -127,7 +130,7 @@ fn qcow2_fields(qcow2: &Qcow2Details) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// Rows as a table, `indent` spaces in.
+/// Formats rows as a table, indented by `indent` spaces.
 fn indented(align: &[Align], rows: &[Vec<String>], indent: usize) -> String {
     let mut out = String::new();
     for line in lay_out(align, rows).lines() {
@@ -165,7 +168,7 @@ fn snapshots(qcow2: &Qcow2Details, indent: usize) -> String {
     format!("{:indent$}snapshots:\n{table}", "")
 }
 
-/// When a snapshot was taken, as our times are.
+/// Returns the time at which a snapshot was taken, as our type of timestamps.
 pub(super) fn taken_at(snapshot: &Snapshot) -> Timestamp {
     let since = snapshot
         .taken_at
@@ -294,7 +297,7 @@ fn volume_group(group: &Group, volumes: &[VolumeReport]) -> String {
     out
 }
 
-/// What a volume is, and why it does not open.
+/// Appends the problem that keeps a volume from being opened, if there is one.
 fn with_problem(what: &str, volume: &Volume) -> String {
     match volume.problem() {
         Some(problem) => format!("{what} ({problem})"),
@@ -356,19 +359,19 @@ fn usage(s: &Statistics) -> (String, String, String) {
     )
 }
 
-/// What the LUKS header of an image says whose own data is encrypted.
+/// Describes the LUKS header of an image whose own data is encrypted.
 fn image_encryption(disk: &Disk) -> Option<String> {
-    // What is wrong with it is told when there is a key for it.
+    // A problem of the header is reported when a key is given for it.
     let header = disk.image_luks().ok()??;
     let description = disk.description();
-    let told = description.qcow2.as_ref()?.encryption?;
+    let own = description.qcow2.as_ref()?.encryption?;
     let name = description.path.file_name().unwrap_or_default();
     let name = safe(name.as_encoded_bytes());
-    let unlocked = told.is_unlocked.then(|| "unlocked".to_owned());
+    let unlocked = own.is_unlocked.then(|| "unlocked".to_owned());
     Some(encryption(&name, unlocked, &header))
 }
 
-/// What the header of an encrypted volume says.
+/// Describes the header of an encrypted volume.
 fn volume_encryption(volume: &Volume, header: &Header) -> String {
     let name = volume.name();
     let unlocked = volume
@@ -385,7 +388,7 @@ fn encryption(name: &str, unlocked: Option<String>, header: &Header) -> String {
     let state = match (header.problem(), unlocked) {
         (Some(problem), _) => problem.to_string(),
         (None, Some(unlocked)) => unlocked,
-        (None, None) => format!("locked; give its key, as in --key {name}:ask"),
+        (None, None) => format!("locked; give its key, for example with --key {name}:ask"),
     };
     let mut rows = vec![
         ("uuid", safe(header.uuid().as_bytes())),
@@ -404,7 +407,7 @@ fn encryption(name: &str, unlocked: Option<String>, header: &Header) -> String {
     format!("\n{name} (LUKS{version}):\n{}", fields(&rows, 2))
 }
 
-/// Features and notes of a filesystem that is read, or how a volume is encrypted.
+/// Describes the features and notes of a readable filesystem, or the encryption of a volume.
 fn details(report: &VolumeReport) -> String {
     if let Some(header) = &report.luks {
         return volume_encryption(&report.volume, header);

@@ -1,7 +1,7 @@
-//! Many images side by side, a line of JSON each.
+//! Inspection of many images in parallel, with one line of JSON each.
 //!
-//! A line is `{"image": PATH, "systems": [...]}`, as of one image alone, or `{"image": PATH, "error": {...}}`, and in
-//! the order of the images. A broken image stops nothing.
+//! A line is `{"image": PATH, "systems": [...]}`, as for a single image, or `{"image": PATH,
+//! "error": {...}}`. Lines are in the order of the images. A broken image does not stop the others.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -25,7 +25,7 @@ pub(super) fn run(args: &Inspect, images: &Path, session: &mut Session) -> Resul
         None => Box::new(stdout()?),
         Some(path) if is_standard(path) => {
             if args.resume {
-                let reason = "standard output is not read: --resume needs a file";
+                let reason = "--resume cannot continue standard output; give a file with --output";
                 return Err(Error::new(ErrorKind::Invalid, reason));
             }
             Box::new(stdout()?)
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Inspect, images: &Path, session: &mut Session) -> Resul
         let disk = args.source.open(image.as_os_str())?;
         Ok(json(args, &guests(args, &disk)?))
     };
-    let failed = "images could not be looked at";
+    let failed = "images could not be inspected";
     fleet::run(
         session,
         &mut *out,
@@ -53,11 +53,11 @@ pub(super) fn run(args: &Inspect, images: &Path, session: &mut Session) -> Resul
     )
 }
 
-fn line(image: &Path, looked: std::result::Result<Value, Value>) -> Value {
+fn line(image: &Path, result: std::result::Result<Value, Value>) -> Value {
     let mut line = Map::new();
     line.insert("image".to_owned(), image.to_string_lossy().into());
-    match looked {
-        Ok(Value::Object(told)) => line.extend(told),
+    match result {
+        Ok(Value::Object(fields)) => line.extend(fields),
         Ok(_) => {}
         Err(error) => {
             line.insert("error".to_owned(), error);
@@ -66,14 +66,15 @@ fn line(image: &Path, looked: std::result::Result<Value, Value>) -> Value {
     Value::Object(line)
 }
 
-/// Opens the file that lines go to, and tells which images it has an answer for. A last line that was cut is taken off,
-/// and so are those of images that failed.
+/// Opens the output file, and returns the images that it has an answer for. A truncated last line
+/// and the lines of failed images are removed.
 fn open_output(path: &Path, resume: bool) -> io::Result<(File, HashSet<String>)> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create(true);
     let mut file = options.truncate(!resume).open(path)?;
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    // Beside it, so that it can take its place at once: what was done is never gone.
+    // The new file is created beside the old one and replaces it atomically, so finished answers
+    // are never lost.
     let kept = tempfile::NamedTempFile::new_in(dir.unwrap_or(Path::new(".")))?;
     let (done, is_whole) = keep_answers(BufReader::new(&file), BufWriter::new(&kept))?;
     if is_whole {
@@ -85,23 +86,26 @@ fn open_output(path: &Path, resume: bool) -> io::Result<(File, HashSet<String>)>
     Ok((kept.persist(path)?, done))
 }
 
-/// What is read of a line that was written before.
+/// The members of an earlier line that matter here.
 #[derive(Deserialize)]
-struct Said {
+struct EarlierLine {
     image: String,
-    #[expect(dead_code, reason = "that it is there tells an answer from an error")]
+    #[expect(
+        dead_code,
+        reason = "its presence distinguishes an answer from an error"
+    )]
     systems: IgnoredAny,
 }
 
-/// Copies the lines that are answers, and tells their images, and whether those are all lines that there are.
+/// Copies the lines with answers. Returns their images, and true if there were no other lines.
 fn keep_answers(mut from: impl BufRead, mut to: impl Write) -> io::Result<(HashSet<String>, bool)> {
     let (mut done, mut is_whole) = (HashSet::new(), true);
     let mut line = Vec::new();
     while from.read_until(b'\n', &mut line)? > 0 {
-        match serde_json::from_slice::<Said>(&line) {
-            Ok(said) if line.ends_with(b"\n") => {
+        match serde_json::from_slice::<EarlierLine>(&line) {
+            Ok(earlier) if line.ends_with(b"\n") => {
                 to.write_all(&line)?;
-                done.insert(said.image);
+                done.insert(earlier.image);
             }
             _ => is_whole = false,
         }

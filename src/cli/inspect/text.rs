@@ -1,18 +1,20 @@
-//! What people are told.
+//! The report as text.
 
 use std::io::Write;
 
 use diskfs::Result;
 use diskfs::guest::MountedFilesystem;
-use diskfs::inspect::{DriverPlace, Firmware, Interface, Kernel, Password, Report, State, User};
+use diskfs::inspect::{
+    DriverPlace, Firmware, Interface, Kernel, Password, Report, ServiceState, User,
+};
 
 use super::{Guest, Inspect};
 use crate::cli::show::name::message;
 use crate::cli::show::size::human;
 use crate::cli::show::table::{Align, lay_out};
 
-/// A line: what it is called, the question's name in the report, the answer.
-type Fact = (&'static str, &'static str, String);
+/// A line of the report: its label, the question's name in the report, the answer.
+type ReportLine = (&'static str, &'static str, String);
 
 pub(super) fn write(
     out: &mut impl Write,
@@ -36,7 +38,7 @@ pub(super) fn write(
     }
     out.write_all(lay_out(&[Align::Left; 3], &rows).as_bytes())?;
     for problem in &report.problems {
-        let line = format!("  not read: {}: {}", problem.file, problem.reason);
+        let line = format!("  cannot read: {}: {}", problem.file, problem.reason);
         writeln!(out, "{}", message(&line))?;
     }
     if args.packages {
@@ -52,11 +54,11 @@ pub(super) fn write(
     Ok(())
 }
 
-/// All lines; what is not known is left out.
-fn facts(guest: &Guest) -> Vec<Fact> {
+/// Returns all lines; unknown facts are left out.
+fn facts(guest: &Guest) -> Vec<ReportLine> {
     let report = &guest.report;
     let all = [system(report), startup(report), people(report)];
-    let mut facts: Vec<Fact> = all.into_iter().flatten().collect();
+    let mut facts: Vec<ReportLine> = all.into_iter().flatten().collect();
     let disks = guest.filesystems.iter();
     facts.extend(disks.map(|it| ("filesystem", "filesystems", filesystem(it))));
     let interfaces = report.network.interfaces.iter();
@@ -71,7 +73,7 @@ fn known(text: Option<&String>) -> String {
     text.cloned().unwrap_or_default()
 }
 
-fn system(report: &Report) -> Vec<Fact> {
+fn system(report: &Report) -> Vec<ReportLine> {
     let release = &report.release;
     let code_name = release.code_name.as_ref().map(|name| format!("({name})"));
     let system = [&release.distribution, &release.version, &code_name];
@@ -108,7 +110,7 @@ fn system(report: &Report) -> Vec<Fact> {
     ]
 }
 
-fn startup(report: &Report) -> Vec<Fact> {
+fn startup(report: &Report) -> Vec<ReportLine> {
     let boot = &report.boot;
     let firmware = boot.firmware.iter().map(|firmware| match firmware {
         Firmware::Bios => "BIOS",
@@ -140,7 +142,10 @@ fn startup(report: &Report) -> Vec<Fact> {
             .filter(|it| it.state == state)
             .count()
     };
-    let (enabled, masked) = (counted(State::Enabled), counted(State::Masked));
+    let (enabled, masked) = (
+        counted(ServiceState::Enabled),
+        counted(ServiceState::Masked),
+    );
     let services = match (enabled, masked) {
         (0, 0) => String::new(),
         (enabled, 0) => format!("{enabled} enabled"),
@@ -166,7 +171,7 @@ fn startup(report: &Report) -> Vec<Fact> {
     facts
 }
 
-/// `6.1.0-9-amd64: virtio_blk (initramfs), nvme (module)`.
+/// Formats a kernel as `6.1.0-9-amd64: virtio_blk (initramfs), nvme (module)`.
 fn kernel(kernel: &Kernel) -> String {
     let drivers = kernel.drivers.iter().map(|(driver, place)| match place {
         DriverPlace::BuiltIn => format!("{driver} (built in)"),
@@ -181,7 +186,7 @@ fn kernel(kernel: &Kernel) -> String {
     format!("{} with {}", kernel.version, drivers.join(", "))
 }
 
-fn people(report: &Report) -> Vec<Fact> {
+fn people(report: &Report) -> Vec<ReportLine> {
     let users: Vec<String> = report
         .users
         .iter()
@@ -202,12 +207,13 @@ fn people(report: &Report) -> Vec<Fact> {
     facts.extend(authorized.map(|it| {
         let comment = it.key.comment.as_deref().unwrap_or_default();
         let shown = format!("{}: {} {comment}", it.user, it.key.fingerprint);
-        ("lets in", "ssh", shown.trim_end().to_owned())
+        ("ssh key", "ssh", shown.trim_end().to_owned())
     }));
     facts
 }
 
-/// Root, and those whose numbers distributions give to people (login.defs(5): from 1000 on, less `nobody`).
+/// Returns true for root, and for users with the numbers that distributions give to people
+/// (login.defs(5): from 1000 on, except `nobody`).
 fn is_person(user: &User) -> bool {
     user.uid == 0 || (1000..60_000).contains(&user.uid)
 }
@@ -217,13 +223,13 @@ fn person(user: &User) -> String {
         Some(Password::Set) => "password",
         Some(Password::Empty) => "no password needed",
         Some(Password::Locked) => "password locked",
-        Some(_) => "password of another kind",
+        Some(_) => "password of unknown type",
         None => return user.name.clone(),
     };
     format!("{} ({state})", user.name)
 }
 
-/// `/ ext4, 1.1G of 2.0G used`.
+/// Formats a filesystem as `/ ext4, 1.1G of 2.0G used`.
 fn filesystem(filesystem: &MountedFilesystem) -> String {
     let MountedFilesystem {
         path,
@@ -243,7 +249,7 @@ fn filesystem(filesystem: &MountedFilesystem) -> String {
     }
 }
 
-/// `eth0 (52:54:00:12:34:56): DHCP, 192.0.2.7/24 via 192.0.2.1 (netplan)`.
+/// Formats an interface as `eth0 (52:54:00:12:34:56): DHCP, 192.0.2.7/24 via 192.0.2.1 (netplan)`.
 fn interface(interface: &Interface) -> String {
     let name = interface.name.as_deref().unwrap_or("any");
     let mac = interface.mac.as_ref().map(|mac| format!(" ({mac})"));
@@ -280,7 +286,7 @@ fn packages(report: &Report) -> String {
     }
 }
 
-/// `/etc/hostname:1, ...`.
+/// Formats the sources of an answer as `/etc/hostname:1, ...`.
 fn sources(report: &Report, question: &str) -> String {
     let sources = report.sources.get(question).into_iter().flatten();
     let named = sources.map(|source| match source.line {

@@ -1,7 +1,7 @@
-//! The same as virt-inspector(1) writes it, for what reads that.
+//! The report in the XML format of virt-inspector(1), for programs that read that.
 //!
-//! Devices are called as libguestfs' appliance calls them: `p1` of the first disk is `/dev/sda1`, a logical volume
-//! `/dev/GROUP/NAME`.
+//! Devices have the names of libguestfs' appliance: `p1` of the first disk is `/dev/sda1`, a
+//! logical volume is `/dev/GROUP/NAME`.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use diskfs::inspect::{Package, Program, Release};
 
 use super::{DriveMapping, Guest};
 
-/// What is written into.
+/// The XML writer.
 type Xml<W> = Writer<W>;
 
 pub(super) fn write(out: &mut impl Write, guests: &[Guest]) -> Result<()> {
@@ -34,7 +34,7 @@ fn element<W: Write>(
     Ok(())
 }
 
-/// An element with a text, which is left out where there is none.
+/// Writes an element with a text, unless the text is empty.
 fn text<W: Write>(xml: &mut Xml<W>, name: &str, text: &str) -> io::Result<()> {
     if !text.is_empty() {
         let text = plain(text);
@@ -44,7 +44,7 @@ fn text<W: Write>(xml: &mut Xml<W>, name: &str, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Without the characters that XML has no way to write (XML 1.0, section 2.2).
+/// Removes the characters that XML cannot represent (XML 1.0, section 2.2).
 fn plain(text: &str) -> String {
     let is_char = |c: &char| !c.is_control() || matches!(c, '\t' | '\n' | '\r');
     let is_noncharacter = |c: char| matches!(c, '\u{fffe}' | '\u{ffff}');
@@ -63,7 +63,7 @@ fn system<W: Write>(xml: &mut Xml<W>, guest: &Guest) -> io::Result<()> {
         text(xml, "name", release.kind.unwrap_or("unknown"))?;
         text(xml, "arch", &known(&report.architecture))?;
         text(xml, "distro", distro)?;
-        // Of Debian virt-inspector tells the version there.
+        // For Debian, virt-inspector writes the version here.
         let product = match distro {
             "debian" => known(&release.version),
             _ => known(&release.product),
@@ -79,7 +79,7 @@ fn system<W: Write>(xml: &mut Xml<W>, guest: &Guest) -> io::Result<()> {
             let set = set.map(|set| format!("ControlSet{set:03}"));
             text(xml, "windows_current_control_set", &known(&set))?;
         }
-        // virt-inspector has none for what Windows lists.
+        // virt-inspector writes no package format for Windows.
         let format = report.packages.format.filter(|_| windows.is_none());
         text(xml, "package_format", format.unwrap_or_default())?;
         text(
@@ -140,13 +140,13 @@ fn filesystems<W: Write>(xml: &mut Xml<W>, guest: &Guest) -> io::Result<()> {
     })
 }
 
-/// A package, with its version taken apart: `EPOCH:VERSION-RELEASE`.
+/// Writes a package, with its version split into `EPOCH:VERSION-RELEASE`.
 fn application<W: Write>(xml: &mut Xml<W>, package: &Package) -> io::Result<()> {
     let (epoch, rest) = match package.version.split_once(':') {
         Some((epoch, rest)) => (epoch, rest),
         None => ("", package.version.as_str()),
     };
-    // Of those with several dashes all but the first are the release's.
+    // If there are several dashes, the version ends at the first one.
     let (version, release) = rest.split_once('-').unwrap_or((rest, ""));
     let known = |text: &Option<String>| text.clone().unwrap_or_default();
     element(xml, "application", |xml| {
@@ -162,7 +162,7 @@ fn application<W: Write>(xml: &mut Xml<W>, package: &Package) -> io::Result<()> 
     })
 }
 
-/// A letter and its device.
+/// Writes a drive letter and its device.
 fn mapping<W: Write>(xml: &mut Xml<W>, drive: &DriveMapping) -> io::Result<()> {
     let letter = plain(&drive.letter);
     let element = xml.create_element("drive_mapping");
@@ -171,7 +171,7 @@ fn mapping<W: Write>(xml: &mut Xml<W>, drive: &DriveMapping) -> io::Result<()> {
     Ok(())
 }
 
-/// A program of Windows.
+/// Writes an installed program of Windows.
 fn program<W: Write>(xml: &mut Xml<W>, program: &Program) -> io::Result<()> {
     let known = |text: &Option<String>| text.clone().unwrap_or_default();
     element(xml, "application", |xml| {
@@ -186,7 +186,8 @@ fn program<W: Write>(xml: &mut Xml<W>, program: &Program) -> io::Result<()> {
     })
 }
 
-/// `/dev/sda1` of `p1`, `/dev/sdb1` of `disk2/p1`, `/dev/vg/lv` of `vg/lv`.
+/// Returns the device of a volume: `/dev/sda1` for `p1`, `/dev/sdb1` for `disk2/p1`, `/dev/vg/lv`
+/// for `vg/lv`.
 fn device(volume: &str) -> String {
     let (disk, rest) = match volume.strip_prefix("disk") {
         Some(rest) => {
@@ -204,7 +205,7 @@ fn device(volume: &str) -> String {
     }
 }
 
-/// libguestfs has words of its own for some.
+/// Returns libguestfs' name of a distribution, which differs for some of them.
 fn distro(id: &str) -> &str {
     match id {
         "" => "unknown",
@@ -217,7 +218,7 @@ fn distro(id: &str) -> &str {
     }
 }
 
-/// The first two numbers of the version.
+/// Returns the first two numbers of the version.
 fn version(release: &Release) -> (u32, u32) {
     let version = release.version.as_deref().unwrap_or_default();
     let mut numbers = version.split('.').map(|it| it.parse().unwrap_or(0));
@@ -225,7 +226,7 @@ fn version(release: &Release) -> (u32, u32) {
     (next(), next())
 }
 
-/// The short ID of libosinfo's database.
+/// Returns the short ID in libosinfo's database.
 fn osinfo(distro: &str, major: u32, minor: u32) -> String {
     match distro {
         "debian" | "fedora" | "rocky" | "almalinux" => format!("{distro}{major}"),
@@ -241,7 +242,8 @@ fn osinfo(distro: &str, major: u32, minor: u32) -> String {
     }
 }
 
-/// The same of Windows: by the version, and of versions 10 and 11 by the build.
+/// Returns the short ID of a Windows version: by the version, and for versions 10 and 11 by the
+/// build.
 fn osinfo_of_windows(release: &Release) -> String {
     let is_server = release
         .variant

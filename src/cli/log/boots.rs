@@ -1,4 +1,4 @@
-//! `diskfs log --list-boots`, in the columns of journalctl(1).
+//! The output of `diskfs log --list-boots`, in the columns of journalctl(1).
 
 use std::io::Write;
 
@@ -16,7 +16,7 @@ pub(super) fn list(logs: &Logs, session: &mut Session, out: &mut impl Write) -> 
     for problem in problems {
         session.warn(&problem.to_string());
     }
-    // The last one is 0, the one before it -1.
+    // As in journalctl(1), the last boot has the number 0, and the one before it -1.
     let numbers = (0..boots.len()).map(|index| format!("-{}", boots.len() - 1 - index));
     let numbers = numbers.map(|number| {
         if number == "-0" {

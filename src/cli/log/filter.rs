@@ -1,4 +1,4 @@
-//! Which records are wanted.
+//! Selection of the records to show.
 
 use std::str::FromStr;
 
@@ -11,12 +11,12 @@ use uuid::Uuid;
 use super::Log;
 use crate::cli::session::Session;
 
-/// syslog(3)'s names, from 0 on.
+/// The priority names of syslog(3), from 0 on.
 const PRIORITIES: [&str; 8] = [
     "emerg", "alert", "crit", "err", "warning", "notice", "info", "debug",
 ];
 
-/// More than any regular expression that somebody types needs.
+/// The maximum size of a compiled expression, more than any typed expression needs.
 const REGEX_BYTES: usize = 4 << 20;
 
 /// A range of priorities.
@@ -38,7 +38,7 @@ impl FromStr for Priorities {
             let found = number.or_else(named).or_else(alias).or_else(warn);
             found.ok_or_else(|| {
                 let names = PRIORITIES.join(", ");
-                format!("`{text}` is no priority; there are 0 to 7: {names}")
+                format!("invalid priority `{text}`: expected 0 to 7, or one of {names}")
             })
         };
         let (from, to) = match text.split_once("..") {
@@ -52,7 +52,7 @@ impl FromStr for Priorities {
     }
 }
 
-/// Which records are wanted, beside those of a span of time.
+/// The conditions that a record must meet, besides its time.
 #[derive(Debug)]
 pub(super) struct Filter {
     boot: Option<Uuid>,
@@ -85,7 +85,8 @@ impl Filter {
         })
     }
 
-    /// Whether it is of the boot that is meant, which is told without reading its fields.
+    /// Returns true if the record is of the selected boot, which is known without reading its
+    /// fields.
     pub(super) fn takes_record(&self, record: &Record) -> bool {
         match (self.boot, record) {
             (None, _) => true,
@@ -94,7 +95,7 @@ impl Filter {
         }
     }
 
-    /// Whether fields matter.
+    /// Returns true if a condition needs the fields of a record.
     pub(super) fn asks_fields(&self) -> bool {
         !self.units.is_empty()
             || !self.identifiers.is_empty()
@@ -112,7 +113,7 @@ impl Filter {
         };
         let is = |name, wanted: &str| values(name).any(|value| value == wanted.as_bytes());
         let of_unit = |unit: &String| {
-            // What others say of a unit counts when systemd or root says it.
+            // Records of other processes about a unit count if systemd or root wrote them.
             is("_SYSTEMD_UNIT", unit)
                 || (is("_PID", "1") && is("UNIT", unit))
                 || (is("_UID", "0")
@@ -137,7 +138,7 @@ impl Filter {
     }
 }
 
-/// `ssh` is `ssh.service`, as for systemctl(1).
+/// Returns the full name of a unit: `ssh` stands for `ssh.service`, as in systemctl(1).
 fn with_suffix(unit: &str) -> String {
     if is_unit(unit) {
         unit.to_owned()
@@ -152,12 +153,13 @@ fn pattern(text: &str) -> Result<Regex> {
         .case_insensitive(!text.chars().any(char::is_uppercase))
         .size_limit(REGEX_BYTES);
     builder.build().map_err(|error| {
-        let reason = format!("`{text}` is no regular expression: {error}");
+        let reason = format!("invalid regular expression `{text}`: {error}");
         Error::new(ErrorKind::Invalid, reason)
     })
 }
 
-/// The boot that is meant: by number from the last one (0, -1) or from the first one (1), or by its ID.
+/// Returns the selected boot: by number from the last one (0, -1) or from the first one (1), or by
+/// its ID.
 fn boot(boots: &[Boot], text: &str) -> Result<Uuid> {
     let by_number = |number: i64| {
         let from_first = || usize::try_from(number).ok()?.checked_sub(1);
@@ -180,17 +182,14 @@ fn boot(boots: &[Boot], text: &str) -> Result<Uuid> {
         boots.iter().find(|boot| Some(boot.id) == id)
     } else {
         let wrong = || {
-            let reason = format!("`{text}` is no boot; give its ID or a number, as -1");
+            let reason = format!("invalid boot `{text}`: expected an ID, or a number such as -1");
             Error::new(ErrorKind::Invalid, reason)
         };
         by_number(text.parse().map_err(|_| wrong())?)
     };
     found.map(|boot| boot.id).ok_or_else(|| {
-        let reason = format!(
-            "the journal tells of no boot {text}, but of {}",
-            boots.len()
-        );
-        Error::new(ErrorKind::NotFound, reason).with_hint("see --list-boots")
+        let reason = format!("no such boot: `{text}`; the journal has {}", boots.len());
+        Error::new(ErrorKind::NotFound, reason).with_hint("--list-boots lists the boots")
     })
 }
 

@@ -1,4 +1,4 @@
-//! How records are written.
+//! The output formats of records.
 
 use std::io::{self, Write};
 
@@ -10,33 +10,34 @@ use serde_json::{Map, Value};
 use super::printable::{is_printable, is_printable_text, lines, one_line};
 use crate::cli::show::time;
 
-/// The formats of journalctl(1).
+/// The output formats of journalctl(1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// As in a text log
+    /// A line per record, as in a text log
     Short,
-    /// The same with dates of ISO 8601
+    /// A line per record, with ISO 8601 times
     ShortIso,
-    /// The same with microseconds
+    /// A line per record, with microseconds
     ShortPrecise,
-    /// All fields, for people
+    /// All fields of each record, as text
     Verbose,
-    /// Messages alone
+    /// Only the messages
     Cat,
-    /// All fields, an object to a line
+    /// All fields, one JSON object per line
     Json,
-    /// All fields, as systemd-journal-remote takes them
+    /// All fields, in the export format that systemd-journal-remote reads
     Export,
 }
 
-/// What is shown of a value to people: what journalctl shows of one.
+/// The maximum size of a value in text output, the same as in journalctl.
 const SHOWN_BYTES: u64 = 64 << 10;
 
-/// What is written of a value for programs. Larger ones are files that somebody logged.
+/// The maximum size of a value in machine-readable output. Larger values are files that somebody
+/// logged.
 const WHOLE_BYTES: u64 = 64 << 20;
 
 impl Format {
-    /// How much of each value is wanted.
+    /// Returns the maximum size of a value.
     pub(super) fn limit_bytes(self) -> u64 {
         match self {
             Self::Json | Self::Export => WHOLE_BYTES,
@@ -45,7 +46,7 @@ impl Format {
     }
 }
 
-/// Writes records.
+/// A writer of records.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Writer {
     pub(super) format: Format,
@@ -78,7 +79,7 @@ impl Writer {
         }
     }
 
-    /// Piped, a message is what it is.
+    /// Writes only the message; unchanged, unless the output is a terminal.
     fn cat(self, out: &mut impl Write, fields: &Fields) -> io::Result<()> {
         let text = value(fields, "MESSAGE").unwrap_or_default();
         if !self.is_terminal {
@@ -90,7 +91,8 @@ impl Writer {
             .try_for_each(|line| writeln!(out, "{line}"))
     }
 
-    /// <https://systemd.io/JOURNAL_EXPORT_FORMATS/#journal-export-format>
+    /// Writes a record in the export format,
+    /// <https://systemd.io/JOURNAL_EXPORT_FORMATS/#journal-export-format>.
     fn export(self, out: &mut impl Write, record: &Record, fields: &Fields) -> io::Result<()> {
         for (name, value) in addresses(record) {
             writeln!(out, "{name}={value}")?;
@@ -113,8 +115,8 @@ impl Writer {
     }
 }
 
-/// What is shown for people is when the program said it, where that is known, and not when journald had it
-/// (systemd.journal-fields(7)); as journalctl does it.
+/// Returns the time to show in text output. As in journalctl, that is when the program logged the
+/// record, if known, and not when journald received it (systemd.journal-fields(7)).
 fn shown_us(realtime_us: u64, fields: &Fields) -> u64 {
     let source = value(fields, "_SOURCE_REALTIME_TIMESTAMP");
     let source = source.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
@@ -123,7 +125,7 @@ fn shown_us(realtime_us: u64, fields: &Fields) -> u64 {
         .unwrap_or(realtime_us)
 }
 
-/// A time in microseconds since 1970.
+/// Converts microseconds since 1970.
 pub(super) fn timestamp(time_us: u64) -> Timestamp {
     Timestamp {
         seconds: i64::try_from(time_us / 1_000_000).unwrap_or(i64::MAX),
@@ -136,7 +138,8 @@ fn value<'a>(fields: &'a Fields, wanted: &str) -> Option<&'a [u8]> {
     found.map(|(_, value)| value.as_slice())
 }
 
-/// `Nov 14 22:13:20 host sshd[104]: text`, with further lines below the text.
+/// Writes a record as `Nov 14 22:13:20 host sshd[104]: text`, with further lines of the text below
+/// it.
 fn short(out: &mut impl Write, time: &str, fields: &Fields) -> io::Result<()> {
     let first = |names: &[&str]| {
         names
@@ -190,7 +193,7 @@ fn verbose(
     Ok(())
 }
 
-/// What says where a record is and when it was logged.
+/// Returns the fields that say where a record is stored and when it was logged.
 fn addresses(record: &Record) -> Vec<(&'static str, String)> {
     let realtime = ("__REALTIME_TIMESTAMP", record.realtime_us().to_string());
     match record {
@@ -204,7 +207,8 @@ fn addresses(record: &Record) -> Vec<(&'static str, String)> {
     }
 }
 
-/// The boot is among the addresses of an entry.
+/// Returns the fields that `addresses` does not already contain: the boot ID of a journal entry is
+/// among its addresses.
 fn besides_addresses<'a>(
     record: &Record,
     fields: &'a Fields,
@@ -216,8 +220,8 @@ fn besides_addresses<'a>(
     besides.map(|(name, value)| (name.as_slice(), value.as_slice()))
 }
 
-/// <https://systemd.io/JOURNAL_EXPORT_FORMATS/#journal-json-format>: what is no text is a list of bytes, and what
-/// comes several times a list of values.
+/// Writes a record as JSON, <https://systemd.io/JOURNAL_EXPORT_FORMATS/#journal-json-format>:
+/// binary values are arrays of bytes, and a field with several values is an array of values.
 fn json(out: &mut impl Write, record: &Record, fields: &Fields) -> io::Result<()> {
     let mut object = Map::new();
     for (name, value) in addresses(record) {
@@ -256,9 +260,9 @@ mod tests {
 
     #[test]
     fn people_see_when_it_was_said() {
-        let said = |text: &str| vec![(b"_SOURCE_REALTIME_TIMESTAMP".to_vec(), text.into())];
+        let source_time = |text: &str| vec![(b"_SOURCE_REALTIME_TIMESTAMP".to_vec(), text.into())];
         assert_eq!(shown_us(5, &Vec::new()), 5);
-        assert_eq!(shown_us(5, &said("4")), 4);
+        assert_eq!(shown_us(5, &source_time("4")), 4);
         for wrong in [
             "",
             "0",
@@ -267,7 +271,7 @@ mod tests {
             "99999999999999999999",
             "36028797018963968",
         ] {
-            assert_eq!(shown_us(5, &said(wrong)), 5, "{wrong}");
+            assert_eq!(shown_us(5, &source_time(wrong)), 5, "{wrong}");
         }
     }
 }

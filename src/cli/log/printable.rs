@@ -1,24 +1,26 @@
-//! Values as they can be shown.
+//! Conversion of values to printable text.
 
 use crate::cli::show::name::message;
 
-/// Text that journalctl writes as such: UTF-8 without control characters but tabs.
+/// Returns true for text that journalctl writes unchanged: UTF-8 without control characters except
+/// tabs.
 pub(super) fn is_printable(value: &[u8]) -> bool {
     let is_plain = |c: char| c == '\t' || !c.is_control();
     std::str::from_utf8(value).is_ok_and(|text| text.chars().all(is_plain))
 }
 
-/// The same, of several lines.
+/// Returns true for such a text of several lines.
 pub(super) fn is_printable_text(value: &[u8]) -> bool {
     value.split(|byte| *byte == b'\n').all(is_printable)
 }
 
-/// One line, with nothing that controls a terminal.
+/// Converts a value to one line without terminal control characters.
 pub(super) fn one_line(value: &[u8]) -> String {
     message(&String::from_utf8_lossy(value))
 }
 
-/// The lines of a text, with nothing that controls a terminal. A tab is eight blanks, as for journalctl.
+/// Splits a value into lines without terminal control characters. A tab becomes eight spaces, as in
+/// journalctl.
 pub(super) fn lines(value: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(value).replace('\t', "        ");
     let text = text.trim_end_matches(['\n', '\r']);

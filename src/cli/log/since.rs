@@ -1,4 +1,4 @@
-//! Points in time as systemd.time(7) writes them.
+//! Parsing of points in time in the syntax of systemd.time(7).
 
 use diskfs::vfs::Timestamp;
 
@@ -7,7 +7,7 @@ use crate::cli::show::time;
 const SECOND_US: i64 = 1_000_000;
 const DAY_SECONDS: i64 = 86_400;
 
-/// Names of units, and their microseconds. A month and a year are the mean ones.
+/// The names of units, with their microseconds. Months and years have their mean length.
 const UNITS: [(&[&str], i64); 9] = [
     (&["us", "usec"], 1),
     (&["ms", "msec"], 1000),
@@ -20,7 +20,7 @@ const UNITS: [(&[&str], i64); 9] = [
     (&["y", "year", "years"], 31_557_600 * SECOND_US),
 ];
 
-/// Microseconds since 1970.
+/// Parses a point in time into microseconds since 1970.
 pub(super) fn parse(text: &str) -> Result<u64, String> {
     parse_at(text, time::now_seconds())
 }
@@ -40,7 +40,7 @@ fn parse_at(text: &str, now_seconds: i64) -> Result<u64, String> {
         Some(found) => Ok(found),
         None => absolute(text, today),
     };
-    u64::try_from(found?).map_err(|_| format!("`{text}` is before 1970"))
+    u64::try_from(found?).map_err(|_| format!("invalid time `{text}`: before 1970"))
 }
 
 fn absolute(text: &str, today: i64) -> Result<i64, String> {
@@ -58,10 +58,10 @@ fn absolute(text: &str, today: i64) -> Result<i64, String> {
     let time = time::parse(&text)?;
     let seconds = time.seconds.checked_mul(SECOND_US);
     let whole = seconds.and_then(|us| us.checked_add(i64::from(time.nanoseconds / 1000)));
-    whole.ok_or_else(|| format!("`{text}` is too far away"))
+    whole.ok_or_else(|| format!("invalid time `{text}`: out of range"))
 }
 
-/// `-1h`, `+5min`, `2 days ago`.
+/// Parses a relative time: `-1h`, `+5min`, `2 days ago`.
 fn relative(text: &str, now_us: i64) -> Option<i64> {
     if let Some(span) = text.strip_suffix("ago") {
         return now_us.checked_sub(span_us(span)?);
@@ -73,7 +73,7 @@ fn relative(text: &str, now_us: i64) -> Option<i64> {
     }
 }
 
-/// `1h30min`, `2 days`.
+/// Parses a duration: `1h30min`, `2 days`.
 fn span_us(text: &str) -> Option<i64> {
     let mut rest = text.trim();
     let mut sum = 0_i64;
@@ -101,12 +101,12 @@ fn span_us(text: &str) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// 2023-11-14 22:13:20.
+    /// The current time of the test, 2023-11-14 22:13:20.
     const NOW: i64 = 1_700_000_000;
 
     #[test]
     fn times_are_those_of_systemd() {
-        // Each from `systemd-analyze timestamp`, at that time.
+        // The expected values are those of `systemd-analyze timestamp` at that time.
         for (text, seconds) in [
             ("now", NOW),
             ("today", 1_699_920_000),

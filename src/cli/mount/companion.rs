@@ -1,4 +1,4 @@
-//! The process that takes a mount away when its server is killed.
+//! The companion, a process that unmounts if its server is killed.
 
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -12,14 +12,15 @@ use diskfs::export::fuse::{self, MountId};
 
 use crate::cli::signals::Signals;
 
-/// This program, also after an upgrade replaced its file.
+/// The path of this program, valid even after an upgrade has replaced its file.
 const SELF: &str = "/proc/self/exe";
 
-/// The process that unmounts when the server is killed: its standard input ends then, because nobody
-/// else has the other end of that pipe.
+/// The server's handle of its companion. When the server is killed, the companion's standard input
+/// ends, because only the server has the other end of that pipe.
 ///
-/// It is told the mount's number and path, each ended by a NUL, when there is one; and one byte more
-/// when the mount is gone. If it looked for itself it might meet the next mount at that place.
+/// The server writes the mount's ID and path, each terminated by a NUL, when the mount exists, and
+/// one more byte when it was unmounted. If the companion looked for the mount itself, it could find
+/// a later mount at the same path.
 pub(super) struct Companion {
     pub(super) pipe: PipeWriter,
 }
@@ -47,29 +48,29 @@ impl Companion {
         Ok(())
     }
 
-    /// Tells the companion that the mount is gone.
+    /// Informs the companion that the mount was unmounted.
     pub(super) fn release(mut self) {
-        // If it fails, the companion is gone, too.
+        // If the write fails, the companion no longer runs.
         let _ = self.pipe.write_all(b"\n");
     }
 }
 
-/// What the companion does.
+/// Runs the companion.
 pub(super) fn watch() -> Result<()> {
-    // Ctrl-C and the end of the terminal are for the server.
+    // Ctrl-C and the hangup of the terminal are for the server.
     let _ = rustix::process::setsid();
-    let _signals = Signals::hold();
-    let mut told = Vec::new();
-    io::stdin().lock().read_to_end(&mut told)?;
-    match orphaned(&told) {
+    let _signals = Signals::block();
+    let mut message = Vec::new();
+    io::stdin().lock().read_to_end(&mut message)?;
+    match orphaned(&message) {
         Some((id, mountpoint)) => fuse::detach(mountpoint, id),
         None => Ok(()),
     }
 }
 
-/// The mount that the server left behind, by what it told its companion.
-fn orphaned(told: &[u8]) -> Option<(MountId, &Path)> {
-    let mut parts = told.split(|&byte| byte == 0);
+/// Returns the mount that the server left behind, according to what it wrote to its companion.
+fn orphaned(message: &[u8]) -> Option<(MountId, &Path)> {
+    let mut parts = message.split(|&byte| byte == 0);
     let id = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
     let mountpoint = Path::new(OsStr::from_bytes(parts.next()?));
     let is_left = parts.next()?.is_empty();

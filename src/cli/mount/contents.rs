@@ -1,11 +1,11 @@
-//! What a mount shows.
+//! The filesystem that a mount shows.
 
 use diskfs::{Disk, Error, ErrorKind, Filesystem, Result, WritableFilesystem, WriteOptions, guest};
 
 use crate::cli::options::{SourceArgs, VolumeArgs};
 use crate::cli::session::Session;
 
-/// What is mounted: the volume or the system that is named, the only one, or all side by side.
+/// Opens the filesystem to mount: the selected volume or system, the only one, or all side by side.
 pub(super) fn reader(
     disk: &Disk,
     source: &SourceArgs,
@@ -15,11 +15,11 @@ pub(super) fn reader(
         Err(error) if is_choice(&error, &source.volume) => {
             guest::side_by_side(disk, systems(disk, session)?)
         }
-        meant => meant,
+        other => other,
     }
 }
 
-/// The same for writing.
+/// Opens the filesystem to mount for writing.
 pub(super) fn writer(
     disk: &Disk,
     source: &SourceArgs,
@@ -30,12 +30,12 @@ pub(super) fn writer(
         Err(error) if is_choice(&error, &source.volume) => {
             guest::writable_side_by_side(disk, systems(disk, session)?, &options)
         }
-        meant => meant,
+        other => other,
     }
 }
 
-/// Returns the systems that are mounted side by side. Without one, the volumes are, and a warning names those that may
-/// hold a system and can't be read.
+/// Returns the systems to mount side by side. If there is none, the volumes are mounted instead,
+/// and a warning names those that may contain a system but cannot be read.
 fn systems(disk: &Disk, session: &mut Session) -> Result<Vec<guest::System>> {
     let systems = guest::systems(disk)?;
     if systems.is_empty() && !guest::unopened(disk)?.is_empty() {
@@ -44,16 +44,16 @@ fn systems(disk: &Disk, session: &mut Session) -> Result<Vec<guest::System>> {
     Ok(systems)
 }
 
-/// Whether there are several that could be meant, and none was named.
+/// Returns true if the error means that there are several candidates, and none is selected.
 fn is_choice(error: &Error, volume: &VolumeArgs) -> bool {
     error.kind() == ErrorKind::Ambiguous && !volume.names_one()
 }
 
-/// What can be done with an image that can't be written.
-pub(super) fn way_on(error: Error) -> Error {
+/// Adds the next step to the error for an image that cannot be written to.
+pub(super) fn with_read_only_hint(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Unsupported | ErrorKind::ReadOnly if error.next_step().is_none() => {
-            error.with_hint("mount it without --rw to read it")
+            error.with_hint("mount the image without --rw to read it")
         }
         _ => error,
     }

@@ -1,4 +1,4 @@
-//! How much there is to do, which is counted while it is done.
+//! Totals of operations, counted while the operation runs.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -10,27 +10,27 @@ use std::thread;
 use diskfs::Node;
 use diskfs::vfs::FileType;
 
-/// Counts bytes, unless the flag says that nobody wants to know any more.
+/// A function that counts bytes, until the flag says that the total is no longer needed.
 type Count = Box<dyn FnOnce(&AtomicBool) -> Option<u64> + Send>;
 
-/// Stands for a total that is not counted yet: no total is so large.
+/// The value of a total that is not counted yet; no total is this large.
 const NOT_YET: u64 = u64::MAX;
 
-/// How many bytes there are to do.
+/// The number of bytes of an operation.
 #[derive(Default)]
 pub(crate) enum TotalBytes {
-    /// Nobody knows.
+    /// The number is unknown.
     #[default]
     Unknown,
-    /// So many.
+    /// The number is known.
     Known(u64),
-    /// It is counted when somebody asks, in a thread of its own.
+    /// The number is counted in its own thread when it is first requested.
     ToCount(Count),
-    /// It is being counted.
+    /// The number is being counted.
     Counting(Arc<Counter>),
 }
 
-/// What the thread that counts shares.
+/// The state shared with the counting thread.
 pub(crate) struct Counter {
     stop: AtomicBool,
     bytes: AtomicU64,
@@ -43,7 +43,7 @@ impl From<Option<u64>> for TotalBytes {
 }
 
 impl TotalBytes {
-    /// The total, if it is known by now. Begins to count where that was not done yet.
+    /// Returns the total, if it is already known. Starts counting at the first call.
     pub(super) fn bytes(&mut self) -> Option<u64> {
         if let Self::ToCount(_) = self
             && let Self::ToCount(count) = std::mem::take(self)
@@ -60,11 +60,11 @@ impl TotalBytes {
         }
     }
 
-    /// Ends counting.
+    /// Stops counting, and releases what the count needs.
     pub(super) fn stop(&mut self) {
         match self {
             Self::Counting(counter) => counter.stop.store(true, Ordering::Relaxed),
-            // What it holds, an image maybe, is let go of.
+            // Dropping the function releases what it holds, for example an image.
             Self::ToCount(_) => *self = Self::Unknown,
             Self::Unknown | Self::Known(_) => {}
         }
@@ -87,16 +87,17 @@ fn begin(count: Count) -> TotalBytes {
     spawned.map_or(TotalBytes::Unknown, |_| TotalBytes::Counting(counter))
 }
 
-/// Which bytes of a file count.
+/// The bytes of a file that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holes {
-    /// All of them.
+    /// All bytes, including those of holes.
     Counted,
-    /// Those that are stored.
+    /// Only bytes that are stored.
     LeftOut,
 }
 
-/// The sizes of all files below these; with holes left out, each file once, as a copy has it.
+/// Counts the sizes of all files below these nodes. Without holes, each file is counted once, as a
+/// copy copies it.
 pub(crate) fn sizes_below(starts: Vec<Node>, holes: Holes) -> TotalBytes {
     TotalBytes::ToCount(Box::new(move |stop| {
         let mut total = 0_u64;
@@ -106,7 +107,7 @@ pub(crate) fn sizes_below(starts: Vec<Node>, holes: Holes) -> TotalBytes {
                 if stop.load(Ordering::Relaxed) {
                     return None;
                 }
-                // What can't be read is told by who reads it.
+                // Read errors are reported by the operation itself.
                 let Ok(entry) = entry else { continue };
                 let file = &entry.metadata;
                 let is_regular = file.file_type == FileType::Regular;
@@ -114,7 +115,7 @@ pub(crate) fn sizes_below(starts: Vec<Node>, holes: Holes) -> TotalBytes {
                 if is_regular && (holes == Holes::Counted || is_first()) {
                     let stored = match holes {
                         Holes::Counted => u64::MAX,
-                        // Little is stored in the inode itself.
+                        // Data in the inode has no allocated blocks, and is at most this size.
                         Holes::LeftOut if file.allocated_bytes == 0 => file.size_bytes.min(4096),
                         Holes::LeftOut => file.allocated_bytes,
                     };
@@ -126,7 +127,7 @@ pub(crate) fn sizes_below(starts: Vec<Node>, holes: Holes) -> TotalBytes {
     }))
 }
 
-/// The same for files of the host, with no holes.
+/// Counts the sizes of files on the host, without holes.
 pub(crate) fn size_on_host(starts: Vec<PathBuf>) -> TotalBytes {
     TotalBytes::ToCount(Box::new(move |stop| {
         let (mut total, mut seen, mut left) = (0_u64, HashSet::new(), starts);

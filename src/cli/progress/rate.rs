@@ -1,11 +1,11 @@
-//! How many bytes are done each second.
+//! The rate of an operation, in bytes per second.
 
 use std::time::{Duration, Instant};
 
-/// How far back the rate looks, about.
+/// The approximate time span of the average.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// A rate that counts only what is done since it began.
+/// The average rate since it was created, with recent data weighted more.
 #[derive(Debug, Clone)]
 pub(super) struct Rate {
     at: Instant,
@@ -14,7 +14,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Begins to count, when `bytes` are done already.
+    /// Starts measuring, when `bytes` are already done.
     pub(super) fn begin(now: Instant, bytes: u64) -> Self {
         Self {
             at: now,
@@ -23,15 +23,18 @@ impl Rate {
         }
     }
 
-    /// `bytes` are done by now.
+    /// Updates the rate when `bytes` are done.
     pub(super) fn update(&mut self, now: Instant, bytes: u64) {
         let seconds = (now - self.at).as_secs_f64();
         if seconds <= 0.0 {
             return;
         }
-        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "the rate is only shown to users"
+        )]
         let latest = bytes.saturating_sub(self.bytes) as f64 / seconds;
-        // Older seconds count less and less.
+        // The weight of older data decreases exponentially.
         let weight = 1.0 - (-seconds / WINDOW.as_secs_f64()).exp();
         self.per_second = Some(match self.per_second {
             Some(before) => before + weight * (latest - before),
@@ -40,7 +43,7 @@ impl Rate {
         (self.at, self.bytes) = (now, bytes);
     }
 
-    /// Bytes in a second; `None` before the first update.
+    /// Returns the bytes per second, or `None` before the first update.
     pub(super) fn per_second(&self) -> Option<u64> {
         #[expect(
             clippy::cast_possible_truncation,

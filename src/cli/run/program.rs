@@ -1,4 +1,4 @@
-//! What a program of the guest is run with.
+//! The environment in which a program of the guest is run.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -10,20 +10,20 @@ use diskfs::{Error, ErrorKind, Filesystem, Result};
 
 use crate::cli::show::owners::{Login, Numeric, Owners};
 
-/// Where programs are, as distributions have it for root.
+/// The search path for programs, which is root's in common distributions.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 #[derive(Debug, Args)]
 pub(super) struct ProgramArgs {
-    /// Set a variable of its environment; may be given again
+    /// Set an environment variable of the program; can be repeated
     #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<OsString>,
 
-    /// Its working directory in the guest
+    /// The working directory of the program in the guest
     #[arg(short, long, value_name = "DIR", default_value = "/")]
     workdir: OsString,
 
-    /// Run it as USER or USER:GROUP, by the guest's names or numbers [default: root]
+    /// Run the program as USER or USER:GROUP, by the guest's names or by number [default: root]
     #[arg(short, long, value_name = "USER")]
     user: Option<String>,
 }
@@ -31,12 +31,13 @@ pub(super) struct ProgramArgs {
 fn variable(text: &str) -> std::result::Result<OsString, String> {
     match text.split_once('=') {
         Some((name, _)) if !name.is_empty() => Ok(text.into()),
-        _ => Err(format!("`{text}` sets no variable; write NAME=VALUE")),
+        _ => Err(format!("invalid variable `{text}`; write NAME=VALUE")),
     }
 }
 
 impl ProgramArgs {
-    /// The program with its environment: little of this one's, for the guest is another system.
+    /// Returns the program with its environment. Little is passed on from the environment of
+    /// diskfs, since the guest is another system.
     pub(super) fn program(&self, guest: &Filesystem, words: &[OsString]) -> Result<Program> {
         let login = self.login(guest)?;
         let terminal = std::env::var_os("TERM").map(|term| [b"TERM=", term.as_bytes()].concat());
@@ -62,19 +63,16 @@ impl ProgramArgs {
     }
 
     fn login(&self, guest: &Filesystem) -> Result<Login> {
-        let Some(said) = &self.user else {
+        let Some(names) = &self.user else {
             return Ok(nobody_known("root", 0));
         };
         let owners = Owners::new(guest, Numeric::No);
-        let (user, group) = match said.split_once(':') {
+        let (user, group) = match names.split_once(':') {
             Some((user, group)) => (user, Some(group)),
-            None => (said.as_str(), None),
+            None => (names.as_str(), None),
         };
         let unknown = |what: &str, name: &str| {
-            Error::new(
-                ErrorKind::NotFound,
-                format!("the guest has no {what} {name}"),
-            )
+            Error::new(ErrorKind::NotFound, format!("no such {what}: `{name}`"))
         };
         let known = owners.login(user);
         let by_number = || Some(nobody_known(user, user.parse().ok()?));
@@ -91,7 +89,7 @@ impl ProgramArgs {
     }
 }
 
-/// A user of whom the guest says nothing.
+/// Returns defaults for a user whom the guest's /etc/passwd does not list.
 fn nobody_known(name: &str, uid: u32) -> Login {
     Login {
         name: name.to_owned(),

@@ -1,9 +1,9 @@
-//! What commands print with `--json` that copy files, or change them.
+//! The JSON output of commands that copy or change files.
 
-#![expect(dead_code, reason = "the schemas are what is used of the types")]
+#![expect(dead_code, reason = "the types are only used for their schemas")]
 #![expect(
     clippy::struct_field_names,
-    reason = "fields are called as the documents have them"
+    reason = "the names of fields are those of the documents"
 )]
 
 use schemars::JsonSchema;
@@ -11,47 +11,47 @@ use serde::Serialize;
 
 use super::files::{FileKind, Header, Xattr};
 
-/// What commands that change files print: the changes are there with `--dry-run`.
+/// The changes of a command that changes files; they are listed with `--dry-run`.
 #[derive(Serialize, JsonSchema)]
 struct Changes {
     /// True if nothing was written.
     dry_run: bool,
-    /// What would change; empty without `--dry-run`.
+    /// The changes that would be made; empty without `--dry-run`.
     changes: Vec<Change>,
-    /// How many bytes of the disk would change, with `--dry-run`.
+    /// The number of bytes of the disk that would change, with `--dry-run`.
     #[serde(skip_serializing_if = "Option::is_none")]
     changed_bytes: Option<u64>,
 }
 
-/// What would change of a file.
+/// The changes that would be made to one file.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Change {
     /// The path in the image.
     path: String,
-    /// The path's bytes, where it is not UTF-8.
+    /// The path's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
-    /// What would change.
+    /// The kinds of changes to the file.
     what: Vec<ChangeKind>,
-    /// The kind of a file that would be made.
+    /// The type of a file that would be created.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<FileKind>,
     /// The new path of a file that would be renamed.
     #[serde(skip_serializing_if = "Option::is_none")]
     renamed_to: Option<String>,
-    /// The new path's bytes, where it is not UTF-8.
+    /// The new path's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     renamed_to_base64: Option<String>,
-    /// The further name of a file that would be linked.
+    /// The additional name of a file that would be linked.
     #[serde(skip_serializing_if = "Option::is_none")]
     linked_as: Option<String>,
-    /// The further name's bytes, where it is not UTF-8.
+    /// The additional name's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     linked_as_base64: Option<String>,
 }
 
-/// What would change of a file.
+/// A kind of change to a file.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum ChangeKind {
@@ -71,7 +71,7 @@ enum ChangeKind {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Changing {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
     #[serde(flatten)]
     changes: Changes,
@@ -81,27 +81,27 @@ pub(super) struct Changing {
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs tar-in", deny_unknown_fields)]
 pub(super) struct TarIn {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// How many files were unpacked; missing after an error.
+    /// The number of files that were unpacked; missing after an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<u64>,
     #[serde(flatten)]
     changes: Changes,
 }
 
-/// What a copy did.
+/// The result of a copy.
 #[derive(Serialize, JsonSchema)]
 struct Copied {
-    /// How many files were copied.
+    /// The number of files that were copied.
     files: u64,
-    /// How many bytes of contents were copied.
+    /// The number of bytes of contents that were copied.
     copied_bytes: u64,
-    /// Files whose owner was not kept.
+    /// The number of files whose owner was not preserved.
     owners_ignored: u64,
-    /// Extended attributes that were not kept.
+    /// The number of extended attributes that were not preserved.
     xattrs_ignored: u64,
-    /// Devices and sockets that were left out.
+    /// The number of devices and sockets that were not copied.
     specials_ignored: u64,
 }
 
@@ -120,7 +120,7 @@ pub(super) enum Cp {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct CopyOut {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
     #[serde(flatten)]
     copied: Copied,
@@ -130,7 +130,7 @@ pub(super) struct CopyOut {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct CopyInto {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
     #[serde(flatten)]
     copied: Copied,
@@ -143,23 +143,23 @@ pub(super) struct CopyInto {
 #[schemars(title = "diskfs xattr")]
 #[serde(untagged)]
 pub(super) enum XattrDocument {
-    /// Of `list` and `get`.
+    /// The output of `list` and `get`.
     Shown(XattrShown),
-    /// Of `set` and `remove`.
+    /// The output of `set` and `remove`.
     Changed(Changing),
 }
 
-/// The attributes of a file.
+/// The extended attributes of a file.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct XattrShown {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
     /// The path in the image.
     path: String,
-    /// The path's bytes, where it is not UTF-8.
+    /// The path's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
-    /// The attributes: all of them, or the one that is asked for.
+    /// The attributes: all of them, or the requested one.
     xattrs: Vec<Xattr>,
 }

@@ -1,18 +1,19 @@
-//! What commands print with `--json` that look at files.
+//! The JSON output of commands that read files.
 //!
-//! The types are what the schemas are made from, and a test of every command holds that what is printed is what they say.
+//! The schemas are generated from these types. A test compares the output of every command with
+//! them.
 
-#![expect(dead_code, reason = "the schemas are what is used of the types")]
+#![expect(dead_code, reason = "the types are only used for their schemas")]
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What made the document.
+/// The header of a document.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Header {
-    /// The version of the documents: raised when a field changes its meaning or goes away.
+    /// The version of the documents, raised when a field changes its meaning or is removed.
     version: u32,
-    /// The command.
+    /// The name of the command that printed the document.
     command: String,
 }
 
@@ -21,41 +22,41 @@ pub(super) struct Header {
 pub(super) struct File {
     /// The path in the image.
     path: String,
-    /// The path's bytes, where it is not UTF-8.
+    /// The path's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
-    /// The kind of file.
+    /// The type of the file.
     #[serde(rename = "type")]
     kind: FileKind,
-    /// The inode's number.
+    /// The inode number.
     inode: u64,
-    /// Permission bits, in octal.
+    /// The permission bits, in octal.
     mode: String,
-    /// The owner's number.
+    /// The user ID of the owner.
     uid: u32,
-    /// The group's number.
+    /// The group ID of the owner.
     gid: u32,
-    /// The number of names.
+    /// The number of hard links.
     links: u64,
     /// The size of the contents.
     size_bytes: u64,
-    /// What is allocated for the contents.
+    /// The space that is allocated for the contents.
     allocated_bytes: u64,
-    /// When the contents were last changed (RFC 3339).
+    /// The time when the contents were last changed (RFC 3339).
     modified: String,
-    /// When the inode was last changed (RFC 3339).
+    /// The time when the inode was last changed (RFC 3339).
     changed: String,
-    /// When the contents were last read (RFC 3339).
+    /// The time when the contents were last read (RFC 3339).
     accessed: String,
-    /// When the file was made (RFC 3339), where the filesystem records it.
+    /// The time when the file was created (RFC 3339), if the filesystem records it.
     #[serde(skip_serializing_if = "Option::is_none")]
     created: Option<String>,
-    /// The number of a device.
+    /// The device number of a device node.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<Device>,
 }
 
-/// The kind of file.
+/// The type of a file.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FileKind {
@@ -68,28 +69,28 @@ pub(super) enum FileKind {
     Socket,
 }
 
-/// The number of a device.
+/// The device number of a device node.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Device {
-    /// The driver's number.
+    /// The major number, which selects the driver.
     major: u32,
-    /// The device's number for the driver.
+    /// The minor number, which selects the driver's device.
     minor: u32,
 }
 
 /// The target of a symlink.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Target {
-    /// The target, as it stands in the symlink.
+    /// The target, as it is stored in the symlink.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
-    /// The target's bytes, where it is not UTF-8.
+    /// The target's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     target_base64: Option<String>,
 }
 
-/// The owner's names, where the guest's /etc/passwd and /etc/group have them.
+/// The owner's names, if the guest's /etc/passwd and /etc/group contain them.
 #[derive(Serialize, JsonSchema)]
 struct Names {
     /// The owner's name.
@@ -104,35 +105,35 @@ struct Names {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Xattr {
-    /// The whole name.
+    /// The full name of the attribute.
     name: String,
-    /// The name's bytes, where it is not UTF-8.
+    /// The name's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     name_base64: Option<String>,
-    /// The value.
+    /// The value of the attribute, in base64.
     value_base64: String,
 }
 
-/// The image that a file is in.
+/// The image that contains a file.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Image {
     /// The image's path on the host.
     image: String,
-    /// The path's bytes, where it is not UTF-8.
+    /// The path's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     image_base64: Option<String>,
 }
 
-/// How full a filesystem is.
+/// The usage of a filesystem.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Statistics {
     /// The size of the filesystem.
     size_bytes: u64,
-    /// What is in use.
+    /// The space in use.
     used_bytes: u64,
-    /// What is free.
+    /// The free space, including the root reserve.
     free_bytes: u64,
-    /// What is free for users other than root.
+    /// The free space for users other than root.
     available_bytes: u64,
     /// The size of a block.
     block_size_bytes: u64,
@@ -146,9 +147,9 @@ pub(super) struct Statistics {
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs ls", deny_unknown_fields)]
 pub(super) struct Ls {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The files.
+    /// The listed files.
     entries: Vec<LsEntry>,
 }
 
@@ -160,7 +161,7 @@ struct LsEntry {
     file: File,
     /// The file's name.
     name: String,
-    /// The name's bytes, where it is not UTF-8.
+    /// The name's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     name_base64: Option<String>,
     #[serde(flatten)]
@@ -173,9 +174,9 @@ struct LsEntry {
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs tree", deny_unknown_fields)]
 pub(super) struct Tree {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The files, a directory before what is in it.
+    /// The files, each directory before its contents.
     entries: Vec<TreeEntry>,
 }
 
@@ -185,7 +186,7 @@ pub(super) struct Tree {
 struct TreeEntry {
     #[serde(flatten)]
     file: File,
-    /// How many directories below the start it is.
+    /// The number of directories between the start and this file.
     depth: u64,
     #[serde(flatten)]
     target: Target,
@@ -195,7 +196,7 @@ struct TreeEntry {
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs find", deny_unknown_fields)]
 pub(super) struct Find {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
     /// The files that were found.
     entries: Vec<FindEntry>,
@@ -215,13 +216,13 @@ struct FindEntry {
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs stat", deny_unknown_fields)]
 pub(super) struct Stat {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The files.
+    /// The files with their metadata.
     entries: Vec<StatEntry>,
 }
 
-/// All there is to know about a file.
+/// The metadata of a file.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct StatEntry {
@@ -229,11 +230,11 @@ struct StatEntry {
     file: File,
     #[serde(flatten)]
     names: Names,
-    /// The inode's generation.
+    /// The inode generation.
     generation: u64,
-    /// The size of a block.
+    /// The preferred block size for I/O.
     block_size_bytes: u64,
-    /// The inode's flags, as lsattr(1) names them.
+    /// The flags of the inode, as lsattr(1) names them.
     flags: Vec<String>,
     #[serde(flatten)]
     target: Target,
@@ -245,9 +246,9 @@ struct StatEntry {
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs hash", deny_unknown_fields)]
 pub(super) struct Hash {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The files, by name.
+    /// The files, sorted by name.
     entries: Vec<HashEntry>,
 }
 
@@ -257,7 +258,7 @@ pub(super) struct Hash {
 struct HashEntry {
     #[serde(flatten)]
     file: File,
-    /// The hash of a regular file's contents, in hexadecimal.
+    /// The SHA-256 hash of a regular file's contents, in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     sha256: Option<String>,
     #[serde(flatten)]
@@ -270,18 +271,18 @@ struct HashEntry {
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs du", deny_unknown_fields)]
 pub(super) struct Du {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The directories, and files where they are asked for.
+    /// The directories, and the files if they are requested.
     entries: Vec<DuEntry>,
-    /// The sum of what was named.
+    /// The sum of all operands.
     total: Space,
 }
 
-/// How much room something takes.
+/// The space that files take.
 #[derive(Serialize, JsonSchema)]
 struct Space {
-    /// What is allocated.
+    /// The allocated space.
     allocated_bytes: u64,
     /// The sizes of regular files and symlinks.
     size_bytes: u64,
@@ -289,7 +290,7 @@ struct Space {
     inodes: u64,
 }
 
-/// A directory with all below it, or a file.
+/// A directory with everything below it, or a file.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct DuEntry {
@@ -297,13 +298,13 @@ struct DuEntry {
     image: Image,
     /// The path in the image.
     path: String,
-    /// The path's bytes, where it is not UTF-8.
+    /// The path's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
-    /// The kind of file.
+    /// The type of the file.
     #[serde(rename = "type")]
     kind: FileKind,
-    /// How many directories below the start it is.
+    /// The number of directories between the start and this one.
     depth: u64,
     #[serde(flatten)]
     space: Space,
@@ -313,13 +314,13 @@ struct DuEntry {
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs df", deny_unknown_fields)]
 pub(super) struct Df {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The filesystems.
+    /// The filesystems with their usage.
     filesystems: Vec<DfEntry>,
 }
 
-/// How full a filesystem is.
+/// A filesystem with its usage.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct DfEntry {
@@ -338,13 +339,13 @@ struct DfEntry {
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs grep", deny_unknown_fields)]
 pub(super) struct Grep {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The lines that match, or the files.
+    /// The matching lines, or the files with a match.
     matches: Vec<GrepEntry>,
 }
 
-/// A line that matches, or a file.
+/// A matching line, or a file with a match.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct GrepEntry {
@@ -352,28 +353,28 @@ struct GrepEntry {
     image: Image,
     /// The path in the image.
     path: String,
-    /// The path's bytes, where it is not UTF-8.
+    /// The path's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
     /// The line's number, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     line_number: Option<u64>,
-    /// The line without its end.
+    /// The line without its newline.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<String>,
-    /// The line's bytes, where it is not UTF-8.
+    /// The line's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     line_base64: Option<String>,
-    /// The places in the line that match.
+    /// The matching parts of the line.
     #[serde(skip_serializing_if = "Option::is_none")]
     spans: Option<Vec<Span>>,
-    /// True for a line that is shown for those beside it.
+    /// True for a context line, which does not match itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<bool>,
-    /// True for a file that is not text, and matches.
+    /// True for a binary file that matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     binary: Option<bool>,
-    /// The number of lines that match, with -c.
+    /// The number of matching lines, with `--count`.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
 }
@@ -384,7 +385,7 @@ struct GrepEntry {
 struct Span {
     /// The first byte, from 0.
     start: u64,
-    /// The byte behind the last one.
+    /// The byte after the last one.
     end: u64,
 }
 
@@ -392,26 +393,26 @@ struct Span {
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs diff", deny_unknown_fields)]
 pub(super) struct Diff {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The differences, by name.
+    /// The differences, sorted by name.
     differences: Vec<Difference>,
-    /// How many files there are of each kind.
+    /// The number of files by result.
     counts: DiffCounts,
 }
 
-/// A file that is not the same on both sides.
+/// A file that differs between the two sides.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Difference {
-    /// What became of the file.
+    /// The kind of difference.
     change: DiffChange,
-    /// The path on the first side, or on the second for one that was added.
+    /// The path on the first side, or on the second side for an added file.
     path: String,
-    /// The path's bytes, where it is not UTF-8.
+    /// The path's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
-    /// What differs, of a file on both sides.
+    /// The aspects that differ, for a file on both sides.
     #[serde(skip_serializing_if = "Option::is_none")]
     what: Option<Vec<String>>,
     /// The file on the first side.
@@ -422,7 +423,7 @@ struct Difference {
     to: Option<FindEntry>,
 }
 
-/// What became of a file.
+/// The kind of difference of a file.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum DiffChange {
@@ -431,18 +432,18 @@ enum DiffChange {
     Modified,
 }
 
-/// How many files there are of each kind.
+/// The number of files by result.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct DiffCounts {
-    /// Files on the second side only.
+    /// The number of files that exist only on the second side.
     added: u64,
-    /// Files on the first side only.
+    /// The number of files that exist only on the first side.
     removed: u64,
-    /// Files that differ.
+    /// The number of files that differ.
     modified: u64,
-    /// Files that are the same.
+    /// The number of files that are the same.
     same: u64,
-    /// What was read of contents to compare them.
+    /// The number of bytes of contents that were read for the comparison.
     read_bytes: u64,
 }

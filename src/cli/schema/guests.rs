@@ -1,9 +1,9 @@
-//! What commands print with `--json` that have to do with guests, and the errors of all.
+//! The JSON output of commands that work on guests, and the errors of all commands.
 
-#![expect(dead_code, reason = "the schemas are what is used of the types")]
+#![expect(dead_code, reason = "the types are only used for their schemas")]
 #![expect(
     clippy::struct_field_names,
-    reason = "fields are called as the documents have them"
+    reason = "the names of fields are those of the documents"
 )]
 
 use std::collections::BTreeMap;
@@ -14,105 +14,106 @@ use serde_json::Value;
 
 use super::files::Header;
 
-/// A line of `diskfs log --json`: a record of the journal as journalctl(1) prints it, a line of a text log, or a boot.
+/// A line of `diskfs log --json`: a record of the journal as journalctl(1) prints it, a line of a
+/// text log, or a boot.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs log")]
 #[serde(untagged)]
 pub(super) enum Log {
     /// A boot, with `--list-boots`.
     Boot(Boot),
-    /// A record.
+    /// A record of the journal, or a line of a text log.
     Record(Record),
 }
 
-/// A boot that the journal tells of.
+/// A boot in the journal.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Boot {
-    /// 0 for the last one, -1 for the one before it.
+    /// The number of the boot: 0 for the last one, -1 for the one before it.
     index: i64,
     /// The boot's ID.
     boot_id: String,
-    /// When its first record was logged, in microseconds since 1970.
+    /// The time of the boot's first record, in microseconds since 1970.
     first_entry: u64,
-    /// When its last record was logged, in microseconds since 1970.
+    /// The time of the boot's last record, in microseconds since 1970.
     last_entry: u64,
 }
 
-/// A record, with the fields of systemd.journal-fields(7): text, or a list of bytes where a value is none, or a list of
-/// values where there are several.
+/// A record with the fields of systemd.journal-fields(7). A value is a string, an array of bytes if
+/// it is binary, or an array of values if there are several.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Record {
-    /// When it was logged, in microseconds since 1970.
+    /// The time of the record, in microseconds since 1970.
     #[serde(rename = "__REALTIME_TIMESTAMP")]
     realtime: String,
-    /// The file that a line of a text log is from.
+    /// The file of the guest that a line of a text log was read from.
     #[serde(rename = "LOG_FILE", skip_serializing_if = "Option::is_none")]
     log_file: Option<String>,
     #[serde(flatten)]
     fields: BTreeMap<String, Value>,
 }
 
-/// The document of `diskfs deploy --json`; with `--fleet` each line is a guest of its own.
+/// The document of `diskfs deploy --json`. With `--fleet`, each line is the result of one guest.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Deploy {
-    /// What was done.
+    /// The results of all guests.
     Done(Deployed),
-    /// A line of a fleet: what was done.
+    /// A line of a fleet: the result of a guest.
     Line(DeployedGuest),
-    /// A line of a fleet: why nothing was done.
+    /// A line of a fleet: the error of a guest that was not changed.
     Failed(FailedGuest),
-    /// Of `--list-steps`.
+    /// The output of `--list-steps`.
     Steps(Steps),
-    /// Of `--list-operations`.
+    /// The output of `--list-operations`.
     Operations(Operations),
-    /// Of `--describe`.
+    /// The output of `--describe`.
     Step(StepDescription),
 }
 
-/// What was done to guests, or would be.
+/// The results of deploying guests, or of a dry run.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Deployed {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
     /// True if nothing was written.
     dry_run: bool,
-    /// The guests.
+    /// The results of the guests.
     guests: Vec<DeployedGuest>,
 }
 
-/// What was done to a guest, or would be.
+/// The result of deploying a guest, or of a dry run.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct DeployedGuest {
     /// The image's path.
     image: String,
-    /// The steps.
+    /// The results of the steps.
     steps: Vec<StepReport>,
     /// The changes as a unified diff, with `--dry-run`.
     #[serde(skip_serializing_if = "Option::is_none")]
     diff: Option<String>,
-    /// True if a crash meanwhile would have left a part.
+    /// True if the changes were not one transaction, so a crash could have left a part of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     in_parts: Option<bool>,
 }
 
-/// What a step did.
+/// The result of a step.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct StepReport {
     /// The step's name.
     step: String,
-    /// The paths that it changed; empty if all was so already.
+    /// The paths that the step changed; empty if nothing had to be changed.
     changed: Vec<String>,
-    /// What was left out, and why.
+    /// Notes about what was skipped, and why.
     notes: Vec<String>,
-    /// Secrets that were generated, and are nowhere else.
+    /// Secrets that were generated, and are not stored anywhere else.
     #[serde(skip_serializing_if = "Option::is_none")]
     secrets: Option<Vec<Secret>>,
-    /// UUIDs of volumes that it replaced.
+    /// The UUIDs of volumes that the step replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     uuids: Option<Vec<NewUuid>>,
 }
@@ -121,7 +122,7 @@ struct StepReport {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct NewUuid {
-    /// What has it: `volume group vg0`.
+    /// The owner of the UUID, such as `volume group vg0`.
     of: String,
     /// The old UUID.
     old: String,
@@ -133,62 +134,62 @@ struct NewUuid {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Secret {
-    /// The user's name.
+    /// The name of the user whose secret it is.
     of: String,
-    /// The secret.
+    /// The generated secret, such as a password.
     secret: String,
 }
 
-/// Why a guest of a fleet was left as it is.
+/// A guest of a fleet that was not changed because of an error.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct FailedGuest {
     /// The image's path.
     image: String,
-    /// The error.
+    /// The error that occurred.
     error: ErrorReport,
 }
 
-/// An error, as on standard error.
+/// An error, as it is printed on standard error.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct ErrorReport {
-    /// The kind of error.
+    /// The kind of the error, such as `not_found`.
     kind: String,
-    /// What failed, and why.
+    /// The message: what failed, and why.
     message: String,
-    /// The exit code.
+    /// The exit code of the error.
     exit_code: u8,
-    /// The file on the host.
+    /// The file on the host that the error is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
-    /// The file's bytes, where it is not UTF-8.
+    /// The file's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     file_base64: Option<String>,
-    /// The path in the image.
+    /// The path in the image that the error is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// The path's bytes, where it is not UTF-8.
+    /// The path's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
-    /// The inode's number.
+    /// The inode number in the image that the error is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     inode: Option<u64>,
-    /// The place in the file.
+    /// The byte offset of the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     offset_bytes: Option<u64>,
-    /// What to do next.
+    /// A hint at the next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
 }
 
-/// An error of any command, which is a line on standard error.
+/// An error of any command, which is printed as a line on standard error.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct ErrorDocument {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The error.
+    /// The error that occurred.
     error: ErrorReport,
 }
 
@@ -196,19 +197,19 @@ pub(super) struct ErrorDocument {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Steps {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The steps.
+    /// The steps that a plan can have.
     steps: Vec<Described>,
 }
 
-/// Something with a name, and what it does.
+/// A name with its description.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Described {
-    /// The name.
+    /// The name of the step.
     name: String,
-    /// What it does.
+    /// A description of the step.
     description: String,
 }
 
@@ -216,9 +217,9 @@ struct Described {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Operations {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The operations.
+    /// The operations of `sysprep`.
     operations: Vec<Operation>,
 }
 
@@ -226,23 +227,23 @@ pub(super) struct Operations {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Operation {
-    /// The name.
+    /// The name of the operation.
     name: String,
-    /// What it takes away.
+    /// The data that the operation removes.
     description: String,
-    /// True if it is one of `defaults`.
+    /// True if the operation is one of `defaults`.
     default: bool,
 }
 
-/// What a step of plans can have.
+/// The description of a step, with its keys and values.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct StepDescription {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
     /// The step's name.
     step: String,
-    /// The step, and the keys and values below it.
+    /// The step itself, followed by its keys and values.
     items: Vec<StepItem>,
 }
 
@@ -250,11 +251,11 @@ pub(super) struct StepDescription {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct StepItem {
-    /// How many others it stands below.
+    /// The number of items that this one is nested in.
     depth: u64,
-    /// How it is written.
+    /// The name, and the form of the value.
     term: String,
-    /// What it means.
+    /// A description of the item.
     description: String,
 }
 
@@ -262,39 +263,39 @@ struct StepItem {
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Mount {
-    /// A mount that works.
+    /// A mount that is ready.
     Mounted(Mounted),
-    /// What would be seen where.
+    /// The report of `--explain`.
     Explained(Explained),
 }
 
-/// A mount that works.
+/// A mount that is ready.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Mounted {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The directory that it is mounted at.
+    /// The directory where the image is mounted.
     mountpoint: String,
-    /// The directory's bytes, where it is not UTF-8.
+    /// The directory's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     mountpoint_base64: Option<String>,
-    /// The image.
+    /// The image that is mounted.
     image: String,
-    /// The image's bytes, where it is not UTF-8.
+    /// The image's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     image_base64: Option<String>,
-    /// True if files can't be written.
+    /// True if the mount is read-only.
     read_only: bool,
-    /// The process that serves it.
+    /// The process ID of the server.
     pid: u32,
 }
 
-/// What would be seen where.
+/// The report of `mount --explain`: the filesystems that each system mounts.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Explained {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
     /// The operating systems.
     systems: Vec<ExplainedSystem>,
@@ -306,32 +307,32 @@ pub(super) struct Explained {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct ExplainedSystem {
-    /// The name.
+    /// The name of the system.
     name: String,
-    /// The volume with its root.
+    /// The volume with the system's root filesystem.
     root: String,
-    /// What it mounts.
+    /// The filesystems that the system mounts.
     mounts: Vec<ExplainedMount>,
 }
 
-/// What a system mounts.
+/// A filesystem that a system mounts.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct ExplainedMount {
-    /// The directory.
+    /// The mount point in the guest.
     path: String,
-    /// The directory's bytes, where it is not UTF-8.
+    /// The directory's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
     /// The device, as the guest names it.
     what: String,
-    /// The volume.
+    /// The volume that the device stands for; null if it is not in the images.
     volume: Option<String>,
-    /// Where the guest says so.
+    /// The place in the guest that specifies the mount, such as a line of fstab.
     from: String,
-    /// True if it would be seen.
+    /// True if the filesystem would be mounted.
     mounted: bool,
-    /// Why it would not be seen.
+    /// The reason why the filesystem would not be mounted.
     problem: Option<String>,
 }
 
@@ -339,11 +340,11 @@ struct ExplainedMount {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct NotMounted {
-    /// The volume.
+    /// The name of the volume.
     volume: String,
-    /// What it holds.
+    /// The type of the volume's contents.
     #[serde(rename = "type")]
     kind: Option<String>,
-    /// Why nothing mounts it.
+    /// The reason why no system mounts the volume.
     reason: String,
 }

@@ -1,6 +1,6 @@
-//! What commands print with `--json` that have to do with images as a whole, and with the program itself.
+//! The JSON output of commands that work on images as a whole, and on the program itself.
 
-#![expect(dead_code, reason = "the schemas are what is used of the types")]
+#![expect(dead_code, reason = "the types are only used for their schemas")]
 
 use std::collections::BTreeMap;
 
@@ -14,22 +14,22 @@ use super::files::Header;
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Umount {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// What was unmounted.
+    /// The mounts that were unmounted.
     unmounted: Vec<Unmounted>,
 }
 
-/// A mount that is gone.
+/// A mount that was unmounted.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Unmounted {
-    /// The directory that it was at.
+    /// The former mount point.
     mountpoint: String,
-    /// The directory's bytes, where it is not UTF-8.
+    /// The directory's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     mountpoint_base64: Option<String>,
-    /// True if the server has ended, and the image is free.
+    /// True if the server has ended, so that the image is no longer in use.
     free: bool,
 }
 
@@ -37,35 +37,36 @@ struct Unmounted {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Wait {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The images that are free.
+    /// The images that are no longer in use.
     free: Vec<FreeImage>,
 }
 
-/// An image that is free.
+/// An image that is no longer in use.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct FreeImage {
-    /// The image.
+    /// The path of the image.
     image: String,
-    /// The image's bytes, where it is not UTF-8.
+    /// The image's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     image_base64: Option<String>,
 }
 
-/// The document of `diskfs tar --json`: on standard error, as one line, where the archive goes to standard output.
+/// The document of `diskfs tar --json`. If the archive is written to standard output, the document
+/// is a line on standard error.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Tar {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// How many files are in the archive.
+    /// The number of files in the archive.
     files: u64,
-    /// The file that the archive is in.
+    /// The file to which the archive was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     archive: Option<String>,
-    /// The file's bytes, where it is not UTF-8.
+    /// The file's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     archive_base64: Option<String>,
 }
@@ -74,17 +75,17 @@ pub(super) struct Tar {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Export {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
     /// The socket's path.
     socket: String,
-    /// The volume, or `disk`.
+    /// The name of the exported volume, or `disk` for the whole disk.
     volume: String,
-    /// The size.
+    /// The size of the exported device.
     size_bytes: u64,
-    /// True if clients can't write.
+    /// True if the device is read-only.
     read_only: bool,
-    /// The options for QEMU.
+    /// The options with which QEMU uses the device.
     qemu_options: String,
 }
 
@@ -92,18 +93,18 @@ pub(super) struct Export {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Create {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The new image.
+    /// The path of the new image.
     path: String,
-    /// The image's bytes, where it is not UTF-8.
+    /// The image's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
-    /// The format.
+    /// The format of the new image.
     format: String,
-    /// The size of the disk.
+    /// The size of the guest's disk.
     virtual_size_bytes: u64,
-    /// The size of the file.
+    /// The size of the image file.
     file_size_bytes: u64,
 }
 
@@ -111,22 +112,22 @@ pub(super) struct Create {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Mkfs {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The volume.
+    /// The name of the volume.
     volume: String,
     /// The volume's size.
     size_bytes: u64,
     /// The filesystem's type.
     #[serde(rename = "type")]
     kind: String,
-    /// The label.
+    /// The label of the filesystem.
     label: Option<String>,
-    /// The UUID.
+    /// The UUID of the filesystem.
     uuid: Option<String>,
     /// True if nothing was written.
     dry_run: bool,
-    /// How many bytes of the disk would change, with `--dry-run`.
+    /// The number of bytes of the disk that would change, with `--dry-run`.
     #[serde(skip_serializing_if = "Option::is_none")]
     changed_bytes: Option<u64>,
 }
@@ -135,9 +136,9 @@ pub(super) struct Mkfs {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Check {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The filesystems.
+    /// The filesystems that were checked.
     volumes: Vec<Checked>,
 }
 
@@ -145,14 +146,14 @@ pub(super) struct Check {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Checked {
-    /// The volume.
+    /// The name of the volume.
     volume: String,
     /// The filesystem's type.
     #[serde(rename = "type")]
     kind: String,
-    /// True if nothing is wrong with it.
+    /// True if the filesystem is undamaged.
     clean: bool,
-    /// What the program said.
+    /// The output of the program.
     said: String,
 }
 
@@ -160,14 +161,14 @@ struct Checked {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Resize {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The volume.
+    /// The name of the volume.
     volume: String,
     /// The filesystem's type.
     #[serde(rename = "type")]
     kind: String,
-    /// The size.
+    /// The size of the volume.
     size_bytes: u64,
     /// True if nothing was written.
     dry_run: bool,
@@ -177,13 +178,13 @@ pub(super) struct Resize {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Sparsify {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The volumes that were trimmed.
+    /// The names of the volumes that were trimmed.
     volumes: Vec<String>,
-    /// What was allocated for the file before.
+    /// The space that was allocated for the image file before.
     before_bytes: u64,
-    /// What is allocated for it now.
+    /// The space that is allocated for the image file now.
     after_bytes: u64,
 }
 
@@ -191,9 +192,9 @@ pub(super) struct Sparsify {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Rebase {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// How many bytes were written into the overlay.
+    /// The number of bytes that were written to the overlay.
     written_bytes: u64,
 }
 
@@ -201,11 +202,11 @@ pub(super) struct Rebase {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Commit {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// How many bytes were written into the image behind the overlay.
+    /// The number of bytes that were written to the backing file.
     written_bytes: u64,
-    /// True if the overlay is empty now.
+    /// True if the overlay was emptied.
     emptied: bool,
 }
 
@@ -213,9 +214,9 @@ pub(super) struct Commit {
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum SnapshotDocument {
-    /// Of `list`.
+    /// The output of `list`.
     List(SnapshotList),
-    /// Of `create`, `apply` and `delete`.
+    /// The output of `create`, `apply` and `delete`.
     Done(SnapshotDone),
 }
 
@@ -223,35 +224,35 @@ pub(super) enum SnapshotDocument {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct SnapshotList {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The snapshots.
+    /// The snapshots of the image.
     snapshots: Vec<Snapshot>,
 }
 
-/// A snapshot that was made, applied or deleted.
+/// A snapshot that was created, applied or deleted.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct SnapshotDone {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
     /// The snapshot's name or ID.
     snapshot: String,
 }
 
-/// A snapshot.
+/// An internal snapshot.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Snapshot {
-    /// The ID.
+    /// The ID of the snapshot.
     id: String,
-    /// The name.
+    /// The name of the snapshot.
     name: String,
-    /// When it was taken (RFC 3339).
+    /// The time when the snapshot was created (RFC 3339).
     taken_at: String,
-    /// The size of the disk.
+    /// The size of the disk in the snapshot.
     virtual_size_bytes: Option<u64>,
-    /// The size of the machine's saved state.
+    /// The size of the virtual machine's saved state.
     vm_state_bytes: u64,
 }
 
@@ -259,15 +260,15 @@ struct Snapshot {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Uefi {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
     /// The boot entries.
     entries: Vec<BootEntry>,
-    /// The numbers of the entries in their order.
+    /// The numbers of the boot entries, in their order.
     boot_order: Vec<String>,
-    /// The entry that is booted at the next start only.
+    /// The boot entry of the next start only.
     boot_next: Option<String>,
-    /// All variables.
+    /// All variables in the flash file.
     variables: Vec<Variable>,
 }
 
@@ -275,13 +276,13 @@ pub(super) struct Uefi {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct BootEntry {
-    /// The number.
+    /// The number of the entry.
     number: String,
-    /// The description.
+    /// The description of the entry.
     description: String,
-    /// The device path.
+    /// The UEFI device path of the entry.
     path: String,
-    /// True if it can be booted.
+    /// True if the entry is active.
     active: bool,
 }
 
@@ -289,109 +290,109 @@ struct BootEntry {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Variable {
-    /// The name.
+    /// The name of the variable.
     name: String,
-    /// The vendor's GUID.
+    /// The GUID of the vendor.
     vendor: String,
     /// The size of the value.
     size_bytes: u64,
 }
 
-/// The document of `diskfs appliance --json`, with one member by what was asked.
+/// The document of `diskfs appliance --json`, with one member that depends on the action.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Appliance {
-    /// Of `build`.
+    /// The output of `build`.
     Built(ApplianceBuilt),
-    /// Of `show`.
+    /// The output of `show`.
     Shown(ApplianceShown),
-    /// Of `test`.
+    /// The output of `test`.
     Tested(ApplianceTested),
-    /// Of `path`.
+    /// The output of `path`.
     Path(AppliancePath),
 }
 
-/// What was built.
+/// A part of an appliance that was built.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct ApplianceBuilt {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// What was built: its path, sizes and contents.
+    /// The path, the sizes and the contents of what was built.
     built: BTreeMap<String, Value>,
 }
 
-/// What there is of an appliance.
+/// The parts of the appliance that were found.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct ApplianceShown {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// What there is.
+    /// The parts of the appliance.
     appliance: ApplianceParts,
 }
 
-/// What there is of an appliance.
+/// The parts of the appliance that were found.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct ApplianceParts {
-    /// The kernels and programs by what runs them.
+    /// The kernels and programs, by the backend that runs them.
     kernels: BTreeMap<String, AppliancePart>,
     /// The directories that were searched.
     places: Vec<String>,
 }
 
-/// A kernel, or programs.
+/// A kernel, or the package of filesystem programs.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct AppliancePart {
-    /// The file; null if there is none.
+    /// The path of the file; null if none was found.
     path: Option<String>,
-    /// The file's size.
+    /// The size of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     size_bytes: Option<u64>,
-    /// Why there is none.
+    /// The reason why none was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
 
-/// Which backends work.
+/// The results of testing the backends.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct ApplianceTested {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The backends by name.
+    /// The backends, by name.
     backends: BTreeMap<String, Backend>,
 }
 
-/// Whether a backend works.
+/// The result of testing a backend.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Backend {
-    /// True if it works.
+    /// True if the backend works.
     works: bool,
-    /// The kernel's release.
+    /// The release of the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     kernel: Option<String>,
-    /// After how many milliseconds it answered.
+    /// The time until the machine answered, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     ready_ms: Option<u64>,
-    /// After how many milliseconds it had ended.
+    /// The time until the machine had ended, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_ms: Option<u64>,
-    /// Why it does not work.
+    /// The reason why the backend does not work.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
 
-/// Where an appliance is built.
+/// The directory in which an appliance is built.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct AppliancePath {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The directory.
+    /// The path of the directory.
     path: String,
 }
 
@@ -399,11 +400,11 @@ pub(super) struct AppliancePath {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Man {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
     /// The directory that the pages were written to.
     directory: String,
-    /// The directory's bytes, where it is not UTF-8.
+    /// The directory's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     directory_base64: Option<String>,
 }
@@ -412,7 +413,7 @@ pub(super) struct Man {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Schemas {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
     /// The names that have a schema.
     schemas: Vec<String>,

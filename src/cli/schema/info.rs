@@ -1,9 +1,9 @@
-//! What `diskfs info --json` prints.
+//! The JSON output of `diskfs info`.
 
 #![expect(
     clippy::struct_field_names,
     clippy::struct_excessive_bools,
-    reason = "fields are called as the documents have them"
+    reason = "the names of fields are those of the documents"
 )]
 
 use schemars::JsonSchema;
@@ -15,75 +15,75 @@ use super::files::{Header, Statistics};
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs info", deny_unknown_fields)]
 pub(super) struct Info {
-    /// What made the document.
+    /// The header with the version and the command.
     diskfs: Header,
-    /// The image.
+    /// The image with its backing files.
     image: ImageInfo,
     /// The partition table.
     partition_table: Option<PartitionTable>,
-    /// The volume groups of LVM.
+    /// The LVM volume groups.
     volume_groups: Vec<VolumeGroup>,
-    /// The arrays of md.
+    /// The md arrays.
     arrays: Vec<Array>,
-    /// The volumes.
+    /// The volumes of the disk.
     volumes: Vec<Volume>,
-    /// What the volumes hold.
+    /// The contents of the volumes.
     filesystems: Vec<Filesystem>,
-    /// What is wrong with the image without keeping it from being read.
+    /// Problems of the image that do not prevent reading it.
     warnings: Vec<String>,
 }
 
-/// An image.
+/// An image, or a backing file.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct ImageInfo {
     /// The image's path on the host.
     path: String,
-    /// The path's bytes, where it is not UTF-8.
+    /// The path's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
-    /// The format; null for an image that was not opened.
+    /// The format; null for a backing file that was not opened.
     format: Option<String>,
-    /// True if the format was found by probing.
+    /// True if the format was detected from the contents.
     probed: bool,
-    /// The size of the disk that it shows.
+    /// The size of the guest's disk.
     virtual_size_bytes: Option<u64>,
-    /// The size of the file.
+    /// The size of the image file.
     file_size_bytes: Option<u64>,
-    /// What is allocated for the file on the host.
+    /// The space that is allocated for the file on the host.
     allocated_bytes: Option<u64>,
-    /// What only qcow2 has.
+    /// Details of a qcow2 image.
     qcow2: Option<Qcow2>,
-    /// The image behind it.
+    /// The backing file.
     backing: Option<Box<ImageInfo>>,
-    /// What is wrong with it without keeping it from being read.
+    /// Problems of the image that do not prevent reading it.
     warnings: Vec<String>,
     /// The LUKS header of an image whose own data is encrypted.
     #[serde(skip_serializing_if = "Option::is_none")]
     luks: Option<Luks>,
 }
 
-/// What only qcow2 has.
+/// Details of a qcow2 image.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Qcow2 {
-    /// The version: 0.10 or 1.1.
+    /// The version of the format: 0.10 or 1.1.
     compat: String,
     /// The size of a cluster.
     cluster_size_bytes: u64,
-    /// How clusters are compressed.
+    /// The compression type of clusters.
     compression: String,
-    /// The bits of a reference count.
+    /// The number of bits of a reference count.
     refcount_bits: u64,
-    /// True with subclusters.
+    /// True if the image has extended L2 entries (subclusters).
     extended_l2: bool,
-    /// True if reference counts may be stale after a crash.
+    /// True if reference counts are updated lazily, and can be wrong after a crash.
     lazy_refcounts: bool,
     /// True if the image was not closed.
     dirty: bool,
     /// True if the image is marked as corrupt.
     corrupt: bool,
-    /// The names of its features.
+    /// The names of the image's features.
     features: Vec<String>,
     /// The backing file, as the image names it.
     backing_name: Option<String>,
@@ -95,11 +95,11 @@ struct Qcow2 {
     data_file_raw: bool,
     /// The internal snapshots.
     snapshots: Vec<ImageSnapshot>,
-    /// The ID of the snapshot that is shown instead of the current state.
+    /// The ID of the snapshot that was opened instead of the current state.
     opened_snapshot: Option<String>,
     /// The dirty bitmaps.
     bitmaps: Vec<Bitmap>,
-    /// How its data is encrypted.
+    /// The encryption of the image's data.
     encryption: Option<Encryption>,
 }
 
@@ -107,19 +107,19 @@ struct Qcow2 {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct ImageSnapshot {
-    /// The ID.
+    /// The ID of the snapshot.
     id: String,
-    /// The name.
+    /// The name of the snapshot.
     name: String,
-    /// The size of the disk.
+    /// The size of the disk in the snapshot.
     virtual_size_bytes: Option<u64>,
-    /// The size of the machine's saved state.
+    /// The size of the virtual machine's saved state.
     vm_state_bytes: u64,
-    /// When it was taken (RFC 3339).
+    /// The time when the snapshot was created (RFC 3339).
     taken_at: String,
-    /// How long the machine had run.
+    /// The time that the virtual machine had run.
     vm_clock_seconds: f64,
-    /// The number of instructions that the machine had run.
+    /// The number of instructions that the virtual machine had executed.
     icount: Option<u64>,
 }
 
@@ -127,23 +127,23 @@ struct ImageSnapshot {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Bitmap {
-    /// The name.
+    /// The name of the bitmap.
     name: String,
-    /// How much of the disk a bit stands for.
+    /// The number of bytes of the disk that one bit stands for.
     granularity_bytes: u64,
-    /// True if it can be used.
+    /// True if the bitmap is consistent, so that it can be used.
     consistent: bool,
-    /// True if writes are recorded.
+    /// True if writes are recorded in the bitmap.
     recording: bool,
 }
 
-/// How an image's data is encrypted.
+/// The encryption of an image's data.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Encryption {
-    /// The format.
+    /// The format of the encryption.
     format: String,
-    /// True if it was opened with a key.
+    /// True if the image was unlocked with a key.
     unlocked: bool,
 }
 
@@ -151,195 +151,195 @@ struct Encryption {
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct PartitionTable {
-    /// The type.
+    /// The type of the table, such as `gpt`.
     #[serde(rename = "type")]
     kind: String,
-    /// The disk's ID.
+    /// The ID of the disk in the table.
     disk_id: Option<String>,
     /// The size of a sector.
     sector_size_bytes: u64,
-    /// The partitions.
+    /// The partitions in the table.
     partitions: Vec<Partition>,
-    /// What is wrong with the table without keeping it from being read.
+    /// Problems of the table that do not prevent reading it.
     warnings: Vec<String>,
 }
 
-/// A partition.
+/// A partition of the disk.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Partition {
-    /// The name, as `--volume` takes it.
+    /// The name, as it is given to `--volume`.
     volume: String,
-    /// The number.
+    /// The number of the partition.
     number: u64,
-    /// Where it begins on the disk.
+    /// The offset of the partition on the disk.
     start_bytes: u64,
-    /// The size.
+    /// The size of the partition.
     size_bytes: u64,
-    /// The type's name.
+    /// The name of the partition's type.
     #[serde(rename = "type")]
     kind: Option<String>,
-    /// The type, as the table has it.
+    /// The type as a number or UUID, as it is stored in the table.
     type_id: String,
-    /// The partition's own name.
+    /// The name of the partition in the table.
     name: Option<String>,
     /// The partition's UUID.
     uuid: Option<String>,
-    /// Why it can't be used.
+    /// The reason why the partition cannot be used.
     problem: Option<String>,
 }
 
-/// A volume group of LVM.
+/// An LVM volume group.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct VolumeGroup {
-    /// The name.
+    /// The name of the group.
     name: String,
-    /// The UUID.
+    /// The UUID of the group.
     uuid: String,
-    /// How often its metadata was changed.
+    /// The sequence number of the metadata, which counts its changes.
     seqno: u64,
     /// The size of an extent.
     extent_size_bytes: u64,
-    /// The size.
+    /// The size of the group.
     size_bytes: u64,
-    /// What no logical volume has.
+    /// The space that is not allocated to logical volumes.
     free_bytes: u64,
-    /// True if it is exported.
+    /// True if the group is exported.
     exported: bool,
-    /// The physical volumes.
+    /// The physical volumes of the group.
     physical_volumes: Vec<PhysicalVolume>,
 }
 
-/// A physical volume of LVM.
+/// An LVM physical volume.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct PhysicalVolume {
-    /// The UUID.
+    /// The UUID of the physical volume.
     uuid: String,
-    /// The volume that it is; null for one that is not on what is given.
+    /// The name of the volume; null if it is on none of the given disks.
     volume: Option<String>,
-    /// The device that it was last on.
+    /// The device on which the physical volume was last seen.
     device: Option<String>,
-    /// True if it was missing when the group was last changed.
+    /// True if the physical volume was missing when the group was last changed.
     was_missing: bool,
 }
 
-/// An array of md.
+/// An md array.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Array {
-    /// The name, as `--volume` takes it.
+    /// The name, as it is given to `--volume`.
     volume: String,
-    /// The array's own name.
+    /// The name in the array's metadata.
     name: Option<String>,
-    /// The UUID.
+    /// The UUID of the array.
     uuid: String,
-    /// The level.
+    /// The RAID level of the array.
     level: String,
-    /// The volumes that it is made of; null for one that is missing.
+    /// The names of the member volumes; null for a missing member.
     members: Vec<Option<String>>,
 }
 
-/// A volume.
+/// A volume of the disk.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Volume {
-    /// The name, as `--volume` takes it.
+    /// The name, as it is given to `--volume`.
     volume: String,
-    /// Where it begins on the disk; null where it is in pieces.
+    /// The offset of the volume on the disk; null if it is not contiguous.
     start_bytes: Option<u64>,
-    /// The size.
+    /// The size of the volume.
     size_bytes: u64,
-    /// What LVM says of it.
+    /// The LVM metadata of a logical volume.
     logical: Option<Logical>,
-    /// What its LUKS header says.
+    /// The LUKS header of an encrypted volume.
     luks: Option<Luks>,
-    /// Why it can't be used.
+    /// The reason why the volume cannot be used.
     problem: Option<String>,
-    /// What it holds.
+    /// The type of the volume's contents.
     content: Option<String>,
-    /// What kind of thing that is.
+    /// The class of the contents, such as `filesystem`.
     class: Option<String>,
 }
 
-/// A logical volume of LVM.
+/// An LVM logical volume.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Logical {
-    /// The group.
+    /// The name of the volume group.
     group: String,
-    /// The name.
+    /// The name of the logical volume.
     name: String,
-    /// The UUID.
+    /// The UUID of the logical volume.
     uuid: Option<String>,
-    /// How it lies on the physical volumes.
+    /// The layout of the logical volume on the physical volumes.
     layout: String,
-    /// True if it can be written.
+    /// True if the logical volume can be written to.
     writable: bool,
 }
 
-/// What a LUKS header says.
+/// A LUKS header.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Luks {
-    /// The version.
+    /// The version of the LUKS format.
     version: u64,
-    /// The UUID.
+    /// The UUID in the header.
     uuid: String,
-    /// The label.
+    /// The label in the header.
     label: Option<String>,
-    /// The cipher.
+    /// The cipher of the data.
     cipher: String,
-    /// The size of a sector.
+    /// The size of an encryption sector.
     sector_size_bytes: u64,
     /// The key slots in use.
     keyslots: Vec<Keyslot>,
-    /// True if it was opened with a key.
+    /// True if the volume was unlocked with a key.
     unlocked: bool,
-    /// Why it can't be opened.
+    /// The reason why the volume cannot be opened.
     problem: Option<String>,
-    /// What is wrong with it without keeping it from being read.
+    /// Problems of the header that do not prevent using it.
     warnings: Vec<String>,
 }
 
-/// A key slot of LUKS.
+/// A LUKS key slot.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Keyslot {
-    /// The number.
+    /// The number of the key slot.
     slot: u64,
-    /// How keys are derived.
+    /// The key derivation function of the slot.
     kdf: String,
-    /// Why it can't be used.
+    /// The reason why the slot cannot be used.
     problem: Option<String>,
 }
 
-/// What a volume holds.
+/// The contents of a volume.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Filesystem {
     /// The volume's name.
     volume: String,
-    /// The type.
+    /// The type of the contents, such as `ext4`.
     #[serde(rename = "type")]
     kind: String,
-    /// True if diskfs reads it.
+    /// True if diskfs can read the contents.
     readable: bool,
-    /// The label.
+    /// The label of the contents.
     label: String,
-    /// The label's bytes, where it is not UTF-8.
+    /// The label's bytes in base64, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     label_base64: Option<String>,
-    /// The UUID.
+    /// The UUID of the contents.
     uuid: Option<String>,
-    /// The names of its features.
+    /// The names of the filesystem's features.
     #[serde(skip_serializing_if = "Option::is_none")]
     features: Option<Vec<String>>,
-    /// What should be known of it.
+    /// Notes about the filesystem.
     #[serde(skip_serializing_if = "Option::is_none")]
     notes: Option<Vec<String>>,
-    /// How full it is, where it is readable.
+    /// The usage of the filesystem, if it is readable.
     #[serde(flatten)]
     statistics: Option<Statistics>,
 }

@@ -1,5 +1,5 @@
-//! The one JSON schema: every document is an object that begins with `diskfs` (the schema's version
-//! and the command), names are in `snake_case`, units are in the names.
+//! The common form of JSON documents: every document is an object that begins with `diskfs` (the
+//! version of the documents and the command). Names are in `snake_case`, and contain the unit.
 
 use std::io::{self, Write};
 
@@ -9,10 +9,11 @@ use serde_json::{Map, Value, json};
 
 use super::{mode, time};
 
-/// Raised when a field changes its meaning or goes away; new fields don't count.
+/// The version of the documents, which is raised when a field changes its meaning or is removed,
+/// but not when one is added.
 const VERSION: u32 = 1;
 
-/// The first field of every document.
+/// Returns the first field of every document.
 fn header(command: &str) -> Value {
     json!({ "version": VERSION, "command": command })
 }
@@ -32,19 +33,20 @@ pub(crate) fn write(out: &mut dyn Write, command: &str, body: Value) -> io::Resu
     writeln!(out)
 }
 
-/// One document as a line.
+/// Returns a document as one line.
 pub(crate) fn line(command: &str, body: Value) -> String {
     format!("{}\n", Value::Object(document(command, body)))
 }
 
-/// A document with one long list, written as it goes: an entry to a line, and nothing is kept.
+/// A document with one long list, written one entry per line as entries arrive, without keeping
+/// them.
 pub(crate) struct List<'a> {
     out: &'a mut dyn Write,
     first: bool,
 }
 
 impl<'a> List<'a> {
-    /// Begins the document and its list called `name`.
+    /// Begins the document and its list, called `name`.
     pub(crate) fn begin(out: &'a mut dyn Write, command: &str, name: &str) -> io::Result<Self> {
         write!(out, "{{\"diskfs\":{},\n\"{name}\":[", header(command))?;
         Ok(Self { out, first: true })
@@ -59,7 +61,7 @@ impl<'a> List<'a> {
         Ok(())
     }
 
-    /// Ends the list, and the document with one more field behind it.
+    /// Ends the list, and the document with one more field.
     pub(crate) fn end_with(self, name: &str, value: &Value) -> io::Result<()> {
         let bracket = if self.first { "]" } else { "\n]" };
         writeln!(self.out, "{bracket},\n\"{name}\":{value}}}")
@@ -72,8 +74,8 @@ impl<'a> List<'a> {
     }
 }
 
-/// Puts a name into `object`: as a string, and where it is no UTF-8 its bytes, too, as
-/// `<field>_base64` (the string then has U+FFFD for what it can't hold).
+/// Inserts a name into `object` as a string. If it is not valid UTF-8, the string has U+FFFD for
+/// each invalid part, and its bytes are added as `<field>_base64`.
 pub(crate) fn put_name(object: &mut Map<String, Value>, field: &str, name: &[u8]) {
     object.insert(field.to_owned(), String::from_utf8_lossy(name).into());
     if std::str::from_utf8(name).is_err() {
@@ -81,7 +83,7 @@ pub(crate) fn put_name(object: &mut Map<String, Value>, field: &str, name: &[u8]
     }
 }
 
-/// A value as JSON; ours always can be.
+/// Converts a value to JSON, which cannot fail for our types.
 pub(crate) fn value(of: &impl Serialize) -> Value {
     serde_json::to_value(of).unwrap_or(Value::Null)
 }
@@ -90,7 +92,7 @@ fn stamp(time: Timestamp) -> Value {
     time::rfc3339(time).into()
 }
 
-/// What `stat` tells, as every command shows it.
+/// Returns the metadata of a file, in the form that all commands share.
 pub(crate) fn metadata(path: &[u8], metadata: &Metadata) -> Map<String, Value> {
     let mut object = Map::new();
     put_name(&mut object, "path", path);
@@ -118,7 +120,7 @@ pub(crate) fn metadata(path: &[u8], metadata: &Metadata) -> Map<String, Value> {
     object
 }
 
-/// Extended attributes: names as names, values always as base64.
+/// Returns extended attributes: names as strings, values always as base64.
 pub(crate) fn xattrs(pairs: &[(Vec<u8>, Vec<u8>)]) -> Value {
     let one = |(name, bytes): &(Vec<u8>, Vec<u8>)| {
         let mut object = Map::new();
@@ -129,7 +131,7 @@ pub(crate) fn xattrs(pairs: &[(Vec<u8>, Vec<u8>)]) -> Value {
     pairs.iter().map(one).collect()
 }
 
-/// Base64 with padding (RFC 4648, section 4).
+/// Encodes bytes as base64 with padding (RFC 4648, section 4).
 pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn base64_is_that_of_the_rfc() {
-        // RFC 4648, section 10.
+        // The test vectors of RFC 4648, section 10.
         for (text, encoded) in [
             ("", ""),
             ("f", "Zg=="),

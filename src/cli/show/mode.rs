@@ -2,7 +2,7 @@
 
 use diskfs::vfs::{FileType, Metadata};
 
-/// `drwxr-sr-t`.
+/// Returns type and mode as letters, such as `drwxr-sr-t`.
 pub(crate) fn letters(metadata: &Metadata) -> String {
     let mode = metadata.permissions;
     let special = [(0o4000, 's', 'S'), (0o2000, 's', 'S'), (0o1000, 't', 'T')];
@@ -21,7 +21,7 @@ pub(crate) fn letters(metadata: &Metadata) -> String {
     text
 }
 
-/// The type as `stat` says it.
+/// Returns the type in the words of stat(1).
 pub(crate) fn words(metadata: &Metadata) -> &'static str {
     match metadata.file_type {
         FileType::Regular if metadata.size_bytes == 0 => "regular empty file",
@@ -35,7 +35,7 @@ pub(crate) fn words(metadata: &Metadata) -> &'static str {
     }
 }
 
-/// The type in JSON.
+/// Returns the type's name in JSON.
 pub(crate) const fn name(file_type: FileType) -> &'static str {
     match file_type {
         FileType::Regular => "file",
@@ -48,7 +48,7 @@ pub(crate) const fn name(file_type: FileType) -> &'static str {
     }
 }
 
-/// The letter of `find -type`.
+/// Returns the letter of `find -type`.
 pub(crate) const fn find_letter(file_type: FileType) -> char {
     match file_type {
         FileType::Regular => 'f',

@@ -1,22 +1,23 @@
-//! Names out of an image, which may hold any bytes, on a terminal and in text.
+//! Output of names from an image, which may contain any bytes, to a terminal and in messages.
 
 use std::borrow::Cow;
 
 pub(crate) use diskfs::vfs::path::join;
 
-/// How names are written to standard output.
+/// The style in which names are written to standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameStyle {
-    /// As they are, for the program that reads them.
+    /// Unchanged, for programs that read the output.
     Raw,
-    /// What is not printable as `\n` or `\033`: it can't move the cursor or hide a line.
+    /// With escapes such as `\n` or `\033` for nonprintable characters, so that a name cannot move
+    /// the cursor or hide a line.
     Escaped,
-    /// As a shell would have to be given them, which is how `ls` does it on a terminal.
+    /// Quoted for a shell, as `ls` does on a terminal.
     Quoted,
 }
 
 impl NameStyle {
-    /// The name as it is to be written.
+    /// Returns the name in this style.
     pub(crate) fn show(self, name: &[u8]) -> Cow<'_, [u8]> {
         match self {
             Self::Raw => Cow::Borrowed(name),
@@ -26,8 +27,8 @@ impl NameStyle {
     }
 }
 
-/// A character to show as it is: printable, and not one that turns the direction of writing (what
-/// `ls` and `git` let through has fooled readers before).
+/// Returns true for a character to show as it is: a printable one that does not change the
+/// direction of writing. Characters that `ls` and `git` do not escape have deceived readers before.
 fn is_plain(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -38,7 +39,7 @@ fn is_plain_text(name: &[u8]) -> bool {
     std::str::from_utf8(name).is_ok_and(|text| text.chars().all(is_plain))
 }
 
-/// Escapes what is not printable, and the backslash.
+/// Escapes nonprintable characters and the backslash.
 pub(crate) fn escape(name: &[u8]) -> Cow<'_, [u8]> {
     if is_plain_text(name) && !name.contains(&b'\\') {
         return Cow::Borrowed(name);
@@ -71,7 +72,7 @@ fn escape_byte(out: &mut Vec<u8>, byte: u8) {
     }
 }
 
-/// Quotes for a shell where that is needed.
+/// Quotes a name for a shell if necessary.
 fn quote(name: &[u8]) -> Cow<'_, [u8]> {
     let safe = |byte: u8| {
         byte.is_ascii_alphanumeric() || b"@%+=:,./-_{}[]^~#".contains(&byte) || byte >= 0x80
@@ -94,7 +95,8 @@ fn quote(name: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(b"'".iter().copied().chain(inner).chain(*b"'").collect())
 }
 
-/// A message with whatever an image put into it: one line, and nothing that controls a terminal.
+/// Makes a message that contains parts of an image safe to print: one line, without terminal
+/// control characters.
 pub(crate) fn message(text: &str) -> String {
     let shown = |c: char| {
         let plain = is_plain(c).then_some(c);
@@ -104,7 +106,7 @@ pub(crate) fn message(text: &str) -> String {
     text.chars().flat_map(shown).collect()
 }
 
-/// A path of the filesystem as text for messages.
+/// Returns a path of the filesystem as text for messages.
 pub(crate) fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(&escape(name)).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Names of users and groups, out of the guest's own `/etc/passwd` and `/etc/group`.
+//! Names of users and groups from the guest's own `/etc/passwd` and `/etc/group`.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -7,10 +7,10 @@ use diskfs::Filesystem;
 use diskfs_etc::table::Table;
 use diskfs_etc::{group, passwd, text};
 
-/// More than that is no file of users: 8 MiB hold 100,000 of them.
+/// The maximum size of these files, enough for 100,000 users.
 const LIMIT_BYTES: u64 = 8 << 20;
 
-/// Reads each file when the first name of its kind is asked for.
+/// The guest's names of users and groups. Each file is read when its first name is needed.
 #[derive(Debug)]
 pub(crate) struct Owners<'a> {
     filesystem: &'a Filesystem,
@@ -21,20 +21,20 @@ pub(crate) struct Owners<'a> {
     groups: OnceCell<HashMap<u32, String>>,
 }
 
-/// What a guest knows of one of its users.
+/// A user's login data in the guest.
 #[cfg(feature = "microvm")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Login {
     pub(crate) name: String,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Besides that one.
+    /// The groups besides the login group.
     pub(crate) groups: Vec<u32>,
     pub(crate) home: String,
     pub(crate) shell: String,
 }
 
-/// Whether numbers are wanted.
+/// The choice between numbers and names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numeric {
     No,
@@ -53,46 +53,46 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// The user's name, or the number where the guest has none for it.
+    /// Returns the user's name, or the number if the guest has no name for it.
     pub(crate) fn user(&self, uid: u32) -> String {
         self.user_name(uid).unwrap_or_else(|| uid.to_string())
     }
 
-    /// The group's name, or the number.
+    /// Returns the group's name, or the number if the guest has no name for it.
     pub(crate) fn group(&self, gid: u32) -> String {
         self.group_name(gid).unwrap_or_else(|| gid.to_string())
     }
 
-    /// The user's name, where the guest has one for it.
+    /// Returns the user's name, if the guest has one for the number.
     pub(crate) fn user_name(&self, uid: u32) -> Option<String> {
         let users = || passwd::users(self.passwd()).map(|user| (user.uid, user.name));
         self.name(&self.users, users, uid)
     }
 
-    /// The group's name, where the guest has one for it.
+    /// Returns the group's name, if the guest has one for the number.
     pub(crate) fn group_name(&self, gid: u32) -> Option<String> {
         let groups = || group::groups(self.groups()).map(|group| (group.gid, group.name));
         self.name(&self.groups, groups, gid)
     }
 
-    /// The number of a user by name; a number stands for itself.
+    /// Returns the number of a user by name; a number stands for itself.
     pub(crate) fn uid(&self, name: &str) -> Option<u32> {
         let user = passwd::user(self.passwd(), name);
         user.map(|user| user.uid).or_else(|| name.parse().ok())
     }
 
-    /// The number of a group by name; a number stands for itself.
+    /// Returns the number of a group by name; a number stands for itself.
     pub(crate) fn gid(&self, name: &str) -> Option<u32> {
         let group = group::group(self.groups(), name);
         group.map(|group| group.gid).or_else(|| name.parse().ok())
     }
 
-    /// The group that a user, by name or number, has from the start: the fourth field of passwd(5).
+    /// Returns the login group of a user, by name or number: the fourth field of passwd(5).
     pub(crate) fn login_gid(&self, user: &str) -> Option<u32> {
         Some(self.entry(user)?.gid)
     }
 
-    /// The user of that name, or else of that number.
+    /// Returns the passwd(5) entry of a user by name, else by number.
     fn entry(&self, user: &str) -> Option<passwd::User<'_>> {
         let table = self.passwd();
         passwd::user(table, user).or_else(|| {
@@ -101,7 +101,7 @@ impl<'a> Owners<'a> {
         })
     }
 
-    /// What passwd(5) says of a user by name or number, and the groups besides.
+    /// Returns the passwd(5) data of a user by name or number, with the user's other groups.
     #[cfg(feature = "microvm")]
     pub(crate) fn login(&self, user: &str) -> Option<Login> {
         let user = self.entry(user)?;
@@ -125,7 +125,7 @@ impl<'a> Owners<'a> {
         self.group.get_or_init(|| self.read("/etc/group"))
     }
 
-    /// Without a readable file there are numbers, as in a chroot without one.
+    /// Reads a file. If it cannot be read, there are only numbers, as in a chroot without it.
     fn read(&self, path: &str) -> Table {
         let bytes = self.filesystem.read_at_most(path, LIMIT_BYTES);
         Table::new(text::decode(&bytes.unwrap_or_default()))
@@ -144,8 +144,8 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// Returns the names by their numbers. The first one with a number wins, as in getpwuid(3). Names that could not be
-/// shown as they are don't count.
+/// Returns the names by number. The first entry with a number wins, as in getpwuid(3). Names with
+/// characters that would need escaping are skipped.
 fn names<'t>(all: impl Iterator<Item = (u32, &'t str)>) -> HashMap<u32, String> {
     let is_plain = |c: char| c.is_alphanumeric() || "_-.$+@\\".contains(c);
     let mut names = HashMap::new();

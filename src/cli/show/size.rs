@@ -1,6 +1,6 @@
 //! Sizes for people.
 
-/// As `ls -h` does it: powers of 1024, one digit after the point below ten, rounded up.
+/// Formats a size as `ls -h` does: powers of 1024, one digit after the point below ten, rounded up.
 pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
     if bytes < 1024 {
@@ -22,7 +22,7 @@ pub(crate) fn human(bytes: u64) -> String {
     unreachable!("the last unit always returns")
 }
 
-/// As `qemu-img info` does it: `10 GiB`, with as many digits as matter.
+/// Formats a size as `qemu-img info` does: `10 GiB`, with as many digits as matter.
 pub(crate) fn units(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let exponent = bytes.checked_ilog2().unwrap_or(0) / 10;

@@ -1,3 +1,3 @@
-//! Times, as all commands show and take them.
+//! Formatting and parsing of times, for all commands.
 
 pub(crate) use diskfs::time::*;

@@ -1,5 +1,5 @@
-//! One file's header in the archive: ustar, with what does not fit there in a pax header before it
-//! (POSIX.1-2017, pax, "ustar Interchange Format" and "pax Interchange Format").
+//! The header of one file in the archive: ustar, preceded by a pax header for data that does not
+//! fit into it (POSIX.1-2017, pax, "ustar Interchange Format" and "pax Interchange Format").
 
 use std::io::{self, Write};
 
@@ -11,14 +11,14 @@ use super::sparse::Sparse;
 use super::writer::Writer;
 use crate::cli::show::time;
 
-/// The largest number in seven and in eleven octal digits.
+/// The largest number of seven octal digits; `MAX_SIZE_BYTES` is that of eleven digits.
 const MAX_ID: u32 = 0o7_777_777;
 const MAX_SIZE_BYTES: u64 = 0o77_777_777_777;
 
-/// The longest `name` and `linkname` of a ustar header.
+/// The maximum length of `name` and `linkname` in a ustar header.
 const NAME_BYTES: usize = 100;
 
-/// A file to be packed.
+/// A file to pack.
 #[derive(Debug)]
 pub(super) struct Member {
     /// The name in the archive.
@@ -26,21 +26,22 @@ pub(super) struct Member {
     /// The file in the image.
     pub(super) node: Node,
     pub(super) metadata: Metadata,
-    /// Of a symlink.
+    /// The target of a symlink.
     pub(super) target: Option<Vec<u8>>,
-    /// The name of the same file, packed before.
+    /// The name of the same file, if it was already packed under another name.
     pub(super) hard_link: Option<Vec<u8>>,
     pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Where a file with holes has data.
+    /// The data ranges of a file with holes.
     pub(super) sparse: Option<Sparse>,
 }
 
-/// `keyword=value` records of a pax header.
+/// The `keyword=value` records of a pax header.
 #[derive(Debug, Default)]
 struct Records(Vec<u8>);
 
 impl Records {
-    /// A record begins with its own length in decimal digits, which counts themselves.
+    /// Appends a record, which begins with its own length in decimal digits, including these
+    /// digits.
     fn push(&mut self, keyword: &[u8], value: &[u8]) {
         let rest = keyword.len() + value.len() + 3; // a space, `=`, a newline
         let mut len = rest + 1;
@@ -55,7 +56,7 @@ impl Records {
 }
 
 impl Member {
-    /// How many bytes follow the header.
+    /// Returns the number of bytes that follow the header.
     pub(super) fn stored_bytes(&self) -> u64 {
         if self.hard_link.is_some() || self.metadata.file_type != FileType::Regular {
             return 0;
@@ -64,7 +65,7 @@ impl Member {
         sparse.unwrap_or(self.metadata.size_bytes)
     }
 
-    /// Writes the pax header, when something needs it, and the header itself.
+    /// Writes the pax header, if it is needed, and the header itself.
     pub(super) fn write_header(&self, out: &mut Writer<impl Write>, stored: u64) -> io::Result<()> {
         let Records(records) = self.records(stored);
         if !records.is_empty() {
@@ -84,7 +85,7 @@ impl Member {
         out.header(&self.header(stored))
     }
 
-    /// The name as it is stored: that of a directory ends with a slash.
+    /// Returns the name in the archive: that of a directory ends with a slash.
     fn stored_name(&self) -> Vec<u8> {
         let mut name = self.name.clone();
         if self.metadata.is_dir() && !name.ends_with(b"/") {
@@ -134,7 +135,7 @@ impl Member {
         records
     }
 
-    /// The time as the header can hold it.
+    /// Returns the time, if the header can represent it.
     fn header_time(&self) -> Option<u64> {
         let seconds = u64::try_from(self.metadata.modified.seconds).ok();
         seconds.filter(|seconds| *seconds <= MAX_SIZE_BYTES)
@@ -145,7 +146,8 @@ impl Member {
         let mut header = Header::new_ustar();
         header.set_entry_type(self.entry_type());
         match &self.sparse {
-            // Who does not know sparse files gets one with this name, and loses none.
+            // A program that does not support sparse files unpacks this name, so it does not
+            // overwrite another file.
             Some(_) if self.hard_link.is_none() => {
                 set_name(&mut header, b"GNUSparseFile.0/", &self.name);
             }
@@ -162,7 +164,7 @@ impl Member {
         header.set_mtime(self.header_time().unwrap_or(0));
         header.set_size(if stored > MAX_SIZE_BYTES { 0 } else { stored });
         if let (Some(device), Some(ustar)) = (m.device, header.as_ustar_mut()) {
-            // Linux has 12 bits of major and 20 of minor numbers: seven digits hold both.
+            // Linux has 12 bits of major and 20 bits of minor numbers, which fit into seven digits.
             ustar.set_device_major(device.major);
             ustar.set_device_minor(device.minor);
         }
@@ -183,8 +185,8 @@ impl Member {
     }
 }
 
-/// Puts `prefix` and as much of `name` as there is room for into the header. What is cut stands
-/// whole in the pax header.
+/// Writes `prefix` and the beginning of `name` into the header, up to the maximum length. A
+/// truncated name is complete in the pax header.
 fn set_name(header: &mut Header, prefix: &[u8], name: &[u8]) {
     let field = &mut header.as_old_mut().name;
     let whole = prefix.iter().chain(name);
@@ -208,8 +210,8 @@ mod tests {
         for len in [0, 1, 2, 88, 89, 90, 91, 92, 988, 989, 990, 991, 992, 5000] {
             let record = record(len);
             let digits = record.split(|byte| *byte == b' ').next().unwrap();
-            let told: usize = std::str::from_utf8(digits).unwrap().parse().unwrap();
-            assert_eq!(told, record.len(), "{len}");
+            let stated: usize = std::str::from_utf8(digits).unwrap().parse().unwrap();
+            assert_eq!(stated, record.len(), "{len}");
         }
     }
 }

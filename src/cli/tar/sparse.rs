@@ -1,5 +1,5 @@
-//! Files with holes, as GNU tar stores them in pax archives (GNU tar manual, "Storing Sparse Files",
-//! PAX format version 1.0): a list of runs, padded to a block, before the data.
+//! Files with holes in pax archives of GNU tar (GNU tar manual, "Storing Sparse Files", PAX format
+//! version 1.0): a list of runs, padded to a block, precedes the data.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -9,22 +9,23 @@ use diskfs::{Node, Result};
 
 use super::writer::BLOCK_BYTES;
 
-/// More runs than that and the file is packed whole: the list is kept in memory (16 MiB then).
+/// The maximum number of runs. A file with more is packed without holes, since the list is kept in
+/// memory (16 MiB at the maximum).
 const MAX_RUNS: usize = 1 << 20;
 
-/// Holes smaller than that in sum are not worth a list.
+/// The minimum total size of holes for which a list is worthwhile.
 const WORTH_BYTES: u64 = 4096;
 
-/// Where a file has data.
+/// The data ranges of a file with holes.
 #[derive(Debug)]
 pub(super) struct Sparse {
     size_bytes: u64,
     runs: Vec<Range<u64>>,
 }
 
-/// Where a file has data, if it has holes.
+/// Returns the data ranges of a file, or `None` if it has no holes.
 pub(super) fn map(node: &Node, metadata: &Metadata) -> Result<Option<Sparse>> {
-    // Most files have none, and their allocated blocks say so.
+    // Most files have no holes, as their number of allocated blocks shows.
     if metadata.allocated_bytes >= metadata.size_bytes || metadata.size_bytes < WORTH_BYTES {
         return Ok(None);
     }
@@ -53,7 +54,7 @@ pub(super) fn map(node: &Node, metadata: &Metadata) -> Result<Option<Sparse>> {
 }
 
 impl Sparse {
-    /// Whether the runs are in order and end within the file.
+    /// Returns true if the runs are in order and end within the file.
     fn is_sound(&self) -> bool {
         let mut end = 0;
         self.runs.iter().all(|run| {
@@ -63,12 +64,12 @@ impl Sparse {
         })
     }
 
-    /// The runs with data.
+    /// Returns the runs with data.
     pub(super) fn runs(&self) -> &[Range<u64>] {
         &self.runs
     }
 
-    /// How many bytes list and data take together.
+    /// Returns the number of bytes of the list and the data together.
     pub(super) fn stored_bytes(&self) -> u64 {
         self.runs
             .iter()
@@ -77,8 +78,8 @@ impl Sparse {
             })
     }
 
-    /// The list: decimal numbers, one to a line. A file that ends with a hole has an empty run at
-    /// its end.
+    /// Encodes the list: decimal numbers, one per line. If a file ends with a hole, the last run is
+    /// empty and at its end.
     pub(super) fn encoded(&self) -> Vec<u8> {
         let end = self.runs.last().map_or(0, |run| run.end);
         let tail = (end < self.size_bytes).then_some(self.size_bytes..self.size_bytes);
@@ -86,7 +87,7 @@ impl Sparse {
         let mut text = format!("{}\n", runs.clone().count());
         for run in runs {
             let len = run.end - run.start;
-            let _ = write!(text, "{}\n{len}\n", run.start); // Writing to a String does not fail.
+            let _ = write!(text, "{}\n{len}\n", run.start); // Writing to a String cannot fail.
         }
         let mut bytes = text.into_bytes();
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);

@@ -1,18 +1,18 @@
-//! Blocks of an archive.
+//! Writing of an archive in blocks.
 
 use std::io::{self, Write};
 
 use tar::Header;
 
-/// Everything in an archive is padded to that.
+/// The block size, to which everything in an archive is padded.
 pub(super) const BLOCK_BYTES: usize = 512;
 
-/// GNU tar and pax pad the whole to that ("blocking factor" 20).
+/// The record size, to which GNU tar and pax pad an archive ("blocking factor" 20).
 const RECORD_BYTES: u64 = 20 * 512;
 
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Writes an archive.
+/// A writer of archives.
 #[derive(Debug)]
 pub(super) struct Writer<W> {
     out: W,
@@ -28,7 +28,7 @@ impl<W: Write> Writer<W> {
         self.write(header.as_bytes()).map(|_| ())
     }
 
-    /// Writes all of it. Returns how much that is.
+    /// Writes all bytes, and returns their number.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
         self.out.write_all(bytes)?;
         let len = bytes.len() as u64;
@@ -36,7 +36,7 @@ impl<W: Write> Writer<W> {
         Ok(len)
     }
 
-    /// Writes zeroes for `missing` bytes, and on to the end of the block.
+    /// Writes zeroes for `missing` bytes, and up to the end of the block.
     pub(super) fn pad(&mut self, missing: u64) -> io::Result<()> {
         let end = (self.written + missing).next_multiple_of(BLOCK_BYTES as u64);
         self.zeroes_to(end)
@@ -50,7 +50,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Ends the archive: two blocks of zeroes, and on to the end of the record.
+    /// Ends the archive with two blocks of zeroes, and pads it to the end of the record.
     pub(super) fn finish(mut self) -> io::Result<W> {
         let end = (self.written + 2 * BLOCK_BYTES as u64).next_multiple_of(RECORD_BYTES);
         self.zeroes_to(end)?;

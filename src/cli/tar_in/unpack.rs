@@ -1,8 +1,8 @@
-//! Members, put where they belong.
+//! Unpacking of members into a directory.
 
 use std::io::Read;
 
-use diskfs::archive::{Contents, Kind, Member};
+use diskfs::archive::{Contents, Member, MemberKind};
 use diskfs::vfs::edit::remove_inherited_acls;
 use diskfs::vfs::{
     Error, ErrorKind, FileWriter, Follow, FsWrite, InodeNumber, Metadata, NewAttributes, NewKind,
@@ -12,16 +12,16 @@ use diskfs::vfs::{
 use super::TarIn;
 use crate::cli::target::new_file;
 
-/// Unpacks members below a directory.
+/// An unpacker of members below a directory.
 pub(super) struct Unpacker<'a> {
     fs: &'a dyn FsWrite,
-    /// Where the archive is unpacked.
+    /// The directory in which the archive is unpacked.
     top: InodeNumber,
     options: &'a TarIn,
-    /// The directory that the last member went to, by its path: the next one mostly goes there, too.
+    /// The directory of the last member, with its path: the next member is usually in the same one.
     last_dir: Option<(Vec<u8>, InodeNumber)>,
-    /// Directories get their attributes at the end: filling them changes their times, and may need
-    /// rights that they don't give.
+    /// The directories that were created. They get their attributes at the end: unpacking into them
+    /// changes their times, and may need permissions that their modes do not grant.
     directories: Vec<(InodeNumber, Member)>,
     buffer: Vec<u8>,
     pub(super) xattrs_ignored: u64,
@@ -45,10 +45,10 @@ impl<'a> Unpacker<'a> {
         &mut self,
         member: Member,
         contents: Contents<'_, '_>,
-        told: &mut dyn FnMut(u64),
+        advance: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let name = member.name.clone();
-        self.try_unpack(member, contents, told)
+        self.try_unpack(member, contents, advance)
             .map_err(|error| error.in_path(name))
     }
 
@@ -56,40 +56,39 @@ impl<'a> Unpacker<'a> {
         &mut self,
         member: Member,
         contents: Contents<'_, '_>,
-        told: &mut dyn FnMut(u64),
+        advance: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let path = plain_path(&member.name)?;
         let Some((dir, name)) = split(&path) else {
-            if member.kind == Kind::Directory {
+            if member.kind == MemberKind::Directory {
                 self.directories.push((self.top, member));
                 return Ok(());
             }
             return Err(Error::new(
                 ErrorKind::IsADirectory,
-                "takes the place of the directory itself",
+                "cannot replace the directory in which the archive is unpacked",
             ));
         };
         let dir = self.directory(dir)?;
-        if member.kind == Kind::Directory {
+        if member.kind == MemberKind::Directory {
             let inode = self.make_directory(dir, name, &path, &member)?;
             self.directories.push((inode, member));
             return Ok(());
         }
         self.make_room(dir, name)?;
-        if let Kind::HardLink(first) = &member.kind {
+        if let MemberKind::HardLink(first) = &member.kind {
             let first = plain_path(first)?;
             let inode = resolve_beneath(self.fs, self.top, &first, Follow::AllButLast)?;
             return self.fs.link(inode, dir, name);
         }
         let inode = self.create(dir, name, &member)?;
-        if member.kind == Kind::Regular {
-            self.fill(inode, &member, contents, told)?;
+        if member.kind == MemberKind::Regular {
+            self.fill(inode, &member, contents, advance)?;
         }
         self.set_attributes(inode, &member)
     }
 
-    /// Gives the directories what they have in the archive, the innermost first. Returns what
-    /// failed.
+    /// Sets the attributes of directories, the innermost first. Returns the errors.
     pub(super) fn finish(&mut self) -> Vec<Error> {
         let mut errors = Vec::new();
         while let Some((inode, member)) = self.directories.pop() {
@@ -100,7 +99,7 @@ impl<'a> Unpacker<'a> {
         errors
     }
 
-    /// The directory at `path`, made with those above it where it isn't there.
+    /// Returns the directory at `path`, and creates it with missing parents.
     fn directory(&mut self, path: &[u8]) -> Result<InodeNumber> {
         if let Some((last, inode)) = &self.last_dir
             && last == path
@@ -124,8 +123,8 @@ impl<'a> Unpacker<'a> {
         Ok(inode)
     }
 
-    /// A directory of the archive. One that is there is taken, also behind a symlink: `/lib` of many
-    /// guests is one, and must stay it.
+    /// Creates a directory of the archive. An existing directory is kept, even if it is reached
+    /// through a symlink: in many guests `/lib` is a symlink, and must stay one.
     fn make_directory(
         &mut self,
         dir: InodeNumber,
@@ -143,7 +142,7 @@ impl<'a> Unpacker<'a> {
         self.fs.create(dir, name, NewKind::Directory, &attributes)
     }
 
-    fn there(&self, dir: InodeNumber, name: &[u8]) -> Result<Option<Metadata>> {
+    fn find_existing(&self, dir: InodeNumber, name: &[u8]) -> Result<Option<Metadata>> {
         match self.fs.lookup(dir, name) {
             Ok(inode) => self.fs.metadata(inode).map(Some),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -151,9 +150,9 @@ impl<'a> Unpacker<'a> {
         }
     }
 
-    /// Takes away what has the name, if it may.
+    /// Removes an existing file of the name, if the options allow it.
     fn make_room(&mut self, dir: InodeNumber, name: &[u8]) -> Result<()> {
-        let Some(there) = self.there(dir, name)? else {
+        let Some(there) = self.find_existing(dir, name)? else {
             return Ok(());
         };
         if self.options.keep_old_files {
@@ -162,7 +161,7 @@ impl<'a> Unpacker<'a> {
         if there.is_dir() {
             return Err(ErrorKind::IsADirectory.into());
         }
-        // It may have been a symlink on the way to the directory that came last.
+        // The file may have been a symlink in the path of the last directory.
         self.last_dir = None;
         self.fs.unlink(dir, name)
     }
@@ -187,28 +186,30 @@ impl<'a> Unpacker<'a> {
 
     fn create(&self, dir: InodeNumber, name: &[u8], member: &Member) -> Result<InodeNumber> {
         let kind = match &member.kind {
-            Kind::Symlink(target) => NewKind::Symlink(target),
-            Kind::CharacterDevice(device) => NewKind::CharacterDevice(*device),
-            Kind::BlockDevice(device) => NewKind::BlockDevice(*device),
-            Kind::Fifo => NewKind::Fifo,
-            Kind::Regular | Kind::Directory | Kind::HardLink(_) => NewKind::Regular,
+            MemberKind::Symlink(target) => NewKind::Symlink(target),
+            MemberKind::CharacterDevice(device) => NewKind::CharacterDevice(*device),
+            MemberKind::BlockDevice(device) => NewKind::BlockDevice(*device),
+            MemberKind::Fifo => NewKind::Fifo,
+            MemberKind::Regular | MemberKind::Directory | MemberKind::HardLink(_) => {
+                NewKind::Regular
+            }
         };
         self.fs.create(dir, name, kind, &self.attributes(member))
     }
 
-    /// Writes the contents, with the holes where they were.
+    /// Writes the contents, and preserves holes.
     fn fill(
         &mut self,
         inode: InodeNumber,
         member: &Member,
         mut contents: Contents<'_, '_>,
-        told: &mut dyn FnMut(u64),
+        advance: &mut dyn FnMut(u64),
     ) -> Result<()> {
         self.buffer.resize(1 << 20, 0);
         let whole = [(0, member.stored_bytes)];
         let runs = member.runs.as_deref().unwrap_or(&whole);
         let mut end = 0;
-        // An empty run says where the file ends, and no more than its size does.
+        // An empty run only marks the end of the file, which the size already gives.
         for (offset, len_bytes) in runs.iter().filter(|(_, len_bytes)| *len_bytes > 0) {
             let mut writer = FileWriter::new(self.fs, inode, *offset);
             let mut left = *len_bytes;
@@ -217,9 +218,9 @@ impl<'a> Unpacker<'a> {
                 let len = len.min(self.buffer.len());
                 let piece = &mut self.buffer[..len];
                 contents.read_exact(piece)?;
-                writer.put(piece)?;
+                writer.write_all(piece)?;
                 left -= len as u64;
-                told(len as u64);
+                advance(len as u64);
             }
             end = writer.position();
         }
@@ -229,7 +230,7 @@ impl<'a> Unpacker<'a> {
         Ok(())
     }
 
-    /// Attributes first, as ACLs change the mode, and all of them the times.
+    /// Sets extended attributes first, because ACLs change the mode, and both change the times.
     fn set_attributes(&mut self, inode: InodeNumber, member: &Member) -> Result<()> {
         let kept = |name: &[u8]| member.xattrs.iter().any(|(kept, _)| kept == name);
         remove_inherited_acls(self.fs, inode, kept)?;
@@ -240,7 +241,7 @@ impl<'a> Unpacker<'a> {
             }
         }
         let (uid, gid) = self.owner(member);
-        let is_link = matches!(member.kind, Kind::Symlink(_));
+        let is_link = matches!(member.kind, MemberKind::Symlink(_));
         let modified = SetTime::At(member.modified);
         let change = SetMetadata {
             permissions: (!is_link).then_some(member.permissions),
@@ -254,7 +255,7 @@ impl<'a> Unpacker<'a> {
     }
 }
 
-/// Whether the file is none the worse but for the attribute.
+/// Returns true if the error concerns only the attribute, and not the rest of the file.
 const fn is_about_the_attribute(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -262,17 +263,17 @@ const fn is_about_the_attribute(kind: ErrorKind) -> bool {
     )
 }
 
-/// A member's name as a path from the top, without `.` and doubled slashes.
+/// Converts a member's name to a path from the top directory, without `.` and repeated slashes.
 fn plain_path(name: &[u8]) -> Result<Vec<u8>> {
     let refused = |reason: &'static str| Err(Error::new(ErrorKind::Denied, reason));
     if name.starts_with(b"/") {
-        return refused("absolute name in the archive");
+        return refused("refusing an absolute name in the archive");
     }
     let mut path = Vec::new();
     for part in name.split(|byte| *byte == b'/') {
         match part {
             b"" | b"." => {}
-            b".." => return refused("name in the archive goes up with `..`"),
+            b".." => return refused("refusing a name with `..` in the archive"),
             part => {
                 if !path.is_empty() {
                     path.push(b'/');
@@ -284,7 +285,8 @@ fn plain_path(name: &[u8]) -> Result<Vec<u8>> {
     Ok(path)
 }
 
-/// The directory and the name in it; `None` for the top itself.
+/// Splits a path into the directory and the name in it, or returns `None` for the top directory
+/// itself.
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     if path.is_empty() {
         return None;

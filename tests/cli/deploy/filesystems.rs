@@ -50,7 +50,7 @@ fn a_plan_goes_through_all_of_them() {
 
     let bytes = fs::read(disk.path()).unwrap();
     let efi = part(&disk, &bytes, MIB, MIB);
-    judged("fsck.vfat", &["-n"], &efi);
+    run_on("fsck.vfat", &["-n"], &efi);
     let marker = Command::new("mtype")
         .arg("-i")
         .arg(&efi)
@@ -58,17 +58,17 @@ fn a_plan_goes_through_all_of_them() {
         .output();
     assert_eq!(marker.unwrap().stdout, b"here\n");
     let boot = part(&disk, &bytes, 2 * MIB, 8 * MIB);
-    judged("e2fsck", &["-f", "-n"], &boot);
+    run_on("e2fsck", &["-f", "-n"], &boot);
     let found = dumped(&boot, "grub/grub.cfg");
     assert_eq!(found, GRUB_CFG.replace("quiet", "console=ttyS0"));
     let grub_cfg = disk.directory().join("grub.cfg");
     fs::write(&grub_cfg, found).unwrap();
-    judged("grub-script-check", &[], &grub_cfg);
+    run_on("grub-script-check", &[], &grub_cfg);
     assert_eq!(dumped(&boot, "grub/custom.cfg"), "set x=1\n");
     let root = part(&disk, &bytes, root_start(&bytes), 16 * MIB);
-    judged("e2fsck", &["-f", "-n"], &root);
+    run_on("e2fsck", &["-f", "-n"], &root);
     assert_eq!(dumped(&root, "etc/hostname"), "web1\n");
-    // What the other filesystem hides is as it was.
+    // The file that the mount of the other filesystem hides is unchanged.
     assert_eq!(dumped(&root, "boot/hidden"), "boot/hidden\n");
 
     let once = sha256_hex(&bytes);
@@ -80,11 +80,11 @@ fn a_plan_goes_through_all_of_them() {
     );
 }
 
-/// Puts a FAT in the place of the first partition, and makes the rest a guest that mounts it.
+/// Puts a FAT on the first partition, and makes the rest a guest that mounts it.
 fn make_guest(disk: &TempImage) {
     let efi = disk.directory().join("efi");
     File::create(&efi).unwrap().set_len(MIB).unwrap();
-    judged("mkfs.vfat", &["-F", "12"], &efi);
+    run_on("mkfs.vfat", &["-F", "12"], &efi);
     let file = File::options().write(true).open(disk.path()).unwrap();
     file.write_all_at(&fs::read(&efi).unwrap(), MIB).unwrap();
     let plan = serde_json::json!({"steps": [
@@ -97,14 +97,14 @@ fn make_guest(disk: &TempImage) {
     diskfs_in(disk.directory(), &words).text();
 }
 
-/// Where the logical volume of the root is: its superblock has the label.
+/// Returns the offset of the root's logical volume, which the label in its superblock identifies.
 fn root_start(disk: &[u8]) -> u64 {
     let is_root = |at: &usize| disk.get(at + 1144..at + 1149) == Some(b"root\0");
     let mut places = (0..disk.len()).step_by(1 << 20);
-    u64::try_from(places.find(is_root).expect("a root")).unwrap()
+    u64::try_from(places.find(is_root).expect("find the root")).unwrap()
 }
 
-/// A part of the disk in a file of its own.
+/// Copies a part of the disk to a separate file.
 fn part(disk: &TempImage, bytes: &[u8], start: u64, len: u64) -> std::path::PathBuf {
     let path = disk.directory().join(format!("part-{start}"));
     let range = usize::try_from(start).unwrap()..usize::try_from(start + len).unwrap();
@@ -120,8 +120,8 @@ fn dumped(filesystem: &Path, path: &str) -> String {
     String::from_utf8(run.unwrap().stdout).unwrap()
 }
 
-/// A program of somebody else must be content with it.
-fn judged(program: &str, words: &[&str], path: &Path) {
+/// Runs a program on a file, for example a checker; it must succeed.
+fn run_on(program: &str, words: &[&str], path: &Path) {
     let run = diskfs_fixtures::command(program)
         .args(words)
         .arg(path)

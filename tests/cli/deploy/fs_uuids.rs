@@ -1,4 +1,4 @@
-//! New UUIDs of filesystems, with all that names them, as e2fsck and blkid see it.
+//! New UUIDs of filesystems and of all settings that name them, checked with e2fsck and blkid.
 
 use diskfs_fixtures::require;
 
@@ -6,7 +6,7 @@ use super::Guest;
 
 const OLD: &str = "11111111-2222-4333-8444-555555555555";
 
-/// A guest whose settings name its filesystem, with such features.
+/// Makes a guest whose settings name its filesystem, with the given features.
 fn guest(features: &str) -> Option<Guest> {
     require("blkid")?;
     let guest = Guest::new()?;
@@ -73,7 +73,7 @@ fn a_filesystem_gets_a_new_uuid_and_whatever_names_it_follows() {
     );
     assert!(!guest.cat("/boot/grub/grub.cfg").contains(OLD));
     assert_eq!(guest.cat("/boot/grub/grub.cfg").matches(&new).count(), 2);
-    // Another one each time, and none without being asked.
+    // A new UUID each time, and none without the operation.
     guest.diskfs(&WORDS).text();
     let third = uuid(&guest);
     assert!(third != new && guest.cat("/etc/fstab").contains(&third));
@@ -105,7 +105,7 @@ fn a_filesystem_that_the_guest_would_not_start_from_keeps_its_uuid() {
         .text();
     let told = guest.diskfs(&WORDS).text();
     assert!(
-        told.contains("/boot/grub/i386-pc/load.cfg names it"),
+        told.contains("/boot/grub/i386-pc/load.cfg refers to it"),
         "{told}"
     );
     assert_eq!(uuid(&guest), OLD);

@@ -1,4 +1,4 @@
-//! Units beside systemd's own judge.
+//! Units, checked by systemd's own verifier.
 
 use std::fs;
 use std::process::Command;
@@ -50,7 +50,7 @@ fn systemd_takes_the_units() {
         let (is_good, said) = verify(unit);
         assert!(is_good && said.is_empty(), "{unit}: {said}");
     }
-    // It does judge.
+    // The verifier does reject a wrong unit.
     fs::write(
         root.join("etc/systemd/system/bad.service"),
         "[Service]\nType=never\n",

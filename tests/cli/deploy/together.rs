@@ -1,4 +1,4 @@
-//! All of a plan, or nothing: when the program is killed, and of several images.
+//! Atomicity of a plan: when the program is killed, and with several images.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use super::Guest;
 use crate::{DISKFS, diskfs_in};
 
-/// Files that are copied in: with 16 inodes a block, more than a quarter of the journal, and more than lies in memory at once.
+/// The number of copied files. With 16 inodes per block they need more than a quarter of the
+/// journal, and more than the program keeps in memory at once.
 const FILES: usize = 20_000;
 
-/// How often the program is killed.
+/// The number of kills of the program.
 const KILLS: u32 = 6;
 
 #[test]
@@ -22,7 +23,7 @@ fn of_several_images_none_is_written_when_one_fails() {
     guest.diskfs(&["rm", "two.img:/etc/passwd"]).text();
     for (second, option, value) in [
         ("none.img", "--hostname", "web1"),
-        // The second has no users.
+        // The second guest has no users.
         ("two.img", "--root-password", "password:x"),
     ] {
         let words = ["deploy", "disk.img", second, option, value];
@@ -64,21 +65,21 @@ fn a_selector_word_in_a_plan_is_refused_with_what_to_write() {
     assert!(told.contains("{random: true}"), "{told}");
 }
 
-/// What a guest has of the plan.
+/// The part of the plan that a guest has.
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum PlanState {
     Old,
     New,
 }
 
-fn state_of(directory: &Path) -> State {
+fn state_of(directory: &Path) -> PlanState {
     let names = diskfs_in(directory, &["cat", "killed.img:/etc/hostname"]).text();
     let found = diskfs_in(directory, &["find", "killed.img:/", "-name", "file-*"]);
     let files = found.text().lines().count();
     match (&*names, files) {
-        ("old\n", 0) => State::Old,
-        ("web1\n", FILES) => State::New,
-        found => panic!("a part of the plan: {found:?}"),
+        ("old\n", 0) => PlanState::Old,
+        ("web1\n", FILES) => PlanState::New,
+        found => panic!("only a part of the plan was applied: {found:?}"),
     }
 }
 
@@ -118,7 +119,7 @@ fn a_large_plan_that_is_killed_is_there_or_not() {
     let (mut whole, start) = deploy();
     assert!(whole.wait().unwrap().success());
     let takes = start.elapsed();
-    assert_eq!(state_of(guest.0.path()), State::New);
+    assert_eq!(state_of(guest.0.path()), PlanState::New);
     let fsck = |how: &str| {
         let fsck = diskfs_fixtures::command("e2fsck")
             .args(["-f", how])

@@ -1,4 +1,4 @@
-//! What changes nothing writes nothing, not even that the filesystem was mounted.
+//! A plan without changes writes nothing, not even a mount of the filesystem.
 
 use std::fs;
 use std::process::Command;
@@ -33,10 +33,10 @@ fn the_second_run_leaves_the_image_as_it_is() {
         let told = guest.diskfs(&words).text();
         assert_eq!(told.matches("nothing to do").count(), 7, "{told}");
         assert!(sum() == once, "{format}: the second run has written");
-        // A plan that can't be done doesn't open it for writing, either.
+        // A plan that fails doesn't open the image for writing, either.
         let words = ["deploy", &name, "--hostname", "a", "--chmod", "0600:/none"];
         guest.diskfs(&words).failure();
-        assert!(sum() == once, "{format}: what failed has written");
+        assert!(sum() == once, "{format}: the failed run has written");
     }
 }
 

@@ -1,18 +1,18 @@
 //! The smallest operating system that reads and writes its disk.
 
-/// What it prints, from sector 1 of the disk, up to a NUL.
+/// The text that it prints, from sector 1 of the disk, up to a NUL.
 pub(super) const TEXT: &[u8] = b"booted from diskfs\r\n";
 
-/// What it then writes to sector 2: sector 1, with this as the first byte.
+/// The first byte of sector 2 that it writes; the rest is sector 1.
 pub(super) const MARK: u8 = b'!';
 
-/// QEMU's exit code when it has done both: `isa-debug-exit` makes it (0x10 << 1) + 1.
+/// QEMU's exit code on success: `isa-debug-exit` makes it (0x10 << 1) + 1.
 pub(super) const DONE: i32 = 0x21;
 
-/// The same when the disk could not be read or written.
+/// QEMU's exit code if the disk could not be read or written.
 pub(super) const FAILED: i32 = 0x23;
 
-/// 16-bit code, loaded at 0x7c00 with the disk's number in dl; sector 1 goes to 0x8000.
+/// The 16-bit code, loaded at 0x7c00 with the disk's number in dl; it reads sector 1 to 0x8000.
 #[rustfmt::skip]
 const CODE: &[u8] = &[
     /* 7c00 */ 0xfc,                         // cld
@@ -30,7 +30,7 @@ const CODE: &[u8] = &[
     /* 7c18 */ 0x84, 0xc0,                   // test al, al
     /* 7c1a */ 0x74, 0x11,                   // jz 0x7c2d
     /* 7c1c */ 0x88, 0xc4,                   // mov ah, al
-    /* 7c1e */ 0xba, 0xfd, 0x03,             // mov dx, 0x3fd       COM1: is there room?
+    /* 7c1e */ 0xba, 0xfd, 0x03,             // mov dx, 0x3fd       COM1: ready to send?
     /* 7c21 */ 0xec,                         // in al, dx
     /* 7c22 */ 0xa8, 0x20,                   // test al, 0x20
     /* 7c24 */ 0x74, 0xf8,                   // jz 0x7c1e
@@ -52,11 +52,12 @@ const CODE: &[u8] = &[
     /* 7c47 */ 0xeb, 0xfe,                   // jmp 0x7c47
 ];
 
-/// At 0x7c50 and 0x7c60: 16 bytes, one sector, at 0000:8000, which sector.
+/// The disk address packets at 0x7c50 and 0x7c60: 16 bytes, one sector, at 0000:8000, and the
+/// sector's number.
 const READ: [u8; 16] = [16, 0, 1, 0, 0x00, 0x80, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
 const WRITE: [u8; 16] = [16, 0, 1, 0, 0x00, 0x80, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
 
-/// The sector as it is on the disk.
+/// Returns the sector as it is on the disk.
 pub(super) fn bytes() -> [u8; 512] {
     let mut sector = [0; 512];
     sector[..CODE.len()].copy_from_slice(CODE);

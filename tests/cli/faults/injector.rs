@@ -1,6 +1,5 @@
-//! A program whose requests to files of the host are counted, and fail where a test says so:
-//! system calls are decided on by this process (seccomp's user notification), for all threads in
-//! one order.
+//! A program whose requests to files of the host are counted, and fail as a test demands: this
+//! process decides on its system calls (seccomp's user notification), for all threads in one order.
 #![expect(unsafe_code, reason = "seccomp has no safe interface")]
 
 use std::fs;
@@ -15,7 +14,7 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-/// What changes a file, or makes it durable.
+/// The system calls that change a file, or make it durable.
 const REQUESTS: [(libc::c_long, &str); 7] = [
     (libc::SYS_pwrite64, "pwrite64"),
     (libc::SYS_pwritev, "pwritev"),
@@ -26,25 +25,25 @@ const REQUESTS: [(libc::c_long, &str); 7] = [
     (libc::SYS_ftruncate, "ftruncate"),
 ];
 
-/// Where the program has the descriptor of its notifications: behind those that it uses itself.
+/// The descriptor of the program's notifications, above those that it uses itself.
 const LISTENER: RawFd = 700;
 
 /// `SECCOMP_IOCTL_NOTIF_RECV` and `SECCOMP_IOCTL_NOTIF_SEND` (linux/seccomp.h).
 const RECEIVE: libc::Ioctl = 0xC050_2100;
 const SEND: libc::Ioctl = 0xC018_2101;
 
-/// What goes wrong.
+/// The fault to inject.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fault {
-    /// Which request, counted from 0.
+    /// The number of the request, counted from 0.
     pub(super) nth: usize,
     pub(super) errno: i32,
-    /// All requests after it fail as well.
+    /// True if all requests after it fail as well.
     pub(super) lasting: bool,
 }
 
-/// Runs `command` with this on its standard input. Requests to the files in the directory `watched`
-/// are counted, and one may fail. Returns what was asked for, in order.
+/// Runs `command` with this standard input. Counts requests to the files in the directory
+/// `watched`, of which one may fail. Returns the requests, in order.
 pub(super) fn run(
     mut command: Command,
     input: &[u8],
@@ -52,7 +51,8 @@ pub(super) fn run(
     fault: Option<Fault>,
 ) -> (Output, Vec<&'static str>) {
     let filter = filter();
-    // SAFETY: between fork and exec `install` makes system calls only, on memory that is there.
+    // SAFETY: between fork and exec, `install` only makes system calls, on memory that is allocated
+    // already.
     unsafe {
         command.pre_exec(move || install(&filter));
     }
@@ -60,22 +60,22 @@ pub(super) fn run(
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the program starts");
+    let mut child = command.spawn().expect("start the program");
     let pid = Pid::from_child(&child);
     let listener = pidfd_open(pid, PidfdFlags::empty())
         .and_then(|process| pidfd_getfd(process, LISTENER, PidfdGetfdFlags::empty()))
-        .expect("its notifications");
-    let watched = watched.canonicalize().expect("a directory");
+        .expect("receive the descriptor of its notifications");
+    let watched = watched.canonicalize().expect("create the directory");
     let supervisor = thread::spawn(move || supervise(&listener, &watched, fault));
-    let mut stdin = child.stdin.take().expect("a pipe");
-    // Who fails early does not read it.
+    let mut stdin = child.stdin.take().expect("the stream is a pipe");
+    // A program that fails early does not read it.
     let _ = stdin.write_all(input);
     drop(stdin);
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("wait for its end");
     (output, supervisor.join().expect("no panic"))
 }
 
-/// The program of the filter: the requests are told, everything else is allowed.
+/// Returns the program of the filter: it notifies of the requests, and allows everything else.
 fn filter() -> Vec<libc::sock_filter> {
     let code = |bits: u32| u16::try_from(bits).expect("a code of BPF");
     let one = |bits, jt, k| libc::sock_filter {
@@ -100,14 +100,14 @@ fn filter() -> Vec<libc::sock_filter> {
     program
 }
 
-/// Has the calling process tell what it asks for, at [`LISTENER`].
+/// Makes the calling process notify of its requests, at [`LISTENER`].
 fn install(filter: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).unwrap_or(0),
         filter: filter.as_ptr().cast_mut(),
     };
-    // SAFETY: the kernel copies the program, which lives until this returns, and `dup2` touches
-    // descriptors of this process only.
+    // SAFETY: the kernel copies the program, which lives until this returns, and `dup2` affects
+    // only descriptors of this process.
     let done = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         let listener = libc::syscall(
@@ -136,7 +136,7 @@ fn supervise(listener: &OwnedFd, watched: &Path, fault: Option<Fault>) -> Vec<&'
         }
         let [ready] = &fds;
         if !ready.revents().contains(PollFlags::IN) {
-            // The last process that has the filter is gone.
+            // The last process that has the filter has exited.
             return asked;
         }
         let Some(request) = receive(listener) else {
@@ -147,7 +147,7 @@ fn supervise(listener: &OwnedFd, watched: &Path, fault: Option<Fault>) -> Vec<&'
     }
 }
 
-/// Which error a request gets, if any.
+/// Returns the error that a request gets, if any.
 fn decide(
     request: &libc::seccomp_notif,
     watched: &Path,
@@ -169,9 +169,9 @@ fn decide(
 }
 
 fn receive(listener: &OwnedFd) -> Option<libc::seccomp_notif> {
-    // SAFETY: all bytes zero are a value of this type, and what the kernel asks for.
+    // SAFETY: a zeroed value of this type is valid, and the kernel requires it.
     let mut request: libc::seccomp_notif = unsafe { mem::zeroed() };
-    // SAFETY: the kernel fills the whole structure, whose size is in the number of the ioctl.
+    // SAFETY: the kernel fills the whole structure, whose size is part of the ioctl's number.
     let received = unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE, &raw mut request) };
     (received == 0).then_some(request)
 }
@@ -184,7 +184,8 @@ fn answer(listener: &OwnedFd, id: u64, errno: Option<i32>) {
         error: errno.map_or(0, |errno| -errno),
         flags: if errno.is_some() { 0 } else { go_on },
     };
-    // SAFETY: as above; the kernel reads the structure. Who asked may be gone, which is no matter.
+    // SAFETY: as above; the kernel reads the structure. If the requesting process has exited, the
+    // call fails, which is ignored.
     unsafe {
         libc::ioctl(listener.as_raw_fd(), SEND, &raw mut response);
     }

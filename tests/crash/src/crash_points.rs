@@ -1,4 +1,4 @@
-//! Moments at which the power fails, and the image that each leaves.
+//! Simulated power failures, and the image that each leaves.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,75 +6,75 @@ use std::sync::Arc;
 use anyhow::Result;
 use diskfs_block::{BlockRead, BlockWrite, Event, Fate, Memory, Overlay, WriteLog};
 
-use crate::chance::Chance;
 use crate::image;
+use crate::random::Random;
 
-/// What the open writes of one epoch may come to, at most.
+/// The maximum size of the open writes of one epoch.
 const OVERLAY_BYTES: u64 = 1 << 30;
 
-/// Which moments.
+/// The choice of crash points.
 #[derive(Debug, Clone, Copy)]
 pub struct Points {
-    /// How many, about.
+    /// The approximate number of crash points.
     pub count: usize,
-    /// Where chance begins.
+    /// The seed for the choice.
     pub seed: u64,
 }
 
-/// One moment, and what becomes of the writes that were open then.
+/// A crash point: a moment, and the fate of the writes that were open then.
 #[derive(Debug, Clone, Copy)]
 pub struct Point {
-    /// How many events the device saw.
+    /// The number of events that the device had seen.
     pub events: usize,
-    /// Which of the open ones it did.
-    pub open: Open,
+    /// The fate of the open writes.
+    pub open: OpenWritesFate,
 }
 
-/// What becomes of open writes.
+/// The fate of the open writes. An open write may be done, lost or torn.
 #[derive(Debug, Clone, Copy)]
-pub enum Open {
-    /// All are done.
+pub enum OpenWritesFate {
+    /// All writes are done.
     All,
-    /// None is done.
+    /// No write is done.
     None,
-    /// Each is done, left out or torn, by chance from this seed.
-    Chance(u64),
-    /// All but one.
+    /// Each is done, lost or torn, randomly from this seed.
+    Random(u64),
+    /// All are done except this one.
     Without(usize),
-    /// One alone.
+    /// Only this one is done.
     Only(usize),
-    /// All until one, which is torn.
+    /// All before this one are done, and this one is torn, randomly from the seed.
     TornAt(usize, u64),
 }
 
-/// What tells the fate of each open write.
+/// A function that chooses the fate of each open write.
 trait FateOf: FnMut(usize, &Event) -> Fate {}
 
 impl<T: FnMut(usize, &Event) -> Fate> FateOf for T {}
 
-impl Open {
-    fn random(chance: &mut Chance, open: &[Event]) -> Self {
-        let one = chance.index(open.len());
-        match chance.weighted(&[3, 1, 6, 3, 2, 3]) {
+impl OpenWritesFate {
+    fn random(random: &mut Random, open: &[Event]) -> Self {
+        let one = random.index(open.len());
+        match random.weighted(&[3, 1, 6, 3, 2, 3]) {
             0 => Self::All,
             1 => Self::None,
-            2 => Self::Chance(chance.any()),
+            2 => Self::Random(random.any()),
             3 => Self::Without(one),
             4 => Self::Only(one),
             _ => {
                 let sectors = open.get(one).map_or(0, |event| event.len_bytes() / 512);
-                Self::TornAt(one, chance.below(sectors) * 512)
+                Self::TornAt(one, random.below(sectors) * 512)
             }
         }
     }
 
-    /// The fate of the open write of that number.
+    /// Returns the function for the fate of each open write, by its number.
     fn fate(self) -> Box<dyn FateOf> {
         let kept = |is_kept| if is_kept { Fate::Kept } else { Fate::Lost };
         match self {
             Self::All => Box::new(|_, _| Fate::Kept),
             Self::None => Box::new(|_, _| Fate::Lost),
-            Self::Chance(seed) => Box::new(Fate::by_chance(seed)),
+            Self::Random(seed) => Box::new(Fate::by_chance(seed)),
             Self::Without(one) => Box::new(move |at, _| kept(at != one)),
             Self::Only(one) => Box::new(move |at, _| kept(at == one)),
             Self::TornAt(one, keep_bytes) => Box::new(move |at, _| match at.cmp(&one) {
@@ -86,10 +86,10 @@ impl Open {
     }
 }
 
-/// Does not tear a write within the superblock, but before it: two sectors under one checksum, that
-/// are written in place to say that there is a journal to replay. Nobody can open what is left of
-/// them when they are torn apart (the kernel can't, e2fsck takes a backup), and so all rely on a
-/// disk that does not do that.
+/// Returns the fate, but does not tear a write within the superblock: it is done or lost. Two
+/// sectors have one checksum there and are written in place to mark the journal for replay. No
+/// program can open a filesystem with a torn superblock (the kernel fails, e2fsck uses a backup),
+/// so all rely on disks that do not tear it.
 fn whole(superblock: &Range<u64>, event: &Event, fate: Fate) -> Fate {
     let (Event::Write { offset, .. }, Fate::Torn { keep_bytes }) = (event, fate) else {
         return fate;
@@ -103,11 +103,11 @@ fn whole(superblock: &Range<u64>, event: &Event, fate: Fate) -> Fate {
     fate
 }
 
-/// Calls `look` with each moment and the image that it leaves of `fresh`, on whose device the
-/// filesystem's superblock lies at `superblock`.
+/// Calls `look` with each crash point and the image that it leaves, starting from the image
+/// `fresh`. `superblock` is the range of the filesystem's superblock on its device.
 ///
 /// # Errors
-/// The first that `look` answers.
+/// The first error of `look`.
 pub fn each(
     fresh: &[u8],
     superblock: &Range<u64>,
@@ -115,15 +115,15 @@ pub fn each(
     points: Points,
     mut look: impl FnMut(Point, &Arc<dyn BlockRead>) -> Result<()>,
 ) -> Result<()> {
-    let mut chance = Chance::new(points.seed ^ 0xdead);
+    let mut random = Random::new(points.seed ^ 0xdead);
     let mut base = Base {
         device: image::in_memory(fresh),
         done: 0,
     };
-    for events in moments(log, points.count, &mut chance) {
+    for events in moments(log, points.count, &mut random) {
         let crash = log.crash_after(events);
         let open = crash.open();
-        let choice = Open::random(&mut chance, open);
+        let choice = OpenWritesFate::random(&mut random, open);
         base.advance(log, crash.durable().len())?;
         let below: Arc<dyn BlockRead> = base.device.clone();
         let crashed = Overlay::in_memory(below, OVERLAY_BYTES);
@@ -141,22 +141,22 @@ pub fn each(
     Ok(())
 }
 
-/// The moments in order: some of every stretch of the log; those with most open writes and those
-/// right at a flush are as likely as others.
-fn moments(log: &WriteLog, count: usize, chance: &mut Chance) -> Vec<usize> {
+/// Returns the moments in order, some from every part of the log. Moments with many open writes and
+/// those right after a flush are as likely as others.
+fn moments(log: &WriteLog, count: usize, random: &mut Random) -> Vec<usize> {
     let events = log.events().len();
     let mut moments: Vec<_> = (0..count)
         .map(|number| {
             let start = number * events / count.max(1);
             let end = (number + 1) * events / count.max(1);
-            start + chance.index(end - start + 1)
+            start + random.index(end - start + 1)
         })
         .collect();
     moments.sort_unstable();
     moments
 }
 
-/// The image as it is when everything before a flush is done.
+/// The image with all writes before a flush.
 struct Base {
     device: Arc<Memory>,
     done: usize,

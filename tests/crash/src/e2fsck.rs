@@ -1,4 +1,4 @@
-//! What e2fsck says of an image.
+//! Runs of e2fsck on images.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,37 +8,40 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::feature_set::Traits;
 
-/// What `e2fsck -fy` may say besides its headings when it recovers a filesystem, as the beginning
-/// of a line, and why.
+/// The lines that `e2fsck -fy` may print when it recovers a filesystem: the start of each line, and
+/// the reason.
 const RECOVERY: &[(&str, &str)] = &[
     ("e2fsck ", "its version"),
     ("Pass ", "a heading"),
-    ("crash: ", "the summary, and what it says of the journal"),
+    ("crash: ", "the summary, and messages about the journal"),
     (
         "Clearing orphaned inode",
         "a file that was unlinked while open is removed",
     ),
     (
         "Truncating orphaned inode",
-        "a truncation that was begun is ended",
+        "a truncation that was started is completed",
     ),
     (
         "Feature orphan_present is set but",
-        "the same, when it lists nothing",
+        "the orphan file is reset, when it lists nothing",
     ),
     (
         "Free blocks count wrong (",
-        "the total in the superblock, which as the kernel has it is that of the last mount or \
+        "the total in the superblock, which in the kernel's design is that of the last mount or \
          unmount: who mounts sums up the groups. Those of a group read `wrong for group`",
     ),
-    ("Free inodes count wrong (", "the same"),
+    (
+        "Free inodes count wrong (",
+        "the total in the superblock, as for free blocks",
+    ),
     (
         "Orphan file (inode ",
-        "the orphan file is emptied, after what it lists was removed",
+        "the orphan file is emptied after its files were removed",
     ),
 ];
 
-/// How a line ends that is advice, and no repair.
+/// The ends of lines that are advice, and not repairs.
 const ADVICE: &[&str] = &[
     "could be narrower.",
     "could be shorter.",
@@ -46,13 +49,13 @@ const ADVICE: &[&str] = &[
     "Optimize? no",
 ];
 
-/// How the volume is called in e2fsck's answers.
+/// The volume name in e2fsck's output.
 const LABEL: &str = "crash";
 
-/// Runs `e2fsck -fn`, which must find nothing.
+/// Runs `e2fsck -fn`, which must find no problem.
 ///
 /// # Errors
-/// When it does; with all that it says.
+/// A problem that it finds, with its output.
 pub fn check(image: &Path) -> Result<()> {
     let (code, text) = run(image, "-fn")?;
     let asks = |line: &&String| line.contains("? no") && !is_advice(line);
@@ -61,18 +64,18 @@ pub fn check(image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs `e2fsck -fy`, which may do what recovery is, and nothing else.
+/// Runs `e2fsck -fy`, which may only recover the filesystem.
 ///
 /// # Errors
-/// When it repairs something; with all that it says.
+/// A repair, with the output.
 pub fn recover(image: &Path, traits: Traits) -> Result<()> {
     let (code, text) = run(image, "-fy")?;
     let problems = problems(&text);
     let orphans = problems
         .iter()
         .any(|line| line.starts_with("Clearing orphaned inode"));
-    // When it clears an orphan whose contents lie in the inode, it forgets that this shared a block
-    // of attributes with others: e2fsck 1.47.0 does so on the kernel's images, too.
+    // When e2fsck 1.47.0 clears an orphan with inline data, it forgets that the orphan shared an
+    // attribute block with other files, on the kernel's images, too.
     let forgets =
         |line: &str| traits.inline_data && orphans && line.starts_with("Extended attribute block ");
     let repairs = problems
@@ -80,22 +83,22 @@ pub fn recover(image: &Path, traits: Traits) -> Result<()> {
         .filter(|line| !is_recovery(line) && !forgets(line));
     ensure!(
         code <= 1 && repairs.count() == 0,
-        "e2fsck -fy: exit code {code}, and not only recovery:\n{text}"
+        "e2fsck -fy: exit code {code}, with repairs beyond recovery:\n{text}"
     );
     Ok(())
 }
 
-/// Runs `e2fsck -fy` on a filesystem without a journal, which may be repaired.
+/// Runs `e2fsck -fy` on a filesystem without a journal, which it may repair.
 ///
 /// # Errors
-/// When it can't be.
+/// A filesystem that it cannot repair.
 pub fn repair(image: &Path) -> Result<()> {
     let (code, text) = run(image, "-fy")?;
     ensure!(code <= 1, "e2fsck -fy: exit code {code}\n{text}");
     Ok(())
 }
 
-/// The lines, each question with what it is about.
+/// Returns the lines of the output, each question joined with its subject.
 fn problems(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -119,8 +122,8 @@ fn is_advice(line: &str) -> bool {
     ADVICE.iter().any(|end| line.ends_with(end))
 }
 
-/// Where it is, also for who has no `sbin` in his PATH. Not with another PATH for the child: for that
-/// the standard library forks, which takes long with images in memory.
+/// Returns the path of e2fsck, also if `sbin` is not in PATH. The child gets no other PATH, because
+/// the standard library would then fork, which takes long with images in memory.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -141,10 +144,11 @@ fn run(image: &Path, option: &str) -> Result<(i32, String)> {
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .output()
-        .context("e2fsck can't be started")?;
+        .context("cannot start e2fsck")?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
-    // So that a line about the volume begins in the same way wherever the image lies.
+    // The path of the image is replaced, so that lines about the volume always start in the same
+    // way.
     let text = text.replace(&image.display().to_string(), LABEL);
     match output.status.code() {
         Some(code) => Ok((code, text)),

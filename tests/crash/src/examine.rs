@@ -1,4 +1,4 @@
-//! One crash image under every judge.
+//! The examination of a crash image by all checkers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::judge::{Tree, judge};
 use crate::layer::{Crashed, Layer};
 use crate::{e2fsck, image, writer};
 
-/// What an overlay may hold: no more than a few replays of a small journal.
+/// The maximum size of an overlay: a few replays of a small journal.
 const OVERLAY_BYTES: u64 = 256 << 20;
 
-/// Looks at a crash image in every way. Returns the state that it shows.
+/// Examines a crash image in all ways. Returns the state that it shows.
 ///
 /// # Errors
-/// When one of them finds something wrong; it begins with who.
+/// The first problem that one of the checkers finds, with its name.
 pub fn examine(
     set: &FeatureSet,
     layer: Layer,
@@ -60,7 +60,7 @@ fn replayed_by_writer(
     let guest = layer.open_writable(device.clone())?;
     writer::open(guest.disk.clone(), 0)?.close()?;
     guest.close()?;
-    // Clusters that the crash lost may still be.
+    // Clusters that the crash leaked may still be leaked.
     layer.check(&*device, Crashed::Yes, directory)?;
     let disk = layer.open(device)?;
     let path = directory.join("ours.img");
@@ -89,7 +89,7 @@ fn replayed_by_e2fsck(
     Ok(())
 }
 
-/// Without a journal there is no promise but that e2fsck can repair it.
+/// Checks that e2fsck can repair the image. Without a journal, nothing more is guaranteed.
 fn repaired(crashed: &Arc<dyn BlockRead>, directory: &Path) -> Result<()> {
     let path = directory.join("theirs.img");
     image::write(&**crashed, &path)?;

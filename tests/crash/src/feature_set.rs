@@ -1,42 +1,44 @@
-//! The filesystems that operations run on: what mke2fs is told, and what the kernel does first.
+//! The filesystems that operations run on: the options of mke2fs, and what the kernel does with
+//! them first.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use diskfs_fixtures::{Mount, run};
 
-/// One kind of filesystem.
+/// A type of filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeatureSet {
-    /// What it is called on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What mke2fs is told besides what all are told.
+    /// The options of mke2fs, in addition to those for all sets.
     mke2fs: &'static str,
-    /// Its size.
+    /// The size in MiB.
     pub size_mib: u64,
-    /// With which options the kernel mounts and fills it first, if it does.
+    /// The mount options for the kernel, which then fills the filesystem first; `None` if it does
+    /// not.
     used_with: Option<&'static str>,
-    /// What debugfs does to it first, a request a line.
+    /// The requests to debugfs before the run.
     debugfs: &'static [&'static str],
-    /// What of it the harness has to know.
+    /// The properties that the harness must know.
     pub traits: Traits,
 }
 
-/// What differs between the sets from outside.
+/// The visible differences between the sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is asked for by itself")]
+#[expect(clippy::struct_excessive_bools, reason = "each is used on its own")]
 pub struct Traits {
-    /// A crash leaves what the journal says. Without it e2fsck may repair what it likes.
+    /// True if a crash leaves what the journal says. Without a journal, e2fsck may repair anything.
     pub journal: bool,
-    /// Times have nanoseconds and go past 2038.
+    /// True if times have nanoseconds and go past 2038.
     pub large_inodes: bool,
-    /// Files have extents, so that ranges can be allocated, collapsed and inserted.
+    /// True if files have extents, so that ranges can be allocated, collapsed and inserted.
     pub extents: bool,
-    /// Values of attributes may be larger than a block.
+    /// True if values of attributes may be larger than a block.
     pub large_values: bool,
-    /// Contents may lie in the inode.
+    /// True if contents may be in the inode.
     pub inline_data: bool,
-    /// The kernel mounts it.
+    /// True if the kernel can mount it.
     pub mountable: bool,
 }
 
@@ -49,7 +51,7 @@ const ALL: Traits = Traits {
     mountable: true,
 };
 
-/// Names go to the same places in every run.
+/// The hash seed, fixed so that names get the same hashes in every run.
 const HASH_SEED: &str = "hash_seed=6d9a3c5e-0000-4000-8000-00000000beef";
 
 /// Groups of 8 MiB, so that a small filesystem has several, and a journal of 1024 blocks, so that
@@ -67,7 +69,7 @@ const fn set(name: &'static str, mke2fs: &'static str, size_mib: u64) -> Feature
     }
 }
 
-/// All sets.
+/// The available feature sets.
 pub const SETS: &[FeatureSet] = &[
     set("default", SMALL_GROUPS, 32),
     FeatureSet {
@@ -88,7 +90,7 @@ pub const SETS: &[FeatureSet] = &[
         32,
     ),
     FeatureSet {
-        // Checksums of commits alone: version 1.
+        // Only commits have checksums: version 1.
         used_with: Some("journal_checksum"),
         ..set(
             "journal-v1",
@@ -130,10 +132,10 @@ pub const SETS: &[FeatureSet] = &[
     },
     set("fast-commit", "-g 2048 -J size=4 -O fast_commit", 32),
     FeatureSet {
-        // The flags of extents and of folding.
+        // The flags for extents and for case folding.
         debugfs: &["mkdir folded", "set_inode_field folded flags 0x40080000"],
         traits: Traits {
-            // Only a kernel with tables of Unicode does.
+            // Only a kernel with Unicode tables mounts it.
             mountable: false,
             ..ALL
         },
@@ -160,20 +162,20 @@ pub const SETS: &[FeatureSet] = &[
 ];
 
 impl FeatureSet {
-    /// The set of that name.
+    /// Returns the feature set with this name.
     ///
     /// # Errors
-    /// Without one; names all.
+    /// An unknown name; the message lists all names.
     pub fn named(name: &str) -> Result<Self> {
         let names = || SETS.iter().map(|set| set.name).collect::<Vec<_>>();
         SETS.iter()
             .find(|set| set.name == name)
             .copied()
-            .with_context(|| format!("no feature set is called {name}; there are {:?}", names()))
+            .with_context(|| format!("unknown feature set `{name}`; known: {:?}", names()))
     }
 
-    /// What ranges are aligned to that are moved: clusters where there are such, and in any case
-    /// the blocks of the model.
+    /// Returns the alignment of ranges to collapse or insert: the cluster size if there are
+    /// clusters, and at least the block size of the model.
     pub fn unit_bytes(&self) -> u64 {
         match self.name {
             "bigalloc" => 8192,
@@ -182,18 +184,18 @@ impl FeatureSet {
         }
     }
 
-    /// Makes an empty filesystem of this kind in the file `image`.
+    /// Makes an empty filesystem of this type in the file `image`.
     ///
     /// # Errors
-    /// Whatever mke2fs and mount say.
+    /// The errors of mke2fs and mount.
     pub fn make(&self, image: &Path) -> Result<()> {
         self.make_with_size(image, self.size_mib << 20)
     }
 
-    /// The same, in another size.
+    /// Makes a filesystem as [`make`](Self::make) does, with another size.
     ///
     /// # Errors
-    /// As [`make`](Self::make).
+    /// Those of [`make`](Self::make).
     pub fn make_with_size(&self, image: &Path, size_bytes: u64) -> Result<()> {
         std::fs::File::create(image)?.set_len(size_bytes)?;
         let kind = if self.mke2fs.starts_with("-t") {
@@ -202,7 +204,7 @@ impl FeatureSet {
             "-t ext4"
         };
         let fixed = "-q -F -U 6d9a3c5e-0000-4000-8000-00000000c0de";
-        // The last -E is the one that counts.
+        // mke2fs uses the last -E.
         let words = format!("{fixed} {kind} -E {HASH_SEED} {}", self.mke2fs);
         let words = words.replace("encoding=", &format!("{HASH_SEED},encoding="));
         let words = words.split_whitespace().map(Path::new);
@@ -223,7 +225,7 @@ impl FeatureSet {
     }
 }
 
-/// Mounts the image, and makes and removes some files.
+/// Mounts the image, and creates and removes some files.
 fn use_by_kernel(image: &Path, options: &str) -> Result<()> {
     let mount = Mount::of_image(image, options)?;
     let root = mount.path();

@@ -1,4 +1,4 @@
-//! Which file has which number in one filesystem.
+//! The inode numbers of files in a filesystem.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +6,7 @@ use diskfs_vfs::{ErrorKind, FsRead, InodeNumber};
 
 use crate::operation::{FileId, Operation};
 
-/// The files that are alive, named or held.
+/// The existing files, with a name or held.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
     numbers: BTreeMap<FileId, InodeNumber>,
@@ -14,48 +14,48 @@ pub struct Files {
 }
 
 impl Files {
-    /// With the root alone.
+    /// Returns a map that has only the root.
     pub fn of_root(fs: &dyn FsRead) -> Self {
         let mut files = Self::default();
         files.add(FileId::ROOT, fs.root());
         files
     }
 
-    /// Remembers a file.
+    /// Adds a file.
     pub fn add(&mut self, id: FileId, inode: InodeNumber) {
         self.numbers.insert(id, inode);
         self.ids.insert(inode, id);
     }
 
-    /// Forgets a file.
+    /// Removes a file.
     pub fn remove(&mut self, id: FileId) {
         if let Some(inode) = self.numbers.remove(&id) {
             self.ids.remove(&inode);
         }
     }
 
-    /// The number of a file that is alive.
+    /// Returns the inode number of a file; `None` if it does not exist.
     pub fn number(&self, id: FileId) -> Option<InodeNumber> {
         self.numbers.get(&id).copied()
     }
 
-    /// The file of that number.
+    /// Returns the file with an inode number.
     pub fn id(&self, inode: InodeNumber) -> Option<FileId> {
         self.ids.get(&inode).copied()
     }
 
-    /// All that are alive.
+    /// Returns all files.
     pub fn ids(&self) -> impl Iterator<Item = FileId> {
         self.numbers.keys().copied()
     }
 
-    /// What a name names.
+    /// Returns the file that a name refers to.
     pub fn look_up(&self, fs: &dyn FsRead, dir: FileId, name: &[u8]) -> Option<FileId> {
         self.id(fs.lookup(self.number(dir)?, name).ok()?)
     }
 
-    /// The files that an operation may change: those that it names, and what its names name. Asked
-    /// before it is done.
+    /// Returns the files that an operation may change: its arguments, and the files that its names
+    /// refer to. Call it before the operation.
     pub fn touched(&self, fs: &dyn FsRead, operation: &Operation) -> Vec<FileId> {
         let mut ids = operation.files();
         for (dir, name) in operation.names() {
@@ -66,7 +66,7 @@ impl Files {
         ids
     }
 
-    /// Forgets those of `ids` that are no more.
+    /// Removes those of `ids` that no longer exist.
     pub fn forget_gone(&mut self, fs: &dyn FsRead, ids: &[FileId]) -> Vec<FileId> {
         let gone = |id: &FileId| {
             self.number(*id).is_some_and(|inode| {

@@ -1,5 +1,5 @@
-//! Random operations. They are made up beforehand, on a model of their own, so that a part of them
-//! can be left out and the rest stays the same.
+//! Random operations. They are generated beforehand on a model of their own, so that some can be
+//! left out without changing the others.
 
 mod attributes;
 mod contents;
@@ -10,34 +10,34 @@ use std::collections::BTreeMap;
 
 use diskfs_vfs::{FileType, FsWrite, NewAttributes, SyncFile};
 
-use crate::chance::Chance;
 use crate::files::Files;
 use crate::operation::{Bytes, FileId, Operation, Outcome};
+use crate::random::Random;
 
-/// What the operations are made for.
+/// The parameters of the operations.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// How many operations.
+    /// The number of operations.
     pub operations: usize,
-    /// The filesystem's size, so that it is filled sometimes.
+    /// The size of the filesystem, so that it is sometimes filled.
     pub size_bytes: u64,
-    /// What ranges are aligned to, when they have to be.
+    /// The alignment of ranges that must be aligned.
     pub unit_bytes: u64,
-    /// Whether attributes are made that need inodes of their own.
+    /// True to create attribute values that need inodes of their own.
     pub large_values: bool,
 }
 
 /// The largest offset of an ordinary write. Files of this size have a tree of extents.
 const ORDINARY_BYTES: u64 = 200 << 10;
 
-/// Where sparse files have their last bytes: every level of a block map, and beyond 4 GiB.
+/// The offsets of the last bytes of sparse files: every level of a block map, and beyond 4 GiB.
 const FAR: [u64; 5] = [1 << 20, 20 << 20, 300 << 20, 5 << 30, 60 << 30];
 
-/// Makes up operations for `model`, which is changed by them.
+/// Generates operations for `model`, and applies them to it.
 ///
-/// `files` are those that are there at the beginning.
-pub fn generate(plan: Plan, chance: Chance, model: &dyn FsWrite, files: Files) -> Vec<Operation> {
-    let mut generator = Generator::new(plan, chance, model, files);
+/// `files` are the files that exist at the beginning.
+pub fn generate(plan: Plan, random: Random, model: &dyn FsWrite, files: Files) -> Vec<Operation> {
+    let mut generator = Generator::new(plan, random, model, files);
     while generator.made.len() < plan.operations {
         generator.next();
     }
@@ -47,7 +47,7 @@ pub fn generate(plan: Plan, chance: Chance, model: &dyn FsWrite, files: Files) -
 
 struct Generator<'a> {
     plan: Plan,
-    chance: Chance,
+    random: Random,
     model: &'a dyn FsWrite,
     files: Files,
     types: BTreeMap<FileId, FileType>,
@@ -59,10 +59,10 @@ struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    fn new(plan: Plan, chance: Chance, model: &'a dyn FsWrite, files: Files) -> Self {
+    fn new(plan: Plan, random: Random, model: &'a dyn FsWrite, files: Files) -> Self {
         let mut generator = Self {
             plan,
-            chance,
+            random,
             model,
             types: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -78,7 +78,7 @@ impl<'a> Generator<'a> {
         generator
     }
 
-    /// Learns what a file is.
+    /// Looks up the type and size of a file.
     fn meet(&mut self, id: FileId) {
         let Some(inode) = self.files.number(id) else {
             return;
@@ -95,7 +95,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Does an operation on the model, and remembers what came of it.
+    /// Applies an operation to the model, and records the result.
     fn push(&mut self, operation: Operation) -> Outcome {
         let number = self.made.len();
         let touched = self.files.touched(self.model, &operation);
@@ -173,18 +173,18 @@ impl<'a> Generator<'a> {
             .filter(|(_, found)| **found == wanted)
             .map(|(id, _)| *id)
             .collect();
-        self.chance.pick(&ids).copied()
+        self.random.pick(&ids).copied()
     }
 
     fn any_file(&mut self) -> FileId {
         let ids: Vec<_> = self.types.keys().copied().collect();
-        self.chance.pick(&ids).copied().unwrap_or(FileId::ROOT)
+        self.random.pick(&ids).copied().unwrap_or(FileId::ROOT)
     }
 
-    /// A directory; those with many names more often, so that they grow.
+    /// Returns a directory. Directories with many names are more likely, so that they grow.
     fn dir(&mut self) -> FileId {
         let mut best = self.of_type(FileType::Directory).unwrap_or(FileId::ROOT);
-        if self.chance.one_in(2) {
+        if self.random.one_in(2) {
             let other = self.of_type(FileType::Directory).unwrap_or(FileId::ROOT);
             if self.count(other) > self.count(best) {
                 best = other;
@@ -197,12 +197,12 @@ impl<'a> Generator<'a> {
         self.names.get(&dir).map_or(0, Vec::len)
     }
 
-    /// A name that is there.
+    /// Returns an existing name with its directory.
     fn entry(&mut self) -> Option<(FileId, Bytes)> {
         for _ in 0..4 {
             let dir = self.dir();
             let names = self.names.get(&dir)?;
-            if let Some(name) = self.chance.pick(names)
+            if let Some(name) = self.random.pick(names)
                 && name != b"lost+found"
             {
                 return Some((dir, Bytes(name.clone())));
@@ -211,13 +211,14 @@ impl<'a> Generator<'a> {
         None
     }
 
-    /// A name that is not there, most likely. In lower case, so that folding makes no two alike.
+    /// Returns a name that probably does not exist. It is in lower case, so that no two names are
+    /// equal after case folding.
     fn name(&mut self) -> Bytes {
-        let number = self.chance.below(1_000_000);
-        let len = match self.chance.weighted(&[10, 3, 3, 1]) {
+        let number = self.random.below(1_000_000);
+        let len = match self.random.weighted(&[10, 3, 3, 1]) {
             0 => return Bytes(format!("n{number}").into_bytes()),
-            1 => self.chance.between(20, 80),
-            2 => self.chance.between(180, 254),
+            1 => self.random.between(20, 80),
+            2 => self.random.between(180, 254),
             _ => 255,
         };
         long_name(number, usize::try_from(len).unwrap_or(255))
@@ -225,18 +226,18 @@ impl<'a> Generator<'a> {
 
     fn attributes(&mut self) -> NewAttributes {
         let owners = [0, 0, 1000, 70_000, 4_000_000_000];
-        let id = |chance: &mut Chance| chance.pick(&owners).copied().unwrap_or(0);
+        let id = |random: &mut Random| random.pick(&owners).copied().unwrap_or(0);
         let modes = [0o644, 0o600, 0o755, 0o777, 0o2755, 0o4755, 0o1777, 0];
         NewAttributes {
-            permissions: self.chance.pick(&modes).copied().unwrap_or(0o644),
-            umask: if self.chance.one_in(2) { 0o022 } else { 0 },
-            uid: id(&mut self.chance),
-            gid: id(&mut self.chance),
+            permissions: self.random.pick(&modes).copied().unwrap_or(0o644),
+            umask: if self.random.one_in(2) { 0o022 } else { 0 },
+            uid: id(&mut self.random),
+            gid: id(&mut self.random),
         }
     }
 
     fn next(&mut self) {
-        match self.chance.weighted(&[
+        match self.random.weighted(&[
             160, 60, 40, 60, 20, 60, 160, 50, 60, 60, 50, 20, 20, 30, 20, 6, 8, 6, 3, 4, 6, 4,
         ]) {
             0 => self.create(),
@@ -273,7 +274,7 @@ impl<'a> Generator<'a> {
     }
 
     fn release(&mut self) {
-        if let Some(file) = self.chance.pick(&self.holds).copied() {
+        if let Some(file) = self.random.pick(&self.holds).copied() {
             self.push(Operation::Release { file });
         }
     }
@@ -287,8 +288,8 @@ impl<'a> Generator<'a> {
             .take(10)
             .copied()
             .collect();
-        let file = self.chance.pick(&recent).copied().unwrap_or(FileId::ROOT);
-        let what = if self.chance.one_in(2) {
+        let file = self.random.pick(&recent).copied().unwrap_or(FileId::ROOT);
+        let what = if self.random.one_in(2) {
             SyncFile::All
         } else {
             SyncFile::Data

@@ -1,6 +1,6 @@
-//! Every state that a filesystem had, one after each operation, and what of it was made durable.
+//! The states of a filesystem, one after each operation, with the parts that were made durable.
 //!
-//! State `k` is the one after the first `k` operations. Only what changed is kept.
+//! State `k` is the one after the first `k` operations. Only changes are stored.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -11,58 +11,58 @@ use diskfs_vfs::{Fallocate, InodeNumber, SyncFile};
 use crate::node::Node;
 use crate::operation::Operation;
 
-/// A file as it was from one state on; `None` where there was none of that number.
+/// A file from a state on; `None` if no file has the number from then on.
 type Version = (usize, Option<Arc<Node>>);
 
-/// What was done, state by state.
+/// The operations of a run, with the states that they lead to.
 #[derive(Debug, Default)]
 pub struct History {
     versions: HashMap<InodeNumber, Vec<Version>>,
     /// The files that each operation changed.
     changed: Vec<Vec<InodeNumber>>,
-    /// How many events the device had seen when each operation began and ended.
+    /// The numbers of device events when each operation started and ended.
     events: Vec<Range<usize>>,
     durable: Vec<Durable>,
     cuts: HashMap<InodeNumber, Vec<Cut>>,
-    /// Operations that a crash may leave half done, with the file that they are about.
+    /// The operations that a crash can interrupt halfway, with their file.
     in_steps: HashMap<usize, InodeNumber>,
     moves: HashMap<InodeNumber, Vec<Move>>,
-    /// States that are after an operation on a file's contents, done or failed on the way: each
-    /// step of it sets the times.
+    /// The states after an operation on a file's contents, whether it succeeded or failed: each
+    /// step of such an operation sets the times.
     timed_in_steps: HashMap<usize, InodeNumber>,
 }
 
-/// What a completed sync promises.
+/// The guarantee of a completed sync.
 #[derive(Debug, Clone, Copy)]
 struct Durable {
-    /// How many events the device had seen when it returned.
+    /// The number of device events when the sync returned.
     end: usize,
-    /// The earliest state that a crash may lead to.
+    /// The earliest state that a crash can lead to.
     state: usize,
-    /// Contents of this file, or of all, are at least as in that state.
+    /// The file whose contents are at least those of `contents`; `None` for all files.
     file: Option<InodeNumber>,
     contents: usize,
-    /// Times are, too.
+    /// True if the times are durable, too.
     times: bool,
 }
 
-/// From which state on a file may be.
+/// The earliest states that a file can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Floor {
-    /// Its contents and size.
+pub struct EarliestStates {
+    /// The earliest state of its contents and size.
     pub contents: usize,
-    /// Its times.
+    /// The earliest state of its times.
     pub times: usize,
 }
 
-/// What took bytes away: once it is seen, none that were there before may be.
+/// The removal of bytes. Once it is visible, no earlier bytes of the range may be.
 #[derive(Debug, Clone)]
 struct Cut {
     state: usize,
     bytes: Range<u64>,
 }
 
-/// What took a range out of a file or made room for one: what lies behind it moved.
+/// The removal or insertion of a range in a file, which moved the bytes after it.
 #[derive(Debug, Clone)]
 struct Move {
     state: usize,
@@ -71,7 +71,7 @@ struct Move {
 }
 
 impl Move {
-    /// Where the byte is that was at `offset`; `None` when it was taken out.
+    /// Returns the new offset of the byte that was at `offset`; `None` if it was removed.
     fn place_after(&self, offset: u64) -> Option<u64> {
         let len_bytes = self.range.end - self.range.start;
         if offset < self.range.start {
@@ -85,14 +85,14 @@ impl Move {
     }
 }
 
-/// What a crash may lead to.
+/// The states that a crash can lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// How many events the device saw.
+    /// The number of events that the device had seen.
     pub events: usize,
     /// The earliest state.
     pub low: usize,
-    /// The latest: the one after the operation that was going on.
+    /// The latest state: the one after the operation that was running.
     pub high: usize,
 }
 
@@ -105,25 +105,25 @@ impl History {
         }
     }
 
-    /// How many operations there were.
+    /// Returns the number of operations.
     pub fn operations(&self) -> usize {
         self.changed.len()
     }
 
-    /// The file as it is now.
+    /// Returns the current version of a file.
     pub fn latest(&self, inode: InodeNumber) -> Option<&Arc<Node>> {
         self.at(inode, usize::MAX)
     }
 
-    /// The file as it was in that state.
+    /// Returns the version of a file in a state.
     pub fn at(&self, inode: InodeNumber, state: usize) -> Option<&Arc<Node>> {
         let versions = self.versions.get(&inode)?;
         let at = versions.partition_point(|(from, _)| *from <= state);
         versions.get(at.checked_sub(1)?)?.1.as_ref()
     }
 
-    /// The versions of a file that lived in `state`, from the one of state `low` to that of `high`,
-    /// as far as it lived.
+    /// Returns the versions of the file that existed in `state`, from the one in state `low` to
+    /// that in state `high`, limited to the time in which it existed.
     pub fn versions(
         &self,
         inode: InodeNumber,
@@ -134,7 +134,7 @@ impl History {
         let Some(all) = self.versions.get(&inode) else {
             return Vec::new();
         };
-        // One life of the number: between two states in which it was nobody's.
+        // One file with this number: between two states in which no file has it.
         let here = all.partition_point(|(from, _)| *from <= state);
         let birth = all[..here]
             .iter()
@@ -150,19 +150,19 @@ impl History {
             .collect()
     }
 
-    /// The files that the operation of that number changed.
+    /// Returns the files that an operation changed.
     pub fn changed_by(&self, operation: usize) -> &[InodeNumber] {
         self.changed.get(operation).map_or(&[], Vec::as_slice)
     }
 
-    /// The state at which the last bytes that `offset` had were taken away, up to `state`.
+    /// Returns the state, up to `state`, at which the last bytes at `offset` were removed.
     pub fn last_cut(&self, inode: InodeNumber, offset: u64, state: usize) -> usize {
         let cuts = self.cuts.get(&inode).into_iter().flatten();
         let before = cuts.filter(|cut| cut.state <= state && cut.bytes.contains(&offset));
         before.map(|cut| cut.state).max().unwrap_or(0)
     }
 
-    /// Where the answer of [`last_cut`](Self::last_cut) may change within a range: its pieces.
+    /// Splits a range into pieces within which [`last_cut`](Self::last_cut) has the same result.
     pub fn pieces(&self, inode: InodeNumber, bytes: &Range<u64>) -> Vec<Range<u64>> {
         let cuts = self.cuts.get(&inode).into_iter().flatten();
         let bounds = cuts.flat_map(|cut| [cut.bytes.start, cut.bytes.end]);
@@ -173,7 +173,7 @@ impl History {
         pieces.map(|(start, end)| start..end).collect()
     }
 
-    /// Where the byte at `offset` in state `from` is in the later state `to`.
+    /// Returns the offset in the later state `to` of the byte that is at `offset` in state `from`.
     pub fn place_in(&self, inode: InodeNumber, offset: u64, from: usize, to: usize) -> Option<u64> {
         let moves = self.moves.get(&inode).into_iter().flatten();
         moves
@@ -181,17 +181,17 @@ impl History {
             .try_fold(offset, |offset, moved| moved.place_after(offset))
     }
 
-    /// Whether a crash within that operation may leave this file's contents in the midst of it.
+    /// Returns true if a crash during the operation can leave this file's contents half changed.
     pub fn is_in_steps(&self, operation: usize, inode: InodeNumber) -> bool {
         self.in_steps.get(&operation) == Some(&inode)
     }
 
-    /// Whether the operation that led to that state set this file's times in several steps.
+    /// Returns true if the operation that led to the state set this file's times in several steps.
     pub fn is_timed_in_steps(&self, state: usize, inode: InodeNumber) -> bool {
         self.timed_in_steps.get(&state) == Some(&inode)
     }
 
-    /// Notes an operation that was done, with the files that it changed as they are now.
+    /// Records an operation, with the new versions of the files that it changed.
     pub fn push(
         &mut self,
         events: Range<usize>,
@@ -214,12 +214,13 @@ impl History {
         self.events.push(events);
     }
 
-    /// Notes that the last operation changed this file's contents, or began to.
+    /// Records that the last operation changed this file's contents, or started to.
     pub fn note_times(&mut self, inode: InodeNumber) {
         self.timed_in_steps.insert(self.operations(), inode);
     }
 
-    /// Notes what the last operation took away, and whether a crash may leave it half done.
+    /// Records the bytes that the last operation removed, and whether a crash can leave it half
+    /// done.
     pub fn note_contents(&mut self, inode: InodeNumber, operation: &Operation, size_before: u64) {
         let state = self.changed.len();
         let bytes = match operation {
@@ -252,17 +253,17 @@ impl History {
             .push(Cut { state, bytes });
     }
 
-    /// Notes that the last operation made everything durable.
+    /// Records that the last operation made everything durable.
     pub fn note_sync(&mut self) {
         self.note_durable(self.operations(), None, true);
     }
 
-    /// Notes that the last operation made one file durable.
+    /// Records that the last operation made one file durable.
     pub fn note_sync_file(&mut self, inode: InodeNumber, what: SyncFile) {
         let versions = self.versions.get(&inode).map_or(&[][..], Vec::as_slice);
         let of = |pair: &[Version]| pair[1].0;
-        // Contents over others, of the same length, may be on the disk without a commit: then only
-        // they are durable, and nothing that came before them.
+        // Overwritten contents of the same length can be on the disk without a commit. Then only
+        // they are durable, and no earlier change.
         let is_data = |pair: &&[Version]| match (&pair[0].1, &pair[1].1) {
             (Some(a), Some(b)) => match (a.contents(), b.contents()) {
                 (Some(a), Some(b)) => a.size_bytes != b.size_bytes,
@@ -288,7 +289,7 @@ impl History {
         });
     }
 
-    /// What a crash may lead to that lets the device see so many events.
+    /// Returns the states that a crash after this number of device events can lead to.
     pub fn window(&self, events: usize) -> Window {
         let done = self.durable.iter().filter(|sync| sync.end <= events);
         let low = done.map(|sync| sync.state).max().unwrap_or(0);
@@ -296,20 +297,20 @@ impl History {
         Window {
             events,
             low,
-            // A sync that finds all durable already asks nothing of the device: what it follows
-            // changed nothing either, and is there as well.
+            // A sync that finds everything durable sends nothing to the device. The operations
+            // before it changed nothing either, so its state is visible, too.
             high: begun.max(low),
         }
     }
 
-    /// From which state on a file may be after a crash.
-    pub fn floor(&self, window: Window, inode: InodeNumber) -> Floor {
+    /// Returns the earliest states that a file can have after a crash.
+    pub fn earliest_states(&self, window: Window, inode: InodeNumber) -> EarliestStates {
         let about = |sync: &&Durable| {
             sync.end <= window.events && sync.file.is_none_or(|file| file == inode)
         };
         let syncs = || self.durable.iter().filter(about);
         let last = |states: &mut dyn Iterator<Item = usize>| states.max().unwrap_or(0);
-        Floor {
+        EarliestStates {
             contents: last(&mut syncs().map(|sync| sync.contents)),
             times: last(&mut syncs().filter(|sync| sync.times).map(|sync| sync.contents)),
         }

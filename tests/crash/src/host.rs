@@ -1,7 +1,7 @@
-//! A directory of the host as a filesystem: the kernel's mount, to do the same operations on.
+//! A directory of the host as a filesystem: the kernel's mount, for running the same operations.
 //!
-//! Each file that was met is kept by an `O_PATH` descriptor, so that it has a number here for as
-//! long as it lives, whatever becomes of its names.
+//! Each known file is kept open with an `O_PATH` descriptor, so that it keeps its number for as
+//! long as it exists, whatever happens to its names.
 
 mod read;
 mod write;
@@ -19,12 +19,12 @@ use diskfs_vfs::{
 use rustix::fs::{IFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Files up to this size are read whole, whether they have holes or not.
+/// The size up to which files are read completely, with or without holes.
 const SMALL_BYTES: u64 = 4 << 20;
 
 const PAGE_BYTES: u64 = 4096;
 
-/// Contents that are shorter may lie in the inode.
+/// The size below which contents may be stored in the inode.
 const LARGEST_INODE_BYTES: u64 = 4096;
 
 /// A mounted directory.
@@ -41,10 +41,10 @@ struct Known {
 }
 
 impl Host {
-    /// The filesystem mounted at `path`. Sets the process's umask to nothing.
+    /// Opens the filesystem mounted at `path`. Sets the process's umask to 0.
     ///
     /// # Errors
-    /// Whatever the host says.
+    /// The errors of the host.
     pub fn open(path: &Path) -> Result<Self> {
         rustix::process::umask(Mode::empty());
         let root = rustix::fs::open(
@@ -62,7 +62,7 @@ impl Host {
         Ok(host)
     }
 
-    /// Meets every file that has a name, so that it is known by its number.
+    /// Opens every file that has a name, so that it is known by its number.
     fn meet_all(&self) -> Result<()> {
         let mut pending = vec![self.root];
         while let Some(dir) = pending.pop() {
@@ -95,14 +95,15 @@ impl Host {
         Ok(Arc::clone(&known.file))
     }
 
-    /// A path that leads to the file itself, whatever its names are.
+    /// Returns a path to the file itself, whatever its names are.
     fn path(&self, inode: InodeNumber) -> Result<PathBuf> {
         let file = self.file(inode)?;
         Ok(format!("/proc/self/fd/{}", file.as_raw_fd()).into())
     }
 
     fn open_as(&self, inode: InodeNumber, flags: OFlags) -> Result<File> {
-        // Closed in the programs that are started meanwhile, or nothing could be unmounted.
+        // Closed in child processes: otherwise the filesystem could not be unmounted while they
+        // run.
         let flags = flags | OFlags::CLOEXEC;
         let file = rustix::fs::open(self.path(inode)?, flags, Mode::empty()).map_err(error)?;
         Ok(file.into())
@@ -126,7 +127,7 @@ impl Host {
         rustix::fs::openat(&*self.file(dir)?, name, flags, Mode::empty()).map_err(error)
     }
 
-    /// Forgets a file that has no name and is not held.
+    /// Closes a file that has no name and is not held.
     fn forget_if_gone(&self, inode: InodeNumber) -> Result<()> {
         let links = self.metadata(inode)?.links;
         let mut files = self.files();
@@ -136,13 +137,19 @@ impl Host {
         Ok(())
     }
 
-    /// What a name names, kept until the guard is asked whether it is gone.
+    /// Returns the file that a name refers to, so that the caller can check afterwards whether it
+    /// is gone.
     fn victim(&self, dir: InodeNumber, name: &[u8]) -> Option<InodeNumber> {
         self.lookup(dir, name).ok()
     }
 
-    /// Gives a new file the owner that was asked for. The group only where none is inherited.
-    fn own(&self, dir: InodeNumber, inode: InodeNumber, attributes: &NewAttributes) -> Result<()> {
+    /// Sets the requested owner of a new file. Sets the group only if it is not inherited.
+    fn set_new_owner(
+        &self,
+        dir: InodeNumber,
+        inode: InodeNumber,
+        attributes: &NewAttributes,
+    ) -> Result<()> {
         let inherits = self.metadata(dir)?.permissions & 0o2000 != 0;
         let made = self.metadata(inode)?;
         let change = SetMetadata {
@@ -169,11 +176,11 @@ fn number_of(file: BorrowedFd<'_>) -> Result<InodeNumber> {
 
 fn error(errno: Errno) -> Error {
     let kind = match errno {
-        // What seeking past the end answers, and opening what has no contents.
+        // The error for seeking past the end, and for opening a file without contents.
         Errno::NXIO => ErrorKind::Invalid,
         errno => ErrorKind::from_errno(errno),
     };
-    Error::new(kind, format!("the kernel says {errno}"))
+    Error::new(kind, format!("the kernel failed: {errno}"))
 }
 
 fn io_error(found: &std::io::Error) -> Error {

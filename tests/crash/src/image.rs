@@ -1,4 +1,4 @@
-//! Images: in memory while operations run on them, in a file for the programs that look at them.
+//! Images: in memory while operations run on them, in a file for programs that check them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,19 +12,19 @@ use tempfile::TempDir;
 
 use crate::feature_set::FeatureSet;
 
-/// What is read and written at once.
+/// The number of bytes to read and write at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// The unit in which zeroes are left out.
+/// The unit in which zeroes are skipped.
 const PAGE_BYTES: usize = 4096;
 
-/// To compare with, which is faster than to look at each byte.
+/// A page of zeroes; comparing with it is faster than checking each byte.
 const ZEROES: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
-/// A directory for images, in memory where the host has one.
+/// Returns a directory for images, in memory if the host has one.
 ///
 /// # Errors
-/// Whatever the host says.
+/// The errors of the host.
 pub fn directory() -> Result<TempDir> {
     let shared = Path::new("/dev/shm");
     let mut builder = tempfile::Builder::new();
@@ -35,11 +35,11 @@ pub fn directory() -> Result<TempDir> {
     Ok(builder.tempdir()?)
 }
 
-/// A filesystem as mke2fs, and maybe the kernel, made it.
+/// Returns a filesystem made by mke2fs and, for some feature sets, used by the kernel.
 ///
 /// # Errors
-/// Whatever these say.
-pub fn fresh(set: &FeatureSet, directory: &Path) -> Result<Vec<u8>> {
+/// The errors of these programs.
+pub fn make_filesystem(set: &FeatureSet, directory: &Path) -> Result<Vec<u8>> {
     let path = directory.join("fresh.img");
     set.make(&path)?;
     let bytes = std::fs::read(&path)?;
@@ -47,10 +47,10 @@ pub fn fresh(set: &FeatureSet, directory: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a device into a file, without its zeroes.
+/// Writes a device to a file, without its zeroes.
 ///
 /// # Errors
-/// Whatever the device and the host say.
+/// The errors of the device and of the host.
 pub fn write(device: &dyn BlockRead, path: &Path) -> Result<()> {
     let file = File::create(path)?;
     file.set_len(device.size_bytes())?;
@@ -66,7 +66,7 @@ pub fn write(device: &dyn BlockRead, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs of pages that are not zeroes.
+/// Writes the runs of pages that are not all zeroes.
 fn write_chunk(file: &File, at: u64, chunk: &[u8]) -> Result<()> {
     let mut start = None;
     let pages = chunk
@@ -86,32 +86,32 @@ fn write_chunk(file: &File, at: u64, chunk: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The device as our reader sees it, with the journal replayed in memory.
+/// Opens the device with our reader, which replays the journal in memory.
 ///
 /// # Errors
-/// Whatever the driver answers.
+/// The errors of the driver.
 pub fn read(device: Arc<dyn BlockRead>) -> Result<Ext4> {
-    Ext4::open(device, &Options::default()).context("our reader can't open it")
+    Ext4::open(device, &Options::default()).context("our reader cannot open the image")
 }
 
-/// The image in a file, as a device.
+/// Opens an image file as a device.
 ///
 /// # Errors
-/// Whatever the host says.
+/// The errors of the host.
 pub fn open(path: &Path) -> Result<Arc<dyn BlockRead>> {
     Ok(Arc::new(diskfs_block::File::open(path)?))
 }
 
-/// A copy in memory.
+/// Returns a copy in memory.
 pub fn in_memory(bytes: &[u8]) -> Arc<Memory> {
     Arc::new(Memory::new(bytes))
 }
 
-/// Keeps an image that something is wrong with, and says where.
+/// Saves an image with a problem, and returns its path.
 ///
 /// # Errors
-/// Whatever the host says.
-pub fn keep(device: &dyn BlockRead, name: &str) -> Result<PathBuf> {
+/// The errors of the host.
+pub fn save(device: &dyn BlockRead, name: &str) -> Result<PathBuf> {
     let directory = std::env::temp_dir().join("diskfs-crash");
     std::fs::create_dir_all(&directory)?;
     let path = directory.join(name);

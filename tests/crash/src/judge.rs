@@ -1,8 +1,8 @@
-//! Whether what a crash left is what it may leave.
+//! The check that a crash image has an allowed state.
 //!
-//! Names and metadata must be those of one state: the latest that was made durable, or one that
-//! came after it. Contents are written beside the journal: bytes may be older or newer than that
-//! state, but each must be one that this file had at this place since it was last made durable.
+//! Names and metadata must be those of one state: the latest durable one, or a later one. Contents
+//! are written outside of the journal, so their bytes may be older or newer than that state. But
+//! each byte must be one that the file had at this place since it was last made durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,18 +15,18 @@ use crate::history::{History, Window};
 use crate::node::{Contents, Node, PAGE_BYTES, Reader};
 use crate::pattern::origin;
 
-/// How many differences are told.
+/// The maximum number of differences to print.
 const MOST_LINES: usize = 12;
 
-/// Everything that can be reached from the root.
+/// All files that can be reached from the root.
 #[derive(Debug)]
 pub struct Tree(BTreeMap<InodeNumber, Node>);
 
 impl Tree {
-    /// Reads it.
+    /// Reads the whole tree.
     ///
     /// # Errors
-    /// Whatever the filesystem answers; a directory that is met twice.
+    /// The errors of the filesystem; a directory that is reached twice.
     pub fn read(fs: &dyn FsRead) -> Result<Self> {
         let mut reader = Reader::default();
         let mut nodes = BTreeMap::new();
@@ -53,7 +53,7 @@ impl Tree {
 /// Finds the state that `found` shows.
 ///
 /// # Errors
-/// When there is none, or contents are not what they may be; with what differs.
+/// No state matches, or contents are not allowed; the message has the differences.
 pub fn judge(history: &History, window: Window, found: &Tree) -> Result<usize> {
     let mut wrong: BTreeSet<_> = found.0.keys().copied().collect();
     let mut best = (usize::MAX, window.low);
@@ -87,25 +87,25 @@ pub fn judge(history: &History, window: Window, found: &Tree) -> Result<usize> {
     if matching.is_empty() {
         let state = best.1;
         bail!(
-            "no state of {}..={} looks like this; closest is {state}:\n{}",
+            "no state of {}..={} matches; closest is {state}:\n{}",
             window.low,
             window.high,
             indent(&differences(history, state, found))
         );
     }
-    // Those that differ in contents alone look the same up to here.
-    let mut told = Vec::new();
+    // States that differ only in contents all match up to here.
+    let mut candidates = Vec::new();
     for state in matching.into_iter().rev() {
         let lines = wrong_contents(history, window, state, found);
         if lines.is_empty() {
             return Ok(state);
         }
-        told.push((state, lines));
+        candidates.push((state, lines));
     }
-    let fewest = told.iter().min_by_key(|(_, lines)| lines.len());
+    let fewest = candidates.iter().min_by_key(|(_, lines)| lines.len());
     let (state, lines) = fewest.map_or((0, &[][..]), |(state, lines)| (*state, lines));
     bail!(
-        "the state is {state} of {}..={}, but not the contents:\n{}",
+        "the metadata is that of state {state} of {}..={}, but the contents are not:\n{}",
         window.low,
         window.high,
         indent(lines)
@@ -121,7 +121,7 @@ fn indent(lines: &[String]) -> String {
     shown.join("\n")
 }
 
-/// Whether both are the same, but for what goes with contents.
+/// Returns true if both are the same except for contents and the fields that change with them.
 fn is_same(expected: &Node, found: &Node) -> bool {
     if expected.contents().is_none() {
         return expected == found;
@@ -138,7 +138,7 @@ fn differences(history: &History, state: usize, found: &Tree) -> Vec<String> {
     for (inode, node) in &found.0 {
         match history.at(*inode, state) {
             None => lines.push(format!(
-                "inode {inode}: there should be none, found {:?}, {} links",
+                "inode {inode}: expected no file, found {:?}, {} links",
                 node.file_type, node.links
             )),
             Some(expected) if !is_same(expected, node) => {
@@ -158,8 +158,9 @@ fn wrong_contents(history: &History, window: Window, state: usize, found: &Tree)
         let Some(contents) = node.contents() else {
             continue;
         };
-        let floor = history.floor(window, *inode);
-        // What was synced later than the state has contents of it, and nothing else.
+        let floor = history.earliest_states(window, *inode);
+        // A file that was synced later than the state has later contents, but no other later
+        // changes.
         let versions = |low: usize| history.versions(*inode, state, low.min(state), window.high);
         let file = File {
             history,
@@ -174,20 +175,20 @@ fn wrong_contents(history: &History, window: Window, state: usize, found: &Tree)
     lines
 }
 
-/// A regular file, and how it was since it was last durable.
+/// A regular file, with its versions since it was last durable.
 struct File<'a> {
     history: &'a History,
     inode: InodeNumber,
     state: usize,
     versions: Vec<Version<'a>>,
-    /// The same since its times were last durable.
+    /// The versions since its times were last durable.
     timed: Vec<Version<'a>>,
 }
 
 type Version<'a> = (usize, &'a Arc<Node>);
 
 impl File<'_> {
-    /// The versions up to the one that an operation was making.
+    /// Returns the versions up to the one that an operation was making.
     fn until_next<'v>(&self, versions: &'v [Version<'v>]) -> impl Iterator<Item = Version<'v>> {
         let until = self.state + 1;
         let versions = versions.iter().copied();
@@ -199,7 +200,7 @@ impl File<'_> {
         let versions: Vec<_> = self.until_next(&self.timed).collect();
         let known = |time: fn(&Node) -> Timestamp| {
             let same = |(_, node): &Version<'_>| time(node) == time(found);
-            // What is done in several steps sets the time in each.
+            // An operation with several steps sets the times in each step.
             let between = |pair: &[Version<'_>]| {
                 let ((_, before), (state, after)) = (pair[0], pair[1]);
                 let in_steps = self.history.is_timed_in_steps(state, self.inode);
@@ -211,7 +212,7 @@ impl File<'_> {
             return None;
         }
         Some(format!(
-            "inode {}: times {:?} are none that it had: {:?}",
+            "inode {}: times {:?} were never set, expected one of {:?}",
             self.inode,
             times(found),
             versions
@@ -221,7 +222,8 @@ impl File<'_> {
         ))
     }
 
-    /// A size between two that followed each other: a write may be done in part.
+    /// Returns the problem of a size that is not allowed. A size between two consecutive versions
+    /// is allowed, because a write can be partly done.
     fn wrong_size(&self, found: &Contents) -> Option<String> {
         let sizes: Vec<_> = self
             .until_next(&self.versions)
@@ -235,14 +237,14 @@ impl File<'_> {
             return None;
         }
         Some(format!(
-            "inode {}: size {} is none that it had: {sizes:?}",
+            "inode {}: size {} was never set, expected one of {sizes:?}",
             self.inode, found.size_bytes
         ))
     }
 
     fn wrong_bytes(&self, found: &Contents) -> Option<String> {
         if self.history.is_in_steps(self.state, self.inode) {
-            // Half of the blocks may have moved.
+            // Half of the blocks may have been moved.
             return None;
         }
         let mut pages: BTreeSet<_> = found.numbers().collect();
@@ -261,7 +263,7 @@ impl File<'_> {
         pieces.into_iter().find_map(|piece| {
             let cut = self.history.last_cut(self.inode, piece.start, self.state);
             let versions: Vec<_> = self.alive_after(cut).collect();
-            // Most are all of one version; to look at each byte takes long.
+            // Most pages are all of one version, and checking each byte takes long.
             let same = |(_, node): &Version<'_>| {
                 let contents = node.contents();
                 contents.is_some_and(|contents| contents.is_same_in(found, &piece))
@@ -271,11 +273,11 @@ impl File<'_> {
             }
             let is_wrong = |offset: &u64| !self.is_allowed(&versions, *offset, found.byte(*offset));
             let offset = piece.clone().find(is_wrong)?;
-            Some(self.tell(offset, range.clone(), found))
+            Some(self.describe(offset, range.clone(), found))
         })
     }
 
-    /// The versions that were still there in a state: each lives until the next one begins.
+    /// Returns the versions that existed in a state: each exists until the next one starts.
     fn alive_after(&self, state: usize) -> impl Iterator<Item = Version<'_>> {
         let versions = self.versions.iter().enumerate();
         let alive = versions.filter(move |(index, _)| {
@@ -287,8 +289,8 @@ impl File<'_> {
 
     fn is_allowed(&self, versions: &[Version<'_>], offset: u64, byte: u8) -> bool {
         versions.iter().any(|(from, node)| {
-            // Blocks with data are written in place, as in the kernel, also those that moved in a
-            // transaction that a crash takes back: what is new shows where they were.
+            // Blocks with data are written in place, as in the kernel, including those that moved
+            // in a transaction that the crash undoes. New bytes then appear at their old offset.
             let moved_to = self.history.place_in(self.inode, offset, self.state, *from);
             let same = |place| {
                 let contents = node.contents();
@@ -298,7 +300,7 @@ impl File<'_> {
         })
     }
 
-    fn tell(&self, offset: u64, range: Range<u64>, found: &Contents) -> String {
+    fn describe(&self, offset: u64, range: Range<u64>, found: &Contents) -> String {
         let end = range.end.min(offset + 64);
         let bytes = |contents: &Contents| {
             let bytes: Vec<_> = (offset..end).map(|at| contents.byte(at)).collect();
@@ -311,7 +313,7 @@ impl File<'_> {
             .map(|(from, contents)| format!("state {from}: {}", bytes(contents)))
             .collect();
         format!(
-            "inode {}: byte {offset:#x} (size {}) is of {}; allowed are {}",
+            "inode {}: byte {offset:#x} (size {}) is from {}, expected {}",
             self.inode,
             found.size_bytes,
             bytes(found),

@@ -1,4 +1,4 @@
-//! What lies between the filesystem and the device that loses power: nothing, or a qcow2 image.
+//! The layer between the filesystem and the device that loses power: none, or a qcow2 image.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,40 +12,40 @@ use diskfs_image::{Format, Image, OpenOptions, WritableImage};
 
 use crate::image;
 
-/// Where the superblock of ext4 lies on its disk.
+/// The range of the ext4 superblock on its disk.
 const SUPERBLOCK: Range<u64> = 1024..2048;
 
-/// How much longer a crashed image is than the one that was recorded, so that it can be written.
+/// The space that is added to a crashed image, so that it can be written.
 const ROOM_BYTES: usize = 16 << 20;
 
-/// The kind of image.
+/// The type of image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layer {
-    /// The filesystem is the device.
+    /// No layer: the filesystem is on the device itself.
     Raw,
-    /// qcow2, with clusters of this size.
+    /// A qcow2 image.
     Qcow2 {
-        /// In bytes.
+        /// The cluster size in bytes.
         cluster_size: u32,
     },
 }
 
-/// The guest's disk, and what has to be closed behind it.
+/// The guest's disk, with the image to close after it.
 #[derive(Debug)]
 pub struct Guest {
-    /// The disk.
+    /// The guest's disk as a device.
     pub disk: Arc<dyn BlockWrite>,
     image: Option<WritableImage>,
 }
 
 impl Guest {
-    /// Closes the image, when the filesystem is closed.
+    /// Closes the image, after the filesystem has been closed.
     ///
     /// # Errors
-    /// Whatever the image answers.
+    /// The errors of the image.
     pub fn close(self) -> Result<()> {
         match self.image {
-            Some(image) => image.close().context("closing the image"),
+            Some(image) => image.close().context("cannot close the image"),
             None => Ok(()),
         }
     }
@@ -59,10 +59,10 @@ fn options() -> OpenOptions {
 }
 
 impl Layer {
-    /// An image whose disk holds `bytes`.
+    /// Returns an image whose disk contains `bytes`.
     ///
     /// # Errors
-    /// Whatever qemu-img says.
+    /// The errors of qemu-img.
     pub fn image_of(self, bytes: &[u8], directory: &Path) -> Result<Vec<u8>> {
         let Self::Qcow2 { cluster_size } = self else {
             return Ok(bytes.to_vec());
@@ -81,7 +81,7 @@ impl Layer {
     /// Opens the disk of an image for writing.
     ///
     /// # Errors
-    /// Whatever the image answers.
+    /// The errors of the image.
     pub fn open_writable(self, device: Arc<dyn BlockWrite>) -> Result<Guest> {
         if self == Self::Raw {
             return Ok(Guest {
@@ -89,32 +89,34 @@ impl Layer {
                 image: None,
             });
         }
-        let image = WritableImage::from_device(device, &options()).context("the image")?;
+        let image = WritableImage::from_device(device, &options())
+            .context("cannot open the image for writing")?;
         Ok(Guest {
             disk: image.device(),
             image: Some(image),
         })
     }
 
-    /// The disk of an image.
+    /// Opens the disk of an image for reading.
     ///
     /// # Errors
-    /// Whatever the image answers.
+    /// The errors of the image.
     pub fn open(self, device: Arc<dyn BlockRead>) -> Result<Arc<dyn BlockRead>> {
         match self {
             Self::Raw => Ok(device),
             Self::Qcow2 { .. } => {
-                let image = Image::from_device(device, &options()).context("the image")?;
+                let image =
+                    Image::from_device(device, &options()).context("cannot open the image")?;
                 Ok(image.device())
             }
         }
     }
 
-    /// Where the device of an image has the filesystem's superblock. It stays there: nobody shares
-    /// the cluster, and nothing discards it.
+    /// Returns the range of the filesystem's superblock on the device of the image. It does not
+    /// move: the cluster is not shared, and never discarded.
     ///
     /// # Errors
-    /// Whatever the image answers; when it does not lie in one piece.
+    /// The errors of the image; a superblock that is not contiguous.
     pub fn superblock(self, image: &Arc<Memory>) -> Result<Range<u64>> {
         if self == Self::Raw {
             return Ok(SUPERBLOCK);
@@ -123,15 +125,18 @@ impl Layer {
             let run = run?;
             let bytes = run.start..run.start + run.len_bytes;
             if let (true, Some(host)) = (bytes.contains(&SUPERBLOCK.start), run.host_offset) {
-                ensure!(bytes.end >= SUPERBLOCK.end, "a superblock in two places");
+                ensure!(
+                    bytes.end >= SUPERBLOCK.end,
+                    "the superblock is not contiguous"
+                );
                 let start = host + (SUPERBLOCK.start - bytes.start);
                 return Ok(start..start + (SUPERBLOCK.end - SUPERBLOCK.start));
             }
         }
-        bail!("no cluster has the superblock")
+        bail!("missing cluster of the superblock")
     }
 
-    /// The image as it was, but as long as it became, and some more.
+    /// Returns the old image, extended to the new length and some space.
     pub fn long_enough(self, mut before: Vec<u8>, after: usize) -> Vec<u8> {
         if self != Self::Raw {
             before.resize(before.len().max(after) + ROOM_BYTES, 0);
@@ -139,10 +144,10 @@ impl Layer {
         before
     }
 
-    /// Lets `qemu-img check` look at an image; of what a crash left, clusters may be lost.
+    /// Checks an image with `qemu-img check`. After a crash, clusters may be leaked.
     ///
     /// # Errors
-    /// When it finds something wrong; with what it says.
+    /// A problem that it finds, with its output.
     pub fn check(self, device: &dyn BlockRead, crashed: Crashed, directory: &Path) -> Result<()> {
         if self == Self::Raw {
             return Ok(());
@@ -158,18 +163,18 @@ impl Layer {
         let Some(code) = output.status.code() else {
             bail!("qemu-img was ended by a signal:\n{text}");
         };
-        // 3: leaked clusters, and nothing else.
+        // Exit code 3 means only leaked clusters.
         let fine = code == 0 || code == 3 && crashed == Crashed::Yes;
         ensure!(fine, "qemu-img check: exit code {code}\n{text}");
         Ok(())
     }
 }
 
-/// Whether an image was closed.
+/// The end of an image: closed or crashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crashed {
     /// The power failed.
     Yes,
-    /// It was closed.
+    /// The image was closed.
     No,
 }

@@ -1,6 +1,5 @@
 //! The crash harness. See `tests/README.md`.
 
-pub mod chance;
 pub mod crash_points;
 pub mod e2fsck;
 pub mod examine;
@@ -19,6 +18,7 @@ pub mod node;
 pub mod operation;
 pub mod pattern;
 pub mod plan;
+pub mod random;
 pub mod reduce;
 pub mod session;
 pub mod writer;

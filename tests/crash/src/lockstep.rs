@@ -1,4 +1,5 @@
-//! A filesystem beside the model: each operation is done on both, and leaves the same in both.
+//! Comparison of a filesystem with the model: each operation is applied to both and must have the
+//! same result.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,16 +16,16 @@ use crate::history::History;
 use crate::node::{Body, Node, Reader};
 use crate::operation::{FileId, Operation, Outcome};
 
-/// How far a clock may be behind another: the kernel's goes in ticks.
+/// The maximum difference between two clocks: the kernel's advances in ticks.
 const CLOCK_SLACK_NS: i128 = 50_000_000;
 
-/// Files and blocks that a filesystem may keep back from those that `statistics` calls free.
+/// The files and blocks that a filesystem may reserve from those that `statistics` reports as free.
 const RESERVE_BYTES: u64 = 4 << 20;
 
-/// One of a file's times.
+/// An accessor for one of a file's times.
 type Time = fn(&mut Node) -> &mut Timestamp;
 
-/// A filesystem, the model, and what happened.
+/// A filesystem under test (the subject), the model, and the history of both.
 #[derive(Debug)]
 pub struct Lockstep {
     subject: Arc<dyn FsWrite>,
@@ -33,7 +34,7 @@ pub struct Lockstep {
     in_subject: Files,
     in_model: Files,
     reader: Reader,
-    /// The model's files as they were last seen.
+    /// The model's files when they were last read.
     model_nodes: BTreeMap<FileId, Node>,
     history: History,
     done: usize,
@@ -41,10 +42,10 @@ pub struct Lockstep {
 }
 
 impl Lockstep {
-    /// Begins with a model that has the files of the subject.
+    /// Creates a model with the files of the subject.
     ///
     /// # Errors
-    /// Whatever the two answer.
+    /// The errors of both.
     pub fn new(subject: Arc<dyn FsWrite>, traits: Traits) -> Result<Self> {
         let model = WritableMemoryFs::new();
         let (in_subject, in_model) = crate::mirror::mirror(&*subject, &model)?;
@@ -72,13 +73,13 @@ impl Lockstep {
         Ok(lockstep)
     }
 
-    /// Goes on with another driver of the same filesystem, which must show the same files.
+    /// Continues with another driver of the same filesystem, which must show the same files.
     ///
     /// # Errors
-    /// When it doesn't.
+    /// A difference.
     pub fn go_on_with(&mut self, subject: Arc<dyn FsWrite>) -> Result<()> {
         self.subject = subject;
-        // Nothing is held of what was closed.
+        // A closed filesystem has no held files.
         for (inode, times) in self.model.held() {
             for _ in 0..times {
                 self.model.release(inode)?;
@@ -99,20 +100,21 @@ impl Lockstep {
         self.check_all()
     }
 
-    /// How many operations were done, and how many of them the subject had no room for.
+    /// Returns the number of operations, and how many of them failed on the subject for lack of
+    /// space.
     pub const fn counts(&self) -> (usize, usize) {
         (self.done, self.refused)
     }
 
-    /// What happened.
+    /// Returns the history.
     pub const fn history(&self) -> &History {
         &self.history
     }
 
-    /// Does one operation on both. `events` tells how many the device has seen.
+    /// Applies one operation to both. `events` returns the number of device events so far.
     ///
     /// # Errors
-    /// When the two don't do the same, with what differs.
+    /// Different results, with the differences.
     pub fn step(
         &mut self,
         number: usize,
@@ -121,7 +123,7 @@ impl Lockstep {
     ) -> Result<()> {
         let files = operation.files();
         if files.iter().any(|id| self.in_subject.number(*id).is_none()) {
-            // What made it was left out, or there was no room for it.
+            // The operation that creates the file was left out or failed for lack of space.
             let now = events();
             self.history.push(now..now, []);
             return Ok(());
@@ -148,7 +150,7 @@ impl Lockstep {
         metadata.map_or(0, |metadata| metadata.size_bytes)
     }
 
-    /// Does it on the subject, and on the model as far as the subject did.
+    /// Applies the operation to the subject, then to the model as far as the subject completed it.
     fn perform(&mut self, number: usize, operation: &Operation) -> Result<(Outcome, Outcome)> {
         let root = self.subject.root();
         let subject = |id| self.in_subject.number(id).unwrap_or(root);
@@ -161,7 +163,7 @@ impl Lockstep {
         if let Outcome::Failed(kind) = found
             && is_about_room(kind)
         {
-            // The model may have found another reason first.
+            // The model may report another error first.
             if let Err(reason) = self.excuse(operation, kind) {
                 let error = error.map(|error| error.to_string()).unwrap_or_default();
                 bail!("{error}: {reason}");
@@ -189,15 +191,15 @@ impl Lockstep {
             (Outcome::Made(_), Outcome::Made(_)) => true,
             (a, b) => a == b,
         };
-        let said = error.map(|error| format!(" ({error})")).unwrap_or_default();
-        ensure!(same, "expected {expected:?}, found {found:?}{said}");
+        let reason = error.map(|error| format!(" ({error})")).unwrap_or_default();
+        ensure!(same, "expected {expected:?}, found {found:?}{reason}");
         if matches!(found, Outcome::Failed(_)) {
             self.catch_up(operation)?;
         }
         Ok((found, expected))
     }
 
-    /// Whether the subject may say that there is no room.
+    /// Checks that the subject has a valid reason for the error.
     fn excuse(&self, operation: &Operation, kind: ErrorKind) -> Result<()> {
         let statistics = self.subject.statistics()?;
         let block_size = u64::from(statistics.block_size);
@@ -212,30 +214,31 @@ impl Lockstep {
                 if !self.traits.large_values =>
             {
                 let others = self.attribute_bytes(*file);
-                // Beside its header, a block holds an entry of 16 bytes for each attribute.
+                // In addition to its header, a block has an entry of 16 bytes for each attribute.
                 let fits = others + value.len() as u64 + 300 < block_size;
                 ensure!(
                     !fits,
-                    "{others} bytes of attributes and {} fit",
+                    "no space left, although {others} bytes of attributes and {} fit",
                     value.len()
                 );
                 Ok(())
             }
-            // An ACL that a directory hands down, or that a change of the mode makes longer.
+            // An ACL that is inherited from a directory, or that a change of the mode makes longer.
             (ErrorKind::NoSpace, _) => {
                 bail!(
-                    "{free} bytes and {} inodes are free",
+                    "no space left, although {free} bytes and {} inodes are free",
                     statistics.inodes_free
                 )
             }
-            // A block map ends earlier than a tree of extents, and has no unwritten blocks.
+            // A block map has a smaller maximum size than a tree of extents, and no unwritten
+            // blocks.
             (ErrorKind::FileTooLarge, _)
             | (ErrorKind::Unsupported, Operation::Fallocate { .. })
                 if !self.traits.extents =>
             {
                 Ok(())
             }
-            (kind, _) => bail!("{kind:?} without a reason"),
+            (kind, _) => bail!("unexpected error {kind:?}"),
         }
     }
 
@@ -248,7 +251,8 @@ impl Lockstep {
             .sum()
     }
 
-    /// After something was done in part: the size, which may have grown by it, and the times.
+    /// Copies the result of a partly completed operation to the model: the size, if the operation
+    /// increased it, and the times.
     fn catch_up(&self, operation: &Operation) -> Result<()> {
         let (Operation::Fallocate { file, .. } | Operation::Write { file, .. }) = operation else {
             return Ok(());
@@ -279,8 +283,8 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Makes those bytes of a range zero in the model that are in the subject: a part of them was
-    /// zeroed until there was no room for more.
+    /// Zeroes those bytes of a range in the model that are zero in the subject: a part of the range
+    /// was zeroed until there was no space left.
     fn zero_what_is_zero(
         &self,
         (subject, model): (InodeNumber, InodeNumber),
@@ -307,7 +311,7 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Remembers the file that was made.
+    /// Records the file that an operation created.
     fn note_new(
         &mut self,
         number: usize,
@@ -322,9 +326,9 @@ impl Lockstep {
                     let dir = files.number(dir).context("a directory")?;
                     anyhow::Ok(fs.lookup(dir, name)?)
                 };
-                let subject = look(&*self.subject, &self.in_subject).context("the whiteout")?;
+                let subject = look(&*self.subject, &self.in_subject).context("missing whiteout")?;
                 let model = look(&self.model, &self.in_model)?;
-                // None is made when both names are the same file's.
+                // No whiteout is created if both names refer to the same file.
                 self.in_model
                     .id(model)
                     .is_none()
@@ -339,7 +343,7 @@ impl Lockstep {
         if let Some(other) = self.in_subject.id(subject)
             && !touched.contains(&other)
         {
-            bail!("inode {subject} was given to a new file, and is {other:?} already");
+            bail!("a new file has the number of {other:?}: inode {subject}");
         }
         self.in_subject.add(id, subject);
         self.in_model.add(id, model);
@@ -366,7 +370,8 @@ impl Lockstep {
         Ok(Some(self.reader.read(&self.model, inode, before)?))
     }
 
-    /// Reads what may have changed in both, and compares it. Returns the subject's nodes.
+    /// Reads the files that may have changed from both, and compares them. Returns the subject's
+    /// nodes.
     fn compare(
         &mut self,
         touched: &[FileId],
@@ -380,11 +385,11 @@ impl Lockstep {
             let Some(expected) = self.read_model(*id)? else {
                 self.in_subject.remove(*id);
                 self.model_nodes.remove(id);
-                // Its number may already be another's: then that one is told.
+                // Another file may already have its number; that file then comes later.
                 nodes.insert(0, (inode, None));
                 continue;
             };
-            let found = self.read_subject(*id)?.context("a file that is alive")?;
+            let found = self.read_subject(*id)?.context("missing file")?;
             let known = self.model_nodes.get(id);
             let before = known.zip(self.history.latest(inode).map(|node| &**node));
             let lines = self.differences(&expected, &found, before, started);
@@ -417,7 +422,7 @@ impl Lockstep {
                 *inode = subject.unwrap_or(InodeNumber(0));
             }
         }
-        // Times that are wrong stay as they are, and so show as differences.
+        // Times that are wrong are left unchanged, so that they show as differences.
         let times: [Time; 3] = [
             |node| &mut node.accessed,
             |node| &mut node.modified,
@@ -438,7 +443,7 @@ impl Lockstep {
         expected.differences(found)
     }
 
-    /// The time as the subject can keep it.
+    /// Returns the time with the precision and range that the subject can store.
     fn storable(&self, time: Timestamp) -> Timestamp {
         if self.traits.large_inodes {
             return time;
@@ -450,7 +455,7 @@ impl Lockstep {
         }
     }
 
-    /// Notes what the last operation means for a crash.
+    /// Records what the last operation means for a crash.
     fn note(&mut self, operation: &Operation, outcome: Outcome, size_before: u64) {
         let contents_of = operation
             .changes_contents_of()
@@ -475,21 +480,21 @@ impl Lockstep {
         }
     }
 
-    /// Compares every file with what it was when it was last touched, and with the model.
+    /// Compares every file with the version that was last read, and with the model.
     ///
     /// # Errors
-    /// When one changed behind our back.
+    /// A file that changed without an operation.
     pub fn check_all(&mut self) -> Result<()> {
         let ids: Vec<_> = self.in_subject.ids().collect();
         for id in ids {
-            let found = self.read_subject(id)?.context("a file that is alive")?;
+            let found = self.read_subject(id)?.context("missing file")?;
             let Some(expected) = self.history.latest(found.inode) else {
-                bail!("{id:?}, inode {}, was never seen", found.inode);
+                bail!("{id:?}, inode {}, was never read", found.inode);
             };
             let lines = expected.differences(&found);
             ensure!(
                 lines.is_empty(),
-                "{id:?}, inode {}, changed by itself:\n    {}",
+                "{id:?}, inode {}, changed without an operation:\n    {}",
                 found.inode,
                 lines.join("\n    ")
             );
@@ -497,10 +502,10 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Closes the subject, which makes all durable, and ends all holds.
+    /// Closes the subject, which makes everything durable and ends all holds.
     ///
     /// # Errors
-    /// Whatever it answers.
+    /// The errors of the subject.
     pub fn close(&mut self, events: &dyn Fn() -> usize) -> Result<()> {
         let begin = events();
         self.subject.close()?;

@@ -1,4 +1,4 @@
-//! The crash harness as a program: the long run, and one failing case again.
+//! The command line of the crash harness: long runs, and the repetition of a failed case.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -14,21 +14,21 @@ use diskfs_crash::many::{Outcome, run_many};
 use diskfs_crash::plan;
 use diskfs_crash::session::{Report, Session};
 
-/// How long `quick` begins new sessions for.
+/// The time in which `quick` starts new sessions.
 const QUICK: Duration = Duration::from_secs(150);
 
-/// Crashes in a session of `quick`: more than 2,000 over all feature sets.
+/// The number of crashes in a session of `quick`: more than 2,000 over all feature sets.
 const QUICK_POINTS: usize = 130;
 
-/// How many seeds `quick` takes: it does the same on every machine, but for what a slow one has no
-/// time for. New ones are for `run`.
+/// The number of seeds of `quick`. They are the same on every machine, but a slow machine may not
+/// get to all. Use `run` for other seeds.
 const QUICK_SEEDS: u64 = 2;
 
-/// Crashes of a plan on each of its feature sets.
+/// The number of crashes of a plan on each of its feature sets.
 const PLAN_POINTS: usize = 25;
 
 #[derive(Debug, Parser)]
-#[command(about = "Random operations, a crash at any moment, and what e2fsck and the kernel say")]
+#[command(about = "Random operations with a crash at any moment, checked by e2fsck and the kernel")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -36,56 +36,56 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Operations on our writer and on the kernel's mount, crashes, and every judge.
+    /// Run operations on our writer and on the kernel's mount, simulate crashes, and check them.
     Run(Which),
-    /// The same on every feature set, in 3 minutes.
+    /// Run a few sessions on every feature set, in 3 minutes.
     Quick {
-        /// Where chance begins.
+        /// The seed of the random numbers.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Operations on the kernel's mount alone, with snapshots for crashes: tests the harness.
+    /// Run operations on the kernel's mount alone, with snapshots as crashes, to test the harness.
     Kernel(Which),
-    /// A plan of `diskfs deploy`, which is done or not.
+    /// Check that a plan of `diskfs deploy` is atomic.
     Plan {
-        /// Where chance begins.
+        /// The seed of the random numbers.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Crashes on each feature set.
+        /// The number of crashes on each feature set.
         #[arg(long, default_value_t = PLAN_POINTS)]
         points: usize,
     },
-    /// Prints the operations of a run.
+    /// Print the operations of a run.
     Show(Which),
 }
 
 #[derive(Debug, Args)]
 struct Which {
-    /// The kind of filesystem; all of them without it.
+    /// The type of filesystem; without it, all types.
     #[arg(long)]
     feature_set: Option<String>,
-    /// Where chance begins.
+    /// The seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many runs, with seeds that follow each other.
+    /// The number of runs, with consecutive seeds.
     #[arg(long, default_value_t = 1)]
     runs: u64,
-    /// Operations in each run.
+    /// The number of operations in each run.
     #[arg(long, default_value_t = 500)]
     operations: usize,
-    /// Crashes in each run.
+    /// The number of crashes in each run.
     #[arg(long, default_value_t = 200)]
     points: usize,
-    /// How many runs at a time.
+    /// The number of parallel runs.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// In a qcow2 image with clusters of so many bytes.
+    /// The cluster size in bytes of a qcow2 image that contains the filesystem.
     #[arg(long)]
     qcow2: Option<u32>,
-    /// Leaves out all operations but these: 3,17,20.
+    /// The numbers of the operations to run: 3,17,20. All others are left out.
     #[arg(long, value_delimiter = ',')]
     only: Vec<usize>,
-    /// After a failure, looks for fewer operations that fail, too.
+    /// After a failure, search for fewer operations that fail, too.
     #[arg(long)]
     reduce: bool,
 }
@@ -104,13 +104,13 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            say(&format!("{error:#}"));
+            print(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-fn say(text: &str) {
+fn print(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
@@ -137,11 +137,11 @@ impl Which {
         Ok(pairs.map(session).collect())
     }
 
-    /// Does every session that is asked for. Returns whether all went well.
+    /// Runs every requested session. Returns true if all succeeded.
     fn each(&self, what: impl Fn(&Session) -> Result<Report> + Sync) -> Result<bool> {
         let mut failed = Vec::new();
         run_many(self.sessions()?, self.jobs, None, &what, |outcome| {
-            if !tell(&outcome) {
+            if !print_outcome(&outcome) {
                 failed.push(outcome.0);
             }
         });
@@ -154,18 +154,18 @@ impl Which {
     }
 }
 
-/// Prints what came of a session. Returns whether it went well.
-fn tell((session, outcome, took): &Outcome) -> bool {
+/// Prints the outcome of a session. Returns true if it succeeded.
+fn print_outcome((session, outcome, took): &Outcome) -> bool {
     let head = format!("{} seed {}", session.set.name, session.seed);
     let took = took.as_secs_f32();
     match outcome {
-        Ok(report) => say(&format!("{head}: {report} in {took:.1} s")),
-        Err(error) => say(&format!("{head}: FAILED in {took:.1} s\n{error:#}\n")),
+        Ok(report) => print(&format!("{head}: {report} in {took:.1} s")),
+        Err(error) => print(&format!("{head}: FAILED in {took:.1} s\n{error:#}\n")),
     }
     outcome.is_ok()
 }
 
-/// Every feature set once, then with another seed while there is time.
+/// Runs every feature set once, then with other seeds while there is time.
 fn quick(seed: u64) -> bool {
     let started = Instant::now();
     let session = |set: &FeatureSet, layer, seed| Session {
@@ -189,17 +189,17 @@ fn quick(seed: u64) -> bool {
         Session::run,
         |outcome| {
             images += outcome.1.as_ref().map_or(0, |report| report.images);
-            failed += usize::from(!tell(&outcome));
+            failed += usize::from(!print_outcome(&outcome));
         },
     );
     let took = started.elapsed().as_secs();
-    say(&format!(
+    print(&format!(
         "{images} crash images in {took} s, {failed} failures"
     ));
     failed == 0
 }
 
-/// A plan on some feature sets. Returns whether all went well.
+/// Runs a plan on some feature sets. Returns true if all succeeded.
 fn plans(seed: u64, count: usize) -> bool {
     let mut passed = true;
     for name in plan::SETS {
@@ -209,8 +209,8 @@ fn plans(seed: u64, count: usize) -> bool {
         let took = started.elapsed().as_secs_f32();
         passed &= outcome.is_ok();
         match outcome {
-            Ok(report) => say(&format!("plan on {name}: {report} in {took:.1} s")),
-            Err(error) => say(&format!(
+            Ok(report) => print(&format!("plan on {name}: {report} in {took:.1} s")),
+            Err(error) => print(&format!(
                 "plan on {name}: FAILED in {took:.1} s\n{error:#}\n"
             )),
         }
@@ -221,22 +221,24 @@ fn plans(seed: u64, count: usize) -> bool {
 fn reduce(session: &Session, what: &impl Fn(&Session) -> Result<Report>) -> Result<()> {
     let count = |session: &Session| session.only.as_ref().map_or(0, BTreeSet::len);
     let shortest = diskfs_crash::reduce::reduce(session, what, |shorter| {
-        say(&format!("  {} operations fail", count(shorter)));
+        print(&format!("  {} operations fail", count(shorter)));
     });
     show(&shortest)?;
     if let Err(error) = what(&shortest) {
-        say(&format!("{error:#}"));
+        print(&format!("{error:#}"));
     }
-    say(&shortest.command());
+    print(&shortest.command());
     Ok(())
 }
 
 fn show(session: &Session) -> Result<Report> {
     let directory = diskfs_crash::image::directory()?;
-    let fresh = diskfs_crash::image::fresh(&session.set, directory.path())?;
-    let operations = session.operations(&fresh).context("the operations")?;
+    let fresh = diskfs_crash::image::make_filesystem(&session.set, directory.path())?;
+    let operations = session
+        .operations(&fresh)
+        .context("cannot generate the operations")?;
     for (number, operation) in &operations {
-        say(&format!("{number}: {operation:?}"));
+        print(&format!("{number}: {operation:?}"));
     }
     Ok(Report {
         operations: operations.len(),

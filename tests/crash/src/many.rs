@@ -1,4 +1,4 @@
-//! Many sessions, side by side.
+//! Parallel sessions.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -9,17 +9,17 @@ use anyhow::Result;
 
 use crate::session::{Report, Session};
 
-/// What came of a session, and how long it took.
+/// A session with its result and its duration.
 pub type Outcome = (Session, Result<Report>, Duration);
 
-/// Does each session, `jobs` at a time, until there are none or the time is up. Calls `tell` with
-/// each outcome as it comes.
+/// Runs the sessions, `jobs` at a time, until all are done or the time is up. Calls `report` with
+/// each outcome.
 pub fn run_many(
     sessions: impl IntoIterator<Item = Session>,
     jobs: usize,
     until: Option<Instant>,
     what: impl Fn(&Session) -> Result<Report> + Sync,
-    mut tell: impl FnMut(Outcome),
+    mut report: impl FnMut(Outcome),
 ) {
     let queue: Mutex<VecDeque<_>> = Mutex::new(sessions.into_iter().collect());
     let next = || {
@@ -44,7 +44,7 @@ pub fn run_many(
         }
         drop(sender);
         for outcome in outcomes {
-            tell(outcome);
+            report(outcome);
         }
     });
 }

@@ -1,4 +1,4 @@
-//! The files that a filesystem has at the beginning, made again in the model.
+//! Copying of a filesystem's initial files to the model.
 
 use anyhow::{Context, Result};
 use diskfs_vfs::{
@@ -9,13 +9,13 @@ use diskfs_vfs::{
 use crate::files::Files;
 use crate::operation::FileId;
 
-/// The largest file that is there before the harness comes.
+/// The maximum size of an initial file.
 const LARGEST_BYTES: u64 = 1 << 20;
 
-/// Makes the files of `subject` in `model`, which is empty. Returns their numbers in both.
+/// Creates the files of `subject` in `model`, which is empty. Returns their numbers in both.
 ///
 /// # Errors
-/// Whatever the two answer.
+/// The errors of both.
 pub fn mirror(subject: &dyn FsRead, model: &dyn FsWrite) -> Result<(Files, Files)> {
     let mut files = (Files::of_root(subject), Files::of_root(model));
     let mut found = 0;
@@ -75,7 +75,7 @@ fn kind<'a>(metadata: &Metadata, target: &'a [u8]) -> NewKind<'a> {
     }
 }
 
-/// Gives the copy what `stat` tells of the original, and its attributes.
+/// Sets the metadata and attributes of the copy to those of the original.
 fn set(
     subject: &dyn FsRead,
     from: InodeNumber,

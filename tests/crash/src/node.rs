@@ -1,4 +1,4 @@
-//! One file as it looks from outside, with everything that is compared.
+//! The externally visible state of a file, with everything that is compared.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -8,23 +8,23 @@ use diskfs_vfs::{
     Device, FileExtentKind, FileFlags, FileType, FsRead, InodeNumber, Metadata, Result, Timestamp,
 };
 
-/// The unit in which contents are kept.
+/// The unit in which contents are stored.
 pub const PAGE_BYTES: u64 = 4096;
 const PAGE_LEN: usize = 4096;
 
 type Page = Arc<[u8]>;
 
-/// A file's contents: the pages that are not all zeroes, and the size.
+/// The contents of a file: the pages that are not all zeroes, and the size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// The size.
+    /// The size in bytes.
     pub size_bytes: u64,
     pages: BTreeMap<u64, Page>,
 }
 
-/// What kinds of files differ in.
+/// The part of a file that depends on its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum Body {
     Directory(BTreeMap<Arc<[u8]>, InodeNumber>),
     Regular(Contents),
@@ -32,7 +32,7 @@ pub enum Body {
     Special(Option<Device>),
 }
 
-/// One file.
+/// The state of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of diskfs_vfs::Metadata")]
 pub struct Node {
@@ -51,17 +51,17 @@ pub struct Node {
     pub body: Body,
 }
 
-/// Reads nodes. Names of directories are kept once, however often they are read.
+/// A reader of nodes. It shares the names of directories between all nodes.
 #[derive(Debug, Default)]
 pub struct Reader {
     names: HashSet<Arc<[u8]>>,
 }
 
 impl Reader {
-    /// Everything about one file. Pages that are as in `before` are not kept twice.
+    /// Reads everything about one file. Pages that are the same as in `before` are shared.
     ///
     /// # Errors
-    /// Whatever the filesystem answers.
+    /// The errors of the filesystem.
     pub fn read(
         &mut self,
         fs: &dyn FsRead,
@@ -130,7 +130,7 @@ impl Node {
         }
     }
 
-    /// The contents of a regular file.
+    /// Returns the contents of a regular file.
     pub const fn contents(&self) -> Option<&Contents> {
         match &self.body {
             Body::Regular(contents) => Some(contents),
@@ -138,7 +138,7 @@ impl Node {
         }
     }
 
-    /// The names in a directory.
+    /// Returns the names in a directory.
     pub const fn entries(&self) -> Option<&BTreeMap<Arc<[u8]>, InodeNumber>> {
         match &self.body {
             Body::Directory(entries) => Some(entries),
@@ -146,17 +146,17 @@ impl Node {
         }
     }
 
-    /// How `other` differs, field by field: what was expected, and what was found.
+    /// Returns the differences from `other`, field by field, with the expected and the found value.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut lines = Vec::new();
-        let mut tell = |what: &str, expected: String, found: String| {
+        let mut difference = |what: &str, expected: String, found: String| {
             if expected != found {
                 lines.push(format!("{what} expected {expected}, found {found}"));
             }
         };
         macro_rules! fields {
             ($($field:ident)*) => {
-                $(tell(stringify!($field), format!("{:?}", self.$field), format!("{:?}", other.$field));)*
+                $(difference(stringify!($field), format!("{:?}", self.$field), format!("{:?}", other.$field));)*
             };
         }
         fields!(file_type permissions links uid gid flags accessed modified changed created);
@@ -164,7 +164,7 @@ impl Node {
         for name in names {
             let value = |node: &Self| node.xattrs.get(name).map(|v| v.escape_ascii().to_string());
             let name = name.escape_ascii().to_string();
-            tell(
+            difference(
                 &name,
                 format!("{:?}", value(self)),
                 format!("{:?}", value(other)),
@@ -182,14 +182,14 @@ impl Body {
             (Self::Directory(a), Self::Directory(b)) => {
                 let missing = a.iter().filter(|(name, inode)| b.get(*name) != Some(inode));
                 let extra = b.iter().filter(|(name, inode)| a.get(*name) != Some(inode));
-                let tell = |what: &'static str| {
+                let difference = |what: &'static str| {
                     move |(name, inode): (&Arc<[u8]>, &InodeNumber)| {
                         format!("{what} {} (inode {inode})", name.escape_ascii())
                     }
                 };
                 missing
-                    .map(tell("expected the name"))
-                    .chain(extra.map(tell("found the name")))
+                    .map(difference("expected the name"))
+                    .chain(extra.map(difference("found the name")))
                     .collect()
             }
             (Self::Regular(a), Self::Regular(b)) => a.differences(b),
@@ -224,24 +224,24 @@ impl Contents {
         Ok(Self { size_bytes, pages })
     }
 
-    /// A page, up to the file's end at most.
+    /// Returns a page, which ends at the end of the file at the latest.
     pub fn page(&self, number: u64) -> Option<&[u8]> {
         self.pages.get(&number).map(|page| &**page)
     }
 
-    /// The numbers of the pages that are not all zeroes.
+    /// Returns the numbers of the pages that are not all zeroes.
     pub fn numbers(&self) -> impl Iterator<Item = u64> {
         self.pages.keys().copied()
     }
 
-    /// One byte; zero where there is none.
+    /// Returns a byte; zero after the end.
     pub fn byte(&self, offset: u64) -> u8 {
         let at = usize::try_from(offset % PAGE_BYTES).unwrap_or(0);
         let page = self.page(offset / PAGE_BYTES);
         page.and_then(|page| page.get(at)).copied().unwrap_or(0)
     }
 
-    /// Whether the bytes of a range, which lies in one page, are the same in both.
+    /// Returns true if the bytes of a range within one page are the same in both.
     pub fn is_same_in(&self, other: &Self, bytes: &Range<u64>) -> bool {
         let number = bytes.start / PAGE_BYTES;
         if self.page(number) == other.page(number) {
@@ -279,7 +279,7 @@ impl Contents {
     }
 }
 
-/// `None` for zeroes.
+/// Reads a page; `None` if it is all zeroes.
 fn read_page(
     fs: &dyn FsRead,
     inode: InodeNumber,

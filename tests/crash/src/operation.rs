@@ -1,4 +1,4 @@
-//! What is done to a filesystem, as data: it can be told, repeated, and left out.
+//! Operations on a filesystem as data, so that they can be printed, repeated and left out.
 
 use std::fmt;
 use std::ops::Deref;
@@ -10,8 +10,8 @@ use diskfs_vfs::{
 
 use crate::pattern::pattern;
 
-/// A file, by the number of the operation that made it, plus one; the root is 0, and those that were
-/// there before count from [`FOUND`].
+/// A file, identified by the number of the operation that created it, plus one. The root is 0, and
+/// files that existed before the run count from [`FOUND`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub usize);
 
@@ -21,23 +21,23 @@ impl FileId {
     /// The root directory.
     pub const ROOT: Self = Self(0);
 
-    /// What the operation of that number makes.
+    /// Returns the file that an operation creates.
     pub const fn made_by(operation: usize) -> Self {
         Self(operation + 1)
     }
 
-    /// The file of that number among those that were there before.
+    /// Returns a file that existed before the run, by its number.
     pub const fn found(number: usize) -> Self {
         Self(FOUND + number)
     }
 
-    /// Whether an operation made it.
+    /// Returns true if an operation created the file.
     pub const fn is_made(self) -> bool {
         self.0 > 0 && self.0 < FOUND
     }
 }
 
-/// Bytes that are shown as text, and shortened.
+/// Bytes that are printed as text and abbreviated.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
@@ -61,16 +61,16 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// [`NewKind`] that owns what it says.
+/// A [`NewKind`] that owns its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum OwnedNewKind {
     /// A regular file.
     Regular,
     /// A directory.
     Directory,
-    /// A symlink with a target of so many bytes.
+    /// A symlink with a target of length `len`.
     Symlink {
-        /// The target's length.
+        /// The length of the target.
         len: usize,
     },
     /// A character device.
@@ -83,36 +83,36 @@ pub enum Kind {
     Socket,
 }
 
-/// One call.
+/// A call of a method of [`FsWrite`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     missing_docs,
     reason = "the fields are the arguments of FsWrite's methods"
 )]
 pub enum Operation {
-    /// [`FsWrite::create`].
+    /// A call of [`FsWrite::create`].
     Create {
         dir: FileId,
         name: Bytes,
-        kind: Kind,
+        kind: OwnedNewKind,
         attributes: NewAttributes,
     },
-    /// [`FsWrite::create_unnamed`].
+    /// A call of [`FsWrite::create_unnamed`].
     CreateUnnamed {
         dir: FileId,
         attributes: NewAttributes,
     },
-    /// [`FsWrite::link`].
+    /// A call of [`FsWrite::link`].
     Link {
         file: FileId,
         dir: FileId,
         name: Bytes,
     },
-    /// [`FsWrite::unlink`].
+    /// A call of [`FsWrite::unlink`].
     Unlink { dir: FileId, name: Bytes },
-    /// [`FsWrite::rmdir`].
+    /// A call of [`FsWrite::rmdir`].
     Rmdir { dir: FileId, name: Bytes },
-    /// [`FsWrite::rename`].
+    /// A call of [`FsWrite::rename`].
     Rename {
         dir: FileId,
         name: Bytes,
@@ -120,57 +120,57 @@ pub enum Operation {
         to_name: Bytes,
         mode: RenameMode,
     },
-    /// [`FsWrite::write_at`], of the operation's own [`pattern`].
+    /// A call of [`FsWrite::write_at`] with the operation's own [`pattern`].
     Write {
         file: FileId,
         offset: u64,
         len: usize,
     },
-    /// [`FsWrite::set_len`].
+    /// A call of [`FsWrite::set_len`].
     SetLen { file: FileId, size_bytes: u64 },
-    /// [`FsWrite::fallocate`].
+    /// A call of [`FsWrite::fallocate`].
     Fallocate {
         file: FileId,
         offset: u64,
         len_bytes: u64,
         what: Fallocate,
     },
-    /// [`FsWrite::set_metadata`].
+    /// A call of [`FsWrite::set_metadata`].
     SetMetadata { file: FileId, change: SetMetadata },
-    /// [`FsWrite::set_xattr`].
+    /// A call of [`FsWrite::set_xattr`].
     SetXattr {
         file: FileId,
         name: Bytes,
         value: Bytes,
         how: SetXattr,
     },
-    /// [`FsWrite::remove_xattr`].
+    /// A call of [`FsWrite::remove_xattr`].
     RemoveXattr { file: FileId, name: Bytes },
-    /// [`FsWrite::hold`].
+    /// A call of [`FsWrite::hold`].
     Hold { file: FileId },
-    /// [`FsWrite::release`].
+    /// A call of [`FsWrite::release`].
     Release { file: FileId },
-    /// [`FsWrite::sync_file`].
+    /// A call of [`FsWrite::sync_file`].
     SyncFile { file: FileId, what: SyncFile },
-    /// [`FsWrite::sync`].
+    /// A call of [`FsWrite::sync`].
     Sync,
 }
 
-/// What came of it.
+/// The result of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done.
+    /// The operation succeeded.
     Done,
-    /// It made this file.
+    /// The operation created this file.
     Made(InodeNumber),
-    /// So much was written.
+    /// The operation wrote this number of bytes.
     Wrote(usize),
-    /// It failed.
+    /// The operation failed.
     Failed(ErrorKind),
 }
 
 impl Operation {
-    /// The files that it names.
+    /// Returns the files that are arguments of the operation.
     pub fn files(&self) -> Vec<FileId> {
         match self {
             Self::Create { dir, .. }
@@ -192,7 +192,7 @@ impl Operation {
         }
     }
 
-    /// The names that it is about, each in its directory.
+    /// Returns the names that are arguments of the operation, with their directories.
     pub fn names(&self) -> Vec<(FileId, &[u8])> {
         match self {
             Self::Create { dir, name, .. }
@@ -210,7 +210,7 @@ impl Operation {
         }
     }
 
-    /// The name that a whiteout takes, if it leaves one.
+    /// Returns the name that becomes a whiteout, if the operation leaves one.
     pub fn whiteout(&self) -> Option<(FileId, &[u8])> {
         match self {
             Self::Rename {
@@ -223,7 +223,7 @@ impl Operation {
         }
     }
 
-    /// The regular file whose contents it changes.
+    /// Returns the regular file whose contents the operation changes.
     pub const fn changes_contents_of(&self) -> Option<FileId> {
         match self {
             Self::Write { file, .. } | Self::SetLen { file, .. } | Self::Fallocate { file, .. } => {
@@ -233,7 +233,8 @@ impl Operation {
         }
     }
 
-    /// Does it. `inode` tells the number of a file that [`files`](Self::files) names.
+    /// Runs the operation. `inode` returns the numbers of the files that [`files`](Self::files)
+    /// returns.
     pub fn perform(
         &self,
         number: usize,
@@ -246,10 +247,10 @@ impl Operation {
         }
     }
 
-    /// As [`perform`](Self::perform), with the whole error.
+    /// Runs the operation as [`perform`](Self::perform) does, and returns the whole error.
     ///
     /// # Errors
-    /// Whatever the filesystem answers.
+    /// The errors of the filesystem.
     pub fn call(
         &self,
         number: usize,
@@ -308,7 +309,7 @@ impl Operation {
     }
 }
 
-impl Kind {
+impl OwnedNewKind {
     fn target(&self, number: usize) -> Vec<u8> {
         match self {
             Self::Symlink { len } => pattern(number, 0, *len),

@@ -1,10 +1,11 @@
-//! File contents that tell which operation wrote them, and where.
+//! File contents that identify the operation that wrote them, and their offset.
 
-/// The unit of the pattern: six digits for the operation, nine for the unit's number in the file.
+/// The size of a cell of the pattern: six digits for the operation, nine for the cell's number in
+/// the file.
 const CELL_BYTES: u64 = 16;
 const CELL_LEN: usize = 16;
 
-/// What the operation of that number writes at `offset`.
+/// Returns the bytes that an operation writes at `offset`.
 pub fn pattern(operation: usize, offset: u64, len: usize) -> Vec<u8> {
     let skip = usize::try_from(offset % CELL_BYTES).unwrap_or(0);
     let mut bytes = Vec::with_capacity(skip + len + 16);
@@ -19,7 +20,7 @@ pub fn pattern(operation: usize, offset: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Where bytes come from, as far as they tell.
+/// Describes the origin of bytes, as far as they contain it.
 pub fn origin(bytes: &[u8]) -> String {
     if bytes.iter().all(|byte| *byte == 0) {
         return "zeroes".to_owned();

@@ -1,4 +1,4 @@
-//! A plan of `diskfs deploy` is done or not, whenever the power fails.
+//! The test that a plan of `diskfs deploy` is atomic, whenever the power fails.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ pub const SETS: [&str; 6] = [
     "fast-commit",
 ];
 
-/// What an overlay may hold.
+/// The maximum size of an overlay.
 const OVERLAY_BYTES: u64 = 256 << 20;
 
-/// A small Debian.
+/// A small Debian guest.
 const GUEST: &str = "\
 -- /etc/os-release --
 ID=debian
@@ -61,7 +61,8 @@ started
 2
 ";
 
-/// Of each kind of change some: files made, changed in place, grown and removed, trees, symlinks, modes.
+/// The plan, with changes of each kind: files created, changed in place, grown and removed, trees,
+/// symlinks, modes.
 const PLAN: &str = "steps:
 - hostname: web1
 - hosts: [{address: 127.0.1.1, names: [web1]}]
@@ -78,21 +79,21 @@ const PLAN: &str = "steps:
 - copy-in: {from: TREE, to: /var}
 ";
 
-/// How many directories are copied in. Each takes a block and a part of an inode's: more than a quarter of the journal,
-/// which is what a transaction takes that need not be the only one.
+/// The number of directories to copy in. Each needs a block and a part of an inode block. Together
+/// they need more than a quarter of the journal, the limit of a transaction if several are allowed.
 const TREE_DIRS: usize = 300;
 
-/// How large the file of this machine is that the plan copies twice.
+/// The size of the file that the plan copies in twice.
 const LARGE_BYTES: usize = 300_000;
 
-/// Deploys the plan to a filesystem of that kind, and looks at what crashes leave.
+/// Deploys the plan to a filesystem of this type, and checks what crashes leave.
 ///
 /// # Errors
-/// When a part of the plan is there, or something else is wrong.
+/// A partly applied plan, or another problem.
 pub fn run(set: &FeatureSet, points: Points) -> Result<Report> {
     let directory = image::directory()?;
     let directory = directory.path();
-    let memory = image::in_memory(&image::fresh(set, directory)?);
+    let memory = image::in_memory(&image::make_filesystem(set, directory)?);
     fill(memory.clone())?;
     let mut fresh = vec![0; usize::try_from(memory.size_bytes())?];
     memory.read_at(0, &mut fresh)?;
@@ -109,7 +110,7 @@ pub fn run(set: &FeatureSet, points: Points) -> Result<Report> {
         let is_done = states.examine(set, crashed, directory);
         done += usize::from(is_done.or_else(|error| {
             let name = format!("plan-{}-{}-{}.img", set.name, points.seed, point.events);
-            let kept = image::keep(&**crashed, &name)?;
+            let kept = image::save(&**crashed, &name)?;
             let kept = kept.display();
             Err(error.context(format!("crash at {point:?}, kept in {kept}")))
         })?);
@@ -185,15 +186,15 @@ fn deploy(device: Arc<dyn BlockWrite>, directory: &Path) -> Result<()> {
     let target = WritableFilesystem::new(open(device)?, path, "disk");
     let applied = deployment.apply(&target)?;
     ensure!(
-        applied == Applied::Whole,
-        "the plan took several transactions"
+        applied == Applied::OneTransaction,
+        "the plan needed several transactions"
     );
     Ok(())
 }
 
 fn tree(device: Arc<dyn BlockRead>) -> Result<Tree> {
     let mut tree = Tree::of_filesystem(&image::read(device)?)?;
-    // The superblock's totals are those of the last mount or unmount.
+    // The totals in the superblock are those of the last mount or unmount.
     tree.statfs = None;
     Ok(tree)
 }
@@ -205,7 +206,7 @@ struct States {
 }
 
 impl States {
-    /// Looks at a crash image in every way. Returns whether the plan is done.
+    /// Checks a crash image in all ways. Returns true if the plan is applied.
     fn examine(
         &self,
         set: &FeatureSet,
@@ -215,7 +216,7 @@ impl States {
         let is_done = self.judge(crashed.clone()).context("replayed in memory")?;
         let same = |found: Result<bool>, by: &'static str| match found.context(by)? {
             found if found == is_done => Ok(()),
-            _ => bail!("{by}: another state than replayed in memory"),
+            _ => bail!("{by}: the state differs from that replayed in memory"),
         };
 
         let device = Arc::new(Overlay::in_memory(crashed.clone(), OVERLAY_BYTES));
@@ -243,7 +244,7 @@ impl States {
             (true, _) => Ok(true),
             (_, true) => Ok(false),
             _ => Err(anyhow!(
-                "a part of the plan: without it {}\n\nwith it {}",
+                "the plan is partly applied; differences from the guest without it: {}\n\nwith it: {}",
                 more.join("\n"),
                 missing.join("\n")
             )),

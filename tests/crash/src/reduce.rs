@@ -1,4 +1,4 @@
-//! Fewer operations that fail in the same way.
+//! Reduction of a failing run to fewer operations.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::session::{Report, Session};
 
-/// Leaves out operations, as long as `what` still fails: first many at once, then one by one.
-/// Calls `progress` with each shorter run.
+/// Leaves out operations as long as `what` still fails: first many at once, then one by one. Calls
+/// `progress` with each shorter run.
 pub fn reduce(
     session: &Session,
     what: impl Fn(&Session) -> Result<Report>,
@@ -18,7 +18,8 @@ pub fn reduce(
         Some(only) => only.clone(),
         None => (0..session.operations).collect(),
     };
-    // What comes after the last operation that is needed is tried first: it is most of it.
+    // Try first to leave out everything after the last needed operation, which is usually most of
+    // it.
     let mut kept: Vec<usize> = all.into_iter().collect();
     let mut size = kept.len() / 2;
     while size > 0 {

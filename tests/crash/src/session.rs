@@ -1,4 +1,4 @@
-//! A run: a feature set, a seed, operations, and what is done with them.
+//! A session: a feature set, a seed, operations, and crashes.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -13,7 +13,6 @@ use diskfs_fixtures::Mount;
 use diskfs_vfs::FsWrite;
 use diskfs_vfs::testing::WritableMemoryFs;
 
-use crate::chance::Chance;
 use crate::crash_points::{self, Point, Points};
 use crate::examine::examine;
 use crate::feature_set::FeatureSet;
@@ -23,37 +22,38 @@ use crate::layer::{Crashed, Layer};
 use crate::lockstep::Lockstep;
 use crate::mirror::mirror;
 use crate::operation::Operation;
+use crate::random::Random;
 use crate::{e2fsck, image, writer};
 
-/// What is run.
+/// The parameters of a session.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// On which kind of filesystem.
+    /// The type of filesystem.
     pub set: FeatureSet,
-    /// In which kind of image.
+    /// The type of image.
     pub layer: Layer,
-    /// From which seed everything random comes.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// How many operations.
+    /// The number of operations.
     pub operations: usize,
-    /// Of these only the ones of these numbers, if not all.
+    /// The numbers of the operations to run; `None` for all.
     pub only: Option<BTreeSet<usize>>,
-    /// How many crashes.
+    /// The number of crashes.
     pub points: usize,
 }
 
-/// What a run came to.
+/// The result of a session.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Report {
-    /// Operations that were done.
+    /// The number of operations.
     pub operations: usize,
-    /// Of these, how many there was no room for.
+    /// The number of operations that failed for lack of space.
     pub refused: usize,
-    /// Events of the device.
+    /// The number of device events.
     pub events: usize,
-    /// Crash images that were looked at.
+    /// The number of crash images that were checked.
     pub images: usize,
-    /// How many different states they showed.
+    /// The number of different states that they showed.
     pub states: usize,
 }
 
@@ -68,14 +68,14 @@ impl fmt::Display for Report {
         } = self;
         write!(
             f,
-            "{operations} operations ({refused} without room), {events} events, {images} crash \
+            "{operations} operations ({refused} without space), {events} events, {images} crash \
              images of {states} states"
         )
     }
 }
 
 impl Session {
-    /// The command that does this run again.
+    /// Returns the command that repeats the session.
     pub fn command(&self) -> String {
         let layer = match self.layer {
             Layer::Raw => String::new(),
@@ -95,10 +95,10 @@ impl Session {
         )
     }
 
-    /// The operations, with their numbers.
+    /// Returns the operations with their numbers.
     ///
     /// # Errors
-    /// Whatever the filesystem answers that they begin on.
+    /// The errors of the initial filesystem.
     pub fn operations(&self, fresh: &[u8]) -> Result<Vec<(usize, Operation)>> {
         let model = WritableMemoryFs::new();
         let subject = image::read(image::in_memory(fresh))?;
@@ -109,11 +109,11 @@ impl Session {
             unit_bytes: self.set.unit_bytes(),
             large_values: self.set.traits.large_values,
         };
-        // Not the same operations on every kind of filesystem.
+        // Different feature sets get different operations.
         let salt = self.set.name.bytes().fold(self.seed, |hash, byte| {
             hash.wrapping_mul(0x100_0000_01b3) ^ u64::from(byte)
         });
-        let all = generate(plan, Chance::new(salt), &model, files);
+        let all = generate(plan, Random::new(salt), &model, files);
         let wanted = |number: &usize| self.only.as_ref().is_none_or(|only| only.contains(number));
         Ok((0..)
             .zip(all)
@@ -121,12 +121,12 @@ impl Session {
             .collect())
     }
 
-    /// Does most of the operations on our writer, some on the kernel's mount, and the rest on ours
-    /// again, which each find what the other left. Then lets the power fail at many moments of the
-    /// time that was ours, and looks at what that leaves.
+    /// Runs most of the operations on our writer, some on the kernel's mount, and the rest on our
+    /// writer again; each continues with the filesystem of the other. Then simulates power failures
+    /// during the parts with our writer, and checks what they leave.
     ///
     /// # Errors
-    /// When something is wrong; with the command that shows it again.
+    /// A problem, with the command that repeats the session.
     pub fn run(&self) -> Result<Report> {
         self.run_all()
             .with_context(|| format!("again: {}", self.command()))
@@ -134,23 +134,25 @@ impl Session {
 
     fn run_all(&self) -> Result<Report> {
         let directory = image::directory()?;
-        let fresh = image::fresh(&self.set, directory.path())?;
+        let fresh = image::make_filesystem(&self.set, directory.path())?;
         let operations = self.operations(&fresh)?;
         let by_kernel = self.set.traits.mountable && rustix::process::geteuid().is_root();
         let mut run = Run::new(self, fresh, directory.path());
-        // What is left out is left out of the part that it was in.
+        // An operation that is left out is left out of its part.
         let part = |from: usize, to: usize| {
             let bounds = self.operations * from / 10..self.operations * to / 10;
             let inside = |(number, _): &&(usize, Operation)| bounds.contains(number);
             operations.iter().filter(inside).collect::<Vec<_>>()
         };
-        run.ours(&part(0, 6)).context("ours")?;
+        run.run_writer(&part(0, 6)).context("ours")?;
         if by_kernel {
-            run.kernels(&part(6, 8)).context("the kernel's")?;
+            run.kernels(&part(6, 8)).context("on the kernel's mount")?;
         }
-        run.ours(&part(8, 10)).context("ours after the kernel's")?;
+        run.run_writer(&part(8, 10))
+            .context("on our writer after the kernel's mount")?;
         if by_kernel {
-            run.kernels(&[]).context("the kernel's at the end")?;
+            run.kernels(&[])
+                .context("on the kernel's mount at the end")?;
         }
         self.crash(&run)
     }
@@ -166,7 +168,7 @@ impl Session {
             };
             let look = |point: Point, crashed: &Arc<dyn BlockRead>| {
                 report.images += 1;
-                states.insert(self.look(run, part, point, crashed)?);
+                states.insert(self.check_state(run, part, point, crashed)?);
                 Ok(())
             };
             crash_points::each(&part.before, &part.superblock, &part.log, points, look)?;
@@ -175,7 +177,7 @@ impl Session {
         Ok(report)
     }
 
-    fn look(
+    fn check_state(
         &self,
         run: &Run<'_>,
         part: &Recorded,
@@ -183,7 +185,7 @@ impl Session {
         crashed: &Arc<dyn BlockRead>,
     ) -> Result<usize> {
         let Some(lockstep) = &run.lockstep else {
-            bail!("nothing was done");
+            bail!("no operation was run");
         };
         let history = lockstep.history();
         let window = history.window(part.first_event + point.events);
@@ -197,38 +199,38 @@ impl Session {
         )
         .or_else(|error| {
             let name = format!("{}-{}-{}.img", self.set.name, self.seed, point.events);
-            let kept = image::keep(&**crashed, &name)?;
+            let kept = image::save(&**crashed, &name)?;
             let kept = kept.display();
             Err(error.context(format!("crash at {point:?}, {window:?}, kept in {kept}")))
         })
     }
 
-    /// Does the operations on the kernel's mount, and takes what is in the image behind it at many
-    /// moments for a crash. This tests the harness: the kernel is taken to be right.
+    /// Runs the operations on the kernel's mount, and takes the contents of the image at many
+    /// moments as crashes. This tests the harness: the kernel is assumed to be correct.
     ///
     /// # Errors
-    /// When something is wrong.
+    /// A problem of the harness.
     pub fn run_on_kernel(&self) -> Result<Report> {
         if !self.set.traits.mountable {
-            bail!("the kernel does not mount {}", self.set.name);
+            bail!("the kernel cannot mount {}", self.set.name);
         }
         let directory = image::directory()?;
-        let fresh = image::fresh(&self.set, directory.path())?;
+        let fresh = image::make_filesystem(&self.set, directory.path())?;
         let operations = self.operations(&fresh)?;
         let path = directory.path().join("mounted.img");
         image::write(&Memory::new(fresh.as_slice()), &path)?;
         let mount = mount(&self.set, &path)?;
         let mut lockstep = Lockstep::new(Arc::new(Host::open(mount.path())?), self.set.traits)?;
-        let mut chance = Chance::new(self.seed);
+        let mut random = Random::new(self.seed);
         let every = (operations.len() / self.points.max(1)).max(1) as u64;
         let mut snapshots = Vec::new();
         let clock = Cell::new(0);
-        // What an operation does to the image happens between two of these.
+        // The changes of an operation to the image happen between two of these numbers.
         let events = || clock.replace(clock.get() + 1) + 1;
         for operation in &operations {
             step(&mut lockstep, operation, &events)?;
-            if chance.one_in(every) {
-                std::thread::sleep(std::time::Duration::from_millis(chance.below(40)));
+            if random.one_in(every) {
+                std::thread::sleep(std::time::Duration::from_millis(random.below(40)));
                 snapshots.push((clock.get(), std::fs::read(&path)?));
             }
         }
@@ -256,7 +258,7 @@ impl Session {
     }
 }
 
-/// One filesystem, that is written by turns.
+/// A filesystem that several drivers write in turn.
 struct Run<'a> {
     set: FeatureSet,
     layer: Layer,
@@ -265,16 +267,16 @@ struct Run<'a> {
     bytes: Vec<u8>,
     lockstep: Option<Lockstep>,
     recorded: Vec<Recorded>,
-    /// How many events there were, with one between two turns.
+    /// The number of events, with one between two turns.
     events: usize,
 }
 
-/// What our writer did from when it opened the filesystem until it closed it.
+/// The recording of our writer from opening the filesystem to closing it.
 struct Recorded {
     before: Vec<u8>,
     superblock: Range<u64>,
     log: WriteLog,
-    /// How many events there were before.
+    /// The number of events before the recording.
     first_event: usize,
 }
 
@@ -303,8 +305,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Does operations on our writer.
-    fn ours(&mut self, operations: &[&(usize, Operation)]) -> Result<()> {
+    /// Runs operations on our writer.
+    fn run_writer(&mut self, operations: &[&(usize, Operation)]) -> Result<()> {
         let before = self.layer.image_of(&self.bytes, self.directory)?;
         let memory = image::in_memory(&before);
         let superblock = self.layer.superblock(&memory)?;
@@ -333,7 +335,7 @@ impl<'a> Run<'a> {
         e2fsck::check(&path).context("after closing")
     }
 
-    /// Does operations on the kernel's mount.
+    /// Runs operations on the kernel's mount.
     fn kernels(&mut self, operations: &[&(usize, Operation)]) -> Result<()> {
         let path = self.directory.join("mounted.img");
         image::write(&Memory::new(self.bytes.as_slice()), &path)?;
@@ -361,7 +363,7 @@ impl<'a> Run<'a> {
         events: &dyn Fn() -> usize,
     ) -> Result<()> {
         let Some(lockstep) = &mut self.lockstep else {
-            bail!("nothing is open");
+            bail!("no filesystem is open");
         };
         for operation in operations {
             step(lockstep, operation, events)?;
@@ -381,8 +383,8 @@ fn step(
         .with_context(|| format!("operation {number}: {operation:?}"))
 }
 
-/// The kernel's mount. Without commits by the clock, which could come between the calls that one
-/// operation takes.
+/// Mounts with the kernel, without commits at intervals, which could happen between the calls of
+/// one operation.
 fn mount(set: &FeatureSet, image: &Path) -> Result<Mount> {
     let options = if set.traits.journal {
         "commit=300,noatime"

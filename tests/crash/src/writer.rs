@@ -8,11 +8,11 @@ use diskfs_block::BlockWrite;
 use diskfs_ext4::{WritableExt4, WriteOptions};
 use diskfs_vfs::FsWrite;
 
-/// Opens it for writing. What is changed is committed when somebody asks for it, or, by `seed`, by
-/// the clock, too.
+/// Opens the filesystem for writing. Depending on `seed`, changes are committed only on request, or
+/// at intervals, too.
 ///
 /// # Errors
-/// Whatever it answers.
+/// The errors of the filesystem.
 pub fn open(device: Arc<dyn BlockWrite>, seed: u64) -> Result<Arc<dyn FsWrite>> {
     let commit_interval = match seed % 3 {
         0 => None,

@@ -1,4 +1,5 @@
-//! The harness on the kernel, which is taken to be right: what it finds wrong there is its own fault.
+//! A test of the harness with the kernel, which is assumed to be correct: any problem found there
+//! is one of the harness.
 
 use diskfs_crash::feature_set::FeatureSet;
 use diskfs_crash::layer::Layer;
@@ -34,7 +35,7 @@ fn the_same_seed_makes_the_same_operations() {
     let directory = diskfs_crash::image::directory().unwrap();
     let operations = |seed| {
         let session = session("1k-blocks", seed);
-        let fresh = diskfs_crash::image::fresh(&session.set, directory.path()).unwrap();
+        let fresh = diskfs_crash::image::make_filesystem(&session.set, directory.path()).unwrap();
         session.operations(&fresh).unwrap()
     };
     let first = operations(1);

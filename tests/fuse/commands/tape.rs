@@ -1,5 +1,5 @@
-//! A filesystem with one image in it, that records what is written to the image and when it was
-//! made durable: what a program did to a disk, whatever the program is.
+//! A filesystem with one image in it, which records the writes to the image and when they became
+//! durable: all that any program does to a disk.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +11,7 @@ use diskfs::vfs::{
     SyncFile,
 };
 
-/// What the image is called.
+/// The name of the image.
 pub(super) const IMAGE: &str = "disk.img";
 
 #[derive(Debug, Default)]
@@ -27,19 +27,21 @@ struct Recording {
 }
 
 impl Tape {
-    /// Records from now on what becomes of the image, which holds `bytes`.
+    /// Starts to record the changes of the image, which contains `bytes`.
     pub(super) fn start(&self, bytes: &[u8]) {
         let image = self.fs.lookup(self.fs.root(), IMAGE.as_bytes());
         let recording = Recording {
-            image: image.expect("the image"),
+            image: image.expect("find the image"),
             device: Faulty::new(Arc::new(Memory::new(bytes)), []),
         };
-        self.recording.set(recording).expect("one image");
+        self.recording
+            .set(recording)
+            .expect("start only one recording");
     }
 
-    /// What was recorded since the last call.
+    /// Returns the events since the last call.
     pub(super) fn take(&self) -> WriteLog {
-        let recording = self.recording.get().expect("an image");
+        let recording = self.recording.get().expect("start the recording first");
         recording.device.take_log()
     }
 
@@ -56,7 +58,7 @@ impl Tape {
     }
 }
 
-/// The recording device has no errors but that a request goes past its end.
+/// The only possible error of the recording device is a request beyond its end.
 fn within(result: diskfs::block::Result<()>) -> Result<()> {
     result.map_err(|error| Error::new(ErrorKind::NoSpace, error.to_string()))
 }
@@ -207,7 +209,7 @@ impl FsWrite for Tape {
         self.fs.release(inode)
     }
 
-    /// The kernel has sent what it kept of the file before it asks for this.
+    /// The kernel has sent its cached data of the file before it requests this.
     fn sync_file(&self, inode: InodeNumber, what: SyncFile) -> Result<()> {
         if self.device_of(inode).is_some() {
             self.flush()?;

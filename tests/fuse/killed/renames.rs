@@ -1,10 +1,10 @@
-//! kill -9 at any moment while versions replace each other: a version whose directory was synced is
-//! there afterwards, or a later one, whole.
+//! kill -9 at any moment while versions of a file replace each other: a version whose directory was
+//! synced, or a later one, is there afterwards, and complete.
 //!
-//! Each worker writes a new version beside the old one, syncs it, renames it over the old one, syncs
-//! the directory, and notes the version here, outside of the mount. All of it goes through
-//! descriptors below one that was opened on the mount and found to be of FUSE: what is behind the
-//! mountpoint once the server is dead is never synced in its place.
+//! Each worker writes a new version beside the old one, syncs it, renames it over the old one,
+//! syncs the directory, and records the version outside of the mount. It uses only descriptors
+//! below one that was opened on the mount and checked to be FUSE, so that after the server's death
+//! the directory under the mount point is never synced by mistake.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -20,16 +20,17 @@ use super::{
     Chance, Format, Mountpoint, Round, can_mount, chance_of, diskfs, first_seed, rounds, stderr,
 };
 
-/// Images of a usual run.
+/// The number of images of a usual run.
 const ROUNDS: u64 = 1;
 
-/// So often is one image's server killed before the image is checked as a whole.
+/// The number of kills of one image's server before the whole image is checked.
 const KILLS: u64 = 25;
 
-/// Workers side by side, each with a file of its own: commits of one carry changes of others.
+/// The number of parallel workers, each with its own file: the commits of one contain changes of
+/// the others.
 const WORKERS: usize = 3;
 
-/// The longest that a server lives.
+/// The longest life of a server.
 const LONGEST_MS: u64 = 250;
 
 const IMAGE_BYTES: u64 = 48 << 20;
@@ -40,13 +41,13 @@ const FUSE_MAGIC: u32 = 0x6573_5546;
 /// The versions of one worker's file.
 #[derive(Debug, Default)]
 struct Versions {
-    /// The last that was begun: there can't be a later one.
+    /// The last version that was begun; a later one can't exist.
     begun: AtomicU64,
-    /// The last whose directory was synced.
+    /// The last version whose directory was synced.
     promised: AtomicU64,
 }
 
-/// An image, and what its workers were promised over all kills.
+/// An image, and the versions that its workers were promised over all kills.
 struct Replaced {
     round: Round,
     workers: [Versions; WORKERS],
@@ -78,7 +79,7 @@ impl Replaced {
         at
     }
 
-    /// Mounts, looks for what was promised, lets the workers go on, and kills the server.
+    /// Mounts, checks the promised versions, lets the workers continue, and kills the server.
     fn write_and_kill(&self, chance: &mut Chance) {
         let at = self.mount();
         let root = Root::open(&at);
@@ -93,7 +94,7 @@ impl Replaced {
             for (worker, versions) in self.workers.iter().enumerate() {
                 let (root, mut chance) = (&root, Chance(chance.below(1 << 40) | 1));
                 scope.spawn(move || {
-                    // It ends with the server.
+                    // The worker ends with the server.
                     let _ = versions.replace_on(root, worker, &mut chance);
                 });
             }
@@ -107,7 +108,7 @@ impl Replaced {
         assert!(waited.status.success(), "{}", stderr(&waited));
     }
 
-    /// As a reader sees the image, whose journal is replayed into memory.
+    /// Checks the image as a reader sees it, with the journal replayed into memory.
     fn check_unmounted(&self) {
         for (worker, versions) in self.workers.iter().enumerate() {
             let mut operand = self.round.image().into_os_string();
@@ -143,7 +144,7 @@ impl Versions {
         let (new, now) = root.directories(worker)?;
         loop {
             let version = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-            // Mostly within a directory, sometimes from one into another.
+            // Mostly within a directory, sometimes from one directory into another.
             let from = if chance.below(4) == 0 { &new } else { &now };
             let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY;
             let file = root.open_at(from, "file.new", flags)?;
@@ -166,7 +167,7 @@ struct Root {
 impl Root {
     fn open(at: &Path) -> Self {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let fd = rustix::fs::open(at, flags, Mode::empty()).expect("the mount's root");
+        let fd = rustix::fs::open(at, flags, Mode::empty()).expect("open the mount's root");
         let magic = rustix::fs::fstatfs(&fd).expect("fstatfs").f_type;
         assert_eq!(u32::try_from(magic), Ok(FUSE_MAGIC), "a mount of FUSE");
         let device = rustix::fs::fstat(&fd).expect("fstat").st_dev;
@@ -175,7 +176,7 @@ impl Root {
 
     fn open_at(&self, dir: &OwnedFd, name: &str, flags: OFlags) -> Result<OwnedFd> {
         let opened = rustix::fs::openat(dir, name, flags, Mode::from(0o644))?;
-        // A dead server can't say so; then nothing is promised.
+        // A dead server can't answer; then nothing is promised.
         let device = rustix::fs::fstat(&opened)?.st_dev;
         assert_eq!(device, self.device, "{name} is on the mount");
         Ok(opened)
@@ -195,7 +196,7 @@ impl Root {
         Ok(())
     }
 
-    /// The contents of a worker's file.
+    /// Returns the contents of a worker's file.
     fn version(&self, worker: usize) -> Option<Vec<u8>> {
         let (_, now) = self.directories(worker).expect("directories");
         match self.open_at(&now, "file", OFlags::RDONLY) {
@@ -209,7 +210,7 @@ impl Root {
         }
     }
 
-    /// Changes that nobody syncs, so that commits have more to carry.
+    /// Makes changes that no worker syncs, so that commits have more contents.
     fn make_noise(&self, over: &AtomicBool) {
         let mut number = 0_u32;
         while !over.load(Ordering::Relaxed) {
@@ -237,7 +238,7 @@ fn write_all(file: &OwnedFd, mut data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A line, repeated: a few bytes to some blocks.
+/// Returns a repeated line: from a few bytes to some blocks.
 fn contents(worker: usize, version: u64, chance: &mut Chance) -> Vec<u8> {
     let most = if chance.below(3) == 0 { 1200 } else { 3 };
     let lines = usize::try_from(chance.below(most)).unwrap() + 1;
@@ -246,7 +247,7 @@ fn contents(worker: usize, version: u64, chance: &mut Chance) -> Vec<u8> {
     contents.into_bytes()
 }
 
-/// The version that a worker's file is, which must be whole.
+/// Returns the version of a worker's file, which must be complete.
 fn version_in(worker: usize, file: &[u8]) -> u64 {
     let text = std::str::from_utf8(file).expect("text");
     let first = text.lines().next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is written is what is read, and says when it can't be.
+//! File contents: reads return what was written, and lost data is an error.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ fn inode(path: &Path) -> InodeNumber {
     InodeNumber(fs::metadata(path).unwrap().ino())
 }
 
-/// A file's contents as the filesystem has them.
+/// Returns a file's contents as the filesystem stores them.
 fn stored(fs: &WritableMemoryFs, inode: InodeNumber) -> Vec<u8> {
     let len = fs.metadata(inode).unwrap().size_bytes;
     let mut contents = vec![0; len.try_into().unwrap()];
@@ -63,7 +63,7 @@ fn syncing_reaches_the_filesystem() {
     let m = Writable::new();
     let mut file = open(&m.join("f"));
     let f = inode(&m.join("f"));
-    // All is synced from time to time.
+    // All data is synced periodically.
     let synced = || {
         let mut synced = m.fs.take_synced();
         synced.retain(|what| *what != Synced::All);
@@ -152,7 +152,7 @@ fn ranges_are_allocated_and_punched() {
     let seek = |from| rustix::fs::seek(&file, from).unwrap();
     assert_eq!(seek(SeekFrom::Hole(0)), 4096);
     assert_eq!(seek(SeekFrom::Data(4096)), 12288);
-    // The kernel passes these on to no FUSE filesystem.
+    // The kernel does not pass these on to any FUSE filesystem.
     let moved = change(FallocateFlags::COLLAPSE_RANGE, 0, 4096);
     assert_eq!(moved.unwrap_err(), rustix::io::Errno::OPNOTSUPP);
 }
@@ -242,7 +242,7 @@ fn refusals_arrive_as_themselves() {
         let told = failure(written).or(failure(file.sync_all()));
         assert_eq!(told, Some(errno));
         m.fs.refuse(None);
-        // What the kernel kept of it.
+        // The data in the kernel's cache.
         let _ = file.sync_all();
     }
     fs::write(m.join("f"), "fine again").unwrap();
@@ -270,7 +270,7 @@ fn times_are_as_they_were_set_or_as_of_now() {
     assert_eq!((accessed.seconds, accessed.nanoseconds), (0x3_0000_0000, 1));
     assert_eq!((modified.seconds, modified.nanoseconds), (5, 999_999_999));
     assert!(changed.seconds > 1_600_000_000);
-    // A write of after that, and then what cp -p does: the time must survive the cache.
+    // A late write, and then what cp -p does: the time must survive the cache.
     file.write_all_at(b"late", 0).unwrap();
     assert!(file.metadata().unwrap().mtime() > 5);
     file.set_times(fs::FileTimes::new().set_modified(time(7, 7)))
@@ -283,7 +283,7 @@ fn times_are_as_they_were_set_or_as_of_now() {
     assert_eq!((found.mtime(), found.mtime_nsec()), (7, 7));
 }
 
-/// Opening a running program with `O_TRUNC` fails, and leaves the program and its file alone.
+/// Opening a running program with `O_TRUNC` fails, and leaves the program and its file unchanged.
 #[test]
 fn a_running_program_is_not_truncated() {
     if can_mount().is_none() {

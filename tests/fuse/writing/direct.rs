@@ -1,4 +1,4 @@
-//! Writes past the kernel's cache, beside readers who use it.
+//! Direct writes, past the kernel's cache, beside readers that use the cache.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -10,9 +10,9 @@ use diskfs_fixtures::require;
 use super::Writable;
 use crate::can_mount;
 
-/// Writes a file over and over: all of it with one byte, then all of it with the next, each in pieces that are
-/// handed over together and waited for together (`io_submit(2)` and `io_getevents(2)`). After each round all of it
-/// must read as that byte.
+/// The program that rewrites a file again and again: all of it with one byte, then all of it with
+/// the next. Each round submits its pieces together and waits for them together (`io_submit(2)` and
+/// `io_getevents(2)`). After each round the whole file must read as that byte.
 const WRITER: &str = r"
 import ctypes, mmap, os, platform, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -39,7 +39,7 @@ for turn in range(int(sys.argv[2])):
     if stale: print(f'{stale} pages are stale in turn {turn}'); sys.exit(1)
 ";
 
-/// generic/451 of xfstests.
+/// Test generic/451 of xfstests.
 #[test]
 fn pages_are_not_stale_after_asynchronous_direct_writes() {
     if can_mount().is_none() || require("python3").is_none() {

@@ -61,8 +61,8 @@ fn what_a_listing_told_does_not_come_back() {
     for n in 0..2000 {
         File::create(m.join(n.to_string())).unwrap();
     }
-    // The listing began with all of them; what goes before its place is reached must not be told
-    // to the kernel as if it were there.
+    // The listing began with all of them. A name that is removed before its position is reached
+    // must not be reported to the kernel as existing.
     let mut listing = fs::read_dir(&*m).unwrap();
     listing.next().unwrap().unwrap();
     for n in 0..2000 {

@@ -1,4 +1,4 @@
-//! Names come, go and move, and files live as long as they are used.
+//! Names that are created, removed and moved, and files that live as long as they are used.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -61,7 +61,8 @@ fn a_file_that_is_replaced_lives_as_long_as_it_is_open() {
     m.wait_for("the file's end", |fs| fs.file_count() == 2);
 }
 
-/// Many more files than the kernel is told of at once, and none of them stays held.
+/// Creates many more files than the kernel gets at once, and checks that none of them stays
+/// referenced.
 fn nothing_leaks(count: usize) {
     let m = Writable::new();
     for n in 0..count {

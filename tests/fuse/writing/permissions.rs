@@ -1,4 +1,4 @@
-//! Modes, owners, ACLs, flags: who may do what, and what is lost on the way.
+//! Modes, owners, ACLs and flags: the checks, and the bits that changes clear.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -23,7 +23,7 @@ fn make(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Runs a shell command as somebody else.
+/// Runs a shell command as another user.
 fn as_user(uid: u32, script: &str, path: &Path) -> Output {
     let id = uid.to_string();
     Command::new("setpriv")
@@ -34,7 +34,8 @@ fn as_user(uid: u32, script: &str, path: &Path) -> Output {
         .unwrap()
 }
 
-/// A valid value of `security.capability`: `cap_net_raw=ep` in revision 2 (linux/capability.h).
+/// Returns a valid value of `security.capability`: `cap_net_raw=ep` in revision 2
+/// (linux/capability.h).
 fn capability() -> Vec<u8> {
     let words: [u32; 5] = [0x0200_0001, 1 << 13, 0, 0, 0];
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -51,7 +52,7 @@ fn rights_are_lost_by_writing() {
         ("cut", "truncate -s 0 \"$1\"", 0o6777, 0o777),
         ("truncating open", ": >\"$1\"", 0o6777, 0o777),
         ("grow", "truncate -s 9 \"$1\"", 0o4777, 0o777),
-        // Of the file's group the writer is not: then it loses the bit that means locking, too.
+        // The writer is not in the file's group: then the mandatory-locking bit is cleared, too.
         ("locking bit", "echo y >>\"$1\"", 0o6767, 0o767),
         ("reading", "cat \"$1\" >/dev/null", 0o6777, 0o6777),
     ] {
@@ -66,7 +67,7 @@ fn rights_are_lost_by_writing() {
     }
 }
 
-/// generic/355, 683, 684 and 685 of xfstests: past the cache, and without writing.
+/// Tests generic/355, 683, 684 and 685 of xfstests: past the cache, and without writing.
 #[test]
 fn rights_are_lost_by_every_change_of_contents() {
     if can_mount().is_none() || require("setpriv").is_none() || require("python3").is_none() {
@@ -98,7 +99,7 @@ fn rights_are_lost_by_every_change_of_contents() {
                 if user != owner && before & 0o002 == 0 {
                     continue;
                 }
-                // Whoever is not of the group leaves none of them.
+                // A user who is not in the group clears all of them.
                 let after = after & if user == owner { 0o7777 } else { 0o777 };
                 fs::write(m.join("f.from"), [1; 4096]).unwrap();
                 fs::write(&path, [0; 16384]).unwrap();
@@ -136,7 +137,7 @@ fn rights_are_lost_by_giving_away() {
     assert_eq!(mode(&dir), 0o2775, "on a directory it means something else");
 }
 
-/// Something that is done to a file.
+/// A change of a file.
 type Change = fn(&Path);
 
 #[test]
@@ -225,7 +226,7 @@ fn default_acls_are_inherited_and_go_before_the_mask() {
         sub.contains("default:user:1234:rwx") && sub.contains("\nuser:1234:rwx"),
         "{sub}"
     );
-    // The kernel goes by it.
+    // The kernel checks by it.
     let file = dir.join("f");
     fs::set_permissions(&dir, Permissions::from_mode(0o711)).unwrap();
     assert!(
@@ -317,7 +318,7 @@ fn owners_are_mapped_in_both_directions() {
     assert_eq!(stored(&path), (7, 5));
     assert_eq!(fs::metadata(&path).unwrap().uid(), 100_007);
     assert_eq!(failure(chown(&path, Some(5), None)), Some(libc::EOVERFLOW));
-    // Root of the host has no number on the image.
+    // The host's root has no number on the image.
     assert_eq!(failure(File::create(m.join("g"))), Some(libc::EOVERFLOW));
     let words = ["-m", "u:100009:rw"].map(AsRef::as_ref);
     run("setfacl", &[words[0], words[1], path.as_os_str()]);
@@ -326,7 +327,7 @@ fn owners_are_mapped_in_both_directions() {
         m.fs.xattr(inode, b"system.posix_acl_access")
             .unwrap()
             .unwrap();
-    // Version, the owner's entry, then the user's with its id.
+    // The version, the owner's entry, then the user's entry with its id.
     assert_eq!(acl[4 + 8 + 4..4 + 8 + 8], 9_u32.to_le_bytes());
 }
 

@@ -1,4 +1,5 @@
-//! A filesystem without room: who writes is told at the write, and what nobody could be told is told at the end.
+//! A full filesystem: a write that needs space fails, and data that no call could report is
+//! reported at the end.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,7 +15,7 @@ use diskfs_fixtures::require;
 use super::{Writable, failure};
 use crate::{can_mount, run};
 
-/// A filesystem of so many blocks of 4 KiB.
+/// Makes a filesystem of this many blocks of 4 KiB.
 fn small(blocks: u64) -> WritableMemoryFs {
     WritableMemoryFs::with_limits(Limits {
         blocks,
@@ -22,7 +23,8 @@ fn small(blocks: u64) -> WritableMemoryFs {
     })
 }
 
-/// As much as there is room for, in pieces of `len` bytes; then what the next write fails with.
+/// Writes pieces of `len` bytes until no space is left; returns their number, and the errno of the
+/// next write.
 fn fill(path: &Path, len: usize) -> (usize, Option<i32>) {
     let mut file = File::create(path).unwrap();
     let piece = vec![b'x'; len];
@@ -35,7 +37,7 @@ fn fill(path: &Path, len: usize) -> (usize, Option<i32>) {
     unreachable!("it is never full")
 }
 
-/// generic/015 of xfstests, with other sizes of writes besides its own.
+/// Test generic/015 of xfstests, with additional sizes of writes.
 #[test]
 fn no_room_is_an_error_of_the_write_that_needs_it() {
     if can_mount().is_none() {
@@ -50,9 +52,9 @@ fn no_room_is_an_error_of_the_write_that_needs_it() {
         let size = fs::metadata(m.join("f")).unwrap().len();
         let room = size - written as u64;
         assert!(room < len as u64, "writes of {len}: {size} for {written}");
-        // What there is of it is what was written.
+        // The stored part is what was written.
         assert!(fs::read(m.join("f")).unwrap().iter().all(|&b| b == b'x'));
-        // Each one, also of a file that is open, and of a new one.
+        // Each write fails: also to an open file, and to a new one.
         for name in ["f", "g"] {
             let mut file = File::options()
                 .append(true)
@@ -72,7 +74,7 @@ fn no_room_is_an_error_of_the_write_that_needs_it() {
     }
 }
 
-/// A write that was begun while there was room for all of it is told, too.
+/// A write fails, too, if it began while there was enough space for all of it.
 #[test]
 fn one_large_write_is_told_where_room_ended() {
     if can_mount().is_none() {
@@ -86,7 +88,7 @@ fn one_large_write_is_told_where_room_ended() {
     assert_eq!(fs::metadata(m.join("f")).unwrap().len(), written as u64);
 }
 
-/// generic/224 of xfstests: writers that all meet the end.
+/// Test generic/224 of xfstests: all writers reach the end of the space.
 #[test]
 fn many_writers_of_a_full_filesystem_all_hear_of_it() {
     if can_mount().is_none() {
@@ -108,7 +110,7 @@ fn many_writers_of_a_full_filesystem_all_hear_of_it() {
     m.end_well();
 }
 
-/// What was written into memory of a file without room for it.
+/// The program that writes to a mapping of a file without space for it.
 const MAP: &str = "import mmap,sys\n\
     f=open(sys.argv[1],'r+b'); m=mmap.mmap(f.fileno(),0)\n\
     m[0:4096*64]=b'm'*(4096*64)\n\
@@ -126,7 +128,7 @@ fn what_a_mapping_held_and_had_no_room_is_told_and_shown_as_lost() {
     fs::write(m.join("fill"), vec![1; 60 * 4096]).unwrap();
     let told = run("python3", &["-c".as_ref(), MAP.as_ref(), path.as_ref()]);
     assert_eq!(told.trim(), libc::ENOSPC.to_string(), "by msync");
-    // Nobody reads from memory what the filesystem doesn't have.
+    // Reads don't return data from memory that the filesystem doesn't have.
     let lost = |_: &WritableMemoryFs| {
         let mut page = [0; 4096];
         let file = File::open(&path).unwrap();
@@ -138,7 +140,7 @@ fn what_a_mapping_held_and_had_no_room_is_told_and_shown_as_lost() {
     assert!(words.contains("was lost"), "{words}");
 }
 
-/// As `-o writeback` has it, close tells, and so does the end.
+/// With `-o writeback`, close fails, and the unmount reports it.
 #[test]
 fn what_the_cache_held_and_had_no_room_is_told_at_the_end() {
     if can_mount().is_none() {

@@ -1,4 +1,4 @@
-//! `diskfs_fuzz::exfat` for libFuzzer.
+//! The libFuzzer target of `diskfs_fuzz::exfat`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| diskfs_fuzz::exfat(data));

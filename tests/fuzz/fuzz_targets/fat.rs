@@ -1,4 +1,4 @@
-//! `diskfs_fuzz::fat` for libFuzzer.
+//! The libFuzzer target of `diskfs_fuzz::fat`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| diskfs_fuzz::fat(data));

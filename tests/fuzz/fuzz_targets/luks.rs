@@ -1,4 +1,4 @@
-//! `diskfs_fuzz::luks` for libFuzzer.
+//! The libFuzzer target of `diskfs_fuzz::luks`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| diskfs_fuzz::luks(data));

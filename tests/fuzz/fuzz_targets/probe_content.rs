@@ -1,4 +1,4 @@
-//! `diskfs_fuzz::probe_content` for libFuzzer.
+//! The libFuzzer target of `diskfs_fuzz::probe_content`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| diskfs_fuzz::probe_content(data));

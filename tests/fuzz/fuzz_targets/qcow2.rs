@@ -1,4 +1,4 @@
-//! `diskfs_fuzz::qcow2` for libFuzzer.
+//! The libFuzzer target of `diskfs_fuzz::qcow2`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| diskfs_fuzz::qcow2(data));

@@ -1,4 +1,4 @@
-//! `diskfs_fuzz::selinux` for libFuzzer.
+//! The libFuzzer target of `diskfs_fuzz::selinux`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| diskfs_fuzz::selinux(data));

@@ -1,4 +1,4 @@
-//! Changes by chance to a filesystem.
+//! Random changes to a filesystem.
 
 mod known;
 
@@ -11,21 +11,21 @@ use diskfs_vfs::{
 use crate::random::Random;
 use known::{Known, any_name};
 
-/// What a run may write.
+/// The maximum number of bytes that a run may write.
 pub(crate) const CHANGED_MAX_BYTES: u64 = 16 << 20;
 
-/// Changes between opening and closing.
+/// The maximum number of changes between opening and closing.
 const MAX_CHANGES: u64 = 24;
 
-/// The changes that an image says are made to it, in eight bytes at `offset`.
+/// Returns the random numbers for an image's changes, whose seed is in eight bytes at `offset`.
 pub(crate) fn chance(device: &dyn BlockRead, offset: u64) -> Random {
     let mut bytes = [0; 8];
-    // An image that short has no filesystem.
+    // An image that is too short has no filesystem.
     let _ = device.read_at(offset, &mut bytes);
     Random::of_case(u64::from_le_bytes(bytes), 0)
 }
 
-/// Does some things.
+/// Makes some random changes.
 pub(crate) fn some(fs: &dyn FsWrite, random: &mut Random) {
     let mut known = Known::of(fs);
     for _ in 0..random.below(MAX_CHANGES) {
@@ -34,7 +34,7 @@ pub(crate) fn some(fs: &dyn FsWrite, random: &mut Random) {
     let _ = fs.statistics();
 }
 
-/// Does something, and looks at what it was done to.
+/// Makes a random change, and reads the file that it changed.
 fn any(fs: &dyn FsWrite, known: &mut Known, random: &mut Random) {
     match random.below(32) {
         0..6 => create(fs, known, random),
@@ -52,7 +52,7 @@ fn any(fs: &dyn FsWrite, known: &mut Known, random: &mut Random) {
         26 | 27 => set_metadata(fs, known, random),
         28 => sync_one(fs, known, random),
         29 => drop(fs.sync()),
-        _ => look(fs, known, random),
+        _ => read_back(fs, known, random),
     }
 }
 
@@ -85,7 +85,7 @@ fn create_unnamed(fs: &dyn FsWrite, known: &mut Known, random: &mut Random) {
     if random.below(2) == 0 {
         let _ = fs.link(inode, directory, &any_name(random));
     }
-    // Else it is open until the filesystem is closed.
+    // Otherwise the file stays open until the filesystem is closed.
     if random.below(2) == 0 {
         let _ = fs.release(inode);
     }
@@ -171,8 +171,8 @@ fn attribute(fs: &dyn FsWrite, known: &Known, random: &mut Random) {
     let _ = fs.set_xattr(inode, &name, &value, how);
 }
 
-/// Version 2; owner, user 1000, group, mask, others: tag, permissions, number, as
-/// `linux/posix_acl_xattr.h` has them.
+/// An ACL of version 2: owner, user 1000, group, mask, others. Each entry has tag, permissions and
+/// ID, as in `linux/posix_acl_xattr.h`.
 const ACL: [&[u8]; 6] = [
     &[2, 0, 0, 0],
     &[0x01, 0, 7, 0, 0xff, 0xff, 0xff, 0xff],
@@ -207,7 +207,7 @@ fn sync_one(fs: &dyn FsWrite, known: &Known, random: &mut Random) {
     let _ = fs.sync_file(either(known, random), what);
 }
 
-fn look(fs: &dyn FsWrite, known: &Known, random: &mut Random) {
+fn read_back(fs: &dyn FsWrite, known: &Known, random: &mut Random) {
     let inode = known.file(random);
     let _ = fs.read_at(inode, offset(fs, inode, random), &mut vec![0; len(random)]);
     let _ = fs.read_link(inode);
@@ -225,7 +225,7 @@ fn either(known: &Known, random: &mut Random) -> InodeNumber {
     }
 }
 
-/// A place in a file, at its end, behind it, or where none can be.
+/// Returns an offset in a file, at its end, after it, or beyond any valid one.
 fn offset(fs: &dyn FsWrite, inode: InodeNumber, random: &mut Random) -> u64 {
     let size = fs.metadata(inode).map_or(0, |metadata| metadata.size_bytes);
     match random.below(12) {

@@ -1,18 +1,18 @@
-//! What volumes hold.
+//! The contents of volumes.
 
 use std::sync::Arc;
 
 use diskfs::Content;
 use diskfs_block::{BlockRead, Counting};
 
-/// Reads that telling a volume takes at most: more than any kind needs.
+/// The maximum number of reads to identify a volume: more than any type needs.
 const MAX_READS: u64 = 400;
 
-/// Bytes that they ask for at most: two headers of LUKS2 with their objects, of 4 MiB each, and what
-/// all other kinds look at together.
+/// The maximum number of bytes of these reads: two LUKS2 headers with their objects, of 4 MiB each,
+/// and the reads of all other types together.
 const MAX_READ_BYTES: u64 = 9 << 20;
 
-/// What the volume is told to hold, by few reads.
+/// Identifies the contents of a volume, with few reads.
 pub(crate) fn probe(device: &Arc<dyn BlockRead>) {
     let counting = Counting::new(Arc::clone(device));
     if let Ok(Some(content)) = Content::probe(&counting) {
@@ -21,7 +21,7 @@ pub(crate) fn probe(device: &Arc<dyn BlockRead>) {
     let counts = counting.counts();
     assert!(
         counts.reads <= MAX_READS && counts.read_bytes <= MAX_READ_BYTES,
-        "{} bytes are read, in {} reads",
+        "too many reads: {} bytes in {} reads",
         counts.read_bytes,
         counts.reads
     );

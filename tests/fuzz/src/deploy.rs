@@ -1,5 +1,5 @@
-//! Plans over hostile guests: 8 bytes that choose steps, a byte for each path of [`PATHS`] that says what is there in the
-//! place of what the tree has, and a tree in the form of Go's txtar.
+//! Plans on hostile guests. An input has 8 bytes that select steps, a byte for each of [`PATHS`]
+//! that selects a replacement for that path, and a tree in the format of Go's txtar.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -15,12 +15,12 @@ use diskfs_vfs::{
 
 use crate::{Sparse, guest};
 
-/// More is left out: no seed has as much.
+/// The maximum length of the tree. No seed is longer.
 const TEXT_BYTES: u64 = 64 << 10;
 
 const MASK_BYTES: usize = 8;
 
-/// What steps read.
+/// The paths that steps read.
 const PATHS: [&str; 76] = [
     "/etc/docker/daemon.json",
     "/etc/passwd",
@@ -100,7 +100,7 @@ const PATHS: [&str; 76] = [
     "/opt",
 ];
 
-/// A step of each kind, of which no one takes back what another does, and none of which makes up what is other each time.
+/// A step of each kind. No step reverts another, and none has random results.
 const STEPS: &str = r##"steps:
 - sysprep: [all, -machine-id, -random-seed, -ssh-hostkeys, -ssh-userdir, -cron-spool, -firewall-rules, -net-nmconn, -cloud-init, -dhcp-client-state, -package-manager-cache, -user-account, -net-hostname]
 - ssh-host-keys: remove
@@ -162,10 +162,10 @@ const KEY: &str =
 static PLAN: LazyLock<Plan> = LazyLock::new(|| {
     let text = STEPS.replace("KEY", KEY);
     let text = text.replace("HERE", env!("CARGO_MANIFEST_DIR"));
-    Plan::parse(&text).expect("the plan is right")
+    Plan::parse(&text).expect("the plan is valid")
 });
 
-/// What a byte puts in the place of a path.
+/// The replacement for a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hostile {
     Nothing,
@@ -197,14 +197,14 @@ impl Hostile {
         Self::Symlink("/usr/lib/systemd/system"),
     ];
 
-    /// That of a byte; most leave what the tree has.
+    /// Returns the replacement that a byte selects. Most bytes select none.
     fn of(byte: u8) -> Option<Self> {
         let at = usize::from(byte).checked_sub(1)?;
         Self::ALL.get(at).copied()
     }
 }
 
-/// Applies a plan of those steps that can be done, and looks whether it is done then.
+/// Applies a plan of the steps that can be prepared, and checks that a second run changes nothing.
 pub(crate) fn plan(device: &Arc<dyn BlockRead>) {
     let Some((chosen, fs)) = read(device) else {
         return;
@@ -221,7 +221,7 @@ pub(crate) fn plan(device: &Arc<dyn BlockRead>) {
             plan.steps.extend(alone.steps);
         }
     }
-    // One step may be in the way of another.
+    // A step may conflict with another.
     let Ok(deployment) = Deployment::prepare(reader(), &plan) else {
         return;
     };
@@ -232,11 +232,11 @@ pub(crate) fn plan(device: &Arc<dyn BlockRead>) {
     let target = WritableFilesystem::new(writer, Path::new("guest.img"), "p1");
     deployment
         .apply(&target)
-        .expect("what is prepared is written");
+        .expect("a prepared plan can be applied");
     let again = match Deployment::prepare(reader(), &plan) {
         Ok(again) => again,
-        // A symlink that leads to nothing makes its target: a directory, where another step wants a file, or a file where it
-        // wants a directory.
+        // A dangling symlink gets its target created: a directory where another step needs a file,
+        // or the other way round.
         Err(error)
             if matches!(
                 error.kind(),
@@ -245,19 +245,19 @@ pub(crate) fn plan(device: &Arc<dyn BlockRead>) {
         {
             return;
         }
-        Err(error) => panic!("what could be done can't be done again: {error}"),
+        Err(error) => panic!("cannot apply the plan a second time: {error}"),
     };
-    let changes = again.changes().expect("what was written can be read");
+    let changes = again.changes().expect("written files can be read");
     let diff = again.diff().unwrap_or_default();
     assert!(
         changes.is_empty(),
-        "changed again by {:?}: {}",
+        "the second run of {:?} changed {}",
         again.steps().iter().find(|step| !step.changed.is_empty()),
         String::from_utf8_lossy(&diff)
     );
 }
 
-/// The steps and the guest that an input stands for.
+/// Parses an input into steps and a guest.
 fn read(device: &Arc<dyn BlockRead>) -> Option<(Vec<Step>, WritableMemoryFs)> {
     let len = device.size_bytes().min(TEXT_BYTES);
     let mut input = vec![0; usize::try_from(len).ok()?];
@@ -286,7 +286,7 @@ const ATTRIBUTES: NewAttributes = NewAttributes {
     gid: 0,
 };
 
-/// Copies a tree. What one of them has no room for is left out.
+/// Copies a tree. Files that do not fit are skipped.
 fn copy(from: &MemoryFs, dir: InodeNumber, to: &WritableMemoryFs, to_dir: InodeNumber) {
     let entries = from.read_dir(dir, 0).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| !matches!(&*entry.name, b"." | b"..")) {
@@ -311,7 +311,7 @@ fn copy(from: &MemoryFs, dir: InodeNumber, to: &WritableMemoryFs, to_dir: InodeN
     }
 }
 
-/// Puts something there, where that can be.
+/// Puts a replacement at a path, if possible.
 fn put(fs: &WritableMemoryFs, path: &str, hostile: Hostile) {
     let above = path.rsplit_once('/').map_or("", |(above, _)| above);
     let above = if above.is_empty() { "/" } else { above };
@@ -341,8 +341,8 @@ fn put(fs: &WritableMemoryFs, path: &str, hostile: Hostile) {
     };
 }
 
-/// Some of the trees that `inspect` is tested with, and one that all steps can be done in, with each of what can be put there at
-/// each path.
+/// Returns some of the trees of the `inspect` tests, and one tree in which all steps can be
+/// applied, combined with each replacement at each path.
 pub(crate) fn seeds() -> Vec<(String, Sparse)> {
     let trees = guest::seeds().into_iter().step_by(4).map(|(name, tree)| {
         let bytes: Vec<u8> = (0..tree.size_bytes()).map(|at| tree.byte(at)).collect();
@@ -352,7 +352,8 @@ pub(crate) fn seeds() -> Vec<(String, Sparse)> {
     let of_whole = |mask, places| input(mask, places, whole);
     let all = ("all steps".to_owned(), of_whole(u64::MAX, [0; PATHS.len()]));
     let hostile = (1_u8..).zip(Hostile::ALL).map(|(byte, hostile)| {
-        // Each at a path in 16, and at another one each: what is before another hides it.
+        // Each replacement at a path in 16 and at one other path. Replaced parents hide their
+        // children.
         let mut places = [0; PATHS.len()];
         for place in places
             .iter_mut()

@@ -1,4 +1,4 @@
-//! The text files of `/etc`, one behind the other.
+//! The text files of `/etc`, concatenated.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,13 +13,14 @@ use diskfs_etc::{Files, crypttab, group, gshadow, passwd, shadow, text};
 
 use crate::Sparse;
 
-/// More is left out: no seed has as much.
+/// The maximum length of an input. No seed is longer.
 const TEXT_BYTES: u64 = 16 << 10;
 
-/// What stands between texts: ASCII's record separator.
+/// The separator of the texts: ASCII's record separator.
 const SEPARATOR: u8 = 0x1e;
 
-/// Every path has the same text, and a pattern matches two paths: includes never end by themselves.
+/// A file source in which every path has the same text and each pattern matches two paths, so that
+/// includes never end by themselves.
 struct Same(String);
 
 impl Files for Same {
@@ -38,7 +39,7 @@ impl Files for Same {
     }
 }
 
-/// Reads and edits each of them.
+/// Parses and edits each text.
 pub(crate) fn texts(device: &Arc<dyn BlockRead>) {
     let len = device.size_bytes().min(TEXT_BYTES);
     let mut input = vec![0; usize::try_from(len).unwrap_or(0)];
@@ -110,7 +111,7 @@ fn keys(text: &str) {
     assert_eq!(keys.keys().count(), 0);
 }
 
-/// Texts of all kinds.
+/// Returns a seed with texts of all kinds.
 pub(crate) fn seed() -> Sparse {
     let texts = [
         "root:x:0:0:root:/root:/bin/sh\nann:$y$x:1:1000:ann,root:/home/ann\n#c\n+::::::\n",

@@ -8,19 +8,19 @@ use diskfs_vfs::{FsRead, FsWrite, InodeNumber};
 
 use crate::change::{self, CHANGED_MAX_BYTES};
 
-/// Files that are looked at; the fixtures have fewer.
+/// The maximum number of files to visit; the fixtures have fewer.
 const MAX_FILES: usize = 300;
 
-/// Where an image says which changes are made to it: what would boot is there.
+/// The offset of the seed for changes: an unused place in the boot sector.
 pub(crate) const SEED_OFFSET: u64 = 128;
 
-/// Where a filesystem of ours has directories.
+/// The part of a filesystem whose checksums are corrected. The directories of our seeds are in it.
 const SEALED_BYTES: u64 = 3 << 20;
 
-/// The whole tree with right checksums, then changes to it by chance, and the tree once more.
+/// Reads the whole tree with corrected checksums, makes random changes, and reads it again.
 pub(crate) fn all(device: &Arc<dyn BlockRead>) {
     let sealed = Arc::new(Overlay::in_memory(Arc::clone(device), CHANGED_MAX_BYTES));
-    // What is past the end, or lies, has nothing to seal.
+    // Structures that are outside of the device or invalid cannot be sealed.
     let _ = seal(&sealed);
     let disk: Arc<dyn BlockRead> = Arc::<Overlay>::clone(&sealed);
     let mut buf = vec![0; 32 << 10];
@@ -33,7 +33,7 @@ pub(crate) fn all(device: &Arc<dyn BlockRead>) {
     survey(&disk);
 }
 
-/// Reading without contents.
+/// Reads the tree without contents.
 pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
     visit(device, |_, _| ());
 }
@@ -48,7 +48,7 @@ fn visit(device: &Arc<dyn BlockRead>, mut contents: impl FnMut(&Exfat, InodeNumb
         let _ = fs.extents_of(entry.inode, 0).map(Iterator::count);
         contents(&fs, entry.inode);
     }
-    // Numbers that no name leads to.
+    // Inode numbers that no name leads to.
     for number in [0, 1, 32768, 1 << 16, 65_700, u64::MAX / 32, u64::MAX] {
         let _ = fs.metadata(InodeNumber(number));
     }
@@ -56,7 +56,7 @@ fn visit(device: &Arc<dyn BlockRead>, mut contents: impl FnMut(&Exfat, InodeNumb
 
 fn write(device: &Arc<Overlay>) {
     let options = WriteOptions {
-        // Nothing by the clock: a case does the same each time.
+        // No commits at intervals, so that a case is reproducible.
         commit_interval: None,
         ..WriteOptions::default()
     };
@@ -67,7 +67,7 @@ fn write(device: &Arc<Overlay>) {
     let _ = fs.close();
 }
 
-/// Makes the checksums right that no mutation would hit: of the boot region and of entry sets.
+/// Corrects the checksums of the boot region and of entry sets, which mutations never hit.
 fn seal(device: &Overlay) -> diskfs_block::Result<()> {
     let mut shift = [0];
     device.read_at(108, &mut shift)?;

@@ -6,19 +6,20 @@ use diskfs_block::BlockRead;
 use diskfs_ext4::{Ext4, Options};
 use diskfs_vfs::{FileType, FsRead, InodeNumber};
 
-/// Files that are looked at. The fixtures have fewer, but for the large directories.
+/// The maximum number of files to visit. The fixtures have fewer, except those with large
+/// directories.
 const MAX_FILES: usize = 400;
 
-/// Runs of a file that are looked at.
+/// The maximum number of extents of a file to visit.
 const MAX_RUNS: usize = 300;
 
-/// The whole tree: metadata, attributes, contents.
+/// Reads the whole tree: metadata, attributes, contents.
 pub(crate) fn walk(device: &Arc<dyn BlockRead>) {
     let mut buf = vec![0; 32 << 10];
     visit(device, |fs, inode| read(fs, inode, &mut buf));
 }
 
-/// The same without contents.
+/// Reads the tree without contents.
 pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
     visit(device, |fs, inode| {
         let _ = fs
@@ -27,7 +28,7 @@ pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
     });
 }
 
-/// Goes to everything that has a name, and gives what has contents to `contents`.
+/// Visits every file that has a name, and calls `contents` for those with contents.
 fn visit(device: &Arc<dyn BlockRead>, mut contents: impl FnMut(&Ext4, InodeNumber)) {
     let options = Options {
         cache_bytes: 4 << 20,
@@ -47,7 +48,7 @@ fn visit(device: &Arc<dyn BlockRead>, mut contents: impl FnMut(&Ext4, InodeNumbe
             _ => contents(&fs, entry.inode),
         }
     }
-    // Numbers that no name leads to.
+    // Inode numbers that no name leads to.
     for number in [0, 1, 3, 7, 8, 11, 12, 1000, u64::from(u32::MAX), u64::MAX] {
         let _ = fs.metadata(InodeNumber(number));
     }

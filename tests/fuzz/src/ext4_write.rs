@@ -1,19 +1,20 @@
-//! ext2, ext3 and ext4 that are written to.
+//! ext2, ext3 and ext4, written to.
 
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Fault, Faulty, Overlay};
-use diskfs_ext4::{RootReserve, Together, WritableExt4, WriteOptions};
+use diskfs_ext4::{RootReserve, TransactionGrouping, WritableExt4, WriteOptions};
 use diskfs_vfs::FsWrite;
 
 use crate::change::{self, CHANGED_MAX_BYTES};
 use crate::ext4;
 use crate::random::Random;
 
-/// Where an image says which changes are made to it: its first bytes belong to the boot loader.
+/// The offset of the seed for changes: the first bytes belong to the boot loader.
 pub(crate) const SEED_OFFSET: u64 = 0;
 
-/// Opened for writing, changed by chance and closed; then once more, and read.
+/// Opens a filesystem for writing, makes random changes and closes it; does so again; then reads
+/// it.
 pub(crate) fn write(device: &Arc<dyn BlockRead>) {
     let mut random = change::chance(&**device, SEED_OFFSET);
     let overlay = Arc::new(Overlay::in_memory(Arc::clone(device), CHANGED_MAX_BYTES));
@@ -27,22 +28,22 @@ pub(crate) fn write(device: &Arc<dyn BlockRead>) {
     ext4::survey(&written);
 }
 
-/// Reads what a run reads at the least.
+/// Reads the minimum that a run reads.
 pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
     let overlay = Overlay::in_memory(Arc::clone(device), CHANGED_MAX_BYTES);
     round(Arc::new(overlay), &mut Random::of_case(0, 0));
 }
 
-/// `None` when the filesystem can't be opened.
+/// Makes random changes. Returns `None` if the filesystem cannot be opened.
 fn round(device: Arc<dyn BlockWrite>, random: &mut Random) -> Option<()> {
     let options = WriteOptions {
         cache_bytes: 4 << 20,
-        // Nothing by the clock: a case does the same each time, as far as threads do.
+        // No commits at intervals, so that a case is reproducible as far as threads allow.
         commit_interval: None,
-        together: *random.pick(&[
-            Together::No,
-            Together::UntilClosed,
-            Together::InOneTransaction,
+        grouping: *random.pick(&[
+            TransactionGrouping::No,
+            TransactionGrouping::UntilClosed,
+            TransactionGrouping::InOneTransaction,
         ]),
         root_reserve: *random.pick(&[RootReserve::Keep, RootReserve::Use]),
     };
@@ -52,7 +53,7 @@ fn round(device: Arc<dyn BlockWrite>, random: &mut Random) -> Option<()> {
     Some(())
 }
 
-/// The device as it is, or one that fails somewhere in the middle.
+/// Returns the device itself, or one that fails at some point.
 fn with_faults(device: Arc<Overlay>, random: &mut Random) -> Arc<dyn BlockWrite> {
     let nth = random.below(60);
     let fault = match random.below(16) {

@@ -8,13 +8,13 @@ use diskfs_vfs::{FsRead, FsWrite, InodeNumber};
 
 use crate::change::{self, CHANGED_MAX_BYTES};
 
-/// Files that are looked at; the fixtures have fewer.
+/// The maximum number of files to visit; the fixtures have fewer.
 const MAX_FILES: usize = 400;
 
-/// Where an image says which changes are made to it: what would boot is there.
+/// The offset of the seed for changes: an unused place in the boot sector.
 pub(crate) const SEED_OFFSET: u64 = 100;
 
-/// The whole tree, then changes to it by chance, and the tree once more.
+/// Reads the whole tree, makes random changes, and reads it again.
 pub(crate) fn all(device: &Arc<dyn BlockRead>) {
     let mut buf = vec![0; 32 << 10];
     visit(device, |fs, inode| {
@@ -28,7 +28,7 @@ pub(crate) fn all(device: &Arc<dyn BlockRead>) {
     survey(&written);
 }
 
-/// Reading without contents.
+/// Reads the tree without contents.
 pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
     visit(device, |_, _| ());
 }
@@ -43,7 +43,7 @@ fn visit(device: &Arc<dyn BlockRead>, mut contents: impl FnMut(&Fat, InodeNumber
         let _ = fs.extents_of(entry.inode, 0).map(Iterator::count);
         contents(&fs, entry.inode);
     }
-    // Numbers that no name leads to.
+    // Inode numbers that no name leads to.
     for number in [0, 1, 2, 600, 1 << 16, u64::MAX / 32, u64::MAX] {
         let _ = fs.metadata(InodeNumber(number));
     }
@@ -51,7 +51,7 @@ fn visit(device: &Arc<dyn BlockRead>, mut contents: impl FnMut(&Fat, InodeNumber
 
 fn write(device: &Arc<Overlay>) {
     let options = WriteOptions {
-        // Nothing by the clock: a case does the same each time.
+        // No commits at intervals, so that a case is reproducible.
         commit_interval: None,
         ..WriteOptions::default()
     };

@@ -1,4 +1,4 @@
-//! A guest's files, as `inspect` reads them: the input is a tree in the form of Go's txtar.
+//! A guest's files, as `inspect` reads them. An input is a tree in the format of Go's txtar.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,10 @@ use diskfs_vfs::testing::MemoryFs;
 
 use crate::Sparse;
 
-/// More is left out: no seed has as much.
+/// The maximum length of an input. No seed is longer.
 const TEXT_BYTES: u64 = 64 << 10;
 
-/// All that is said of the tree, and its bills of materials.
+/// Makes the whole report of the tree, and its bills of materials.
 pub(crate) fn report(device: &Arc<dyn BlockRead>) {
     let len = device.size_bytes().min(TEXT_BYTES);
     let mut text = vec![0; usize::try_from(len).unwrap_or(0)];
@@ -30,7 +30,7 @@ pub(crate) fn report(device: &Arc<dyn BlockRead>) {
     }
 }
 
-/// The trees that `inspect` is tested with, by name.
+/// Returns the trees of the `inspect` tests, by name.
 pub(crate) fn seeds() -> Vec<(String, Sparse)> {
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inspect");
     let folders = fs::read_dir(folders).into_iter().flatten().flatten();

@@ -7,10 +7,10 @@ use diskfs_image::{Format, Gate, Image, OpenOptions};
 
 use crate::luks::NoCipher;
 
-/// Runs of a disk that are looked at: a hostile map has as many as the disk has clusters.
+/// The maximum number of extents of a disk to visit: a hostile map can have one for each cluster.
 const MAX_RUNS: usize = 300;
 
-/// Everything that tells what a disk is, by the first bytes.
+/// Runs everything that identifies a disk by its first bytes.
 pub(crate) fn probe(device: &Arc<dyn BlockRead>) {
     let _ = diskfs_image::probe::probe(&**device);
     let _ = diskfs_ext4::Ext4::probe(&**device);
@@ -26,12 +26,12 @@ pub(crate) fn probe(device: &Arc<dyn BlockRead>) {
     }
 }
 
-/// A qcow2 image and each of its snapshots: tables and contents.
+/// Reads a qcow2 image and each of its snapshots: tables and contents.
 pub(crate) fn qcow2(device: &Arc<dyn BlockRead>) {
     visit(device, read);
 }
 
-/// The same without contents.
+/// Reads a qcow2 image without contents.
 pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
     visit(device, |image| {
         let _ = image.map().take(MAX_RUNS).count();
@@ -61,7 +61,7 @@ fn visit(device: &Arc<dyn BlockRead>, look: impl Fn(&Image)) {
     }
 }
 
-/// Reads some of each run, the start and the end.
+/// Reads some bytes at the start and the end of each extent.
 fn read(image: &Image) {
     let _ = format!("{:?}", image.description());
     let disk = image.device();

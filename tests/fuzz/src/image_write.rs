@@ -7,12 +7,12 @@ use diskfs_image::{Format, Gate, Image, OpenOptions};
 
 use crate::luks::NoCipher;
 
-/// What a run may change.
+/// The maximum number of bytes that a run may change.
 const CHANGED_MAX_BYTES: u64 = 64 << 20;
-/// Room behind the image for what is written.
+/// The space after the image for new clusters.
 const ROOM_BYTES: u64 = 4 << 20;
 
-/// A device with zeroes behind it.
+/// A device with zeroes after its end.
 #[derive(Debug)]
 struct Roomy(Arc<dyn BlockRead>);
 
@@ -34,7 +34,7 @@ impl BlockRead for Roomy {
     }
 }
 
-/// A qcow2 image, opened for writing, written, zeroed and discarded here and there, and closed.
+/// Opens a qcow2 image for writing, writes, zeroes and discards some ranges, and closes it.
 pub(crate) fn qcow2(device: &Arc<dyn BlockRead>) {
     let roomy = Arc::new(Roomy(Arc::clone(device)));
     let overlay: Arc<dyn BlockWrite> = Arc::new(Overlay::in_memory(roomy, CHANGED_MAX_BYTES));

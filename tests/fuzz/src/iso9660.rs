@@ -1,4 +1,4 @@
-//! ISO 9660.
+//! ISO 9660 filesystems.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use diskfs_block::BlockRead;
 use diskfs_iso9660::Iso9660;
 use diskfs_vfs::{FsRead, InodeNumber};
 
-/// Files that are looked at; the fixtures have fewer.
+/// The maximum number of files to visit; the fixtures have fewer.
 const MAX_FILES: usize = 400;
 
-/// The whole tree: metadata, targets, contents.
+/// Reads the whole tree: metadata, targets, contents.
 pub(crate) fn walk(device: &Arc<dyn BlockRead>) {
     let mut buf = vec![0; 32 << 10];
     visit(device, |fs, inode| {
@@ -19,7 +19,7 @@ pub(crate) fn walk(device: &Arc<dyn BlockRead>) {
     });
 }
 
-/// The same without contents.
+/// Reads the tree without contents.
 pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
     visit(device, |_, _| ());
 }
@@ -35,7 +35,7 @@ fn visit(device: &Arc<dyn BlockRead>, mut contents: impl FnMut(&Iso9660, InodeNu
         let _ = fs.extents_of(entry.inode, 0).map(Iterator::count);
         contents(&fs, entry.inode);
     }
-    // Numbers that no name leads to.
+    // Inode numbers that no name leads to.
     for number in [0, 1, 32768, 32924, 1 << 20, u64::MAX] {
         let _ = fs.metadata(InodeNumber(number));
     }

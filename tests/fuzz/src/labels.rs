@@ -1,24 +1,25 @@
-//! The labels of the BSDs, of Sun and of SGI: small ones, and their checksums.
+//! Disk labels of the BSDs, of Sun and of SGI: small seeds, and correction of their checksums.
 
 use diskfs_block::{BlockWrite, Result};
 
 use crate::Sparse;
 
-/// Where the BSDs have their label, from the start of a disk or a slice on.
+/// The offsets of BSD labels from the start of a disk or a slice.
 const BSD_PLACES: [u64; 2] = [512, 64];
 
-/// The label of the BSDs up to its partitions, and each of those.
+/// The size of a BSD label up to its partitions; the size of a partition follows.
 const BSD_LABEL: usize = 148;
 const BSD_PARTITION: usize = 16;
 
-/// Partitions of a label that gets a right checksum; more than any system has.
+/// The maximum number of partitions of a label whose checksum is corrected; more than any system
+/// has.
 const BSD_PARTITIONS: u16 = 64;
 
 const BSD_MAGIC: [u8; 4] = 0x8256_4557_u32.to_le_bytes();
 const SUN_MAGIC: [u8; 2] = 0xdabe_u16.to_be_bytes();
 const SGI_MAGIC: [u8; 4] = 0x0be5_a941_u32.to_be_bytes();
 
-/// One of each, and one in a slice of an MBR.
+/// Returns a label of each type, and one in a slice of an MBR.
 pub(crate) fn seeds() -> [(&'static str, Sparse); 4] {
     let (mut bsd, mut slice) = (Sparse::zeroes(1 << 20), Sparse::zeroes(1 << 20));
     write_bsd(&mut bsd, 512);
@@ -26,17 +27,17 @@ pub(crate) fn seeds() -> [(&'static str, Sparse); 4] {
     slice.write(510, &[0x55, 0xaa]);
     write_bsd(&mut slice, 8 * 512 + 512);
     let mut sun = Sparse::zeroes(1 << 20);
-    // The version, partitions, two tags, and the sanity of the table of contents.
+    // Version, partitions, two tags, and the sanity field of the table of contents.
     sun.write(128, &[0, 0, 0, 1]);
     sun.write(140, &[0, 8, 0, 2, 0, 0, 0, 5]);
     sun.write(188, &0x600d_deee_u32.to_be_bytes());
-    // Heads and sectors; the first cylinder and the sectors of each of two partitions.
+    // Heads and sectors; then the first cylinder and the sectors of two partitions.
     sun.write(436, &[0, 2, 0, 16]);
     sun.write(444, &[0, 0, 0, 1, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 0]);
     sun.write(508, &SUN_MAGIC);
     let mut sgi = Sparse::zeroes(1 << 20);
     sgi.write(0, &SGI_MAGIC);
-    // Blocks, the first of them, and a type, of each of two partitions.
+    // Blocks, first block and type of two partitions.
     sgi.write(312, &[0, 0, 4, 0, 0, 0, 0, 16, 0, 0, 0, 10]);
     sgi.write(324, &[0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 6]);
     [
@@ -52,14 +53,14 @@ fn write_bsd(disk: &mut Sparse, at: u64) {
     disk.write(at + 40, &512_u32.to_le_bytes());
     disk.write(at + 132, &BSD_MAGIC);
     disk.write(at + 138, &3_u16.to_le_bytes());
-    // Sectors, the first of them, and a type, of each of two partitions; the third is the whole.
+    // Sectors, first sector and type of two partitions; the third partition is the whole disk.
     disk.write(at + 148, &[0, 4, 0, 0, 16, 0, 0, 0, 0, 8, 0, 0, 7]);
     disk.write(at + 164, &[0, 2, 0, 0, 0, 5, 0, 0, 0, 8, 0, 0, 1]);
     disk.write(at + 180, &[0xf8, 7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0]);
 }
 
-/// Makes the checksums right that no mutation would hit: of what looks like a label in the first
-/// sector, behind it, and in the slices of an MBR. What can't be read has none.
+/// Corrects the checksums of labels, which mutations never hit: in the first sector, after it, and
+/// in the slices of an MBR. Unreadable sectors are ignored.
 pub(crate) fn seal(device: &dyn BlockWrite) {
     let mut sector = [0; 512];
     if device.read_at(0, &mut sector).is_err() {
@@ -104,7 +105,7 @@ fn seal_bsd(device: &dyn BlockWrite, at: u64) -> Result<()> {
     device.write_at(at + 136, &sum.to_le_bytes())
 }
 
-/// All words of two bytes, by exclusive or.
+/// Returns the exclusive or of all words of two bytes.
 fn sum_of_words(bytes: &[u8], order: fn([u8; 2]) -> u16) -> u16 {
     let words = bytes.chunks_exact(2);
     words.fold(0, |sum, word| sum ^ order([word[0], word[1]]))

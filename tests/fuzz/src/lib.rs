@@ -1,16 +1,16 @@
-//! What the fuzzers call: one function for each parser, which takes any bytes and comes back.
+//! The functions that the fuzzers call, one for each parser. Each accepts any bytes.
 //!
-//! Each opens what the bytes are as an image, and asks all that a user could ask of it, within
-//! bounds. They check nothing but that an answer comes: a panic, a loop or a flood of memory is the
-//! bug. What the bytes mean is for the oracle tests.
+//! A function opens the bytes as an image, and makes all calls that a user could make, within
+//! bounds. The only check is that every call returns: a panic, an endless loop or excessive memory
+//! is the bug. The oracle tests check the results.
 //!
-//! * `cargo fuzz run qcow2 --fuzz-dir tests/fuzz --features libfuzzer` (nightly) looks for inputs
-//!   by coverage;
-//! * `cargo run -p diskfs-fuzz --bin smoke -- --seconds 70` mutates the fixtures; it needs nothing but
-//!   a stable compiler. Not with `--release`: that leaves out the checks for sums that wrap.
+//! * `cargo fuzz run qcow2 --fuzz-dir tests/fuzz --features libfuzzer` (nightly) searches inputs by
+//!   coverage.
+//! * `cargo run -p diskfs-fuzz --bin smoke -- --seconds 70` mutates the fixtures, and needs only a
+//!   stable compiler. Do not use `--release`, which omits the checks for arithmetic overflow.
 //!
-//! An input is an image, or a [`Sparse`] one: the fixtures are mebibytes of zeroes with a few blocks
-//! in them, and a fuzzer shall not spend its time in the zeroes.
+//! An input is an image, or a [`Sparse`] one: the fixtures are mebibytes of zeroes with a few
+//! blocks in them, and a fuzzer should not spend its time on the zeroes.
 
 mod change;
 mod content;
@@ -48,26 +48,26 @@ use diskfs_block::{BlockRead, Memory};
 
 pub use sparse::Sparse;
 
-/// A function to be fuzzed.
+/// A fuzz target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// Everything that tells what a disk is.
+    /// Everything that identifies a disk.
     Probe,
-    /// What a volume holds, told from magic numbers.
+    /// The identification of a volume's contents by magic numbers.
     ProbeContent,
     /// A qcow2 image: headers, tables, snapshots, clusters.
     Qcow2,
     /// A qcow2 image that is written to.
     Qcow2Write,
-    /// A GPT, with right checksums.
+    /// A GPT with valid checksums.
     Gpt,
-    /// Any partition table, as it is, and with right checksums of labels.
+    /// Any partition table, unchanged and with valid label checksums.
     Mbr,
-    /// LVM's groups, with right checksums.
+    /// LVM volume groups with valid checksums.
     Lvm,
-    /// md's arrays, with right checksums.
+    /// md arrays with valid checksums.
     Md,
-    /// LUKS, with right checksums.
+    /// LUKS volumes with valid checksums.
     Luks,
     /// An ext2, ext3 or ext4 filesystem: its whole tree, contents and attributes.
     Ext4Walk,
@@ -77,30 +77,30 @@ pub enum Target {
     Fat,
     /// An ISO 9660 filesystem: its whole tree and contents.
     Iso9660,
-    /// An exFAT filesystem, with right checksums: its whole tree and contents, then changes.
+    /// An exFAT filesystem with valid checksums: its whole tree and contents, then changes.
     Exfat,
     /// A journal file of systemd: boots, entries and fields.
     SystemdJournal,
-    /// A guest's files of settings: all that `inspect` asks.
+    /// A guest's configuration files: the whole report of `inspect`.
     Guest,
-    /// A plan over a hostile guest, written and worked out again.
+    /// A plan on a hostile guest, applied and prepared again.
     Deploy,
-    /// A registry hive and its logs, with right checksums.
+    /// A registry hive and its logs with valid checksums.
     Registry,
-    /// The answers of a microVM's agent: all that is asked of a filesystem there.
+    /// The answers of a microVM's agent: all requests for a filesystem.
     Remote,
-    /// rpm's databases of packages, with right checksums.
+    /// The databases of rpm with valid checksums.
     Rpm,
-    /// The texts of a policy of SELinux, and labels of paths by them.
+    /// The texts of an SELinux policy, and lookups of labels.
     Selinux,
-    /// The text files of `/etc`, read and edited.
+    /// The text files of `/etc`, parsed and edited.
     Etc,
-    /// A UEFI variable store, with a right checksum: all that it says, then edits.
+    /// A UEFI variable store with a valid checksum: all variables, then edits.
     Varstore,
 }
 
 impl Target {
-    /// All of them.
+    /// All targets.
     pub const ALL: [Self; 23] = [
         Self::Probe,
         Self::ProbeContent,
@@ -127,7 +127,7 @@ impl Target {
         Self::Varstore,
     ];
 
-    /// The name, as `cargo fuzz` has it.
+    /// Returns the name of the target for `cargo fuzz`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Probe => "probe",
@@ -156,7 +156,7 @@ impl Target {
         }
     }
 
-    /// Runs it on a device.
+    /// Runs the target on a device.
     pub fn run(self, device: &Arc<dyn BlockRead>) {
         match self {
             Self::Probe => image::probe(device),
@@ -185,7 +185,7 @@ impl Target {
         }
     }
 
-    /// Reads the structures only, as far as they can be told from contents.
+    /// Reads only the structures, as far as they can be separated from contents.
     pub fn survey(self, device: &Arc<dyn BlockRead>) {
         match self {
             Self::Qcow2 | Self::Qcow2Write => image::survey(device),
@@ -216,7 +216,7 @@ impl Target {
     }
 }
 
-/// The device that an input stands for.
+/// Returns the device for an input.
 pub fn device(data: &[u8]) -> Arc<dyn BlockRead> {
     match Sparse::from_input(data) {
         Some(sparse) => Arc::new(sparse),
@@ -224,117 +224,117 @@ pub fn device(data: &[u8]) -> Arc<dyn BlockRead> {
     }
 }
 
-/// [`Target::Probe`] on an input.
+/// Runs [`Target::Probe`] on an input.
 pub fn probe(data: &[u8]) {
     Target::Probe.run(&device(data));
 }
 
-/// [`Target::ProbeContent`] on an input.
+/// Runs [`Target::ProbeContent`] on an input.
 pub fn probe_content(data: &[u8]) {
     Target::ProbeContent.run(&device(data));
 }
 
-/// [`Target::Qcow2`] on an input.
+/// Runs [`Target::Qcow2`] on an input.
 pub fn qcow2(data: &[u8]) {
     Target::Qcow2.run(&device(data));
 }
 
-/// [`Target::Qcow2Write`] on an input.
+/// Runs [`Target::Qcow2Write`] on an input.
 pub fn qcow2_write(data: &[u8]) {
     Target::Qcow2Write.run(&device(data));
 }
 
-/// [`Target::Gpt`] on an input.
+/// Runs [`Target::Gpt`] on an input.
 pub fn gpt(data: &[u8]) {
     Target::Gpt.run(&device(data));
 }
 
-/// [`Target::Mbr`] on an input.
+/// Runs [`Target::Mbr`] on an input.
 pub fn mbr(data: &[u8]) {
     Target::Mbr.run(&device(data));
 }
 
-/// [`Target::Lvm`] on an input.
+/// Runs [`Target::Lvm`] on an input.
 pub fn lvm(data: &[u8]) {
     Target::Lvm.run(&device(data));
 }
 
-/// [`Target::Md`] on an input.
+/// Runs [`Target::Md`] on an input.
 pub fn md(data: &[u8]) {
     Target::Md.run(&device(data));
 }
 
-/// [`Target::Luks`] on an input.
+/// Runs [`Target::Luks`] on an input.
 pub fn luks(data: &[u8]) {
     Target::Luks.run(&device(data));
 }
 
-/// [`Target::Ext4Walk`] on an input.
+/// Runs [`Target::Ext4Walk`] on an input.
 pub fn ext4_walk(data: &[u8]) {
     Target::Ext4Walk.run(&device(data));
 }
 
-/// [`Target::Ext4Write`] on an input.
+/// Runs [`Target::Ext4Write`] on an input.
 pub fn ext4_write(data: &[u8]) {
     Target::Ext4Write.run(&device(data));
 }
 
-/// [`Target::Fat`] on an input.
+/// Runs [`Target::Fat`] on an input.
 pub fn fat(data: &[u8]) {
     Target::Fat.run(&device(data));
 }
 
-/// [`Target::Iso9660`] on an input.
+/// Runs [`Target::Iso9660`] on an input.
 pub fn iso9660(data: &[u8]) {
     Target::Iso9660.run(&device(data));
 }
 
-/// [`Target::Exfat`] on an input.
+/// Runs [`Target::Exfat`] on an input.
 pub fn exfat(data: &[u8]) {
     Target::Exfat.run(&device(data));
 }
 
-/// [`Target::SystemdJournal`] on an input.
+/// Runs [`Target::SystemdJournal`] on an input.
 pub fn systemd_journal(data: &[u8]) {
     Target::SystemdJournal.run(&device(data));
 }
 
-/// [`Target::Guest`] on an input.
+/// Runs [`Target::Guest`] on an input.
 pub fn guest(data: &[u8]) {
     Target::Guest.run(&device(data));
 }
 
-/// [`Target::Deploy`] on an input.
+/// Runs [`Target::Deploy`] on an input.
 pub fn deploy(data: &[u8]) {
     Target::Deploy.run(&device(data));
 }
 
-/// [`Target::Registry`] on an input.
+/// Runs [`Target::Registry`] on an input.
 pub fn registry(data: &[u8]) {
     Target::Registry.run(&device(data));
 }
 
-/// [`Target::Remote`] on an input.
+/// Runs [`Target::Remote`] on an input.
 pub fn remote(data: &[u8]) {
     Target::Remote.run(&device(data));
 }
 
-/// [`Target::Varstore`] on an input.
+/// Runs [`Target::Varstore`] on an input.
 pub fn varstore(data: &[u8]) {
     Target::Varstore.run(&device(data));
 }
 
-/// [`Target::Rpm`] on an input.
+/// Runs [`Target::Rpm`] on an input.
 pub fn rpm(data: &[u8]) {
     Target::Rpm.run(&device(data));
 }
 
-/// [`Target::Selinux`] on an input.
+/// Runs [`Target::Selinux`] on an input.
 pub fn selinux(data: &[u8]) {
     Target::Selinux.run(&device(data));
 }
 
-/// [`Target::Etc`] on an input.
+/// Runs [`Target::Etc`] on an input.
 pub fn etc(data: &[u8]) {
     Target::Etc.run(&device(data));
 }

@@ -1,4 +1,4 @@
-//! LUKS.
+//! LUKS volumes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use sha2::{Digest, Sha256};
 
 use crate::Sparse;
 
-/// Little enough to be through with any header at once.
+/// The limits of unlocking, low enough to finish at once with any header.
 const LIMITS: Limits = Limits {
     argon2_memory_bytes: 1 << 20,
     argon2_work_bytes: 4 << 20,
     pbkdf2_rounds: 1000,
 };
 
-/// What changes of a mutation are kept in memory: two headers.
+/// The maximum size of the changes to a mutated image in memory: two headers.
 const SEALED_BYTES: u64 = 4 << 20;
 
-/// Longer headers are left with the checksum that they have.
+/// The maximum size of a header whose checksum is corrected.
 const SEALED_HEADER_BYTES: u64 = 1 << 20;
 
-/// Where a second copy of a header is looked for that the seeds have, and the next place.
+/// The offsets of headers to seal: the first copy, the second copy of the seeds, and one more.
 const COPIES: [u64; 3] = [0, 0x4000, 0x8000];
 
-/// The key that the digest of [`seeds`] is of.
+/// The volume key that the digest of [`seeds`] belongs to.
 const KEY: [u8; 64] = {
     let mut key = [7; 64];
     key[32] = 9;
     key
 };
 
-/// A header with right checksums, which no mutation would hit, and what it leads to.
+/// Reads a header with corrected checksums, which mutations never hit, and unlocks it.
 pub(crate) fn volume(device: &Arc<dyn BlockRead>) {
     let sealed = Arc::new(Overlay::in_memory(Arc::clone(device), SEALED_BYTES));
     for copy in COPIES {
-        // What is past the end, or lies, has nothing to seal.
+        // Structures that are outside of the device or invalid cannot be sealed.
         let _ = seal(&*sealed, copy);
     }
     let disk: Arc<dyn BlockRead> = sealed;
@@ -61,7 +61,7 @@ pub(crate) fn volume(device: &Arc<dyn BlockRead>) {
     }
 }
 
-/// Makes the checksum of a LUKS2 header right.
+/// Corrects the checksum of a LUKS2 header.
 fn seal(device: &dyn BlockWrite, copy: u64) -> Result<()> {
     const CHECKSUM: std::ops::Range<usize> = 448..512;
     let mut start = [0; 512];
@@ -79,7 +79,7 @@ fn seal(device: &dyn BlockWrite, copy: u64) -> Result<()> {
     device.write_at(copy + CHECKSUM.start as u64, &sum)
 }
 
-/// Metadata with one key slot, which opens with nothing, and the digest of [`KEY`].
+/// Metadata with one key slot that no passphrase opens, and the digest of [`KEY`].
 const METADATA: &str = r#"{
  "keyslots": {"0": {"type": "luks2", "key_size": 64,
   "af": {"type": "luks1", "stripes": 4000, "hash": "sha256"},
@@ -95,7 +95,7 @@ const METADATA: &str = r#"{
  "config": {"json_size": "12288", "keyslots_size": "262144"}
 }"#;
 
-/// A volume of each version, and one whose first header is gone.
+/// Returns a volume of each version, and one without the first copy of the header.
 pub(crate) fn seeds() -> [(&'static str, Sparse); 3] {
     let mut lost = luks2();
     lost.write(0, &[0; 8]);
@@ -106,8 +106,8 @@ pub(crate) fn seeds() -> [(&'static str, Sparse); 3] {
     ]
 }
 
-/// Opens encrypted images without a cipher: what is encrypted is read as it is. Their headers are
-/// looked at, and tried.
+/// An unlocker of encrypted images that uses no cipher: encrypted data is read as it is. Headers
+/// are parsed, and unlocking is tried.
 #[derive(Debug)]
 pub(crate) struct NoCipher;
 
@@ -135,11 +135,11 @@ fn luks1() -> Sparse {
     disk.write(0, b"LUKS\xba\xbe\0\x01aes");
     disk.write(40, b"xts-plain64");
     disk.write(72, b"sha256");
-    // The data's first sector, the bytes of the key, the rounds of its digest.
+    // The first sector of the data, the key length, and the iterations of the digest.
     disk.write(104, &1024_u32.to_be_bytes());
     disk.write(108, &64_u32.to_be_bytes());
     disk.write(164, &1_u32.to_be_bytes());
-    // Key slot 0: in use, its rounds, its first sector, its stripes.
+    // Key slot 0: active, its iterations, its first sector, its stripes.
     disk.write(208, &0x00ac_71f3_u32.to_be_bytes());
     disk.write(212, &1_u32.to_be_bytes());
     disk.write(248, &8_u32.to_be_bytes());
@@ -147,7 +147,7 @@ fn luks1() -> Sparse {
     disk
 }
 
-/// Both copies; [`seal`] makes the checksums.
+/// Builds both copies of a LUKS2 header. [`seal`] sets the checksums.
 fn luks2() -> Sparse {
     const COPY_BYTES: u64 = 0x4000;
     let mut disk = Sparse::zeroes(1 << 20);
@@ -168,7 +168,7 @@ fn luks2() -> Sparse {
 mod tests {
     use super::*;
 
-    /// Else the target would not get past the digest.
+    /// Otherwise the target would never get past the digest.
     #[test]
     fn the_seed_is_unlocked() {
         let device: Arc<dyn BlockRead> = Arc::new(luks2());

@@ -1,4 +1,4 @@
-//! LVM2.
+//! LVM2 volume groups.
 
 use std::sync::Arc;
 
@@ -8,20 +8,21 @@ use diskfs_volume::read_table;
 
 use crate::persistent;
 
-/// Devices that may be physical volumes, by where they begin.
+/// Devices that may be physical volumes, with their offsets.
 pub(crate) type Places = Vec<(u64, Arc<dyn BlockRead>)>;
 
-/// What changes of a mutation are kept in memory: headers, and blocks of metadata.
+/// The maximum size of the changes to a mutated image in memory: headers and blocks of metadata.
 pub(crate) const SEALED_BYTES: u64 = 16 << 20;
 
-/// Groups on the whole device or its partitions, with right checksums, which no mutation would hit.
+/// Reads the volume groups on the device and its partitions, with corrected checksums, which
+/// mutations never hit.
 pub(crate) fn groups(device: &Arc<dyn BlockRead>) {
     let sealed = Arc::new(Overlay::in_memory(Arc::clone(device), SEALED_BYTES));
     let whole: Arc<dyn BlockRead> = sealed.clone();
     let places = places(&whole, 8);
     for (start, place) in &places {
         for sector in 0..4 {
-            // What is past the end, or lies, has nothing to seal.
+            // Structures that are outside of the device or invalid cannot be sealed.
             let _ = seal(&*sealed, *start, start + sector * 512, place.size_bytes());
         }
     }
@@ -39,7 +40,7 @@ pub(crate) fn groups(device: &Arc<dyn BlockRead>) {
     }
 }
 
-/// The device, and so many of its partitions.
+/// Returns the device and up to `partitions` of its partitions.
 pub(crate) fn places(whole: &Arc<dyn BlockRead>, partitions: usize) -> Places {
     let mut places = vec![(0, Arc::clone(whole))];
     if let Ok(Some(table)) = read_table(&**whole) {
@@ -53,7 +54,7 @@ pub(crate) fn places(whole: &Arc<dyn BlockRead>, partitions: usize) -> Places {
     places
 }
 
-/// Makes the checksums right in what thin pools and caches keep their tables in.
+/// Corrects the checksums in the metadata of thin pools and caches.
 fn seal_pools(group: &VolumeGroup, physical: &[(PhysicalVolume, u64)], sealed: &Arc<Overlay>) {
     let ends = ["_tmeta", "_cmeta", "_cvol"];
     let volumes = group.logical_volumes.iter();
@@ -89,7 +90,7 @@ fn follow(group: &VolumeGroup, physical: &[(PhysicalVolume, &Arc<dyn BlockRead>)
     }
 }
 
-/// LVM's checksum.
+/// Computes LVM's checksum.
 fn crc(bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(!0xf597_a6cf);
     hasher.update(bytes);
@@ -100,7 +101,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Makes the checksums of the label in a sector right, of its first metadata areas and their texts.
+/// Corrects the checksums of the label in a sector, of its first metadata areas and their texts.
 fn seal(
     device: &dyn BlockWrite,
     start: u64,
@@ -112,11 +113,11 @@ fn seal(
     if !label.starts_with(b"LABELONE") {
         return Ok(());
     }
-    // One data area, and then those of metadata: as the tools write it.
+    // One data area, then the metadata areas, as the tools write them.
     for at in [104, 120] {
         let area = number(&label, at);
         if area != 0 && area < size_bytes {
-            // A broken area is as good as any.
+            // Broken areas are valid input, too.
             let _ = seal_area(device, start + area);
         }
     }

@@ -1,4 +1,4 @@
-//! md's arrays.
+//! md arrays.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::lvm::{SEALED_BYTES, places};
 
 const MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
 
-/// Arrays on the whole device or its partitions, with right checksums, which no mutation would hit.
+/// Reads the arrays on the device and its partitions, with corrected checksums, which mutations
+/// never hit.
 pub(crate) fn all(device: &Arc<dyn BlockRead>) {
     let sealed = Arc::new(Overlay::in_memory(Arc::clone(device), SEALED_BYTES));
     let whole: Arc<dyn BlockRead> = sealed.clone();
@@ -19,7 +20,7 @@ pub(crate) fn all(device: &Arc<dyn BlockRead>) {
         let end = (size / 512).saturating_sub(16) & !7;
         let old = (size & !0xffff).saturating_sub(1 << 16);
         for at in [0, 4096, end * 512, old] {
-            // What is past the end, or is none, has nothing to seal.
+            // Superblocks that are outside of the device or invalid cannot be sealed.
             let _ = seal(&*sealed, start + at);
         }
     }
@@ -38,7 +39,7 @@ pub(crate) fn all(device: &Arc<dyn BlockRead>) {
     }
 }
 
-/// Makes the checksum of a superblock right.
+/// Corrects the checksum of a superblock.
 fn seal(device: &dyn BlockWrite, at: u64) -> diskfs_block::Result<()> {
     let mut block = vec![0; 4096];
     device.read_at(at, &mut block)?;

@@ -1,4 +1,4 @@
-//! Making something else of an image.
+//! Mutation of images.
 
 use diskfs_block::BlockRead;
 
@@ -6,10 +6,10 @@ use crate::random::Random;
 use crate::seeds::Seed;
 use crate::{Sparse, Target, exfat, ext4_write, fat, journal};
 
-/// The seed's image with one to eight changes.
+/// Returns the seed's image with one to eight changes.
 pub fn mutate(seed: &Seed, random: &mut Random) -> Sparse {
     let mut image = seed.image.clone();
-    // Few more often than many: one wrong field gets further than eight.
+    // Few changes are more likely than many: one wrong field gets further than eight.
     let count = 1 + random.below(8).min(random.below(8));
     for _ in 0..count {
         change(&mut image, seed, random);
@@ -53,7 +53,8 @@ fn change(image: &mut Sparse, seed: &Seed, random: &mut Random) {
     }
 }
 
-/// Where to change something: mostly where the target reads, and there mostly where something is.
+/// Chooses a place to change: usually one that the target reads, and there usually one that is not
+/// zero.
 fn place(image: &Sparse, seed: &Seed, random: &mut Random) -> u64 {
     let mut at = 0;
     for _ in 0..6 {
@@ -70,8 +71,8 @@ fn place(image: &Sparse, seed: &Seed, random: &mut Random) -> u64 {
     at
 }
 
-/// An interesting number of 2, 4 or 8 bytes in either byte order, aligned: an extreme one, or one
-/// near to what is there.
+/// Writes an interesting number of 2, 4 or 8 bytes in either byte order, aligned: an extreme one,
+/// or one near the old value.
 fn number(image: &mut Sparse, seed: &Seed, random: &mut Random) {
     let width = *random.pick(&[2_u64, 4, 4, 8]);
     let bytes = usize::try_from(width).unwrap_or(2);
@@ -107,8 +108,8 @@ fn number(image: &mut Sparse, seed: &Seed, random: &mut Random) {
     }
 }
 
-/// Copies some bytes from one place to another: a structure where another belongs, or a pointer to
-/// where another points.
+/// Copies some bytes to another place: a structure in place of another, or a pointer to the target
+/// of another.
 fn splice(image: &mut Sparse, seed: &Seed, random: &mut Random) {
     let len = *random.pick(&[4_u64, 8, 8, 12, 16, 32, 128, 256, 1024, 4096]);
     let align = len.min(512).next_power_of_two();

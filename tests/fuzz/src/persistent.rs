@@ -4,11 +4,11 @@ use diskfs_block::BlockWrite;
 
 const BLOCK: usize = 4096;
 
-/// Blocks that get right checksums: more than any fixture has.
+/// The maximum number of blocks whose checksums are corrected: more than any fixture has.
 const MAX_BLOCKS: u64 = 1280;
 
-/// Makes the checksums of all that looks like blocks of such metadata right. What can't be read or
-/// written has none.
+/// Corrects the checksums of all blocks that look like such metadata. Blocks that cannot be read or
+/// written are skipped.
 pub(crate) fn seal(metadata: &dyn BlockWrite) {
     for number in 0..MAX_BLOCKS {
         let mut block = vec![0; BLOCK];
@@ -22,7 +22,7 @@ pub(crate) fn seal(metadata: &dyn BlockWrite) {
     }
 }
 
-/// What the checksum of that kind of block is changed by.
+/// Returns the value with which the checksum of a block's type is combined by exclusive or.
 fn xor(block: &[u8], number: u64) -> Option<u32> {
     let says = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"));
     match () {

@@ -1,13 +1,13 @@
-//! Numbers by chance.
+//! Random numbers.
 
-/// Numbers by chance, the same for the same start.
+/// A random number generator, deterministic for a seed.
 ///
 /// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of one case of one run.
+    /// Returns the generator for a case of a run.
     pub fn of_case(seed: u64, case: u64) -> Self {
         let mut random = Self(seed ^ case.wrapping_mul(0xd134_2543_de82_ef95));
         random.next();
@@ -25,7 +25,7 @@ impl Random {
         self.next().checked_rem(end).unwrap_or(0)
     }
 
-    /// One of some things, of which there is at least one.
+    /// Returns one of the items, of which there must be at least one.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[usize::try_from(self.below(from.len() as u64)).unwrap_or(0)]
     }

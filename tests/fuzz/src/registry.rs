@@ -8,23 +8,24 @@ use diskfs_registry::{Hive, Key};
 
 use crate::Sparse;
 
-/// What changes of a mutation are kept in memory: two sectors, and an entry.
+/// The maximum size of the changes to a mutated image in memory: two sectors and an entry.
 const SEALED_BYTES: u64 = 1 << 20;
 
-/// A longer entry is left with the hashes that it has.
+/// The maximum size of an entry whose hashes are corrected.
 const SEALED_ENTRY_BYTES: usize = 64 << 10;
 
-/// Where the log of a hive begins in an input. No seed's hive is longer.
+/// The offset of the hive's log in an input. No seed's hive is longer.
 const LOG_START: u64 = 32 << 10;
 
-/// So many keys are looked at.
+/// The maximum number of keys to visit.
 const MAX_KEYS: usize = 500;
 
-/// A hive, with right checksums and hashes, and what it leads to; with what follows it as its log.
+/// Reads a hive with corrected checksums and hashes, and everything in it. The bytes after the hive
+/// are its log.
 pub(crate) fn hive(device: &Arc<dyn BlockRead>) {
     let sealed = Arc::new(Overlay::in_memory(Arc::clone(device), SEALED_BYTES));
     for start in [0, LOG_START] {
-        // What is past the end has nothing to seal.
+        // Structures that are outside of the device cannot be sealed.
         let _ = seal(&*sealed, start);
     }
     let _ = seal_entry(&*sealed);
@@ -57,7 +58,7 @@ fn walk(key: &Key<'_>, keys: &mut usize) {
     }
 }
 
-/// Makes the checksum of a base block right.
+/// Corrects the checksum of a base block.
 fn seal(device: &dyn BlockWrite, start: u64) -> Result<()> {
     let Some(mut sector) = read_within(device, start, 512)? else {
         return Ok(());
@@ -68,7 +69,7 @@ fn seal(device: &dyn BlockWrite, start: u64) -> Result<()> {
     device.write_at(start, &sector)
 }
 
-/// Makes the hashes of the first entry right.
+/// Corrects the hashes of the first entry.
 fn seal_entry(device: &dyn BlockWrite) -> Result<()> {
     let start = LOG_START + 512;
     let header = read_within(device, start, 8)?.unwrap_or_default();
@@ -105,7 +106,7 @@ fn builder() -> HiveBuilder {
     builder
 }
 
-/// A hive alone, and one with a log of each sort.
+/// Returns a hive without a log, and one with a log of each format.
 pub(crate) fn seeds() -> [(&'static str, Sparse); 3] {
     let before = builder().build();
     let after = builder().dword("Select", "Current", 2).key("New").build();
@@ -133,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// Else the target would not get past the hashes.
+    /// Otherwise the target would never get past the hashes.
     #[test]
     fn the_seeds_are_recovered() {
         for (name, image) in seeds().into_iter().skip(1) {

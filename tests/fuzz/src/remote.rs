@@ -1,4 +1,4 @@
-//! An agent that answers whatever it likes to what a client asks.
+//! An agent that sends arbitrary answers to a client's requests.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,25 +8,25 @@ use std::time::Duration;
 
 use diskfs_block::BlockRead;
 use diskfs_remote::client::Client;
-use diskfs_remote::protocol::{About, Frame, Hello, MAX_BULK, MAX_MESSAGE};
+use diskfs_remote::protocol::{About, AgentHello, Frame, MAX_BULK, MAX_MESSAGE};
 use diskfs_remote::server::{Machine, MountRequest, Served, serve};
 use diskfs_remote::testing::ask_everything;
 use diskfs_vfs::testing::WritableMemoryFs;
 
 use crate::Sparse;
 
-/// The answer comes from this thread, or not at all.
+/// The time limit of an answer. Answers come from this thread, or never.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// More than a session takes.
+/// The maximum length of an input: more than a session needs.
 const MAX_INPUT_BYTES: u64 = 1 << 20;
 
-/// The length of a frame's head, and where the number of the request is in it.
+/// The length of a frame's header, and the offset of the request number in it.
 const HEAD_BYTES: usize = 16;
 const NUMBER_AT: usize = 8;
 
-/// A session with an agent whose answers are the input: pairs of a message and what comes behind it, each with its
-/// length (u32, little-endian) before it. They are put into right frames.
+/// Runs a session with an agent whose answers are the input: pairs of a message and its bulk data,
+/// each with its length (u32, little-endian) before it. They are sent in valid frames.
 pub(crate) fn session(device: &Arc<dyn BlockRead>) {
     let len = device.size_bytes().min(MAX_INPUT_BYTES);
     let mut input = vec![0; usize::try_from(len).unwrap_or_default()];
@@ -51,15 +51,15 @@ struct Agent(Arc<Mutex<Line>>);
 struct Line {
     input: Vec<u8>,
     at: usize,
-    /// What was asked, as far as it is not answered.
+    /// The bytes of requests that have not been answered.
     asked: Vec<u8>,
-    /// What is on its way to the client.
+    /// The bytes of answers that the client has not read.
     answer: Vec<u8>,
     has_said_hello: bool,
 }
 
 impl Line {
-    /// The number of the next request, when all of it is there.
+    /// Returns the number of the next request, if it is complete.
     fn next_request(&mut self) -> Option<u64> {
         let total = u32::from_le_bytes(*self.asked.first_chunk()?);
         let number = self.asked.get(NUMBER_AT..HEAD_BYTES)?.try_into().ok()?;
@@ -71,7 +71,7 @@ impl Line {
         Some(u64::from_le_bytes(number))
     }
 
-    /// The next piece of the input.
+    /// Returns the next piece of the input.
     fn piece(&mut self, at_most: usize) -> Option<Vec<u8>> {
         let rest = self.input.get(self.at..)?;
         let len = usize::try_from(u32::from_le_bytes(*rest.first_chunk()?)).ok()?;
@@ -81,14 +81,14 @@ impl Line {
         Some(piece)
     }
 
-    /// The next answer; `None` when there is none any more.
+    /// Returns the next answer; `None` if there are no more.
     fn next_answer(&mut self) -> Option<Vec<u8>> {
         let number = self.next_request()?;
         if !self.has_said_hello {
             self.has_said_hello = true;
             let mut hello = Frame::default();
             hello
-                .fill(number, &Hello::new(About::default(), false), 0)
+                .fill(number, &AgentHello::new(About::default(), false), 0)
                 .ok()?;
             return Some(hello.bytes().to_vec());
         }
@@ -136,38 +136,38 @@ impl Write for Agent {
     }
 }
 
-/// What a genuine agent answers to all that is asked.
+/// Returns the answers of a real agent to all requests.
 pub(crate) fn seed() -> Sparse {
     let answers = record().unwrap_or_default();
     let mut input = Vec::new();
     let mut rest = answers.as_slice();
     let mut is_hello = true;
-    while let Some((message, bulk, behind)) = split(rest) {
+    while let Some((message, bulk, tail)) = split(rest) {
         if !is_hello {
             for piece in [message, bulk] {
                 input.extend(u32::try_from(piece.len()).unwrap_or_default().to_le_bytes());
                 input.extend(piece);
             }
         }
-        (is_hello, rest) = (false, behind);
+        (is_hello, rest) = (false, tail);
     }
     let mut seed = Sparse::zeroes(u64::try_from(input.len()).unwrap_or_default());
     seed.write(0, &input);
     seed
 }
 
-/// The first frame's message and bulk, and what is behind it.
+/// Splits off the first frame. Returns its message, its bulk data, and the rest.
 fn split(frames: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let total = usize::try_from(u32::from_le_bytes(*frames.first_chunk()?)).ok()?;
     let message_len = u32::from_le_bytes(frames.get(4..8)?.try_into().ok()?);
-    let (frame, behind) = frames.split_at_checked(total)?;
+    let (frame, tail) = frames.split_at_checked(total)?;
     let (message, bulk) = frame
         .get(HEAD_BYTES..)?
         .split_at_checked(usize::try_from(message_len).ok()?)?;
-    Some((message, bulk, behind))
+    Some((message, bulk, tail))
 }
 
-/// All that a genuine agent says in a session.
+/// Records everything that a real agent sends in a session.
 fn record() -> io::Result<Vec<u8>> {
     struct Memory;
     impl Machine for Memory {
@@ -178,25 +178,25 @@ fn record() -> io::Result<Vec<u8>> {
 
     let (here, there) = UnixStream::pair()?;
     let server = thread::spawn(move || serve(there.try_clone()?, there, &Memory));
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let recorder = Recorder(here.try_clone()?, Arc::clone(&heard));
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let recorder = Recorder(here.try_clone()?, Arc::clone(&received));
     let client = Client::connect(recorder, here, DEADLINE).map_err(io::Error::other)?;
     ask_everything(&client);
     client.shut_down().map_err(io::Error::other)?;
-    // It has nothing to tell that was not heard.
+    // The result of the server does not matter: its answers have been recorded.
     server.join().ok();
-    let heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(heard.clone())
+    let received = received.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(received.clone())
 }
 
-/// Keeps what it reads.
+/// A stream that records what is read from it.
 struct Recorder(UnixStream, Arc<Mutex<Vec<u8>>>);
 
 impl Read for Recorder {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let len = self.0.read(buf)?;
-        let mut heard = self.1.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.extend(buf.get(..len).unwrap_or_default());
+        let mut received = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        received.extend(buf.get(..len).unwrap_or_default());
         Ok(len)
     }
 }

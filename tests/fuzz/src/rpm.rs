@@ -1,4 +1,4 @@
-//! rpm's databases of packages.
+//! Package databases of rpm.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use diskfs_rpm::Database;
 
 use crate::Sparse;
 
-/// Behind it an image has the write-ahead log of what is before it.
+/// The offset of the write-ahead log in an image. The database is before it.
 const LOG_START: u64 = 1 << 20;
 
-/// Longer logs are cut.
+/// The maximum length of the log.
 const LOG_BYTES: u64 = 64 << 10;
 
-/// More than a list has that ends by itself.
+/// The maximum number of packages, more than a list can have.
 const MAX_PACKAGES: usize = 100_000;
 
-/// The packages, with a log whose checksums are right, which no mutation would hit.
+/// Reads the packages. The log gets valid checksums, which mutations never hit.
 pub(crate) fn packages(device: &Arc<dyn BlockRead>) {
     let size_bytes = device.size_bytes();
     let Ok(main) = Slice::new(Arc::clone(device), 0, size_bytes.min(LOG_START)) else {
@@ -28,11 +28,11 @@ pub(crate) fn packages(device: &Arc<dyn BlockRead>) {
     let log = Memory::new(log.map(sealed).unwrap_or_default());
     if let Ok(database) = Database::open(&main, Some(&log)) {
         let count = database.packages().take(MAX_PACKAGES).count();
-        assert!(count < MAX_PACKAGES, "the list has no end");
+        assert!(count < MAX_PACKAGES, "the list does not end");
     }
 }
 
-/// The log with right checksums.
+/// Returns the log with valid checksums.
 fn sealed(mut log: Vec<u8>) -> Vec<u8> {
     if log.len() < 32 {
         return log;
@@ -73,7 +73,7 @@ fn sealed(mut log: Vec<u8>) -> Vec<u8> {
     log
 }
 
-/// Small databases of every form.
+/// Returns small databases of all formats.
 pub(crate) fn seeds() -> Vec<(&'static str, Sparse)> {
     const DIR: &str = concat!(
         env!("CARGO_MANIFEST_DIR"),

@@ -1,4 +1,4 @@
-//! The images that mutations begin with.
+//! The images from which mutations start.
 
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,29 +13,29 @@ use crate::{
     systemd_journal, varstore,
 };
 
-/// An image, the target that it is for, and where that reads it.
+/// An image with its target, and the ranges that the target reads.
 #[derive(Debug, Clone)]
 pub struct Seed {
-    /// The fixture's name, with what was done to it.
+    /// The name of the fixture, with the changes made to it.
     pub name: String,
-    /// What it is to be given to.
+    /// The target for the image.
     pub target: Target,
-    /// The image.
+    /// The contents of the image.
     pub image: Sparse,
-    /// Ranges that hold structures: what the target reads of the image as it is, without contents.
-    /// Offset and length in bytes.
+    /// The ranges with structures: those that the target reads of the unchanged image, without
+    /// contents. Offset and length in bytes.
     pub touched: Vec<(u64, u64)>,
-    /// Where the superblock of a journal with checksums is, if there is one: mutations get right
-    /// checksums there.
+    /// The offset of a journal's superblock, if the journal has checksums. Mutations of the journal
+    /// then get valid checksums.
     pub journal: Option<u64>,
 }
 
-/// Images larger than this are left out, or cut to their structures: nearly all that they hold is
-/// contents.
+/// The maximum size of an image. Larger ones are skipped or cut to their structures, because they
+/// have mostly contents.
 const MAX_KEPT_BYTES: u64 = 8 << 20;
 
-/// All seeds that the compressed images in `directory` give, in the order of their names; and a
-/// few that no tool makes.
+/// Loads the seeds from the compressed images in `directory`, in the order of their names, and adds
+/// a few that no tool makes.
 pub fn load(directory: &Path) -> Result<Vec<Seed>> {
     let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let mut paths: Vec<_> = entries
@@ -90,7 +90,7 @@ fn seed(target: Target, name: String, image: &Sparse) -> Seed {
     }
 }
 
-/// With what the target reads of the image, the rest zeroes.
+/// Returns a seed with only the ranges that the target reads; the rest is zeroes.
 fn cut(target: Target, name: &str, image: &Sparse) -> Seed {
     let mut kept = Sparse::zeroes(image.size_bytes());
     for (offset, len) in touched(&seed(target, name.to_owned(), image)) {
@@ -100,7 +100,7 @@ fn cut(target: Target, name: &str, image: &Sparse) -> Seed {
     seed(target, name.to_owned(), &kept)
 }
 
-/// By what the image is, not what it is called.
+/// Returns the seeds of a fixture. The contents of the image decide, not its name.
 fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
     let targets: &[Target] = match () {
         () if image.byte(0) == b'Q' && image.byte(3) == 0xfb => {
@@ -132,13 +132,13 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
     seeds
 }
 
-/// Whether the boot sector has the name of a type of FAT, where it has one.
+/// Returns true if the boot sector has the name of a FAT type.
 fn is_fat(image: &Sparse) -> bool {
     let is_name = |at: u64| (at..).zip(b"FAT").all(|(at, b)| image.byte(at) == *b);
     is_name(54) || is_name(82)
 }
 
-/// Whether a label of LVM is on the disk, or on a partition that begins at a whole MiB.
+/// Returns true if there is an LVM label on the disk, or on a partition that starts at a whole MiB.
 fn has_lvm(image: &Sparse) -> bool {
     let places = (0..image.size_bytes()).step_by(1 << 20).take(64);
     let is_label = |at: u64| {
@@ -149,7 +149,8 @@ fn has_lvm(image: &Sparse) -> bool {
     places.into_iter().any(is_label)
 }
 
-/// Whether a superblock of md of version 1.1 or 1.2 is on a partition that begins at a whole MiB.
+/// Returns true if there is an md superblock of version 1.1 or 1.2 on a partition that starts at a
+/// whole MiB.
 fn has_md(image: &Sparse) -> bool {
     let mut places = (0..image.size_bytes()).step_by(1 << 20).take(64);
     let is_magic = |at: u64| {
@@ -160,21 +161,21 @@ fn has_md(image: &Sparse) -> bool {
     places.any(|at| is_magic(at) || is_magic(at + 4096))
 }
 
-/// The same filesystem with the features of checksums taken out of the superblock: else a mutation
-/// gets no further than the first checksum.
+/// Returns the filesystem without the checksum features in its superblock. Otherwise a mutation
+/// would get no further than the first checksum.
 fn without_checksums(image: &Sparse) -> Sparse {
     const INCOMPAT: u64 = 1024 + 0x60;
     const RO_COMPAT: u64 = 1024 + 0x64;
     let mut bare = image.clone();
-    // metadata_csum_seed, bit 13.
+    // The bit of metadata_csum_seed, 13.
     bare.write(INCOMPAT + 1, &[image.byte(INCOMPAT + 1) & !0x20]);
-    // gdt_csum, bit 4, and metadata_csum, bit 10.
+    // The bits of gdt_csum, 4, and metadata_csum, 10.
     bare.write(RO_COMPAT, &[image.byte(RO_COMPAT) & !0x10]);
     bare.write(RO_COMPAT + 1, &[image.byte(RO_COMPAT + 1) & !0x04]);
     bare
 }
 
-/// Next to nothing, for everyone.
+/// Returns minimal seeds, for all targets.
 fn tiny() -> Vec<Seed> {
     let mut mbr = Sparse::zeroes(1 << 20);
     mbr.write(446 + 4, &[0x05, 0, 0, 0, 1, 0, 0, 0, 0xff, 7, 0, 0]);
@@ -233,7 +234,7 @@ fn tiny() -> Vec<Seed> {
     seeds
 }
 
-/// A device that remembers what was read.
+/// A device that records which ranges are read.
 #[derive(Debug)]
 struct Recording {
     inner: Sparse,
@@ -255,15 +256,15 @@ impl BlockRead for Recording {
 
 const SECTOR: u64 = 512;
 
-/// The sectors with structures, without those of zeroes only: else one long read of an inode table
-/// counts as much as a superblock. In order, so that the same image gives the same whatever the
-/// threads did.
+/// Returns the sectors with structures, except those of zeroes: otherwise one long read of an inode
+/// table would count as much as a superblock. They are sorted, so the result does not depend on
+/// threads.
 fn touched(seed: &Seed) -> Vec<(u64, u64)> {
     let device = Arc::new(Recording {
         inner: seed.image.clone(),
         reads: Mutex::default(),
     });
-    // A seed that panics is a finding of its own case; here it only has nothing more to tell.
+    // A seed that panics is a finding of its own case. Here it just reads less.
     let watched: Arc<dyn BlockRead> = Arc::<Recording>::clone(&device);
     let _ = catch_unwind(AssertUnwindSafe(|| seed.target.survey(&watched)));
     let reads = device.reads.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The texts of a policy of SELinux, one behind the other.
+//! The texts of an SELinux policy, concatenated.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use diskfs_selinux::{Config, Context, FileKind, Labels, Texts};
 
 use crate::Sparse;
 
-/// More is left out: no seed has as much.
+/// The maximum length of an input. No seed is longer.
 const TEXT_BYTES: u64 = 16 << 10;
 
-/// What stands between texts: ASCII's record separator.
+/// The separator of the texts: ASCII's record separator.
 const SEPARATOR: u8 = 0x1e;
 
-/// What is made where a guest is changed.
+/// The paths to look up: typical files that are created in a guest.
 const PATHS: [&str; 6] = [
     "/",
     "/etc/shadow",
@@ -23,7 +23,7 @@ const PATHS: [&str; 6] = [
     "/dev/sda1",
 ];
 
-/// All labels of some paths, and of the last text as one.
+/// Looks up the labels of some paths, and of the last text as a path.
 pub(crate) fn labels(device: &Arc<dyn BlockRead>) {
     let len = device.size_bytes().min(TEXT_BYTES);
     let mut input = vec![0; usize::try_from(len).unwrap_or(0)];
@@ -52,7 +52,7 @@ pub(crate) fn labels(device: &Arc<dyn BlockRead>) {
     }
 }
 
-/// The policy that the labels are tested with, and one that is all problems.
+/// Returns the policy of the label tests, and one in which every line has a problem.
 pub(crate) fn seeds() -> [(&'static str, Sparse); 2] {
     let texts = [
         "SELINUX=enforcing\nSELINUXTYPE=targeted\n",

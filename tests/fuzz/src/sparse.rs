@@ -1,14 +1,15 @@
-//! Images that are mostly zeroes.
+//! Sparse images, which are mostly zeroes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Result, check_bounds};
 
-/// A device of which only the blocks that are not zero are kept.
+/// A device that keeps only the blocks that are not zero.
 ///
-/// As an input: eight bytes of magic, the size as eight bytes, and for each block its number as
-/// four bytes and its 4096 bytes, all numbers little-endian. A cut last block goes on with zeroes.
+/// The format of an input: eight bytes of magic, the size in eight bytes, and for each block its
+/// number in four bytes and its 4096 bytes. Numbers are little-endian. A truncated last block is
+/// padded with zeroes.
 #[derive(Debug, Clone, Default)]
 pub struct Sparse {
     size_bytes: u64,
@@ -19,11 +20,11 @@ const BLOCK: usize = 4096;
 const BLOCK_BYTES: u64 = 4096;
 const MAGIC: &[u8; 8] = b"diskfs\0S";
 
-/// The largest device that an input may ask for: the parsers shall see sizes of any kind.
+/// The largest device that an input can specify. Parsers should see sizes of any magnitude.
 const MAX_BYTES: u64 = 1 << 62;
 
 impl Sparse {
-    /// Of zeroes only.
+    /// Returns a device of zeroes.
     pub fn zeroes(size_bytes: u64) -> Self {
         Self {
             size_bytes,
@@ -31,7 +32,7 @@ impl Sparse {
         }
     }
 
-    /// From an input; `None` when it is an image itself.
+    /// Parses an input; `None` if the input is an image itself.
     pub fn from_input(data: &[u8]) -> Option<Self> {
         let (size, mut rest) = data.strip_prefix(MAGIC)?.split_first_chunk::<8>()?;
         let mut sparse = Self::zeroes(u64::from_le_bytes(*size).min(MAX_BYTES));
@@ -43,7 +44,7 @@ impl Sparse {
         Some(sparse)
     }
 
-    /// As an input.
+    /// Returns the device in the format of an input.
     pub fn to_input(&self) -> Vec<u8> {
         let mut data = MAGIC.to_vec();
         data.extend(self.size_bytes.to_le_bytes());
@@ -54,7 +55,7 @@ impl Sparse {
         data
     }
 
-    /// Makes `bytes` the start of a block.
+    /// Sets the start of a block to `bytes`.
     pub fn put(&mut self, number: u64, bytes: &[u8]) {
         if bytes.iter().any(|&byte| byte != 0) {
             let mut block = [0; BLOCK];
@@ -63,7 +64,7 @@ impl Sparse {
         }
     }
 
-    /// Changes bytes; what lies past the end is left out.
+    /// Writes bytes; those after the end of the device are dropped.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         for (at, &byte) in (offset..self.size_bytes).zip(bytes) {
             let block = self.blocks.entry(at / BLOCK_BYTES);
@@ -72,26 +73,26 @@ impl Sparse {
         }
     }
 
-    /// Cuts it, or adds zeroes.
+    /// Truncates the device, or extends it with zeroes.
     pub fn set_len(&mut self, size_bytes: u64) {
         self.size_bytes = size_bytes.min(MAX_BYTES);
         self.blocks
             .retain(|number, _| number * BLOCK_BYTES < size_bytes);
     }
 
-    /// The byte at `at`; zero past the end.
+    /// Returns the byte at `at`; zero after the end.
     pub fn byte(&self, at: u64) -> u8 {
         self.blocks
             .get(&(at / BLOCK_BYTES))
             .map_or(0, |block| block[within(at)])
     }
 
-    /// Bytes that are kept.
+    /// Returns the number of bytes in kept blocks.
     pub fn kept_bytes(&self) -> u64 {
         self.blocks.len() as u64 * BLOCK_BYTES
     }
 
-    /// The offsets of the blocks that are kept.
+    /// Returns the offsets of the kept blocks.
     pub fn block_offsets(&self) -> impl Iterator<Item = u64> + '_ {
         self.blocks.keys().map(|number| number * BLOCK_BYTES)
     }

@@ -1,4 +1,4 @@
-//! systemd's journal files.
+//! Journal files of systemd.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use diskfs_journal::Journal;
 
 use crate::Sparse;
 
-/// More entries of an input are not read: what they are made of has come up by then.
+/// The maximum number of entries to read from an input. Further ones exercise nothing new.
 const MAX_ENTRIES: usize = 2000;
 
-/// What is unpacked of a value.
+/// The maximum number of bytes to decompress of a value.
 const VALUE_BYTES: u64 = 64 << 10;
 
-/// All boots, entries from both ends, and fields.
+/// Reads all boots, entries from both ends, and fields.
 pub(crate) fn all(device: &Arc<dyn BlockRead>) {
     let Ok(journal) = Journal::open(Arc::clone(device)) else {
         return;
@@ -30,7 +30,7 @@ pub(crate) fn all(device: &Arc<dyn BlockRead>) {
     let _ = entries.rev().take(MAX_ENTRIES).flatten().count();
 }
 
-/// A journal of three boots, with a value that is packed.
+/// Returns a journal of three boots with a compressed value.
 pub(crate) fn seed() -> Sparse {
     const PACKED: &[u8] =
         include_bytes!("../../../files/journal/tests/fixtures/three-boots.journal.zst");

@@ -7,10 +7,10 @@ use diskfs_volume::{SectorSize, read_table, read_table_with};
 
 use crate::labels;
 
-/// What sealing writes.
+/// The maximum number of bytes that sealing writes.
 const SEALED_BYTES: u64 = 1 << 20;
 
-/// Any table, as it is, and with the checksums of labels made right.
+/// Reads any partition table, unchanged and with corrected label checksums.
 pub(crate) fn mbr(device: &Arc<dyn BlockRead>) {
     follow(device);
     let _ = read_table_with(&**device, SectorSize::B4096);
@@ -20,7 +20,7 @@ pub(crate) fn mbr(device: &Arc<dyn BlockRead>) {
     follow(&sealed);
 }
 
-/// With the checksums of each GPT made right, which no mutation would hit.
+/// Reads a GPT with corrected checksums, which mutations never hit.
 pub(crate) fn gpt(device: &Arc<dyn BlockRead>) {
     let size_bytes = device.size_bytes();
     let sealed = Overlay::in_memory(Arc::clone(device), SEALED_BYTES);
@@ -31,7 +31,7 @@ pub(crate) fn gpt(device: &Arc<dyn BlockRead>) {
                 .saturating_sub(1)
                 .saturating_mul(sector),
         ] {
-            // A device too small for a header has none to seal.
+            // A device that is too small for a header has none to seal.
             let _ = seal(&sealed, offset, sector);
         }
     }
@@ -50,12 +50,12 @@ fn follow(device: &Arc<dyn BlockRead>) {
             let last = slice.size_bytes() - 1;
             slice
                 .read_at(last, &mut [0])
-                .expect("an opened partition can be read");
+                .expect("the partition can be read");
         }
     }
 }
 
-/// Makes a header's checksums right: of its entries, as far as they are a sane number, and its own.
+/// Corrects the checksums of a header: that of its entries, if their number is sane, and its own.
 fn seal(device: &dyn BlockWrite, offset: u64, sector: u64) -> diskfs_block::Result<()> {
     let mut header = vec![0; usize::try_from(sector).unwrap_or(512)];
     device.read_at(offset, &mut header)?;

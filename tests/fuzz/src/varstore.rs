@@ -1,25 +1,25 @@
-//! UEFI variable stores: what is in them, and edits.
+//! UEFI variable stores: reading and editing variables.
 
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, ErrorKind, read_within};
 use diskfs_varstore::testing::{Template, seal};
 use diskfs_varstore::{
-    Attributes, BootDevice, DeviceKind, DevicePath, Guid, HardDrive, LoadOption, Place, Position,
-    VariableStore,
+    Attributes, BootDevice, BootPosition, DeviceKind, DeviceLocation, DevicePath, Guid, HardDrive,
+    LoadOption, VariableStore,
 };
 
 use crate::Sparse;
 
 const VENDOR: Guid = Guid::EFI_GLOBAL_VARIABLE;
 
-/// Longer inputs are cut.
+/// The maximum length of an input. Longer ones are truncated.
 const MAX_BYTES: u64 = 256 << 10;
 
-/// The block of variables of a seed, and the head of what follows it.
+/// The size of a seed: the block of variables, and the head of the next one.
 const SEED_BYTES: usize = 4096 + 512;
 
-/// A store, with a right checksum: all that it says, then edits, which are there when they are done.
+/// Reads a store with a corrected checksum, edits it, and checks that the edits are there.
 pub(crate) fn store(device: &Arc<dyn BlockRead>) {
     let len = usize::try_from(device.size_bytes().min(MAX_BYTES)).unwrap_or(0);
     let Ok(Some(mut bytes)) = read_within(&**device, 0, len) else {
@@ -32,7 +32,7 @@ pub(crate) fn store(device: &Arc<dyn BlockRead>) {
     }
 }
 
-/// Reads what a seed has structures in.
+/// Reads the structures of a seed.
 pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
     let _ = read_within(&**device, 0, SEED_BYTES);
 }
@@ -54,20 +54,21 @@ fn edit(store: &mut VariableStore) {
     let devices = kinds.map(|kind| BootDevice {
         order: 0,
         kind,
-        place: Place::Attached(0),
+        place: DeviceLocation::Attached(0),
     });
     if let Ok(matched) = store.boot_order_for(&devices) {
         let _ = store.set_boot_order(&matched.order);
     }
     let _ = store.set_boot_next(Some(1));
     let _ = store.delete("Timeout", VENDOR);
-    let _ = store.add_boot_entry(&file(), Position::First);
+    let _ = store.add_boot_entry(&file(), BootPosition::First);
     for data in [&b"e"[..], &[7; 500], b"eng"] {
         let before = store.bytes().len();
         match store.set("Lang", VENDOR, Attributes::DEFAULT, data) {
             Ok(_) => {
-                let again = VariableStore::open(store.bytes().to_vec()).expect("it is a store");
-                let lang = again.variable("Lang", VENDOR).expect("it was set");
+                let again =
+                    VariableStore::open(store.bytes().to_vec()).expect("the store is valid");
+                let lang = again.variable("Lang", VENDOR).expect("the variable exists");
                 assert_eq!(lang.data, data);
                 assert_eq!(store.bytes().len(), before);
             }
@@ -91,40 +92,40 @@ fn built(is_authenticated: bool) -> Sparse {
         variable_blocks: 1,
         is_authenticated,
     };
-    let mut store = VariableStore::open(template.build()).expect("it is a store");
+    let mut store = VariableStore::open(template.build()).expect("the store is valid");
     let mut set = |name: &str, data: &[u8]| {
         let edit = store.set(name, VENDOR, Attributes::DEFAULT, data);
-        edit.expect("there is room");
+        edit.expect("the store has space");
     };
     set("Timeout", &[5, 0]);
     set("Lang", b"fra");
     set("Lang", b"deu");
-    let added = store.add_boot_entry(&file(), Position::Last);
-    added.expect("there is room");
+    let added = store.add_boot_entry(&file(), BootPosition::Last);
+    added.expect("the store has space");
     let disk = LoadOption {
         attributes: 1,
         description: "UEFI Misc Device".to_owned(),
         file_path_list: vec![path(&PCI)],
         optional_data: vec![1, 2, 3],
     };
-    let added = store.add_boot_entry(&disk, Position::First);
-    added.expect("there is room");
+    let added = store.add_boot_entry(&disk, BootPosition::First);
+    added.expect("the store has space");
     let bytes = store.into_bytes();
     let mut sparse = Sparse::zeroes(bytes.len() as u64);
     sparse.write(0, &bytes);
     sparse
 }
 
-/// `PciRoot(0x0)/Pci(0x5,0x0)`.
+/// The path `PciRoot(0x0)/Pci(0x5,0x0)`.
 const PCI: [u8; 22] = [
     2, 1, 12, 0, 0xd0, 0x41, 3, 10, 0, 0, 0, 0, 1, 1, 6, 0, 0, 5, 0x7f, 0xff, 4, 0,
 ];
 
 fn path(bytes: &[u8]) -> DevicePath {
-    DevicePath::parse(bytes).expect("it is a path")
+    DevicePath::parse(bytes).expect("the path is valid")
 }
 
-/// A store of each format.
+/// Returns a store of each format.
 pub(crate) fn seeds() -> [(&'static str, Sparse); 2] {
     [("store", built(true)), ("old store", built(false))]
 }
@@ -133,7 +134,7 @@ pub(crate) fn seeds() -> [(&'static str, Sparse); 2] {
 mod tests {
     use super::*;
 
-    /// Else the target would not get past the headers.
+    /// Otherwise the target would never get past the headers.
     #[test]
     fn the_seeds_are_opened() {
         for (name, image) in seeds() {

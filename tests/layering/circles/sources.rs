@@ -9,7 +9,7 @@ use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ImplItemFn, Item, ItemMod, ItemUse, Macro, Token, UseTree};
 
-/// A module's place in its crate, without the crate itself.
+/// The path of a module in its crate, without the crate itself.
 pub(super) type ModulePath = Vec<String>;
 
 /// The modules of a library or a program.
@@ -21,16 +21,16 @@ pub(super) struct Crate {
 /// The names in one module.
 #[derive(Default)]
 struct Module {
-    /// The names that `use` gives, and the paths that they stand for.
+    /// The names that `use` defines, and the paths that they stand for.
     imports: BTreeMap<String, Vec<String>>,
-    /// The paths to `crate`, `self` or `super`, and those of `use`, as they are written.
+    /// The paths to `crate`, `self` or `super`, and those of `use`, as written.
     paths: BTreeSet<Vec<String>>,
 }
 
 /// Returns the root source of each library and program of the workspace, with its package's name.
 pub(super) fn roots(metadata: &Value) -> Vec<(String, String)> {
-    let text = |value: &Value| value.as_str().expect("a text").to_owned();
-    let list = |value: &Value| value.as_array().expect("a list").clone();
+    let text = |value: &Value| value.as_str().expect("the value is a text").to_owned();
+    let list = |value: &Value| value.as_array().expect("the value is a list").clone();
     let mut roots = Vec::new();
     for package in list(&metadata["packages"]) {
         for target in list(&package["targets"]) {
@@ -51,7 +51,7 @@ impl Crate {
         all
     }
 
-    /// Parses a crate without files.
+    /// Parses a crate that has no further files.
     pub(super) fn parse(text: &str) -> Self {
         let mut all = Self::default();
         let file = syn::parse_file(text).expect("Rust");
@@ -79,7 +79,7 @@ impl Crate {
         self.modules.insert(path, reader.module);
     }
 
-    /// Returns the uses of modules by each other: the user, the used, and the path that it is used by.
+    /// Returns the uses of modules by each other: the user, the used module, and the path.
     pub(super) fn uses(&self) -> Vec<(&[String], ModulePath, String)> {
         let mut uses = Vec::new();
         for (user, module) in &self.modules {
@@ -91,13 +91,13 @@ impl Crate {
         uses
     }
 
-    /// Returns the modules that a path in `module` leads to: those whose imports it
-    /// goes through, and the one that has the item.
+    /// Returns the modules that a path in `module` leads to: those whose imports it uses, and the
+    /// one that has the item.
     fn named_modules(&self, module: &[String], path: &[String]) -> Vec<ModulePath> {
         let mut found = Vec::new();
         let mut at = module.to_vec();
         let mut open: Vec<_> = path.iter().rev().cloned().collect();
-        // Imports can name each other in turn, so the number of steps is bounded.
+        // Imports can name each other in a circle, so the number of steps is bounded.
         for _ in 0..100 {
             let Some(name) = open.pop() else { break };
             let inner = [&at[..], std::slice::from_ref(&name)].concat();
@@ -109,7 +109,7 @@ impl Crate {
                 }
                 _ if self.modules.contains_key(&inner) => at = inner,
                 _ => match self.modules[&at].imports.get(&name) {
-                    // What an import stands for is not that import again.
+                    // The target of an import is not that import again.
                     Some(import) if *import != [name] => {
                         found.push(at.clone());
                         open.extend(import.iter().rev().cloned());
@@ -142,7 +142,7 @@ impl Reader<'_> {
                     .iter()
                     .for_each(|tree| self.import(prefix, tree));
             }
-            // What a glob gives isn't known here; the module that it is of is.
+            // The names that a glob imports aren't known here; its module is.
             UseTree::Glob(_) => (None, prefix.to_vec()),
             UseTree::Name(name) if name.ident == "self" => {
                 (prefix.last().cloned(), prefix.to_vec())
@@ -184,7 +184,7 @@ impl<'ast> Visit<'ast> for Reader<'ast> {
             .iter()
             .map(|part| part.ident.to_string())
             .collect();
-        // Other paths begin with an import, which counts already, or with a submodule.
+        // Other paths begin with an import, which is already counted, or with a submodule.
         if matches!(names[0].as_str(), "crate" | "super") {
             self.module.paths.insert(names);
         }
@@ -195,7 +195,8 @@ impl<'ast> Visit<'ast> for Reader<'ast> {
         let arguments = Punctuated::<Expr, Token![,]>::parse_terminated;
         if let Ok(arguments) = invocation.parse_body_with(arguments) {
             arguments.iter().for_each(|expression| {
-                // The visitor wants what outlives it; the arguments are parsed for this call alone.
+                // The visitor requires nodes that outlive it, but the arguments are parsed only for
+                // this call.
                 let mut inner = Reader::default();
                 inner.visit_expr(expression);
                 self.module.paths.extend(inner.module.paths);
@@ -212,7 +213,7 @@ fn parsed(file: &Path) -> syn::File {
     syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// Returns the attributes of an item of a kind that tests have for themselves.
+/// Returns the attributes of the kinds of items that tests define.
 fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,

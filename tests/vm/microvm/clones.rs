@@ -8,7 +8,7 @@ use diskfs_fixtures::{Workshop, run};
 
 use super::{appliance, at, check, command, diskfs, require_all, stderr};
 
-/// `DISKFS_CLONES=100` for more.
+/// The number of clones; `DISKFS_CLONES=100` sets another one.
 const CLONES: usize = 16;
 const WORKERS: usize = 8;
 
@@ -19,7 +19,7 @@ fn clones_with_one_uuid_are_edited_side_by_side() {
         return;
     };
     let said = std::env::var("DISKFS_CLONES").ok();
-    let count = said.map_or(CLONES, |said| said.parse().expect("a number"));
+    let count = said.map_or(CLONES, |said| said.parse().expect("the value is a number"));
     let shop = Workshop::new().unwrap();
     let base = shop.sparse_file("base.img", 320 << 20).unwrap();
     run("mkfs.xfs", [Path::new("-q"), &base]).unwrap();

@@ -1,4 +1,4 @@
-//! Plans that are deployed to guests whose filesystems only a kernel writes.
+//! Plans that are deployed to guests whose filesystems only a kernel can write.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -20,7 +20,7 @@ const PLAN: &str = r#"steps:
 - selinux: {mode: permissive}
 "#;
 
-/// What is there when the plan is done: path, mode, owner, and what it has, where that is short.
+/// The files after the plan: path, mode, owner, and contents, if those are short.
 const DONE: [(&str, &str, u32, u32, Option<&str>); 12] = [
     ("etc/hostname", "644", 0, 0, Some("web1\n")),
     (
@@ -54,7 +54,7 @@ const DONE: [(&str, &str, u32, u32, Option<&str>); 12] = [
     ("opt/large", "600", 0, 0, None),
 ];
 
-/// What it changes besides: directories, and files of users that have more lines.
+/// Other paths that the plan changes: directories, and files of users that have more lines.
 const ALSO: [&str; 10] = [
     "etc",
     "etc/group",
@@ -202,7 +202,7 @@ fn is_done(root: &Path, after: &Tree) {
             .get("security.selinux")
             .cloned()
     };
-    // What is made has the label of the guest's policy; what was there keeps its own.
+    // New files have the label of the guest's policy; existing files keep theirs.
     let made = label("opt/large");
     assert!(made.is_some() && made == label("home/ann/.profile"));
     assert_ne!(label("etc/shadow"), made);
@@ -215,7 +215,7 @@ fn is_done(root: &Path, after: &Tree) {
     );
 }
 
-/// Nothing else is another: inode, mode, owner, times, attributes, contents.
+/// Checks that nothing else has changed: inode, mode, owner, times, attributes, contents.
 fn the_rest_is_as_it_was(before: &Tree, after: &Tree) {
     let is_of_plan = |entry: &Entry| {
         DONE.iter().any(|(path, ..)| *path == entry.path) || ALSO.contains(&&*entry.path)

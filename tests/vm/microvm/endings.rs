@@ -1,4 +1,4 @@
-//! How machines end: in order, killed, and with whoever started them.
+//! The ends of machines: orderly, killed, and together with the process that started them.
 
 use std::io::Read;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use diskfs::vfs::{NewAttributes, NewKind, SyncFile};
-use diskfs::vm::{Choice, Kind, MicroVm, VmOptions};
+use diskfs::vm::{BackendChoice, BackendKind, MicroVm, VmOptions};
 use diskfs::{Disk, WriteOptions};
 use diskfs_fixtures::{Workshop, run};
 use rustix::process::{Signal, kill_process};
@@ -19,7 +19,7 @@ fn xfs(shop: &Workshop) -> std::path::PathBuf {
     image
 }
 
-/// The processes whose program is this kernel.
+/// Returns the processes whose program is this kernel.
 pub(super) fn machines(appliance: &Path) -> Vec<rustix::process::Pid> {
     let kernel = appliance.join("uml").canonicalize().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -31,12 +31,13 @@ pub(super) fn machines(appliance: &Path) -> Vec<rustix::process::Pid> {
     numbers.filter_map(rustix::process::Pid::from_raw).collect()
 }
 
-/// A kernel of its own, so that other tests' machines are not counted.
+/// Makes a separate copy of the kernel, so that the machines of other tests are not counted.
 pub(super) fn own_appliance(shop: &Workshop, appliance: &Path) -> std::path::PathBuf {
     let own = shop.path("appliance");
     std::fs::create_dir(&own).unwrap();
-    // By another process: what this one has open for writing, a machine that another test starts just then
-    // would have open, too, and no program can be run meanwhile.
+    // Copied by another process: if this process had the file open for writing, a machine that
+    // another test starts at the same time would inherit the descriptor, and the file could then
+    // not be executed.
     run("cp", [appliance.join("uml"), own.join("uml")]).unwrap();
     own
 }
@@ -75,7 +76,7 @@ fn killed_it_answers_errors_and_loses_nothing_that_was_synced() {
     disk.close().unwrap();
     assert_eq!(machines(&own), []);
 
-    // Its log is replayed by the next one that mounts it.
+    // The next mount replays the log.
     let after = at(&image, "/after");
     let words = ["touch".as_ref(), after.as_os_str()];
     assert!(command(&appliance, words).status().unwrap().success());
@@ -95,7 +96,7 @@ fn nothing_is_left_of_a_killed_program() {
     let (image, own) = (xfs(&shop), own_appliance(&shop, &appliance));
     let temporary = shop.path("tmp");
     std::fs::create_dir(&temporary).unwrap();
-    // It waits for its input, with the machine running.
+    // The command waits for its input, with the machine running.
     let file = at(&image, "/file");
     let words = ["write".as_ref(), file.as_os_str()];
     let mut program = command(&own, words)
@@ -169,7 +170,7 @@ fn one_that_hangs_is_killed_when_the_time_of_a_call_is_over() {
         .read_only(false)
         .fallback(std::sync::Arc::new(MicroVm::new(VmOptions {
             appliance: Some(own.clone()),
-            choice: Choice::Only(Kind::Uml),
+            choice: BackendChoice::Only(BackendKind::Uml),
             call_deadline: Duration::from_secs(1),
             ..VmOptions::default()
         })))

@@ -1,4 +1,4 @@
-//! A kernel that the image itself holds.
+//! The kernel of the image itself.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,8 @@ use super::{appliance, at, check, command, diskfs, require_all, stderr};
 
 const VERSION: &str = "6.1.0-test";
 
-/// A system's tree with the appliance's kernel for QEMU and its modules where a distribution has them.
+/// Makes a system's tree with the appliance's kernel for QEMU and its modules at the paths that
+/// distributions use.
 fn system(root: &Path, appliance: &Path) {
     let modules = root.join("usr/lib/modules").join(VERSION);
     for dir in [root.join("etc"), root.join("boot"), modules.clone()] {
@@ -40,7 +41,7 @@ fn system(root: &Path, appliance: &Path) {
 fn a_guests_own_kernel_opens_its_filesystems() {
     let Some(appliance) = appliance() else { return };
     if !appliance.join("diskfs-agent").is_file() || !appliance.join("qemu/vmlinux").is_file() {
-        skip("there is no kernel for QEMU: packaging/appliance/build makes one");
+        skip("missing kernel for QEMU; build it with packaging/appliance/build");
         return;
     }
     let Some(()) = require_all(&["mkfs.xfs", "xfs_repair", "cpio", "qemu-system-x86_64"]) else {
@@ -59,7 +60,7 @@ fn a_guests_own_kernel_opens_its_filesystems() {
 
     let (code, said, _) = with_its_kernel(&image_root);
     assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("no operating system is found"), "{said}");
+    assert!(said.contains("no operating system found"), "{said}");
 
     let tree = shop.path("tree");
     system(&tree, &appliance);
@@ -85,7 +86,7 @@ fn a_guests_own_kernel_opens_its_filesystems() {
     let taken = format!("/lib/modules/{VERSION}");
     assert!(said.contains(&taken) && said.contains("qemu-tcg"), "{said}");
 
-    // It writes, too.
+    // Writing works, too.
     let dir = at(&image, "/made");
     let words = ["mkdir", "--vm-kernel", "guest", "--vm", "qemu-tcg"].map(AsRef::as_ref);
     diskfs(&appliance, &[&words[..], &[dir.as_os_str()]].concat());

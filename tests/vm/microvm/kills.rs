@@ -1,7 +1,7 @@
-//! Killed at random moments, by whoever kills: what was synced is there, and the filesystem is whole when its
-//! log was replayed.
+//! Kills at random moments, of the machine or of diskfs: synced files are there, and after the
+//! replay of its log the filesystem is sound.
 //!
-//! Each way and kind twice; `DISKFS_KILLS=50` for more.
+//! Each method and kind runs twice; `DISKFS_KILLS=50` sets another number.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use rustix::process::{Signal, kill_process};
 use super::endings::{machines, own_appliance};
 use super::{appliance, at, check, command, diskfs, micro_vm, open, require_all};
 
-/// How often each is killed.
+/// Returns the number of kills of each method and kind.
 fn kills() -> usize {
     let said = std::env::var("DISKFS_KILLS");
     said.map_or(2, |said| said.parse().expect("DISKFS_KILLS is a number"))
 }
 
-/// How a kind is made, how large, and how it is checked.
+/// The kinds: the command that makes the filesystem, its size, and the command that checks it.
 const KINDS: [(&[&str], u64, &[&str]); 4] = [
     (&["mkfs.xfs", "-q"], 320 << 20, &["xfs_repair", "-n"]),
     (&["mkfs.btrfs", "-q"], 256 << 20, &["btrfs", "check"]),
@@ -31,10 +31,10 @@ const KINDS: [(&[&str], u64, &[&str]); 4] = [
     (&["mkfs.ntfs", "-qfF"], 512 << 20, &["ntfsfix", "-n"]),
 ];
 
-/// One that is killed again and again.
+/// An image that is killed again and again.
 struct Victim {
     appliance: PathBuf,
-    /// The same for itself, so that other tests' machines are left alone.
+    /// The appliance of this victim, so that the machines of other tests are not killed.
     own: PathBuf,
     image: PathBuf,
     checker: &'static [&'static str],
@@ -58,8 +58,9 @@ impl Victim {
         })
     }
 
-    /// Mends the copy of the first records of `$MFT`, if it is what differs: the kernel's driver writes it some time
-    /// after the records, and NTFS has no journal there that would bring it up to date after a kill.
+    /// Repairs the copy of the first records of `$MFT` if only that differs: the kernel's driver
+    /// writes it some time after the records, and NTFS has no journal there that would update it
+    /// after a kill.
     fn mend_mirror(&self) {
         let looked = std::process::Command::new("ntfsfix")
             .args(["-n".as_ref(), self.image.as_os_str()])
@@ -77,7 +78,7 @@ impl Victim {
         }
     }
 
-    /// The next one that mounts it replays the log, and finds these with what they are to hold.
+    /// Checks that the next mount, which replays the log, finds these files with their contents.
     fn verify(&self, synced: &[(String, Vec<u8>)]) {
         assert_eq!(machines(&self.own), []);
         diskfs(
@@ -97,7 +98,7 @@ impl Victim {
     }
 }
 
-/// A moment to kill at, another one each time.
+/// Returns a moment for the kill, a different one each time.
 fn moment(n: usize) -> Duration {
     let milliseconds = u64::try_from(n)
         .unwrap()
@@ -126,7 +127,7 @@ fn the_machine_is_killed() {
     );
 }
 
-/// Writes and syncs files until the machine is killed. Returns those that were synced.
+/// Writes and syncs files until the machine is killed, and returns the synced ones.
 fn write_until_killed(victim: &Victim, n: usize) -> Vec<(String, Vec<u8>)> {
     let disk = Disk::options()
         .read_only(false)
@@ -137,7 +138,7 @@ fn write_until_killed(victim: &Victim, n: usize) -> Vec<(String, Vec<u8>)> {
     let synced = Mutex::default();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_files(filesystem.as_fs(), n, &synced));
-        // Not before there is something to lose.
+        // Not before there is data that could be lost.
         while synced.lock().unwrap().is_empty() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -172,7 +173,7 @@ fn write_files(
             Err(error) => return error,
         }
     }
-    // More of them would fill the disk; it is killed soon.
+    // More files would fill the disk; the kill comes soon.
     loop {
         if let Err(error) = fs.sync() {
             return error;
@@ -193,7 +194,7 @@ fn diskfs_is_killed() {
     }
 }
 
-/// Has many files unpacked, and kills diskfs meanwhile.
+/// Unpacks many files, and kills diskfs meanwhile.
 fn tar_in_until_killed(victim: &Victim, n: usize) {
     let source = victim.own.join("source");
     fs::create_dir_all(&source).unwrap();
@@ -215,19 +216,20 @@ fn tar_in_until_killed(victim: &Victim, n: usize) {
         ["tar-in".as_ref(), at(&victim.image, "/").as_os_str()],
     )
     .stdin(fs::File::open(&archive).unwrap())
-    // NTFS has no journal there: names that a kill has left without a file are told, each round more of them.
+    // NTFS has no journal there: names that a kill has left without a file are reported, more in
+    // each round.
     .stderr(Stdio::null())
     .spawn()
     .unwrap();
     std::thread::sleep(Duration::from_millis(200) + moment(n));
     child.kill().unwrap();
     child.wait().unwrap();
-    // The kernel kills the machine with whoever started it.
+    // The kernel kills the machine together with its parent.
     for _ in 0..1000 {
         if machines(&victim.own).is_empty() {
             return;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    panic!("the machine lives on");
+    panic!("the machine is still running");
 }

@@ -1,4 +1,5 @@
-//! Each kind is written, found clean by its own checker, and is what the kernel's mount shows.
+//! Each kind of filesystem: written, found clean by its own checker, and equal to what the kernel's
+//! mount shows.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,33 +12,33 @@ use diskfs_fixtures::{Entry, Mount, Tree, Workshop, pattern, require_root, run};
 use super::{appliance, at, check, command, diskfs, open, require_all, stderr};
 
 /// A kind of filesystem.
-struct Kind {
+struct FilesystemKind {
     mkfs: &'static [&'static str],
     check: &'static [&'static str],
-    /// Whether the kernel of this machine may know it, too.
+    /// True if the kernel of this machine may support it, too.
     mounts: bool,
     size_bytes: u64,
 }
 
-const XFS: Kind = Kind {
+const XFS: FilesystemKind = FilesystemKind {
     mkfs: &["mkfs.xfs", "-q"],
     check: &["xfs_repair", "-n"],
     mounts: true,
     size_bytes: 320 << 20,
 };
-const XFS_V4: Kind = Kind {
+const XFS_V4: FilesystemKind = FilesystemKind {
     mkfs: &["mkfs.xfs", "-q", "-m", "crc=0"],
     // Newer kernels are built without it.
     mounts: false,
     ..XFS
 };
-const BTRFS: Kind = Kind {
+const BTRFS: FilesystemKind = FilesystemKind {
     mkfs: &["mkfs.btrfs", "-q"],
     check: &["btrfs", "check"],
     mounts: true,
     size_bytes: 256 << 20,
 };
-const F2FS: Kind = Kind {
+const F2FS: FilesystemKind = FilesystemKind {
     mkfs: &[
         "mkfs.f2fs",
         "-q",
@@ -48,7 +49,7 @@ const F2FS: Kind = Kind {
     mounts: false,
     size_bytes: 128 << 20,
 };
-const NTFS: Kind = Kind {
+const NTFS: FilesystemKind = FilesystemKind {
     mkfs: &["mkntfs", "-Q", "-q", "-F"],
     check: &["ntfsfix", "-n"],
     mounts: false,
@@ -80,7 +81,7 @@ fn ntfs() {
     written_and_read_back(&NTFS);
 }
 
-fn written_and_read_back(kind: &Kind) {
+fn written_and_read_back(kind: &FilesystemKind) {
     let Some(appliance) = appliance() else { return };
     let (mkfs, checker) = (kind.mkfs[0], kind.check[0]);
     let Some(()) = require_all(&[mkfs, checker, "tar"]) else {
@@ -120,18 +121,18 @@ fn written_and_read_back(kind: &Kind) {
         let mounted = Mount::by("mount", words.into_iter().chain([image.as_path()])).unwrap();
         let mut theirs = Tree::of_directory(mounted.path()).unwrap();
         if checker == "btrfs" {
-            theirs.statfs = None; // What is available is an estimate, which differs by version.
+            theirs.statfs = None; // The available space is an estimate, which differs by version.
         }
         assert_eq!(ours.differences(&theirs), Vec::<String>::new());
     }
 }
 
-fn make(kind: &Kind, image: &Path) {
+fn make(kind: &FilesystemKind, image: &Path) {
     let words = kind.mkfs[1..].iter().map(Path::new);
     run(kind.mkfs[0], words.chain([image])).unwrap();
 }
 
-/// Files of all sorts that every kind can hold.
+/// Makes files of all types that every kind can store.
 fn source_tree(shop: &Workshop) -> PathBuf {
     let root = shop.path("tree");
     fs::create_dir_all(root.join("etc/deep/er")).unwrap();
@@ -172,8 +173,8 @@ fn tar_in(appliance: &Path, image: &Path, source: &Path) {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
-/// Names, kinds, and contents are the same. What a kind of its own adds (NTFS' and btrfs' sizes of
-/// directories, its modes) is not compared here.
+/// Checks that names, types and contents are equal. Additions of a kind (NTFS' and btrfs' sizes of
+/// directories, NTFS' modes) are not compared here.
 fn same_contents(expected: &Tree, found: &Tree) {
     let line = |entry: &Entry| {
         format!(
@@ -191,9 +192,9 @@ fn same_contents(expected: &Tree, found: &Tree) {
     assert_eq!(list(expected), list(found));
 }
 
-/// A filesystem with these subvolumes, in the first of which is a system with the lines of fstab that `table`
-/// makes of the subvolumes' numbers; the file `file` is in the last one. The first is what a kernel mounts by
-/// default if it `is_default`.
+/// Makes a filesystem with these subvolumes. The first one has a system with the lines of fstab
+/// that `table` makes of the subvolumes' numbers; the last one has the file `file`. If
+/// `is_default`, the first one is the default subvolume.
 fn system_in_subvolumes(
     image: &Path,
     subvolumes: &[&str],
@@ -262,7 +263,7 @@ fn a_system_in_the_default_subvolume_with_others_by_number() {
     let Some(()) = require_root() else { return };
     let shop = Workshop::new().unwrap();
     let image = shop.sparse_file("disk.img", BTRFS.size_bytes).unwrap();
-    // The name of the first is none that installers give.
+    // The name of the first one is not one that installers use.
     let subvolumes = ["rolled-back", "data", "data/home"];
     system_in_subvolumes(&image, &subvolumes, true, |uuid, ids| {
         let home = ids[2];
@@ -281,5 +282,8 @@ fn a_system_in_the_default_subvolume_with_others_by_number() {
         .lines()
         .find(|line| line.contains("/srv"))
         .unwrap();
-    assert!(srv.contains("there is no subvolume 99999"), "{explained}");
+    assert!(
+        srv.contains("subvolume") && srv.contains("99999"),
+        "{explained}"
+    );
 }

@@ -1,4 +1,4 @@
-//! How long a request takes.
+//! The latency of a request.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use diskfs_fixtures::{Workshop, run};
 
 use super::{appliance, check, micro_vm, require_all};
 
-/// No request is so slow by itself: an answer that was slept through comes with the machine's next timer, up to a
-/// second later.
+/// The limit for a slow request. No request takes this long by itself: if an answer's interrupt is
+/// missed, the request waits for the machine's next timer, up to a second.
 const SLOW: Duration = Duration::from_millis(150);
 
-/// Of so many requests some were slept through in nine of ten runs.
+/// The number of requests, of which some missed their interrupt in nine of ten runs.
 const FILES: usize = 20_000;
 
-/// The machine that this runs on may have something else to do once.
+/// The number of attempts: the host may be busy once.
 const TRIES: usize = 3;
 
 #[test]

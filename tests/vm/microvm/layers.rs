@@ -1,4 +1,4 @@
-//! XFS on what diskfs puts together itself: LVM, and LUKS.
+//! XFS on volumes that diskfs assembles itself: LVM, and LUKS.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use diskfs_fixtures::{Lvm, Part, Workshop, require_root, run};
 
 use super::{appliance, at, check, diskfs, require_all};
 
-/// Makes an XFS on a volume, writes to it, reads that back, and has it checked as a file by itself.
+/// Makes an XFS on a volume, writes to it, reads that back, and checks the filesystem as a separate
+/// file.
 fn made_and_written(appliance: &Path, image: &Path, volume: &str, key: &[OsString]) {
     let key: Vec<&OsStr> = key.iter().map(OsString::as_os_str).collect();
     let volume_words = [OsStr::new("--volume"), OsStr::new(volume)];
@@ -20,7 +21,7 @@ fn made_and_written(appliance: &Path, image: &Path, volume: &str, key: &[OsStrin
     assert_eq!(words(&["ls".as_ref(), &at(image, "/dir")]), b"file\n");
 }
 
-/// What is on a volume, as a file.
+/// Copies the contents of a volume to a file.
 fn copy_of(shop: &Workshop, disk: &Disk, volume: &str) -> PathBuf {
     let device = disk.volume(volume).unwrap().device().unwrap();
     let copy = shop.path("copy.img");

@@ -1,4 +1,4 @@
-//! What is told when there is nothing to open a filesystem with.
+//! The messages if no backend can open a filesystem.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use diskfs_fixtures::{Workshop, require, run};
 
 use super::{at, command, stderr};
 
-/// An XFS that nothing here opens.
+/// Makes an XFS that nothing here can open.
 fn xfs(shop: &Workshop) -> Option<std::path::PathBuf> {
     require("mkfs.xfs")?;
     let image = shop.sparse_file("xfs.img", 320 << 20).unwrap();
@@ -27,7 +27,7 @@ fn without_an_appliance_it_says_how_to_get_one() {
         .unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(said.contains("no User Mode Linux kernel"), "{said}");
+    assert!(said.contains("missing User Mode Linux kernel"), "{said}");
     assert!(said.contains(nowhere.to_str().unwrap()), "{said}");
     assert!(said.contains("diskfs appliance build uml"), "{said}");
 }
@@ -89,10 +89,10 @@ fn the_configuration_counts_where_nothing_else_is_said() {
         command
     };
     let said = stderr(&ls(&[]).output().unwrap());
-    assert!(said.contains("no User Mode Linux kernel"), "{said}");
+    assert!(said.contains("missing User Mode Linux kernel"), "{said}");
     assert!(said.contains(appliance.to_str().unwrap()), "{said}");
     assert!(!said.contains("qemu"), "{said}");
-    // The environment goes before it, and the command line before both.
+    // The environment overrides the configuration, and the command line overrides both.
     let said = stderr(&ls(&[]).env("DISKFS_VM", "none").output().unwrap());
     assert!(!said.contains("User Mode Linux"), "{said}");
     let mut named = ls(&["--vm", "uml"]);
@@ -107,7 +107,7 @@ fn the_configuration_counts_where_nothing_else_is_said() {
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
-        said.contains("config.toml: line 2: `xen` is none of"),
+        said.contains("config.toml: line 2: unknown backend `xen`"),
         "{said}"
     );
 }

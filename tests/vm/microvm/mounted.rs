@@ -1,4 +1,4 @@
-//! A filesystem in a microVM, mounted by FUSE: what programs do with it.
+//! A filesystem in a microVM, mounted by FUSE, under the usual operations of programs.
 #![cfg(feature = "fuse")]
 
 use std::fs;
@@ -54,7 +54,7 @@ fn xfs_over_qcow2_with_a_backing_file() {
     assert_eq!(fs::metadata(&base).unwrap().len(), 320 << 20);
 }
 
-/// What programs do with files.
+/// Does usual operations on files.
 fn work(at: &Path) {
     let data = pattern("data", 3 << 20);
     fs::write(at.join("file"), &data).unwrap();

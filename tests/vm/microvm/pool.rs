@@ -1,4 +1,4 @@
-//! Machines that are used again, and those that wait.
+//! Machines that are reused, and those that wait.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use diskfs::vfs::{FsRead, NewAttributes, NewKind};
-use diskfs::vm::{Choice, Kind, MicroVm, VmOptions};
+use diskfs::vm::{BackendChoice, BackendKind, MicroVm, VmOptions};
 use diskfs::{Disk, WriteOptions};
 use diskfs_fixtures::{Workshop, run, run_with_input, skip};
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,7 +19,7 @@ const UUID: &str = "2a1c3c5e-0c57-4d0f-9a3b-6f2b7c1d8e90";
 const XFS_UUID: &str = "uuid=2a1c3c5e-0c57-4d0f-9a3b-6f2b7c1d8e90";
 const MIB: u64 = 1 << 20;
 
-/// A partition: where it is, how large, and what is on it.
+/// A partition: its location, size, and contents.
 struct Part {
     start_mib: u64,
     size_mib: u64,
@@ -39,7 +39,8 @@ const PARTS: [Part; 2] = [
     },
 ];
 
-/// A disk with two filesystems that have the same UUID and the same names with other contents.
+/// Makes a disk with two filesystems that have the same UUID and the same names with different
+/// contents.
 fn twins(shop: &Workshop, kind: &str) -> PathBuf {
     let image = shop.sparse_file("twins.img", 800 * MIB).unwrap();
     let lines =
@@ -63,7 +64,7 @@ fn twins(shop: &Workshop, kind: &str) -> PathBuf {
     image
 }
 
-/// Copies what is not zero.
+/// Copies all bytes that are not zero.
 fn copy_into(from: &Path, image: &Path, offset: u64) {
     let mut from = fs::File::open(from).unwrap();
     let mut image = fs::File::options().write(true).open(image).unwrap();
@@ -105,7 +106,7 @@ fn read_file(fs: &dyn FsRead) -> Vec<u8> {
     contents
 }
 
-/// Both filesystems through one machine: the second one must see nothing of the first.
+/// Opens both filesystems through one machine: the second one must show nothing of the first.
 fn twins_through_one_machine(kind: &str, checker: (&str, &[&str])) {
     let Some(appliance) = appliance() else { return };
     let Some(()) = require_all(&[&format!("mkfs.{kind}"), checker.0, "sfdisk"]) else {
@@ -152,7 +153,7 @@ fn twins_through_one_machine(kind: &str, checker: (&str, &[&str])) {
     }
 }
 
-/// A machine is gone a moment after it was told to.
+/// Waits until all machines have exited, which they do shortly after the request.
 fn all_end(appliance: &Path) {
     let deadline = Instant::now() + Duration::from_secs(5);
     while !machines(appliance).is_empty() {
@@ -185,7 +186,7 @@ fn open_with(vm: &MicroVm, image: &Path) -> Disk {
         .unwrap()
 }
 
-/// Opens and closes the disk's filesystem. Returns the machines that there are then.
+/// Opens and closes the disk's filesystem, and returns the machines that are running then.
 fn use_it(disk: &Disk, appliance: &Path) -> Vec<Pid> {
     let filesystem = disk.writable_filesystem(&WriteOptions::default()).unwrap();
     filesystem.close().unwrap();
@@ -237,7 +238,7 @@ fn a_machine_that_died_waiting_is_replaced() {
     let (image, own) = (xfs(&shop, "xfs.img"), own_appliance(&shop, &appliance));
     let disk = open_with(&micro_vm(&own), &image);
     for machine in use_it(&disk, &own) {
-        let _ = kill_process(machine, Signal::KILL); // Some are parts of another one.
+        let _ = kill_process(machine, Signal::KILL); // Some processes belong to another machine.
     }
     all_end(&own);
     assert!(!use_it(&disk, &own).is_empty());
@@ -252,7 +253,7 @@ fn new_machines_wait_for_the_next_image() {
     let shop = Workshop::new().unwrap();
     let own = own_appliance(&shop, &appliance);
     let vm = MicroVm::new(VmOptions {
-        choice: Choice::Only(Kind::Uml),
+        choice: BackendChoice::Only(BackendKind::Uml),
         appliance: Some(own.clone()),
         pool: 1,
         ..VmOptions::default()
@@ -277,7 +278,7 @@ fn new_machines_wait_for_the_next_image() {
 fn emulated_machines_hear_of_another_disk_too() {
     let Some(appliance) = appliance() else { return };
     if !appliance.join("qemu/vmlinux").is_file() {
-        skip("there is no kernel for QEMU: packaging/appliance/build makes one");
+        skip("missing kernel for QEMU; build it with packaging/appliance/build");
         return;
     }
     let Some(()) = require_all(&["mkfs.xfs", "sfdisk", "qemu-system-x86_64"]) else {
@@ -288,7 +289,7 @@ fn emulated_machines_hear_of_another_disk_too() {
     let disk = Disk::options()
         .read_only(false)
         .fallback(Arc::new(MicroVm::new(VmOptions {
-            choice: Choice::Only(Kind::QemuTcg),
+            choice: BackendChoice::Only(BackendKind::QemuTcg),
             appliance: Some(appliance),
             ..VmOptions::default()
         })))

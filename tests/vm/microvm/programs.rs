@@ -1,4 +1,4 @@
-//! Programs of a guest: what they see, what they say, how they end.
+//! Programs of a guest: their view, their output, their end.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -9,15 +9,17 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use diskfs::Disk;
-use diskfs::guest::{self, Steps};
-use diskfs::vm::{Choice, Ended, Kind, MachineTree, Program, Running, Stream, VmOptions};
+use diskfs::guest::{self, KernelMounts};
+use diskfs::vm::{
+    BackendChoice, BackendKind, Ended, MachineTree, Program, Running, Stream, VmOptions,
+};
 use diskfs_fixtures::{Workshop, run, skip};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{appliance, at, check, command, diskfs, require_all, stderr};
 
-/// A small guest: programs of this machine with their libraries, its root on XFS, and `/data` on ext4 on a
-/// second disk.
+/// A small guest: programs of this machine with their libraries, its root on XFS, and `/data` on
+/// ext4 on a second disk.
 struct Guest {
     appliance: PathBuf,
     root: PathBuf,
@@ -71,7 +73,7 @@ impl Guest {
         })
     }
 
-    /// `diskfs run` with these options and words.
+    /// Returns the command `diskfs run` with these options and words.
     fn command(&self, options: &[&str], words: &[&str]) -> Command {
         let mut command = command(&self.appliance, ["run"]);
         command.args(options).arg("--add").arg(&self.data);
@@ -84,7 +86,7 @@ impl Guest {
         self.command(options, words).output().unwrap()
     }
 
-    /// What a script prints, which must end well.
+    /// Returns the output of a script, which must succeed.
     fn shell(&self, script: &str) -> String {
         let output = self.run(&[], &["sh", "-c", script]);
         assert!(output.status.success(), "{script}: {}", stderr(&output));
@@ -96,13 +98,13 @@ impl Guest {
         check("e2fsck", &["-fn"], &self.data);
     }
 
-    /// The library's way to run several.
+    /// Returns the library's interface for running several programs.
     fn tree(&self) -> (Disk, MachineTree) {
         let disk = Disk::options().read_only(false).add(&self.data);
         let disk = disk.open(&self.root).unwrap();
-        let steps = Steps::of_volume(disk.volume("disk").unwrap());
+        let mounts = KernelMounts::of_volume(disk.volume("disk").unwrap());
         let options = VmOptions {
-            choice: Choice::Only(Kind::Uml),
+            choice: BackendChoice::Only(BackendKind::Uml),
             appliance: Some(self.appliance.clone()),
             ..VmOptions::default()
         };
@@ -110,7 +112,7 @@ impl Guest {
             guest::systems(&disk).unwrap().is_empty(),
             "XFS has no driver here"
         );
-        let tree = MachineTree::mount(&options, &steps).unwrap();
+        let tree = MachineTree::mount(&options, &mounts).unwrap();
         (disk, tree)
     }
 }
@@ -147,7 +149,7 @@ fn tree(shop: &Workshop) -> PathBuf {
     for (name, text) in files {
         fs::write(tree.join(name), text).unwrap();
     }
-    // The head of a program for aarch64: 183 is EM_AARCH64.
+    // The header of a program for aarch64: 183 is EM_AARCH64.
     let mut foreign = vec![0; 64];
     foreign[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     foreign[16..20].copy_from_slice(&[2, 0, 183, 0]);
@@ -156,7 +158,7 @@ fn tree(shop: &Workshop) -> PathBuf {
     tree
 }
 
-/// A program of this machine, and the libraries that `ldd` lists.
+/// Copies a program of this machine, and the libraries that `ldd` lists.
 fn copy_program(name: &str, tree: &Path) {
     let found = ["/usr/bin", "/bin"].map(|dir| Path::new(dir).join(name));
     let program = found.into_iter().find(|path| path.exists()).expect(name);
@@ -248,13 +250,13 @@ fn what_can_not_be_run_is_told_as_chroot_does() {
     assert_eq!(status, Some(126), "{said}");
     let (status, said) = ended(&["/bin/foreign"]);
     assert_eq!(status, Some(126), "{said}");
-    assert!(said.contains("it is for aarch64"), "{said}");
+    assert!(said.contains("aarch64"), "{said}");
     let (status, _) = ended(&["sh", "-c", "kill -9 $$"]);
     assert_eq!(status, Some(128 + 9));
     let output = guest.run(&["--user", "bob"], &["id"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(
-        stderr(&output).contains("no user bob"),
+        stderr(&output).contains("no such user: `bob`"),
         "{}",
         stderr(&output)
     );
@@ -279,7 +281,7 @@ fn time_and_signals_end_a_program() {
     guest.check();
 }
 
-/// Sends SIGTERM to diskfs when the program has said that it is ready.
+/// Sends SIGTERM to diskfs when the program has reported that it is ready.
 fn terminated_when_ready(mut child: Child) -> (Option<i32>, String) {
     use std::io::Read as _;
     let mut output = child.stdout.take().unwrap();
@@ -298,7 +300,7 @@ fn what_is_left_behind_is_killed_and_the_disk_is_whole() {
     let said = guest.shell("(while :; do echo x >>/data/log; done) >/dev/null 2>&1 & echo started");
     assert_eq!(said, "started\n");
     guest.check();
-    // Also when it holds on to the output.
+    // Also if it keeps the output open.
     let said = guest.shell("sleep 1000 & echo started");
     assert_eq!(said, "started\n");
     guest.check();
@@ -318,7 +320,7 @@ fn several_run_at_once_in_one_machine() {
         })
         .unwrap()
     };
-    // Each waits for the one before it.
+    // Each program waits for the previous one.
     let last = start("until [ -e /tmp/2 ]; do sleep 0.01; done; echo last");
     let second = start("until [ -e /tmp/1 ]; do sleep 0.01; done; touch /tmp/2; echo second");
     let endless = start("echo began; exec sleep 1000");
@@ -353,11 +355,11 @@ fn a_network_is_there_when_it_is_asked_for() {
         return;
     };
     if !guest.appliance.join("qemu/vmlinux").is_file() {
-        return skip("there is no kernel for QEMU: packaging/appliance/build makes one");
+        return skip("missing kernel for QEMU; build it with packaging/appliance/build");
     }
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = server.local_addr().unwrap().port();
-    // The host, as QEMU shows it to the machine.
+    // The host, at the address that QEMU gives it in the machine.
     let speak = format!("exec 3<>/dev/tcp/10.0.2.2/{port} && echo hello >&3 && cat <&3");
     let without = guest.run(&["--vm", "qemu-tcg"], &["bash", "-c", &speak]);
     assert!(!without.status.success());
@@ -382,5 +384,5 @@ fn a_network_is_there_when_it_is_asked_for() {
 
     let refused = guest.run(&["--vm", "uml", "--network"], &["ls"]);
     assert_eq!(refused.status.code(), Some(125));
-    assert!(stderr(&refused).contains("no network"));
+    assert!(stderr(&refused).contains("a network is not supported"));
 }

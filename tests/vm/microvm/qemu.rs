@@ -1,4 +1,4 @@
-//! The same through QEMU, which emulates the processor here: a short form.
+//! A shorter version of these tests with QEMU, which emulates the processor here.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,18 +12,18 @@ use diskfs_fixtures::{Workshop, run, skip};
 
 use super::{appliance, at, check, command, diskfs, require_all, stderr};
 
-/// The appliance with what QEMU boots in it.
+/// Returns the appliance with the files that QEMU boots.
 fn appliance_with_qemu() -> Option<PathBuf> {
     let appliance = appliance()?;
     if !appliance.join("qemu/vmlinux").is_file() {
-        skip("there is no kernel for QEMU: packaging/appliance/build makes one");
+        skip("missing kernel for QEMU; build it with packaging/appliance/build");
         return None;
     }
     require_all(&["mkfs.xfs", "xfs_repair", "qemu-system-x86_64"])?;
     Some(appliance)
 }
 
-/// Runs the program, which must succeed, with an emulated machine, and has it tell what it does.
+/// Runs the program, which must succeed, with an emulated machine and with its log.
 fn emulated(appliance: &Path, words: &[&OsStr]) -> Output {
     let vm = ["--vm", "qemu-tcg", "-vv"].map(OsStr::new);
     let words = words.iter().chain(&vm);
@@ -32,10 +32,12 @@ fn emulated(appliance: &Path, words: &[&OsStr]) -> Output {
     output
 }
 
-/// How many machines were started with a saved state, and how many in all.
+/// Returns the number of machines that were started from a saved state, and the number of all.
 fn started(output: &Output) -> (usize, usize) {
     let said = stderr(output);
-    let started = said.lines().filter(|line| line.contains("is started"));
+    let started = said
+        .lines()
+        .filter(|line| line.contains("starting a microVM"));
     let saved = started.clone().filter(|line| line.contains("-incoming"));
     (saved.count(), started.count())
 }
@@ -53,7 +55,7 @@ fn xfs_is_written_by_an_emulated_machine() {
     check("xfs_repair", &["-n"], &image);
     let listed = emulated(&appliance, &["ls".as_ref(), &at(&image, "/")]);
     assert_eq!(listed.stdout, b"dir\n");
-    // It is of now, whenever the machine was saved.
+    // The time is the current one, whenever the machine was saved.
     let told = diskfs(
         &appliance,
         &["stat".as_ref(), "--json".as_ref(), &at(&image, "/dir")],
@@ -101,7 +103,7 @@ fn with_a_state_that_is_of_no_use_it_boots() {
     for file in ["qemu/vmlinux", "qemu/initramfs"] {
         symlink(appliance.join(file), other.join(file)).unwrap();
     }
-    // Its head is right, and what QEMU wrote is cut.
+    // The file's header is right, and QEMU's part is truncated.
     let mut kept = Vec::new();
     let saved = File::open(appliance.join("qemu/saved")).unwrap();
     saved.take(1 << 20).read_to_end(&mut kept).unwrap();
@@ -110,7 +112,7 @@ fn with_a_state_that_is_of_no_use_it_boots() {
         .unwrap();
     let made = emulated(&other, &["mkdir".as_ref(), &at(&image, "/dir")]);
     assert_eq!(started(&made), (1, 2), "{}", stderr(&made));
-    // That is known from then on.
+    // The failure is remembered from then on.
     let listed = emulated(&other, &["ls".as_ref(), &at(&image, "/")]);
     assert_eq!(started(&listed), (0, 1), "{}", stderr(&listed));
     assert_eq!(listed.stdout, b"dir\n");

@@ -1,4 +1,4 @@
-//! In places that allow less: it works there, too.
+//! Restricted environments, in which diskfs works, too.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -7,14 +7,14 @@ use diskfs_fixtures::{Workshop, require_root, run};
 
 use super::{DISKFS, appliance, at, check, require_all, stderr};
 
-/// An XFS to work on, and where the appliance is.
-struct Place {
+/// An XFS to work on, and the path of the appliance.
+struct XfsFixture {
     appliance: PathBuf,
     image: PathBuf,
     shop: Workshop,
 }
 
-impl Place {
+impl XfsFixture {
     fn new(programs: &[&str]) -> Option<Self> {
         let appliance = appliance()?.canonicalize().unwrap();
         require_all(&["mkfs.xfs", "xfs_repair"])?;
@@ -29,7 +29,7 @@ impl Place {
         })
     }
 
-    /// Has `sandbox` make a directory on it.
+    /// Makes a directory on it inside of `sandbox`.
     fn write_in(&self, mut sandbox: Command) {
         let output = sandbox
             .args([DISKFS, "mkdir"])
@@ -38,7 +38,7 @@ impl Place {
             .env("DISKFS_APPLIANCE", &self.appliance)
             .env_remove("TMPDIR")
             .output()
-            .expect("the sandbox starts");
+            .expect("start the sandbox");
         well(&output);
         check("xfs_repair", &["-n"], &self.image);
     }
@@ -50,10 +50,10 @@ fn well(output: &Output) {
 
 #[test]
 fn without_any_namespace_of_the_host() {
-    let Some(place) = Place::new(&["bwrap"]) else {
+    let Some(fixture) = XfsFixture::new(&["bwrap"]) else {
         return;
     };
-    let dir = place.image.parent().unwrap();
+    let dir = fixture.image.parent().unwrap();
     let mut bwrap = Command::new("bwrap");
     bwrap
         .args(["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/"])
@@ -63,13 +63,13 @@ fn without_any_namespace_of_the_host() {
         .arg("--ro-bind")
         .args([DISKFS, DISKFS])
         .arg("--ro-bind")
-        .args([&place.appliance, &place.appliance]);
-    place.write_in(bwrap);
+        .args([&fixture.appliance, &fixture.appliance]);
+    fixture.write_in(bwrap);
 }
 
 #[test]
 fn where_dev_shm_runs_no_programs() {
-    let Some(place) = Place::new(&["unshare", "mount"]) else {
+    let Some(fixture) = XfsFixture::new(&["unshare", "mount"]) else {
         return;
     };
     if require_root().is_none() {
@@ -78,10 +78,10 @@ fn where_dev_shm_runs_no_programs() {
     let mut unshare = Command::new("unshare");
     let script = "mount -t tmpfs -o noexec none /dev/shm && exec \"$@\"";
     unshare.args(["--mount", "sh", "-c", script, "sh"]);
-    place.write_in(unshare);
+    fixture.write_in(unshare);
 }
 
-/// Has `ptrace` refused by seccomp, and becomes another program.
+/// The program that forbids `ptrace` by seccomp and executes another program.
 const WITHOUT_PTRACE: &str = r"
 #include <errno.h>
 #include <linux/filter.h>
@@ -109,16 +109,16 @@ int main(int argc, char **argv)
 
 #[test]
 fn where_ptrace_is_denied() {
-    let Some(place) = Place::new(&["cc"]) else {
+    let Some(fixture) = XfsFixture::new(&["cc"]) else {
         return;
     };
-    let source = place.shop.path("without_ptrace.c");
+    let source = fixture.shop.path("without_ptrace.c");
     std::fs::write(&source, WITHOUT_PTRACE).unwrap();
-    let program = place.shop.path("without_ptrace");
+    let program = fixture.shop.path("without_ptrace");
     run(
         "cc",
         ["-o".as_ref(), program.as_os_str(), source.as_os_str()],
     )
     .unwrap();
-    place.write_in(Command::new(program));
+    fixture.write_in(Command::new(program));
 }

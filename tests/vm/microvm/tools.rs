@@ -1,4 +1,4 @@
-//! Filesystems are made, checked, grown and trimmed by their own programs, in the machine.
+//! Filesystems that their own programs make, check, grow and trim in the machine.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,17 +9,17 @@ use diskfs_fixtures::{Workshop, skip};
 
 use super::{appliance, at, check, command, diskfs, require_all, stderr};
 
-/// The appliance with programs in it.
+/// Returns the appliance with programs in it.
 fn appliance_with_tools() -> Option<PathBuf> {
     let appliance = appliance()?;
     if !appliance.join("tools").is_file() {
-        skip("there are no tools: packaging/appliance/build collects them");
+        skip("missing tools; collect them with packaging/appliance/build");
         return None;
     }
     Some(appliance)
 }
 
-/// A kind, and its checker on this machine.
+/// The kinds, each with its checker on this machine.
 const KINDS: [(&str, &[&str]); 5] = [
     ("xfs", &["xfs_repair", "-n"]),
     ("btrfs", &["btrfs", "check"]),
@@ -44,7 +44,7 @@ fn each_kind_is_made_checked_and_grown() {
         let said = String::from_utf8(said).unwrap();
         assert!(said.contains(kind) && said.contains("label"), "{said}");
         check(checker[0], &checker[1..], &image);
-        // It is not made twice.
+        // An existing filesystem is not overwritten.
         let again = command(&appliance, words).output().unwrap();
         assert!(!again.status.success());
         assert!(stderr(&again).contains("holds"), "{}", stderr(&again));
@@ -71,7 +71,7 @@ fn each_kind_is_made_checked_and_grown() {
     }
 }
 
-/// The size of a filesystem, as it says.
+/// Returns the size of a filesystem, as it reports it.
 fn total_bytes(appliance: &Path, image: &Path) -> u64 {
     let told = diskfs(
         appliance,
@@ -80,7 +80,7 @@ fn total_bytes(appliance: &Path, image: &Path) -> u64 {
     let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
     let mut found = Vec::new();
     collect(&told, "size_bytes", &mut found);
-    *found.iter().max().expect("a size")
+    *found.iter().max().expect("find a size")
 }
 
 fn collect(value: &serde_json::Value, key: &str, found: &mut Vec<u64>) {
@@ -124,7 +124,10 @@ fn damage_is_found_and_mended() {
         .unwrap();
     assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
     assert!(output.stdout.ends_with(b"damaged\n"));
-    assert!(fs::read(&image).unwrap() == before, "a check has written");
+    assert!(
+        fs::read(&image).unwrap() == before,
+        "the check has written to the image"
+    );
     let words = ["check".as_ref(), "--repair".as_ref(), image.as_os_str()];
     diskfs(&appliance, &words);
     check("xfs_repair", &["-n"], &image);

@@ -1,5 +1,5 @@
-//! Putting together what QEMU boots: a kernel of the host or of a package, as ELF, and an initramfs with
-//! the agent and the modules that it needs.
+//! Building of the files that QEMU boots: a kernel of the host or of a package, as ELF, and an
+//! initramfs with the agent and its modules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,43 +14,44 @@ use super::save::save;
 use diskfs_block::len_of;
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// How to put together what QEMU boots.
+/// The parameters for building the files that QEMU boots.
 #[derive(Debug, Clone)]
 pub struct BuildQemu {
-    /// A kernel (`vmlinuz`, or Debian's package of one); `None` for the newest one in `/boot`.
+    /// The kernel (`vmlinuz`, or a Debian package of one); `None` for the newest one in `/boot`.
     pub kernel: Option<PathBuf>,
-    /// The directory of its modules; `None` for that of a kernel's own name, in `/lib/modules`.
+    /// The directory of its modules; `None` for the directory in `/lib/modules` with the kernel's
+    /// version.
     pub modules: Option<PathBuf>,
     /// The agent, a static program.
     pub agent: PathBuf,
-    /// The directory to make the files in.
+    /// The output directory.
     pub output: PathBuf,
-    /// Whether to boot a machine without KVM and save it, so that those that are started later need not boot.
+    /// True if a machine without KVM is booted and saved, so that later machines need not boot.
     pub save: bool,
 }
 
-/// What was put together.
+/// The result of the build.
 #[derive(Debug)]
 pub struct BuiltQemu {
-    /// The directory.
+    /// The output directory.
     pub output: PathBuf,
-    /// The filesystems that this kernel mounts, beside those that are built in.
+    /// The filesystems that this kernel mounts with modules, besides those that are built in.
     pub filesystems: Vec<String>,
     /// The sizes of the kernel and of the initramfs.
     pub size_bytes: (u64, u64),
-    /// The size of the saved machine, or why there is none, if one was asked for.
+    /// The size of the saved state or the reason why saving failed; `None` if it was not requested.
     pub saved: Option<Result<u64>>,
 }
 
 impl BuildQemu {
-    /// Puts it together; `say` hears what is done.
+    /// Builds the files; `say` gets progress messages.
     ///
     /// # Errors
-    /// `NotFound` for a kernel, modules or an agent that are missing; `Denied` for a kernel that only
-    /// root can read, with what to do.
+    /// Fails with `NotFound` if the kernel, its modules or the agent are missing; with `Denied` if
+    /// only root can read the kernel.
     pub fn run(&self, say: &mut dyn FnMut(&str)) -> Result<BuiltQemu> {
         let agent = static_agent(&self.agent)?;
-        let unpacked; // The package, removed at the end.
+        let unpacked; // The unpacked package, removed at the end.
         let (kernel, modules) = match &self.kernel {
             Some(package) if package.extension().is_some_and(|end| end == "deb") => {
                 say(&format!("unpacking {}", package.display()));
@@ -69,13 +70,13 @@ impl BuildQemu {
         say(&format!("unpacking {}", kernel.display()));
         let image = fs::read(&kernel).map_err(|error| unreadable(error, &kernel))?;
         let elf = bz_image::unpack(&image).map_err(|e| e.in_file(&kernel))?;
-        say(&format!("taking modules of {}", modules.display()));
+        say(&format!("collecting modules from {}", modules.display()));
         let (initramfs, filesystems) = initramfs(&agent, &Modules::in_tree(&modules)?)?;
         let size_bytes = (len_of(&elf), len_of(&initramfs));
         let files = self.install(&elf, &initramfs)?;
         install_agent(&agent, &self.output)?;
         let saved = self.save.then(|| {
-            say("booting a machine, to save it");
+            say("booting a machine to save its state");
             save(&files, VmOptions::default().memory_mib)
         });
         Ok(BuiltQemu {
@@ -89,7 +90,7 @@ impl BuildQemu {
     fn install(&self, kernel: &[u8], initramfs: &[u8]) -> Result<QemuFiles> {
         fs::create_dir_all(&self.output).map_err(|e| Error::from(e).in_file(&self.output))?;
         let files = QemuFiles::in_dir(&self.output);
-        // It is of the kernel before.
+        // The saved state belongs to the previous kernel.
         match fs::remove_file(&files.saved) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(Error::from(error).in_file(&files.saved));
@@ -102,7 +103,7 @@ impl BuildQemu {
     }
 }
 
-/// The newest kernel that is installed below `root`, and its modules.
+/// Returns the newest kernel that is installed below `root`, and its modules.
 fn installed_in(root: &Path) -> Result<(PathBuf, Option<PathBuf>)> {
     let boot = root.join("boot");
     let entries = fs::read_dir(&boot).into_iter().flatten().flatten();
@@ -123,7 +124,7 @@ fn installed_in(root: &Path) -> Result<(PathBuf, Option<PathBuf>)> {
         Some((kernel, Some(modules)))
     });
     newest.ok_or_else(|| {
-        let reason = format!("no kernel with its modules in {}", boot.display());
+        let reason = format!("missing kernel with its modules in {}", boot.display());
         let hint = "name one with --kernel: a vmlinuz, or a package from \
                     `apt-get download linux-image-cloud-amd64` (the package that it depends on)";
         Error::new(ErrorKind::NotFound, reason).with_hint(hint)
@@ -135,8 +136,8 @@ fn modules_of(kernel: &Path) -> Result<PathBuf> {
     let version = name.and_then(|name| name.strip_prefix("vmlinuz-"));
     let dir = version.map(|version| Path::new("/lib/modules").join(version));
     dir.filter(|dir| dir.is_dir()).ok_or_else(|| {
-        let reason = "nothing says where its modules are";
-        let hint = "name their directory with --modules";
+        let reason = "the directory of the kernel's modules is unknown";
+        let hint = "name the directory with --modules";
         Error::new(ErrorKind::NotFound, reason)
             .in_file(kernel)
             .with_hint(hint)
@@ -146,9 +147,9 @@ fn modules_of(kernel: &Path) -> Result<PathBuf> {
 fn unreadable(error: std::io::Error, kernel: &Path) -> Error {
     let error = Error::from(error).in_file(kernel);
     match error.kind() {
-        // Ubuntu's are for root alone.
+        // On Ubuntu, only root can read the kernels.
         ErrorKind::Denied => error.with_hint(
-            "name a kernel that you may read with --kernel, for example a package from \
+            "name a readable kernel with --kernel, for example a package from \
              `apt-get download`",
         ),
         _ => error,

@@ -1,5 +1,5 @@
-//! Putting together what makes, checks and resizes filesystems: programs of this host with their libraries,
-//! in a filesystem of their own, which a machine mounts when one of them is asked for.
+//! Building of the filesystem tools image: programs of this host with their libraries that make,
+//! check and resize filesystems. A machine mounts the image when it needs one of them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::boot_files::{TOOLS, find_program, output_of, run};
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// The programs, as distributions name them. What the host does not have is left out.
+/// The programs, by their usual names. Those that the host does not have are left out.
 const PROGRAMS: &[&str] = &[
     "btrfs",
     "e2fsck",
@@ -30,48 +30,50 @@ const PROGRAMS: &[&str] = &[
     "xfs_repair",
 ];
 
-/// What they read besides their libraries.
+/// The files that the programs read besides their libraries.
 const FILES: &[&str] = &["/etc/mke2fs.conf"];
 
-/// Directories for what is mounted, where programs expect it, and for the filesystem that is worked on.
+/// The directories of the image: mount points where programs expect them, and one for the target
+/// filesystem.
 const DIRECTORIES: &[&str] = &["bin", "dev", "etc", "mnt", "proc", "run", "sys", "tmp"];
 
-/// How to put it together.
+/// The parameters for building the tools image.
 #[derive(Debug, Clone)]
 pub struct BuildTools {
-    /// The directory to make it in.
+    /// The output directory.
     pub output: PathBuf,
 }
 
-/// What was put together.
+/// The result of the build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuiltTools {
-    /// The file.
+    /// The image file.
     pub file: PathBuf,
-    /// The programs in it.
+    /// The programs in the image.
     pub programs: Vec<String>,
     /// The programs that this host does not have.
     pub missing: Vec<String>,
-    /// How large it is.
+    /// The size of the image.
     pub size_bytes: u64,
 }
 
 impl BuildTools {
-    /// Puts it together; `say` hears what is done.
+    /// Builds the image; `say` gets progress messages.
     ///
     /// # Errors
-    /// `NotFound` without `mke2fs` or `ldd`, or when there is not one of the programs.
+    /// Fails with `NotFound` if `mke2fs` or `ldd` is missing, or if the host has none of the
+    /// programs.
     pub fn run(&self, say: &mut dyn FnMut(&str)) -> Result<BuiltTools> {
         let mke2fs = needed("mke2fs", "e2fsprogs")?;
         fs::create_dir_all(&self.output).map_err(|e| Error::from(e).in_file(&self.output))?;
         let tree = tempfile::tempdir_in(&self.output)?;
         let (programs, missing) = fill(tree.path())?;
         if programs.is_empty() {
-            let reason = "there is none of the programs that it is made of";
+            let reason = "none of the filesystem programs is installed";
             let hint = "install xfsprogs, btrfs-progs, f2fs-tools, ntfs-3g";
             return Err(Error::new(ErrorKind::NotFound, reason).with_hint(hint));
         }
-        say(&format!("a filesystem with {}", programs.join(", ")));
+        say(&format!("making an image with {}", programs.join(", ")));
         let file = self.output.join(TOOLS);
         let unfinished = self.output.join(format!("{TOOLS}.new"));
         let kib = size_bytes_below(tree.path())? / 1024;
@@ -80,7 +82,7 @@ impl BuildTools {
             .args(["-E", "root_owner=0:0", "-d"])
             .arg(tree.path())
             .arg(&unfinished)
-            // Its own metadata takes a fraction, and each file a part of its last block.
+            // The filesystem's metadata takes a fraction, and each file a part of its last block.
             .arg(format!("{}k", kib + kib / 4 + 2048)))?;
         fs::rename(&unfinished, &file)?;
         Ok(BuiltTools {
@@ -94,12 +96,12 @@ impl BuildTools {
 
 fn needed(program: &str, package: &str) -> Result<PathBuf> {
     find_program(program).ok_or_else(|| {
-        let reason = format!("there is no {program}");
+        let reason = format!("{program} is not installed");
         Error::new(ErrorKind::NotFound, reason).with_hint(format!("install {package}"))
     })
 }
 
-/// Copies the programs and what they need into a tree, and tells which there are.
+/// Copies the programs and their files into a tree. Returns the copied and the missing programs.
 fn fill(tree: &Path) -> Result<(Vec<String>, Vec<String>)> {
     for name in DIRECTORIES {
         fs::create_dir(tree.join(name))?;
@@ -126,7 +128,7 @@ fn fill(tree: &Path) -> Result<(Vec<String>, Vec<String>)> {
     Ok((there, missing))
 }
 
-/// A symlink becomes what it points to.
+/// Copies a file; a symlink is replaced by its target.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     if let Some(dir) = to.parent() {
         fs::create_dir_all(dir)?;
@@ -135,8 +137,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     copied.map(drop).map_err(|e| Error::from(e).in_file(from))
 }
 
-/// The libraries and the loader that a program of this host is loaded with, as `ldd` lists them; none for
-/// a static one.
+/// Returns the libraries and the loader of a host program as `ldd` lists them; empty for a static
+/// program.
 fn libraries_of(program: &Path) -> Result<Vec<PathBuf>> {
     let ldd = needed("ldd", "libc-bin")?;
     let listed = output_of(Command::new(ldd).arg(program))?;
@@ -170,7 +172,7 @@ mod tests {
         let tree = tempfile::tempdir().unwrap();
         let (there, missing) = fill(tree.path()).unwrap();
         assert_eq!(there.len() + missing.len(), PROGRAMS.len());
-        // e2fsprogs is on each Debian.
+        // e2fsprogs is installed on every Debian.
         if there.iter().any(|name| name == "e2fsck") {
             let listed = libraries_of(&tree.path().join("bin/e2fsck")).unwrap();
             for library in listed {

@@ -1,4 +1,4 @@
-//! Building the kernel of User Mode Linux, with the agent in it, as one static program.
+//! Building of the User Mode Linux kernel with the agent in it, as one static program.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -10,22 +10,23 @@ use crate::boot_files::{Initramfs, find_program, install_agent, run, static_agen
 use super::kernel_source;
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// What the kernel is made of.
+/// The kernel's configuration.
 const CONFIG: &str = include_str!("../../../packaging/appliance/uml.config");
 
-/// Checksums by the processor's instruction, which Linux leaves out here, and the object that takes them.
+/// CRC-32C by the processor's instruction, which Linux lacks for this architecture, and the object
+/// that includes it.
 const CRC32: &str = include_str!("../../../packaging/appliance/crc32.h");
 const CRC32_OBJECT: &str = "crc32-main.o";
 
-/// Interrupts that are not slept through, and the objects that it goes into.
+/// A fix for interrupts that are missed before sleeping, and the objects that include it.
 const IDLE: &str = include_str!("../../../packaging/appliance/idle.h");
 const IDLE_OBJECTS: [(&str, &str); 2] = [("time.o", "TIME"), ("signal.o", "SIGNAL")];
 
-/// What stands in the kernel where others have the time and the place of the build.
+/// The build time in the kernel, a constant so that builds are reproducible.
 const BUILT_AT: &str = "Thu Jan  1 00:00:00 UTC 1970";
 const BUILT_BY: &str = "diskfs";
 
-/// The programs that building a kernel takes, and the Debian packages that they are in.
+/// The programs for building a kernel, with the Debian packages that contain them.
 const PROGRAMS: &[(&str, &str)] = &[
     ("make", "make"),
     ("gcc", "gcc"),
@@ -38,39 +39,40 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("xz", "xz-utils"),
 ];
 
-/// How to build a kernel of User Mode Linux. The same source, agent and compiler make the same bytes.
+/// The parameters for building a User Mode Linux kernel. The same source, agent and compiler make
+/// the same bytes.
 #[derive(Debug, Clone)]
 pub struct BuildUml {
-    /// A tree of Linux, a tar archive of one, or Debian's package of one; `None` for the newest one
+    /// A tree of Linux, a tar archive of one, or a Debian package of one; `None` for the newest one
     /// in `/usr/src`.
     pub source: Option<PathBuf>,
     /// The agent, a static program.
     pub agent: PathBuf,
-    /// Where to build, and to leave what was built for the next time; `None` for a directory that is
-    /// removed.
+    /// The build directory, which is kept for later builds; `None` for a temporary one.
     pub build_dir: Option<PathBuf>,
-    /// The file to make.
+    /// The output file.
     pub output: PathBuf,
-    /// How many compilers run at once.
+    /// The number of parallel compiler jobs.
     pub jobs: NonZeroUsize,
 }
 
-/// What was built.
+/// The result of the build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built {
     /// The version of Linux.
     pub version: String,
-    /// The program.
+    /// The kernel, an executable program.
     pub output: PathBuf,
-    /// Its size.
+    /// The size of the kernel.
     pub size_bytes: u64,
 }
 
 impl BuildUml {
-    /// Builds it; `say` hears what is done.
+    /// Builds the kernel; `say` gets progress messages.
     ///
     /// # Errors
-    /// `NotFound` for a program, a source or an agent that is missing, with what to install.
+    /// Fails with `NotFound` if a program, the source or the agent is missing; the hint names the
+    /// packages.
     pub fn run(&self, say: &mut dyn FnMut(&str)) -> Result<Built> {
         check_programs()?;
         let source = match &self.source {
@@ -79,9 +81,9 @@ impl BuildUml {
         };
         let agent = static_agent(&self.agent)?;
 
-        let removed; // At the end, with what is in it.
+        let removed; // A temporary directory, removed at the end.
         let dir = if let Some(dir) = &self.build_dir {
-            // The kernel's own scripts go to other directories.
+            // The kernel's scripts change the working directory, so the path must be absolute.
             fs::create_dir_all(dir).map_err(|e| Error::from(e).in_file(dir))?;
             &dir.canonicalize()?
         } else {
@@ -122,7 +124,7 @@ impl BuildUml {
         })
     }
 
-    /// Puts the kernel at its place in one step: it may be running.
+    /// Installs the kernel atomically, because it may be running.
     fn install(&self, kernel: &Path) -> Result<u64> {
         let parent = self
             .output
@@ -135,7 +137,7 @@ impl BuildUml {
             .tempdir_in(parent)?;
         let stripped = new.path().join("uml");
         let mut strip = Command::new("strip");
-        // The build's name for itself differs from build to build when the linker makes it of paths.
+        // The build id depends on paths in the linker's command line, so it is removed.
         strip
             .arg("--strip-all")
             .arg("--remove-section=.note.gnu.build-id");
@@ -145,7 +147,7 @@ impl BuildUml {
     }
 }
 
-/// A tree, and where its objects go.
+/// A source tree, and the directory for its object files.
 #[derive(Debug)]
 struct Build<'a> {
     tree: &'a Path,
@@ -165,15 +167,15 @@ impl Build<'_> {
             .env("KBUILD_BUILD_HOST", BUILT_BY)
             .env("KBUILD_BUILD_VERSION", "1")
             .env("LC_ALL", "C")
-            // What somebody has set for other builds would make another kernel.
+            // Variables that are set for other builds would change the kernel.
             .env_remove("CFLAGS")
             .env_remove("KCFLAGS")
             .env_remove("MAKEFLAGS");
-        // Messages of the kernel name its files: without the place of the tree.
+        // Kernel messages contain file names: remove the path of the tree.
         let prefix = format!("-fmacro-prefix-map={}/=", self.tree.display());
         make.arg(format!("KCFLAGS={prefix}"));
-        // As if the architecture had them; a source without that object does not notice.
-        let ours = self.ours();
+        // Claim that the architecture has these functions; a source without that object ignores it.
+        let ours = self.own_files_dir();
         let flags = format!("-DCONFIG_CRC32_ARCH -I{}", ours.display());
         make.arg(format!("CFLAGS_{CRC32_OBJECT}={flags}"));
         let idle = ours.join("idle.h");
@@ -185,10 +187,12 @@ impl Build<'_> {
         make
     }
 
-    /// How this Linux stores what `idle.h` declares, too: by thread since it has several processors.
+    /// Returns the storage class of `signals_pending`, which `idle.h` declares, too: thread-local
+    /// since Linux supports several processors there.
     fn pending_storage(&self) -> &'static str {
         let file = self.tree.join("arch/um/os-Linux/signal.c");
-        let source = fs::read_to_string(file).unwrap_or_default(); // make says what is missing.
+        // If the file is missing, make reports it.
+        let source = fs::read_to_string(file).unwrap_or_default();
         let is_by_thread = |line: &str| line == "static __thread unsigned int signals_pending;";
         if source.lines().any(is_by_thread) {
             "__thread"
@@ -197,15 +201,15 @@ impl Build<'_> {
         }
     }
 
-    /// Where files of ours are that go into the kernel.
-    fn ours(&self) -> PathBuf {
+    /// Returns the directory of our files that are compiled into the kernel.
+    fn own_files_dir(&self) -> PathBuf {
         self.objects.join("ours")
     }
 
     fn configure(&self) -> Result<()> {
-        fs::create_dir_all(self.ours())?;
-        fs::write(self.ours().join("crc32.h"), CRC32)?;
-        fs::write(self.ours().join("idle.h"), IDLE)?;
+        fs::create_dir_all(self.own_files_dir())?;
+        fs::write(self.own_files_dir().join("crc32.h"), CRC32)?;
+        fs::write(self.own_files_dir().join("idle.h"), IDLE)?;
         let wanted = self.objects.join("wanted.config");
         let archive = format!("{CONFIG}CONFIG_INITRAMFS_SOURCE=\"initramfs.cpio\"\n");
         fs::write(&wanted, archive)?;
@@ -221,7 +225,7 @@ impl Build<'_> {
     }
 }
 
-/// Fails when a setting that is wanted was left out: a kernel without it would fail much later.
+/// Fails if a configured setting was dropped: a kernel without it would fail much later.
 fn check_config(taken: &str) -> Result<()> {
     let is_taken = |wanted: &&str| taken.lines().any(|line| line == *wanted);
     let wanted = CONFIG.lines().filter(|line| line.starts_with("CONFIG_"));
@@ -229,7 +233,10 @@ fn check_config(taken: &str) -> Result<()> {
     if left_out.is_empty() {
         return Ok(());
     }
-    let reason = format!("this Linux does not take {}", left_out.join(", "));
+    let reason = format!(
+        "unsupported settings for this version of Linux: {}",
+        left_out.join(", ")
+    );
     Err(Error::new(ErrorKind::Unsupported, reason))
 }
 
@@ -247,10 +254,13 @@ fn check_programs() -> Result<()> {
         names.join(" ")
     };
     let reason = format!(
-        "building a kernel takes programs that are missing: {}",
+        "programs for building a kernel are not installed: {}",
         list(|p| p.0)
     );
-    let hint = format!("install them, as in `apt-get install {}`", list(|p| p.1));
+    let hint = format!(
+        "install them, for example with `apt-get install {}`",
+        list(|p| p.1)
+    );
     Err(Error::new(ErrorKind::NotFound, reason).with_hint(hint))
 }
 

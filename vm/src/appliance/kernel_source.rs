@@ -1,4 +1,4 @@
-//! The source of Linux that the kernel of User Mode Linux is made of.
+//! The Linux source for the User Mode Linux kernel.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use std::process::Command;
 use crate::boot_files::run;
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// Where Debian's `linux-source-*` packages put it.
+/// The directory in which Debian's `linux-source-*` packages install the source.
 const SOURCES: &str = "/usr/src";
 
-/// The first version that sizes the processor's state at run time (older ones die on processors with
-/// AMX) and can do without ptrace (`seccomp=`).
+/// The oldest supported version: the first one that sizes the processor state at run time (older
+/// ones crash on processors with AMX) and works without ptrace (`seccomp=`).
 const OLDEST: (u32, u32) = (6, 16);
 
-/// The newest source in [`SOURCES`].
+/// Returns the newest source in [`SOURCES`].
 ///
 /// # Errors
-/// `NotFound`, with the package to install.
+/// Fails with `NotFound`; the hint names the package to install.
 pub(super) fn find() -> Result<PathBuf> {
     let entries = std::fs::read_dir(SOURCES).into_iter().flatten().flatten();
     let found = entries.filter_map(|entry| {
@@ -28,16 +28,16 @@ pub(super) fn find() -> Result<PathBuf> {
     let newest = found.max_by_key(|(version, _)| *version);
     newest.map(|(_, path)| path).ok_or_else(|| {
         let reason = format!(
-            "no source of Linux {}.{} or newer in {SOURCES}",
+            "missing source of Linux {}.{} or newer in {SOURCES}",
             OLDEST.0, OLDEST.1
         );
         Error::new(ErrorKind::NotFound, reason).with_hint(
-            "install linux-source-7.2 (Debian has it in trixie-backports), or name one with --source",
+            "install linux-source-7.2 (in Debian's trixie-backports), or name a source with --source",
         )
     })
 }
 
-/// The version of `linux-source-7.2.tar.xz`.
+/// Parses the version in a name such as `linux-source-7.2.tar.xz`.
 fn version_in_name(name: &OsStr) -> Option<(u32, u32)> {
     let rest = name.to_str()?.strip_prefix("linux-source-")?;
     let version = rest.strip_suffix(".tar.xz")?;
@@ -45,8 +45,8 @@ fn version_in_name(name: &OsStr) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Unpacks `source` (a tar archive, or a Debian package that holds one) into `tree`, unless it is
-/// there from an earlier build. One that was interrupted leaves none.
+/// Unpacks `source` (a tar archive, or a Debian package that contains one) into `tree`, unless an
+/// earlier build has done so. An interrupted call leaves no tree.
 pub(super) fn unpack(source: &Path, tree: &Path) -> Result<()> {
     if tree.exists() {
         return Ok(());
@@ -72,7 +72,7 @@ fn unpack_package(source: &Path, tree: &Path) -> Result<()> {
     let mut entries = std::fs::read_dir(&inside)?.flatten();
     let tar = entries.find(|entry| version_in_name(&entry.file_name()).is_some());
     let tar = tar.ok_or_else(|| {
-        let reason = "the package holds no linux-source-*.tar.xz";
+        let reason = "missing linux-source-*.tar.xz in the package";
         Error::new(ErrorKind::Invalid, reason).in_file(source)
     })?;
     unpack_tar(&tar.path(), tree)
@@ -84,7 +84,7 @@ fn unpack_tar(archive: &Path, tree: &Path) -> Result<()> {
     run(tar.arg("--strip-components=1"))
 }
 
-/// Fails for a source that would not run on every processor.
+/// Returns the version of a source tree. Fails if it is too old to run on every processor.
 pub(super) fn check_version(tree: &Path) -> Result<String> {
     let makefile = std::fs::read_to_string(tree.join("Makefile"))?;
     let number = |name: &str| {
@@ -99,12 +99,12 @@ pub(super) fn check_version(tree: &Path) -> Result<String> {
     };
     let version = number("VERSION").zip(number("PATCHLEVEL"));
     let (major, minor) = version.ok_or_else(|| {
-        let reason = "no source of Linux: its Makefile names no version";
+        let reason = "not a source tree of Linux: missing version in the Makefile";
         Error::new(ErrorKind::Invalid, reason).in_file(tree)
     })?;
     if (major, minor) < OLDEST {
         let reason = format!(
-            "Linux {major}.{minor} is too old: before {}.{} User Mode Linux dies on processors with AMX",
+            "Linux {major}.{minor} is too old: before {}.{}, User Mode Linux crashes on processors with AMX",
             OLDEST.0, OLDEST.1
         );
         return Err(Error::new(ErrorKind::Unsupported, reason).in_file(tree));

@@ -1,4 +1,5 @@
-//! QEMU's monitor: the QEMU Machine Protocol (QMP), as far as a machine is saved by it.
+//! The client side of QEMU's monitor (QEMU Machine Protocol, QMP), as far as saving a machine needs
+//! it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -8,21 +9,21 @@ use serde_json::{Value, json};
 
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// A connection with a monitor, whose machine is ours: what it says is believed.
+/// A connection to the monitor of a machine that runs our own kernel; its answers are trusted.
 #[derive(Debug)]
 pub(super) struct Monitor {
     reader: BufReader<UnixStream>,
     writer: UnixStream,
-    /// Those that came while something else was waited for.
+    /// Events that arrived while something else was awaited.
     events: Vec<Value>,
     at_most: Duration,
 }
 
 impl Monitor {
-    /// Takes up a connection; from then on whatever is waited for must come within `at_most`.
+    /// Begins a session. From then on each answer must arrive within `at_most`.
     ///
     /// # Errors
-    /// When the other end is no monitor.
+    /// Fails if the peer is not a QEMU monitor.
     pub(super) fn begin(stream: UnixStream, at_most: Duration) -> Result<Self> {
         stream.set_read_timeout(Some(at_most))?;
         let mut monitor = Self {
@@ -33,23 +34,27 @@ impl Monitor {
         };
         let greeting = monitor.receive()?;
         if greeting.get("QMP").is_none() {
-            return Err(Error::new(ErrorKind::Unsupported, "QEMU has no monitor"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the peer is not a QEMU monitor",
+            ));
         }
         monitor.execute("qmp_capabilities", &json!({}))?;
         Ok(monitor)
     }
 
-    /// Has a command executed, and returns what that returned.
+    /// Executes a command and returns its result.
     ///
     /// # Errors
-    /// `Unsupported` with QEMU's words when it refuses; what the stream meets.
+    /// Fails with `Unsupported` and QEMU's message if QEMU refuses the command; with the stream's
+    /// error.
     pub(super) fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value> {
         let line = json!({ "execute": command, "arguments": arguments });
         writeln!(self.writer, "{line}")?;
         loop {
             let mut answer = self.receive()?;
             if let Some(error) = answer.pointer("/error/desc") {
-                let reason = format!("QEMU refuses {command}: {error}");
+                let reason = format!("QEMU refused {command}: {error}");
                 return Err(Error::new(ErrorKind::Unsupported, reason));
             }
             match answer.get_mut("return") {
@@ -59,10 +64,10 @@ impl Monitor {
         }
     }
 
-    /// Waits for an event that `is_it`, and returns its data.
+    /// Waits for an event for which `is_it` returns true. Returns the event's data.
     ///
     /// # Errors
-    /// What the stream meets.
+    /// Fails with the stream's error.
     pub(super) fn wait_for(
         &mut self,
         event: &str,
@@ -85,7 +90,10 @@ impl Monitor {
         if error.kind() != std::io::ErrorKind::WouldBlock {
             return error.into();
         }
-        let reason = format!("QEMU said nothing for {} s", self.at_most.as_secs_f32());
+        let reason = format!(
+            "no answer from QEMU within {} s",
+            self.at_most.as_secs_f32()
+        );
         Error::new(ErrorKind::Unsupported, reason)
     }
 

@@ -1,4 +1,4 @@
-//! Saving a machine that has booted: those that begin with its state need not.
+//! Saving of a booted machine's state: machines that begin with it need not boot.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -19,13 +19,14 @@ use crate::saved_state::{SavedState, uri};
 use super::monitor::Monitor;
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// How long a step may take: on a busy machine booting takes many times as long as on an idle one.
+/// The timeout of each step: on a busy machine, booting takes many times as long as on an idle one.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// Boots a machine with so much memory, and saves it when its agent waits for a host. Returns the file's size.
+/// Boots a machine with this much memory, and saves it when its agent waits for a host. Returns the
+/// file's size.
 ///
 /// # Errors
-/// `Unsupported` without QEMU, or when the machine does not come so far.
+/// Fails with `Unsupported` if QEMU is not installed, or if the machine does not boot.
 pub(super) fn save(files: &QemuFiles, memory_mib: u32) -> Result<u64> {
     let to = files.saved.as_path();
     let program = qemu::find()?;
@@ -40,7 +41,7 @@ pub(super) fn save(files: &QemuFiles, memory_mib: u32) -> Result<u64> {
     let words = format!("{KERNEL_COMMAND_LINE} diskfs.saved");
     qemu::boot(&mut command, files, &words);
     let at = |path: &Path| qemu::doubled_commas(path);
-    // Nobody is there yet.
+    // QEMU does not wait for a peer of this stream.
     let stream = format!(
         "socket,id={},path={},server=on,wait=off",
         qemu::AGENT,
@@ -53,7 +54,7 @@ pub(super) fn save(files: &QemuFiles, memory_mib: u32) -> Result<u64> {
     let saved = accept(&listener, &process, began, DEADLINE)
         .and_then(|stream| Monitor::begin(stream, DEADLINE))
         .and_then(|monitor| save_booted(monitor, new.path()));
-    let machine = saved.inspect_err(|_| process.tell_log())?;
+    let machine = saved.inspect_err(|_| process.print_log())?;
     drop(process);
 
     SavedState::write_header(new.as_file(), &machine, memory_mib)?;
@@ -64,7 +65,7 @@ pub(super) fn save(files: &QemuFiles, memory_mib: u32) -> Result<u64> {
     Ok(fs::metadata(to)?.len())
 }
 
-/// It is no stranger's kernel that runs there, and no stranger's bytes.
+/// Returns a confinement that allows what saving needs: the kernel and its input are our own.
 fn confinement(dir: &Path, file: &Path) -> Confinement {
     Confinement {
         read: vec!["/".into()],
@@ -74,21 +75,26 @@ fn confinement(dir: &Path, file: &Path) -> Confinement {
     }
 }
 
-/// Waits for the agent and writes the state behind the head of `file`. Returns what QEMU calls the machine.
+/// Waits for the agent and writes the state after the header of `file`. Returns QEMU's machine
+/// type.
 fn save_booted(mut monitor: Monitor, file: &Path) -> Result<String> {
     let kind = json!({ "path": "/machine", "property": "type" });
     let kind = monitor.execute("qom-get", &kind)?;
     let kind = kind.as_str().and_then(|kind| kind.strip_suffix("-machine"));
-    let kind =
-        kind.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a machine without a name"))?;
+    let kind = kind.ok_or_else(|| {
+        Error::new(
+            ErrorKind::Unsupported,
+            "missing machine type in QEMU's answer",
+        )
+    })?;
 
     let events = json!({ "capabilities": [{ "capability": "events", "state": true }] });
     monitor.execute("migrate-set-capabilities", &events)?;
-    // Nothing waits for anything else meanwhile.
+    // No limit: nothing else runs meanwhile.
     let unbounded = json!({ "max-bandwidth": i64::MAX });
     monitor.execute("migrate-set-parameters", &unbounded)?;
 
-    // The agent opens its port when it has done all else.
+    // The agent opens its port last.
     monitor.wait_for("VSERPORT_CHANGE", |data| {
         data.get("open") == Some(&Value::Bool(true))
     })?;
@@ -98,7 +104,7 @@ fn save_booted(mut monitor: Monitor, file: &Path) -> Result<String> {
         matches!(status(data).as_deref(), Some("completed" | "failed"))
     })?;
     if status(&ended).as_deref() != Some("completed") {
-        return Err(Error::new(ErrorKind::Io, "QEMU can't save the machine"));
+        return Err(Error::new(ErrorKind::Io, "QEMU cannot save the machine"));
     }
     Ok(kind.to_owned())
 }

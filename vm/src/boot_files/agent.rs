@@ -1,4 +1,4 @@
-//! The agent: the program that runs first, and alone, in the machine.
+//! The agent: the first and only program of the machine.
 
 use std::path::{Path, PathBuf};
 
@@ -6,21 +6,21 @@ use super::Appliance;
 use super::install::install;
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// Its name, where the appliance is looked for.
+/// The name of the agent's file in the appliance.
 const NAME: &str = "diskfs-agent";
 
 impl Appliance {
-    /// The agent, to build appliances with: in the appliance, or next to the program.
+    /// Returns the agent for building appliances: from the appliance, or next to the program.
     ///
     /// # Errors
-    /// `NotFound` with where it was looked for.
+    /// Fails with `NotFound`; the message names the directories that were searched.
     pub fn agent(&self) -> Result<PathBuf> {
         let program = std::env::current_exe().ok();
         let beside = program.and_then(|program| Some(program.parent()?.join(NAME)));
         let beside = beside.filter(|file| file.is_file());
         self.file(NAME).or(beside).ok_or_else(|| {
-            let missing = self.missing("no agent (diskfs-agent)");
-            let hint = "name it with --agent, or build one: packaging/appliance/README.md says how";
+            let missing = self.missing("missing agent (diskfs-agent)");
+            let hint = "name it with --agent, or build it as in packaging/appliance/README.md";
             Error::new(ErrorKind::NotFound, missing.reason()).with_hint(hint)
         })
     }
@@ -29,28 +29,28 @@ impl Appliance {
 /// Reads the agent.
 ///
 /// # Errors
-/// `Invalid` for what can't run where there is nothing else.
+/// Fails with `Invalid` if the file is not a static program.
 pub(crate) fn static_agent(file: &Path) -> Result<Vec<u8>> {
     let agent = std::fs::read(file).map_err(|e| Error::from(e).in_file(file))?;
     check_agent(&agent).map_err(|e| e.in_file(file))?;
     Ok(agent)
 }
 
-/// Keeps the agent next to what was built with it: other kernels take it, too.
+/// Installs the agent next to the file that was built with it: guest kernels need it, too.
 pub(crate) fn install_agent(agent: &[u8], built: &Path) -> Result<()> {
     install(&built.with_file_name(NAME), agent, 0o755)
 }
 
-/// The agent runs where there is nothing else: it must bring all of itself.
+/// Checks that the agent is a static program: the initramfs has no libraries.
 fn check_agent(agent: &[u8]) -> Result<()> {
     let invalid = |reason: &str| Err(Error::new(ErrorKind::Invalid, reason));
     if !agent.starts_with(b"\x7fELF") {
-        return invalid("the agent is no program");
+        return invalid("the agent is not an ELF program");
     }
-    // An interpreter is named by its path (ELF, `PT_INTERP`), which a static program has not.
+    // A dynamic program contains the path of its interpreter (ELF, `PT_INTERP`).
     let dynamic = agent.windows(15).any(|bytes| bytes == b"/lib64/ld-linux");
     if dynamic {
-        return invalid("the agent is not static");
+        return invalid("the agent is not a static program");
     }
     Ok(())
 }

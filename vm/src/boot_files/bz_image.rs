@@ -1,28 +1,30 @@
-//! The kernel inside of a `bzImage`, as ELF: QEMU enters that at once, where the image would unpack itself
-//! by emulated instructions first (`Documentation/arch/x86/boot.rst`, "The Real-Mode Kernel Header").
+//! Extraction of the ELF kernel from a `bzImage`. QEMU enters an ELF kernel at once, while the
+//! image would first unpack itself by emulated instructions (`Documentation/arch/x86/boot.rst`,
+//! "The Real-Mode Kernel Header").
 
 use std::io::Read;
 
 use diskfs_archive::unpack::{self, Streams};
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// Of the header, from the image's start.
+/// The offsets of the header's fields in the image.
 const SETUP_SECTS: usize = 0x1f1;
 const MAGIC: usize = 0x202;
 const VERSION: usize = 0x206;
 const PAYLOAD_OFFSET: usize = 0x248;
 const PAYLOAD_LENGTH: usize = 0x24c;
 
-/// The first version whose header tells where the payload is.
+/// The first version whose header has the place of the payload.
 const OLDEST: u16 = 0x208;
 
-/// Kernels with everything built in are half of this; it may come from anywhere.
+/// The maximum size of an unpacked kernel: twice that of kernels with everything built in. The file
+/// is untrusted.
 pub(crate) const MAX_KERNEL_BYTES: u64 = 256 << 20;
 
-/// The kernel as ELF; `image` may be one already.
+/// Returns the kernel as ELF; `image` may be ELF already.
 ///
 /// # Errors
-/// `Invalid` for what is no kernel, `Unsupported` for one that is packed in another way.
+/// Fails with `Invalid` if this is not a kernel, with `Unsupported` if its compression is unknown.
 pub(crate) fn unpack(image: &[u8]) -> Result<Vec<u8>> {
     if image.starts_with(ELF) {
         return Ok(image.to_vec());
@@ -30,12 +32,12 @@ pub(crate) fn unpack(image: &[u8]) -> Result<Vec<u8>> {
     let payload = payload(image).ok_or_else(|| {
         Error::new(
             ErrorKind::Invalid,
-            "no kernel for x86: the header of a bzImage is missing",
+            "not a kernel for x86: missing bzImage header",
         )
     })?;
     let kernel = decompress(payload, MAX_KERNEL_BYTES)?;
     if !kernel.starts_with(ELF) {
-        let reason = "what is in the bzImage is no ELF program";
+        let reason = "the payload of the bzImage is not an ELF program";
         return Err(Error::new(ErrorKind::Unsupported, reason));
     }
     Ok(kernel)
@@ -59,7 +61,7 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
     if version < OLDEST {
         return None;
     }
-    // None means four, for historical reasons.
+    // Zero means four, for historical reasons.
     let sectors = match image.get(SETUP_SECTS)? {
         0 => 4,
         sectors => usize::from(*sectors),
@@ -69,21 +71,22 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
     image.get(start..)?.get(..u32_at(PAYLOAD_LENGTH)?)
 }
 
-/// Unpacks a file that is compressed in one of the ways that kernels and their modules are; what is
-/// not compressed stays.
+/// Unpacks a file by one of the compressions of kernels and modules; an uncompressed file is
+/// returned as it is.
 ///
 /// # Errors
-/// `Unsupported` for other ways, and for what unpacks to more than the limit; `Corrupt` for a broken stream.
+/// Fails with `Unsupported` for other compressions and above the size limit, with `Corrupt` for a
+/// broken stream.
 pub(crate) fn decompress(bytes: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
     if bytes.starts_with(b"\x7fELF") {
         return Ok(bytes.to_vec());
     }
-    // What follows the stream (the unpacked size) is left alone.
+    // The bytes after the stream (the unpacked size) are ignored.
     let reader = unpack::stream(bytes, Streams::First)?.ok_or_else(unpack::unknown)?;
     let mut unpacked = Vec::new();
     let one_more = limit_bytes.saturating_add(1);
     let read = reader.take(one_more).read_to_end(&mut unpacked);
-    read.map_err(|e| Error::new(ErrorKind::Corrupt, format!("can't be unpacked: {e}")))?;
+    read.map_err(|e| Error::new(ErrorKind::Corrupt, format!("cannot unpack: {e}")))?;
     check_len(&unpacked, limit_bytes)?;
     Ok(unpacked)
 }
@@ -92,7 +95,10 @@ fn check_len(unpacked: &[u8], limit_bytes: u64) -> Result<()> {
     if u64::try_from(unpacked.len()).is_ok_and(|len| len <= limit_bytes) {
         return Ok(());
     }
-    let reason = format!("unpacks to more than {} MiB", limit_bytes >> 20);
+    let reason = format!(
+        "too large: it unpacks to more than {} MiB",
+        limit_bytes >> 20
+    );
     Err(Error::new(ErrorKind::Unsupported, reason))
 }
 

@@ -1,4 +1,4 @@
-//! The kernel that an image itself holds: it understands the image's filesystems, however new or old.
+//! The kernel of a guest: it understands the filesystems of the guest's image, however new or old.
 
 use std::fs;
 use std::sync::Arc;
@@ -12,13 +12,14 @@ use super::{Appliance, QemuFiles, static_agent};
 use diskfs_disk::guest::System;
 use diskfs_disk::{Error, ErrorKind, Filesystem, Result};
 
-/// Where modules are; the second one is a symlink to the first on most systems.
+/// The directories of modules; on most systems, the second one is a symlink to the first.
 const MODULES: [&str; 2] = ["/usr/lib/modules", "/lib/modules"];
 
-/// Room for what QEMU boots.
+/// The disk space for the files that QEMU boots.
 const ROOM_MIB: u32 = 256;
 
-/// A kernel of a guest, unpacked for QEMU, with the agent. Its files are gone with the last clone.
+/// A kernel of a guest, unpacked for QEMU, with the agent. Dropping the last clone removes its
+/// files.
 #[derive(Debug, Clone)]
 pub struct GuestKernel(Arc<Unpacked>);
 
@@ -39,20 +40,20 @@ impl PartialEq for GuestKernel {
 impl Eq for GuestKernel {}
 
 impl GuestKernel {
-    /// Takes the newest kernel of a system that has its modules, with the agent of the appliance. Nothing of
-    /// the guest is run here: it runs in the machine, as all that the machine does.
+    /// Unpacks the newest kernel of a system that has its modules, with the agent of the appliance.
+    /// Nothing of the guest is run here: the kernel runs only in the machine.
     ///
     /// # Errors
-    /// `NotFound` without a kernel or an agent, `Unsupported` for one that is packed in an unknown way, and
-    /// what reading the guest's files meets.
+    /// Fails with `NotFound` if there is no kernel or agent, with `Unsupported` if the kernel's
+    /// compression is unknown, and with the error of reading the guest's files.
     pub fn of(system: &System, appliance: &Appliance) -> Result<Self> {
         let agent = static_agent(&appliance.agent()?)?;
         let tree = system.filesystem()?;
-        let found = Found::newest(&tree)?;
+        let found = KernelInTree::newest(&tree)?;
         tracing::info!(
             kernel = found.kernel,
             modules = found.modules,
-            "a kernel of the guest is taken"
+            "using a kernel of the guest"
         );
         let image = tree.read_at_most(&found.kernel, MAX_KERNEL_BYTES)?;
         let in_guest = |error: Error| error.in_file(tree.image_path());
@@ -71,17 +72,17 @@ impl GuestKernel {
         })))
     }
 
-    /// Its version, as the directory of its modules is called.
+    /// Returns the version, the name of the modules' directory.
     pub fn version(&self) -> &str {
         &self.0.version
     }
 
-    /// The filesystems that it mounts beside those that are built in.
+    /// Returns the filesystems that it mounts with modules, besides those that are built in.
     pub fn filesystems(&self) -> &[String] {
         &self.0.filesystems
     }
 
-    /// What QEMU boots.
+    /// Returns the files that QEMU boots.
     pub(crate) fn files(&self) -> &QemuFiles {
         &self.0.files
     }
@@ -89,18 +90,18 @@ impl GuestKernel {
 
 /// A kernel in a guest's tree.
 #[derive(Debug, PartialEq, Eq)]
-struct Found {
+struct KernelInTree {
     version: String,
     kernel: String,
     modules: String,
 }
 
-impl Found {
+impl KernelInTree {
     fn newest(tree: &Filesystem) -> Result<Self> {
         let mut versions: Vec<(String, &str)> = Vec::new();
         for dir in MODULES {
             for entry in tree.read_dir(dir).unwrap_or_default() {
-                // Names of versions are plain.
+                // Versions are plain ASCII.
                 if let Ok(version) = String::from_utf8(entry.name) {
                     versions.push((version, dir));
                 }
@@ -110,15 +111,16 @@ impl Found {
         let mut newest = versions.into_iter().rev();
         let found = newest.find_map(|(version, dir)| Self::of_version(tree, version, dir));
         found.ok_or_else(|| {
-            let reason = "the guest holds no kernel with its modules";
-            let hint = "leave --vm-kernel away to take that of the appliance";
+            let reason = "missing kernel with its modules in the guest";
+            let hint = "omit --vm-kernel to use the kernel of the appliance";
             Error::new(ErrorKind::NotFound, reason)
                 .in_file(tree.image_path())
                 .with_hint(hint)
         })
     }
 
-    /// Where distributions put it: all but ostree and Arch in `/boot`.
+    /// Finds the kernel of a version where distributions put it: all but ostree and Arch use
+    /// `/boot`.
     fn of_version(tree: &Filesystem, version: String, dir: &str) -> Option<Self> {
         let modules = format!("{dir}/{version}");
         let places = [

@@ -1,5 +1,5 @@
-//! The first filesystem of the machine's kernel: the agent, and what it needs before it can mount
-//! anything (initramfs buffer format, `Documentation/driver-api/early-userspace/buffer-format.rst`).
+//! The initramfs of the machine's kernel: the agent and the modules that it loads (initramfs buffer
+//! format, `Documentation/driver-api/early-userspace/buffer-format.rst`).
 
 use std::io;
 
@@ -8,14 +8,14 @@ use cpio::newc;
 use super::modules::Modules;
 use diskfs_disk::Result;
 
-/// The modules of the machine's devices, before anything can be mounted.
+/// The modules of the machine's devices, which are loaded at boot.
 const BOOT_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_console"];
 
-/// The module of a network, for programs that are to have one.
+/// The module of the network, for programs that need it.
 const NETWORK_MODULE: &str = "virtio_net";
 
-/// The filesystems, as mount(2) names them, and what the kernel would have loaded for each by asking for
-/// it: checksums that the modules themselves do not name.
+/// The filesystems by their names for mount(2), each with the checksum modules that the kernel
+/// would load by `request_module`: the filesystem's own module does not list them.
 const FILESYSTEMS: &[(&str, &[&str])] = &[
     (
         "btrfs",
@@ -45,22 +45,22 @@ const FILESYSTEMS: &[(&str, &[&str])] = &[
     ("xfs", &["crc32c_generic"]),
 ];
 
-/// Files in the order in which the kernel unpacks them.
+/// An initramfs: files in the order in which the kernel unpacks them.
 ///
-/// The same files make the same bytes: there are no times, no owners but root, and inode numbers
-/// follow from the order.
+/// The same files make the same bytes: there are no times, all owners are root, and inode numbers
+/// follow the order.
 #[derive(Debug, Default)]
 pub(crate) struct Initramfs {
     bytes: Vec<u8>,
     count: u32,
 }
 
-/// The console's device (`Documentation/admin-guide/devices.txt`): where messages go before `/dev` is
-/// mounted.
+/// The device number of the console (`Documentation/admin-guide/devices.txt`), which takes messages
+/// until `/dev` is mounted.
 const CONSOLE: (u32, u32) = (5, 1);
 
 impl Initramfs {
-    /// With the agent as the first program, and the directories that it mounts things at.
+    /// Creates an archive with the agent as the first program, and the directories for its mounts.
     pub(crate) fn with_agent(agent: &[u8]) -> io::Result<Self> {
         let mut new = Self::default();
         for dir in ["dev", "proc", "sys", "mnt", "tmp"] {
@@ -99,15 +99,16 @@ impl Initramfs {
         writer.finish().map(|_| ())
     }
 
-    /// The archive, with its end.
+    /// Returns the complete archive.
     pub(crate) fn finish(mut self) -> io::Result<Vec<u8>> {
         newc::trailer(&mut self.bytes)?;
         Ok(self.bytes)
     }
 }
 
-/// The agent, the modules that it loads at once (`modules/order`), and those of each filesystem that
-/// it loads before it mounts one (`modules/order.xfs`); and those of the network (`modules/order.network`).
+/// Returns an initramfs with the agent, and the names of its filesystems. Module lists:
+/// `modules/order` is loaded at boot, `modules/order.xfs` before XFS is mounted (likewise for each
+/// filesystem), `modules/order.network` for a network.
 pub(crate) fn initramfs(agent: &[u8], modules: &Modules) -> Result<(Vec<u8>, Vec<String>)> {
     let mut archive = Initramfs::with_agent(agent)?;
     archive.add_dir("modules")?;

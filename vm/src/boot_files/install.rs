@@ -1,4 +1,4 @@
-//! Putting what was built at its place.
+//! Installation of the files of an appliance.
 
 use std::fs::Permissions;
 use std::io::Write;
@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use diskfs_disk::{Error, Result};
 
-/// Makes a file in one step: the one before may be in use.
+/// Replaces a file atomically: the previous one may be in use.
 pub(crate) fn install(file: &Path, contents: &[u8], mode: u32) -> Result<()> {
     let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
     let mut new = NamedTempFile::new_in(dir.unwrap_or(Path::new(".")))?;

@@ -1,4 +1,4 @@
-//! The modules of a kernel: which there are, and what each takes.
+//! The modules of a kernel and their dependencies.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -10,28 +10,30 @@ use super::bz_image::decompress;
 use super::tools::run;
 use diskfs_disk::{Error, ErrorKind, Filesystem, Result};
 
-/// Directories below each other in a tree of modules; real ones have 8.
+/// The maximum depth of directories and of dependencies; real trees have 8 directories.
 const MAX_DEPTH: usize = 16;
 
-/// One module, and all that are taken, unpacked: ten times what real ones have.
+/// The maximum size of one module and of all that are used, unpacked: ten times the size of real
+/// ones.
 const MAX_MODULE_BYTES: u64 = 64 << 20;
 const MAX_BYTES: usize = 512 << 20;
 
-/// The list of a guest's modules; that of a distribution's kernel with everything has 1 MiB.
+/// The maximum size of a guest's module list; that of a distribution's kernel with all modules has
+/// 1 MiB.
 const MAX_LIST_BYTES: u64 = 16 << 20;
 
-type Read = Box<dyn Fn(&Path) -> Result<Vec<u8>>>;
+type ReadFile = Box<dyn Fn(&Path) -> Result<Vec<u8>>>;
 
 /// The modules in a directory of `/lib/modules`.
 pub(crate) struct Modules {
-    /// By their names.
+    /// The files by module name.
     files: HashMap<String, PathBuf>,
-    read: Read,
-    /// Whether `strip` may see them: a program that was not written for what strangers make.
+    read: ReadFile,
+    /// True if `strip` may process the modules: it was not written for untrusted input.
     are_ours: bool,
 }
 
-/// One of them.
+/// An unpacked module.
 #[derive(Debug)]
 pub(crate) struct Module {
     name: String,
@@ -49,7 +51,7 @@ impl fmt::Debug for Modules {
 }
 
 impl Modules {
-    /// Those of the host.
+    /// Finds the modules of the host.
     pub(crate) fn in_tree(dir: &Path) -> Result<Self> {
         let mut files = HashMap::new();
         let kernel = dir.join("kernel");
@@ -61,7 +63,8 @@ impl Modules {
         })
     }
 
-    /// Those of a guest, in this directory of its tree, by the list that depmod(8) makes.
+    /// Finds the modules of a guest in this directory of its tree, by the list that depmod(8)
+    /// makes.
     pub(crate) fn in_guest(tree: &Filesystem, dir: &str) -> Result<Self> {
         let list = tree.read_at_most(format!("{dir}/modules.dep"), MAX_LIST_BYTES)?;
         let list = String::from_utf8_lossy(&list);
@@ -87,40 +90,40 @@ impl Modules {
         self.files.contains_key(name)
     }
 
-    /// These and what they take, in the order in which they load. One that there is not is built in,
-    /// or not needed by this kernel.
+    /// Returns the named modules and their dependencies in load order. A module that does not exist
+    /// is skipped: it is built in, or this kernel does not need it.
     ///
     /// # Errors
-    /// `Unsupported` when they are larger than any kernel's.
+    /// Fails with `Unsupported` if they are larger than the modules of any real kernel.
     pub(crate) fn with_dependencies(&self, names: &[&str]) -> Result<Vec<Module>> {
-        let mut taking = Taking {
+        let mut walk = DependencyWalk {
             modules: self,
             met: HashSet::new(),
             order: Vec::new(),
             left_bytes: MAX_BYTES,
         };
         for name in names {
-            taking.add(name, 0)?;
+            walk.add(name, 0)?;
         }
-        Ok(taking.order)
+        Ok(walk.order)
     }
 }
 
-/// Modules that are being taken.
-struct Taking<'m> {
+/// The state of collecting modules.
+struct DependencyWalk<'m> {
     modules: &'m Modules,
     met: HashSet<String>,
     order: Vec<Module>,
     left_bytes: usize,
 }
 
-impl Taking<'_> {
+impl DependencyWalk<'_> {
     fn add(&mut self, name: &str, depth: usize) -> Result<()> {
         let modules = self.modules;
         let Some(file) = modules.files.get(name).filter(|_| depth < MAX_DEPTH) else {
             return Ok(());
         };
-        // Some take each other.
+        // Some modules depend on each other.
         if !self.met.insert(name.to_owned()) {
             return Ok(());
         }
@@ -128,12 +131,12 @@ impl Taking<'_> {
         let bytes = match read.and_then(|bytes| decompress(&bytes, MAX_MODULE_BYTES)) {
             Ok(bytes) => bytes,
             Err(error) => {
-                tracing::warn!(%error, module = name, "left out");
+                tracing::warn!(%error, module = name, "cannot read a module; it is left out");
                 return Ok(());
             }
         };
         self.left_bytes = self.left_bytes.checked_sub(bytes.len()).ok_or_else(|| {
-            let reason = "the modules are larger than those of any kernel";
+            let reason = "the modules are too large";
             Error::new(ErrorKind::Unsupported, reason)
         })?;
         for dependency in depends(&bytes) {
@@ -153,8 +156,8 @@ impl Module {
         &self.name
     }
 
-    /// Its bytes; of one of ours without what only debuggers read: a third, and the signature, which would
-    /// take time to check.
+    /// Returns the module's bytes. Debug sections of a host's module are stripped, which leaves a
+    /// third, and so is the signature, which would take time to check.
     pub(crate) fn into_bytes(self) -> Result<Vec<u8>> {
         if !self.is_ours {
             return Ok(self.bytes);
@@ -182,7 +185,7 @@ fn find(dir: &Path, depth: usize, found: &mut HashMap<String, PathBuf>) -> std::
     Ok(())
 }
 
-/// The names of modules have underscores where those of files may have dashes.
+/// Adds a module's file. Dashes in file names become underscores in module names.
 fn add_file(path: PathBuf, found: &mut HashMap<String, PathBuf>) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if let Some((name, _)) = name.split_once(".ko") {
@@ -191,7 +194,8 @@ fn add_file(path: PathBuf, found: &mut HashMap<String, PathBuf>) {
     }
 }
 
-/// What a module takes, by its section `.modinfo`: texts with a NUL after each.
+/// Returns a module's dependencies from its section `.modinfo`, which contains NUL-terminated
+/// texts.
 fn depends(module: &[u8]) -> Vec<String> {
     let mut texts = module.split(|byte| *byte == 0);
     let list = texts.find_map(|text| text.strip_prefix(b"depends="));
@@ -203,7 +207,7 @@ fn depends(module: &[u8]) -> Vec<String> {
     names.map(|name| name.replace('-', "_")).collect()
 }
 
-/// The numbers in a version, to compare: `6.1.0-56` comes after `6.1.0-9`.
+/// Returns the numbers in a version for comparison: `6.1.0-56` comes after `6.1.0-9`.
 pub(crate) fn numbers(version: &str) -> Vec<u64> {
     let parts = version.split(|c: char| !c.is_ascii_digit());
     parts.filter_map(|part| part.parse().ok()).collect()

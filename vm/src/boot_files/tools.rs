@@ -1,4 +1,4 @@
-//! Running other programs.
+//! Helpers for running other programs.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -6,29 +6,29 @@ use std::process::{Command, Stdio};
 
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// Where root's shell looks besides.
+/// The directories that are searched besides `PATH`, as in root's shell.
 const SBIN: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// The file of a program, as root's shell would find it.
+/// Returns the path of a program, as root's shell would find it.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     find_in(&std::env::var_os("PATH").unwrap_or_default(), name)
 }
 
 fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
-    // An ordinary user has no sbin in PATH, where the programs for filesystems are.
+    // An ordinary user has no sbin in PATH, but the filesystem programs are there.
     let dirs = std::env::split_paths(path).chain(SBIN.map(PathBuf::from));
     dirs.map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// How much of what a failed program said is told.
+/// The number of output lines of a failed program that an error quotes.
 const SAID_LINES: usize = 12;
 
-/// Runs a program that says nothing when all is well.
+/// Runs a program whose output matters only if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     output_of(command).map(drop)
 }
 
-/// Runs a program, and returns what it prints.
+/// Runs a program and returns its standard output.
 pub(crate) fn output_of(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output();
@@ -36,9 +36,9 @@ pub(crate) fn output_of(command: &mut Command) -> Result<String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    let lines: Vec<&str> = said
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    let lines: Vec<&str> = printed
         .lines()
         .filter(|line| !line.trim().is_empty())
         .collect();

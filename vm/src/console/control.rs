@@ -2,10 +2,10 @@
 
 use super::NAME;
 
-/// The only port. Number 0 is one that guests take for a terminal.
+/// The number of our only port. Guests use port 0 as a terminal.
 pub(super) const PORT: u32 = 1;
 
-/// How many ports there could be: all numbers up to [`PORT`].
+/// The number of ports in the configuration: all numbers up to [`PORT`].
 pub(super) const PORTS: u32 = 2;
 
 const DEVICE_READY: u16 = 0;
@@ -14,21 +14,21 @@ const PORT_READY: u16 = 3;
 const PORT_OPEN: u16 = 6;
 const PORT_NAME: u16 = 7;
 
-/// How long a message is, without a name behind it.
+/// The length of a message without the name that may follow.
 pub(super) const BYTES: usize = 8;
 
-/// What the guest tells.
+/// A message from the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FromGuest {
-    /// Its driver works.
+    /// The guest's driver works.
     Ready,
-    /// It has set up the port.
+    /// The guest has set up the port.
     PortReady,
-    /// A program has opened it.
+    /// A program has opened the port.
     Opened,
-    /// It has closed it.
+    /// The program has closed the port.
     Closed,
-    /// Anything else, which means nothing to us.
+    /// Any other message; it is ignored.
     Other,
 }
 
@@ -48,14 +48,14 @@ impl FromGuest {
     }
 }
 
-/// What the guest is told.
+/// A message to the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ToGuest {
-    /// There is a port.
+    /// The port exists.
     Add,
-    /// What it is called.
+    /// The name of the port.
     Name,
-    /// We have it open.
+    /// The host has opened the port.
     Open,
 }
 

@@ -1,10 +1,10 @@
-//! How far the port is: what the device tells whoever reads and writes.
+//! The state of the port, which the device shares with the reader and the writer.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use diskfs_export::vhost_user::device::Rings;
 
-/// The port, as its both ends share it.
+/// The port's state and a notification of its changes.
 #[derive(Debug, Default)]
 pub(super) struct Port {
     phase: Mutex<Phase>,
@@ -13,11 +13,11 @@ pub(super) struct Port {
 
 #[derive(Debug, Default)]
 enum Phase {
-    /// No program in the guest has opened it yet.
+    /// No program in the guest has opened the port yet.
     #[default]
     Awaited,
     Open(Arc<Rings>),
-    /// For good.
+    /// The port was closed, or the guest has ended; it never opens again.
     Closed(Option<Arc<Rings>>),
 }
 
@@ -26,7 +26,7 @@ impl Port {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A program in the guest has opened it.
+    /// Notes that a program in the guest has opened the port.
     pub(super) fn open(&self, rings: &Arc<Rings>) {
         let mut phase = self.phase();
         if matches!(*phase, Phase::Awaited) {
@@ -35,7 +35,7 @@ impl Port {
         }
     }
 
-    /// Nothing comes any more, and nobody reads.
+    /// Notes that nothing more comes, and that nobody reads any more.
     pub(super) fn close(&self) {
         let mut phase = self.phase();
         let rings = match &*phase {
@@ -47,7 +47,7 @@ impl Port {
         self.changed.notify_all();
         drop(phase);
         if let Some(rings) = rings {
-            rings.look();
+            rings.wake_each();
         }
     }
 
@@ -55,7 +55,7 @@ impl Port {
         matches!(*self.phase(), Phase::Closed(_))
     }
 
-    /// Waits until it was opened. `None` when it never will be.
+    /// Waits until the port was opened. Returns `None` if it never will be.
     pub(super) fn wait(&self) -> Option<Arc<Rings>> {
         let phase = self.phase();
         let waited = self
@@ -64,7 +64,7 @@ impl Port {
         match &*waited.unwrap_or_else(PoisonError::into_inner) {
             Phase::Awaited => None,
             Phase::Open(rings) => Some(Arc::clone(rings)),
-            // What the guest had sent can still be read.
+            // Data that the guest had sent before can still be read.
             Phase::Closed(rings) => rings.clone(),
         }
     }

@@ -1,14 +1,14 @@
-//! What the guest sends.
+//! The reader of the stream from the guest.
 
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use diskfs_export::vhost_user::device::{Buffers, Rings, Woken};
+use diskfs_export::vhost_user::device::{Buffers, Rings, WaitResult};
 
 use super::device::{FROM_PORT, READER};
 use super::port::Port;
 
-/// More than a guest sends at once.
+/// The maximum length of one request; no guest sends more at once.
 const LARGEST: u64 = 1 << 20;
 
 /// The stream from the guest.
@@ -17,7 +17,7 @@ pub(crate) struct PortReader {
     port: Arc<Port>,
     rings: Option<Arc<Rings>>,
     buffers: Buffers,
-    /// What was more than the caller had room for, and where it begins.
+    /// Bytes that the caller's buffer had no room for, and the position of the first.
     left_over: Vec<u8>,
     start: usize,
 }
@@ -33,7 +33,7 @@ impl PortReader {
         }
     }
 
-    /// Takes from what was left over.
+    /// Reads the remaining bytes of the previous request.
     fn take_left_over(&mut self, buf: &mut [u8]) -> usize {
         let left = self.left_over.get(self.start..).unwrap_or_default();
         let len = left.len().min(buf.len());
@@ -44,7 +44,7 @@ impl PortReader {
         len
     }
 
-    /// Takes what the guest has sent, if it has.
+    /// Reads the next request of the guest. Returns `None` if no request is available.
     fn take(&mut self, rings: &Rings, buf: &mut [u8]) -> Option<usize> {
         let taken = rings.ring(FROM_PORT)?.take(&mut self.buffers)?;
         let sent = taken.readable_bytes().min(LARGEST);
@@ -58,14 +58,14 @@ impl PortReader {
             .read(now)
             .and_then(|()| reader.read(&mut self.left_over));
         if let Err(malformed) = read {
-            taken.complain(&malformed);
+            taken.log_fault(&malformed);
             self.left_over.clear();
             return Some(0);
         }
         Some(len)
     }
 
-    /// Fills `buf` as far as there is something. Waits for nothing.
+    /// Fills `buf` as far as data is available. Does not block.
     fn fill(&mut self, rings: &Rings, buf: &mut [u8]) -> usize {
         let mut filled = self.take_left_over(buf);
         while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -91,17 +91,17 @@ impl Read for PortReader {
             },
         };
         loop {
-            // Before looking, so that what was sent before the end is read.
+            // Read before the rings, so that data that was sent before the end is still read.
             let has_ended = self.port.is_closed();
             let filled = self.fill(&rings, buf);
             if filled > 0 || has_ended {
                 return Ok(filled);
             }
             let woken = match rings.ring(FROM_PORT) {
-                Some(ring) => rings.look_and_wait(READER, ring),
-                None => Woken::Ended,
+                Some(ring) => rings.poll_and_wait(READER, ring),
+                None => WaitResult::Ended,
             };
-            if woken == Woken::Ended {
+            if woken == WaitResult::Ended {
                 self.port.close();
             }
         }

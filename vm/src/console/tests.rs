@@ -1,4 +1,4 @@
-//! A guest that is made of memory opens the port, sends, and is sent.
+//! Tests with a simulated guest that opens the port, sends and receives.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -38,14 +38,14 @@ impl Machine {
         }
     }
 
-    /// The guest says something about its port.
-    fn say(&self, event: u8, value: u8) {
+    /// Sends a message about the port from the guest.
+    fn send_event(&self, event: u8, value: u8) {
         let head = u16::from(event) * 8 + u16::from(value);
         let address = FREE + u64::from(head) * 8;
         self.guest.put(address, &[1, 0, 0, 0, event, 0, value, 0]);
         self.guest
             .request(FROM_CONTROL, head, &[Part::Readable(address, 8)]);
-        self.guest.rings.look();
+        self.guest.rings.wake_each();
     }
 
     fn wait_for(&self, ring: u16, count: usize) -> Vec<(u32, u32)> {
@@ -56,30 +56,30 @@ impl Machine {
             }
             thread::sleep(Duration::from_millis(2));
         }
-        panic!("nothing was given back in ring {ring}");
+        panic!("no completed request in ring {ring}");
     }
 
     fn open(&self) {
-        self.say(6, 1);
+        self.send_event(6, 1);
         self.wait_for(FROM_CONTROL, 1);
     }
 
-    /// The guest sends bytes, in one request.
+    /// Sends bytes from the guest in one request.
     fn send(&self, head: u16, bytes: &[u8]) {
         let address = FREE + 0x10_0000 + u64::from(head) * 0x1_0000;
         self.guest.put(address, bytes);
         let len = u32::try_from(bytes.len()).unwrap();
         self.guest
             .request(FROM_PORT, head, &[Part::Readable(address, len)]);
-        self.guest.rings.look();
+        self.guest.rings.wake_each();
     }
 
-    /// The guest gives room for bytes; returns where.
+    /// Offers a buffer of the guest. Returns its address.
     fn make_room(&self, head: u16, len: u32) -> u64 {
         let address = FREE + 0x80_0000 + u64::from(head) * 0x1000;
         self.guest
             .request(TO_PORT, head, &[Part::Writable(address, len)]);
-        self.guest.rings.look();
+        self.guest.rings.wake_each();
         address
     }
 
@@ -99,15 +99,15 @@ impl Drop for Machine {
 #[test]
 fn the_port_is_announced_as_room_comes() {
     let machine = Machine::new();
-    machine.say(0, 1);
-    machine.say(3, 1);
+    machine.send_event(0, 1);
+    machine.send_event(3, 1);
     machine.wait_for(FROM_CONTROL, 2);
     let rooms: Vec<u64> = (0..3).map(|index| FREE + 0x1_0000 + index * 64).collect();
     for (head, room) in (0..).zip(&rooms) {
         machine
             .guest
             .request(TO_CONTROL, head, &[Part::Writable(*room, 64)]);
-        machine.guest.rings.look();
+        machine.guest.rings.wake_each();
     }
     let given_back = machine.wait_for(TO_CONTROL, 3);
     assert_eq!(given_back, [(0, 8), (1, 16), (2, 8)]);
@@ -149,11 +149,11 @@ fn a_reader_waits_for_the_guest() {
         thread::sleep(Duration::from_millis(20));
         guest.put(FREE, &[1, 0, 0, 0, 6, 0, 1, 0]);
         guest.request(FROM_CONTROL, 0, &[Part::Readable(FREE, 8)]);
-        guest.rings.look();
+        guest.rings.wake_each();
         thread::sleep(Duration::from_millis(20));
         guest.put(FREE + 64, b"late");
         guest.request(FROM_PORT, 0, &[Part::Readable(FREE + 64, 4)]);
-        guest.rings.look();
+        guest.rings.wake_each();
         assert_eq!(&read.join().unwrap(), b"late");
     });
 }
@@ -171,7 +171,7 @@ fn a_writer_waits_for_room() {
         thread::sleep(Duration::from_millis(20));
         assert_eq!(guest.given_back(TO_PORT).len(), 1);
         guest.request(TO_PORT, 9, &[Part::Writable(FREE, 4)]);
-        guest.rings.look();
+        guest.rings.wake_each();
         written.join().unwrap().unwrap();
     });
     assert_eq!(machine.guest.get(FREE, 2), b"56");
@@ -183,7 +183,7 @@ fn what_was_sent_before_the_end_is_read() {
     let mut machine = Machine::new();
     machine.open();
     machine.send(0, b"last words");
-    machine.say(6, 0);
+    machine.send_event(6, 0);
     machine.wait_for(FROM_CONTROL, 2);
     machine.end();
     let mut all = Vec::new();
@@ -206,7 +206,7 @@ fn a_guest_that_never_opens_the_port_ends_both_directions() {
 fn nonsense_loses_no_bytes() {
     let mut machine = Machine::new();
     machine.open();
-    // Memory that is not there, in both directions.
+    // Addresses outside the guest's memory, in both directions.
     let bad = [Part::Readable(MEMORY, 8)];
     machine.guest.request(FROM_PORT, 0, &bad);
     machine.send(1, b"good");
@@ -223,14 +223,14 @@ fn nonsense_loses_no_bytes() {
     machine.writer.write_all(b"whole").unwrap();
     assert_eq!(machine.guest.get(room, 5), b"whole");
     assert_eq!(machine.guest.given_back(TO_PORT), [(0, 0), (2, 0), (3, 5)]);
-    // Messages that are too short, or about something else.
+    // Messages that are too short or have another subject.
     for (head, len) in [(100, 3), (101, 8)] {
         machine.guest.put(FREE, &[9; 8]);
         machine
             .guest
             .request(FROM_CONTROL, head, &[Part::Readable(FREE, len)]);
     }
-    machine.guest.rings.look();
+    machine.guest.rings.wake_each();
     machine.wait_for(FROM_CONTROL, 3);
 }
 #[test]
@@ -242,7 +242,7 @@ fn room_for_messages_keeps_nobody_busy() {
     }
     machine.open();
     thread::sleep(Duration::from_millis(20));
-    // Not only now and then between two looks.
+    // The thread must be blocked all the time, not only between two polls.
     let rings = &machine.guest.rings;
     assert!((0..1000).all(|_| rings.is_somebody_waiting(CONTROL)));
 }

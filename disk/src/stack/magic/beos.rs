@@ -1,17 +1,17 @@
-//! `BFS`, of SCO `UnixWare`; and `BeFS`, of `BeOS` and Haiku, which calls itself the same.
+//! `BFS` of SCO `UnixWare`; and `BeFS` of `BeOS` and Haiku, which has the same name for itself.
 
 use super::found::filesystem;
 use super::view::View;
 use crate::stack::content::Content;
 
-/// `struct bfs_super_block`.
+/// Recognises `struct bfs_super_block`.
 pub(super) fn bfs(view: &View<'_>) -> Option<Content> {
     view.has(0, b"\xce\xfa\xad\x1b")
         .then(|| filesystem("bfs", Vec::new(), None))
 }
 
-/// `disk_super_block`, at the beginning or behind a boot block; the volume's identity is an attribute
-/// of the root directory.
+/// Recognises `disk_super_block`, at the start or after a boot block. The volume's ID is an
+/// attribute of the root directory.
 pub(super) fn befs(view: &View<'_>) -> Option<Content> {
     let is_little = |at: &u64| view.has(at + 32, b"1SFB") && view.le32(at + 68) == 0xdd12_1031;
     let is_big = |at: &u64| view.has(at + 32, b"BFS1") && view.be32(at + 68) == 0xdd12_1031;
@@ -19,21 +19,21 @@ pub(super) fn befs(view: &View<'_>) -> Option<Content> {
         .into_iter()
         .find(|at| is_little(at) || is_big(at))?;
     let order = if is_little(&at) {
-        Order::Little
+        ByteOrder::Little
     } else {
-        Order::Big
+        ByteOrder::Big
     };
     let id = volume_id(view, at, order).map(|id| format!("{id:016x}"));
     Some(filesystem("befs", view.label::<32>(at), id))
 }
 
 #[derive(Clone, Copy)]
-enum Order {
+enum ByteOrder {
     Little,
     Big,
 }
 
-impl Order {
+impl ByteOrder {
     fn u16(self, view: &View<'_>, at: u64) -> u64 {
         u64::from(match self {
             Self::Little => view.le16(at),
@@ -49,8 +49,8 @@ impl Order {
     }
 }
 
-/// `be:volume_id` in the `small_data` of the root directory's inode.
-fn volume_id(view: &View<'_>, superblock: u64, order: Order) -> Option<u64> {
+/// Returns `be:volume_id` from the `small_data` of the root directory's inode.
+fn volume_id(view: &View<'_>, superblock: u64, order: ByteOrder) -> Option<u64> {
     const SMALL_DATA: u64 = 232;
     const NAME: &[u8] = b"be:volume_id";
     let block_bytes = order.u32(view, superblock + 40);
@@ -63,7 +63,7 @@ fn volume_id(view: &View<'_>, superblock: u64, order: Order) -> Option<u64> {
     let inode = block.checked_mul(block_bytes)?;
     let end = inode.checked_add(order.u32(view, inode.checked_add(64)?))?; // inode_size
     let mut at = inode.checked_add(SMALL_DATA)?;
-    // An inode is a block at most, and each entry is of 8 bytes at least.
+    // An inode has at most one block, and each entry has at least 8 bytes.
     for _ in 0..1024 {
         let name_at = at.checked_add(8)?;
         if name_at >= end {
@@ -76,8 +76,8 @@ fn volume_id(view: &View<'_>, superblock: u64, order: Order) -> Option<u64> {
         }
         if name_len == 12 && data_len == 8 && view.has(name_at, NAME) {
             return Some(match order {
-                Order::Little => view.le64(data_at),
-                Order::Big => view.be64(data_at),
+                ByteOrder::Little => view.le64(data_at),
+                ByteOrder::Big => view.be64(data_at),
             });
         }
         at = data_at + data_len + 1;

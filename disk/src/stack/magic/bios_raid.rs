@@ -1,12 +1,12 @@
-//! Members of arrays that a BIOS puts together. Their metadata is in one of the last sectors, but for
-//! one maker. Offsets and magic numbers are those of the makers, as `dmraid` and the kernel know them;
-//! the DDF is a standard (SNIA, Common RAID Disk Data Format).
+//! Members of arrays that a BIOS assembles. All makers but one store their metadata in one of the
+//! last sectors. Offsets and magic numbers are those of the makers, as `dmraid` and the kernel know
+//! them; the DDF is a standard (SNIA, Common RAID Disk Data Format).
 
 use super::found::container;
 use super::view::View;
 use crate::stack::content::Content;
 
-/// Where the sector of that number from the end begins; 1 is the last one.
+/// Returns the offset of a sector counted from the end; 1 is the last one.
 fn from_end(view: &View<'_>, sector: u64) -> Option<u64> {
     (view.size_bytes() / 512)
         .checked_sub(sector)?
@@ -17,7 +17,8 @@ fn member(kind: &'static str) -> Content {
     container(kind, Vec::new(), None)
 }
 
-/// The anchor is the last sector, or the 257th from the end. The GUID of the disk is text.
+/// Recognises the DDF. Its anchor is in the last sector, or the 257th from the end. The GUID of the
+/// disk is text.
 pub(super) fn ddf(view: &View<'_>) -> Option<Content> {
     let magics = [b"\xde\x11\xde\x11", b"\x11\xde\x11\xde"];
     let is_header = |at: &u64| magics.iter().any(|magic| view.has(*at, *magic));
@@ -28,7 +29,7 @@ pub(super) fn ddf(view: &View<'_>) -> Option<Content> {
     Some(container("ddf_raid_member", Vec::new(), uuid))
 }
 
-/// Intel's Matrix Storage, "`IMSM`".
+/// Recognises Intel's Matrix Storage, "`IMSM`".
 pub(super) fn isw(view: &View<'_>) -> Option<Content> {
     view.has(from_end(view, 2)?, b"Intel Raid ISM Cfg Sig. ")
         .then(|| member("isw_raid_member"))
@@ -39,7 +40,8 @@ pub(super) fn lsi(view: &View<'_>) -> Option<Content> {
         .then(|| member("lsi_mega_raid_member"))
 }
 
-/// A magic of two bytes proves nothing without the sum of the 50 bytes.
+/// Recognises VIA's format. Its magic of two bytes proves nothing without the checksum of the 50
+/// bytes.
 pub(super) fn via(view: &View<'_>) -> Option<Content> {
     let sector: [u8; 51] = view.array(from_end(view, 1)?);
     let (summed, checksum) = sector.split_at(50);
@@ -65,7 +67,8 @@ pub(super) fn nvidia(view: &View<'_>) -> Option<Content> {
         .then(|| member("nvidia_raid_member"))
 }
 
-/// Where it stands depends on the size of the disk and the version of the BIOS.
+/// Recognises Promise's format. Its position depends on the size of the disk and the version of the
+/// BIOS.
 pub(super) fn promise(view: &View<'_>) -> Option<Content> {
     const SECTORS: [u64; 13] = [
         63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3087,
@@ -82,7 +85,7 @@ pub(super) fn highpoint_45x(view: &View<'_>) -> Option<Content> {
         .then(|| member("hpt45x_raid_member"))
 }
 
-/// The only one at the beginning: in the tenth sector.
+/// Recognises `HighPoint`'s format, the only one at the start: in the tenth sector.
 pub(super) fn highpoint_37x(view: &View<'_>) -> Option<Content> {
     matches!(view.le32(9 * 512 + 32), 0x5a78_16f0 | 0x5a78_16fd)
         .then(|| member("hpt37x_raid_member"))
@@ -94,7 +97,7 @@ pub(super) fn adaptec(view: &View<'_>) -> Option<Content> {
         .then(|| member("adaptec_raid_member"))
 }
 
-/// The words of the first 128 bytes sum up to nothing, or to one.
+/// Recognises `JMicron`'s format: the 16-bit words of the first 128 bytes sum up to 0 or 1.
 pub(super) fn jmicron(view: &View<'_>) -> Option<Content> {
     let at = from_end(view, 1)?;
     let sum = view.with(at, 128, |bytes| {

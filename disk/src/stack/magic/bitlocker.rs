@@ -1,6 +1,6 @@
-//! `BitLocker`: the boot sector says so in place of the OEM id; on removable disks that of a FAT stays, and a GUID tells
-//! it. The volume's own GUID and description are in the FVE metadata that the boot sector points to
-//! (libbde, "`BitLocker` Drive Encryption (BDE) format").
+//! `BitLocker`. The boot sector has its name in place of the OEM ID; on removable disks the OEM ID
+//! is that of FAT, and a GUID identifies it. The volume's own GUID and description are in the FVE
+//! metadata that the boot sector points to (libbde, "`BitLocker` Drive Encryption (BDE) format").
 
 use super::found::container;
 use super::view::View;
@@ -9,20 +9,20 @@ use crate::stack::content::Content;
 const SIGNATURE: &[u8; 8] = b"-FVE-FS-";
 const TO_GO: &[u8; 16] = b"\x3b\xd6\x67\x49\x29\x2e\xd8\x4a\x83\x99\xf6\xa3\x39\xe3\xd0\x01";
 
-/// Of the metadata: the block's header, and the header of the entries behind it.
+/// The sizes of the metadata block's header, and of the header of the entries after it.
 const BLOCK_HEADER: u64 = 64;
 const HEADER: u64 = 48;
-/// A dozen entries are usual.
+/// The limit on entries; real volumes have about a dozen.
 const MAX_ENTRIES: usize = 64;
 const ENTRY_HEADER: u64 = 8;
 const DESCRIPTION: u16 = 7;
 const UTF16: u16 = 2;
-/// UTF-16 of a description that is told.
+/// The limit on a description in UTF-16.
 const MAX_DESCRIPTION_BYTES: usize = 256;
 
 pub(super) fn probe(view: &View<'_>) -> Option<Content> {
     let metadata_at = if view.has(0, b"\xeb\x52\x90-FVE-FS-") {
-        0 // Vista's is elsewhere.
+        0 // The metadata of Vista is elsewhere.
     } else if view.has(3, SIGNATURE) {
         view.le64(176)
     } else if view.has(3, b"MSWIN4.1") && view.has(424, TO_GO) {
@@ -40,7 +40,7 @@ pub(super) fn probe(view: &View<'_>) -> Option<Content> {
     Some(container("BitLocker", label, uuid))
 }
 
-/// The first three numbers of a GUID are little-endian.
+/// Returns the volume's GUID. Its first three numbers are little-endian.
 fn guid(view: &View<'_>, header: u64) -> Option<String> {
     let mut bytes: [u8; 16] = view.array(header.saturating_add(16));
     bytes[0..4].reverse();

@@ -1,4 +1,4 @@
-//! Ceph: the label of a device of `BlueStore`, which is text.
+//! Ceph's `BlueStore`: the label of a device, which is text.
 
 use super::found::container;
 use super::view::View;

@@ -1,4 +1,4 @@
-//! cramfs, `struct cramfs_super`, in either order of bytes; and romfs, `struct romfs_super_block`.
+//! cramfs, `struct cramfs_super`, in either byte order; and romfs, `struct romfs_super_block`.
 
 use super::found::filesystem;
 use super::view::View;

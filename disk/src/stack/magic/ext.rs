@@ -1,5 +1,5 @@
-//! ext2, ext3 and ext4: the superblock at 1024 (Linux, `Documentation/filesystems/ext4`). Which of
-//! the three it is follows from the features, as `blkid` has it.
+//! ext2, ext3 and ext4: the superblock at 1024 (Linux, `Documentation/filesystems/ext4`). The
+//! features decide which of the three it is, as in `blkid`.
 
 use super::found::{container, filesystem};
 use super::view::View;
@@ -8,9 +8,10 @@ use crate::stack::content::Content;
 const SB: u64 = 1024;
 const HAS_JOURNAL: u32 = 0x4;
 const JOURNAL_DEV: u32 = 0x8;
-/// `filetype`, `needs_recovery`, `meta_bg`: what ext3 knows of the incompatible ones.
+/// The incompatible features of ext3: `filetype`, `needs_recovery`, `meta_bg`.
 const EXT3_INCOMPAT: u32 = 0x2 | 0x4 | 0x10;
-/// `sparse_super`, `large_file`, `dir_index`'s old `btree_dir`.
+/// The read-only compatible features of ext3: `sparse_super`, `large_file`, `btree_dir` (the old
+/// name of `dir_index`).
 const EXT3_RO_COMPAT: u32 = 0x1 | 0x2 | 0x4;
 
 pub(super) fn probe(view: &View<'_>) -> Option<Content> {

@@ -1,4 +1,4 @@
-//! What a probe answers.
+//! Constructors for the results of probes.
 
 use crate::stack::content::{Content, ContentClass};
 

@@ -1,5 +1,5 @@
-//! `FileVault` 2: the volume header of Apple's Core Storage (Choudary, Groebert, Metz: "Infiltrate the
-//! Vault", 2012).
+//! `FileVault` 2: the volume header of Apple's Core Storage (Choudary, Groebert, Metz: "Infiltrate
+//! the Vault", 2012).
 
 use super::found::container;
 use super::view::View;

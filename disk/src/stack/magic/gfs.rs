@@ -1,5 +1,5 @@
-//! GFS and GFS2 of Red Hat: `struct gfs2_sb` at 64 KiB, big-endian. The name of the lock table is the
-//! label.
+//! GFS and GFS2 of Red Hat: `struct gfs2_sb` at 64 KiB, big-endian. The name of the lock table is
+//! the label.
 
 use super::found::filesystem;
 use super::view::View;

@@ -1,5 +1,5 @@
 //! HFS (Inside Macintosh: Files, "Master Directory Block") and HFS Plus (Apple TN1150), alone or
-//! wrapped in an HFS.
+//! embedded in an HFS wrapper.
 
 use super::found::filesystem;
 use super::view::View;
@@ -9,7 +9,7 @@ use md5::{Digest, Md5};
 
 const VOLUME_HEADER: u64 = 1024;
 
-/// HFS Plus, also in a wrapper; before HFS itself.
+/// Recognises HFS Plus, also in a wrapper; called before the probe of HFS.
 pub(super) fn plus(view: &View<'_>) -> Option<Content> {
     let start = if view.has(VOLUME_HEADER, b"BD") {
         embedded_at(view)?
@@ -25,7 +25,8 @@ pub(super) fn plus(view: &View<'_>) -> Option<Content> {
 }
 
 pub(super) fn hfs(view: &View<'_>) -> Option<Content> {
-    // The size of an allocation block tells it from other things that begin so.
+    // A valid allocation block size distinguishes HFS from other content that starts with these
+    // bytes.
     let block_bytes = view.be32(VOLUME_HEADER + 20);
     if !view.has(VOLUME_HEADER, b"BD") || block_bytes == 0 || !block_bytes.is_multiple_of(512) {
         return None;
@@ -40,7 +41,7 @@ pub(super) fn hfs(view: &View<'_>) -> Option<Content> {
     )) // drFndrInfo
 }
 
-/// Where the HFS Plus in a wrapper begins: `drEmbedExtent`.
+/// Returns the start of the HFS Plus volume in a wrapper: `drEmbedExtent`.
 fn embedded_at(view: &View<'_>) -> Option<u64> {
     if !view.has(VOLUME_HEADER + 124, b"H+") && !view.has(VOLUME_HEADER + 124, b"HX") {
         return None; // drEmbedSigWord
@@ -50,7 +51,7 @@ fn embedded_at(view: &View<'_>) -> Option<u64> {
     Some(first_block + u64::from(view.be16(VOLUME_HEADER + 126)) * block_bytes)
 }
 
-/// The name of the root folder: the first record of the catalog file, in its first leaf.
+/// Returns the name of the root folder: the first record of the catalog file, in its first leaf.
 fn label(view: &View<'_>, start: u64, header: u64) -> Option<Vec<u8>> {
     const LEAF: u8 = 0xff; // -1
     const ROOT_PARENT: u32 = 1;
@@ -85,7 +86,7 @@ fn label(view: &View<'_>, start: u64, header: u64) -> Option<Vec<u8>> {
     is_root.then(|| view.utf16_be(record + 8, 2 * units))
 }
 
-/// Eight bytes made a UUID as Apple does: of version 3, in a namespace of its own.
+/// Returns the UUID that Apple derives from eight bytes: version 3, in a namespace of its own.
 fn uuid(id: [u8; 8]) -> Option<String> {
     const NAMESPACE: [u8; 16] = [
         0xb3, 0xe2, 0x0f, 0x39, 0xf2, 0x92, 0x11, 0xd6, 0x97, 0xa4, 0x00, 0x30, 0x65, 0x43, 0xec,

@@ -1,4 +1,5 @@
-//! HPFS of OS/2: superblock and spare block at 8 KiB; label and serial number are in the boot sector.
+//! HPFS of OS/2: superblock and spare block at 8 KiB; label and serial number are in the boot
+//! sector.
 
 use super::found::filesystem;
 use super::view::View;

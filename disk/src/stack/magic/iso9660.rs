@@ -1,5 +1,5 @@
-//! ISO 9660 (ECMA-119, 8.4 and 8.5): descriptors in sectors of 2048 bytes, from the sixteenth on. The
-//! date of the last modification stands in for a UUID, or that of the creation.
+//! ISO 9660 (ECMA-119, 8.4 and 8.5): descriptors in sectors of 2048 bytes, from the sixteenth on.
+//! The date of the last modification, or else of the creation, takes the place of a UUID.
 
 use diskfs_block::{BlockRead, Result};
 
@@ -9,10 +9,10 @@ use crate::stack::content::Content;
 
 const SECTOR: u64 = 2048;
 const PRIMARY: u64 = 16 * SECTOR;
-/// A few is usual; discs that boot have one more.
+/// The limit on descriptors; discs have a few, and bootable discs one more.
 const MAX_DESCRIPTORS: u64 = 16;
 
-/// Whether there is one, whatever else there is.
+/// Returns true if the device has an ISO 9660 filesystem, whatever else it has.
 pub(in crate::stack) fn is_on(device: &dyn BlockRead) -> Result<bool> {
     let mut magic = [0; 6];
     if device.size_bytes() < PRIMARY + SECTOR {
@@ -31,8 +31,8 @@ pub(super) fn probe(view: &View<'_>) -> Option<Content> {
     })
 }
 
-/// The label of Joliet has small letters and blanks, but half the length: the rest is from the primary
-/// one when they begin alike.
+/// Returns the label. Joliet's label has lower-case letters and spaces but half the length, so the
+/// rest comes from the primary label if both start alike.
 fn label(view: &View<'_>) -> Vec<u8> {
     let primary: [u8; 32] = view.array(PRIMARY + 40);
     let trimmed = view.label::<32>(PRIMARY + 40);
@@ -59,7 +59,7 @@ fn label(view: &View<'_>) -> Vec<u8> {
     }
 }
 
-/// The supplementary descriptor with an escape sequence of Joliet.
+/// Returns the supplementary descriptor that has an escape sequence of Joliet.
 fn joliet(view: &View<'_>) -> Option<u64> {
     let descriptors = (1..MAX_DESCRIPTORS).map(|n| PRIMARY + n * SECTOR);
     descriptors
@@ -72,7 +72,7 @@ fn joliet(view: &View<'_>) -> Option<u64> {
         })
 }
 
-/// Digits of a date, grouped; `None` for a date that is not given.
+/// Returns the digits of a date in groups; `None` if the date is not set.
 fn date_as_uuid(date: [u8; 16]) -> Option<String> {
     let is_given = date.iter().all(u8::is_ascii_digit) && date != [b'0'; 16];
     let digits = std::str::from_utf8(&date).ok().filter(|_| is_given)?;

@@ -11,7 +11,7 @@ pub(super) fn probe(view: &View<'_>) -> Option<Content> {
         .find(|at| view.has(*at, b"LABELONE") && view.has(at + 24, b"LVM2 001"))?;
     let id = String::from_utf8(view.label::<32>(sector + 32)).ok();
     let id = id.filter(|id| id.len() == 32);
-    // Grouped as the LVM tools print it.
+    // The groups are those that the LVM tools print.
     let uuid = id.map(|id| super::uuid::grouped(&id, &[6, 4, 4, 4, 4, 4, 6]));
     Some(container("LVM2_member", Vec::new(), uuid))
 }

@@ -1,20 +1,20 @@
-//! Members of arrays of md (md(4)).
+//! Members of md arrays (md(4)).
 
 use super::found::container;
 use super::view::View;
 use crate::stack::content::Content;
 
-/// `mdp_superblock_s` and `mdp_superblock_1` begin with it.
+/// The magic number at the start of `mdp_superblock_s` and `mdp_superblock_1`.
 const MAGIC: u32 = 0xa92b_4efc;
 
-/// Versions 1.1 (at 0) and 1.2 (at 4 KiB).
+/// Recognises versions 1.1 (at 0) and 1.2 (at 4 KiB).
 pub(super) fn probe(view: &View<'_>) -> Option<Content> {
     let at = [0, 4096].into_iter().find(|at| is_version_1(view, *at))?;
     Some(version_1(view, at))
 }
 
-/// Versions 0.90 and 1.0 stand at the end and leave a filesystem where it was, so that it can be read
-/// without them: they count where nothing is at the beginning.
+/// Recognises versions 0.90 and 1.0. Their superblock is at the end, and the filesystem of a mirror
+/// is readable without it, so they count only if nothing is recognised at the start.
 pub(super) fn at_end(view: &View<'_>) -> Option<Content> {
     let size_bytes = view.size_bytes();
     let at = (size_bytes / 512).checked_sub(16)? / 8 * 4096;

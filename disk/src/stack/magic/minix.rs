@@ -1,5 +1,5 @@
-//! Minix: `struct minix_super_block` and `minix3_super_block` at 1024, in either order of bytes. The
-//! magic is of two bytes, so that the bitmaps must be as large as the filesystem needs.
+//! Minix: `struct minix_super_block` and `minix3_super_block` at 1024, in either byte order. The
+//! magic has only two bytes, so the bitmaps must also have the size that the filesystem needs.
 
 use super::found::filesystem;
 use super::view::View;
@@ -16,7 +16,7 @@ pub(super) fn probe(view: &View<'_>) -> Option<Content> {
 
 fn is_minix(view: &View<'_>, order: fn([u8; 2]) -> u16) -> bool {
     let short = |at| u64::from(order(view.array(SB + at)));
-    // The same order of bytes in four of them.
+    // A number of four bytes, in the byte order of `order`.
     let long = |at| match order([1, 0]) {
         1 => u64::from(view.le32(SB + at)),
         _ => u64::from(view.be32(SB + at)),

@@ -1,10 +1,11 @@
-//! NTFS: the boot sector's OEM id and serial number; the label is an attribute of the file `$Volume`.
+//! NTFS: the boot sector's OEM ID and serial number; the label is an attribute of the file
+//! `$Volume`.
 
 use super::found::filesystem;
 use super::view::View;
 use crate::stack::content::Content;
 
-/// Nobody has larger ones.
+/// The limit on the size of a file record; no formatter makes larger ones.
 const MAX_RECORD_BYTES: usize = 4096;
 
 pub(super) fn probe(view: &View<'_>) -> Option<Content> {
@@ -15,7 +16,7 @@ pub(super) fn probe(view: &View<'_>) -> Option<Content> {
     })
 }
 
-/// The name in the fourth record of the master file table.
+/// Returns the name in the fourth record of the master file table.
 fn label(view: &View<'_>) -> Option<Vec<u8>> {
     const VOLUME: u64 = 3;
     let cluster_bytes = match view.u8(13) {
@@ -38,7 +39,7 @@ fn label(view: &View<'_>) -> Option<Vec<u8>> {
     volume_name(&record)
 }
 
-/// Puts the last two bytes of each sector back, which the update sequence array keeps.
+/// Restores the last two bytes of each sector, which the update sequence array stores.
 fn fix_up(record: &mut [u8]) -> Option<()> {
     let (from, count) = (short(record, 4)?, short(record, 6)?);
     if !record.starts_with(b"FILE") {
@@ -53,7 +54,7 @@ fn fix_up(record: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// The attribute `$VOLUME_NAME`, which is always within the record.
+/// Returns the attribute `$VOLUME_NAME`, which is always resident in the record.
 fn volume_name(record: &[u8]) -> Option<Vec<u8>> {
     const VOLUME_NAME: usize = 0x60;
     const END: usize = 0xffff_ffff;

@@ -1,21 +1,22 @@
-//! OCFS, OCFS2 and the disks of ASM, of Oracle.
+//! OCFS, OCFS2 and ASM disks, all of Oracle.
 
 use super::found::{container, filesystem};
 use super::view::View;
 use crate::stack::content::Content;
 
-/// `ocfs_volume_header`, and the `ocfs_volume_label` in the next sector.
+/// Recognises `ocfs_volume_header`, with the `ocfs_volume_label` in the next sector.
 pub(super) fn probe(view: &View<'_>) -> Option<Content> {
     view.has(8, b"OracleCFS")
         .then(|| filesystem("ocfs", view.label::<64>(512 + 48), view.uuid(512 + 114)))
 }
 
-/// `struct ocfs2_dinode` with the superblock in it: the third block, of 512 to 4096 bytes.
+/// Recognises `struct ocfs2_dinode` with the superblock in it: the third block, of 512 to 2048
+/// bytes.
 pub(super) fn ocfs2(view: &View<'_>) -> Option<Content> {
     at_block(view, &[512, 1024, 2048])
 }
 
-/// The same, in blocks of 4096 bytes: past the first bytes.
+/// Recognises OCFS2 with blocks of 4096 bytes, whose superblock is past the first 8 KiB.
 pub(super) fn ocfs2_large_blocks(view: &View<'_>) -> Option<Content> {
     at_block(view, &[4096])
 }

@@ -1,15 +1,15 @@
 //! Texts of UDF: "OSTA Compressed Unicode" in a `dstring` (OSTA, UDF 2.60, 2.1.1 and 2.1.3).
 
-/// A text. Its last byte is its length.
+/// Decodes a text whose last byte is its length.
 pub(super) fn text(dstring: &[u8]) -> Vec<u8> {
     let (len, bytes) = dstring.split_last().unwrap_or((&0, &[]));
     let bytes = bytes.get(..usize::from(*len)).unwrap_or(bytes);
     decoded(bytes).trim_end().as_bytes().to_vec()
 }
 
-/// What stands for a UUID: the beginning of the volume set's name, which should be hexadecimal digits
-/// and differ everywhere. Where it isn't digits, it is taken as bytes; so that mkudffs, `blkid` and
-/// others agree.
+/// Returns the substitute for a UUID: the start of the volume set's name, which should be unique
+/// hexadecimal digits. A name with other characters is encoded as bytes. mkudffs and `blkid` use
+/// the same rule.
 pub(super) fn uuid(volume_set: &[u8; 128]) -> Option<String> {
     let name = text(volume_set);
     let name = name.get(..16.min(name.len()))?;

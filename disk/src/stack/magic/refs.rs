@@ -1,4 +1,4 @@
-//! `ReFS`: the boot sector says so.
+//! `ReFS`, recognised by its boot sector.
 
 use super::found::filesystem;
 use super::view::View;

@@ -1,5 +1,5 @@
 //! `ReiserFS` of each version (`struct reiserfs_super_block`) and `Reiser4` (`struct
-//! reiser4_master_sb`): at 64 KiB, the oldest at 8 KiB.
+//! reiser4_master_sb`): at 64 KiB, the oldest version at 8 KiB.
 
 use super::found::filesystem;
 use super::view::View;
@@ -13,7 +13,7 @@ pub(super) fn probe(view: &View<'_>) -> Option<Content> {
         let (label, uuid) = (view.label::<16>(SB + 100), view.uuid(SB + 84));
         return Some(filesystem("reiserfs", label, uuid));
     }
-    // Version 3.5 has neither.
+    // Version 3.5 has neither label nor UUID.
     [SB + 52, OLD_SB + 52, OLD_SB + 20]
         .into_iter()
         .any(|at| view.has(at, b"ReIsErFs"))

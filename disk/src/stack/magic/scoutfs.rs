@@ -1,4 +1,4 @@
-//! `ScoutFS`: `struct scoutfs_super_block` at 64 KiB, the same on its devices for data and for metadata.
+//! `ScoutFS`: `struct scoutfs_super_block` at 64 KiB, the same on data and metadata devices.
 
 use super::found::filesystem;
 use super::view::View;

@@ -1,4 +1,4 @@
-//! Squashfs: `struct squashfs_super_block`; up to version 3 in either order of bytes.
+//! Squashfs: `struct squashfs_super_block`; up to version 3 in either byte order.
 
 use super::found::filesystem;
 use super::view::View;

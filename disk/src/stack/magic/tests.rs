@@ -19,7 +19,7 @@ fn told(parts: &[(usize, &[u8])]) -> Option<Content> {
 }
 
 #[test]
-fn tells_kind_label_and_uuid() {
+fn identifies_kind_label_and_uuid() {
     let uuid: Vec<u8> = (1..=16).collect();
     let text = "01020304-0506-0708-090a-0b0c0d0e0f10";
     let found = told(&[(0, b"XFSB"), (32, &uuid), (108, b"root")]).unwrap();
@@ -50,7 +50,7 @@ fn a_disc_with_both_is_what_can_be_read() {
 }
 
 #[test]
-fn tells_ext_versions_by_their_features() {
+fn identifies_ext_versions_by_their_features() {
     let magic: (usize, &[u8]) = (1024 + 0x38, b"\x53\xef");
     let kind = |compat: &[u8], incompat: &[u8]| {
         let parts = [magic, (1024 + 0x5c, compat), (1024 + 0x60, incompat)];
@@ -100,7 +100,7 @@ fn a_fat_needs_more_than_its_name() {
 }
 
 #[test]
-fn tells_what_begins_further_in() {
+fn identifies_what_begins_further_in() {
     let uuid: Vec<u8> = (1..=16).collect();
     let text = Some("01020304-0506-0708-090a-0b0c0d0e0f10");
     let what = |parts: &[(usize, &[u8])]| {
@@ -154,7 +154,7 @@ fn the_usual_kinds_cost_one_read() {
     assert_eq!(reads(65536 + 0x40, b"_BHRfS_M"), 2);
 }
 
-/// The first partition of many disks is for a boot loader, and of no kind.
+/// The first partition of many disks belongs to a boot loader and has no known content.
 #[test]
 fn what_is_nothing_costs_few_reads() {
     let device = Counting::new(Arc::new(Memory::new(vec![0; 4 << 20])));

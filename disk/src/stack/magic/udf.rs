@@ -1,5 +1,5 @@
-//! UDF (ECMA-167; OSTA, UDF 2.60): the volume recognition sequence from 32 KiB on, the anchor at block
-//! 256, and the descriptors that it points to.
+//! UDF (ECMA-167; OSTA, UDF 2.60): the volume recognition sequence from 32 KiB on, the anchor at
+//! block 256, and the descriptors that it points to.
 
 use super::found::filesystem;
 use super::view::View;
@@ -7,18 +7,19 @@ use crate::stack::content::Content;
 
 use super::osta;
 
-/// Of the volume recognition sequence: its structures are of 2 KiB, or as large as a sector.
+/// The start of the volume recognition sequence. Its structures have 2 KiB, or the size of a larger
+/// sector.
 const RECOGNITION: u64 = 32 << 10;
-/// The anchor points to this many descriptors at most; a dozen is usual.
+/// The limit on descriptors that the anchor points to; real discs have about a dozen.
 const MAX_DESCRIPTORS: u32 = 64;
-/// Tags of descriptors (ECMA-167, 3/7.2.1).
+/// Descriptor tags (ECMA-167, 3/7.2.1).
 const PRIMARY: u16 = 1;
 const ANCHOR: u16 = 2;
 const LOGICAL_VOLUME: u16 = 6;
 const TERMINATOR: u16 = 8;
 
 pub(super) fn probe(view: &View<'_>) -> Option<Content> {
-    // Structures of the sequence are of 2 KiB, or as large as larger sectors.
+    // Structures of the sequence have 2 KiB, or the size of a larger sector.
     let mut is_recognised = false;
     let mut anchored = None;
     for (structure_bytes, block_sizes) in [(2048, &[512, 1024, 2048][..]), (4096, &[4096])] {
@@ -36,7 +37,7 @@ pub(super) fn probe(view: &View<'_>) -> Option<Content> {
     })
 }
 
-/// Returns whether `NSR02` or `NSR03` is in the sequence.
+/// Returns true if `NSR02` or `NSR03` is in the sequence.
 fn has_nsr(view: &View<'_>, structure_bytes: u64) -> bool {
     let structures = (0..16).map(|n| RECOGNITION + n * structure_bytes);
     let known = |at: &u64| {
@@ -51,8 +52,8 @@ fn has_nsr(view: &View<'_>, structure_bytes: u64) -> bool {
         .any(|at| view.has(at + 1, b"NSR0"))
 }
 
-/// An anchor that says it is at block 256: on an image with anchors for several sizes of blocks, only one is in its
-/// place.
+/// Returns true for an anchor that records block 256 as its position: on an image with anchors for
+/// several block sizes, only one anchor has the right position.
 fn is_anchor(view: &View<'_>, at: u64) -> bool {
     tag(view, at) == ANCHOR && view.le32(at + 12) == 256
 }
@@ -61,7 +62,7 @@ fn tag(view: &View<'_>, at: u64) -> u16 {
     view.le16(at)
 }
 
-/// Label and UUID by the volume descriptors.
+/// Returns the label and UUID from the volume descriptors.
 fn identity(view: &View<'_>, block_bytes: u64) -> (Vec<u8>, Option<String>) {
     let anchor = 256 * block_bytes;
     let (len, first) = (view.le32(anchor + 16), view.le32(anchor + 20));

@@ -1,10 +1,10 @@
-//! UFS of the BSDs and of Solaris: `struct fs`, in either order of bytes, in one of four places.
+//! UFS of the BSDs and of Solaris: `struct fs`, in either byte order, in one of four places.
 
 use super::found::filesystem;
 use super::view::View;
 use crate::stack::content::Content;
 
-/// UFS1, UFS2, and three that others made of UFS1 (`ufs_fs.h` in Linux).
+/// The magic numbers of UFS1, UFS2, and three variants of UFS1 (`ufs_fs.h` in Linux).
 const MAGICS: [u32; 5] = [
     0x0001_1954,
     0x1954_0119,
@@ -20,7 +20,7 @@ pub(super) fn probe(view: &View<'_>) -> Option<Content> {
         .find_map(|at| of(view, at))
 }
 
-/// The last place, which is far from the others.
+/// Recognises UFS in the last place, which is far from the others.
 pub(super) fn far(view: &View<'_>) -> Option<Content> {
     of(view, 256 << 10)
 }

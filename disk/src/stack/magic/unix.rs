@@ -4,7 +4,8 @@ use super::found::filesystem;
 use super::view::View;
 use crate::stack::content::Content;
 
-/// `struct sysv4_super_block`, behind 512 bytes of a block that depends on the system.
+/// Recognises `struct sysv4_super_block`, after 512 bytes of a block whose number depends on the
+/// system.
 pub(super) fn sysv(view: &View<'_>) -> Option<Content> {
     let is_superblock = |at: &u64| {
         view.has(at + 504, b"\x20\x7e\x18\xfd") || view.has(at + 504, b"\xfd\x18\x7e\x20")
@@ -14,7 +15,7 @@ pub(super) fn sysv(view: &View<'_>) -> Option<Content> {
     Some(filesystem("sysv", view.label::<6>(at + 440), None))
 }
 
-/// `struct xenix_super_block`.
+/// Recognises `struct xenix_super_block`.
 pub(super) fn xenix(view: &View<'_>) -> Option<Content> {
     const SB: u64 = 1024;
     let magics = [b"\x44\x55\x2b\0", b"\0\x2b\x55\x44"];

@@ -1,11 +1,12 @@
 //! FAT12, FAT16, FAT32 (Microsoft FAT specification, section 3). The type string alone proves
-//! little, so the numbers beside it must make sense.
+//! little, so the fields around it must also be valid.
 
 use super::found::filesystem;
 use super::view::View;
 use crate::stack::content::Content;
 
-/// Of a root directory on FAT32; the label is nearly always its first entry.
+/// The limit on clusters of a FAT32 root directory that are searched; the label is nearly always
+/// its first entry.
 const MAX_CLUSTERS: usize = 32;
 
 pub(super) fn probe(view: &View<'_>) -> Option<Content> {
@@ -16,7 +17,7 @@ pub(super) fn probe(view: &View<'_>) -> Option<Content> {
         () if view.has(0x36, b"FAT1") || view.has(0x36, b"FAT  ") => 0x27,
         () => return None,
     };
-    // Windows changes the label in the root directory and leaves the one in the boot sector.
+    // Windows changes the label in the root directory but not the one in the boot sector.
     let label = if is_32 {
         label_along_clusters(view)
     } else {
@@ -31,17 +32,17 @@ fn is_sane(view: &View<'_>) -> bool {
     view.has(510, b"\x55\xaa")
         && (512..=4096).contains(&sector_bytes)
         && sector_bytes.is_power_of_two()
-        && view.u8(13).is_power_of_two() // sectors of a cluster
+        && view.u8(13).is_power_of_two() // sectors per cluster
         && view.le16(14) > 0 // reserved sectors
-        && (1..=2).contains(&view.u8(16)) // tables
+        && (1..=2).contains(&view.u8(16)) // number of FATs
 }
 
-/// Where the tables begin.
+/// Returns the start of the FATs.
 fn tables_at(view: &View<'_>) -> u64 {
     u64::from(view.le16(14)) * u64::from(view.le16(11))
 }
 
-/// What follows the tables: the root directory, on FAT32 the clusters.
+/// Returns the end of the FATs: the root directory, on FAT32 the clusters.
 fn root_at(view: &View<'_>) -> u64 {
     let sectors = match view.le16(22) {
         0 => u64::from(view.le32(36)),
@@ -58,29 +59,29 @@ fn label_along_clusters(view: &View<'_>) -> Option<Vec<u8>> {
         let at = root_at(view) + index * cluster_bytes;
         match label_in(view, at, cluster_bytes / 32) {
             Ok(label) => return Some(label),
-            Err(Missing::HereOnly) => {}
-            Err(Missing::Everywhere) => return None,
+            Err(MissingLabel::HereOnly) => {}
+            Err(MissingLabel::Everywhere) => return None,
         }
         cluster = view.le32(tables_at(view) + 4 * u64::from(cluster)) & 0x0fff_ffff;
     }
     None
 }
 
-/// That there is no label in a part of a directory.
-enum Missing {
+/// The reason why a part of a directory has no label.
+enum MissingLabel {
     HereOnly,
     Everywhere,
 }
 
-/// The label among so many entries at `at`.
-fn label_in(view: &View<'_>, at: u64, entries: u64) -> Result<Vec<u8>, Missing> {
+/// Returns the label among this number of entries at `at`.
+fn label_in(view: &View<'_>, at: u64, entries: u64) -> Result<Vec<u8>, MissingLabel> {
     const VOLUME_ID: u8 = 0x08;
     const DIRECTORY: u8 = 0x10;
     const LONG_NAME: u8 = 0x0f;
     for entry in (0..entries).map(|n| at + 32 * n) {
         let attributes = view.u8(entry + 11);
         match view.u8(entry) {
-            0 => return Err(Missing::Everywhere),
+            0 => return Err(MissingLabel::Everywhere),
             0xe5 => continue, // deleted
             _ if attributes & 0x3f == LONG_NAME => continue,
             _ => {}
@@ -94,5 +95,5 @@ fn label_in(view: &View<'_>, at: u64, entries: u64) -> Result<Vec<u8>, Missing> 
             return Ok(name.trim_ascii_end().to_vec());
         }
     }
-    Err(Missing::HereOnly)
+    Err(MissingLabel::HereOnly)
 }

@@ -1,32 +1,32 @@
-//! The bytes of a volume, read as they are asked for and kept.
+//! A cached view of a volume's bytes, read on demand.
 
 use std::cell::RefCell;
 
 use diskfs_block::{BlockRead, Error, Result};
 
-/// What is read of a volume first, in one read: nearly all kinds have their magic there.
+/// The size of the first read: nearly all kinds have their magic number here.
 const HEAD_BYTES: u64 = 8192;
 
-/// What is read next, in one read: all other kinds that are usual begin there.
+/// The end of the second read: all other common kinds have their magic number here.
 const BODY_BYTES: u64 = 72 << 10;
 
-/// What is read elsewhere is read in whole pieces of this, so that neighbours come with it.
+/// The unit of reads elsewhere, so that neighbouring fields come with one read.
 const PIECE_BYTES: u64 = 4096;
 
-/// A volume to be told. What lies past its end is not there, and is zeroes as a number.
+/// The volume that is probed. Bytes past its end are missing, and read as zero in numbers.
 pub(super) struct View<'a> {
     device: &'a dyn BlockRead,
     size_bytes: u64,
-    pieces: RefCell<Vec<Piece>>,
+    pieces: RefCell<Vec<ViewPiece>>,
     failure: RefCell<Option<Error>>,
 }
 
-struct Piece {
+struct ViewPiece {
     offset: u64,
     bytes: Vec<u8>,
 }
 
-impl Piece {
+impl ViewPiece {
     fn get(&self, offset: u64, len: usize) -> Option<&[u8]> {
         let from = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
         self.bytes.get(from..from.checked_add(len)?)
@@ -47,7 +47,7 @@ impl<'a> View<'a> {
         self.size_bytes
     }
 
-    /// Why something could not be read, if so: what was told meanwhile is worth nothing.
+    /// Returns the result, or the first read error: a result after a failed read is worthless.
     pub(super) fn finish<T>(self, told: T) -> Result<T> {
         match self.failure.into_inner() {
             Some(error) => Err(error),
@@ -59,13 +59,13 @@ impl<'a> View<'a> {
         self.failure.borrow().is_some()
     }
 
-    /// Calls `f` with `len` bytes; `None` unless all of them are on the volume.
+    /// Calls `f` with `len` bytes; returns `None` unless all of them are on the volume.
     pub(super) fn with<T>(&self, offset: u64, len: usize, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let end = offset.checked_add(u64::try_from(len).ok()?)?;
         if end > self.size_bytes || self.has_failed() {
             return None;
         }
-        let known = |pieces: &[Piece]| pieces.iter().position(|p| p.get(offset, len).is_some());
+        let known = |pieces: &[ViewPiece]| pieces.iter().position(|p| p.get(offset, len).is_some());
         if known(&self.pieces.borrow()).is_none() {
             self.fetch(offset, end);
         }
@@ -73,7 +73,7 @@ impl<'a> View<'a> {
         pieces.iter().find_map(|p| p.get(offset, len)).map(f)
     }
 
-    /// Reads the pieces around `offset..end`, which is on the volume.
+    /// Reads the pieces around `offset..end`, which must be on the volume.
     fn fetch(&self, offset: u64, end: u64) {
         let (start, end) = match end {
             ..=HEAD_BYTES => (0, HEAD_BYTES),
@@ -84,11 +84,11 @@ impl<'a> View<'a> {
             ),
         };
         let Ok(len) = usize::try_from(end.min(self.size_bytes).saturating_sub(start)) else {
-            return; // No caller asks for that much.
+            return; // No caller reads that much.
         };
         let mut bytes = vec![0; len];
         match self.device.read_at(start, &mut bytes) {
-            Ok(()) => self.pieces.borrow_mut().push(Piece {
+            Ok(()) => self.pieces.borrow_mut().push(ViewPiece {
                 offset: start,
                 bytes,
             }),
@@ -134,19 +134,19 @@ impl<'a> View<'a> {
         u16::from_be_bytes(self.array(offset))
     }
 
-    /// A name of at most `N` bytes, ended by NUL or padded with spaces.
+    /// Returns a name of at most `N` bytes that ends at a NUL or is padded with spaces.
     pub(super) fn label<const N: usize>(&self, offset: u64) -> Vec<u8> {
         let bytes: [u8; N] = self.array(offset);
         let name = bytes.split(|&b| b == 0).next().unwrap_or_default();
         name.trim_ascii_end().to_vec()
     }
 
-    /// A name of at most `len` bytes in UTF-16, ended by a zero.
+    /// Returns a name of at most `len` bytes in UTF-16, little-endian, that ends at a zero.
     pub(super) fn utf16_le(&self, offset: u64, len: usize) -> Vec<u8> {
         self.utf16(offset, len, u16::from_le_bytes)
     }
 
-    /// The same, big-endian.
+    /// Returns a name of at most `len` bytes in UTF-16, big-endian, that ends at a zero.
     pub(super) fn utf16_be(&self, offset: u64, len: usize) -> Vec<u8> {
         self.utf16(offset, len, u16::from_be_bytes)
     }
@@ -160,7 +160,7 @@ impl<'a> View<'a> {
         text.unwrap_or_default().trim_ascii_end().into()
     }
 
-    /// A UUID in its usual form; `None` for zeroes.
+    /// Returns a UUID in its usual form; `None` for zeroes.
     pub(super) fn uuid(&self, offset: u64) -> Option<String> {
         super::uuid::text(self.array(offset))
     }

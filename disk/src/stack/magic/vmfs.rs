@@ -1,4 +1,4 @@
-//! VMFS, the filesystem of `ESXi`: the volume's header at 1 MiB, the filesystem's at 2 MiB.
+//! VMFS, the filesystem of `ESXi`: the volume's header is at 1 MiB, the filesystem's at 2 MiB.
 
 use super::found::{container, filesystem};
 use super::view::View;
@@ -12,7 +12,7 @@ pub(super) fn volume(view: &View<'_>) -> Option<Content> {
         .then(|| container("VMFS_volume_member", Vec::new(), volume_uuid(view)))
 }
 
-/// The UUID of the logical volume, which is stored as text.
+/// Returns the UUID of the logical volume, which is stored as text.
 fn volume_uuid(view: &View<'_>) -> Option<String> {
     let text: [u8; 35] = view.array(VOLUME + 512 + 20);
     let is_uuid = text
@@ -29,7 +29,7 @@ pub(super) fn probe(view: &View<'_>) -> Option<Content> {
     })
 }
 
-/// Its first three numbers are little-endian, and it is grouped in a way of its own.
+/// Returns the UUID in VMFS's own grouping. Its first three numbers are little-endian.
 fn uuid(view: &View<'_>, at: u64) -> Option<String> {
     let mut bytes: [u8; 16] = view.array(at);
     bytes[0..4].reverse();

@@ -1,4 +1,4 @@
-//! `VxFS` of Veritas: the superblock is at 1 KiB, or at 8 KiB on HP-UX, which is big-endian.
+//! `VxFS` of Veritas: the superblock is at 1 KiB; on HP-UX it is at 8 KiB and big-endian.
 
 use super::found::filesystem;
 use super::view::View;

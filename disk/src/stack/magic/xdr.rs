@@ -1,16 +1,16 @@
-//! Lists of names and values as ZFS keeps them: `nvlist`, encoded in XDR (RFC 4506).
+//! Lists of names and values as ZFS stores them: `nvlist`, encoded in XDR (RFC 4506).
 
-/// What a value is, as far as it is looked at.
+/// A value, of the types that are used here.
 pub(super) enum Value<'a> {
     Number(u64),
     Text(&'a [u8]),
     Other,
 }
 
-/// The pairs of the outermost list. It ends with what makes no sense.
+/// Returns the pairs of the outermost list, up to the first invalid one.
 pub(super) fn pairs(list: &[u8]) -> impl Iterator<Item = (&[u8], Value<'_>)> {
     const XDR: u8 = 1;
-    // The encoding and three more bytes; the list's version and flags.
+    // Skips the encoding and three more bytes, and the list's version and flags.
     let mut rest = list
         .get(12..)
         .filter(|_| list.first() == Some(&XDR))
@@ -40,7 +40,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.first_chunk()?))
 }
 
-/// A text with its length before it, filled up to four bytes; and what follows.
+/// Returns a text that follows its length and is padded to four bytes, and the bytes after it.
 fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = usize::try_from(number(bytes)?).ok()?;
     let bytes = bytes.get(4..)?;

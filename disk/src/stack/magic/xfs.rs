@@ -9,18 +9,18 @@ pub(super) fn probe(view: &View<'_>) -> Option<Content> {
         .then(|| filesystem("xfs", view.label::<12>(108), view.uuid(32)))
 }
 
-/// Its relative, which keeps the same fields there.
+/// Recognises EXFS, a variant of XFS with the same fields.
 pub(super) fn exfs(view: &View<'_>) -> Option<Content> {
     view.has(0, b"EXFS")
         .then(|| filesystem("exfs", view.label::<12>(108), view.uuid(32)))
 }
 
-/// A log on a device of its own: a record begins in one of the first sectors. It goes around, so that
-/// any may be the first; they are of 32 KiB unless told otherwise.
+/// Recognises an external log: a record starts in one of the first sectors. The log is circular, so
+/// any record can be the first; records have 32 KiB by default.
 pub(super) fn log(view: &View<'_>) -> Option<Content> {
     const SEARCHED: u64 = 64 << 10;
     let mut sectors = (0..SEARCHED / 512).map(|n| n * 512);
-    // Whose log it is, it says, too; but the UUID is the filesystem's.
+    // The header also has the UUID, but that is the filesystem's, not the log's.
     let is_log = sectors.any(|at| {
         let version = view.be32(at + 8);
         let format = view.be32(at + 300);

@@ -1,4 +1,4 @@
-//! Members of a pool of ZFS (Sun, "ZFS On-Disk Specification", chapter 1): four labels, each with an
+//! Members of a ZFS pool (Sun, "ZFS On-Disk Specification", chapter 1): four labels, each with an
 //! array of uberblocks and a list of names and values.
 
 use super::found::container;
@@ -13,9 +13,10 @@ const UBERBLOCKS_LEN: usize = 128 << 10;
 const UBERBLOCK_MAGIC: u64 = 0x00ba_b10c;
 const NVLIST: u64 = 16 << 10;
 const NVLIST_LEN: usize = 112 << 10;
-/// How the list begins: encoded in XDR, by a machine of either order of bytes, of version 0.
+/// The start of the list: XDR encoding, either byte order of the writing machine, version 0.
 const NVLIST_STARTS: [&[u8]; 2] = [b"\x01\0\0\0\0\0\0\0", b"\x01\x01\0\0\0\0\0\0"];
-/// A few may be what is left of an older pool, where another thing is now.
+/// The number of valid uberblocks required: a few may be left over from an older pool, where other
+/// content is now.
 const WANTED: usize = 4;
 
 pub(super) fn probe(view: &View<'_>) -> Option<Content> {
@@ -51,7 +52,7 @@ fn uberblocks(view: &View<'_>, label: u64) -> usize {
         .unwrap_or(0)
 }
 
-/// The name of the pool, and its GUID.
+/// Returns the name of the pool, and its GUID.
 fn identity(list: &[u8]) -> (Vec<u8>, Option<String>) {
     let (mut name, mut guid) = (Vec::new(), None);
     for (key, value) in xdr::pairs(list) {

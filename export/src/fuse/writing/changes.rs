@@ -1,13 +1,13 @@
-//! Whether the names in a directory may have changed.
+//! Change counters of directories, which tell whether the names in one may have changed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use diskfs_vfs::InodeNumber;
 
-/// Directories share counters; who meets another's change looks once more than needed.
+/// The number of counters. Directories share them; a collision costs a superfluous look-up.
 const COUNTERS: usize = 1024;
 
-/// Counts the changes of names. All of them pass through here: nobody else writes to the image.
+/// The counters of name changes. They are complete: nobody else writes to the image.
 #[derive(Debug)]
 pub(super) struct Changes {
     counters: Box<[AtomicU64]>,
@@ -26,12 +26,12 @@ impl Changes {
         &self.counters[index]
     }
 
-    /// A number that is another one after a change.
+    /// Returns a directory's counter, which differs after each change.
     pub(super) fn of(&self, dir: InodeNumber) -> u64 {
         self.counter(dir).load(Ordering::Acquire)
     }
 
-    /// After names in `dir` changed.
+    /// Records that names in `dir` changed.
     pub(super) fn note(&self, dir: InodeNumber) {
         self.counter(dir).fetch_add(1, Ordering::Release);
     }

@@ -1,26 +1,27 @@
-//! `copy_file_range(2)`: contents go from file to file without passing through the kernel twice.
+//! `copy_file_range(2)`: copying between files without passing the contents through the kernel
+//! twice.
 
 use diskfs_vfs::{ErrorKind, Fallocate, FileExtentKind, FsWrite, InodeNumber, Result};
 
 use super::super::reading::with_buffer;
 use super::write_all;
 
-/// How much is copied at once.
+/// The number of bytes that are copied at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// How much one request copies. Who asks for more is told of it and asks again; the thread that
-/// copies answers nobody else meanwhile.
+/// The largest number of bytes per request. A program that asks for more gets a short count and
+/// asks again; meanwhile the thread that copies answers nobody else.
 const REQUEST_BYTES: u64 = 64 << 20;
 
-/// A place in a file.
+/// An offset in a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct FileOffset {
     pub(super) inode: InodeNumber,
     pub(super) offset: u64,
 }
 
-impl Place {
-    fn behind(self, len_bytes: u64) -> Self {
+impl FileOffset {
+    fn plus(self, len_bytes: u64) -> Self {
         Self {
             offset: self.offset + len_bytes,
             ..self
@@ -28,15 +29,20 @@ impl Place {
     }
 }
 
-/// Copies `len_bytes`, or what there is up to the end. Holes stay holes, and nothing is shared.
-/// Returns how much was copied: after an error, what came before it.
-pub(super) fn copy(fs: &dyn FsWrite, from: Place, to: Place, len_bytes: u64) -> Result<u64> {
+/// Copies `len_bytes`, or less at the end of the file. Holes stay holes, and no extent is shared.
+/// Returns the number of copied bytes; after an error, the number copied before it.
+pub(super) fn copy(
+    fs: &dyn FsWrite,
+    from: FileOffset,
+    to: FileOffset,
+    len_bytes: u64,
+) -> Result<u64> {
     let size = fs.metadata(from.inode)?.size_bytes;
     let left = size.saturating_sub(from.offset);
     let len_bytes = len_bytes.min(left).min(REQUEST_BYTES);
     let mut done = 0;
     while done < len_bytes {
-        match copy_run(fs, from.behind(done), to.behind(done), len_bytes - done) {
+        match copy_run(fs, from.plus(done), to.plus(done), len_bytes - done) {
             Ok(0) => break,
             Ok(copied) => done += copied,
             Err(_) if done > 0 => break,
@@ -46,8 +52,8 @@ pub(super) fn copy(fs: &dyn FsWrite, from: Place, to: Place, len_bytes: u64) -> 
     Ok(done)
 }
 
-/// Copies to the end of what is stored in one way, or less.
-fn copy_run(fs: &dyn FsWrite, from: Place, to: Place, len_bytes: u64) -> Result<u64> {
+/// Copies at most up to the end of the current data extent or hole.
+fn copy_run(fs: &dyn FsWrite, from: FileOffset, to: FileOffset, len_bytes: u64) -> Result<u64> {
     let run = fs.extents_of(from.inode, from.offset)?.next().transpose()?;
     let Some(run) = run else {
         return Ok(0);
@@ -66,8 +72,8 @@ fn copy_run(fs: &dyn FsWrite, from: Place, to: Place, len_bytes: u64) -> Result<
     })
 }
 
-/// Returns whether it could.
-fn make_hole(fs: &dyn FsWrite, at: Place, len_bytes: u64) -> Result<bool> {
+/// Punches a hole. Returns true if that was possible.
+fn make_hole(fs: &dyn FsWrite, at: FileOffset, len_bytes: u64) -> Result<bool> {
     let size = fs.metadata(at.inode)?.size_bytes;
     let end = at.offset + len_bytes;
     if at.offset < size {
@@ -101,8 +107,8 @@ mod tests {
         fs.write_at(a, 8192, &[7; 5000]).unwrap();
         fs.set_len(a, 3 << 20).unwrap();
         fs.write_at(b, 0, &vec![9; 30_000]).unwrap();
-        let place = |inode, offset| Place { inode, offset };
-        let copied = copy(&fs, place(a, 0), place(b, 4096), 1 << 40).unwrap();
+        let at = |inode, offset| FileOffset { inode, offset };
+        let copied = copy(&fs, at(a, 0), at(b, 4096), 1 << 40).unwrap();
         assert_eq!(copied, 3 << 20);
         let mut found = vec![0; (3 << 20) + 4096];
         assert_eq!(fs.read_at(b, 0, &mut found).unwrap(), found.len());
@@ -111,6 +117,6 @@ mod tests {
         wanted[4096 + 8192..4096 + 8192 + 5000].fill(7);
         assert!(found == wanted);
         assert_eq!(fs.metadata(b).unwrap().allocated_bytes, 3 * 4096);
-        assert_eq!(copy(&fs, place(a, 3 << 20), place(b, 0), 1).unwrap(), 0);
+        assert_eq!(copy(&fs, at(a, 3 << 20), at(b, 0), 1).unwrap(), 0);
     }
 }

@@ -1,5 +1,5 @@
-//! Makes what was written durable soon, whatever the filesystem: `sync` and `syncfs` don't reach a FUSE server, so
-//! there has to be a time after which nobody needs them.
+//! Periodic syncing that makes changes durable soon, whatever the filesystem. `sync` and `syncfs`
+//! don't reach a FUSE server, so data must become durable after a bounded time without them.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use diskfs_vfs::{ErrorKind, FsWrite};
 
-/// How long a change may be without being durable, before making it so begins.
+/// The time between the first change and the sync that makes it durable.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What tells the thread that something has changed. The thread ends when this is dropped.
+/// The sender that wakes the syncing thread after a change. Dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct Changed {
     is_noted: Arc<AtomicBool>,
@@ -21,17 +21,17 @@ pub(super) struct Changed {
 }
 
 impl Changed {
-    /// Notes that the filesystem is changed: before or while that happens.
+    /// Notes a change, before or while it is made.
     pub(super) fn note(&self) {
         if !self.is_noted.load(Ordering::Acquire) && !self.is_noted.swap(true, Ordering::AcqRel) {
             let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-            // Without the thread, the driver's own commits remain.
+            // If the thread has ended, the driver's own commits remain.
             let _ = first.send(());
         }
     }
 }
 
-/// Starts the thread.
+/// Starts the syncing thread.
 pub(super) fn start(fs: Arc<dyn FsWrite>) -> io::Result<(Changed, JoinHandle<()>)> {
     start_with(fs, INTERVAL)
 }
@@ -45,13 +45,13 @@ fn start_with(fs: Arc<dyn FsWrite>, interval: Duration) -> io::Result<(Changed, 
             if changes.recv_timeout(interval) == Err(RecvTimeoutError::Disconnected) {
                 return;
             }
-            // Before: what is changed meanwhile is for the next time.
+            // Reset before syncing: a change made meanwhile is for the next sync.
             noted.store(false, Ordering::Release);
             match fs.sync() {
                 Ok(()) => {}
-                // It was closed, or has said why it writes no more.
+                // The filesystem was closed, or has reported why it stopped writing.
                 Err(error) if error.kind() == ErrorKind::ReadOnly => {}
-                Err(error) => tracing::warn!("what was written is not durable: {error}"),
+                Err(error) => tracing::warn!("written data could not be made durable: {error}"),
             }
         }
     };

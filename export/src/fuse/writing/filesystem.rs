@@ -1,4 +1,4 @@
-//! The kernel's requests, one by one: what comes with each, and how its answer is put.
+//! The FUSE requests one by one: decoding of the arguments and encoding of the reply.
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,33 +20,33 @@ use super::super::attributes::{decode_device, kind, no_attributes};
 use super::super::flags::{FS_IOC_FSSETXATTR, FS_IOC_SETFLAGS, with_flags, with_fsxattr};
 use super::super::options::Writes;
 use super::super::reading::report;
-use super::copy::{self, Place};
+use super::capabilities::{CAPABILITIES, WRITE_BACK_CAPABILITIES};
+use super::copy::{self, FileOffset};
 use super::listing::Listed;
-use super::privileges::Asker;
+use super::privileges::Requester;
 use super::references::StalePages;
 use super::replies::{is_direct, rename_mode, reply_empty, reply_entry};
-use super::set_attributes::Wish;
-use super::wanted::{WANTED, WANTED_TO_CACHE};
+use super::set_attributes::AttributeChanges;
 use super::{Full, Maker, Refusal, WritingAdapter};
 
-/// The handle of every open file: none has a state of its own.
+/// The handle of every open file: files have no state per handle.
 const NO_HANDLE: FileHandle = FileHandle(0);
 
 impl Filesystem for WritingAdapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let to_cache = match self.writes {
             Writes::Through => &[][..],
-            Writes::Cached => &WANTED_TO_CACHE,
+            Writes::Cached => &WRITE_BACK_CAPABILITIES,
         };
-        for &flags in WANTED.iter().chain(to_cache) {
-            // What this kernel lacks, it does without.
+        for &flags in CAPABILITIES.iter().chain(to_cache) {
+            // A capability that this kernel lacks is left out.
             let _ = config.add_capabilities(flags);
         }
         if self.checks_permissions {
-            // Only then: it makes the kernel check modes, too.
+            // Only if permissions are checked: this flag also makes the kernel check modes.
             let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
         }
-        // What the kernel keeps is what the image has then.
+        // So a time in the kernel's cache is the time that the image stores.
         let _ = config.set_time_granularity(self.fs.time_granularity());
         let _ = config.set_max_background(MAX_BACKGROUND);
         Ok(())
@@ -60,9 +60,11 @@ impl Filesystem for WritingAdapter {
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.reading.answer("lookup", || {
             let found = self.reading.find(parent, name.as_bytes());
-            match found.and_then(|found| found.map(|inode| self.known(inode)).transpose()) {
+            match found
+                .and_then(|found| found.map(|inode| self.referenced_entry(inode)).transpose())
+            {
                 Ok(Some((attr, generation))) => reply.entry(&self.reading.kept, &attr, generation),
-                // Number 0 tells the kernel to remember that there is no such name.
+                // Inode number 0 makes the kernel cache that the name does not exist.
                 Ok(None) => {
                     let nothing = no_attributes(INodeNo(0), None);
                     reply.entry(&self.reading.kept, &nothing, Generation(0));
@@ -108,7 +110,7 @@ impl Filesystem for WritingAdapter {
         reply: ReplyAttr,
     ) {
         self.answer_change("setattr", || {
-            let wish = Wish {
+            let changes = AttributeChanges {
                 mode,
                 uid,
                 gid,
@@ -117,7 +119,7 @@ impl Filesystem for WritingAdapter {
                 modified,
                 changed,
             };
-            match self.set_attributes(self.inode(node), &wish, Asker::new(request)) {
+            match self.set_attributes(self.inode(node), &changes, Requester::new(request)) {
                 Ok(()) => self.reading.getattr(node, reply),
                 Err(refusal) => reply.error(refusal.report("setattr")),
             }
@@ -248,8 +250,8 @@ impl Filesystem for WritingAdapter {
     ) {
         self.answer_change("link", || {
             let (inode, dir) = (self.inode(node), self.inode(parent));
-            let linked = self.change(dir, || self.fs.link(inode, dir, name.as_bytes()));
-            let entry = linked.and_then(|()| self.known(inode));
+            let linked = self.change_names(dir, || self.fs.link(inode, dir, name.as_bytes()));
+            let entry = linked.and_then(|()| self.referenced_entry(inode));
             reply_entry(
                 "link",
                 self.reading.kept,
@@ -262,7 +264,7 @@ impl Filesystem for WritingAdapter {
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.answer_change("unlink", || {
             let dir = self.inode(parent);
-            let done = self.change(dir, || self.fs.unlink(dir, name.as_bytes()));
+            let done = self.change_names(dir, || self.fs.unlink(dir, name.as_bytes()));
             reply_empty("unlink", done.map_err(Refusal::from), reply);
         });
     }
@@ -270,7 +272,7 @@ impl Filesystem for WritingAdapter {
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.answer_change("rmdir", || {
             let dir = self.inode(parent);
-            let done = self.change(dir, || self.fs.rmdir(dir, name.as_bytes()));
+            let done = self.change_names(dir, || self.fs.rmdir(dir, name.as_bytes()));
             reply_empty("rmdir", done.map_err(Refusal::from), reply);
         });
     }
@@ -291,7 +293,7 @@ impl Filesystem for WritingAdapter {
             };
             let (dir, to_dir) = (self.inode(parent), self.inode(to_parent));
             let (name, to_name) = (name.as_bytes(), to_name.as_bytes());
-            let done = self.change(dir, || self.fs.rename(dir, name, to_dir, to_name, mode));
+            let done = self.change_names(dir, || self.fs.rename(dir, name, to_dir, to_name, mode));
             self.changes.note(to_dir);
             reply_empty("rename", done.map_err(Refusal::from), reply);
         });
@@ -338,14 +340,14 @@ impl Filesystem for WritingAdapter {
     ) {
         self.answer_change("write", || {
             let inode = self.inode(node);
-            // What comes from the cache has the flags of any file that is open.
+            // A write from the cache carries the flags of any open handle.
             let is_direct = is_direct(flags) && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
             if !is_direct {
                 self.references.note_pages(inode);
             }
-            let asker = Asker::new(request);
-            let done = self.write_some(asker, node, offset, data, write_flags, flags);
-            // Also after an error: a part may be written.
+            let requester = Requester::new(request);
+            let done = self.write_some(requester, node, offset, data, write_flags, flags);
+            // Also after an error: a part may have been written.
             let stale = if is_direct {
                 let len_bytes = data.len() as u64;
                 self.references.stale_pages(inode, offset, len_bytes)
@@ -353,7 +355,7 @@ impl Filesystem for WritingAdapter {
                 StalePages::None
             };
             self.without_stale_pages(node, stale, move || match done {
-                // A request holds less than 4 GiB.
+                // A request is smaller than 4 GiB.
                 Ok(written) => reply.written(u32::try_from(written).unwrap_or(u32::MAX)),
                 Err(error) => reply.error(report("write", &error)),
             });
@@ -368,7 +370,8 @@ impl Filesystem for WritingAdapter {
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        // The kernel has handed over what it had before it asks, and tells the errors of that.
+        // Before it sends flush, the kernel writes back its data and reports the errors of that
+        // itself.
         reply.error(Errno::ENOSYS);
     }
 
@@ -403,13 +406,13 @@ impl Filesystem for WritingAdapter {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        // A directory's names are its data and its metadata.
+        // A directory's names are both its data and its metadata.
         self.fsync(request, node, handle, false, reply);
     }
 
     fn opendir(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        // Never from the kernel's cache of listings: who is in the middle of one when it is renewed
-        // would look for a place that is no longer there.
+        // Listings don't come from the kernel's cache: a program in the middle of a listing would
+        // continue at a position that no longer exists when the cache is renewed.
         reply.opened(self.directories.add(), FopenFlags::empty());
     }
 
@@ -540,7 +543,7 @@ impl Filesystem for WritingAdapter {
         reply: ReplyEmpty,
     ) {
         self.answer_change("fallocate", || {
-            let dropped = self.drop_rights(node, Asker::new(request));
+            let dropped = self.drop_rights(node, Requester::new(request));
             let done = dropped
                 .and_then(|()| self.fallocate_range(self.inode(node), offset, len_bytes, mode));
             reply_empty("fallocate", done.map_err(Refusal::from), reply);
@@ -574,12 +577,12 @@ impl Filesystem for WritingAdapter {
         reply: ReplyWrite,
     ) {
         self.answer_change("copy_file_range", || {
-            let place = |node, offset| Place {
+            let at = |node, offset| FileOffset {
                 inode: self.inode(node),
                 offset,
             };
-            let (from, to) = (place(from_node, from_offset), place(to_node, to_offset));
-            let dropped = self.drop_rights(to_node, Asker::new(request));
+            let (from, to) = (at(from_node, from_offset), at(to_node, to_offset));
+            let dropped = self.drop_rights(to_node, Requester::new(request));
             match dropped.and_then(|()| copy::copy(&*self.fs, from, to, len_bytes)) {
                 Ok(copied) => reply.written(u32::try_from(copied).unwrap_or(u32::MAX)),
                 Err(error) => reply.error(report("copy_file_range", &error)),

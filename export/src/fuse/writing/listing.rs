@@ -1,7 +1,7 @@
-//! Listings of directories that change meanwhile.
+//! Listings of directories that may change meanwhile.
 //!
-//! Who lists a directory sees it as it was when the listing began: an entry comes once, whatever is
-//! made, removed or moved meanwhile, and none is left out.
+//! A listing shows the directory as it was when the listing began: each entry appears once and none
+//! is left out, whatever is created, removed or renamed meanwhile.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +13,10 @@ use fuser::FileHandle;
 use super::super::directory::is_dot;
 use super::changes::Changes;
 
-/// How many files are announced to the driver at once; about five replies.
+/// The number of files that are announced to the driver at once; about five replies.
 const BATCH_LEN: usize = 1024;
 
-/// The directories that are open.
+/// The open directories, each with its snapshot.
 #[derive(Debug, Default)]
 pub(super) struct OpenDirectories {
     last: AtomicU64,
@@ -43,14 +43,14 @@ impl OpenDirectories {
     }
 }
 
-/// A directory's entries as they were, in two allocations.
+/// The entries of a directory at one time, in two allocations.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     names: Vec<u8>,
     entries: Vec<Entry>,
-    /// What [`Changes`] said before it was taken; `None` before there is one.
+    /// The value of [`Changes`] before the snapshot was taken; `None` before the first snapshot.
     changes: Option<u64>,
-    /// The first entry that was not announced.
+    /// The index of the first entry that was not announced.
     announced: usize,
 }
 
@@ -61,18 +61,18 @@ struct Entry {
     file_type: Option<FileType>,
 }
 
-/// One entry of a [`Snapshot`].
+/// An entry of a [`Snapshot`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listed<'s> {
     pub(super) name: &'s [u8],
     pub(super) inode: InodeNumber,
     pub(super) file_type: Option<FileType>,
-    /// Where the listing goes on behind it.
+    /// The cookie of the entry that follows.
     pub(super) cookie: u64,
 }
 
 impl Snapshot {
-    /// At the beginning of a listing: takes the directory as it is now.
+    /// Takes a new snapshot; called at the beginning of a listing.
     pub(super) fn refresh(
         &mut self,
         fs: &dyn FsRead,
@@ -100,12 +100,12 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Whether names in the directory may be others than these by now.
+    /// Returns true if names in the directory may have changed since the snapshot.
     pub(super) fn is_stale(&self, dir: InodeNumber, changes: &Changes) -> bool {
         self.changes != Some(changes.of(dir))
     }
 
-    /// The entry behind a cookie; 0 stands for the beginning.
+    /// Returns the entry at a cookie; 0 is the beginning.
     pub(super) fn at(&self, cookie: u64) -> Option<Listed<'_>> {
         let index = usize::try_from(cookie).ok()?;
         let entry = self.entries.get(index)?;
@@ -118,7 +118,7 @@ impl Snapshot {
         })
     }
 
-    /// Tells the driver which files will be asked for from here on.
+    /// Announces to the driver which files will be requested next.
     pub(super) fn announce(&mut self, fs: &dyn FsRead, cookie: u64) {
         let Ok(from) = usize::try_from(cookie) else {
             return;

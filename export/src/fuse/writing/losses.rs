@@ -1,5 +1,6 @@
-//! What the kernel handed over after whoever wrote it had gone on (a shared mapping, a cached write), and the
-//! filesystem refused: it is lost. Whoever syncs the file is told by the kernel; who ends the mount is told by us.
+//! Records of lost data: the kernel handed it over after its writer had continued (a shared
+//! mapping, a cached write), and the filesystem refused it. The kernel reports the loss to a
+//! program that syncs the file; we report it to the process that ends the mount.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,13 +10,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use diskfs_vfs::{Error, ErrorKind, FsRead, InodeNumber};
 
-/// How many files are remembered; of more, only that there are more.
+/// The number of files that are recorded; of further ones, only that there are more.
 const FILES_MAX: usize = 1000;
 
-/// How many files the message names.
+/// The number of files that the message names.
 const FILES_NAMED: usize = 5;
 
-/// One for a mount.
+/// The record of the lost data of a mount.
 #[derive(Debug, Default)]
 pub(in super::super) struct Losses(Mutex<Lost>);
 
@@ -25,7 +26,7 @@ struct Lost {
     has_more: bool,
 }
 
-/// What is lost of one file: everything within the range, or less.
+/// The lost data of one file: all of it lies within the range.
 #[derive(Debug)]
 struct LostPart {
     bytes: Range<u64>,
@@ -38,7 +39,7 @@ impl Losses {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that bytes of a file are lost, and logs the first time for each file.
+    /// Records that bytes of a file are lost. Logs the first loss of each file.
     pub(super) fn note(&self, inode: InodeNumber, bytes: Range<u64>, error: &Error) {
         let mut lost = self.lost();
         if lost.files.len() >= FILES_MAX && !lost.files.contains_key(&inode) {
@@ -62,7 +63,7 @@ impl Losses {
         }
     }
 
-    /// Fails if anything is lost of files that `fs` still has.
+    /// Fails if data is lost of a file that still exists in `fs`.
     pub(in super::super) fn check(&self, fs: &dyn FsRead) -> diskfs_vfs::Result<()> {
         let lost = self.lost();
         let is_there = |inode: InodeNumber| fs.metadata(inode).is_ok();
@@ -87,10 +88,10 @@ impl Losses {
             }
         }
         let reason = format!(
-            "data that the kernel held was lost: {} ({places})",
+            "data in the kernel's cache was lost: {} ({places})",
             first.reason
         );
-        let hint = "write these files again, and sync them to see whether it worked";
+        let hint = "write these files again and sync them: a sync reports the error";
         Err(Error::new(first.kind, reason).with_hint(hint))
     }
 }
@@ -108,16 +109,16 @@ mod tests {
         losses.check(&fs).unwrap();
         let error = Error::from(ErrorKind::NoSpace);
         losses.note(InodeNumber(99_999), 0..1, &error);
-        losses.check(&fs).expect("of a file that is gone");
+        losses.check(&fs).expect("the file was removed");
         let files: Vec<_> = (0..9).map(|n| fs.file(&format!("/{n}"), b"")).collect();
         for &file in &files {
             losses.note(file, 4096..8192, &error);
             losses.note(file, 0..10, &error);
         }
-        let told = losses.check(&fs).unwrap_err();
-        assert_eq!(told.kind(), ErrorKind::NoSpace);
+        let error = losses.check(&fs).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
         let first = format!("(within bytes 0 to 8192 of inode {}, ", files[0]);
-        let words = told.to_string();
+        let words = error.to_string();
         assert!(
             words.contains(&first) && words.contains("and of 4 more)"),
             "{words}"

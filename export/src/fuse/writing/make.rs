@@ -1,4 +1,4 @@
-//! New files.
+//! Creation of files.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use super::super::id_map::IdMapping;
 use super::{Answer, Maker, NO_ID, WritingAdapter};
 
 impl WritingAdapter {
-    /// Makes a file, which the kernel knows from then on.
+    /// Creates a file and adds the kernel's reference to it.
     pub(super) fn make(
         &self,
         parent: INodeNo,
@@ -21,11 +21,11 @@ impl WritingAdapter {
         let dir = self.inode(parent);
         let attributes = self.attributes_of_new(dir, maker)?;
         let make = || self.fs.create(dir, name.as_bytes(), kind, &attributes);
-        let inode = self.change(dir, make)?;
-        Ok(self.known(inode)?)
+        let inode = self.change_names(dir, make)?;
+        Ok(self.referenced_entry(inode)?)
     }
 
-    /// Makes a file without a name, which the kernel knows from then on.
+    /// Creates a file without a name and adds the kernel's reference to it.
     pub(super) fn make_unnamed(
         &self,
         parent: INodeNo,
@@ -34,8 +34,8 @@ impl WritingAdapter {
         let dir = self.inode(parent);
         let attributes = self.attributes_of_new(dir, maker)?;
         let inode = self.fs.create_unnamed(dir, &attributes)?;
-        let known = self.known(inode);
-        // The kernel holds it from now on, or it goes.
+        let known = self.referenced_entry(inode);
+        // From now on the kernel's reference keeps the file; without one it is removed.
         self.fs.release(inode)?;
         Ok(known?)
     }
@@ -43,7 +43,7 @@ impl WritingAdapter {
     fn attributes_of_new(&self, dir: InodeNumber, maker: Maker) -> Answer<NewAttributes> {
         let ids = &self.reading.ids;
         let (mut dir_uid, mut dir_gid) = (0, 0);
-        // Only then whose the directory is means anything.
+        // The directory's owner is needed only if ids are mapped to one.
         if matches!(ids.uid, IdMapping::Fixed(_)) || matches!(ids.gid, IdMapping::Fixed(_)) {
             let metadata = self.fs.metadata(dir)?;
             (dir_uid, dir_gid) = (metadata.uid, metadata.gid);
@@ -57,7 +57,7 @@ impl WritingAdapter {
     }
 }
 
-/// The bits of a mode besides the type.
+/// Returns the permission bits of a mode, without the file type.
 pub(super) fn low_bits(mode: u32) -> u16 {
     u16::try_from(mode & 0o7777).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! What a file loses when somebody writes to it, cuts it or gives it away: set-user-id,
-//! set-group-id and capabilities. The kernel leaves it to us (`HANDLE_KILLPRIV_V2`), which saves
-//! asking for the file's capabilities on every write.
+//! The privileges that a file loses when it is written, truncated or given to another owner:
+//! set-user-id, set-group-id and capabilities. The kernel leaves that to us (`HANDLE_KILLPRIV_V2`),
+//! which saves a request for the file's capabilities on every write.
 
 use std::fs;
 
@@ -11,19 +11,19 @@ const SET_USER_ID: u16 = 0o4000;
 const SET_GROUP_ID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o0010;
 
-/// file(7) of capabilities(7).
+/// The extended attribute with the file's capabilities, see capabilities(7).
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// The process that a request comes from, by its ids on the host. Whether it has `CAP_FSETID` is not
-/// told to us; root is taken to have it.
+/// The process that sent a request, by its ids on the host. The request does not say whether the
+/// process has `CAP_FSETID`; root is assumed to have it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asker {
+pub(super) struct Requester {
     uid: u32,
     gid: u32,
     pid: u32,
 }
 
-impl Asker {
+impl Requester {
     pub(super) fn new(request: &Request) -> Self {
         Self {
             uid: request.uid(),
@@ -36,15 +36,16 @@ impl Asker {
         self.uid == 0
     }
 
-    /// Whether it is of a group, which is looked up only if it is not its first one.
+    /// Returns true if the process is a member of a group. Supplementary groups are read only if
+    /// its primary group differs.
     pub(super) fn has_group(self, gid: u32) -> bool {
         self.gid == gid || has_group(self.pid, gid)
     }
 }
 
-/// Returns the permissions without the bits that give the owner's rights away. On a file that its
-/// group may not run, set-group-id means locking, and stays if `is_of_group` says that whoever
-/// changes the file is of its group (`setattr_should_drop_sgid` in Linux).
+/// Returns the permissions without set-user-id and set-group-id. On a file that its group may not
+/// execute, set-group-id means mandatory locking, and stays if `is_of_group` says that the process
+/// is a member of the file's group (`setattr_should_drop_sgid` in Linux).
 pub(super) fn without_ids(metadata: &Metadata, is_of_group: impl FnOnce() -> bool) -> u16 {
     let permissions = metadata.permissions;
     if metadata.file_type == FileType::Directory || permissions & (SET_USER_ID | SET_GROUP_ID) == 0
@@ -60,7 +61,7 @@ pub(super) fn without_ids(metadata: &Metadata, is_of_group: impl FnOnce() -> boo
     permissions & !lost
 }
 
-/// Takes both bits. Returns whether there was one.
+/// Drops both bits. Returns true if one of them was set.
 pub(super) fn drop_ids(
     fs: &dyn FsWrite,
     inode: InodeNumber,
@@ -75,7 +76,7 @@ pub(super) fn drop_ids(
     Ok(true)
 }
 
-/// Takes the capabilities.
+/// Drops the file's capabilities.
 pub(super) fn drop_capabilities(fs: &dyn FsWrite, inode: InodeNumber) -> Result<()> {
     if fs.xattr(inode, CAPABILITY)?.is_none() {
         return Ok(());
@@ -86,7 +87,7 @@ pub(super) fn drop_capabilities(fs: &dyn FsWrite, inode: InodeNumber) -> Result<
     }
 }
 
-/// Takes set-group-id, as setting an ACL does for who is not of the file's group.
+/// Drops set-group-id, as setting an ACL does if the process is outside the file's group.
 pub(super) fn drop_group_id(fs: &dyn FsWrite, inode: InodeNumber) -> Result<()> {
     let permissions = fs.metadata(inode)?.permissions;
     set_permissions(fs, inode, permissions & !SET_GROUP_ID)
@@ -104,8 +105,8 @@ fn set_permissions(fs: &dyn FsWrite, inode: InodeNumber, permissions: u16) -> Re
     fs.set_metadata(inode, &change)
 }
 
-/// Whether a process is of a group besides its first one, as far as it can be seen. A request tells
-/// the first one only.
+/// Returns true if the process is in a supplementary group, as far as `/proc` shows it. A request
+/// contains only the primary group.
 fn has_group(pid: u32, gid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));

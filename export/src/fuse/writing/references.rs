@@ -1,4 +1,4 @@
-//! Which files the kernel knows.
+//! Reference counts of the files that the kernel knows.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use diskfs_vfs::{FsWrite, InodeNumber};
 
-/// Threads that answer at once seldom meet in one of so many parts.
+/// The number of locks: so many that concurrent threads seldom contend for one.
 const PARTS: usize = 64;
 
-/// How often each file was told to the kernel and not yet forgotten. A file among them is held: it
-/// may be open, whether or not it has a name.
+/// The lookup count of each file: how often it was reported to the kernel and not yet forgotten.
+/// Such a file is held, since it may be open, with or without a name.
 #[derive(Debug)]
 pub(super) struct References {
     parts: Box<[Mutex<Counts>]>,
@@ -18,19 +18,20 @@ pub(super) struct References {
 
 type Counts = HashMap<InodeNumber, Known>;
 
-/// For how long after the last read or write through the kernel's cache somebody is taken to go on with it: the
-/// pages beside what a direct write wrote are left to him.
+/// The time after a cached read or write for which a program is assumed to continue with the file:
+/// meanwhile, only the pages in the range of a direct write are dropped.
 const STILL_READING: Duration = Duration::from_secs(1);
 
-/// What the kernel has of a file.
+/// The kernel's knowledge of a file.
 #[derive(Debug, Default)]
 struct Known {
     times: u64,
-    /// When a page of it may have got into the kernel's cache last; `None` for never.
+    /// The last time at which the kernel may have cached a page of the file; `None` if it never
+    /// did.
     pages: Option<Instant>,
 }
 
-/// The pages that the kernel may have, and that are not what a direct write wrote.
+/// The pages in the kernel's cache that may be stale after a direct write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StalePages {
     None,
@@ -39,7 +40,7 @@ pub(super) enum StalePages {
 }
 
 impl StalePages {
-    /// As the kernel is told: an offset, and a length, of which 0 is up to the end.
+    /// Returns the range for the notification: an offset and a length, where 0 means up to the end.
     pub(super) fn range(self) -> Option<(i64, i64)> {
         match self {
             Self::None => None,
@@ -67,18 +68,19 @@ impl References {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before a file is told to the kernel.
+    /// Adds a reference before a file is reported to the kernel.
     pub(super) fn add(&self, fs: &dyn FsWrite, inode: InodeNumber) {
         let mut counts = self.part(inode);
         let known = counts.entry(inode).or_default();
         known.times += 1;
         if known.times == 1 {
-            // With the lock: who comes next may take it for held.
+            // Hold the file under the lock: the next thread may rely on the hold once it sees the
+            // count.
             fs.hold(inode);
         }
     }
 
-    /// When the kernel has forgotten a file so often.
+    /// Removes references when the kernel has forgotten a file `times` times.
     pub(super) fn forget(&self, fs: &dyn FsWrite, inode: InodeNumber, times: u64) {
         let mut counts = self.part(inode);
         let Some(known) = counts.get_mut(&inode) else {
@@ -89,21 +91,21 @@ impl References {
             return;
         }
         counts.remove(&inode);
-        // Without the lock: a large file takes a while to go. Holds are counted, so one that is
-        // taken anew meanwhile stays.
+        // Release without the lock: removing a large file takes a while. The filesystem counts
+        // holds, so a new hold that is taken meanwhile stays.
         drop(counts);
         release(fs, inode);
     }
 
-    /// Before a file is read or written through the kernel's cache. Before, so that a direct write which comes too
-    /// late for that finds the note.
+    /// Records a read or write through the kernel's cache. It is called before that, so that a
+    /// concurrent direct write sees the record.
     pub(super) fn note_pages(&self, inode: InodeNumber) {
         if let Some(known) = self.part(inode).get_mut(&inode) {
             known.pages = Some(Instant::now());
         }
     }
 
-    /// After a direct write: which pages have to go.
+    /// Returns the pages that are stale after a direct write.
     pub(super) fn stale_pages(&self, inode: InodeNumber, offset: u64, len: u64) -> StalePages {
         let mut counts = self.part(inode);
         let Some(known) = counts.get_mut(&inode) else {
@@ -112,7 +114,7 @@ impl References {
         match known.pages {
             None => StalePages::None,
             Some(last) if last.elapsed() < STILL_READING => StalePages::Range { offset, len },
-            // The next one then costs nothing.
+            // The whole file is dropped, so the next direct write costs nothing.
             Some(_) => {
                 known.pages = None;
                 StalePages::All
@@ -120,7 +122,7 @@ impl References {
         }
     }
 
-    /// When the kernel is gone.
+    /// Removes all references after the connection has ended.
     pub(super) fn forget_all(&self, fs: &dyn FsWrite) {
         for part in &self.parts {
             let counts = std::mem::take(&mut *part.lock().unwrap_or_else(PoisonError::into_inner));
@@ -133,8 +135,8 @@ impl References {
 
 fn release(fs: &dyn FsWrite, inode: InodeNumber) {
     if let Err(error) = fs.release(inode) {
-        // Nobody waits for an answer, and it has no name any more.
-        tracing::warn!("file without a name was not removed: {error}");
+        // No request waits for this answer, and the file has no name any more.
+        tracing::warn!("cannot remove a file without a name: {error}");
     }
 }
 

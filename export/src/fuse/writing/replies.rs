@@ -1,4 +1,4 @@
-//! What several requests have in common: how their flags are read, and how their answers are put.
+//! Helpers for several requests: decoding of flags and encoding of replies.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use fuser::{FileAttr, Generation, OpenFlags, RenameFlags, ReplyEmpty, ReplyEntry
 
 use super::Answer;
 
-/// Whether a file was opened to be read and written past the kernel's cache.
+/// Returns true if a file was opened with `O_DIRECT`.
 pub(super) fn is_direct(flags: OpenFlags) -> bool {
     flags.0 & libc::O_DIRECT != 0
 }
@@ -25,7 +25,7 @@ pub(super) fn rename_mode(flags: RenameFlags) -> Option<RenameMode> {
     }
 }
 
-/// Answers a request for a new name.
+/// Replies to a request that creates a name.
 pub(super) fn reply_entry(
     operation: &str,
     kept: Duration,
@@ -38,7 +38,7 @@ pub(super) fn reply_entry(
     }
 }
 
-/// Answers a request that tells nothing but that it is done.
+/// Replies to a request that has no result but success.
 pub(super) fn reply_empty(operation: &str, done: Answer<()>, reply: ReplyEmpty) {
     match done {
         Ok(()) => reply.ok(),

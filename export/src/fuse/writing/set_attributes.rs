@@ -1,4 +1,4 @@
-//! Changes of attributes.
+//! Changes of file attributes (SETATTR).
 
 use std::time::SystemTime;
 
@@ -7,12 +7,12 @@ use fuser::TimeOrNow;
 
 use super::super::attributes::timestamp;
 use super::make::low_bits;
-use super::privileges::{self, Asker};
+use super::privileges::{self, Requester};
 use super::{Answer, NO_ID, WritingAdapter};
 
-/// What is to change; `None` stays.
+/// The requested changes; `None` leaves an attribute unchanged.
 #[derive(Debug, Default)]
-pub(super) struct Wish {
+pub(super) struct AttributeChanges {
     pub(super) mode: Option<u32>,
     pub(super) uid: Option<u32>,
     pub(super) gid: Option<u32>,
@@ -23,25 +23,25 @@ pub(super) struct Wish {
 }
 
 impl WritingAdapter {
-    /// Does what SETATTR asks for on behalf of `asker`.
+    /// Applies the changes of a SETATTR request on behalf of `requester`.
     pub(super) fn set_attributes(
         &self,
         inode: InodeNumber,
-        wish: &Wish,
-        asker: Asker,
+        changes: &AttributeChanges,
+        requester: Requester,
     ) -> Answer<()> {
-        if let Some(size) = wish.size {
-            self.set_len(inode, size, asker)?;
+        if let Some(size) = changes.size {
+            self.set_len(inode, size, requester)?;
         }
         let mut change = SetMetadata {
-            permissions: wish.mode.map(low_bits),
-            accessed: wish.accessed.map(set_time),
-            modified: wish.modified.map(set_time),
-            changed: wish.changed.map(|time| SetTime::At(timestamp(time))),
+            permissions: changes.mode.map(low_bits),
+            accessed: changes.accessed.map(set_time),
+            modified: changes.modified.map(set_time),
+            changed: changes.changed.map(|time| SetTime::At(timestamp(time))),
             ..SetMetadata::default()
         };
-        if wish.uid.is_some() || wish.gid.is_some() {
-            self.set_owner(inode, wish, &mut change, asker)?;
+        if changes.uid.is_some() || changes.gid.is_some() {
+            self.set_owner(inode, changes, &mut change, requester)?;
         }
         if change != SetMetadata::default() {
             self.fs.set_metadata(inode, &change)?;
@@ -49,24 +49,24 @@ impl WritingAdapter {
         Ok(())
     }
 
-    /// A file that is given away loses its owner's rights, whoever gives it.
+    /// Changes the owner. The file loses its privileges, even if root changes the owner.
     fn set_owner(
         &self,
         inode: InodeNumber,
-        wish: &Wish,
+        changes: &AttributeChanges,
         change: &mut SetMetadata,
-        asker: Asker,
+        requester: Requester,
     ) -> Answer<()> {
         let ids = &self.reading.ids;
         let metadata = self.fs.metadata(inode)?;
-        if let Some(uid) = wish.uid {
+        if let Some(uid) = changes.uid {
             change.uid = Some(ids.uid.owner(uid, metadata.uid).ok_or(NO_ID)?);
         }
-        if let Some(gid) = wish.gid {
+        if let Some(gid) = changes.gid {
             change.gid = Some(ids.gid.owner(gid, metadata.gid).ok_or(NO_ID)?);
         }
         let permissions = privileges::without_ids(&metadata, || {
-            asker.is_root() || self.is_of_group(asker, &metadata)
+            requester.is_root() || self.is_of_group(requester, &metadata)
         });
         if change.permissions.is_none() && permissions != metadata.permissions {
             change.permissions = Some(permissions);

@@ -1,15 +1,15 @@
-//! The memory that a request consists of: what the guest has written, then room for the answer.
+//! The memory of a request: first the guest's data, then the room for the answer.
 
 use virtio_queue::DescriptorChain;
 use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
 
 use super::memory::Memory;
 
-/// More parts than any request needs: QEMU's largest ring has as many. A guest's own table
-/// (indirect) could have 65,535.
+/// The maximum number of parts: more than any request needs, as QEMU's largest ring has as many. A
+/// guest's own table (indirect) could have 65,535.
 const MOST_PARTS: usize = 1024;
 
-/// A request's memory. Kept by a thread and filled anew for each request, so that none allocates.
+/// The memory of a request. Each thread keeps one and refills it, so that no request allocates.
 #[derive(Debug, Default)]
 pub struct Buffers {
     readable: Segments,
@@ -28,26 +28,26 @@ struct Segment {
     len_bytes: u32,
 }
 
-/// A request's memory is not what it must be.
+/// The reason why the memory of a request is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
-    /// Its descriptors do not come to an end.
+    /// The chain of descriptors does not end.
     Unending,
-    /// A loop, or a guest that tries what we bear.
+    /// The chain is a loop, or its length exceeds our limit.
     TooManyParts,
-    /// What is read comes first (virtio 1.3, 2.7.4.2).
+    /// A readable part follows a writable one (virtio 1.3, 2.7.4.2).
     OutOfOrder,
-    /// The guest has no such memory, or there is less of it than needed.
+    /// The guest has no such memory, or it is shorter than needed.
     NoMemory,
 }
 
 impl std::fmt::Display for Malformed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Unending => "a request's descriptors have no end",
-            Self::TooManyParts => "a request has too many parts",
-            Self::OutOfOrder => "a request has something to read behind what is written",
-            Self::NoMemory => "a request points to memory that there is none of",
+            Self::Unending => "invalid request: unterminated descriptor chain",
+            Self::TooManyParts => "invalid request: too many parts",
+            Self::OutOfOrder => "invalid request: a readable part follows a writable one",
+            Self::NoMemory => "invalid request: address outside the guest's memory",
         })
     }
 }
@@ -65,7 +65,7 @@ impl Segments {
 }
 
 impl Buffers {
-    /// Takes the memory of a request. After an error, nobody knows where an answer would go.
+    /// Collects the memory of a request. After an error, the place of the answer is unknown.
     pub(super) fn fill(&mut self, chain: DescriptorChain<Memory>) -> Result<(), Malformed> {
         self.readable.clear();
         self.writable.clear();
@@ -88,29 +88,29 @@ impl Buffers {
             }
             has_next = descriptor.has_next();
         }
-        // The iterator ends at whatever it does not like.
+        // The iterator ends silently at an invalid descriptor.
         if has_next {
             return Err(Malformed::Unending);
         }
         Ok(())
     }
 
-    /// How many bytes the guest has written.
+    /// Returns the number of bytes that the guest has written.
     pub fn readable_bytes(&self) -> u64 {
         self.readable.len_bytes
     }
 
-    /// How much room there is for the answer.
+    /// Returns the number of bytes for the answer.
     pub fn writable_bytes(&self) -> u64 {
         self.writable.len_bytes
     }
 
-    /// What the guest has written, from its beginning.
+    /// Returns a cursor at the beginning of the guest's data.
     pub(super) fn reader<'a>(&'a self, memory: &'a GuestMemoryMmap) -> Cursor<'a> {
         Cursor::new(memory, &self.readable)
     }
 
-    /// The room for the answer, from its beginning.
+    /// Returns a cursor at the beginning of the room for the answer.
     pub(super) fn writer<'a>(&'a self, memory: &'a GuestMemoryMmap) -> Cursor<'a> {
         Cursor::new(memory, &self.writable)
     }
@@ -130,12 +130,12 @@ impl Buffers {
     }
 }
 
-/// A place in a request's memory, which moves on with what is copied.
+/// A position in a request's memory, which advances with each copy.
 #[derive(Debug)]
 pub struct Cursor<'a> {
     memory: &'a GuestMemoryMmap,
     parts: &'a [Segment],
-    /// How much of the first part is done.
+    /// The number of bytes of the first part that are done.
     within: u32,
 }
 
@@ -148,7 +148,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Fills `buf` with what the guest has written.
+    /// Fills `buf` with the guest's data.
     pub fn read(&mut self, mut buf: &mut [u8]) -> Result<(), Malformed> {
         while !buf.is_empty() {
             let (address, len) = self.next(buf.len()).ok_or(Malformed::NoMemory)?;
@@ -172,7 +172,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// The next run of at most `most` bytes, which is not empty.
+    /// Returns the next run of at most `most` bytes; it is not empty.
     fn next(&mut self, most: usize) -> Option<(GuestAddress, usize)> {
         loop {
             let (part, rest) = self.parts.split_first()?;

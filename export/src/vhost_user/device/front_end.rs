@@ -1,7 +1,7 @@
-//! The other direction: what the front end is told without having asked.
+//! The back-end channel: messages from the device to the front end.
 //!
-//! It gives us a socket for that. `vhost` keeps that socket to itself and has no way to say what we have to
-//! say, so it is looked for in what comes before `vhost` takes it.
+//! The front end sends a socket for them. `vhost` keeps that socket to itself and cannot send the
+//! message that we need, so we peek at each message before `vhost` reads it.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,21 +14,22 @@ use rustix::net::{
 };
 use vhost::vhost_user::message::{BackendReq, FrontendReq};
 
-/// A message's number is its first field, in this machine's order of bytes.
+/// The length of a message's number, its first field, in native byte order.
 const NUMBER_BYTES: usize = 4;
 
-/// The version of the protocol, which all messages have in their flags.
+/// The protocol's version, which is part of every message's flags.
 const VERSION: u32 = 1;
 
-/// Where the front end hears us.
+/// The socket for messages to the front end.
 #[derive(Debug)]
 pub struct FrontEnd(OwnedFd);
 
 impl FrontEnd {
-    /// The one whose socket comes with the next message, which stays where it is. Waits for a message.
-    pub(super) fn coming(stream: &UnixStream) -> Option<Self> {
+    /// Waits for the next message without consuming it. Returns the socket that comes with it, if
+    /// it is the one for messages to the front end.
+    pub(super) fn peek_socket(stream: &UnixStream) -> Option<Self> {
         let mut number = [0; NUMBER_BYTES];
-        let (_, len) = again(|| recv(stream, &mut number[..], RecvFlags::PEEK)).ok()?;
+        let (_, len) = retry_interrupted(|| recv(stream, &mut number[..], RecvFlags::PEEK)).ok()?;
         let is_it = u32::from_ne_bytes(number) == u32::from(FrontendReq::SET_BACKEND_REQ_FD);
         if len < NUMBER_BYTES || !is_it {
             return None;
@@ -37,32 +38,32 @@ impl FrontEnd {
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::PEEK | RecvFlags::CMSG_CLOEXEC;
         let mut parts = [IoSliceMut::new(&mut number)];
-        again(|| recvmsg(stream, &mut parts, &mut control, flags)).ok()?;
+        retry_interrupted(|| recvmsg(stream, &mut parts, &mut control, flags)).ok()?;
         control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next().map(Self),
             _ => None,
         })
     }
 
-    /// Has it read the configuration space again, and tell its guest. Waits for nothing.
+    /// Makes the front end read the configuration space again and notify its guest. Does not block.
     ///
     /// # Errors
-    /// When it has gone, or does not listen.
+    /// Fails if the front end has ended or does not read its messages.
     pub fn config_changed(&self) -> io::Result<()> {
         let mut message = Vec::with_capacity(12);
         for field in [BackendReq::CONFIG_CHANGE_MSG.into(), VERSION, 0] {
             message.extend_from_slice(&field.to_ne_bytes());
         }
-        // It is whatever the front end has sent: one that is no socket takes nothing.
+        // The front end may have sent any descriptor; sending fails if it isn't a socket.
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match again(|| send(&self.0, &message, flags))? {
+        match retry_interrupted(|| send(&self.0, &message, flags))? {
             sent if sent == message.len() => Ok(()),
             _ => Err(io::ErrorKind::WriteZero.into()),
         }
     }
 }
 
-fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+fn retry_interrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
@@ -80,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    fn say(stream: &UnixStream, number: u32, socket: &impl AsFd) {
+    fn send_socket(stream: &UnixStream, number: u32, socket: &impl AsFd) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let sockets = [socket.as_fd()];
@@ -94,9 +95,9 @@ mod tests {
     fn the_socket_is_found_and_the_message_stays() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let (mut hears, speaks) = UnixStream::pair().unwrap();
-        say(&theirs, 21, &speaks);
+        send_socket(&theirs, 21, &speaks);
         drop(speaks);
-        let front_end = FrontEnd::coming(&ours).unwrap();
+        let front_end = FrontEnd::peek_socket(&ours).unwrap();
         let mut message = [0; 12];
         ours.read_exact(&mut message).unwrap();
         assert_eq!(message[0], 21);
@@ -111,16 +112,16 @@ mod tests {
     fn other_messages_bring_none_and_other_files_take_nothing() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let file = tempfile::tempfile().unwrap();
-        say(&theirs, 20, &file);
-        assert!(FrontEnd::coming(&ours).is_none());
+        send_socket(&theirs, 20, &file);
+        assert!(FrontEnd::peek_socket(&ours).is_none());
         let mut message = [0; 12];
         (&ours).read_exact(&mut message).unwrap();
-        say(&theirs, 21, &file);
-        let front_end = FrontEnd::coming(&ours).unwrap();
+        send_socket(&theirs, 21, &file);
+        let front_end = FrontEnd::peek_socket(&ours).unwrap();
         assert!(front_end.config_changed().is_err());
         assert_eq!(file.metadata().unwrap().len(), 0);
         (&ours).read_exact(&mut message).unwrap();
         theirs.write_all(&[21, 0]).unwrap();
-        assert!(FrontEnd::coming(&ours).is_none());
+        assert!(FrontEnd::peek_socket(&ours).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! The guest's memory, as the front end shares it.
+//! The guest's memory, which the front end shares.
 
 use std::fs::File;
 use std::io;
@@ -7,10 +7,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use vhost::vhost_user::message::VhostUserMemoryRegion;
 use vm_memory::{GuestAddress, GuestMemoryMmap, GuestRegionMmap};
 
-/// The guest's memory at one time. Who holds it may use it, also when the front end has set another.
+/// The guest's memory at one time. A clone stays usable after the front end has set another.
 pub(super) type Memory = Arc<GuestMemoryMmap>;
 
-/// The memory that all rings use; none at first.
+/// The current memory, which all rings use; initially empty.
 #[derive(Debug, Default)]
 pub(super) struct SharedMemory(RwLock<Memory>);
 
@@ -26,7 +26,7 @@ impl SharedMemory {
     }
 }
 
-/// Where the front end itself has the regions: it names the rings by its own addresses.
+/// The front end's own addresses of the memory regions, by which it names the rings.
 #[derive(Debug, Default)]
 pub(super) struct FrontEndAddresses(Vec<Mapping>);
 
@@ -38,7 +38,7 @@ struct Mapping {
 }
 
 impl FrontEndAddresses {
-    /// The guest's address for one of the front end's.
+    /// Converts an address of the front end into one of the guest.
     pub(super) fn guest_address(&self, front_end: u64) -> Option<u64> {
         self.0.iter().find_map(|mapping| {
             let within = front_end.checked_sub(mapping.front_end)?;
@@ -47,7 +47,7 @@ impl FrontEndAddresses {
     }
 }
 
-/// Maps what the front end shares.
+/// Maps the memory regions that the front end shares.
 pub(super) fn map(
     regions: &[VhostUserMemoryRegion],
     files: Vec<File>,
@@ -70,9 +70,11 @@ fn map_region(region: &VhostUserMemoryRegion, file: File) -> io::Result<GuestReg
     let (offset, len) = (region.mmap_offset, region.memory_size);
     let end = offset.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
     let metadata = file.metadata()?;
-    // Touching what a file is too short for ends the process (SIGBUS).
+    // An access past the end of the mapped file would end the process (SIGBUS).
     if !metadata.is_file() || metadata.len() < end {
-        let reason = format!("{len} bytes at {offset:#x} do not lie within the file shared");
+        let reason = format!(
+            "invalid memory region: {len} bytes at {offset:#x} are not within the shared file"
+        );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     }
     let mapping = region.mmap_region(file).map_err(io::Error::other)?;

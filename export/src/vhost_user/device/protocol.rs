@@ -1,4 +1,4 @@
-//! What a front end says, put into effect.
+//! The handler of the front end's messages.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ use super::memory::{FrontEndAddresses, map};
 use super::ring::{Addresses, Ring};
 use super::rings::Rings;
 
-/// What every device of ours offers.
+/// The features that every device offers.
 const COMMON: u64 = 1 << VIRTIO_F_VERSION_1
     | 1 << VIRTIO_RING_F_INDIRECT_DESC
     | 1 << VIRTIO_RING_F_EVENT_IDX
@@ -33,7 +33,7 @@ const PROTOCOL_FEATURES: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()
 
 const EVENT_INDEX: u64 = 1 << VIRTIO_RING_F_EVENT_IDX;
 
-/// Carries out the messages of one front end.
+/// The state that the messages of one front end change.
 pub(super) struct Handler<D> {
     device: Arc<D>,
     rings: Arc<Rings>,
@@ -67,7 +67,7 @@ impl<D: Device> Handler<D> {
 
     fn guest_address(&self, front_end: u64) -> Result<u64> {
         let found = self.addresses.guest_address(front_end);
-        found.ok_or_else(|| invalid(format!("no memory is shared at {front_end:#x}")))
+        found.ok_or_else(|| invalid(format!("no memory is shared at address {front_end:#x}")))
     }
 }
 
@@ -83,9 +83,9 @@ fn of_host(error: rustix::io::Errno) -> Error {
     Error::ReqHandlerError(error.into())
 }
 
-/// What we don't offer is not asked for.
+/// Refuses a message of a protocol feature that we don't offer.
 fn not_offered<T>() -> Result<T> {
-    Err(Error::InvalidOperation("not offered"))
+    Err(Error::InvalidOperation("not supported"))
 }
 
 impl<D: Device> VhostUserBackendReqHandlerMut for Handler<D> {
@@ -113,12 +113,13 @@ impl<D: Device> VhostUserBackendReqHandlerMut for Handler<D> {
         self.device.set_features(features);
         for ring in self.rings.iter() {
             ring.set_event_index(features & EVENT_INDEX != 0);
-            // Without the message that enables rings, they always are.
+            // If the protocol feature is not negotiated, there is no message to enable rings: all
+            // are enabled.
             if features & PROTOCOL_FEATURES == 0 {
                 ring.set_enabled(true);
             }
         }
-        self.rings.look();
+        self.rings.wake_each();
         Ok(())
     }
 
@@ -191,14 +192,14 @@ impl<D: Device> VhostUserBackendReqHandlerMut for Handler<D> {
 
     fn set_vring_kick(&mut self, index: u8, fd: Option<File>) -> Result<()> {
         let ring = self.ring(index.into())?;
-        // Without one we would have to look all the time.
+        // Without a kick descriptor we would have to poll.
         let kick = OwnedFd::from(fd.ok_or(Error::InvalidParam)?);
         ring.start().map_err(|error| of_ring(&error))?;
         self.rings.watch(index.into(), &kick).map_err(of_host)?;
         if let Some(before) = ring.set_kick(kick) {
             self.unwatch(index.into(), &before);
         }
-        self.rings.look();
+        self.rings.wake_each();
         Ok(())
     }
 
@@ -213,7 +214,7 @@ impl<D: Device> VhostUserBackendReqHandlerMut for Handler<D> {
 
     fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
         self.ring(index)?.set_enabled(enable);
-        self.rings.look();
+        self.rings.wake_each();
         Ok(())
     }
 
@@ -238,7 +239,7 @@ impl<D: Device> VhostUserBackendReqHandlerMut for Handler<D> {
         _buf: &[u8],
         _flags: VhostUserConfigFlags,
     ) -> Result<()> {
-        // Nothing in it can be changed, and a guest that tries need not be cut off.
+        // The configuration is read-only. A guest that writes it is ignored, not disconnected.
         Ok(())
     }
 

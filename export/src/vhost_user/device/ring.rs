@@ -1,4 +1,4 @@
-//! One ring: requests of the guest, and our answers.
+//! A virtqueue: requests of the guest, and our answers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -9,39 +9,40 @@ use virtio_queue::{DescriptorChain, Error, Queue, QueueOwnedT, QueueT};
 use vm_memory::GuestAddress;
 
 use super::buffers::{Buffers, Cursor, Malformed};
-use super::complaints::Complaints;
+use super::fault_log::FaultLog;
 use super::memory::{Memory, SharedMemory};
 
-/// As large as QEMU lets a ring be; a guest chooses.
+/// The maximum ring size, QEMU's own limit; the guest chooses.
 const LARGEST: u16 = 1024;
 
-/// One ring of a device. It runs while the front end has it started and enabled.
+/// A ring of a device. It runs while the front end has it started and enabled.
 #[derive(Debug)]
 pub struct Ring {
     memory: Arc<SharedMemory>,
-    complaints: Arc<Complaints>,
-    state: Mutex<State>,
-    /// Nothing is in flight.
+    faults: Arc<FaultLog>,
+    state: Mutex<RingState>,
+    /// Notified when no request is in flight.
     idle: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct RingState {
     queue: Queue,
     kick: Option<OwnedFd>,
     call: Option<Arc<OwnedFd>>,
     is_enabled: bool,
-    /// The guest has written nonsense into it; it rests until the front end starts it anew.
+    /// True after the guest has written invalid indices; the ring rests until the front end
+    /// restarts it.
     is_broken: bool,
     in_flight: usize,
 }
 
-impl State {
+impl RingState {
     fn is_running(&self) -> bool {
         self.queue.ready() && self.is_enabled && !self.is_broken
     }
 
-    /// The next request, and whether there is another one behind it.
+    /// Takes the next request. Returns it, and whether another one follows.
     fn take(&mut self, memory: &Memory) -> Result<Option<(DescriptorChain<Memory>, bool)>, Error> {
         let mut chain = self.queue.iter(Arc::clone(memory))?.next();
         if chain.is_none() {
@@ -50,14 +51,14 @@ impl State {
             }
             chain = self.queue.iter(Arc::clone(memory))?.next();
         }
-        // There is one, but it can't be read.
+        // A request is available but can't be read.
         let chain = chain.ok_or(Error::FindMemoryRegion)?;
-        // Who takes the last one has to be told of the next.
+        // After taking the last request, ask to be notified of the next.
         let more = self.queue.enable_notification(memory.as_ref())?;
         Ok(Some((chain, more)))
     }
 
-    /// What to signal, if the guest wants to hear of what was given back.
+    /// Returns the descriptor to signal if the guest wants to be notified of completed requests.
     fn wanted_signal(&mut self, memory: &Memory) -> Result<Option<Arc<OwnedFd>>, Error> {
         let wanted = self.queue.needs_notification(memory.as_ref())?;
         Ok(self.call.clone().filter(|_| wanted))
@@ -65,14 +66,11 @@ impl State {
 }
 
 impl Ring {
-    pub(super) fn new(
-        memory: Arc<SharedMemory>,
-        complaints: Arc<Complaints>,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(memory: Arc<SharedMemory>, faults: Arc<FaultLog>) -> Result<Self, Error> {
         Ok(Self {
             memory,
-            complaints,
-            state: Mutex::new(State {
+            faults,
+            state: Mutex::new(RingState {
                 queue: Queue::new(LARGEST)?,
                 kick: None,
                 call: None,
@@ -84,35 +82,35 @@ impl Ring {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The guest's next request, whose memory `buffers` is filled with. What makes no sense is given
-    /// back without an answer.
-    pub fn take<'a>(&'a self, buffers: &'a mut Buffers) -> Option<Taken<'a>> {
+    /// Takes the guest's next request and collects its memory in `buffers`. An invalid request is
+    /// completed without an answer.
+    pub fn take<'a>(&'a self, buffers: &'a mut Buffers) -> Option<TakenRequest<'a>> {
         loop {
             let memory = self.memory.current();
             let (chain, has_more) = self.take_chain(&memory)?;
             let head = chain.head_index();
             let filled = buffers.fill(chain);
             let Err(malformed) = filled else {
-                return Some(Taken {
+                return Some(TakenRequest {
                     ring: self,
                     memory,
                     buffers,
                     head,
                     written: 0,
-                    telling: Telling::Now,
+                    notification: Notification::Now,
                     has_more,
                 });
             };
-            self.complaints.about(malformed);
-            self.give_back(&memory, head, 0, Telling::Now);
+            self.faults.log(malformed);
+            self.give_back(&memory, head, 0, Notification::Now);
         }
     }
 
-    /// Whether a request waits.
+    /// Returns true if a request is available.
     pub(super) fn has_more(&self) -> bool {
         let memory = self.memory.current();
         let state = self.lock();
@@ -133,14 +131,13 @@ impl Ring {
             }
             Err(error) => {
                 state.is_broken = true;
-                self.complaints
-                    .about(format_args!("a ring makes no sense: {error}"));
+                self.faults.log(format_args!("invalid ring: {error}"));
                 None
             }
         }
     }
 
-    fn give_back(&self, memory: &Memory, head: u16, written: u32, telling: Telling) {
+    fn give_back(&self, memory: &Memory, head: u16, written: u32, notification: Notification) {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
         if state.in_flight == 0 {
@@ -150,15 +147,15 @@ impl Ring {
             return;
         }
         let added = state.queue.add_used(memory.as_ref(), head, written);
-        let call = added.and_then(|()| match telling {
-            Telling::Now => state.wanted_signal(memory),
-            Telling::Later => Ok(None),
+        let call = added.and_then(|()| match notification {
+            Notification::Now => state.wanted_signal(memory),
+            Notification::Later => Ok(None),
         });
         self.signal(state, call);
     }
 
-    /// Tells the guest of what was given back [`Telling::Later`].
-    pub fn tell(&self) {
+    /// Notifies the guest of requests that were completed with [`Notification::Later`].
+    pub fn notify(&self) {
         let memory = self.memory.current();
         let mut state = self.lock();
         if state.is_running() {
@@ -167,7 +164,11 @@ impl Ring {
         }
     }
 
-    fn signal(&self, mut state: MutexGuard<'_, State>, call: Result<Option<Arc<OwnedFd>>, Error>) {
+    fn signal(
+        &self,
+        mut state: MutexGuard<'_, RingState>,
+        call: Result<Option<Arc<OwnedFd>>, Error>,
+    ) {
         match call {
             Ok(call) => {
                 drop(state);
@@ -177,13 +178,13 @@ impl Ring {
             }
             Err(error) => {
                 state.is_broken = true;
-                let complaint = format_args!("a ring takes no answer: {error}");
-                self.complaints.about(complaint);
+                let fault = format_args!("cannot complete a request: {error}");
+                self.faults.log(fault);
             }
         }
     }
 
-    // What the front end tells.
+    // The following functions carry out messages of the front end.
 
     pub(super) fn set_size(&self, size: u32) -> Result<(), Error> {
         let size = u16::try_from(size).map_err(|_| Error::InvalidSize)?;
@@ -197,7 +198,7 @@ impl Ring {
         queue.try_set_desc_table_address(GuestAddress(addresses.descriptors))?;
         queue.try_set_avail_ring_address(GuestAddress(addresses.available))?;
         queue.try_set_used_ring_address(GuestAddress(addresses.used))?;
-        // The front end tells where we go on reading, but not where we go on answering.
+        // The front end sets the next available index, but not the next used index.
         let used = queue.used_idx(memory.as_ref(), Ordering::Relaxed)?;
         queue.set_next_used(used.0);
         Ok(())
@@ -219,7 +220,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Starts it, if its memory is there.
+    /// Starts the ring if its memory is mapped.
     pub(super) fn start(&self) -> Result<(), Error> {
         let memory = self.memory.current();
         let mut state = self.lock();
@@ -232,12 +233,13 @@ impl Ring {
         Ok(())
     }
 
-    /// Keeps what becomes readable when there are requests. Returns the one before it.
+    /// Sets the descriptor that becomes readable when requests arrive. Returns the previous one.
     pub(super) fn set_kick(&self, kick: OwnedFd) -> Option<OwnedFd> {
         self.lock().kick.replace(kick)
     }
 
-    /// Stops it; nothing is in flight then. Returns where the guest goes on, and the kick.
+    /// Stops the ring; no request is in flight afterwards. Returns the next available index, and
+    /// the kick.
     pub(super) fn stop(&self) -> (u16, Option<OwnedFd>) {
         let mut state = self.lock();
         state.queue.set_ready(false);
@@ -246,7 +248,7 @@ impl Ring {
         (state.queue.next_avail(), state.kick.take())
     }
 
-    /// Lets requests through or not; when not, nothing is in flight afterwards.
+    /// Enables or disables the ring; after disabling, no request is in flight.
     pub(super) fn set_enabled(&self, is_enabled: bool) {
         let mut state = self.lock();
         state.is_enabled = is_enabled;
@@ -255,13 +257,13 @@ impl Ring {
         }
     }
 
-    fn wait_until_idle<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait_until_idle<'a>(&self, state: MutexGuard<'a, RingState>) -> MutexGuard<'a, RingState> {
         let waited = self.idle.wait_while(state, |state| state.in_flight > 0);
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Where the guest has a ring, as it counts addresses itself.
+/// The guest addresses of a ring's parts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Addresses {
     pub(super) descriptors: u64,
@@ -269,49 +271,50 @@ pub(super) struct Addresses {
     pub(super) used: u64,
 }
 
-/// A request in flight. It is given back when this is dropped, with what was written to it.
+/// A request in flight. Dropping it completes the request with the number of bytes written so far.
 #[derive(Debug)]
-pub struct Taken<'a> {
+pub struct TakenRequest<'a> {
     ring: &'a Ring,
     memory: Memory,
     buffers: &'a Buffers,
     head: u16,
     written: u32,
-    telling: Telling,
+    notification: Notification,
     has_more: bool,
 }
 
-/// When the guest is told that it has a request back.
+/// The time at which the guest is notified of a completed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Telling {
-    /// At once.
+pub enum Notification {
+    /// The guest is notified at once.
     Now,
-    /// With [`Ring::tell`], since there are others: being told costs the guest more than the request.
+    /// The guest is notified by [`Ring::notify`], because more requests follow: a notification
+    /// costs the guest more than the request.
     Later,
 }
 
-impl Taken<'_> {
-    /// Whether another request was waiting behind it.
+impl TakenRequest<'_> {
+    /// Returns true if another request followed when this one was taken.
     pub fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// How many bytes the guest has written.
+    /// Returns the number of bytes that the guest has written.
     pub fn readable_bytes(&self) -> u64 {
         self.buffers.readable_bytes()
     }
 
-    /// How much room there is for the answer.
+    /// Returns the number of bytes for the answer.
     pub fn writable_bytes(&self) -> u64 {
         self.buffers.writable_bytes()
     }
 
-    /// What the guest has written, from its beginning.
+    /// Returns a cursor at the beginning of the guest's data.
     pub fn reader(&self) -> Cursor<'_> {
         self.buffers.reader(&self.memory)
     }
 
-    /// The room for the answer, from its beginning.
+    /// Returns a cursor at the beginning of the room for the answer.
     pub fn writer(&self) -> Cursor<'_> {
         self.buffers.writer(&self.memory)
     }
@@ -321,37 +324,37 @@ impl Taken<'_> {
         self.buffers.write_last(&self.memory, byte)
     }
 
-    /// Logs what is wrong with it.
-    pub fn complain(&self, what: &dyn std::fmt::Display) {
-        self.ring.complaints.about(what);
+    /// Logs why the request is invalid.
+    pub fn log_fault(&self, fault: &dyn std::fmt::Display) {
+        self.ring.faults.log(fault);
     }
 
-    /// Says when the guest is told that it has it back: now, unless said otherwise.
-    pub fn set_telling(&mut self, telling: Telling) {
-        self.telling = telling;
+    /// Sets the time of the guest's notification; the default is at once.
+    pub fn set_notification(&mut self, notification: Notification) {
+        self.notification = notification;
     }
 
-    /// Says how many bytes of the room for the answer were written.
+    /// Sets the number of bytes that were written into the room for the answer.
     pub fn set_written(&mut self, bytes: u64) {
         self.written = u32::try_from(bytes).unwrap_or(u32::MAX);
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for TakenRequest<'_> {
     fn drop(&mut self) {
         let ring = self.ring;
-        ring.give_back(&self.memory, self.head, self.written, self.telling);
+        ring.give_back(&self.memory, self.head, self.written, self.notification);
     }
 }
 
-/// A front end that does not read its events must not stop us, so no descriptor of its blocks.
+/// Makes a descriptor non-blocking: a front end that does not read its events must not stop us.
 pub(super) fn do_not_block(fd: impl AsFd) -> Result<(), Errno> {
     let flags = rustix::fs::fcntl_getfl(&fd)?;
     rustix::fs::fcntl_setfl(&fd, flags | rustix::fs::OFlags::NONBLOCK)
 }
 
-/// Tells the other side that there is something. When it can't be told, it has been told before, or is
-/// gone.
+/// Signals an event descriptor. A failure is ignored: the other side was signalled before, or has
+/// ended.
 fn signal(fd: &OwnedFd) {
     let fd: BorrowedFd<'_> = fd.as_fd();
     while let Err(Errno::INTR) = rustix::io::write(fd, &1_u64.to_ne_bytes()) {}

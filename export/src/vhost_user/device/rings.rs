@@ -1,4 +1,4 @@
-//! All rings of a device, and the threads that wait at them.
+//! The rings of a device, and the waiting of its threads for requests.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,53 +11,53 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use super::complaints::Complaints;
+use super::fault_log::FaultLog;
 use super::memory::SharedMemory;
 use super::ring::{Ring, do_not_block};
 
-/// What one of the threads is to do.
+/// The result of waiting for requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Woken {
-    /// Requests wait in this ring.
+pub enum WaitResult {
+    /// Requests are available in this ring.
     At(u16),
-    /// Requests may wait in any of them.
+    /// Requests may be available in any ring.
     Anywhere,
-    /// The front end has gone, or was sent away.
+    /// The front end has disconnected, or serving was stopped.
     Ended,
 }
 
-/// The events that no ring has.
+/// The event data for events that don't belong to a ring.
 const ANYWHERE: u64 = u64::MAX;
 const END: u64 = u64::MAX - 1;
 
-/// A place where threads wait, each for the rings that belong to it. They are numbered from nought.
+/// The index of a wait point, at which threads wait for the rings assigned to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waiting(pub usize);
+pub struct WaitPoint(pub usize);
 
-/// How long one looks for what will come soon: waking a thread on another processor of a virtual machine
+/// The longest busy-poll before blocking: waking a thread on another processor of a virtual machine
 /// takes about as long.
-const LONGEST_LOOK: Duration = Duration::from_micros(50);
+const BUSY_POLL_MAX: Duration = Duration::from_micros(50);
 
-/// The rings of a device.
+/// The rings of a device with their wait points.
 #[derive(Debug)]
 pub struct Rings {
-    all: Vec<(Ring, Waiting)>,
-    places: Vec<Place>,
+    all: Vec<(Ring, WaitPoint)>,
+    queues: Vec<WaitQueue>,
     pub(super) memory: Arc<SharedMemory>,
     has_ended: AtomicBool,
 }
 
-/// Where threads wait. Each event wakes one of them: all but the end are edge-triggered, and read by
-/// nobody.
+/// A wait point (an epoll). Each event wakes one thread: all events but the end are edge-triggered,
+/// and nobody reads them.
 #[derive(Debug)]
-struct Place {
+struct WaitQueue {
     epoll: OwnedFd,
     anywhere: OwnedFd,
     end: OwnedFd,
     waiting: AtomicUsize,
 }
 
-impl Place {
+impl WaitQueue {
     fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -73,7 +73,7 @@ impl Place {
         })
     }
 
-    /// Waits for an event, unless there is work. Returns whose it was.
+    /// Waits for an event, unless there is work already. Returns the event's data.
     fn wait_unless(&self, has_work: impl FnOnce() -> bool) -> u64 {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let event = if has_work() { ANYWHERE } else { self.event() };
@@ -90,7 +90,7 @@ impl Place {
             match epoll::wait(&self.epoll, &mut events[..], None) {
                 Err(Errno::INTR) => {}
                 Err(error) => {
-                    tracing::error!("no waiting for a guest: {error}");
+                    tracing::error!("cannot wait for requests of the guest: {error}");
                     return END;
                 }
                 Ok(_) => return events.first().map_or(END, |event| event.data.u64()),
@@ -100,138 +100,138 @@ impl Place {
 }
 
 impl Rings {
-    pub(super) fn new(device: &'static str, places: &[Waiting]) -> io::Result<Self> {
+    pub(super) fn new(device: &'static str, points: &[WaitPoint]) -> io::Result<Self> {
         let memory = Arc::new(SharedMemory::default());
-        let complaints = Arc::new(Complaints::new(device));
-        let ring = |place: &Waiting| {
-            let ring = Ring::new(Arc::clone(&memory), Arc::clone(&complaints));
-            ring.map(|ring| (ring, *place))
+        let faults = Arc::new(FaultLog::new(device));
+        let ring = |point: &WaitPoint| {
+            let ring = Ring::new(Arc::clone(&memory), Arc::clone(&faults));
+            ring.map(|ring| (ring, *point))
         };
-        let all: Result<Vec<_>, _> = places.iter().map(ring).collect();
-        let last = places.iter().map(|place| place.0).max().unwrap_or_default();
-        let places: io::Result<Vec<Place>> = (0..=last).map(|_| Place::new()).collect();
+        let all: Result<Vec<_>, _> = points.iter().map(ring).collect();
+        let last = points.iter().map(|point| point.0).max().unwrap_or_default();
+        let queues: io::Result<Vec<WaitQueue>> = (0..=last).map(|_| WaitQueue::new()).collect();
         Ok(Self {
             all: all.map_err(io::Error::other)?,
-            places: places?,
+            queues: queues?,
             memory,
             has_ended: AtomicBool::new(false),
         })
     }
 
-    /// One of them.
+    /// Returns the ring with this index.
     pub fn ring(&self, index: u16) -> Option<&Ring> {
         self.all.get(usize::from(index)).map(|(ring, _)| ring)
     }
 
-    /// All of them.
+    /// Returns all rings.
     pub fn iter(&self) -> impl Iterator<Item = &Ring> {
         self.all.iter().map(|(ring, _)| ring)
     }
 
-    /// Whether nothing comes any more.
+    /// Returns true if no more requests come.
     pub fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    fn place(&self, place: Waiting) -> Option<&Place> {
-        self.places.get(place.0)
+    fn queue(&self, point: WaitPoint) -> Option<&WaitQueue> {
+        self.queues.get(point.0)
     }
 
-    /// The place where those wait who look after a ring.
-    fn place_of(&self, index: u16) -> Option<&Place> {
-        let (_, place) = self.all.get(usize::from(index))?;
-        self.place(*place)
+    /// Returns the wait point of a ring.
+    fn queue_of(&self, index: u16) -> Option<&WaitQueue> {
+        let (_, point) = self.all.get(usize::from(index))?;
+        self.queue(*point)
     }
 
-    /// As [`wait`](Self::wait), but looks for requests in `ring` for a while before it sleeps: for who gets
-    /// the answer to what he has just sent.
-    pub fn look_and_wait(&self, at: Waiting, ring: &Ring) -> Woken {
+    /// Waits as [`wait`](Self::wait) does, but busy-polls `ring` for a while before it blocks: for
+    /// a thread that expects the answer to what it has just sent.
+    pub fn poll_and_wait(&self, at: WaitPoint, ring: &Ring) -> WaitResult {
         let began = Instant::now();
-        while began.elapsed() < LONGEST_LOOK && !self.has_ended() {
+        while began.elapsed() < BUSY_POLL_MAX && !self.has_ended() {
             if ring.has_more() {
-                return Woken::Anywhere;
+                return WaitResult::Anywhere;
             }
-            // Whoever else needs the processor gets it.
+            // Yield to every other thread that wants the processor.
             rustix::thread::sched_yield();
         }
         self.wait(at)
     }
 
-    /// Waits for requests, at a place where one thread does.
-    pub fn wait(&self, at: Waiting) -> Woken {
+    /// Waits for requests at a wait point that only one thread uses.
+    pub fn wait(&self, at: WaitPoint) -> WaitResult {
         self.wait_unless(at, |_| false)
     }
 
-    /// Waits for requests, at a place where several threads do; one of them gets each event. Requests
-    /// that are there already are not waited for: who had more than he could do at once may not have
-    /// seen us waiting when he wanted to wake somebody.
-    pub fn wait_with_others(&self, at: Waiting) -> Woken {
+    /// Waits for requests at a wait point that several threads share; one of them gets each event.
+    /// Returns at once if requests are available: a thread with more requests than it can handle
+    /// may have called [`wake_one`](Self::wake_one) before this thread waited.
+    pub fn wait_with_others(&self, at: WaitPoint) -> WaitResult {
         self.wait_unless(at, Ring::has_more)
     }
 
-    fn wait_unless(&self, at: Waiting, has_work: impl Fn(&Ring) -> bool) -> Woken {
-        let Some(place) = self.place(at) else {
-            return Woken::Ended;
+    fn wait_unless(&self, at: WaitPoint, has_work: impl Fn(&Ring) -> bool) -> WaitResult {
+        let Some(queue) = self.queue(at) else {
+            return WaitResult::Ended;
         };
-        let mut here = self.all.iter().filter(|(_, place)| *place == at);
-        let event = place.wait_unless(|| here.any(|(ring, _)| has_work(ring)));
+        let mut here = self.all.iter().filter(|(_, point)| *point == at);
+        let event = queue.wait_unless(|| here.any(|(ring, _)| has_work(ring)));
         if self.has_ended() {
-            return Woken::Ended;
+            return WaitResult::Ended;
         }
         match event {
-            END => Woken::Ended,
-            ANYWHERE => Woken::Anywhere,
-            index => u16::try_from(index).map_or(Woken::Anywhere, Woken::At),
+            END => WaitResult::Ended,
+            ANYWHERE => WaitResult::Anywhere,
+            index => u16::try_from(index).map_or(WaitResult::Anywhere, WaitResult::At),
         }
     }
 
-    /// Has one of the threads that wait there, if any does, look at all rings.
-    pub fn wake_one(&self, at: Waiting) {
-        let place = self.place(at);
-        if let Some(place) = place.filter(|place| place.waiting.load(Ordering::SeqCst) > 0) {
-            add_one(&place.anywhere);
+    /// Makes one of the threads that wait at a wait point, if any, check all rings.
+    pub fn wake_one(&self, at: WaitPoint) {
+        let queue = self.queue(at);
+        if let Some(queue) = queue.filter(|queue| queue.waiting.load(Ordering::SeqCst) > 0) {
+            signal(&queue.anywhere);
         }
     }
 
-    /// Returns whether a thread sleeps there.
+    /// Returns true if a thread is blocked at the wait point.
     #[cfg(any(test, feature = "testing"))]
-    pub fn is_somebody_waiting(&self, at: Waiting) -> bool {
-        self.place(at)
-            .is_some_and(|place| place.waiting.load(Ordering::SeqCst) > 0)
+    pub fn is_somebody_waiting(&self, at: WaitPoint) -> bool {
+        self.queue(at)
+            .is_some_and(|queue| queue.waiting.load(Ordering::SeqCst) > 0)
     }
 
-    /// Sends all threads away.
+    /// Ends the waiting of all threads.
     pub(super) fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
-        for place in &self.places {
-            add_one(&place.end);
+        for queue in &self.queues {
+            signal(&queue.end);
         }
     }
 
-    /// From now on, `kick` tells of requests in this ring.
+    /// Registers `kick`, which signals requests in this ring.
     pub(super) fn watch(&self, index: u16, kick: &OwnedFd) -> Result<(), Errno> {
         do_not_block(kick)?;
         let data = EventData::new_u64(index.into());
-        let place = self.place_of(index).ok_or(Errno::INVAL)?;
-        epoll::add(&place.epoll, kick, data, EventFlags::IN | EventFlags::ET)
+        let queue = self.queue_of(index).ok_or(Errno::INVAL)?;
+        epoll::add(&queue.epoll, kick, data, EventFlags::IN | EventFlags::ET)
     }
 
-    /// It no longer does. The front end has it open, too, so that closing it would not be enough.
+    /// Unregisters `kick`. Closing it would not be enough, because the front end has it open, too.
     pub(super) fn unwatch(&self, index: u16, kick: &OwnedFd) {
-        if let Some(place) = self.place_of(index) {
-            let _ = epoll::delete(&place.epoll, kick);
+        if let Some(queue) = self.queue_of(index) {
+            let _ = epoll::delete(&queue.epoll, kick);
         }
     }
 
-    /// Has somebody at each place look at all rings, now or as soon as he waits.
-    pub fn look(&self) {
-        for place in &self.places {
-            add_one(&place.anywhere);
+    /// Makes one thread at each wait point check all rings, now or when it waits next.
+    pub fn wake_each(&self) {
+        for queue in &self.queues {
+            signal(&queue.anywhere);
         }
     }
 }
 
-/// Wakes who waits at an event. It is full only when nobody has looked yet.
-fn add_one(event: impl AsFd) {
+/// Signals an event counter. If it is full, the event is pending already.
+fn signal(event: impl AsFd) {
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }

@@ -1,4 +1,4 @@
-//! A device served to one front end: the socket, and the threads.
+//! A device served to one front end: the socket and the threads.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,23 +16,24 @@ use super::front_end::FrontEnd;
 use super::protocol::Handler;
 use super::rings::Rings;
 
-/// Why a service has ended.
+/// The reason why a service has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// The front end has closed the connection.
     Disconnected,
-    /// Somebody has stopped it.
+    /// The service was stopped by [`Stopper::stop`].
     Stopped,
 }
 
-/// A device that is served. Dropped, it is stopped; its threads and sockets are gone then.
+/// A device that is being served. Dropping it stops the service and waits until threads and sockets
+/// are gone.
 #[derive(Debug)]
 pub struct Service {
     stopper: Stopper,
     thread: Option<JoinHandle<io::Result<Ended>>>,
 }
 
-/// Ends a service from another thread.
+/// A handle that stops a service from another thread.
 #[derive(Debug, Clone)]
 pub struct Stopper(Arc<Stopping>);
 
@@ -60,12 +61,12 @@ impl Service {
         })
     }
 
-    /// What ends it from another thread.
+    /// Returns a handle that stops the service from another thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Waits until it has ended.
+    /// Waits until the service has ended.
     pub fn wait(mut self) -> io::Result<Ended> {
         self.join()
     }
@@ -73,7 +74,9 @@ impl Service {
     fn join(&mut self) -> io::Result<Ended> {
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(ended)) => ended,
-            Some(Err(_)) => Err(io::Error::other("the thread that serves it panicked")),
+            Some(Err(_)) => Err(io::Error::other(
+                "the thread that serves the device panicked",
+            )),
             None => Ok(Ended::Stopped),
         }
     }
@@ -95,7 +98,7 @@ impl Stopper {
         })))
     }
 
-    /// Ends it. Requests in flight are still answered.
+    /// Stops the service. Requests in flight are still answered.
     pub fn stop(&self) {
         self.0.is_asked.store(true, Ordering::SeqCst);
         let _ = rustix::io::write(&self.0.event, &1_u64.to_ne_bytes());
@@ -116,7 +119,7 @@ impl Stopping {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first connection; `None` when it was stopped before.
+    /// Accepts the first connection. Returns `None` if the service was stopped before.
     fn accept(&self, listener: &UnixListener) -> io::Result<Option<UnixStream>> {
         loop {
             let mut fds = [
@@ -131,15 +134,15 @@ impl Stopping {
                 return Ok(None);
             }
             match listener.accept() {
-                Ok((stream, _)) => return self.keep(stream).map(Some),
+                Ok((stream, _)) => return self.register(stream).map(Some),
                 Err(error) if is_passing(error.kind()) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Keeps the connection, so that it can be ended.
-    fn keep(&self, stream: UnixStream) -> io::Result<UnixStream> {
+    /// Keeps a clone of the connection, so that it can be shut down.
+    fn register(&self, stream: UnixStream) -> io::Result<UnixStream> {
         stream.set_nonblocking(false)?;
         *self.connection() = Some(stream.try_clone()?);
         if self.is_asked() {
@@ -149,7 +152,7 @@ impl Stopping {
     }
 }
 
-/// Whether waiting for the next one is the answer.
+/// Returns true if accepting again is the right reaction to an error.
 fn is_passing(kind: io::ErrorKind) -> bool {
     use io::ErrorKind as K;
     matches!(kind, K::WouldBlock | K::Interrupted | K::ConnectionAborted)
@@ -163,12 +166,12 @@ fn run<D: Device>(
     let Some(stream) = stopping.accept(&listener)? else {
         return Ok(Ended::Stopped);
     };
-    // Nobody else should wait at it for nothing.
+    // Close the listener, so that further front ends are refused instead of queued.
     drop(listener);
     serve(stream, device, stopping)
 }
 
-/// Serves one front end until it has gone.
+/// Serves one front end until it has disconnected.
 fn serve<D: Device>(stream: UnixStream, device: &Arc<D>, stopping: &Stopping) -> io::Result<Ended> {
     let rings = Arc::new(Rings::new(device.name(), &device.rings())?);
     let workers = start_workers(device, &rings);
@@ -184,7 +187,7 @@ fn serve<D: Device>(stream: UnixStream, device: &Arc<D>, stopping: &Stopping) ->
     ending(error, stopping)
 }
 
-/// Starts the threads that answer. When one can't be, those before it end with the rings.
+/// Starts the worker threads. If one can't be started, those before it end with the rings.
 fn start_workers<D: Device>(
     device: &Arc<D>,
     rings: &Arc<Rings>,
@@ -197,17 +200,17 @@ fn start_workers<D: Device>(
     (0..device.threads()).map(start).collect()
 }
 
-/// Answers the front end's messages. Returns what ended that.
+/// Answers the front end's messages. Returns the error that ended the session.
 fn talk<D: Device>(stream: UnixStream, device: &Arc<D>, rings: &Arc<Rings>) -> Error {
     let Ok(coming) = stream.try_clone() else {
         return Error::BackendInternalError;
     };
     let handler = Handler::new(Arc::clone(device), Arc::clone(rings));
     let mut requests = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(handler)));
-    // Open as long as the connection: User Mode Linux can't do with an end of it.
+    // Kept open as long as the connection: User Mode Linux can't handle an end of that socket.
     let mut kept = None;
     loop {
-        if let Some(front_end) = FrontEnd::coming(&coming) {
+        if let Some(front_end) = FrontEnd::peek_socket(&coming) {
             device.set_front_end(kept.insert(Arc::new(front_end)));
         }
         if let Err(error) = requests.handle_request() {
@@ -223,7 +226,7 @@ fn ending(error: Error, stopping: &Stopping) -> io::Result<Ended> {
             Ok(Ended::Disconnected)
         }
         other => Err(io::Error::other(format!(
-            "the front end was cut off: {other}"
+            "disconnected the front end: {other}"
         ))),
     }
 }

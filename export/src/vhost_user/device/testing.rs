@@ -1,4 +1,5 @@
-//! A guest for tests: its memory, and the driver's side of its rings, which says what it likes.
+//! A simulated guest for tests: its memory, and the driver's side of its rings, which may be
+//! malformed.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
@@ -13,64 +14,64 @@ use std::sync::Arc;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
 use super::ring::Addresses;
-use super::rings::{Rings, Waiting};
+use super::rings::{Rings, WaitPoint};
 
-/// The flag of a descriptor that is continued by another one.
+/// The descriptor flag "continued by `next`".
 pub const NEXT: u16 = 1;
-/// The flag of a descriptor that the device writes to.
+/// The descriptor flag "the device writes to this memory".
 pub const WRITE: u16 = 2;
-/// The flag of a descriptor that is a table of descriptors.
+/// The descriptor flag "the memory is a table of descriptors".
 pub const INDIRECT: u16 = 4;
 
-/// How many descriptors each ring has.
+/// The number of descriptors in each ring.
 pub const SIZE: u16 = 256;
 
-/// How much memory the guest has.
+/// The size of the guest's memory.
 pub const MEMORY: u64 = 16 << 20;
 
-/// Where its memory is not taken by rings.
+/// The address where the memory that rings don't use begins.
 pub const FREE: u64 = 0x10_0000;
 
-/// One descriptor, as it is in the table.
+/// A descriptor as in the descriptor table.
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor {
     /// The address of the memory.
     pub address: u64,
     /// The length of the memory in bytes.
     pub len: u32,
-    /// `NEXT`, `WRITE`, `INDIRECT`.
+    /// The flags `NEXT`, `WRITE` and `INDIRECT`.
     pub flags: u16,
     /// The index of the next descriptor.
     pub next: u16,
 }
 
-/// A piece of memory that a request has.
+/// A piece of a request's memory.
 #[derive(Debug, Clone, Copy)]
 pub enum Part {
-    /// Address and length of what the device reads.
+    /// The address and length of memory that the device reads.
     Readable(u64, u32),
-    /// Address and length of what the device writes.
+    /// The address and length of memory that the device writes.
     Writable(u64, u32),
 }
 
-/// A guest: memory and rings.
+/// A simulated guest: memory and rings.
 #[derive(Debug)]
 pub struct Guest {
     /// The memory of the guest.
     pub memory: GuestMemoryMmap,
-    /// The rings, as the device has them.
+    /// The device's view of the rings.
     pub rings: Arc<Rings>,
 }
 
-/// Where ring `index` is.
+/// Returns the addresses of ring `index`: descriptors, available ring, used ring.
 pub fn place(index: u16) -> (u64, u64, u64) {
     let base = u64::from(index) * 0x1_0000;
     (base, base + 0x2000, base + 0x3000)
 }
 
 impl Guest {
-    /// A guest whose rings run.
-    pub fn new(places: &[Waiting]) -> Self {
+    /// Creates a guest whose rings run.
+    pub fn new(places: &[WaitPoint]) -> Self {
         let size = usize::try_from(MEMORY).unwrap();
         let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), size)]).unwrap();
         let rings = Arc::new(Rings::new("test", places).unwrap());
@@ -90,14 +91,14 @@ impl Guest {
         Self { memory, rings }
     }
 
-    /// Writes into the memory of the guest.
+    /// Writes into the guest's memory.
     pub fn put(&self, address: u64, bytes: &[u8]) {
         self.memory
             .write_slice(bytes, GuestAddress(address))
             .unwrap();
     }
 
-    /// Reads the memory of the guest.
+    /// Reads the guest's memory.
     pub fn get(&self, address: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.memory
@@ -119,7 +120,7 @@ impl Guest {
         self.put(at + 14, &descriptor.next.to_le_bytes());
     }
 
-    /// Offers the chain that begins with this descriptor.
+    /// Makes the chain that begins with this descriptor available.
     pub fn offer(&self, ring: u16, head: u16) {
         let (_, available, _) = place(ring);
         let index = self.number(available + 2);
@@ -130,7 +131,7 @@ impl Guest {
         self.put(available + 2, &index.wrapping_add(1).to_le_bytes());
     }
 
-    /// Describes a request, from descriptor `head` on, and offers it.
+    /// Describes a request, from descriptor `head` on, and makes it available.
     pub fn request(&self, ring: u16, head: u16, parts: &[Part]) {
         let (table, ..) = place(ring);
         for (index, part) in (head..).zip(parts) {
@@ -150,7 +151,7 @@ impl Guest {
         self.offer(ring, head);
     }
 
-    /// What was given back so far: heads, and how many bytes were written.
+    /// Returns the completed requests: heads, and numbers of bytes written.
     pub fn given_back(&self, ring: u16) -> Vec<(u32, u32)> {
         let (.., used) = place(ring);
         let word = |at| u32::from_le_bytes(self.get(at, 4).try_into().unwrap());
@@ -161,7 +162,7 @@ impl Guest {
             .collect()
     }
 
-    /// The front end has gone.
+    /// Simulates the end of the front end.
     pub fn leave(&self) {
         self.rings.end();
     }

@@ -1,4 +1,4 @@
-//! Settings of a tree of files, judged by `sshd -T` in `tests/judges.rs`.
+//! Tests with trees of files. `tests/judges.rs` compares the parser with `sshd -T`.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Files by their paths. A pattern is a directory and `*` with what names end with.
+/// Files by their paths. A pattern must be a directory, `*` and a suffix of names.
 struct Tree(BTreeMap<&'static str, &'static str>);
 
 impl Files for Tree {
@@ -74,14 +74,14 @@ fn files_are_read_where_they_are_included() {
 fn circles_of_includes_end() {
     let circle = read([(PLACES[0], "Banner a\nInclude sshd_config\n")]);
     assert_eq!(
-        (circle.settings.len(), circle.is_cut),
+        (circle.settings.len(), circle.is_truncated),
         (MAX_DEPTH + 1, false)
     );
     let two = read([(PLACES[0], "Include sshd_config sshd_config\n")]);
-    assert!(two.is_cut);
+    assert!(two.is_truncated);
     let many: &'static str = "Include none\n".repeat(1001).leak();
     let many = read([(PLACES[0], many)]);
-    assert_eq!((many.includes.len(), many.is_cut), (1000, true));
+    assert_eq!((many.includes.len(), many.is_truncated), (1000, true));
 }
 
 fn line() -> impl Strategy<Value = String> {

@@ -1,7 +1,7 @@
-//! The words of a line, as `strdelim` and `argv_split` of OpenSSH's `misc.c` take them apart.
+//! Splitting of lines into words, as by `strdelim` and `argv_split` in OpenSSH's `misc.c`.
 
-/// Returns the keyword of a line and what follows it; `None` for a comment and for a keyword alone.
-/// `Key value`, `Key=value`, `Key = value` and `"Key" value` are the same.
+/// Returns the keyword of a line and the rest after it, or `None` for a comment or a keyword
+/// without arguments. `Key value`, `Key=value`, `Key = value` and `"Key" value` are equivalent.
 pub(super) fn keyword(line: &str) -> Option<(&str, &str)> {
     let line = line.trim_matches(is_blank);
     if line.starts_with('#') {
@@ -17,7 +17,8 @@ pub(super) fn keyword(line: &str) -> Option<(&str, &str)> {
     (!keyword.is_empty() && !rest.is_empty()).then_some((keyword, rest))
 }
 
-/// Returns the arguments of a keyword: words with quotes and backslashes taken away, up to a comment.
+/// Returns the arguments of a keyword: the words up to a comment, with quotes and backslashes
+/// resolved.
 pub fn arguments(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut chars = text.chars().peekable();
@@ -49,7 +50,7 @@ fn word(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> String {
     word
 }
 
-/// Blanks between words, and what a line may end with.
+/// Returns true for blanks between words, and for characters that may end a line.
 fn is_blank(char: char) -> bool {
     matches!(char, ' ' | '\t' | '\r' | '\u{c}')
 }

@@ -1,9 +1,9 @@
-//! The lines of sudoers(5), without comments, joined where a backslash ends one.
+//! The lines of sudoers(5), without comments and with continued lines joined.
 
 use crate::text::lines;
 
-/// Returns the lines that say something, with the numbers of those on which they begin, and without blanks around
-/// them.
+/// Returns the non-empty lines, with the numbers of their first lines and without surrounding
+/// blanks.
 pub(super) fn logical_lines(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut physical = lines(text);
     std::iter::from_fn(move || {
@@ -28,7 +28,8 @@ pub(super) fn logical_lines(text: &str) -> impl Iterator<Item = (usize, String)>
     })
 }
 
-/// Returns a line up to its comment, and whether the next one continues it. A comment is never continued.
+/// Returns a line up to its comment, and true if it continues on the next line. A comment is never
+/// continued.
 fn part_of(body: &str, is_first: bool) -> (&str, bool) {
     if is_first && body.starts_with("#include") {
         return (body, false);
@@ -36,7 +37,7 @@ fn part_of(body: &str, is_first: bool) -> (&str, bool) {
     if let Some(comment) = comment(body) {
         return (body.get(..comment).unwrap_or_default(), false);
     }
-    // Blanks may follow the backslash.
+    // Blanks are allowed after the backslash.
     let start = body.trim_end_matches(is_blank);
     let count = start
         .len()
@@ -47,8 +48,8 @@ fn part_of(body: &str, is_first: bool) -> (&str, bool) {
     (body, false)
 }
 
-/// Returns where the comment of a line begins: at a `#` outside of quotes that no number follows, which would be one
-/// of a user.
+/// Returns the start of a line's comment: a `#` outside of quotes that is not followed by a number,
+/// which would be a user ID.
 fn comment(body: &str) -> Option<usize> {
     let mut is_quoted = false;
     let mut is_escaped = false;
@@ -69,7 +70,7 @@ fn is_number(text: &str) -> bool {
     text.starts_with(|char: char| char.is_ascii_digit())
 }
 
-/// Returns a word without its quotes and backslashes.
+/// Returns a word with quotes and backslashes resolved.
 pub(super) fn unquote(word: &str) -> String {
     let mut plain = String::with_capacity(word.len());
     let mut chars = word.chars();

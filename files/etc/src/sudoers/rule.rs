@@ -1,8 +1,8 @@
-//! Rules: who may do what, where and as whom.
+//! Rules of sudoers: which users may run which commands, on which hosts, and as which users.
 
 use super::line::{is_blank, unquote};
 
-/// Words at the beginning of lines that are no rules.
+/// The first words of lines that are not rules.
 const DEFAULTS: &str = "Defaults";
 const ALIASES: [&str; 5] = [
     "User_Alias",
@@ -12,19 +12,20 @@ const ALIASES: [&str; 5] = [
     "Cmd_Alias",
 ];
 
-/// A rule.
+/// A rule of sudoers(5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// The users: names, `%group`, `#uid`, aliases; several with a comma and a space between them.
+    /// The users: names, `%group`, `#uid` or aliases, separated by a comma and a space.
     pub who: String,
-    /// Where, as whom, and what, as it is written with single spaces: `ALL=(ALL:ALL) NOPASSWD: ALL`.
+    /// The hosts, target users and commands as written, with single spaces:
+    /// `ALL=(ALL:ALL) NOPASSWD: ALL`.
     pub may: String,
-    /// Whether some of it is allowed without a password.
+    /// True if the rule allows something without a password.
     pub without_password: bool,
 }
 
 impl Rule {
-    /// Parses a line without a comment. Returns `None` for what is no rule.
+    /// Parses a line without a comment. Returns `None` if the line is not a rule.
     pub(super) fn parse(line: &str) -> Option<Self> {
         if is_other(line) {
             return None;
@@ -40,7 +41,7 @@ impl Rule {
     }
 }
 
-/// Returns true for settings, aliases and includes.
+/// Returns true for defaults, aliases and includes.
 fn is_other(line: &str) -> bool {
     let rest = |word: &str| line.strip_prefix(word);
     let is_defaults = rest(DEFAULTS)
@@ -49,7 +50,7 @@ fn is_other(line: &str) -> bool {
     line.starts_with('@') || is_defaults || ALIASES.into_iter().any(is_alias)
 }
 
-/// Returns the users, between whom there are commas and maybe blanks, and what follows them.
+/// Returns the users, which are separated by commas and optional blanks, and the rest of the line.
 fn users(line: &str) -> Option<(Vec<String>, &str)> {
     let mut users = Vec::new();
     let mut rest = line;
@@ -64,7 +65,8 @@ fn users(line: &str) -> Option<(Vec<String>, &str)> {
     }
 }
 
-/// A user ends at a comma or a blank that is neither quoted nor behind a backslash. Blanks after `!` are part of it.
+/// Returns the end of a user: a comma or a blank that is neither quoted nor after a backslash.
+/// Blanks after `!` belong to the user.
 fn end_of_user(text: &str) -> Option<usize> {
     let mut is_quoted = false;
     let mut is_escaped = false;
@@ -92,7 +94,7 @@ fn end_of_user(text: &str) -> Option<usize> {
     None
 }
 
-/// Returns true if a tag is set: the word with a colon, which may stand behind blanks.
+/// Returns true if a tag is set: the word, optional blanks and a colon.
 fn has_tag(text: &str, tag: &str) -> bool {
     text.match_indices(tag).any(|(at, _)| {
         let rest = text.get(at.saturating_add(tag.len())..).unwrap_or_default();

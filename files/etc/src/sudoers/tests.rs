@@ -1,4 +1,4 @@
-//! Rules of a tree of files, judged by cvtsudoers in `tests/judges.rs`.
+//! Tests with trees of files. `tests/judges.rs` compares the parser with cvtsudoers.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -56,7 +56,7 @@ fn files_are_read_where_they_are_included() {
         "/etc/sudoers:4 z",
     ];
     assert_eq!(shown, expected);
-    assert!(!sudoers.is_cut);
+    assert!(!sudoers.is_truncated);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Journals that systemd made, and what journalctl says of them.
+//! Journals written by systemd, and the output of journalctl for them.
 
 #![allow(dead_code, reason = "each test uses some")]
 
@@ -12,10 +12,10 @@ use diskfs_block::Memory;
 use diskfs_fixtures::{pattern, require, skip};
 use diskfs_journal::{DATA_SIZE_MAX, Entry, Journal};
 
-/// Makes journals of text.
+/// The program that writes journals from text.
 const REMOTE: &str = "/lib/systemd/systemd-journal-remote";
 
-/// Whether systemd's programs are there.
+/// Returns true if systemd's programs are installed.
 pub(crate) fn have_systemd() -> bool {
     if require("journalctl").is_none() {
         return false;
@@ -27,24 +27,24 @@ pub(crate) fn have_systemd() -> bool {
     found
 }
 
-/// How a journal is to be made.
+/// The options for writing a journal.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Kind {
+pub(crate) struct WriterOptions {
     pub(crate) compress: bool,
     pub(crate) compact: bool,
     pub(crate) keyed_hash: bool,
 }
 
-/// All that systemd-journal-remote makes.
-pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
-    (0..8).map(|bits| Kind {
+/// Returns all combinations that systemd-journal-remote supports.
+pub(crate) fn kinds() -> impl Iterator<Item = WriterOptions> {
+    (0..8).map(|bits| WriterOptions {
         compress: bits & 1 != 0,
         compact: bits & 2 != 0,
         keyed_hash: bits & 4 != 0,
     })
 }
 
-/// A field in the export format (<https://systemd.io/JOURNAL_EXPORT_FORMATS/>).
+/// Appends a field in the export format (<https://systemd.io/JOURNAL_EXPORT_FORMATS/>).
 pub(crate) fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(name.as_bytes());
     if is_printable(value) {
@@ -66,7 +66,7 @@ pub(crate) fn boot_id(number: usize) -> String {
     format!("{:032x}", 0xb007_0000_usize + number)
 }
 
-/// So many entries of three boots: texts of all lengths, binary ones, and two of 1 MiB.
+/// Returns `count` entries of three boots: texts of many lengths, binary values, and two of 1 MiB.
 pub(crate) fn entries(count: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for n in 0..count {
@@ -96,8 +96,8 @@ pub(crate) fn entries(count: usize) -> Vec<u8> {
     out
 }
 
-/// A journal file of that text.
-pub(crate) fn make(directory: &Path, kind: Kind, text: &[u8]) -> PathBuf {
+/// Makes a journal file from `text`.
+pub(crate) fn make(directory: &Path, kind: WriterOptions, text: &[u8]) -> PathBuf {
     let input = directory.join("input");
     std::fs::write(&input, text).unwrap();
     let name = format!("{}-{}-{}", kind.compress, kind.compact, kind.keyed_hash);
@@ -115,7 +115,7 @@ pub(crate) fn make(directory: &Path, kind: Kind, text: &[u8]) -> PathBuf {
     path
 }
 
-/// What journalctl says of a file.
+/// Returns the output of journalctl for a file.
 pub(crate) fn journalctl(path: &Path, words: &[&str]) -> Vec<u8> {
     let output = Command::new("journalctl")
         .args(["--utc", "--no-pager", "-q", "--file"])
@@ -131,7 +131,7 @@ pub(crate) fn open(bytes: Vec<u8>) -> diskfs_block::Result<Journal> {
     Journal::open(Arc::new(Memory::new(bytes)))
 }
 
-/// An entry in the export format, as journalctl writes it.
+/// Formats an entry in the export format, as journalctl does.
 pub(crate) fn export(entry: &Entry) -> Vec<u8> {
     let mut head = String::new();
     writeln!(head, "__CURSOR={}", entry.cursor()).unwrap();
@@ -153,7 +153,7 @@ pub(crate) fn export(entry: &Entry) -> Vec<u8> {
     out
 }
 
-/// The fixture, unpacked.
+/// Returns the decompressed fixture.
 pub(crate) fn fixture() -> Vec<u8> {
     let packed = &include_bytes!("../fixtures/three-boots.journal.zst")[..];
     zstd::stream::decode_all(packed).unwrap()

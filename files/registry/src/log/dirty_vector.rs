@@ -1,4 +1,4 @@
-//! Logs up to Windows 8: a bitmap of sectors, and the sectors. Specification, "Old format".
+//! Logs up to Windows 8: a bitmap of dirty sectors, then the sectors. Specification, "Old format".
 
 use diskfs_block::bytes::{array, index, le32};
 use diskfs_block::{BlockRead, Result, read_within};
@@ -9,18 +9,19 @@ use crate::base_block::BASE_BLOCK_BYTES;
 
 const SIGNATURE: &[u8; 4] = b"DIRT";
 
-/// The smallest bin.
+/// The size of the smallest bin in bytes.
 const BIN_BYTES: u64 = 4096;
 
-/// The dirty vector: a bit for each sector of the hive bins data.
+/// The dirty vector: one bit for each sector of the hive bins data.
 struct DirtyVector {
     bitmap: Vec<u8>,
-    /// Where the log has the first dirty page.
+    /// The offset of the first dirty page in the log.
     pages: u64,
 }
 
 impl DirtyVector {
-    /// That of a log; `None` where there is none, and where a page is missing.
+    /// Reads the dirty vector of a log; `None` if there is none, or if the log does not have all of
+    /// its pages.
     fn read(log: &Log) -> Result<Option<Self>> {
         let bins_bytes = u64::from(log.base_block.hive_bins_data_size);
         let sector_bytes = log.base_block.sector_bytes();
@@ -44,7 +45,7 @@ impl DirtyVector {
         }))
     }
 
-    /// The dirty sectors, and where the log has them.
+    /// Returns the dirty sectors and their offsets in the log.
     fn pages(&self) -> impl Iterator<Item = (u64, u64)> {
         let bits = self
             .bitmap
@@ -58,10 +59,11 @@ impl DirtyVector {
     }
 }
 
-/// Takes the pages of a log, up to the first bin that is none; whether there was any.
+/// Applies the pages of a log, up to the first bin with an invalid header. Returns true if any was
+/// applied.
 ///
 /// # Errors
-/// As reading.
+/// The errors of reading the log.
 pub(super) fn apply(primary: &dyn BlockRead, log: &Log, sectors: &mut Sectors) -> Result<bool> {
     let Some(vector) = DirtyVector::read(log)? else {
         return Ok(false);
@@ -78,7 +80,7 @@ pub(super) fn apply(primary: &dyn BlockRead, log: &Log, sectors: &mut Sectors) -
     Ok(is_applied)
 }
 
-/// Whether the hive has a bin that begins there.
+/// Returns true if a bin of the hive starts at this place.
 fn begins_bin(primary: &dyn BlockRead, at: u64) -> Result<bool> {
     if !at.is_multiple_of(BIN_BYTES) {
         return Ok(false);
@@ -86,7 +88,8 @@ fn begins_bin(primary: &dyn BlockRead, at: u64) -> Result<bool> {
     has_bin(primary, BASE_BLOCK_BYTES.saturating_add(at), at)
 }
 
-/// Whether the header of the bin of that place stands there. Specification, "Hive bin".
+/// Returns true if `offset` of the device has the header of the bin for this place. Specification,
+/// "Hive bin".
 fn has_bin(device: &dyn BlockRead, offset: u64, place: u64) -> Result<bool> {
     let header = read_within(device, offset, 32)?.unwrap_or_default();
     let is_of_place = le32(&header, 4).is_some_and(|at| u64::from(at) == place);

@@ -1,4 +1,4 @@
-//! Logs since Windows 8.1: entries, one after the other. Specification, "New format".
+//! Logs since Windows 8.1: a sequence of entries. Specification, "New format".
 
 use diskfs_block::Result;
 
@@ -9,10 +9,11 @@ use super::log_entry::LogEntry;
 use super::sectors::Sectors;
 use super::{Log, SECTOR_BYTES};
 
-/// Applies the entries of all logs that are of the hive's last change; `None` when none is.
+/// Applies the entries of all logs that belong to the hive's last change; returns `None` if there
+/// are none.
 ///
 /// # Errors
-/// As reading.
+/// The errors of reading the log.
 pub(super) fn apply(
     primary: &BaseBlock,
     logs: &[Log],
@@ -23,7 +24,7 @@ pub(super) fn apply(
     let mut last = None;
     for log in in_order(primary, logs) {
         let first = log.base_block.primary_sequence_number;
-        // The second log goes on where the first one ends.
+        // The second log must continue where the first one ends.
         if last.is_some_and(|last: u32| last.wrapping_add(1) != first) {
             continue;
         }
@@ -43,8 +44,9 @@ pub(super) fn apply(
     Ok((entries > 0).then_some((base_block, Recovery::Applied { entries })))
 }
 
-/// The logs to apply: with a base block that is right, those that begin no earlier than it, the earlier one
-/// first; else the latest alone, which has a copy of the base block.
+/// Returns the logs to apply, in order. With a valid base block of the hive: those that start no
+/// earlier than it, the earliest first. Otherwise only the latest log, which has a copy of the base
+/// block.
 fn in_order<'a>(primary: &BaseBlock, logs: &'a [Log]) -> Vec<&'a Log> {
     let mut logs: Vec<&Log> = logs
         .iter()
@@ -60,7 +62,7 @@ fn in_order<'a>(primary: &BaseBlock, logs: &'a [Log]) -> Vec<&'a Log> {
     }
 }
 
-/// The entries of a log, as long as their numbers go on.
+/// An iterator over the entries of a log, as long as their sequence numbers are consecutive.
 struct EntriesOf<'a> {
     log: &'a Log,
     offset: u64,
@@ -68,7 +70,7 @@ struct EntriesOf<'a> {
 }
 
 impl<'a> EntriesOf<'a> {
-    /// Entries stand from the second sector on.
+    /// Returns the entries, which start in the second sector.
     fn new(log: &'a Log, first: u32) -> Self {
         Self {
             log,

@@ -1,4 +1,5 @@
-//! A log entry: pages that were changed together, under hashes. Specification, "Log entries".
+//! Log entries: pages that were changed together, protected by hashes. Specification, "Log
+//! entries".
 
 use diskfs_block::bytes::index;
 use diskfs_block::{BlockRead, Result, read_within};
@@ -11,10 +12,10 @@ use crate::marvin32::{LOG_SEED, Marvin32};
 const HEADER_BYTES: u64 = 40;
 const REFERENCE_BYTES: u64 = 8;
 
-/// The hive bins data is of whole pages.
+/// The size of a page: hive bins data has a whole number of them.
 const BIN_BYTES: u32 = 4096;
 
-/// So much is hashed at once.
+/// The number of bytes to read and hash at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
@@ -38,7 +39,7 @@ struct RawReference {
     size: U32,
 }
 
-/// A page: where it goes in the hive bins data, and where the log has it.
+/// A dirty page: its offset in the hive bins data, and its offset in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) to: u64,
@@ -46,21 +47,21 @@ pub(super) struct Page {
     pub(super) from: u64,
 }
 
-/// An entry whose hashes are right and whose pages are all there.
+/// A log entry with valid hashes and all of its pages.
 #[derive(Debug)]
 pub(super) struct LogEntry {
     pub(super) sequence_number: u32,
     pub(super) hive_bins_data_size: u32,
     pub(super) pages: Vec<Page>,
-    /// Where the next one would be.
+    /// The offset after the entry, where the next one can start.
     pub(super) end: u64,
 }
 
 impl LogEntry {
-    /// The one at `offset`; `None` where there is none that is right.
+    /// Reads the entry at `offset`; `None` if there is no valid one.
     ///
     /// # Errors
-    /// As [`BlockRead::read_at`].
+    /// Those of [`BlockRead::read_at`].
     pub(super) fn read(log: &dyn BlockRead, offset: u64) -> Result<Option<Self>> {
         let Some(header) = read_within(log, offset, index(HEADER_BYTES))? else {
             return Ok(None);
@@ -101,7 +102,7 @@ fn is_sound(raw: &Raw) -> bool {
         && bins_bytes.is_multiple_of(BIN_BYTES)
 }
 
-/// The hash of a range.
+/// Computes the hash of a range of the log.
 fn hash(log: &dyn BlockRead, start: u64, end: u64) -> Result<u64> {
     let mut hash = Marvin32::new(LOG_SEED);
     let mut at = start;
@@ -118,8 +119,8 @@ fn hash(log: &dyn BlockRead, start: u64, end: u64) -> Result<u64> {
     Ok(hash.finish())
 }
 
-/// The pages; `None` when one of them leaves the entry or the hive bins data. They follow the references one
-/// after the other.
+/// Reads the pages of an entry, which follow the references in the same order. Returns `None` if
+/// one of them is outside of the entry or the hive bins data.
 fn pages(log: &dyn BlockRead, raw: &Raw, offset: u64) -> Result<Option<Vec<Page>>> {
     let start = offset.saturating_add(HEADER_BYTES);
     let end = offset.saturating_add(u64::from(raw.size.get()));

@@ -1,4 +1,4 @@
-//! A hive's file with sectors of its logs in the place of its own.
+//! The hive's file, with sectors of its logs in place of its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use diskfs_block::{BlockRead, Error, Result, check_bounds, len_of};
 use super::SECTOR_BYTES;
 use crate::base_block::BASE_BLOCK_BYTES;
 
-/// Where a sector is.
+/// The location of a sector: a log and an offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct SectorLocation {
     log: usize,
     offset: u64,
 }
 
-/// Which sectors of the hive bins data are in which log.
+/// The sectors of the hive bins data that are in a log, with their location.
 #[derive(Debug, Default)]
-pub(super) struct Sectors(BTreeMap<u64, Place>);
+pub(super) struct Sectors(BTreeMap<u64, SectorLocation>);
 
 impl Sectors {
-    /// Notes `len_bytes` bytes from byte `to` of the hive bins data on, which a log has at `offset`. All of
-    /// them are whole sectors.
+    /// Records that a log has `len_bytes` bytes at `offset`, which replace those from byte `to` of
+    /// the hive bins data on. All of them are whole sectors.
     pub(super) fn put(&mut self, to: u64, len_bytes: u64, log: usize, offset: u64) {
         let first = to.checked_div(SECTOR_BYTES).unwrap_or(0);
         let count = len_bytes.checked_div(SECTOR_BYTES).unwrap_or(0);
         for number in 0..count {
             let into = number.saturating_mul(SECTOR_BYTES);
-            let place = Place {
+            let place = SectorLocation {
                 log,
                 offset: offset.saturating_add(into),
             };
@@ -36,7 +36,8 @@ impl Sectors {
     }
 }
 
-/// A primary file as it would be if its logs had been written to it. What neither has reads as zeroes.
+/// The primary file as it would be after its logs were written to it. Ranges that neither has read
+/// as zeroes.
 #[derive(Debug)]
 pub(crate) struct WithLogs {
     primary: Arc<dyn BlockRead>,
@@ -60,8 +61,9 @@ impl WithLogs {
         }
     }
 
-    /// How much of `len` bytes at `offset` lies together in one place, and where.
-    fn piece(&self, offset: u64, len: usize) -> (Option<Place>, usize) {
+    /// Returns the location of `offset`, and how many of `len` bytes are contiguous there. `None`
+    /// is the primary file.
+    fn piece(&self, offset: u64, len: usize) -> (Option<SectorLocation>, usize) {
         if self.sectors.0.is_empty() {
             return (None, len);
         }
@@ -70,7 +72,7 @@ impl WithLogs {
         let sector = offset.checked_sub(BASE_BLOCK_BYTES);
         let sector = sector.and_then(|offset| offset.checked_div(SECTOR_BYTES));
         let place = sector.and_then(|sector| self.sectors.0.get(&sector));
-        let place = place.map(|place| Place {
+        let place = place.map(|place| SectorLocation {
             offset: place.offset.saturating_add(into),
             ..*place
         });
@@ -89,12 +91,12 @@ impl WithLogs {
         Ok(())
     }
 
-    fn read_piece(&self, place: Option<Place>, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_piece(&self, place: Option<SectorLocation>, offset: u64, buf: &mut [u8]) -> Result<()> {
         let Some(place) = place else {
             return self.read_primary(offset, buf);
         };
         let log = self.logs.get(place.log);
-        let log = log.ok_or_else(|| Error::invalid("no such log"))?;
+        let log = log.ok_or_else(|| Error::invalid("no such transaction log"))?;
         log.read_at(place.offset, buf)
     }
 }

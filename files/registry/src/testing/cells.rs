@@ -1,4 +1,4 @@
-//! Puts keys and values into cells, and cells into bins.
+//! Writing of keys and values into cells, and of cells into bins.
 
 use super::{HiveBuilder, Leaf, Node};
 use crate::base_block::checksum;
@@ -6,20 +6,20 @@ use crate::big_data::SEGMENT_BYTES;
 use crate::name::hash;
 use crate::testing::upper;
 
-const NOWHERE: u32 = u32::MAX;
+const NO_OFFSET: u32 = u32::MAX;
 
-/// Owner `S-1-5-32-544`, group `S-1-5-18`, no lists.
+/// A security descriptor: owner `S-1-5-32-544`, group `S-1-5-18`, no access lists.
 const DESCRIPTOR: [u8; 48] = [
     1, 0, 0, 0x80, 20, 0, 0, 0, 36, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // the header
     1, 2, 0, 0, 0, 0, 0, 5, 32, 0, 0, 0, 0x20, 2, 0, 0, // the owner
     1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0, // the group
 ];
 
-/// The hive bins data as it grows.
+/// The hive bins data while it is being written.
 pub(super) struct Cells<'a> {
     builder: &'a HiveBuilder,
     bins: Vec<u8>,
-    /// Where the open bin has room, and where it ends.
+    /// The start of the free space in the open bin, and the end of the bin.
     free: usize,
     end: usize,
     security: u32,
@@ -27,14 +27,14 @@ pub(super) struct Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    /// All of a hive.
+    /// Writes a whole hive.
     pub(super) fn hive(builder: &'a HiveBuilder, root: &Node) -> Vec<u8> {
         let mut cells = Self {
             builder,
             bins: Vec::new(),
             free: 0,
             end: 0,
-            security: NOWHERE,
+            security: NO_OFFSET,
             keys: 0,
         };
         cells.security = cells.security();
@@ -69,7 +69,7 @@ impl<'a> Cells<'a> {
         block
     }
 
-    /// A new cell with so many bytes, its offset.
+    /// Adds a cell with these bytes, and returns its offset.
     fn put(&mut self, bytes: &[u8]) -> u32 {
         let size = (bytes.len() + 4).next_multiple_of(8);
         if self.free + size > self.end {
@@ -95,7 +95,7 @@ impl<'a> Cells<'a> {
         (self.free, self.end) = (start + 32, start + size);
     }
 
-    /// What is left of a bin is a free cell.
+    /// Turns the rest of the open bin into a free cell.
     fn close_bin(&mut self) {
         let rest = (self.end - self.free) as u32;
         if rest > 0 {
@@ -116,7 +116,7 @@ impl<'a> Cells<'a> {
         at
     }
 
-    /// A key with all that is below it.
+    /// Writes a key and everything below it.
     fn key(&mut self, node: &Node, parent: Option<u32>) -> u32 {
         let (name, is_compressed) = name(&node.name);
         let mut record = vec![0; 76];
@@ -143,11 +143,11 @@ impl<'a> Cells<'a> {
             (16, parent.unwrap_or(0)),
             (20, subkeys.len() as u32),
             (28, list),
-            (32, NOWHERE),
+            (32, NO_OFFSET),
             (36, node.values.len() as u32),
             (40, values),
             (44, self.security),
-            (48, class.map_or(NOWHERE, |(at, _)| at)),
+            (48, class.map_or(NO_OFFSET, |(at, _)| at)),
         ] {
             record[place..place + 4].copy_from_slice(&number.to_le_bytes());
         }
@@ -161,7 +161,7 @@ impl<'a> Cells<'a> {
         let chunks = subkeys.chunks(self.builder.leaf_len);
         let leaves: Vec<u32> = chunks.map(|chunk| self.leaf(chunk)).collect();
         match leaves[..] {
-            [] => NOWHERE,
+            [] => NO_OFFSET,
             [leaf] => leaf,
             _ => {
                 let elements = leaves.iter().flat_map(|leaf| leaf.to_le_bytes());
@@ -198,7 +198,7 @@ impl<'a> Cells<'a> {
 
     fn values(&mut self, node: &Node) -> u32 {
         if node.values.is_empty() {
-            return NOWHERE;
+            return NO_OFFSET;
         }
         let mut offsets = Vec::new();
         for (value_name, data_type, data) in &node.values {
@@ -217,7 +217,7 @@ impl<'a> Cells<'a> {
         self.put(&offsets)
     }
 
-    /// The size of data, and its offset or itself.
+    /// Writes the data of a value. Returns its size, and its offset or the resident data.
     fn data(&mut self, data: &[u8]) -> (u32, [u8; 4]) {
         let len = data.len() as u32;
         if data.len() <= 4 {
@@ -239,7 +239,7 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// Latin-1 where it is enough.
+/// Encodes a name: in Latin-1 if possible (then the flag is true), otherwise in UTF-16.
 fn name(text: &str) -> (Vec<u8>, bool) {
     let latin: Option<Vec<u8>> = text
         .chars()

@@ -1,9 +1,9 @@
-//! Transaction logs, as the specification has them: no program at hand writes any.
+//! Transaction logs written after the specification, because no available program writes any.
 
 use crate::base_block::checksum;
 use crate::marvin32::{LOG_SEED, Marvin32};
 
-/// Gives a hive or a log other sequence numbers, with a right checksum.
+/// Sets the sequence numbers of a hive or a log, and corrects the checksum.
 pub fn set_sequence_numbers(file: &mut [u8], primary: u32, secondary: u32) {
     file[4..8].copy_from_slice(&primary.to_le_bytes());
     file[8..12].copy_from_slice(&secondary.to_le_bytes());
@@ -15,7 +15,7 @@ fn seal(file: &mut [u8]) {
     file[508..512].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The first sector of a log whose hive's base block this is.
+/// Returns the first sector of a log for the hive with this base block.
 fn base_block(hive: &[u8], file_type: u32) -> Vec<u8> {
     let mut block = hive[..512].to_vec();
     block[28..32].copy_from_slice(&file_type.to_le_bytes());
@@ -23,7 +23,7 @@ fn base_block(hive: &[u8], file_type: u32) -> Vec<u8> {
     block
 }
 
-/// The pages of `page_bytes` of the hive bins data that are others in `after`, by their numbers.
+/// Returns the numbers of the pages of the hive bins data that differ in `after`.
 fn changed(before: &[u8], after: &[u8], page_bytes: usize) -> Vec<usize> {
     let pages = after[4096..].chunks(page_bytes).enumerate();
     let pages = pages.filter(|(number, page)| {
@@ -33,7 +33,7 @@ fn changed(before: &[u8], after: &[u8], page_bytes: usize) -> Vec<usize> {
     pages.map(|(number, _)| number).collect()
 }
 
-/// A log with a dirty vector, which leads from one hive to another.
+/// Returns a log with a dirty vector that turns the hive `before` into `after`.
 pub fn old(before: &[u8], after: &[u8]) -> Vec<u8> {
     let mut log = base_block(after, 1);
     let mut bitmap = vec![0_u8; (after.len() - 4096).div_ceil(512 * 8)];
@@ -51,8 +51,8 @@ pub fn old(before: &[u8], after: &[u8]) -> Vec<u8> {
     log
 }
 
-/// A log with entries: one for each step from a hive to the next. The base block, whose number is the first
-/// entry's, is that of the last.
+/// Returns a log with entries: one for each step from a hive to the next. The base block is that of
+/// the last hive, with the sequence number of the first entry.
 pub fn new(first_sequence_number: u32, hives: &[&[u8]]) -> Vec<u8> {
     let mut log = base_block(hives[hives.len() - 1], 6);
     set_sequence_numbers(&mut log, first_sequence_number, first_sequence_number);
@@ -90,7 +90,7 @@ fn entry(before: &[u8], after: &[u8], sequence_number: u32) -> Vec<u8> {
     entry
 }
 
-/// Makes the hashes of an entry right.
+/// Corrects the hashes of an entry.
 pub fn seal_entry(entry: &mut [u8]) {
     let hash = Marvin32::of(LOG_SEED, &entry[40..]);
     entry[24..32].copy_from_slice(&hash.to_le_bytes());

@@ -1,21 +1,21 @@
-//! The text of `.reg` files (Microsoft, "How to add, modify, or delete registry subkeys and values by using
-//! a .reg file"), as far as it adds.
+//! The text of `.reg` files (Microsoft, "How to add, modify, or delete registry subkeys and values
+//! by using a .reg file"). Only additions are supported.
 
 use std::fmt;
 
 use super::{HiveBuilder, wide};
 use crate::DataType;
 
-/// A line that makes no sense.
+/// An invalid line of a `.reg` file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegTextError {
-    /// Its number, from 1.
+    /// The line number, from 1.
     pub line: usize,
 }
 
 impl fmt::Display for RegTextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {} makes no sense", self.line)
+        write!(f, "invalid line {}", self.line)
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// `"NAME"=VALUE`, or `@=VALUE`.
+/// Parses `"NAME"=VALUE` or `@=VALUE`.
 fn value(line: &str) -> Option<(String, DataType, Vec<u8>)> {
     let (name, value) = match line.strip_prefix('@') {
         Some(rest) => (String::new(), rest),
@@ -86,7 +86,7 @@ fn value(line: &str) -> Option<(String, DataType, Vec<u8>)> {
     Some((name, data_type, bytes?))
 }
 
-/// What stands in quotes, and what follows.
+/// Returns the text in quotes, and the rest after it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut inner = String::new();
     let mut chars = text.strip_prefix('"')?.char_indices();

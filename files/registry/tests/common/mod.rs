@@ -1,4 +1,4 @@
-//! What the tests have in common.
+//! Helpers for the tests.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use diskfs_block::{BlockRead, Memory, Result};
 use diskfs_registry::testing::{HiveBuilder, Leaf};
 use diskfs_registry::{DataType, Hive, Key, NamedValue};
 
-/// Bytes as a device.
+/// Returns a device with these bytes.
 pub(crate) fn device(bytes: &[u8]) -> Arc<dyn BlockRead> {
     Arc::new(Memory::new(bytes))
 }
@@ -18,7 +18,7 @@ pub(crate) fn open(primary: &[u8], logs: &[&[u8]]) -> Result<Hive> {
     Hive::open(device(primary), &logs)
 }
 
-/// Keys and values of all sorts, and so many keys in one.
+/// Builds a hive with keys and values of many types, and `keys` subkeys of one key.
 pub(crate) fn all_sorts(leaf: Leaf, leaf_len: usize, keys: usize) -> HiveBuilder {
     let mut builder = HiveBuilder::new();
     (builder.leaf, builder.leaf_len) = (leaf, leaf_len);
@@ -42,7 +42,7 @@ pub(crate) fn all_sorts(leaf: Leaf, leaf_len: usize, keys: usize) -> HiveBuilder
     builder
 }
 
-/// A key and all that is below it, as `hivexregedit --export` prints it, in an order of its own.
+/// Formats a key and everything below it as `hivexregedit --export` does, but sorted.
 pub(crate) fn export(key: &Key<'_>) -> Result<String> {
     let mut blocks = Vec::new();
     export_to(key, r"R\", &mut blocks)?;
@@ -77,7 +77,7 @@ fn line(value: &NamedValue<'_>) -> Result<String> {
     Ok(format!("{name}=hex({number:x}):{}", bytes.join(",")))
 }
 
-/// The same of another program's output.
+/// Sorts another program's output in the same way.
 pub(crate) fn exported(text: &str) -> String {
     let (_, text) = text.split_once("\n\n").expect("a first line");
     in_order(

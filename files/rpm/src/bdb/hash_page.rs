@@ -1,4 +1,4 @@
-//! Pages of a bucket: items from the end of the page to its start, keys and values in turn.
+//! Hash pages. A page has alternating keys and values, stored from its end towards its start.
 
 use diskfs_block::bytes::part;
 use diskfs_block::{Error, Result};
@@ -6,9 +6,9 @@ use diskfs_block::{Error, Result};
 use super::pages::PAGE_HEADER_BYTES;
 use crate::byte_order::ByteOrder;
 
-/// `H_KEYDATA`.
+/// The item type of data in the page, `H_KEYDATA`.
 const KEYDATA: u8 = 1;
-/// `H_OFFPAGE`.
+/// The item type of data in overflow pages, `H_OFFPAGE`.
 const OFFPAGE: u8 = 3;
 
 /// A page of keys and values.
@@ -22,9 +22,9 @@ pub(super) struct HashPage {
 /// A key or a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Item<'p> {
-    /// Its bytes.
+    /// Data in the page.
     OnPage(&'p [u8]),
-    /// The first of the overflow pages that it is in.
+    /// Data in overflow pages, starting with page `first`.
     OffPage { first: u32, len_bytes: u32 },
 }
 
@@ -37,18 +37,18 @@ impl HashPage {
         }
     }
 
-    /// The bucket's next page; 0 behind its last one.
+    /// Returns the bucket's next page; 0 after its last one.
     pub(super) fn next(&self) -> u32 {
         self.order.u32(&self.bytes, 16).unwrap_or(0)
     }
 
-    /// How many keys with their values it has.
+    /// Returns the number of key-value pairs.
     pub(super) fn pairs(&self) -> usize {
         let items = self.order.u16(&self.bytes, 20).map_or(0, usize::from);
         items.div_ceil(2)
     }
 
-    /// A key and its value.
+    /// Returns a key and its value.
     pub(super) fn pair(&self, number: usize) -> Result<(Item<'_>, Item<'_>)> {
         let key = number.saturating_mul(2);
         Ok((self.item(key)?, self.item(key.saturating_add(1))?))
@@ -56,7 +56,8 @@ impl HashPage {
 
     fn item(&self, number: usize) -> Result<Item<'_>> {
         let bytes = self.item_bytes(number);
-        let bytes = bytes.ok_or_else(|| Error::corrupt("it does not lie within its page"))?;
+        let bytes =
+            bytes.ok_or_else(|| Error::corrupt("invalid item: it is not within its page"))?;
         match bytes.split_first() {
             Some((&KEYDATA, rest)) => Ok(Item::OnPage(rest)),
             Some((&OFFPAGE, _)) if bytes.len() == 12 => {
@@ -68,12 +69,12 @@ impl HashPage {
             }
             kind => {
                 let kind = kind.map_or(0, |(kind, _)| *kind);
-                Err(Error::corrupt(format!("it is an item of type {kind}")))
+                Err(Error::corrupt(format!("unsupported item type {kind}")))
             }
         }
     }
 
-    /// An item ends where the one before it begins.
+    /// Returns the bytes of an item, which ends where the previous item starts.
     fn item_bytes(&self, number: usize) -> Option<&[u8]> {
         let start = self.offset(number)?;
         let end = match number.checked_sub(1) {
@@ -88,7 +89,7 @@ impl HashPage {
         self.order.u16(&self.bytes, at).map(usize::from)
     }
 
-    /// The error, with which pair it is about.
+    /// Returns the error with the pair that it is about.
     pub(super) fn name_in(&self, pair: usize, error: &Error) -> Error {
         let reason = format!("pair {pair} of page {}: {}", self.number, error.reason());
         Error::new(error.kind(), reason)

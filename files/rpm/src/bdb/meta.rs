@@ -1,4 +1,4 @@
-//! The hash's metadata page: `HMETA33`, with the generic `DBMETA` before it.
+//! The metadata page of the hash: `HMETA33`, with the generic `DBMETA` before it.
 
 use diskfs_block::bytes::index;
 use diskfs_block::{BlockRead, Error, Result, read_within};
@@ -6,23 +6,23 @@ use diskfs_block::{BlockRead, Error, Result, read_within};
 use crate::byte_order::ByteOrder;
 use crate::visited::page_count;
 
-/// `DB_HASHMAGIC`.
+/// The magic number of hashes, `DB_HASHMAGIC`.
 const HASH_MAGIC: u32 = 0x0006_1561;
 
-/// `DB_BTREEMAGIC`.
+/// The magic number of btrees, `DB_BTREEMAGIC`.
 const BTREE_MAGIC: u32 = 0x0005_3162;
 
 const MAGIC_AT: usize = 12;
 
-/// What is read of the page: all that is not empty.
+/// The number of bytes to read: the part of the page with fields.
 const META_BYTES: usize = 512;
 
-/// `DBMETA_CHKSUM`, in the flags: pages have another layout then.
+/// The flag of pages with checksums, which have another layout, `DBMETA_CHKSUM`.
 const HAS_CHECKSUMS: u8 = 1;
 
 const SPLIT_POINTS: usize = 32;
 
-/// Whether a file that begins so is a database of Berkeley DB.
+/// Returns true if a file that starts with these bytes is a Berkeley DB database.
 pub(crate) fn is_bdb(start: &[u8]) -> bool {
     order_of(start, HASH_MAGIC).is_some() || order_of(start, BTREE_MAGIC).is_some()
 }
@@ -33,26 +33,28 @@ fn order_of(start: &[u8], magic: u32) -> Option<ByteOrder> {
     orders.find(|order| order.u32(start, MAGIC_AT) == Some(magic))
 }
 
-/// What it says.
+/// The fields of the metadata page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HashMeta {
     pub(super) order: ByteOrder,
-    /// A power of two from 512 to 65536.
+    /// The page size: a power of two from 512 to 65536.
     pub(super) page_bytes: usize,
-    /// Pages in the file.
+    /// The number of pages in the file.
     pub(super) pages: u32,
-    /// The last bucket.
+    /// The number of the last bucket.
     pub(super) max_bucket: u32,
-    /// For each doubling of the table, how many pages are not of buckets before it.
+    /// For each doubling of the table, the number of other pages before its buckets.
     spares: [u32; SPLIT_POINTS],
 }
 
 impl HashMeta {
     pub(super) fn read(device: &dyn BlockRead) -> Result<Self> {
         let bytes = read_within(device, 0, META_BYTES)?;
-        let bytes = bytes.ok_or_else(|| Error::corrupt("the file ends within its first page"))?;
+        let bytes = bytes.ok_or_else(|| {
+            Error::corrupt("invalid database: the file ends within its first page")
+        })?;
         let Some(order) = order_of(&bytes, HASH_MAGIC) else {
-            let reason = "a btree of Berkeley DB, which rpm has no packages in";
+            let reason = "unsupported btree of Berkeley DB: rpm keeps packages in a hash";
             return Err(Error::unsupported(reason));
         };
         Self::from_bytes(&bytes, order, device.size_bytes())
@@ -63,13 +65,17 @@ impl HashMeta {
         refuse_unknown(bytes, field(16))?;
         let page_bytes = index(field(20));
         if !(512..=65536).contains(&page_bytes) || !page_bytes.is_power_of_two() {
-            let reason = format!("its pages have {page_bytes} bytes");
+            let reason = format!(
+                "invalid database: page size is {page_bytes}, expected a power of two from 512 to 65536"
+            );
             return Err(Error::corrupt(reason).at(20));
         }
         let pages = page_count(size_bytes, page_bytes)?;
         let max_bucket = field(72);
         if max_bucket >= pages {
-            let reason = format!("{max_bucket} buckets do not go into {pages} pages");
+            let reason = format!(
+                "invalid database: the last bucket is {max_bucket}, the file has {pages} pages"
+            );
             return Err(Error::corrupt(reason).at(72));
         }
         let mut spares = [0; SPLIT_POINTS];
@@ -85,13 +91,13 @@ impl HashMeta {
         })
     }
 
-    /// A bucket's first page: buckets lie in order, with other pages between those of one doubling of the
-    /// table and the next.
+    /// Returns the first page of a bucket. Buckets are stored in order, with other pages between
+    /// those of one doubling of the table and the next.
     pub(super) fn page_of(&self, bucket: u32) -> Result<u32> {
         let doubling = index(32_u32.saturating_sub(bucket.leading_zeros()));
         let spare = self.spares.get(doubling);
         let page = spare.and_then(|spare| bucket.checked_add(*spare));
-        page.ok_or_else(|| Error::corrupt(format!("bucket {bucket} is nowhere")))
+        page.ok_or_else(|| Error::corrupt(format!("invalid database: bucket {bucket} has no page")))
     }
 }
 
@@ -99,10 +105,12 @@ fn refuse_unknown(bytes: &[u8], version: u32) -> Result<()> {
     let byte = |at| bytes.get(at).copied().unwrap_or_default();
     let reason = match () {
         () if !(8..=10).contains(&version) => {
-            format!("a hash of Berkeley DB of version {version} is not known here")
+            format!("unsupported Berkeley DB hash version {version}, expected 8 to 10")
         }
-        () if byte(24) != 0 => "the database is encrypted".to_owned(),
-        () if byte(26) & HAS_CHECKSUMS != 0 => "its pages have checksums".to_owned(),
+        () if byte(24) != 0 => "unsupported database: it is encrypted".to_owned(),
+        () if byte(26) & HAS_CHECKSUMS != 0 => {
+            "unsupported database: its pages have checksums".to_owned()
+        }
         () => return Ok(()),
     };
     Err(Error::unsupported(reason))

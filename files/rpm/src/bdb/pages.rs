@@ -1,4 +1,4 @@
-//! Pages of the file, by their number: `PAGE`.
+//! Pages of the file, by number: `PAGE`.
 
 use diskfs_block::bytes::{index, len_u64, part};
 use diskfs_block::{BlockRead, Error, Result};
@@ -10,19 +10,19 @@ use crate::chain::{Overflow, OverflowPages};
 use crate::visited::Visited;
 use crate::window::Window;
 
-/// A page's header; what it holds follows.
+/// The size of a page header. The contents follow it.
 pub(super) const PAGE_HEADER_BYTES: usize = 26;
 
-/// `P_INVALID`: a page that was allotted and never written.
+/// The type of a page that was allocated, but never written, `P_INVALID`.
 const INVALID: u8 = 0;
-/// `P_HASH_UNSORTED`, of versions 8 and 9.
+/// The type of hash pages of versions 8 and 9, `P_HASH_UNSORTED`.
 const HASH_UNSORTED: u8 = 2;
-/// `P_HASH`.
+/// The type of hash pages, `P_HASH`.
 const HASH: u8 = 13;
-/// `P_OVERFLOW`.
+/// The type of overflow pages, `P_OVERFLOW`.
 const OVERFLOW: u8 = 7;
 
-/// Gives pages, each once.
+/// A reader of pages. It reads each page at most once.
 #[derive(Debug)]
 pub(super) struct Pages<'a> {
     order: ByteOrder,
@@ -34,7 +34,7 @@ pub(super) struct Pages<'a> {
 impl<'a> Pages<'a> {
     pub(super) fn new(device: &'a dyn BlockRead, meta: &HashMeta) -> Result<Self> {
         let mut visited = Visited::new(meta.pages);
-        // What it says is known.
+        // Page 0 is the metadata page, which has been read already.
         visited.visit(0)?;
         Ok(Self {
             order: meta.order,
@@ -44,7 +44,7 @@ impl<'a> Pages<'a> {
         })
     }
 
-    /// A page of a bucket; `None` for one that was never written.
+    /// Reads a page of a bucket; `None` for one that was never written.
     pub(super) fn hash_page(&mut self, number: u32) -> Result<Option<HashPage>> {
         self.visited.visit(number)?;
         let (order, page_bytes) = (self.order, self.page_bytes);
@@ -54,7 +54,7 @@ impl<'a> Pages<'a> {
             HASH | HASH_UNSORTED if order.u32(bytes, 8) == Some(number) => {
                 Ok(Some(HashPage::new(number, order, bytes.to_vec())))
             }
-            kind => Err(is_odd(number, kind)),
+            kind => Err(invalid_page(number, kind)),
         }
     }
 }
@@ -63,8 +63,8 @@ fn kind(page: &[u8]) -> u8 {
     page.get(25).copied().unwrap_or_default()
 }
 
-fn is_odd(number: u32, kind: u8) -> Error {
-    let reason = format!("page {number} is another one, or its type {kind} is");
+fn invalid_page(number: u32, kind: u8) -> Error {
+    let reason = format!("invalid page {number}: its type {kind} or its number is wrong");
     Error::corrupt(reason)
 }
 
@@ -76,7 +76,7 @@ impl OverflowPages for Pages<'_> {
         let len = order.u16(bytes, 22).map_or(0, usize::from);
         let is_one = kind(bytes) == OVERFLOW && order.u32(bytes, 8) == Some(page);
         if !is_one || part(bytes, PAGE_HEADER_BYTES, len).is_none() {
-            return Err(is_odd(page, kind(bytes)));
+            return Err(invalid_page(page, kind(bytes)));
         }
         Ok(Overflow {
             start: PAGE_HEADER_BYTES,
@@ -88,7 +88,7 @@ impl OverflowPages for Pages<'_> {
     fn bytes(&mut self, page: u32, offset: usize, len: usize) -> Result<&[u8]> {
         let at = u64::from(page).saturating_mul(len_u64(self.page_bytes));
         let whole = self.window.get(at, self.page_bytes)?;
-        let past_end = || Error::corrupt(format!("page {page} ends early"));
+        let past_end = || Error::corrupt(format!("invalid page {page}: it ends early"));
         part(whole, index(offset), len).ok_or_else(past_end)
     }
 }

@@ -1,7 +1,8 @@
-//! A header between its head (magic, number, time, length) and its tail (checksum, length, magic).
+//! A package's header between its head (magic, number, time, length) and its tail (checksum,
+//! length, magic).
 //!
-//! The checksum is of all of it. It isn't looked at, as in rpm's own queries: next to nothing of a
-//! header is read here, and all of it would have to be.
+//! The checksum is not verified, as in rpm's own queries: it covers the whole header, of which only
+//! a small part is read.
 
 use diskfs_block::bytes::{le32, len_u64};
 use diskfs_block::{Error, Result};
@@ -32,12 +33,15 @@ impl<'a, 'd> HeaderBlob<'a, 'd> {
         let is_head = head.starts_with(HEAD_MAGIC) && field(4) == slot.package;
         let len = field(12);
         if !is_head {
-            return Err(Error::corrupt("its header does not begin where it should").at(first));
+            return Err(Error::corrupt("invalid head of the header").at(first));
         }
         let len_bytes = u64::from(len);
         let all_bytes = len_bytes.saturating_add(HEAD_BYTES + TAIL_BYTES);
         if all_bytes.div_ceil(BLOCK_BYTES) != u64::from(slot.blocks) {
-            let reason = format!("{len} bytes are not {} blocks", slot.blocks);
+            let reason = format!(
+                "invalid header length: {len} bytes do not fill {} blocks",
+                slot.blocks
+            );
             return Err(Error::corrupt(reason).at(first));
         }
         let end = u64::from(slot.blocks).saturating_mul(BLOCK_BYTES);
@@ -53,7 +57,7 @@ impl<'a, 'd> HeaderBlob<'a, 'd> {
     fn check_tail(window: &mut Window<'_>, start: u64, len: u32) -> Result<()> {
         let tail = window.get(start, 12)?;
         if le32(tail, 4) != Some(len) || !tail.ends_with(TAIL_MAGIC) {
-            return Err(Error::corrupt("its header does not end where it should").at(start));
+            return Err(Error::corrupt("invalid tail of the header").at(start));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Slots: where a package's header is.
+//! Slots: the locations of package headers.
 
 use diskfs_block::bytes::{index, le32};
 use diskfs_block::{Error, Result};
@@ -7,10 +7,11 @@ use crate::window::Window;
 
 const MAGIC: &[u8; 4] = b"Slot";
 
-/// The first slot: the database's header has the place of two.
+/// The number of the first slot. The header of the database occupies the space of the two before
+/// it.
 pub(super) const FIRST: u64 = 2;
 
-/// A slot that is in use.
+/// A slot in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
     number: u64,
@@ -23,12 +24,12 @@ pub(super) struct Slot {
 impl Slot {
     pub(super) const BYTES: u64 = 16;
 
-    /// The slot of that number, if it is in use.
+    /// Reads slot `number`; `None` if it is not in use.
     pub(super) fn read(window: &mut Window<'_>, number: u64) -> Result<Option<Self>> {
         let at = number.saturating_mul(Self::BYTES);
         let bytes = window.get(at, index(Self::BYTES))?;
         if !bytes.starts_with(MAGIC) {
-            return Err(Error::corrupt(format!("slot {number} is none")).at(at));
+            return Err(Error::corrupt(format!("invalid slot {number}")).at(at));
         }
         let field = |at| le32(bytes, at).unwrap_or_default();
         let first_block = field(8);
@@ -40,7 +41,7 @@ impl Slot {
         }))
     }
 
-    /// The error, with which slot it is about.
+    /// Returns the error with the slot that it is about.
     pub(super) fn name_in(&self, error: &Error) -> Error {
         let reason = format!(
             "package {} in slot {}: {}",

@@ -6,12 +6,12 @@ use diskfs_block::{Error, Result};
 use super::database_header::HEADER_BYTES;
 use super::varint::varint;
 
-/// What a page of a table holds.
+/// A page of a table's b-tree.
 #[derive(Debug)]
 pub(super) enum BtreePage {
-    /// The pages below it, in their order.
+    /// An interior page: the numbers of its child pages in order.
     Interior(Vec<u32>),
-    /// Rows.
+    /// A leaf page: rows.
     Leaf(Leaf),
 }
 
@@ -20,25 +20,25 @@ pub(super) enum BtreePage {
 pub(super) struct Leaf {
     page: u32,
     bytes: Vec<u8>,
-    /// Where the pointers to cells begin.
+    /// The offset of the pointers to cells.
     pointers: usize,
     count: u16,
 }
 
-/// A row: where its record begins, and how long it is in all.
+/// The cell of a row: its key, and the location and length of its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cell {
-    /// The key, as the page has it.
+    /// The row's key.
     pub(super) row_id: i64,
     pub(super) payload_bytes: u64,
-    /// What of it is in the page.
+    /// The part of the record that is in this page.
     pub(super) local: std::ops::Range<usize>,
-    /// The first page of the rest; 0 when there is none.
+    /// The first overflow page of the rest; 0 if there is none.
     pub(super) overflow: u32,
 }
 
 impl BtreePage {
-    /// The page of that number; `bytes` are what of it is used.
+    /// Parses page `page`; `bytes` are its usable bytes.
     pub(super) fn from_bytes(page: u32, bytes: Vec<u8>) -> Result<Self> {
         let start = if page == 1 { HEADER_BYTES } else { 0 };
         let field = |at: usize| array(&bytes, start.saturating_add(at)).map(u16::from_be_bytes);
@@ -53,7 +53,8 @@ impl BtreePage {
             })),
             other => {
                 let kind = other.copied().unwrap_or_default();
-                let reason = format!("page {page} is of type {kind}, and none of a table");
+                let reason =
+                    format!("invalid page {page}: type {kind} is not that of a table page");
                 Err(Error::corrupt(reason))
             }
         }
@@ -69,14 +70,14 @@ fn interior(page: u32, bytes: &[u8], start: usize, count: u16) -> Result<Vec<u32
     children.ok_or_else(|| outside(page))
 }
 
-/// Where a cell begins.
+/// Returns the offset of a cell.
 fn pointer(bytes: &[u8], pointers: usize, cell: u16) -> Option<usize> {
     let at = pointers.checked_add(usize::from(cell).checked_mul(2)?)?;
     array(bytes, at).map(|field| usize::from(u16::from_be_bytes(field)))
 }
 
 fn outside(page: u32) -> Error {
-    Error::corrupt(format!("page {page} points out of itself"))
+    Error::corrupt(format!("invalid page {page}: a pointer leads out of it"))
 }
 
 impl Leaf {
@@ -122,7 +123,8 @@ impl Leaf {
     }
 }
 
-/// How many bytes of a payload are in the leaf itself (section 1.6, "Cell payload overflow pages").
+/// Returns the number of a payload's bytes in the leaf itself (section 1.6, "Cell payload overflow
+/// pages").
 fn local_bytes(payload_bytes: u64, usable: usize) -> Option<usize> {
     let all = index(payload_bytes);
     if all <= usable.checked_sub(35)? {

@@ -1,9 +1,9 @@
-//! The first 100 bytes (section 1.3, "The Database Header").
+//! The database header: the first 100 bytes (section 1.3, "The Database Header").
 
 use diskfs_block::bytes::array;
 use diskfs_block::{BlockRead, Error, Result, read_within};
 
-/// Its length; page 1 goes on behind it.
+/// The length of the header. The contents of page 1 follow it.
 pub(super) const HEADER_BYTES: usize = 100;
 
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -11,24 +11,25 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// "The usable size is not allowed to be less than 480."
 const MIN_USABLE_BYTES: usize = 480;
 
-/// Whether a file that begins so is a database of SQLite.
+/// Returns true if a file that starts with these bytes is an SQLite database.
 pub(crate) fn is_sqlite(start: &[u8]) -> bool {
     start.starts_with(MAGIC)
 }
 
-/// What it says of pages.
+/// The page sizes from the database header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DatabaseHeader {
-    /// A power of two from 512 to 65536.
+    /// The page size: a power of two from 512 to 65536.
     pub(super) page_bytes: usize,
-    /// What of a page SQLite uses, at least 480.
+    /// The number of bytes of a page that SQLite uses, at least 480.
     pub(super) usable_bytes: usize,
 }
 
 impl DatabaseHeader {
     pub(super) fn read(main: &dyn BlockRead) -> Result<Self> {
         let bytes = read_within(main, 0, HEADER_BYTES)?;
-        let bytes = bytes.ok_or_else(|| Error::corrupt("the file ends within its header"))?;
+        let bytes = bytes
+            .ok_or_else(|| Error::corrupt("invalid database: the file ends within its header"))?;
         Self::from_bytes(&bytes)
     }
 
@@ -38,26 +39,31 @@ impl DatabaseHeader {
             Some(1) => 65536,
             Some(size) if size >= 512 && size.is_power_of_two() => usize::from(size),
             size => {
-                let reason = format!("its pages have {} bytes", size.unwrap_or_default());
+                let reason = format!(
+                    "invalid database: page size is {}, expected a power of two from 512 to 65536",
+                    size.unwrap_or_default()
+                );
                 return Err(Error::corrupt(reason).at(16));
             }
         };
         let usable_bytes = page_bytes.saturating_sub(usize::from(byte(20)));
         if usable_bytes < MIN_USABLE_BYTES {
-            let reason = format!("{usable_bytes} bytes of a page are used");
+            let reason = format!(
+                "invalid database: usable page size is {usable_bytes}, expected at least 480"
+            );
             return Err(Error::corrupt(reason).at(20));
         }
         if !is_sqlite(bytes) || byte(19) > 2 {
-            let reason = format!("SQLite of version {} is not known here", byte(19));
+            let reason = format!("unsupported SQLite version {}, expected 1 or 2", byte(19));
             return Err(Error::unsupported(reason).at(19));
         }
-        // 0 in a database without a table.
+        // The text encoding is 0 in a database without tables.
         match array(bytes, 56).map(u32::from_be_bytes) {
             Some(0 | 1) => Ok(Self {
                 page_bytes,
                 usable_bytes,
             }),
-            _ => Err(Error::unsupported("its text is UTF-16, which rpm never has").at(56)),
+            _ => Err(Error::unsupported("unsupported text encoding: expected UTF-8").at(56)),
         }
     }
 }

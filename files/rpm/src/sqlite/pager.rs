@@ -1,4 +1,4 @@
-//! Pages of the database: those that the WAL has from there, the others from the main file.
+//! Pages of the database, from the write-ahead log if it has them, otherwise from the main file.
 
 use diskfs_block::bytes::{array, index, len_u64, part};
 use diskfs_block::{BlockRead, Error, Result};
@@ -9,10 +9,10 @@ use crate::chain::{Overflow, OverflowPages};
 use crate::visited::{Visited, page_count};
 use crate::window::Window;
 
-/// What stands before the contents of an overflow page: the next one's number.
+/// The size of the field before the contents of an overflow page: the number of the next page.
 const NEXT_BYTES: usize = 4;
 
-/// Gives pages by their number, from 1.
+/// A reader of pages by their number, from 1.
 #[derive(Debug)]
 pub(super) struct Pager<'a> {
     header: DatabaseHeader,
@@ -22,8 +22,10 @@ pub(super) struct Pager<'a> {
 }
 
 impl<'a> Pager<'a> {
+    /// Returns a reader of all pages.
+    ///
     /// # Errors
-    /// `Unsupported` when there are more pages than any database of rpm has.
+    /// `Unsupported` if there are more pages than any database of rpm has.
     pub(super) fn new(
         main: &'a dyn BlockRead,
         wal: Option<&'a Wal<'a>>,
@@ -31,19 +33,19 @@ impl<'a> Pager<'a> {
     ) -> Result<Self> {
         let in_main = page_count(main.size_bytes(), header.page_bytes)?;
         let pages = match wal {
-            Some(wal) => held(wal.database_pages(), in_main, wal.page_count()),
+            Some(wal) => bounded_page_count(wal.database_pages(), in_main, wal.page_count()),
             None => in_main,
         };
         Ok(Self {
             header,
             main: Window::new(main, header.page_bytes),
             wal: wal.map(|wal| (wal, Window::new(wal.device(), header.page_bytes))),
-            // Numbers begin at 1.
+            // Page numbers start at 1.
             visited: Visited::new(pages.saturating_add(1)),
         })
     }
 
-    /// Uses a page of a tree, once.
+    /// Reads a page of a tree. Each page can be used only once.
     pub(super) fn tree_page(&mut self, number: u32) -> Result<Vec<u8>> {
         self.visit(number)?;
         let usable_bytes = self.header.usable_bytes;
@@ -52,15 +54,16 @@ impl<'a> Pager<'a> {
 
     fn visit(&mut self, number: u32) -> Result<()> {
         if number == 0 {
-            return Err(Error::corrupt("a pointer leads to page 0"));
+            return Err(Error::corrupt("invalid pointer to page 0"));
         }
         self.visited.visit(number)
     }
 }
 
-/// The database's pages: the log only says how many there are, and both files together hold no more than they have.
-fn held(said: u32, in_main: u32, in_wal: u32) -> u32 {
-    said.min(in_main.saturating_add(in_wal))
+/// Returns the number of pages. The log states it, but both files together cannot have more pages
+/// than they contain.
+fn bounded_page_count(stated: u32, in_main: u32, in_wal: u32) -> u32 {
+    stated.min(in_main.saturating_add(in_wal))
 }
 
 impl OverflowPages for Pager<'_> {
@@ -74,7 +77,7 @@ impl OverflowPages for Pager<'_> {
         })
     }
 
-    /// The whole page comes into the window, whatever of it is wanted.
+    /// Reads the whole page into the window, whichever part is needed.
     fn bytes(&mut self, page: u32, offset: usize, len: usize) -> Result<&[u8]> {
         let page_bytes = self.header.page_bytes;
         let before = u64::from(page.saturating_sub(1));
@@ -85,7 +88,7 @@ impl OverflowPages for Pager<'_> {
         });
         let (at, window) = in_wal.unwrap_or((in_main, &mut self.main));
         let whole = window.get(at, page_bytes)?;
-        let past_end = || Error::corrupt(format!("page {page} ends early"));
+        let past_end = || Error::corrupt(format!("invalid page {page}: it ends early"));
         part(whole, index(offset), len).ok_or_else(past_end)
     }
 }
@@ -96,8 +99,8 @@ mod tests {
 
     #[test]
     fn a_log_that_lies_takes_no_memory() {
-        // Four billion pages, of which a bit each would be kept.
-        assert_eq!(held(u32::MAX, 3, 2), 5);
-        assert_eq!(held(4, 3, 2), 4);
+        // Four billion pages would each take a bit of memory.
+        assert_eq!(bounded_page_count(u32::MAX, 3, 2), 5);
+        assert_eq!(bounded_page_count(4, 3, 2), 4);
     }
 }

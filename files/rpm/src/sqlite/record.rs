@@ -4,18 +4,19 @@ use diskfs_block::bytes::{index, len_u64};
 use diskfs_block::{Error, Result};
 
 use super::varint::varint;
-use crate::blob::{Blob, Part, check_within};
+use crate::blob::{Blob, BlobPart, check_within};
 
-/// A record's header is the types of its columns, of which the tables that are read here have up to five.
+/// The maximum length of a record's header. It contains the types of the columns, of which the
+/// needed tables have up to five.
 const MAX_HEADER_BYTES: u64 = 64;
 
-/// A row's columns.
+/// The columns of a row.
 pub(super) struct Record<B> {
     payload: B,
     columns: Vec<Column>,
 }
 
-/// Where a value is, and what.
+/// The location and type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Column {
     serial_type: u64,
@@ -42,20 +43,21 @@ impl<B: Blob> Record<B> {
 
     fn column(&self, number: usize) -> Result<Column> {
         let column = self.columns.get(number).copied();
-        column.ok_or_else(|| Error::corrupt(format!("it has no column {number}")))
+        column.ok_or_else(|| Error::corrupt(format!("invalid record: missing column {number}")))
     }
 
-    /// The bytes of a BLOB.
-    pub(super) fn into_blob(self, number: usize) -> Result<Part<B>> {
+    /// Returns the bytes of a BLOB column.
+    pub(super) fn into_blob(self, number: usize) -> Result<BlobPart<B>> {
         let column = self.column(number)?;
         if column.serial_type < 12 || column.serial_type % 2 != 0 {
-            let reason = format!("column {number} is of type {}", column.serial_type);
+            let kind = column.serial_type;
+            let reason = format!("invalid record: unexpected type {kind} of column {number}");
             return Err(Error::corrupt(reason));
         }
-        Part::new(self.payload, column.start, column.len_bytes)
+        BlobPart::new(self.payload, column.start, column.len_bytes)
     }
 
-    /// A text of at most `max_bytes`; `None` for other values.
+    /// Returns a text of at most `max_bytes`; `None` for other values.
     pub(super) fn text(&mut self, number: usize, max_bytes: u64) -> Result<Option<Vec<u8>>> {
         let column = self.column(number)?;
         let is_text = column.serial_type >= 13 && column.serial_type % 2 == 1;
@@ -67,7 +69,7 @@ impl<B: Blob> Record<B> {
         Ok(Some(text))
     }
 
-    /// A number that is not negative; `None` for other values.
+    /// Returns a number that is not negative; `None` for other values.
     pub(super) fn integer(&mut self, number: usize) -> Result<Option<u64>> {
         let column = self.column(number)?;
         match column.serial_type {
@@ -104,7 +106,7 @@ fn columns(mut types: &[u8], start: u64, payload_bytes: u64) -> Result<Vec<Colum
     Ok(columns)
 }
 
-/// The length of a value of a serial type; `None` for those that are reserved.
+/// Returns the length of a value with this serial type; `None` for reserved types.
 fn len_of(serial_type: u64) -> Option<u64> {
     Some(match serial_type {
         0 | 8 | 9 => 0,
@@ -117,7 +119,7 @@ fn len_of(serial_type: u64) -> Option<u64> {
 }
 
 fn no_header() -> Error {
-    Error::corrupt("a record does not say what its columns are")
+    Error::corrupt("invalid record header")
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The schema table, whose tree begins at page 1: `type, name, tbl_name, rootpage, sql` (section 2.6).
+//! The schema table, whose tree starts at page 1: `type, name, tbl_name, rootpage, sql` (section
+//! 2.6).
 
 use diskfs_block::{Error, ErrorKind, Result};
 
@@ -8,13 +9,14 @@ use super::table::{Row, Table};
 
 const ROOT: u32 = 1;
 
-/// More than rpm's schema has: about thirty tables with an index or two each.
+/// The maximum number of rows: more than rpm's schema has, which is about thirty tables with an
+/// index or two each.
 const MAX_ROWS: usize = 1000;
 
-/// The first page of a table.
+/// Returns the root page of a table.
 ///
 /// # Errors
-/// `NotFound` without a table of that name; `Corrupt`; what the device answers.
+/// `NotFound` if there is no such table; `Corrupt`; the errors of the device.
 pub(super) fn root_of(name: &str, pager: &mut Pager<'_>) -> Result<u32> {
     let mut schema = Table::at(ROOT);
     for _ in 0..MAX_ROWS {
@@ -25,7 +27,7 @@ pub(super) fn root_of(name: &str, pager: &mut Pager<'_>) -> Result<u32> {
             return Ok(root);
         }
     }
-    let reason = format!("the database has no table `{name}`");
+    let reason = format!("no such table: `{name}`");
     Err(Error::new(ErrorKind::NotFound, reason))
 }
 
@@ -40,6 +42,6 @@ fn root_in(name: &str, row: &Row<'_>, pager: &mut Pager<'_>) -> Result<Option<u3
         return Ok(None);
     }
     let root = record.integer(3)?.and_then(|root| u32::try_from(root).ok());
-    let none = || Error::corrupt(format!("the table `{name}` has no first page"));
+    let none = || Error::corrupt(format!("invalid table `{name}`: missing root page"));
     root.ok_or_else(none).map(Some)
 }

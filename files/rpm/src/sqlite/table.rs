@@ -1,4 +1,4 @@
-//! The rows of a table, from left to right.
+//! Iteration over the rows of a table, in the order of their keys.
 
 use std::fmt;
 
@@ -8,25 +8,26 @@ use super::btree_page::{BtreePage, Cell, Leaf};
 use super::pager::Pager;
 use crate::chain::Chain;
 
-/// `BTCURSOR_MAX_DEPTH` of SQLite: more levels than a tree of 2^31 pages has.
+/// The maximum depth of a tree, SQLite's `BTCURSOR_MAX_DEPTH`: more levels than a tree of 2^31
+/// pages has.
 const MAX_DEPTH: usize = 20;
 
-/// A walk over a table. What is behind a broken page is left out, and told once.
+/// A walk over a table. Rows below a broken page are skipped, with one error.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// What is still to be visited, with the next page last; each with its depth.
+    /// The pages to visit, each with its depth. The last one is visited next.
     pending: Vec<(u32, usize)>,
     leaf: Option<(Leaf, u16)>,
 }
 
-/// A row.
+/// A row of a table.
 pub(super) struct Row<'t> {
     leaf: &'t Leaf,
     cell: Cell,
 }
 
 impl Table {
-    /// The table whose tree begins at that page.
+    /// Returns a walk over the table with this root page.
     pub(super) fn at(root: u32) -> Self {
         Self {
             pending: vec![(root, 1)],
@@ -34,7 +35,7 @@ impl Table {
         }
     }
 
-    /// The next row.
+    /// Returns the next row.
     pub(super) fn next(&mut self, pager: &mut Pager<'_>) -> Option<Result<Row<'_>>> {
         while !self.has_cell() {
             let (page, depth) = self.pending.pop()?;
@@ -56,7 +57,7 @@ impl Table {
 
     fn enter(&mut self, pager: &mut Pager<'_>, page: u32, depth: usize) -> Result<()> {
         if depth > MAX_DEPTH {
-            let reason = format!("page {page} is the {depth}th level of a tree");
+            let reason = format!("invalid tree: page {page} is on level {depth}");
             return Err(Error::corrupt(reason));
         }
         self.leaf = None;
@@ -73,7 +74,7 @@ impl Table {
 }
 
 impl Row<'_> {
-    /// Its record.
+    /// Returns the bytes of the row's record.
     pub(super) fn payload<'p, 'd>(&'p self, pager: &'p mut Pager<'d>) -> Chain<'p, Pager<'d>> {
         let local = self.leaf.bytes().get(self.cell.local.clone());
         let cell = &self.cell;
@@ -81,7 +82,7 @@ impl Row<'_> {
         Chain::new(pager, local, cell.overflow, cell.payload_bytes)
     }
 
-    /// The error, with which row it is about.
+    /// Returns the error with the row that it is about.
     pub(super) fn name_in(&self, error: &Error) -> Error {
         let reason = format!("{self}: {}", error.reason());
         Error::new(error.kind(), reason)

@@ -1,6 +1,6 @@
 //! Variable-length integers (section 1.6, "varint").
 
-/// The integer at the start of `bytes`, and how many of them it takes (1 to 9).
+/// Decodes the integer at the start of `bytes`, and returns it with its length (1 to 9 bytes).
 pub(super) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0_u64;
     for (at, byte) in bytes.iter().enumerate().take(9) {

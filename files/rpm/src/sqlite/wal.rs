@@ -1,5 +1,5 @@
-//! The write-ahead log (section 4, "The Write-Ahead Log"): pages that are newer than those of the main
-//! file, as far as a transaction with them was committed.
+//! The write-ahead log (section 4, "The Write-Ahead Log"): pages that are newer than those of the
+//! main file. Only committed transactions are used.
 
 use diskfs_block::bytes::{array, index, len_u64, part};
 use diskfs_block::{BlockRead, Error, Result};
@@ -11,31 +11,31 @@ const WAL_HEADER_BYTES: u64 = 32;
 
 const FRAME_HEADER_BYTES: usize = 24;
 
-/// The magic number without its last bit, which is the byte order of checksums.
+/// The magic number without its last bit, which is the byte order of the checksums.
 const MAGIC: u32 = 0x377f_0682;
 
 const VERSION: u32 = 3_007_000;
 
-/// More frames than a log of rpm has: SQLite writes it back after a thousand pages, or a transaction.
-/// Their numbers take 8 MiB, 4 GiB of pages of the usual size.
+/// The maximum number of frames. Real logs are shorter: SQLite writes the log back after a thousand
+/// pages or one transaction. The frame numbers take 8 MiB, for 4 GiB of pages of the usual size.
 const MAX_FRAMES: u64 = 1 << 20;
 
-/// Which committed frame is the last of each page.
+/// The last committed frame of each page.
 #[derive(Debug)]
 pub(super) struct Wal<'d> {
     device: &'d dyn BlockRead,
     page_bytes: usize,
-    /// Pages and their frames, by page.
+    /// The pages with their frames, sorted by page.
     frames: Vec<(u32, u32)>,
     database_pages: u32,
 }
 
 impl<'d> Wal<'d> {
-    /// The log on `device`, or `None` when it has nothing that was committed.
+    /// Opens the log on `device`; `None` if it has no committed transaction.
     ///
     /// # Errors
-    /// `Corrupt` when its pages are not of that size; `Unsupported` when it is too long; what the
-    /// device answers when it cannot be read.
+    /// `Corrupt` if its page size differs from `page_bytes`; `Unsupported` if it is too long; the
+    /// errors of the device.
     pub(super) fn open(device: &'d dyn BlockRead, page_bytes: usize) -> Result<Option<Self>> {
         let mut window = Window::new(device, FRAME_HEADER_BYTES.saturating_add(page_bytes));
         let Some(mut scan) = Scan::begin(device, &mut window)? else {
@@ -43,7 +43,7 @@ impl<'d> Wal<'d> {
         };
         if scan.page_bytes != page_bytes {
             let reason = format!(
-                "the pages of its log have {} bytes, and its own {page_bytes}",
+                "invalid write-ahead log: page size is {}, that of the database {page_bytes}",
                 scan.page_bytes
             );
             return Err(Error::corrupt(reason));
@@ -73,17 +73,17 @@ impl<'d> Wal<'d> {
         self.device
     }
 
-    /// How many pages the database has since the last commit.
+    /// Returns the number of the database's pages after the last commit.
     pub(super) fn database_pages(&self) -> u32 {
         self.database_pages
     }
 
-    /// How many different pages it has.
+    /// Returns the number of different pages in the log.
     pub(super) fn page_count(&self) -> u32 {
         u32::try_from(self.frames.len()).unwrap_or(u32::MAX)
     }
 
-    /// Where a page lies in it, if it has it.
+    /// Returns the offset of a page in the log; `None` if the log does not have the page.
     pub(super) fn offset_of(&self, page: u32) -> Option<u64> {
         let found = self.frames.binary_search_by_key(&page, |(page, _)| *page);
         let (_, frame) = self.frames.get(found.ok()?)?;
@@ -92,7 +92,7 @@ impl<'d> Wal<'d> {
     }
 }
 
-/// The last frame of each page.
+/// Returns the last frame of each page.
 fn newest(mut frames: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
     frames.sort_unstable_by_key(|(page, frame)| (*page, std::cmp::Reverse(*frame)));
     frames.dedup_by_key(|(page, _)| *page);
@@ -106,7 +106,7 @@ fn frame_start(number: u32, page_bytes: usize) -> u64 {
     WAL_HEADER_BYTES.saturating_add(before)
 }
 
-/// Goes through the frames: the first that its checksum does not belong to is of an older log.
+/// A scan of the frames. The first frame with a wrong checksum is from an older log and ends it.
 struct Scan {
     page_bytes: usize,
     salts: [u8; 8],
@@ -145,13 +145,15 @@ impl Scan {
         let all_bytes = device.size_bytes().saturating_sub(WAL_HEADER_BYTES);
         let count = all_bytes.checked_div(frame_bytes).unwrap_or(0);
         if count > MAX_FRAMES {
-            let reason = format!("its log has {count} pages, more than {MAX_FRAMES}");
+            let reason =
+                format!("write-ahead log is too large: {count} pages, at most {MAX_FRAMES}");
             return Err(Error::unsupported(reason));
         }
         Ok(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
-    /// The page that the frame is of, and the database's size in pages where it commits.
+    /// Reads a frame. Returns its page and, if it commits a transaction, the size of the database
+    /// in pages.
     fn frame(&mut self, window: &mut Window<'_>, number: u32) -> Result<Option<(u32, u32)>> {
         let start = frame_start(number, self.page_bytes);
         let len = FRAME_HEADER_BYTES.saturating_add(self.page_bytes);
@@ -169,7 +171,7 @@ impl Scan {
     }
 }
 
-/// Goes on with the sums (section 4.2, "Checksum Algorithm").
+/// Continues the checksum (section 4.2, "Checksum Algorithm").
 fn checksum(order: ByteOrder, bytes: &[u8], sums: (u32, u32)) -> (u32, u32) {
     let (words, _) = bytes.as_chunks::<4>();
     let (pairs, _) = words.as_chunks::<2>();

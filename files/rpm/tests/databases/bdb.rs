@@ -1,15 +1,17 @@
-//! Berkeley DB: files that its own `db_load` makes of the guest's headers, beside what rpm reads from them.
+//! Tests of Berkeley DB: databases that its own `db_load` makes from the guest's headers are read
+//! as rpm reads them.
 
 use std::path::Path;
 
 use diskfs_block::File;
 use diskfs_fixtures::{require, run};
-use diskfs_rpm::Form;
+use diskfs_rpm::Format;
 
 use crate::facts::{assert_same, fixture, lines, sorted_lines};
 use crate::guest::{guest, python, said};
 
-/// The headers as `db_load` takes them: behind the counter, by their number in a byte order.
+/// A script that prints the headers in the format of `db_load`: after the counter, with their
+/// numbers in the given byte order.
 const DUMP: &str = r#"
 import sqlite3, sys
 rows = sqlite3.connect(sys.argv[1]).execute("SELECT hnum, blob FROM Packages").fetchall()
@@ -39,7 +41,8 @@ fn pages_of_every_size_in_both_byte_orders() {
     python(DUMP, [&*from, dir.path()]);
     for page_bytes in ["512", "4096", "65536"] {
         for (order, number) in [("little", "1234"), ("big", "4321")] {
-            // Many buckets make the table double many times; few make chains.
+            // A low fill factor makes many buckets, so that the table doubles often; a high one
+            // makes chains.
             for fill in ["1", "1000"] {
                 let at = dir.path().join(format!("{page_bytes}-{order}-{fill}"));
                 std::fs::create_dir(&at).unwrap();
@@ -50,7 +53,7 @@ fn pages_of_every_size_in_both_byte_orders() {
                 ];
                 let file = at.join("Packages");
                 load(&dir.path().join(order), &settings, &file);
-                let found = lines(&File::open(&file).unwrap(), None, Form::Bdb);
+                let found = lines(&File::open(&file).unwrap(), None, Format::Bdb);
                 assert_same(&found, &expected);
                 assert_same(&said("bdb_ro", &at), &expected);
                 std::fs::remove_file(file).unwrap();
@@ -63,5 +66,5 @@ fn pages_of_every_size_in_both_byte_orders() {
 fn little() {
     let database = fixture(include_bytes!("tiny.bdb.zst"));
     let expected = sorted_lines(include_str!("plain.sqlite.txt"));
-    assert_same(&lines(&database, None, Form::Bdb), &expected);
+    assert_same(&lines(&database, None, Format::Bdb), &expected);
 }

@@ -1,13 +1,13 @@
-//! What is known of packages, as lines.
+//! The fields of packages as lines of text, for comparison with rpm.
 
 use diskfs_block::{BlockRead, Memory};
-use diskfs_rpm::{Database, Form, Package};
+use diskfs_rpm::{Database, Format, Package};
 
-/// What rpm is asked for: all that [`Package`] has.
+/// The query format for rpm with all fields of [`Package`].
 pub(crate) const QUERY: &str = "%{NAME}\\t%{EPOCH}\\t%{VERSION}\\t%{RELEASE}\\t%{ARCH}\\t%{VENDOR}\\t\
      %{LICENSE}\\t%{SOURCERPM}\\t%{INSTALLTIME}\\t%{LONGSIZE}\\t%{SUMMARY}\\t%{URL}\\t%{MODULARITYLABEL}\\n";
 
-/// The line that [`QUERY`] gives.
+/// Formats a package like the output of [`QUERY`].
 fn line(package: &Package) -> String {
     let number = |number: Option<u64>| number.map(|number| number.to_string());
     let fields = [
@@ -29,15 +29,19 @@ fn line(package: &Package) -> String {
     fields.join("\t")
 }
 
-/// The lines of a database without any error, sorted.
-pub(crate) fn lines(main: &dyn BlockRead, wal: Option<&dyn BlockRead>, form: Form) -> Vec<String> {
+/// Returns the sorted lines of a database, which must have no errors.
+pub(crate) fn lines(
+    main: &dyn BlockRead,
+    wal: Option<&dyn BlockRead>,
+    form: Format,
+) -> Vec<String> {
     let database = Database::open(main, wal).unwrap();
-    assert_eq!(database.form(), form);
+    assert_eq!(database.format(), form);
     let packages: Result<Vec<Package>, _> = database.packages().collect();
     sorted(packages.unwrap().iter().map(line))
 }
 
-/// What rpm printed, sorted.
+/// Returns the sorted lines of rpm's output.
 pub(crate) fn sorted_lines(text: &str) -> Vec<String> {
     sorted(text.lines().map(str::to_owned))
 }
@@ -48,20 +52,20 @@ fn sorted(lines: impl Iterator<Item = String>) -> Vec<String> {
     lines
 }
 
-/// Of the files beside this one.
+/// Returns a fixture, decompressed.
 pub(crate) fn fixture(compressed: &[u8]) -> Memory {
     Memory::new(bytes(compressed))
 }
 
-/// As [`fixture`], to be changed.
+/// Returns a fixture, decompressed, as bytes to change.
 pub(crate) fn bytes(compressed: &[u8]) -> Vec<u8> {
     zstd::decode_all(compressed).unwrap()
 }
 
-/// The first lines that differ, or nothing: whole lists are too long to be read.
+/// Fails with the first lines that differ, because whole lists are too long to read.
 #[track_caller]
 pub(crate) fn assert_same(found: &[String], expected: &[String]) {
-    assert!(expected.len() > 1, "rpm lists nothing");
+    assert!(expected.len() > 1, "rpm lists no packages");
     let differing = found.iter().zip(expected).find(|(a, b)| a != b);
     assert_eq!(differing, None);
     assert_eq!(found.len(), expected.len());

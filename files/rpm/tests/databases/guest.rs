@@ -1,4 +1,4 @@
-//! A guest's packages, made by rpmbuild and installed by rpm: once for all tests.
+//! A guest's packages, built by rpmbuild and installed by rpm, once for all tests.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use tempfile::TempDir;
 
 use crate::facts::{QUERY, sorted_lines};
 
-/// How many packages; enough for three levels of pages of 512 bytes.
+/// The number of packages: enough for three levels of pages of 512 bytes.
 const PACKAGES: usize = 120;
 
-/// Where the database is.
+/// The directory of the guest.
 #[derive(Debug)]
 pub(crate) struct Guest {
     directory: TempDir,
 }
 
-/// The guest, if there are the programs that make it.
+/// Returns the guest; `None` if the programs to make it are not installed.
 pub(crate) fn guest() -> Option<&'static Guest> {
     static GUEST: OnceLock<Guest> = OnceLock::new();
     for program in ["rpm", "rpmbuild", "python3"] {
@@ -65,7 +65,7 @@ impl Guest {
         );
     }
 
-    /// The directory of its database.
+    /// Returns the directory of its database.
     pub(crate) fn database(&self) -> PathBuf {
         self.path("database")
     }
@@ -75,7 +75,8 @@ impl Guest {
     }
 }
 
-/// Packages of all sizes, from all in one page to hundreds of pages, and with all facts and without.
+/// Returns the spec file for packages of all sizes, from a header in one page to one of hundreds of
+/// pages, with all fields or only some.
 fn specification() -> String {
     let mut spec = String::from(
         "Name: first\nVersion: 1\nRelease: 1\nSummary: The first\nSummary(de): Das erste\n\
@@ -105,7 +106,7 @@ fn specification() -> String {
     spec
 }
 
-/// Runs rpm on the database of a form in `directory`.
+/// Returns a command that runs rpm on the database of a format in `directory`.
 pub(crate) fn rpm<'a>(
     form: &str,
     directory: &Path,
@@ -126,12 +127,12 @@ pub(crate) fn rpm<'a>(
     .unwrap()
 }
 
-/// What rpm says of the packages there.
+/// Returns the packages that rpm lists.
 pub(crate) fn said(form: &str, directory: &Path) -> Vec<String> {
     sorted_lines(&rpm(form, directory, ["-qa", "--qf", QUERY]))
 }
 
-/// Runs a script.
+/// Runs a Python script.
 pub(crate) fn python<'a>(script: &'a str, arguments: impl IntoIterator<Item = &'a Path>) {
     let arguments = arguments.into_iter().map(|path| path.to_str().unwrap());
     run("python3", ["-c", script].into_iter().chain(arguments)).unwrap();

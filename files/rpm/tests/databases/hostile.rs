@@ -1,4 +1,5 @@
-//! Databases that lie: an answer in bounded time, and errors where they do.
+//! Tests with invalid databases: every call returns in bounded time, with errors for what is
+//! invalid.
 
 use diskfs_block::{BlockRead, ErrorKind, Memory, Result};
 use diskfs_rpm::{Database, Package};
@@ -11,7 +12,7 @@ const LOG: &[u8] = include_bytes!("tiny.sqlite-wal.zst");
 const NDB: &[u8] = include_bytes!("tiny.ndb.zst");
 const BDB: &[u8] = include_bytes!("tiny.bdb.zst");
 
-/// The errors end a list of packages at the hundredth.
+/// The maximum length of a list. A list ends at the hundredth error.
 const MAX_ITEMS: usize = 1000;
 
 fn read(main: &[u8], log: Option<&[u8]>) -> Result<Vec<Result<Package>>> {
@@ -20,11 +21,11 @@ fn read(main: &[u8], log: Option<&[u8]>) -> Result<Vec<Result<Package>>> {
     let log = log.as_ref().map(|log| -> &dyn BlockRead { log });
     let database = Database::open(&main, log)?;
     let items: Vec<_> = database.packages().take(MAX_ITEMS).collect();
-    assert!(items.len() < MAX_ITEMS, "it has no end");
+    assert!(items.len() < MAX_ITEMS, "the list does not end");
     Ok(items)
 }
 
-/// How many packages and errors there are.
+/// Returns the numbers of packages and of errors.
 fn counts(main: &[u8]) -> (usize, usize) {
     let items = read(main, None).unwrap();
     let packages = items.iter().filter(|item| item.is_ok()).count();
@@ -59,7 +60,7 @@ fn every_byte_of_a_log() {
     for at in (0..log.len()).step_by(7).chain(0..56) {
         let mut broken = log.clone();
         broken[at] ^= 0x80;
-        // What is not whole is not there.
+        // An incomplete transaction is ignored.
         let items = read(&main, Some(&broken)).unwrap();
         assert!(items.iter().all(Result::is_ok) && items.len() >= 3, "{at}");
     }
@@ -91,7 +92,7 @@ fn what_is_none() {
     }
 }
 
-/// Where a table begins in the pages of SQLITE: the page that points to others with 0x05.
+/// Returns the offset of a table's interior page in SQLITE: it has the type 0x05.
 fn interior_page(main: &[u8]) -> Option<usize> {
     (1..main.len() / 512)
         .map(|page| page * 512)
@@ -109,7 +110,7 @@ fn pages_in_a_circle() {
 
 #[test]
 fn overflow_pages_in_a_circle() {
-    // Every page that begins with the number of another one leads to itself.
+    // Make every overflow page link to itself.
     let mut main = bytes(SQLITE);
     for page in 1..main.len() / 512 {
         let at = page * 512;
@@ -133,14 +134,14 @@ fn overflow_pages_in_a_circle() {
 fn a_broken_header_costs_its_package() {
     for (whole, packages) in [(SQLITE, 4), (NDB, 3), (BDB, 4)] {
         let mut main = bytes(whole);
-        // The entry of the name: tag 1000, a text, at 2, once.
+        // The entry of the name: tag 1000, a text, at offset 2, count 1.
         let entry = [0, 0, 3, 0xe8, 0, 0, 0, 6, 0, 0, 0, 2, 0, 0, 0, 1];
         let at = main.windows(16).position(|bytes| bytes == entry);
         let at = at.expect("an entry that is not at the end of a page");
         main[at + 8..at + 12].copy_from_slice(&[0xff; 4]);
         assert_eq!(counts(&main), (packages - 1, 1));
         assert!(
-            errors(&main).contains("Name has no end"),
+            errors(&main).contains("invalid Name: missing NUL"),
             "{}",
             errors(&main)
         );
@@ -154,13 +155,13 @@ fn slots_on_one_header() {
     for slot in main[32..4096].chunks_mut(16) {
         slot.copy_from_slice(&first);
     }
-    assert!(errors(&main).contains("more than the whole file"));
+    assert!(errors(&main).contains("more blocks than the whole file"));
     let (packages, errors) = counts(&main);
     assert!(packages < 30 && errors == 101, "{packages} {errors}");
 }
 
 #[test]
-fn what_is_not_done_is_told_by_name() {
+fn what_is_not_done_is_reported_by_name() {
     let unsupported = |whole: &[u8], at: usize, value: u8, words: &str| {
         let mut main = bytes(whole);
         main[at] = value;
@@ -172,7 +173,7 @@ fn what_is_not_done_is_told_by_name() {
     unsupported(BDB, 24, 1, "encrypted");
     unsupported(BDB, 26, 1, "checksums");
     unsupported(NDB, 4, 1, "version 1");
-    unsupported(SQLITE, 59, 2, "UTF-16");
+    unsupported(SQLITE, 59, 2, "text encoding");
     unsupported(SQLITE, 19, 9, "version 9");
 }
 

@@ -1,4 +1,5 @@
-//! Databases that rpm, SQLite and Berkeley DB made, beside what rpm says of them; and broken ones.
+//! Tests with databases of rpm, SQLite and Berkeley DB, compared with rpm's output, and with broken
+//! ones.
 
 #![allow(
     clippy::cast_possible_truncation,

@@ -1,19 +1,19 @@
-//! SQLite: what rpm made, and what SQLite itself made of that.
+//! Tests of SQLite: databases written by rpm, and changed by SQLite itself.
 
 use std::path::Path;
 
 use diskfs_block::{BlockRead, File, Memory};
-use diskfs_rpm::{Database, Form};
+use diskfs_rpm::{Database, Format};
 
 use crate::facts::{assert_same, bytes, fixture, lines, sorted_lines};
 use crate::guest::{guest, python, rpm, said};
 
-/// The lines of the database in a directory, with its log where it has one.
+/// Returns the lines of the database in a directory, with its log if it has one.
 fn found(directory: &Path) -> Vec<String> {
     let main = File::open(directory.join("rpmdb.sqlite")).unwrap();
     let wal = File::open(directory.join("rpmdb.sqlite-wal")).ok();
     let wal = wal.as_ref().map(|wal| -> &dyn BlockRead { wal });
-    lines(&main, wal, Form::Sqlite)
+    lines(&main, wal, Format::Sqlite)
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn what_rpm_made() {
     );
 }
 
-/// What is kept of a description.
+/// The maximum length of a description.
 const DESCRIPTION_BYTES: usize = 16 << 10;
 
 #[test]
@@ -54,7 +54,7 @@ fn descriptions_and_the_beginnings_of_long_ones() {
     assert!(cut > 0);
 }
 
-/// The database again, with pages of another size.
+/// A script that rewrites the database with another page size.
 const VACUUM: &str = r#"
 import shutil, sqlite3, sys
 shutil.copy(sys.argv[1] + "/rpmdb.sqlite", sys.argv[2])
@@ -76,9 +76,9 @@ fn pages_of_every_size() {
     }
 }
 
-/// A log with frames of an older one behind its own, with pages that several transactions wrote, and with a
-/// transaction that was never committed; the files are taken while it is open. Then, what SQLite finds in
-/// them.
+/// A script that makes a log with frames of an older log after its own, with pages that several
+/// transactions wrote, and with a transaction that was never committed. The files are copied while
+/// the database is open. Then it prints what SQLite finds in them.
 const LOG: &str = r#"
 import shutil, sqlite3, sys
 source, work, taken = sys.argv[1:4]
@@ -116,7 +116,7 @@ fn a_log_that_was_not_written_back() {
     let [work, taken, asked] = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let from = guest.database();
     python(LOG, [&*from, work.path(), taken.path()]);
-    // SQLite writes the log back, so that it gets a copy.
+    // SQLite writes the log back, so it gets a copy.
     for name in ["rpmdb.sqlite", "rpmdb.sqlite-wal"] {
         std::fs::copy(taken.path().join(name), asked.path().join(name)).unwrap();
     }
@@ -134,14 +134,14 @@ fn a_log_is_read_as_far_as_it_is_whole() {
     let log = bytes(include_bytes!("tiny.sqlite-wal.zst"));
     let numbered = |log: &[u8]| {
         let log = Memory::new(log);
-        lines(&main, Some(&log), Form::Sqlite)
+        lines(&main, Some(&log), Format::Sqlite)
     };
     let before = numbered(&[]);
     let whole = numbered(&log);
     let expected = sorted_lines(include_str!("plain.sqlite.txt"));
     assert_same(&before, &expected);
     assert_same(&whole, &expected);
-    // Without its last transaction a package is missing, which the first one removed.
+    // Without its last transaction, a package is missing that the first one removed.
     let without_last = (0..log.len())
         .rev()
         .step_by(536)
@@ -153,7 +153,8 @@ fn a_log_is_read_as_far_as_it_is_whole() {
     assert_same(&numbered(&damaged), &before);
 }
 
-/// The log as a machine of the other byte order has it: its checksums are of numbers in that order.
+/// Returns the log as a machine of the other byte order writes it, with checksums of numbers in
+/// that order.
 fn big_endian(mut log: Vec<u8>) -> Vec<u8> {
     fn sums(bytes: &[u8], [mut one, mut two]: [u32; 2]) -> [u32; 2] {
         let words = bytes
@@ -184,8 +185,8 @@ fn big_endian(mut log: Vec<u8>) -> Vec<u8> {
 fn a_log_of_the_other_byte_order() {
     let main = fixture(include_bytes!("tiny.sqlite.zst"));
     let log = bytes(include_bytes!("tiny.sqlite-wal.zst"));
-    // Up to its first transaction, or else it makes no difference.
-    let of = |log: &[u8]| lines(&main, Some(&Memory::new(log)), Form::Sqlite);
+    // Use the log up to the transaction that removes a package: with more, all logs look the same.
+    let of = |log: &[u8]| lines(&main, Some(&Memory::new(log)), Format::Sqlite);
     let ends: Vec<usize> = (32..log.len()).step_by(536).collect();
     let first = ends.into_iter().find(|end| of(&log[..*end]).len() == 3);
     let log = &log[..first.expect("a transaction that removes a package")];

@@ -7,7 +7,7 @@ use super::unescaped;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Class([bool; 256]);
 
-/// What one step within brackets is.
+/// An element within brackets.
 enum Item {
     Byte(u8),
     Class(Box<Class>),
@@ -22,7 +22,7 @@ impl Class {
         Self(bytes)
     }
 
-    /// That of `\d` and its like.
+    /// Returns the class of an escape like `\d`; `None` for other letters.
     pub(super) fn named_by(letter: u8) -> Option<Self> {
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         Some(match letter {
@@ -36,7 +36,7 @@ impl Class {
         })
     }
 
-    /// That of `[:alnum:]` and its like.
+    /// Returns the class of a POSIX name, such as `alnum` in `[:alnum:]`.
     fn posix(name: &[u8]) -> Option<Self> {
         let is_in: fn(&u8) -> bool = match name {
             b"alnum" => u8::is_ascii_alphanumeric,
@@ -58,7 +58,7 @@ impl Class {
         Some(Self::of(|byte| is_in(&byte)))
     }
 
-    /// What stands behind `[`, and what follows its `]`.
+    /// Parses the text after `[`. Returns the class and the text after its `]`.
     pub(super) fn parse(text: &[u8]) -> Result<(Self, &[u8]), &'static str> {
         let (is_negated, mut rest) = match text.strip_prefix(b"^") {
             Some(rest) => (true, rest),
@@ -78,12 +78,14 @@ impl Class {
         }
     }
 
-    /// Adds what stands at the start, a range or less; what follows it.
+    /// Adds the next element, a range or a single one. Returns the text after it.
     fn add_next<'a>(&mut self, text: &'a [u8]) -> Result<&'a [u8], &'static str> {
         let (item, rest) = item(text)?;
         let is_range = rest.first() == Some(&b'-') && rest.get(1).is_some_and(|byte| *byte != b']');
         let first = match item {
-            Item::Class(_) if is_range => return Err("a range begins with a class"),
+            Item::Class(_) if is_range => {
+                return Err("invalid pattern: a range starts with a class");
+            }
             Item::Class(class) => {
                 self.add(|byte| class.has(byte));
                 return Ok(rest);
@@ -95,10 +97,10 @@ impl Class {
             return Ok(rest);
         }
         let (Item::Byte(last), rest) = self::item(rest.get(1..).unwrap_or_default())? else {
-            return Err("a range ends with a class");
+            return Err("invalid pattern: a range ends with a class");
         };
         if last < first {
-            return Err("a range is the wrong way round");
+            return Err("invalid pattern: the range is reversed");
         }
         self.add(|byte| (first..=last).contains(&byte));
         Ok(rest)
@@ -119,13 +121,13 @@ impl Class {
     }
 }
 
-/// A byte or a class within brackets, and what follows it.
+/// Parses a byte or a class within brackets. Returns it with the text after it.
 fn item(text: &[u8]) -> Result<(Item, &[u8]), &'static str> {
-    let (first, rest) = text.split_first().ok_or("a bracket is not closed")?;
+    let (first, rest) = text.split_first().ok_or("invalid pattern: missing `]`")?;
     match (first, rest.first()) {
         (b'[', Some(b':')) => named(rest),
-        (b'[', Some(b'.' | b'=')) => Err("collating elements are not supported"),
-        (b'\\', None) => Err("it ends with a backslash"),
+        (b'[', Some(b'.' | b'=')) => Err("unsupported pattern: collating element"),
+        (b'\\', None) => Err("invalid pattern: it ends with a backslash"),
         (b'\\', Some(letter)) => {
             let rest = rest.get(1..).unwrap_or_default();
             let item = match (letter, Class::named_by(*letter)) {
@@ -139,7 +141,7 @@ fn item(text: &[u8]) -> Result<(Item, &[u8]), &'static str> {
     }
 }
 
-/// `:alpha:]` or `:^alpha:]`; else the bracket is itself.
+/// Parses `:alpha:]` or `:^alpha:]`. In any other text, the bracket before it is literal.
 fn named(text: &[u8]) -> Result<(Item, &[u8]), &'static str> {
     let inner = text.get(1..).unwrap_or_default();
     let is_end = |byte: &u8| !byte.is_ascii_lowercase() && *byte != b'^';
@@ -154,13 +156,13 @@ fn named(text: &[u8]) -> Result<(Item, &[u8]), &'static str> {
         Some(name) => (true, name),
         None => (false, name),
     };
-    let class = Class::posix(name).ok_or("there is no class of that name")?;
+    let class = Class::posix(name).ok_or("invalid pattern: unknown character class")?;
     let class = if is_negated { class.negated() } else { class };
     Ok((Item::Class(Box::new(class)), rest))
 }
 
 impl fmt::Display for Class {
-    /// As a class of the crate `regex`, without Unicode.
+    /// Writes the class in the syntax of the crate `regex`, without Unicode.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = None;
         let mut is_empty = true;

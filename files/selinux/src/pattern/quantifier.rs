@@ -1,19 +1,19 @@
-//! How often an atom stands there: `*`, `+`, `?`, `{2}`, `{2,}`, `{2,3}`.
+//! Quantifiers of an atom: `*`, `+`, `?`, `{2}`, `{2,}`, `{2,3}`.
 
 use std::fmt;
 
-/// The most that PCRE counts to.
+/// The largest count in PCRE.
 const MAX_COUNT: usize = 65_535;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Quantifier {
     least: usize,
-    /// None: any number.
+    /// The maximum; `None` if there is no limit.
     most: Option<usize>,
 }
 
 impl Quantifier {
-    /// The one that stands at the start, and what follows it.
+    /// Parses the quantifier at the start of `text`. Returns it with the text after it.
     pub(super) fn parse(text: &[u8]) -> Result<Option<(Self, &[u8])>, &'static str> {
         let Some((first, rest)) = text.split_first() else {
             return Ok(None);
@@ -28,7 +28,7 @@ impl Quantifier {
         Ok(Some((Self { least, most }, rest)))
     }
 
-    /// Whether braces with numbers stand here; others are themselves.
+    /// Returns true if the text starts with a quantifier. Braces without numbers are literal.
     pub(super) fn is_at(text: &[u8]) -> bool {
         text.strip_prefix(b"{")
             .is_some_and(|rest| !matches!(Self::counted(rest), Ok(None)))
@@ -52,8 +52,8 @@ impl Quantifier {
         };
         let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
         if least.is_empty() && most.is_some_and(is_number) {
-            // A repetition since PCRE2 10.43, and text before.
-            return Err("a repetition of this sort is not supported");
+            // `{,n}` is a quantifier since PCRE2 10.43, and literal text before.
+            return Err("unsupported pattern: `{,n}`");
         }
         if !is_number(least) || !most.is_none_or(is_number) {
             return Ok(None);
@@ -63,12 +63,12 @@ impl Quantifier {
             most: most.map(number).transpose()?,
         };
         if quantifier.most.is_some_and(|most| most < quantifier.least) {
-            return Err("a repetition's numbers are the wrong way round");
+            return Err("invalid pattern: the repetition's numbers are reversed");
         }
         Ok(Some((quantifier, rest)))
     }
 
-    /// So many times the atom is there when it is written out.
+    /// Returns how many times the atom appears if the repetition is expanded.
     pub(super) fn copies(&self) -> usize {
         self.most.unwrap_or(self.least.saturating_add(1)).max(1)
     }
@@ -91,5 +91,5 @@ fn number(digits: &[u8]) -> Result<usize, &'static str> {
     let text = std::str::from_utf8(digits).ok();
     text.and_then(|text| text.parse().ok())
         .filter(|number| *number <= MAX_COUNT)
-        .ok_or("a repetition counts too far")
+        .ok_or("invalid pattern: a repetition of more than 65535")
 }

@@ -1,7 +1,7 @@
-//! Paths that a pattern matches, with its special characters filled in; for patterns as policies have
-//! them. It shares nothing with the crate's own reading of patterns.
+//! Generation of paths that a pattern matches. It supports the patterns that policies use, and
+//! shares no code with the crate's parser.
 
-/// One of the paths of a pattern; another seed makes other choices.
+/// Returns a path that the pattern matches. The seed makes the choices.
 pub(crate) fn instance(pattern: &str, seed: u64) -> String {
     let mut maker = Maker {
         rest: pattern
@@ -16,7 +16,7 @@ pub(crate) fn instance(pattern: &str, seed: u64) -> String {
 }
 
 struct Maker {
-    /// Reversed.
+    /// The remaining characters in reverse order.
     rest: Vec<char>,
     seed: u64,
 }

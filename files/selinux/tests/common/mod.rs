@@ -1,4 +1,4 @@
-//! What the tests of labels have in common: libselinux as the judge, and paths that patterns match.
+//! Helpers for the tests of labels: libselinux as the reference, and paths that patterns match.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 pub(crate) mod instances;
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use diskfs_selinux::{Context, FileKind, Labels, Texts};
 
-/// A policy, its texts in a directory as a guest has them.
+/// A policy whose texts are in a directory, as in a guest.
 pub(crate) struct Policy {
     pub(crate) directory: PathBuf,
     pub(crate) texts: [Vec<u8>; 5],
@@ -24,7 +24,7 @@ pub(crate) const NAMES: [&str; 5] = [
 ];
 
 impl Policy {
-    /// That of a directory `contexts/files`.
+    /// Reads the policy of a directory `contexts/files`.
     pub(crate) fn open(directory: &Path) -> Self {
         let text = |name| fs::read(directory.join(name)).unwrap_or_default();
         Self {
@@ -45,7 +45,7 @@ impl Policy {
         .unwrap()
     }
 
-    /// All patterns of it.
+    /// Returns all patterns of the policy.
     pub(crate) fn patterns(&self) -> Vec<String> {
         let texts = self.texts[..3].concat();
         let text = String::from_utf8(texts).unwrap();
@@ -56,7 +56,8 @@ impl Policy {
         patterns.map(str::to_owned).collect()
     }
 
-    /// What libselinux says of the paths, in one go; "<<none>>" is none.
+    /// Returns libselinux's labels of the paths, in one call of matchpathcon; "<<none>>" becomes
+    /// `None`.
     pub(crate) fn judged<'a>(
         &self,
         kind: FileKind,
@@ -85,7 +86,8 @@ impl Policy {
         judged
     }
 
-    /// The same of one path, by `selabel_lookup`, which takes it as it is.
+    /// Returns libselinux's label of one path by `selabel_lookup`, which does not interpret the
+    /// path as an option.
     pub(crate) fn looked_up(&self, kind: FileKind, path: &str) -> Option<String> {
         let mut command = Command::new("selabel_lookup");
         command.args([
@@ -114,7 +116,7 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// A policy by its texts, in a directory of its own.
+/// Writes the texts of a policy to a temporary directory.
 pub(crate) fn written(texts: [&str; 5]) -> (tempfile::TempDir, Policy) {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in NAMES.iter().zip(texts) {
@@ -129,7 +131,7 @@ pub(crate) fn label(labels: &Labels, path: &str, kind: FileKind) -> Option<Strin
     context.map(Context::as_str).map(str::to_owned)
 }
 
-/// Such as `st_mode` has it.
+/// Returns the file type bits of `st_mode`.
 const fn mode(kind: FileKind) -> u32 {
     match kind {
         FileKind::Regular => 0o100_000,

@@ -1,8 +1,8 @@
-//! Which entry starts which device of a virtual machine.
+//! Matching of boot entries with the devices of a virtual machine.
 //!
-//! The firmware makes an entry for each device, with the device's path and a name of its own ("UEFI QEMU
-//! DVD-ROM QM00005 ", "UEFI Misc Device"). What a device is, its path's last step says; whether it is a drive for
-//! discs, only the name does.
+//! The firmware makes an entry for each device, with the device's path and a generated name ("UEFI
+//! QEMU DVD-ROM QM00005 ", "UEFI Misc Device"). The last node of the path determines the kind of
+//! device, but only the name says whether it is an optical drive.
 
 use diskfs_block::Result;
 use diskfs_block::bytes::{le16, le32};
@@ -11,16 +11,16 @@ use super::once_each;
 use crate::device_path::{Node, node_type};
 use crate::{DevicePath, LoadOption, VariableStore};
 
-/// What a device is.
+/// The kind of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeviceKind {
-    /// A drive for discs, IDE or SATA.
+    /// An optical drive on IDE or SATA.
     Cdrom,
     /// A disk on IDE.
     Ide,
     /// A disk on a SCSI controller.
     Scsi,
-    /// A drive for discs on a SCSI controller.
+    /// An optical drive on a SCSI controller.
     ScsiCdrom,
     /// A disk that is a PCI device itself: virtio-blk.
     Pci,
@@ -28,67 +28,69 @@ pub enum DeviceKind {
     Sata,
 }
 
-/// Which one of its kind.
+/// The location of a device among those of its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
-    /// So many of its kind come before it, in the order in which they are attached: by PCI device and function,
-    /// then by channel, port or target, then by unit.
+pub enum DeviceLocation {
+    /// The number of devices of its kind that are attached before it. The order is by PCI device
+    /// and function, then by channel, port or target, then by unit.
     Attached(usize),
-    /// The PCI device and function, of itself or of its controller.
+    /// The PCI device and function of the device or of its controller.
     Pci {
-        /// The device.
+        /// The PCI device number.
         device: u8,
-        /// The function.
+        /// The PCI function number.
         function: u8,
     },
-    /// The unit of its controller, of which there is one: the drive on IDE (two times the channel, and one for
-    /// a slave), the port of SATA, the target of SCSI; with the logical unit.
+    /// The unit on its controller, if there is one controller only. On IDE it is the drive (twice
+    /// the channel, plus one for the slave), on SATA the port, on SCSI the target.
     Unit {
         /// The drive, port or target.
         unit: u16,
-        /// The logical unit.
+        /// The logical unit number.
         lun: u16,
     },
 }
 
-/// A device that shall have a place in the boot order.
+/// A device for the boot order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BootDevice {
-    /// Devices with lower ones come first; of equals, the one that is named first.
+    /// The priority: devices with lower numbers come first. If numbers are equal, the order of the
+    /// list decides.
     pub order: u32,
-    /// What it is.
+    /// The kind of the device.
     pub kind: DeviceKind,
-    /// Which one of its kind.
-    pub place: Place,
+    /// The location of the device.
+    pub place: DeviceLocation,
 }
 
-/// Which entries start the devices.
+/// The entries that start the devices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Matched {
-    /// The whole order: entries of devices, then all that were in it before.
+pub struct DeviceBootOrder {
+    /// The whole boot order: the entries of the devices, then all entries of the current order.
     pub order: Vec<u16>,
-    /// Devices without an entry: the firmware has not seen them yet.
+    /// The devices without an entry: the firmware has not detected them yet.
     pub missing: Vec<BootDevice>,
 }
 
-/// A step where there may be several: its type, and numbers in it.
-type Step = (u8, u16, u16, u16);
+/// A node of a path with controllers or units: its type, and the numbers in it.
+type PathStep = (u8, u16, u16, u16);
 
 /// An entry that starts a device.
 #[derive(Debug, Clone)]
 struct Candidate {
     number: u16,
     kind: DeviceKind,
-    steps: Vec<Step>,
+    steps: Vec<PathStep>,
 }
 
 impl VariableStore {
-    /// The boot order for devices, for [`set_boot_order`](Self::set_boot_order). Each entry is for one device,
-    /// and of those with one path the first counts.
+    /// Returns the boot order for devices, for use with [`set_boot_order`](Self::set_boot_order).
+    /// Each entry matches one device, and of several entries with the same path only the first is
+    /// used.
     ///
     /// # Errors
-    /// `Corrupt` for a broken `BootOrder`.
-    pub fn boot_order_for(&self, devices: &[BootDevice]) -> Result<Matched> {
+    /// `Corrupt` if `BootOrder` is invalid.
+    pub fn boot_order_for(&self, devices: &[BootDevice]) -> Result<DeviceBootOrder> {
         let candidates = self.candidates();
         let mut devices = devices.to_vec();
         devices.sort_by_key(|device| device.order);
@@ -100,13 +102,13 @@ impl VariableStore {
             }
         }
         let order = first.into_iter().chain(self.boot_order()?);
-        Ok(Matched {
+        Ok(DeviceBootOrder {
             order: once_each(order),
             missing,
         })
     }
 
-    /// In the order in which devices are attached.
+    /// Returns the entries of devices, in the order in which the devices are attached.
     fn candidates(&self) -> Vec<Candidate> {
         let entries = self.boot_entries().into_iter();
         let candidates =
@@ -124,9 +126,11 @@ impl BootDevice {
             .iter()
             .filter(|candidate| candidate.kind == self.kind);
         let found = match self.place {
-            Place::Attached(before) => of_kind.nth(before),
-            Place::Pci { device, function } => of_kind.find(|found| found.is_at(device, function)),
-            Place::Unit { unit, lun } => of_kind.find(|found| found.is_unit(unit, lun)),
+            DeviceLocation::Attached(before) => of_kind.nth(before),
+            DeviceLocation::Pci { device, function } => {
+                of_kind.find(|found| found.is_at(device, function))
+            }
+            DeviceLocation::Unit { unit, lun } => of_kind.find(|found| found.is_unit(unit, lun)),
         };
         found.map(|found| found.number)
     }
@@ -154,7 +158,7 @@ impl Candidate {
     }
 }
 
-/// What a device is whose path ends with `last`.
+/// Returns the kind of a device whose path ends with `last`.
 fn kind(last: &Node, name: &str) -> Option<DeviceKind> {
     let is_for_discs = name.contains("DVD-ROM") || name.contains("CD-ROM");
     match (last.node_type, last.subtype, is_for_discs) {
@@ -168,12 +172,12 @@ fn kind(last: &Node, name: &str) -> Option<DeviceKind> {
     }
 }
 
-/// The numbers of all steps; `None` for a path with others.
-fn steps(path: &DevicePath) -> Option<Vec<Step>> {
+/// Returns the numbers of all nodes; `None` for a path with other types of nodes.
+fn steps(path: &DevicePath) -> Option<Vec<PathStep>> {
     path.nodes.iter().map(step).collect()
 }
 
-fn step(node: &Node) -> Option<Step> {
+fn step(node: &Node) -> Option<PathStep> {
     let data = &*node.data;
     let byte = |at: usize| data.get(at).copied().map(u16::from);
     let (a, b, c) = match (node.node_type, node.subtype) {

@@ -1,4 +1,5 @@
-//! Paths as text. UEFI 10.6; where it leaves a choice, as edk2's `UefiDevicePathLib` writes it.
+//! Text representation of device paths. UEFI 10.6; where it leaves a choice, as edk2's
+//! `UefiDevicePathLib` does.
 
 mod acpi;
 mod media;
@@ -44,7 +45,7 @@ impl Display for Node {
     }
 }
 
-/// What nobody here knows, or what is shorter than it should be.
+/// Formats an unknown or truncated node.
 fn unknown(node: &Node, f: &mut Formatter<'_>) -> fmt::Result {
     write!(f, "Path({},{}", node.node_type, node.subtype)?;
     if !node.data.is_empty() {
@@ -53,7 +54,7 @@ fn unknown(node: &Node, f: &mut Formatter<'_>) -> fmt::Result {
     f.write_str(")")
 }
 
-/// UEFI 10.3.2.
+/// Formats a hardware node. UEFI 10.3.2.
 fn hardware(subtype: u8, data: Fields<'_>) -> Option<String> {
     match subtype {
         1 => Some(format!(
@@ -67,7 +68,7 @@ fn hardware(subtype: u8, data: Fields<'_>) -> Option<String> {
     }
 }
 
-/// UEFI 10.3.6.
+/// Formats a BIOS boot node. UEFI 10.3.6.
 fn bios_boot(subtype: u8, data: Fields<'_>) -> Option<String> {
     const DEVICES: [&str; 6] = ["Floppy", "HD", "CDROM", "PCMCIA", "USB", "Network"];
     if subtype != 1 {
@@ -86,7 +87,7 @@ fn bios_boot(subtype: u8, data: Fields<'_>) -> Option<String> {
     ))
 }
 
-/// The bytes behind a node's header.
+/// The data of a node, after its header.
 #[derive(Clone, Copy)]
 struct Fields<'d>(&'d [u8]);
 
@@ -119,7 +120,7 @@ impl<'d> Fields<'d> {
         self.0.get(at..)
     }
 
-    /// A GUID, and what it says the rest is.
+    /// Formats a vendor-defined node: a GUID, then the other data.
     fn vendor(self, name: &str) -> Option<String> {
         let (guid, rest) = (self.guid(0)?, self.from(16)?);
         let comma = if rest.is_empty() { "" } else { "," };
@@ -127,7 +128,7 @@ impl<'d> Fields<'d> {
     }
 }
 
-/// A number in hexadecimal, with `{:#X}`: `0x1F`.
+/// A number that `{:#X}` formats in hexadecimal, like `0x1F`.
 struct Number<N>(N);
 
 impl<N: fmt::UpperHex> fmt::UpperHex for Number<N> {
@@ -136,7 +137,7 @@ impl<N: fmt::UpperHex> fmt::UpperHex for Number<N> {
     }
 }
 
-/// Bytes, two digits each.
+/// Bytes to be formatted with two hexadecimal digits each.
 struct Hex<'d>(&'d [u8]);
 
 impl Display for Hex<'_> {

@@ -1,25 +1,28 @@
-//! What the tests have in common.
+//! Helpers for the tests.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use diskfs_varstore::testing::Template;
 use diskfs_varstore::{DevicePath, LoadOption, Node, VariableStore};
 
-/// What OVMF (edk2-stable202211) has written: on q35 with two disks and a disc on SATA, one on virtio-blk and an `NVMe` one.
+/// Returns a store that OVMF (edk2-stable202211) wrote on the machine q35, with two disks and a
+/// disc on SATA, a disk on virtio-blk and an `NVMe` one.
 pub(crate) fn sata() -> VariableStore {
     of_zstd(include_bytes!("../stores/sata.fd.zst"))
 }
 
-/// The same with SATA, USB, virtio-scsi, virtio-blk and a network.
+/// Returns a store that OVMF wrote with SATA, USB, virtio-scsi, virtio-blk and a network card.
 pub(crate) fn mixed() -> VariableStore {
     of_zstd(include_bytes!("../stores/mixed.fd.zst"))
 }
 
-/// The same of the machine "pc": two disks and a disc on IDE, the same on virtio-scsi, two on virtio-blk.
+/// Returns a store that OVMF wrote on the machine "pc", with two disks and a disc on IDE, the same
+/// on virtio-scsi, and two disks on virtio-blk.
 pub(crate) fn pc() -> VariableStore {
     of_zstd(include_bytes!("../stores/pc.fd.zst"))
 }
 
-/// What OVMF left when it was ended while it reclaimed: the spare block has it all, and the queue says so.
+/// Returns a store whose reclaiming was interrupted: the spare block has all variables, and the
+/// queue has the unfinished write.
 pub(crate) fn interrupted() -> VariableStore {
     of_zstd(include_bytes!("../stores/interrupted.fd.zst"))
 }
@@ -48,7 +51,7 @@ pub(crate) fn node(node_type: u8, subtype: u8, data: &[u8]) -> Node {
     }
 }
 
-/// A path below the first PCI root.
+/// Returns a path below the first PCI root.
 pub(crate) fn path(nodes: &[Node]) -> DevicePath {
     let root = node(2, 1, &[0xd0, 0x41, 0x03, 0x0a, 0, 0, 0, 0]);
     DevicePath {

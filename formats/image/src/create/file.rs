@@ -1,11 +1,11 @@
-//! The file that becomes an image: without its name until it is complete.
+//! The file of a new image, which gets its name when it is complete.
 
 use std::fs::Permissions;
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use diskfs_block::{BlockWrite, Error, ErrorKind, File, Result, go_on};
+use diskfs_block::{BlockWrite, Error, ErrorKind, File, Result, check_cancelled};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
@@ -13,10 +13,10 @@ use tempfile::NamedTempFile;
 use super::{Existing, Preallocation};
 use crate::lock::lock_for_writing;
 
-/// Zeroes that are written at once when everything is preallocated.
+/// The number of zeroes to write at once for full preallocation.
 const FILL_BYTES: u64 = 4 << 20;
 
-/// A file beside the place where it will go.
+/// A temporary file in the directory of its destination.
 #[derive(Debug)]
 pub(super) struct NewFile<'a> {
     file: NamedTempFile,
@@ -25,11 +25,11 @@ pub(super) struct NewFile<'a> {
 }
 
 impl<'a> NewFile<'a> {
-    /// Begins a file that is to go to `path`, if it can go there.
+    /// Creates a temporary file for `path`, if the destination is allowed.
     pub(super) fn begin(path: &'a Path, existing: Existing) -> Result<Self> {
         check_place(path, existing)?;
         let dir = directory_of(path);
-        // The umask is taken away from this, as from what any program makes.
+        // The umask applies to this mode, as for any new file.
         let file = tempfile::Builder::new()
             .prefix(".diskfs-")
             .permissions(Permissions::from_mode(0o666))
@@ -42,18 +42,18 @@ impl<'a> NewFile<'a> {
         })
     }
 
-    /// Makes it `len_bytes` long.
+    /// Sets the file's length.
     pub(super) fn set_len(&self, len_bytes: u64) -> Result<()> {
         Ok(self.file.as_file().set_len(len_bytes)?)
     }
 
-    /// The file as a device, of the length that it has now.
+    /// Returns the file as a device of its current length.
     pub(super) fn device(&self) -> Result<File> {
         let fd = self.file.as_file().try_clone()?;
         File::from_fd(fd.into(), self.path)
     }
 
-    /// Has the host keep room for a range, as far as `preallocation` asks for it.
+    /// Has the host allocate space for a range, as far as `preallocation` requests it.
     pub(super) fn preallocate(
         &self,
         offset: u64,
@@ -76,14 +76,14 @@ impl<'a> NewFile<'a> {
         match rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len_bytes) {
             Ok(()) => Ok(()),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                let reason = "the host's filesystem can't reserve room";
-                Err(Error::unsupported(reason).with_hint("give preallocation=full to write it"))
+                let reason = "preallocation=falloc is not supported by the host's filesystem";
+                Err(Error::unsupported(reason).with_hint("use preallocation=full to write zeroes"))
             }
             Err(e) => Err(e.into()),
         }
     }
 
-    /// Writes zeroes: asking the host for zeroes would only reserve room.
+    /// Writes zeroes. Asking the host for zeroes would only reserve space.
     fn fill(
         &self,
         offset: u64,
@@ -98,15 +98,16 @@ impl<'a> NewFile<'a> {
             let piece = zeroes.get(..usize::try_from(len).unwrap_or(0));
             device.write_at(offset.saturating_add(done), piece.unwrap_or_default())?;
             done = done.saturating_add(len);
-            go_on(progress(len))?;
+            check_cancelled(progress(len))?;
         }
         Ok(())
     }
 
-    /// Makes it durable and gives it its name, also durable.
+    /// Makes the file durable and gives it its name, also durably.
     pub(super) fn finish(self) -> Result<()> {
         self.file.as_file().sync_all()?;
-        // Again, and shortly before: somebody may have started a machine on it meanwhile.
+        // Check again, shortly before the rename: a machine may have been started on the file
+        // meanwhile.
         check_place(self.path, self.existing)?;
         let named = match self.existing {
             Existing::Keep => self.file.persist_noclobber(self.path),
@@ -117,7 +118,7 @@ impl<'a> NewFile<'a> {
         let synced = std::fs::File::open(dir).and_then(|dir| dir.sync_all());
         synced.map_err(|e| {
             if self.existing == Existing::Keep {
-                // What failed leaves no file that the next try would find there.
+                // Remove what failed, so that the next attempt does not find it.
                 let _ = std::fs::remove_file(self.path);
             }
             Error::from(e).in_file(dir)
@@ -132,7 +133,7 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// Fails unless something new may go to `path`.
+/// Fails unless a new file may be created at `path`.
 fn check_place(path: &Path, existing: Existing) -> Result<()> {
     let there = match path.symlink_metadata() {
         Ok(there) => there,
@@ -143,8 +144,10 @@ fn check_place(path: &Path, existing: Existing) -> Result<()> {
         return Err(place_taken(Error::new(ErrorKind::Exists, "file exists")));
     }
     if !there.is_file() {
-        let reason = "is no regular file, and nothing else is replaced";
-        return Err(Error::new(ErrorKind::Exists, reason).with_hint("remove it yourself"));
+        let reason = "not a regular file; refusing to replace it";
+        return Err(
+            Error::new(ErrorKind::Exists, reason).with_hint("remove it, or choose another path")
+        );
     }
     let file = File::open(path)?;
     lock_for_writing(&file, path).map(|_| ())
@@ -152,7 +155,7 @@ fn check_place(path: &Path, existing: Existing) -> Result<()> {
 
 fn place_taken(error: Error) -> Error {
     match error.kind() {
-        ErrorKind::Exists => error.with_hint("give --force to replace it with an empty disk"),
+        ErrorKind::Exists => error.with_hint("use --force to replace it with an empty disk"),
         _ => error,
     }
 }

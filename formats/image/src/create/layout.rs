@@ -1,5 +1,5 @@
-//! Where everything in a new qcow2 image goes: header, refcount table, refcount blocks, L1 table, L2
-//! tables, data, each of whole clusters and in this order.
+//! The layout of a new qcow2 image: header, refcount table, refcount blocks, L1 table, L2 tables
+//! and data, each in whole clusters and in this order.
 
 use diskfs_block::{Error, Result};
 
@@ -7,7 +7,7 @@ use crate::numbers::{power_of_two, shift_right};
 use crate::qcow2::header::{L1_SIZE_MAX_BYTES, REFCOUNT_TABLE_MAX_BYTES};
 use crate::qcow2::units::Geometry;
 
-/// Some clusters in a row.
+/// A run of consecutive clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Clusters {
     pub(super) start: u64,
@@ -19,7 +19,7 @@ impl Clusters {
         self.start.saturating_add(self.count)
     }
 
-    /// The same number of clusters, or another, right behind.
+    /// Returns a run of `count` clusters directly after this one.
     const fn then(self, count: u64) -> Self {
         Self {
             start: self.end(),
@@ -27,29 +27,29 @@ impl Clusters {
         }
     }
 
-    /// Where the first one begins in the file.
+    /// Returns the offset of the first cluster in the file.
     pub(super) const fn offset(self, geometry: Geometry) -> u64 {
         self.start.saturating_mul(geometry.cluster_size())
     }
 
-    /// How long they are.
+    /// Returns the length of the run in bytes.
     pub(super) const fn len_bytes(self, geometry: Geometry) -> u64 {
         self.count.saturating_mul(geometry.cluster_size())
     }
 }
 
-/// What is allocated in a new image from the start.
+/// The structures of a new image that are allocated at creation, besides header and refcounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Allocated {
-    /// The L1 table.
+    /// Only the L1 table.
     Nothing,
-    /// All L2 tables; the data is elsewhere.
+    /// The L1 table and all L2 tables; the data is in another file.
     Tables,
-    /// All L2 tables, and a cluster for each of the guest's.
+    /// The L1 table, all L2 tables, and a cluster for each cluster of the guest.
     Everything,
 }
 
-/// The places.
+/// The locations of all structures.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     pub(super) geometry: Geometry,
@@ -72,10 +72,10 @@ impl Layout {
         let l1_entries = geometry.l1_entries_for(size_bytes);
         if l1_entries.saturating_mul(8) > L1_SIZE_MAX_BYTES {
             let reason = format!(
-                "a disk of {size_bytes} bytes is too large for clusters of {} bytes",
+                "the disk is too large: {size_bytes} bytes do not fit clusters of {} bytes",
                 geometry.cluster_size()
             );
-            return Err(Error::invalid(reason).with_hint("give a larger cluster size, at most 2M"));
+            return Err(Error::invalid(reason).with_hint("use a larger cluster size, at most 2M"));
         }
         let cluster_bits = geometry.cluster_bits();
         let clusters_for = |len: u64| len.div_ceil(geometry.cluster_size());
@@ -88,7 +88,7 @@ impl Layout {
             Allocated::Everything => clusters_for(size_bytes),
             Allocated::Nothing | Allocated::Tables => 0,
         };
-        // The counts count themselves: more of them until they cover everything.
+        // Refcount blocks are themselves counted: add blocks until they cover everything.
         let counts_per_block_bits = cluster_bits
             .saturating_add(3)
             .saturating_sub(refcount_order);
@@ -125,18 +125,18 @@ impl Layout {
 
     fn check_limits(self) -> Result<Self> {
         if self.refcount_table.len_bytes(self.geometry) > REFCOUNT_TABLE_MAX_BYTES {
-            let reason = "too many clusters to count for these refcounts";
-            return Err(Error::invalid(reason).with_hint("give a larger cluster size, at most 2M"));
+            let reason = "too many clusters for this cluster size and refcount width";
+            return Err(Error::invalid(reason).with_hint("use a larger cluster size, at most 2M"));
         }
         Ok(self)
     }
 
-    /// All clusters of the file.
+    /// Returns the number of clusters of the file.
     pub(super) const fn clusters(&self) -> u64 {
         self.data.end()
     }
 
-    /// The file's length.
+    /// Returns the length of the file in bytes.
     pub(super) const fn len_bytes(&self) -> u64 {
         self.clusters().saturating_mul(self.geometry.cluster_size())
     }

@@ -1,4 +1,4 @@
-//! A new qcow2 image.
+//! Creation of a qcow2 image.
 
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -62,7 +62,7 @@ pub(super) fn create(
     })
 }
 
-/// Options that fit together.
+/// Options that were checked for consistency.
 #[derive(Debug, Clone, Copy)]
 struct Checked {
     geometry: Geometry,
@@ -89,7 +89,7 @@ fn geometry(image: &NewQcow2) -> Result<Geometry> {
     let bits = size.trailing_zeros();
     if !size.is_power_of_two() || !(min_bits..=*CLUSTER_BITS.end()).contains(&bits) {
         let reason = format!(
-            "cluster size is {size} bytes; it must be a power of two from {} to 2M{}",
+            "invalid cluster size {size}: expected a power of two from {} to 2M{}",
             power_of_two(min_bits),
             if image.l2_entries == L2Entries::Extended {
                 " with extended_l2"
@@ -105,13 +105,13 @@ fn geometry(image: &NewQcow2) -> Result<Geometry> {
 fn refcount_order(image: &NewQcow2) -> Result<u32> {
     let bits = image.refcount_bits;
     if !bits.is_power_of_two() || bits > 64 {
-        let reason = format!("refcounts are {bits} bits wide; it must be a power of two up to 64");
+        let reason = format!("invalid refcount width {bits}: expected a power of two from 1 to 64");
         return Err(Error::invalid(reason));
     }
     Ok(bits.trailing_zeros())
 }
 
-/// What came with version 3.
+/// Refuses features of version 3 in an image of version 2.
 fn check_version(image: &NewQcow2) -> Result<()> {
     let newer = [
         (image.refcount_bits != 16, "refcount_bits other than 16"),
@@ -128,7 +128,7 @@ fn check_version(image: &NewQcow2) -> Result<()> {
         .find(|(wanted, _)| *wanted && image.compat == Compat::V0_10)
     {
         Some((_, what)) => {
-            let reason = format!("{what} came with compat=1.1, and compat=0.10 is asked for");
+            let reason = format!("{what} is not supported by compat=0.10; use compat=1.1");
             Err(Error::invalid(reason))
         }
         None => Ok(()),
@@ -142,34 +142,37 @@ fn check_together(image: &NewQcow2, preallocation: Preallocation) -> Result<()> 
         .is_some_and(|file| file.layout == DataFileLayout::Raw);
     let wrong = |reason: &'static str| Err(Error::invalid(reason));
     match &image.backing {
-        Some(_) if raw_data => wrong("a raw data file holds the whole disk: no backing file"),
-        // Clusters that are there hide the backing file, unless their subclusters are not.
+        Some(_) if raw_data => {
+            wrong("a raw data file holds the whole disk; it cannot be combined with a backing file")
+        }
+        // Allocated clusters hide the backing file, except where their subclusters are unallocated.
         Some(_)
             if preallocation != Preallocation::Off && image.l2_entries == L2Entries::Standard =>
         {
-            wrong("preallocation hides the backing file; with extended_l2=on it does not")
+            wrong(
+                "preallocation would hide the backing file; use extended_l2=on, which avoids that",
+            )
         }
         _ => Ok(()),
     }
 }
 
-/// The size that was asked for, or the backing file's.
+/// Returns the requested size, or the backing file's.
 fn size(wanted: Option<u64>, backing: Option<u64>) -> Result<u64> {
     let size = wanted.or(backing).ok_or_else(|| {
-        Error::invalid("a size is needed")
-            .with_hint("or a backing file that is opened, to take its size")
+        Error::invalid("missing size").with_hint("give one, or a backing file whose size is used")
     })?;
     whole_sectors(size)
 }
 
-/// A backing file that was opened.
+/// An opened backing file.
 #[derive(Debug, Clone, Copy)]
 struct Base {
     size_bytes: u64,
     identity: Option<Identity>,
 }
 
-/// Opens the backing file as whoever opens the new image would.
+/// Opens the backing file in the same way as opening the new image will.
 fn open_backing(path: &Path, backing: &NewBacking) -> Result<Option<Base>> {
     let BackingCheck::Open(gate) = &backing.check else {
         return Ok(None);
@@ -190,7 +193,7 @@ fn open_backing(path: &Path, backing: &NewBacking) -> Result<Option<Base>> {
     }))
 }
 
-/// Makes the data file beside the image, as the image will look for it.
+/// Creates the data file under the name by which the image will look for it.
 fn create_data_file(
     image: &Path,
     name: &Path,
@@ -207,24 +210,24 @@ fn create_data_file(
     file.finish().map_err(in_place)
 }
 
-/// What is written, and where.
+/// The values and offsets of everything to write.
 struct Plan {
     layout: Layout,
-    /// What subclusters of a preallocated cluster are: the second half of an extended entry.
+    /// The subcluster bits of preallocated clusters: the second half of an extended entry.
     subclusters: u64,
     size_bytes: u64,
     data: Data,
 }
 
-/// Where a preallocated cluster's data is.
+/// The location of a preallocated cluster's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Data {
     Inside,
-    /// At the guest's own offset in the data file.
+    /// The data file, at the guest's own offset.
     Outside,
 }
 
-/// Every subcluster is stored.
+/// The bits for 32 allocated subclusters.
 const ALL_STORED: u64 = 0xffff_ffff;
 
 impl Plan {
@@ -240,7 +243,7 @@ impl Plan {
             None => Data::Inside,
         };
         let allocated = match (layout, preallocation) {
-            // Without tables, its contents would not be the guest's.
+            // Without tables, the contents of the data file would not be the guest's.
             (Some(DataFileLayout::Raw), _) => Allocated::Tables,
             (_, Preallocation::Off) => Allocated::Nothing,
             (Some(DataFileLayout::Private), _) => Allocated::Tables,
@@ -253,7 +256,8 @@ impl Plan {
                 size_bytes,
                 allocated,
             )?,
-            // They are places only, unless the data file counts whatever the image says.
+            // The subclusters are unallocated, so that the backing file shows through; a raw data
+            // file is always valid.
             subclusters: if layout == Some(DataFileLayout::Raw) {
                 ALL_STORED
             } else {
@@ -312,7 +316,7 @@ impl Plan {
         }
     }
 
-    /// Everything but the header.
+    /// Writes everything but the header.
     fn write_tables(&self, file: &File) -> Result<()> {
         let layout = &self.layout;
         let geometry = layout.geometry;
@@ -324,9 +328,10 @@ impl Plan {
         (0..layout.l2.count).try_for_each(|index| self.write_l2_table(file, index))
     }
 
-    /// In pieces: a large preallocated disk has more counts than fit in memory.
+    /// Writes the refcounts in pieces, because those of a large preallocated disk do not fit in
+    /// memory.
     fn write_counts(&self, file: &File) -> Result<()> {
-        /// A multiple of the counts in a byte.
+        /// The number of refcounts to write at once, a multiple of the refcounts in a byte.
         const PIECE: u64 = 1 << 17;
         let layout = &self.layout;
         let mut at = layout.refcount_blocks.offset(layout.geometry);
@@ -371,7 +376,7 @@ impl Plan {
     }
 }
 
-/// An entry for each of some clusters, as a table has them.
+/// Returns the table entries for consecutive clusters.
 fn entries(clusters: Clusters, geometry: Geometry, entry: impl Fn(HostOffset) -> u64) -> Vec<u8> {
     let start = clusters.offset(geometry);
     (0..clusters.count)

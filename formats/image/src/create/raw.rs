@@ -1,4 +1,4 @@
-//! A new raw image: a file of a length.
+//! Creation of a raw image: a file of a given length.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,11 +14,12 @@ pub(super) fn create(
 ) -> Result<Created> {
     let size_bytes = options
         .size_bytes
-        .ok_or_else(|| Error::invalid("a size is needed"))?;
+        .ok_or_else(|| Error::invalid("missing size"))?;
     let size_bytes = whole_sectors(size_bytes)?;
     if options.preallocation == Preallocation::Metadata {
-        let reason = "preallocation=metadata is for qcow2: a raw image has none";
-        return Err(Error::invalid(reason).with_hint("give off, falloc or full"));
+        let reason =
+            "preallocation=metadata is not supported for raw images, which have no metadata";
+        return Err(Error::invalid(reason).with_hint("use off, falloc or full"));
     }
     let file = NewFile::begin(path, options.existing)?;
     file.set_len(size_bytes)?;

@@ -1,4 +1,4 @@
-//! What needs no QEMU: the arithmetic, and what is refused.
+//! Tests without QEMU: the arithmetic, and what is refused.
 
 use std::fs;
 use std::path::Path;
@@ -24,8 +24,8 @@ fn refused(path: &Path, options: &CreateOptions) -> (ErrorKind, String) {
 #[test]
 fn counts_count_themselves() {
     let geometry = Geometry::new(9, L2Layout::Standard);
-    // 64-bit counts, 64 in a cluster of 512 bytes, and everything allocated: the counts need
-    // clusters that need counts.
+    // 64-bit refcounts, 64 in a cluster of 512 bytes, and everything allocated: refcount blocks
+    // need further refcount blocks.
     for size in [0, 1, 512, 1 << 20, (1 << 30) + 512] {
         let layout = Layout::new(geometry, 6, size, Allocated::Everything).unwrap();
         assert!(
@@ -88,7 +88,7 @@ fn what_does_not_go_together_is_refused_and_leaves_nothing() {
         );
     }
     let no_size = CreateOptions::new(qcow2(|image| image.backing = Some(backing())), None);
-    assert!(refused(&path, &no_size).1.contains("a size is needed"));
+    assert!(refused(&path, &no_size).1.contains("missing size"));
     let hidden = CreateOptions {
         preallocation: Preallocation::Metadata,
         ..CreateOptions::new(no_size.image.clone(), Some(512))

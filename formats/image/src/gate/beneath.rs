@@ -9,16 +9,16 @@ use rustix::io::Errno;
 use super::Access;
 
 const FILE_FLAGS: OFlags = OFlags::CLOEXEC
-    // A FIFO would wait for its other end.
+    // Without this flag, opening a FIFO would wait for a peer.
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::NOFOLLOW);
 
-/// Opens `rest` below `root` once `check` has found nothing wrong with what is there.
+/// Opens `rest` below `root` after `check` accepts the file.
 ///
-/// The file is looked at through a descriptor that opens nothing (`O_PATH`), as opening alone has
-/// effects: it wakes up who waits at the other end of a FIFO, and some devices act on it. `check`
-/// is asked again about what was opened, which may be another file by then.
+/// The file is first examined through a descriptor that does not open it (`O_PATH`), because
+/// opening has effects: it wakes up the process at the other end of a FIFO, and some devices act on
+/// it. `check` then runs again on the opened file, which may be another one by then.
 pub(super) fn open_checked<E: From<Errno>>(
     root: &Path,
     rest: &Path,
@@ -33,20 +33,20 @@ pub(super) fn open_checked<E: From<Errno>>(
     Ok(opened)
 }
 
-/// Opens `rest` below `root`. Both were resolved, so no link is followed: if one has appeared
-/// since, opening fails, and what is opened is below `root` whatever else happens meanwhile.
+/// Opens `rest` below `root`. Both are resolved, so no link is followed: if a link has appeared
+/// since, opening fails. The opened file is always below `root`, whatever changes meanwhile.
 fn open_beneath(root: &Path, rest: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let root_flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(root, root_flags, Mode::empty())?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(&root, rest, flags, Mode::empty(), resolve) {
-        // Linux before 5.6, or a sandbox that does not know it.
+        // Linux before 5.6 or some sandboxes do not support openat2.
         Err(Errno::NOSYS | Errno::PERM) => walk_beneath(root, rest, flags),
         other => other,
     }
 }
 
-/// The same, one component at a time.
+/// Opens `rest` below `root` without openat2, one component at a time.
 fn walk_beneath(root: OwnedFd, rest: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut dir = root;
     let mut components = rest.components().peekable();
@@ -81,7 +81,7 @@ mod tests {
         text
     }
 
-    /// Both ways to open follow no link that has appeared since the name was resolved.
+    /// Neither way to open follows a link that appeared after the name was resolved.
     #[test]
     fn links_are_not_followed_below_the_root() {
         let dir = tempfile::tempdir().unwrap();
@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    /// Who waits at the other end of a FIFO sees nothing of the look at it.
+    /// Checking a FIFO does not affect the process at its other end.
     #[test]
     fn a_fifo_is_refused_before_it_is_opened() {
         let dir = tempfile::tempdir().unwrap();
@@ -118,7 +118,7 @@ mod tests {
         let checks = std::cell::Cell::new(0);
         let opened = open_checked(dir.path(), Path::new("fifo"), Access::Read, |_| {
             checks.set(checks.get() + 1);
-            // A writer that does not wait finds nobody who reads.
+            // Opening a FIFO for writing without waiting fails if no process reads it.
             let writer = OFlags::WRONLY | OFlags::NONBLOCK;
             let found = rustix::fs::open(&fifo, writer, Mode::empty());
             assert_eq!(found.unwrap_err(), Errno::NXIO);

@@ -1,4 +1,4 @@
-//! One name in one image, from its bytes to an open file.
+//! A request to open a file that an image names: from the bytes of the name to an open file.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -11,10 +11,10 @@ use rustix::fs::{FileType, Stat};
 use super::beneath::open_checked;
 use super::{Access, Gate, NamedFor, Namer, Policy};
 
-const CLOSED_HINT: &str = "leave out --no-backing (in the configuration: `backing = \"none\"`) to open it, or give --allow-backing DIR";
+const CLOSED_HINT: &str = "omit --no-backing (in the configuration: `backing = \"none\"`) to open it, or use --allow-backing DIR";
 const PROTOCOL_HINT: &str = "give the image a plain path with `qemu-img rebase -u`";
 
-/// What an image wants to be opened.
+/// A request of an image to open a file.
 pub(super) struct Request<'a> {
     pub(super) gate: &'a Gate,
     pub(super) image: Namer<'a>,
@@ -23,33 +23,33 @@ pub(super) struct Request<'a> {
     pub(super) access: Access,
 }
 
-/// A directory to open below, and why.
+/// A directory below which files may be opened, and the reason.
 struct Root {
-    /// As it really is.
+    /// The resolved path of the directory.
     dir: PathBuf,
     reason: Reason,
 }
 
-/// Why the gate lets a file through.
+/// The reason why the gate allows a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reason {
-    /// The user named the file itself.
+    /// The user allowed the file itself.
     File,
-    /// The user, or the policy, named a directory above it.
+    /// The user or the policy allowed a directory above it.
     Directory,
-    /// It is below the image's own directory.
+    /// The file is below the image's own directory.
     Beside,
 }
 
-/// A file that the gate may let through.
-struct Found<'a> {
+/// A file that the gate may allow.
+struct CandidateFile<'a> {
     root: &'a Path,
     rest: &'a Path,
     reason: Reason,
 }
 
-impl Found<'_> {
-    /// Whether it is a dot file, or in a directory that is one, below the root.
+impl CandidateFile<'_> {
+    /// Returns true if the file or one of its directories below the root is a dot file.
     fn is_hidden(&self) -> bool {
         let is_hidden = |part: Component<'_>| part.as_os_str().as_bytes().starts_with(b".");
         self.rest.components().any(is_hidden)
@@ -64,7 +64,7 @@ impl Request<'_> {
         let own_dir = self.own_dir();
         let named = own_dir.join(self.plain_path()?);
         let roots = self.roots(own_dir);
-        // The kernel resolves links here; below, nothing but real directories is walked.
+        // The kernel resolves links here; below the root only real directories are walked.
         let real = match named.canonicalize() {
             Ok(real) => real,
             Err(e) => return Err(self.cannot_resolve(e, &named, &roots)),
@@ -90,17 +90,20 @@ impl Request<'_> {
 
     fn denied(&self, why: &str, hint: impl Into<Cow<'static, str>>) -> Error {
         let what = self.what.noun();
-        let reason = format!("{what} `{}` is not opened: {why}", self.shown_name());
+        let reason = format!("refusing to open {what} `{}`: {why}", self.shown_name());
         Error::new(ErrorKind::Denied, reason)
             .in_file(self.image.path)
             .with_hint(hint)
     }
 
-    /// The name as a path below the image's directory, or absolute. QEMU takes what precedes a
-    /// colon for a protocol unless there is a slash before it.
+    /// Returns the name as a path: absolute, or relative to the image's directory. As in QEMU, the
+    /// part before a colon is a protocol unless a slash precedes the colon.
     fn plain_path(&self) -> Result<&Path> {
         if self.name.contains(&0) {
-            let reason = format!("{}'s name contains a zero byte", self.what.noun());
+            let reason = format!(
+                "invalid name of the {}: it contains a NUL byte",
+                self.what.noun()
+            );
             return Err(Error::corrupt(reason).in_file(self.image.path));
         }
         let prefix_end = self.name.iter().position(|&b| b == b':' || b == b'/');
@@ -117,8 +120,8 @@ impl Request<'_> {
         }
     }
 
-    /// The directories to open below, as they really are; those that are not there let nothing
-    /// through. What the user named comes before what is only beside the image.
+    /// Returns the resolved directories below which files may be opened. Missing directories allow
+    /// nothing. Directories that the user named precede the image's own directory.
     fn roots(&self, own_dir: &Path) -> Vec<Root> {
         let named = |dir: &PathBuf| (dir.clone(), Reason::Directory);
         let mut dirs: Vec<_> = self.gate.allowed.iter().map(named).collect();
@@ -137,8 +140,8 @@ impl Request<'_> {
             .collect()
     }
 
-    /// Where `real` is found, if it may be opened at all.
-    fn find<'p>(&self, real: &'p Path, roots: &'p [Root]) -> Result<Found<'p>> {
+    /// Returns the root below which `real` is, if it may be opened.
+    fn find<'p>(&self, real: &'p Path, roots: &'p [Root]) -> Result<CandidateFile<'p>> {
         let files = match self.access {
             Access::Read => [&self.gate.files[..], &self.gate.data_files[..]],
             Access::ReadWrite => [&[][..], &self.gate.data_files[..]],
@@ -147,25 +150,25 @@ impl Request<'_> {
         if files.into_iter().flatten().any(is_named)
             && let (Some(dir), Some(name)) = (real.parent(), real.file_name())
         {
-            return Ok(Found {
+            return Ok(CandidateFile {
                 root: dir,
                 rest: Path::new(name),
                 reason: Reason::File,
             });
         }
         below_any(real, roots).ok_or_else(|| {
-            let own = Found {
+            let own = CandidateFile {
                 root: Path::new(""),
                 rest: real.file_name().map_or(real, Path::new),
                 reason: Reason::Beside,
             };
-            // No option lets it through.
+            // No option allows a file with such a name.
             let refused = self.check_name(&own).err();
             refused.unwrap_or_else(|| self.outside(real))
         })
     }
 
-    /// Whether a file exists outside the gate is nothing to tell an image's author.
+    /// Hides from an image's author whether a file exists outside the gate.
     fn cannot_resolve(&self, e: std::io::Error, named: &Path, roots: &[Root]) -> Error {
         let lexical = std::path::absolute(named).map_or_else(|_| named.to_owned(), |p| lexical(&p));
         let is_named = self.gate.data_files.iter().any(|file| file == named);
@@ -177,17 +180,22 @@ impl Request<'_> {
         let reason = format!("{noun} `{}`: {}", self.shown_name(), what.reason());
         Error::new(what.kind(), reason)
             .in_file(self.image.path)
-            .with_hint("put it there, or have the image name another with `qemu-img rebase -u`")
+            .with_hint(
+                "create that file, or change the name in the image with `qemu-img rebase -u`",
+            )
     }
 
     fn outside(&self, real: &Path) -> Error {
         let dir = real.parent().unwrap_or(real).display();
         if self.access == Access::ReadWrite {
             let hint = format!(
-                "give --data-file {} if the image may write to it",
+                "use --data-file {} if the image may write to it",
                 real.display()
             );
-            return self.denied("an image does not choose which files are written", hint);
+            return self.denied(
+                "an image cannot choose by itself which files are written",
+                hint,
+            );
         }
         let why = match self.gate.policy {
             Policy::Below(_) => "it is not below a directory that the configuration names",
@@ -196,33 +204,33 @@ impl Request<'_> {
         };
         self.denied(
             why,
-            format!("give --allow-backing {dir} if the image may read it"),
+            format!("use --allow-backing {dir} if the image may read it"),
         )
     }
 
-    /// Dot files hold keys and what shells run, and are no images; a file that the user named as
-    /// the one to read is one all the same.
-    fn check_name(&self, found: &Found<'_>) -> Result<()> {
+    /// Refuses dot files, which hold keys and shell start-up scripts and are not images. A file
+    /// that the user allowed for reading by its own name is accepted.
+    fn check_name(&self, found: &CandidateFile<'_>) -> Result<()> {
         let is_named = found.reason == Reason::File && self.access == Access::Read;
         if is_named || !found.is_hidden() {
             return Ok(());
         }
         Err(self.denied(
-            "images don't name dot files",
-            "rename it, and have the image name it with `qemu-img rebase -u`",
+            "it is a dot file",
+            "rename it, and change the name in the image with `qemu-img rebase -u`",
         ))
     }
 
     fn check_file(&self, stat: &Stat, reason: Reason) -> Result<()> {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(self.denied("it is not a regular file", "name a regular file"));
+            return Err(self.denied("it is not a regular file", "use a regular file"));
         }
         if reason == Reason::Beside && self.image.owner != Some(stat.st_uid) {
             let owner = self.image.owner.map_or_else(
-                || "the image has none".to_owned(),
-                |uid| format!("the image is user {uid}'s"),
+                || "the image has no owner".to_owned(),
+                |uid| format!("the image belongs to user {uid}"),
             );
-            let why = format!("it is user {}'s, and {owner}", stat.st_uid);
+            let why = format!("it belongs to user {}, and {owner}", stat.st_uid);
             let dir = self.own_dir();
             let dir = if dir.as_os_str().is_empty() {
                 Path::new(".")
@@ -230,7 +238,7 @@ impl Request<'_> {
                 dir
             };
             let hint = format!(
-                "give --allow-backing {} if the image may read it",
+                "use --allow-backing {} if the image may read it",
                 dir.display()
             );
             return Err(self.denied(&why, hint));
@@ -239,7 +247,7 @@ impl Request<'_> {
     }
 }
 
-/// Why a file was not opened.
+/// The reason why a file was not opened.
 enum Refused {
     Gate(Error),
     Kernel(rustix::io::Errno),
@@ -269,11 +277,11 @@ fn real_dir(dir: &Path) -> Option<PathBuf> {
     dir.canonicalize().ok()
 }
 
-/// The root that `path` is below, and the rest of it from there: what was named goes before what is
-/// only beside the image, and the nearest goes before one further up.
-fn below_any<'a>(path: &'a Path, roots: &'a [Root]) -> Option<Found<'a>> {
+/// Returns the root that contains `path`, and the rest of the path. Directories that the user named
+/// are preferred to the image's own directory, and deeper roots to others.
+fn below_any<'a>(path: &'a Path, roots: &'a [Root]) -> Option<CandidateFile<'a>> {
     let found = roots.iter().filter_map(|root| {
-        Some(Found {
+        Some(CandidateFile {
             root: root.dir.as_path(),
             rest: path.strip_prefix(&root.dir).ok()?,
             reason: root.reason,
@@ -287,7 +295,7 @@ fn below_any<'a>(path: &'a Path, roots: &'a [Root]) -> Option<Found<'a>> {
         })
 }
 
-/// `path` without `.` and `..`, by its letters only.
+/// Removes `.` and `..` from `path` without resolving links.
 fn lexical(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for component in path.components() {

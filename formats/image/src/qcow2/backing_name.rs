@@ -1,9 +1,10 @@
-//! Changing which file an image names as its backing file: specification, sections "Header" and
-//! "Header extensions".
+//! Changing the name of the backing file in an image: specification, sections "Header" and "Header
+//! extensions".
 //!
-//! A name that fits into the first sector with the header and its extensions is written with them, in
-//! one write of that sector. Any other goes where neither the old name nor an old extension is, and
-//! then a write of the first sector makes it count. So a crash leaves the old name or the new one.
+//! A name that fits into the first sector after the header and its extensions is written with them,
+//! in one write of that sector. Any other name is written to a place that neither the old name nor
+//! the old extensions use; then a write of the first sector activates it. So a crash leaves the old
+//! name or the new one.
 
 use diskfs_block::{BlockWrite, Error, Result};
 
@@ -13,12 +14,12 @@ use crate::qcow2::header_extensions::{ExtensionKind, push_extension, raw_extensi
 
 const SECTOR_BYTES: usize = 512;
 const END_EXTENSION_BYTES: usize = 8;
-/// Where the header says where the name is, and how long.
+/// The header fields with the offset and length of the name.
 const NAME_FIELDS: std::ops::Range<usize> = 8..20;
-/// Where version 3 says how long the header is.
+/// The header field with the header's length (version 3).
 const LENGTH_FIELD: std::ops::Range<usize> = 100..104;
 
-/// Has the image name another backing file, or none.
+/// Sets the name of the image's backing file, or removes it.
 pub(crate) fn set(file: &dyn BlockWrite, backing: Option<&NamedBacking>) -> Result<()> {
     let header = Header::read(file)?;
     let cluster_size = header.geometry.cluster_size();
@@ -54,16 +55,17 @@ fn be32(bytes: &[u8], range: std::ops::Range<usize>) -> usize {
     to_usize(u64::from(u32::from_be_bytes(word.unwrap_or_default())))
 }
 
-/// Where the old name is.
+/// Returns the range of the old name.
 fn old_name(bytes: &[u8]) -> std::ops::Range<usize> {
     let at = bytes.get(8..16).and_then(|word| word.try_into().ok());
     let at = to_usize(u64::from_be_bytes(at.unwrap_or_default()));
     at..at.saturating_add(be32(bytes, 16..20))
 }
 
-/// Header and extensions, of which no more than the first sector changes: for that, the names of
-/// features go where they are in the way, as they are for messages only, and then the record of what
-/// the backing file is like, without which it is only not noticed when that changes.
+/// Builds the header and extensions so that no more than the first sector changes. If they do not
+/// fit, the feature name table is omitted first, because it is only used in messages. Then the
+/// record of the backing file's state is omitted, without which a change of the backing file is not
+/// detected.
 fn front(old: &[u8], header_length: usize, backing: Option<&NamedBacking>) -> Result<Vec<u8>> {
     let start = old.get(..header_length).unwrap_or_default();
     let kept = raw_extensions(old, header_length)?;
@@ -102,12 +104,12 @@ fn front(old: &[u8], header_length: usize, backing: Option<&NamedBacking>) -> Re
     fronts.find(changes_one_sector).ok_or_else(|| {
         Error::unsupported("the header and its extensions are longer than a sector of 512 bytes")
             .with_hint(
-                "`qemu-img rebase` changes it, and a power cut meanwhile would leave it broken",
+                "`qemu-img rebase` can change it, but a power cut meanwhile can damage the image",
             )
     })
 }
 
-/// Where the extensions that are there end.
+/// Returns where the existing extensions end.
 fn extensions_end(old: &[u8], header_length: usize) -> Result<usize> {
     let all = raw_extensions(old, header_length)?;
     let len = all.iter().fold(END_EXTENSION_BYTES, |len, (_, raw)| {
@@ -116,7 +118,7 @@ fn extensions_end(old: &[u8], header_length: usize) -> Result<usize> {
     Ok(header_length.saturating_add(len))
 }
 
-/// Where the new name goes: from `start` on, and not over the old one.
+/// Returns the offset for the new name: at or after `start`, and not over the old name.
 fn place_for(
     name: &[u8],
     start: usize,
@@ -131,8 +133,8 @@ fn place_for(
     let places = [start, old.end.max(start)];
     let found = places.into_iter().find(|at| !is_too_long && fits(at));
     found.ok_or_else(|| {
-        Error::invalid("the backing file's name has no room in the first cluster")
-            .with_hint("give a shorter name")
+        Error::invalid("no space left in the first cluster for the backing file's name")
+            .with_hint("use a shorter name")
     })
 }
 

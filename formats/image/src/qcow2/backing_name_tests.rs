@@ -1,4 +1,4 @@
-//! Power cuts at every moment while an image gets another backing file.
+//! Power cuts at every moment while the backing file's name is changed.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use super::header::{Header, NamedBacking};
 use crate::CreateOptions;
 use crate::create::{DataFileLayout, NewDataFile, NewImage, NewQcow2, create};
 
-/// An image without a backing file, whose data file's name has about so many bytes.
+/// Returns an image without a backing file, whose data file's name has about the given length.
 fn image(cluster_size_bytes: u64, data_file_name: usize) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
-    // Clusters of 512 bytes have no room for more.
+    // Clusters of 512 bytes have no room for a longer name.
     let data_file_name = data_file_name.min(usize::try_from(cluster_size_bytes).unwrap() - 200);
     let data_file = (data_file_name > 0).then(|| NewDataFile {
         name: format!("{}d", "./".repeat(data_file_name / 2)).into(),
@@ -28,7 +28,7 @@ fn image(cluster_size_bytes: u64, data_file_name: usize) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// What must be as it was before, or as it is after: the names of both files, and the backing file's
+/// Returns what must be as before or as after: the names of both files, and the backing file's
 /// format.
 fn names(device: &dyn BlockRead) -> diskfs_block::Result<[Option<Vec<u8>>; 3]> {
     let header = Header::read(device)?;
@@ -36,7 +36,7 @@ fn names(device: &dyn BlockRead) -> diskfs_block::Result<[Option<Vec<u8>>; 3]> {
     Ok([header.backing_name, header.extensions.data_file, format])
 }
 
-/// Sets a name and gives back whether it had room.
+/// Sets a name with a power cut at each moment. Returns whether the name fitted.
 fn cut(bytes: &mut Vec<u8>, backing: Option<&NamedBacking>, what: &str) -> bool {
     let device = Faulty::new(Arc::new(Memory::new(bytes.as_slice())), []);
     let before = names(&device).unwrap();

@@ -1,7 +1,7 @@
-//! What an overlay's base was like: a header extension of our own.
+//! The record of a backing file's state: a header extension of our own.
 //!
-//! QEMU ignores extensions that it does not know, and keeps them when it writes a header anew. So
-//! the record says which name of a backing file it is for: after `qemu-img rebase` it is void.
+//! QEMU ignores unknown extensions, and keeps them when it rewrites a header. So the record
+//! includes a hash of the backing file's name: after `qemu-img rebase` it is void.
 
 use diskfs_block::{BlockWrite, Result};
 use zerocopy::byteorder::big_endian::{I64, U32, U64};
@@ -13,11 +13,11 @@ use crate::qcow2::header::Header;
 use crate::qcow2::units::HostOffset;
 
 const VERSION: u32 = 1;
-/// The base must be as it is recorded.
+/// The backing file must be as recorded.
 const STATE_HOLDS: u32 = 0;
-/// Nothing is known of the base, or it is being changed through this overlay.
+/// The state of the backing file is unknown, or it is being changed through this overlay.
 const STATE_VOID: u32 = 1;
-/// Where the state is in the record.
+/// The offset of the state in the record.
 const STATE_AT: u64 = 4;
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -32,7 +32,7 @@ struct RawRecord {
     reserved: U32,
 }
 
-/// A record, and where it is.
+/// A record and its offset.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BaseRecord {
     at: HostOffset,
@@ -40,14 +40,15 @@ pub(crate) struct BaseRecord {
 }
 
 impl BaseRecord {
-    /// The record in the data of an extension at byte `at`; `None` for one of a version to come.
+    /// Parses a record from the data of an extension at byte `at`; returns `None` for a future
+    /// version.
     pub(crate) fn parse(data: &[u8], at: usize) -> Option<Self> {
         let (raw, _) = RawRecord::read_from_prefix(data).ok()?;
         let at = HostOffset(to_u64(at));
         (raw.version.get() == VERSION).then_some(Self { at, raw })
     }
 
-    /// What the backing file called `name` must be like, if that is known.
+    /// Returns the recorded state of the backing file `name`, if it is known.
     pub(crate) fn expected(&self, name: &[u8]) -> Option<Identity> {
         let is_valid =
             self.raw.state.get() == STATE_HOLDS && self.raw.name_hash.get() == hash(name);
@@ -59,7 +60,8 @@ impl BaseRecord {
     }
 }
 
-/// A record for the backing file `name`, as it is stored; void without an identity.
+/// Encodes a record for the backing file `name`, as it is stored. Without an identity the record is
+/// void.
 pub(crate) fn encode(name: &[u8], identity: Option<Identity>) -> Vec<u8> {
     raw(name, identity).as_bytes().to_vec()
 }
@@ -85,8 +87,8 @@ fn raw(name: &[u8], identity: Option<Identity>) -> RawRecord {
     }
 }
 
-/// Makes the record of the overlay in `file` void, durably, before its base is changed through it:
-/// the overlay shows the same disk whatever interrupts that, and must open.
+/// Makes the record of the overlay in `file` void, durably, before its backing file is changed
+/// through it. The overlay then shows the same disk even if that is interrupted, and must open.
 pub(crate) fn make_void(file: &dyn BlockWrite) -> Result<()> {
     let Some(record) = Header::read(file)?.extensions.base else {
         return Ok(());
@@ -95,13 +97,13 @@ pub(crate) fn make_void(file: &dyn BlockWrite) -> Result<()> {
     file.flush()
 }
 
-/// Has the record of the overlay in `file` say what its base is like now.
+/// Updates the record of the overlay in `file` to the current state of its backing file.
 pub(crate) fn renew(file: &dyn BlockWrite, identity: Identity) -> Result<()> {
     let header = Header::read(file)?;
     let (Some(record), Some(name)) = (header.extensions.base, header.backing_name) else {
         return Ok(());
     };
-    // A crash in the middle of the record must not leave one that holds.
+    // A crash in the middle of the record must not leave a valid one.
     set_state(file, &record, STATE_VOID)?;
     file.flush()?;
     let void = RawRecord {
@@ -118,7 +120,7 @@ fn set_state(file: &dyn BlockWrite, record: &BaseRecord, state: u32) -> Result<(
     file.write_at(record.at.plus(STATE_AT).0, &state.to_be_bytes())
 }
 
-/// FNV-1a of 64 bits: tells one name from another, and withstands nobody.
+/// Hashes a name with 64-bit FNV-1a. It only distinguishes names and does not resist attacks.
 fn hash(name: &[u8]) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;

@@ -10,11 +10,11 @@ use crate::qcow2::header::Header;
 use crate::qcow2::table_reader::TableReader;
 use crate::qcow2::units::HostOffset;
 
-/// QEMU's limit (specification, "Bitmaps extension").
+/// The largest number of bitmaps: QEMU's limit (specification, "Bitmaps extension").
 const BITMAPS_MAX: u32 = 65535;
-/// The whole directory: QEMU's number of bitmaps, at 128 bytes each.
+/// The size of the whole directory: QEMU's number of bitmaps, at 128 bytes each.
 const DIRECTORY_MAX_BYTES: u64 = 8 << 20;
-/// QEMU's limit (specification, "Bitmap directory").
+/// The longest name in bytes: QEMU's limit (specification, "Bitmap directory").
 const NAME_MAX_BYTES: u16 = 1023;
 
 #[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -29,29 +29,30 @@ struct RawBitmap {
     extra_data_size: U32,
 }
 
-/// A bitmap and where its table is.
+/// A bitmap and the location of its table.
 #[derive(Debug, Clone)]
 pub(crate) struct BitmapEntry {
     pub(crate) bitmap: Bitmap,
     pub(crate) table_at: HostOffset,
     pub(crate) table_entries: u32,
-    /// Where the entry is in the file.
+    /// The offset of the entry in the file.
     at: HostOffset,
-    /// As stored.
+    /// The flags as stored.
     pub(crate) flags: u32,
-    /// It is of a kind, and has no data besides, that keeps a program from changing it.
+    /// True if the bitmap is of a known type and has no extra data that prevents us from changing
+    /// it.
     pub(crate) is_understood: bool,
 }
 
 impl BitmapEntry {
-    /// Where its flags are in the file.
+    /// Returns the offset of the entry's flags in the file.
     pub(crate) const fn flags_at(&self) -> HostOffset {
         self.at.plus(12)
     }
 }
 
-/// The bitmaps of an image. A broken directory is no reason not to read the disk: it becomes a
-/// warning.
+/// Lists the bitmaps of an image. A broken directory does not prevent reading the disk: it becomes
+/// a warning.
 pub(crate) fn list(
     file: &dyn BlockRead,
     header: &Header,
@@ -59,15 +60,14 @@ pub(crate) fn list(
 ) -> Vec<Bitmap> {
     if header.extensions.bitmaps.is_some() && !header.autoclear.bitmaps() {
         warnings.push(
-            "was written to by a program that does not know bitmaps: its bitmaps are void"
-                .to_owned(),
+            "was written by a program without support for bitmaps; its bitmaps are void".to_owned(),
         );
         return Vec::new();
     }
     match read(file, header) {
         Ok(entries) => entries.into_iter().map(|entry| entry.bitmap).collect(),
         Err(e) => {
-            warnings.push(format!("bitmaps cannot be listed: {e}"));
+            warnings.push(format!("cannot list bitmaps: {e}"));
             Vec::new()
         }
     }
@@ -79,7 +79,10 @@ pub(crate) fn read(file: &dyn BlockRead, header: &Header) -> Result<Vec<BitmapEn
         return Ok(Vec::new());
     };
     if directory.count > BITMAPS_MAX {
-        let reason = format!("{} bitmaps; QEMU's limit is {BITMAPS_MAX}", directory.count);
+        let reason = format!(
+            "too many bitmaps: {}, QEMU's limit is {BITMAPS_MAX}",
+            directory.count
+        );
         return Err(Error::corrupt(reason).at(directory.at.0));
     }
     let max_bytes = directory.size_bytes.min(DIRECTORY_MAX_BYTES);
@@ -93,7 +96,7 @@ fn read_entry(table: &mut TableReader<'_>) -> Result<BitmapEntry> {
     let at = table.at();
     let bytes = table.take(to_u64(size_of::<RawBitmap>()))?;
     let raw = RawBitmap::read_from_bytes(bytes)
-        .map_err(|_| Error::corrupt("bitmap directory entry is cut short").at(at.0))?;
+        .map_err(|_| Error::corrupt("bitmap directory entry is truncated").at(at.0))?;
     raw.check().map_err(|e| e.at(at.0))?;
     table.take(u64::from(raw.extra_data_size.get()))?;
     let name = table.take(u64::from(raw.name_size.get()))?;
@@ -121,7 +124,8 @@ fn read_entry(table: &mut TableReader<'_>) -> Result<BitmapEntry> {
 }
 
 impl RawBitmap {
-    /// A dirty bitmap, all flags known, and extra data only if it may be left as it is.
+    /// Returns true for a dirty bitmap with only known flags, and without extra data that must be
+    /// understood.
     const fn is_understood(&self) -> bool {
         const KIND_DIRTY: u8 = 1;
         const KNOWN_FLAGS: u32 = 0b111;
@@ -135,11 +139,16 @@ impl RawBitmap {
     fn check(&self) -> Result<()> {
         let name_size = self.name_size.get();
         if name_size == 0 || name_size > NAME_MAX_BYTES {
-            let reason = format!("bitmap name of {name_size} bytes, not 1 to {NAME_MAX_BYTES}");
+            let reason = format!(
+                "invalid bitmap: its name has {name_size} bytes, expected 1 to {NAME_MAX_BYTES}"
+            );
             return Err(Error::corrupt(reason));
         }
         if self.granularity_bits > 63 {
-            let reason = format!("bitmap granularity is 2^{}", self.granularity_bits);
+            let reason = format!(
+                "invalid bitmap: granularity is 2^{}, expected at most 2^63",
+                self.granularity_bits
+            );
             return Err(Error::corrupt(reason));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What a chain of images shares: caches with a byte budget.
+//! The caches that a chain of images shares, with a byte budget.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,43 +12,44 @@ use zerocopy::IntoBytes;
 use crate::numbers::{to_u64, to_usize};
 use crate::qcow2::units::HostOffset;
 
-/// The smallest budget for tables: 16 slices of an L2 table. Below it reads would thrash.
+/// The smallest budget for tables: 16 slices of an L2 table. With less, reads would thrash.
 const TABLES_MIN_BYTES: u64 = 1 << 20;
 /// The smallest budget for decompressed clusters: four of the largest.
 const CLUSTERS_MIN_BYTES: u64 = 8 << 20;
-/// Each cache is cut into this many shards at most, so that threads seldom meet at a lock.
+/// The largest number of shards of a cache. Threads rarely contend for one of so many locks.
 const SHARDS_MAX: u64 = 16;
 
-/// Which image of a chain a cached piece belongs to.
+/// The number of an image in its chain, as a part of cache keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct LayerId(pub(crate) u32);
 
-/// Which table a piece is of, and which piece.
+/// The key of a cached piece: which table, and which piece of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum TableKey {
     /// A piece of the L1 table.
     L1(LayerId, u64),
-    /// A slice of an L2 table, counted over the guest's disk.
+    /// A slice of an L2 table, numbered over the guest's disk.
     L2(LayerId, u64),
-    /// A slice of a refcount block, counted over the image file.
+    /// A slice of a refcount block, numbered over the image file.
     Refcounts(LayerId, u64),
 }
 
-/// A compressed cluster: its image and where it is stored.
+/// The key of a decompressed cluster: its image and its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ClusterKey(pub(crate) LayerId, pub(crate) HostOffset);
 
 /// A piece of a table as stored: 64-bit big-endian words.
 ///
-/// A writer changes words in place while others read them. Each word is whole by itself; an entry
-/// of two words is read with [`pair`](Self::pair).
+/// A writer changes words in place while other threads read them. A single word is always
+/// consistent; an entry of two words must be read with [`pair`](Self::pair).
 #[derive(Debug)]
 pub(crate) struct TableSlice {
     at: HostOffset,
     words: Vec<AtomicU64>,
-    /// Goes up before and after each change of a pair, so it is odd meanwhile.
+    /// The sequence number of pair changes. It is incremented before and after each change, so it
+    /// is odd during a change.
     pair_changes: AtomicU64,
-    /// Looked up since the last time that room was made.
+    /// True if the slice was used since the last eviction pass.
     used: AtomicBool,
 }
 
@@ -62,7 +63,7 @@ impl TableSlice {
         Ok(slice)
     }
 
-    /// `len_bytes` of zeroes that belong at `at`.
+    /// Creates a slice of `len_bytes` of zeroes for offset `at`.
     pub(crate) fn zeroed(at: HostOffset, len_bytes: u64) -> Self {
         let count = to_usize(len_bytes.div_ceil(8));
         let mut words = Vec::new();
@@ -75,21 +76,22 @@ impl TableSlice {
         }
     }
 
-    /// The `index`th word; past the end zero, which every table reads as "nothing there".
+    /// Returns the `index`th word. Past the end it is zero, which every table reads as
+    /// "unallocated".
     pub(crate) fn word(&self, index: usize) -> u64 {
         self.words
             .get(index)
             .map_or(0, |word| u64::from_be(word.load(Ordering::Acquire)))
     }
 
-    /// Changes the `index`th word. Changes of one slice are made by one thread at a time.
+    /// Changes the `index`th word. Only one thread at a time may change a slice.
     pub(crate) fn set_word(&self, index: usize, value: u64) {
         if let Some(word) = self.words.get(index) {
             word.store(value.to_be(), Ordering::Release);
         }
     }
 
-    /// Two words that belong together, from the `index`th on.
+    /// Returns two words of one entry, from the `index`th on.
     pub(crate) fn pair(&self, index: usize) -> (u64, u64) {
         loop {
             let before = self.pair_changes.load(Ordering::Acquire);
@@ -102,7 +104,7 @@ impl TableSlice {
         }
     }
 
-    /// Changes two words that belong together.
+    /// Changes two words of one entry.
     pub(crate) fn set_pair(&self, index: usize, (first, second): (u64, u64)) {
         self.pair_changes.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -111,7 +113,7 @@ impl TableSlice {
         self.pair_changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Words in it.
+    /// Returns the number of words.
     pub(crate) const fn len(&self) -> usize {
         self.words.len()
     }
@@ -120,17 +122,17 @@ impl TableSlice {
         to_u64(self.words.len()).saturating_mul(8)
     }
 
-    /// Where the slice is stored.
+    /// Returns the offset at which the slice is stored.
     pub(crate) const fn at(&self) -> HostOffset {
         self.at
     }
 
-    /// Where the `index`th word is stored.
+    /// Returns the offset at which the `index`th word is stored.
     pub(crate) fn place_of(&self, index: usize) -> HostOffset {
         self.at.plus(to_u64(index).saturating_mul(8))
     }
 
-    /// A copy of some of its words, as stored.
+    /// Returns a copy of some of its words, as stored.
     pub(crate) fn copy_of(&self, words: Range<usize>) -> Vec<u8> {
         let words = self.words.get(words).unwrap_or_default();
         words
@@ -140,13 +142,13 @@ impl TableSlice {
     }
 
     pub(crate) fn mark_used(&self) {
-        // Looked at first: a store would take the line away from the other processors.
+        // Load first: a store would take the cache line away from the other processors.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether it was used since this was asked last.
+    /// Returns true if the slice was used since the last call.
     pub(crate) fn take_used(&self) -> bool {
         self.used.swap(false, Ordering::Relaxed)
     }
@@ -194,14 +196,15 @@ impl Caches {
     }
 }
 
-/// A cache of `budget_bytes` for values of at most `largest_bytes`, mostly around `usual_bytes`.
+/// Creates a cache of `budget_bytes` for values of at most `largest_bytes`, usually of about
+/// `usual_bytes`.
 fn sharded<K, V>(budget_bytes: u64, largest_bytes: u64, usual_bytes: u64) -> Result<Sharded<K, V>>
 where
     K: Eq + std::hash::Hash,
     V: Clone,
     ByBytes: Weighter<K, V>,
 {
-    // A shard that cannot hold a few of the largest values would not cache them at all.
+    // A shard that cannot hold several of the largest values would not cache them.
     let shards = budget_bytes
         .checked_div(largest_bytes.saturating_mul(4))
         .unwrap_or(1)
@@ -215,7 +218,11 @@ where
         .estimated_items_capacity(to_usize(items))
         .shards(to_usize(shards))
         .build()
-        .map_err(|e| Error::invalid(format!("cache of {budget_bytes} bytes: {e}")))?;
+        .map_err(|e| {
+            Error::invalid(format!(
+                "cannot create a cache of {budget_bytes} bytes: {e}"
+            ))
+        })?;
     Ok(Cache::with_options(
         options,
         ByBytes,

@@ -1,4 +1,4 @@
-//! Whether the reference counts agree with what refers to the clusters.
+//! The check of reference counts against the references to clusters.
 
 use std::collections::BTreeMap;
 
@@ -15,31 +15,31 @@ use crate::qcow2::refcounts::Refcounts;
 use crate::qcow2::snapshot_table;
 use crate::qcow2::units::HostOffset;
 
-/// Clusters of a file that are counted: 256 MiB of counters, for 4 TiB at QEMU's default cluster
-/// size.
+/// The largest number of clusters to count: 256 MiB of counters, for 4 TiB at QEMU's default
+/// cluster size.
 const CLUSTERS_MAX: u64 = 1 << 26;
-/// Bytes of tables that are read, if the file is that long: a file has room for tables that do not
-/// lie over each other, and nobody makes others.
+/// The number of bytes of tables to read at most, if the file is that long. Tables that do not
+/// overlap fit into their file, and no program writes overlapping ones.
 const TABLES_MAX_BYTES: u64 = 4 << 30;
-/// Tables are read in pieces of this size.
+/// The number of bytes of a table to read at once.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// What a comparison of reference counts found.
+/// The result of comparing reference counts with references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Clusters that are counted more often than they are referred to: space that is lost, no harm
-    /// to data.
+    /// The number of clusters whose count is higher than their references: space is lost, data is
+    /// safe.
     pub leaked_clusters: u64,
-    /// Clusters that are referred to more often than they are counted, or that do not exist:
-    /// writing would destroy data.
+    /// The number of clusters that have more references than their count, or do not exist: writing
+    /// would destroy data.
     pub corrupt_clusters: u64,
-    /// The first corrupt cluster's place in the file.
+    /// The offset of the first corrupt cluster in the file.
     pub first_corrupt: Option<u64>,
 }
 
 impl CheckReport {
-    /// Whether nothing was found.
+    /// Returns true if no error was found.
     pub const fn is_clean(&self) -> bool {
         self.leaked_clusters == 0 && self.corrupt_clusters == 0
     }
@@ -50,36 +50,37 @@ impl CheckReport {
     }
 }
 
-/// How often an L2 table is named.
+/// The number of references to an L2 table.
 #[derive(Debug, Clone, Copy, Default)]
-struct Named {
+struct TableReferences {
     times: u32,
-    /// The number of the L1 table that named it last, from 1 on.
+    /// The number of the L1 table that refers to it last, counted from 1.
     last_l1: u32,
 }
 
-/// Counts what refers to each cluster.
+/// The counter of references to each cluster.
 struct Counter<'a> {
     file: &'a dyn BlockRead,
     header: &'a Header,
     rules: L2Rules,
     counts: Vec<u32>,
-    /// How often each L2 table is named. Each is read once, however many snapshots share it.
-    l2_tables: BTreeMap<HostOffset, Named>,
-    /// What may still be read.
+    /// The number of references to each L2 table. Each table is read once, however many snapshots
+    /// share it.
+    l2_tables: BTreeMap<HostOffset, TableReferences>,
+    /// The number of bytes of tables that may still be read.
     left_bytes: u64,
-    /// The first L2 table that one L1 table names twice, and that table.
+    /// The first L2 table to which one L1 table refers twice, and that L1 table.
     shared: Option<(HostOffset, Table)>,
     report: CheckReport,
 }
 
-/// Compares the counts of the image in `file` with its tables.
+/// Compares the reference counts of the image in `file` with its tables.
 pub(crate) fn check(file: &dyn BlockRead, header: &Header, rules: L2Rules) -> Result<CheckReport> {
     counted(file, header, rules, None)?.compare()
 }
 
-/// How often each cluster of the image in `file` is referred to. Fails where no counts could make
-/// the image right.
+/// Counts the references to each cluster of the image in `file`. Fails if no reference counts could
+/// make the image consistent.
 pub(crate) fn references(
     file: &dyn BlockRead,
     header: &Header,
@@ -88,7 +89,8 @@ pub(crate) fn references(
     references_without(file, header, rules, None)
 }
 
-/// The same as if there were no snapshot whose entry is at `gone`, which is not looked at.
+/// Counts the references as if the snapshot whose entry is at `gone` did not exist; that snapshot
+/// is not read.
 pub(crate) fn references_without(
     file: &dyn BlockRead,
     header: &Header,
@@ -100,13 +102,14 @@ pub(crate) fn references_without(
     match counter.report.first_corrupt {
         None => Ok(counter.counts),
         Some(at) => {
-            let reason = "a cluster that is referred to lies past the end of the file";
+            let reason = "a referenced cluster is past the end of the file";
             Err(Error::corrupt(reason).at(at))
         }
     }
 }
 
-/// How often each cluster is referred to by one L1 table, its L2 tables, and itself.
+/// Counts the references to each cluster from one L1 table and its L2 tables, including those
+/// tables themselves.
 pub(crate) fn references_of(
     file: &dyn BlockRead,
     header: &Header,
@@ -138,9 +141,10 @@ impl<'a> Counter<'a> {
             header.geometry.cluster_bits(),
         );
         if clusters > CLUSTERS_MAX {
-            let reason =
-                format!("{clusters} clusters are too many to check; the limit is {CLUSTERS_MAX}");
-            return Err(Error::unsupported(reason).with_hint("`qemu-img check` does it"));
+            let reason = format!(
+                "the file is too large to check: {clusters} clusters, at most {CLUSTERS_MAX}"
+            );
+            return Err(Error::unsupported(reason).with_hint("use `qemu-img check`"));
         }
         Ok(Self {
             file,
@@ -181,7 +185,7 @@ impl Counter<'_> {
         }
     }
 
-    /// One more reference to each cluster that the range touches.
+    /// Adds one reference to each cluster that the range touches.
     fn count(&mut self, at: HostOffset, len_bytes: u64) {
         self.count_times(at, len_bytes, 1);
     }
@@ -221,7 +225,8 @@ impl Counter<'_> {
         })
     }
 
-    /// The L1 table with this number, and its L2 tables, whose entries come later.
+    /// Counts the L1 table with this number, and its L2 tables without their entries, which are
+    /// counted later.
     fn count_l1(&mut self, l1: Table, number: u32) -> Result<()> {
         let geometry = self.header.geometry;
         check_l1(self.file, geometry, l1, 0)?;
@@ -237,7 +242,7 @@ impl Counter<'_> {
 
     fn name_l2(&mut self, at: HostOffset, l1: Table, number: u32) -> Result<()> {
         let cluster_size = self.header.geometry.cluster_size();
-        // So there are no more of them than clusters.
+        // This bounds the number of L2 tables by the number of clusters.
         if at.plus(cluster_size).0 > self.file.size_bytes() {
             return Err(past_the_end(at));
         }
@@ -251,7 +256,7 @@ impl Counter<'_> {
         Ok(())
     }
 
-    /// What the entries of all L2 tables point to.
+    /// Counts the clusters to which the entries of all L2 tables point.
     fn count_l2_tables(&mut self) -> Result<()> {
         for (at, named) in std::mem::take(&mut self.l2_tables) {
             self.count_l2(at, named.times)?;
@@ -286,7 +291,7 @@ impl Counter<'_> {
     }
 
     fn count_bitmaps(&mut self) -> Result<()> {
-        /// Bits 9 to 55 of a bitmap table entry.
+        /// The bits of the offset in a bitmap table entry: 9 to 55.
         const OFFSET_MASK: u64 = 0x00ff_ffff_ffff_fe00;
         let Some(directory) = self.header.extensions.bitmaps else {
             return Ok(());
@@ -340,10 +345,10 @@ impl Counter<'_> {
 
     fn too_much(&self, at: HostOffset) -> Error {
         if self.file.size_bytes() > TABLES_MAX_BYTES {
-            let reason = format!("tables of more than {TABLES_MAX_BYTES} bytes");
-            return Error::unsupported(reason).with_hint("`qemu-img check` reads them");
+            let reason = format!("the tables are too large: more than {TABLES_MAX_BYTES} bytes");
+            return Error::unsupported(reason).with_hint("use `qemu-img check`");
         }
-        let reason = "tables lie over each other: together they are longer than the file";
+        let reason = "tables overlap: together they are longer than the file";
         Error::corrupt(reason).at(at.0)
     }
 
@@ -373,5 +378,5 @@ impl Counter<'_> {
 }
 
 fn past_the_end(at: HostOffset) -> Error {
-    Error::corrupt("table reaches past the end of the file").at(at.0)
+    Error::corrupt("table extends past the end of the file").at(at.0)
 }

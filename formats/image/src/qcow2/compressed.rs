@@ -1,4 +1,4 @@
-//! Compressed clusters: read, decompressed side by side, and cached.
+//! Compressed clusters: parallel decompression and caching.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,18 +14,18 @@ use crate::qcow2::l2_entry::CompressedCluster;
 use crate::qcow2::units::{Geometry, HostOffset};
 use crate::qcow2::workers::{Job, Workers};
 
-/// A job for another thread is at least this much output: below, waking it costs more than the
-/// job. 64 KiB take some 50 us (zstd) to 300 us (deflate); a wake-up takes 5 to 50.
+/// The smallest output of a job for another thread. For less, waking a thread costs more than the
+/// job: 64 KiB take some 50 us (zstd) to 300 us (deflate), a wake-up takes 5 to 50.
 const JOB_MIN_BYTES: u64 = 64 << 10;
-/// What is decompressed ahead may take this part of the cache, so that it is still there when it
-/// is read.
+/// The part of the cache for clusters that are decompressed ahead, so that they are still cached
+/// when they are read.
 const AHEAD_PART: u64 = 4;
 
-/// A part of a compressed cluster that is wanted.
+/// The requested part of a compressed cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) cluster: CompressedCluster,
-    /// Where the part begins in the cluster.
+    /// The offset of the part in the cluster.
     pub(crate) start: u64,
     pub(crate) len_bytes: u64,
 }
@@ -37,7 +37,8 @@ pub(crate) struct CompressedClusters {
     workers: Arc<Workers>,
 }
 
-/// What a worker needs of an image: not the workers themselves, or they would never end.
+/// The part of an image that workers use. It does not include the workers themselves, because they
+/// would then never end.
 #[derive(Debug)]
 struct Store {
     file: Arc<dyn BlockRead>,
@@ -45,19 +46,19 @@ struct Store {
     layer: LayerId,
     geometry: Geometry,
     decompressor: Decompressor,
-    /// What the workers have been offered and nobody has begun. A reader that begins one takes it
-    /// out, or a worker would do it again.
+    /// The clusters that were offered to the workers and are not begun. A reader that begins one
+    /// removes it, so that no worker does it again.
     offered: Mutex<HashSet<HostOffset>>,
 }
 
-/// Whether to wait for a thread that is at the same cluster.
+/// The behaviour when another thread decompresses the same cluster.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
     No,
     Yes,
 }
 
-/// What came of a read.
+/// The outcome of a read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Done,
@@ -90,8 +91,8 @@ impl CompressedClusters {
         self.store.read(piece, buf, Wait::Yes).map(|_| ())
     }
 
-    /// Fills `buf` with parts of several clusters, one after the other. Other threads help; a
-    /// cluster that one of them has begun is left to it, and picked up at the end.
+    /// Fills `buf` with parts of several clusters, in order. Other threads help: a cluster that one
+    /// of them has begun is skipped and collected at the end.
     pub(crate) fn read_all(&self, pieces: &[Piece], buf: &mut [u8]) -> Result<()> {
         let later = pieces.get(1..).unwrap_or_default();
         self.decompress_ahead(later.iter().map(|piece| piece.cluster));
@@ -122,7 +123,7 @@ impl CompressedClusters {
             .take(to_usize(limit))
             .collect();
         let jobs = wanted.chunks(to_usize(per_job)).map(|clusters| {
-            // Only for what the queue has room for: the iterator is not run further.
+            // Only as many as fit into the queue: the iterator is not consumed further.
             self.store.offered().extend(clusters.iter().map(|c| c.host));
             let (store, clusters) = (Arc::clone(&self.store), clusters.to_vec());
             let job: Job = Box::new(move || store.fill_cache(&clusters));
@@ -155,7 +156,7 @@ impl Store {
             let key = self.key(cluster);
             let wait = Some(Duration::ZERO);
             if let GuardResult::Guard(guard) = self.caches.clusters.get_value_or_guard(&key, wait) {
-                // A failure comes up again, with its place, in the read that needs the cluster.
+                // The read that needs the cluster will report the error, with its place.
                 if let Ok(cluster) = self.decompressed(*cluster) {
                     let _ = guard.insert(cluster);
                 }
@@ -173,8 +174,9 @@ impl Store {
         match found {
             GuardResult::Timeout => return Ok(Outcome::InFlight),
             GuardResult::Value(cluster) => copy_part(&cluster, piece, buf)?,
-            // A cluster that is wanted whole goes straight to where it is wanted: it is not likely
-            // to be wanted again. (The guard, dropped, leaves the cache as it was.)
+            // A cluster that is read whole is decompressed directly into the caller's buffer,
+            // because it will probably not be read again. (Dropping the guard leaves the cache as
+            // it was.)
             GuardResult::Guard(_guard) if to_u64(buf.len()) == self.geometry.cluster_size() => {
                 self.decompress(piece.cluster, buf)?;
             }
@@ -194,10 +196,11 @@ impl Store {
     }
 
     fn decompress(&self, cluster: CompressedCluster, output: &mut [u8]) -> Result<()> {
-        // The descriptor counts whole sectors, of which the last may go on past the file's end.
+        // The descriptor counts whole sectors, and the last one may extend past the file's end.
         let there = self.file.size_bytes().saturating_sub(cluster.host.0);
         if there == 0 {
-            let reason = "compressed cluster lies past the end of the file; was it cut short?";
+            let reason =
+                "compressed cluster is past the end of the file; the file may be truncated";
             return Err(Error::corrupt(reason).at(cluster.host.0));
         }
         let len_bytes = cluster.len_bytes.min(there);
@@ -216,7 +219,7 @@ fn copy_part(cluster: &Cluster, piece: Piece, buf: &mut [u8]) -> Result<()> {
             buf.copy_from_slice(part);
             Ok(())
         }
-        None => Err(Error::invalid("read past a cluster").at(piece.cluster.host.0)),
+        None => Err(Error::invalid("read past the end of a cluster").at(piece.cluster.host.0)),
     }
 }
 
@@ -238,7 +241,7 @@ mod tests {
             .collect()
     }
 
-    /// `count` clusters, and where they are in the file.
+    /// Returns `count` clusters and their locations in the file.
     fn clusters(count: usize) -> (Arc<Counting>, Vec<CompressedCluster>) {
         let mut bytes = vec![];
         let mut places = vec![];

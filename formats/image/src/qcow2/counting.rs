@@ -1,10 +1,10 @@
-//! A device that counts, for tests.
+//! A device for tests that counts reads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use diskfs_block::{BlockRead, Memory, Result};
 
-/// Bytes in memory that count how often they are read.
+/// A device in memory that counts how often it is read.
 #[derive(Debug)]
 pub(crate) struct Counting {
     inner: Memory,
@@ -19,7 +19,7 @@ impl Counting {
         }
     }
 
-    /// Reads so far.
+    /// Returns the number of reads so far.
     pub(crate) fn reads(&self) -> usize {
         self.reads.load(Ordering::Relaxed)
     }

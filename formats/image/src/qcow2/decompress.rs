@@ -9,18 +9,18 @@ use zstd::zstd_safe::{DCtx, InBuffer, OutBuffer, ResetDirective};
 use crate::Compression;
 use crate::numbers::to_usize;
 
-/// What QEMU compresses deflate with: a window of 4 KiB, without zlib's header.
+/// The window that QEMU uses for deflate: 4 KiB, without zlib's header.
 const WINDOW_BITS: u8 = 12;
 
-/// Decompresses clusters. Contexts and input buffers are kept for the next one, so that nothing is
-/// allocated per cluster; there are as many as threads ever decompressed at once.
+/// A decompressor of clusters. It keeps contexts and input buffers for reuse, so that no cluster
+/// needs an allocation. It keeps as many as threads ever decompressed at once.
 #[derive(Debug)]
 pub(crate) struct Decompressor {
     compression: Compression,
     idle: Mutex<Vec<Workspace>>,
 }
 
-/// What one thread needs at a time.
+/// The context and buffer that one thread uses at a time.
 struct Workspace {
     codec: Codec,
     input: Vec<u8>,
@@ -47,9 +47,10 @@ impl Decompressor {
         }
     }
 
-    /// Fills `output` with what `len_bytes` of compressed input, which `fill` provides, expand to.
+    /// Fills `output` with the decompressed contents of `len_bytes` of input, which `fill`
+    /// provides.
     ///
-    /// The input usually goes on behind the compressed data, which ends when a cluster is full.
+    /// The input usually extends past the compressed data, which ends when the cluster is full.
     pub(crate) fn run(
         &self,
         len_bytes: u64,
@@ -58,7 +59,7 @@ impl Decompressor {
     ) -> Result<()> {
         let mut workspace = self.take();
         let result = workspace.run(to_usize(len_bytes), output, fill);
-        self.give_back(workspace);
+        self.return_workspace(workspace);
         result
     }
 
@@ -71,7 +72,7 @@ impl Decompressor {
         idle.unwrap_or_else(|| Workspace::new(self.compression))
     }
 
-    fn give_back(&self, workspace: Workspace) {
+    fn return_workspace(&self, workspace: Workspace) {
         self.idle
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -113,7 +114,7 @@ impl Workspace {
 
 fn inflate(codec: &mut Decompress, input: &[u8], output: &mut [u8]) -> Result<()> {
     codec.reset(false);
-    // The status is BufError when the stream goes on behind a full cluster, which is as good.
+    // The status is BufError if the stream continues after a full cluster, which is fine.
     let status = codec
         .decompress(input, output, FlushDecompress::Finish)
         .map_err(|e| broken("deflate").with_source(e))?;
@@ -122,7 +123,7 @@ fn inflate(codec: &mut Decompress, input: &[u8], output: &mut [u8]) -> Result<()
     }
     let end = match status {
         Status::StreamEnd => "ends",
-        Status::Ok | Status::BufError => "is cut short",
+        Status::Ok | Status::BufError => "is truncated",
     };
     Err(incomplete("deflate", end, codec.total_out(), output.len()))
 }
@@ -135,7 +136,8 @@ fn unzstd(codec: &mut DCtx<'static>, input: &[u8], output: &mut [u8]) -> Result<
     let wanted = output.len();
     let mut input = InBuffer::around(input);
     let mut output = OutBuffer::around(output);
-    // A stream: there may be several frames, and what follows the last one is not ours.
+    // Decompress as a stream: there may be several frames, and the bytes after the last one belong
+    // to other data.
     while output.pos() < wanted {
         let before = (input.pos(), output.pos());
         codec
@@ -143,19 +145,21 @@ fn unzstd(codec: &mut DCtx<'static>, input: &[u8], output: &mut [u8]) -> Result<
             .map_err(failed)?;
         if before == (input.pos(), output.pos()) {
             let len = crate::numbers::to_u64(output.pos());
-            return Err(incomplete("zstd", "is cut short", len, wanted));
+            return Err(incomplete("zstd", "is truncated", len, wanted));
         }
     }
     Ok(())
 }
 
 fn broken(codec: &str) -> Error {
-    Error::corrupt(format!("compressed cluster is not valid {codec} data"))
+    Error::corrupt(format!(
+        "invalid compressed cluster: not valid {codec} data"
+    ))
 }
 
 fn incomplete(codec: &str, end: &str, len: u64, wanted: usize) -> Error {
     Error::corrupt(format!(
-        "compressed cluster's {codec} data {end} after {len} of {wanted} bytes"
+        "invalid compressed cluster: {codec} data {end} after {len} of {wanted} bytes"
     ))
 }
 
@@ -174,7 +178,7 @@ mod tests {
         let d = Decompressor::new(codec);
         let mut out = vec![9; len];
         for _ in 0..2 {
-            // Twice: a context is used again.
+            // Decompress twice to test the reuse of a context.
             d.run(stored.len() as u64, &mut out, |input| {
                 input.copy_from_slice(stored);
                 Ok(())

@@ -1,5 +1,5 @@
-//! Where the LUKS header of an encrypted image is: specification, section "Full disk encryption
-//! header pointer".
+//! The pointer to the LUKS header of an encrypted image: specification, section "Full disk
+//! encryption header pointer".
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use crate::numbers::to_u64;
 use crate::qcow2::units::{Geometry, HostOffset};
 
-/// `crypt_method` of an image that is not encrypted.
+/// The `crypt_method` of an image that is not encrypted.
 const NONE: u32 = 0;
-/// AES-CBC with a passphrase as the key; QEMU itself only converts such images.
+/// The method AES-CBC with a passphrase as the key; QEMU itself only converts such images.
 const AES: u32 = 1;
 const LUKS: u32 = 2;
-/// Where the header of the image says which it is.
+/// The offset of the header field `crypt_method`.
 const METHOD_AT: u64 = 32;
 
 #[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -25,7 +25,7 @@ struct RawEncryptionHeader {
     length: U64,
 }
 
-/// The place of the LUKS header with its key slots, as the extension has it.
+/// The location of the LUKS header with its key slots, from the header extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EncryptionHeader {
     pub(crate) at: HostOffset,
@@ -33,11 +33,11 @@ pub(crate) struct EncryptionHeader {
 }
 
 impl EncryptionHeader {
-    /// The extension's bytes, which are at `at` of the file.
+    /// Parses the extension's bytes, which are at offset `at` of the file.
     pub(crate) fn parse(data: &[u8], at: usize) -> Result<Self> {
         let raw = RawEncryptionHeader::read_from_bytes(data).map_err(|_| {
             let reason = format!(
-                "encryption header extension of {} bytes, not 16",
+                "invalid encryption header extension: {} bytes, not 16",
                 data.len()
             );
             Error::corrupt(reason).at(to_u64(at))
@@ -48,7 +48,7 @@ impl EncryptionHeader {
         })
     }
 
-    /// The header that goes with the image's encryption method, if it has one.
+    /// Returns the location of the LUKS header if the encryption method uses one.
     pub(crate) fn of_method(
         method: u32,
         extension: Option<Self>,
@@ -58,17 +58,21 @@ impl EncryptionHeader {
         match (method, extension) {
             (NONE, None) => Ok(None),
             (AES, _) => Err(Error::unsupported(
-                "image is encrypted the old way (AES-CBC), which is not safe and not read",
+                "unsupported encryption method AES-CBC, which is obsolete and insecure",
             )
             .at(METHOD_AT)
-            .with_hint("`qemu-img convert` with its key, to `-O qcow2 -o encrypt.format=luks`")),
+            .with_hint(
+                "convert it with `qemu-img convert` and its key to `-O qcow2 -o \
+                 encrypt.format=luks`",
+            )),
             (LUKS, Some(header)) => header.check(file, geometry).map(Some),
             (LUKS, None) => {
-                let reason = "image is encrypted with LUKS, but does not say where the header is";
+                let reason = "missing encryption header extension: the image is encrypted with \
+                     LUKS";
                 Err(Error::corrupt(reason).at(METHOD_AT))
             }
             (NONE, Some(header)) => {
-                let reason = "image has a LUKS header, but is not encrypted";
+                let reason = "the image has a LUKS header, but is not encrypted";
                 Err(Error::corrupt(reason).at(header.at.0))
             }
             (other, _) => {
@@ -81,13 +85,14 @@ impl EncryptionHeader {
     fn check(self, file: &dyn BlockRead, geometry: Geometry) -> Result<Self> {
         let at = self.at.0;
         if at == 0 || !geometry.is_cluster_aligned(at) {
-            let reason = format!("LUKS header at {at:#x}, not at the start of a cluster");
+            let reason =
+                format!("invalid LUKS header offset {at:#x}: not at the start of a cluster");
             return Err(Error::corrupt(reason).at(at));
         }
         let end = at.checked_add(self.size_bytes);
         if end.is_none_or(|end| end > file.size_bytes()) {
             let reason = format!(
-                "LUKS header of {} bytes reaches past the end of the file",
+                "LUKS header of {} bytes extends past the end of the file",
                 self.size_bytes
             );
             return Err(Error::corrupt(reason).at(at));
@@ -95,7 +100,7 @@ impl EncryptionHeader {
         Ok(self)
     }
 
-    /// The LUKS header as a device of its own.
+    /// Returns the LUKS header as a device of its own.
     pub(crate) fn device(self, file: Arc<dyn BlockRead>) -> Result<Slice> {
         Slice::new(file, self.at.0, self.size_bytes)
     }

@@ -1,6 +1,6 @@
 //! The feature name table: specification, section "Feature name table".
 
-/// Which of the three fields a bit is in.
+/// The header field in which a feature bit is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FeatureField {
     Incompatible,
@@ -11,7 +11,7 @@ pub(crate) enum FeatureField {
 impl FeatureField {
     const ALL: [Self; 3] = [Self::Incompatible, Self::Compatible, Self::Autoclear];
 
-    /// The table's own number for it.
+    /// Returns the number of the field in the table.
     const fn number(self) -> u8 {
         match self {
             Self::Incompatible => 0,
@@ -22,7 +22,7 @@ impl FeatureField {
 }
 
 const ENTRY_LEN: usize = 48;
-/// One name for each bit of the three fields; a longer table repeats itself.
+/// The largest number of entries: one for each bit of the three fields.
 const ENTRIES_MAX: usize = 3 * 64;
 
 /// The names that the image gives to feature bits.
@@ -30,7 +30,8 @@ const ENTRIES_MAX: usize = 3 * 64;
 pub(crate) struct FeatureNames(Vec<(u8, u8, String)>);
 
 impl FeatureNames {
-    /// An entry that is cut short at the end is ignored, as names are for messages only.
+    /// Parses the table. A truncated entry at the end is ignored, because names are used only in
+    /// messages.
     pub(crate) fn parse(bytes: &[u8]) -> Self {
         Self(
             bytes
@@ -46,7 +47,7 @@ impl FeatureNames {
         )
     }
 
-    /// The table that QEMU writes: every bit of the specification.
+    /// Returns the table that QEMU writes, with every bit of the specification.
     pub(crate) fn standard_table() -> Vec<u8> {
         let mut table = Vec::new();
         for field in FeatureField::ALL {
@@ -63,7 +64,7 @@ impl FeatureNames {
         table
     }
 
-    /// The bit's name by the image, by the specification, or its number.
+    /// Returns the bit's name from the image or the specification, or its number.
     pub(crate) fn describe(&self, field: FeatureField, bit: u32) -> String {
         let field_number = field.number();
         let given = self
@@ -78,7 +79,7 @@ impl FeatureNames {
     }
 }
 
-/// The names as QEMU writes them.
+/// Returns the names as QEMU writes them.
 const fn standard_name(field: FeatureField, bit: u32) -> Option<&'static str> {
     Some(match (field, bit) {
         (FeatureField::Incompatible, 0) => "dirty bit",

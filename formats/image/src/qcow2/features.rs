@@ -6,20 +6,20 @@ use diskfs_block::{Error, Result};
 use crate::numbers::has_bit;
 use crate::qcow2::feature_names::{FeatureField, FeatureNames};
 
-/// Bits that a program must know to open the image.
+/// The bits that a program must know to open the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Incompatible(pub(crate) u64);
 
-/// Bits that a program may ignore.
+/// The bits that a program may ignore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Compatible(pub(crate) u64);
 
-/// Bits that a program which does not know them must clear when it writes.
+/// The bits that a program must clear when it writes without knowing them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Autoclear(pub(crate) u64);
 
 impl Incompatible {
-    /// Bits 0 to 4: dirty, corrupt, external data file, compression type, extended L2 entries.
+    /// The known bits, 0 to 4: dirty, corrupt, external data file, compression type, extended L2 entries.
     const KNOWN: u64 = 0b1_1111;
 
     pub(crate) const DIRTY: u64 = 1;
@@ -47,7 +47,7 @@ impl Incompatible {
         has_bit(self.0, 4)
     }
 
-    /// Fails for unknown bits, by the name that the image itself gives for them.
+    /// Fails for unknown bits, with the names that the image itself gives them.
     pub(crate) fn refuse_unknown(self, names: &FeatureNames) -> Result<()> {
         let unknown = self.0 & !Self::KNOWN;
         if unknown == 0 {
@@ -72,7 +72,7 @@ impl Compatible {
 impl Autoclear {
     pub(crate) const BITMAPS: u64 = 1;
     pub(crate) const RAW_EXTERNAL_DATA: u64 = 1 << 1;
-    /// Bits 0 and 1: bitmaps, raw external data.
+    /// The known bits, 0 and 1: bitmaps, raw external data.
     pub(crate) const KNOWN: u64 = 0b11;
 
     pub(crate) const fn bitmaps(self) -> bool {
@@ -84,7 +84,7 @@ impl Autoclear {
     }
 }
 
-/// The indices of the bits that are set.
+/// Returns the indices of the set bits.
 pub(crate) fn bits(field: u64) -> impl Iterator<Item = u32> {
     (0..u64::BITS).filter(move |&bit| has_bit(field, bit))
 }

@@ -14,32 +14,32 @@ use crate::qcow2::features::{Autoclear, Compatible, Incompatible};
 use crate::qcow2::header_extensions::{ExtensionKind, HeaderExtensions, push_extension};
 use crate::qcow2::units::{Geometry, HostOffset, L2Layout};
 
-/// `QFI\xfb`.
+/// The magic number `QFI\xfb`.
 pub(crate) const MAGIC: [u8; 4] = *b"QFI\xfb";
 
-/// The L1 table in bytes: QEMU's limit (specification, field `size`); bounds what one image makes
-/// us read, and the virtual size.
+/// The largest L1 table in bytes: QEMU's limit (specification, field `size`). It bounds the number
+/// of bytes to read for one image, and the virtual size.
 pub(crate) const L1_SIZE_MAX_BYTES: u64 = 32 << 20;
-/// The refcount table in bytes: QEMU's limit (specification, "Host cluster management").
+/// The largest refcount table in bytes: QEMU's limit (specification, "Host cluster management").
 pub(crate) const REFCOUNT_TABLE_MAX_BYTES: u64 = 8 << 20;
-/// Internal snapshots: QEMU's limit.
+/// The largest number of internal snapshots: QEMU's limit.
 pub(crate) const SNAPSHOTS_MAX: u32 = 65536;
-/// The backing file's name in bytes (specification, field `backing_file_size`).
+/// The longest backing file name in bytes (specification, field `backing_file_size`).
 pub(crate) const BACKING_NAME_MAX_BYTES: u32 = 1023;
-/// The cluster sizes that QEMU opens: 512 bytes to 2 MiB.
+/// The cluster sizes that QEMU supports, 512 bytes to 2 MiB, as powers of two.
 pub(crate) const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
-/// Extended L2 entries need at least 16 KiB (specification, field `cluster_bits`).
+/// The smallest cluster size for extended L2 entries, 16 KiB (specification, field `cluster_bits`).
 pub(crate) const CLUSTER_BITS_MIN_EXTENDED: u32 = 14;
-/// How much of the image is read at first: the header and, in almost all images, its extensions.
+/// The number of bytes to read first: the header and, in almost all images, its extensions.
 const FIRST_READ_BYTES: u64 = 4096;
 
 const V2_LEN: usize = 72;
 const V3_LEN_MIN: usize = 104;
-/// With the compression type and what fills up to a multiple of 8: what is written.
+/// The header length that we write: with the compression type and padding to a multiple of 8.
 const V3_LEN: usize = 112;
 const COMPRESSION_TYPE_AT: usize = 104;
 
-/// Bytes 0 to 71, which both versions have.
+/// Bytes 0 to 71 of the header, which both versions have.
 #[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHeaderV2 {
@@ -58,7 +58,7 @@ struct RawHeaderV2 {
     snapshots_offset: U64,
 }
 
-/// Bytes 72 to 103, which version 3 adds.
+/// Bytes 72 to 103 of the header, which version 3 adds.
 #[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHeaderV3 {
@@ -76,7 +76,7 @@ const _: () = assert!(size_of::<RawHeaderV2>() + size_of::<RawHeaderV3>() == V3_
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) at: HostOffset,
-    /// 64-bit entries.
+    /// The number of 64-bit entries.
     pub(crate) entries: u64,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Header {
     pub(crate) autoclear: Autoclear,
     pub(crate) compression: Compression,
     pub(crate) backing_name: Option<Vec<u8>>,
-    /// Where the LUKS header is; guest clusters are encrypted then.
+    /// The location of the LUKS header, if guest clusters are encrypted.
     pub(crate) encryption: Option<EncryptionHeader>,
     pub(crate) extensions: HeaderExtensions,
 }
@@ -117,13 +117,15 @@ impl Header {
         if HeaderExtensions::parse(&bytes, fixed.header_length, end_bytes).is_err()
             || fixed.backing_name_end() > to_u64(bytes.len())
         {
-            // They go on past what was read, or are broken: the whole first cluster tells which.
+            // The extensions are either longer than the first read or broken. Reading the whole
+            // first cluster shows which.
             bytes = read_start(file, geometry.cluster_size())?;
         }
         fixed.validate(file, &bytes, geometry, end_bytes)
     }
 
-    /// Whether a range of the file lies over the header or one of the tables that it points to.
+    /// Returns true if a range of the file overlaps the header or one of the tables to which it
+    /// points.
     pub(crate) fn overlaps_tables(&self, at: HostOffset, len_bytes: u64) -> bool {
         let end = at.plus(len_bytes).0;
         let cluster_size = self.geometry.cluster_size();
@@ -143,20 +145,20 @@ impl Header {
         .any(|(start, len)| len > 0 && at.0 < start.plus(len).0 && start.0 < end)
     }
 
-    /// The width of a reference count in bits.
+    /// Returns the width of a reference count in bits.
     pub(crate) const fn refcount_bits(&self) -> u64 {
         power_of_two(self.refcount_order)
     }
 }
 
-/// At most `len_bytes` from the start of the file.
+/// Reads at most `len_bytes` from the start of the file.
 fn read_start(file: &dyn BlockRead, len_bytes: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; to_usize(len_bytes.min(file.size_bytes()))];
     file.read_at(0, &mut bytes)?;
     Ok(bytes)
 }
 
-/// The fixed-size part, as stored.
+/// The fixed-size part of the header, as stored.
 struct Fixed {
     v2: RawHeaderV2,
     v3: Option<RawHeaderV3>,
@@ -167,9 +169,9 @@ struct Fixed {
 impl Fixed {
     fn parse(bytes: &[u8]) -> Result<Self> {
         let (v2, rest) = RawHeaderV2::read_from_prefix(bytes)
-            .map_err(|_| Error::corrupt("qcow2 header is cut short").at(to_u64(bytes.len())))?;
+            .map_err(|_| Error::corrupt("qcow2 header is truncated").at(to_u64(bytes.len())))?;
         if v2.magic != MAGIC {
-            return Err(Error::corrupt("not a qcow2 image: its magic `QFI\\xfb` is missing").at(0));
+            return Err(Error::corrupt("not a qcow2 image: missing magic `QFI\\xfb`").at(0));
         }
         match v2.version.get() {
             2 => Ok(Self {
@@ -180,7 +182,8 @@ impl Fixed {
             }),
             3 => Self::parse_v3(v2, rest, bytes),
             version => {
-                let reason = format!("qcow2 version {version}; versions 2 and 3 are read");
+                let reason =
+                    format!("unsupported qcow2 version {version}; supported: versions 2 and 3");
                 Err(Error::unsupported(reason).at(4))
             }
         }
@@ -188,11 +191,13 @@ impl Fixed {
 
     fn parse_v3(v2: RawHeaderV2, rest: &[u8], bytes: &[u8]) -> Result<Self> {
         let (v3, _) = RawHeaderV3::read_from_prefix(rest)
-            .map_err(|_| Error::corrupt("qcow2 header is cut short").at(to_u64(bytes.len())))?;
+            .map_err(|_| Error::corrupt("qcow2 header is truncated").at(to_u64(bytes.len())))?;
         let header_length = to_usize(u64::from(v3.header_length.get()));
         if header_length < V3_LEN_MIN || !header_length.is_multiple_of(8) {
-            let reason =
-                format!("header length is {header_length}, not a multiple of 8 from 104 on");
+            let reason = format!(
+                "invalid header: header length is {header_length}, expected a multiple of 8 from \
+                 104"
+            );
             return Err(Error::corrupt(reason).at(100));
         }
         let compression_type = if header_length > COMPRESSION_TYPE_AT {
@@ -224,12 +229,13 @@ impl Fixed {
             (L2Layout::Standard, *CLUSTER_BITS.start())
         };
         if bits < min || bits > *CLUSTER_BITS.end() {
-            let reason = format!("cluster size is 2^{bits} bytes, not 2^{min} to 2^21");
+            let reason =
+                format!("invalid header: cluster size is 2^{bits}, expected 2^{min} to 2^21");
             return Err(Error::corrupt(reason).at(20));
         }
         if self.header_length > to_usize(power_of_two(bits)) {
             let reason = format!(
-                "header length {} exceeds the first cluster",
+                "invalid header: header length {} exceeds the first cluster",
                 self.header_length
             );
             return Err(Error::corrupt(reason).at(100));
@@ -237,14 +243,16 @@ impl Fixed {
         Ok(Geometry::new(bits, layout))
     }
 
-    /// Extensions end where the backing file's name begins, or with the first cluster.
+    /// Returns where the extensions end: at the backing file's name, or with the first cluster.
     fn extensions_end(&self, geometry: Geometry) -> Result<usize> {
         let name_at = self.v2.backing_file_offset.get();
         if name_at == 0 {
             return Ok(to_usize(geometry.cluster_size()));
         }
         if name_at > geometry.cluster_size() {
-            let reason = format!("backing file name at {name_at:#x}, not in the first cluster");
+            let reason = format!(
+                "invalid header: backing file name at {name_at:#x}, not in the first cluster"
+            );
             return Err(Error::corrupt(reason).at(8));
         }
         Ok(to_usize(name_at))
@@ -303,12 +311,14 @@ impl Fixed {
             .saturating_mul(geometry.cluster_size());
         if size_bytes > REFCOUNT_TABLE_MAX_BYTES {
             let reason = format!(
-                "refcount table of {size_bytes} bytes; QEMU's limit is {REFCOUNT_TABLE_MAX_BYTES}"
+                "refcount table is too large: {size_bytes} bytes, QEMU's limit is \
+                 {REFCOUNT_TABLE_MAX_BYTES}"
             );
             return Err(Error::corrupt(reason).at(56));
         }
         if !geometry.is_cluster_aligned(at) {
-            let reason = format!("refcount table at {at:#x}, not at the start of a cluster");
+            let reason =
+                format!("invalid refcount table offset {at:#x}: not at the start of a cluster");
             return Err(Error::corrupt(reason).at(48));
         }
         Ok(Table {
@@ -318,10 +328,10 @@ impl Fixed {
     }
 
     fn refcount_order(&self) -> Result<u32> {
-        // 16 bits in version 2 (specification, field `refcount_order`).
+        // Version 2 has refcounts of 16 bits (specification, field `refcount_order`).
         let order = self.v3.as_ref().map_or(4, |v3| v3.refcount_order.get());
         if order > 6 {
-            let reason = format!("refcount order is {order}, not 0 to 6");
+            let reason = format!("invalid header: refcount order is {order}, expected 0 to 6");
             return Err(Error::corrupt(reason).at(96));
         }
         Ok(order)
@@ -330,12 +340,13 @@ impl Fixed {
     fn snapshot_count(&self, geometry: Geometry) -> Result<u32> {
         let count = self.v2.nb_snapshots.get();
         if count > SNAPSHOTS_MAX {
-            let reason = format!("{count} snapshots; QEMU's limit is {SNAPSHOTS_MAX}");
+            let reason = format!("too many snapshots: {count}, QEMU's limit is {SNAPSHOTS_MAX}");
             return Err(Error::corrupt(reason).at(60));
         }
         let at = self.v2.snapshots_offset.get();
         if count > 0 && !geometry.is_cluster_aligned(at) {
-            let reason = format!("snapshot table at {at:#x}, not at the start of a cluster");
+            let reason =
+                format!("invalid snapshot table offset {at:#x}: not at the start of a cluster");
             return Err(Error::corrupt(reason).at(64));
         }
         Ok(count)
@@ -349,7 +360,7 @@ impl Fixed {
             (false, 0) => Ok(Compression::Zlib),
             (true, 1) => Ok(Compression::Zstd),
             (true, 0) => Err(Error::corrupt(
-                "compression type is deflate, but its feature bit says that it is not",
+                "compression type is deflate, but its feature bit is set",
             )
             .at(104)),
             (false, other) => Err(Error::corrupt(format!(
@@ -377,20 +388,21 @@ impl Fixed {
             return Ok(None);
         }
         if len > BACKING_NAME_MAX_BYTES {
-            let reason =
-                format!("backing file name of {len} bytes; the limit is {BACKING_NAME_MAX_BYTES}");
+            let reason = format!(
+                "backing file name is too long: {len} bytes, at most {BACKING_NAME_MAX_BYTES}"
+            );
             return Err(Error::corrupt(reason).at(16));
         }
         let start = to_usize(at);
         let end = start.saturating_add(to_usize(u64::from(len)));
         match first.get(start..end) {
             Some(name) => Ok(Some(name.to_vec())),
-            None => Err(Error::corrupt("backing file name reaches past the first cluster").at(at)),
+            None => Err(Error::corrupt("backing file name extends past the first cluster").at(at)),
         }
     }
 }
 
-/// What the header of a new image says.
+/// The contents of a new image's header.
 #[derive(Debug, Clone)]
 pub(crate) struct NewHeader {
     pub(crate) version: u32,
@@ -407,25 +419,25 @@ pub(crate) struct NewHeader {
     pub(crate) data_file: Option<Vec<u8>>,
 }
 
-/// Which of the extensions that an image can do without are written.
+/// The optional extensions to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Extras {
-    /// The names of features are for messages only.
+    /// True to write the feature name table, which is used only in messages.
     names: bool,
     base_record: bool,
 }
 
-/// A backing file as a header names it.
+/// The backing file as a header names it.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedBacking {
     pub(crate) name: Vec<u8>,
     pub(crate) format: &'static str,
-    /// What it is like now, if that is known.
+    /// The current state of the backing file, if known.
     pub(crate) identity: Option<Identity>,
 }
 
 impl NamedBacking {
-    /// Adds what an overlay keeps of its backing file.
+    /// Appends the record of the backing file's state.
     pub(crate) fn push_record(&self, bytes: &mut Vec<u8>) {
         let record = base_record::encode(&self.name, self.identity);
         push_extension(bytes, ExtensionKind::BaseRecord, &record);
@@ -433,10 +445,10 @@ impl NamedBacking {
 }
 
 impl NewHeader {
-    /// The image's first bytes: header, extensions, and the backing file's name. They fit in the
-    /// first cluster.
+    /// Encodes the image's first bytes: header, extensions and the backing file's name. They must
+    /// fit in the first cluster.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
-        // Clusters of 512 bytes have no room for all of it.
+        // Clusters of 512 bytes may have no room for all extensions.
         let bytes = [(true, true), (false, true), (false, false)]
             .map(|(names, base_record)| Extras { names, base_record })
             .map(|extras| self.encode_with(extras))
@@ -449,10 +461,10 @@ impl NewHeader {
             .map_or(&[][..], |backing| &backing.name);
         if bytes.is_empty() || to_u64(name.len()) > u64::from(BACKING_NAME_MAX_BYTES) {
             let reason = format!(
-                "the names of backing file and data file don't fit in a cluster of {} bytes",
+                "the names of backing file and data file do not fit in a cluster of {} bytes",
                 self.geometry.cluster_size()
             );
-            return Err(Error::invalid(reason).with_hint("give shorter names"));
+            return Err(Error::invalid(reason).with_hint("use shorter names"));
         }
         Ok(bytes)
     }
@@ -488,7 +500,8 @@ impl NewHeader {
     }
 
     fn fixed(&self, name_at: u64) -> Vec<u8> {
-        // Each fits: the name was measured, tables and counts were checked against QEMU's limits.
+        // Every number fits: the name was measured, and tables and counts were checked against
+        // QEMU's limits.
         let u32_of = |number: u64| U32::new(u32::try_from(number).unwrap_or(u32::MAX));
         let name_len = self.backing.as_ref().map(|backing| backing.name.len());
         let table_clusters = shift_right(
@@ -540,7 +553,7 @@ pub(crate) fn check_l1(
     let at = table.at.0;
     if table.size_bytes() > L1_SIZE_MAX_BYTES {
         let reason = format!(
-            "L1 table of {} entries; QEMU's limit is {}",
+            "L1 table is too large: {} entries, QEMU's limit is {}",
             table.entries,
             L1_SIZE_MAX_BYTES / 8
         );
@@ -549,21 +562,21 @@ pub(crate) fn check_l1(
     let needed = geometry.l1_entries_for(size_bytes);
     if table.entries < needed {
         let reason = format!(
-            "L1 table has {} entries, a disk of {size_bytes} bytes needs {needed}",
+            "invalid L1 table: it has {} entries, a disk of {size_bytes} bytes needs {needed}",
             table.entries
         );
         return Err(Error::corrupt(reason).at(36));
     }
     if low_bits(at, geometry.cluster_bits()) != 0 {
-        let reason = format!("L1 table at {at:#x}, not at the start of a cluster");
+        let reason = format!("invalid L1 table offset {at:#x}: not at the start of a cluster");
         return Err(Error::corrupt(reason).at(40));
     }
-    // The table may be longer than the disk needs (saved machine state); only what the disk needs
-    // is read.
+    // The table may be longer than the disk needs (for saved machine state); only the part for the
+    // disk is read.
     let end = at.checked_add(needed.saturating_mul(8));
     if needed > 0 && end.is_none_or(|end| end > file.size_bytes()) {
         let reason = format!(
-            "L1 table of {needed} entries reaches past the end of the file ({} bytes)",
+            "L1 table of {needed} entries extends past the end of the file ({} bytes)",
             file.size_bytes()
         );
         return Err(Error::corrupt(reason).at(at));

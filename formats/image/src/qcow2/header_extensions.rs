@@ -16,7 +16,7 @@ const FEATURE_NAMES: u32 = 0x6803_f857;
 const BITMAPS: u32 = 0x2385_2875;
 const DATA_FILE: u32 = 0x4441_5441;
 const ENCRYPTION_HEADER: u32 = 0x0537_be77;
-/// Our own, `dfsb`: see [`base_record`](crate::qcow2::base_record).
+/// The type of our own extension, `dfsb`: see [`base_record`](crate::qcow2::base_record).
 const BASE_RECORD: u32 = 0x6466_7362;
 
 #[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -26,7 +26,7 @@ struct RawExtension {
     length: U32,
 }
 
-/// Specification, section "Bitmaps extension".
+/// The bitmaps extension: specification, section "Bitmaps extension".
 #[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawBitmapsExtension {
@@ -36,7 +36,7 @@ struct RawBitmapsExtension {
     bitmap_directory_offset: U64,
 }
 
-/// Where the bitmap directory is.
+/// The location of the bitmap directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BitmapDirectory {
     pub(crate) count: u32,
@@ -44,7 +44,7 @@ pub(crate) struct BitmapDirectory {
     pub(crate) size_bytes: u64,
 }
 
-/// The extensions that matter here; others may be ignored.
+/// The extensions that we use; others may be ignored.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HeaderExtensions {
     pub(crate) backing_format: Option<String>,
@@ -52,20 +52,20 @@ pub(crate) struct HeaderExtensions {
     pub(crate) feature_names: FeatureNames,
     pub(crate) bitmaps: Option<BitmapDirectory>,
     pub(crate) encryption: Option<EncryptionHeader>,
-    /// What the backing file was like.
+    /// The recorded state of the backing file.
     pub(crate) base: Option<BaseRecord>,
 }
 
 impl HeaderExtensions {
     /// Parses the extensions between `start` and `end` of the first cluster, of which `bytes` is
-    /// as much as was read. Fails when they go on past `bytes`.
+    /// the part that was read. Fails if they continue past `bytes`.
     pub(crate) fn parse(bytes: &[u8], start: usize, end: usize) -> Result<Self> {
         let mut found = Self::default();
         let mut at = start;
         while at < end {
             let rest = bytes.get(at..).unwrap_or_default();
             let Ok((raw, rest)) = RawExtension::read_from_prefix(rest) else {
-                // A version 2 image may end its extensions with the area itself.
+                // In a version 2 image the extensions may end with the area, without an end marker.
                 return if end.saturating_sub(at) < size_of::<RawExtension>() {
                     Ok(found)
                 } else {
@@ -79,7 +79,7 @@ impl HeaderExtensions {
             let len = usize::try_from(raw.length.get()).unwrap_or(usize::MAX);
             if len > end.saturating_sub(data_at) {
                 let reason = format!(
-                    "header extension {:#010x} of {len} bytes reaches past the extension area",
+                    "header extension {:#010x} of {len} bytes extends past the extension area",
                     raw.kind.get()
                 );
                 return Err(Error::corrupt(reason).at(to_u64(at)));
@@ -100,7 +100,8 @@ impl HeaderExtensions {
             FEATURE_NAMES => self.feature_names = FeatureNames::parse(data),
             BITMAPS => {
                 let (raw, _) = RawBitmapsExtension::read_from_prefix(data).map_err(|_| {
-                    Error::corrupt("bitmaps extension is shorter than 24 bytes").at(to_u64(at))
+                    Error::corrupt("bitmaps extension is too short: expected at least 24 bytes")
+                        .at(to_u64(at))
                 })?;
                 self.bitmaps = Some(BitmapDirectory {
                     count: raw.nb_bitmaps.get(),
@@ -110,14 +111,14 @@ impl HeaderExtensions {
             }
             ENCRYPTION_HEADER => self.encryption = Some(EncryptionHeader::parse(data, at)?),
             BASE_RECORD => self.base = BaseRecord::parse(data, at),
-            // Unknown ones can be ignored.
+            // Unknown extensions can be ignored.
             _ => {}
         }
         Ok(())
     }
 }
 
-/// The extensions that new images have.
+/// The extensions of new images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExtensionKind {
     End,
@@ -127,8 +128,8 @@ pub(crate) enum ExtensionKind {
     BaseRecord,
 }
 
-/// The extensions from `start` on up to the end of them, each with its kind, if it is one of ours, and
-/// its bytes as they are stored.
+/// Returns the extensions from `start` up to the end marker, each with its kind, if we use it, and
+/// its bytes as stored.
 pub(crate) fn raw_extensions(
     bytes: &[u8],
     start: usize,
@@ -156,7 +157,7 @@ pub(crate) fn raw_extensions(
     }
 }
 
-/// Adds an extension to the header's bytes, filled up to a multiple of 8.
+/// Appends an extension to the header's bytes, padded to a multiple of 8.
 pub(crate) fn push_extension(bytes: &mut Vec<u8>, kind: ExtensionKind, data: &[u8]) {
     let kind = match kind {
         ExtensionKind::End => END,
@@ -173,5 +174,5 @@ pub(crate) fn push_extension(bytes: &mut Vec<u8>, kind: ExtensionKind, data: &[u
 }
 
 fn cut_short(at: usize) -> Error {
-    Error::corrupt("header extension is cut short").at(to_u64(at))
+    Error::corrupt("header extension is truncated").at(to_u64(at))
 }

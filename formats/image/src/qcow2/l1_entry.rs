@@ -4,12 +4,12 @@ use diskfs_block::{Error, Result};
 
 use crate::qcow2::units::{Geometry, HostOffset};
 
-/// Bits 9 to 55.
+/// The bits of the offset: 9 to 55.
 const OFFSET_MASK: u64 = 0x00ff_ffff_ffff_fe00;
-/// Bit 63: the L2 table's refcount is exactly one.
+/// The "copied" flag, bit 63: the L2 table's refcount is exactly one.
 const COPIED: u64 = 1 << 63;
 
-/// Where the L2 table is that an L1 entry points to; `None` when there is none.
+/// Returns the offset of the L2 table to which an L1 entry points; `None` if there is none.
 ///
 /// `at` is where the entry itself is stored.
 pub(crate) fn l2_table(
@@ -19,33 +19,33 @@ pub(crate) fn l2_table(
 ) -> Result<Option<HostOffset>> {
     let reserved = entry & !(OFFSET_MASK | COPIED);
     if reserved != 0 {
-        let reason = format!("L1 entry {entry:#018x} has reserved bits set");
+        let reason = format!("invalid L1 entry {entry:#018x}: reserved bits are set");
         return Err(Error::corrupt(reason).at(at.0));
     }
     let offset = entry & OFFSET_MASK;
     if !geometry.is_cluster_aligned(offset) {
-        let reason = format!("L2 table at {offset:#x}, not at the start of a cluster");
+        let reason = format!("invalid L2 table offset {offset:#x}: not at the start of a cluster");
         return Err(Error::corrupt(reason).at(at.0));
     }
     Ok((offset != 0).then_some(HostOffset(offset)))
 }
 
-/// The place that an entry names, whatever else is wrong with it; 0 for none.
+/// Returns the offset in an entry without checking it; 0 for none.
 pub(crate) const fn offset(entry: u64) -> u64 {
     entry & OFFSET_MASK
 }
 
-/// The entry that points to an L2 table which nothing else uses.
+/// Returns the entry for an L2 table that has no other reference.
 pub(crate) const fn entry_for(l2_table: HostOffset) -> u64 {
     l2_table.0 | COPIED
 }
 
-/// Whether nothing else refers to the entry's table, so that it may be changed.
+/// Returns true if the entry's table has no other reference, so that it may be changed.
 pub(crate) const fn is_copied(entry: u64) -> bool {
     entry & COPIED != 0
 }
 
-/// The entry, saying whether anything else refers to its table.
+/// Returns the entry with its "copied" flag set or cleared.
 pub(crate) const fn with_copied(entry: u64, copied: bool) -> u64 {
     if copied {
         entry | COPIED

@@ -1,4 +1,4 @@
-//! An L1 table as a whole.
+//! Checks of an L1 table as a whole.
 
 use diskfs_block::{BlockRead, Error, Result};
 
@@ -7,15 +7,15 @@ use crate::qcow2::header::Table;
 use crate::qcow2::l1_entry;
 use crate::qcow2::units::HostOffset;
 
-/// Read at once.
+/// The number of bytes to read at once.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// Fails when two entries of the L1 table name one L2 table.
+/// Fails if two entries of the L1 table point to the same L2 table.
 ///
-/// No program makes such a table: two stretches of the guest's disk would share their clusters, and
-/// a write to one would change the other. What walks the L2 tables would go through one of them as
-/// often as an attacker likes, up to four million times; without such entries there are at most as
-/// many as the file has clusters. Snapshots share tables, but each has an L1 table of its own.
+/// No program writes such a table: two ranges of the guest's disk would share their clusters, and a
+/// write to one would change the other. Walking the L2 tables would visit one of them up to four
+/// million times, as an attacker likes. Without such entries there are at most as many L2 tables as
+/// the file has clusters. Snapshots share L2 tables, but each has an L1 table of its own.
 pub(crate) fn refuse_shared_l2_tables(file: &dyn BlockRead, l1: Table) -> Result<()> {
     let mut tables = Vec::new();
     let mut done = 0;
@@ -24,7 +24,8 @@ pub(crate) fn refuse_shared_l2_tables(file: &dyn BlockRead, l1: Table) -> Result
         let at = l1.at.plus(done);
         let readable = file.size_bytes().saturating_sub(at.0).min(len_bytes) & !7;
         if readable == 0 {
-            // What a disk needs of its table is in the file; the rest was never written.
+            // The part of the table that the disk needs is within the file; the rest was never
+            // written.
             break;
         }
         let words = TableSlice::read(file, at, readable)?;
@@ -40,7 +41,7 @@ pub(crate) fn refuse_shared_l2_tables(file: &dyn BlockRead, l1: Table) -> Result
     twice.map_or(Ok(()), |table| Err(shared(HostOffset(table), l1)))
 }
 
-/// The error for an L2 table that an L1 table names twice.
+/// Returns the error for an L2 table to which an L1 table points twice.
 pub(super) fn shared(table: HostOffset, l1: Table) -> Error {
     let reason = format!(
         "two entries of the L1 table at {} name this L2 table",
@@ -48,7 +49,7 @@ pub(super) fn shared(table: HostOffset, l1: Table) -> Error {
     );
     Error::corrupt(reason)
         .at(table.0)
-        .with_hint("`qemu-img check` tells the damage; reading is still possible")
+        .with_hint("`qemu-img check` shows the damage; reading is still possible")
 }
 
 #[cfg(test)]
@@ -73,7 +74,7 @@ mod tests {
         table(&[0, 0, 0x10000, 0, 0x20000 | copied, 0]).unwrap();
         let e = table(&[0x20000, 0, 0x10000, 0x20000 | copied]).unwrap_err();
         assert_eq!((e.kind(), e.offset()), (ErrorKind::Corrupt, Some(0x20000)));
-        // In another piece of the table.
+        // The second reference is in another piece of the table.
         let mut entries: Vec<u64> = (1..20_000_u64).map(|n| n << 16).collect();
         table(&entries).unwrap();
         entries.push(1 << 16);

@@ -5,42 +5,42 @@ use diskfs_block::{Error, Result};
 use crate::numbers::{has_bit, low_bits, shift_left, shift_right};
 use crate::qcow2::units::{Geometry, HostOffset, L2Layout};
 
-/// Bits 9 to 55 of a standard descriptor.
+/// The bits of the offset in a standard descriptor: 9 to 55.
 const OFFSET_MASK: u64 = 0x00ff_ffff_ffff_fe00;
-/// Bit 63: the cluster's refcount is exactly one.
+/// The "copied" flag, bit 63: the cluster's refcount is exactly one.
 const COPIED: u64 = 1 << 63;
-/// Bit 62: a compressed cluster.
+/// The flag of a compressed cluster, bit 62.
 const COMPRESSED: u64 = 1 << 62;
-/// Bit 0 of a standard descriptor: reads as zeroes.
+/// The zero flag, bit 0 of a standard descriptor: the cluster reads as zeroes.
 const ZERO: u64 = 1;
 
-/// The descriptor of a cluster that nothing else uses.
+/// Returns the descriptor of a cluster that has no other reference.
 pub(crate) const fn descriptor_for(cluster: HostOffset) -> u64 {
     cluster.0 | COPIED
 }
 
-/// What the rest of the image means for its L2 entries.
+/// The properties of an image that determine the meaning of its L2 entries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct L2Rules {
     pub(crate) geometry: Geometry,
-    /// Zero clusters came with version 3.
+    /// The support for zero clusters, which version 3 introduced.
     pub(crate) zero_clusters: ZeroClusters,
     pub(crate) data: DataPlace,
 }
 
-/// Whether bit 0 of a standard descriptor has a meaning.
+/// The meaning of bit 0 of a standard descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ZeroClusters {
     Allowed,
     Reserved,
 }
 
-/// Where guest clusters are stored.
+/// The file in which guest clusters are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DataPlace {
-    /// In the image file itself.
+    /// The image file itself.
     Inside,
-    /// In an external data file, at the guest's own offsets.
+    /// An external data file, with clusters at the guest's own offsets.
     External,
 }
 
@@ -51,16 +51,16 @@ pub(crate) enum L2Entry {
     Compressed(CompressedCluster),
 }
 
-/// A cluster that is stored as it is, or not at all.
+/// A cluster that is stored uncompressed, or not allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct StandardCluster {
-    /// Where the cluster is stored, or would be.
+    /// The offset of the cluster, allocated or reserved.
     pub(crate) host: Option<HostOffset>,
-    /// One bit per subcluster that is stored; all or none without subclusters.
+    /// The bits of the allocated subclusters; all or none without subclusters.
     pub(crate) allocated: u32,
-    /// One bit per subcluster that reads as zeroes.
+    /// The bits of the subclusters that read as zeroes.
     pub(crate) zero: u32,
-    /// Nothing else refers to the place, so it may be overwritten.
+    /// True if the cluster has no other reference, so that it may be overwritten.
     pub(crate) copied: bool,
 }
 
@@ -68,11 +68,12 @@ pub(crate) struct StandardCluster {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CompressedCluster {
     pub(crate) host: HostOffset,
-    /// What is to be read from there: to the end of a sector, so usually more than needed.
+    /// The number of bytes to read. It extends to the end of a sector, so it is usually more than
+    /// the compressed data.
     pub(crate) len_bytes: u64,
 }
 
-/// How a subcluster is stored.
+/// The way in which a subcluster is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SubclusterKind {
     Data,
@@ -91,14 +92,15 @@ impl StandardCluster {
         }
     }
 
-    /// How many subclusters from this one on are stored in the same way, itself included.
+    /// Returns the number of subclusters from this one on that are stored in the same way,
+    /// including itself.
     pub(crate) const fn run_from(self, subcluster: u32) -> u32 {
         let same = match self.kind_of(subcluster) {
             SubclusterKind::Data => self.allocated,
             SubclusterKind::Zero => self.zero,
             SubclusterKind::Unallocated => !(self.allocated | self.zero),
         };
-        // Shifted in are zeroes, which end the run at the cluster's end.
+        // The shift inserts zeroes, which end the run at the cluster's end.
         match same.checked_shr(subcluster) {
             Some(rest) => rest.trailing_ones(),
             None => 0,
@@ -106,7 +108,7 @@ impl StandardCluster {
     }
 }
 
-/// `u64::from`, which is not const.
+/// Converts like `u64::from`, which is not const.
 const fn widened(bitmap: u32) -> u64 {
     let [a, b, c, d] = bitmap.to_be_bytes();
     u64::from_be_bytes([0, 0, 0, 0, a, b, c, d])
@@ -120,7 +122,7 @@ const fn has_bit_of(bitmap: u32, index: u32) -> bool {
 }
 
 impl StandardCluster {
-    /// The entry's two words.
+    /// Encodes the entry's two words.
     pub(crate) const fn encode(self, rules: L2Rules) -> (u64, u64) {
         let host = match self.host {
             Some(host) => host.0,
@@ -159,7 +161,7 @@ impl L2Entry {
 }
 
 fn corrupt(at: HostOffset, descriptor: u64, what: &str) -> Error {
-    Error::corrupt(format!("L2 entry {descriptor:#018x} {what}")).at(at.0)
+    Error::corrupt(format!("invalid L2 entry {descriptor:#018x}: it {what}")).at(at.0)
 }
 
 fn standard(
@@ -184,8 +186,8 @@ fn standard(
         ));
     }
     let is_zero = descriptor & zero_flag != 0;
-    // An external data file's first cluster is at 0 and tells itself from none by the flag; a zero
-    // cluster at 0 has no place, as in QEMU.
+    // The first cluster of an external data file is at 0; only the flag distinguishes it from an
+    // unallocated one. A zero cluster at 0 counts as not allocated, as in QEMU.
     let is_first_external =
         rules.data == DataPlace::External && descriptor & COPIED != 0 && !is_zero;
     let host = (offset != 0 || is_first_external).then_some(HostOffset(offset));
@@ -226,7 +228,7 @@ fn compressed(descriptor: u64, rules: L2Rules, at: HostOffset) -> Result<Compres
         return Err(corrupt(
             at,
             descriptor,
-            "is compressed, which an image with an external data file cannot have",
+            "is compressed, which an image with an external data file does not allow",
         ));
     }
     if has_bit(descriptor, 63) {
@@ -243,7 +245,8 @@ fn compressed(descriptor: u64, rules: L2Rules, at: HostOffset) -> Result<Compres
     let sectors_len = shift_left(more_sectors.saturating_add(1), 9).unwrap_or(0);
     Ok(CompressedCluster {
         host: HostOffset(host),
-        // At least one byte: an offset is less than a sector into its first sector.
+        // The length is at least one byte, because the offset in the first sector is less than a
+        // sector.
         len_bytes: sectors_len.saturating_sub(low_bits(host, 9)),
     })
 }

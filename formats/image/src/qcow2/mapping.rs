@@ -1,4 +1,4 @@
-//! From guest offsets to where the bytes are: the L1 and L2 tables, without reading any data.
+//! The mapping from guest offsets to host offsets: the L1 and L2 tables, without reading any data.
 
 use std::sync::Arc;
 
@@ -14,26 +14,27 @@ use crate::qcow2::l2_entry::{
 use crate::qcow2::table_store::TableStore;
 use crate::qcow2::units::{GuestOffset, HostOffset};
 
-/// The L1 table is read in pieces of this size, when they are needed: 8192 entries, which reach
-/// over 4 TiB at QEMU's default cluster size. So a table of 32 MiB costs nothing until it is used.
+/// The piece in which the L1 table is read on demand: 8192 entries, which map 4 TiB at QEMU's
+/// default cluster size. So a table of 32 MiB costs nothing until it is used.
 const L1_PIECE_BITS: u32 = 16;
 
-/// How a run of the guest's disk is stored in one image.
+/// The way in which a run of the guest's disk is stored in one image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunKind {
-    /// At this place of the data file, byte for byte.
+    /// Data at this offset of the data file, uncompressed.
     Data(HostOffset),
-    /// Reads as zeroes. A place may be set aside for it.
+    /// Zeroes, with the offset of a preallocated cluster, if any.
     Zero(Option<HostOffset>),
-    /// Not in this image: in the backing file, or nowhere. A place may be set aside for it.
+    /// Not in this image, so read from the backing file or as zeroes; with the offset of a
+    /// preallocated cluster, if any.
     Unallocated(Option<HostOffset>),
-    /// Compressed: the run is (the rest of) one cluster.
+    /// Compressed data: the run is (the rest of) one cluster.
     Compressed(CompressedCluster),
 }
 
 impl RunKind {
-    /// What the kind is `len_bytes` further on, if the run goes on there. A compressed cluster
-    /// never does.
+    /// Returns the kind of the rest of the run after `len_bytes`, if the run continues there. That
+    /// of a compressed cluster never does.
     const fn after(self, len_bytes: u64) -> Option<Self> {
         Some(match self {
             Self::Data(at) => Self::Data(at.plus(len_bytes)),
@@ -59,7 +60,7 @@ pub(crate) struct Run {
     pub(crate) kind: RunKind,
 }
 
-/// The L1 table and all that hangs below it: the current state's, or a snapshot's.
+/// The L1 table with its L2 tables: those of the current state, or of a snapshot.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     pub(crate) file: Arc<dyn BlockRead>,
@@ -67,13 +68,14 @@ pub(crate) struct Mapping {
     pub(crate) layer: LayerId,
     pub(crate) rules: L2Rules,
     pub(crate) l1: Table,
-    /// Where the tables are instead of in `caches`, while a writer changes them.
+    /// The store that replaces the cache of tables while a writer changes them.
     pub(crate) store: Option<Arc<TableStore>>,
 }
 
 impl Mapping {
-    /// How the guest's bytes from `guest` on are stored: a run of at most `max_len` bytes, which
-    /// must lie within the disk. It ends with the slice of the L2 table at the latest.
+    /// Returns how the guest's bytes from `guest` on are stored: a run of at most `max_len` bytes,
+    /// which must lie within the disk. The run ends at the end of the slice of the L2 table at the
+    /// latest.
     pub(crate) fn run_at(&self, guest: GuestOffset, max_len: u64) -> Result<Run> {
         match self.slice(guest)? {
             Some(slice) => self.run_in_slice(&slice, guest, max_len),
@@ -98,7 +100,7 @@ impl Mapping {
         Ok(run)
     }
 
-    /// The run from `guest` on within its cluster.
+    /// Returns the run from `guest` on within its cluster.
     fn piece_at(&self, slice: &TableSlice, guest: GuestOffset) -> Result<Run> {
         match self.entry(slice, guest)? {
             L2Entry::Compressed(cluster) => Ok(Run {
@@ -109,7 +111,7 @@ impl Mapping {
         }
     }
 
-    /// The entry for `guest` in its slice.
+    /// Decodes the entry for `guest` in its slice.
     pub(crate) fn entry(&self, slice: &TableSlice, guest: GuestOffset) -> Result<L2Entry> {
         let words = self.rules.geometry.layout().words();
         let index = self.word_in_slice(guest);
@@ -125,7 +127,7 @@ impl Mapping {
         Ok(entry)
     }
 
-    /// The first word of the entry for `guest` in its slice.
+    /// Returns the index of the first word of the entry for `guest` in its slice.
     pub(crate) fn word_in_slice(&self, guest: GuestOffset) -> usize {
         let geometry = self.rules.geometry;
         geometry
@@ -133,7 +135,8 @@ impl Mapping {
             .saturating_mul(geometry.layout().words())
     }
 
-    /// Data files hold each cluster at the guest's own offset (specification, incompatible bit 2).
+    /// Checks that a cluster in an external data file is at the guest's own offset (specification,
+    /// incompatible bit 2).
     fn check_external(
         &self,
         cluster: StandardCluster,
@@ -144,7 +147,8 @@ impl Mapping {
         match (self.rules.data, cluster.host) {
             (DataPlace::External, Some(host)) if host.0 != expected.0 => {
                 let reason = format!(
-                    "L2 entry points to {host} of the external data file, not to its guest offset {expected}"
+                    "invalid L2 entry: it points to {host} of the external data file, not to its \
+                     guest offset {expected}"
                 );
                 Err(Error::corrupt(reason).at(at.0))
             }
@@ -156,13 +160,14 @@ impl Mapping {
         let geometry = self.rules.geometry;
         let in_cluster = geometry.offset_in_cluster(guest.0);
         let bits = geometry.subcluster_bits();
-        // Without subclusters the index is 0, and the bitmaps' bit 0 speaks for the cluster.
+        // Without subclusters the index is 0, and bit 0 of the bitmaps applies to the whole
+        // cluster.
         let index = u32::try_from(shift_right(in_cluster, bits)).unwrap_or(0);
         let host = cluster.host.map(|host| host.plus(in_cluster));
         let kind = match (cluster.kind_of(index), host) {
             (SubclusterKind::Data, Some(host)) => RunKind::Data(host),
             (SubclusterKind::Zero, host) => RunKind::Zero(host),
-            // Data without a place does not pass the entry's checks.
+            // Decoding an entry refuses data without an offset.
             (SubclusterKind::Data | SubclusterKind::Unallocated, host) => {
                 RunKind::Unallocated(host)
             }
@@ -174,8 +179,8 @@ impl Mapping {
         Run { len_bytes, kind }
     }
 
-    /// The run from `guest` on that is stored where nothing else is, so that it can be written
-    /// over; `None` when it begins with something else.
+    /// Returns the run from `guest` on that is stored in clusters without other references, so that
+    /// it can be overwritten; `None` if it begins with other clusters.
     pub(crate) fn overwritable_run(
         &self,
         guest: GuestOffset,
@@ -211,7 +216,7 @@ impl Mapping {
         }
     }
 
-    /// A run over whole L1 entries that have no table, within one piece of the L1 table.
+    /// Returns a run over whole L1 entries without an L2 table, within one piece of the L1 table.
     fn run_without_table(&self, guest: GuestOffset, max_len: u64) -> Result<Run> {
         let geometry = self.rules.geometry;
         let first = self.l1_piece(guest)?;
@@ -227,13 +232,13 @@ impl Mapping {
         })
     }
 
-    /// The slice of the L2 table that maps `guest`; `None` when there is no table.
+    /// Returns the slice of the L2 table that maps `guest`; `None` if there is no table.
     pub(crate) fn slice(&self, guest: GuestOffset) -> Result<Option<Arc<TableSlice>>> {
         let key = self.slice_key(guest);
         if let Some(store) = &self.store {
             return store.get_or_load(key, || self.load_slice(guest));
         }
-        // The L1 table is asked only when the slice is not at hand.
+        // The L1 table is only needed if the slice is not cached.
         if let Some(slice) = self.caches.tables.get(&key) {
             return Ok(Some(slice));
         }
@@ -270,7 +275,7 @@ impl Mapping {
         )
     }
 
-    /// The piece of the L1 table that maps `guest`, and the entry's index in it.
+    /// Returns the piece of the L1 table that maps `guest`, and the entry's index in it.
     pub(crate) fn l1_piece(&self, guest: GuestOffset) -> Result<L1Place> {
         let entries_bits = L1_PIECE_BITS.saturating_sub(3);
         let index = self.rules.geometry.l1_index(guest);
@@ -289,7 +294,8 @@ impl Mapping {
         })
     }
 
-    /// A piece of a table out of the cache; two threads that miss it read it once.
+    /// Returns a piece of a table from the cache, and reads it on a miss. Two threads that miss the
+    /// same piece read it once.
     fn read_cached(
         &self,
         key: TableKey,
@@ -301,14 +307,14 @@ impl Mapping {
         let load = || read_table(file, at, len_bytes, what);
         match &self.store {
             None => self.caches.tables.get_or_insert_with(&key, load),
-            Some(store) => store
-                .get_or_load(key, || load().map(Some))?
-                .ok_or_else(|| Error::invalid("a table that was read is not there").at(at.0)),
+            Some(store) => store.get_or_load(key, || load().map(Some))?.ok_or_else(|| {
+                Error::invalid("a table that was read is missing from the table store").at(at.0)
+            }),
         }
     }
 }
 
-/// Reads a piece of a table, which lies within the file.
+/// Reads a piece of a table, which must lie within the file.
 pub(crate) fn read_table(
     file: &dyn BlockRead,
     at: HostOffset,
@@ -319,20 +325,20 @@ pub(crate) fn read_table(
     let size_bytes = file.size_bytes();
     if end > size_bytes {
         let reason =
-            format!("{what} reaches to {end:#x}, past the end of the file ({size_bytes:#x})");
+            format!("{what} extends to {end:#x}, past the end of the file ({size_bytes:#x})");
         return Err(Error::corrupt(reason).at(at.0));
     }
     TableSlice::read(file, at, len_bytes).map(Arc::new)
 }
 
-/// An entry of the L1 table.
+/// The location of an L1 table entry.
 #[derive(Debug)]
 pub(crate) struct L1Place {
     pub(crate) piece: Arc<TableSlice>,
     pub(crate) index: usize,
 }
 
-/// The runs of a range of the disk, each as long as it gets.
+/// An iterator over the runs of a range of the disk, each as long as possible.
 #[derive(Debug)]
 pub(crate) struct Runs<'a> {
     mapping: &'a Mapping,
@@ -351,8 +357,8 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The next run, merged with what follows it over the borders of slices; `None` at the end of
-    /// the range.
+    /// Returns the next run, merged with the following ones across the borders of slices; `None` at
+    /// the end of the range.
     pub(crate) fn next_run(&mut self) -> Result<Option<Run>> {
         let Some(mut run) = self.next_unmerged()? else {
             return Ok(None);
@@ -371,7 +377,7 @@ impl<'a> Runs<'a> {
         Ok(Some(run))
     }
 
-    /// `first` and all runs that are left.
+    /// Returns `first` and all remaining runs.
     pub(crate) fn collect_after(mut self, first: Run) -> Result<Vec<Run>> {
         let mut all = vec![first];
         while let Some(run) = self.next_run()? {

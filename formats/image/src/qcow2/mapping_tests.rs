@@ -1,4 +1,4 @@
-//! The mapping beside a model that looks at one sector at a time.
+//! The mapping, compared with a model that examines one sector at a time.
 
 use std::sync::Arc;
 
@@ -8,37 +8,38 @@ use proptest::prelude::*;
 use crate::qcow2::counting::Counting;
 use crate::{Format, Image, OpenOptions};
 
-/// 2 L2 tables of 64 clusters of 512 bytes, the second not full.
+/// The cluster size: 2 L2 tables of 64 clusters of 512 bytes, the second not full.
 const CLUSTER: usize = 512;
 const CLUSTERS: usize = 100;
 const SIZE: usize = CLUSTERS * CLUSTER - 17;
 
-/// How a guest cluster is stored.
+/// The way in which a guest cluster is stored.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum ClusterKind {
     Absent,
     ZeroPlain,
-    /// Reads as zeroes; set aside at this host cluster.
+    /// A zero cluster that is preallocated at this host cluster.
     ZeroAllocated(u8),
-    /// In this host cluster, which may be another guest cluster's, too.
+    /// Data in this host cluster, which another guest cluster may share.
     Data(u8),
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn kind() -> impl Strategy<Value = ClusterKind> {
     prop_oneof![
-        Just(Kind::Absent),
-        Just(Kind::ZeroPlain),
-        (0..120_u8).prop_map(Kind::ZeroAllocated),
-        (0..120_u8).prop_map(Kind::Data),
+        Just(ClusterKind::Absent),
+        Just(ClusterKind::ZeroPlain),
+        (0..120_u8).prop_map(ClusterKind::ZeroAllocated),
+        (0..120_u8).prop_map(ClusterKind::Data),
     ]
 }
 
-/// Clusters one after the other in the file are what gets merged, so runs of them are common here.
-fn kinds() -> impl Strategy<Value = Vec<Kind>> {
+/// Returns guest clusters among which runs of consecutive host clusters are common, so that merging
+/// is tested.
+fn kinds() -> impl Strategy<Value = Vec<ClusterKind>> {
     let run = (kind(), 1..12_u8).prop_map(|(kind, len)| {
         (0..len).map(move |i| match kind {
-            Kind::Data(host) => Kind::Data((host + i) % 120),
-            Kind::ZeroAllocated(host) => Kind::ZeroAllocated((host + i) % 120),
+            ClusterKind::Data(host) => ClusterKind::Data((host + i) % 120),
+            ClusterKind::ZeroAllocated(host) => ClusterKind::ZeroAllocated((host + i) % 120),
             other => other,
         })
     });
@@ -49,8 +50,9 @@ fn kinds() -> impl Strategy<Value = Vec<Kind>> {
     })
 }
 
-/// Header, L1 and two L2 tables in clusters 0 to 3, host cluster `n` in cluster `4 + n`.
-fn image(kinds: &[Kind]) -> Vec<u8> {
+/// Builds an image with header, L1 and two L2 tables in clusters 0 to 3, and host cluster `n` in
+/// cluster `4 + n`.
+fn image(kinds: &[ClusterKind]) -> Vec<u8> {
     let mut bytes = vec![0; (4 + 120) * CLUSTER];
     let mut set = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     set(0, b"QFI\xfb");
@@ -66,10 +68,10 @@ fn image(kinds: &[Kind]) -> Vec<u8> {
     for (index, kind) in kinds.iter().enumerate() {
         let place = |host: u8| (4 + u64::from(host)) * 512;
         let entry = match *kind {
-            Kind::Absent => 0,
-            Kind::ZeroPlain => 1,
-            Kind::ZeroAllocated(host) => place(host) | 1,
-            Kind::Data(host) => place(host) | 1 << 63,
+            ClusterKind::Absent => 0,
+            ClusterKind::ZeroPlain => 1,
+            ClusterKind::ZeroAllocated(host) => place(host) | 1,
+            ClusterKind::Data(host) => place(host) | 1 << 63,
         };
         set(1024 + index * 8, &entry.to_be_bytes());
     }
@@ -85,17 +87,17 @@ fn host_byte(host: u8, index: usize) -> u8 {
     host.wrapping_mul(31) ^ u8::try_from(index % 251).unwrap() | 1
 }
 
-fn model_byte(kinds: &[Kind], at: usize) -> u8 {
+fn model_byte(kinds: &[ClusterKind], at: usize) -> u8 {
     match kinds[at / CLUSTER] {
-        Kind::Data(host) => host_byte(host, at % CLUSTER),
+        ClusterKind::Data(host) => host_byte(host, at % CLUSTER),
         _ => 0,
     }
 }
 
-/// Clusters in a row in the file are one read, whatever L2 tables they are in.
+/// Consecutive clusters of the file are read at once, even across L2 tables.
 #[test]
 fn runs_go_on_over_the_borders_of_tables() {
-    let kinds: Vec<_> = (0..100).map(Kind::Data).collect();
+    let kinds: Vec<_> = (0..100).map(ClusterKind::Data).collect();
     let file = Arc::new(Counting::new(image(&kinds)));
     let below = Arc::clone(&file) as Arc<dyn BlockRead>;
     let opened = Image::from_device(below, &OpenOptions::default()).unwrap();
@@ -130,10 +132,10 @@ proptest! {
             for offset in at..at + entry.len_bytes {
                 let in_cluster = offset % 512;
                 let (present, data, host) = match kinds[usize::try_from(offset).unwrap() / CLUSTER] {
-                    Kind::Absent => (false, false, None),
-                    Kind::ZeroPlain => (true, false, None),
-                    Kind::ZeroAllocated(host) => (true, false, Some(host)),
-                    Kind::Data(host) => (true, true, Some(host)),
+                    ClusterKind::Absent => (false, false, None),
+                    ClusterKind::ZeroPlain => (true, false, None),
+                    ClusterKind::ZeroAllocated(host) => (true, false, Some(host)),
+                    ClusterKind::Data(host) => (true, true, Some(host)),
                 };
                 prop_assert_eq!((entry.present, entry.data), (present, data));
                 let host = host.map(|host| (4 + u64::from(host)) * 512 + in_cluster);
@@ -144,7 +146,7 @@ proptest! {
         prop_assert_eq!(at, SIZE as u64);
     }
 
-    /// Whatever a header and its tables hold: an error or bytes, no panic, no hang.
+    /// Any header and tables lead to an error or bytes, never to a panic or an endless loop.
     #[test]
     fn any_bytes_are_harmless(
         kinds in kinds(),

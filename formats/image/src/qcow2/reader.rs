@@ -11,25 +11,25 @@ use crate::qcow2::l2_entry::CompressedCluster;
 use crate::qcow2::mapping::{Mapping, Run, RunKind, Runs};
 use crate::qcow2::units::{GuestOffset, HostOffset};
 
-/// The guest's bytes of one image and what is behind it.
+/// A reader of the guest's bytes from one image and its backing files.
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) mapping: Mapping,
-    /// Where plain clusters are: the image file, or the external data file; decrypted.
+    /// The file with uncompressed clusters: the image file or the external data file, decrypted.
     pub(crate) data: Arc<dyn BlockRead>,
-    /// What is there is encrypted in the file, and places that nobody wrote to read as noise.
+    /// True if the data in the file is encrypted, so that unwritten parts would decrypt to noise.
     pub(crate) is_encrypted: bool,
     pub(crate) compressed: CompressedClusters,
     pub(crate) backing: Option<Arc<dyn Layer>>,
 }
 
-/// How many runs one call looks at to have them read ahead. More would be looked up twice for
-/// nothing, if the caller does not come that far.
+/// The largest number of runs to prefetch in one call. Looking up more would be wasted if the
+/// caller stops earlier.
 const AHEAD_RUNS_MAX: usize = 1024;
-/// How far one call looks ahead. Tables can map an endless disk to the same few clusters, so the
-/// number of runs alone bounds nothing.
+/// The largest distance to look ahead in one call. Tables can map a huge disk to the same few
+/// clusters, so a limit on the number of runs alone is not enough.
 const AHEAD_MAX_BYTES: u64 = 256 << 20;
-/// A run of less than a page is not worth a system call of its own to have it read ahead.
+/// The smallest run that is worth a system call to prefetch: a page.
 const ADVISE_MIN_BYTES: u64 = 4096;
 
 impl Reader {
@@ -49,8 +49,8 @@ impl Reader {
         }
     }
 
-    /// Has the files below begin with all runs but the first, so that a disk works on them side by
-    /// side while the first is read.
+    /// Has the files below prefetch all runs but the first, so that a disk works on them in
+    /// parallel while the first is read.
     fn advise(&self, start: GuestOffset, runs: &[Run]) {
         let mut at = start;
         for (index, run) in runs.iter().enumerate() {
@@ -58,7 +58,7 @@ impl Reader {
                 match run.kind {
                     RunKind::Data(host) => self.data.will_need(host.0, run.len_bytes),
                     RunKind::Unallocated(_) => self.backing_will_need(at, *run),
-                    // Compressed clusters have readers of their own.
+                    // Compressed clusters are prefetched elsewhere.
                     RunKind::Zero(_) | RunKind::Compressed(_) => {}
                 }
             }
@@ -69,7 +69,7 @@ impl Reader {
     fn read_runs(&self, start: GuestOffset, runs: &[Run], buf: &mut [u8]) -> Result<()> {
         let mut at = start;
         let mut rest = buf;
-        // Compressed clusters in a row, whose bytes are the first of `rest`.
+        // The batch collects consecutive compressed clusters, whose bytes are the first of `rest`.
         let mut batch = Batch::default();
         for run in runs {
             if let RunKind::Compressed(cluster) = run.kind {
@@ -85,8 +85,8 @@ impl Reader {
         self.read_batch(&mut batch, rest).map(|_| ())
     }
 
-    /// Fills the front of `buf` with what is in the batch, which is then empty, and gives back the
-    /// rest.
+    /// Fills the front of `buf` with the clusters of the batch, empties the batch, and returns the
+    /// rest of `buf`.
     fn read_batch<'a>(&self, batch: &mut Batch, buf: &'a mut [u8]) -> Result<&'a mut [u8]> {
         let (part, after) = split(buf, batch.len_bytes);
         match batch.pieces.as_slice() {
@@ -113,8 +113,8 @@ impl Reader {
         }
     }
 
-    /// Reads plain clusters. The last cluster of a file may be cut short and reads as zeroes from
-    /// there on, as in QEMU; one that begins past the end is corrupt.
+    /// Reads uncompressed clusters. The last cluster of a file may be truncated and reads as zeroes
+    /// from there on, as in QEMU. A cluster that begins past the end is corrupt.
     fn read_data(&self, host: HostOffset, buf: &mut [u8]) -> Result<()> {
         let len_bytes = self.stored_len(host, to_u64(buf.len()))?;
         let (stored, missing) = split(buf, len_bytes);
@@ -125,14 +125,15 @@ impl Reader {
         self.data.read_at(host.0, stored)
     }
 
-    /// How many of `len_bytes` at `host` the file holds.
+    /// Returns how many of `len_bytes` at `host` the file has.
     pub(crate) fn stored_len(&self, host: HostOffset, len_bytes: u64) -> Result<u64> {
         let size_bytes = self.data.size_bytes();
         let end = host.plus(len_bytes).0;
         if end <= size_bytes {
             return Ok(len_bytes);
         }
-        // Whoever encrypts writes whole clusters: zeroes, decrypted, would be noise.
+        // Encrypted clusters are written whole, because decrypting missing zeroes would yield
+        // noise.
         let leeway_bits = if self.is_encrypted {
             0
         } else {
@@ -140,7 +141,8 @@ impl Reader {
         };
         if end > round_up(size_bytes, leeway_bits) {
             let reason = format!(
-                "data cluster lies past the end of the file ({size_bytes:#x}); was it cut short?"
+                "data cluster is past the end of the file ({size_bytes:#x}); the file may be \
+                 truncated"
             );
             return Err(Error::corrupt(reason).at(host.0.max(size_bytes)));
         }
@@ -152,7 +154,7 @@ impl Reader {
             buf.fill(0);
             return Ok(());
         };
-        // What a shorter backing file does not have reads as zeroes.
+        // Bytes past the end of a shorter backing file read as zeroes.
         let there = backing.size_bytes().saturating_sub(at.0);
         let (stored, missing) = split(buf, there);
         missing.fill(0);
@@ -162,14 +164,14 @@ impl Reader {
         backing.read_at(at.0, stored)
     }
 
-    /// Has the range made ready: plain clusters read ahead by the file that holds them, compressed
-    /// ones decompressed into the cache.
+    /// Prefetches the range: the file below reads uncompressed clusters ahead, and compressed ones
+    /// are decompressed into the cache.
     pub(crate) fn will_need(&self, offset: u64, len_bytes: u64) {
         let mut at = GuestOffset(offset);
         let mut runs = Runs::new(&self.mapping, at, len_bytes.min(AHEAD_MAX_BYTES));
         let mut compressed = Vec::new();
         for _ in 0..AHEAD_RUNS_MAX {
-            // Errors come up again, with their place, in the read that follows.
+            // The read that follows will report the error, with its place.
             let Ok(Some(run)) = runs.next_run() else {
                 break;
             };
@@ -191,7 +193,7 @@ impl Reader {
     }
 }
 
-/// Compressed clusters in a row.
+/// A batch of consecutive compressed clusters.
 #[derive(Debug, Default)]
 struct Batch {
     pieces: Vec<Piece>,

@@ -7,24 +7,24 @@ use crate::qcow2::cache::TableSlice;
 use crate::qcow2::header::Header;
 use crate::qcow2::units::HostOffset;
 
-/// Bits 9 to 63 of a refcount table entry.
+/// The bits of the offset in a refcount table entry: 9 to 63.
 const OFFSET_MASK: u64 = !0x1ff;
 
-/// Clusters whose counts are looked at to find out whether an image is preallocated: 4 TiB at QEMU's
+/// The largest number of clusters whose refcounts are read to detect preallocation: 4 TiB at QEMU's
 /// default cluster size, some 100 ms. A larger image counts as not preallocated.
 const PREALLOCATED_CLUSTERS_MAX: u64 = 1 << 26;
 
-/// The refcount table's geometry: how clusters are divided into blocks of counts.
+/// The refcount table: how clusters are divided into refcount blocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refcounts<'a> {
     file: &'a dyn BlockRead,
     header: &'a Header,
 }
 
-/// One refcount block: the counts of a stretch of clusters.
+/// A refcount block: the reference counts of a range of clusters.
 #[derive(Debug)]
 pub(crate) struct RefcountBlock {
-    /// As stored; `None` where no block is allocated and all counts are zero.
+    /// The block as stored; `None` if it is not allocated and all counts are zero.
     slice: Option<TableSlice>,
     order: u32,
 }
@@ -34,7 +34,7 @@ impl<'a> Refcounts<'a> {
         Self { file, header }
     }
 
-    /// log2 of the counts in a block, which is a cluster of `2^order`-bit counts.
+    /// Returns log2 of the counts in a block, which is a cluster of `2^order`-bit counts.
     pub(crate) const fn block_entries_bits(&self) -> u32 {
         self.header
             .geometry
@@ -43,12 +43,12 @@ impl<'a> Refcounts<'a> {
             .saturating_sub(self.header.refcount_order)
     }
 
-    /// Blocks that the table has room for.
+    /// Returns the number of blocks that fit in the table.
     pub(crate) const fn block_count(&self) -> u64 {
         self.header.refcount_table.entries
     }
 
-    /// Where the `index`th block is, if it is anywhere.
+    /// Returns the offset of the `index`th block, if it is allocated.
     pub(crate) fn block_place(&self, index: u64) -> Result<Option<HostOffset>> {
         if index >= self.block_count() {
             return Ok(None);
@@ -60,17 +60,18 @@ impl<'a> Refcounts<'a> {
         self.decode_entry(u64::from_be_bytes(entry), at)
     }
 
-    /// Where the block is that a table entry points to, if it points anywhere. `at` is where the
+    /// Returns the offset of the block to which a table entry points, if any. `at` is where the
     /// entry is stored.
     pub(crate) fn decode_entry(&self, entry: u64, at: HostOffset) -> Result<Option<HostOffset>> {
         if entry & !OFFSET_MASK != 0 || !self.header.geometry.is_cluster_aligned(entry) {
-            let reason = format!("refcount table entry {entry:#018x} is no cluster's offset");
+            let reason =
+                format!("invalid refcount table entry {entry:#018x}: not the offset of a cluster");
             return Err(Error::corrupt(reason).at(at.0));
         }
         Ok((entry != 0).then_some(HostOffset(entry)))
     }
 
-    /// The `index`th block.
+    /// Reads the `index`th block.
     pub(crate) fn block(&self, index: u64) -> Result<RefcountBlock> {
         let slice = match self.block_place(index)? {
             None => None,
@@ -92,13 +93,13 @@ impl<'a> Refcounts<'a> {
             return Ok(());
         }
         let reason =
-            format!("refcounts reach to {end}, past the end of the file ({size_bytes:#x})");
+            format!("refcounts extend to {end}, past the end of the file ({size_bytes:#x})");
         Err(Error::corrupt(reason).at(at.0))
     }
 }
 
 impl RefcountBlock {
-    /// How many of the first `entries` counts are not zero.
+    /// Returns how many of the first `entries` counts are not zero.
     fn count_used(&self, entries: u64) -> u64 {
         let Some(slice) = &self.slice else {
             return 0;
@@ -106,7 +107,7 @@ impl RefcountBlock {
         let per_word = power_of_two(6_u32.saturating_sub(self.order));
         let mut used = 0_u64;
         for (word, first) in (0..entries).step_by(to_usize(per_word)).enumerate() {
-            // Most words of a sparse file are all zeroes.
+            // Most words of a sparse file are zero.
             if slice.word(word) != 0 {
                 let end = first.saturating_add(per_word).min(entries);
                 let here = (first..end).filter(|&index| self.get(index) != 0).count();
@@ -116,7 +117,7 @@ impl RefcountBlock {
         used
     }
 
-    /// The count at `index` in the block.
+    /// Returns the count at `index` in the block.
     pub(crate) fn get(&self, index: u64) -> u64 {
         match &self.slice {
             Some(slice) => CountPlace::new(self.order, index).get(slice),
@@ -125,7 +126,7 @@ impl RefcountBlock {
     }
 }
 
-/// Where a count is among the 64-bit words of its block.
+/// The position of a count among the 64-bit words of its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CountPlace {
     pub(crate) word: usize,
@@ -134,13 +135,13 @@ pub(crate) struct CountPlace {
 }
 
 impl CountPlace {
-    /// The place of the `index`th count of `2^order` bits.
+    /// Returns the position of the `index`th count of `2^order` bits.
     pub(crate) fn new(order: u32, index: u64) -> Self {
         let per_word_bits = 6_u32.saturating_sub(order);
         let in_word = low_bits(index, per_word_bits);
         let bit = in_word.saturating_mul(power_of_two(order));
-        // Bytes come most significant first. In a byte that holds several counts, the first one
-        // is in the least significant bits.
+        // Bytes are stored most significant first. In a byte with several counts, the first one is
+        // in the least significant bits.
         let shift = if order < 3 {
             56_u64
                 .saturating_sub(bit & !7)
@@ -159,7 +160,7 @@ impl CountPlace {
         low_bits(shift_right(slice.word(self.word), self.shift), self.width)
     }
 
-    /// `count` fits into the width.
+    /// Sets a count, which must fit into the width.
     pub(crate) fn set(self, slice: &TableSlice, count: u64) {
         let mask = low_bits(u64::MAX, self.width).wrapping_shl(self.shift);
         let count = count.wrapping_shl(self.shift) & mask;
@@ -167,7 +168,7 @@ impl CountPlace {
     }
 }
 
-/// A stretch of `count` reference counts that are all one, as they are stored.
+/// Encodes `count` reference counts of one, as they are stored.
 pub(crate) fn counts_of_one(count: u64, order: u32) -> Vec<u8> {
     if order >= 3 {
         let width = to_usize(power_of_two(order.saturating_sub(3)));
@@ -177,7 +178,7 @@ pub(crate) fn counts_of_one(count: u64, order: u32) -> Vec<u8> {
         }
         return one.repeat(to_usize(count));
     }
-    // Several to a byte, the first in the least significant bits.
+    // Several counts per byte, the first in the least significant bits.
     let per_byte = power_of_two(3_u32.saturating_sub(order));
     let all: u8 = match order {
         0 => 0b1111_1111,
@@ -195,12 +196,12 @@ pub(crate) fn counts_of_one(count: u64, order: u32) -> Vec<u8> {
     bytes
 }
 
-/// Whether clearly more clusters are in use than the host has allocated for the file: then some
-/// are allocated in the image only (`preallocation=metadata`), and the file below knows better
-/// which of them hold data. `allocated_bytes` is what the host has allocated.
+/// Returns true if clearly more clusters are in use than the host has allocated for the file
+/// (`allocated_bytes`). Some of them are then allocated in the image only
+/// (`preallocation=metadata`), and only the file below knows which of them hold data.
 ///
-/// The threshold is QEMU's, so that our map agrees with `qemu-img map`: a ninth more, and at least
-/// two clusters.
+/// The threshold is QEMU's, so that our map agrees with `qemu-img map`: one ninth more, and at
+/// least two clusters.
 pub(crate) fn looks_preallocated(
     file: &dyn BlockRead,
     header: &Header,

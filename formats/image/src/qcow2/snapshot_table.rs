@@ -13,10 +13,10 @@ use crate::qcow2::not_found;
 use crate::qcow2::table_reader::TableReader;
 use crate::qcow2::units::HostOffset;
 
-/// The whole table: QEMU's limit of 65536 snapshots, at 128 bytes each; most take 80. QEMU's own
-/// limit is 64 MiB, which is too much memory for names.
+/// The largest size of the table: QEMU's limit of 65536 snapshots, at 128 bytes each; most need 80.
+/// QEMU's own limit is 64 MiB, which is too much memory for names.
 const TABLE_MAX_BYTES: u64 = 8 << 20;
-/// Extra data of one entry: QEMU's limit.
+/// The largest extra data of one entry: QEMU's limit.
 const EXTRA_MAX_BYTES: u32 = 1024;
 
 #[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -41,22 +41,23 @@ struct Extra {
     icount: Option<u64>,
 }
 
-/// A snapshot and where its L1 table is.
+/// A snapshot and the location of its L1 table.
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotEntry {
     pub(crate) snapshot: Snapshot,
-    /// As stored; checked when the snapshot is opened.
+    /// The L1 table as stored; it is checked when the snapshot is opened.
     pub(crate) l1: Table,
-    /// Where the entry itself begins and ends in the file.
+    /// The offset in the file at which the entry begins.
     pub(crate) at: HostOffset,
+    /// The offset in the file at which the entry ends.
     pub(crate) end: HostOffset,
 }
 
-/// The whole table.
+/// The snapshot table.
 #[derive(Debug)]
 pub(crate) struct SnapshotTable {
     pub(crate) entries: Vec<SnapshotEntry>,
-    /// Where the table ends.
+    /// The offset of the end of the table.
     pub(crate) end: HostOffset,
 }
 
@@ -73,16 +74,17 @@ pub(crate) fn read(file: &dyn BlockRead, header: &Header) -> Result<SnapshotTabl
 }
 
 fn read_entry(table: &mut TableReader<'_>) -> Result<SnapshotEntry> {
-    // Entries begin at multiples of 8; the file may end where the last one does.
+    // Entries begin at multiples of 8; the file may end with the last one.
     table.align()?;
     let at = table.at();
     let bytes = table.take(to_u64(size_of::<RawSnapshot>()))?;
     let raw = RawSnapshot::read_from_bytes(bytes)
-        .map_err(|_| Error::corrupt("snapshot table entry is cut short").at(at.0))?;
+        .map_err(|_| Error::corrupt("snapshot table entry is truncated").at(at.0))?;
     let extra_size = raw.extra_data_size.get();
     if extra_size > EXTRA_MAX_BYTES {
         let reason = format!(
-            "snapshot has {extra_size} bytes of extra data; QEMU's limit is {EXTRA_MAX_BYTES}"
+            "the extra data of a snapshot is too large: {extra_size} bytes, QEMU's limit is \
+             {EXTRA_MAX_BYTES}"
         );
         return Err(Error::corrupt(reason).at(at.0));
     }
@@ -124,18 +126,18 @@ impl Extra {
         Self {
             vm_state_size_large: field(0),
             disk_size: field(1),
-            // -1 stands for "was not counted".
+            // -1 means that instructions were not counted.
             icount: field(2).filter(|&count| count != u64::MAX),
         }
     }
 }
 
-/// A new entry for a snapshot of the disk alone.
+/// Encodes a new entry for a snapshot of the disk alone.
 pub(crate) fn encode(snapshot: &Snapshot, l1: Table) -> Vec<u8> {
     let taken = snapshot.taken_at.duration_since(SystemTime::UNIX_EPOCH);
     let taken = taken.unwrap_or_default();
     let len_of = |text: &str| U16::new(u16::try_from(text.len()).unwrap_or(u16::MAX));
-    // No state of a machine, the disk's size, and no count of instructions.
+    // No machine state, the disk's size, and no instruction count.
     let extra = [0, snapshot.virtual_size_bytes.unwrap_or(0), u64::MAX];
     let extra: Vec<u8> = extra.iter().flat_map(|word| word.to_be_bytes()).collect();
     let raw = RawSnapshot {
@@ -164,8 +166,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The index of the snapshot with this id or, if none has it, with this name: the order of
-/// `qemu-img convert -l` and `qemu-img snapshot -a`.
+/// Returns the index of the snapshot with this id or, if there is none, with this name. `qemu-img
+/// convert -l` and `qemu-img snapshot -a` look up in the same order.
 pub(crate) fn find(entries: &[SnapshotEntry], wanted: &str) -> Result<usize> {
     let by = |of: fn(&Snapshot) -> &String| entries.iter().position(|e| of(&e.snapshot) == wanted);
     by(|s| &s.id)
@@ -174,9 +176,9 @@ pub(crate) fn find(entries: &[SnapshotEntry], wanted: &str) -> Result<usize> {
 }
 
 fn missing(entries: &[SnapshotEntry], wanted: &str) -> Error {
-    /// Names to list; a user reads no more.
+    /// The largest number of names to list in the message.
     const LISTED_MAX: usize = 8;
-    let reason = format!("no snapshot `{}`", wanted.escape_debug());
+    let reason = format!("no such snapshot: `{}`", wanted.escape_debug());
     let names: Vec<_> = entries
         .iter()
         .take(LISTED_MAX)
@@ -188,9 +190,9 @@ fn missing(entries: &[SnapshotEntry], wanted: &str) -> Error {
         ""
     };
     let hint = if names.is_empty() {
-        "the image has none".to_owned()
+        "the image has no snapshots".to_owned()
     } else {
-        format!("there are {}{more}", names.join(", "))
+        format!("available: {}{more}", names.join(", "))
     };
     not_found(reason).with_hint(hint)
 }

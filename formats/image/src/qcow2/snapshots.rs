@@ -1,10 +1,10 @@
 //! Internal snapshots: specification, section "Snapshots".
 //!
-//! New tables go behind everything that is in use. One write to the header's first sector makes them count
-//! and sets the dirty bit: the reference counts, and the flags that follow from them, are wrong from
-//! then on until they are made anew. A crash before that write leaves what was there; after it, the
-//! bit keeps everybody from writing before the counts are right, so that no cluster that two states
-//! share is written over.
+//! New tables are written after all clusters in use. One write to the header's first sector
+//! activates them and sets the dirty bit. From then on the reference counts and the "copied" flags
+//! are wrong until they are recomputed. A crash before that write leaves the previous state. After
+//! it, the dirty bit prevents all writes before the counts are right, so that no cluster that two
+//! states share is overwritten.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,25 +19,25 @@ use crate::qcow2::l2_entry::{DataPlace, L2Rules, ZeroClusters};
 use crate::qcow2::snapshot_table::{self, SnapshotEntry};
 use crate::qcow2::units::HostOffset;
 
-/// A name in bytes: what QEMU keeps of one.
+/// The longest name in bytes: what QEMU keeps of one.
 const NAME_MAX_BYTES: usize = 255;
-/// Bit 63 of an L1 entry. It is accurate in the active table only.
+/// The "copied" flag, bit 63 of an L1 entry. It is accurate only in the active table.
 const COPIED: u64 = 1 << 63;
 
-/// An image of which nobody else changes anything.
+/// A change of an image's snapshots, with exclusive access to the image.
 struct Edit<'a> {
     file: &'a dyn BlockWrite,
     header: Header,
     snapshots: Vec<SnapshotEntry>,
     rules: L2Rules,
-    /// How often each cluster is referred to.
+    /// The number of references to each cluster.
     references: Vec<u32>,
-    /// Where the next new table goes.
+    /// The offset for the next new table.
     end: u64,
 }
 
-/// Where the clusters end that anything refers to. A file whose writer was killed goes on behind that,
-/// by more than its refcount table may have room for.
+/// Returns the end of the referenced clusters. The file of a killed writer is longer, possibly by
+/// more than its refcount table can count.
 fn end_of_use(references: &[u32], cluster_bits: u32) -> u64 {
     let used = references.iter().rposition(|&count| count > 0);
     let clusters = used.map_or(0, |last| to_u64(last).saturating_add(1));
@@ -48,7 +48,7 @@ fn end_of_use(references: &[u32], cluster_bits: u32) -> u64 {
 pub(crate) fn create(file: &dyn BlockWrite, name: &str) -> Result<Snapshot> {
     let mut edit = Edit::begin(file)?;
     edit.check_name(name)?;
-    edit.look(None)?;
+    edit.check_recount(None)?;
     let shared = edit.references_of(edit.header.l1)?;
     edit.check_counts(&shared, &[])?;
     let l1 = edit.copy_l1(edit.header.l1, edit.header.l1.entries)?;
@@ -69,16 +69,17 @@ pub(crate) fn create(file: &dyn BlockWrite, name: &str) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// Makes the current state what it was at a snapshot.
+/// Reverts the current state to a snapshot.
 pub(crate) fn apply(file: &dyn BlockWrite, wanted: &str) -> Result<()> {
     let mut edit = Edit::begin(file)?;
     if edit.header.extensions.bitmaps.is_some() {
-        let reason = "image has bitmaps, which would be wrong after the snapshot was applied";
+        let reason =
+            "cannot apply a snapshot to an image with bitmaps: they would be wrong afterwards";
         return Err(Error::unsupported(reason)
             .with_hint("remove them with `qemu-img bitmap --remove` first"));
     }
     let entry = edit.find(wanted)?;
-    edit.look(None)?;
+    edit.check_recount(None)?;
     let size_bytes = entry.snapshot.virtual_size_bytes;
     let size_bytes = size_bytes.unwrap_or(edit.header.size_bytes);
     let geometry = edit.header.geometry;
@@ -97,7 +98,7 @@ pub(crate) fn apply(file: &dyn BlockWrite, wanted: &str) -> Result<()> {
 pub(crate) fn delete(file: &dyn BlockWrite, wanted: &str) -> Result<()> {
     let mut edit = Edit::begin(file)?;
     let gone = edit.find(wanted)?.at;
-    edit.look(Some(gone))?;
+    edit.check_recount(Some(gone))?;
     let entries = edit.stored_entries(|entry| entry.at != gone)?;
     let count = to_u64(edit.snapshots.len()).saturating_sub(1);
     edit.write_snapshots(count, &entries)?;
@@ -108,12 +109,12 @@ impl<'a> Edit<'a> {
     fn begin(file: &'a dyn BlockWrite) -> Result<Self> {
         let header = Header::read(file)?;
         if header.version < 3 {
-            let reason = "snapshots of a version 2 image are not changed";
+            let reason = "changing snapshots of a version 2 image is not supported";
             return Err(Error::unsupported(reason)
-                .with_hint("make it version 3 with `qemu-img amend -o compat=1.1`"));
+                .with_hint("convert it to version 3 with `qemu-img amend -o compat=1.1`"));
         }
         if header.incompatible.external_data_file() {
-            let reason = "an image with an external data file has no snapshots";
+            let reason = "snapshots are not supported for an image with an external data file";
             return Err(Error::unsupported(reason));
         }
         let rules = L2Rules {
@@ -132,10 +133,10 @@ impl<'a> Edit<'a> {
         })
     }
 
-    /// Fails for what the making of counts anew would fail for, with the snapshot whose entry is at
-    /// `gone` left out. Once the new tables count there is no way back, and the image would stay
-    /// dirty.
-    fn look(&mut self, gone: Option<HostOffset>) -> Result<()> {
+    /// Fails for everything that would make recomputing the reference counts fail, without the
+    /// snapshot whose entry is at `gone`. Once the new tables are active, the change cannot be
+    /// undone, and the image would stay dirty.
+    fn check_recount(&mut self, gone: Option<HostOffset>) -> Result<()> {
         let (file, header) = (self.file, &self.header);
         let bits = header.geometry.cluster_bits();
         self.references = check::references_without(file, header, self.rules, gone)?;
@@ -143,8 +144,8 @@ impl<'a> Edit<'a> {
             Some(_) => check::references(file, header, self.rules).ok(),
             None => Some(self.references.clone()),
         };
-        // What is in use is not written over before the header says that it is not. A snapshot
-        // that is too broken to tell may use all of the file.
+        // Clusters in use must not be overwritten before the header releases them. If a snapshot is
+        // too broken to walk, assume that it uses all of the file.
         if let Some(all) = all {
             self.end = end_of_use(&all, bits);
         }
@@ -153,7 +154,7 @@ impl<'a> Edit<'a> {
 
     fn check_name(&self, name: &str) -> Result<()> {
         if name.is_empty() || name.len() > NAME_MAX_BYTES {
-            let reason = format!("a snapshot's name has 1 to {NAME_MAX_BYTES} bytes");
+            let reason = format!("invalid snapshot name: expected 1 to {NAME_MAX_BYTES} bytes");
             return Err(Error::invalid(reason));
         }
         if self
@@ -161,17 +162,17 @@ impl<'a> Edit<'a> {
             .iter()
             .any(|entry| entry.snapshot.name == name)
         {
-            let reason = format!("there is a snapshot `{}`", name.escape_debug());
+            let reason = format!("snapshot `{}` exists already", name.escape_debug());
             return Err(Error::new(ErrorKind::Exists, reason));
         }
         if to_u64(self.snapshots.len()) >= u64::from(SNAPSHOTS_MAX) {
-            let reason = format!("the image has {SNAPSHOTS_MAX} snapshots, QEMU's limit");
+            let reason = format!("too many snapshots: the image has {SNAPSHOTS_MAX}, QEMU's limit");
             return Err(Error::unsupported(reason));
         }
         Ok(())
     }
 
-    /// QEMU counts from 1, and so does whoever comes after it.
+    /// Returns the next id. Like QEMU, it counts from 1.
     fn next_id(&self) -> String {
         let ids = self.snapshots.iter().map(|entry| &entry.snapshot.id);
         let highest = ids.filter_map(|id| id.parse::<u64>().ok()).max();
@@ -188,8 +189,8 @@ impl<'a> Edit<'a> {
         check::references_of(self.file, &self.header, self.rules, l1)
     }
 
-    /// Fails when some cluster would be referred to more often than can be counted, with `more`
-    /// references to each and `fewer` taken away.
+    /// Fails if a cluster would have more references than its count can hold, after adding `more`
+    /// references to each and removing `fewer`.
     fn check_counts(&self, more: &[u32], fewer: &[u32]) -> Result<()> {
         let bits = u32::try_from(self.header.refcount_bits()).unwrap_or(u64::BITS);
         let max = low_bits(u64::MAX, bits);
@@ -197,15 +198,16 @@ impl<'a> Edit<'a> {
             let of = |counts: &[u32]| u64::from(counts.get(index).copied().unwrap_or(0));
             let after = u64::from(*count).saturating_add(of(more));
             if after.saturating_sub(of(fewer)) > max {
-                let reason = format!("reference counts of {bits} bits are too narrow for it");
+                let reason =
+                    format!("reference counts of {bits} bits are too narrow for another snapshot");
                 return Err(Error::unsupported(reason)
-                    .with_hint("make them wider with `qemu-img amend -o refcount_bits=16`"));
+                    .with_hint("widen them with `qemu-img amend -o refcount_bits=16`"));
             }
         }
         Ok(())
     }
 
-    /// Writes a new table behind everything that is in use.
+    /// Writes a new table after all clusters in use.
     fn append(&mut self, bytes: &[u8]) -> Result<HostOffset> {
         let at = self.end;
         let bits = self.header.geometry.cluster_bits();
@@ -217,7 +219,7 @@ impl<'a> Edit<'a> {
         Ok(HostOffset(at))
     }
 
-    /// A copy of an L1 table, which shares all L2 tables with it.
+    /// Copies an L1 table; the copy shares all L2 tables.
     fn copy_l1(&mut self, l1: Table, entries: u64) -> Result<Table> {
         let mut bytes = vec![0; to_usize(l1.size_bytes())];
         self.file.read_at(l1.at.0, &mut bytes)?;
@@ -229,7 +231,7 @@ impl<'a> Edit<'a> {
         Ok(Table { at, entries })
     }
 
-    /// The entries of the snapshot table as they are stored, whatever is in them.
+    /// Returns the entries of the snapshot table as they are stored, without interpreting them.
     fn stored_entries(&self, keep: impl Fn(&SnapshotEntry) -> bool) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         for entry in self.snapshots.iter().filter(|entry| keep(entry)) {
@@ -251,9 +253,9 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// Makes the new tables count: one write of one sector, after all that it points to.
+    /// Activates the new tables: one write of one sector, after everything to which it points.
     fn finish(&self) -> Result<()> {
-        /// From the field `size` up to the end of `incompatible_features`.
+        /// The bytes from the field `size` up to the end of `incompatible_features`.
         const FIELDS: std::ops::Range<usize> = 24..80;
         let header = &self.header;
         self.file.flush()?;

@@ -8,14 +8,14 @@ use super::snapshots;
 use crate::create::{L2Entries, NewImage, NewQcow2, create};
 use crate::{CreateOptions, Image, OpenOptions, WritableImage};
 
-/// More than one L2 table of standard entries maps with clusters of 4 KiB.
+/// A size that needs more than one L2 table of standard entries with clusters of 4 KiB.
 const SIZE_BYTES: u64 = 5 << 20;
-/// The file may become this long.
+/// The largest length of the file.
 const FILE_BYTES: usize = 2 << 20;
 
-/// What an image is to hold.
+/// The expected contents of an image.
 #[derive(Clone)]
-struct State {
+struct ExpectedContents {
     current: Vec<u8>,
     snapshots: Vec<(String, Vec<u8>)>,
 }
@@ -46,7 +46,7 @@ fn empty(l2_entries: L2Entries) -> Vec<u8> {
 }
 
 /// Writes at some places, which differ from round to round.
-fn write(device: &Arc<dyn BlockWrite>, state: &mut State, round: u8) {
+fn write(device: &Arc<dyn BlockWrite>, state: &mut ExpectedContents, round: u8) {
     let image = WritableImage::from_device(device.clone(), &options(None)).unwrap();
     for n in 0..6_u64 {
         let at = (n * 1_000_003 + u64::from(round) * 4_961) % (SIZE_BYTES - 50_000);
@@ -71,12 +71,12 @@ fn names(device: &Arc<dyn BlockRead>) -> Vec<String> {
     details.snapshots.into_iter().map(|s| s.name).collect()
 }
 
-/// The image holds one of the states, and still does after somebody has written to it.
-fn assert_holds(device: &Arc<Memory>, allowed: &[&State], what: &str) {
+/// Checks that the image has one of the states, and still has it after further writes.
+fn assert_holds(device: &Arc<Memory>, allowed: &[&ExpectedContents], what: &str) {
     let reading: Arc<dyn BlockRead> = device.clone();
     let found = names(&reading);
     let current = read(&reading, None);
-    let is_it = |state: &&&State| {
+    let is_it = |state: &&&ExpectedContents| {
         let expected = state.snapshots.iter().map(|(name, _)| name);
         expected.eq(found.iter()) && state.current == current
     };
@@ -98,8 +98,13 @@ fn assert_holds(device: &Arc<Memory>, allowed: &[&State], what: &str) {
 
 type Change = fn(&dyn BlockWrite) -> diskfs_block::Result<()>;
 
-/// Does `change` and looks at what is left when the power fails on the way.
-fn cut(device: &Arc<Memory>, before: &State, after: &State, change: Change) -> Arc<Memory> {
+/// Makes a change, and checks the image after a power cut at each moment.
+fn cut(
+    device: &Arc<Memory>,
+    before: &ExpectedContents,
+    after: &ExpectedContents,
+    change: Change,
+) -> Arc<Memory> {
     let mut start = device.to_vec();
     start.resize(FILE_BYTES, 0);
     let faulty = Arc::new(Faulty::new(Arc::new(Memory::new(device.to_vec())), []));
@@ -128,7 +133,7 @@ fn cut(device: &Arc<Memory>, before: &State, after: &State, change: Change) -> A
 
 fn power_cuts(l2_entries: L2Entries) {
     let mut device = Arc::new(Memory::new(empty(l2_entries)));
-    let mut state = State {
+    let mut state = ExpectedContents {
         current: vec![0; usize::try_from(SIZE_BYTES).unwrap()],
         snapshots: Vec::new(),
     };

@@ -1,14 +1,15 @@
-//! Reads a table of entries of varying length, front to back.
+//! Sequential reading of a table with entries of varying length.
 
 use diskfs_block::{BlockRead, Error, Result};
 
 use crate::numbers::{to_u64, to_usize};
 use crate::qcow2::units::HostOffset;
 
-/// What is read at once: a table of a few snapshots or bitmaps in one go.
+/// The number of bytes to read at once: a table of a few snapshots or bitmaps needs one read.
 const WINDOW_BYTES: u64 = 4096;
 
-/// Reads a table through a window, so that a table costs no more memory than its longest entry.
+/// A reader of a table through a window, so that a table needs no more memory than its longest
+/// entry.
 #[derive(Debug)]
 pub(crate) struct TableReader<'a> {
     file: &'a dyn BlockRead,
@@ -21,7 +22,7 @@ pub(crate) struct TableReader<'a> {
 }
 
 impl<'a> TableReader<'a> {
-    /// The table at `start`, of at most `max_bytes`.
+    /// Creates a reader for the table at `start`, of at most `max_bytes`.
     pub(crate) const fn new(
         file: &'a dyn BlockRead,
         start: HostOffset,
@@ -39,22 +40,25 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// Where the next byte is.
+    /// Returns the offset of the next byte.
     pub(crate) const fn at(&self) -> HostOffset {
         self.at
     }
 
-    /// The next `len_bytes`, which are then behind.
+    /// Returns the next `len_bytes` and advances past them.
     pub(crate) fn take(&mut self, len_bytes: u64) -> Result<&[u8]> {
         let at = self.at;
         let end = at.plus(len_bytes);
         if end.0.saturating_sub(self.start.0) > self.max_bytes {
-            let reason = format!("{} is longer than {} bytes", self.what, self.max_bytes);
+            let reason = format!(
+                "{} is too large: at most {} bytes",
+                self.what, self.max_bytes
+            );
             return Err(Error::corrupt(reason).at(at.0));
         }
         if end.0 > self.file.size_bytes() {
             let reason = format!(
-                "{} reaches to {end}, past the end of the file ({:#x})",
+                "{} extends to {end}, past the end of the file ({:#x})",
                 self.what,
                 self.file.size_bytes()
             );
@@ -71,7 +75,7 @@ impl<'a> TableReader<'a> {
         let start = to_usize(at.0.saturating_sub(self.window_at.0));
         self.window
             .get(start..start.saturating_add(to_usize(len_bytes)))
-            .ok_or_else(|| Error::invalid("read past the window of a table").at(at.0))
+            .ok_or_else(|| Error::invalid("read past the end of a table's window").at(at.0))
     }
 
     /// Skips to the next multiple of 8 from the table's start.

@@ -1,7 +1,7 @@
-//! The tables of an image that is being written to.
+//! The store for the tables of an image that is being written.
 //!
-//! Slices are changed where they are, so there must never be two of the same piece of a table. A
-//! slice that somebody holds, because it is dirty or in use, is not thrown out.
+//! Slices are changed in place, so there must never be two of the same piece of a table. A slice
+//! with a reference to it, because it is dirty or in use, is not evicted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -11,29 +11,30 @@ use diskfs_block::Result;
 use crate::numbers::{to_u64, to_usize};
 use crate::qcow2::cache::{TableKey, TableSlice};
 
-/// Threads seldom meet at one of so many locks.
+/// The number of shards. Threads rarely contend for one of so many locks.
 const SHARDS: u64 = 16;
-/// A shard holds at least this many slices, whatever the budget.
+/// The smallest number of slices in a shard, whatever the budget.
 const SLICES_MIN: u64 = 4;
 
-/// Slices of tables by what they are a slice of.
+/// The slices of tables by their key.
 #[derive(Debug)]
 pub(crate) struct TableStore {
     shards: Vec<RwLock<Shard>>,
-    /// Of one shard.
+    /// The largest number of slices in one shard.
     slices_max: usize,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
     slices: HashMap<TableKey, Arc<TableSlice>>,
-    /// Goes up with each slice that is taken out. What was read before that may be older than
-    /// what the slice had become.
+    /// The number of removed slices. A slice that was read before a removal may be older than the
+    /// removed one.
     removals: u64,
 }
 
 impl TableStore {
-    /// For slices of `slice_bytes`, in `budget_bytes` as far as they are not held.
+    /// Creates a store for slices of `slice_bytes`. `budget_bytes` limits the slices that are not
+    /// in use.
     pub(crate) fn new(budget_bytes: u64, slice_bytes: u64) -> Self {
         let per_shard = budget_bytes
             .checked_div(slice_bytes.saturating_add(128).saturating_mul(SHARDS))
@@ -45,8 +46,8 @@ impl TableStore {
         }
     }
 
-    /// The slice, loaded if it is not there. `load` may be called more than once, and nobody else
-    /// waits for it.
+    /// Returns the slice, and loads it if it is missing. `load` may be called more than once, and
+    /// other threads do not wait for it.
     pub(crate) fn get_or_load(
         &self,
         key: TableKey,
@@ -76,7 +77,7 @@ impl TableStore {
         }
     }
 
-    /// Takes a slice out: the table is somewhere else from now on.
+    /// Removes a slice, because the table moves to another place.
     pub(crate) fn remove(&self, key: TableKey) {
         let mut shard = self.write(key);
         shard.slices.remove(&key);
@@ -103,8 +104,8 @@ impl TableStore {
 }
 
 impl Shard {
-    /// Throws out a quarter of the slices when there are `slices_max`: those that nobody holds and
-    /// nobody used lately.
+    /// Evicts a quarter of the slices if there are `slices_max`: those without references and not
+    /// used recently.
     fn make_room(&mut self, slices_max: usize) {
         if self.slices.len() < slices_max {
             return;
@@ -160,7 +161,7 @@ mod tests {
         assert!(store.read(key(0)).slices.len() <= 5);
     }
 
-    /// What was read before a slice was taken out is not put in its place.
+    /// A slice that was read before a removal is not put in the place of the removed one.
     #[test]
     fn what_is_old_is_loaded_again() {
         let store = TableStore::new(1 << 20, 512);

@@ -1,27 +1,27 @@
-//! The address spaces of a qcow2 image and the geometry that leads from one to the other.
+//! The address spaces of a qcow2 image, and the geometry that converts between them.
 
 use std::fmt;
 
 use crate::numbers::{low_bits, power_of_two, shift_left, shift_right, to_usize};
 
-/// A byte of the guest's disk.
+/// An offset in the guest's disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct GuestOffset(pub(crate) u64);
 
-/// A byte of the image file, or of its external data file.
+/// An offset in the image file or in its external data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct HostOffset(pub(crate) u64);
 
 impl HostOffset {
-    /// `len_bytes` further on; offsets come from 56-bit fields and lengths are below 2^62, so this
-    /// never saturates for a range that was checked against its file.
+    /// Returns the offset `len_bytes` further on. Offsets come from 56-bit fields and lengths are
+    /// below 2^62, so this never saturates for a range that was checked against its file.
     pub(crate) const fn plus(self, len_bytes: u64) -> Self {
         Self(self.0.saturating_add(len_bytes))
     }
 }
 
 impl GuestOffset {
-    /// `len_bytes` further on. Callers stay within the virtual size.
+    /// Returns the offset `len_bytes` further on. Callers stay within the virtual size.
     pub(crate) const fn plus(self, len_bytes: u64) -> Self {
         Self(self.0.saturating_add(len_bytes))
     }
@@ -39,17 +39,17 @@ impl fmt::Display for HostOffset {
     }
 }
 
-/// What an L2 entry looks like.
+/// The format of L2 entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum L2Layout {
-    /// 64 bits: a cluster descriptor.
+    /// Entries of 64 bits: a cluster descriptor.
     Standard,
-    /// 128 bits: a cluster descriptor and a bitmap of 32 subclusters.
+    /// Entries of 128 bits: a cluster descriptor and a bitmap of 32 subclusters.
     Extended,
 }
 
 impl L2Layout {
-    /// log2 of an entry's size in bytes.
+    /// Returns log2 of an entry's size in bytes.
     const fn entry_bits(self) -> u32 {
         match self {
             Self::Standard => 3,
@@ -57,7 +57,7 @@ impl L2Layout {
         }
     }
 
-    /// 64-bit words per entry.
+    /// Returns the number of 64-bit words per entry.
     pub(crate) const fn words(self) -> usize {
         match self {
             Self::Standard => 1,
@@ -66,15 +66,16 @@ impl L2Layout {
     }
 }
 
-/// An L2 table is read in slices of at most this: 8192 standard entries, which map 512 MiB at
-/// QEMU's default cluster size. Larger ones would cost memory and time on tables of 2 MiB of which
-/// one entry is wanted; smaller ones more reads when a scattered filesystem is walked.
+/// The largest slice of an L2 table: 8192 standard entries, which map 512 MiB at QEMU's default
+/// cluster size. Larger slices would cost memory and time on tables of 2 MiB if only one entry is
+/// needed; smaller ones would cost more reads when a scattered filesystem is walked.
 const SLICE_BITS_MAX: u32 = 16;
 
-/// log2 of the subclusters of a cluster (specification, "Extended L2 Entries").
+/// The binary logarithm of the number of subclusters in a cluster (specification, "Extended L2
+/// Entries").
 pub(crate) const SUBCLUSTERS_BITS: u32 = 5;
 
-/// How offsets are divided into cluster, L1 index and L2 index.
+/// The geometry: how offsets are divided into cluster, L1 index and L2 index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
     cluster_bits: u32,
@@ -82,7 +83,8 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// `cluster_bits` was checked by the header: 9 to 21, and at least 14 for extended entries.
+    /// Creates a geometry. The header has checked `cluster_bits`: 9 to 21, and at least 14 for
+    /// extended entries.
     pub(crate) const fn new(cluster_bits: u32, layout: L2Layout) -> Self {
         Self {
             cluster_bits,
@@ -110,7 +112,7 @@ impl Geometry {
         self.offset_in_cluster(offset) == 0
     }
 
-    /// The size of what is allocated on its own: a cluster, or a subcluster.
+    /// Returns log2 of the unit of allocation: a cluster, or a subcluster.
     pub(crate) const fn subcluster_bits(self) -> u32 {
         match self.layout {
             L2Layout::Standard => self.cluster_bits,
@@ -118,14 +120,14 @@ impl Geometry {
         }
     }
 
-    /// log2 of [`l1_coverage`](Self::l1_coverage).
+    /// Returns log2 of [`l1_coverage`](Self::l1_coverage).
     const fn l1_coverage_bits(self) -> u32 {
-        // A table is one cluster; 21 + (21 - 3) at most.
+        // A table is one cluster, so this is at most 21 + (21 - 3).
         self.cluster_bits
             .saturating_add(self.cluster_bits.saturating_sub(self.layout.entry_bits()))
     }
 
-    /// The guest bytes that one L1 entry maps.
+    /// Returns the number of guest bytes that one L1 entry maps.
     pub(crate) const fn l1_coverage(self) -> u64 {
         power_of_two(self.l1_coverage_bits())
     }
@@ -134,7 +136,7 @@ impl Geometry {
         shift_right(guest.0, self.l1_coverage_bits())
     }
 
-    /// The L1 entries that a disk of `size_bytes` needs.
+    /// Returns the number of L1 entries that a disk of `size_bytes` needs.
     pub(crate) const fn l1_entries_for(self, size_bytes: u64) -> u64 {
         size_bytes.div_ceil(power_of_two(self.l1_coverage_bits()))
     }
@@ -147,23 +149,23 @@ impl Geometry {
         }
     }
 
-    /// Bytes of an L2 table that are read at once.
+    /// Returns the number of bytes of an L2 table to read at once.
     pub(crate) const fn slice_size(self) -> u64 {
         power_of_two(self.slice_bits())
     }
 
-    /// log2 of the guest bytes that one slice maps.
+    /// Returns log2 of the guest bytes that one slice maps.
     const fn slice_coverage_bits(self) -> u32 {
         self.cluster_bits
             .saturating_add(self.slice_bits().saturating_sub(self.layout.entry_bits()))
     }
 
-    /// The slice that maps `guest`, counted over the whole disk.
+    /// Returns the number of the slice that maps `guest`, counted over the whole disk.
     pub(crate) const fn slice_index(self, guest: GuestOffset) -> u64 {
         shift_right(guest.0, self.slice_coverage_bits())
     }
 
-    /// Where the slice that maps `guest` begins in its L2 table, in bytes.
+    /// Returns the offset in its L2 table of the slice that maps `guest`, in bytes.
     pub(crate) const fn slice_offset_in_table(self, guest: GuestOffset) -> u64 {
         let slices_bits = self.cluster_bits.saturating_sub(self.slice_bits());
         let index = low_bits(self.slice_index(guest), slices_bits);
@@ -173,7 +175,7 @@ impl Geometry {
         }
     }
 
-    /// The entry for `guest` in its slice.
+    /// Returns the index of the entry for `guest` in its slice.
     pub(crate) fn index_in_slice(self, guest: GuestOffset) -> usize {
         let entries_bits = self.slice_bits().saturating_sub(self.layout.entry_bits());
         to_usize(low_bits(
@@ -182,25 +184,25 @@ impl Geometry {
         ))
     }
 
-    /// Guest bytes from `guest` to the end of what its slice maps.
+    /// Returns the number of guest bytes from `guest` to the end of its slice's range.
     pub(crate) const fn left_in_slice(self, guest: GuestOffset) -> u64 {
         let bits = self.slice_coverage_bits();
         power_of_two(bits).saturating_sub(low_bits(guest.0, bits))
     }
 
-    /// Guest bytes from `guest` to the end of what its L1 entry maps.
+    /// Returns the number of guest bytes from `guest` to the end of its L1 entry's range.
     pub(crate) const fn left_in_l1_entry(self, guest: GuestOffset) -> u64 {
         let bits = self.l1_coverage_bits();
         power_of_two(bits).saturating_sub(low_bits(guest.0, bits))
     }
 
-    /// Guest bytes from `guest` to the end of its cluster.
+    /// Returns the number of guest bytes from `guest` to the end of its cluster.
     pub(crate) const fn left_in_cluster(self, guest: GuestOffset) -> u64 {
         self.cluster_size()
             .saturating_sub(self.offset_in_cluster(guest.0))
     }
 
-    /// The first byte of the cluster that holds `guest`.
+    /// Returns the first byte of the cluster that contains `guest`.
     pub(crate) const fn cluster_start(self, guest: GuestOffset) -> GuestOffset {
         GuestOffset(guest.0.saturating_sub(self.offset_in_cluster(guest.0)))
     }

@@ -1,5 +1,5 @@
-//! What goes through all tables of an image: it costs what the file is long, whatever the tables say,
-//! and what is refused is refused before anything is changed.
+//! Walks over all tables of an image: the cost is bounded by the file's length, whatever the tables
+//! contain, and refusals come before any change.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,7 @@ fn options() -> OpenOptions {
     }
 }
 
-/// An image with some clusters in use.
+/// Creates an image with some clusters in use.
 fn image(dir: &Path, cluster_size_bytes: u64, size_bytes: u64) -> PathBuf {
     let path = dir.join("image.qcow2");
     let new = NewQcow2 {
@@ -44,7 +44,7 @@ fn header_of(bytes: &[u8]) -> Header {
     Header::read(&Memory::new(bytes)).unwrap()
 }
 
-/// All entries of the L1 table at `l1` name the L2 table that the first one names.
+/// Points all entries of the L1 table at `l1` to the L2 table of the first entry.
 fn share_l2_tables(bytes: &mut [u8], l1: usize, entries: usize) {
     let first = bytes[l1..l1 + 8].to_vec();
     for index in 0..entries {
@@ -52,7 +52,7 @@ fn share_l2_tables(bytes: &mut [u8], l1: usize, entries: usize) {
     }
 }
 
-/// How often the file is read to go through all tables, and what comes of it.
+/// Returns the number of reads to walk all tables, and the result.
 fn reads(bytes: &[u8]) -> (usize, diskfs_block::Result<check::CheckReport>) {
     let file = Counting::new(bytes.to_vec());
     let header = Header::read(&file).unwrap();
@@ -69,7 +69,7 @@ fn reads(bytes: &[u8]) -> (usize, diskfs_block::Result<check::CheckReport>) {
 #[test]
 fn an_l2_table_that_all_l1_entries_name_is_read_once() {
     let dir = tempfile::tempdir().unwrap();
-    // 65536 L1 entries: it took minutes.
+    // 65536 L1 entries: without the check this took minutes.
     let path = image(dir.path(), 512, 2 << 30);
     let sound = std::fs::read(&path).unwrap();
     let header = header_of(&sound);
@@ -98,7 +98,7 @@ fn an_l2_table_that_all_l1_entries_name_is_read_once() {
         assert_eq!(e.kind(), ErrorKind::Corrupt, "{e}");
         assert!(e.to_string().contains("name this L2 table"), "{e}");
     }
-    // It is still read.
+    // The image can still be read.
     let reading: Arc<dyn BlockRead> = Arc::new(Memory::new(bytes.as_slice()));
     let image = Image::from_device(reading, &options()).unwrap();
     let mut byte = [0];
@@ -119,11 +119,12 @@ fn l2_tables_that_snapshots_share_are_read_once() {
     }
     let (with, report) = reads(&std::fs::read(&path).unwrap());
     assert!(report.unwrap().is_clean());
-    // Each has an L1 table of one piece, an entry, and perhaps a block of counts.
+    // Each snapshot has an L1 table of one piece, an entry, and perhaps a refcount block.
     assert!(with <= without + 3 * 20, "{with} reads, {without} before");
 }
 
-/// An L1 table of a snapshot that names one table over and over, as the current one may not either.
+/// An L1 table of a snapshot that points to one L2 table repeatedly is refused, like the current
+/// one.
 #[test]
 fn snapshots_are_refused_before_the_image_is_changed() {
     let dir = tempfile::tempdir().unwrap();
@@ -176,7 +177,7 @@ fn snapshots_are_refused_before_the_image_is_changed() {
     }
 }
 
-/// What a snapshot that is broken refers to is no reason to keep it.
+/// A snapshot with broken tables can be deleted.
 #[test]
 fn a_broken_snapshot_can_be_deleted() {
     let dir = tempfile::tempdir().unwrap();
@@ -215,8 +216,7 @@ fn assert_sound(path: &Path, what: &str) {
     }
 }
 
-/// A writer that is killed leaves a file that is longer than its refcount table of 512-byte clusters
-/// can count.
+/// The file of a killed writer is longer than its refcount table can count with 512-byte clusters.
 #[test]
 fn the_file_of_a_killed_writer_gets_snapshots() {
     let dir = tempfile::tempdir().unwrap();
@@ -235,7 +235,7 @@ fn the_file_of_a_killed_writer_gets_snapshots() {
     assert_sound(&path, "deleted");
 }
 
-/// All clusters that the refcount table has room for are in use: the table is moved.
+/// All clusters that fit in the refcount table are in use: the table is moved.
 #[test]
 fn a_snapshot_that_outgrows_the_refcount_table_moves_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -260,7 +260,7 @@ fn a_snapshot_that_outgrows_the_refcount_table_moves_it() {
     }
 }
 
-/// The table is moved by the repair of a dirty image, too, and a crash meanwhile does no harm.
+/// The repair of a dirty image moves the table, too, and a crash meanwhile does no harm.
 #[test]
 fn a_power_cut_while_the_refcount_table_is_moved() {
     let dir = tempfile::tempdir().unwrap();
@@ -271,7 +271,7 @@ fn a_power_cut_while_the_refcount_table_is_moved() {
         at += 20_000;
     }
     let before = std::fs::read(&path).unwrap();
-    // Long enough for all that is added.
+    // Long enough for everything that is added.
     let mut start = before.clone();
     start.resize(12 << 20, 0);
     let memory = Arc::new(Memory::new(start.as_slice()));
@@ -290,7 +290,7 @@ fn a_power_cut_while_the_refcount_table_is_moved() {
         crash
             .replay(left.as_ref(), Fate::by_chance(number))
             .unwrap();
-        // Whoever opens it next repairs it.
+        // The next program that opens the image repairs it.
         let opened = WritableImage::from_device(left.clone(), &options()).unwrap();
         let mut byte = [0];
         opened.device().read_at(50_000, &mut byte).unwrap();

@@ -1,22 +1,21 @@
-//! Threads that decompress beside the reader and ahead of it.
+//! Threads that decompress in parallel with the reader and ahead of it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// More would wait for each other in the caches and for memory.
+/// The largest number of threads. More would contend for the caches and for memory.
 const THREADS_MAX: usize = 8;
-/// Jobs that wait. They are hints: what does not fit is done by the reader that needs it.
+/// The largest number of waiting jobs. Jobs are hints: the reader itself does what does not fit.
 const QUEUE_MAX: usize = 256;
 
-/// Something to do on another thread.
+/// A job for another thread.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// A few threads, started when there is first work for them and ended with the image.
+/// A few threads, started with the first job and ended with the image.
 ///
-/// Every job is a hint. Nobody waits for one that has not begun, so it does not matter whether
-/// there is a thread at all: threads that cannot be started, or that a fork left behind, cost
-/// speed and nothing else.
+/// Every job is a hint. A reader never waits for a job that has not begun, so the threads are
+/// optional: if they cannot be started, or are lost in a fork, only speed suffers.
 #[derive(Debug)]
 pub(crate) struct Workers {
     shared: Arc<Shared>,
@@ -33,7 +32,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Threads that wait for a job.
+    /// The number of threads that wait for a job.
     idle: usize,
     closed: bool,
 }
@@ -53,7 +52,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next job; `None` when there will be none.
+    /// Returns the next job; `None` if there will be none.
     fn next(&self) -> Option<Job> {
         let mut queue = self.lock();
         loop {
@@ -83,7 +82,7 @@ impl Workers {
         }
     }
 
-    /// Has the jobs done some time soon, in their order, or not at all.
+    /// Queues jobs. They run in order, or are dropped.
     pub(crate) fn offer(&self, jobs: impl Iterator<Item = Job>) {
         let (waiting, idle) = {
             let mut queue = self.shared.lock();
@@ -117,7 +116,7 @@ impl Workers {
 
 impl Drop for Workers {
     /// Waits for the jobs that have begun, so that files are closed and unlocked when the last
-    /// reference to an image is gone.
+    /// reference to an image is dropped.
     fn drop(&mut self) {
         {
             let mut queue = self.shared.lock();
@@ -130,7 +129,7 @@ impl Drop for Workers {
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
-            // A panic in a job is a bug of the job; the reader finds out by itself.
+            // A panic in a job is a bug of the job; the reader gets its own error.
             let _ = thread.join();
         }
     }

@@ -1,9 +1,9 @@
-//! Writing.
+//! Writing to an image.
 //!
-//! A write to a cluster that is this image's alone goes straight to its place. For any other, a
-//! place is found, the bytes are written there, and only then does the L2 table say so. Tables are
-//! changed in memory and go to the file when a flush asks for it ([`commit`]), in the order that
-//! makes a crash harmless.
+//! A write to a cluster without other references goes directly to its place. For any other cluster
+//! a new one is allocated, the bytes are written there, and only then does the L2 table point to
+//! it. Tables are changed in memory and written to the file by a flush ([`commit`]), in an order
+//! that makes a crash harmless.
 
 mod allocate;
 mod bitmaps;
@@ -39,35 +39,35 @@ use crate::qcow2::write::metadata::{Locked, Metadata};
 use crate::qcow2::write::plan::Planned;
 use crate::qcow2::write::requests::Requests;
 
-/// What changes an image.
+/// The writer of an image.
 #[derive(Debug)]
 pub(crate) struct Writer {
     /// The image file, which holds all tables.
     image: Arc<dyn BlockWrite>,
     /// The external data file, if the image has one.
     external: Option<Arc<dyn BlockWrite>>,
-    /// Where the guest's bytes are written to: the one or the other, encrypted.
+    /// The file for the guest's bytes, the image file or the external data file, with encryption.
     data: Arc<dyn BlockWrite>,
     reader: Arc<Reader>,
     store: Arc<TableStore>,
     header: Header,
-    /// The guest's disk.
+    /// The size of the guest's disk in bytes.
     size_bytes: u64,
     metadata: Mutex<Metadata>,
-    /// Signalled when an allocation has come to its end.
+    /// The condition variable that is signalled when an allocation is complete.
     landed: Condvar,
-    /// Held for the whole of a flush: one at a time.
+    /// The lock that is held for the whole of a flush, so that only one runs.
     flushing: Mutex<()>,
     requests: Requests,
-    /// A flush is due, or memory fills up with what it would write.
+    /// True if a flush is due because changes use too much memory.
     full: AtomicBool,
     started: Mutex<Started>,
     begun: AtomicBool,
-    /// Bitmaps that every write has to be marked in.
+    /// The bitmaps in which every write must be marked.
     recorders: Mutex<Vec<Recorder>>,
-    /// There are any.
+    /// True if there are such bitmaps.
     records: AtomicBool,
-    /// Nothing may be written any more.
+    /// True if writing has ended.
     closed: AtomicBool,
 }
 
@@ -109,17 +109,18 @@ impl Writer {
         self.header.geometry
     }
 
-    /// Where the guest's bytes are written to.
+    /// Returns the file for the guest's bytes.
     fn data(&self) -> &dyn BlockWrite {
         self.data.as_ref()
     }
 
-    /// The external data file is the guest's disk by itself, and must stay so.
+    /// Returns true if the external data file is a raw image of the guest's disk, and must stay
+    /// one.
     fn is_external_raw(&self) -> bool {
         self.external.is_some() && self.header.autoclear.raw_external_data()
     }
 
-    /// What is in flight now keeps the clusters that it uses: see [`requests`].
+    /// Returns the requests in flight, whose clusters must not be reused: see [`requests`].
     pub(crate) const fn requests(&self) -> &Requests {
         &self.requests
     }
@@ -139,10 +140,10 @@ impl Writer {
             at = at.plus(done);
             rest = rest.get(to_usize(done)..).unwrap_or_default();
         }
-        self.relieve()
+        self.flush_if_large()
     }
 
-    /// Writes the front of `buf`, as much as goes in one piece, and says how much that was.
+    /// Writes the front of `buf`, as much as is possible in one piece, and returns its length.
     fn write_some(&self, at: GuestOffset, buf: &[u8]) -> Result<u64> {
         loop {
             if let Some(done) = self.write_in_place(at, buf)? {
@@ -157,7 +158,7 @@ impl Writer {
         }
     }
 
-    /// Writes over clusters that nothing else refers to, and takes no lock that others wait for.
+    /// Overwrites clusters without other references. It takes no lock that blocks others.
     fn write_in_place(&self, at: GuestOffset, buf: &[u8]) -> Result<Option<u64>> {
         let _request = self.requests.enter();
         let mapping = &self.reader.mapping;
@@ -166,26 +167,26 @@ impl Writer {
         };
         self.check_target(run.host, run.len_bytes)?;
         let front = buf.get(..to_usize(run.len_bytes)).unwrap_or(buf);
-        self.reach_in_place(run.host, run.len_bytes)?;
+        self.extend_to_cluster(run.host, run.len_bytes)?;
         self.data().write_at(run.host.0, front)?;
         Ok(Some(run.len_bytes))
     }
 
-    /// Makes the last cluster of a file that is cut short whole; a cluster that begins past the
+    /// Extends the file to the end of its truncated last cluster. A cluster that begins past the
     /// end is corrupt, as for a reader.
-    fn reach_in_place(&self, host: HostOffset, len_bytes: u64) -> Result<()> {
+    fn extend_to_cluster(&self, host: HostOffset, len_bytes: u64) -> Result<()> {
         if host.plus(len_bytes).0 <= self.data().size_bytes() {
             return Ok(());
         }
         self.reader.stored_len(host, len_bytes)?;
         let mut locked = self.lock();
         match self.external {
-            Some(_) => locked.reach_external(host.plus(len_bytes)),
-            None => locked.reach(host.plus(len_bytes)),
+            Some(_) => locked.extend_data_file(host.plus(len_bytes)),
+            None => locked.extend_file(host.plus(len_bytes)),
         }
     }
 
-    /// Does `action`, and again after what was freed has become free, when there was no room.
+    /// Runs `action`. If no space is left, runs it again after freed clusters became available.
     fn with_room<T>(&self, action: impl Fn() -> Result<T>) -> Result<T> {
         match action() {
             Err(e) if e.kind() == ErrorKind::NoSpace && self.lock().has_freed() => {
@@ -196,33 +197,33 @@ impl Writer {
         }
     }
 
-    /// Flushes when more is dirty, or waits to become free, than memory should hold.
-    fn relieve(&self) -> Result<()> {
+    /// Flushes if too many changes or freed clusters are held in memory.
+    fn flush_if_large(&self) -> Result<()> {
         if self.full.load(Ordering::Relaxed) {
             self.flush()?;
         }
         Ok(())
     }
 
-    /// Fails unless the guest's bytes may be at `host`: an image whose L2 table points to its own
-    /// tables would have the guest write them.
+    /// Fails unless the guest's bytes may be at `host`. If an L2 table points to the image's own
+    /// tables, the guest could overwrite them.
     fn check_target(&self, host: HostOffset, len_bytes: u64) -> Result<()> {
         if self.external.is_some() || !self.header.overlaps_tables(host, len_bytes) {
             return Ok(());
         }
-        let reason = "a guest cluster lies over the image's own tables";
+        let reason = "a guest cluster overlaps the image's own tables";
         Err(Error::corrupt(reason)
             .at(host.0)
             .with_hint("run `qemu-img check` on the image"))
     }
 
-    /// Ends writing with everything durable and what was freed given back.
+    /// Ends writing, with everything durable and freed clusters reusable.
     pub(crate) fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         self.finish().inspect_err(|_| {
-            // It can be tried again.
+            // Closing can be tried again.
             self.closed.store(false, Ordering::Release);
         })
     }
@@ -231,7 +232,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if let Err(e) = self.close() {
-            tracing::warn!("an image that was not closed could not be flushed: {e}");
+            tracing::warn!("cannot flush an image that was dropped without being closed: {e}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Images that are broken, on purpose or not: a clear error with its place, at once.
+//! Images that are broken, accidentally or maliciously: opening fails at once, with a clear error
+//! and its place.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,10 +15,11 @@ fn written(dir: &Path, image: &HandMade) -> PathBuf {
     path
 }
 
-/// Far above the second that an optimised build stays below: what this is to catch takes for ever.
+/// A limit far above the second that an optimised build needs: the faults to catch would run almost
+/// endlessly.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// Opens and reads everything, without hanging.
+/// Opens and reads everything, within the time limit.
 fn use_all(path: &Path, options: &OpenOptions) -> Result<Vec<u8>, Error> {
     let start = Instant::now();
     let result = (|| {
@@ -33,7 +35,7 @@ fn use_all(path: &Path, options: &OpenOptions) -> Result<Vec<u8>, Error> {
     result
 }
 
-/// The error that a change to the good image leads to.
+/// Returns the error after a change to the good image.
 #[track_caller]
 fn broken(change: impl FnOnce(&mut HandMade)) -> Error {
     let dir = tempfile::tempdir().unwrap();
@@ -73,12 +75,12 @@ fn the_good_image_is_good() {
 
 #[test]
 fn cut_short_anywhere() {
-    // Through each structure: header, L1, L2, data.
+    // Truncations within each structure: header, L1, L2, data.
     for len in [4, 71, 100, 103, L1 + 4, L2 + 100, DATA - 1] {
         let e = broken(|image| image.bytes.truncate(len));
         is(&e, ErrorKind::Corrupt, "");
     }
-    // Inside its last cluster a file may end; what is missing are zeroes.
+    // A file may end within its last cluster; the missing bytes are zeroes.
     let dir = tempfile::tempdir().unwrap();
     let mut image = HandMade::new();
     image.bytes.truncate(DATA + CLUSTER + 100);
@@ -107,7 +109,7 @@ fn header_fields_out_of_range() {
     corrupt(|i| i.set64(40, 513), "start of a cluster");
     corrupt(|i| i.set64(48, 513), "start of a cluster");
     corrupt(|i| i.set32(56, u32::MAX), "refcount table");
-    corrupt(|i| i.set32(60, 65537), "65537 snapshots");
+    corrupt(|i| i.set32(60, 65537), "too many snapshots: 65537");
     corrupt(
         |i| {
             i.set32(60, 65536);
@@ -217,7 +219,7 @@ fn tables_that_point_nowhere() {
     corrupt(|i| i.set64(L2 + 8, DATA as u64 | 2), L2 + 8);
     corrupt(|i| i.set64(L2 + 8, 1 << 58), L2 + 8);
     corrupt(|i| i.set64(L2 + 8, 1 << 55), 1 << 55);
-    // Compressed: past the end, and garbage.
+    // A compressed cluster past the end of the file, and one with garbage.
     corrupt(|i| i.set64(L2 + 8, (1 << 62) | (1 << 50)), 1 << 50);
     corrupt(|i| i.set64(L2 + 8, (1 << 62) | DATA as u64), DATA);
 }
@@ -231,8 +233,8 @@ fn snapshots_that_are_not_there_or_broken() {
         ..OpenOptions::default()
     };
     let e = use_all(&written(dir.path(), &image), &options).unwrap_err();
-    is(&e, ErrorKind::NotFound, "no snapshot `before`");
-    // One in cluster 5, with an L1 table that is not in the file.
+    is(&e, ErrorKind::NotFound, "no such snapshot: `before`");
+    // A snapshot table in cluster 5, with an L1 table past the end of the file.
     image.set32(60, 1);
     image.set64(64, DATA as u64);
     image.bytes[DATA..DATA + 64].fill(0);
@@ -252,7 +254,7 @@ fn snapshots_that_are_not_there_or_broken() {
     is(&e, ErrorKind::Invalid, "raw image");
 }
 
-/// Bitmaps are listed and not needed: what is wrong with them is a warning.
+/// Bitmaps are listed but not needed: a fault in them is a warning.
 #[test]
 fn bitmaps_that_are_void_or_broken() {
     let dir = tempfile::tempdir().unwrap();

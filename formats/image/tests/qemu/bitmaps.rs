@@ -1,4 +1,4 @@
-//! Persistent bitmaps: what is written here is in them as if QEMU had written it.
+//! Persistent bitmaps: our writes are recorded in them as QEMU's would be.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::tools::{Random, have_qemu, run, start};
 
 const SIZE: u64 = 32 << 20;
 
-/// A digest of each bitmap, by QEMU.
+/// Returns a digest of each bitmap, computed by QEMU.
 fn digests(dir: &Path, image: &str) -> Vec<String> {
     let blockdev = format!("driver=qcow2,node-name=disk,file.driver=file,file.filename={image}");
     let mut command = Command::new("qemu-storage-daemon");
@@ -69,7 +69,7 @@ fn what_is_written_is_recorded() {
                 "qemu-img",
                 &["bitmap", "--add", "-g", "128k", image, "coarse"],
             );
-            // One that does not record stays as it is.
+            // A bitmap that does not record does not change.
             run(
                 dir,
                 "qemu-img",
@@ -101,7 +101,7 @@ fn what_is_written_is_recorded() {
                 }
             }
             drop(disk);
-            // While it is written to, nobody takes the bitmaps for good.
+            // During writing, no program may trust the bitmaps.
             let bytes = std::fs::read(dir.join("ours.qcow2")).unwrap();
             std::fs::write(dir.join("crashed.qcow2"), bytes).unwrap();
             opened.close().unwrap();

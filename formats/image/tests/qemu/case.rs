@@ -1,4 +1,4 @@
-//! One image: its features, and how qemu-io fills it.
+//! A test image: its features, and how qemu-io fills it.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// What qemu-img makes when it is asked for nothing else.
+    /// Returns the default image of qemu-img.
     pub(crate) fn plain() -> Self {
         Self {
             version: 3,
@@ -55,7 +55,7 @@ impl Case {
         }
     }
 
-    /// Every value of every feature at least once, each case with a seed of its own.
+    /// Returns cases with every value of every feature at least once, each with a seed of its own.
     pub(crate) fn of_each_feature() -> Vec<Self> {
         let plain = Self::plain();
         let cases = [
@@ -151,7 +151,7 @@ impl Case {
         numbered.map(|(seed, case)| Self { seed, ..case }).collect()
     }
 
-    /// A combination that qemu-img makes, by chance.
+    /// Returns a random combination of features that qemu-img supports.
     pub(crate) fn random(seed: u64) -> Self {
         let mut r = Random::new(seed);
         let mut case = Self {
@@ -183,7 +183,7 @@ impl Case {
         case
     }
 
-    /// Takes back what does not go together.
+    /// Resets features that cannot be combined.
     pub(crate) fn repair(&mut self) {
         if self.version == 2 {
             self.refcount_bits = 16;
@@ -204,13 +204,14 @@ impl Case {
         if self.backing != Backing::None && !self.extended_l2 {
             self.preallocation = "off";
         }
-        // Clusters that snapshots and several compressed clusters share are counted above 3.
+        // Clusters that snapshots and several compressed clusters share have counts above 3.
         if self.refcount_bits < 8 {
             self.snapshots = 0;
         }
     }
 
-    /// Not a multiple of the cluster size, and more than one L2 table where tables are small.
+    /// Returns a size that is not a multiple of the cluster size, and needs more than one L2 table
+    /// if tables are small.
     pub(crate) fn size_bytes(&self) -> u64 {
         let clusters = match self.cluster_size {
             512 => 1500,
@@ -250,7 +251,7 @@ impl Case {
         options.join(",")
     }
 
-    /// Makes `disk.qcow2` in `dir`, with what is behind it and some snapshots, and fills it.
+    /// Creates `disk.qcow2` in `dir`, with a backing file and some snapshots, and fills it.
     pub(crate) fn make(&self, dir: &Path) {
         let mut r = Random::new(self.seed ^ 0xabcd);
         std::fs::write(dir.join("pattern"), pattern(&mut r)).unwrap();
@@ -278,7 +279,7 @@ impl Case {
         let (format, backing_size) = match self.backing {
             Backing::None => return None,
             Backing::Raw => ("raw", size),
-            // Not even whole sectors of the overlay's clusters.
+            // A length that is not even a multiple of the overlay's sectors.
             Backing::RawShorter => ("raw", size / 2 / 512 * 512 + 512),
             Backing::Qcow2 => ("qcow2", size * 2 / 3 / 512 * 512),
             Backing::Qcow2Longer => ("qcow2", size + 4096),
@@ -299,7 +300,7 @@ impl Case {
     }
 }
 
-/// Bytes that compress to about half.
+/// Returns bytes that compress to about half.
 fn pattern(r: &mut Random) -> Vec<u8> {
     (0..20_000)
         .map(|_| match r.below(4) {
@@ -310,8 +311,8 @@ fn pattern(r: &mut Random) -> Vec<u8> {
         .collect()
 }
 
-/// Writes, compresses, zeroes and discards at random. Some of it fails (a compressed write over an
-/// allocated cluster), which does not matter: what counts is what the image holds afterwards.
+/// Writes, compresses, zeroes and discards at random. Some commands fail (a compressed write over
+/// an allocated cluster), which does not matter: the final contents of the image count.
 fn fill(dir: &Path, image: &str, format: &str, size: u64, cluster: u64, r: &mut Random) {
     let mut commands = Vec::new();
     for _ in 0..30 {
@@ -328,7 +329,7 @@ fn fill(dir: &Path, image: &str, format: &str, size: u64, cluster: u64, r: &mut 
 fn command(size: u64, cluster: u64, r: &mut Random) -> String {
     let clusters = size.div_ceil(cluster);
     if r.one_in(3) {
-        // Whole clusters, as compression and most others want them.
+        // Whole clusters, as compression and most other commands require.
         let first = r.below(clusters);
         let count = (1 + r.below(5)).min(clusters - first);
         let at = first * cluster;

@@ -1,4 +1,4 @@
-//! Our answers beside QEMU's.
+//! Comparison of our results with QEMU's.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::encryption::options;
 use crate::tools::{Random, converted, run, try_run};
 
-/// Compares the bytes of `image` with `qemu-img convert`'s, and gives them back. What qemu-img
-/// cannot read must be an error here, too.
+/// Compares the bytes of `image` with those of `qemu-img convert`, and returns them. If qemu-img
+/// cannot read an image, we must fail, too.
 pub(crate) fn bytes(dir: &Path, image: &str, snapshot: Option<&str>, seed: u64) -> Option<Vec<u8>> {
     let options = OpenOptions {
         snapshot: snapshot.map(str::to_owned),
@@ -63,7 +63,7 @@ fn assert_same(ours: &[u8], expected: &[u8], start: u64) {
     }
 }
 
-/// The entries of a map, where those that differ in their places only are one.
+/// Returns the entries of a map, merged where they differ only in their offsets.
 fn joined(entries: Vec<Value>) -> Vec<Value> {
     let mut joined: Vec<Value> = Vec::new();
     for mut entry in entries {
@@ -86,7 +86,7 @@ fn joined(entries: Vec<Value>) -> Vec<Value> {
     joined
 }
 
-/// Compares the map of `image` with `qemu-img map`'s, and `extent_at` with the map.
+/// Compares the map of `image` with that of `qemu-img map`, and `extent_at` with the map.
 pub(crate) fn map(dir: &Path, image: &str, bytes: Option<&[u8]>) {
     std::fs::File::open(dir.join(image))
         .unwrap()
@@ -101,7 +101,7 @@ pub(crate) fn map(dir: &Path, image: &str, bytes: Option<&[u8]>) {
         .iter()
         .all(|entry| entry.get("compressed").is_none())
     {
-        // QEMU before 8.2 does not tell.
+        // QEMU before 8.2 does not report it.
         let fields = ours_json.iter_mut().filter_map(Value::as_object_mut);
         fields.for_each(|entry| drop(entry.remove("compressed")));
         ours_json = joined(ours_json);
@@ -113,12 +113,12 @@ pub(crate) fn map(dir: &Path, image: &str, bytes: Option<&[u8]>) {
     extents(opened.device().as_ref(), &ours, bytes);
 }
 
-/// Compares the reference counts' state with what `qemu-img check` says.
+/// Compares our check of reference counts with that of `qemu-img check`.
 pub(crate) fn check(dir: &Path, image: &str) {
     let opened = Image::open(&dir.join(image), &options()).unwrap();
     let ours = opened.check().unwrap().unwrap();
     let theirs = try_run(dir, "qemu-img", &["check", "--output=json", image]);
-    // The flag that a cluster is not shared is not looked at here: it matters for writing only.
+    // The "copied" flag is not compared: it matters only for writing.
     let flags = String::from_utf8_lossy(&theirs.stderr)
         .matches("OFLAG_COPIED")
         .count();

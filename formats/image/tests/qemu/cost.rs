@@ -1,4 +1,4 @@
-//! What opening and reading cost: counted, not timed.
+//! The cost of opening and reading, counted in requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use diskfs_image::{Image, OpenOptions};
 
 use crate::hand_made::{CLUSTER, DATA, HandMade, L2};
 
-/// Counts reads and bytes.
+/// A device that counts reads and bytes.
 #[derive(Debug)]
 struct Counting {
     inner: Memory,
@@ -25,7 +25,7 @@ impl Counting {
         })
     }
 
-    /// Reads and bytes since the last call.
+    /// Returns the reads and bytes since the last call.
     fn taken(&self) -> (u64, u64) {
         (
             self.reads.swap(0, Ordering::Relaxed),

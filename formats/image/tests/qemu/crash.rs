@@ -1,5 +1,5 @@
-//! Power cuts at every moment of a run of writes: what was flushed is there, and no cluster has
-//! two owners.
+//! Power cuts at every moment of a run of writes: flushed data is present, and no cluster is
+//! allocated twice.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::case::Case;
 use crate::model::{Model, Step, is_sound};
 use crate::tools::{Random, converted, have_qemu, number, try_run};
 
-/// The image file may become this long.
+/// The largest length of the image file.
 const FILE_BYTES: usize = 4 << 20;
 
 fn options() -> OpenOptions {
@@ -21,14 +21,14 @@ fn options() -> OpenOptions {
     }
 }
 
-/// What the disk held at one moment: after so many events of the log.
+/// The contents of the disk at one moment: after that number of events of the log.
 struct Moment {
     events: usize,
     bytes: Vec<u8>,
     is_flushed: bool,
 }
 
-/// A run of writes, with all that a crash may leave of it.
+/// A run of writes, with the images that crashes can leave.
 struct Run {
     before: Vec<u8>,
     log: WriteLog,
@@ -70,15 +70,15 @@ impl Run {
         }
     }
 
-    /// The image after a crash, as the device has it.
+    /// Returns the image after a crash.
     fn image_after(&self, crash: &Crash<'_>, seed: u64) -> Arc<Memory> {
         let image = Arc::new(Memory::new(self.before.as_slice()));
         crash.replay(image.as_ref(), Fate::by_chance(seed)).unwrap();
         image
     }
 
-    /// What the disk may hold when the power fails after so many events: what it held at the last
-    /// flush, and at each moment since then until the step that was under way came to its end.
+    /// Returns the allowed contents of the disk after a power cut at this event: those at the last
+    /// flush, and those at each moment since then until the step in progress ended.
     fn allowed(&self, events: usize) -> &[Moment] {
         let last_flush = self
             .moments
@@ -94,7 +94,7 @@ impl Run {
     }
 }
 
-/// Every byte is one that it was at an allowed moment.
+/// Checks that every byte has the value of an allowed moment.
 fn check_bytes(image: &Arc<Memory>, allowed: &[Moment]) {
     let opened = Image::from_device(image.clone(), &options()).unwrap();
     let mut bytes = vec![0x5a; allowed[0].bytes.len()];
@@ -105,7 +105,7 @@ fn check_bytes(image: &Arc<Memory>, allowed: &[Moment]) {
         if allowed.iter().any(is_one) {
             continue;
         }
-        // Steps that are no sectors: byte by byte.
+        // Steps that are not aligned to sectors are compared byte by byte.
         for (index, byte) in now.iter().enumerate() {
             let was = |moment: &Moment| moment.bytes[at + index] == *byte;
             assert!(
@@ -117,7 +117,7 @@ fn check_bytes(image: &Arc<Memory>, allowed: &[Moment]) {
     }
 }
 
-/// The image can be written to, and stays sound.
+/// Checks that the image can be written after the crash, and stays consistent.
 fn check_writing(image: &Arc<Memory>, case: &Case, seed: u64) {
     let report = Image::from_device(image.clone(), &options())
         .unwrap()
@@ -195,7 +195,7 @@ fn crash_everywhere(case: &Case, steps: u64, seeds: u64) {
     }
 }
 
-/// Small enough that it is cut off at every moment.
+/// Returns an image so small that a power cut is tested at every moment.
 fn small(seed: u64) -> Case {
     let mut r = Random::new(seed ^ 0x1234);
     let plain = Case {

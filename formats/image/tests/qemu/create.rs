@@ -1,5 +1,5 @@
-//! New images, as QEMU sees them: `qemu-img check` finds nothing, `qemu-img info` says what it says
-//! of its own, and what is preallocated is mapped as its own is.
+//! New images, compared with QEMU's: `qemu-img check` finds no errors, and `qemu-img info` and
+//! `qemu-img map` report the same as for an image of `qemu-img create`.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::tools::{have_qemu, number, run};
 
-/// One combination of options.
+/// A combination of options.
 #[derive(Debug, Clone)]
 struct Case {
     size_bytes: u64,
@@ -21,7 +21,7 @@ struct Case {
 }
 
 impl Case {
-    /// The same as `qemu-img create -o` takes it.
+    /// Returns the options for `qemu-img create -o`.
     fn options(&self) -> String {
         let image = &self.image;
         let mut options = vec![
@@ -101,7 +101,7 @@ impl Case {
         assert!(report.is_clean(), "{self:?}: {report:?}");
         assert!(image.description().warnings.is_empty(), "{self:?}");
         drop(image);
-        // QEMU writes to it, and it stays sound.
+        // QEMU writes to the image, which stays consistent.
         if self.size_bytes >= 4096 {
             run(dir, "qemu-io", &["-c", "write -P 7 1k 2k", "ours.qcow2"]);
             run(dir, "qemu-img", &["check", "-q", "ours.qcow2"]);
@@ -109,7 +109,7 @@ impl Case {
     }
 }
 
-/// What `qemu-img info` says of an image, but for its name and what the host did.
+/// Returns the output of `qemu-img info`, without the name and the properties of the host's file.
 fn info(dir: &Path, image: &str) -> Value {
     let text = run(dir, "qemu-img", &["info", "--output=json", image]);
     let text = text.replace("ours.", "X.").replace("theirs.", "X.");
@@ -120,7 +120,8 @@ fn info(dir: &Path, image: &str) -> Value {
     value
 }
 
-/// Which runs of the disk are stored. Where the host has holes in them depends on where they are.
+/// Returns which runs of the disk are stored. Holes of the host depend on the location in the file,
+/// so they are not compared.
 fn map(dir: &Path, image: &str) -> Vec<(u64, u64, bool)> {
     let text = run(dir, "qemu-img", &["map", "--output=json", image]);
     let runs: Vec<Value> = serde_json::from_str(&text).unwrap();
@@ -148,7 +149,7 @@ fn cases() -> Vec<Case> {
             preallocation,
         });
     };
-    // Each with each takes a while, and QEMU ten runs for each.
+    // All combinations would take too long, because QEMU runs ten times for each.
     let all = number("DISKFS_QEMU_ROUNDS", 1) > 1;
     for (nth, cluster_size_bytes) in [512, 4096, 65536, 2 << 20].into_iter().enumerate() {
         for refcount_bits in [1_u32, 2, 4, 8, 16, 32, 64] {

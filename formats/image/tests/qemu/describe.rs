@@ -1,4 +1,4 @@
-//! What an image says about itself, beside `qemu-img info`.
+//! The description of an image, compared with `qemu-img info`.
 
 use diskfs_image::{BitmapState, Compression, Format, Image, OpenOptions};
 
@@ -73,7 +73,7 @@ fn snapshots_and_bitmaps_are_listed() {
         ]
     );
     assert!(image.check().unwrap().unwrap().is_clean());
-    // An id wins over a name, as in QEMU.
+    // An id takes precedence over a name, as in QEMU.
     for (snapshot, expected) in [
         (None, 3),
         (Some("before upgrade"), 1),
@@ -91,7 +91,7 @@ fn snapshots_and_bitmaps_are_listed() {
     }
 }
 
-/// A snapshot keeps the size that the disk had.
+/// A snapshot keeps the previous size of the disk.
 #[test]
 fn snapshots_have_their_own_size() {
     if !have_qemu() {

@@ -1,5 +1,5 @@
-//! Encrypted images, by QEMU and by us in turns. The cipher is that of `diskfs-luks`: here the point
-//! is which bytes are encrypted, and by which number.
+//! Encrypted images, written alternately by QEMU and by us. `diskfs-luks` provides the ciphers;
+//! these tests check which bytes are encrypted, and with which sector number.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::model::{is_clean, open};
 use crate::tools::{have_qemu, number, run, try_run};
 use crate::{matrix, overlays, random_writes, snapshots};
 
-/// The key of all encrypted images here, as QEMU takes it.
+/// The passphrase of all encrypted test images, in QEMU's syntax.
 pub(crate) const SECRET: &str = "secret,id=key,data=correct horse";
-/// Options of `qemu-img create` for one.
+/// The options of `qemu-img create` for an encrypted image.
 pub(crate) const ENCRYPTED: &str =
     "encrypt.format=luks,encrypt.key-secret=key,encrypt.iter-time=10";
 
-/// The key, whatever the image.
+/// An unlocker with the same passphrase for every image.
 #[derive(Debug)]
 struct Passphrase(&'static [u8]);
 
@@ -50,7 +50,7 @@ impl Decrypt for Opened {
     }
 }
 
-/// With the key of whatever is encrypted.
+/// Returns options with the passphrase for encrypted images.
 pub(crate) fn options() -> OpenOptions {
     OpenOptions {
         unlock: Some(Arc::new(Passphrase(b"correct horse"))),
@@ -58,7 +58,7 @@ pub(crate) fn options() -> OpenOptions {
     }
 }
 
-/// What QEMU's programs have to be told of an image of `dir` with encrypted ones in its chain; `None`
+/// Returns QEMU's image options for an image in `dir` with encrypted images in its chain; `None`
 /// for others.
 fn image_options(dir: &Path, image: &str) -> Option<String> {
     let mut options = format!("driver=qcow2,file.filename={image}");
@@ -82,7 +82,7 @@ fn image_options(dir: &Path, image: &str) -> Option<String> {
     found.then_some(options)
 }
 
-/// The arguments, with the key where they name an image that is encrypted.
+/// Returns the arguments, with the passphrase where they name an encrypted image.
 pub(crate) fn with_keys(dir: &Path, program: &str, args: &[&str]) -> Vec<String> {
     let owned = || args.iter().map(|&arg| arg.to_owned()).collect();
     let is_other = !["qemu-img", "qemu-io"].contains(&program)
@@ -145,7 +145,7 @@ fn cases() -> Vec<Case> {
     numbered.map(|(seed, case)| Case { seed, ..case }).collect()
 }
 
-/// Any case, encrypted.
+/// Returns an encrypted variant of a case.
 fn random_cases() -> impl Iterator<Item = Case> {
     let rounds = number("DISKFS_QEMU_ROUNDS", 0);
     let seed = number("DISKFS_QEMU_SEED", 9000);
@@ -155,7 +155,7 @@ fn random_cases() -> impl Iterator<Item = Case> {
     })
 }
 
-/// QEMU measures the machine for each image that it makes, so each serves for both.
+/// QEMU benchmarks the machine for each new image, so each image serves both tests.
 #[test]
 fn they_are_read_and_written() {
     if !have_qemu() {
@@ -193,7 +193,7 @@ fn they_are_in_chains() {
     overlays::one_chain(7102, &["b.qcow2", "other.qcow2"]);
 }
 
-/// A small image with something in it.
+/// Creates a small image with some data.
 fn small(dir: &Path) {
     let create = [
         "create", "-q", "-f", "qcow2", "--object", SECRET, "-o", ENCRYPTED,
@@ -233,7 +233,7 @@ fn nothing_is_read_without_the_key() {
         .unwrap();
     assert!(!told.is_unlocked && told.header_len_bytes > 4096);
     locked(image.device().read_at(0, &mut [0; 512]).unwrap_err());
-    // What is nowhere is not encrypted.
+    // Unallocated clusters are not encrypted.
     image.device().read_at(512 << 10, &mut [7; 512]).unwrap();
     assert_eq!(image.map().count(), 2);
     assert!(image.check().unwrap().unwrap().is_clean());
@@ -253,7 +253,7 @@ fn nothing_is_read_without_the_key() {
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 }
 
-/// No plain text reaches the file, and what a crash leaves is what QEMU reads.
+/// No plain text reaches the file, and QEMU can read the image after a crash.
 #[test]
 fn what_is_written_is_encrypted() {
     if !have_qemu() {
@@ -307,7 +307,12 @@ fn headers_that_lie_are_refused() {
     refused(32, &1_u32.to_be_bytes(), ErrorKind::Unsupported, "AES-CBC");
     refused(32, &0_u32.to_be_bytes(), corrupt, "is not encrypted");
     refused(32, &3_u32.to_be_bytes(), corrupt, "method 3");
-    refused(pointer, b"\x05\x37\xbe\x78", corrupt, "where the header is");
+    refused(
+        pointer,
+        b"\x05\x37\xbe\x78",
+        corrupt,
+        "missing encryption header",
+    );
     refused(
         pointer + 4,
         &8_u32.to_be_bytes(),
@@ -324,14 +329,15 @@ fn headers_that_lie_are_refused() {
     let luks = usize::try_from(luks).unwrap();
     refused(luks, b"XXXX", corrupt, "no LUKS header");
     refused(luks + 7, &[9], ErrorKind::Unsupported, "version 9");
-    // The first key slot's stripes: 4 GiB of them.
+    // The number of stripes of the first key slot: 4 GiB of them.
     refused(
         luks + 252,
         &u32::MAX.to_be_bytes(),
         ErrorKind::Denied,
         "stripes",
     );
-    // An L2 table that has the guest write over the key slots: its own entry for the first cluster.
+    // An L2 table whose entry for the first cluster points to the key slots, so that the guest
+    // would overwrite them.
     let mut bad = good.clone();
     let l1 = usize::try_from(u64::from_be_bytes(good[40..48].try_into().unwrap())).unwrap();
     let l2 = u64::from_be_bytes(good[l1..l1 + 8].try_into().unwrap()) & 0x00ff_ffff_ffff_fe00;
@@ -344,7 +350,7 @@ fn headers_that_lie_are_refused() {
     assert_eq!(error.kind(), corrupt, "{error}");
     drop(image);
     assert!(std::fs::read(&path).unwrap() == bad);
-    // QEMU finds nothing wrong with the one that it was.
+    // QEMU finds no error in the original image.
     std::fs::write(&path, good).unwrap();
     assert!(
         try_run(dir, "qemu-img", &["check", "disk.qcow2"])

@@ -1,4 +1,4 @@
-//! A host that has no room, or whose disk fails: an error, and an image that is whole.
+//! A full disk of the host, or one that fails: the result is an error and a consistent image.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::case::Case;
 use crate::model::{Model, Step, content, is_clean, open};
 use crate::tools::{Random, converted, have_qemu, run, try_run};
 
-/// A tmpfs of 4 MiB, until it is dropped.
+/// A tmpfs of 4 MiB, which is unmounted when dropped.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -81,7 +81,7 @@ fn a_full_disk() {
             }
         }
         model.compare_all(device.as_ref());
-        // Room again: a discard gives it.
+        // A discard makes space available again.
         device.flush().unwrap();
         device.discard(0, 16 << 20).unwrap();
         model.bytes.fill(0);
@@ -107,8 +107,7 @@ fn a_full_disk() {
     }
 }
 
-/// Each write or flush below fails once: what was written before stays, and what is tried again
-/// succeeds.
+/// Each write or flush below fails once: earlier data is kept, and a retry succeeds.
 #[test]
 fn a_disk_that_fails_once() {
     if !have_qemu() {
@@ -159,7 +158,7 @@ fn write_through(device: Arc<dyn BlockWrite>, before: Vec<u8>, seed: u64) {
     for _ in 0..12 {
         let at = r.below(700) * 512 + r.below(512);
         let bytes = content(1 + r.below(6000), r.next());
-        // What fails is tried again, as a guest does it.
+        // Retry what failed, as a guest does.
         if disk.write_at(at, &bytes).is_err() {
             disk.write_at(at, &bytes).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Files that an image names.
+//! The gate for files that an image names.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn open(path: &Path, gate: Gate) -> diskfs_block::Result<Image> {
     Image::open(path, &options)
 }
 
-/// An image in `dir` that names `backing`.
+/// Creates an image in `dir` that names `backing`.
 fn naming(dir: &Path, backing: &str) -> std::path::PathBuf {
     let mut image = HandMade::new();
     image.set_backing(backing, Some("raw"));
@@ -52,7 +52,7 @@ fn what_is_below_the_own_directory_opens() {
         let mut byte = [0];
         image.device().read_at(65536, &mut byte).unwrap();
         assert_eq!(byte, [7], "{name}");
-        // Behind the end of the shorter backing file.
+        // A read past the end of the shorter backing file.
         image.device().read_at(15 * 65536, &mut byte).unwrap();
         assert_eq!(byte, [0], "{name}");
         let e = refused(&path, Gate::closed());
@@ -77,7 +77,7 @@ fn what_is_outside_is_refused_unless_allowed() {
         let allowed = open(&path, Gate::default().allow(outside.path()));
         assert_eq!(allowed.is_ok(), name != "/etc/shadow", "{name}");
     }
-    // Whether a file exists there is not told.
+    // The error does not reveal whether the file exists.
     let path = naming(dir.path(), "/etc/no-such-file");
     refused(&path, Gate::default());
     let path = naming(dir.path(), "no-such-file");
@@ -108,7 +108,7 @@ fn what_is_no_plain_path_to_a_file_is_refused() {
         let e = refused(&path, gate);
         assert!(e.to_string().contains("backing file `"), "{e}");
     }
-    // A colon after a slash is part of a name.
+    // A colon after a slash is part of the name.
     std::fs::write(dir.path().join("a:b"), vec![7; 65536]).unwrap();
     open(&naming(dir.path(), "./a:b"), Gate::default()).unwrap();
 }
@@ -125,7 +125,7 @@ fn data_files_go_through_the_gate_too() {
     assert!(e.to_string().contains("data file `/etc/passwd`"), "{e}");
 }
 
-/// An image in `dir` with an external data file.
+/// Creates an image in `dir` with an external data file.
 fn with_data_file(dir: &Path, name: &str, data_file: &str) -> std::path::PathBuf {
     let mut image = HandMade::new();
     image.set64(72, 1 << 2);
@@ -151,7 +151,7 @@ fn a_data_file_is_written_only_when_it_is_allowed_by_name() {
     let data = dir.path().join("neighbour.raw");
     std::fs::write(&data, vec![7; 1 << 20]).unwrap();
     let path = with_data_file(dir.path(), "disk.qcow2", "neighbour.raw");
-    // It is read: the gate is that for backing files.
+    // Reading is allowed by the gate, as for backing files.
     open(&path, Gate::default()).unwrap();
     let policy = Policy::Below(vec![dir.path().to_owned()]);
     for gate in [Gate::default(), Gate::from(policy)] {
@@ -171,7 +171,7 @@ fn a_data_file_is_written_only_when_it_is_allowed_by_name() {
         image.close().unwrap();
     }
     assert_eq!(std::fs::read(&data).unwrap()[..512], [8; 512]);
-    // Another image, or a dot file, is never written to.
+    // Another image, or a dot file, is never written.
     let mut victim = HandMade::new();
     victim.set_backing("base", Some("raw"));
     for (name, bytes) in [
@@ -213,14 +213,14 @@ fn dot_files_are_not_read() {
         let e = refused(&naming(dir.path(), name), Gate::default());
         assert!(e.to_string().contains("dot file"), "{e}");
     }
-    // A directory that the user names may be called anything.
+    // A directory that the user names may have any name.
     let path = naming(dir.path(), ".cache/base.raw");
     refused(&path, Gate::default());
     let gate = Gate::default().allow(dir.path().join(".cache"));
     open(&path, gate.allow(dir.path())).unwrap();
 }
 
-/// Only root gives files away.
+/// Only root can change the owner of files.
 #[test]
 fn siblings_of_another_owner_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -239,7 +239,7 @@ fn siblings_of_another_owner_are_refused() {
         Gate::from(Policy::Below(vec![dir.path().to_owned()])),
     )
     .unwrap();
-    // A chain of one owner, whoever that is.
+    // A chain of images with the same owner is allowed, whoever that is.
     std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
     open(&path, Gate::default()).unwrap();
 }
@@ -259,7 +259,7 @@ fn a_policy_of_directories_leaves_out_what_is_beside_the_image() {
     refused(&naming(dir.path(), "base.raw"), Gate::from(Policy::Closed));
 }
 
-/// What a guest wrote to its raw disk does not choose files, however the disk is opened.
+/// A header that a guest wrote to its raw disk never selects files, however the disk is opened.
 #[test]
 fn a_raw_disk_that_became_an_image_is_refused_with_both_ways_out() {
     let dir = tempfile::tempdir().unwrap();
@@ -321,7 +321,7 @@ fn files_with_several_names_are_told() {
     std::fs::hard_link(dir.path().join("base.raw"), dir.path().join("other")).unwrap();
     let of_backing = warnings(&path).backing.unwrap().warnings.concat();
     assert!(of_backing.contains("hard link"), "{of_backing}");
-    // One that is only read harms nobody under its other names.
+    // Other names of a file that is only read are harmless.
     std::fs::hard_link(&path, dir.path().join("disk")).unwrap();
     assert!(!warnings(&path).warnings.concat().contains("hard link"));
     let image = open_writable(&path, Gate::default()).unwrap();
@@ -331,7 +331,7 @@ fn files_with_several_names_are_told() {
 #[test]
 fn formats_of_backing_files_are_not_guessed() {
     let dir = tempfile::tempdir().unwrap();
-    // A raw disk whose guest wrote a qcow2 header with a backing file to it.
+    // A raw disk to which the guest wrote a qcow2 header with a backing file.
     let mut inner = HandMade::new();
     inner.set_backing("/etc/passwd", Some("raw"));
     inner.write(&dir.path().join("base"));
@@ -378,7 +378,7 @@ fn loops_are_found() {
     for i in [0, 3] {
         let e = open(&dir.path().join(name(i)), Gate::default()).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Corrupt);
-        assert!(e.to_string().contains("loops"), "{e}");
+        assert!(e.to_string().contains("has a loop"), "{e}");
     }
 }
 

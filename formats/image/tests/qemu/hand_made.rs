@@ -1,11 +1,11 @@
-//! Images made by hand, byte by byte, for what qemu-img does not make.
+//! Images that are built byte by byte, for cases that qemu-img does not produce.
 
 use std::path::Path;
 
-/// An image of version 3 with 64 KiB clusters, and room to change anything in it.
+/// Builds an image of version 3 with 64 KiB clusters, whose bytes can be changed.
 ///
-/// Cluster 0 is the header, 1 the refcount table, 2 its block, 3 the L1 table, 4 an L2 table,
-/// 5 and 6 data: guest clusters 0 (`0x11`) and 2 (`0x22`).
+/// Cluster 0 is the header, 1 the refcount table, 2 its block, 3 the L1 table, 4 an L2 table, 5 and
+/// 6 data: guest clusters 0 (`0x11`) and 2 (`0x22`).
 #[derive(Debug, Clone)]
 pub(crate) struct HandMade {
     pub(crate) bytes: Vec<u8>,
@@ -15,7 +15,7 @@ pub(crate) const CLUSTER: usize = 65536;
 pub(crate) const L1: usize = 3 * CLUSTER;
 pub(crate) const L2: usize = 4 * CLUSTER;
 pub(crate) const DATA: usize = 5 * CLUSTER;
-/// 16 clusters.
+/// The size of the disk: 16 clusters.
 pub(crate) const DISK: u64 = 16 * 65536;
 
 impl HandMade {
@@ -53,7 +53,7 @@ impl HandMade {
         self.bytes[at..at + 8].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// Names a backing file at byte 4096 and, if given, its format.
+    /// Sets the name of a backing file, stored at byte 4096, and optionally its format.
     pub(crate) fn set_backing(&mut self, name: &str, format: Option<&str>) {
         self.set64(8, 4096);
         self.set32(16, u32::try_from(name.len()).unwrap());
@@ -63,7 +63,7 @@ impl HandMade {
         }
     }
 
-    /// Puts a header extension directly behind the header, the only one.
+    /// Adds a header extension directly after the header, as the only one.
     pub(crate) fn add_extension(&mut self, kind: u32, data: &[u8]) {
         self.set32(112, kind);
         self.set32(116, u32::try_from(data.len()).unwrap());

@@ -1,4 +1,4 @@
-//! QEMU's image locks, with QEMU on the other side.
+//! Image locks, tested against QEMU.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -9,11 +9,11 @@ use diskfs_image::{Image, OpenOptions, Share};
 
 use crate::tools::{have_qemu, run, start, try_run};
 
-/// A qemu-storage-daemon that holds images, until it is dropped.
+/// A qemu-storage-daemon that holds images open until it is dropped.
 struct Daemon(Child);
 
 impl Daemon {
-    /// Starts it with block devices, and waits until it has them open.
+    /// Starts the daemon with block devices, and waits until it has opened them.
     fn start(dir: &Path, blockdevs: &[&str]) -> Self {
         let mut command = Command::new("qemu-storage-daemon");
         for blockdev in blockdevs {
@@ -25,7 +25,7 @@ impl Daemon {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = start(&mut command);
-        // It greets when everything on its command line is open.
+        // The daemon sends its QMP greeting when everything on its command line is open.
         let mut greeting = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut greeting).unwrap();
@@ -85,7 +85,7 @@ fn an_image_that_is_written_to_is_refused() {
     assert!(e.to_string().contains("--force-share"), "{e}");
     assert!(e.path().unwrap().ends_with("disk.qcow2"));
     open(dir.path(), "disk.qcow2", Share::Force).unwrap();
-    // Its backing file is only read there, and may be read here.
+    // The daemon only reads the backing file, so others may read it, too.
     open(dir.path(), "base.raw", Share::Readers).unwrap();
     drop(daemon);
     open(dir.path(), "disk.qcow2", Share::Readers).unwrap();
@@ -131,7 +131,7 @@ fn qemu_does_not_write_to_an_image_that_is_read() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains("lock"), "{text}");
     }
-    // The device alone keeps the lock.
+    // The remaining device keeps the lock.
     let device = image.device();
     drop(image);
     assert!(

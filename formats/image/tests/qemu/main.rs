@@ -1,8 +1,8 @@
-//! Our reading against QEMU's: images made by qemu-img, written at random by qemu-io, and compared
-//! with what `qemu-img convert` and `qemu-img map` say.
+//! Comparison of our reading with QEMU's: images are made by qemu-img, written at random by
+//! qemu-io, and compared with the results of `qemu-img convert` and `qemu-img map`.
 //!
 //! `DISKFS_QEMU_ROUNDS=500 cargo test -p diskfs-image --test qemu` for a long run;
-//! `DISKFS_QEMU_SEED` picks other images, and a failure names its seed.
+//! `DISKFS_QEMU_SEED` selects other images, and a failure prints its seed.
 
 mod bad_input;
 mod bitmaps;

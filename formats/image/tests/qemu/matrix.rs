@@ -6,7 +6,7 @@ use crate::case::{Backing, Case};
 use crate::tools::{have_qemu, number, run};
 use crate::{compare, tools::converted};
 
-/// Compares what is read of an image that was made with what QEMU reads.
+/// Creates an image, and compares our reading with QEMU's.
 pub(crate) fn read_and_check(dir: &Path, case: &Case) {
     for snapshot in 0..case.snapshots {
         let name = format!("snap{snapshot}");
@@ -29,7 +29,7 @@ fn check(case: Case) {
     }
 }
 
-/// Every value of every feature at least once, whatever the random rounds pick.
+/// Every value of every feature at least once, whatever the random rounds select.
 #[test]
 fn each_feature() {
     if !have_qemu() {
@@ -50,8 +50,8 @@ fn random_combinations() {
     }
 }
 
-/// Images that `qemu-img convert` writes: packed, compressed clusters that cross borders and end
-/// with the file.
+/// Images that `qemu-img convert` writes: packed, with compressed clusters that cross borders and
+/// end with the file.
 #[test]
 fn converted_images() {
     if !have_qemu() {
@@ -70,7 +70,8 @@ fn converted_images() {
         ("2M", "zstd"),
     ] {
         let options = format!("cluster_size={size},compression_type={codec}");
-        // A name of its own: a child that another test has just forked may hold the last one's lock.
+        // Each image has a name of its own: a child process that another test just forked may hold
+        // the lock of the previous one.
         let packed = format!("packed-{size}.qcow2");
         let args = [
             "convert",
@@ -90,7 +91,7 @@ fn converted_images() {
     }
 }
 
-/// A chain of several images, each with some data of its own.
+/// A chain of several images, each with data of its own.
 #[test]
 fn deep_chain() {
     if !have_qemu() {

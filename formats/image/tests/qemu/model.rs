@@ -1,4 +1,4 @@
-//! A disk and what it should hold: random writes to both.
+//! A model of a disk: random writes go to both the disk and the model.
 
 use std::path::Path;
 
@@ -8,16 +8,17 @@ use diskfs_image::{Gate, OpenOptions, WritableImage};
 use crate::encryption::options;
 use crate::tools::{Random, run, try_run};
 
-/// What the guest's disk should hold.
+/// The expected contents of the guest's disk.
 #[derive(Debug, Clone)]
 pub(crate) struct Model {
     pub(crate) bytes: Vec<u8>,
-    /// Bytes that were discarded and not written since: they may be anything that they ever were
-    /// in this image, or zeroes. Where images can say zeroes, they must be zeroes.
+    /// The ranges that were discarded and not written since. Such bytes may have any value that
+    /// they ever had in this image, or zero. Where the image format can express zeroes, they must
+    /// be zero.
     pub(crate) discards_zero: bool,
 }
 
-/// A step of a guest.
+/// A request of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Write { at: u64, len: u64, seed: u64 },
@@ -48,7 +49,7 @@ impl Step {
     }
 }
 
-/// Bytes that tell which write they came with, and from where in it, sector by sector.
+/// Returns bytes that identify their write and their position in it, sector by sector.
 pub(crate) fn content(len: u64, seed: u64) -> Vec<u8> {
     let mut r = Random::new(seed);
     let mut bytes = vec![0; usize::try_from(len).unwrap()];
@@ -73,7 +74,7 @@ impl Model {
         }
     }
 
-    /// Does the step on the disk and here, and compares what is read.
+    /// Executes the step on the disk and on the model, and compares their contents.
     pub(crate) fn step(&mut self, step: Step, disk: &dyn BlockWrite) {
         match step {
             Step::Write { at, len, seed } => {
@@ -98,7 +99,7 @@ impl Model {
         }
     }
 
-    /// What was discarded reads as zeroes or as before, byte for byte.
+    /// Checks that discarded bytes read as zeroes or as before, byte for byte.
     fn after_discard(&mut self, at: u64, len: u64, disk: &dyn BlockWrite) {
         let mut now = vec![0x5a; usize::try_from(len).unwrap()];
         disk.read_at(at, &mut now).unwrap();
@@ -149,7 +150,7 @@ pub(crate) fn open(dir: &Path, image: &str) -> WritableImage {
     WritableImage::open(&dir.join(image), &options).unwrap()
 }
 
-/// `qemu-img check` finds nothing at all.
+/// Asserts that `qemu-img check` finds no errors or leaks.
 #[track_caller]
 pub(crate) fn is_clean(dir: &Path, image: &str) {
     let output = try_run(dir, "qemu-img", &["check", image]);
@@ -161,11 +162,11 @@ pub(crate) fn is_clean(dir: &Path, image: &str) {
     );
 }
 
-/// `qemu-img check` finds leaks at most.
+/// Asserts that `qemu-img check` finds at most leaks.
 #[track_caller]
 pub(crate) fn is_sound(dir: &Path, image: &str) {
     let output = try_run(dir, "qemu-img", &["check", image]);
-    // 3: leaks and nothing else.
+    // Exit code 3 means leaks and no errors.
     assert!(
         matches!(output.status.code(), Some(0 | 3)),
         "{}{}",
@@ -174,7 +175,7 @@ pub(crate) fn is_sound(dir: &Path, image: &str) {
     );
 }
 
-/// qemu-io agrees with the model, in one place.
+/// Writes random ranges with qemu-io to the image, and to the model.
 pub(crate) fn qemu_writes(dir: &Path, image: &str, model: &mut Model, r: &mut Random) {
     let size = model.bytes.len() as u64;
     let mut args = vec!["-f".to_owned(), "qcow2".to_owned()];

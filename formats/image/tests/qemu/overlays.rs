@@ -1,4 +1,4 @@
-//! commit and rebase, beside QEMU's own.
+//! Commit and rebase, compared with QEMU's.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn info(dir: &Path, image: &str, field: &str) -> String {
     value[field].as_str().unwrap_or("none").to_owned()
 }
 
-/// A chain of which some images are encrypted.
+/// Creates a chain of which some images are encrypted.
 pub(crate) fn one_chain(seed: u64, encrypted: &[&str]) {
     let mut r = Random::new(seed);
     let dir = tempfile::tempdir().unwrap();
@@ -106,14 +106,14 @@ pub(crate) fn one_chain(seed: u64, encrypted: &[&str]) {
     let stopped = commit(&path, Overlay::Emptied, &keyed(), stop).unwrap_err();
     assert_eq!(stopped.kind(), diskfs_block::ErrorKind::Cancelled);
     same("a commit that was stopped");
-    // Where all that is behind it reads as zeroes there is nothing to stop.
+    // If all of the backing file reads as zeroes, there is nothing to interrupt.
     if let Err(stopped) = rebase(&path, None, Contents::Kept, &keyed(), stop) {
         assert_eq!(stopped.kind(), diskfs_block::ErrorKind::Cancelled);
     }
     same("a rebase that was stopped");
     to(Some(&base("b.qcow2")), Contents::Kept);
     same("after all");
-    // Commit: the image behind it is the disk then, and the overlay shows the same.
+    // After a commit the backing file has the disk's contents, and the overlay shows the same.
     let kept = r.one_of(&[Overlay::Kept, Overlay::Emptied]);
     let done = commit(&path, kept, &keyed(), &mut |_, _| ControlFlow::Continue(())).unwrap();
     let emptied = kept == Overlay::Emptied && !encrypted.contains(&"top.qcow2");
@@ -142,7 +142,7 @@ pub(crate) fn one_chain(seed: u64, encrypted: &[&str]) {
     );
 }
 
-/// What reads as zeroes and would not any more is stored as zeroes: by the flag, not as data.
+/// Ranges that read as zeroes and would change are stored as zero clusters, not as data.
 fn zeroes_stay_flags(options: &str, other_size: u64) {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -161,7 +161,7 @@ fn zeroes_stay_flags(options: &str, other_size: u64) {
         let words: Vec<_> = words.iter().flat_map(|word| ["-c", word]).collect();
         run(dir, "qemu-io", &[&words[..], &[image]].concat());
     };
-    // Zeroes over data, holes, and nothing at all behind the end of b.
+    // Zeroes over data, over holes, and past the end of b.
     io("a.qcow2", &["write -P 1 0 2M"]);
     io("b.qcow2", &["write -z 0 2M", "write -P 2 1088k 4k"]);
     io("other.qcow2", &[&format!("write -P 3 0 {other_size}")]);
@@ -188,7 +188,7 @@ fn zeroes_stay_flags(options: &str, other_size: u64) {
         .filter(|run| run["depth"] == 0 && run["data"] == true)
         .map(|run| run["length"].as_u64().unwrap())
         .sum();
-    // Only the cluster that the 4 KiB of data are in.
+    // Only the cluster with the 4 KiB of data is allocated.
     assert!(stored <= 2 << 20 && stored > 0, "{options}: {map}");
     if !options.contains("2M") {
         assert!(stored <= 64 << 10, "{options}: {map}");
@@ -252,7 +252,7 @@ fn what_cant_be_committed_or_rebased_is_left_alone() {
     let e = commit(&path);
     assert!(e.to_string().contains("smaller"), "{e}");
     let e = commit(&dir.join("a.qcow2"));
-    assert!(e.to_string().contains("no backing file"), "{e}");
+    assert!(e.to_string().contains("missing backing file"), "{e}");
     let to = |name: &str, contents| {
         let base = NewBase {
             name: name.into(),

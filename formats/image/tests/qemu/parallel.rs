@@ -12,8 +12,8 @@ use crate::tools::{Random, converted, have_qemu, number, run};
 const THREADS: u64 = 4;
 const SECTOR: u64 = 512;
 
-/// Each thread writes, zeroes and discards sectors of its own, which lie between those of the
-/// others; so all of them meet in every cluster. Gives back what it left.
+/// Writes and zeroes sectors of one thread, which lie between those of the others, so that all
+/// threads use every cluster. Returns the final contents.
 fn sectors(disk: &dyn BlockWrite, thread: u64, end: u64, seed: u64) -> Vec<(u64, Vec<u8>)> {
     let mut r = Random::new(seed * THREADS + thread);
     let mut mine = std::collections::BTreeMap::new();
@@ -38,7 +38,7 @@ fn sectors(disk: &dyn BlockWrite, thread: u64, end: u64, seed: u64) -> Vec<(u64,
     mine.into_iter().collect()
 }
 
-/// Each thread has a range to itself, and does with it what it likes.
+/// Sends random requests to a range that only this thread uses.
 fn ranges(disk: &dyn BlockWrite, start: u64, len: u64, seed: u64) -> Vec<u8> {
     let mut r = Random::new(seed);
     let mut model = vec![0; usize::try_from(len).unwrap()];

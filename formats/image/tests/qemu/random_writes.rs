@@ -1,4 +1,4 @@
-//! Random writes to images of every kind, beside a model; QEMU says what came of them.
+//! Random writes to images of every kind, compared with a model; QEMU reads and checks the result.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn snapshots_of(dir: &Path, case: &Case) -> Vec<Option<Vec<u8>>> {
         .collect()
 }
 
-/// Writes to an image that was made, in turns with QEMU.
+/// Writes to a new image, alternately with QEMU.
 pub(crate) fn write_and_check(dir: &Path, case: &Case, steps: u64) {
     // QEMU itself breaks some images with snapshots and compressed writes.
     let made = try_run(dir, "qemu-img", &["check", "disk.qcow2"]);
@@ -71,7 +71,7 @@ fn check(case: Case, steps: u64) {
     }
 }
 
-/// Every value of every feature at least once, whatever the random rounds pick.
+/// Every value of every feature at least once, whatever the random rounds select.
 #[test]
 fn each_feature() {
     if !have_qemu() {

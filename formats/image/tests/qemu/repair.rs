@@ -1,4 +1,4 @@
-//! Images that were not closed properly: opened for writing, their counts are right again.
+//! Images that were not closed properly: opening them for writing repairs their refcounts.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn is_dirty(dir: &Path) -> bool {
     std::fs::read(dir.join("disk.qcow2")).unwrap()[79] & 1 == 1
 }
 
-/// QEMU dies with lazy refcounts.
+/// QEMU is killed while it uses lazy refcounts.
 #[test]
 fn after_lazy_refcounts() {
     if !have_qemu() {
@@ -55,7 +55,7 @@ fn after_lazy_refcounts() {
     }
 }
 
-/// Counts that are all wrong, and blocks that are missing.
+/// All refcounts are wrong, and refcount blocks are missing.
 #[test]
 fn whatever_the_counts_are() {
     if !have_qemu() {
@@ -127,7 +127,7 @@ fn break_counts(dir: &Path, case: &Case) {
     std::fs::write(&path, &bytes).unwrap();
 }
 
-/// What cannot be repaired is refused, and left as it is.
+/// An image that cannot be repaired is refused, and not changed.
 #[test]
 fn what_is_beyond_repair() {
     let dir = tempfile::tempdir().unwrap();

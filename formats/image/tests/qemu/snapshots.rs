@@ -1,4 +1,4 @@
-//! Internal snapshots, taken, applied and deleted by QEMU and by us in turns.
+//! Internal snapshots, taken, applied and deleted alternately by QEMU and by us.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::tools::{Random, converted, have_qemu, number, run};
 
 const SIZE_BYTES: u64 = 3 << 20;
 
-/// The disk's bytes by our reading.
+/// Returns the disk's bytes as we read them.
 fn ours(dir: &Path, snapshot: Option<&str>) -> Vec<u8> {
     let options = OpenOptions {
         snapshot: snapshot.map(str::to_owned),
@@ -51,7 +51,8 @@ fn scribble(dir: &Path, r: &mut Random) {
     crate::tools::try_run(dir, "qemu-io", &words);
 }
 
-/// What two states say they share is the same, and what the last snapshot has just taken is shared.
+/// Ranges that are reported as shared by two states are equal, and a new snapshot shares
+/// everything.
 fn sharing_is_equality(dir: &Path, states: &[(Option<&str>, &Vec<u8>)]) {
     const PIECE: usize = 4096;
     let open = |snapshot: Option<&str>| {
@@ -77,7 +78,7 @@ fn sharing_is_equality(dir: &Path, states: &[(Option<&str>, &Vec<u8>)]) {
     assert!(images[0].shares(&images[0], size, 1).is_err());
 }
 
-/// An image made with these options of `qemu-img create`.
+/// Creates an image with these options of `qemu-img create`.
 pub(crate) fn one_image(seed: u64, options_text: &str) {
     let mut r = Random::new(seed);
     let dir = tempfile::tempdir().unwrap();

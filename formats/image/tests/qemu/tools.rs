@@ -1,4 +1,4 @@
-//! Running QEMU's programs, and numbers that look random.
+//! Functions to run QEMU's programs, and a random number generator.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -8,27 +8,28 @@ use diskfs_fixtures::{have, until_measured};
 
 use crate::encryption::with_keys;
 
-/// Whether QEMU's programs are there. A test that needs them ends when they are not, but not in CI.
+/// Returns true if QEMU's programs are installed. Without them a test is skipped, except in CI,
+/// where it fails.
 pub(crate) fn have_qemu() -> bool {
     have(&["qemu-img", "qemu-io", "qemu-storage-daemon"])
 }
 
 /// Starts a program, one at a time.
 ///
-/// A child that another thread has forked holds, until it runs its program, the locks of all images
-/// that were open then, also of one that has been closed since. QEMU looks at locks once, so it must not
-/// be started meanwhile.
+/// Until it runs its program, a child that another thread has forked holds the locks of all images
+/// that were open at the fork, even if they were closed since. QEMU checks locks once, so it must
+/// not be started meanwhile.
 pub(crate) fn start(command: &mut Command) -> Child {
     static STARTING: Mutex<()> = Mutex::new(());
     let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    // Returns when the program runs.
+    // Spawning returns when the program runs.
     command
         .spawn()
         .unwrap_or_else(|e| panic!("{command:?}: {e}"))
 }
 
-/// Runs a program in `dir` and gives back what it printed, whether it failed or not. QEMU's get the
-/// key of an image that is encrypted.
+/// Runs a program in `dir` and returns its output, whether or not it failed. QEMU's programs get
+/// the key of an encrypted image.
 pub(crate) fn try_run(dir: &Path, program: &str, args: &[&str]) -> Output {
     let args = with_keys(dir, program, args);
     let mut command = Command::new(program);
@@ -37,7 +38,7 @@ pub(crate) fn try_run(dir: &Path, program: &str, args: &[&str]) -> Output {
     until_measured(|| start(&mut command).wait_with_output()).unwrap()
 }
 
-/// Runs a program in `dir`, which must succeed, and gives back its standard output.
+/// Runs a program in `dir`, which must succeed, and returns its standard output.
 pub(crate) fn run(dir: &Path, program: &str, args: &[&str]) -> String {
     let output = try_run(dir, program, args);
     assert!(
@@ -48,13 +49,13 @@ pub(crate) fn run(dir: &Path, program: &str, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A number from the environment.
+/// Reads a number from the environment.
 pub(crate) fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |value| value.parse().expect(variable))
 }
 
-/// The bytes of the guest's disk, by qemu-img; `None` when it cannot read them: some sequences of
-/// snapshots and compressed writes leave clusters that QEMU itself wrote over.
+/// Returns the bytes of the guest's disk, read by qemu-img; `None` if it cannot read them: some
+/// sequences of snapshots and compressed writes leave clusters that QEMU itself overwrote.
 pub(crate) fn converted(dir: &Path, image: &str, extra: &[&str]) -> Option<Vec<u8>> {
     let out: PathBuf = dir.join(format!("{image}.oracle"));
     let out_name = out.to_str().unwrap();
@@ -65,7 +66,7 @@ pub(crate) fn converted(dir: &Path, image: &str, extra: &[&str]) -> Option<Vec<u
     converted.then(|| bytes.unwrap())
 }
 
-/// xorshift64*: the same numbers for the same seed, everywhere.
+/// The generator xorshift64*, with the same numbers for the same seed everywhere.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -89,7 +90,7 @@ impl Random {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
     }
 
-    /// One time out of `n`.
+    /// Returns true with a probability of 1 in `n`.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

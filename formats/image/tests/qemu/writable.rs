@@ -1,4 +1,4 @@
-//! Opening for writing: who is refused, and what raw images get.
+//! Opening for writing: conflicts with other users, and the contents of raw images.
 
 use std::path::Path;
 
@@ -85,7 +85,7 @@ fn writers_are_alone() {
         assert_eq!(e.kind(), ErrorKind::Locked);
         let write = ["-f", format, "-c", "write 0 512", name];
         let read = ["-rf", format, "-c", "read 0 512", name];
-        // QEMU reads a raw image beside anybody.
+        // QEMU allows reading a raw image that others use.
         for args in [write, read]
             .iter()
             .take(if format == "raw" { 1 } else { 2 })
@@ -99,7 +99,7 @@ fn writers_are_alone() {
         assert_eq!(open(dir, name).unwrap_err().kind(), ErrorKind::Locked);
         drop(reader);
     }
-    // Behind a writer is a reader.
+    // A reader after a writer.
     let top = open(dir, "top.qcow2").unwrap();
     Image::open(&dir.join("base.raw"), &OpenOptions::default()).unwrap();
     assert_eq!(open(dir, "base.raw").unwrap_err().kind(), ErrorKind::Locked);

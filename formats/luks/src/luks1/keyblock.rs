@@ -1,4 +1,4 @@
-//! A key slot. LUKS1 on-disk format 1.2.3, figure 4.
+//! A key slot of LUKS1. LUKS1 on-disk format 1.2.3, figure 4.
 
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
@@ -13,7 +13,7 @@ use crate::problem::Problem;
 
 const ENABLED: u32 = 0x00ac_71f3;
 
-/// The key slot as it is on disk.
+/// The on-disk structure of a key slot.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct RawKeyblock {
@@ -25,7 +25,7 @@ pub(super) struct RawKeyblock {
 }
 
 impl RawKeyblock {
-    /// The slot if it is in use.
+    /// Parses the slot if it is in use.
     pub(super) fn state(
         &self,
         id: u32,
@@ -44,7 +44,9 @@ impl RawKeyblock {
     fn keyslot(&self, common: &Common) -> Result<Keyslot, Problem> {
         let iterations = self.iterations.get();
         if iterations == 0 {
-            return Err(Problem::corrupt("the key is made with no iterations"));
+            return Err(Problem::corrupt(
+                "invalid key slot: PBKDF2 has no iterations",
+            ));
         }
         let keyslot = Keyslot {
             kdf: Kdf::Pbkdf2(Pbkdf2 {
@@ -65,7 +67,7 @@ impl RawKeyblock {
     }
 }
 
-/// The area lies behind the header, and before the data when that is on the same device.
+/// Checks that the area is after the header, and before the data if that is on the same device.
 fn check_place(keyslot: &Keyslot, payload_offset_bytes: u64) -> Result<(), Problem> {
     let start = keyslot.area.offset_bytes;
     let len = u64::try_from(keyslot.area_bytes()).unwrap_or(u64::MAX);
@@ -74,6 +76,7 @@ fn check_place(keyslot: &Keyslot, payload_offset_bytes: u64) -> Result<(), Probl
     if behind_header && (payload_offset_bytes == 0 || end <= payload_offset_bytes) {
         return Ok(());
     }
-    let reason = format!("the key slot's area (bytes {start} to {end}) lies on other things");
+    let reason =
+        format!("the key slot's area (bytes {start} to {end}) overlaps the header or the data");
     Err(Problem::corrupt(reason))
 }

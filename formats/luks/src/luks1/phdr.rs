@@ -1,4 +1,4 @@
-//! The partition header. LUKS1 on-disk format 1.2.3, figure 3.
+//! The partition header of LUKS1. LUKS1 on-disk format 1.2.3, figure 3.
 
 use diskfs_block::{Error, Result};
 use zerocopy::big_endian::{U16, U32};
@@ -14,7 +14,7 @@ use crate::kdf::Pbkdf2;
 use crate::problem::Problem;
 use crate::segment::Segment;
 
-/// The header as it is on disk.
+/// The on-disk structure of the header.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawPhdr {
@@ -34,17 +34,17 @@ struct RawPhdr {
 
 const _: () = assert!(size_of::<RawPhdr>() == PHDR_BYTES);
 
-/// What all key slots of a header have in common.
+/// The header fields that apply to all its key slots.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Common {
     pub(super) cipher: CipherSpec,
     pub(super) hash: Hash,
     pub(super) key_bytes: usize,
-    /// Where the data begins; zero when it is on another device.
+    /// The offset of the data; zero if the data is on another device.
     pub(super) payload_offset_bytes: u64,
 }
 
-/// The header in the first bytes of a device, whose magic and version were looked at.
+/// Parses the header in the first bytes of a device, whose magic and version were checked before.
 pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Header> {
     let Ok((raw, _)) = RawPhdr::ref_from_prefix(bytes) else {
         return Err(Error::corrupt("the device ends within the LUKS header").at(0));
@@ -81,7 +81,9 @@ fn common(raw: &RawPhdr, encryption: &str) -> std::result::Result<Common, Proble
 fn encrypted(raw: &RawPhdr, common: &Common) -> std::result::Result<Encrypted, Problem> {
     let iterations = raw.mk_digest_iterations.get();
     if iterations == 0 {
-        return Err(Problem::corrupt("the digest is made with no iterations"));
+        return Err(Problem::corrupt(
+            "invalid volume key digest: PBKDF2 has no iterations",
+        ));
     }
     Ok(Encrypted {
         segment: Segment {

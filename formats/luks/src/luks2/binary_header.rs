@@ -8,13 +8,13 @@ use super::{BINARY_HEADER_BYTES, COPY_BYTES, metadata};
 use crate::hash::Hash;
 use crate::header::{Header, MAGIC, text};
 
-/// Of the secondary copy.
+/// The magic number of the secondary copy.
 const SECONDARY_MAGIC: [u8; 6] = *b"SKUL\xba\xbe";
 
 const CHECKSUM_OFFSET: usize = 448;
 const CHECKSUM_BYTES: usize = 64;
 
-/// The binary header as it is on disk, without the padding behind it.
+/// The on-disk structure of the binary header, without the padding after it.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawBinaryHeader {
@@ -34,14 +34,14 @@ struct RawBinaryHeader {
 
 const _: () = assert!(size_of::<RawBinaryHeader>() == CHECKSUM_OFFSET + CHECKSUM_BYTES);
 
-/// Which copy it is.
+/// The role of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Primary,
     Secondary,
 }
 
-/// A copy of the header that is whole.
+/// A valid copy of the header.
 #[derive(Debug)]
 pub(super) struct Copy {
     pub(super) sequence: u64,
@@ -49,18 +49,18 @@ pub(super) struct Copy {
     size_bytes: u64,
 }
 
-/// What the JSON is told by the binary header.
+/// The fields of the binary header that interpreting the JSON needs.
 #[derive(Debug, Clone)]
-pub(super) struct Facts {
+pub(super) struct BinaryFields {
     pub(super) uuid: String,
     pub(super) label: String,
-    /// Of both copies together: where the key slots begin.
+    /// The length of both copies, where the area of the key slots begins.
     pub(super) copies_bytes: u64,
 }
 
 impl Copy {
-    /// The copy at `offset`: `None` when nothing there looks like one, the inner error when it is
-    /// broken. The outer error is the device's.
+    /// Reads the copy at `offset`. Returns `None` if there is no header, and an inner error for an
+    /// invalid copy. The outer error is the device's.
     pub(super) fn read(
         device: &dyn BlockRead,
         offset: u64,
@@ -90,7 +90,7 @@ impl Copy {
         let len = usize::try_from(size_bytes).unwrap_or(usize::MAX);
         Ok(match read_within(device, offset, len)? {
             Some(bytes) => Some(Self::from_bytes(raw, &bytes)),
-            None => Some(Err("ends past the device".to_owned())),
+            None => Some(Err("ends past the end of the device".to_owned())),
         })
     }
 
@@ -103,14 +103,14 @@ impl Copy {
         let json = bytes.get(BINARY_HEADER_BYTES..).unwrap_or_default();
         let json = json.split(|byte| *byte == 0).next().unwrap_or_default();
         let size_bytes = raw.hdr_size.get();
-        let facts = Facts {
+        let fields = BinaryFields {
             uuid: text(&raw.uuid),
             label: text(&raw.label),
             copies_bytes: size_bytes.saturating_mul(2),
         };
         Ok(Self {
             sequence: raw.seqid.get(),
-            header: metadata::header(json, facts)?,
+            header: metadata::header(json, fields)?,
             size_bytes,
         })
     }
@@ -120,7 +120,7 @@ impl Copy {
     }
 }
 
-/// The hash of the whole copy, with zeroes in the checksum's place.
+/// Computes the hash of the whole copy, with zeroes in place of the checksum.
 fn checksum(hash: Hash, bytes: &[u8]) -> std::result::Result<Vec<u8>, String> {
     let parts = bytes
         .split_at_checked(CHECKSUM_OFFSET)

@@ -1,9 +1,9 @@
-//! Key slots and what makes their keys. LUKS2 on-disk format 1.1, sections 3.2 to 3.4.
+//! Key slots and their key derivation. LUKS2 on-disk format 1.1, sections 3.2 to 3.4.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::metadata::Places;
+use super::metadata::KeyslotAreaBounds;
 use super::objects::{bytes, number};
 use crate::af::AntiForensic;
 use crate::cipher_spec::CipherSpec;
@@ -57,39 +57,42 @@ struct RawArgon2 {
     salt: Vec<u8>,
 }
 
-/// What every object of the metadata has.
+/// The key that every object of the metadata has.
 #[derive(Deserialize)]
 struct Typed {
     r#type: String,
 }
 
-/// An object's type; empty without one.
+/// Returns an object's type, or an empty string.
 pub(super) fn type_of(raw: &RawValue) -> String {
     let typed: Result<Typed, _> = serde_json::from_str(raw.get());
     typed.map(|typed| typed.r#type).unwrap_or_default()
 }
 
-/// An object of the metadata; `what` names it.
+/// Parses an object of the metadata; `what` names it in errors.
 pub(super) fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue, what: &str) -> Result<T, Problem> {
-    serde_json::from_str(raw.get())
-        .map_err(|e| Problem::corrupt(format!("the {what} cannot be understood: {e}")))
+    serde_json::from_str(raw.get()).map_err(|e| Problem::corrupt(format!("invalid {what}: {e}")))
 }
 
-pub(super) fn entry(id: u32, raw: &RawValue, places: &Places) -> KeyslotEntry {
+pub(super) fn entry(id: u32, raw: &RawValue, bounds: &KeyslotAreaBounds) -> KeyslotEntry {
     let mut entry = KeyslotEntry {
         id,
         priority: Priority::Normal,
         kdf: String::new(),
         keyslot: Err(Problem::corrupt("")),
     };
-    entry.keyslot = keyslot(raw, places, &mut entry);
+    entry.keyslot = keyslot(raw, bounds, &mut entry);
     entry
 }
 
-fn keyslot(raw: &RawValue, places: &Places, entry: &mut KeyslotEntry) -> Result<Keyslot, Problem> {
+fn keyslot(
+    raw: &RawValue,
+    bounds: &KeyslotAreaBounds,
+    entry: &mut KeyslotEntry,
+) -> Result<Keyslot, Problem> {
     let kind = type_of(raw);
     if kind != "luks2" {
-        return Err(unknown("key slot's type", &kind));
+        return Err(unknown("key slot type", &kind));
     }
     let raw: RawKeyslot = parse(raw, "key slot")?;
     entry.priority = match raw.priority {
@@ -102,7 +105,7 @@ fn keyslot(raw: &RawValue, places: &Places, entry: &mut KeyslotEntry) -> Result<
         return Err(unknown("anti-forensic splitter", &raw.af.r#type));
     }
     if raw.area.r#type != "raw" {
-        return Err(unknown("key slot's area", &raw.area.r#type));
+        return Err(unknown("key slot area type", &raw.area.r#type));
     }
     let key_bytes = key_bytes(raw.key_size)?;
     let cipher = CipherSpec::parse(&raw.area.encryption)?;
@@ -118,21 +121,25 @@ fn keyslot(raw: &RawValue, places: &Places, entry: &mut KeyslotEntry) -> Result<
     let needed = u64::try_from(keyslot.area_bytes()).unwrap_or(u64::MAX);
     if needed > raw.area.size {
         let reason = format!(
-            "the key slot's area has {} bytes, not {needed}",
+            "the key slot's area has {} bytes, and its key needs {needed}",
             raw.area.size
         );
         return Err(Problem::corrupt(reason));
     }
-    places.check(raw.area.offset, raw.area.size)?;
+    bounds.check(raw.area.offset, raw.area.size)?;
     Ok(keyslot)
 }
 
-/// A volume key's length: what ciphers it fits is for the segment to say.
+/// Checks the length of a volume key. Whether a cipher supports it is checked with the segment.
 fn key_bytes(len: u64) -> Result<usize, Problem> {
     usize::try_from(len)
         .ok()
         .filter(|len| (1..=64).contains(len))
-        .ok_or_else(|| Problem::corrupt(format!("a volume key of {len} bytes fits no cipher")))
+        .ok_or_else(|| {
+            Problem::corrupt(format!(
+                "invalid key length: no cipher has a key of {len} bytes"
+            ))
+        })
 }
 
 fn kdf(raw: &RawValue) -> Result<Kdf, Problem> {
@@ -144,7 +151,9 @@ fn kdf(raw: &RawValue) -> Result<Kdf, Problem> {
     };
     let raw: RawArgon2 = parse(raw, "key derivation")?;
     if raw.time == 0 || raw.memory == 0 || raw.cpus == 0 {
-        return Err(Problem::corrupt("Argon2 costs nothing"));
+        return Err(Problem::corrupt(
+            "invalid key derivation: time, memory and cpus of Argon2 must not be 0",
+        ));
     }
     Ok(Kdf::Argon2 {
         variant,
@@ -157,7 +166,9 @@ fn kdf(raw: &RawValue) -> Result<Kdf, Problem> {
 
 pub(super) fn pbkdf2(raw: RawPbkdf2) -> Result<Pbkdf2, Problem> {
     if raw.iterations == 0 {
-        return Err(Problem::corrupt("PBKDF2 has no iterations"));
+        return Err(Problem::corrupt(
+            "invalid key derivation: PBKDF2 has no iterations",
+        ));
     }
     Ok(Pbkdf2 {
         hash: Hash::parse(&raw.hash)?,
@@ -167,8 +178,5 @@ pub(super) fn pbkdf2(raw: RawPbkdf2) -> Result<Pbkdf2, Problem> {
 }
 
 pub(super) fn unknown(what: &str, name: &str) -> Problem {
-    Problem::unsupported(format!(
-        "the {what} `{}` is not known here",
-        name.escape_debug()
-    ))
+    Problem::unsupported(format!("unsupported {what} `{}`", name.escape_debug()))
 }

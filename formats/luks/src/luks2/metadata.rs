@@ -1,9 +1,9 @@
-//! The JSON area. LUKS2 on-disk format 1.1, section 3.
+//! The JSON area of a LUKS2 header. LUKS2 on-disk format 1.1, section 3.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::binary_header::Facts;
+use super::binary_header::BinaryFields;
 use super::keyslot::{self, RawPbkdf2, parse, type_of, unknown};
 use super::objects::{Objects, bytes, number};
 use crate::cipher_spec::CipherSpec;
@@ -66,14 +66,14 @@ struct RawDigest {
     digest: Vec<u8>,
 }
 
-/// Where the key slots' areas may be.
+/// The ranges in which key slots' areas may be.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Places {
+pub(super) struct KeyslotAreaBounds {
     start_bytes: u64,
     len_bytes: u64,
 }
 
-impl Places {
+impl KeyslotAreaBounds {
     pub(super) fn check(&self, offset: u64, len_bytes: u64) -> Result<(), Problem> {
         let within = offset.checked_sub(self.start_bytes);
         let end = within.and_then(|at| at.checked_add(len_bytes));
@@ -81,18 +81,19 @@ impl Places {
             return Ok(());
         }
         let reason = format!(
-            "the key slot's {len_bytes} bytes at byte {offset} do not lie where key slots are"
+            "the key slot's {len_bytes} bytes at byte {offset} do not lie within the area for \
+             key slots"
         );
         Err(Problem::corrupt(reason))
     }
 }
 
-/// The header that the JSON describes; the error says what keeps the copy from being used.
-pub(super) fn header(json: &[u8], facts: Facts) -> Result<Header, String> {
-    let raw: RawMetadata = serde_json::from_slice(json)
-        .map_err(|e| format!("has metadata that cannot be understood ({e})"))?;
-    let places = Places {
-        start_bytes: facts.copies_bytes,
+/// Parses the header from its JSON. The error is the reason why this copy cannot be used.
+pub(super) fn header(json: &[u8], fields: BinaryFields) -> Result<Header, String> {
+    let raw: RawMetadata =
+        serde_json::from_slice(json).map_err(|e| format!("has invalid metadata ({e})"))?;
+    let bounds = KeyslotAreaBounds {
+        start_bytes: fields.copies_bytes,
         len_bytes: raw.config.keyslots_size,
     };
     let bound = raw
@@ -105,21 +106,21 @@ pub(super) fn header(json: &[u8], facts: Facts) -> Result<Header, String> {
         .keyslots
         .iter()
         .filter(|(id, _)| slots_of_digest.contains(id))
-        .map(|(id, keyslot)| keyslot::entry(id, keyslot, &places))
+        .map(|(id, keyslot)| keyslot::entry(id, keyslot, &bounds))
         .collect();
     Ok(Header {
         version: Version::Luks2,
-        uuid: facts.uuid,
-        label: facts.label,
+        uuid: fields.uuid,
+        label: fields.label,
         encryption: encryption(&raw),
-        len_bytes: facts.copies_bytes,
+        len_bytes: fields.copies_bytes,
         encrypted: encrypted(&raw, bound.map(|(_, digest)| digest)),
         keyslots,
         warnings: Vec::new(),
     })
 }
 
-/// What the first encrypted segment is encrypted with, whether or not that is known here.
+/// Returns the cipher of the first encrypted segment, supported or not.
 fn encryption(raw: &RawMetadata) -> String {
     let mut parsed = raw
         .segments
@@ -139,14 +140,25 @@ fn encrypted(
     let mut segments = raw.segments.iter();
     let segment = match (segments.next(), segments.next()) {
         (Some((_, segment)), None) => self::segment(segment, &raw.config)?,
-        (None, _) => return Err(Problem::corrupt("the header names no data")),
-        _ => return Err(Problem::unsupported("the data has several segments")),
+        (None, _) => {
+            return Err(Problem::corrupt(
+                "missing segment: the header describes no data",
+            ));
+        }
+        _ => {
+            return Err(Problem::unsupported(
+                "data in several segments is not supported",
+            ));
+        }
     };
-    let digest = digest.ok_or_else(|| Problem::corrupt("no digest belongs to the data"))??;
+    let digest = digest.ok_or_else(|| {
+        Problem::corrupt("missing digest: no digest belongs to the data segment")
+    })??;
     Ok(Encrypted { segment, digest })
 }
 
-/// A header says by name what a program must know before it touches the data.
+/// Fails for requirements that we do not support. A header lists by name what a program must know
+/// before it accesses the data.
 fn check_requirements(raw: &RawMetadata) -> Result<(), Problem> {
     let reencrypts = raw
         .keyslots
@@ -168,20 +180,26 @@ fn check_requirements(raw: &RawMetadata) -> Result<(), Problem> {
 fn segment(raw: &RawValue, config: &RawConfig) -> Result<Segment, Problem> {
     let kind = type_of(raw);
     if kind != "crypt" {
-        return Err(unknown("segment's type", &kind));
+        return Err(unknown("segment type", &kind));
     }
     let raw: RawSegment = parse(raw, "segment")?;
     if let Some(integrity) = raw.integrity {
         let name = integrity.r#type.escape_debug();
-        let reason = format!("the data is authenticated (integrity `{name}`)");
+        let reason = format!("authenticated encryption is not supported (integrity `{name}`)");
         return Err(Problem::unsupported(reason));
     }
     if !matches!(raw.sector_size, 512 | 1024 | 2048 | 4096) {
-        let reason = format!("the data's sectors have {} bytes", raw.sector_size);
+        let reason = format!(
+            "invalid segment: sectors have {} bytes, expected 512, 1024, 2048 or 4096",
+            raw.sector_size
+        );
         return Err(Problem::corrupt(reason));
     }
     if !raw.offset.is_multiple_of(512) {
-        let reason = format!("the data begins within a sector (at byte {})", raw.offset);
+        let reason = format!(
+            "invalid segment: the data begins within a sector (at byte {})",
+            raw.offset
+        );
         return Err(Problem::corrupt(reason));
     }
     let cipher = CipherSpec::parse(&raw.encryption)?;
@@ -199,13 +217,13 @@ fn len_bytes(size: &str) -> Result<Option<u64>, Problem> {
     if size == "dynamic" {
         return Ok(None);
     }
-    let len = size
-        .parse()
-        .map_err(|_| Problem::corrupt("the data's size is no number"))?;
+    let len = size.parse().map_err(|_| {
+        Problem::corrupt("invalid segment: expected a number of bytes or `dynamic` as size")
+    })?;
     Ok(Some(len))
 }
 
-/// The digest of a segment's key, and the key slots that hold that key.
+/// Returns the digest of a segment's key, and the key slots that hold that key.
 fn digest_of(raw: &RawMetadata, segment: u32) -> Option<(Vec<u32>, Result<Digest, Problem>)> {
     let ids = |names: &[String]| -> Vec<u32> {
         names.iter().filter_map(|name| name.parse().ok()).collect()
@@ -222,9 +240,12 @@ fn digest(raw: RawDigest, value: &RawValue) -> Result<Digest, Problem> {
     if raw.r#type != "pbkdf2" {
         return Err(unknown("digest", &raw.r#type));
     }
-    // A short one would fit wrong keys; no hash is longer than 64 bytes.
+    // A short digest would match wrong keys; no hash is longer than 64 bytes.
     if !(16..=64).contains(&raw.digest.len()) {
-        let reason = format!("the volume key's digest has {} bytes", raw.digest.len());
+        let reason = format!(
+            "invalid digest: the volume key's digest has {} bytes, expected 16 to 64",
+            raw.digest.len()
+        );
         return Err(Problem::corrupt(reason));
     }
     Ok(Digest {

@@ -1,14 +1,15 @@
-//! JSON objects as LUKS2 writes them: named by numbers, and with numbers as text.
+//! Deserialisation of LUKS2's JSON objects: keys are numbers, and numbers are strings.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// More objects of a kind than any tool writes (`LUKS2_KEYSLOTS_MAX` and the like of `cryptsetup`).
+/// The largest number of objects of a kind; no tool writes more (`LUKS2_KEYSLOTS_MAX` and the like
+/// of `cryptsetup`).
 const MAX_OBJECTS: usize = 32;
 
-/// Objects by their number, still as text: one that cannot be understood does not spoil the others.
+/// Objects by their number, not yet parsed, so that one invalid object does not affect the others.
 #[derive(Debug, Default)]
 pub(super) struct Objects(Vec<(u32, Box<RawValue>)>);
 
@@ -34,10 +35,12 @@ impl<'de> Deserialize<'de> for Objects {
                 while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
                     let id = name
                         .parse()
-                        .map_err(|_| A::Error::custom("a name is no number"))?;
+                        .map_err(|_| A::Error::custom("invalid object name: expected a number"))?;
                     if objects.len() >= MAX_OBJECTS || objects.iter().any(|(other, _)| *other == id)
                     {
-                        return Err(A::Error::custom("too many objects, or two of one name"));
+                        return Err(A::Error::custom(
+                            "too many objects, or two of the same name",
+                        ));
                     }
                     objects.push((id, value));
                 }
@@ -50,16 +53,16 @@ impl<'de> Deserialize<'de> for Objects {
     }
 }
 
-/// A number of 64 bits, which JSON's own do not hold: as text.
+/// Deserialises a 64-bit number from a string; JSON's own numbers have fewer bits.
 pub(super) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse()
-        .map_err(|_| D::Error::custom("no number in a text"))
+        .map_err(|_| D::Error::custom("invalid number: expected a string of digits"))
 }
 
-/// Bytes in base64.
+/// Deserialises bytes from base64.
 pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     use base64ct::{Base64, Encoding as _};
     let text = String::deserialize(deserializer)?;
-    Base64::decode_vec(&text).map_err(|_| D::Error::custom("no base64"))
+    Base64::decode_vec(&text).map_err(|_| D::Error::custom("not valid base64"))
 }

@@ -1,4 +1,4 @@
-//! LUKS volumes that `cryptsetup` and QEMU make, in files: neither needs device-mapper for it.
+//! LUKS volumes that `cryptsetup` and QEMU make in files, without device-mapper.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
@@ -21,7 +21,7 @@ pub(crate) fn key_file(dir: &Path) -> PathBuf {
     path
 }
 
-/// `cryptsetup` with its arguments, the passphrase from a file.
+/// Runs `cryptsetup` with its arguments, and the passphrase from a file.
 pub(crate) fn cryptsetup(dir: &Path, args: &[&str]) {
     try_cryptsetup(dir, args).unwrap();
 }
@@ -32,10 +32,10 @@ fn try_cryptsetup(dir: &Path, args: &[&str]) -> anyhow::Result<()> {
     run("cryptsetup", [&common[..], args].concat()).map(drop)
 }
 
-/// Small costs of PBKDF2: a test waits for them.
+/// The options for low costs of PBKDF2, so that tests are fast.
 pub(crate) const FAST: [&str; 4] = ["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
 
-/// A new volume: its file, whose data is whatever decrypting zeroes gives.
+/// Formats a new volume and returns its file. Its data is whatever decrypting zeroes gives.
 pub(crate) fn format(dir: &Path, mib: u64, args: &[&str]) -> PathBuf {
     let path = dir.join("volume.img");
     let file = std::fs::File::create(&path).unwrap();
@@ -44,7 +44,7 @@ pub(crate) fn format(dir: &Path, mib: u64, args: &[&str]) -> PathBuf {
     path
 }
 
-/// Has `cryptsetup` encrypt `plain` into a LUKS2 volume, which it does without device-mapper.
+/// Has `cryptsetup` encrypt `plain` into a LUKS2 volume, without device-mapper.
 pub(crate) fn try_encrypted(dir: &Path, plain: &[u8], args: &[&str]) -> anyhow::Result<PathBuf> {
     let path = dir.join("volume.img");
     std::fs::write(&path, plain)?;

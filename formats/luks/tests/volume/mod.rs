@@ -1,10 +1,10 @@
-//! LUKS volumes made here, byte by byte, so that every field can be wrong.
+//! LUKS volumes that are built byte by byte, so that every field can be wrong.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use sha2::{Digest, Sha256};
 
-/// The volume key of all of them.
+/// The volume key of all test volumes.
 pub(crate) const KEY: [u8; 64] = {
     let mut key = [7; 64];
     key[32] = 9;
@@ -13,7 +13,7 @@ pub(crate) const KEY: [u8; 64] = {
 
 pub(crate) const COPY_BYTES: usize = 0x4000;
 
-/// Metadata with one segment, one digest and one key slot (which opens with nothing).
+/// The metadata with one segment, one digest and one key slot that no passphrase opens.
 pub(crate) const METADATA: &str = r#"{
  "keyslots": {"0": {"type": "luks2", "key_size": 64,
   "af": {"type": "luks1", "stripes": 4000, "hash": "sha256"},
@@ -28,7 +28,7 @@ pub(crate) const METADATA: &str = r#"{
  "config": {"json_size": "12288", "keyslots_size": "262144"}
 }"#;
 
-/// The metadata with the digest that [`KEY`] has.
+/// Returns the metadata with the digest of [`KEY`].
 pub(crate) fn metadata() -> String {
     use base64ct::{Base64, Encoding as _};
     let mut digest = [0; 32];
@@ -36,7 +36,7 @@ pub(crate) fn metadata() -> String {
     METADATA.replace("DIGEST", &Base64::encode_string(&digest))
 }
 
-/// A copy of a header with this metadata, its checksum right.
+/// Returns a copy of a header with this metadata and a correct checksum.
 fn copy(magic: [u8; 6], offset: u64, json: &str) -> Vec<u8> {
     let mut bytes = vec![0; COPY_BYTES.max((4096 + json.len()).next_power_of_two())];
     let len = bytes.len() as u64;
@@ -51,7 +51,7 @@ fn copy(magic: [u8; 6], offset: u64, json: &str) -> Vec<u8> {
     bytes
 }
 
-/// A volume of 1 MiB with this metadata in both copies, and zeroes where the data is.
+/// Returns a volume of 1 MiB with this metadata in both copies, and zeroes as data.
 pub(crate) fn luks2(json: &str) -> Vec<u8> {
     let mut disk = copy(*b"LUKS\xba\xbe", 0, json);
     disk.extend(copy(*b"SKUL\xba\xbe", disk.len() as u64, json));
@@ -59,7 +59,7 @@ pub(crate) fn luks2(json: &str) -> Vec<u8> {
     disk
 }
 
-/// A LUKS1 header whose key slot 0 opens with nothing, on 1 MiB.
+/// Returns a LUKS1 header on 1 MiB, whose key slot 0 no passphrase opens.
 pub(crate) fn luks1() -> Vec<u8> {
     let mut disk = vec![0; 1 << 20];
     disk[..8].copy_from_slice(b"LUKS\xba\xbe\0\x01");

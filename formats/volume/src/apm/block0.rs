@@ -3,7 +3,7 @@
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// Its beginning.
+/// The start of the record.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawBlock0 {
@@ -11,14 +11,14 @@ struct RawBlock0 {
     sb_blk_size: U16,
 }
 
-/// A record with a size of blocks that can be.
+/// A record with a valid block size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block0 {
     pub(super) block_bytes: u16,
 }
 
 impl Block0 {
-    /// The record in a disk's first sector; `None` when there is none.
+    /// Parses the record in a disk's first sector; returns `None` if there is none.
     pub(super) fn from_sector(sector: &[u8]) -> Option<Self> {
         let (raw, _) = RawBlock0::ref_from_prefix(sector).ok()?;
         let block_bytes = raw.sb_blk_size.get();

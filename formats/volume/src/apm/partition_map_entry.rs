@@ -3,7 +3,7 @@
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// Its beginning.
+/// The start of the entry.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawPartition {
@@ -16,10 +16,10 @@ struct RawPartition {
     par_type: [u8; 32],
 }
 
-/// An entry, in blocks.
+/// An entry of the map, in blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MapEntry {
-    /// Entries of the map.
+    /// The number of entries of the map.
     pub(super) map_blocks: u32,
     pub(super) start_blocks: u32,
     pub(super) len_blocks: u32,
@@ -28,7 +28,7 @@ pub(super) struct MapEntry {
 }
 
 impl MapEntry {
-    /// The entry in a block; `None` when there is none.
+    /// Parses the entry in a block; returns `None` if there is none.
     pub(super) fn from_block(block: &[u8]) -> Option<Self> {
         let (raw, _) = RawPartition::ref_from_prefix(block).ok()?;
         (raw.sig == *b"PM").then(|| Self {
@@ -41,7 +41,7 @@ impl MapEntry {
     }
 }
 
-/// A text that ends with a zero, or fills its place.
+/// Decodes a string that ends with a NUL or fills its field.
 fn text(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()

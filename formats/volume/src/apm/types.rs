@@ -1,11 +1,11 @@
-//! Types of partitions, which are words.
+//! The types of Apple partitions, which are words.
 
-/// That of the map itself.
+/// The type of the map itself.
 pub(super) const MAP: &str = "Apple_partition_map";
-/// That of what belongs to no partition.
+/// The type of free space.
 pub(super) const FREE: &str = "Apple_Free";
 
-/// The same word, if it is one that is in use; else `None`.
+/// Returns the same word if it is a known type; otherwise `None`.
 pub(crate) fn type_name(kind: &str) -> Option<&'static str> {
     const KNOWN: [&str; 17] = [
         MAP,

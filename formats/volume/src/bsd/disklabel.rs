@@ -1,10 +1,11 @@
-//! The label of the BSDs: `struct disklabel` (FreeBSD, `sys/disklabel.h`; OpenBSD's and NetBSD's differ
-//! in the number of partitions only). In the machine's order of bytes; that of PCs is read.
+//! The label of the BSDs: `struct disklabel` (FreeBSD, `sys/disklabel.h`). OpenBSD's and NetBSD's
+//! differ only in the number of partitions. The label has the machine's byte order; only that of
+//! PCs is supported.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// The label up to its partitions.
+/// The part of the label before its partitions.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawDisklabel {
@@ -19,7 +20,7 @@ struct RawDisklabel {
     d_sbsize: U32,
 }
 
-/// `struct partition`.
+/// An entry of the label: `struct partition`.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawPartition {
@@ -33,20 +34,20 @@ struct RawPartition {
 
 const MAGIC: u32 = 0x8256_4557;
 
-/// FreeBSD has room for 8 or 20, NetBSD and OpenBSD for 16.
+/// The largest number of partitions. FreeBSD has room for 8 or 20, NetBSD and OpenBSD for 16.
 const MAX_PARTITIONS: usize = 22;
 
-/// Bytes of a label with all of its partitions.
+/// The length of a label with all of its partitions, in bytes.
 pub(super) const LEN_BYTES: usize =
     size_of::<RawDisklabel>() + MAX_PARTITIONS * size_of::<RawPartition>();
 
 const _: () = assert!(size_of::<RawDisklabel>() == 148);
 const _: () = assert!(size_of::<RawPartition>() == 16);
 
-/// A label whose checksum is right.
+/// A label with a correct checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Disklabel {
-    /// `a`, `b` and so on, those not in use among them.
+    /// The partitions `a`, `b` and so on, including unused ones.
     pub(super) partitions: Vec<Entry>,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Entry {
 }
 
 impl Disklabel {
-    /// The label at the beginning of `bytes`; `None` when there is none.
+    /// Parses the label at the start of `bytes`; returns `None` if there is none.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (raw, entries) = RawDisklabel::ref_from_prefix(bytes).ok()?;
         let count = usize::from(raw.d_npartitions.get());
@@ -94,7 +95,7 @@ impl Disklabel {
 }
 
 impl Entry {
-    /// Whether it describes a partition.
+    /// Returns true if the entry describes a partition.
     pub(super) fn is_used(&self) -> bool {
         self.len_sectors != 0 && self.fstype != 0
     }

@@ -1,6 +1,6 @@
-//! Names of the types of BSD partitions (`fstypenames` of `sys/disklabel.h`), in the words of `fdisk`.
+//! The names of BSD partition types (`fstypenames` of `sys/disklabel.h`), as in `fdisk`.
 
-/// The name of a type; `None` for one that is in no list.
+/// Returns the name of a type; `None` for an unknown one.
 pub(crate) fn type_name(fstype: u8) -> Option<&'static str> {
     Some(match fstype {
         0 => "unused",

@@ -1,4 +1,4 @@
-//! Mappings: for each block of the cache, which one of the origin it has.
+//! Mappings: for each block of the cache, the block of the origin that it caches.
 
 use diskfs_block::{BlockRead, Error, Result};
 
@@ -6,20 +6,20 @@ use super::superblock::Superblock;
 use crate::map::{Access, Moved};
 use crate::persistent::{Array, Blocks};
 
-/// `M_VALID` and `M_DIRTY`: flags of a mapping, below the origin's block.
+/// The flags of a mapping, below the origin's block number: `M_VALID` and `M_DIRTY`.
 const VALID: u64 = 1;
 const DIRTY: u64 = 2;
 const FLAG_BITS: u32 = 16;
 
-/// Blocks of a cache; LVM makes a million at most unless told otherwise (`cache_pool_max_chunks`).
-/// Their mappings are read, 128 MiB of them at most.
+/// The largest number of blocks of a cache. LVM makes at most a million by default
+/// (`cache_pool_max_chunks`). All mappings are read, at most 128 MiB of them.
 const MAX_BLOCKS: u64 = 16 << 20;
 
-/// Dirty blocks that are kept, in 16 bytes each.
+/// The largest number of dirty blocks, which take 16 bytes of memory each.
 const MAX_DIRTY: usize = 4 << 20;
 
-/// The blocks that only a cache of `cache_bytes` has as they should be. After a crash these are all of
-/// its blocks, as for the kernel.
+/// Returns the blocks whose current contents are only in a cache of `cache_bytes`. After a crash
+/// these are all of its blocks, as for the kernel.
 pub(crate) fn dirty<D: BlockRead + ?Sized>(blocks: &Blocks<D>, cache_bytes: u64) -> Result<Moved> {
     let superblock = Superblock::read(blocks)?;
     let (count, there) = (
@@ -27,11 +27,12 @@ pub(crate) fn dirty<D: BlockRead + ?Sized>(blocks: &Blocks<D>, cache_bytes: u64)
         cache_bytes / superblock.block_bytes,
     );
     if count > there {
-        let reason = format!("has a cache of {count} blocks in the room of {there}");
+        let reason =
+            format!("has an invalid cache: {count} blocks, and the volume has space for {there}");
         return Err(Error::corrupt(reason));
     }
     if count > MAX_BLOCKS {
-        let reason = format!("has a cache of {count} blocks, more than {MAX_BLOCKS}");
+        let reason = format!("has a cache that is too large: {count} blocks, at most {MAX_BLOCKS}");
         return Err(Error::unsupported(reason));
     }
     let mut mappings = Array::new(blocks, superblock.mapping_root);
@@ -44,7 +45,7 @@ pub(crate) fn dirty<D: BlockRead + ?Sized>(blocks: &Blocks<D>, cache_bytes: u64)
         }
         let is_dirty = match &mut bits {
             _ if !superblock.is_clean_shutdown => true,
-            // Bits of a word of 64.
+            // The bit in a 64-bit word.
             Some(bits) => bits.get(block >> 6)? >> (block & 63) & 1 == 1,
             None => mapping & DIRTY != 0,
         };
@@ -52,10 +53,10 @@ pub(crate) fn dirty<D: BlockRead + ?Sized>(blocks: &Blocks<D>, cache_bytes: u64)
             found.push((mapping >> FLAG_BITS, block));
         }
         if found.len() > MAX_DIRTY {
-            let reason = format!("has more than {MAX_DIRTY} dirty blocks in its cache");
+            let reason = format!("has too many dirty blocks in its cache: more than {MAX_DIRTY}");
             return Err(Error::unsupported(reason));
         }
     }
-    let access = Access::Refused("has a cache, and is not written");
+    let access = Access::Refused("has a cache; writing to it is not supported");
     Ok(Moved::new(superblock.block_bytes, found, access))
 }

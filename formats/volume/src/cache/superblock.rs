@@ -1,4 +1,4 @@
-//! `cache_disk_superblock`: block 0 of a cache's metadata.
+//! The superblock of a cache, `cache_disk_superblock`: block 0 of its metadata.
 
 use std::num::NonZeroU64;
 
@@ -9,16 +9,16 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use crate::persistent::Blocks;
 use crate::persistent::superblock::{block_bytes, check_magic, check_version};
 
-/// `CACHE_SUPERBLOCK_MAGIC`, which the kernel has in octal.
+/// The magic number, `CACHE_SUPERBLOCK_MAGIC`, which the kernel spells in octal.
 const MAGIC: u64 = 0o6_142_003;
 
-/// `SUPERBLOCK_CSUM_XOR`.
+/// The checksum's constant, `SUPERBLOCK_CSUM_XOR`.
 const XOR: u32 = 9_031_977;
 
-/// `CLEAN_SHUTDOWN`, a bit.
+/// The flag for a clean shutdown, `CLEAN_SHUTDOWN`.
 const CLEAN_SHUTDOWN: u32 = 1;
 
-/// Blocks are of 32 KiB to 1 GiB, in steps of 32 KiB.
+/// The step of block sizes, 32 KiB. Blocks have 32 KiB to 1 GiB.
 const STEP_SECTORS: u32 = 64;
 const MOST_SECTORS: u32 = 2 << 20;
 
@@ -55,15 +55,15 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == 292);
 
-/// What a cache's metadata begins with.
+/// The superblock of a cache's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Superblock {
     pub(super) mapping_root: u64,
-    /// Where the dirty bits are that version 1 has in the mappings.
+    /// The root of the dirty bits; version 1 has them in the mappings.
     pub(super) dirty_root: Option<u64>,
     pub(super) block_bytes: NonZeroU64,
     pub(super) cache_blocks: u64,
-    /// The dirty bits are right.
+    /// True if the dirty bits are valid.
     pub(super) is_clean_shutdown: bool,
 }
 
@@ -71,7 +71,7 @@ impl Superblock {
     pub(super) fn read<D: BlockRead + ?Sized>(blocks: &Blocks<D>) -> Result<Self> {
         let bytes = blocks.superblock("superblock of a cache", XOR)?;
         let raw = Raw::ref_from_prefix(&bytes);
-        let (raw, _) = raw.map_err(|_| Error::corrupt("has a cache without a superblock"))?;
+        let (raw, _) = raw.map_err(|_| Error::corrupt("has a cache with a missing superblock"))?;
         check_magic("cache", raw.magic.get(), MAGIC, raw.blocknr.get())?;
         let version = raw.version.get();
         check_version("cache", version, raw.incompat_flags.get())?;

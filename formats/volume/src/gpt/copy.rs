@@ -1,4 +1,4 @@
-//! One copy of a GPT: a header, and the entry array that it names.
+//! A copy of a GPT: a header and its entry array.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::sector::Lba;
 use super::entry::Entry;
 use super::header::{Header, HeaderError};
 
-/// A copy with both of its checksums right.
+/// A copy with correct checksums of header and entries.
 #[derive(Debug)]
 pub(super) struct TableCopy {
     pub(super) header: Header,
@@ -18,7 +18,7 @@ pub(super) struct TableCopy {
     pub(super) entries: Vec<(u32, Entry)>,
 }
 
-/// Why a copy cannot be used.
+/// The reason why a copy cannot be used.
 #[derive(Debug)]
 pub(super) enum CopyError {
     Header(HeaderError),
@@ -27,7 +27,7 @@ pub(super) enum CopyError {
 }
 
 impl CopyError {
-    /// Whether there is nothing that looks like a header at all.
+    /// Returns true if there is no header.
     pub(super) fn is_absence(&self) -> bool {
         matches!(
             self,
@@ -35,7 +35,7 @@ impl CopyError {
         )
     }
 
-    /// The header, where that is whole.
+    /// Returns the header if it is valid.
     pub(super) fn header(&self) -> Option<&Header> {
         match self {
             Self::Header(_) => None,
@@ -88,7 +88,7 @@ impl TableCopy {
         Ok(Ok(Self { header, entries }))
     }
 
-    /// Whether both describe the same disk and partitions.
+    /// Returns true if both describe the same disk and partitions.
     pub(super) fn tells_the_same_as(&self, other: &Self) -> bool {
         let (a, b) = (&self.header, &other.header);
         a.disk_guid == b.disk_guid
@@ -98,7 +98,7 @@ impl TableCopy {
     }
 }
 
-/// The whole array; `None` when it does not lie on the device.
+/// Reads the whole array; returns `None` if it does not lie on the device.
 fn read_array(
     device: &dyn BlockRead,
     header: &Header,
@@ -110,7 +110,7 @@ fn read_array(
     }
 }
 
-/// The disk's last whole sector, where the backup header belongs; LBA 0 on a disk without any.
+/// Returns the disk's last whole sector, where the backup header belongs; LBA 0 on an empty disk.
 pub(super) fn last_lba(device: &dyn BlockRead, sector_size: SectorSize) -> Lba {
     Lba(sector_size.count_on(device).saturating_sub(1))
 }

@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use crate::sector::Lba;
 use crate::{Attributes, Guid};
 
-/// The part of an entry that the specification defines; a longer entry goes on with zeroes.
+/// The part of an entry that the specification defines; a longer entry has zeroes after it.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawEntry {
@@ -26,14 +26,15 @@ pub(super) struct Entry {
     pub(super) type_guid: Guid,
     pub(super) guid: Guid,
     pub(super) first: Lba,
-    /// The last sector that belongs to it.
+    /// The last sector of the partition.
     pub(super) last: Lba,
     pub(super) attributes: Attributes,
     pub(super) name: String,
 }
 
 impl Entry {
-    /// `None` for an entry that is not in use (or, which cannot be, is shorter than 128 bytes).
+    /// Parses an entry; returns `None` if it is unused (or shorter than 128 bytes, which callers
+    /// exclude).
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (raw, _) = RawEntry::ref_from_prefix(bytes).ok()?;
         let type_guid = Guid::from_disk(raw.partition_type_guid);
@@ -50,13 +51,13 @@ impl Entry {
         })
     }
 
-    /// Sectors from the first to the last; `None` when they are the wrong way round.
+    /// Returns the number of sectors; `None` if the first one is after the last.
     pub(super) fn len_sectors(&self) -> Option<u64> {
         self.last.0.checked_sub(self.first.0)?.checked_add(1)
     }
 }
 
-/// UTF-16 up to the first NUL or the field's end.
+/// Decodes UTF-16 up to the first NUL or the field's end.
 fn decode_name(units: &[U16; 36]) -> String {
     let units = units.iter().map(|u| u.get()).take_while(|&u| u != 0);
     char::decode_utf16(units)

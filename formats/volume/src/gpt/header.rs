@@ -9,25 +9,26 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use crate::Guid;
 use crate::sector::{Lba, SectorSize};
 
-/// `EFI PART`.
+/// The signature `EFI PART`.
 const SIGNATURE: [u8; 8] = *b"EFI PART";
 
-/// The fields that the specification names; a header may be longer, with zeroes.
+/// The length of the fields that the specification defines; a header may be longer, padded with
+/// zeroes.
 const MIN_HEADER_BYTES: usize = 92;
 
-/// Bytes that an entry array may take. A usual one has 16 KiB (128 entries of 128 bytes), the
-/// largest seen in use 1 MiB. Linux refuses what `kmalloc` cannot give: 4 MiB
+/// The largest entry array in bytes. A usual one has 16 KiB (128 entries of 128 bytes), the largest
+/// seen in use 1 MiB. Linux refuses arrays that `kmalloc` cannot allocate, above 4 MiB
 /// (`block/partitions/efi.c`), so a larger one works nowhere.
 const MAX_ARRAY_BYTES: u64 = 4 << 20;
 
-/// The largest entry: 128 * 2^5. The specification sets no bound; all tools write 128, and an entry
-/// larger than the largest sector would leave less than a page of any array to describe disks.
+/// The largest entry: 128 * 2^5. The specification sets no bound, but all tools write 128. An entry
+/// larger than the largest sector would leave less than a page of any array for partitions.
 const MAX_ENTRY_BYTES: u32 = 4096;
 
 /// The smallest entry that the specification allows.
 const MIN_ENTRY_BYTES: u32 = 128;
 
-/// The header as it is on disk.
+/// The on-disk structure of the header.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHeader {
@@ -49,8 +50,7 @@ struct RawHeader {
 
 const _: () = assert!(size_of::<RawHeader>() == MIN_HEADER_BYTES);
 
-/// A header whose checksum is right and whose numbers make sense by themselves. Whether they agree
-/// with the disk is another question.
+/// A header with a correct checksum and consistent fields. It is not yet checked against the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) revision: u32,
@@ -64,7 +64,7 @@ pub(super) struct Header {
     pub(super) array_crc32: u32,
 }
 
-/// The dimensions of an entry array, within their limits.
+/// The size of an entry array, within the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ArraySize {
     pub(super) entries: u32,
@@ -72,12 +72,12 @@ pub(super) struct ArraySize {
     pub(super) len_bytes: usize,
 }
 
-/// Why there is no usable header.
+/// The reason why there is no usable header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HeaderError {
-    /// The device is too small for it to be there.
+    /// The device ends before the header's LBA.
     PastEnd,
-    /// There is something else.
+    /// The sector has no GPT signature.
     NoSignature,
     Size(u32),
     Checksum {
@@ -101,7 +101,7 @@ pub(super) enum HeaderError {
 impl fmt::Display for HeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PastEnd => write!(f, "lies past the end of the disk"),
+            Self::PastEnd => write!(f, "is past the end of the disk"),
             Self::NoSignature => write!(f, "has no signature `EFI PART`"),
             Self::Size(n) => write!(f, "gives its own size as {n} bytes"),
             Self::Checksum { expected, actual } => write!(
@@ -112,7 +112,7 @@ impl fmt::Display for HeaderError {
             Self::UsableRange { first, last } => {
                 write!(f, "gives LBA {first} to {last} as usable")
             }
-            Self::EntrySize(n) => write!(f, "gives the size of an entry as {n} bytes"),
+            Self::EntrySize(n) => write!(f, "gives the entry size as {n} bytes"),
             Self::ArraySize {
                 entries,
                 entry_bytes,
@@ -142,7 +142,7 @@ impl Header {
         })
     }
 
-    /// The header in a whole sector, which was read at `lba`.
+    /// Parses the header in a whole sector that was read at `lba`.
     fn from_sector(sector: &[u8], lba: Lba) -> std::result::Result<Self, HeaderError> {
         let Ok((raw, _)) = RawHeader::ref_from_prefix(sector) else {
             return Err(HeaderError::PastEnd);
@@ -159,7 +159,7 @@ impl Header {
             Lba(raw.first_usable_lba.get()),
             Lba(raw.last_usable_lba.get()),
         );
-        // One below is a table without room for a partition: odd, but it contradicts nothing.
+        // A last LBA one below the first means no space for partitions: unusual, but consistent.
         if first.0 > last.0.saturating_add(1) {
             return Err(HeaderError::UsableRange { first, last });
         }
@@ -205,7 +205,7 @@ impl ArraySize {
     }
 }
 
-/// The checksum covers `HeaderSize` bytes, its own field taken as zero.
+/// Checks the checksum of `HeaderSize` bytes, with its own field as zero.
 fn check_crc(sector: &[u8], raw: &RawHeader) -> std::result::Result<(), HeaderError> {
     const CRC_OFFSET: usize = 16;
     let size = raw.header_size.get();

@@ -6,7 +6,7 @@
 
 use crate::Guid;
 
-/// The name of a type; `None` for one that is in no list.
+/// Returns the name of a type; `None` for an unknown one.
 pub(crate) fn type_name(type_guid: Guid) -> Option<&'static str> {
     NAMES
         .iter()
@@ -14,7 +14,7 @@ pub(crate) fn type_name(type_guid: Guid) -> Option<&'static str> {
         .map(|&(_, name)| name)
 }
 
-#[rustfmt::skip] // One line for each.
+#[rustfmt::skip] // One line per type.
 const NAMES: &[(u128, &str)] = &[
     // Firmware and boot loaders.
     (0xc12a7328_f81f_11d2_ba4b_00a0c93ec93b, "EFI System"),
@@ -57,7 +57,7 @@ const NAMES: &[(u128, &str)] = &[
     (0x08a7acea_624c_4a20_91e8_6e0fa67d23f9, "Linux root (S390)"),
     (0x5eead9a9_fe09_4a1e_a1d7_520d00531306, "Linux root (S390X)"),
     (0xc50cdd70_3862_4cc3_90e1_809a8c93ee2c, "Linux root (TILE-Gx)"),
-    // Linux /usr of the architectures that clouds have.
+    // Linux /usr of the architectures that clouds offer.
     (0x8484680c_9521_48c6_9c11_b0720656f69e, "Linux /usr (x86-64)"),
     (0x75250d76_8cc6_458e_bd66_bd47cc81a812, "Linux /usr (x86)"),
     (0xb0e01050_ee5f_4390_949a_9101b17104e9, "Linux /usr (ARM-64)"),
@@ -66,7 +66,7 @@ const NAMES: &[(u128, &str)] = &[
     (0x15bb03af_77e7_4d4a_b12b_c0d084f7491c, "Linux /usr (PPC64LE)"),
     (0xbeaec34b_8442_439b_a40b_984381ed097d, "Linux /usr (RISC-V-64)"),
     (0x8a4f5770_50aa_4ed3_874a_99b710db6fea, "Linux /usr (S390X)"),
-    // dm-verity hashes of the two, and their signatures.
+    // dm-verity hashes of root and /usr, and their signatures.
     (0x2c7357ed_ebd2_46d9_aec1_23d437ec2bf5, "Linux root verity (x86-64)"),
     (0xd13c5d3b_b5d1_422a_b29f_9454fdc89d76, "Linux root verity (x86)"),
     (0xdf3300ce_d69f_4c92_978c_9bfb0f38d820, "Linux root verity (ARM-64)"),
@@ -101,7 +101,7 @@ const NAMES: &[(u128, &str)] = &[
     (0x824cc7a0_36a8_11e3_890a_952519ad3f61, "OpenBSD data"),
     (0x49f48d5a_b10e_11dc_b99b_0019d1879648, "NetBSD FFS"),
     (0x49f48d32_b10e_11dc_b99b_0019d1879648, "NetBSD swap"),
-    // Solaris and illumos; the first of them is also what ZFS on Linux uses.
+    // Solaris and illumos; ZFS on Linux also uses the first one.
     (0x6a898cc3_1dd2_11b2_99a6_080020736631, "Solaris /usr & Apple ZFS"),
     (0x6a82cb45_1dd2_11b2_99a6_080020736631, "Solaris boot"),
     (0x6a85cf4d_1dd2_11b2_99a6_080020736631, "Solaris root"),

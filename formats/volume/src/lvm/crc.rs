@@ -1,11 +1,12 @@
-//! LVM's checksum: CRC-32 (IEEE 802.3, reflected) from its own start, without a final inversion.
+//! LVM's checksum: CRC-32 (IEEE 802.3, reflected) with an initial value of its own and without the
+//! final inversion.
 
-/// `INITIAL_CRC` of LVM2's `lib/misc/crc.h`.
+/// The initial value, `INITIAL_CRC` of LVM2's `lib/misc/crc.h`.
 const INITIAL: u32 = 0xf597_a6cf;
 
-/// The checksum of some parts of a text, one after the other.
+/// Returns the checksum of several parts of a text.
 pub(super) fn crc(parts: &[&[u8]]) -> u32 {
-    // The crate inverts before and after, as everyone else does.
+    // The crate inverts before and after, as is usual.
     let mut hasher = crc32fast::Hasher::new_with_initial(!INITIAL);
     for part in parts {
         hasher.update(part);
@@ -17,7 +18,7 @@ pub(super) fn crc(parts: &[&[u8]]) -> u32 {
 mod tests {
     #[test]
     fn agrees_with_a_label_that_pvcreate_wrote() {
-        // Bytes 20 to 512 of a label sector of LVM 2.03.16, and the checksum beside them.
+        // Bytes 20 to 512 of a label sector of LVM 2.03.16, and its checksum.
         let mut covered = vec![0; 492];
         covered[..12].copy_from_slice(b"\x20\0\0\0LVM2 001");
         covered[12..44].copy_from_slice(b"xg9VYeBhZnEctgan0YrZRi0tS6HyWSix");

@@ -1,5 +1,5 @@
-//! `dm_raid_superblock`: what a metadata image says of the state of a RAID. Linux,
-//! `drivers/md/dm-raid.c`.
+//! The superblock in a RAID's metadata image, `dm_raid_superblock`, with the state of the RAID.
+//! Linux, `drivers/md/dm-raid.c`.
 
 use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::{U32, U64};
@@ -7,16 +7,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::map::{Change, Copies};
 
-/// `DM_RAID_MAGIC`.
+/// The magic number, `DM_RAID_MAGIC`.
 const MAGIC: [u8; 4] = *b"DmRd";
 
-/// `FEATURE_FLAG_SUPPORTS_V190`: the superblock has `flags`.
+/// The feature flag for a superblock with `flags`, `FEATURE_FLAG_SUPPORTS_V190`.
 const HAS_FLAGS: u32 = 1;
 
-/// `SB_FLAG_RESHAPE_ACTIVE`.
+/// The flag for an active reshape, `SB_FLAG_RESHAPE_ACTIVE`.
 const RESHAPING: u32 = 1;
 
-/// What stands for "all of it".
+/// The offset that means "completely done".
 const ALL: u64 = u64::MAX;
 
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
@@ -38,12 +38,12 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == 64);
 
-/// Where a metadata image has its superblock and, behind it, its bitmap (`dm_raid`'s
+/// The size of the superblock at the start of a metadata image; the bitmap follows it (`dm_raid`'s
 /// `bitmap_info.offset`).
 pub(super) const BYTES: u64 = 512;
 pub(super) const BITMAP_AT: u64 = 4096;
 
-/// How it tells of the copies.
+/// The functions that read and change the state of the copies.
 pub(super) const CHANGE: Change = Change { get, set };
 
 fn get(bytes: &[u8]) -> Option<(u64, Copies)> {
@@ -66,22 +66,22 @@ fn set(bytes: &mut [u8], events: u64, copies: Copies) -> Option<()> {
     (raw.magic == MAGIC).then_some(())
 }
 
-/// What is said of one image.
+/// The superblock of one image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Superblock {
     pub(super) position: u32,
     pub(super) events: u64,
-    /// A bit for each of the first 64 images that failed.
+    /// The bits of the first 64 images that failed.
     failed: u64,
-    /// All of this image is what it should be.
+    /// True if all of this image is up to date.
     recovered: bool,
-    /// The images agree with one another, and with their sums.
+    /// True if the images are in sync with each other and with their parity.
     pub(super) in_sync: bool,
     pub(super) reshaping: bool,
 }
 
 impl Superblock {
-    /// The superblock at the start of a metadata image; `None` for one that has none yet.
+    /// Reads the superblock at the start of a metadata image; returns `None` if it has none yet.
     pub(super) fn read(device: &dyn BlockRead) -> Result<Option<Self>> {
         let bytes = read_within(device, 0, 512)?.unwrap_or_default();
         let raw = Raw::ref_from_prefix(&bytes).ok();
@@ -106,22 +106,22 @@ impl Superblock {
     }
 }
 
-/// What all metadata images together say.
+/// The state of a RAID, from all its metadata images.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct State {
-    /// For each image, whether its data is up to date.
+pub(super) struct RaidState {
+    /// For each image, true if its data is up to date.
     pub(super) current: Vec<bool>,
     pub(super) in_sync: bool,
     pub(super) reshaping: bool,
 }
 
-impl State {
-    /// Whether all images are there, and alike: what may be written.
+impl RaidState {
+    /// Returns true if all images are present and in sync, as writing requires.
     pub(super) fn is_whole(&self) -> bool {
         self.in_sync && self.current.iter().all(|current| *current)
     }
 
-    /// Where nothing is said, all images count.
+    /// Returns the state of a RAID without metadata: all images are up to date.
     pub(super) fn without_metadata(images: usize) -> Self {
         Self {
             current: vec![true; images],
@@ -130,8 +130,9 @@ impl State {
         }
     }
 
-    /// As md judges it: an image that missed more than one change, failed or is not yet filled
-    /// doesn't count. Without any superblock the RAID was never in use, and all are as good.
+    /// Computes the state by md's rules. An image that missed more than one change, failed or is
+    /// not yet filled is out of date. Without any superblock the RAID was never in use, and all
+    /// images are equally good.
     pub(super) fn of(superblocks: &[Option<Superblock>]) -> Self {
         let newest = superblocks.iter().flatten().max_by_key(|sb| sb.events);
         let Some(newest) = newest else {
@@ -167,7 +168,7 @@ mod tests {
             in_sync: true,
             reshaping: false,
         };
-        let judge = |superblocks: &[Option<Superblock>]| State::of(superblocks).current;
+        let judge = |superblocks: &[Option<Superblock>]| RaidState::of(superblocks).current;
         let (a, b, c) = (sound(0), sound(1), sound(2));
         assert_eq!(judge(&[Some(a), Some(b), Some(c)]), [true; 3]);
         assert_eq!(judge(&[None, None]), [true; 2]);

@@ -1,10 +1,10 @@
-//! Putting groups together from the physical volumes that were found.
+//! Assembling groups from physical volumes.
 
 use super::physical_volume::PhysicalVolume;
 use super::volume_group::VolumeGroup;
 
-/// The groups that the metadata on some physical volumes tells of, each as the newest metadata has
-/// it, in the order of their names. A group may need physical volumes that are not there.
+/// Returns the volume groups of some physical volumes, each according to the newest metadata, in
+/// the order of their names. A group may need physical volumes that are missing.
 pub fn volume_groups<'a>(
     physical: impl IntoIterator<Item = &'a PhysicalVolume>,
 ) -> Vec<VolumeGroup> {

@@ -1,22 +1,22 @@
-//! Identities.
+//! UUIDs of LVM.
 
 use std::fmt;
 
-/// The identity of a physical volume, a group or a logical volume: 32 letters and digits.
+/// The UUID of a physical volume, a group or a logical volume: 32 letters and digits.
 ///
-/// Printed as LVM prints it, in groups of 6-4-4-4-4-4-6.
+/// Printed as in LVM, in groups of 6-4-4-4-4-4-6.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LvmId([u8; 32]);
 
 impl LvmId {
-    /// From the bytes of a header; `None` for what is no identity.
+    /// Creates a UUID from the bytes of a header; returns `None` if they are invalid.
     pub(super) fn from_disk(bytes: [u8; 32]) -> Option<Self> {
-        // LVM2's `lib/uuid/uuid.c` also makes `!` and `#`.
+        // LVM2's `lib/uuid/uuid.c` also generates `!` and `#`.
         let valid = |b: u8| b.is_ascii_alphanumeric() || b == b'!' || b == b'#';
         bytes.iter().all(|&b| valid(b)).then_some(Self(bytes))
     }
 
-    /// Makes an identity of random bytes, from LVM's own alphabet of 62 letters and digits.
+    /// Makes a UUID of random bytes, from LVM's own alphabet of 62 letters and digits.
     pub fn from_random(bytes: [u8; 32]) -> Self {
         const LETTERS: &[u8; 62] =
             b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -29,7 +29,7 @@ impl LvmId {
         &self.0
     }
 
-    /// From text, with dashes anywhere or none.
+    /// Parses a UUID with dashes anywhere, or without.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         let mut letters = text.bytes().filter(|&b| b != b'-');

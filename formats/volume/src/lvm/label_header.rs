@@ -1,4 +1,4 @@
-//! `label_header`: what marks a physical volume. LVM2, `lib/label/label.h`.
+//! The label of a physical volume, `label_header`. LVM2, `lib/label/label.h`.
 
 use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::{U32, U64};
@@ -7,13 +7,13 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use super::LvmId;
 use super::crc::crc;
 
-/// The label is in one of so many sectors (`LABEL_SCAN_SECTORS`).
+/// The number of sectors, one of which has the label (`LABEL_SCAN_SECTORS`).
 const SCAN_SECTORS: usize = 4;
 
-/// A label's sector, whatever the disk's are (`LABEL_SIZE`).
+/// The size of a label's sector, whatever the disk's sector size (`LABEL_SIZE`).
 pub(super) const SECTOR_BYTES: usize = 512;
 
-/// The header as it is on disk.
+/// The on-disk structure of the header.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawLabel {
@@ -26,32 +26,32 @@ struct RawLabel {
 
 const _: () = assert!(size_of::<RawLabel>() == 32);
 
-/// Where the checksum is.
+/// The offset of the checksum.
 const CRC_AT: usize = 16;
 
-/// Where that which it covers begins: behind itself.
+/// The offset of the checksummed bytes: after the checksum itself.
 const CRC_FROM: usize = 20;
 
-/// The sector of a sound label, and where in it the header of the physical volume begins.
+/// The sector of a valid label, and the offset in it of the physical volume's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Label {
     pub(super) sector: Vec<u8>,
-    /// Where on the device the sector is, in bytes.
+    /// The offset of the sector on the device, in bytes.
     pub(super) start_bytes: u64,
     pub(super) header_offset: usize,
 }
 
-/// What was found in a device's first sectors.
+/// The result of looking for a label in a device's first sectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum LabelSearch {
     Label(Label),
-    /// No label; for each that is broken, why.
+    /// No valid label; with the reason for each broken one.
     Nothing(Vec<String>),
 }
 
 impl Label {
-    /// The first sound label on `device`.
-    pub(super) fn find(device: &dyn BlockRead) -> Result<Found> {
+    /// Finds the first valid label on `device`.
+    pub(super) fn find(device: &dyn BlockRead) -> Result<LabelSearch> {
         let mut broken = Vec::new();
         for number in 0..SCAN_SECTORS {
             let offset = u64::try_from(number.saturating_mul(SECTOR_BYTES)).unwrap_or(u64::MAX);
@@ -59,15 +59,15 @@ impl Label {
                 break;
             };
             match Self::from_sector(sector, number) {
-                Some(Ok(label)) => return Ok(Found::Label(label)),
+                Some(Ok(label)) => return Ok(LabelSearch::Label(label)),
                 Some(Err(reason)) => broken.push(reason),
                 None => {}
             }
         }
-        Ok(Found::Nothing(broken))
+        Ok(LabelSearch::Nothing(broken))
     }
 
-    /// `None` where there is no label at all.
+    /// Parses a label; returns `None` if the sector has none.
     fn from_sector(sector: Vec<u8>, number: usize) -> Option<std::result::Result<Self, String>> {
         let (raw, _) = RawLabel::ref_from_prefix(&sector).ok()?;
         if raw.id != *b"LABELONE" || raw.kind != *b"LVM2 001" {
@@ -85,7 +85,8 @@ impl Label {
         }
         let (says, header_offset) = (raw.sector.get(), raw.offset.get());
         if usize::try_from(says) != Ok(number) {
-            let reason = format!("the LVM label in sector {number} says that it is in {says}");
+            let reason =
+                format!("the LVM label in sector {number} says that it is in sector {says}");
             return Some(Err(reason));
         }
         Some(match usize::try_from(header_offset) {
@@ -99,12 +100,12 @@ impl Label {
             }
             _ => Err(format!(
                 "the LVM label in sector {number} has its header at byte {header_offset}, not in \
-                 its sector"
+                 that sector"
             )),
         })
     }
 
-    /// Returns the sector with another identity of the physical volume.
+    /// Returns the sector with another UUID of the physical volume.
     pub(super) fn with_id(&self, id: LvmId) -> Vec<u8> {
         let mut sector = self.sector.clone();
         let header = sector.get_mut(self.header_offset..).unwrap_or_default();

@@ -1,42 +1,42 @@
-//! A logical volume, as the text metadata has it.
+//! Logical volumes in the text metadata.
 
 use std::fmt;
 
 use super::LvmId;
-use super::segment::{Kind, Segment};
+use super::segment::{Segment, SegmentKind};
 use super::text::Section;
 
 /// A logical volume of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogicalVolume {
-    /// Its name within the group: `root`.
+    /// The name within the group: `root`.
     pub name: String,
-    /// Its identity; `None` when the metadata gives none that is valid.
+    /// The UUID; `None` if the metadata has no valid one.
     pub id: Option<LvmId>,
-    /// Its size.
+    /// The size in bytes.
     pub size_bytes: u64,
-    /// Whether it is there for users, and not a part of another one.
+    /// True if the volume is meant for users, and is not a part of another one.
     pub visible: bool,
-    /// Whether LVM lets it be written.
+    /// True if LVM allows writing to it.
     pub writable: bool,
-    /// What it is, in LVM's words: `linear`, `striped`, `thin`; several when its segments differ.
+    /// The type in LVM's words: `linear`, `striped`, `thin`; several if the segments differ.
     pub layout: String,
-    /// Why it does not open whatever disks are given, if so.
+    /// The reason why the volume cannot be opened, whatever disks are given; if any.
     pub problem: Option<Problem>,
-    /// Another volume keeps what this one was: writing to it would spoil that one.
+    /// True if the volume has snapshots, which writing to it would damage.
     pub has_snapshots: bool,
-    /// The volume that it is a snapshot of, of the old style: its segments are the store of what was
-    /// overwritten, and its size is the snapshot's.
+    /// The origin, if the volume is a snapshot of the old style. Its segments are then the store of
+    /// the overwritten chunks, and its size is the snapshot's.
     pub origin: Option<String>,
     pub(super) segments: Vec<Segment>,
 }
 
-/// Why a logical volume is listed but does not open.
+/// The reason why a logical volume is listed but cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// It is, or needs, something that is not read.
+    /// The volume is, or needs, something that is not supported.
     Unsupported(String),
     /// The metadata contradicts itself.
     Corrupt(String),
@@ -51,7 +51,7 @@ impl fmt::Display for Problem {
 }
 
 impl LogicalVolume {
-    /// Reads its section. What is wrong with it is a problem of this volume alone.
+    /// Parses the volume's section. An error becomes a problem of this volume alone.
     pub(super) fn from_section(name: &str, section: &Section<'_>, extent_bytes: u64) -> Self {
         let id = section.text("id").ok();
         let mut volume = Self {
@@ -68,7 +68,10 @@ impl LogicalVolume {
         };
         match segments(section) {
             Ok(segments) => volume.segments = segments,
-            Err(reason) => volume.problem = Some(Problem::Corrupt(reason)),
+            Err(reason) => {
+                let reason = format!("has invalid metadata: {reason}");
+                volume.problem = Some(Problem::Corrupt(reason));
+            }
         }
         volume.layout = volume.describe();
         let extents = volume.segments.iter().map(|segment| segment.extent_count);
@@ -76,14 +79,14 @@ impl LogicalVolume {
         match extents.checked_mul(extent_bytes) {
             Some(size_bytes) => volume.size_bytes = size_bytes,
             None => volume.set_problem(Problem::Corrupt(format!(
-                "{extents} extents are longer than any device"
+                "has an invalid size: {extents} extents are longer than any device"
             ))),
         }
         let refused = volume
             .segments
             .iter()
             .find_map(|segment| match &segment.kind {
-                Kind::Unsupported(reason) => Some(reason.clone()),
+                SegmentKind::Unsupported(reason) => Some(reason.clone()),
                 _ => None,
             });
         if let Some(reason) = refused {
@@ -91,19 +94,20 @@ impl LogicalVolume {
         }
         if volume.is_pool() {
             volume.visible = false;
-            let reason = "is a pool, which holds other volumes and is none itself".to_owned();
+            let reason = "is a pool for other volumes and has no contents of its own".to_owned();
             volume.set_problem(Problem::Unsupported(reason));
         }
         volume
     }
 
-    /// Whether it only holds what others are made of. `lvs` shows it; it is nothing for users.
+    /// Returns true for a pool, which only stores other volumes. `lvs` shows it, but it is not for
+    /// users.
     fn is_pool(&self) -> bool {
         let mut kinds = self.segments.iter().map(|segment| &segment.kind);
-        kinds.any(|kind| matches!(kind, Kind::ThinPool(_) | Kind::CachePool(_)))
+        kinds.any(|kind| matches!(kind, SegmentKind::ThinPool(_) | SegmentKind::CachePool(_)))
     }
 
-    /// Notes why it does not open; the first reason stays.
+    /// Sets the reason why the volume cannot be opened; the first reason is kept.
     pub(super) fn set_problem(&mut self, problem: Problem) {
         self.problem.get_or_insert(problem);
     }
@@ -112,8 +116,8 @@ impl LogicalVolume {
         let mut words: Vec<&str> = Vec::new();
         for segment in &self.segments {
             let word = match segment.kind {
-                Kind::Linear(_) if segment.type_name == "striped" => "linear",
-                Kind::Cache(_) => "cache",
+                SegmentKind::Linear(_) if segment.type_name == "striped" => "linear",
+                SegmentKind::Cache(_) => "cache",
                 _ => &segment.type_name,
             };
             if !words.contains(&word) {
@@ -124,7 +128,7 @@ impl LogicalVolume {
     }
 }
 
-/// All segments in their order, without gaps.
+/// Parses all segments in their order, without gaps.
 fn segments(section: &Section<'_>) -> Result<Vec<Segment>, String> {
     let mut segments: Vec<Segment> = section
         .sections
@@ -136,7 +140,7 @@ fn segments(section: &Section<'_>) -> Result<Vec<Segment>, String> {
     if u64::try_from(segments.len()) != Ok(says) {
         let count = segments.len();
         return Err(format!(
-            "{count} segments, where `segment_count` says {says}"
+            "invalid segments: {count} segments, but `segment_count` is {says}"
         ));
     }
     segments.sort_by_key(|segment| segment.start_extent);
@@ -144,7 +148,9 @@ fn segments(section: &Section<'_>) -> Result<Vec<Segment>, String> {
     for segment in &segments {
         if segment.start_extent != next {
             let start = segment.start_extent;
-            return Err(format!("a segment begins at extent {start}, not at {next}"));
+            return Err(format!(
+                "invalid segment: it begins at extent {start}, expected {next}"
+            ));
         }
         next = next.saturating_add(segment.extent_count);
     }

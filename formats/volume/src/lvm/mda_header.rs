@@ -1,4 +1,5 @@
-//! `mda_header`: a metadata area, and where in it the text is. LVM2, `lib/format_text/layout.h`.
+//! The header of a metadata area, `mda_header`, with the location of the text. LVM2,
+//! `lib/format_text/layout.h`.
 
 use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::{U32, U64};
@@ -8,22 +9,22 @@ use super::crc::crc;
 use super::pv_header::DiskLocn;
 use super::raw_locn::{RAW_LOCN_BYTES, RawLocn};
 
-/// A header takes so much of its area (`MDA_HEADER_SIZE`); texts come after it, and around to it
-/// again where the area ends.
+/// The size of the header in its area (`MDA_HEADER_SIZE`). Texts follow it, in a ring buffer that
+/// wraps around at the end of the area.
 pub(super) const HEADER_BYTES: usize = 512;
 
-/// `FMTT_MAGIC`.
+/// The magic number, `FMTT_MAGIC`.
 const MAGIC: [u8; 16] = *b" LVM2 x[5A%r0N*>";
 
-/// `FMTT_VERSION`.
+/// The supported version, `FMTT_VERSION`.
 const VERSION: u32 = 1;
 
-/// The largest text that is read. A logical volume takes about 400 bytes of it, and LVM itself
-/// slows down long before the ten thousand that this is.
+/// The largest text in bytes. A logical volume needs about 400 bytes, and LVM itself is slow long
+/// before ten thousand volumes, which fit in this size.
 const MAX_TEXT_BYTES: u64 = 4 << 20;
 
-/// The header as it is on disk. `raw_locn`s follow: that of the text that counts, and one that
-/// is being written.
+/// The on-disk structure of the header. `raw_locn`s follow: that of the committed text, and that of
+/// one that is being written (precommitted).
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawMdaHeader {
@@ -36,7 +37,7 @@ struct RawMdaHeader {
 
 const _: () = assert!(size_of::<RawMdaHeader>() == 40);
 
-/// A metadata area that holds a text.
+/// The header of a metadata area with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MdaHeader {
     pub(super) start: u64,
@@ -44,14 +45,14 @@ pub(super) struct MdaHeader {
     pub(super) text: RawLocn,
 }
 
-/// What a metadata area holds.
+/// The contents of a metadata area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Area {
-    /// A text, whose checksum is yet to be seen.
+    /// A text, whose checksum is not yet checked.
     Text(MdaHeader),
-    /// Nothing: it is told to be ignored, or the volume is in no group yet.
+    /// No text: the area is marked as ignored, or the volume is not in a group yet.
     Empty,
-    /// Nothing that can be read.
+    /// An invalid area, with the reason.
     Broken(String),
 }
 
@@ -60,7 +61,7 @@ impl Area {
     pub(super) fn read(device: &dyn BlockRead, area: DiskLocn) -> Result<Self> {
         let at = area.offset;
         let Some(bytes) = read_within(device, at, HEADER_BYTES)? else {
-            return Ok(Self::broken(at, "lies past the end of the device"));
+            return Ok(Self::broken(at, "is past the end of the device"));
         };
         Ok(Self::from_bytes(&bytes, area).unwrap_or_else(|why| Self::broken(at, &why)))
     }
@@ -70,7 +71,7 @@ impl Area {
     }
 
     fn from_bytes(bytes: &[u8], area: DiskLocn) -> std::result::Result<Self, String> {
-        let (raw, locns) = RawMdaHeader::ref_from_prefix(bytes).map_err(|_| "is cut off")?;
+        let (raw, locns) = RawMdaHeader::ref_from_prefix(bytes).map_err(|_| "is truncated")?;
         if raw.magic != MAGIC {
             return Err("has no header".to_owned());
         }
@@ -85,7 +86,7 @@ impl Area {
         }
         let (version, start, size_bytes) = (raw.version.get(), raw.start.get(), raw.size.get());
         if version != VERSION {
-            return Err(format!("is of version {version}, which is not known"));
+            return Err(format!("is of version {version}, which is not supported"));
         }
         if start != area.offset {
             return Err(format!("says that it is at byte {start}"));
@@ -102,13 +103,14 @@ impl Area {
             && (1..=size_bytes.saturating_sub(header)).contains(&text.size_bytes);
         if !inside {
             return Err(format!(
-                "has its text at byte {} of it, {} bytes long, and is itself of {size_bytes}",
+                "has its text at byte {} of the area, {} bytes long, but the area has \
+                 {size_bytes} bytes",
                 text.offset, text.size_bytes
             ));
         }
         if text.size_bytes > MAX_TEXT_BYTES {
             return Err(format!(
-                "has a text of {} bytes (more than {MAX_TEXT_BYTES})",
+                "has a text that is too large: {} bytes, at most {MAX_TEXT_BYTES}",
                 text.size_bytes
             ));
         }
@@ -121,8 +123,8 @@ impl Area {
 }
 
 impl MdaHeader {
-    /// Reads the text, which goes on behind the header where the area ends. The outer error is the
-    /// device's; the inner one says why there is none.
+    /// Reads the text, which continues after the header if it wraps around. The outer error is the
+    /// device's; the inner one says why there is no valid text.
     pub(super) fn read_text(
         &self,
         device: &dyn BlockRead,
@@ -141,7 +143,7 @@ impl MdaHeader {
             match part {
                 Some(part) if text.is_empty() => text = part,
                 Some(part) => text.extend_from_slice(&part),
-                None => return Ok(Err(self.broken("lies past the end of the device"))),
+                None => return Ok(Err(self.broken("is past the end of the device"))),
             }
         }
         Ok(self.checked(text))
@@ -154,11 +156,11 @@ impl MdaHeader {
                 "has a wrong checksum ({actual:#010x}, stored {stored:#010x})"
             )));
         }
-        // A NUL ends it, and counts for the checksum.
+        // A NUL ends the text, and is included in the checksum.
         if text.last() == Some(&0) {
             text.pop();
         }
-        String::from_utf8(text).map_err(|_| self.broken("is no UTF-8"))
+        String::from_utf8(text).map_err(|_| self.broken("is not valid UTF-8"))
     }
 
     fn broken(&self, why: &str) -> String {

@@ -1,4 +1,5 @@
-//! A metadata area that is written: another text beside the one that counts, then the header that names it.
+//! Writing to a metadata area: first a new text beside the committed one, then the header that
+//! refers to it.
 
 use diskfs_block::{BlockRead, BlockWrite, Error, Result};
 
@@ -6,19 +7,19 @@ use super::crc::crc;
 use super::mda_header::{HEADER_BYTES, MdaHeader};
 use super::raw_locn::{RAW_LOCN_BYTES, RawLocn};
 
-/// Texts begin at multiples of this, as LVM's do (`MDA_ORIGINAL_ALIGNMENT`).
+/// The alignment of texts, as in LVM (`MDA_ORIGINAL_ALIGNMENT`).
 const ALIGNMENT: u64 = 512;
 
-/// Where the header's list of texts begins.
+/// The offset of the header's list of texts.
 const LOCNS_AT: usize = 40;
 
 impl MdaHeader {
-    /// Returns where the texts are, as a range of the area: all of it but the header.
+    /// Returns the size of the ring buffer for texts: the whole area without the header.
     fn ring_bytes(&self) -> u64 {
         self.size_bytes.saturating_sub(header_bytes())
     }
 
-    /// Whether two texts of up to `len_bytes`, and the present one beside one of them, have room.
+    /// Returns true if two texts of up to `len_bytes` fit, and the current one beside one of them.
     pub(super) fn has_room_for_two(&self, len_bytes: u64) -> bool {
         let longest = len_bytes.max(self.text.size_bytes);
         let aligned = ALIGNMENT.saturating_mul(2);
@@ -26,15 +27,16 @@ impl MdaHeader {
         needed <= self.ring_bytes()
     }
 
-    /// Writes a text behind the one that counts, around the end of the area where it must. Nothing refers to it
-    /// before a header does.
+    /// Writes a text after the committed one, wrapping around at the end of the area if necessary.
+    /// Nothing refers to it before a header does.
     ///
     /// # Errors
-    /// `NoSpace` when it would overwrite the one that counts; what the device answers.
+    /// `NoSpace` if it would overwrite the committed text; errors of the device.
     pub(super) fn write_text(&self, device: &dyn BlockWrite, text: &[u8]) -> Result<RawLocn> {
         let size_bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
         let offset = self.free_from(size_bytes).ok_or_else(|| {
-            let reason = format!("the LVM metadata area has no room for {size_bytes} bytes more");
+            let reason =
+                format!("no space left in the LVM metadata area for {size_bytes} more bytes");
             Error::new(diskfs_block::ErrorKind::NoSpace, reason).at(self.start)
         })?;
         let to_end = self.size_bytes.saturating_sub(offset);
@@ -55,12 +57,12 @@ impl MdaHeader {
         })
     }
 
-    /// Returns where in the area a text of that length can be.
+    /// Returns the offset in the area for a text of that length.
     fn free_from(&self, len_bytes: u64) -> Option<u64> {
         let ring = self.ring_bytes();
         let start = self.text.offset.checked_sub(header_bytes())?;
         let end = start.checked_add(self.text.size_bytes)?;
-        // A text may go around the end itself.
+        // The text may itself wrap around.
         let end = end.checked_sub(ring).unwrap_or(end);
         let next = end.checked_next_multiple_of(ALIGNMENT)?;
         let next = if next >= ring { 0 } else { next };
@@ -72,10 +74,10 @@ impl MdaHeader {
         (len_bytes <= free).then(|| next.saturating_add(header_bytes()))
     }
 
-    /// Returns the area's header with another text, and none that is precommitted.
+    /// Returns the area's header with another committed text, and no precommitted one.
     ///
     /// # Errors
-    /// What the device answers.
+    /// Errors of the device.
     pub(super) fn header_with(&self, device: &dyn BlockRead, text: RawLocn) -> Result<Vec<u8>> {
         let mut header = vec![0; HEADER_BYTES];
         device.read_at(self.start, &mut header)?;
@@ -116,14 +118,14 @@ mod tests {
 
     #[test]
     fn a_text_never_overwrites_the_one_that_counts() {
-        // Area, present text (offset, length), length of the new one, where it goes.
+        // Area size, current text (offset, length), length of the new text, its offset.
         for (size, offset, len, new, place) in [
             (8192, 512, 1000, 1000, Some(1536)),
             (8192, 512, 1000, 8192 - 1536, Some(1536)),
             (8192, 512, 1000, 8192 - 1536 + 1, None),
             (8192, 4096, 1000, 3000 + 3584, Some(5120)),
             (8192, 4096, 1000, 3072 + 3585, None),
-            // It ends at the end of the area, then goes around it.
+            // The text ends at the end of the area, then wraps around.
             (8192, 7168, 1024, 6656, Some(512)),
             (8192, 7680, 1024, 6656, Some(1024)),
             (8192, 7680, 1024, 6657, None),

@@ -1,4 +1,4 @@
-//! The log of a mirror of the old style: for each region of it, whether its legs are alike. Linux,
+//! The log of a mirror of the old style: for each region, whether the legs are in sync. Linux,
 //! `drivers/md/dm-log.c`, `log_header_disk`.
 
 use diskfs_block::{BlockRead, Error, Result, read_within};
@@ -7,14 +7,15 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::map::{Change, Copies};
 
-/// `MIRROR_MAGIC` and `MIRROR_DISK_VERSION`.
+/// The magic number and version, `MIRROR_MAGIC` and `MIRROR_DISK_VERSION`.
 const MAGIC: u32 = 0x4d69_5272;
 const VERSION: u32 = 2;
 
-/// Where the bits are, behind the header (`LOG_OFFSET`).
+/// The offset of the bits, after the header (`LOG_OFFSET`).
 const BITS_AT: usize = 1024;
 
-/// Regions of a mirror that is written: 16 MiB of bits, which are 64 TiB in regions of 512 KiB.
+/// The largest number of regions of a mirror to write: 16 MiB of bits, for 64 TiB in regions of 512
+/// KiB.
 const MAX_REGIONS: u64 = 1 << 27;
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -25,33 +26,36 @@ struct Raw {
     nr_regions: U64,
 }
 
-/// How it tells of the copies: a bit is set where they are alike. It counts no events.
+/// The functions that read and change the state of the copies: a bit is set if they are in sync.
+/// The log has no event count.
 pub(super) const CHANGE: Change = Change { get, set };
 
-/// How long the log of so many regions is.
+/// Returns the length of the log for a number of regions.
 ///
 /// # Errors
-/// `Unsupported` for more than are written.
+/// `Unsupported` for too many regions.
 pub(super) fn len_bytes(regions: u64) -> Result<u64> {
     if regions > MAX_REGIONS {
-        let reason = format!("has {regions} regions, more than {MAX_REGIONS}, and is not written");
+        let reason =
+            format!("has too many regions to be written: {regions}, at most {MAX_REGIONS}");
         return Err(Error::unsupported(reason));
     }
     let header = u64::try_from(BITS_AT).unwrap_or(0);
     Ok(header.saturating_add(regions.div_ceil(8)))
 }
 
+/// Checks that the log covers these regions.
+///
 /// # Errors
-/// `Unsupported` for a log that says nothing of these regions: the kernel then takes none of them to
-/// be alike.
+/// `Unsupported` if it does not: the kernel then treats all regions as out of sync.
 pub(super) fn check(log: &dyn BlockRead, regions: u64) -> Result<()> {
     let bytes = read_within(log, 0, size_of::<Raw>())?.unwrap_or_default();
     let known = header(&bytes).is_some_and(|raw| raw.nr_regions.get() == regions);
     if known {
         return Ok(());
     }
-    let reason = "is a mirror whose log doesn't know its regions, and is not written";
-    Err(Error::unsupported(reason).with_hint("let the guest's kernel bring its legs in sync first"))
+    let reason = "is a mirror whose log does not cover its regions; writing to it is not supported";
+    Err(Error::unsupported(reason).with_hint("let the guest's kernel synchronise its legs first"))
 }
 
 fn header(bytes: &[u8]) -> Option<&Raw> {
@@ -91,7 +95,7 @@ fn set(bytes: &mut [u8], _events: u64, copies: Copies) -> Option<()> {
     Some(())
 }
 
-/// The lowest bits of a byte, one to seven.
+/// Returns a byte with its lowest bits set, one to seven of them.
 fn low_bits(count: usize) -> u8 {
     let shift = u32::try_from(count).unwrap_or(8);
     !(0xff_u8.checked_shl(shift).unwrap_or(0))

@@ -1,15 +1,16 @@
-//! New identities for a group and its physical volumes, as `pvchange --uuid` and `vgchange --uuid` give them.
+//! New UUIDs for a group and its physical volumes, as in `pvchange --uuid` and `vgchange --uuid`.
 //!
-//! The label of a physical volume and the text of its group name each other, so both have to change at once. Each
-//! physical volume gets its identity with a text of its own (one `seqno` more), and its label and the header of its
-//! first metadata area, which lie within the same 8 KiB, are one write. So after each write the newest text fits all
-//! labels. While two identities of the group are on disk, the areas that have the old one are marked as ignored.
+//! The label of a physical volume and the text of its group refer to each other, so both have to
+//! change at once. Each physical volume gets its UUID with a text of its own, whose `seqno` is
+//! higher by one. Its label and the header of its first metadata area are within the same 8 KiB and
+//! are written in one write. So after each write the newest text fits all labels. While both UUIDs
+//! of the group are on disk, the areas with the old one are marked as ignored.
 
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 
-use super::label_header::{Found, Label, SECTOR_BYTES};
+use super::label_header::{Label, LabelSearch, SECTOR_BYTES};
 use super::mda_header::{Area, HEADER_BYTES, MdaHeader};
 use super::physical_volume::MAX_METADATA_AREAS;
 use super::pv_header::PvHeader;
@@ -17,69 +18,76 @@ use super::raw_locn::RawLocn;
 use super::text::edited;
 use super::{LvmId, PvEntry, VolumeGroup};
 
-/// Physical volumes of a group that is changed, each of which costs a text of up to 4 MiB.
+/// The largest number of physical volumes of a group that is changed. Each costs a text of up to 4
+/// MiB.
 const MAX_PHYSICAL_VOLUMES: usize = 256;
 
-/// A label and a header that end within so many bytes are one write.
+/// The largest range of a label and a header that are written together.
 const MAX_WRITE_BYTES: u64 = 1 << 20;
 
 /// The largest `seqno`: LVM counts in 32 bits.
 const MAX_SEQNO: u64 = 0xffff_ffff;
 
-/// The labels are before this byte, and no metadata area is.
+/// The end of the labels; no metadata area is before it.
 const LABELS_END: u64 = 2048;
 
-/// New identities of a group and its physical volumes.
+/// The new UUIDs of a group and its physical volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewIds {
-    /// The new identity of the group.
+    /// The new UUID of the group.
     pub group: LvmId,
-    /// The old and the new identity of each physical volume.
+    /// The old and the new UUID of each physical volume.
     pub physical: Vec<(LvmId, LvmId)>,
 }
 
 /// A physical volume that is changed.
 #[derive(Debug)]
 struct Member {
-    /// Its place among those of the group.
+    /// The index among the physical volumes of the group.
     index: usize,
     new_id: LvmId,
     label: Label,
-    /// The metadata areas that hold texts, by their place on the device.
+    /// The metadata areas with texts, by their offset on the device.
     areas: Vec<MdaHeader>,
 }
 
-/// All that is known before the first write.
+/// The plan of the change, complete before the first write.
 #[derive(Debug)]
 struct Renewal<'g> {
     group: &'g VolumeGroup,
     new_group: LvmId,
     /// The newest text of the group.
     text: String,
-    /// Those with metadata areas come first.
+    /// The physical volumes to change; those with metadata areas come first.
     members: Vec<Member>,
 }
 
-/// Finds the device of a physical volume.
+/// A function that finds the device of a physical volume.
 type Find<'f, D> = &'f dyn Fn(&PvEntry) -> Result<Option<Arc<D>>>;
 
 impl VolumeGroup {
-    /// Checks that [`change_ids`](Self::change_ids) can change the group. Nothing is written.
+    /// Checks that [`change_ids`](Self::change_ids) can change the group, without writing.
     ///
     /// # Errors
-    /// As that before its first write.
+    /// As for [`change_ids`](Self::change_ids) before its first write.
     pub fn check_new_ids(&self, ids: &NewIds, find: Find<'_, dyn BlockRead>) -> Result<()> {
         self.renewal(ids, find).map(drop)
     }
 
-    /// Gives the group and its physical volumes new identities. Logical volumes keep theirs. `find` gives the
-    /// device of a physical volume.
+    /// Gives the group and its physical volumes new UUIDs. Logical volumes keep theirs. `find`
+    /// returns the device of a physical volume.
     ///
     /// # Errors
-    /// Before the first write: [`ErrorKind::Unsupported`] for a group that is exported, shared, read-only or marked
-    /// with something unknown, or whose metadata areas have no room for another text; [`ErrorKind::NotFound`] for a
-    /// missing physical volume; [`ErrorKind::Corrupt`] for metadata that LVM has to repair; what `find` answers.
-    /// Later what the devices answer: the group is then as after a crash.
+    /// Before the first write:
+    ///
+    /// * [`ErrorKind::Unsupported`] for a group that is exported, shared, read-only or has unknown
+    ///   flags, or whose metadata areas have no space for another text.
+    /// * [`ErrorKind::NotFound`] for a missing physical volume.
+    /// * [`ErrorKind::Corrupt`] for metadata that LVM has to repair.
+    /// * Errors of `find`.
+    ///
+    /// After the first write: errors of the devices. The group is then in the same state as after a
+    /// crash.
     pub fn change_ids(&self, ids: &NewIds, find: Find<'_, dyn BlockWrite>) -> Result<()> {
         let renewal = self.renewal(ids, &|entry| {
             let found = find(entry)?;
@@ -88,7 +96,7 @@ impl VolumeGroup {
         let devices = renewal.members.iter().map(|member| {
             let entry = self.physical_volumes.get(member.index);
             let found = entry.map(find).transpose()?.flatten();
-            found.ok_or_else(|| Error::new(ErrorKind::NotFound, "a physical volume is missing"))
+            found.ok_or_else(|| Error::new(ErrorKind::NotFound, "missing physical volume"))
         });
         let written = devices.collect::<Result<Vec<_>>>().and_then(|devices| {
             let mut writer = Writer { renewal, devices };
@@ -109,7 +117,8 @@ impl VolumeGroup {
     fn find_members(&self, ids: &NewIds, find: Find<'_, dyn BlockRead>) -> Result<Renewal<'_>> {
         let count = self.physical_volumes.len();
         if count > MAX_PHYSICAL_VOLUMES {
-            let reason = format!("{count} physical volumes (more than {MAX_PHYSICAL_VOLUMES})");
+            let reason =
+                format!("too many physical volumes: {count}, at most {MAX_PHYSICAL_VOLUMES}");
             return Err(Error::unsupported(reason));
         }
         let mut text = None;
@@ -118,10 +127,10 @@ impl VolumeGroup {
             let mut pairs = ids.physical.iter();
             let new_id = pairs.find(|(old, _)| *old == entry.id).map(|(_, new)| *new);
             let new_id =
-                new_id.ok_or_else(|| Error::invalid("a physical volume without a new UUID"))?;
+                new_id.ok_or_else(|| Error::invalid("missing new UUID for a physical volume"))?;
             let device = find(entry)?.filter(|_| !entry.was_missing);
             let device = device.ok_or_else(|| {
-                let reason = format!("physical volume {} is missing", entry.id);
+                let reason = format!("missing physical volume {}", entry.id);
                 Error::new(ErrorKind::NotFound, reason)
             })?;
             let found = self.member(index, entry, new_id, &*device);
@@ -133,12 +142,12 @@ impl VolumeGroup {
         Ok(Renewal {
             group: self,
             new_group: ids.group,
-            text: text.ok_or_else(|| Error::corrupt("the metadata has changed meanwhile"))?,
+            text: text.ok_or_else(|| Error::corrupt("the metadata was changed meanwhile"))?,
             members,
         })
     }
 
-    /// Reads a physical volume, and the newest text where it has that.
+    /// Reads a physical volume, and the newest text if it has that.
     fn member(
         &self,
         index: usize,
@@ -146,12 +155,14 @@ impl VolumeGroup {
         new_id: LvmId,
         device: &dyn BlockRead,
     ) -> Result<(Member, Option<String>)> {
-        let Found::Label(label) = Label::find(device)? else {
-            return Err(Error::corrupt("no label"));
+        let LabelSearch::Label(label) = Label::find(device)? else {
+            return Err(Error::corrupt("missing LVM label"));
         };
         let header = PvHeader::from_label(&label).map_err(Error::corrupt)?;
         if header.id != entry.id {
-            return Err(Error::corrupt("another UUID in its label"));
+            return Err(Error::corrupt(
+                "invalid LVM label: it has another UUID than the group's metadata",
+            ));
         }
         if header.metadata_areas.len() > MAX_METADATA_AREAS {
             return Err(Error::unsupported("too many metadata areas"));
@@ -167,7 +178,7 @@ impl VolumeGroup {
             let text = area.read_text(device)?.map_err(Error::corrupt)?;
             let group = Self::from_text(&text).map_err(Error::corrupt)?;
             if group.id != self.id {
-                return Err(Error::corrupt("metadata of another group"));
+                return Err(Error::corrupt("the metadata is that of another group"));
             }
             if group == *self {
                 newest = Some(text);
@@ -185,8 +196,8 @@ impl VolumeGroup {
         Ok((member, newest))
     }
 
-    /// Checks that metadata areas lie outside of labels, extents and each other, so that what is written to one
-    /// changes nothing else.
+    /// Checks that metadata areas do not overlap labels, extents or each other, so that writing to
+    /// one changes nothing else.
     fn check_places(&self, entry: &PvEntry, areas: &[MdaHeader], size_bytes: u64) -> Result<()> {
         let extents = entry.extents.saturating_mul(self.extent_bytes);
         let data = (entry.start_bytes, entry.start_bytes.saturating_add(extents));
@@ -195,7 +206,7 @@ impl VolumeGroup {
             let end = area.start.saturating_add(area.size_bytes);
             let is_in_data = area.start < data.1 && data.0 < end;
             if area.start < free_from || end > size_bytes || is_in_data {
-                let reason = "a metadata area overlaps something else";
+                let reason = "a metadata area overlaps a label, extents or another metadata area";
                 return Err(Error::corrupt(reason).at(area.start));
             }
             free_from = end;
@@ -203,10 +214,10 @@ impl VolumeGroup {
         Ok(())
     }
 
-    /// Says which group has something wrong.
+    /// Adds the name of the group to an error.
     fn named(&self, error: &Error) -> Error {
         let reason = format!(
-            "new UUIDs of volume group {}: {}",
+            "cannot change the UUIDs of volume group {}: {}",
             self.name,
             error.reason()
         );
@@ -214,7 +225,7 @@ impl VolumeGroup {
     }
 }
 
-/// Says which physical volume of a group has something wrong.
+/// Adds the physical volume to an error.
 fn in_volume(id: LvmId, error: &Error) -> Error {
     with_reason(error, format!("physical volume {id}: {}", error.reason()))
 }
@@ -238,16 +249,16 @@ impl Renewal<'_> {
             .first()
             .is_none_or(|first| first.areas.is_empty())
         {
-            return Err(Error::corrupt("no metadata area"));
+            return Err(Error::corrupt("missing metadata area"));
         }
         let last = self.text_after(self.members.len())?;
         let len_bytes = u64::try_from(last.len()).unwrap_or(u64::MAX);
         let mut areas = self.members.iter().flat_map(|member| &member.areas);
         if let Some(full) = areas.find(|area| !area.has_room_for_two(len_bytes)) {
-            let reason = "a metadata area has no room for another text";
+            let reason = "no space left in a metadata area for another text";
             return Err(Error::unsupported(reason).at(full.start));
         }
-        // What isn't to change is read from the new text as it was.
+        // Everything else must parse the same as before.
         let mut wanted = self.group.clone();
         wanted.id = self.new_group;
         wanted.seqno = self.seqno_after(self.members.len())?;
@@ -261,7 +272,7 @@ impl Renewal<'_> {
             Ok(())
         } else {
             Err(Error::unsupported(
-                "metadata that can't be changed without loss",
+                "the metadata cannot be changed without loss",
             ))
         }
     }
@@ -270,10 +281,10 @@ impl Renewal<'_> {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         let seqno = self.group.seqno.checked_add(count);
         let seqno = seqno.filter(|seqno| *seqno <= MAX_SEQNO);
-        seqno.ok_or_else(|| Error::unsupported("no `seqno` is left"))
+        seqno.ok_or_else(|| Error::unsupported("`seqno` has reached its largest value"))
     }
 
-    /// Returns the text with the group's new identity and those of the first members, as it is stored.
+    /// Returns the text with the group's new UUID and those of the first members, as it is stored.
     fn text_after(&self, count: usize) -> Result<String> {
         let seqno = self.seqno_after(count)?.to_string();
         let changed = self.members.get(..count).unwrap_or(&self.members);
@@ -301,10 +312,10 @@ impl Renewal<'_> {
     }
 }
 
-/// A renewal with its members' devices.
+/// A planned change with its members' devices.
 struct Writer<'g> {
     renewal: Renewal<'g>,
-    /// In the order of the members.
+    /// The devices, in the order of the members.
     devices: Vec<Arc<dyn BlockWrite>>,
 }
 
@@ -312,7 +323,7 @@ impl Writer<'_> {
     fn write(&mut self) -> Result<()> {
         self.ignore_all_but_the_first()?;
         let count = self.devices.len();
-        // Which area has the newest text.
+        // The area with the newest text.
         let mut newest = (0, 0);
         for (index, number) in (0..count).zip(1_usize..) {
             let text = self.renewal.text_after(number)?;
@@ -322,7 +333,7 @@ impl Writer<'_> {
             if has_area {
                 self.switch(index, text)?;
             } else {
-                // No single write changes both: a crash in between leaves the volume missing.
+                // No single write can change both: a crash in between leaves the volume missing.
                 self.write_label(index)?;
                 self.write_header(newest, text)?;
             }
@@ -337,7 +348,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The places of all areas: a member's, and among its areas.
+    /// Returns all areas as pairs: the index of the member, and that of the area in it.
     fn areas(&self) -> Vec<(usize, usize)> {
         let members = self.renewal.members.iter().enumerate();
         let areas = members.flat_map(|(index, member)| {
@@ -355,10 +366,11 @@ impl Writer<'_> {
     fn at(&self, (index, area): (usize, usize)) -> Result<(MdaHeader, Arc<dyn BlockWrite>)> {
         let device = self.devices.get(index).map(Arc::clone);
         let found = self.area(index, area).zip(device);
-        found.ok_or_else(|| Error::invalid("a metadata area is missing"))
+        found.ok_or_else(|| Error::invalid("missing metadata area"))
     }
 
-    /// Marks the areas that have the old identity for longest. The group is then what the first one says.
+    /// Marks all areas but the first as ignored, because they have the old UUID longest. The first
+    /// area then determines the group.
     fn ignore_all_but_the_first(&self) -> Result<()> {
         let others = self.areas().into_iter().skip(1);
         for at in others {
@@ -401,13 +413,14 @@ impl Writer<'_> {
 
     fn write_label(&self, index: usize) -> Result<()> {
         let pair = self.renewal.members.get(index).zip(self.devices.get(index));
-        let (member, device) = pair.ok_or_else(|| Error::invalid("a device is missing"))?;
+        let (member, device) = pair.ok_or_else(|| Error::invalid("missing device"))?;
         let sector = member.label.with_id(member.new_id);
         device.write_at(member.label.start_bytes, &sector)?;
         device.flush()
     }
 
-    /// Writes the label and the header of a member's first area, in one write where they are near each other.
+    /// Writes the label and the header of a member's first area, in one write if they are close to
+    /// each other.
     fn switch(&mut self, index: usize, text: RawLocn) -> Result<()> {
         let at = (index, 0);
         let (area, device) = self.at(at)?;

@@ -1,4 +1,4 @@
-//! Making a device of a logical volume.
+//! Opening a logical volume as a device.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 
 use super::LvmId;
-use super::dm_raid_superblock::{self, State, Superblock};
+use super::dm_raid_superblock::{self, RaidState, Superblock};
 use super::logical_volume::{LogicalVolume, Problem};
 use super::mirror_log;
 use super::pv_entry::PvEntry;
-use super::segment::{AreaRef, Cache, Image, Kind, Mirror, Segment, Thin};
+use super::segment::{AreaRef, Cache, Image, Mirror, Segment, SegmentKind, Thin};
 use super::volume_group::VolumeGroup;
 use crate::cache;
 use crate::cow;
@@ -20,17 +20,20 @@ use crate::map::{
 use crate::persistent::Blocks;
 use crate::thin;
 
-/// Volumes in one another. LVM's own deepest (a thin pool on a cache on RAID) has five.
+/// The largest nesting depth of volumes. LVM's own deepest stack (a thin pool on a cache on RAID)
+/// has five.
 const MAX_DEPTH: usize = 8;
 
 impl VolumeGroup {
-    /// Makes a device of one of its logical volumes. `find` gives the device of a physical volume,
-    /// or `None` when it isn't there; it is asked for those that are needed.
+    /// Opens a logical volume as a device. `find` returns the device of a physical volume, or
+    /// `None` if it is missing; it is called only for those that are needed.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] and [`ErrorKind::Corrupt`] as its
-    /// [`problem`](LogicalVolume::problem) says; [`ErrorKind::NotFound`] when a physical volume is
-    /// missing; [`ErrorKind::OutOfBounds`] when one has been cut; what `find` answers.
+    /// * [`ErrorKind::Unsupported`] and [`ErrorKind::Corrupt`] according to its
+    ///   [`problem`](LogicalVolume::problem).
+    /// * [`ErrorKind::NotFound`] if a physical volume is missing.
+    /// * [`ErrorKind::OutOfBounds`] if one was truncated.
+    /// * Errors of `find`.
     pub fn open<D: BlockRead + ?Sized>(
         &self,
         volume: &LogicalVolume,
@@ -63,23 +66,27 @@ impl VolumeGroup {
         Ok((opened, builder.marks))
     }
 
-    /// As [`open`](Self::open), to be written, too.
+    /// Opens a logical volume for reading and writing.
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`ErrorKind::ReadOnly`] for a volume that LVM keeps from being
-    /// written; [`ErrorKind::Unsupported`] for one that has snapshots, which need to be told of what
-    /// is overwritten.
+    /// * As for [`open`](Self::open).
+    /// * [`ErrorKind::ReadOnly`] for a volume that LVM marks as read-only.
+    /// * [`ErrorKind::Unsupported`] for a volume with snapshots, whose stores would need the data
+    ///   that is overwritten.
     pub fn open_writable<D: BlockWrite + ?Sized>(
         &self,
         volume: &LogicalVolume,
         find: &dyn Fn(&PvEntry) -> Result<Option<Arc<D>>>,
     ) -> Result<Writable<D>> {
         let refused = if volume.origin.is_some() {
-            Some((ErrorKind::Unsupported, "is a snapshot, and is not written"))
+            Some((
+                ErrorKind::Unsupported,
+                "is a snapshot; writing to it is not supported",
+            ))
         } else if volume.has_snapshots {
             Some((
                 ErrorKind::Unsupported,
-                "has snapshots, so it is not written",
+                "has snapshots; writing to it is not supported",
             ))
         } else if !volume.writable {
             Some((ErrorKind::ReadOnly, "is marked as read-only in its group"))
@@ -94,8 +101,8 @@ impl VolumeGroup {
         Writable::new(opened, marks).map_err(|e| in_volume(&self.name, &volume.name, &e))
     }
 
-    /// The physical volumes that a logical volume needs and that are not there. A RAID does without
-    /// as many of its members as it is made for.
+    /// Returns the missing physical volumes that a logical volume needs. A RAID can do without some
+    /// of its members.
     pub fn missing_for(
         &self,
         volume: &LogicalVolume,
@@ -115,11 +122,11 @@ impl VolumeGroup {
     }
 }
 
-/// Looks for physical volumes that are not there.
+/// A search for missing physical volumes.
 struct Missing<'a> {
     group: &'a VolumeGroup,
     is_there: &'a dyn Fn(&LvmId) -> bool,
-    /// By the name of a logical volume.
+    /// The results by the name of the logical volume.
     known: HashMap<&'a str, BTreeSet<usize>>,
 }
 
@@ -129,7 +136,7 @@ impl<'a> Missing<'a> {
             return known.clone();
         }
         let mut missing = BTreeSet::new();
-        // One that needs itself is met again before it is known.
+        // A volume that needs itself is looked up again before it is complete.
         self.known.insert(&volume.name, BTreeSet::new());
         if depth < MAX_DEPTH {
             if let Some(origin) = &volume.origin {
@@ -138,20 +145,21 @@ impl<'a> Missing<'a> {
             for segment in &volume.segments {
                 let areas = segment.areas().map(|(area, _)| area.name.as_str());
                 let areas = match &segment.kind {
-                    // It is read from its first leg.
-                    Kind::Mirror(_) => areas.take(1),
+                    // A mirror is read from its first leg.
+                    SegmentKind::Mirror(_) => areas.take(1),
                     _ => areas.take(usize::MAX),
                 };
                 for name in areas.chain(segment.needs()) {
                     missing.extend(self.below(name, depth));
                 }
-                if let Kind::Raid { geometry, images } = &segment.kind {
+                if let SegmentKind::Raid { geometry, images } = &segment.kind {
                     let of_images = images.iter();
                     let of_images: Vec<_> = of_images
                         .map(|image| self.below(&image.data, depth))
                         .filter(|missing| !missing.is_empty())
                         .collect();
-                    // Whether sums are in sync is not in the group's metadata: opening tells.
+                    // The group's metadata does not tell whether parity is in sync; opening checks
+                    // that.
                     if of_images.len() > geometry.spare(images.len(), true) {
                         missing.extend(of_images.into_iter().flatten());
                     }
@@ -162,7 +170,7 @@ impl<'a> Missing<'a> {
         missing
     }
 
-    /// Of what an area names.
+    /// Returns the missing physical volumes below the named area.
     fn below(&mut self, name: &str, depth: usize) -> BTreeSet<usize> {
         if let Some(&index) = self.group.pv_by_key.get(name) {
             let entry = self.group.physical_volumes.get(index);
@@ -176,7 +184,7 @@ impl<'a> Missing<'a> {
     }
 }
 
-/// Says which volume it is that has something wrong.
+/// Adds the name of the volume to an error.
 fn in_volume(group: &str, volume: &str, error: &Error) -> Error {
     let reason = format!("logical volume {group}/{volume} {}", error.reason());
     let mut named = Error::new(error.kind(), reason);
@@ -189,7 +197,7 @@ fn in_volume(group: &str, volume: &str, error: &Error) -> Error {
     named
 }
 
-/// What a volume is opened for.
+/// The purpose for which a volume is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Purpose {
     Read,
@@ -201,18 +209,18 @@ struct Builder<'a, D: ?Sized> {
     find: &'a dyn Fn(&PvEntry) -> Result<Option<Arc<D>>>,
     purpose: Purpose,
     devices: HashMap<usize, Arc<D>>,
-    /// What has been built, by name and purpose: each once, however many need it.
+    /// The built volumes by name and purpose: each is built once, however many others need it.
     volumes: HashMap<(String, Purpose), Arc<Mapped<D>>>,
-    /// What is being built is an image of a RAID.
+    /// True while an image of a RAID is being built.
     in_raid: bool,
-    /// What is to be told of writes before and after them.
+    /// The superblocks to mark before and after writes.
     marks: Vec<Mark<D>>,
 }
 
 impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
     fn volume(&mut self, volume: &LogicalVolume, depth: usize) -> Result<Mapped<D>> {
         if depth >= MAX_DEPTH {
-            let reason = format!("has more than {MAX_DEPTH} volumes in one another");
+            let reason = format!("is nested too deeply: more than {MAX_DEPTH} levels of volumes");
             return Err(Error::corrupt(reason));
         }
         match &volume.problem {
@@ -229,20 +237,20 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
 
     fn layout(&mut self, segment: &Segment, depth: usize) -> Result<Layout<D>> {
         let geometry = match &segment.kind {
-            Kind::Linear(_) => Geometry::Mirror,
-            Kind::Stripes { chunk_bytes, .. } => Geometry::Stripes {
+            SegmentKind::Linear(_) => Geometry::Mirror,
+            SegmentKind::Stripes { chunk_bytes, .. } => Geometry::Stripes {
                 chunk_bytes: *chunk_bytes,
             },
-            Kind::Zeroes => return Ok(Layout::Zeroes),
-            Kind::Error => return Ok(Layout::Error),
-            Kind::Unsupported(reason) => return Err(Error::unsupported(reason.clone())),
-            Kind::Raid { geometry, images } => {
+            SegmentKind::Zeroes => return Ok(Layout::Zeroes),
+            SegmentKind::Error => return Ok(Layout::Error),
+            SegmentKind::Unsupported(reason) => return Err(Error::unsupported(reason.clone())),
+            SegmentKind::Raid { geometry, images } => {
                 return self.raid(segment, *geometry, images, depth);
             }
-            Kind::Mirror(mirror) => return self.mirror(segment, mirror, depth),
-            Kind::Thin(thin) => return self.thin(thin, depth),
-            Kind::Cache(cache) => return self.cache(cache, depth),
-            Kind::ThinPool(_) | Kind::CachePool(_) => {
+            SegmentKind::Mirror(mirror) => return self.mirror(segment, mirror, depth),
+            SegmentKind::Thin(thin) => return self.thin(thin, depth),
+            SegmentKind::Cache(cache) => return self.cache(cache, depth),
+            SegmentKind::ThinPool(_) | SegmentKind::CachePool(_) => {
                 return Err(Error::unsupported("is a pool"));
             }
         };
@@ -250,11 +258,11 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
             .areas()
             .map(|(area, extents)| self.area(area, extents, depth).map(Some));
         let members = Members::new(geometry, areas.collect::<Result<_>>()?);
-        let members = members.ok_or_else(|| Error::corrupt("has a segment without areas"))?;
+        let members = members.ok_or_else(|| Error::corrupt("has a segment with missing areas"))?;
         Ok(Layout::Members(members))
     }
 
-    /// What is only read, whatever the volume is opened for.
+    /// Opens a volume for reading only, whatever the purpose of the top one.
     fn only_read(&mut self, name: &str, depth: usize) -> Result<Area<D>> {
         let purpose = std::mem::replace(&mut self.purpose, Purpose::Read);
         let area = self.whole(name, depth);
@@ -262,14 +270,14 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         area
     }
 
-    /// All of another logical volume.
+    /// Opens all of another logical volume.
     fn whole(&mut self, name: &str, depth: usize) -> Result<Area<D>> {
         let volume = self.inner(name, depth)?;
         let len_bytes = volume.size_bytes();
         Area::new(Source::Volume(volume), 0, len_bytes)
     }
 
-    /// A snapshot of the old style, whose segments are its store.
+    /// Opens a snapshot of the old style, whose segments are its store.
     fn snapshot(&mut self, volume: &LogicalVolume, origin: &str) -> Result<Mapped<D>> {
         let store = Arc::new(self.volume(volume, 0)?);
         let store_bytes = store.size_bytes();
@@ -277,21 +285,23 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         let table = Table::Moved(cow::read(&store)?);
         let origin = self.whole(origin, 0)?;
         if origin.len_bytes() < volume.size_bytes {
-            return Err(Error::corrupt("is a snapshot of what is smaller than it"));
+            return Err(Error::corrupt(
+                "is a snapshot that is larger than its origin",
+            ));
         }
         let layout = Layout::Remapped(Remapped::new(table, vec![origin, store]));
         Mapped::new(vec![(volume.size_bytes, layout)])
     }
 
     fn thin(&mut self, thin: &Thin, depth: usize) -> Result<Layout<D>> {
-        let Some(Kind::ThinPool(pool)) = self.only_segment(&thin.pool) else {
+        let Some(SegmentKind::ThinPool(pool)) = self.only_segment(&thin.pool) else {
             return Err(no_pool(&thin.pool));
         };
         let depth = depth.saturating_add(1);
         let blocks = Blocks::new(self.only_read(&pool.metadata, depth)?);
         let superblock = thin::Superblock::read(&blocks)?;
         if superblock.needs_check && self.purpose == Purpose::Write {
-            let reason = "is in a pool whose metadata must be checked before it is written";
+            let reason = "is in a thin pool whose metadata must be checked before writing";
             return Err(Error::unsupported(reason).with_hint("run thin_check and thin_repair"));
         }
         let data = self.whole(&pool.data, depth)?;
@@ -312,7 +322,9 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
 
     fn cache(&mut self, cache: &Cache, depth: usize) -> Result<Layout<D>> {
         if self.purpose == Purpose::Write {
-            return Err(Error::unsupported("has a cache, and is not written"));
+            return Err(Error::unsupported(
+                "has a cache; writing to it is not supported",
+            ));
         }
         let origin = self.whole(&cache.origin, depth)?;
         if cache.passes {
@@ -326,7 +338,7 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
                     |(start, len)| Area::new(Source::Volume(Arc::clone(&volume)), start, len);
                 (part(inside.metadata)?, part(inside.data)?)
             }
-            (None, Some(Kind::CachePool(pool))) => {
+            (None, Some(SegmentKind::CachePool(pool))) => {
                 let depth = depth.saturating_add(1);
                 (
                     self.whole(&pool.metadata, depth)?,
@@ -340,8 +352,8 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         Ok(Layout::Remapped(Remapped::new(table, vec![origin, data])))
     }
 
-    /// What the one segment of another logical volume is.
-    fn only_segment(&self, name: &str) -> Option<&'a Kind> {
+    /// Returns the only segment of another logical volume.
+    fn only_segment(&self, name: &str) -> Option<&'a SegmentKind> {
         match self.group.logical_volume(name)?.segments.as_slice() {
             [only] => Some(&only.kind),
             _ => None,
@@ -358,11 +370,11 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         let has_copies = matches!(geometry, Geometry::Mirror | Geometry::Raid10 { .. });
         if self.purpose == Purpose::Write && !has_copies {
             let type_name = &segment.type_name;
-            let reason = format!("is of the type `{type_name}`, which is not written");
+            let reason = format!("is of type `{type_name}`; writing to it is not supported");
             return Err(Error::unsupported(reason));
         }
         self.enter_raid()?;
-        let state = State::of(&self.superblocks(images, depth)?);
+        let state = RaidState::of(&self.superblocks(images, depth)?);
         if state.reshaping {
             return Err(Error::unsupported("is being reshaped"));
         }
@@ -395,12 +407,12 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
             return Err(lost.swap_remove(0));
         }
         let members = Members::new(geometry, areas);
-        let members = members.ok_or_else(|| Error::corrupt("has a RAID without images"))?;
+        let members = members.ok_or_else(|| Error::corrupt("has a RAID with missing images"))?;
         Ok(Layout::Members(members))
     }
 
-    /// Each rebuilds the one below from all of its members, or writes to all of them: in one another
-    /// that would grow without bounds.
+    /// Refuses a RAID in a RAID. Each level rebuilds from all members of the level below, or writes
+    /// to all of them, so nesting would multiply the cost without bounds.
     fn enter_raid(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.in_raid, true) {
             return Err(Error::unsupported("has a RAID within a RAID"));
@@ -408,7 +420,7 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         Ok(())
     }
 
-    /// A mirror of the old style: read from its first leg, written to all.
+    /// Opens a mirror of the old style: it is read from its first leg, and written to all.
     fn mirror(&mut self, segment: &Segment, mirror: &Mirror, depth: usize) -> Result<Layout<D>> {
         let legs = match self.purpose {
             Purpose::Read => 1,
@@ -434,11 +446,11 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
             });
         }
         let members = Members::new(Geometry::Mirror, legs);
-        let members = members.ok_or_else(|| Error::corrupt("has a mirror without legs"))?;
+        let members = members.ok_or_else(|| Error::corrupt("has a mirror with missing legs"))?;
         Ok(Layout::Members(members))
     }
 
-    /// What the metadata images say. One that can't be had says nothing.
+    /// Reads the superblocks in the metadata images. An unreadable one counts as missing.
     fn superblocks(&mut self, images: &[Image], depth: usize) -> Result<Vec<Option<Superblock>>> {
         let superblocks = images
             .iter()
@@ -450,10 +462,12 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         superblocks.collect()
     }
 
-    /// Notes the superblocks of a RAID that is written, if it is whole.
-    fn mark(&mut self, images: &[Image], state: &State, depth: usize) -> Result<()> {
+    /// Records the superblocks of a RAID to mark when it is written; fails unless the RAID is
+    /// whole.
+    fn mark(&mut self, images: &[Image], state: &RaidState, depth: usize) -> Result<()> {
         if !state.is_whole() {
-            let reason = "is a RAID whose copies are not all there and in sync, and is not written";
+            let reason = "is a RAID whose copies are not all present and in sync; writing to it \
+                 is not supported";
             return Err(
                 Error::unsupported(reason).with_hint("let the guest's kernel repair it first")
             );
@@ -488,7 +502,7 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
                 );
                 Error::new(ErrorKind::OutOfBounds, reason)
                     .at(start)
-                    .with_hint("the image was cut, or is not the whole disk")
+                    .with_hint("the image was truncated, or is not the whole disk")
             });
         }
         let volume = self.inner(&area.name, depth)?;
@@ -502,7 +516,7 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         }
         let inner = self.group.logical_volume(name).ok_or_else(|| {
             let name = name.escape_debug();
-            Error::corrupt(format!("needs `{name}`, which its group has not"))
+            Error::corrupt(format!("needs `{name}`, which is not in its group"))
         })?;
         if inner.origin.is_some() {
             let reason = format!("needs {name}, which is a snapshot");
@@ -530,13 +544,13 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
     fn bytes(&self, extents: u64) -> Result<u64> {
         extents
             .checked_mul(self.group.extent_bytes)
-            .ok_or_else(|| Error::corrupt("is longer than any device"))
+            .ok_or_else(|| Error::corrupt("is too large: longer than any device"))
     }
 }
 
 fn no_pool(name: &str) -> Error {
     let name = name.escape_debug();
-    Error::corrupt(format!("needs `{name}`, which is no pool"))
+    Error::corrupt(format!("needs `{name}`, which is not a pool"))
 }
 
 fn missing(entry: &PvEntry) -> Error {

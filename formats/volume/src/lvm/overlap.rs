@@ -1,10 +1,10 @@
-//! Extents that two logical volumes claim.
+//! Detection of extents that belong to two logical volumes.
 
 use super::logical_volume::Problem;
 use super::segment::Segment;
 use super::volume_group::VolumeGroup;
 
-/// Extents of a physical volume, and the logical volume that has them.
+/// A range of extents of a physical volume, and the logical volume that uses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
     pv: usize,
@@ -13,8 +13,8 @@ struct Claim {
     lv: usize,
 }
 
-/// Marks all logical volumes that share extents, and those that leave their physical volume: nobody
-/// can tell whose the extents are.
+/// Marks all logical volumes that share extents, because their owner is ambiguous, and those whose
+/// extents are past the end of their physical volume.
 pub(super) fn mark(group: &mut VolumeGroup) {
     let mut claims = claims(group);
     claims.sort_unstable();
@@ -24,7 +24,7 @@ pub(super) fn mark(group: &mut VolumeGroup) {
         let pv = group.physical_volumes.get(claim.pv);
         let (key, extents) = pv.map_or(("", 0), |pv| (pv.key.as_str(), pv.extents));
         if claim.end > extents {
-            let reason = format!("takes extents of {key} past its {extents}");
+            let reason = format!("uses extents of {key} past its {extents}");
             found.push((claim.lv, reason));
         }
         match furthest {

@@ -1,43 +1,43 @@
-//! A physical volume: a device with a label, and what metadata it holds.
+//! Physical volumes: devices with a label, and their metadata.
 
 use diskfs_block::{BlockRead, Result};
 
 use super::LvmId;
-use super::label_header::{Found, Label};
+use super::label_header::{Label, LabelSearch};
 use super::mda_header::Area;
 use super::pv_header::PvHeader;
 use super::raw_locn::RawLocn;
 use super::volume_group::VolumeGroup;
 use crate::warnings::Warnings;
 
-/// Metadata areas that are looked at. The tools make none, one or two.
+/// The largest number of metadata areas. The tools make none, one or two.
 pub(super) const MAX_METADATA_AREAS: usize = 4;
 
-/// A device that belongs to LVM.
+/// A physical volume of LVM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PhysicalVolume {
-    /// Its identity.
+    /// The UUID of the physical volume.
     pub id: LvmId,
-    /// How large its device was when it was made.
+    /// The size of its device when the physical volume was made, in bytes.
     pub device_bytes: u64,
-    /// The newest whole metadata on it. `None` when it is in no group, or keeps no metadata: then
-    /// another physical volume of the group tells of it.
+    /// The newest valid metadata on it. `None` if it is in no group, or stores no metadata: then
+    /// another physical volume of the group has it.
     pub group: Option<VolumeGroup>,
-    /// What is wrong with it, as sentences for the user.
+    /// The problems of the physical volume, as sentences for the user.
     pub warnings: Vec<String>,
 }
 
 impl PhysicalVolume {
-    /// The physical volume on `device`, or `None` when it is none.
+    /// Reads the physical volume on `device`; returns `None` if it is not one.
     ///
     /// # Errors
-    /// What the device answers when it cannot be read. What is broken is told in
-    /// [`warnings`](Self::warnings), and where that hinders everything, the device is none.
+    /// Read errors of the device. Broken structures are reported in [`warnings`](Self::warnings);
+    /// without any valid label the result is `None`.
     pub fn read(device: &dyn BlockRead) -> Result<Option<Self>> {
         let label = match Label::find(device)? {
-            Found::Label(label) => label,
-            Found::Nothing(broken) => {
+            LabelSearch::Label(label) => label,
+            LabelSearch::Nothing(broken) => {
                 for why in broken {
                     tracing::warn!("{why}");
                 }
@@ -54,7 +54,7 @@ impl PhysicalVolume {
         let mut warnings = Warnings::default();
         if device.size_bytes() < header.device_bytes {
             warnings.push(format!(
-                "LVM physical volume {} was made on {} bytes, and there are only {}",
+                "LVM physical volume {} was made on {} bytes, but the device has only {}",
                 header.id,
                 header.device_bytes,
                 device.size_bytes()
@@ -70,7 +70,7 @@ impl PhysicalVolume {
     }
 }
 
-/// The newest metadata that is whole.
+/// Returns the newest valid metadata.
 fn newest(
     device: &dyn BlockRead,
     header: &PvHeader,

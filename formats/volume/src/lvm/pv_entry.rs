@@ -1,4 +1,4 @@
-//! A physical volume, as the text metadata of its group has it.
+//! Physical volumes in the text metadata of their group.
 
 use std::borrow::Cow;
 
@@ -10,27 +10,30 @@ use super::volume_group::SECTOR_BYTES;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PvEntry {
-    /// Its identity.
+    /// The UUID of the physical volume.
     pub id: LvmId,
-    /// Where it was seen last, on the machine that wrote the metadata: `/dev/sdb`.
+    /// The path at which it was last seen, on the machine that wrote the metadata: `/dev/sdb`.
     pub device_hint: Option<String>,
-    /// The size of the device that it is on, where the metadata tells it.
+    /// The size of its device in bytes, if the metadata has it.
     pub device_bytes: Option<u64>,
-    /// It was not there when the group changed last. What is on it is out of date.
+    /// True if it was missing when the group was last changed. Its contents are then out of date.
     pub was_missing: bool,
-    /// Its name within the text: `pv0`.
+    /// The name within the text: `pv0`.
     pub(super) key: String,
-    /// Where its first extent begins.
+    /// The offset of its first extent in bytes.
     pub(super) start_bytes: u64,
     pub(super) extents: u64,
 }
 
 impl PvEntry {
+    /// Parses the entry's section.
+    ///
     /// # Errors
-    /// What is missing or makes no sense.
+    /// Missing or invalid fields.
     pub(super) fn from_section(key: &str, section: &Section<'_>) -> Result<Self, String> {
         let id = section.text("id")?;
-        let id = LvmId::parse(&id).ok_or_else(|| format!("`{}` is no UUID", id.escape_debug()))?;
+        let id =
+            LvmId::parse(&id).ok_or_else(|| format!("invalid UUID `{}`", id.escape_debug()))?;
         let pe_start = section.number("pe_start")?;
         let hint = section.text("device").ok();
         let sectors = section.number("dev_size").ok();
@@ -42,9 +45,9 @@ impl PvEntry {
                 .iter()
                 .any(|list| section.has(list, "MISSING")),
             key: key.to_owned(),
-            start_bytes: pe_start
-                .checked_mul(SECTOR_BYTES)
-                .ok_or_else(|| format!("begins at sector {pe_start}"))?,
+            start_bytes: pe_start.checked_mul(SECTOR_BYTES).ok_or_else(|| {
+                format!("invalid `pe_start`: sector {pe_start} is past the end of any device")
+            })?,
             extents: section.number("pe_count")?,
         })
     }

@@ -1,4 +1,4 @@
-//! `pv_header`: what a physical volume is and where its metadata areas are. LVM2,
+//! The header of a physical volume, `pv_header`, with the locations of its metadata areas. LVM2,
 //! `lib/format_text/layout.h`.
 
 use zerocopy::little_endian::U64;
@@ -7,8 +7,9 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use super::LvmId;
 use super::label_header::Label;
 
-/// The fixed part as it is on disk. Lists of [`RawDiskLocn`] follow, each ended by an offset of
-/// zero: data areas, metadata areas. (An extension with boot areas follows, which nothing needs.)
+/// The fixed part of the on-disk structure. Lists of [`RawDiskLocn`] follow, each ended by an
+/// offset of zero: data areas, metadata areas. (An extension with boot areas follows, which is not
+/// needed.)
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawPvHeader {
@@ -18,7 +19,7 @@ struct RawPvHeader {
 
 const _: () = assert!(size_of::<RawPvHeader>() == 40);
 
-/// `disk_locn`: an area of the device, in bytes.
+/// An area of the device, in bytes: `disk_locn`.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawDiskLocn {
@@ -32,11 +33,11 @@ const _: () = assert!(size_of::<RawDiskLocn>() == 16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DiskLocn {
     pub(super) offset: u64,
-    /// Zero: to the end of the device.
+    /// The size in bytes; zero means up to the end of the device.
     pub(super) size_bytes: u64,
 }
 
-/// What the header says. A label's sector bounds the lists.
+/// The parsed header. The label's sector bounds the lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PvHeader {
     pub(super) id: LvmId,
@@ -48,10 +49,10 @@ impl PvHeader {
     pub(super) fn from_label(label: &Label) -> std::result::Result<Self, String> {
         let bytes = label.sector.get(label.header_offset..).unwrap_or_default();
         let Ok((raw, rest)) = RawPvHeader::ref_from_prefix(bytes) else {
-            return Err("the header of the LVM physical volume is cut off".to_owned());
+            return Err("the header of the LVM physical volume is truncated".to_owned());
         };
         let id = LvmId::from_disk(raw.pv_uuid)
-            .ok_or("the header of the LVM physical volume has no UUID")?;
+            .ok_or("the header of the LVM physical volume has no valid UUID")?;
         let (_data_areas, rest) = areas(rest).ok_or("its list of data areas does not end")?;
         let (metadata_areas, _) = areas(rest).ok_or("its list of metadata areas does not end")?;
         Ok(Self {
@@ -62,7 +63,7 @@ impl PvHeader {
     }
 }
 
-/// A list of areas up to its end, and what follows.
+/// Parses a list of areas up to its end marker; returns the rest, too.
 fn areas(bytes: &[u8]) -> Option<(Vec<DiskLocn>, &[u8])> {
     let mut areas = Vec::new();
     let mut rest = bytes;

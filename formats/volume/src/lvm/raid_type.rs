@@ -1,11 +1,11 @@
-//! LVM's names for what the kernel's md makes. LVM2, `lib/segtype/segtype.h`; Linux,
+//! LVM's names for the RAID types of the kernel's md. LVM2, `lib/segtype/segtype.h`; Linux,
 //! `drivers/md/dm-raid.c`, `raid_types`.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
 use crate::map::{Far, Geometry, Parity, Rotation, Sums};
 
-/// The geometry of a type; `None` for one that is not read.
+/// Returns the geometry of a type; `None` for an unsupported one.
 pub(super) fn geometry(
     type_name: &str,
     chunk_bytes: NonZeroU64,

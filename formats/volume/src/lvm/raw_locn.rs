@@ -1,9 +1,9 @@
-//! `raw_locn`: where a text is within its metadata area. LVM2, `lib/format_text/layout.h`.
+//! The location of a text in its metadata area, `raw_locn`. LVM2, `lib/format_text/layout.h`.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// `RAW_LOCN_IGNORED`: the area is kept empty (`pvchange --metadataignore`).
+/// The flag `RAW_LOCN_IGNORED`: the area is kept empty (`pvchange --metadataignore`).
 const IGNORED: u32 = 1;
 
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
@@ -15,15 +15,15 @@ struct Raw {
     flags: U32,
 }
 
-/// Its size on disk.
+/// The size of the structure on disk.
 pub(super) const RAW_LOCN_BYTES: usize = 24;
 
 const _: () = assert!(size_of::<Raw>() == RAW_LOCN_BYTES);
 
-/// A text of the area.
+/// The location and checksum of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RawLocn {
-    /// From the area's start on.
+    /// The offset from the start of the area.
     pub(super) offset: u64,
     pub(super) size_bytes: u64,
     pub(super) checksum: u32,
@@ -31,7 +31,7 @@ pub(super) struct RawLocn {
 }
 
 impl RawLocn {
-    /// `None` for none: an offset of zero.
+    /// Parses a location; returns `None` for an offset of zero, which means no text.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (raw, _) = Raw::ref_from_prefix(bytes).ok()?;
         (raw.offset.get() != 0).then(|| Self {
@@ -42,7 +42,7 @@ impl RawLocn {
         })
     }
 
-    /// Returns its bytes on disk.
+    /// Returns the on-disk bytes.
     pub(super) fn to_bytes(self) -> Vec<u8> {
         let raw = Raw {
             offset: self.offset.into(),

@@ -1,4 +1,4 @@
-//! A segment of a logical volume, as the text metadata has it. LVM2, `lib/striped/striped.c`,
+//! Segments of logical volumes in the text metadata. LVM2, `lib/striped/striped.c`,
 //! `lib/raid/raid.c`.
 
 use std::borrow::Cow;
@@ -9,7 +9,8 @@ use super::text::{Section, Value};
 use super::volume_group::SECTOR_BYTES;
 use crate::map::Geometry;
 
-/// Members of a segment. LVM makes at most 128 stripes (`MAX_STRIPES`) and 253 images.
+/// The largest number of members of a segment. LVM makes at most 128 stripes (`MAX_STRIPES`) and
+/// 253 images.
 const MAX_MEMBERS: usize = 256;
 
 /// A run of a logical volume's extents.
@@ -17,60 +18,60 @@ const MAX_MEMBERS: usize = 256;
 pub(super) struct Segment {
     pub(super) start_extent: u64,
     pub(super) extent_count: u64,
-    /// Its type as the text has it.
+    /// The type as the text spells it.
     pub(super) type_name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: SegmentKind,
 }
 
-/// What a segment is made of.
+/// The type of a segment with its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// One area.
+pub(super) enum SegmentKind {
+    /// A linear segment on a single area.
     Linear(AreaRef),
-    /// Areas that pieces are dealt out to in turn.
+    /// Areas to which stripes are assigned in turn.
     Stripes {
         chunk_bytes: NonZeroU64,
         areas: Vec<AreaRef>,
     },
-    /// Images with redundancy, or copies.
+    /// Images with parity, or copies.
     Raid {
         geometry: Geometry,
         images: Vec<Image>,
     },
-    /// Copies of the old style.
+    /// Copies in a mirror of the old style.
     Mirror(Mirror),
     /// A volume of a thin pool.
     Thin(Thin),
-    /// The pool itself, which holds nothing for users.
+    /// The thin pool itself, which has no contents of its own.
     ThinPool(Pool),
     /// A volume with a cache.
     Cache(Cache),
-    /// The pool that a cache is made of.
+    /// The pool for a cache.
     CachePool(Pool),
-    /// Reads as zeroes.
+    /// A segment that reads as zeroes.
     Zeroes,
-    /// Can't be read.
+    /// A segment that fails all reads and writes.
     Error,
-    /// Not read, for that reason.
+    /// An unsupported segment, with the reason.
     Unsupported(String),
 }
 
 /// A member of a RAID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Image {
-    /// The logical volume that says whether it is up to date.
+    /// The logical volume with the metadata, which tells whether the image is up to date.
     pub(super) metadata: String,
-    /// The one that has its data.
+    /// The logical volume with the data.
     pub(super) data: String,
 }
 
 /// A mirror of the old style. LVM2, `lib/mirror/mirrored.c`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mirror {
-    /// Never empty. What is not in sync is right on the first.
+    /// The legs; never empty. Regions that are out of sync are valid on the first leg.
     pub(super) legs: Vec<AreaRef>,
-    /// What tells which regions are in sync; without it the kernel copies all to the other legs each
-    /// time.
+    /// The log of the regions in sync. Without it the kernel copies the whole first leg to the
+    /// others at each start.
     pub(super) log: Option<MirrorLog>,
 }
 
@@ -85,9 +86,9 @@ pub(super) struct MirrorLog {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Thin {
     pub(super) pool: String,
-    /// Its number in the pool.
+    /// The device id in the pool.
     pub(super) device_id: u64,
-    /// The volume that is read where the pool has nothing.
+    /// The volume that is read where the pool has no block.
     pub(super) external_origin: Option<String>,
 }
 
@@ -95,22 +96,22 @@ pub(super) struct Thin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cache {
     pub(super) origin: String,
-    /// The pool, or the one volume that has all of the cache.
+    /// The cache pool, or the single volume (cachevol) with all of the cache.
     pub(super) pool: String,
-    /// Where metadata and data are in that one volume.
+    /// The locations of metadata and data in the cachevol.
     pub(super) inside: Option<CacheVolume>,
-    /// The cache is there, but reads and writes pass it by.
+    /// True if reads and writes bypass the cache (passthrough).
     pub(super) passes: bool,
 }
 
-/// Start and length of what is in a cache's one volume, in bytes.
+/// The offset and length of metadata and data in a cachevol, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CacheVolume {
     pub(super) metadata: (u64, u64),
     pub(super) data: (u64, u64),
 }
 
-/// The logical volumes that a thin pool or a cache pool is made of.
+/// The logical volumes with the metadata and data of a thin pool or a cache pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pool {
     pub(super) metadata: String,
@@ -122,34 +123,36 @@ pub(super) struct Pool {
 pub(super) struct AreaRef {
     /// The physical volume's name in the text (`pv0`), or else the logical volume's.
     pub(super) name: String,
-    /// The first extent of it.
+    /// The first extent of the part.
     pub(super) extent: u64,
 }
 
 impl Segment {
+    /// Parses the segment's section.
+    ///
     /// # Errors
-    /// What is missing or makes no sense.
+    /// Missing or invalid fields.
     pub(super) fn from_section(section: &Section<'_>) -> Result<Self, String> {
         let extent_count = section.number("extent_count")?;
         if extent_count == 0 {
-            return Err("a segment without extents".to_owned());
+            return Err("invalid segment: it has no extents".to_owned());
         }
         let type_name = section.text("type")?.into_owned();
         Ok(Self {
             start_extent: section.number("start_extent")?,
             extent_count,
-            kind: Kind::from_section(section, &type_name)?,
+            kind: SegmentKind::from_section(section, &type_name)?,
             type_name,
         })
     }
 
-    /// The areas that it takes, each with its length in extents.
+    /// Returns the areas that the segment uses, each with its length in extents.
     pub(super) fn areas(&self) -> impl Iterator<Item = (&AreaRef, u64)> {
         let (areas, share) = match &self.kind {
-            Kind::Linear(area) => (std::slice::from_ref(area), 1),
-            Kind::Stripes { areas, .. } => (areas.as_slice(), areas.len()),
-            Kind::Mirror(mirror) => (mirror.legs.as_slice(), 1),
-            // None, or logical volumes of their own.
+            SegmentKind::Linear(area) => (std::slice::from_ref(area), 1),
+            SegmentKind::Stripes { areas, .. } => (areas.as_slice(), areas.len()),
+            SegmentKind::Mirror(mirror) => (mirror.legs.as_slice(), 1),
+            // No areas, or logical volumes of their own.
             _ => (&[][..], 1),
         };
         let each = u64::try_from(share)
@@ -158,12 +161,13 @@ impl Segment {
         areas.iter().map(move |area| (area, each.unwrap_or(0)))
     }
 
-    /// The logical volumes that it needs whole, but for the images of a RAID.
+    /// Returns the logical volumes that the segment needs as a whole, except for the images of a
+    /// RAID.
     pub(super) fn needs(&self) -> impl Iterator<Item = &str> {
         let (both, one) = match &self.kind {
-            Kind::Thin(thin) => ([Some(&thin.pool), None], thin.external_origin.as_ref()),
-            Kind::Cache(cache) => ([Some(&cache.origin), Some(&cache.pool)], None),
-            Kind::ThinPool(pool) | Kind::CachePool(pool) => {
+            SegmentKind::Thin(thin) => ([Some(&thin.pool), None], thin.external_origin.as_ref()),
+            SegmentKind::Cache(cache) => ([Some(&cache.origin), Some(&cache.pool)], None),
+            SegmentKind::ThinPool(pool) | SegmentKind::CachePool(pool) => {
                 ([Some(&pool.metadata), Some(&pool.data)], None)
             }
             _ => ([None, None], None),
@@ -172,22 +176,20 @@ impl Segment {
     }
 }
 
-impl Kind {
+impl SegmentKind {
     fn from_section(section: &Section<'_>, type_name: &str) -> Result<Self, String> {
         match type_name {
             "striped" | "linear" => {
-                let areas = section.value("stripes").ok_or("there are no `stripes`")?;
+                let areas = section.value("stripes").ok_or("missing `stripes`")?;
                 Self::striped(section, area_pairs(areas.list())?)
             }
             "raid0" => {
-                let areas = section
-                    .value("raid0_lvs")
-                    .ok_or("there are no `raid0_lvs`")?;
+                let areas = section.value("raid0_lvs").ok_or("missing `raid0_lvs`")?;
                 Self::striped(section, area_names(areas.list())?)
             }
             "raid0_meta" => {
-                // What is in its metadata images tells nothing that the group doesn't.
-                let images = section.value("raids").ok_or("there are no `raids`")?;
+                // The metadata images contain nothing that the group's metadata does not.
+                let images = section.value("raids").ok_or("missing `raids`")?;
                 let images = area_names(images.list())?.into_iter();
                 Self::striped(section, images.skip(1).step_by(2).collect())
             }
@@ -211,10 +213,13 @@ impl Kind {
 
     fn thin(section: &Section<'_>) -> Result<Self, String> {
         if section.number("start_extent")? != 0 {
-            return Err("a thin volume begins in another one".to_owned());
+            return Err("invalid thin volume: its segment is not the first one".to_owned());
         }
         let origin = section.value("external_origin");
-        let origin = origin.map(|name| name.text().ok_or("an origin without a name"));
+        let origin = origin.map(|name| {
+            name.text()
+                .ok_or("invalid external origin: expected a name")
+        });
         Ok(Self::Thin(Thin {
             pool: section.text("thin_pool")?.into_owned(),
             device_id: section.number("device_id")?,
@@ -224,7 +229,7 @@ impl Kind {
 
     fn cache(section: &Section<'_>, inside: Option<CacheVolume>) -> Result<Self, String> {
         if section.number("start_extent")? != 0 {
-            return Err("a cached volume begins in another one".to_owned());
+            return Err("invalid cached volume: its segment is not the first one".to_owned());
         }
         Ok(Self::Cache(Cache {
             origin: section.text("origin")?.into_owned(),
@@ -235,16 +240,20 @@ impl Kind {
     }
 
     fn mirror(section: &Section<'_>) -> Result<Self, String> {
-        let legs = section.value("mirrors").ok_or("there are no `mirrors`")?;
+        let legs = section.value("mirrors").ok_or("missing `mirrors`")?;
         let legs = area_pairs(legs.list())?;
         if legs.is_empty() || legs.len() > MAX_MEMBERS {
-            return Err(format!("a mirror of {} legs", legs.len()));
+            return Err(format!("invalid mirror: {} legs", legs.len()));
         }
         let log = section.value("mirror_log").map(|name| {
-            let name = name.text().ok_or("a log without a name")?.into_owned();
+            let name = name
+                .text()
+                .ok_or("invalid mirror log: expected a name")?
+                .into_owned();
             let sectors = section.number("region_size")?;
             let bytes = sectors.checked_mul(SECTOR_BYTES).and_then(NonZeroU64::new);
-            let region_bytes = bytes.ok_or_else(|| format!("regions of {sectors} sectors"))?;
+            let region_bytes =
+                bytes.ok_or_else(|| format!("invalid region size: {sectors} sectors"))?;
             Ok::<_, String>(MirrorLog { name, region_bytes })
         });
         let log = log.transpose()?;
@@ -255,7 +264,7 @@ impl Kind {
         let copies = section.number("data_copies").unwrap_or(2);
         let copies = usize::try_from(copies).ok().and_then(NonZeroUsize::new);
         let chunk_bytes = match type_name {
-            "raid1" => Ok(NonZeroU64::MIN), // It has none.
+            "raid1" => Ok(NonZeroU64::MIN), // raid1 has no stripes.
             _ => stripe_bytes(section),
         };
         let geometry = match (&chunk_bytes, copies) {
@@ -263,21 +272,23 @@ impl Kind {
             _ => None,
         };
         let Some(geometry) = geometry else {
-            let reason = format!("is of the type `{type_name}`, which is not read");
+            let reason = format!("is of type `{type_name}`, which is not supported");
             return Ok(Self::Unsupported(reason));
         };
-        // The kernel moves its data to and fro while and after it changes its shape.
+        // The kernel relocates the data during and after a reshape.
         if section.value("data_offset").is_some() || section.value("reshape_count").is_some() {
-            return Ok(Self::Unsupported("is or was being reshaped".to_owned()));
+            return Ok(Self::Unsupported(
+                "is a RAID with a reshape, which is not supported".to_owned(),
+            ));
         }
-        let names = section.value("raids").ok_or("there are no `raids`")?;
+        let names = section.value("raids").ok_or("missing `raids`")?;
         let names = area_names(names.list())?;
         let images = names.chunks(2).map(|pair| match pair {
             [metadata, data] => Ok(Image {
                 metadata: metadata.name.clone(),
                 data: data.name.clone(),
             }),
-            _ => Err("an image without its metadata".to_owned()),
+            _ => Err("invalid RAID: an image has no metadata".to_owned()),
         });
         let images = images.collect::<Result<Vec<_>, _>>()?;
         let (count, says) = (images.len(), section.number("device_count")?);
@@ -285,7 +296,9 @@ impl Kind {
             && count <= MAX_MEMBERS
             && count >= geometry.least_members();
         if !fits {
-            return Err(format!("{count} images, where `device_count` says {says}"));
+            return Err(format!(
+                "invalid RAID: {count} images, but `device_count` is {says}"
+            ));
         }
         Ok(Self::Raid { geometry, images })
     }
@@ -294,7 +307,9 @@ impl Kind {
         let says = section.number("stripe_count")?;
         let count = areas.len();
         if u64::try_from(count) != Ok(says) || count > MAX_MEMBERS {
-            return Err(format!("{count} areas, where `stripe_count` says {says}"));
+            return Err(format!(
+                "invalid stripes: {count} areas, but `stripe_count` is {says}"
+            ));
         }
         if count == 1 {
             return areas.pop().map(Self::Linear).ok_or(String::new());
@@ -304,7 +319,9 @@ impl Kind {
             .checked_rem(says)
             .is_some_and(|rest| rest == 0);
         if !even {
-            return Err(format!("its extents can't be dealt out to {says} stripes"));
+            return Err(format!(
+                "invalid stripes: the extents cannot be divided into {says} stripes"
+            ));
         }
         Ok(Self::Stripes {
             chunk_bytes: stripe_bytes(section)?,
@@ -316,7 +333,7 @@ impl Kind {
 fn cache_volume(section: &Section<'_>) -> Result<CacheVolume, String> {
     let bytes = |name: &str| {
         let bytes = section.number(name)?.checked_mul(SECTOR_BYTES);
-        bytes.ok_or_else(|| format!("`{name}` is past the end of any device"))
+        bytes.ok_or_else(|| format!("invalid `{name}`: it is past the end of any device"))
     };
     Ok(CacheVolume {
         metadata: (bytes("metadata_start")?, bytes("metadata_len")?),
@@ -324,14 +341,14 @@ fn cache_volume(section: &Section<'_>) -> Result<CacheVolume, String> {
     })
 }
 
-/// The size of a piece, which the text gives in sectors.
+/// Returns the stripe size, which the text gives in sectors.
 fn stripe_bytes(section: &Section<'_>) -> Result<NonZeroU64, String> {
     let sectors = section.number("stripe_size")?;
     let bytes = sectors.checked_mul(SECTOR_BYTES).and_then(NonZeroU64::new);
-    bytes.ok_or_else(|| format!("its stripes are of {sectors} sectors"))
+    bytes.ok_or_else(|| format!("invalid stripe size: {sectors} sectors"))
 }
 
-/// Names with extents: `["pv0", 0, "pv1", 5]`.
+/// Parses names with extents: `["pv0", 0, "pv1", 5]`.
 fn area_pairs(list: &[Value<'_>]) -> Result<Vec<AreaRef>, String> {
     list.chunks(2)
         .map(|pair| match pair {
@@ -341,18 +358,18 @@ fn area_pairs(list: &[Value<'_>]) -> Result<Vec<AreaRef>, String> {
                     name: name.into_owned(),
                     extent,
                 });
-                area.ok_or_else(|| "an area is no name and number".to_owned())
+                area.ok_or_else(|| "invalid area: expected a name and a number".to_owned())
             }
-            _ => Err("an area without its extent".to_owned()),
+            _ => Err("invalid area: missing extent".to_owned()),
         })
         .collect()
 }
 
-/// Names of logical volumes that are taken whole.
+/// Parses names of logical volumes that are used as a whole.
 fn area_names(list: &[Value<'_>]) -> Result<Vec<AreaRef>, String> {
     list.iter()
         .map(|name| {
-            let name = name.text().ok_or("an area is no name")?;
+            let name = name.text().ok_or("invalid area: expected a name")?;
             Ok(AreaRef {
                 name: name.into_owned(),
                 extent: 0,

@@ -1,12 +1,12 @@
-//! Snapshots of the old style. A hidden volume of the type `snapshot` joins an origin and the store
-//! of what was overwritten in it; both look like linear volumes by themselves. The store has the name
-//! that users know, so it becomes the snapshot here. LVM2, `lib/snapshot/snapshot.c`.
+//! Snapshots of the old style. A hidden volume of the type `snapshot` connects an origin and the
+//! store of its overwritten chunks; both look like linear volumes. Users know the snapshot by the
+//! store's name, so here the store becomes the snapshot. LVM2, `lib/snapshot/snapshot.c`.
 
 use super::logical_volume::{LogicalVolume, Problem};
 use super::text::Section;
 use super::volume_group::VolumeGroup;
 
-/// Joins them, and marks what can't be read, or not be written, by itself.
+/// Connects origins and stores, and marks the volumes that cannot be read or written.
 pub(super) fn mark(group: &mut VolumeGroup, section: &Section<'_>) {
     let Some(volumes) = section.section("logical_volumes") else {
         return;
@@ -20,7 +20,7 @@ pub(super) fn mark(group: &mut VolumeGroup, section: &Section<'_>) {
         if segment.text("type").as_deref() != Ok("snapshot") {
             continue;
         }
-        // Marked as visible, and yet no tool shows it: what users see is the store.
+        // It is marked as visible, but tools show the store instead.
         edit(group, &name.plain(), |joint| joint.visible = false);
         let origin = segment.text("origin").unwrap_or_default();
         if let Ok(store) = segment.text("cow_store") {
@@ -42,7 +42,8 @@ pub(super) fn mark(group: &mut VolumeGroup, section: &Section<'_>) {
 
 fn refuse_merging(group: &mut VolumeGroup, names: &[&str]) {
     for name in names {
-        let reason = "has a snapshot being merged into it, which is not read".to_owned();
+        let reason =
+            "has a snapshot that is being merged into it, which is not supported".to_owned();
         edit(group, name, |lv| {
             lv.set_problem(Problem::Unsupported(reason));
         });

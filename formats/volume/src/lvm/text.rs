@@ -1,4 +1,4 @@
-//! LVM's text metadata: sections in sections with names and values, as in lvm.conf(5).
+//! LVM's text metadata: nested sections with names and values, as in lvm.conf(5).
 
 mod edit;
 mod lexer;
@@ -9,12 +9,12 @@ use std::borrow::Cow;
 pub(crate) use edit::edited;
 pub(crate) use parser::parse;
 
-/// Text as it stands between quotes.
+/// A string as it is written between quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Text<'a>(&'a str);
 
 impl<'a> Text<'a> {
-    /// With its escapes (`\"` and `\\`) undone.
+    /// Returns the string with its escapes (`\"` and `\\`) decoded.
     pub(crate) fn plain(self) -> Cow<'a, str> {
         if !self.0.contains('\\') {
             return Cow::Borrowed(self.0);
@@ -31,18 +31,18 @@ impl<'a> Text<'a> {
     }
 }
 
-/// What stands behind a `=`.
+/// A value after a `=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
-    /// A number. (Those with fractions are text; nothing that is read here has one.)
+    /// An integer. (Fractions are kept as text; no value that we read has one.)
     Number(i64),
     Text(Text<'a>),
-    /// Of numbers and texts only.
+    /// A list of numbers and strings.
     List(Vec<Self>),
 }
 
 impl Value<'_> {
-    /// The text, if it is one.
+    /// Returns the string, if the value is one.
     pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Text(text) => Some(text.plain()),
@@ -50,7 +50,7 @@ impl Value<'_> {
         }
     }
 
-    /// The number, if it is one and not below zero.
+    /// Returns the number, if the value is a non-negative one.
     pub(crate) fn number(&self) -> Option<u64> {
         match self {
             Self::Number(number) => u64::try_from(*number).ok(),
@@ -58,7 +58,7 @@ impl Value<'_> {
         }
     }
 
-    /// A list's members; a single value is a list of one, as LVM has it.
+    /// Returns a list's members; a single value counts as a list of one, as in LVM.
     pub(crate) fn list(&self) -> &[Self] {
         match self {
             Self::List(list) => list,
@@ -67,7 +67,7 @@ impl Value<'_> {
     }
 }
 
-/// A section: names with values, and further sections. Whatever is in it is asked for by name.
+/// A section: names with values, and nested sections. All are looked up by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Section<'a> {
     pub(crate) values: Vec<(Text<'a>, Value<'a>)>,
@@ -85,25 +85,25 @@ impl Section<'_> {
         found.map(|(_, section)| section)
     }
 
-    /// The number of that name.
+    /// Returns the number of that name.
     ///
     /// # Errors
-    /// Without one.
+    /// The name is missing, or is not a number.
     pub(crate) fn number(&self, name: &str) -> Result<u64, String> {
         let number = self.value(name).and_then(Value::number);
-        number.ok_or_else(|| format!("there is no number `{name}`"))
+        number.ok_or_else(|| format!("missing number `{name}`"))
     }
 
-    /// The text of that name.
+    /// Returns the string of that name.
     ///
     /// # Errors
-    /// Without one.
+    /// The name is missing, or is not a string.
     pub(crate) fn text(&self, name: &str) -> Result<Cow<'_, str>, String> {
         let text = self.value(name).and_then(Value::text);
-        text.ok_or_else(|| format!("there is no text `{name}`"))
+        text.ok_or_else(|| format!("missing string `{name}`"))
     }
 
-    /// Whether the list of that name has that word.
+    /// Returns true if the list of that name contains that word.
     pub(crate) fn has(&self, list: &str, word: &str) -> bool {
         let list = self.value(list).map_or(&[][..], Value::list);
         list.iter()
@@ -137,11 +137,11 @@ mod tests {
             ("a {\nb = 1\n", 3, "does not end"),
             ("a = \"b\nc", 1, "string does not end"),
             ("a = [1,\n2", 2, "list does not end"),
-            ("a\nb", 2, "neither"),
-            ("a = }", 1, "where a value belongs"),
-            ("\n{", 2, "where a name belongs"),
-            ("}", 1, "where a name belongs"),
-            ("a = [[1]]", 1, "where a value belongs"),
+            ("a\nb", 2, "expected `=`"),
+            ("a = }", 1, "expected a value"),
+            ("\n{", 2, "expected a name"),
+            ("}", 1, "expected a name"),
+            ("a = [[1]]", 1, "expected a value"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part), "{text:?}: {error}");
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn depth_and_number_are_bounded() {
         let deep = "a { ".repeat(100_000);
-        assert!(parse(&deep).unwrap_err().contains("in one another"));
+        assert!(parse(&deep).unwrap_err().contains("nested too deeply"));
         let long = format!("a = [{}]", "1,".repeat(500_000));
         assert!(parse(&long).unwrap_err().contains("names and values"));
     }

@@ -1,4 +1,4 @@
-//! A volume group: what a text of metadata says.
+//! Volume groups, parsed from the text metadata.
 
 use std::collections::HashMap;
 
@@ -8,45 +8,47 @@ use super::segment::Segment;
 use super::text::{self, Section};
 use super::{LvmId, overlap, snapshot};
 
-/// LVM's texts count in sectors of this size, whatever the disks' are.
+/// The sector size in LVM's texts, whatever the disks' sector size.
 pub(super) const SECTOR_BYTES: u64 = 512;
 
-/// A volume group, as its newest whole metadata describes it.
+/// A volume group, as its newest valid metadata describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VolumeGroup {
-    /// Its name.
+    /// The name of the group.
     pub name: String,
-    /// Its identity.
+    /// The UUID of the group.
     pub id: LvmId,
-    /// How often its metadata was changed.
+    /// The number of changes of its metadata.
     pub seqno: u64,
-    /// The size of an extent, in which everything is given out.
+    /// The size of a physical extent, the unit of allocation, in bytes.
     pub extent_bytes: u64,
-    /// Whether it is marked as being moved to another machine (`vgexport`).
+    /// True if the group is marked as exported, to be moved to another machine (`vgexport`).
     pub exported: bool,
-    /// Its physical volumes, in the order of the metadata.
+    /// The physical volumes, in the order of the metadata.
     pub physical_volumes: Vec<PvEntry>,
-    /// Its logical volumes, those inside of others too, in the order of the metadata.
+    /// The logical volumes, including those that are parts of others, in the order of the metadata.
     pub logical_volumes: Vec<LogicalVolume>,
-    /// Why nobody but the LVM that runs it may change its metadata.
+    /// The reason why only the LVM that runs it may change its metadata, if any.
     pub(super) hindrance: Option<String>,
     pub(super) pv_by_key: HashMap<String, usize>,
     pub(super) lv_by_name: HashMap<String, usize>,
 }
 
 impl VolumeGroup {
-    /// Reads a text of metadata.
+    /// Parses a text of metadata.
     ///
     /// # Errors
-    /// What is wrong with it. What is wrong with one logical volume only is its
+    /// An error in the text. An error in only one logical volume is that volume's
     /// [`problem`](LogicalVolume::problem).
     pub(super) fn from_text(text: &str) -> Result<Self, String> {
         let tree = text::parse(text)?;
         if tree.text("contents")? != "Text Format Volume Group" || tree.number("version")? != 1 {
-            return Err("it is not of a volume group, or of another version".to_owned());
+            return Err(
+                "it is not the metadata of a volume group, or of another version".to_owned(),
+            );
         }
-        let (name, section) = tree.sections.first().ok_or("it has no volume group")?;
+        let (name, section) = tree.sections.first().ok_or("missing volume group")?;
         let mut group = Self::from_section(&name.plain(), section)?;
         snapshot::mark(&mut group, section);
         overlap::mark(&mut group);
@@ -59,11 +61,11 @@ impl VolumeGroup {
         let extent_bytes = extent_sectors
             .checked_mul(SECTOR_BYTES)
             .filter(|bytes| *bytes > 0)
-            .ok_or_else(|| format!("extents of {extent_sectors} sectors"))?;
+            .ok_or_else(|| format!("invalid `extent_size`: extents of {extent_sectors} sectors"))?;
         let id = section.text("id")?;
         let mut group = Self {
             name: name.to_owned(),
-            id: LvmId::parse(&id).ok_or("the group has no valid `id`")?,
+            id: LvmId::parse(&id).ok_or("missing or invalid `id` of the group")?,
             seqno: section.number("seqno")?,
             extent_bytes,
             exported: section.has("status", "EXPORTED"),
@@ -86,11 +88,11 @@ impl VolumeGroup {
         let named = |why| format!("physical volume {}: {why}", key.escape_debug());
         let entry = PvEntry::from_section(key, section).map_err(named)?;
         if self.physical_volumes.iter().any(|pv| pv.id == entry.id) {
-            return Err(named(format!("its UUID {} is another one's", entry.id)));
+            return Err(named(format!("duplicate UUID {}", entry.id)));
         }
         let index = self.physical_volumes.len();
         if self.pv_by_key.insert(key.to_owned(), index).is_some() {
-            return Err(named("there are two of them".to_owned()));
+            return Err(named("duplicate name".to_owned()));
         }
         self.physical_volumes.push(entry);
         Ok(())
@@ -101,26 +103,26 @@ impl VolumeGroup {
         let volume = LogicalVolume::from_section(name, section, self.extent_bytes);
         let index = self.logical_volumes.len();
         if self.lv_by_name.insert(name.to_owned(), index).is_some() {
-            return Err(format!("there are two logical volumes `{name}`"));
+            return Err(format!("duplicate logical volume `{name}`"));
         }
         self.logical_volumes.push(volume);
         Ok(())
     }
 
-    /// The logical volume of that name.
+    /// Returns the logical volume of that name.
     pub fn logical_volume(&self, name: &str) -> Option<&LogicalVolume> {
         let index = *self.lv_by_name.get(name)?;
         self.logical_volumes.get(index)
     }
 
-    /// How much room there is in all of its physical volumes.
+    /// Returns the total size of its physical volumes in bytes.
     pub fn size_bytes(&self) -> u64 {
         let extents = self.physical_volumes.iter().map(|pv| pv.extents);
         let extents = extents.fold(0, u64::saturating_add);
         extents.saturating_mul(self.extent_bytes)
     }
 
-    /// How much of it no logical volume has.
+    /// Returns the number of bytes that no logical volume uses.
     pub fn free_bytes(&self) -> u64 {
         let segments = self.logical_volumes.iter().flat_map(|lv| &lv.segments);
         let taken = segments.flat_map(Segment::areas);
@@ -132,7 +134,7 @@ impl VolumeGroup {
     }
 }
 
-/// Returns why a group may not be changed: a mark that says so, or one that is unknown.
+/// Returns why a group must not be changed: a flag that forbids it, or an unknown flag.
 fn hindrance(section: &Section<'_>) -> Option<String> {
     const HARMLESS: [&str; 3] = ["RESIZEABLE", "READ", "WRITE"];
     let marks = ["status", "flags"]
@@ -152,19 +154,20 @@ fn hindrance(section: &Section<'_>) -> Option<String> {
     (lock != "none").then(|| format!("the group is shared (lock type {})", shown(&lock)))
 }
 
-/// Returns a word of the metadata for a message.
+/// Escapes a word of the metadata for a message.
 fn shown(word: &str) -> String {
     word.escape_debug().take(40).collect()
 }
 
-/// The sections in the section of that name.
+/// Returns the sections in the section of that name.
 fn inner_sections<'s>(section: &'s Section<'s>, name: &str) -> &'s [(text::Text<'s>, Section<'s>)] {
     section
         .section(name)
         .map_or(&[][..], |inner| inner.sections.as_slice())
 }
 
-/// What LVM allows in names (lvm(8), "VALID NAMES"): so they can be shown and joined by `/`.
+/// Checks that a name has only characters that LVM allows (lvm(8), "VALID NAMES"), so that it can
+/// be printed and joined by `/`.
 fn check_name(name: &str) -> Result<(), String> {
     let valid = |b: u8| b.is_ascii_alphanumeric() || b"+_.-".contains(&b);
     let fine = (1..=127).contains(&name.len())
@@ -175,6 +178,6 @@ fn check_name(name: &str) -> Result<(), String> {
     if fine {
         Ok(())
     } else {
-        Err(format!("`{:.200}` is no name", name.escape_debug()))
+        Err(format!("invalid name `{:.200}`", name.escape_debug()))
     }
 }

@@ -1,4 +1,4 @@
-//! A member of a segment: where its bytes are.
+//! Areas: the members of a segment.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use diskfs_block::{BlockRead, BlockWrite, Extent, Result, check_bounds, len_of};
 
 use super::Mapped;
 
-/// A part of a device, or of a volume that is itself put together.
+/// A part of a device, or of a volume that is itself assembled.
 #[derive(Debug)]
 pub(crate) struct Area<D: ?Sized> {
     source: Source<D>,
@@ -39,7 +39,7 @@ impl<D: BlockRead + ?Sized> Source<D> {
 }
 
 impl<D: ?Sized> Source<D> {
-    /// The devices below it.
+    /// Returns the devices below.
     pub(super) fn devices(&self) -> &[Arc<D>] {
         match self {
             Self::Device(device) => std::slice::from_ref(device),
@@ -49,10 +49,10 @@ impl<D: ?Sized> Source<D> {
 }
 
 impl<D: BlockRead + ?Sized> Area<D> {
-    /// `len_bytes` bytes of `source` from `start_bytes` on.
+    /// Creates an area of `len_bytes` bytes of `source` from `start_bytes` on.
     ///
     /// # Errors
-    /// `OutOfBounds` when they do not lie within it.
+    /// `OutOfBounds` if they do not lie within it.
     pub(crate) fn new(source: Source<D>, start_bytes: u64, len_bytes: u64) -> Result<Self> {
         check_bounds(start_bytes, len_bytes, source.size_bytes())?;
         Ok(Self {
@@ -70,10 +70,10 @@ impl<D: BlockRead + ?Sized> Area<D> {
         &self.source
     }
 
-    /// `offset` as the source counts it, checked against the area's own end.
+    /// Converts `offset` to an offset in the source, after checking it against the area's own end.
     fn below(&self, offset: u64, len_bytes: u64) -> Result<u64> {
         check_bounds(offset, len_bytes, self.len_bytes)?;
-        // `new` checked the sum for the area's end, and `offset` is not behind that.
+        // `new` checked the sum for the area's end, and `offset` is not past that.
         Ok(self.start_bytes.saturating_add(offset))
     }
 
@@ -111,7 +111,7 @@ impl<D: BlockRead + ?Sized> Area<D> {
 }
 
 impl<D: BlockWrite + ?Sized> Area<D> {
-    /// Whether all of a range can be written where it is.
+    /// Checks that all of a range can be written in place.
     pub(super) fn check_write(&self, offset: u64, len_bytes: u64) -> Result<()> {
         let at = self.below(offset, len_bytes)?;
         match &self.source {

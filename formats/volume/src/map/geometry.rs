@@ -1,54 +1,54 @@
-//! Where the bytes of a segment are on its members: arithmetic only.
+//! The arithmetic that maps bytes of a segment to its members.
 //!
-//! Sums saturate: what that makes wrong lies past the end of every member, which says so.
+//! Sums saturate: a wrong result lies past the end of every member, and is refused there.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
 use super::parity::Parity;
 
-/// How a segment is laid out on its members.
+/// The layout of a segment on its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Geometry {
-    /// The same on each member. With a single one it is linear.
+    /// A mirror: the same bytes on each member. With a single member it is linear.
     Mirror,
-    /// Pieces of a size, dealt out to the members in turn.
+    /// Chunks of a fixed size, assigned to the members in turn.
     Stripes {
-        /// Bytes in a piece.
+        /// The size of a chunk in bytes.
         chunk_bytes: NonZeroU64,
     },
-    /// Pieces, each on several members, dealt out in turn: RAID10.
+    /// Chunks with copies on several members, assigned in turn: RAID10.
     Raid10 {
-        /// Bytes in a piece.
+        /// The size of a chunk in bytes.
         chunk_bytes: NonZeroU64,
-        /// How many members have each piece beside one another: "near" copies.
+        /// The number of adjacent members with a copy of each chunk: "near" copies.
         copies: NonZeroUsize,
-        /// How often all of that is there.
+        /// The "far" copies of all of that.
         far: Far,
     },
-    /// Pieces dealt out in turn, with sums from which lost ones can be computed.
+    /// Chunks assigned in turn, with parity from which lost ones can be computed.
     Parity {
-        /// Bytes in a piece.
+        /// The size of a chunk in bytes.
         chunk_bytes: NonZeroU64,
-        /// Where data and sums are.
+        /// The placement of data and parity.
         parity: Parity,
     },
 }
 
-/// Copies of a RAID10 that are further down, on other members.
+/// The "far" copies of a RAID10, at higher offsets on other members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Far {
-    /// With the first.
+    /// The number of copies, including the first.
     pub(crate) copies: NonZeroUsize,
-    /// How much further down each is.
+    /// The distance of each copy from the previous one in bytes.
     pub(crate) stride_bytes: u64,
-    /// Each row is followed by its copies ("offset"); else all rows are.
+    /// True if each row is followed by its copies ("offset"); otherwise the copies follow all rows.
     pub(crate) is_offset: bool,
-    /// Copies stay among so many members.
+    /// The number of members among which copies stay.
     pub(crate) set: NonZeroUsize,
 }
 
 impl Far {
-    /// There is but the first.
+    /// The value for no far copies, only the first.
     pub(crate) const NONE: Self = Self {
         copies: NonZeroUsize::MIN,
         stride_bytes: 0,
@@ -56,7 +56,7 @@ impl Far {
         set: NonZeroUsize::MAX,
     };
 
-    /// The member that has the next copy of what `member` has. `__raid10_find_phys`, Linux,
+    /// Returns the member with the next copy of a chunk of `member`. `__raid10_find_phys`, Linux,
     /// `drivers/md/raid10.c`.
     fn next_member(self, member: usize, near: usize, members: usize) -> usize {
         let set = self.set.get();
@@ -65,7 +65,7 @@ impl Far {
         let (start, len) = if rest == 0 {
             (member.saturating_sub(member % self.set), set)
         } else {
-            // The last set takes what is left, too.
+            // The last set includes the remaining members.
             let last = members.saturating_sub(rest).saturating_sub(set);
             if next > last {
                 (last, set.saturating_add(rest))
@@ -78,20 +78,20 @@ impl Far {
     }
 }
 
-/// A place on one member.
+/// A location on one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Which member.
+pub(crate) struct MemberLocation {
+    /// The index of the member.
     pub(crate) member: usize,
-    /// In which row of pieces it is; zero where there are none.
+    /// The row of chunks; zero for layouts without rows.
     pub(crate) row: u64,
-    /// The byte of it.
+    /// The offset on the member in bytes.
     pub(crate) offset: u64,
 }
 
 impl Geometry {
-    /// How many bytes from `offset` on lie together on one member; `left` are there to the end of
-    /// the segment.
+    /// Returns how many bytes from `offset` on are contiguous on one member, at most `left`, the
+    /// rest of the segment.
     pub(super) fn run_bytes(self, offset: u64, left: u64) -> u64 {
         match self {
             Self::Mirror => left,
@@ -103,8 +103,8 @@ impl Geometry {
         }
     }
 
-    /// How many members may be missing without anything being lost, whichever they are. Sums that
-    /// are not in sync rebuild garbage: then none.
+    /// Returns how many members may be missing without data loss, whichever they are: none if
+    /// parity is not in sync, because it would rebuild garbage.
     pub(crate) fn spare(self, members: usize, in_sync: bool) -> usize {
         match self {
             Self::Parity { .. } if !in_sync => 0,
@@ -115,7 +115,8 @@ impl Geometry {
         }
     }
 
-    /// How large what takes `each` bytes, whole pieces, of each of its members is.
+    /// Returns the size of a segment that uses `each` bytes, in whole chunks, of each of its
+    /// members.
     pub(crate) fn size_bytes(self, each: u64, members: usize, chunk_bytes: u64) -> Option<u64> {
         let members = u64::try_from(members).ok()?;
         match self {
@@ -135,7 +136,7 @@ impl Geometry {
         }
     }
 
-    /// How many members it takes.
+    /// Returns the smallest number of members.
     pub(crate) fn least_members(self) -> usize {
         match self {
             Self::Mirror | Self::Stripes { .. } => 1,
@@ -144,7 +145,7 @@ impl Geometry {
         }
     }
 
-    /// How many copies there are of each byte.
+    /// Returns the number of copies of each byte.
     pub(super) fn copies(self, members: NonZeroUsize) -> usize {
         match self {
             Self::Mirror => members.get(),
@@ -153,17 +154,17 @@ impl Geometry {
         }
     }
 
-    /// Where a copy of the byte at `offset` is.
-    pub(super) fn place(self, offset: u64, copy: usize, members: NonZeroUsize) -> Place {
+    /// Returns the location of a copy of the byte at `offset`.
+    pub(super) fn place(self, offset: u64, copy: usize, members: NonZeroUsize) -> MemberLocation {
         match self {
-            Self::Mirror => Place {
+            Self::Mirror => MemberLocation {
                 member: copy,
                 row: 0,
                 offset,
             },
             Self::Stripes { chunk_bytes } => {
                 let (row, member) = deal(offset / chunk_bytes, members);
-                Place::in_row(row, member, offset, chunk_bytes)
+                MemberLocation::in_row(row, member, offset, chunk_bytes)
             }
             Self::Raid10 {
                 chunk_bytes,
@@ -178,14 +179,15 @@ impl Geometry {
                 let data = NonZeroUsize::new(data).unwrap_or(NonZeroUsize::MIN);
                 let (row, index) = deal(offset / chunk_bytes, data);
                 let member = parity.data_member(row, index, members.get());
-                Place::in_row(row, member, offset, chunk_bytes)
+                MemberLocation::in_row(row, member, offset, chunk_bytes)
             }
         }
     }
 }
 
-impl Place {
-    /// The byte at `offset` of a segment, in a piece of that row of the member.
+impl MemberLocation {
+    /// Returns the location of the byte at `offset` of a segment, in a chunk of that row of the
+    /// member.
     fn in_row(row: u64, member: usize, offset: u64, chunk_bytes: NonZeroU64) -> Self {
         Self {
             member,
@@ -202,29 +204,29 @@ fn raid10(
     copy: usize,
     members: NonZeroUsize,
     (chunk_bytes, near, far): (NonZeroU64, NonZeroUsize, Far),
-) -> Place {
+) -> MemberLocation {
     let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let (down, beside) = (copy / near, copy % near);
     let number = (offset / chunk_bytes).saturating_mul(wide(near.get()));
     let (row, first) = deal(number, members);
     let rows = if far.is_offset { far.copies.get() } else { 1 };
     let row = row.saturating_mul(wide(rows));
-    // Those beside may go on in the next row.
+    // Near copies may continue in the next row.
     let (more, member) = deal(wide(first.saturating_add(beside)), members);
     let member = (0..down).fold(member, |member, _| {
         far.next_member(member, near.get(), members.get())
     });
-    let place = Place::in_row(row.saturating_add(more), member, offset, chunk_bytes);
+    let place = MemberLocation::in_row(row.saturating_add(more), member, offset, chunk_bytes);
     let further = far.stride_bytes.saturating_mul(wide(down));
-    Place {
+    MemberLocation {
         offset: place.offset.saturating_add(further),
         ..place
     }
 }
 
-/// The `number`th of what is dealt out to `members` in turn: which row, and which member.
+/// Assigns the item `number` to `members` in turn: returns its row and its member.
 fn deal(number: u64, members: NonZeroUsize) -> (u64, usize) {
     let of = NonZeroU64::try_from(members).unwrap_or(NonZeroU64::MIN);
-    // Less than `members`, which is a usize.
+    // The remainder is less than `members`, which is a usize.
     (number / of, usize::try_from(number % of).unwrap_or(0))
 }

@@ -1,11 +1,11 @@
-//! Sums in the field of RAID6: 256 elements, modulo x^8 + x^4 + x^3 + x^2 + 1.
+//! Arithmetic in the field of RAID6: 256 elements, modulo x^8 + x^4 + x^3 + x^2 + 1.
 
-/// Twice an element.
+/// Doubles an element.
 const fn double(x: u8) -> u8 {
     (x << 1) ^ (if x & 0x80 != 0 { 0x1d } else { 0 })
 }
 
-/// A product.
+/// Multiplies two elements.
 fn multiply(a: u8, b: u8) -> u8 {
     let (mut sum, mut a, mut b) = (0, a, b);
     while b != 0 {
@@ -18,19 +18,19 @@ fn multiply(a: u8, b: u8) -> u8 {
     sum
 }
 
-/// The generator to the `n`th power.
+/// Returns the generator to the `n`th power.
 pub(super) fn power(n: usize) -> u8 {
-    // It comes around after 255.
+    // The powers repeat after 255.
     (0..n.checked_rem(255).unwrap_or(0)).fold(1, |x, _| double(x))
 }
 
-/// What times `x` is 1; for zero, which has none, zero.
+/// Returns the multiplicative inverse of `x`; zero for zero, which has none.
 pub(super) fn inverse(x: u8) -> u8 {
-    // By Fermat: the 254th power.
+    // The 254th power, by Fermat.
     (0..254).fold(1, |product, _| multiply(product, x))
 }
 
-/// Multiplies each byte.
+/// Multiplies each byte by `factor`.
 pub(super) fn scale(bytes: &mut [u8], factor: u8) {
     if factor == 1 {
         return;
@@ -44,7 +44,7 @@ pub(super) fn scale(bytes: &mut [u8], factor: u8) {
     }
 }
 
-/// Adds byte by byte.
+/// Adds `bytes` to `to`, byte by byte.
 pub(super) fn add(to: &mut [u8], bytes: &[u8]) {
     for (to, byte) in to.iter_mut().zip(bytes) {
         *to ^= byte;

@@ -1,25 +1,26 @@
-//! Chunks of one device of which some are in another: snapshots, and what a cache has not written
-//! back.
+//! Chunks of one device of which some are on another: snapshots, and the dirty blocks of a cache.
 
 use std::num::NonZeroU64;
 
 use super::{Access, Piece, Target};
 
-/// The members that hold what did not move, and what did.
+/// The indices of the members: the one with the chunks that did not move, and the one with those
+/// that did.
 const FROM: usize = 0;
 const TO: usize = 1;
 
-/// Chunks that have moved.
+/// The chunks that have moved.
 #[derive(Debug)]
 pub(crate) struct Moved {
     chunk_bytes: NonZeroU64,
-    /// Where each was and is now, in order.
+    /// The original and the current chunk of each, in order.
     chunks: Vec<(u64, u64)>,
     access: Access,
 }
 
 impl Moved {
-    /// Chunks in any order. Of two that were in one place, the first counts.
+    /// Creates the table from chunks in any order. Of two entries for the same original chunk, the
+    /// first counts.
     pub(crate) fn new(
         chunk_bytes: NonZeroU64,
         mut chunks: Vec<(u64, u64)>,
@@ -34,7 +35,7 @@ impl Moved {
         }
     }
 
-    /// What there is from `offset` on.
+    /// Returns the piece from `offset` on.
     pub(super) fn piece_at(&self, offset: u64) -> Piece {
         let (chunk, within) = (offset / self.chunk_bytes, offset % self.chunk_bytes);
         let index = self.chunks.partition_point(|(from, _)| *from < chunk);
@@ -60,7 +61,7 @@ impl Moved {
     }
 }
 
-/// The chunk at which the run ends that begins at `from` and is at `to` now.
+/// Returns the chunk at which the run ends that begins at `from` and is now at `to`.
 fn run_end(from: u64, to: u64, following: impl Iterator<Item = (u64, u64)>) -> u64 {
     let (mut end, mut next_to) = (from.saturating_add(1), to.saturating_add(1));
     for next in following {

@@ -1,44 +1,51 @@
-//! RAID with parity: where data, P and Q of a row are, and how a lost member is computed.
+//! RAID with parity: the placement of data, P and Q in a row, and the computation of lost members.
 //!
-//! The layouts are those of Linux, `raid5_compute_sector` in `drivers/md/raid5.c`; the sums those of
-//! H. Peter Anvin, "The mathematics of RAID-6".
+//! The layouts are those of Linux, `raid5_compute_sector` in `drivers/md/raid5.c`; the parity is
+//! that of H. Peter Anvin, "The mathematics of RAID-6".
 
 use diskfs_block::{BlockRead, Error, Result, len_of};
 
 use super::gf;
 use super::{Area, Members};
 
-/// How data and parity take turns on the members.
+/// The rotation of data and parity over the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rotation {
-    /// P moves down from the last member, data fills the others from the first on.
+    /// # Panics
+    /// moves down from the last member; data fills the others from the first on.
     LeftAsymmetric,
-    /// P moves up from the first member, data fills the others from the first on.
+    /// # Panics
+    /// moves up from the first member; data fills the others from the first on.
     RightAsymmetric,
-    /// P moves down from the last member, data begins behind it.
+    /// # Panics
+    /// moves down from the last member; data begins after it.
     LeftSymmetric,
-    /// P moves up from the first member, data begins behind it.
+    /// # Panics
+    /// moves up from the first member; data begins after it.
     RightSymmetric,
-    /// P is always on the first members.
+    /// # Panics
+    /// is always on the first members.
     First,
-    /// P is always on the last members.
+    /// # Panics
+    /// is always on the last members.
     Last,
-    /// RAID6 of DDF: P moves up from the first member.
+    /// The DDF RAID6 layout in which P moves up from the first member.
     ZeroRestart,
-    /// RAID6 of DDF: P moves down, one ahead.
+    /// The DDF RAID6 layout in which P moves down, one ahead.
     NRestart,
-    /// RAID6 of DDF: Q is before P.
+    /// The DDF RAID6 layout in which Q is before P.
     NContinue,
 }
 
-/// Which members hold the sums.
+/// The kind of parity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sums {
-    /// RAID4 and RAID5: P alone.
+    /// The parity of RAID4 and RAID5: P alone.
     P,
-    /// RAID6.
+    /// The parity of RAID6: P and Q.
     PAndQ,
-    /// RAID6 made of RAID5: Q is always on the last member, which P does not take part in.
+    /// The parity of a RAID6 made from RAID5: Q is always on the last member, and P rotates over
+    /// the others.
     PAndLastQ,
 }
 
@@ -49,7 +56,7 @@ pub(crate) struct Parity {
     pub(crate) sums: Sums,
 }
 
-/// Where the sums of a row are.
+/// The members with the parity of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Row {
     p: usize,
@@ -58,7 +65,7 @@ struct Row {
 }
 
 impl Parity {
-    /// How many members of a row hold no data.
+    /// Returns how many members of a row hold parity.
     pub(super) fn sums(self) -> usize {
         match self.sums {
             Sums::P => 1,
@@ -66,7 +73,7 @@ impl Parity {
         }
     }
 
-    /// The member that holds the `index`th piece of data of a row.
+    /// Returns the member with the `index`th data chunk of a row.
     pub(super) fn data_member(self, row: u64, index: usize, members: usize) -> usize {
         let Row { p, .. } = self.row(row, members);
         let turning = self.turning(members);
@@ -90,14 +97,14 @@ impl Parity {
             (Rotation::LeftSymmetric | Rotation::RightSymmetric | Rotation::NContinue, _) => {
                 after(1)
             }
-            // Q has gone around to the first member.
+            // Q has wrapped around to the first member.
             (_, Sums::PAndQ) if p.saturating_add(1) == members => index.saturating_add(1),
             (_, Sums::PAndQ) => skip(2),
             _ => skip(1),
         }
     }
 
-    /// How many members P goes around.
+    /// Returns the number of members over which P rotates.
     fn turning(self, members: usize) -> usize {
         match self.sums {
             Sums::P | Sums::PAndQ => members,
@@ -133,14 +140,14 @@ impl Parity {
         Row { p, q, members }
     }
 
-    /// The power that a member's data has in Q.
+    /// Returns the exponent of a member's data in Q.
     fn power(self, row: Row, member: usize) -> usize {
         let Some(q) = row.q else { return 0 };
         if matches!(
             self.rotation,
             Rotation::ZeroRestart | Rotation::NRestart | Rotation::NContinue
         ) {
-            return member; // DDF counts the sums, too.
+            return member; // DDF counts the parity members, too.
         }
         let first = if q.saturating_add(1) == row.members {
             0
@@ -153,7 +160,7 @@ impl Parity {
     }
 }
 
-/// A row that is read at one place of all its members, without some.
+/// A row, read at one offset of all its members, of which some are lost.
 struct Rebuild<'a, D: ?Sized> {
     members: &'a Members<D>,
     parity: Parity,
@@ -161,10 +168,11 @@ struct Rebuild<'a, D: ?Sized> {
     offset: u64,
 }
 
-/// Pieces in which lost data is computed: what a read of any size needs of memory is a few of them.
+/// The size of a piece in which lost data is computed: a read of any size needs memory for a few of
+/// them.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Computes what `member` has at `offset`, which is in `row`.
+/// Computes the bytes of `member` at `offset`, which is in `row`.
 pub(super) fn rebuild<D: BlockRead + ?Sized>(
     members: &Members<D>,
     parity: Parity,
@@ -188,10 +196,11 @@ pub(super) fn rebuild<D: BlockRead + ?Sized>(
 }
 
 impl<D: BlockRead + ?Sized> Rebuild<'_, D> {
-    /// What a member that holds data has.
+    /// Computes the bytes of a data member.
     fn member(&self, lost: usize, out: &mut [u8]) -> Result<()> {
         let mut scratch = vec![0; out.len()];
-        // P is enough unless something else is lost, too.
+        // # Panics
+        // is enough unless another member is lost, too.
         if self.sum(&[lost], Sum::P, out, &mut scratch) {
             return Ok(());
         }
@@ -206,7 +215,7 @@ impl<D: BlockRead + ?Sized> Rebuild<'_, D> {
         Ok(())
     }
 
-    /// The other member that can't be read, where there is a Q for it.
+    /// Returns the other unreadable member, if Q can replace it.
     fn other_lost(&self, lost: usize, scratch: &mut [u8]) -> Result<usize> {
         let others = (0..self.row.members).filter(|&member| member != lost);
         let gone: Vec<usize> = others
@@ -218,13 +227,14 @@ impl<D: BlockRead + ?Sized> Rebuild<'_, D> {
         }
     }
 
-    /// Two members with data from both sums.
+    /// Computes two data members from P and Q.
     fn two(&self, x: usize, y: usize, out: &mut [u8], scratch: &mut [u8]) -> Result<()> {
         let mut q = vec![0; out.len()];
         if !self.sum(&[x, y], Sum::Q, &mut q, scratch) || !self.sum(&[x, y], Sum::P, out, scratch) {
             return Err(too_few());
         }
-        // P = Dx + Dy and Q = gx Dx + gy Dy, so Dx = (Q + gy P) / (gx + gy).
+        // # Panics
+        // = Dx + Dy and Q = gx Dx + gy Dy, so Dx = (Q + gy P) / (gx + gy).
         let [gx, gy] = [x, y].map(|member| self.factor(member));
         gf::scale(out, gy);
         gf::add(out, &q);
@@ -232,12 +242,12 @@ impl<D: BlockRead + ?Sized> Rebuild<'_, D> {
         Ok(())
     }
 
-    /// What a member's data is multiplied by for Q.
+    /// Returns the factor of a member's data in Q.
     fn factor(&self, member: usize) -> u8 {
         gf::power(self.parity.power(self.row, member))
     }
 
-    /// Adds up P or Q and all data but that of `without`; whether all of that could be read.
+    /// Adds P or Q and all data except that of `without`; returns whether everything could be read.
     fn sum(&self, without: &[usize], sum: Sum, out: &mut [u8], scratch: &mut [u8]) -> bool {
         out.fill(0);
         for member in 0..self.row.members {
@@ -257,14 +267,14 @@ impl<D: BlockRead + ?Sized> Rebuild<'_, D> {
         true
     }
 
-    /// Whether a member could be read.
+    /// Reads a member; returns whether that succeeded.
     fn read(&self, member: usize, buf: &mut [u8]) -> bool {
         let area: Option<&Area<D>> = self.members.areas.get(member).and_then(Option::as_ref);
         area.is_some_and(|area| area.read_at(self.offset, buf).is_ok())
     }
 }
 
-/// One of the two sums.
+/// The kind of parity, P or Q.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sum {
     P,
@@ -274,6 +284,6 @@ enum Sum {
 fn too_few() -> Error {
     Error::new(
         diskfs_block::ErrorKind::NotFound,
-        "too many members of a RAID are missing or can't be read",
+        "too many members of the RAID are missing or cannot be read",
     )
 }

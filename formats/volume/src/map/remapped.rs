@@ -1,30 +1,30 @@
-//! Segments of which a table says where each block is.
+//! Segments whose blocks are located by a table.
 
 use diskfs_block::{BlockRead, Result};
 
-use super::{Area, Below, Moved, Run};
+use super::{Area, Moved, Run, RunSource};
 use crate::thin::Thin;
 
-/// What looks places up.
+/// The table that locates blocks.
 #[derive(Debug)]
 pub(crate) enum Table<D: ?Sized> {
     /// The tree of a thin volume.
     Thin(Thin<D>),
-    /// Chunks of the first member that the second one has.
+    /// The chunks of the first member that are on the second one.
     Moved(Moved),
 }
 
-/// A table, and what it has places on.
+/// A table, and the areas to which it refers.
 #[derive(Debug)]
 pub(crate) struct Remapped<D: ?Sized> {
     table: Table<D>,
     areas: Vec<Area<D>>,
 }
 
-/// A run of bytes that lies together.
+/// A contiguous run of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// From the byte that was asked for on; never zero.
+    /// The length from the requested byte on; never zero.
     pub(crate) len_bytes: u64,
     pub(crate) target: Target,
     pub(crate) access: Access,
@@ -34,15 +34,15 @@ pub(crate) struct Piece {
 pub(crate) enum Target {
     /// A byte of a member.
     Member { member: usize, offset: u64 },
-    /// Nothing is stored: zeroes.
+    /// A hole: nothing is stored, and it reads as zeroes.
     Hole,
 }
 
-/// Whether bytes can be written where they are.
+/// The answer whether bytes can be written in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Granted,
-    /// They can't, for that reason.
+    /// Writing is refused, with the reason.
     Refused(&'static str),
 }
 
@@ -55,22 +55,22 @@ impl<D: BlockRead + ?Sized> Remapped<D> {
         &self.areas
     }
 
-    /// The run from `offset` on, of which the segment has `left` bytes.
+    /// Returns the run from `offset` on, of which the segment has `left` bytes.
     pub(super) fn run_at(&self, offset: u64, left: u64) -> Result<Run<'_, D>> {
         let piece = match &self.table {
             Table::Thin(thin) => thin.piece_at(offset)?,
             Table::Moved(moved) => moved.piece_at(offset),
         };
         let area = |member: usize| self.areas.get(member);
-        let below = match piece.target {
+        let source = match piece.target {
             Target::Member { member, offset } => match area(member) {
-                Some(area) => Below::One(area, offset, piece.access),
-                None => Below::Error,
+                Some(area) => RunSource::One(area, offset, piece.access),
+                None => RunSource::Error,
             },
-            Target::Hole => Below::Hole(piece.access),
+            Target::Hole => RunSource::Hole(piece.access),
         };
         Ok(Run {
-            below,
+            source,
             len_bytes: piece.len_bytes.min(left),
         })
     }

@@ -1,9 +1,9 @@
-//! A volume that is written: copies that are alike are marked as perhaps not so before the first
-//! write, and as alike again at the end. In between, a crash makes the kernel copy one to the others.
+//! Writing to a volume with copies: before the first write the copies are marked as out of sync,
+//! and at the end as in sync again. After a crash in between, the kernel copies one to the others.
 //!
-//! It is what the kernel does with its "active" and "clean" arrays. Where there is a bitmap of what
-//! was written, its number of events stays behind while it is marked, so that the kernel doesn't
-//! believe it.
+//! The kernel does the same with its "active" and "clean" arrays. If there is a write-intent
+//! bitmap, its event count is left behind while the copies are marked, so that the kernel does not
+//! trust it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,32 +13,33 @@ use diskfs_block::{BlockRead, BlockWrite, Error, Extent, Result, len_of};
 
 use super::{Area, Mapped};
 
-/// A superblock of an image or member that has copies elsewhere.
+/// The superblock of an image or member with copies elsewhere.
 pub(crate) struct Mark<D: ?Sized> {
     pub(crate) superblock: Area<D>,
-    /// Where there is one: its superblock.
+    /// The write-intent bitmap's superblock, if there is one.
     pub(crate) bitmap: Option<Area<D>>,
     pub(crate) change: Change,
 }
 
-/// What a superblock says, and how it is made to say something else. Of what is no superblock any more
-/// neither gives anything.
+/// The functions that read and change a superblock. Both return `None` if it is no longer a
+/// superblock.
 #[derive(Clone, Copy)]
 pub(crate) struct Change {
-    /// The events, and what the copies are.
+    /// Reads the event count and the state of the copies.
     pub(crate) get: fn(&[u8]) -> Option<(u64, Copies)>,
-    /// Sets both.
+    /// Writes the event count and the state of the copies.
     pub(crate) set: fn(&mut [u8], u64, Copies) -> Option<()>,
 }
 
-/// What is said of the copies.
+/// The state of the copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Copies {
     Alike,
     PerhapsNot,
 }
 
-/// `bitmap_super_t`: its magic, and where its events are. Linux, `drivers/md/md-bitmap.h`.
+/// The magic number of a bitmap, and the offset of its event count: `bitmap_super_t`, Linux,
+/// `drivers/md/md-bitmap.h`.
 const BITMAP_MAGIC: [u8; 4] = *b"bitm";
 const BITMAP_EVENTS_AT: u64 = 24;
 
@@ -50,7 +51,7 @@ impl<D: BlockRead + ?Sized> Mark<D> {
         Ok(bytes)
     }
 
-    /// The events, if the copies are alike and the bitmap knows of all that was.
+    /// Returns the event count if the copies are in sync and the bitmap is up to date.
     fn events(&self) -> Result<Option<u64>> {
         let Some((events, Copies::Alike)) = (self.change.get)(&self.superblock()?) else {
             return Ok(None);
@@ -66,13 +67,13 @@ impl<D: BlockRead + ?Sized> Mark<D> {
     }
 }
 
-/// The events of all, which must be the same: with other ones some would be out of date.
+/// Returns the common event count. The counts must be equal; otherwise some copies are out of date.
 fn common_events<D: BlockRead + ?Sized>(marks: &[Mark<D>]) -> Result<u64> {
     let mut common = None;
     for mark in marks {
         let events = mark.events()?;
         if events.is_none() || common.is_some_and(|common| Some(common) != events) {
-            let reason = "has copies that are not in sync, or that somebody else writes";
+            let reason = "has copies that are not in sync, or that another program is writing";
             return Err(
                 Error::unsupported(reason).with_hint("let the guest's kernel repair it first")
             );
@@ -85,7 +86,7 @@ fn common_events<D: BlockRead + ?Sized>(marks: &[Mark<D>]) -> Result<u64> {
 impl<D: BlockWrite + ?Sized> Mark<D> {
     fn set(&self, events: u64, copies: Copies) -> Result<()> {
         let mut bytes = self.superblock()?;
-        let gone = || Error::corrupt("the superblock of a RAID is not there any more");
+        let gone = || Error::corrupt("the superblock of a RAID has disappeared");
         (self.change.set)(&mut bytes, events, copies).ok_or_else(gone)?;
         if let (Some(bitmap), Copies::Alike) = (&self.bitmap, copies) {
             bitmap.write_at(BITMAP_EVENTS_AT, &events.to_le_bytes())?;
@@ -94,13 +95,13 @@ impl<D: BlockWrite + ?Sized> Mark<D> {
     }
 }
 
-/// A [`Mapped`] that is written.
+/// A [`Mapped`] that is open for writing.
 pub struct Writable<D: BlockWrite + ?Sized> {
     volume: Mapped<D>,
     marks: Vec<Mark<D>>,
-    /// With how many events, once they are marked.
+    /// The event count of the superblocks while they are marked.
     marked: Mutex<Option<u64>>,
-    /// A write failed, and nobody knows which copies have it.
+    /// True if a write failed, so that the copies may differ.
     has_failed: AtomicBool,
     devices: Vec<Arc<D>>,
 }
@@ -115,6 +116,8 @@ impl<D: BlockWrite + ?Sized> fmt::Debug for Writable<D> {
 }
 
 impl<D: BlockWrite + ?Sized> Writable<D> {
+    /// Prepares a volume for writing.
+    ///
     /// # Errors
     /// `Unsupported` for copies that are not in sync.
     pub(crate) fn new(volume: Mapped<D>, marks: Vec<Mark<D>>) -> Result<Self> {
@@ -139,7 +142,7 @@ impl<D: BlockWrite + ?Sized> Writable<D> {
         })
     }
 
-    /// Marks the copies before the first write. Whoever writes waits for that.
+    /// Marks the copies before the first write. Concurrent writers wait for that.
     fn begin(&self) -> Result<()> {
         if self.marks.is_empty() {
             return Ok(());
@@ -180,8 +183,8 @@ impl<D: BlockWrite + ?Sized> Drop for Writable<D> {
             return;
         };
         if let Err(error) = self.set_all(events.saturating_add(1), Copies::Alike) {
-            // Nothing is lost: the kernel copies one to the others.
-            tracing::warn!(%error, "the copies of a RAID could not be marked as alike");
+            // No data is lost: the kernel copies one to the others.
+            tracing::warn!(%error, "cannot mark the copies of a RAID as in sync");
         }
     }
 }
@@ -210,7 +213,7 @@ impl<D: BlockWrite + ?Sized> BlockRead for Writable<D> {
 
 impl<D: BlockWrite + ?Sized> BlockWrite for Writable<D> {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        // What can't be written marks nothing.
+        // A write that is refused marks nothing.
         self.volume.check_write(offset, len_of(buf))?;
         self.writing(|volume| volume.write_at(offset, buf))
     }
@@ -224,7 +227,8 @@ impl<D: BlockWrite + ?Sized> BlockWrite for Writable<D> {
         if self.marks.is_empty() {
             return self.volume.discard(offset, len_bytes);
         }
-        // Copies need not be alike where they were discarded; that is not worth a mark.
+        // Discarded ranges of the copies need not be equal, and a discard is not worth marking the
+        // copies.
         diskfs_block::check_bounds(offset, len_bytes, self.size_bytes())
     }
 

@@ -1,11 +1,11 @@
-//! The sector that holds four partition entries: the master boot record, and the extended boot
-//! records that look like it. UEFI specification 2.10, section 5.2.1, tables 5.1 and 5.2.
+//! The sector with four partition entries: the master boot record, and the extended boot records of
+//! the same form. UEFI specification 2.10, section 5.2.1, tables 5.1 and 5.2.
 
 use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// The sector as it is on disk. In sectors of 4096 bytes the rest is not used.
+/// The on-disk structure of the sector. In sectors of 4096 bytes the rest is unused.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawBootRecord {
@@ -16,7 +16,7 @@ struct RawBootRecord {
     signature: [u8; 2],
 }
 
-/// One of its entries.
+/// The on-disk structure of an entry.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawEntry {
@@ -28,7 +28,7 @@ struct RawEntry {
     size_in_lba: U32,
 }
 
-/// Bytes in it, whatever the size of a sector.
+/// The length of the record in bytes, for any sector size.
 pub(super) const LEN_BYTES: usize = 512;
 
 const _: () = assert!(size_of::<RawBootRecord>() == LEN_BYTES);
@@ -38,11 +38,11 @@ const _: () = assert!(size_of::<RawBootRecord>() == LEN_BYTES);
 pub(crate) struct BootRecord {
     /// The disk id; zero for none.
     pub(crate) disk_signature: u32,
-    /// The entries in their order, those not in use among them.
+    /// The entries in their order, including unused ones.
     pub(crate) entries: [Entry; 4],
 }
 
-/// An entry with its numbers as they stand there; what they count from is the reader's to know.
+/// An entry with its numbers as stored; the caller knows the LBA from which they count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) boot_indicator: u8,
@@ -52,13 +52,14 @@ pub(crate) struct Entry {
 }
 
 impl BootRecord {
-    /// Reads the one at byte `offset`; `None` when there is none, or no room for one.
+    /// Reads the record at byte `offset`; returns `None` if there is none, or the device ends
+    /// before it.
     pub(crate) fn read(device: &dyn BlockRead, offset: u64) -> Result<Option<Self>> {
         let sector = read_within(device, offset, LEN_BYTES)?;
         Ok(sector.as_deref().and_then(Self::from_sector))
     }
 
-    /// The record in the first bytes of a sector; `None` without the signature.
+    /// Parses the record in the first bytes of a sector; returns `None` without the signature.
     pub(crate) fn from_sector(sector: &[u8]) -> Option<Self> {
         let (raw, _) = RawBootRecord::ref_from_prefix(sector).ok()?;
         if raw.signature != [0x55, 0xaa] {
@@ -77,18 +78,18 @@ impl BootRecord {
 }
 
 impl Entry {
-    /// Whether it describes a partition. The type does not decide: bootable ISO images have
-    /// partitions of type 0, and the kernel takes them, too.
+    /// Returns true if the entry describes a partition. The type does not matter: bootable ISO
+    /// images have partitions of type 0, and the kernel accepts them, too.
     pub(crate) fn is_used(&self) -> bool {
         self.len_sectors != 0
     }
 
-    /// Whether it covers a GPT to keep tools that know no GPT away.
+    /// Returns true if the entry protects a GPT from tools that do not know GPT.
     pub(crate) fn is_protective(&self) -> bool {
         self.is_used() && self.type_byte == 0xee
     }
 
-    /// Whether its boot flag has one of the two values that there are.
+    /// Returns true if the boot flag has one of its two valid values.
     pub(crate) fn has_valid_flag(&self) -> bool {
         matches!(self.boot_indicator, 0 | 0x80)
     }

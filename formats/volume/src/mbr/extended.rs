@@ -1,8 +1,7 @@
 //! Logical partitions: a chain of extended boot records, each with one partition and a link.
 //!
-//! There is no specification; this follows what Linux reads (`Documentation` of none, behaviour of
-//! `block/partitions/msdos.c`): a record's data entries count from the record, its link counts from
-//! the extended partition's start.
+//! There is no specification; this follows Linux (`block/partitions/msdos.c`): a record's data
+//! entries count from the record, its link counts from the extended partition's start.
 
 use std::collections::HashSet;
 
@@ -16,14 +15,15 @@ use crate::{Partition, SectorSize};
 use super::boot_record::{BootRecord, Entry};
 use super::partition;
 
-/// Records followed on one disk. Linux gives a disk at most 256 partitions (`DISK_MAX_PARTS`), so a
-/// longer chain works nowhere; 60 is what `fdisk` makes.
+/// The largest number of records on one disk. Linux allows at most 256 partitions
+/// (`DISK_MAX_PARTS`), so a longer chain works nowhere; `fdisk` makes at most 60.
 const MAX_RECORDS: usize = 256;
 
 /// The first number of a logical partition; the four before it belong to the MBR's own entries.
 const FIRST_NUMBER: u32 = 5;
 
-/// A walk along the chains of a disk's extended partitions. Numbers go on from one to the next.
+/// The walk along the chains of a disk's extended partitions. Numbers continue from one to the
+/// next.
 pub(super) struct Chain<'a> {
     device: &'a dyn BlockRead,
     sector_size: SectorSize,
@@ -32,7 +32,7 @@ pub(super) struct Chain<'a> {
     next_number: u32,
 }
 
-/// The extended partition that is walked.
+/// The extended partition of the current chain.
 #[derive(Clone, Copy)]
 struct Container {
     number: u32,
@@ -55,8 +55,8 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Adds the logical partitions of the extended partition `entry` to `partitions`. What breaks
-    /// the chain ends it, with a warning.
+    /// Adds the logical partitions of the extended partition `entry` to `partitions`. A fault ends
+    /// the chain, with a warning.
     pub(super) fn follow(
         &mut self,
         number: u32,
@@ -91,24 +91,24 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// The number that the next partition gets.
+    /// Returns the number of the next partition.
     pub(super) fn next_number(&self) -> u32 {
         self.next_number
     }
 
-    /// The record at `at`, or why the chain ends there.
+    /// Reads the record at `at`; the inner error is the reason why the chain ends there.
     fn record(&mut self, at: Lba) -> Result<std::result::Result<BootRecord, &'static str>> {
         if self.seen.len() >= MAX_RECORDS {
-            return Ok(Err("it is longer than any system follows"));
+            return Ok(Err("it has more than 256 records"));
         }
         if !self.seen.insert(at) {
-            return Ok(Err("it comes back to itself"));
+            return Ok(Err("it has a loop"));
         }
         let offset = self.sector_size.offset_of(at)?;
         if offset >= self.device.size_bytes() {
-            return Ok(Err("that is past the end of the disk"));
+            return Ok(Err("this is past the end of the disk"));
         }
-        Ok(BootRecord::read(self.device, offset)?.ok_or("there is no boot record"))
+        Ok(BootRecord::read(self.device, offset)?.ok_or("missing extended boot record"))
     }
 
     fn take_data(
@@ -126,7 +126,7 @@ impl<'a> Chain<'a> {
             }
             let start = Lba(at.0.saturating_add(entry.start_sectors.into()));
             let inside = container.holds(start, entry.len_sectors);
-            // The last two entries are not used by anything, and hold garbage on some disks.
+            // Nothing uses the last two entries, and on some disks they contain garbage.
             if index >= 2 && !(inside && fits(entry, room)) {
                 continue;
             }
@@ -157,7 +157,8 @@ fn is_link(entry: &Entry) -> bool {
     entry.is_used() && is_extended(entry.type_byte)
 }
 
-/// Whether a data entry lies within the `room` sectors that the link to its record gave it.
+/// Returns true if a data entry lies within the `room` sectors that the link to its record
+/// specified.
 fn fits(entry: &Entry, room: u32) -> bool {
     entry
         .start_sectors

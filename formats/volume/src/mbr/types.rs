@@ -1,8 +1,8 @@
-//! Names of MBR partition types.
+//! The names of MBR partition types.
 //!
-//! No body assigns them; these are in common use, by the names that `fdisk` users know.
+//! No organisation assigns them; these are in common use, by the names that `fdisk` users know.
 
-/// The name of a type; `None` for one that is in no list.
+/// Returns the name of a type; `None` for an unknown one.
 pub(crate) fn type_name(type_byte: u8) -> Option<&'static str> {
     Some(match type_byte {
         0x00 => "Empty",

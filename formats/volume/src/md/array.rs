@@ -1,4 +1,4 @@
-//! An array: members put together.
+//! Arrays: assembled members.
 
 use std::sync::Arc;
 
@@ -9,41 +9,42 @@ use super::plan::{self, Run};
 use super::superblock::{self, Member, Written};
 use crate::map::{Area, Layout, Mapped, Mark, Members, Source, Writable};
 
-/// Members of an array: more than anyone makes. A superblock has room for 1,920.
+/// The largest number of members of an array, more than in use anywhere. A superblock has room for
+/// 1,920.
 const MAX_MEMBERS: u32 = 384;
 
-/// What a bitmap's superblock takes.
+/// The size of a bitmap's superblock in bytes.
 const BITMAP_BYTES: u64 = 256;
 
 /// An array of Linux's md.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Array {
-    /// Its identity.
+    /// The UUID of the array.
     pub id: Uuid,
-    /// Its name, often with the host's before it.
+    /// The name, often prefixed with the host's.
     pub name: String,
-    /// Its level as mdadm writes it: `raid1`, `linear`.
+    /// The level as mdadm writes it: `raid1`, `linear`.
     pub level: String,
-    /// Its size.
+    /// The size in bytes.
     pub size_bytes: u64,
-    /// How many members it has.
+    /// The number of members.
     pub members: usize,
-    /// For each member its place among what was given to [`arrays`]; `None` for one that is
-    /// missing or out of date.
+    /// For each slot, the index of the member in the argument of [`arrays`]; `None` for a member
+    /// that is missing or out of date.
     pub slots: Vec<Option<usize>>,
-    /// Why it does not open, if so.
+    /// The reason why the array cannot be opened, if any.
     pub problem: Option<(ErrorKind, String)>,
     runs: Vec<Run>,
-    /// Why it is only read, if so.
+    /// The reason why the array can only be read, if any.
     unwritable: Option<String>,
-    /// Where the superblocks are.
+    /// The locations of the superblocks.
     written: Vec<Written>,
-    /// Start and length of each member's data.
+    /// The offset and length of each member's data.
     data: Vec<(u64, u64)>,
 }
 
-/// The arrays that some members tell of, in the order of their names and identities.
+/// Assembles arrays from some members, in the order of their names and UUIDs.
 pub fn arrays(members: &[Member]) -> Vec<Array> {
     let mut ids: Vec<Uuid> = members.iter().map(|member| member.array).collect();
     ids.sort_unstable();
@@ -61,7 +62,7 @@ pub fn arrays(members: &[Member]) -> Vec<Array> {
 }
 
 impl Array {
-    /// The array of some members, each with its place among what was given.
+    /// Assembles one array from its members, each with its index in the argument of [`arrays`].
     fn of(found: &[(usize, &Member)]) -> Option<Self> {
         let newest = found.iter().map(|(_, member)| *member);
         let newest = newest.max_by_key(|member| member.events)?;
@@ -93,7 +94,7 @@ impl Array {
         found: &[(usize, &Member)],
     ) -> std::result::Result<(), (ErrorKind, String)> {
         if newest.members == 0 || newest.members > MAX_MEMBERS {
-            let reason = format!("says that it has {} members", newest.members);
+            let reason = format!("has an invalid number of members: {}", newest.members);
             return Err((ErrorKind::Corrupt, reason));
         }
         self.slots = vec![None; self.members];
@@ -103,7 +104,7 @@ impl Array {
         }
         let there: Vec<u64> = self.data.iter().map(|(_, len)| *len).collect();
         let there = match newest.level {
-            // What is not there has a place, but nobody knows how long it is.
+            // A missing member has a slot, but its length is unknown.
             -1 | 0 if self.slots.contains(&None) => Vec::new(),
             _ => there,
         };
@@ -115,43 +116,51 @@ impl Array {
         let spare = spare.min().unwrap_or(0);
         let missing = self.slots.iter().filter(|slot| slot.is_none()).count();
         if missing > spare {
-            let reason = format!("misses {missing} of its {} members", self.members);
+            let reason = format!("has {missing} of its {} members missing", self.members);
             return Err((ErrorKind::NotFound, reason));
         }
         if self.size_bytes == 0 {
-            return Err((ErrorKind::Corrupt, "has no bytes".to_owned()));
+            return Err((
+                ErrorKind::Corrupt,
+                "has an invalid size: 0 bytes".to_owned(),
+            ));
         }
         self.unwritable = self.judge_writing(newest, found).err();
         Ok(())
     }
 
-    /// Whether it can be written, and notes what that needs.
+    /// Checks whether the array can be written, and records what writing needs.
     fn judge_writing(
         &mut self,
         newest: &Member,
         found: &[(usize, &Member)],
     ) -> std::result::Result<(), String> {
         match newest.level {
-            // Without copies there is nothing to tell of a write.
+            // Levels without copies have nothing to mark.
             -1 | 0 => return Ok(()),
             1 | 10 => {}
-            _ => return Err(format!("is {}, which is not written", self.level)),
+            _ => {
+                return Err(format!(
+                    "is {}, for which writing is not supported",
+                    self.level
+                ));
+            }
         }
         for slot in &self.slots {
             let member = found.iter().find(|(index, _)| Some(*index) == *slot);
             let whole = member.filter(|(_, member)| {
                 member.in_sync && newest.in_sync && member.events == newest.events
             });
-            let (_, member) = whole.ok_or("has copies that are not all there and in sync")?;
+            let (_, member) = whole.ok_or("has copies that are not all present and in sync")?;
             let written = member.written;
             self.written
-                .push(written.ok_or("has superblocks that are not written")?);
+                .push(written.ok_or("has superblocks for which writing is not supported")?);
         }
         Ok(())
     }
 
-    /// Puts a member into its slot, if it is up to date: as md judges it, one that missed more than
-    /// one change, failed, or is not yet filled isn't.
+    /// Puts a member into its slot if it is up to date. By md's rules, a member that missed more
+    /// than one change, failed, or is not yet filled is out of date.
     fn place(
         &mut self,
         newest: &Member,
@@ -172,11 +181,11 @@ impl Array {
             return Ok(());
         }
         if member.features != 0 {
-            let reason = format!("has features that are not read ({:#x})", member.features);
+            let reason = format!("has unsupported features ({:#x})", member.features);
             return Err((ErrorKind::Unsupported, reason));
         }
         if slot.is_some() {
-            let reason = format!("has two members that say they are number {role}");
+            let reason = format!("has two members with the number {role}");
             return Err((ErrorKind::Corrupt, reason));
         }
         *slot = Some(index);
@@ -184,12 +193,13 @@ impl Array {
         Ok(())
     }
 
-    /// Makes a device of it, to read. `find` gives the device of a member by its place among what was
-    /// given to [`arrays`].
+    /// Opens the array as a device for reading. `find` returns the device of a member by its index
+    /// in the argument of [`arrays`].
     ///
     /// # Errors
-    /// As its [`problem`](Self::problem) says; [`ErrorKind::OutOfBounds`] when a member has been cut;
-    /// what `find` answers.
+    /// * According to its [`problem`](Self::problem).
+    /// * [`ErrorKind::OutOfBounds`] if a member was truncated.
+    /// * Errors of `find`.
     pub fn open<D: BlockRead + ?Sized>(
         &self,
         find: &dyn Fn(usize) -> Result<Arc<D>>,
@@ -200,24 +210,25 @@ impl Array {
         let layouts = self.runs.iter().map(|run| {
             let areas = run.slots.iter().map(|slot| self.area(run, *slot, find));
             let members = Members::new(run.geometry, areas.collect::<Result<_>>()?);
-            let members = members.ok_or_else(|| Error::corrupt("an md array without members"))?;
+            let members =
+                members.ok_or_else(|| Error::corrupt("missing members of the md array"))?;
             Ok((run.len_bytes, Layout::Members(members)))
         });
         Mapped::new(layouts.collect::<Result<_>>()?)
     }
 
-    /// As [`open`](Self::open), to be written, too.
+    /// Opens the array for reading and writing.
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`ErrorKind::Unsupported`] for an array with sums, and for one whose
-    /// copies are not all there and in sync.
+    /// As for [`open`](Self::open); [`ErrorKind::Unsupported`] for an array with parity, and for
+    /// one whose copies are not all present and in sync.
     pub fn open_writable<D: BlockWrite + ?Sized>(
         &self,
         find: &dyn Fn(usize) -> Result<Arc<D>>,
     ) -> Result<Writable<D>> {
         let volume = self.open(find)?;
         if let Some(reason) = &self.unwritable {
-            let reason = format!("{reason}, and is not written");
+            let reason = format!("{reason}; writing to it is not supported");
             return Err(self.error(ErrorKind::Unsupported, &reason));
         }
         let mut marks = Vec::new();
@@ -238,7 +249,7 @@ impl Array {
         Error::new(kind, format!("md array {} {reason}", self.name))
     }
 
-    /// What a run takes of a member; `None` for one that is not there.
+    /// Returns the area of a member that a run uses; `None` for a missing member.
     fn area<D: BlockRead + ?Sized>(
         &self,
         run: &Run,

@@ -1,4 +1,4 @@
-//! What of an array is where on its members.
+//! The runs of an array on its members.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
@@ -14,26 +14,27 @@ pub(super) struct Run {
     pub(super) geometry: Geometry,
     /// The slots of those members, in their order.
     pub(super) slots: Vec<usize>,
-    /// What it takes of each: from a byte of its data on, so many.
+    /// The offset in each member's data at which the run begins, in bytes.
     pub(super) start_bytes: u64,
+    /// The number of bytes that the run uses of each member.
     pub(super) each_bytes: u64,
 }
 
-/// Why there is none.
+/// The reason why an array has no runs.
 pub(super) type Problem = (ErrorKind, String);
 
-/// `RAID0_ORIG_LAYOUT` and `RAID0_ALT_MULTIZONE_LAYOUT`.
+/// The layouts of RAID0: `RAID0_ORIG_LAYOUT` and `RAID0_ALT_MULTIZONE_LAYOUT`.
 const RAID0_ORIGINAL: u32 = 1;
 const RAID0_ALTERNATE: u32 = 2;
 
-/// An array's runs. `data` is how much data each slot has room for; zero for one that is not there.
+/// Returns an array's runs. `data` is the size of each slot's data; zero for a missing member.
 pub(super) fn runs(newest: &Member, data: &[u64]) -> Result<Vec<Run>, Problem> {
     match newest.level {
         -1 => Ok(concatenated(newest, data)),
         0 => zones(newest, data),
         1 | 4 | 5 | 6 | 10 => Ok(vec![redundant(newest)?]),
         level => {
-            let reason = format!("is of level {level}, which is not read");
+            let reason = format!("is of level {level}, which is not supported");
             Err((ErrorKind::Unsupported, reason))
         }
     }
@@ -44,7 +45,7 @@ fn whole(bytes: u64, chunk_bytes: u64) -> u64 {
     bytes.saturating_sub(rest)
 }
 
-/// `linear`: one member after the other.
+/// Returns the runs of `linear`: one member after the other.
 fn concatenated(newest: &Member, data: &[u64]) -> Vec<Run> {
     let member = |(slot, bytes): (usize, &u64)| {
         let each_bytes = whole(*bytes, newest.chunk_bytes);
@@ -60,8 +61,8 @@ fn concatenated(newest: &Member, data: &[u64]) -> Vec<Run> {
     runs.filter(|run| run.len_bytes > 0).collect()
 }
 
-/// `create_strip_zones`, Linux, `drivers/md/raid0.c`: stripes over all members as far as the smallest
-/// goes, then over those that are left.
+/// Returns the zones of RAID0 as in `create_strip_zones`, Linux, `drivers/md/raid0.c`: stripes over
+/// all members up to the end of the smallest, then over the remaining ones.
 fn zones(newest: &Member, data: &[u64]) -> Result<Vec<Run>, Problem> {
     let chunk_bytes = chunk_of(newest)?;
     let sizes: Vec<u64> = data
@@ -81,15 +82,15 @@ fn zones(newest: &Member, data: &[u64]) -> Result<Vec<Run>, Problem> {
         if !runs.is_empty() && slots.len() > 1 {
             match newest.layout {
                 RAID0_ALTERNATE => {}
-                // It went on counting where the zone before ended.
+                // The original layout continues to count where the previous zone ended.
                 RAID0_ORIGINAL => {
                     let count = u64::try_from(slots.len()).unwrap_or(u64::MAX);
                     let first = chunks.checked_rem(count).unwrap_or(0);
                     slots.rotate_left(usize::try_from(first).unwrap_or(0));
                 }
                 _ => {
-                    let reason = "is raid0 of members of different sizes, and does not say in which \
-                                  of two layouts";
+                    let reason = "is raid0 with members of different sizes, and its superblock does not say which \
+                                  of two layouts it has";
                     return Err((ErrorKind::Unsupported, reason.to_owned()));
                 }
             }
@@ -121,14 +122,17 @@ fn redundant(newest: &Member) -> Result<Run, Problem> {
             _ => parity(newest, chunk_bytes),
         };
         let (level, layout) = (newest.level, newest.layout);
-        let reason = || format!("is raid{level} of layout {layout:#x}, which is not read");
+        let reason = || format!("is raid{level} of layout {layout:#x}, which is not supported");
         (
             geometry.ok_or_else(|| (ErrorKind::Unsupported, reason()))?,
             each_bytes,
         )
     };
     if members < geometry.least_members() {
-        let reason = format!("is raid{} of {members} members", newest.level);
+        let reason = format!(
+            "is raid{} with an invalid number of members: {members}",
+            newest.level
+        );
         return Err((ErrorKind::Corrupt, reason));
     }
     let len_bytes = geometry.size_bytes(each_bytes, members, newest.chunk_bytes.max(1));
@@ -142,11 +146,17 @@ fn redundant(newest: &Member) -> Result<Run, Problem> {
 }
 
 fn chunk_of(newest: &Member) -> Result<NonZeroU64, Problem> {
-    let no_chunks = || (ErrorKind::Corrupt, "has chunks without bytes".to_owned());
+    let no_chunks = || {
+        (
+            ErrorKind::Corrupt,
+            "has an invalid chunk size: 0".to_owned(),
+        )
+    };
     NonZeroU64::new(newest.chunk_bytes).ok_or_else(no_chunks)
 }
 
-/// `setup_geo` and `calc_sectors`, Linux, `drivers/md/raid10.c`.
+/// Returns the geometry of RAID10 as in `setup_geo` and `calc_sectors`, Linux,
+/// `drivers/md/raid10.c`.
 fn raid10(
     newest: &Member,
     members: usize,
@@ -162,7 +172,7 @@ fn raid10(
     let copies = near.checked_mul(far)?;
     let set = match layout >> 17 {
         0 => members,
-        // Of the first that had sets, with a fault in their size that stays.
+        // The first version with sets computes their size wrongly, which is kept for compatibility.
         1 => members.checked_div(far.get())?,
         2 => copies.get(),
         _ => return None,
@@ -206,7 +216,7 @@ fn parity(member: &Member, chunk_bytes: NonZeroU64) -> Option<Geometry> {
         8 => ZeroRestart,
         9 => NRestart,
         10 => NContinue,
-        _ => First, // 4; what is not known is refused below.
+        _ => First, // 4; unknown layouts are refused below.
     };
     let (rotation, sums) = match (member.level, member.layout) {
         (4, _) => (Last, Sums::P),

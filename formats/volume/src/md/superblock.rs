@@ -1,4 +1,4 @@
-//! `mdp_superblock_1`: what a member of a Linux md array says. Linux,
+//! The superblock of a member of a Linux md array, `mdp_superblock_1`. Linux,
 //! `include/uapi/linux/raid/md_p.h`; md(4), "MD SUPER BLOCK".
 
 use diskfs_block::{BlockRead, Result, read_within};
@@ -9,30 +9,32 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::superblock_0;
 use crate::map::{Change, Copies};
 
-/// `MD_SB_MAGIC`.
+/// The magic number, `MD_SB_MAGIC`.
 pub(super) const MAGIC: u32 = 0xa92b_4efc;
 
-/// A RAID0 that does not say how members of different sizes are used, as the kernel has it.
+/// The layout of a RAID0 that does not say how members of different sizes are used, as in the
+/// kernel.
 pub(super) const RAID0_LAYOUT_UNKNOWN: u32 = u32::MAX;
 
-/// `MD_FEATURE_RAID0_LAYOUT`.
+/// The feature flag for a RAID0 with a layout, `MD_FEATURE_RAID0_LAYOUT`.
 const HAS_RAID0_LAYOUT: u32 = 4096;
 
-/// md counts in sectors of this size, whatever the disk's are.
+/// The sector size of md, whatever the disk's sector size.
 pub(super) const SECTOR_BYTES: u64 = 512;
 
-/// The fixed part; a list of roles follows.
+/// The length of the fixed part; a list of roles follows.
 const FIXED_BYTES: usize = 256;
 
-/// What is read of it: the kernel keeps 4 KiB for it, of which up to 1,920 roles take the rest.
+/// The number of bytes to read: the kernel reserves 4 KiB, in which up to 1,920 roles follow the
+/// fixed part.
 const SUPERBLOCK_BYTES: usize = 4096;
 
-/// What stands for "all of it".
+/// The offset that means "completely done".
 const ALL: u64 = u64::MAX;
 
-/// Features that change nothing of what is where: a bitmap (1), a recovery offset (2), a versioned
-/// bitmap (256), partial parity (1024, 2048), RAID0's layout (4096). That there are bad blocks (8) is
-/// none of them: what such a member has there is out of date.
+/// The known features, which do not change the location of data: a bitmap (1), a recovery offset
+/// (2), a versioned bitmap (256), partial parity (1024, 2048), RAID0's layout (4096). Bad blocks
+/// (8) are not among them: the member's data there is out of date.
 const KNOWN_FEATURES: u32 = 1 | 2 | 256 | 1024 | 2048 | 4096;
 
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
@@ -82,54 +84,54 @@ const _: () = assert!(size_of::<Raw>() == FIXED_BYTES);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Member {
-    /// The array's identity.
+    /// The UUID of the array.
     pub array: Uuid,
-    /// The array's name, often with the host's before it: `host:0`.
+    /// The name of the array, often prefixed with the host's: `host:0`.
     pub name: String,
-    /// The array's level: -1 for linear, 0, 1, 4, 5, 6, 10.
+    /// The level of the array: -1 for linear, 0, 1, 4, 5, 6, 10.
     pub level: i32,
-    /// Its place in the array; `None` for a spare or a failed one.
+    /// The slot in the array; `None` for a spare or a failed member.
     pub role: Option<u16>,
-    /// How many members the array has.
+    /// The number of members of the array.
     pub members: u32,
-    /// How often the array's state was changed.
+    /// The event count: how often the array's state was changed.
     pub events: u64,
     pub(super) layout: u32,
     pub(super) chunk_bytes: u64,
-    /// What redundant levels use of each member.
+    /// The number of bytes that redundant levels use of each member.
     pub(super) used_bytes: u64,
     pub(super) data_start_bytes: u64,
     pub(super) data_bytes: u64,
-    /// All of the member is what it should be.
+    /// True if all of the member is up to date.
     pub(super) recovered: bool,
-    /// The members agree with one another, and with their sums.
+    /// True if the members are in sync with each other and with their parity.
     pub(super) in_sync: bool,
-    /// Something that changes what is where, or is not known.
+    /// The features that change the location of data, or are unknown.
     pub(super) features: u32,
-    /// Which of the array's devices it is; a device that took its place has another number.
+    /// The number of the device in the array; a replacement device has another number.
     pub(super) number: usize,
     /// The roles of all devices, by their numbers.
     pub(super) roles: Vec<u16>,
-    /// Where its superblock is, for one that may be written.
+    /// The location of the superblock, if it may be written.
     pub(super) written: Option<Written>,
 }
 
-/// Where a superblock is.
+/// The location of a superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) start_bytes: u64,
     pub(super) len_bytes: u64,
-    /// Where the bitmap's superblock is, if there is one.
+    /// The offset of the bitmap's superblock, if there is one.
     pub(super) bitmap: Option<u64>,
 }
 
-/// `MD_FEATURE_BITMAP_OFFSET`.
+/// The feature flag for a bitmap, `MD_FEATURE_BITMAP_OFFSET`.
 const HAS_BITMAP: u32 = 1;
 
-/// With other features there is more to tell of writes than is told here.
+/// The features with which writing is supported. Others require more bookkeeping of writes.
 const WRITTEN_FEATURES: u32 = HAS_BITMAP | HAS_RAID0_LAYOUT;
 
-/// How it tells of the copies.
+/// The functions that read and change the state of the copies.
 pub(super) const CHANGE: Change = Change { get, set };
 
 fn get(bytes: &[u8]) -> Option<(u64, Copies)> {
@@ -169,13 +171,13 @@ fn written(raw: &Raw, start_bytes: u64, len_bytes: usize) -> Option<Written> {
 }
 
 impl Member {
-    /// The member on `device`, or `None` when it is none. Versions 1.1, 1.2, 1.0 and
-    /// 0.90 are looked for, in this order.
+    /// Reads the member on `device`; returns `None` if it is not one. Versions 1.1, 1.2, 1.0 and
+    /// 0.90 are tried, in this order.
     ///
     /// # Errors
-    /// What the device answers when it cannot be read.
+    /// Read errors of the device.
     pub fn read(device: &dyn BlockRead) -> Result<Option<Self>> {
-        // From the end: 8 KiB before it, at a multiple of 4 KiB.
+        // The superblock of version 1.0 is 8 KiB before the end, at a multiple of 4 KiB.
         let last = device.size_bytes().checked_div(SECTOR_BYTES).unwrap_or(0);
         let last = last.saturating_sub(16) & !7;
         for sector in [0, 8, last] {
@@ -241,7 +243,7 @@ impl Member {
     }
 }
 
-/// `calc_sb_1_csum`: the sum of all words but itself, its carry added.
+/// Returns the checksum as in `calc_sb_1_csum`: the sum of all words but itself, plus its carry.
 fn checksum(bytes: &[u8]) -> u32 {
     const OWN_WORD: usize = 216 / 4;
     let words = bytes.chunks(4).enumerate();

@@ -1,6 +1,6 @@
-//! `mdp_super_t`: a member with the superblock of version 0.90, at its end. Linux,
-//! `include/uapi/linux/raid/md_p.h`. It is in the order of bytes of the machine that wrote it; that of
-//! x86 and ARM is read.
+//! The superblock of version 0.90 at the end of a member, `mdp_super_t`. Linux,
+//! `include/uapi/linux/raid/md_p.h`. It has the byte order of the machine that wrote it; only that
+//! of x86 and ARM is supported.
 
 use diskfs_block::{BlockRead, Result, read_within};
 use uuid::Uuid;
@@ -8,21 +8,22 @@ use zerocopy::little_endian::U32;
 
 use super::superblock::{MAGIC, Member, RAID0_LAYOUT_UNKNOWN};
 
-/// `MD_SB_BYTES`, and the words in it.
+/// The length of the superblock, `MD_SB_BYTES`, and the number of its words.
 const SUPERBLOCK_BYTES: usize = 4096;
 
-/// `MD_RESERVED_BYTES`: the superblock is at the last multiple that has so much behind it.
+/// The reserved size, `MD_RESERVED_BYTES`: the superblock is at the last multiple of it that has as
+/// many bytes after it.
 const RESERVED_BYTES: u64 = 64 << 10;
 
-/// Members with a descriptor (`MD_SB_DISKS`).
+/// The largest number of members with a descriptor (`MD_SB_DISKS`).
 const MAX_DISKS: usize = 27;
 
-/// `MD_SB_CLEAN` and `MD_DISK_FAULTY`, `MD_DISK_ACTIVE`, `MD_DISK_SYNC`: bits of states.
+/// The bits of states: `MD_SB_CLEAN` and `MD_DISK_FAULTY`, `MD_DISK_ACTIVE`, `MD_DISK_SYNC`.
 const CLEAN: u32 = 1;
 const FAULTY: u32 = 1;
 const ACTIVE_AND_SYNC: u32 = 2 | 4;
 
-/// The words of the superblock, by the names that the kernel has for them.
+/// The words of the superblock, by their names in the kernel.
 mod word {
     pub(super) const MAGIC: usize = 0;
     pub(super) const MAJOR: usize = 1;
@@ -41,7 +42,7 @@ mod word {
     pub(super) const THIS_DISK: usize = 992;
 }
 
-/// The words of a descriptor of a disk, of which there are 32.
+/// The words of a disk's descriptor, of which there are 32.
 mod disk_word {
     pub(super) const COUNT: usize = 32;
     pub(super) const NUMBER: usize = 0;
@@ -49,7 +50,7 @@ mod disk_word {
     pub(super) const STATE: usize = 4;
 }
 
-/// The member on `device`, if it has this superblock.
+/// Reads the member on `device`, if it has this superblock.
 pub(super) fn read(device: &dyn BlockRead) -> Result<Option<Member>> {
     let last = device.size_bytes() & !(RESERVED_BYTES.saturating_sub(1));
     let Some(offset) = last.checked_sub(RESERVED_BYTES) else {
@@ -68,7 +69,7 @@ impl Words<'_> {
         word.map_or(0, |bytes| U32::from_bytes(*bytes).get())
     }
 
-    /// `calc_sb_csum`: the sum of all words but itself, its carry added.
+    /// Checks the checksum as in `calc_sb_csum`: the sum of all words but itself, plus its carry.
     fn is_sound(&self) -> bool {
         let others = (0..SUPERBLOCK_BYTES / 4).filter(|index| *index != word::CSUM);
         let sum: u64 = others.map(|index| u64::from(self.get(index))).sum();
@@ -91,7 +92,7 @@ impl Words<'_> {
         let uuid = word::SET_UUID.map(|index| self.get(index).to_be_bytes());
         Some(Member {
             array: Uuid::from_slice(&uuid.concat()).ok()?,
-            // It has no name but the number that the kernel gave it.
+            // The only name is the number that the kernel gave it.
             name: self.get(word::MD_MINOR).to_string(),
             level,
             role: role.filter(|role| u32::from(*role) < members),
@@ -107,7 +108,7 @@ impl Words<'_> {
             data_bytes: offset,
             recovered: true,
             in_sync: self.get(word::STATE) & CLEAN != 0,
-            // From 0.91 on it is being reshaped.
+            // Version 0.91 marks a reshape.
             features: u32::from(self.get(word::MINOR) > 90),
             number,
             roles,
@@ -115,7 +116,7 @@ impl Words<'_> {
         })
     }
 
-    /// The role of a disk; none of the members' for one that failed or is spare.
+    /// Returns the role of a disk; for a failed or spare one a number that is no member's.
     fn role(&self, disk: usize) -> u16 {
         let start = disk.saturating_mul(disk_word::COUNT);
         let start = start.saturating_add(word::DISKS);

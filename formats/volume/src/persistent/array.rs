@@ -1,4 +1,4 @@
-//! `array_block`: arrays of numbers of 64 bits, whose blocks a tree names. Linux,
+//! Arrays of 64-bit numbers, `array_block`, whose blocks are in a tree. Linux,
 //! `drivers/md/persistent-data/dm-array.c`.
 
 use std::num::NonZeroU64;
@@ -8,10 +8,10 @@ use diskfs_block::{BlockRead, Error, Result};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::block::{Blocks, Kind};
+use super::block::{BlockKind, Blocks};
 
-/// `CSUM_XOR`.
-const KIND: Kind = Kind {
+/// The kind of array blocks; its checksum constant is `CSUM_XOR`.
+const KIND: BlockKind = BlockKind {
     name: "array block",
     xor: 595_846_735,
     number_at: 16,
@@ -30,14 +30,14 @@ struct RawHeader {
 const HEADER_BYTES: usize = size_of::<RawHeader>();
 const _: () = assert!(HEADER_BYTES == 24);
 
-/// Entries in a block of 4096 bytes: 509.
+/// The number of entries in a block of 4096 bytes: 509.
 const ENTRIES: NonZeroU64 = NonZeroU64::new(509).unwrap();
 
-/// An array, read in its order.
+/// An array that is read in order.
 pub(crate) struct Array<'a, D: ?Sized> {
     blocks: &'a Blocks<D>,
     root: u64,
-    /// The last block that was read, and its number in the array.
+    /// The last block that was read, and its index in the array.
     last: Option<(u64, Arc<Vec<u8>>)>,
 }
 
@@ -47,10 +47,14 @@ impl<'a, D: BlockRead + ?Sized> Array<'a, D> {
         Self { blocks, root, last }
     }
 
-    /// The entry at `index`.
+    /// Returns the entry at `index`.
     pub(crate) fn get(&mut self, index: u64) -> Result<u64> {
         let block = self.block(index / ENTRIES)?;
-        let short = || Error::corrupt(format!("has an array without entry {index}"));
+        let short = || {
+            Error::corrupt(format!(
+                "has an array that is too short: missing entry {index}"
+            ))
+        };
         let (header, entries) = RawHeader::ref_from_prefix(&block).map_err(|_| short())?;
         let within = index % ENTRIES;
         if within >= u64::from(header.nr_entries.get()) || header.value_size.get() != 8 {
@@ -69,7 +73,7 @@ impl<'a, D: BlockRead + ?Sized> Array<'a, D> {
             return Ok(Arc::clone(block));
         }
         let number = self.blocks.number(self.root, index)?.ok_or_else(|| {
-            let reason = format!("has an array without its block {index}");
+            let reason = format!("has an array with a missing block: {index}");
             Error::corrupt(reason)
         })?;
         let block = self.blocks.get(number, KIND)?;

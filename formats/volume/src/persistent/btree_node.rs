@@ -1,4 +1,4 @@
-//! `btree_node`. Linux, `drivers/md/persistent-data/dm-btree-internal.h`.
+//! Nodes of trees, `btree_node`. Linux, `drivers/md/persistent-data/dm-btree-internal.h`.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use diskfs_block::{BlockRead, Error, Result};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::block::{BLOCK_BYTES, Blocks, Kind};
+use super::block::{BLOCK_BYTES, BlockKind, Blocks};
 
-/// `BTREE_CSUM_XOR`.
-const KIND: Kind = Kind {
+/// The kind of tree nodes; its checksum constant is `BTREE_CSUM_XOR`.
+const KIND: BlockKind = BlockKind {
     name: "tree node",
     xor: 121_107,
     number_at: 8,
 };
 
-/// `INTERNAL_NODE` and `LEAF_NODE`.
+/// The flags `INTERNAL_NODE` and `LEAF_NODE`.
 const INTERNAL: u32 = 1;
 const LEAF: u32 = 2;
 
@@ -36,7 +36,7 @@ struct RawHeader {
 const HEADER_BYTES: usize = size_of::<RawHeader>();
 const _: () = assert!(HEADER_BYTES == 32);
 
-/// A node with keys in their order, and a value for each.
+/// A node with ordered keys, and a value for each.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     block: Arc<Vec<u8>>,
@@ -47,22 +47,23 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The node in that block. Values of leaves are of `value_bytes`.
+    /// Reads the node in that block. Values of leaves have `value_bytes` bytes.
     pub(super) fn read<D: BlockRead + ?Sized>(
         blocks: &Blocks<D>,
         number: u64,
         value_bytes: usize,
     ) -> Result<Self> {
         let block = blocks.get(number, KIND)?;
-        let wrong = |what: &str| Error::corrupt(format!("its tree node in block {number} {what}"));
+        let wrong =
+            |what: &str| Error::corrupt(format!("has a tree node in block {number} that {what}"));
         let header = RawHeader::ref_from_prefix(&block);
-        let (raw, _) = header.map_err(|_| wrong("is cut"))?;
+        let (raw, _) = header.map_err(|_| wrong("is truncated"))?;
         let is_leaf = match raw.flags.get() {
             INTERNAL => false,
             LEAF => true,
             _ => return Err(wrong("is neither internal nor a leaf")),
         };
-        // What is below an internal node is named by its block.
+        // The values of an internal node are block numbers.
         let expected = if is_leaf {
             value_bytes
         } else {
@@ -74,7 +75,7 @@ impl Node {
             .saturating_mul(KEY_BYTES.saturating_add(value))
             .saturating_add(HEADER_BYTES);
         if value != expected || entries > max || room > BLOCK_BYTES {
-            return Err(wrong("has entries that don't fit"));
+            return Err(wrong("has entries that do not fit"));
         }
         let node = Self {
             block: Arc::clone(&block),
@@ -99,13 +100,13 @@ impl Node {
         self.block.get(at..end).filter(|_| index < self.entries)
     }
 
-    /// A value that is a number.
+    /// Returns a value as a number.
     pub(crate) fn number(&self, index: usize) -> Option<u64> {
         let bytes = self.value(index)?;
         bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// The place of the last key that is not above `key`.
+    /// Returns the index of the last key that is at most `key`.
     pub(super) fn at_or_before(&self, key: u64) -> Option<usize> {
         let (mut low, mut high) = (0, self.entries);
         while low < high {

@@ -1,4 +1,4 @@
-//! What the superblocks of thin pools and caches have in common.
+//! Checks that apply to the superblocks of thin pools and caches.
 
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
@@ -7,41 +7,41 @@ use diskfs_block::{Error, Result};
 
 use super::BLOCK_BYTES;
 
-/// `metadata_block_size` and `data_block_size` count sectors.
+/// The unit of `metadata_block_size` and `data_block_size`.
 const SECTOR_BYTES: u64 = 512;
 
-/// Checks that it is a superblock: it begins with that magic number, and says that it is block 0.
+/// Checks that a block is a superblock: its magic number, and its own number 0.
 ///
 /// # Errors
-/// `Corrupt`.
+/// `Corrupt` if it is not.
 pub(crate) fn check_magic(what: &str, found: u64, expected: u64, number: u64) -> Result<()> {
     if found == expected && number == 0 {
         return Ok(());
     }
     Err(Error::corrupt(format!(
-        "has a {what} whose metadata is none"
+        "has a {what} with invalid metadata: wrong magic or block number"
     )))
 }
 
-/// Checks that this is a version, without features that change what it means.
+/// Checks the version, and that there are no incompatible features.
 ///
 /// # Errors
-/// `Unsupported`.
+/// `Unsupported` for another version or unknown features.
 pub(crate) fn check_version(what: &str, version: u32, incompatible: u32) -> Result<()> {
     if matches!(version, 1 | 2) && incompatible == 0 {
         return Ok(());
     }
     Err(Error::unsupported(format!(
         "has a {what} whose metadata is of version {version} with features {incompatible:#x}, \
-         which is not read"
+         which is not supported"
     )))
 }
 
-/// The bytes in a block of data, which `sectors` says. It must be in `range` and a multiple of `step`,
-/// and a block of metadata as large as all are.
+/// Returns the size of a data block in bytes from `sectors`. It must be in `range` and a multiple
+/// of `step`, and the metadata block size must be the usual one.
 ///
 /// # Errors
-/// `Corrupt`.
+/// `Corrupt` for another size.
 pub(crate) fn block_bytes(
     what: &str,
     sectors: u32,
@@ -55,7 +55,8 @@ pub(crate) fn block_bytes(
         .filter(|_| bytes(of_metadata) == u64::try_from(BLOCK_BYTES).ok())
         .ok_or_else(|| {
             Error::corrupt(format!(
-                "has a {what} with blocks of {sectors} sectors, of {of_metadata} for metadata"
+                "has a {what} with invalid block sizes: {sectors} sectors, {of_metadata} for \
+                 metadata"
             ))
         })
 }

@@ -1,9 +1,9 @@
-//! Types of partitions (`sys/dvh.h` of IRIX; Linux has some of its own), in the words of `fdisk`.
+//! The types of SGI partitions (`sys/dvh.h` of IRIX, and some of Linux), as in `fdisk`.
 
-/// That of the partition which is the disk.
+/// The type of the entry for the whole disk.
 pub(super) const VOLUME: u32 = 6;
 
-/// The name of a type; `None` for one that is in no list.
+/// Returns the name of a type; `None` for an unknown one.
 pub(crate) fn type_name(type_number: u32) -> Option<&'static str> {
     Some(match type_number {
         0 => "SGI volhdr",

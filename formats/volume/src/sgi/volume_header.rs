@@ -3,7 +3,7 @@
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// The sector as it is on disk.
+/// The on-disk structure of the sector.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawVolumeHeader {
@@ -18,7 +18,7 @@ struct RawVolumeHeader {
     fill: U32,
 }
 
-/// `struct partition_table`.
+/// The on-disk structure of an entry, `struct partition_table`.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawPartition {
@@ -31,13 +31,13 @@ const _: () = assert!(size_of::<RawVolumeHeader>() == 512);
 
 const MAGIC: u32 = 0x0be5_a941;
 
-/// A header whose checksum is right.
+/// A header with a correct checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VolumeHeader {
     pub(super) partitions: [Entry; 16],
 }
 
-/// A partition; none of it is there when it has no blocks.
+/// An entry; it is unused if it has no blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) start_blocks: u32,
@@ -46,7 +46,7 @@ pub(super) struct Entry {
 }
 
 impl VolumeHeader {
-    /// The header in a disk's first sector; `None` when there is none.
+    /// Parses the header in a disk's first sector; returns `None` if there is none.
     pub(super) fn from_sector(sector: &[u8]) -> Option<Self> {
         let (raw, _) = RawVolumeHeader::ref_from_prefix(sector).ok()?;
         let words = sector.get(..512)?.chunks_exact(4);

@@ -3,7 +3,7 @@
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// The sector as it is on disk.
+/// The on-disk structure of the sector.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawDiskLabel {
@@ -27,7 +27,7 @@ struct RawDiskLabel {
     dkl_cksum: U16,
 }
 
-/// What a partition is for.
+/// The on-disk structure with the type of a partition.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawTag {
@@ -35,7 +35,7 @@ struct RawTag {
     p_flag: U16,
 }
 
-/// Where it is.
+/// The on-disk structure with the location of a partition.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawMap {
@@ -48,14 +48,14 @@ const _: () = assert!(size_of::<RawDiskLabel>() == 512);
 const MAGIC: u16 = 0xdabe;
 const SANITY: u32 = 0x600d_deee;
 
-/// A label whose checksum is right.
+/// A label with a correct checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DiskLabel {
     pub(super) cylinder_sectors: u32,
     pub(super) partitions: [Entry; 8],
 }
 
-/// A partition; none of it is there when it has no sectors.
+/// An entry; it is unused if it has no sectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) start_cylinder: u32,
@@ -64,7 +64,7 @@ pub(super) struct Entry {
 }
 
 impl DiskLabel {
-    /// The label in a disk's first sector; `None` when there is none.
+    /// Parses the label in a disk's first sector; returns `None` if there is none.
     pub(super) fn from_sector(sector: &[u8]) -> Option<Self> {
         let (raw, _) = RawDiskLabel::ref_from_prefix(sector).ok()?;
         let words = sector.get(..512)?.chunks_exact(2);

@@ -1,9 +1,9 @@
-//! Tags of partitions (`sys/vtoc.h` of Solaris; Linux has some of its own), in the words of `fdisk`.
+//! The tags of Sun partitions (`sys/vtoc.h` of Solaris, and some of Linux), as in `fdisk`.
 
-/// That of the partition which is the disk.
+/// The tag of the entry for the whole disk.
 pub(super) const WHOLE_DISK: u16 = 5;
 
-/// The name of a tag; `None` for one that is in no list.
+/// Returns the name of a tag; `None` for an unknown one.
 pub(crate) fn type_name(tag: u16) -> Option<&'static str> {
     Some(match tag {
         0 => "Unassigned",

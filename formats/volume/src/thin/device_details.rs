@@ -1,4 +1,4 @@
-//! `disk_device_details`: what a pool knows of one of its volumes.
+//! The details of a thin volume in its pool's metadata, `disk_device_details`.
 
 use diskfs_block::{BlockRead, Error, Result};
 use zerocopy::little_endian::{U32, U64};
@@ -18,8 +18,8 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == 24);
 
-/// The time, in the pool's own, at which the volume or its last snapshot was made: blocks from before
-/// may be shared.
+/// Returns the pool's time at which the volume or its last snapshot was made: older blocks may be
+/// shared.
 pub(super) fn snapshotted_time<D: BlockRead + ?Sized>(
     blocks: &Blocks<D>,
     superblock: &Superblock,
@@ -36,6 +36,6 @@ pub(super) fn snapshotted_time<D: BlockRead + ?Sized>(
 
 pub(super) fn unknown(device_id: u64) -> Error {
     Error::corrupt(format!(
-        "is thin device {device_id} of its pool, whose metadata does not know it"
+        "is thin device {device_id}, which is missing from its pool's metadata"
     ))
 }

@@ -1,4 +1,4 @@
-//! `thin_disk_superblock`: block 0 of a pool's metadata.
+//! The superblock of a thin pool, `thin_disk_superblock`: block 0 of its metadata.
 
 use std::num::NonZeroU64;
 
@@ -9,17 +9,17 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use crate::persistent::Blocks;
 use crate::persistent::superblock::{block_bytes, check_magic, check_version};
 
-/// `THIN_SUPERBLOCK_MAGIC`.
+/// The magic number, `THIN_SUPERBLOCK_MAGIC`.
 const MAGIC: u64 = 27_022_010;
 
-/// `SUPERBLOCK_CSUM_XOR`.
+/// The checksum's constant, `SUPERBLOCK_CSUM_XOR`.
 const XOR: u32 = 160_774;
 
-/// `THIN_METADATA_NEEDS_CHECK_FLAG`.
+/// The flag `THIN_METADATA_NEEDS_CHECK_FLAG`.
 const NEEDS_CHECK: u32 = 1;
 
-/// Blocks of data are of 64 KiB to 1 GiB, and so many sectors at least
-/// (`DATA_DEV_BLOCK_SIZE_MIN_SECTORS`).
+/// The smallest data block in sectors, 64 KiB (`DATA_DEV_BLOCK_SIZE_MIN_SECTORS`). The largest has
+/// 1 GiB.
 const LEAST_SECTORS: u32 = 128;
 const MOST_SECTORS: u32 = 2 << 20;
 
@@ -49,15 +49,15 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == 364);
 
-/// What a pool's metadata begins with.
+/// The superblock of a pool's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Superblock {
-    /// The tree of the volumes' trees, by their device numbers.
+    /// The root of the tree of the volumes' mapping trees, by their device ids.
     pub(super) data_mapping_root: u64,
-    /// The tree of what is known of each volume.
+    /// The root of the tree of the volumes' details.
     pub(super) device_details_root: u64,
     pub(super) block_bytes: NonZeroU64,
-    /// The kernel found it broken, and writes nothing before `thin_check` has seen it.
+    /// True if the kernel found the metadata broken, and refuses to write before `thin_check` ran.
     pub(crate) needs_check: bool,
 }
 
@@ -65,7 +65,8 @@ impl Superblock {
     pub(crate) fn read<D: BlockRead + ?Sized>(blocks: &Blocks<D>) -> Result<Self> {
         let bytes = blocks.superblock("superblock of a thin pool", XOR)?;
         let raw = Raw::ref_from_prefix(&bytes);
-        let (raw, _) = raw.map_err(|_| Error::corrupt("has a pool without a superblock"))?;
+        let (raw, _) =
+            raw.map_err(|_| Error::corrupt("has a thin pool with a missing superblock"))?;
         check_magic("pool", raw.magic.get(), MAGIC, raw.blocknr.get())?;
         check_version("pool", raw.version.get(), raw.incompat_flags.get())?;
         let (sectors, of_metadata) = (raw.data_block_size.get(), raw.metadata_block_size.get());

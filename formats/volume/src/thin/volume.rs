@@ -1,4 +1,4 @@
-//! A thin volume: where its blocks are.
+//! The mapping of a thin volume.
 
 use std::num::NonZeroU64;
 
@@ -9,28 +9,29 @@ use super::device_details::{snapshotted_time, unknown};
 use crate::map::{Access, Piece, Target};
 use crate::persistent::Blocks;
 
-/// A mapping holds the time in so many low bits, and the block above.
+/// The number of low bits of a mapping that hold the time; the block is above them.
 const TIME_BITS: u32 = 24;
 
-/// The map of one thin volume.
+/// The mapping of one thin volume.
 #[derive(Debug)]
 pub(crate) struct Thin<D: ?Sized> {
     blocks: Blocks<D>,
-    /// The tree of this volume: mappings by block.
+    /// The root of the volume's tree: mappings by block.
     root: u64,
     block_bytes: NonZeroU64,
     snapshotted_time: u64,
     data_bytes: u64,
-    /// How long the volume is that blocks are taken from that the pool has none for.
+    /// The length of the external origin, which provides the blocks that the pool does not have.
     origin_bytes: u64,
 }
 
-/// The member that holds the pool's data, and the one that holds an external origin.
+/// The indices of the members: the pool's data, and an external origin.
 const DATA: usize = 0;
 const ORIGIN: usize = 1;
 
 impl<D: BlockRead + ?Sized> Thin<D> {
-    /// Volume `device_id` of a pool with so much data, on an external origin of so many bytes.
+    /// Opens volume `device_id` of a pool with `data_bytes` of data. `origin_bytes` is the size of
+    /// the external origin.
     pub(crate) fn open(
         blocks: Blocks<D>,
         superblock: &Superblock,
@@ -50,7 +51,7 @@ impl<D: BlockRead + ?Sized> Thin<D> {
         })
     }
 
-    /// What there is from `offset` on.
+    /// Returns the piece from `offset` on.
     pub(crate) fn piece_at(&self, offset: u64) -> Result<Piece> {
         let block = offset / self.block_bytes;
         let within = offset % self.block_bytes;
@@ -68,7 +69,7 @@ impl<D: BlockRead + ?Sized> Thin<D> {
         for index in following.skip(1) {
             let expected = mapping.checked_add(run << TIME_BITS);
             let expected = block.checked_add(run).zip(expected);
-            // With the same time, it is as shared.
+            // Blocks with the same time are shared in the same way.
             if number(index).is_none() || number(index) != expected {
                 break;
             }
@@ -78,7 +79,9 @@ impl<D: BlockRead + ?Sized> Thin<D> {
         let start = to.saturating_mul(self.block_bytes.get());
         let len_bytes = run.saturating_mul(self.block_bytes.get());
         if start.saturating_add(len_bytes) > self.data_bytes {
-            let reason = format!("has block {block} in block {to} of its pool, past its end");
+            let reason = format!(
+                "has an invalid mapping: block {block} is in block {to}, past the end of its pool"
+            );
             return Err(Error::corrupt(reason));
         }
         let time = mapping & ((1 << TIME_BITS) - 1);
@@ -88,16 +91,16 @@ impl<D: BlockRead + ?Sized> Thin<D> {
                 member: DATA,
                 offset: start.saturating_add(within),
             },
-            // `__snapshotted_since`.
+            // The same rule as in `__snapshotted_since`.
             access: if self.snapshotted_time > time {
-                Access::Refused("is shared with a snapshot here, and not written")
+                Access::Refused("shares this block with a snapshot; writing to it is not supported")
             } else {
                 Access::Granted
             },
         })
     }
 
-    /// From `offset` to the block before `end` the pool has nothing.
+    /// Returns the hole from `offset` to the block before `end`, for which the pool has no blocks.
     fn hole(&self, offset: u64, end: Option<u64>) -> Piece {
         let end = end.map_or(u64::MAX, |end| end.saturating_mul(self.block_bytes.get()));
         let (end, target) = if offset < self.origin_bytes {
@@ -112,7 +115,9 @@ impl<D: BlockRead + ?Sized> Thin<D> {
         Piece {
             len_bytes: end.saturating_sub(offset),
             target,
-            access: Access::Refused("has no room in its thin pool here, and is not written"),
+            access: Access::Refused(
+                "has no block for this range in its thin pool; allocating one is not supported",
+            ),
         }
     }
 }

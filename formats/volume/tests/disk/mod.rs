@@ -1,15 +1,15 @@
-//! Builds disks byte by byte, so that a test may have what no tool makes.
+//! Disks that are built byte by byte, for cases that no tool produces.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use diskfs_block::Memory;
 
-/// `Linux filesystem`, as it stands on disk.
+/// The type `Linux filesystem`, as it is stored on disk.
 pub(crate) const LINUX: [u8; 16] = [
     0xaf, 0x3d, 0xc6, 0x0f, 0x83, 0x84, 0x72, 0x47, 0x8e, 0x79, 0x3d, 0x69, 0xd8, 0x47, 0x7d, 0xe4,
 ];
 
-/// A GPT to be written on a disk: primary, backup and protective MBR.
+/// A GPT to write to a disk: primary, backup and protective MBR.
 #[derive(Clone)]
 pub(crate) struct Gpt {
     pub(crate) sector: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Gpt {
     pub(crate) header_bytes: u32,
     pub(crate) entry_bytes: u32,
     pub(crate) entries: u32,
-    /// Number from 1 on, first and last LBA.
+    /// The number from 1 on, the first and the last LBA.
     pub(crate) partitions: Vec<(u32, u64, u64)>,
 }
 
@@ -39,7 +39,7 @@ impl Gpt {
         self
     }
 
-    /// The whole disk.
+    /// Builds the whole disk.
     pub(crate) fn disk(&self) -> Vec<u8> {
         let mut disk = vec![0; self.sector * usize::try_from(self.sectors).unwrap()];
         put_entry(
@@ -103,7 +103,7 @@ impl Gpt {
     }
 }
 
-/// Makes a header's checksum right.
+/// Corrects a header's checksum.
 pub(crate) fn seal(header: &mut [u8]) {
     let size = u32::from_le_bytes(header[12..16].try_into().unwrap()) as usize;
     header[16..20].fill(0);
@@ -119,7 +119,7 @@ pub(crate) fn put_entry(disk: &mut [u8], at: usize, index: usize, kind: u8, star
     disk[at + 12..at + 16].copy_from_slice(&len.to_le_bytes());
 }
 
-/// A disk of 512-byte sectors with an MBR of these entries (type, start, length).
+/// Builds a disk of 512-byte sectors with an MBR of these entries (type, start, length).
 pub(crate) fn mbr(sectors: usize, entries: &[(u8, u32, u32)]) -> Vec<u8> {
     let mut disk = vec![0; sectors * 512];
     disk[440..444].copy_from_slice(&0xcafe_0001_u32.to_le_bytes());
@@ -127,7 +127,7 @@ pub(crate) fn mbr(sectors: usize, entries: &[(u8, u32, u32)]) -> Vec<u8> {
     disk
 }
 
-/// Writes a boot record with these entries into sector `lba`.
+/// Writes a boot record with these entries to sector `lba`.
 pub(crate) fn put_record(disk: &mut [u8], lba: usize, entries: &[(u8, u32, u32)]) {
     for (index, &(kind, start, len)) in entries.iter().enumerate() {
         put_entry(disk, lba * 512, index, kind, start, len);

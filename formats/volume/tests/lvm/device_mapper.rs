@@ -1,4 +1,5 @@
-//! Volumes that only the kernel's device-mapper makes, against what it read from them itself.
+//! Volumes that only the kernel's device-mapper creates, compared with what it read from them
+//! itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use diskfs_volume::read_table;
 
 use crate::disk::contents;
 
-/// A disk whose second partition holds the sums that the kernel read, and the group on it.
+/// A disk whose second partition has the checksums of what the kernel read, and the group on it.
 pub(crate) struct Disk {
     pub(crate) bytes: Arc<Memory>,
     physical: Vec<(PhysicalVolume, Slice<Memory>)>,
@@ -58,7 +59,7 @@ impl Disk {
         self.group.open_writable(volume, &find)
     }
 
-    /// All volumes are what the kernel read.
+    /// Checks that all volumes have the contents that the kernel read.
     fn check(&self) {
         for (name, sum) in &self.sums {
             let opened = self.open(name).unwrap();
@@ -68,7 +69,7 @@ impl Disk {
     }
 }
 
-/// What is said to be zeroes is, and runs are as long as they can be found.
+/// Ranges that are reported as zeroes are zeroes, and runs are as long as possible.
 fn check_extents(device: &dyn BlockRead) {
     let (mut at, mut runs) = (0, 0);
     while at < device.size_bytes() {
@@ -101,7 +102,7 @@ fn thin_volumes_are_what_the_kernel_read() {
     );
 }
 
-/// Bytes of a pool's block.
+/// The block size of the pool in bytes.
 const BLOCK: u64 = 64 << 10;
 
 #[test]
@@ -111,13 +112,13 @@ fn holes_of_thin_volumes_are_told() {
     let hole = thin.extent_at(1016 * BLOCK).unwrap();
     assert_eq!(hole.kind, ExtentKind::Unallocated);
     assert_eq!(hole.len_bytes, 8 * BLOCK);
-    // Blocks that were written at once lie together.
+    // Blocks that were written at once are contiguous.
     let data = thin.extent_at(1010 * BLOCK + 512).unwrap();
     assert_eq!(
         (data.kind, data.len_bytes),
         (ExtentKind::Data, 6 * BLOCK - 512)
     );
-    // Behind an external origin.
+    // A block that comes from the external origin.
     let onext = disk.open("onext").unwrap();
     let end = onext.extent_at(26 * BLOCK).unwrap();
     assert_eq!(
@@ -135,7 +136,8 @@ fn thin_volumes_are_written_where_nobody_else_is() {
     let thin = disk.open_writable("thin1").unwrap();
     let kind = |answer: Result<()>| answer.map_err(|error| error.kind());
     let unsupported = Err(ErrorKind::Unsupported);
-    // Written again since the snapshot; shared with it; not there.
+    // A block that was written again since the snapshot, one that is shared with it, and one that
+    // is not allocated.
     let (own, shared, hole) = (999 * BLOCK, 1010 * BLOCK, 1016 * BLOCK);
     assert_eq!(kind(thin.write_at(shared, &[1])), unsupported);
     assert_eq!(kind(thin.write_at(hole, &[1])), unsupported);
@@ -167,7 +169,7 @@ fn thin_volumes_are_written_where_nobody_else_is() {
         .read_at(own + 5, &mut found)
         .unwrap();
     assert_eq!(&found, b"written");
-    // Without a snapshot, all that is there; on a RAID, both copies.
+    // Without a snapshot, all allocated blocks; on a RAID, both copies.
     let thin = disk.open_writable("thin2").unwrap();
     assert_eq!(kind(thin.write_at(4 * 4096, b"twice")), Ok(()));
     drop(thin);

@@ -1,17 +1,17 @@
-//! Builds physical volumes byte by byte, so that a test may have what no tool makes.
+//! Physical volumes that are built byte by byte, for cases that no tool produces.
 
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Memory, Result};
 use diskfs_volume::lvm::{LvmId, NewIds, PhysicalVolume, PvEntry, VolumeGroup, volume_groups};
 
-/// Bytes in an extent of the groups that are made here.
+/// The extent size of the test groups in bytes.
 pub(crate) const EXTENT: u64 = 64 << 10;
 
-/// The first extent begins here.
+/// The offset of the first extent in bytes.
 pub(crate) const PE_START: u64 = 1 << 20;
 
-/// LVM's checksum, bit by bit.
+/// Computes LVM's checksum, bit by bit.
 pub(crate) fn crc(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0xf597_a6cf, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc: u32, _| {
@@ -20,17 +20,17 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
     })
 }
 
-/// An identity: the same letter 32 times.
+/// Returns a UUID of the same letter 32 times.
 pub(crate) fn id(letter: char) -> String {
     letter.to_string().repeat(32)
 }
 
-/// A physical volume to be written.
+/// A physical volume to write.
 #[derive(Debug, Clone)]
 pub(crate) struct Pv {
     pub(crate) id: String,
     pub(crate) sector: usize,
-    /// Start and size of the metadata areas, with where in it the text begins, and the text.
+    /// The metadata areas: start and size, the offset of the text in the area, and the text.
     pub(crate) areas: Vec<(usize, usize, usize, String)>,
     pub(crate) size: usize,
 }
@@ -69,13 +69,13 @@ impl Pv {
     }
 }
 
-/// Makes a label's checksum right.
+/// Corrects a label's checksum.
 pub(crate) fn seal_label(sector: &mut [u8]) {
     let sum = crc(&sector[20..512]);
     sector[16..20].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Makes the checksum of a metadata area's header right.
+/// Corrects the checksum of a metadata area's header.
 pub(crate) fn seal_header(header: &mut [u8]) {
     let sum = crc(&header[4..512]);
     header[..4].copy_from_slice(&sum.to_le_bytes());
@@ -101,7 +101,8 @@ fn put_area(area: &mut [u8], start: usize, size: usize, at: usize, text: &str) {
     seal_header(area);
 }
 
-/// The text of a group `vg` with physical volumes of the identities `a`, `b`, ... of 40 extents.
+/// Returns the text of a group `vg` with physical volumes of the UUIDs `a`, `b`, ... of 40 extents
+/// each.
 pub(crate) fn group_text(seqno: u32, physical: &[char], logical: &str) -> String {
     let physical: Vec<String> = physical
         .iter()
@@ -123,7 +124,8 @@ pub(crate) fn group_text(seqno: u32, physical: &[char], logical: &str) -> String
     )
 }
 
-/// A logical volume of some segments, each its extents and the rest of its text.
+/// Returns the text of a logical volume from its segments, each with its extents and the rest of
+/// its text.
 pub(crate) fn volume_text(name: &str, segments: &[(u64, &str)]) -> String {
     let mut start = 0;
     let mut text = format!(
@@ -141,12 +143,12 @@ pub(crate) fn volume_text(name: &str, segments: &[(u64, &str)]) -> String {
     text + "}\n"
 }
 
-/// A linear area, as [`volume_text`] takes it.
+/// Returns the text of a linear area, for [`volume_text`].
 pub(crate) fn linear(pv: &str, extent: u64) -> String {
     format!("type = \"striped\" stripe_count = 1 stripes = [ \"{pv}\", {extent} ]")
 }
 
-/// Some devices, and the groups on them.
+/// A machine: some devices, and the groups on them.
 pub(crate) struct Machine {
     pub(crate) disks: Vec<(PhysicalVolume, Arc<Memory>)>,
     pub(crate) groups: Vec<VolumeGroup>,
@@ -171,7 +173,7 @@ impl Machine {
         found.map(|(_, disk)| Arc::clone(disk))
     }
 
-    /// Gives a group and its physical volumes new identities.
+    /// Gives a group and its physical volumes new UUIDs.
     pub(crate) fn change_ids(&self, group: &VolumeGroup) -> Result<()> {
         let new = |number: usize| LvmId::from_random([u8::try_from(number % 256).unwrap(); 32]);
         let physical = group.physical_volumes.iter().zip(1..);
@@ -184,7 +186,7 @@ impl Machine {
         })
     }
 
-    /// The logical volume of that name, to read.
+    /// Opens the logical volume of that name for reading.
     pub(crate) fn open(&self, name: &str) -> Result<impl BlockRead + use<>> {
         let group = &self.groups[0];
         let volume = group.logical_volume(name).expect(name);
@@ -193,7 +195,7 @@ impl Machine {
         })
     }
 
-    /// The logical volume of that name, to write.
+    /// Opens the logical volume of that name for writing.
     pub(crate) fn open_writable(&self, name: &str) -> Result<impl BlockWrite + use<>> {
         let group = &self.groups[0];
         let volume = group.logical_volume(name).expect(name);
@@ -203,7 +205,7 @@ impl Machine {
     }
 }
 
-/// All bytes of a device.
+/// Returns all bytes of a device.
 pub(crate) fn contents(device: &dyn BlockRead) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(device.size_bytes()).unwrap()];
     device.read_at(0, &mut bytes).unwrap();

@@ -1,4 +1,4 @@
-//! The stored images: groups that LVM's tools made.
+//! Stored images with groups that LVM's tools made.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ fn striped_volumes_over_two_partitions() {
     assert_eq!(volume(&disks, "raid0").len(), 8 << 20);
 }
 
-/// The physical volumes of `lvm-raid.raw`, as devices that may be left out.
+/// Returns the physical volumes of `lvm-raid.raw` as devices, of which some may be omitted.
 fn raid_disks() -> Disks {
     let image = image("lvm-raid.raw");
     let bytes = std::fs::read(image.path()).unwrap();
@@ -77,7 +77,7 @@ fn raid_disks() -> Disks {
     table.partitions.iter().map(open).collect()
 }
 
-/// What is wrong with a volume of a RAID, if anything, when some disks are missing.
+/// Returns why a volume of a RAID cannot be opened, if so, when some disks are missing.
 fn check_raid(disks: &Disks, volume: &LogicalVolume, without: &[usize]) -> Option<ErrorKind> {
     let groups = volume_groups(disks.iter().map(|(physical, _)| physical));
     let find = |entry: &PvEntry| {
@@ -100,7 +100,7 @@ fn check_raid(disks: &Disks, volume: &LogicalVolume, without: &[usize]) -> Optio
                 "{} {without:?}",
                 volume.name
             );
-            // From the middle of one piece into another.
+            // A read from the middle of one stripe into another.
             let mut some = vec![0; 10_000];
             opened.read_at(3000, &mut some).unwrap();
             assert!(
@@ -121,8 +121,8 @@ fn check_raid(disks: &Disks, volume: &LogicalVolume, without: &[usize]) -> Optio
     }
 }
 
-/// What the kernel wrote through device-mapper is read, with any one or two disks missing as far as
-/// the type allows.
+/// Contents that the kernel wrote through device-mapper are read correctly, with any one or two
+/// disks missing as far as the type allows.
 #[test]
 fn every_type_of_raid_is_read_also_degraded() {
     let disks = raid_disks();
@@ -155,8 +155,7 @@ fn every_type_of_raid_is_read_also_degraded() {
     assert_eq!(seen, 17);
 }
 
-/// The volume `snap` of `lvm-raid.raw`, of disks of which the first begins with other bytes where its
-/// store does.
+/// Opens the volume `snap` of `lvm-raid.raw`, after the first bytes of its store are replaced.
 fn snapshot(header: &[u8]) -> diskfs_block::Result<Vec<u8>> {
     let image = image("lvm-raid.raw");
     let disk: Arc<Memory> = Arc::new(Memory::new(std::fs::read(image.path()).unwrap()));
@@ -207,7 +206,7 @@ fn a_snapshot_is_read_from_its_store_and_its_origin() {
     let found = snapshot(&[]).unwrap();
     assert!(found[..expected.len()] == expected);
     let kind = |header: &[u8]| snapshot(header).map_err(|error| error.kind()).err();
-    // Overflowed; another version; chunks of no size; none at all.
+    // Stores that overflowed, have another version, chunks of size zero, or no header.
     let invalid = snapshot(b"SnAp\0\0\0\0").unwrap_err();
     assert_eq!(invalid.kind(), ErrorKind::Corrupt);
     assert!(
@@ -224,12 +223,12 @@ fn a_snapshot_is_read_from_its_store_and_its_origin() {
         assert_eq!(kind(&header), Some(ErrorKind::Corrupt), "{size:?}");
     }
     assert_eq!(kind(b"LUKS"), Some(ErrorKind::Corrupt));
-    // Never used, and so what the origin is now.
+    // A store that was never used, so the snapshot equals the current origin.
     let unused = snapshot(b"\0\0\0\0").unwrap();
     assert!(unused[..384 << 10] == pattern("raid1", 384 << 10));
 }
 
-/// A RAID with copies is written to all of them, and marked meanwhile.
+/// Writes to a RAID with copies go to all of them, which are marked meanwhile.
 #[test]
 fn copies_are_written_alike() {
     let image = image("lvm-raid.raw");
@@ -256,7 +255,7 @@ fn copies_are_written_alike() {
         opened.err().map(|error| error.kind())
     };
     for name in ["raid4", "raid5_ls", "raid6_zr", "raid1", "snap"] {
-        // A snapshot of raid1 has to keep what would be overwritten.
+        // A snapshot of raid1 would have to keep the data that is overwritten.
         assert_eq!(refused(name), Some(ErrorKind::Unsupported), "{name}");
     }
     let before = read("raid10_rmeta_0");
@@ -269,7 +268,7 @@ fn copies_are_written_alike() {
     for image in 0..4 {
         let metadata = read(&format!("raid10_rmeta_{image}"));
         assert_eq!(events(&metadata), events(&before) + 1);
-        assert_eq!(metadata[40..48], [0; 8], "all is to be copied");
+        assert_eq!(metadata[40..48], [0; 8], "everything must be copied");
     }
     assert_eq!(
         refused("raid10"),
@@ -292,13 +291,13 @@ fn copies_are_written_alike() {
     assert!(read("raid10_rimage_2") == read("raid10_rimage_3"));
     assert_eq!(refused("raid10"), None);
 
-    // Its log has six regions, each a bit behind the first two sectors.
+    // The log has six regions, each with a bit after the first two sectors.
     let bits = || read("mirror_mlog")[1024];
     assert_eq!(bits(), 0x3f);
     let mirror = group.open_writable(volume("mirror"), &find).unwrap();
     assert_eq!(bits(), 0x3f, "nothing is written yet");
     mirror.write_at(3000, &bytes).unwrap();
-    assert_eq!(bits(), 0, "all is to be copied");
+    assert_eq!(bits(), 0, "everything must be copied");
     assert_eq!(refused("mirror"), Some(ErrorKind::Unsupported));
     drop(mirror);
     assert_eq!(bits(), 0x3f);

@@ -1,11 +1,11 @@
-//! Whatever the bytes and texts are: an answer.
+//! Malicious metadata: any bytes and texts lead to a result.
 
 use diskfs_block::BlockRead;
 use proptest::prelude::*;
 
 use crate::disk::{Machine, Pv, group_text, linear, seal_header, seal_label, volume_text};
 
-/// Opens and reads all that there is.
+/// Opens and reads everything.
 fn exercise(disks: Vec<Vec<u8>>) {
     let machine = Machine::new(disks);
     for group in machine.groups.iter().take(1) {
@@ -22,7 +22,7 @@ fn exercise(disks: Vec<Vec<u8>>) {
     }
 }
 
-/// A RAID5 of three images.
+/// Returns the text of a RAID5 of three images.
 fn raid_text() -> String {
     let raid = "type = \"raid5_ls\" device_count = 3 stripe_size = 8 region_size = 8 \
                 raids = [ \"m0\", \"i0\", \"m1\", \"i1\", \"m2\", \"i2\" ]";
@@ -59,7 +59,7 @@ fn number() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Numbers and words of a good text replaced.
+    /// Numbers and words of a good text are replaced.
     #[test]
     fn any_number_in_the_text(at in any::<prop::sample::Index>(), value in number()) {
         let text = text();
@@ -72,7 +72,7 @@ proptest! {
         exercise(vec![Pv::new('a', &words.join(" ")).bytes()]);
     }
 
-    /// Pieces of a good text left out, doubled or swapped for others.
+    /// Pieces of a good text are removed, doubled or replaced by others.
     #[test]
     fn any_text(from in 0_usize..2500, len in 0_usize..60, to in 0_usize..2500, swap in ".{0,12}") {
         let good = text();
@@ -81,7 +81,7 @@ proptest! {
         exercise(vec![Pv::new('a', &text).bytes()]);
     }
 
-    /// Fields of the headers replaced, the checksums made right again.
+    /// Fields of the headers are replaced, and their checksums corrected.
     #[test]
     fn any_header(fields in prop::collection::vec((0_usize..30, number()), 1..4)) {
         let mut disk = Pv::new('a', &text()).bytes();

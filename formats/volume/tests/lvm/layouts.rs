@@ -1,11 +1,11 @@
-//! What is where, and what is wrong with it, of groups made byte by byte.
+//! Groups that are built byte by byte: the location of their data, and their problems.
 
 use diskfs_block::{BlockRead, BlockWrite, ErrorKind};
 use diskfs_volume::lvm::PhysicalVolume;
 
 use crate::disk::{EXTENT, Machine, PE_START, Pv, contents, group_text, linear, volume_text};
 
-/// One physical volume with the given logical ones.
+/// Builds one physical volume with the given logical ones.
 fn one(logical: &str) -> Machine {
     Machine::new([Pv::new('a', &group_text(1, &['a'], logical)).bytes()])
 }
@@ -71,7 +71,7 @@ fn the_newest_metadata_that_is_whole_counts() {
         let warnings = &machine.disks[0].0.warnings;
         assert!(warnings[0].contains("wrong checksum"), "{warnings:?}");
     }
-    // Of two disks, the one that was written last.
+    // Of two disks, the one that was written last wins.
     let of = |letter, seqno| Pv::new(letter, &group_text(seqno, &['a', 'b'], "")).bytes();
     for seqnos in [(3, 4), (4, 3)] {
         let machine = Machine::new([of('a', seqnos.0), of('b', seqnos.1)]);
@@ -87,7 +87,7 @@ fn metadata_past_the_end_of_a_cut_disk_is_told() {
     let machine = Machine::new([disk]);
     assert!(machine.groups.len() == 1, "the text is within");
     let warnings = &machine.disks[0].0.warnings;
-    assert!(warnings[0].contains("there are only 8192"), "{warnings:?}");
+    assert!(warnings[0].contains("has only 8192"), "{warnings:?}");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn writes_go_where_reads_come_from() {
     let mut expected = written.clone();
     expected[6 * extent..7 * extent].fill(0);
     assert!(contents(&device) == expected);
-    // Where it is on the disks, by the metadata.
+    // The location on the disks, according to the metadata.
     let [a, b] = [0, 1].map(|n: usize| machine.disks[n].1.to_vec());
     let at = |n: usize| usize::try_from(PE_START).unwrap() + n * extent;
     assert!(b[at(30)..][..2 * extent] == written[..2 * extent]);
@@ -133,7 +133,7 @@ fn writes_go_where_reads_come_from() {
             "{chunk}"
         );
     }
-    // Odd ranges over every border.
+    // Unaligned ranges across every border.
     for (from, len) in [
         (0, 1),
         (2 * extent - 3, 9000),
@@ -190,16 +190,16 @@ fn volumes_that_do_not_open_say_why() {
         (
             "vdo",
             Unsupported,
-            "vg/vdo is of the type `vdo`, which is not read",
+            "vg/vdo is of type `vdo`, which is not supported",
         ),
-        ("thin", Corrupt, "needs `one`, which is no pool"),
+        ("thin", Corrupt, "needs `one`, which is not a pool"),
         ("past", Corrupt, "past its 40"),
         ("one", Corrupt, "shares extents of pv0 with two"),
         ("two", Corrupt, "shares extents of pv0 with one"),
-        ("loop", Corrupt, "in one another"),
-        ("nowhere", Corrupt, "needs `pv9`, which its group has not"),
-        ("odd", Corrupt, "dealt out to 2 stripes"),
-        ("count", Corrupt, "`stripe_count` says 3"),
+        ("loop", Corrupt, "nested too deeply"),
+        ("nowhere", Corrupt, "needs `pv9`, which is not in its group"),
+        ("odd", Corrupt, "divided into 2 stripes"),
+        ("count", Corrupt, "`stripe_count` is 3"),
         (
             "away",
             NotFound,
@@ -218,13 +218,13 @@ fn volumes_that_do_not_open_say_why() {
         group.missing_for(volume, &there).len()
     };
     assert_eq!(["one", "away", "inner", "loop"].map(missing), [0, 1, 1, 0]);
-    // The disk was cut after it was given to LVM.
+    // The disk was truncated after it was given to LVM.
     let text = group_text(1, &['a'], &volume_text("end", &[(1, &linear("pv0", 39))]));
     let mut disk = Pv::new('a', &text).bytes();
     disk.truncate(3 << 20);
     let (kind, said) = kind_and_reason(&Machine::new([disk]), "end");
     assert_eq!(kind, OutOfBounds, "{said}");
-    assert!(said.contains("the image was cut"), "{said}");
+    assert!(said.contains("the image was truncated"), "{said}");
     let machine = one(&volume_text("bad", &[(1, "type = \"error\"")]));
     let opened = machine.open("bad").unwrap();
     assert_eq!(opened.read_at(0, &mut [0]).unwrap_err().kind(), Io);
@@ -374,11 +374,15 @@ fn metadata_that_makes_no_sense_is_told() {
             "extent_size = 0",
             "extents of 0 sectors",
         ),
-        ("seqno = 1", "seqno = \"x\"", "no number `seqno`"),
-        ("vg {", "\"v/g\" {", "`v/g` is no name"),
-        ("root {", "\"../etc\" {", "`../etc` is no name"),
-        ("pe_start = 2048", "pe_start = -1", "no number `pe_start`"),
-        ("vg {", "vg", "neither `=` nor `{`"),
+        ("seqno = 1", "seqno = \"x\"", "missing number `seqno`"),
+        ("vg {", "\"v/g\" {", "invalid name `v/g`"),
+        ("root {", "\"../etc\" {", "invalid name `../etc`"),
+        (
+            "pe_start = 2048",
+            "pe_start = -1",
+            "missing number `pe_start`",
+        ),
+        ("vg {", "vg", "expected `=` or `{`"),
     ] {
         let text = good.replacen(from, to, 1);
         assert_ne!(text, good);

@@ -1,4 +1,4 @@
-//! LVM2: what its own tools write and say, and what none of them would.
+//! LVM2: comparison with its own tools, and metadata that no tool writes.
 
 mod device_mapper;
 mod disk;

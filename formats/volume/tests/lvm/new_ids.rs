@@ -1,4 +1,5 @@
-//! New identities of groups and physical volumes, also after crashes at each write, as LVM's tools see them.
+//! New UUIDs of groups and physical volumes, also after crashes at each write, checked with LVM's
+//! tools.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +14,7 @@ use crate::disk::{self, Pv, group_text, linear, volume_text};
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes of each physical volume, which lie one after the other on one device.
+/// The size of each physical volume, which are consecutive on one device.
 const PV_BYTES: u64 = 4 * MIB;
 
 /// Parts of one device as physical volumes.
@@ -85,7 +86,7 @@ fn change<D: BlockWrite + 'static>(device: &Arc<D>, seed: u8) -> Result<NewIds> 
     Ok(ids)
 }
 
-/// Three physical volumes, one of them with two areas, and a volume on all of them.
+/// Builds three physical volumes, one of them with two areas, and a volume on all of them.
 fn three() -> Vec<u8> {
     let segments = ["pv0", "pv1", "pv2"].map(|pv| linear(pv, 1));
     let segments = segments.each_ref().map(|text| (2, &**text));
@@ -113,7 +114,7 @@ fn everything_but_the_identities_is_kept() {
     for (physical, (_, new)) in after.physical.iter().zip(&ids.physical) {
         assert_eq!(physical.id, *new);
         assert!(physical.warnings.is_empty());
-        // Each has the newest text.
+        // Each area has the newest text.
         assert_eq!(physical.group.as_ref(), Some(&after.groups[0]));
     }
     assert_eq!(after.groups[0].seqno, 7 + 3);
@@ -121,7 +122,7 @@ fn everything_but_the_identities_is_kept() {
     assert_eq!(volumes(&after), volumes(&before));
     assert_eq!(after.open("root"), before.open("root"));
     assert!(after.ids().is_disjoint(&before.ids()));
-    // Once more, and as often as one likes: the areas are gone around.
+    // Repeated changes wrap around in the areas.
     for seed in 2..40 {
         change(&device, seed).unwrap();
         assert_eq!(Machine::new(&device).open("root"), before.open("root"));
@@ -142,7 +143,7 @@ fn any_crash_leaves_a_group_that_is_read() {
             crash.replay(&*left, |_, _| fate).unwrap();
             let machine = Machine::new(&left);
             assert_eq!(machine.open("root"), wanted);
-            // The same once more completes it.
+            // Repeating the operation completes it.
             change(&left, 9).unwrap();
             assert_eq!(Machine::new(&left).open("root"), wanted);
         }
@@ -179,9 +180,9 @@ fn what_guards_a_group_refuses_before_the_first_write() {
             unsupported,
             text("extent_size", "lock_type = \"sanlock\"\nextent_size"),
         ),
-        ("no room", unsupported, full(2048)),
-        ("is missing", ErrorKind::NotFound, missing),
-        ("is missing", ErrorKind::NotFound, of_two),
+        ("no space", unsupported, full(2048)),
+        ("missing physical volume", ErrorKind::NotFound, missing),
+        ("missing physical volume", ErrorKind::NotFound, of_two),
         (
             "overlaps",
             ErrorKind::Corrupt,
@@ -200,7 +201,7 @@ fn what_guards_a_group_refuses_before_the_first_write() {
         assert_eq!(error.kind(), kind, "{error}");
         assert!(device.to_vec() == disk, "{part}");
     }
-    // One that LVM has to repair: the group is known by its second area.
+    // Metadata that LVM has to repair: the group is known by its second area.
     let text = group_text(1, &['a'], "");
     let mut pv = Pv::new('a', &text);
     pv.areas.push((3 << 20, 64 << 10, 512, text));
@@ -213,7 +214,7 @@ fn what_guards_a_group_refuses_before_the_first_write() {
     assert!(device.to_vec() == disk);
 }
 
-/// A file of physical volumes one after the other, and LVM on it.
+/// A file with consecutive physical volumes, and LVM on it.
 struct Rig {
     _directory: tempfile::TempDir,
     path: PathBuf,
@@ -254,7 +255,7 @@ impl Rig {
         file.sync_all().unwrap();
     }
 
-    /// What LVM says of all but the identities that change.
+    /// Returns LVM's reports, without the UUIDs that change.
     fn told(&self) -> Vec<serde_json::Value> {
         let pvs = "pv_name,vg_name,pv_size,pv_free,pe_start,pv_mda_count,pv_ba_size,pv_allocatable";
         let lvs = "lv_name,lv_uuid,lv_size,seg_start,segtype,devices";
@@ -275,7 +276,7 @@ impl Rig {
         rows.map(uuid).collect()
     }
 
-    /// The group is whole for LVM, in each of its metadata areas.
+    /// Checks that the group is consistent for LVM, in each of its metadata areas.
     fn check(&self, parts: usize) {
         self.lvm.run("vgck vg").unwrap();
         for number in 0..parts {
@@ -311,7 +312,7 @@ fn lvm_takes_the_group_as_its_own() {
         assert!(uuids.contains(&ids.group.to_string()), "{uuids:?}");
         assert!(uuids.is_disjoint(&seen), "{uuids:?}");
         seen.extend(uuids);
-        // It goes on with what we wrote.
+        // LVM continues with the metadata that we wrote.
         lvm("lvcreate -q -an -Zn -Wn -n more -l 1 vg");
         lvm("lvremove -q -y vg/more");
         assert_eq!(rig.told(), told);

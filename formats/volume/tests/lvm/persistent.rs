@@ -1,14 +1,14 @@
-//! What no kernel writes into the metadata of pools and caches, behind right checksums.
+//! Metadata of pools and caches that no kernel writes, with correct checksums.
 
 use diskfs_block::{BlockRead, BlockWrite, ErrorKind, Result};
 use proptest::prelude::*;
 
 use crate::device_mapper::Disk;
 
-/// Bytes in a block of metadata.
+/// The size of a metadata block in bytes.
 const BLOCK: usize = 4096;
 
-/// What checksums are changed by: superblocks of pools and caches, tree nodes, array blocks.
+/// The checksum constants of the superblocks of pools and caches, tree nodes and array blocks.
 const XORS: [u32; 4] = [160_774, 9_031_977, 121_107, 595_846_735];
 
 fn crc(block: &[u8]) -> u32 {
@@ -19,11 +19,11 @@ fn stored(block: &[u8]) -> u32 {
     u32::from_le_bytes(block[..4].try_into().unwrap())
 }
 
-/// A disk, and where the metadata of a pool or cache is on it.
+/// A disk, and the location on it of the metadata of a pool or cache.
 struct Broken {
     disk: Disk,
     start: u64,
-    /// The numbers of blocks with right checksums.
+    /// Returns the numbers of blocks with correct checksums.
     blocks: Vec<u64>,
 }
 
@@ -50,7 +50,7 @@ impl Broken {
         block
     }
 
-    /// Does something with a block changed, its checksum made right again.
+    /// Runs an action while a block is changed and its checksum corrected.
     fn with<T>(&self, number: u64, change: impl FnOnce(&mut [u8]), test: impl FnOnce() -> T) -> T {
         let (at, good) = (self.start + number * BLOCK as u64, self.read(number));
         let xor = crc(&good) ^ stored(&good);
@@ -92,7 +92,7 @@ fn get(block: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(block[at..at + 8].try_into().unwrap())
 }
 
-/// The metadata of `pool` in `lvm-thin.raw`, as `lvs` placed it.
+/// Returns the metadata of `pool` in `lvm-thin.raw`, at the location that `lvs` reported.
 fn thin() -> Broken {
     let start = (1 << 20) + (1 << 20) + 208 * (128 << 10);
     Broken::new(Disk::new("lvm-thin.raw"), start, 2 << 20)
@@ -118,10 +118,10 @@ fn thin_metadata_that_makes_no_sense_is_refused() {
     ] {
         assert_eq!(pool.with(0, put(at, value), read), corrupt, "{at}");
     }
-    // Features that are not known.
+    // Unknown features.
     let features = |block: &mut [u8]| block[360] = 1;
     assert_eq!(pool.with(0, features, read), Some(ErrorKind::Unsupported));
-    // Volumes that are not there: the trees without entries; and too many of those.
+    // Missing volumes: trees without entries, and trees with too many.
     for root in [mapping, details] {
         let entries = |count: u32| {
             move |block: &mut [u8]| block[16..20].copy_from_slice(&count.to_le_bytes())
@@ -129,7 +129,7 @@ fn thin_metadata_that_makes_no_sense_is_refused() {
         assert_eq!(pool.with(root, entries(0), read), corrupt);
         assert_eq!(pool.with(root, entries(u32::MAX), read), corrupt);
     }
-    // The tree of thin1: a root that is its own child, and children that are nowhere.
+    // The tree of thin1 with a root that is its own child, and with children past the end.
     let top = pool.read(mapping);
     assert_eq!(get(&top, 32), 1, "the first volume is thin1");
     let max = u32::from_le_bytes(top[20..24].try_into().unwrap()) as usize;
@@ -146,7 +146,7 @@ fn thin_metadata_that_makes_no_sense_is_refused() {
     let max = u32::from_le_bytes(pool.read(leaf)[20..24].try_into().unwrap()) as usize;
     let outside = put(32 + 8 * max, 1 << 60);
     assert_eq!(pool.with(leaf, outside, read), corrupt);
-    // A checksum.
+    // A wrong checksum.
     let at = pool.start + root * BLOCK as u64;
     pool.disk.bytes.write_at(at + 4000, &[77]).unwrap();
     assert_eq!(read(), corrupt);
@@ -164,7 +164,8 @@ fn a_pool_that_needs_a_check_is_only_read() {
     });
 }
 
-/// The metadata of `back` in `lvm-cache.raw`, as `lvs` placed it, which begins its volume.
+/// Returns the metadata of `back` in `lvm-cache.raw`, at the location that `lvs` reported; it
+/// begins its volume.
 fn cache() -> Broken {
     let start = (1 << 20) + (17 << 20) + (1 << 20) + 32 * (128 << 10);
     Broken::new(Disk::new("lvm-cache.raw"), start, 2 << 20)
@@ -179,7 +180,7 @@ fn cache_metadata_that_makes_no_sense_is_refused() {
     let read = || kind(cache.try_read("back"));
     let corrupt = Some(ErrorKind::Corrupt);
     assert_eq!(read(), None);
-    // The magic, the roots of mappings and dirty bits, blocks of 7 sectors, more blocks than room.
+    // The magic, the roots of mappings and dirty bits, blocks of 7 sectors, more blocks than space.
     for (at, value) in [
         (32, 1),
         (192, 99_999),
@@ -191,7 +192,7 @@ fn cache_metadata_that_makes_no_sense_is_refused() {
     }
     let version = |block: &mut [u8]| block[40] = 3;
     assert_eq!(cache.with(0, version, read), Some(ErrorKind::Unsupported));
-    // After a crash, all that the cache has counts.
+    // After a crash, all blocks in the cache count as dirty.
     let crashed = |block: &mut [u8]| block[4] &= !1;
     cache.with(0, crashed, || {
         let opened = cache.disk.open("back").unwrap();
@@ -225,7 +226,7 @@ fn any_change(broken: &Broken, places: &[(prop::sample::Index, usize, u64)]) {
         return broken.exercise();
     };
     let number = broken.blocks[block.index(broken.blocks.len())];
-    // Headers and the first keys, or anything behind.
+    // Headers and the first keys, or any bytes after them.
     let at = if at % 3 == 0 { *at } else { at % 64 };
     broken.with(number, put(at, *value), || any_change(broken, &places[1..]));
 }

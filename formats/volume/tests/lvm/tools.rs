@@ -1,4 +1,4 @@
-//! Against LVM's own tools: groups that they make by chance are read as `pvs`, `vgs` and `lvs` say.
+//! Comparison with LVM's own tools: random groups are read as `pvs`, `vgs` and `lvs` report them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use diskfs_volume::lvm::{PhysicalVolume, VolumeGroup, volume_groups};
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes in an extent.
+/// The extent size in bytes.
 const EXTENT: u64 = 64 << 10;
 
-/// A device of which each sector says where it is: its number, and the device's.
+/// Creates a device of which each sector contains its own number and the device's.
 #[derive(Debug)]
 struct Numbered {
     disk: u64,
@@ -38,7 +38,7 @@ impl BlockRead for Numbered {
     }
 }
 
-/// Disks, LVM on them, and what we see there.
+/// A test setup: disks, LVM on them, and our view of them.
 struct Rig {
     _directory: tempfile::TempDir,
     disks: Vec<PathBuf>,
@@ -82,7 +82,7 @@ impl Rig {
         groups.remove(0)
     }
 
-    /// Compares what `pvs`, `vgs` and `lvs` say with what we say.
+    /// Compares the reports of `pvs`, `vgs` and `lvs` with ours.
     fn compare(&self) {
         let physical = self.physical();
         let group = self.group();
@@ -128,7 +128,7 @@ impl Rig {
         }
     }
 
-    /// Every sector of a volume is where `lvs` says.
+    /// Checks that every sector of a volume is where `lvs` reports it.
     fn compare_map(&self, group: &VolumeGroup, name: &str) {
         let rows = self.lvm.report("pvs", "pv_name,pv_uuid,pe_start").unwrap();
         let mut starts = BTreeMap::new();
@@ -173,7 +173,8 @@ impl Rig {
         }
     }
 
-    /// The disk and byte at which an area begins, which may be of a hidden linear volume.
+    /// Returns the disk and byte at which an area begins. The area may be on a hidden linear
+    /// volume.
     fn place(&self, area: &(String, u64), starts: &BTreeMap<String, (u64, u64)>) -> (u64, u64) {
         let (name, extent) = area;
         if let Some((disk, start)) = starts.get(name) {
@@ -195,7 +196,7 @@ fn rig(disks: usize) -> Option<Rig> {
 fn groups_are_read_as_the_tools_read_them() {
     let Some(rig) = rig(3) else { return };
     let lvm = |command: &str| rig.lvm.run(command).unwrap();
-    // Small areas, which the texts go around in several times.
+    // Small areas, in which the texts wrap around several times.
     lvm(
         "pvcreate -q --labelsector 3 --metadatasize 32k --dataalignment 4k --pvmetadatacopies 2 @0",
     );

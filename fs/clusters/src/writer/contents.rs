@@ -1,4 +1,4 @@
-//! Changing the contents of files, and their clusters.
+//! Changes to the contents and the clusters of files.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::chain::Chain;
 use crate::device_failed;
 use crate::format::{FileRecord, Format};
 
-use super::{Freed, Writer};
+use super::{FreedClusters, Writer};
 
 impl<F: Format> Writer<F> {
     pub(crate) fn write_at(
@@ -38,8 +38,9 @@ impl<F: Format> Writer<F> {
         Ok(len)
     }
 
-    /// Changes the size. What is added to exFAT is written as zeroes, too: Linux before 6.8 and exfat-fuse before 1.4 take what lies
-    /// behind the valid data length for contents, or the file for shorter.
+    /// Changes the size. On exFAT, too, the added bytes are written as zeroes: Linux before 6.8 and
+    /// exfat-fuse before 1.4 take allocated bytes after the valid data length for contents, or take
+    /// the file for shorter.
     pub(crate) fn set_len(&mut self, inode: InodeNumber, size_bytes: u64) -> Result<()> {
         let mut record = self.volume.file(inode)?;
         if size_bytes > F::MAX_FILE_BYTES {
@@ -55,7 +56,7 @@ impl<F: Format> Writer<F> {
         self.put_changed(inode, record)
     }
 
-    /// As far as the kernel does it: what makes the file longer.
+    /// Allocates space, but only to make a file longer, as the kernel's driver does.
     pub(crate) fn fallocate(
         &mut self,
         inode: InodeNumber,
@@ -71,8 +72,8 @@ impl<F: Format> Writer<F> {
             Fallocate::Allocate => Ok(()),
             Fallocate::AllocateKeepSize if end <= size => Ok(()),
             _ => {
-                let reason = "has neither holes nor room behind its end";
-                let reason = format!("a file on {} {reason}", F::NAME);
+                let what = "holes and space allocated after the end of a file";
+                let reason = format!("{what} are not supported on {}", F::NAME);
                 Err(Error::new(ErrorKind::Unsupported, reason))
             }
         }
@@ -84,8 +85,9 @@ impl<F: Format> Writer<F> {
         self.put_record(inode, &record)
     }
 
-    /// Adds clusters until the file has room for `wanted` bytes, or, when there are fewer, for at
-    /// least `needed`. Returns what it has room for. The size is the caller's to set.
+    /// Adds clusters until the file has space for `wanted` bytes or, if there are fewer free
+    /// clusters, for at least `needed` bytes. Returns the number of bytes that fit. The caller sets
+    /// the size.
     fn make_room(&mut self, record: &mut F::Record, wanted: u64, needed: u64) -> Result<u64> {
         let chain = self.volume.whole_chain(record)?;
         let geometry = *self.volume.geometry();
@@ -102,13 +104,13 @@ impl<F: Format> Writer<F> {
         if count == 0 {
             return Ok(geometry.bytes_of(has));
         }
-        // What took room may have written the table: the chain itself is the same.
+        // `room` may have committed and written the table; the chain itself has not changed.
         let all = self.add_clusters(record, &chain, count)?;
         Ok(geometry.bytes_of(all.clusters()))
     }
 
-    /// Adds clusters to a file or a directory, whose size the caller sets. exFAT's
-    /// table need not know them while they all follow each other.
+    /// Adds clusters to a file or a directory; the caller sets its size. On exFAT, the clusters are
+    /// not entered into the table as long as all of them are consecutive.
     pub(super) fn add_clusters(
         &mut self,
         record: &mut F::Record,
@@ -117,10 +119,11 @@ impl<F: Format> Writer<F> {
     ) -> Result<Arc<Chain>> {
         let mut cut = self.freed.iter().filter_map(|freed| freed.end);
         if cut.any(|end| Some(end) == chain.last()) {
-            // The device's entry still leads to what was cut, and needs the chain as it was.
+            // The entry on the device still leads to the clusters that were cut, and needs their
+            // old chain.
             self.commit()?;
         }
-        let added = self.take(count, chain.last())?;
+        let added = self.allocate(count, chain.last())?;
         let in_table = chain.clusters() > 0 && !record.is_contiguous();
         let mut all = (**chain).clone();
         all.append(&added);
@@ -133,12 +136,12 @@ impl<F: Format> Writer<F> {
         }
         record.set_clusters(all.first(), is_contiguous);
         if let (Some(first), false) = (all.first(), is_contiguous) {
-            self.volume.keep_chain(first, Arc::clone(&all));
+            self.volume.cache_chain(first, Arc::clone(&all));
         }
         Ok(all)
     }
 
-    /// Makes `added` the end of a chain of the table.
+    /// Appends `added` to a chain of the table.
     pub(super) fn link(&mut self, chain: &Chain, added: &Chain) -> Result<()> {
         self.volume.format.set_chain(added)?;
         match (chain.last(), added.first()) {
@@ -160,18 +163,18 @@ impl<F: Format> Writer<F> {
         match (first, end) {
             (Some(first), Some(_)) => {
                 self.volume.pin_chains(true);
-                self.volume.keep_chain(first, Arc::new(chain));
+                self.volume.cache_chain(first, Arc::new(chain));
             }
             (Some(first), None) => self.volume.forget_chain(first),
             (None, _) => {}
         }
         if rest.clusters() > 0 {
-            self.freed.push(Freed { end, chain: rest });
+            self.freed.push(FreedClusters { end, chain: rest });
         }
         Ok(())
     }
 
-    /// Zeroes of a file that has the clusters for them.
+    /// Writes zeroes to a file that has the clusters for them.
     fn write_zeroes(&mut self, record: &F::Record, from: u64, to: u64) -> Result<()> {
         let mut at = from;
         while at < to {

@@ -1,4 +1,4 @@
-//! Files made and removed.
+//! Creation and removal of files.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl<F: Format> Writer<F> {
         NewName::new(name, F::NAME, |units| self.volume.format.fold(units))
     }
 
-    /// Returns the first cluster of a directory; `None` for the root, wherever that is.
+    /// Returns the first cluster of a directory; `None` for the root, whatever its location.
     pub(super) fn first_cluster(&self, dir: InodeNumber) -> Result<Option<Cluster>> {
         if dir == ROOT {
             return Ok(None);
@@ -61,7 +61,7 @@ impl<F: Format> Writer<F> {
         Ok(self.volume.record(dir)?.first())
     }
 
-    /// Fails for a directory that has been removed.
+    /// Fails if the directory has been removed.
     pub(super) fn check_named(&self, dir: InodeNumber) -> Result<()> {
         if self.volume.nameless.contains_key(&dir) {
             return Err(no_such_file(dir));
@@ -69,7 +69,7 @@ impl<F: Format> Writer<F> {
         self.volume.directory_span(dir).map(drop)
     }
 
-    /// Returns the slot of the head, the name and the number of a file.
+    /// Looks up a name, and returns the slot of its head, the name and the inode number.
     pub(super) fn find(
         &self,
         dir: InodeNumber,
@@ -105,26 +105,26 @@ impl<F: Format> Writer<F> {
     }
 
     fn remove(&mut self, dir: InodeNumber, slot: u32, inode: InodeNumber) -> Result<()> {
-        let leaving = self.leaving(inode)?;
+        let leaving = self.unlinked_file(inode)?;
         self.remove_entries(dir, slot)?;
-        self.leave(leaving);
+        self.drop_unlinked(leaving);
         self.touch(dir)
     }
 
-    /// Returns what must be known of a file before it loses its name.
-    pub(super) fn leaving(&self, inode: InodeNumber) -> Result<Leaving<F>> {
+    /// Returns what must be known of a file before its name is removed.
+    pub(super) fn unlinked_file(&self, inode: InodeNumber) -> Result<UnlinkedFile<F>> {
         let record = self.volume.record(inode)?;
         record.check_removable()?;
         let chain = self.volume.chain_of(&record)?;
-        Ok(Leaving {
+        Ok(UnlinkedFile {
             inode,
             record,
             chain,
         })
     }
 
-    /// Lets a file go that has lost its name, unless somebody holds it.
-    pub(super) fn leave(&mut self, file: Leaving<F>) {
+    /// Deletes a file whose name has been removed; if the file is open, keeps it without a name.
+    pub(super) fn drop_unlinked(&mut self, file: UnlinkedFile<F>) {
         if self.holds.contains(file.inode) {
             self.volume.numbers.unlink(file.inode);
             self.volume.nameless.insert(file.inode, file.record);
@@ -137,7 +137,7 @@ impl<F: Format> Writer<F> {
         self.free_all(&file.chain);
     }
 
-    /// Notes that a directory has changed now.
+    /// Updates the modification time of a directory.
     pub(super) fn touch(&mut self, dir: InodeNumber) -> Result<()> {
         if dir == ROOT {
             return Ok(());
@@ -150,7 +150,7 @@ impl<F: Format> Writer<F> {
 
 /// A file that is about to lose its name.
 #[derive(Debug)]
-pub(super) struct Leaving<F: Format> {
+pub(super) struct UnlinkedFile<F: Format> {
     inode: InodeNumber,
     record: F::Record,
     chain: Arc<Chain>,

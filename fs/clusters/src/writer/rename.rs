@@ -1,21 +1,24 @@
-//! Renaming.
+//! Renaming of files.
 //!
-//! Two names that lie in one sector are written together, so that a crash leaves the one or the other.
-//! Else what replaces a file loses its own name first (a crash then leaves what was to be replaced),
-//! and what gets a name that nobody had keeps its old one until the new one is durable (a crash then
-//! leaves both: these filesystems have nothing better).
+//! If both names are in one sector, they are written together, and a crash leaves either the old or
+//! the new state. Otherwise there are two cases:
+//!
+//! * The new name replaces a file: the source loses its old name first. A crash leaves the file
+//!   that was to be replaced.
+//! * The new name was unused: the source keeps its old name until the new one is durable. A crash
+//!   leaves both names; these filesystems have no better way.
 
 use diskfs_vfs::{Error, ErrorKind, InodeNumber, RenameMode, Result};
 
 use crate::directory::Name;
 use crate::format::{FileRecord, Format};
 use crate::name::NewName;
-use crate::place::Place;
+use crate::place::EntryPlace;
 
 use super::Writer;
 use super::slots::slots_of;
 
-/// What becomes of a file that has the new name.
+/// The action for a file that has the new name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Existing {
     Replace,
@@ -23,23 +26,23 @@ pub(crate) enum Existing {
 }
 
 impl Existing {
-    /// Returns what a caller asks for, if `filesystem` can do it.
+    /// Returns the mode for `mode`, if `filesystem` supports it.
     pub(crate) fn of(mode: RenameMode, filesystem: &str) -> Result<Self> {
         match mode {
             RenameMode::Replace => Ok(Self::Replace),
             RenameMode::NoReplace => Ok(Self::Refuse),
             _ => {
-                let reason = "can't exchange their names, nor leave whiteouts";
-                let reason = format!("files on {filesystem} {reason}");
+                let what = "exchanging names and whiteouts";
+                let reason = format!("{what} are not supported on {filesystem}");
                 Err(Error::new(ErrorKind::Unsupported, reason))
             }
         }
     }
 }
 
-/// A file with the name that it has.
+/// A file together with one of its names.
 #[derive(Debug)]
-struct Named<F: Format> {
+struct NamedFile<F: Format> {
     dir: InodeNumber,
     slot: u32,
     name: Name,
@@ -64,42 +67,42 @@ impl<F: Format> Writer<F> {
                 if existing == Existing::Refuse {
                     return Err(ErrorKind::Exists.into());
                 }
-                if source.name.shown == new_name.text.as_bytes() {
+                if source.name.displayed == new_name.text.as_bytes() {
                     return Ok(());
                 }
-                None // It changes case, or its second name becomes its name.
+                None // The same file: its name changes case, or its alias becomes its name.
             }
             target => target,
         };
         if self.has_inside(&source, to.0)? {
-            let reason = "a directory can't go below itself";
+            let reason = "cannot move a directory into itself";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         let moved = match target {
             Some(_) if existing == Existing::Refuse => return Err(ErrorKind::Exists.into()),
-            // What it would replace has it inside (Linux, `do_renameat2`).
+            // The target is an ancestor of the source (Linux, `do_renameat2`).
             Some(target) if self.has_inside(&target, from.0)? => {
                 return Err(ErrorKind::NotEmpty.into());
             }
             Some(target) => self.replace(&source, &target)?,
-            None => self.give_name(&source, to.0, &new_name)?,
+            None => self.set_name(&source, to.0, &new_name)?,
         };
         self.volume.numbers.move_to(source.inode, moved);
         if source.name.is_directory {
             self.volume.set_parent(source.inode, to.0);
             if from.0 != to.0 {
-                self.set_above(source.inode, to.0)?;
+                self.set_parent(source.inode, to.0)?;
             }
         }
         self.touch(from.0)?;
         self.touch(to.0)
     }
 
-    fn named(&self, dir: InodeNumber, name: &[u8]) -> Result<Option<Named<F>>> {
+    fn named(&self, dir: InodeNumber, name: &[u8]) -> Result<Option<NamedFile<F>>> {
         let Some((slot, name, inode)) = self.find(dir, name)? else {
             return Ok(None);
         };
-        Ok(Some(Named {
+        Ok(Some(NamedFile {
             dir,
             slot,
             name,
@@ -108,13 +111,13 @@ impl<F: Format> Writer<F> {
         }))
     }
 
-    /// Returns true if it is a directory, and `dir` is the same one or one below.
-    fn has_inside(&self, file: &Named<F>, dir: InodeNumber) -> Result<bool> {
+    /// Returns true if the file is a directory, and `dir` is that directory or below it.
+    fn has_inside(&self, file: &NamedFile<F>, dir: InodeNumber) -> Result<bool> {
         Ok(file.name.is_directory && self.volume.is_at_or_above(file.inode, dir)?)
     }
 
-    /// Gives the file the entries of another.
-    fn replace(&mut self, source: &Named<F>, target: &Named<F>) -> Result<Place> {
+    /// Replaces the target's entries with those of the source.
+    fn replace(&mut self, source: &NamedFile<F>, target: &NamedFile<F>) -> Result<EntryPlace> {
         match (source.name.is_directory, target.name.is_directory) {
             (true, false) => return Err(ErrorKind::NotADirectory.into()),
             (false, true) => return Err(ErrorKind::IsADirectory.into()),
@@ -124,9 +127,12 @@ impl<F: Format> Writer<F> {
             _ => {}
         }
         source.record.check_removable()?;
-        let leaving = self.leaving(target.inode)?;
+        let leaving = self.unlinked_file(target.inode)?;
         let place = target.name.place;
-        let together = self.volume.sectors.are_one(source.name.place, place);
+        let together = self
+            .volume
+            .sectors
+            .are_in_one_sector(source.name.place, place);
         if !together {
             self.commit()?;
         }
@@ -135,20 +141,20 @@ impl<F: Format> Writer<F> {
             self.commit_durably()?;
         }
         self.put_record_at(place, &source.record.named_as(&target.record))?;
-        self.leave(leaving);
+        self.drop_unlinked(leaving);
         Ok(place)
     }
 
-    /// Gives the file a name that nobody has.
-    fn give_name(
+    /// Gives the file a name that is not in use.
+    fn set_name(
         &mut self,
-        source: &Named<F>,
+        source: &NamedFile<F>,
         to_dir: InodeNumber,
         name: &NewName,
-    ) -> Result<Place> {
+    ) -> Result<EntryPlace> {
         if source.dir == to_dir {
             let new = self.with_name(source, to_dir, name, Some(&source.record))?;
-            if let Some(first) = self.find_slots_beside(to_dir, source.slot, slots_of(&new))? {
+            if let Some(first) = self.find_slots_in_sector(to_dir, source.slot, slots_of(&new))? {
                 self.remove_entries(source.dir, source.slot)?;
                 return self.put_entries(to_dir, first, &new, name);
             }
@@ -162,10 +168,10 @@ impl<F: Format> Writer<F> {
         Ok(place)
     }
 
-    /// Returns the file with a name that it can have in a directory.
+    /// Returns the file with a new name that is unique in a directory.
     fn with_name(
         &self,
-        source: &Named<F>,
+        source: &NamedFile<F>,
         to_dir: InodeNumber,
         name: &NewName,
         own: Option<&F::Record>,
@@ -175,11 +181,11 @@ impl<F: Format> Writer<F> {
         format.named(&source.record, name, &directory, own)
     }
 
-    /// Notes in a directory that it lies below another one now.
-    fn set_above(&self, inode: InodeNumber, above: InodeNumber) -> Result<()> {
+    /// Updates the parent of a directory.
+    fn set_parent(&self, inode: InodeNumber, parent: InodeNumber) -> Result<()> {
         let own = self.volume.record(inode)?;
-        let above = self.first_cluster(above)?;
+        let parent = self.first_cluster(parent)?;
         let sectors = &self.volume.sectors;
-        self.volume.format.set_above(sectors, &own, above)
+        self.volume.format.set_parent(sectors, &own, parent)
     }
 }

@@ -1,34 +1,34 @@
-//! Entries put into directories and taken out of them.
+//! Insertion and removal of directory entries.
 //!
-//! A name that lies within one sector is written, or lost, as a whole. Of one that does not, what is in
-//! the sector of its head makes it a file: where a torn name misleads anybody, that is written after the
-//! rest, and taken away before.
+//! A name within one sector is written, or lost, as a whole. A name in several sectors is a file
+//! only if the sector of its head is there. On a filesystem where a torn name misleads readers,
+//! that sector is written after the others and removed before them.
 
 use std::sync::Arc;
 
 use diskfs_vfs::{ErrorKind, InodeNumber, Result};
 
 use crate::chain::Cluster;
-use crate::directory::{Directory, Name, Room};
+use crate::directory::{Directory, Name, SlotRequest};
 use crate::format::{FileRecord, Format};
 use crate::geometry::Root;
 use crate::name::NewName;
 use crate::numbers::ROOT;
-use crate::place::{ENTRY_LEN, Place, RawEntry};
+use crate::place::{ENTRY_LEN, EntryPlace, RawEntry};
 use crate::{device_failed, low32};
 
 use super::Writer;
 
 impl<F: Format> Writer<F> {
-    fn room_for(&self, count: u32) -> Room {
-        Room {
+    fn room_for(&self, count: u32) -> SlotRequest {
+        SlotRequest {
             count,
             head: F::HEAD_ENTRIES,
             per_sector: self.volume.geometry().sector_bytes / 32,
         }
     }
 
-    /// Finds room for so many entries, or makes some.
+    /// Finds consecutive free slots for `count` entries. Makes the directory longer if needed.
     pub(super) fn find_slots(&mut self, dir: InodeNumber, count: u32) -> Result<u32> {
         let room = self.room_for(count);
         loop {
@@ -40,18 +40,19 @@ impl<F: Format> Writer<F> {
         }
     }
 
-    /// Finds room in the sector in which the name in `slot` is, and which may be that name's own.
-    pub(super) fn find_slots_beside(
+    /// Finds free slots in the sector that contains `slot`; those of the name in `slot` count as
+    /// free.
+    pub(super) fn find_slots_in_sector(
         &self,
         dir: InodeNumber,
         slot: u32,
         count: u32,
     ) -> Result<Option<u32>> {
         let directory = self.volume.directory(dir)?;
-        Ok(directory.find_free_beside(slot, self.room_for(count)))
+        Ok(directory.find_free_in_sector(slot, self.room_for(count)))
     }
 
-    /// Adds a cluster to a directory. It is zeroes on the device before anything leads there.
+    /// Adds a cluster to a directory. The cluster is written as zeroes before anything leads to it.
     fn grow_directory(&mut self, dir: InodeNumber) -> Result<()> {
         let geometry = *self.volume.geometry();
         let span = self.volume.directory_span(dir)?;
@@ -64,12 +65,12 @@ impl<F: Format> Writer<F> {
         let all = match (dir, geometry.root) {
             (ROOT, Root::Fixed { .. }) => return Err(ErrorKind::NoSpace.into()),
             (ROOT, Root::Chain { first }) => {
-                let added = self.take(1, span.chain.last())?;
+                let added = self.allocate(1, span.chain.last())?;
                 self.link(&span.chain, &added)?;
                 let mut all = (*span.chain).clone();
                 all.append(&added);
                 let all = Arc::new(all);
-                self.volume.keep_chain(first, Arc::clone(&all));
+                self.volume.cache_chain(first, Arc::clone(&all));
                 all
             }
             _ => {
@@ -88,7 +89,7 @@ impl<F: Format> Writer<F> {
             .change_directory(dir, |directory| directory.add_room(offset, cluster_bytes))
     }
 
-    /// Fills a cluster of a directory with these entries and zeroes.
+    /// Writes a cluster of a directory: these entries, then zeroes.
     pub(super) fn clear_cluster(&mut self, cluster: Cluster, entries: &[RawEntry]) -> Result<()> {
         let offset = self.volume.geometry().offset_of(cluster);
         let len_bytes = u64::from(self.volume.geometry().cluster_bytes);
@@ -105,14 +106,14 @@ impl<F: Format> Writer<F> {
         Ok(())
     }
 
-    /// Puts a file into the slots from `first` on, and returns the place of its head.
+    /// Writes a file's entries into the slots from `first` on, and returns the place of its head.
     pub(super) fn put_entries(
         &mut self,
         dir: InodeNumber,
         first: u32,
         record: &F::Record,
         new_name: &NewName,
-    ) -> Result<Place> {
+    ) -> Result<EntryPlace> {
         let directory = self.volume.directory(dir)?;
         let entries = record.entries();
         let slots = first..first.saturating_add(low32(entries.len()));
@@ -120,7 +121,7 @@ impl<F: Format> Writer<F> {
         let place = directory.place(head);
         let alias = self.volume.format.alias(record);
         let name = Name {
-            shown: new_name.text.as_bytes().to_vec(),
+            displayed: new_name.text.as_bytes().to_vec(),
             alias: alias.filter(|alias| *alias != new_name.key),
             key: new_name.key.clone(),
             slots: slots.clone(),
@@ -128,13 +129,13 @@ impl<F: Format> Writer<F> {
             place,
         };
         self.await_removal(dir, &name)?;
-        let entries: Vec<(Place, RawEntry)> = slots
+        let entries: Vec<(EntryPlace, RawEntry)> = slots
             .clone()
             .zip(entries)
             .map(|(slot, entry)| (directory.place(slot), entry))
             .collect();
         let never_used = F::unused([0; ENTRY_LEN]);
-        // Zeroes before them would end the directory.
+        // Entries of zeroes before the new ones would end the directory.
         for slot in directory.end()..first {
             self.volume
                 .sectors
@@ -165,16 +166,16 @@ impl<F: Format> Writer<F> {
     }
 
     /// Returns true if an entry may be written together with the head of its name.
-    fn is_head(&self, head: Place, entry: Place) -> bool {
-        F::TORN_NAMES_ARE_HARMLESS || self.volume.sectors.are_one(head, entry)
+    fn is_head(&self, head: EntryPlace, entry: EntryPlace) -> bool {
+        F::TORN_NAMES_ARE_HARMLESS || self.volume.sectors.are_in_one_sector(head, entry)
     }
 
-    /// Makes the removal of a file that had this name durable, unless one write puts the new one in
-    /// its place.
+    /// Makes the removal of an earlier file of this name durable, unless the same write replaces
+    /// its entries with the new ones.
     fn await_removal(&mut self, dir: InodeNumber, name: &Name) -> Result<()> {
         let is_elsewhere = name.keys().any(|key| {
             let before = self.removed.get(&(dir, key.clone()));
-            before.is_some_and(|before| !self.volume.sectors.are_one(*before, name.place))
+            before.is_some_and(|before| !self.volume.sectors.are_in_one_sector(*before, name.place))
         });
         if is_elsewhere {
             self.commit_durably()?;
@@ -182,8 +183,8 @@ impl<F: Format> Writer<F> {
         Ok(())
     }
 
-    /// Ends the directory at `place`, where another writer may have left something.
-    fn end_directory(&mut self, place: Place) -> Result<()> {
+    /// Ends the directory at `place`. Another implementation may have left stale entries there.
+    fn end_directory(&mut self, place: EntryPlace) -> Result<()> {
         let [kind, ..] = self.volume.sectors.entry(place)?;
         if kind != 0 {
             self.volume.sectors.put(place, &[0; ENTRY_LEN])?;
@@ -191,7 +192,7 @@ impl<F: Format> Writer<F> {
         Ok(())
     }
 
-    /// Takes a name out of a directory.
+    /// Removes the entries of a name from a directory.
     pub(super) fn remove_entries(&mut self, dir: InodeNumber, slot: u32) -> Result<()> {
         let directory = self.volume.directory(dir)?;
         let name = directory.name(slot).ok_or(ErrorKind::NotFound)?;
@@ -214,7 +215,7 @@ impl<F: Format> Writer<F> {
         Ok(())
     }
 
-    fn unuse(&self, places: &[Place]) -> Result<()> {
+    fn unuse(&self, places: &[EntryPlace]) -> Result<()> {
         for place in places {
             let entry = self.volume.sectors.entry(*place)?;
             self.volume.sectors.put(*place, &F::unused(entry))?;
@@ -223,7 +224,7 @@ impl<F: Format> Writer<F> {
     }
 }
 
-/// Returns how many slots a file takes.
+/// Returns the number of slots that a file needs.
 pub(super) fn slots_of(record: &impl FileRecord) -> u32 {
     low32(record.entries().len())
 }

@@ -1,5 +1,5 @@
-//! A crash at any moment: the checkers may find lost clusters and the like, never a cluster that two
-//! files have; and what was synced is there.
+//! Tests of a crash at any moment: the checkers may find lost clusters and the like, but never a
+//! cluster that two files share, and everything that was synced is still there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use diskfs_vfs::{
 };
 
 use crate::common::{fsck_says, read};
-use crate::kind::{KINDS, Kind};
+use crate::kind::{FilesystemType, KINDS};
 
 const ANY: NewAttributes = NewAttributes::for_root(0o644);
 
@@ -26,8 +26,9 @@ impl Random {
     }
 }
 
-/// Returns whether all that the checker finds is what a crash may leave, or was so before.
-fn is_harmless(kind: &Kind, told: &str, before: &str) -> bool {
+/// Returns true if all that the checker reports is allowed after a crash, or was reported before
+/// it.
+fn is_harmless(kind: &FilesystemType, told: &str, before: &str) -> bool {
     told.lines().all(|line| {
         line.trim().is_empty()
             || before.lines().any(|known| known == line)
@@ -36,7 +37,7 @@ fn is_harmless(kind: &Kind, told: &str, before: &str) -> bool {
     })
 }
 
-/// Operations on a few files in one directory; after each sync, what there was.
+/// Runs random operations on a few files in one directory, and records the contents at each sync.
 fn operate(
     fs: &dyn FsWrite,
     dir: InodeNumber,
@@ -68,7 +69,7 @@ fn operate(
             (1, Ok(file)) => {
                 fs.set_len(file, random.below(9000)).unwrap();
                 if random.below(2) == 0 {
-                    // What was cut goes on, before anybody has seen the cut.
+                    // Truncate, then extend again before the truncation is committed.
                     fs.set_len(file, random.below(12_000)).unwrap();
                 }
             }
@@ -121,7 +122,7 @@ fn operate(
             }
             _ => continue,
         }
-        // What was changed since may be either.
+        // A file that has changed since the sync may have the old or the new state.
         changed.push(name);
         let last = synced.last_mut().unwrap();
         for name in &changed {
@@ -134,10 +135,10 @@ fn operate(
     synced
 }
 
-/// Contents by name; `None` where they were changed after the sync.
+/// The synced contents by name; `None` for a file that has changed since the sync.
 type Synced = BTreeMap<String, Option<Vec<u8>>>;
 
-/// Fails if two files have the same cluster: `fsck.exfat` does not look for that everywhere.
+/// Fails if two files share a cluster: `fsck.exfat` does not look for that everywhere.
 fn no_cluster_is_of_two(fs: &dyn FsRead) {
     let cluster = u64::from(fs.statistics().unwrap().block_size);
     let mut owners = BTreeMap::new();
@@ -159,7 +160,7 @@ fn no_cluster_is_of_two(fs: &dyn FsRead) {
     }
 }
 
-fn crash(kind: &Kind, name: &str, seed: u64) {
+fn crash(kind: &FilesystemType, name: &str, seed: u64) {
     let image = image(name);
     let before = std::fs::read(image.path()).unwrap();
     let (_, intact) = fsck_says(kind.fsck, &image.path());
@@ -180,7 +181,7 @@ fn crash(kind: &Kind, name: &str, seed: u64) {
     let file = tempfile::NamedTempFile::new().unwrap();
     let first = synced[0].0;
     for count in first..=log.events().len() {
-        // Moments at which nothing is open are those before the next write, too.
+        // The moments at which no file is open include those before the next write.
         for choice in 0..3 {
             let left = Overlay::in_memory(Arc::clone(&base), 64 << 20);
             let mut by_chance = Fate::by_chance(seed ^ (count as u64) << 8 | choice);
@@ -215,7 +216,7 @@ fn crash(kind: &Kind, name: &str, seed: u64) {
     }
 }
 
-fn at_every_moment(kind: &Kind) {
+fn at_every_moment(kind: &FilesystemType) {
     if require(kind.fsck).is_none() {
         return;
     }

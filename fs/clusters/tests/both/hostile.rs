@@ -1,4 +1,4 @@
-//! Damaged filesystems: an answer, no panic, no loop.
+//! Tests with damaged filesystems: every call returns, without a panic or an endless loop.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use diskfs_fixtures::image;
 use diskfs_vfs::ErrorKind;
 
 use crate::common::{EXFAT_IMAGES, try_all};
-use crate::kind::{KINDS, Kind};
+use crate::kind::{FilesystemType, KINDS};
 
 #[test]
 fn nothing_to_read_is_refused() {
@@ -21,7 +21,7 @@ fn nothing_to_read_is_refused() {
     }
 }
 
-fn random_damage(kind: &Kind, images: [&str; 4]) {
+fn random_damage(kind: &FilesystemType, images: [&str; 4]) {
     let rounds: u64 = std::env::var("DISKFS_MUTATIONS").map_or(150, |n| n.parse().unwrap());
     let seeds = images.map(|name| std::fs::read(image(name).path()).unwrap());
     let mut state = 1_u64;
@@ -34,7 +34,7 @@ fn random_damage(kind: &Kind, images: [&str; 4]) {
     for round in 0..rounds {
         let mut bytes = seeds[usize::try_from(round % 4).unwrap()].clone();
         for _ in 0..=next() % 12 {
-            // Most of the structures stand at the beginning.
+            // Most structures are at the beginning.
             let limit =
                 [512, 4096, 65_536, bytes.len() as u64][usize::try_from(next() % 4).unwrap()];
             let at = usize::try_from(next() % limit).unwrap();

@@ -1,4 +1,4 @@
-//! The two filesystems, as the tests see them.
+//! The differences between the two filesystems that the tests need.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,39 +11,40 @@ use diskfs_vfs::{FsRead, FsWrite};
 
 use crate::common::{self, EXFAT_IMAGES, FAT_IMAGES, Open, OpenWritable, mtools_tree, tree};
 
-/// One of the two, and the images for its tests.
+/// A filesystem type under test, with the images for its tests.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct FilesystemType {
     pub(crate) open: Open,
     pub(crate) open_writable: OpenWritable,
     pub(crate) fsck: &'static str,
-    /// All images.
+    /// The images of this filesystem.
     pub(crate) images: &'static [&'static str],
-    /// The images of the model's test.
+    /// The images for the model test.
     pub(crate) in_model: &'static [&'static str],
-    /// The image for what does not depend on sizes.
+    /// The image for tests that do not depend on sizes.
     pub(crate) usual: &'static str,
     /// An image with clusters of 512 bytes.
     pub(crate) small_clusters: &'static str,
-    /// Images that are filled.
+    /// The images for tests that fill the filesystem.
     pub(crate) filled: [&'static str; 2],
-    /// Images for crashes.
+    /// The images for crash tests.
     pub(crate) crashed: [&'static str; 2],
-    /// How many rounds of crashes there are.
+    /// The number of rounds of the crash test.
     pub(crate) crash_rounds: u64,
-    /// What a crash may leave: parts of the lines that the checker prints.
+    /// Parts of the lines that the checker may print after a crash.
     pub(crate) harmless: &'static [&'static str],
-    /// A name of the usual image, in other case.
+    /// A name of the usual image, in another case.
     pub(crate) existing: &'static [u8],
-    /// A size that no file has, and an offset that no byte has.
+    /// A size that is larger than the largest file.
     pub(crate) too_large: u64,
+    /// An offset that is larger than the largest file.
     pub(crate) too_far: u64,
-    /// The seconds and nanoseconds that are left of 1,000,000,001 and 5.
+    /// The stored form of 1,000,000,001 seconds and 5 nanoseconds.
     pub(crate) odd_second: (i64, u32),
 }
 
-pub(crate) static KINDS: [Kind; 2] = [
-    Kind {
+pub(crate) static KINDS: [FilesystemType; 2] = [
+    FilesystemType {
         open: |device| Ok(Box::new(Fat::open(device)?)),
         open_writable: |device| {
             let options = diskfs_fat::WriteOptions {
@@ -88,7 +89,7 @@ pub(crate) static KINDS: [Kind; 2] = [
         too_far: 0xffff_ffff,
         odd_second: (1_000_000_000, 0),
     },
-    Kind {
+    FilesystemType {
         open: |device| Ok(Box::new(Exfat::open(device)?)),
         open_writable: |device| {
             let options = diskfs_exfat::WriteOptions {
@@ -118,7 +119,7 @@ pub(crate) static KINDS: [Kind; 2] = [
     },
 ];
 
-impl Kind {
+impl FilesystemType {
     /// Opens an image for writing.
     pub(crate) fn write(&self, path: &Path) -> Box<dyn FsWrite> {
         let device: Arc<dyn BlockWrite> = Arc::new(File::open_read_write(path).unwrap());
@@ -130,23 +131,23 @@ impl Kind {
         (self.open)(Arc::new(File::open(path).unwrap())).unwrap()
     }
 
-    /// Fails if the checker finds anything in an image, or another program sees something else than we
-    /// do.
+    /// Fails if the checker reports anything for an image, or another program reads something else
+    /// than our driver.
     pub(crate) fn judge(&self, path: &Path, name: &str) {
         if require(self.fsck).is_some() {
             common::fsck(self.fsck, path);
         }
-        // mtools takes so small a FAT32 for a FAT16.
+        // mtools takes such a small FAT32 for a FAT16.
         let is_for_mtools = name.starts_with("fat") && name != "fat32-small";
         if is_for_mtools && require("mcopy").is_some() {
             assert_eq!(mtools_tree(path), tree(&*self.read(path)), "{name}");
         }
     }
 
-    /// Returns the path of the directory in which there is room for names.
+    /// Returns the path of a directory with space for further names.
     pub(crate) fn roomy(name: &str) -> &'static str {
         match name {
-            // The root is full.
+            // The root directory of this image is full.
             "fat12" => "Long directory name",
             _ => "",
         }

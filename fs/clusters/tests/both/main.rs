@@ -1,4 +1,5 @@
-//! What FAT and exFAT must both do, proved by their checkers and, for FAT, mtools.
+//! Tests of the common behaviour of FAT and exFAT, checked by their checkers and, for FAT, by
+//! mtools.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Random operations beside the model in memory; then the judges look at the result.
+//! Random operations, compared with the model in memory; then the checkers examine the result.
 
 use diskfs_fixtures::image;
 use diskfs_vfs::testing::WritableMemoryFs;
@@ -8,9 +8,9 @@ use diskfs_vfs::{
 use proptest::prelude::*;
 
 use crate::common::{Tree, read, tree};
-use crate::kind::{KINDS, Kind};
+use crate::kind::{FilesystemType, KINDS};
 
-/// Few names, so that operations meet; no two of them differ in case alone.
+/// A few names, so that operations collide. No two of them differ in case alone.
 const NAMES: [&str; 7] = [
     "A",
     "lower",
@@ -21,27 +21,27 @@ const NAMES: [&str; 7] = [
     LONG,
 ];
 
-/// More entries than the smallest sector has.
+/// A name with more entries than the smallest sector has.
 const LONG: &str = "a name that is as long as names may be, which is more than two hundred and ten characters, so that its entries do not lie within one sector of five hundred and twelve bytes, and it must be made and removed in two steps, whatever it costs";
 
 #[derive(Debug, Clone)]
 enum Step {
-    Create(Place),
-    MakeDir(Place),
-    Write(Place, u32, u16),
-    SetLen(Place, u32),
-    Unlink(Place),
-    RemoveDir(Place),
-    Rename(Place, Place),
-    Hold(Place),
+    Create(NameIndexes),
+    MakeDir(NameIndexes),
+    Write(NameIndexes, u32, u16),
+    SetLen(NameIndexes, u32),
+    Unlink(NameIndexes),
+    RemoveDir(NameIndexes),
+    Rename(NameIndexes, NameIndexes),
+    Hold(NameIndexes),
     ReleaseAll,
     Sync,
 }
 
-/// Up to three names.
-type Place = Vec<usize>;
+/// A path of up to three names.
+type NameIndexes = Vec<usize>;
 
-fn place() -> impl Strategy<Value = Place> {
+fn place() -> impl Strategy<Value = NameIndexes> {
     prop::collection::vec(0..NAMES.len(), 1..=3)
 }
 
@@ -60,16 +60,16 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn path(place: &Place) -> String {
+fn path(place: &NameIndexes) -> String {
     let names: Vec<_> = place.iter().map(|&n| NAMES[n]).collect();
     format!("/{}", names.join("/"))
 }
 
-/// The directory and the last name.
+/// Returns the parent directory and the last name.
 fn parent<'a>(
     fs: &dyn FsWrite,
     base: InodeNumber,
-    place: &'a Place,
+    place: &'a NameIndexes,
 ) -> diskfs_vfs::Result<(InodeNumber, &'a [u8])> {
     let (last, above) = place.split_last().unwrap();
     let mut dir = base;
@@ -86,7 +86,7 @@ fn run(
     step: &Step,
 ) -> diskfs_vfs::Result<u64> {
     let any = NewAttributes::for_root(0o755);
-    let file = |place: &Place| {
+    let file = |place: &NameIndexes| {
         let (dir, name) = parent(fs, base, place)?;
         fs.lookup(dir, name)
     };
@@ -138,7 +138,7 @@ fn run(
     }
 }
 
-/// Paths and contents below `base`.
+/// Returns the paths and contents below `base`.
 fn shown(fs: &dyn FsRead, base: &str) -> Tree {
     let whole = tree(fs);
     let below = whole.into_iter().filter_map(|(path, file)| {
@@ -148,12 +148,12 @@ fn shown(fs: &dyn FsRead, base: &str) -> Tree {
     below.filter(|(path, _)| !path.is_empty()).collect()
 }
 
-fn compare(kind: &Kind, name: &str, steps: &[Step]) -> Result<(), TestCaseError> {
+fn compare(kind: &FilesystemType, name: &str, steps: &[Step]) -> Result<(), TestCaseError> {
     let image = image(name);
     let fs = kind.write(&image.path());
     let model = WritableMemoryFs::new();
     let any = NewAttributes::for_root(0o755);
-    let above = Kind::roomy(name);
+    let above = FilesystemType::roomy(name);
     let dir = resolve(&*fs, above.as_bytes(), Follow::All).unwrap();
     let base = fs.create(dir, b"base", NewKind::Directory, &any).unwrap();
     let base_path = match above {
@@ -179,7 +179,7 @@ fn compare(kind: &Kind, name: &str, steps: &[Step]) -> Result<(), TestCaseError>
 }
 
 /// Returns a strategy for the images of a filesystem.
-fn image_of(kind: &Kind) -> impl Strategy<Value = &'static str> + use<> {
+fn image_of(kind: &FilesystemType) -> impl Strategy<Value = &'static str> + use<> {
     prop::sample::select(kind.in_model.to_vec())
 }
 

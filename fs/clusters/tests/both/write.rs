@@ -1,4 +1,4 @@
-//! Writing.
+//! Tests of writing.
 
 use std::path::Path;
 
@@ -9,26 +9,26 @@ use diskfs_vfs::{
 };
 
 use crate::common::{read, tree};
-use crate::kind::{KINDS, Kind};
+use crate::kind::{FilesystemType, KINDS};
 
 const ANY: NewAttributes = NewAttributes::for_root(0o644);
 
-/// Returns these images of both filesystems.
+/// Opens these images of both filesystems for writing.
 fn images(
-    of: impl Fn(&'static Kind) -> &'static [&'static str],
-) -> Vec<(&'static Kind, &'static str)> {
+    of: impl Fn(&'static FilesystemType) -> &'static [&'static str],
+) -> Vec<(&'static FilesystemType, &'static str)> {
     let kinds = KINDS.iter();
     let images = kinds.flat_map(|kind| of(kind).iter().map(move |name| (kind, *name)));
     images.collect()
 }
 
-/// Returns the directory in which there is room for names.
+/// Returns a directory with space for further names.
 fn roomy(fs: &dyn FsWrite, name: &str) -> InodeNumber {
-    resolve(fs, Kind::roomy(name).as_bytes(), Follow::All).unwrap()
+    resolve(fs, FilesystemType::roomy(name).as_bytes(), Follow::All).unwrap()
 }
 
-/// Closes the filesystem; then everybody must see the same.
-fn close(kind: &Kind, fs: Box<dyn FsWrite>, path: &Path, name: &str) {
+/// Closes the filesystem, and checks that other programs see the same contents.
+fn close(kind: &FilesystemType, fs: Box<dyn FsWrite>, path: &Path, name: &str) {
     let before = tree(&*fs);
     fs.close().unwrap();
     let late = fs.create(fs.root(), b"late", NewKind::Regular, &ANY);
@@ -148,7 +148,7 @@ fn a_full_disk_takes_what_fits() {
         no_space(fs.write_at(file, room as u64, b"x").map(drop));
         no_space(fs.set_len(file, room as u64 + 1));
         no_space(fs.create(dir, b"d", NewKind::Directory, &ANY).map(drop));
-        // What was freed can be had again, without anybody asking for it to be written.
+        // Freed space can be allocated again without an explicit sync.
         fs.set_len(file, 0).unwrap();
         assert_eq!(fs.write_at(file, 0, &data).unwrap(), room);
         fs.unlink(dir, b"all").unwrap();
@@ -157,7 +157,7 @@ fn a_full_disk_takes_what_fits() {
     }
 }
 
-/// The pieces of a file.
+/// Returns the number of extents of a file.
 fn extents(fs: &dyn FsWrite, file: InodeNumber) -> usize {
     fs.extents_of(file, 0).unwrap().count()
 }
@@ -180,7 +180,7 @@ fn files_that_grow_in_turns_are_in_pieces() {
             expected.resize(expected.len() + cluster + 1, round);
         }
         assert!(extents(&*fs, one) > 3 && extents(&*fs, two) > 3);
-        // Cut within a piece, and grown again before and after that is durable.
+        // Truncate within an extent, and extend again before and after the truncation is durable.
         fs.set_len(one, 2 * cluster as u64 + 5).unwrap();
         fs.write_at(one, 2 * cluster as u64 + 5, &vec![9; 3 * cluster])
             .unwrap();
@@ -219,7 +219,7 @@ fn an_open_file_outlives_its_name() {
         );
         assert_eq!(fs.metadata(file).unwrap().links, 0);
         fs.write_at(file, 8, &[b'x'; 5000]).unwrap();
-        // The place of its entry may be another's by now.
+        // The place of its entry can belong to another file by now.
         let third = fs
             .create(fs.root(), b"third", NewKind::Regular, &ANY)
             .unwrap();

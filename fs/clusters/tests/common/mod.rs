@@ -1,5 +1,5 @@
-//! What the tests of FAT and exFAT have in common: trees to compare, judges, and operations that a
-//! damaged filesystem must survive.
+//! Helpers for the tests of FAT and exFAT: trees to compare, checkers, and operations that must not
+//! panic on a damaged filesystem.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, BlockWrite, Memory};
 use diskfs_vfs::{FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode, Result};
 
-/// All images of FAT.
+/// The FAT images.
 pub(crate) const FAT_IMAGES: [&str; 7] = [
     "fat12",
     "fat12-one-table",
@@ -21,7 +21,7 @@ pub(crate) const FAT_IMAGES: [&str; 7] = [
     "fat32-small",
 ];
 
-/// All images of exFAT.
+/// The exFAT images.
 pub(crate) const EXFAT_IMAGES: [&str; 4] = [
     "exfat.img",
     "exfat-cluster-512.img",
@@ -29,10 +29,10 @@ pub(crate) const EXFAT_IMAGES: [&str; 4] = [
     "exfat-sector-4k.img",
 ];
 
-/// Contents and modification time of files by path; `None` for a directory.
+/// The contents and modification times of files by path; `None` for a directory.
 pub(crate) type Tree = BTreeMap<String, Option<(Vec<u8>, i64)>>;
 
-/// What our driver shows.
+/// Returns the tree that our driver reads.
 pub(crate) fn tree(fs: &dyn FsRead) -> Tree {
     let mut tree = Tree::new();
     add(fs, fs.root(), "", &mut tree);
@@ -64,7 +64,7 @@ fn add(fs: &dyn FsRead, dir: InodeNumber, path: &str, tree: &mut Tree) {
     }
 }
 
-/// All contents of a file.
+/// Returns the whole contents of a file.
 pub(crate) fn read(fs: &dyn FsRead, inode: InodeNumber) -> Vec<u8> {
     let size = fs.metadata(inode).unwrap().size_bytes;
     let mut bytes = vec![0; usize::try_from(size).unwrap() + 1];
@@ -73,7 +73,7 @@ pub(crate) fn read(fs: &dyn FsRead, inode: InodeNumber) -> Vec<u8> {
     bytes
 }
 
-/// What mtools takes out of the image.
+/// Returns the tree that mtools extracts from an image.
 pub(crate) fn mtools_tree(image: &Path) -> Tree {
     let directory = tempfile::tempdir().unwrap();
     let output = Command::new("mcopy")
@@ -118,13 +118,13 @@ fn add_host(directory: &Path, path: &str, tree: &mut Tree) {
     }
 }
 
-/// Fails unless `program -n` finds nothing.
+/// Fails unless `program -n` reports no problem.
 pub(crate) fn fsck(program: &str, image: &Path) {
     let (is_clean, told) = fsck_says(program, image);
     assert!(is_clean, "{told}");
 }
 
-/// Returns whether `program -n` finds nothing, and what it says.
+/// Returns true if `program -n` reports no problem, and its output.
 pub(crate) fn fsck_says(program: &str, image: &Path) -> (bool, String) {
     let run = |program: &str| {
         diskfs_fixtures::command(program)
@@ -136,17 +136,17 @@ pub(crate) fn fsck_says(program: &str, image: &Path) -> (bool, String) {
     let output = output.unwrap();
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let told = told + &String::from_utf8_lossy(&output.stderr);
-    // The other one does not fail for all that it finds.
+    // `fsck.exfat` exits with 0 for some of the problems that it reports.
     let is_clean = program != "fsck.exfat" || told.contains(": clean.");
     (output.status.success() && is_clean, told)
 }
 
-/// Opens a filesystem for reading.
+/// A function that opens a filesystem for reading.
 pub(crate) type Open = fn(Arc<dyn BlockRead>) -> Result<Box<dyn FsRead>>;
-/// Opens a filesystem for writing, without a clock that commits.
+/// A function that opens a filesystem for writing, without commits at intervals.
 pub(crate) type OpenWritable = fn(Arc<dyn BlockWrite>) -> Result<Box<dyn FsWrite>>;
 
-/// Reads everything that is found, and changes what can be changed.
+/// Reads everything that a listing shows, and tries all changes.
 pub(crate) fn try_all(open: Open, open_writable: OpenWritable, bytes: Vec<u8>) {
     let device = Arc::new(Memory::new(bytes));
     if let Ok(fs) = open(device.clone()) {

@@ -1,4 +1,4 @@
-//! Where everything of a new filesystem goes, as `mkfs.exfat` has it.
+//! The layout of a new filesystem, as `mkfs.exfat` chooses it.
 
 use diskfs_clusters::Cluster;
 
@@ -13,14 +13,14 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// The smallest volume (exFAT specification, 3.1.5).
+/// The size of the smallest volume in bytes (exFAT specification, 3.1.5).
 const MIN_VOLUME_BYTES: u64 = MIB;
-/// What the table and the clusters are aligned to; on what has no room for that, to less.
+/// The alignment of the table and the clusters. Small volumes have a smaller one.
 const BOUNDARY_BYTES: u64 = MIB;
 const SMALL_BOUNDARY_BYTES: u64 = 64 * KIB;
 const SMALL_VOLUME_BYTES: u64 = 3 * MIB;
 
-/// Offsets and lengths in bytes; all are whole sectors.
+/// The layout of a new filesystem: offsets and lengths in bytes, all of them whole sectors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     pub(super) sector_bytes: u32,
@@ -37,22 +37,24 @@ impl Layout {
         let invalid = |reason: String| Error::new(ErrorKind::Invalid, reason);
         let sector_bytes = options.sector_bytes;
         if !is_shift(sector_bytes, &SECTOR_SHIFTS) {
-            let reason = "a sector on exFAT has 512, 1024, 2048 or 4096 bytes";
+            let reason = "invalid sector size: expected 512, 1024, 2048 or 4096 bytes";
             return Err(invalid(reason.to_owned()));
         }
         let usual = usual_cluster(device_bytes);
         let cluster_bytes = options.cluster_bytes.unwrap_or(usual);
         if !is_shift(cluster_bytes, &CLUSTER_SHIFTS) || cluster_bytes < sector_bytes {
-            let reason = "a cluster on exFAT is a power of two, from a sector to 32 MiB";
+            let reason =
+                "invalid cluster size: expected a power of two from the sector size to 32 MiB";
             return Err(invalid(reason.to_owned()));
         }
         let layout = Self::with(device_bytes, sector_bytes, cluster_bytes);
         if device_bytes < MIN_VOLUME_BYTES || layout.clusters < layout.used_clusters() {
-            let reason = format!("{device_bytes} bytes have no room for exFAT");
+            let reason = format!("a device of {device_bytes} bytes is too small for exFAT");
             return Err(invalid(reason));
         }
         if layout.clusters > MAX_CLUSTERS {
-            let reason = format!("{device_bytes} bytes have too many clusters for exFAT");
+            let reason =
+                format!("a device of {device_bytes} bytes has too many clusters for exFAT");
             return Err(invalid(reason).with_hint("choose larger clusters"));
         }
         Ok(layout)
@@ -65,13 +67,13 @@ impl Layout {
         } else {
             BOUNDARY_BYTES
         };
-        // Whole sectors, and those are powers of two.
+        // A whole number of sectors, whose size is a power of two.
         let volume_bytes = device_bytes & !sector.saturating_sub(1);
         let regions = sector
             .saturating_mul(u64::from(REGION_SECTORS))
             .saturating_mul(2);
         let fat_offset = up_to(regions, boundary);
-        // As many as there were if the table took no more room than its entries.
+        // An upper bound: the number of clusters if the table had no padding.
         let most = volume_bytes
             .saturating_sub(fat_offset)
             .saturating_sub(9)
@@ -96,7 +98,8 @@ impl Layout {
         u64::from(self.clusters).div_ceil(8)
     }
 
-    /// The first clusters of the bitmap, the up-case table and the root, and the one behind them.
+    /// Returns the first clusters of the bitmap, the up-case table and the root, and the first
+    /// cluster after them.
     pub(super) fn firsts(&self) -> [Cluster; 4] {
         let clusters_for = |len_bytes: u64| low32(len_bytes.div_ceil(self.cluster_bytes.into()));
         let bitmap = Cluster(2);
@@ -105,7 +108,7 @@ impl Layout {
         [bitmap, upcase, root, root.plus(1)]
     }
 
-    /// How many clusters an empty filesystem has in use.
+    /// Returns the number of clusters that an empty filesystem uses.
     pub(super) fn used_clusters(&self) -> u32 {
         let [first, .., end] = self.firsts();
         end.0.saturating_sub(first.0)
@@ -118,7 +121,7 @@ impl Layout {
     }
 }
 
-/// What Windows and `mkfs.exfat` take.
+/// Returns the usual cluster size of Windows and `mkfs.exfat`.
 const fn usual_cluster(device_bytes: u64) -> u32 {
     if device_bytes <= 256 * MIB {
         4 << 10

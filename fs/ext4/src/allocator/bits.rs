@@ -4,12 +4,13 @@ use crate::bytes::index;
 
 const WORD_BITS: u32 = u64::BITS;
 
-/// Bits of which a set one is in use: those of the bitmap, and those that somebody holds besides.
+/// A group's bits, where a set bit is in use or held: the bitmap combined with the bits that are
+/// held in memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bits<'a> {
     words: &'a [[u8; 8]],
     held: &'a [u64],
-    /// How many there are; what is behind counts as set.
+    /// The number of valid bits; all bits after them count as set.
     len: u32,
 }
 
@@ -30,18 +31,19 @@ impl<'a> Bits<'a> {
         word | self.held.get(nth).copied().unwrap_or(0)
     }
 
-    /// The first clear bit at `from` or behind it.
+    /// Returns the first clear bit at or after `from`.
     pub(super) fn next_clear(&self, from: u32) -> Option<u32> {
         let end = self.next(from, self.len, |word| !word);
         (end < self.len).then_some(end)
     }
 
-    /// The first set bit at `from` or behind it; `until` when there is none before that.
+    /// Returns the first set bit from `from` on, or `until` if there is none before that.
     pub(super) fn next_set(&self, from: u32, until: u32) -> u32 {
         self.next(from, until.min(self.len), |word| word)
     }
 
-    /// The first bit in `from..until` that is set in what `wanted` makes of its word, or `until`.
+    /// Returns the first bit in `from..until` that is set after `wanted` has transformed its word,
+    /// or `until`.
     fn next(&self, from: u32, until: u32, wanted: impl Fn(u64) -> u64) -> u32 {
         if from >= until {
             return until;
@@ -58,7 +60,8 @@ impl<'a> Bits<'a> {
         base.saturating_add(word.trailing_zeros()).min(until)
     }
 
-    /// The last set bit before `before`, plus 1: where the run of clear bits that ends there begins.
+    /// Returns the start of the run of clear bits that ends at `before`: the last set bit before
+    /// it, plus 1.
     pub(super) fn clear_from(&self, before: u32) -> u32 {
         let mut end = before.min(self.len);
         while let Some(last) = end.checked_sub(1) {
@@ -73,7 +76,7 @@ impl<'a> Bits<'a> {
         0
     }
 
-    /// How many are clear.
+    /// Returns the number of clear bits.
     pub(super) fn count_clear(&self) -> u32 {
         let mut count = 0u32;
         let mut base = 0u32;
@@ -91,8 +94,8 @@ impl<'a> Bits<'a> {
         count
     }
 
-    /// The first run of `wanted` clear bits in `range`, or the longest that there is. At most
-    /// `wanted` long.
+    /// Returns the first run of `wanted` clear bits in `range`, or the longest run if all are
+    /// shorter. The returned run has at most `wanted` bits.
     pub(super) fn find_run(&self, range: std::ops::Range<u32>, wanted: u32) -> Option<Run> {
         let mut best: Option<Run> = None;
         let mut at = range.start;
@@ -111,7 +114,7 @@ impl<'a> Bits<'a> {
     }
 }
 
-/// Some bits in a row.
+/// A run of consecutive bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) start: u32,
@@ -128,12 +131,12 @@ fn word_of(bit: u32) -> usize {
     index(bit.wrapping_div(WORD_BITS))
 }
 
-/// The bit's place in its word and all above it.
+/// Returns a mask of the bit's position in its word and all positions above it.
 fn above(bit: u32) -> u64 {
     u64::MAX.wrapping_shl(bit & WORD_BITS.wrapping_sub(1))
 }
 
-/// The bits of a run, word by word: the number of each word and the run's part in it.
+/// Returns the bits of a run word by word: the index of each word, and the mask of the run in it.
 fn words_of(run: Run) -> impl Iterator<Item = (usize, u64)> {
     let first = word_of(run.start);
     let last = word_of(run.end().saturating_sub(1));
@@ -149,7 +152,7 @@ fn words_of(run: Run) -> impl Iterator<Item = (usize, u64)> {
         } else {
             u64::MAX
         };
-        // What is behind the run; nothing when it ends with the word.
+        // The bits of this word after the end of the run; none if the run ends with the word.
         let high = match run.end() & WORD_BITS.wrapping_sub(1) {
             0 => 0,
             _ if nth == last => above(run.end()),
@@ -159,12 +162,12 @@ fn words_of(run: Run) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// Sets a run in a bitmap.
+/// Sets the bits of a run in a bitmap.
 pub(super) fn set(bitmap: &mut [u8], run: Run) {
     change(bitmap, run, |word, mask| word | mask);
 }
 
-/// Clears a run in a bitmap.
+/// Clears the bits of a run in a bitmap.
 pub(super) fn clear(bitmap: &mut [u8], run: Run) {
     change(bitmap, run, |word, mask| word & !mask);
 }
@@ -178,7 +181,7 @@ fn change(bitmap: &mut [u8], run: Run, apply: impl Fn(u64, u64) -> u64) {
     }
 }
 
-/// Sets a run in words.
+/// Sets the bits of a run in an array of words.
 pub(super) fn hold(words: &mut [u64], run: Run) {
     for (nth, mask) in words_of(run) {
         if let Some(word) = words.get_mut(nth) {
@@ -187,7 +190,7 @@ pub(super) fn hold(words: &mut [u64], run: Run) {
     }
 }
 
-/// Clears a run in words; returns how many bits were set.
+/// Clears the bits of a run in an array of words. Returns how many of them were set.
 pub(super) fn release(words: &mut [u64], run: Run) -> u32 {
     let mut count = 0u32;
     for (nth, mask) in words_of(run) {
@@ -210,7 +213,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of booleans.
+        /// Compares the results with those of a plain list of booleans.
         #[test]
         fn as_a_list_has_it(
             runs in prop::collection::vec((0u32..260, 0u32..100), 0..12),

@@ -16,11 +16,11 @@ use crate::volume::Volume;
 use super::Allocator;
 use super::bits::{self, Bits, Run};
 
-/// A bitmap as it is now, or as it will be when something in the group is used first.
+/// A bitmap as it is now, or, in an uninitialised group, as it will be after the first allocation.
 #[derive(Debug)]
 pub(super) struct Bitmap {
     pub(super) bytes: Arc<[u8]>,
-    /// Whether it is not on the device yet.
+    /// True if the bitmap was generated in memory and is not on the device yet.
     made: bool,
 }
 
@@ -29,14 +29,14 @@ impl Bitmap {
         Self { bytes, made: false }
     }
 
-    pub(super) fn made(bytes: Vec<u8>) -> Self {
+    pub(super) fn generated(bytes: Vec<u8>) -> Self {
         Self {
             bytes: bytes.into(),
             made: true,
         }
     }
 
-    /// Changes it. Returns its new checksum, if bitmaps have one.
+    /// Changes the bitmap. Returns its new checksum if bitmaps have checksums.
     pub(super) fn change(
         self,
         handle: &TransactionHandle<'_>,
@@ -48,7 +48,7 @@ impl Bitmap {
         if made {
             handle.replace(key, bytes);
         } else {
-            // Else the change would have to copy it.
+            // Without this drop the change would have to copy the bitmap.
             drop(bytes);
         }
         let superblock = &handle.volume().superblock;
@@ -59,13 +59,13 @@ impl Bitmap {
     }
 }
 
-/// The checksum of the first bytes of a bitmap, those that have a bit that counts.
+/// Returns the checksum of a bitmap: of its first bytes, which contain the valid bits.
 pub(super) fn checksum(superblock: &Superblock, bitmap: &[u8], bytes: usize) -> Option<u32> {
     let seed = superblock.checksum_seed?;
     Some(seed.of(&[bitmap.get(..bytes).unwrap_or(bitmap)]))
 }
 
-/// Compares a bitmap with the checksum that its descriptor has of it.
+/// Compares a bitmap with the checksum in its group descriptor.
 pub(super) fn verify(
     superblock: &Superblock,
     structure: Structure,
@@ -88,7 +88,7 @@ pub(super) fn verify(
     .into())
 }
 
-/// The bits of a bitmap's checksum that have room in a descriptor.
+/// Returns a mask of the checksum bits that fit into a descriptor (16 or 32).
 pub(super) fn stored(superblock: &Superblock) -> u32 {
     const WITH_UPPER_HALVES: u16 = 64;
     if superblock.descriptor_size >= WITH_UPPER_HALVES {
@@ -98,14 +98,14 @@ pub(super) fn stored(superblock: &Superblock) -> u32 {
     }
 }
 
-/// Whether the flags of descriptors and their counts of unused inodes mean something.
+/// Returns true if the flags of descriptors and their counts of unused inodes are valid.
 pub(super) fn has_flags(superblock: &Superblock) -> bool {
     use crate::features::ReadOnlyCompatible;
     superblock.checksum_seed.is_some() || superblock.features.has(ReadOnlyCompatible::GDT_CSUM)
 }
 
 impl Allocator {
-    /// A group's bitmap, which agrees with its descriptor.
+    /// Reads a group's block bitmap, and checks that it agrees with its descriptor.
     pub(super) fn block_bitmap(
         &self,
         volume: &Volume,
@@ -115,7 +115,7 @@ impl Allocator {
         if descriptor.flags.contains(GroupFlags::BLOCK_UNINIT) && has_flags(&volume.superblock) {
             let made = self.initial_block_bitmap(group);
             self.check_free_clusters(group, descriptor, &made)?;
-            return Ok(Bitmap::made(made));
+            return Ok(Bitmap::generated(made));
         }
         let key = Key::block_bitmap(group, descriptor.block_bitmap);
         let bytes = volume.checked_block(key, |bytes| {
@@ -147,7 +147,7 @@ impl Allocator {
         if self.system_runs(group).all(in_use) {
             return Ok(());
         }
-        let problem = "blocks that hold metadata are free in it";
+        let problem = "it marks blocks that hold metadata as free";
         Err(malformed(Structure::BlockBitmap(group), problem))
     }
 
@@ -161,26 +161,26 @@ impl Allocator {
         if bits.count_clear() == descriptor.free_clusters {
             return Ok(());
         }
-        let problem = "it has not as many free blocks as the descriptor says";
+        let problem = "its number of free blocks differs from the group descriptor's";
         Err(malformed(Structure::BlockBitmap(group), problem))
     }
 
-    /// How much of a block bitmap its checksum covers.
+    /// Returns how many bytes of a block bitmap its checksum covers.
     pub(super) fn block_bitmap_bytes(&self) -> usize {
         index(self.geometry.clusters_per_group().wrapping_div(8))
     }
 
-    /// The bitmap of a group in which nothing but metadata is in use.
+    /// Generates the bitmap of a group in which only metadata is in use.
     fn initial_block_bitmap(&self, group: u32) -> Vec<u8> {
         let mut bytes = vec![0; self.geometry.bitmap_bytes];
         for run in self.system_runs(group) {
             bits::set(&mut bytes, run);
         }
-        set_rest(&mut bytes, self.geometry.clusters_in(group));
+        set_padding(&mut bytes, self.geometry.clusters_in(group));
         bytes
     }
 
-    /// What of a group's clusters holds metadata.
+    /// Returns the runs of a group's clusters that hold metadata.
     fn system_runs(&self, group: u32) -> impl Iterator<Item = Run> + '_ {
         let first = self.geometry.first_block(group);
         let zones = self
@@ -193,8 +193,8 @@ impl Allocator {
     }
 }
 
-/// Sets what is behind the last bit that counts.
-pub(super) fn set_rest(bitmap: &mut [u8], len: u32) {
+/// Sets all bits after the last valid one.
+pub(super) fn set_padding(bitmap: &mut [u8], len: u32) {
     let bits = u32::try_from(bitmap.len())
         .unwrap_or(u32::MAX)
         .saturating_mul(8);

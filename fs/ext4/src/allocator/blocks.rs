@@ -1,4 +1,4 @@
-//! Blocks: taken in runs as long as can be had near a goal, and given back.
+//! Allocation of blocks in runs as long as possible near a goal, and freeing.
 
 use std::sync::atomic::Ordering;
 
@@ -13,69 +13,70 @@ use super::bits::{self, Bits, Run};
 use super::block_bitmap::{Bitmap, stored};
 use super::group::Group;
 
-/// Blocks that somebody needs.
+/// A request for blocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
-    /// Where they would be best: behind the file's last block, or near its inode.
+    /// The preferred start: after the file's last block, or near its inode.
     pub(crate) goal: FsBlock,
-    /// How many; at least 1. With clusters, a multiple of the cluster, and what is given begins
-    /// with one.
+    /// The number of blocks wanted, at least 1. With bigalloc it is a multiple of the cluster size,
+    /// and the allocated run begins with a cluster.
     pub(crate) len_blocks: u32,
-    /// How many behind those are kept for who asks for them next by their first one as the goal: the
-    /// file that grows. 0 for none. They are given to others when those find little else.
-    pub(crate) keep_blocks: u32,
-    /// Whether root's reserve may be used.
+    /// The number of following blocks to preallocate for a growing file: they are given to the next
+    /// request that has the first of them as its goal. 0 for none. Others get them when they find
+    /// little else.
+    pub(crate) preallocate_blocks: u32,
+    /// The use of the root reserve.
     pub(crate) reserve: Reserve,
 }
 
-/// Whether root's reserve may be used.
+/// The use of the root reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reserve {
     Keep,
     Use,
-    /// They were taken from the free ones before, by [`Allocator::reserve`]; what is used of them
-    /// is not reserved any more.
+    /// Use clusters that [`Allocator::reserve`] reserved before. The clusters that are allocated
+    /// are no longer counted as reserved.
     Own,
 }
 
-/// A run of blocks that was allocated.
+/// An allocated run of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Allocated {
     pub(crate) first: FsBlock,
-    /// At most what was asked for, at least 1.
+    /// The length of the run: at least 1, at most what was requested.
     pub(crate) len_blocks: u32,
 }
 
-/// A run of less than this part of what is wanted is taken only when nothing is kept for others any
-/// more.
+/// The divisor of the wanted length that gives the shortest run to accept while preallocated blocks
+/// remain. Shorter runs are taken only when nothing is preallocated any more.
 const SHORT_SHARE: u32 = 8;
 
 /// A search, in clusters.
 #[derive(Debug, Clone, Copy)]
 struct Search {
-    /// Group and cluster where to begin.
+    /// The group and the cluster where the search begins.
     goal: (u32, u32),
     wanted: u32,
-    /// What is shorter is left for others.
+    /// The minimum length of a run; shorter runs are skipped.
     least: u32,
-    /// What is kept behind it.
-    keep: u32,
+    /// The number of clusters to preallocate after the run.
+    preallocate: u32,
 }
 
 impl Search {
-    /// Where to begin in a group.
+    /// Returns the cluster where the search in a group begins.
     fn start_in(&self, group: u32) -> u32 {
         if group == self.goal.0 { self.goal.1 } else { 0 }
     }
 }
 
 impl Allocator {
-    /// Allocates one contiguous run: of as many blocks as are asked for, as near behind the goal as
-    /// there is one; else a shorter one.
+    /// Allocates one contiguous run: the nearest one after the goal that has the requested length,
+    /// else a shorter one.
     ///
     /// # Errors
-    /// `NoSpace`. When all that is free may not be used before a commit, the handle is told
-    /// ([`TransactionHandle::note_held_space`]). `Corrupt`, `Io`.
+    /// `NoSpace`; if all free blocks become usable only after a commit, the handle is marked with
+    /// [`TransactionHandle::note_held_space`]. `Corrupt`, `Io`.
     pub(crate) fn allocate(
         &self,
         handle: &TransactionHandle<'_>,
@@ -85,19 +86,19 @@ impl Allocator {
         let wanted = request.len_blocks.max(1).div_ceil(1u32.wrapping_shl(bits));
         let wanted = wanted.min(self.geometry.clusters_per_group());
         let claimed = match request.reserve {
-            Reserve::Keep => self.counters.claim(wanted, self.kept_clusters),
+            Reserve::Keep => self.counters.claim(wanted, self.reserve_clusters),
             Reserve::Use => self.counters.claim(wanted, 0),
             Reserve::Own => Some(wanted),
         };
         let claimed =
-            claimed.ok_or_else(|| self.full(handle.volume(), "no free blocks are left"))?;
+            claimed.ok_or_else(|| self.full(handle.volume(), "no space left: no free blocks"))?;
         let found = self.search(handle, request, claimed);
         let used = found
             .as_ref()
             .map_or(0, |found| found.map_or(0, |(_, run)| run.len));
         if request.reserve != Reserve::Own {
             let unused = claimed.saturating_sub(used);
-            self.counters.give_back(u64::from(unused));
+            self.counters.add_free(u64::from(unused));
         }
         match found? {
             Some((group, run)) => Ok(Allocated {
@@ -108,7 +109,7 @@ impl Allocator {
         }
     }
 
-    /// Takes clusters from the free ones for somebody who will allocate them later, all or none.
+    /// Reserves clusters for a later allocation, all or none. Returns true on success.
     pub(crate) fn reserve(&self, clusters: u64) -> bool {
         let Ok(wanted) = u32::try_from(clusters) else {
             return false;
@@ -116,27 +117,30 @@ impl Allocator {
         if wanted == 0 {
             return true;
         }
-        match self.counters.claim(wanted, self.kept_clusters) {
+        match self.counters.claim(wanted, self.reserve_clusters) {
             Some(claimed) if claimed == wanted => true,
             claimed => {
-                self.counters.give_back(u64::from(claimed.unwrap_or(0)));
+                self.counters.add_free(u64::from(claimed.unwrap_or(0)));
                 false
             }
         }
     }
 
-    /// Gives back what was reserved and not used.
+    /// Releases reserved clusters that were not used.
     pub(crate) fn unreserve(&self, clusters: u64) {
-        self.counters.give_back(clusters);
+        self.counters.add_free(clusters);
     }
 
-    /// Nothing was found though blocks are free: others hold them, or take them at this moment.
+    /// Returns the error for a search without a result although blocks are counted as free: they
+    /// are held until a commit, or another thread is allocating them.
     fn nothing_found(&self, handle: &TransactionHandle<'_>) -> Error {
         if self.counters.held_clusters() > 0 {
             handle.note_held_space();
-            return no_space("all free blocks wait for the next commit");
+            return no_space(
+                "no space left: all free blocks become usable only with the next commit",
+            );
         }
-        self.full(handle.volume(), "no free blocks are left")
+        self.full(handle.volume(), "no space left: no free blocks")
     }
 
     fn search(
@@ -150,17 +154,19 @@ impl Allocator {
             goal,
             wanted,
             least,
-            keep: request.keep_blocks.wrapping_shr(self.geometry.cluster_bits),
+            preallocate: request
+                .preallocate_blocks
+                .wrapping_shr(self.geometry.cluster_bits),
         };
         let found = self.search_down_to(handle, search, wanted.wrapping_div(SHORT_SHARE).max(1))?;
         if found.is_some() {
             return Ok(found);
         }
-        self.give_all_kept();
+        self.release_all_preallocated();
         self.search_down_to(handle, search, 1)
     }
 
-    /// Searches for a run as long as wanted, for half of that, and so on.
+    /// Searches for a run of the wanted length, then for half of that, and so on.
     fn search_down_to(
         &self,
         handle: &TransactionHandle<'_>,
@@ -178,22 +184,22 @@ impl Allocator {
         Ok(None)
     }
 
-    /// Gives what is kept for files that grow to everybody.
-    fn give_all_kept(&self) {
-        if !self.keeps_any.swap(false, Ordering::SeqCst) {
+    /// Releases everything that is preallocated for growing files.
+    fn release_all_preallocated(&self) {
+        if !self.has_preallocated.swap(false, Ordering::SeqCst) {
             return;
         }
         for number in 0..self.geometry.groups {
             if let Some(mut group) = self.group(number) {
-                group.give_all_kept();
-                self.note_let_go(number, &mut group);
+                group.release_all_preallocated();
+                self.note_released(number, &mut group);
             }
         }
     }
 
-    fn note_let_go(&self, number: u32, group: &mut Group) {
+    fn note_released(&self, number: u32, group: &mut Group) {
         if let Some(summary) = self.summary(number) {
-            summary.raise_longest_run(group.take_let_go());
+            summary.raise_longest_run(group.take_released_run_max());
         }
     }
 
@@ -214,7 +220,7 @@ impl Allocator {
         Ok(None)
     }
 
-    /// Takes a run in one group, if there is one that is long enough.
+    /// Allocates a run in one group if the group has one that is long enough.
     fn take_in_group(
         &self,
         handle: &TransactionHandle<'_>,
@@ -226,8 +232,8 @@ impl Allocator {
         };
         let bitmap = self.block_bitmap(handle.volume(), number, &group.descriptor)?;
         if number == search.goal.0 {
-            group.give_kept(search.goal.1);
-            self.note_let_go(number, &mut group);
+            group.release_preallocated(search.goal.1);
+            self.note_released(number, &mut group);
         }
         let search = self.attainable(number, search);
         let found = self.find_in_group(number, &group, &bitmap, search);
@@ -240,13 +246,13 @@ impl Allocator {
         let Some(run) = found.filter(|run| run.len >= search.least) else {
             return Ok(None);
         };
-        self.keep_behind(number, &mut group, &bitmap, run, search.keep);
-        self.take(handle, number, &mut group, bitmap, run)?;
+        self.preallocate_after(number, &mut group, &bitmap, run, search.preallocate);
+        self.allocate_run(handle, number, &mut group, bitmap, run)?;
         Ok(Some(run))
     }
 
-    /// The same search for no more than the group is known to have in one run: where only short runs
-    /// are left, the first of them will do, and not each is looked at for each that is taken.
+    /// Limits a search to the longest run that the group is known to have. When only short runs are
+    /// left, the search then takes the first of them, and does not examine all of them each time.
     fn attainable(&self, number: u32, search: Search) -> Search {
         let longest = self.summary(number).map_or(0, super::Summary::longest_run);
         Search {
@@ -255,7 +261,7 @@ impl Allocator {
         }
     }
 
-    /// The first run behind the goal that is long enough, or the longest that there is.
+    /// Returns the first run after the goal that is long enough, or the longest one.
     fn find_in_group(
         &self,
         number: u32,
@@ -273,22 +279,29 @@ impl Allocator {
         }
     }
 
-    /// Keeps what is free behind a run, up to so many clusters.
-    fn keep_behind(&self, number: u32, group: &mut Group, bitmap: &Bitmap, run: Run, len: u32) {
+    /// Preallocates the free clusters after a run, at most `len` of them.
+    fn preallocate_after(
+        &self,
+        number: u32,
+        group: &mut Group,
+        bitmap: &Bitmap,
+        run: Run,
+        len: u32,
+    ) {
         let clusters = self.geometry.clusters_in(number);
         let bits = Bits::new(&bitmap.bytes, group.held_words(), clusters);
         let start = run.end();
         let free = bits.next_set(start, u32::MAX).saturating_sub(start);
         let len = len.min(free);
         if len > 0 {
-            group.keep(&self.geometry, Run { start, len }, free);
-            self.keeps_any.store(true, Ordering::SeqCst);
-            self.note_let_go(number, group);
+            group.preallocate(&self.geometry, Run { start, len }, free);
+            self.has_preallocated.store(true, Ordering::SeqCst);
+            self.note_released(number, group);
         }
     }
 
-    /// Takes a run that is free in the bitmap.
-    pub(super) fn take(
+    /// Allocates a run that is free in the bitmap.
+    pub(super) fn allocate_run(
         &self,
         handle: &TransactionHandle<'_>,
         number: u32,
@@ -312,9 +325,9 @@ impl Allocator {
         self.store(handle, number, group, descriptor)
     }
 
-    /// Has a group's block bitmap on the device: nobody but the kernel that makes a filesystem has
-    /// a group with inodes in use and without it.
-    pub(super) fn settle_block_bitmap(
+    /// Writes a group's block bitmap if it is uninitialised. A group with inodes in use must have
+    /// one: only a new filesystem can have a group without, and the kernel never leaves one.
+    pub(super) fn initialise_block_bitmap(
         &self,
         handle: &TransactionHandle<'_>,
         number: u32,
@@ -324,20 +337,20 @@ impl Allocator {
             return Ok(());
         }
         let bitmap = self.block_bitmap(handle.volume(), number, &group.descriptor)?;
-        self.take(handle, number, group, bitmap, Run { start: 0, len: 0 })
+        self.allocate_run(handle, number, group, bitmap, Run { start: 0, len: 0 })
     }
 
-    /// Frees a run of blocks; with clusters, all those that it touches. Whoever calls has freed, or
-    /// keeps to itself, nothing else of them.
+    /// Frees a run of blocks; with bigalloc, all clusters that it touches. The caller has freed all
+    /// other blocks of these clusters, or still owns them.
     ///
     /// # Errors
-    /// `Corrupt` when they hold metadata at a fixed place, or are free; `Io`.
+    /// `Corrupt` if the blocks hold metadata at a fixed place, or are already free; `Io`.
     pub(crate) fn free(&self, handle: &TransactionHandle<'_>, run: FreedRun) -> Result<()> {
         let parts = self.geometry.parts(run.first, run.len_blocks);
         let parts = parts.ok_or_else(|| {
             malformed(
                 Structure::Superblock,
-                "blocks outside of the filesystem are freed",
+                "cannot free blocks outside of the filesystem",
             )
         })?;
         for (group, part) in parts {
@@ -359,7 +372,7 @@ impl Allocator {
             .next_clear(run.start)
             .is_some_and(|bit| bit < run.end())
         {
-            let problem = "blocks that a file has are free in it";
+            let problem = "it marks blocks of a file as free";
             return Err(malformed(Structure::BlockBitmap(number), problem));
         }
         let around = bits
@@ -375,11 +388,11 @@ impl Allocator {
         group.hold(&self.geometry, run, around);
         self.counters.hold(run.len);
         self.store(handle, number, &mut group, descriptor)?;
-        self.counters.give_back(u64::from(run.len));
+        self.counters.add_free(u64::from(run.len));
         Ok(())
     }
 
-    /// Says that what was freed may be used again: the transaction that freed it is durable.
+    /// Makes freed blocks available again: the transaction that freed them is durable.
     pub(crate) fn release(&self, freed: &[FreedRun]) {
         for run in freed {
             let parts = self.geometry.parts(run.first, run.len_blocks);
@@ -394,16 +407,16 @@ impl Allocator {
             return;
         };
         self.counters.release(group.release(run));
-        self.note_let_go(number, &mut group);
+        self.note_released(number, &mut group);
     }
 
     fn check_no_metadata(&self, group: u32, run: Run) -> Result<()> {
         let first = self.geometry.block_of(group, run.start);
         let len_blocks = u64::from(run.len).wrapping_shl(self.geometry.cluster_bits);
-        if self.system_zone.spares(first, len_blocks) {
+        if self.system_zone.is_disjoint(first, len_blocks) {
             return Ok(());
         }
-        let problem = "blocks that hold metadata are taken for a file's";
+        let problem = "a file refers to blocks that hold metadata";
         Err(malformed(Structure::BlockBitmap(group), problem))
     }
 }

@@ -1,5 +1,5 @@
-//! Blocks and inodes that are known to be somebody's, whatever the bitmaps say: a replay of fast
-//! commits finds them so.
+//! Claims of blocks and inodes that are known to be in use, whatever the bitmaps say: the replay of
+//! fast commits needs them.
 
 use crate::block::FsBlock;
 use crate::error::{Result, Structure, malformed};
@@ -9,11 +9,11 @@ use super::Allocator;
 use super::bits::{Bits, Run};
 
 impl Allocator {
-    /// Takes blocks, even those that this transaction freed; with clusters, all that they touch.
-    /// Returns how many were free.
+    /// Claims blocks, including those that this transaction freed; with bigalloc, all clusters that
+    /// they touch. Returns how many were free.
     ///
     /// # Errors
-    /// `Corrupt` when they hold metadata at a fixed place; `Io`.
+    /// `Corrupt` if they hold metadata at a fixed place; `Io`.
     pub(crate) fn claim_blocks(
         &self,
         handle: &TransactionHandle<'_>,
@@ -51,16 +51,16 @@ impl Allocator {
             let end = bits.next_set(start, part.end());
             let len = end.saturating_sub(start);
             self.counters.claim(len, 0);
-            self.take(handle, number, &mut group, bitmap, Run { start, len })?;
+            self.allocate_run(handle, number, &mut group, bitmap, Run { start, len })?;
             taken = taken.saturating_add(len);
             from = end;
         }
     }
 
-    /// Takes an inode, if it is free.
+    /// Claims an inode if it is free.
     ///
     /// # Errors
-    /// `Corrupt` when there is none of that number, `Io`.
+    /// `Corrupt` if no inode has this number; `Io`.
     pub(crate) fn claim_inode(
         &self,
         handle: &TransactionHandle<'_>,
@@ -69,7 +69,7 @@ impl Allocator {
     ) -> Result<()> {
         let place = self.geometry.inode_place(number);
         let Some((group_number, nth)) = place else {
-            let problem = "the filesystem has no such inode";
+            let problem = "no such inode in the filesystem";
             return Err(malformed(Structure::Inode(number), problem));
         };
         let Some(mut group) = self.group(group_number) else {

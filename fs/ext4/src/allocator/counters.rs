@@ -1,22 +1,22 @@
-//! How much is free in the whole filesystem.
+//! Counters of free clusters and inodes in the whole filesystem.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The counts. Who allocates takes its clusters from here first, so that two can't have the same
-/// last ones.
+/// The counters. An allocation first takes its clusters from here, so that two threads cannot both
+/// get the last ones.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     free_clusters: AtomicU64,
     free_inodes: AtomicU64,
     directories: AtomicU64,
-    /// Of the free clusters, those that were freed by a transaction that is not durable.
+    /// The number of free clusters that were freed by a transaction that is not durable yet.
     held_clusters: AtomicU64,
 }
 
-/// Sums over all groups.
+/// The sums over all groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Blocks that are free, those included that may not be used before a commit.
+    /// The number of free blocks, including those that are usable only after a commit.
     pub(crate) free_blocks: u64,
     pub(crate) free_inodes: u64,
     pub(crate) directories: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Totals {
 
 impl Counters {
     pub(super) fn add(&self, free_clusters: u32, free_inodes: u32, directories: u32) {
-        self.give_back(u64::from(free_clusters));
+        self.add_free(u64::from(free_clusters));
         self.free_inodes
             .fetch_add(u64::from(free_inodes), Ordering::SeqCst);
         self.directories
@@ -55,7 +55,8 @@ impl Counters {
         self.held_clusters.load(Ordering::SeqCst)
     }
 
-    /// Takes up to `wanted` clusters, but leaves `floor`. `None` when there is none to take.
+    /// Takes up to `wanted` clusters, but leaves `floor` free. Returns `None` if it cannot take
+    /// any.
     pub(super) fn claim(&self, wanted: u32, floor: u64) -> Option<u32> {
         let mut claimed = 0;
         let take = |free: u64| {
@@ -69,8 +70,8 @@ impl Counters {
         taken.ok().map(|_| claimed)
     }
 
-    /// Gives clusters back: claimed and not used, or freed.
-    pub(super) fn give_back(&self, clusters: u64) {
+    /// Returns clusters to the counter: claimed but not used, or freed.
+    pub(super) fn add_free(&self, clusters: u64) {
         self.free_clusters.fetch_add(clusters, Ordering::SeqCst);
     }
 
@@ -95,10 +96,11 @@ impl Counters {
     }
 }
 
-/// The groups' own counts are checked, so this can't go below zero.
+/// Subtracts `by` from a counter. It cannot go below zero, because the groups' own counts are
+/// checked.
 fn lower(count: &AtomicU64, by: u32) {
     let less = |count: u64| Some(count.saturating_sub(u64::from(by)));
-    // It never refuses.
+    // The closure always returns `Some`, so the update cannot fail.
     let _ = count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
 }
 
@@ -114,7 +116,7 @@ mod tests {
         assert_eq!(counters.claim(4, 3), Some(3));
         assert_eq!(counters.claim(1, 3), None);
         assert_eq!(counters.claim(5, 0), Some(3));
-        counters.give_back(2);
+        counters.add_free(2);
         assert_eq!(counters.totals(2).free_blocks, 8);
     }
 }

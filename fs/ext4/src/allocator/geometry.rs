@@ -1,4 +1,4 @@
-//! Where blocks and inodes are among the groups.
+//! The geometry of block groups: the positions of blocks and inodes in them.
 
 use std::ops::Range;
 
@@ -8,19 +8,19 @@ use crate::superblock::Superblock;
 
 use super::bits::Run;
 
-/// What is fixed of all groups.
+/// The properties of groups that never change.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Geometry {
     first_data_block: u64,
     blocks_count: u64,
     blocks_per_group: u32,
-    /// Blocks in a cluster, as a power of two.
+    /// The number of blocks in a cluster, as a power of two.
     pub(super) cluster_bits: u32,
     pub(super) inodes_per_group: u32,
     pub(super) groups: u32,
-    /// Groups in a flexible group, as a power of two.
+    /// The number of groups in a flexible group, as a power of two.
     pub(super) flex_bits: u32,
-    /// Bytes in a bitmap's block.
+    /// The size of a bitmap's block in bytes.
     pub(super) bitmap_bytes: usize,
 }
 
@@ -38,37 +38,38 @@ impl Geometry {
         }
     }
 
-    /// Clusters in a group but the last.
+    /// Returns the number of clusters in every group but the last.
     pub(super) const fn clusters_per_group(&self) -> u32 {
         self.blocks_per_group.wrapping_shr(self.cluster_bits)
     }
 
-    /// The first block of a group.
+    /// Returns the first block of a group.
     pub(super) fn first_block(&self, group: u32) -> FsBlock {
         self.block_of(group, 0)
     }
 
-    /// The first block of a cluster of a group.
+    /// Returns the first block of a cluster of a group.
     pub(super) fn block_of(&self, group: u32, cluster: u32) -> FsBlock {
         let blocks = u64::from(group).saturating_mul(u64::from(self.blocks_per_group));
         let within = u64::from(cluster).wrapping_shl(self.cluster_bits);
         FsBlock(self.first_data_block).after(blocks).after(within)
     }
 
-    /// How many blocks a group has: the last one may be shorter.
+    /// Returns the number of blocks in a group: the last group may be shorter.
     pub(super) fn blocks_in(&self, group: u32) -> u64 {
         let left = self.blocks_count.saturating_sub(self.first_block(group).0);
         left.min(u64::from(self.blocks_per_group))
     }
 
-    /// How many clusters a group has; the filesystem's last one may be cut short.
+    /// Returns the number of clusters in a group; the last cluster of the filesystem may be
+    /// incomplete.
     pub(super) fn clusters_in(&self, group: u32) -> u32 {
         let blocks = self.blocks_in(group);
         let ratio = 1u64.wrapping_shl(self.cluster_bits);
         u32::try_from(blocks.div_ceil(ratio)).unwrap_or(u32::MAX)
     }
 
-    /// Group and cluster of a block of the filesystem.
+    /// Returns the group of a block, and the cluster within the group.
     pub(super) fn place(&self, block: FsBlock) -> Option<(u32, u32)> {
         if block.0 >= self.blocks_count {
             return None;
@@ -82,8 +83,8 @@ impl Geometry {
         Some((group, u32::try_from(cluster).ok()?))
     }
 
-    /// A run of blocks as runs of clusters, one for each group; clusters that it touches only in part
-    /// are in it. `None` when it is not within the filesystem.
+    /// Splits a run of blocks into runs of clusters, one for each group, including clusters that
+    /// the run touches only in part. Returns `None` if the run is not within the filesystem.
     pub(super) fn parts(
         &self,
         first: FsBlock,
@@ -110,7 +111,7 @@ impl Geometry {
         Some((first_group..=last_group).map(part))
     }
 
-    /// Group of an inode, and its number within the group.
+    /// Returns the group of an inode, and its index within the group.
     pub(super) fn inode_place(&self, number: u32) -> Option<(u32, u32)> {
         let position = number.checked_sub(1)?;
         let group = position.checked_div(self.inodes_per_group)?;
@@ -118,7 +119,7 @@ impl Geometry {
         (group < self.groups).then_some((group, nth))
     }
 
-    /// The number of the `nth` inode of a group.
+    /// Returns the number of the `nth` inode of a group.
     pub(super) const fn inode_number(&self, group: u32, nth: u32) -> u32 {
         group
             .saturating_mul(self.inodes_per_group)
@@ -126,25 +127,25 @@ impl Geometry {
             .saturating_add(1)
     }
 
-    /// All groups, from `first` on and then those before it.
+    /// Returns all groups: from `first` to the last, then those before `first`.
     pub(super) fn groups_from(&self, first: u32) -> impl Iterator<Item = u32> + use<> {
         let first = if first < self.groups { first } else { 0 };
         (first..self.groups).chain(0..first)
     }
 
-    /// The groups of a flexible group.
+    /// Returns the groups of a flexible group.
     pub(super) fn groups_of_flex(&self, flex: u32) -> Range<u32> {
         let first = flex.checked_shl(self.flex_bits).unwrap_or(u32::MAX);
         let len = 1u32.wrapping_shl(self.flex_bits);
         first.min(self.groups)..first.saturating_add(len).min(self.groups)
     }
 
-    /// How many flexible groups there are.
+    /// Returns the number of flexible groups.
     pub(super) fn flexes(&self) -> u32 {
         self.groups.div_ceil(1u32.wrapping_shl(self.flex_bits))
     }
 
-    /// Words in what is held of one group.
+    /// Returns the number of words in the bitmap of held clusters of one group.
     pub(super) fn held_words(&self) -> usize {
         index(self.clusters_per_group().div_ceil(u64::BITS))
     }

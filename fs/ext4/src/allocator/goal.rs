@@ -1,4 +1,4 @@
-//! Where the first block of an inode is best.
+//! The goal for the first block of an inode.
 
 use diskfs_vfs::FileType;
 
@@ -8,11 +8,13 @@ use crate::inode::Inode;
 use super::Allocator;
 
 impl Allocator {
-    /// Near the inode: in its group, or where inode tables of many groups stand together, in its
-    /// flexible group. There the first group is for directories, so that they are near each other
-    /// and the tables, and files begin in the second (`ext4_inode_to_goal_block`).
+    /// Returns a goal near the inode: in its group, or in its flexible group if that keeps the
+    /// inode tables of many groups together. In a flexible group, the first group is for
+    /// directories, so that they are near each other and near the tables, and files begin in the
+    /// second group (`ext4_inode_to_goal_block`).
     pub(crate) fn goal_for(&self, inode: &Inode) -> FsBlock {
-        /// `EXT4_FLEX_SIZE_DIR_ALLOC_SCHEME`: 4 groups, as a power of two.
+        /// The size from which a flexible group reserves its first group for directories:
+        /// `EXT4_FLEX_SIZE_DIR_ALLOC_SCHEME`, 4 groups, as a power of two.
         const SEPARATE_FROM_BITS: u32 = 2;
         let place = self.geometry.inode_place(inode.number);
         let own = place.map_or(0, |(group, _)| group);

@@ -1,4 +1,4 @@
-//! What is known of one block group.
+//! The state of one block group.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,33 +8,35 @@ use crate::group_descriptor::GroupDescriptor;
 use super::bits::{self, Run};
 use super::geometry::Geometry;
 
-/// A group, behind its lock.
+/// The state of a group that its lock protects.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// As it is now; the block that holds it follows within the same handle.
+    /// The current descriptor; the same handle also changes the block that holds it.
     pub(super) descriptor: GroupDescriptor,
-    /// No inode before this one is free.
+    /// A lower bound: no inode before this one is free.
     pub(super) first_free_inode: u32,
-    /// Clusters that are free by the bitmap, and that nobody may have, or not everybody.
-    held: Option<Box<Held>>,
-    /// How long a run may have become free by what was let go and not looked at yet.
-    let_go: u32,
+    /// The clusters that are free in the bitmap, but that nobody, or only one file, may allocate.
+    held: Option<Box<HeldClusters>>,
+    /// An upper bound of the length of runs that releases made allocatable since the summary was
+    /// last updated.
+    released_run_max: u32,
 }
 
-/// What was freed by a transaction that is not durable (if it were used again at once, a crash could
-/// bring back the file that had it, with another's contents), and what is kept for files that grow.
+/// The held clusters of a group. They were freed by a transaction that is not durable (reusing them
+/// at once could, after a crash, bring back a deleted file with the contents of another), or they
+/// are preallocated for growing files.
 #[derive(Debug)]
-struct Held {
+struct HeldClusters {
     words: Box<[u64]>,
     count: u32,
-    /// The longest run of free clusters that there will be around any of these.
+    /// The longest run of free clusters that will exist around any of the held ones.
     longest: u32,
-    /// What is kept, oldest first.
-    kept: VecDeque<Run>,
+    /// The preallocated runs, oldest first.
+    preallocated: VecDeque<Run>,
 }
 
-/// How many files that grow have something kept for them, in each group.
-const KEPT_MAX: usize = 16;
+/// The maximum number of growing files per group that have preallocated clusters.
+const PREALLOCATED_MAX: usize = 16;
 
 impl Group {
     pub(super) const fn new(descriptor: GroupDescriptor) -> Self {
@@ -42,7 +44,7 @@ impl Group {
             descriptor,
             first_free_inode: 0,
             held: None,
-            let_go: 0,
+            released_run_max: 0,
         }
     }
 
@@ -50,18 +52,18 @@ impl Group {
         self.held.as_deref().map(|held| &*held.words)
     }
 
-    /// How long a run may have become free since this was asked last.
-    pub(super) const fn take_let_go(&mut self) -> u32 {
-        std::mem::replace(&mut self.let_go, 0)
+    /// Returns the upper bound of the length of runs that were released since the last call.
+    pub(super) const fn take_released_run_max(&mut self) -> u32 {
+        std::mem::replace(&mut self.released_run_max, 0)
     }
 
-    fn hold_any(&mut self, geometry: &Geometry, run: Run, longest: u32) -> &mut Held {
+    fn hold_run(&mut self, geometry: &Geometry, run: Run, longest: u32) -> &mut HeldClusters {
         let held = self.held.get_or_insert_with(|| {
-            Box::new(Held {
+            Box::new(HeldClusters {
                 words: vec![0; geometry.held_words()].into(),
                 count: 0,
                 longest: 0,
-                kept: VecDeque::new(),
+                preallocated: VecDeque::new(),
             })
         });
         bits::hold(&mut held.words, run);
@@ -70,17 +72,17 @@ impl Group {
         held
     }
 
-    /// Holds a run that was freed, which is within a run of `longest` free clusters.
+    /// Holds a freed run, which is part of a run of `longest` free clusters.
     pub(super) fn hold(&mut self, geometry: &Geometry, run: Run, longest: u32) {
-        self.hold_any(geometry, run, longest);
+        self.hold_run(geometry, run, longest);
     }
 
-    /// Lets go of a run. Returns how many of it were held.
+    /// Releases a run. Returns how many of its clusters were held.
     pub(super) fn release(&mut self, run: Run) -> u32 {
         let Some(held) = &mut self.held else {
             return 0;
         };
-        self.let_go = self.let_go.max(held.longest);
+        self.released_run_max = self.released_run_max.max(held.longest);
         let count = bits::release(&mut held.words, run);
         held.count = held.count.saturating_sub(count);
         if held.count == 0 {
@@ -89,51 +91,58 @@ impl Group {
         count
     }
 
-    /// Keeps a run for who asks for it by its first cluster; it is free, and so is what is behind it
-    /// up to `longest` clusters.
-    pub(super) fn keep(&mut self, geometry: &Geometry, run: Run, longest: u32) {
-        if self.kept_count() >= KEPT_MAX {
-            self.give_oldest_kept();
+    /// Preallocates a run for the request that has its first cluster as the goal. The run is free,
+    /// and so are the clusters after it, `longest` in all.
+    pub(super) fn preallocate(&mut self, geometry: &Geometry, run: Run, longest: u32) {
+        if self.preallocated_count() >= PREALLOCATED_MAX {
+            self.release_oldest_preallocated();
         }
-        let held = self.hold_any(geometry, run, longest);
-        held.kept.push_back(run);
+        let held = self.hold_run(geometry, run, longest);
+        held.preallocated.push_back(run);
     }
 
-    fn kept_count(&self) -> usize {
-        self.held.as_ref().map_or(0, |held| held.kept.len())
+    fn preallocated_count(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.preallocated.len())
     }
 
-    fn give_oldest_kept(&mut self) {
-        let kept = self.held.as_mut().and_then(|held| held.kept.pop_front());
-        if let Some(run) = kept {
+    fn release_oldest_preallocated(&mut self) {
+        let preallocated = self
+            .held
+            .as_mut()
+            .and_then(|held| held.preallocated.pop_front());
+        if let Some(run) = preallocated {
             self.release(run);
         }
     }
 
-    /// Gives what is kept from this cluster on to who asks for it.
-    pub(super) fn give_kept(&mut self, start: u32) {
-        let kept = self.held.as_mut().and_then(|held| {
-            let nth = held.kept.iter().position(|run| run.start == start)?;
-            held.kept.remove(nth)
+    /// Releases the run that is preallocated from cluster `start` on, to the request that asks for
+    /// it.
+    pub(super) fn release_preallocated(&mut self, start: u32) {
+        let preallocated = self.held.as_mut().and_then(|held| {
+            let nth = held
+                .preallocated
+                .iter()
+                .position(|run| run.start == start)?;
+            held.preallocated.remove(nth)
         });
-        if let Some(run) = kept {
+        if let Some(run) = preallocated {
             self.release(run);
         }
     }
 
-    /// Gives all that is kept to everybody.
-    pub(super) fn give_all_kept(&mut self) {
-        while self.kept_count() > 0 {
-            self.give_oldest_kept();
+    /// Releases all preallocated runs.
+    pub(super) fn release_all_preallocated(&mut self) {
+        while self.preallocated_count() > 0 {
+            self.release_oldest_preallocated();
         }
     }
 }
 
-/// What of a group can be asked without its lock, to find one that is worth taking it. May be out of
-/// date by what others do at this moment.
+/// The facts about a group that can be read without its lock, to decide whether taking the lock is
+/// worthwhile. Concurrent changes can make them out of date.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
-    /// No run of free clusters is longer.
+    /// An upper bound of the length of runs of free clusters.
     longest_run: AtomicU32,
     free_clusters: AtomicU32,
     free_inodes: AtomicU32,
@@ -148,7 +157,7 @@ impl Summary {
         summary
     }
 
-    /// Follows the descriptor; whoever calls has the group's lock.
+    /// Updates the summary from the descriptor; the caller holds the group's lock.
     pub(super) fn update(&self, descriptor: &GroupDescriptor) {
         let set = |field: &AtomicU32, value| field.store(value, Ordering::Relaxed);
         set(&self.free_clusters, descriptor.free_clusters);

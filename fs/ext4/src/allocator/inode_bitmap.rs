@@ -9,10 +9,10 @@ use crate::volume::Volume;
 
 use super::Allocator;
 use super::bits::Bits;
-use super::block_bitmap::{Bitmap, has_flags, set_rest, verify};
+use super::block_bitmap::{Bitmap, has_flags, set_padding, verify};
 
 impl Allocator {
-    /// A group's bitmap, which agrees with its descriptor.
+    /// Reads a group's inode bitmap, and checks that it agrees with its descriptor.
     pub(super) fn inode_bitmap(
         &self,
         volume: &Volume,
@@ -22,9 +22,9 @@ impl Allocator {
         let inodes = self.geometry.inodes_per_group;
         if descriptor.flags.contains(GroupFlags::INODE_UNINIT) && has_flags(&volume.superblock) {
             let mut made = vec![0; self.geometry.bitmap_bytes];
-            set_rest(&mut made, inodes);
+            set_padding(&mut made, inodes);
             check_free_inodes(group, descriptor, &made, inodes)?;
-            return Ok(Bitmap::made(made));
+            return Ok(Bitmap::generated(made));
         }
         let key = Key::inode_bitmap(group, descriptor.inode_bitmap);
         let bytes = volume.checked_block(key, |bytes| {
@@ -50,7 +50,7 @@ impl Allocator {
         check_free_inodes(group, descriptor, bytes, self.geometry.inodes_per_group)
     }
 
-    /// How much of an inode bitmap its checksum covers.
+    /// Returns how many bytes of an inode bitmap its checksum covers.
     pub(super) fn inode_bitmap_bytes(&self) -> usize {
         index(self.geometry.inodes_per_group.wrapping_div(8))
     }
@@ -65,6 +65,6 @@ fn check_free_inodes(
     if Bits::new(bytes, None, inodes).count_clear() == descriptor.free_inodes {
         return Ok(());
     }
-    let problem = "it has not as many free inodes as the descriptor says";
+    let problem = "its number of free inodes differs from the group descriptor's";
     Err(malformed(Structure::InodeBitmap(group), problem))
 }

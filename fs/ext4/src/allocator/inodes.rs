@@ -1,4 +1,4 @@
-//! Inodes: taken near their directory, and given back.
+//! Allocation of inodes near their directory, and freeing.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -15,8 +15,8 @@ use super::block_bitmap::{has_flags, stored};
 use super::group::Group;
 
 impl Allocator {
-    /// Allocates an inode near its directory. Its bytes in the table are those of one that is not in
-    /// use; whoever calls stores it as new.
+    /// Allocates an inode near its directory. Its bytes in the inode table are those of an unused
+    /// inode; the caller stores it as a new one.
     ///
     /// # Errors
     /// `NoSpace`, `Corrupt`, `Io`.
@@ -46,11 +46,11 @@ impl Allocator {
                 return Ok(number);
             }
         }
-        Err(self.full(handle.volume(), "no free inodes are left"))
+        Err(self.full(handle.volume(), "no space left: no free inodes"))
     }
 
-    /// A number for `i_generation`: whoever still knows the inode's last file by it must not take
-    /// this one for it.
+    /// Returns a new inode generation (`i_generation`): a client that still knows the inode's
+    /// previous file must not mistake the new one for it.
     pub(crate) fn new_generation() -> u32 {
         split64(RandomState::new().hash_one(0)).1
     }
@@ -83,7 +83,7 @@ impl Allocator {
         Ok(Some(self.geometry.inode_number(number, nth)))
     }
 
-    /// Takes an inode that is free in the bitmap.
+    /// Allocates an inode that is free in the bitmap.
     pub(super) fn take_nth_inode(
         &self,
         handle: &TransactionHandle<'_>,
@@ -95,7 +95,7 @@ impl Allocator {
         let superblock = &handle.volume().superblock;
         let bitmap = self.inode_bitmap(handle.volume(), number, &group.descriptor)?;
         if has_flags(superblock) {
-            self.settle_block_bitmap(handle, number, group)?;
+            self.initialise_block_bitmap(handle, number, group)?;
         }
         let mut descriptor = group.descriptor;
         if has_flags(superblock) {
@@ -114,8 +114,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// Has the `nth` inode of a group among those that were in use at some time. The table's block
-    /// may never have been written: what is on the device there could be anything.
+    /// Extends the initialised part of a group's inode table to include the `nth` inode. The block
+    /// of the table may never have been written, so the device may have arbitrary bytes there.
     fn extend_table(
         &self,
         handle: &TransactionHandle<'_>,
@@ -133,9 +133,9 @@ impl Allocator {
         if nth < used {
             return Ok(());
         }
-        // All that are before the first free one are in use.
+        // All inodes before the first free one are in use.
         if nth > used {
-            let problem = "inodes are in use in it that the descriptor says never were";
+            let problem = "it marks inodes as used that bg_itable_unused counts as never used";
             return Err(malformed(Structure::InodeBitmap(number), problem));
         }
         descriptor.unused_inodes = inodes.saturating_sub(nth).saturating_sub(1);
@@ -149,10 +149,10 @@ impl Allocator {
         Ok(())
     }
 
-    /// Frees an inode, which has no blocks any more and says that it is not in use.
+    /// Frees an inode that no longer has blocks and is stored as unused.
     ///
     /// # Errors
-    /// `Corrupt` when it is free, or reserved; `Io`.
+    /// `Corrupt` if it is already free, or reserved; `Io`.
     pub(crate) fn free_inode(
         &self,
         handle: &TransactionHandle<'_>,
@@ -162,7 +162,7 @@ impl Allocator {
         let superblock = &handle.volume().superblock;
         let place = self.geometry.inode_place(number);
         let Some((group, nth)) = place.filter(|_| number >= superblock.first_inode) else {
-            let problem = "it is freed, but no file can have it";
+            let problem = "cannot be freed: it is reserved or outside of the filesystem";
             return Err(malformed(Structure::Inode(number), problem));
         };
         let Some(mut state) = self.group(group) else {
@@ -183,12 +183,12 @@ impl Allocator {
         let bitmap = self.inode_bitmap(handle.volume(), number, &descriptor)?;
         let bits = Bits::new(&bitmap.bytes, None, self.geometry.inodes_per_group);
         if bits.next_clear(nth) == Some(nth) {
-            let problem = "an inode that is in use is free in it";
+            let problem = "it marks an inode that is in use as free";
             return Err(malformed(Structure::InodeBitmap(number), problem));
         }
         let used_directories = descriptor.used_directories.checked_sub(directories);
         descriptor.used_directories = used_directories.ok_or_else(|| {
-            let problem = "it counts fewer directories than there are";
+            let problem = "bg_used_dirs_count is less than the number of directories";
             malformed(Structure::GroupDescriptor(number), problem)
         })?;
         let key = Key::inode_bitmap(number, descriptor.inode_bitmap);
@@ -209,7 +209,7 @@ const fn one(bit: u32) -> Run {
     Run { start: bit, len: 1 }
 }
 
-/// The block of the table that the `nth` inode is the first of.
+/// Returns the block of the table whose first inode is the `nth` one, if a block begins with it.
 fn first_in_block(superblock: &Superblock, nth: u32) -> Option<u32> {
     let per_block = superblock.inodes_per_block();
     let block = nth.checked_div(per_block)?;

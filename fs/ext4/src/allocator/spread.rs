@@ -1,9 +1,9 @@
-//! In which group a new inode is best.
+//! The choice of the group for a new inode.
 //!
-//! As Linux does it (`find_group_orlov`, after Grigoriy Orlov's allocator of BSD): directories at the
-//! top of the tree are spread, since what is below different ones is seldom used together; all
-//! others are kept near their parents, as long as the group is not crowded. With `flex_bg` a
-//! flexible group counts as one group, and inodes are packed at its beginning.
+//! It follows Linux (`find_group_orlov`, after Grigoriy Orlov's allocator of BSD). Directories at
+//! the top of the tree are spread over the groups, since their contents are seldom used together.
+//! All other inodes are kept near their parents, as long as the group is not crowded. With
+//! `flex_bg` a flexible group counts as one group, and inodes are packed at its beginning.
 
 use crate::error::Result;
 use crate::inode::{InodeFlags, ROOT};
@@ -11,25 +11,26 @@ use crate::volume::Volume;
 
 use super::Allocator;
 
-/// What there is in a flexible group.
+/// The free space and the directories of a flexible group.
 #[derive(Debug, Default, Clone, Copy)]
-struct Stock {
+struct FlexGroupUsage {
     free_inodes: u64,
     free_clusters: u64,
     directories: u64,
 }
 
 impl Allocator {
-    /// The group for a file: the first of the parent's flexible group that has an inode.
+    /// Returns the group for a file: the first group of the parent's flexible group that has a free
+    /// inode.
     pub(super) fn group_for_file(&self, parent_group: u32) -> u32 {
         self.first_with_inode(self.flex_of(parent_group))
             .unwrap_or(parent_group)
     }
 
-    /// The group for a directory.
+    /// Returns the group for a directory.
     ///
     /// # Errors
-    /// When the parent can't be read.
+    /// Fails if the parent cannot be read.
     pub(super) fn group_for_directory(
         &self,
         volume: &Volume,
@@ -61,10 +62,10 @@ impl Allocator {
         })
     }
 
-    fn stock(&self, flex: u32) -> Stock {
+    fn usage(&self, flex: u32) -> FlexGroupUsage {
         let groups = self.geometry.groups_of_flex(flex);
         let summaries = groups.filter_map(|group| self.summary(group));
-        summaries.fold(Stock::default(), |sum, summary| Stock {
+        summaries.fold(FlexGroupUsage::default(), |sum, summary| FlexGroupUsage {
             free_inodes: sum.free_inodes.saturating_add(summary.free_inodes().into()),
             free_clusters: sum
                 .free_clusters
@@ -75,35 +76,36 @@ impl Allocator {
         })
     }
 
-    /// What a flexible group has on the average.
-    fn average(&self) -> Stock {
+    /// Returns the average over all flexible groups.
+    fn average(&self) -> FlexGroupUsage {
         let flexes = u64::from(self.geometry.flexes());
         let share = |count: u64| count.checked_div(flexes).unwrap_or(0);
-        Stock {
+        FlexGroupUsage {
             free_inodes: share(self.counters.free_inodes()),
             free_clusters: share(self.counters.free_clusters()),
             directories: share(self.counters.directories()),
         }
     }
 
-    /// All flexible groups, from one on and then those before it.
+    /// Returns all flexible groups: from `first` to the last, then those before `first`.
     fn flexes_from(&self, first: u32) -> impl Iterator<Item = u32> + use<> {
         let count = self.geometry.flexes();
         let first = first.checked_rem(count).unwrap_or(0);
         (first..count).chain(0..first)
     }
 
-    /// Of those with as much room as the average or more, the one with the fewest directories.
+    /// Returns the flexible group with the fewest directories, of those with at least average free
+    /// space.
     fn emptiest_flex(&self, from: u32) -> Option<u32> {
         let average = self.average();
         let mut best: Option<(u32, u64)> = None;
         for flex in self.flexes_from(from) {
-            let stock = self.stock(flex);
-            let has_room = stock.free_inodes > 0
-                && stock.free_inodes >= average.free_inodes
-                && stock.free_clusters >= average.free_clusters;
-            if has_room && best.is_none_or(|(_, fewest)| stock.directories < fewest) {
-                best = Some((flex, stock.directories));
+            let usage = self.usage(flex);
+            let has_room = usage.free_inodes > 0
+                && usage.free_inodes >= average.free_inodes
+                && usage.free_clusters >= average.free_clusters;
+            if has_room && best.is_none_or(|(_, fewest)| usage.directories < fewest) {
+                best = Some((flex, usage.directories));
             }
             if best.is_some_and(|(_, fewest)| fewest == 0) {
                 break;
@@ -112,12 +114,13 @@ impl Allocator {
         best.map(|(flex, _)| flex)
     }
 
-    /// The nearest one that is not crowded.
+    /// Returns the nearest flexible group that is not crowded.
     fn flex_near(&self, parent_flex: u32) -> Option<u32> {
-        /// How many of its inodes may be directories before the next are put elsewhere: 1 in so many
-        /// above the average.
+        /// The divisor that gives how many directories above the average a flexible group may have:
+        /// one sixteenth of its inodes.
         const DIRECTORIES_SHARE: u64 = 16;
-        /// How much less than the average it may have left: 1 in so many of all it has.
+        /// The divisor that gives how far below the average its free space may be: a quarter of all
+        /// that it has.
         const ROOM_SHARE: u64 = 4;
         let average = self.average();
         let flex_groups = 1u64.wrapping_shl(self.geometry.flex_bits);
@@ -134,14 +137,15 @@ impl Allocator {
             .free_clusters
             .saturating_sub(clusters.wrapping_div(ROOM_SHARE));
         self.flexes_from(parent_flex).find(|&flex| {
-            let stock = self.stock(flex);
-            stock.directories < directories_max
-                && stock.free_inodes >= inodes_min
-                && stock.free_clusters >= clusters_min
+            let usage = self.usage(flex);
+            usage.directories < directories_max
+                && usage.free_inodes >= inodes_min
+                && usage.free_clusters >= clusters_min
         })
     }
 
-    /// The nearest group with as many free inodes as the average; else the nearest with one.
+    /// Returns the nearest group with at least the average number of free inodes, else the nearest
+    /// group with a free inode.
     fn group_with_many_inodes(&self, parent_group: u32) -> u32 {
         let groups = u64::from(self.geometry.groups);
         let average = self.counters.free_inodes().checked_div(groups).unwrap_or(0);

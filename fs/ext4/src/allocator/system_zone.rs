@@ -1,6 +1,6 @@
-//! Blocks that no file can have: superblocks and descriptors, bitmaps, inode tables, the journal.
+//! Blocks that no file can own: superblocks, group descriptors, bitmaps, inode tables, the journal.
 //!
-//! A bitmap that says that they are free must not have us write over them.
+//! They protect against a bitmap that marks such blocks as free: diskfs must not overwrite them.
 
 use crate::block::FsBlock;
 use crate::error::Result;
@@ -9,13 +9,13 @@ use crate::run::Run;
 use crate::statistics::blocks_at_start;
 use crate::volume::Volume;
 
-/// The blocks, as runs in order that don't touch each other.
+/// The blocks, as sorted runs that do not touch each other.
 #[derive(Debug, Default)]
 pub(super) struct SystemZone {
     runs: Vec<Zone>,
 }
 
-/// Block numbers from `first` to before `end`.
+/// A range of block numbers from `first` to before `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Zone {
     first: u64,
@@ -23,14 +23,14 @@ struct Zone {
 }
 
 impl SystemZone {
-    /// What has its place by the geometry, and by the groups' descriptors.
+    /// Adds a group's metadata: the blocks at places given by the geometry and by its descriptor.
     pub(super) fn add_group(&mut self, volume: &Volume, group: u32, descriptor: &GroupDescriptor) {
         let superblock = &volume.superblock;
         let table_blocks = u64::from(superblock.inode_table_blocks());
         let first = superblock.first_block_of_group(group);
         let at_start = blocks_at_start(superblock, group);
         if group == 0 {
-            // With clusters and blocks of 1 KiB the superblock is not the group's first block.
+            // With bigalloc and blocks of 1 KiB the superblock is not the group's first block.
             let superblock_at = crate::superblock::superblock_block(superblock.block_size);
             self.add(FsBlock(0), superblock_at.after(at_start).0);
         } else {
@@ -41,10 +41,10 @@ impl SystemZone {
         self.add(descriptor.inode_table, table_blocks);
     }
 
-    /// The journal's blocks.
+    /// Adds the journal's blocks.
     ///
     /// # Errors
-    /// Those of `runs`.
+    /// Returns those of `runs`.
     pub(super) fn add_journal(&mut self, runs: impl Iterator<Item = Result<Run>>) -> Result<()> {
         for run in runs {
             let run = run?;
@@ -56,7 +56,7 @@ impl SystemZone {
     fn add(&mut self, first: FsBlock, len_blocks: u64) {
         let end = first.after(len_blocks).0;
         match self.runs.last_mut() {
-            // Most come in order: tables of groups stand side by side.
+            // Most runs come in order: the tables of neighbouring groups are adjacent.
             Some(last) if last.end == first.0 => last.end = end,
             _ if len_blocks > 0 => self.runs.push(Zone {
                 first: first.0,
@@ -66,7 +66,7 @@ impl SystemZone {
         }
     }
 
-    /// Brings the runs in order; before this nothing can be asked.
+    /// Sorts the runs; queries are valid only after this.
     pub(super) fn sort(&mut self) {
         self.runs.sort_unstable();
         self.runs.dedup_by(|next, last| {
@@ -79,7 +79,8 @@ impl SystemZone {
         self.runs.shrink_to_fit();
     }
 
-    /// What of it lies in a run of blocks: first block and length.
+    /// Returns the first block and the length of the part of the zone that is within a run of
+    /// blocks.
     pub(super) fn within(
         &self,
         first: FsBlock,
@@ -96,8 +97,8 @@ impl SystemZone {
         })
     }
 
-    /// Whether none of it lies in a run of blocks.
-    pub(super) fn spares(&self, first: FsBlock, len_blocks: u64) -> bool {
+    /// Returns true if no block of the run is in the zone.
+    pub(super) fn is_disjoint(&self, first: FsBlock, len_blocks: u64) -> bool {
         self.within(first, len_blocks).next().is_none()
     }
 }
@@ -115,9 +116,9 @@ mod tests {
         zone.sort();
         let found: Vec<_> = zone.within(FsBlock(1), 20).collect();
         assert_eq!(found, [(FsBlock(1), 1), (FsBlock(10), 11)]);
-        assert!(zone.spares(FsBlock(2), 8));
-        assert!(!zone.spares(FsBlock(2), 9));
-        assert!(!zone.spares(FsBlock(40), 1));
-        assert!(zone.spares(FsBlock(41), 100));
+        assert!(zone.is_disjoint(FsBlock(2), 8));
+        assert!(!zone.is_disjoint(FsBlock(2), 9));
+        assert!(!zone.is_disjoint(FsBlock(40), 1));
+        assert!(zone.is_disjoint(FsBlock(41), 100));
     }
 }

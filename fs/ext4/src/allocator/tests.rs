@@ -1,5 +1,5 @@
-//! Allocation on filesystems that mke2fs made, against a model that begins with what dumpe2fs says
-//! is free, and ends with what e2fsck says.
+//! Allocation on filesystems made by mke2fs, compared with a model. The model starts with the free
+//! blocks that dumpe2fs lists; at the end e2fsck checks the result.
 
 #![allow(clippy::cast_possible_truncation, reason = "counts here are small")]
 
@@ -17,7 +17,7 @@ use crate::transaction::FreedRun;
 use super::{Allocated, Request, Reserve};
 use fixture::{Fixture, Random, available};
 
-/// What each one has that the others lack.
+/// Filesystems with different features: a name, the arguments of mke2fs, the size.
 const MATRIX: [(&str, &str, &str); 14] = [
     ("default", "-t ext4 -b 4096", "40M"),
     ("1 KiB", "-t ext4 -b 1024", "40M"),
@@ -55,15 +55,15 @@ fn request(goal: u64, len_blocks: u32) -> Request {
     Request {
         goal: FsBlock(goal),
         len_blocks,
-        keep_blocks: 0,
+        preallocate_blocks: 0,
         reserve: Reserve::Use,
     }
 }
 
-/// Blocks that are allocated, and those that nobody may have.
+/// A model of allocated blocks and of system blocks.
 struct Model<'a> {
     fixture: &'a Fixture,
-    /// Which clusters may be given.
+    /// For each cluster, true if it may be allocated.
     free: Vec<bool>,
     taken: Vec<Allocated>,
     freed: Vec<FreedRun>,
@@ -139,7 +139,8 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Random steps; the model is right after each, dumpe2fs at the end, and e2fsck when all is free.
+/// Does random operations. The model is compared after each, dumpe2fs at the end, and e2fsck runs
+/// after everything is freed.
 fn random_blocks(fixture: &Fixture, seed: u64, steps: usize) {
     let mut random = Random(seed);
     let mut model = Model::new(fixture);
@@ -148,7 +149,7 @@ fn random_blocks(fixture: &Fixture, seed: u64, steps: usize) {
         match random.below(10) {
             0..6 => {
                 let wanted = Request {
-                    keep_blocks: (random.below(3) * random.below(600)) as u32,
+                    preallocate_blocks: (random.below(3) * random.below(600)) as u32,
                     ..request(random.below(blocks), 1 << random.below(12))
                 };
                 match model.allocate_as(wanted) {
@@ -165,7 +166,7 @@ fn random_blocks(fixture: &Fixture, seed: u64, steps: usize) {
             }
             _ => model.commit(),
         }
-        // The model counts one by one.
+        // The model counts clusters one by one, so it is compared only now and then.
         if step % 8 == 0 {
             let free = fixture.totals().free_blocks;
             assert_eq!(free, model.free_blocks(), "{}", fixture.what);
@@ -198,7 +199,8 @@ fn blocks_as_the_model_has_them() {
     }
 }
 
-/// Down to the last block, and not one more; what is freed can be had after a commit only.
+/// Allocates up to the last block and not one more; freed blocks can be allocated only after a
+/// commit.
 #[test]
 fn a_full_filesystem_is_full() {
     if !available() {
@@ -225,7 +227,7 @@ fn a_full_filesystem_is_full() {
         while !model.taken.is_empty() {
             model.release_one(0);
         }
-        // Now all of it is held, and the operation is done again after a commit.
+        // Now all free blocks are held, and the operation is repeated after a commit.
         let done = fixture.core().update(&[], 8, |handle| {
             handle.allocator.allocate(handle, request(0, 1))
         });
@@ -248,7 +250,7 @@ fn the_reserve_is_for_root() {
         return;
     }
     let fixture = Fixture::new("reserve", "-t ext4 -b 4096 -m 10", "40M");
-    let kept = fixture.core().allocator.kept_clusters;
+    let kept = fixture.core().allocator.reserve_clusters;
     assert_eq!(kept, 1024 + 204);
     let keep = |len_blocks| Request {
         reserve: Reserve::Keep,
@@ -292,8 +294,8 @@ fn a_large_file_is_in_few_pieces() {
     assert!(pieces <= 9, "{pieces}");
 }
 
-/// Files that grow side by side, block by block, are in few pieces; what was kept for them is there
-/// for others when they need it.
+/// Checks that files that grow side by side, block by block, have few fragments, and that
+/// preallocated blocks are available to others when they need them.
 #[test]
 fn files_that_grow_side_by_side() {
     if !available() {
@@ -305,9 +307,9 @@ fn files_that_grow_side_by_side() {
     let mut pieces = [0; 8];
     for nth in 0..1000u32 {
         for (end, pieces) in ends.iter_mut().zip(&mut pieces) {
-            let keep_blocks = if nth == 0 { 0 } else { nth.clamp(8, 2048) };
+            let preallocate_blocks = if nth == 0 { 0 } else { nth.clamp(8, 2048) };
             let wanted = Request {
-                keep_blocks,
+                preallocate_blocks,
                 ..request(*end, 1)
             };
             let got = model.allocate_as(wanted).unwrap();
@@ -326,7 +328,7 @@ fn free_inodes_as_dumped(fixture: &Fixture) -> u64 {
     fixture.free_inodes().iter().filter(|&&free| free).count() as u64
 }
 
-/// Random steps with inodes.
+/// Does random allocations and frees of inodes.
 fn random_inodes(fixture: &Fixture, seed: u64, steps: usize) {
     let mut random = Random(seed);
     let mut free = fixture.free_inodes();
@@ -461,7 +463,7 @@ fn side_by_side() {
     fixture.check();
 }
 
-/// Takes and frees; returns what it kept.
+/// Allocates and frees blocks; returns those that are still allocated.
 fn churn(fixture: &Fixture, nth: u64) -> Vec<Allocated> {
     let mut random = Random(0xabc + nth);
     let mut kept: Vec<Allocated> = Vec::new();
@@ -528,7 +530,8 @@ fn a_contradiction_ends_writing() {
     assert_eq!(e.unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
-/// Bitmaps and descriptors that contradict each other are found before anything is written over.
+/// Checks that bitmaps and descriptors that contradict each other are found before anything is
+/// overwritten.
 #[test]
 fn what_the_image_claims_is_checked() {
     if !available() {

@@ -1,24 +1,24 @@
-//! What was written to the device, and how much of it is known to be durable.
+//! The count of writes to the device, and how many of them are known to be durable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts since the filesystem was opened.
+/// The counts since the filesystem was opened.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct WriteCounts {
     bytes: AtomicU64,
-    /// How many writes were done: counted when they are, so that a flush that was under way
-    /// meanwhile does not count as theirs.
+    /// The number of completed writes. A write is counted at its end, so that a flush that ran at
+    /// the same time does not cover it.
     writes: AtomicU64,
-    /// How many of them are durable.
+    /// The number of writes that are durable.
     durable: AtomicU64,
 }
 
-/// A moment, for [`Written::became_durable`].
+/// A point in the sequence of writes, for [`WriteCounts::became_durable`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Done(u64);
+pub(super) struct WriteMark(u64);
 
-impl Written {
-    /// A write was done, or failed halfway.
+impl WriteCounts {
+    /// Counts a write that was done, or that failed halfway.
     pub(super) fn note(&self, len_bytes: u64) {
         self.bytes.fetch_add(len_bytes, Ordering::Relaxed);
         self.writes.fetch_add(1, Ordering::SeqCst);
@@ -28,19 +28,19 @@ impl Written {
         self.bytes.load(Ordering::Relaxed).wrapping_shr(10)
     }
 
-    /// What is done now.
-    pub(super) fn done(&self) -> Done {
-        Done(self.writes.load(Ordering::SeqCst))
+    /// Returns the current point.
+    pub(super) fn done(&self) -> WriteMark {
+        WriteMark(self.writes.load(Ordering::SeqCst))
     }
 
-    /// A flush that began after `done` succeeded.
-    pub(super) fn became_durable(&self, done: Done) {
+    /// Notes that a flush which began after `done` succeeded.
+    pub(super) fn became_durable(&self, done: WriteMark) {
         self.durable.fetch_max(done.0, Ordering::SeqCst);
     }
 
-    /// Whether all that is done is durable.
+    /// Returns true if all completed writes are durable.
     pub(super) fn is_durable(&self) -> bool {
-        let Done(done) = self.done();
+        let WriteMark(done) = self.done();
         self.durable.load(Ordering::SeqCst) >= done
     }
 }
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_flush_is_not_for_what_came_during_it() {
-        let written = Written::default();
+        let written = WriteCounts::default();
         assert!(written.is_durable());
         written.note(1000);
         let done = written.done();

@@ -1,4 +1,4 @@
-//! Directory blocks: reading them, checked, and several at once.
+//! Directory blocks: reading and checking them, one or several at once.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::volume::Volume;
 
 use super::tail;
 
-/// How much of a directory is read at once while all of it is listed.
+/// The number of bytes read at once while a whole directory is listed.
 const BATCH_BYTES: u32 = 64 * 1024;
-/// How much further on the device hears of what will be read.
+/// The number of bytes announced to the device ahead of the reads.
 const AHEAD_BYTES: u32 = 512 * 1024;
 
-/// Whether the directory has an index of hashes.
+/// Returns true if the directory has an htree index.
 pub(super) fn is_indexed(volume: &Volume, directory: &Inode) -> bool {
     directory.has(InodeFlags::INDEX) && volume.superblock.features.has(Compatible::DIR_INDEX)
 }
 
-/// What the hash tree must know about a directory.
+/// Returns the directory's properties that the htree code needs.
 pub(super) fn htree_directory(volume: &Volume, directory: &Inode) -> htree::Directory {
     let superblock = &volume.superblock;
     htree::Directory {
@@ -41,12 +41,12 @@ pub(super) fn htree_directory(volume: &Volume, directory: &Inode) -> htree::Dire
     }
 }
 
-/// One block of a directory; an error when there is none.
+/// Reads one block of a directory. A hole is an error.
 pub(super) fn read(volume: &Volume, directory: &Inode, block: FileBlock) -> Result<Arc<[u8]>> {
     read_keyed(volume, directory, block).map(|(_, bytes)| bytes)
 }
 
-/// The same, and what to change it by.
+/// Reads one block of a directory, and returns it with its key in the pool, which a change needs.
 pub(super) fn read_keyed(
     volume: &Volume,
     directory: &Inode,
@@ -60,20 +60,20 @@ pub(super) fn read_keyed(
         }
         _ => Err(malformed(
             Structure::DirectoryBlock(block),
-            "the directory has a hole in its place",
+            "missing: the directory has a hole here",
         ))
         .in_inode(directory.number),
     }
 }
 
-/// Whether the directory has this block, which lies within its size: else there is a hole.
-pub(super) fn is_there(volume: &Volume, directory: &Inode, block: FileBlock) -> Result<bool> {
+/// Returns true if the directory has this block, which is within its size; false for a hole.
+pub(super) fn is_mapped(volume: &Volume, directory: &Inode, block: FileBlock) -> Result<bool> {
     let run = runs(volume, directory, block).next().transpose()?;
     Ok(run.is_some_and(|run| run.file_block == block && run.written))
 }
 
-/// The first block of a run of a directory that is listed block by block: what follows it in the
-/// run is fetched with it.
+/// Reads the first block of a run while a directory is listed block by block. The next blocks of
+/// the run are read with it.
 pub(super) fn read_first(volume: &Volume, directory: &Inode, run: Run) -> Result<Arc<[u8]>> {
     let bits = volume.superblock.block_size.bits();
     let batch = BATCH_BYTES.wrapping_shr(bits).max(1);
@@ -88,7 +88,7 @@ pub(super) fn read_first(volume: &Volume, directory: &Inode, run: Run) -> Result
     fetch(volume, directory, run, batch.min(run.len_blocks))
 }
 
-/// The first block of `run`. Of one that is not in memory `batch` blocks are read at once, and kept.
+/// Reads the first block of `run`. If it is not cached, `batch` blocks are read and cached at once.
 fn fetch(volume: &Volume, directory: &Inode, run: Run, batch: u32) -> Result<Arc<[u8]>> {
     let key = Key::directory_block(directory.number, run.fs_block);
     if batch <= 1 {
@@ -110,16 +110,16 @@ fn fetch(volume: &Volume, directory: &Inode, run: Run, batch: u32) -> Result<Arc
             let first = blocks.next().unwrap_or_default();
             verify_at(volume, directory, run, first)?;
             for (bytes, nth) in blocks.zip(1..) {
-                keep(volume, directory, run, nth, bytes);
+                cache_block(volume, directory, run, nth, bytes);
             }
             Ok(Arc::from(first))
         })
         .in_inode(directory.number)
 }
 
-/// Keeps the `nth` block of a run, unless something is wrong with it: that will be told when it is
-/// asked for.
-fn keep(volume: &Volume, directory: &Inode, run: Run, nth: u32, bytes: &[u8]) {
+/// Caches the `nth` block of a run, unless it is invalid: the error is reported when the block
+/// itself is read.
+fn cache_block(volume: &Volume, directory: &Inode, run: Run, nth: u32, bytes: &[u8]) {
     let Some(rest) = run.starting_at(FileBlock(run.file_block.0.saturating_add(nth))) else {
         return;
     };
@@ -134,7 +134,7 @@ fn verify_at(volume: &Volume, directory: &Inode, run: Run, bytes: &[u8]) -> Resu
     verify(volume, directory, run.file_block, bytes).map_err(|e| e.at(offset))
 }
 
-/// Checks a block's checksum, which stands in a tail, or in an index block behind the index.
+/// Checks a block's checksum, which is in the tail, or, in an index block, after the index.
 fn verify(volume: &Volume, directory: &Inode, block: FileBlock, bytes: &[u8]) -> Result<()> {
     let Some(seed) = directory.checksum_seed else {
         return Ok(());
@@ -148,7 +148,8 @@ fn verify(volume: &Volume, directory: &Inode, block: FileBlock, bytes: &[u8]) ->
     tail::verify(seed, block, bytes)
 }
 
-/// How many blocks the directory's size covers. It can't have more than the filesystem.
+/// Returns the number of blocks that the directory's size covers. It is at most the number of
+/// blocks of the filesystem.
 pub(super) fn len_blocks(volume: &Volume, directory: &Inode) -> Result<u64> {
     let size = directory.size_bytes;
     let blocks = volume.superblock.block_size.blocks_for(size);
@@ -157,14 +158,14 @@ pub(super) fn len_blocks(volume: &Volume, directory: &Inode) -> Result<u64> {
             structure: Structure::Inode(directory.number),
             field: "i_size",
             value: size,
-            range: "of a directory: up to the size of the filesystem",
+            range: "at most the size of the filesystem (for a directory)",
         })
         .in_inode(directory.number);
     }
     Ok(blocks)
 }
 
-/// Where a block of a directory begins, in bytes of the directory, as a length in memory.
+/// Returns the byte offset of a block within its directory.
 pub(super) fn start_of(volume: &Volume, block: FileBlock) -> u64 {
     volume.superblock.block_size.file_byte_of(block)
 }

@@ -1,8 +1,9 @@
-//! Names that are looked up without regard to case.
+//! Lookup of names without regard to case.
 //!
-//! The kernel compares them, and hashes them, under Unicode 12.1's canonical decomposition and full
-//! case folding, without what is ignorable by default ("NFDICF" in its sources). Characters that
-//! Unicode 12.1 does not know stand for themselves; a name that is not UTF-8 is taken byte by byte.
+//! The kernel compares and hashes such names after Unicode 12.1's canonical decomposition and full
+//! case folding, without default-ignorable characters ("NFDICF" in its sources). Characters that
+//! Unicode 12.1 does not define stay as they are. A name that is not valid UTF-8 is used byte by
+//! byte.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -11,7 +12,7 @@ use caseless::Caseless;
 use regex_syntax::hir::{Class, HirKind};
 use unicode_normalization::char::{canonical_combining_class, decompose_canonical};
 
-/// The name folded; `None` when it is taken byte by byte.
+/// Returns the folded name, or `None` if the name is used byte by byte.
 pub(super) fn fold(name: &[u8]) -> Option<Cow<'_, [u8]>> {
     if name.is_ascii() {
         return Some(if name.iter().any(u8::is_ascii_uppercase) {
@@ -25,7 +26,7 @@ pub(super) fn fold(name: &[u8]) -> Option<Cow<'_, [u8]>> {
     for char in name.chars() {
         expand(char, &mut folded);
     }
-    // A mark follows its letter; the first one of a name may have none.
+    // A combining mark follows its letter; only the first mark of a name may have none.
     for letter in folded.chunk_by_mut(|_, next| class(*next) != 0) {
         let marks = letter.iter().position(|&char| class(char) != 0);
         if let Some(marks) = letter.get_mut(marks.unwrap_or(0)..) {
@@ -36,15 +37,17 @@ pub(super) fn fold(name: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(folded.into_bytes()))
 }
 
-/// What the hash of a name in a casefolded directory is of.
+/// Returns the bytes whose hash is that of a name in a casefolded directory.
 pub(super) fn hashed(name: &[u8]) -> Cow<'_, [u8]> {
     fold(name).unwrap_or(Cow::Borrowed(name))
 }
 
-/// Stands for what is ignored: marks do not change places across it. No name has a NUL.
+/// The placeholder for an ignored character: marks are not reordered across it. No name contains
+/// NUL.
 const IGNORED: char = '\0';
 
-/// The order in which marks stand behind their letter; 0 for what is no mark.
+/// Returns the combining class of a mark, which gives its order after the letter; 0 for other
+/// characters.
 fn class(char: char) -> u8 {
     if KNOWN.contains(char) {
         canonical_combining_class(char)
@@ -53,9 +56,10 @@ fn class(char: char) -> u8 {
     }
 }
 
-/// Folds and decomposes one character, until nothing changes.
+/// Folds and decomposes one character until nothing changes.
 fn expand(char: char, folded: &mut Vec<char>) {
-    /// It became ignorable with Unicode 14; others are so before anybody knows them.
+    /// A character that is ignorable only since Unicode 14. All others that became ignorable later
+    /// were so before they were assigned.
     const LATER: char = '\u{180f}';
     if IGNORABLE.contains(char) && char != LATER {
         folded.push(IGNORED);
@@ -67,7 +71,7 @@ fn expand(char: char, folded: &mut Vec<char>) {
     }
     for first in std::iter::once(char).default_case_fold() {
         decompose_canonical(first, |part| {
-            // What a letter is put together of may be a capital: U+212B, the sign of the Angstrom.
+            // A letter can decompose into a capital: U+212B, the ångström sign.
             for second in std::iter::once(part).default_case_fold() {
                 decompose_canonical(second, |part| folded.push(part));
             }
@@ -75,17 +79,17 @@ fn expand(char: char, folded: &mut Vec<char>) {
     }
 }
 
-/// Characters that Unicode 12.1 knows.
+/// The characters that Unicode 12.1 defines.
 static KNOWN: LazyLock<Chars> = LazyLock::new(|| Chars::with(r"\p{Age:12.1}"));
-/// Those that are left out of names.
+/// The characters that are left out of folded names.
 static IGNORABLE: LazyLock<Chars> =
     LazyLock::new(|| Chars::with(r"\p{Default_Ignorable_Code_Point}"));
 
-/// A set of characters: its ranges, in order.
+/// A set of characters as sorted ranges.
 struct Chars(Vec<(char, char)>);
 
 impl Chars {
-    /// Those that have a property.
+    /// Returns the characters that have a property.
     fn with(property: &str) -> Self {
         let parsed = regex_syntax::parse(property).map(regex_syntax::hir::Hir::into_kind);
         Self(match parsed {
@@ -93,7 +97,7 @@ impl Chars {
                 .iter()
                 .map(|range| (range.start(), range.end()))
                 .collect(),
-            // Both properties are there, as a test says.
+            // Both properties exist, as a test checks.
             _ => Vec::new(),
         })
     }
@@ -125,7 +129,7 @@ mod tests {
     fn nor_does_how_a_letter_is_put_together() {
         assert!(same("\u{e9}t\u{e9}", "E\u{301}te\u{301}"));
         assert!(same("\u{212b}", "a\u{30a}"));
-        // Marks of different classes have one order.
+        // Marks of different classes have one canonical order.
         assert!(same("a\u{301}\u{323}", "A\u{323}\u{301}"));
         assert!(same("so\u{ad}ft", "soft"));
         assert!(same("\u{ac01}", "\u{1100}\u{1161}\u{11a8}"));
@@ -133,12 +137,12 @@ mod tests {
 
     #[test]
     fn what_unicode_12_1_does_not_know_stays() {
-        // A capital since Unicode 14.
+        // A capital that exists since Unicode 14.
         let new = "A\u{a7c0}";
         assert_eq!(&*hashed(new.as_bytes()), "a\u{a7c0}".as_bytes());
     }
 
-    /// What debugfs says of the hashes of names, one for each.
+    /// Returns the hashes that debugfs computes, one for each name.
     fn hashes_by_debugfs(names: &[String]) -> Vec<u32> {
         let dir = tempfile::tempdir().unwrap();
         let script = dir.path().join("script");
@@ -156,7 +160,7 @@ mod tests {
             .split(|&byte| byte == b'\n')
             .filter(|line| line.starts_with(b"Hash of"));
         told.map(|line| {
-            // The name before it may hold anything, the two numbers are ASCII.
+            // The name before the hash may contain any bytes; the two numbers are ASCII.
             let line = String::from_utf8_lossy(line);
             let (_, hash) = line.rsplit_once(" is 0x").unwrap();
             let (hash, _) = hash.split_once(' ').unwrap();

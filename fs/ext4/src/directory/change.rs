@@ -1,4 +1,4 @@
-//! Names taken out and given to other inodes; `..`.
+//! Changes of existing names: removal, replacement of the inode, and the entry `..`.
 
 use diskfs_vfs::FileType;
 
@@ -9,25 +9,28 @@ use crate::inode::{Inode, InodeFlags};
 use crate::superblock::Superblock;
 use crate::volume::Volume;
 
-use super::changing::Changing;
+use super::editor::DirectoryEditor;
 use super::entries::Regions;
-use super::lookup::{Located, Place, locate};
-use super::region::{self, Found};
+use super::lookup::{EntryRegion, LocatedEntry, locate};
+use super::region::{self, FoundEntry};
 use super::{block, inline};
 
-/// The longest name, `EXT4_NAME_LEN`.
+/// The maximum length of a name, `EXT4_NAME_LEN`.
 const NAME_MAX_BYTES: usize = 255;
 
-/// Fails for what can be no entry of its own, and for directories whose names are encrypted.
+/// Fails for names that cannot be an entry of their own, and for encrypted directories.
 pub(super) fn check(directory: &Inode, name: &[u8]) -> Result<()> {
     check_changeable(directory)?;
     let bad = name.is_empty() || name == b"." || name == b"..";
     if bad || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
-        let e = Error::new(ErrorKind::Invalid, "no file can have this name");
+        let e = Error::new(ErrorKind::Invalid, "invalid name for a file");
         return Err(e).in_inode(directory.number);
     }
     if name.len() > NAME_MAX_BYTES {
-        let e = Error::new(ErrorKind::NameTooLong, "a name has at most 255 bytes");
+        let e = Error::new(
+            ErrorKind::NameTooLong,
+            "the name is too long: at most 255 bytes",
+        );
         return Err(e).in_inode(directory.number);
     }
     Ok(())
@@ -40,7 +43,7 @@ fn check_changeable(directory: &Inode) -> Result<()> {
     Ok(())
 }
 
-/// Takes a name out, and returns what it named.
+/// Removes a name, and returns the inode that it referred to.
 ///
 /// # Errors
 /// `NotFound`; `Unsupported` for encrypted directories; `Corrupt`, `Io`.
@@ -48,10 +51,10 @@ pub(crate) fn remove(handle: &Handle<'_>, directory: &mut Inode, name: &[u8]) ->
     change(handle, directory, name, region::remove)
 }
 
-/// Has a name that is there name another inode.
+/// Makes an existing name refer to another inode.
 ///
 /// # Errors
-/// As [`remove`].
+/// Fails like [`remove`].
 pub(crate) fn replace(
     handle: &Handle<'_>,
     directory: &mut Inode,
@@ -70,32 +73,32 @@ fn change(
     handle: &Handle<'_>,
     directory: &mut Inode,
     name: &[u8],
-    change: impl FnOnce(&Superblock, &mut [u8], Found),
+    change: impl FnOnce(&Superblock, &mut [u8], FoundEntry),
 ) -> Result<u32> {
     check(directory, name)?;
-    let Some(Located { place, found }) = locate(handle.volume(), directory, name)? else {
+    let Some(LocatedEntry { place, found }) = locate(handle.volume(), directory, name)? else {
         let e = Error::new(ErrorKind::NotFound, "no such file");
         return Err(e).in_inode(directory.number);
     };
     let superblock = &handle.volume().superblock;
     match place {
-        Place::Block(number) => {
-            let directory = Changing::new(handle, directory);
+        EntryRegion::Block(number) => {
+            let directory = DirectoryEditor::new(handle, directory);
             let key = directory.block(number)?;
             directory.change_entries(key, |region| change(superblock, region, found))?;
         }
-        Place::Inline(part) => {
+        EntryRegion::Inline(part) => {
             part.change(superblock, directory, |region| {
                 change(superblock, region, found);
             })?;
         }
-        // Names that have no entry are none for `check`.
-        Place::Implied => {}
+        // `check` has rejected the names that have no entry.
+        EntryRegion::Implied => {}
     }
     Ok(found.inode)
 }
 
-/// Says which inode is the directory's parent.
+/// Sets the parent of a directory: the inode of its entry `..`.
 ///
 /// # Errors
 /// `Unsupported` for encrypted directories; `Corrupt`, `Io`.
@@ -105,8 +108,8 @@ pub(crate) fn set_parent(handle: &Handle<'_>, directory: &mut Inode, parent: u32
         inline::set_parent(directory, parent);
         return Ok(());
     }
-    let Some(Located { found, .. }) = locate(handle.volume(), directory, b"..")? else {
-        let problem = "it has no entry of `..`";
+    let Some(LocatedEntry { found, .. }) = locate(handle.volume(), directory, b"..")? else {
+        let problem = "missing entry `..`";
         return Err(malformed(Structure::DirectoryBlock(FileBlock(0)), problem))
             .in_inode(directory.number);
     };
@@ -117,7 +120,7 @@ pub(crate) fn set_parent(handle: &Handle<'_>, directory: &mut Inode, parent: u32
     };
     let indexed = block::is_indexed(volume, directory);
     let index = block::htree_directory(volume, directory);
-    let directory = Changing::new(handle, directory);
+    let directory = DirectoryEditor::new(handle, directory);
     let first = directory.block(FileBlock(0))?;
     if indexed {
         directory.change(first, |bytes| {
@@ -129,7 +132,7 @@ pub(crate) fn set_parent(handle: &Handle<'_>, directory: &mut Inode, parent: u32
     }
 }
 
-/// Whether a directory has no entries but `.` and `..`.
+/// Returns true if a directory has no entries but `.` and `..`.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.

@@ -1,5 +1,5 @@
-//! Directories as fast commits changed them: what their blocks say, merged with the names that
-//! came and went since.
+//! Directories changed by fast commits: the entries of their blocks, merged with the names that
+//! were added and removed since.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::inode::{Inode, InodeFlags};
 use crate::journal::{NameEdit, NameEdits};
 use crate::volume::Volume;
 
-/// Cookies from here on are those of added names: of the one after the Nth, this and N more. A
+/// The first cookie of an added name: the cookie after the Nth added name is this value plus N. A
 /// directory's blocks end long before byte 2^62.
 const ADDED_COOKIES: u64 = 1 << 62;
 
@@ -20,7 +20,7 @@ fn edits<'a>(volume: &'a Volume, directory: &Inode) -> Option<&'a NameEdits> {
     volume.fast_commits.as_ref()?.names(directory.number)
 }
 
-/// The inode that `name` names in a directory; `None` without such an entry.
+/// Returns the inode that `name` refers to in a directory, or `None` if it has no such entry.
 pub(crate) fn lookup(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<u32>> {
     let stored = stored_lookup::lookup(volume, directory, name)?;
     let Some(edits) = edits(volume, directory) else {
@@ -41,7 +41,7 @@ pub(crate) fn lookup(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<
     Ok(same.fold(stored, |found, (_, edit)| edit.resolve(found)))
 }
 
-/// The entries from `cookie` on: 0, or that of the last one seen.
+/// Returns the entries from `cookie` on: 0, or the cookie of the last entry seen.
 pub(crate) fn entries<'a>(
     volume: &'a Volume,
     directory: Arc<Inode>,
@@ -57,17 +57,17 @@ pub(crate) fn entries<'a>(
     let stored = stored_entries::entries(volume, directory, cookie)?.filter(|entry| match entry {
         Ok(entry) => edits
             .get(&entry.name)
-            .is_none_or(|edit| keeps(edit, entry.inode)),
+            .is_none_or(|edit| still_refers_to(edit, entry.inode)),
         Err(_) => true,
     });
     Ok(Box::new(UntilError::new(stored.chain(added))))
 }
 
-fn keeps(edit: &NameEdit, inode: InodeNumber) -> bool {
-    u32::try_from(inode.0).is_ok_and(|inode| edit.keeps(inode))
+fn still_refers_to(edit: &NameEdit, inode: InodeNumber) -> bool {
+    u32::try_from(inode.0).is_ok_and(|inode| edit.still_refers_to(inode))
 }
 
-/// The names that are in no block of the directory, from `cookie` on.
+/// Returns the names that are in no block of the directory, from `cookie` on.
 fn added<'a>(
     volume: &'a Volume,
     edits: &'a NameEdits,
@@ -82,11 +82,11 @@ fn added<'a>(
     rest.filter_map(move |(nth, (name, edit))| {
         let inode = edit.added()?;
         match stored_lookup::lookup(volume, &directory, name) {
-            Ok(Some(stored)) if edit.keeps(stored) => None,
+            Ok(Some(stored)) if edit.still_refers_to(stored) => None,
             Ok(_) => Some(Ok(DirEntry {
                 name: name.to_vec(),
                 inode: InodeNumber(u64::from(inode)),
-                // Whoever asks for a broken one's metadata is told so.
+                // An invalid inode is reported when its metadata is read.
                 file_type: volume
                     .inode(inode)
                     .ok()
@@ -99,7 +99,7 @@ fn added<'a>(
     })
 }
 
-/// Ends after the first error.
+/// An iterator that ends after the first error.
 struct UntilError<I> {
     entries: Option<I>,
 }

@@ -1,4 +1,4 @@
-//! Names in encrypted directories, shown as the kernel shows them without the key.
+//! Names in encrypted directories, in the form in which the kernel shows them without the key.
 
 use std::borrow::Cow;
 
@@ -8,17 +8,18 @@ use crate::inode::{Inode, InodeFlags};
 use crate::no_key_name;
 use crate::volume::Volume;
 
-/// A name as it is shown. Outside of encrypted directories, and for `.` and `..`, that is the name
-/// itself.
-pub(super) fn shown<'a>(volume: &Volume, directory: &Inode, name: &'a [u8]) -> Cow<'a, [u8]> {
+/// Returns a name in the form in which it is shown. Outside of encrypted directories, and for `.`
+/// and `..`, this is the name itself.
+pub(super) fn displayed<'a>(volume: &Volume, directory: &Inode, name: &'a [u8]) -> Cow<'a, [u8]> {
     if !directory.has(InodeFlags::ENCRYPT) || name == b"." || name == b".." {
         return Cow::Borrowed(name);
     }
     Cow::Owned(no_key_name::encode(dir_hash(volume, directory, name), name))
 }
 
-/// The two words that the kernel finds the entry by. It lists a directory by hash when that has an
-/// index or is small enough not to need one yet; else the words are zero.
+/// Returns the two hash words by which the kernel finds the entry. It lists a directory by hash if
+/// the directory has an index, or is small enough not to need one yet; otherwise the words are
+/// zero.
 fn dir_hash(volume: &Volume, directory: &Inode, name: &[u8]) -> [u32; 2] {
     let superblock = &volume.superblock;
     let by_hash = superblock.features.has(Compatible::DIR_INDEX)

@@ -1,4 +1,4 @@
-//! The entries of a directory, one after the other.
+//! Iteration over the entries of a directory in their order on the device.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::volume::Volume;
 use super::entry::{Entry, problem_of_name};
 use super::{block, encrypted_name, inline};
 
-/// The entries from `cookie` on: 0, or the byte of the directory at which the wanted one begins. An
-/// entry that has moved since is skipped, and none is seen twice.
+/// Returns the entries from `cookie` on: 0, or the byte offset at which the wanted entry begins in
+/// the directory. An entry that has moved since is skipped, and no entry is returned twice.
 pub(crate) fn entries<'a>(
     volume: &'a Volume,
     directory: Arc<Inode>,
@@ -44,26 +44,26 @@ pub(crate) fn entries<'a>(
 #[derive(Debug)]
 pub(super) struct Region {
     pub(super) block: FileBlock,
-    /// Where it begins, in bytes of the directory.
+    /// The byte offset in the directory where the block begins.
     pub(super) start: u64,
     pub(super) bytes: Arc<[u8]>,
 }
 
-/// The blocks of a directory that is not inline, in order; holes are left out, as the kernel does.
-/// Ends after the first error.
+/// The blocks of a directory that is not inline, in order. Holes are left out, as in the kernel.
+/// The iterator ends after the first error.
 #[derive(Debug)]
 pub(super) struct Regions<'a, D> {
     volume: &'a Volume,
     directory: D,
-    /// The block to look at next.
+    /// The block to read next.
     next: u64,
     end: u64,
-    /// What is left of the run that the last block came from.
+    /// The rest of the run that contains the last block.
     run: Option<Run>,
 }
 
 impl<'a, D: Deref<Target = Inode>> Regions<'a, D> {
-    /// From the block that holds byte `from` on.
+    /// Returns the blocks from the one that contains byte `from` on.
     pub(super) fn new(volume: &'a Volume, directory: D, from: u64) -> Result<Self> {
         let end = block::len_blocks(volume, &directory)?;
         let first = volume.superblock.block_size.file_block_at(from);
@@ -90,7 +90,7 @@ impl<'a, D: Deref<Target = Inode>> Regions<'a, D> {
         }))
     }
 
-    /// What is written from the next block on, up to where it ends.
+    /// Returns the written run from the next block on, up to its end.
     fn run_at_next(&mut self) -> Result<Option<Run>> {
         while self.next < self.end {
             let next = FileBlock(u32::try_from(self.next).unwrap_or(u32::MAX));
@@ -122,15 +122,15 @@ impl<D: Deref<Target = Inode>> Iterator for Regions<'_, D> {
     }
 }
 
-/// Iterator of [`entries`].
+/// The iterator of [`entries`].
 #[derive(Debug)]
 struct Entries<'a> {
     volume: &'a Volume,
     directory: Arc<Inode>,
     regions: Regions<'a, Arc<Inode>>,
-    /// The block that is being read, and the byte in it at which the next entry begins.
+    /// The current block, and the byte offset in it at which the next entry begins.
     current: Option<(Region, usize)>,
-    /// Entries that begin before it were seen.
+    /// The offset of the first entry to return; entries before it were seen.
     cookie: u64,
 }
 
@@ -172,7 +172,8 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// The entry at a byte of a block, if it is in use, and where the next one begins.
+/// Returns the entry at a byte of a block, or `None` if it is not in use, and where the next entry
+/// begins.
 fn entry_at(
     volume: &Volume,
     directory: &Inode,
@@ -188,7 +189,7 @@ fn entry_at(
     Ok((found, entry.end))
 }
 
-/// An entry as it is shown; `None` for one that is not in use.
+/// Returns an entry in the form in which it is shown, or `None` if it is not in use.
 pub(super) fn dir_entry(
     volume: &Volume,
     directory: &Inode,
@@ -199,7 +200,7 @@ pub(super) fn dir_entry(
     if entry.inode == 0 {
         return Ok(None);
     }
-    let name = encrypted_name::shown(volume, directory, entry.name).into_owned();
+    let name = encrypted_name::displayed(volume, directory, entry.name).into_owned();
     if let Some(problem) = problem_of_name(&name) {
         return Err(broken(start, problem)).in_inode(directory.number);
     }

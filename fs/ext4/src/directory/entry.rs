@@ -9,41 +9,41 @@ use crate::bytes::{le16, le32, part, put, split32};
 use crate::features::Incompatible;
 use crate::superblock::Superblock;
 
-/// The fields before the name.
+/// The size of the fields before the name.
 const HEADER_BYTES: usize = 8;
-/// An entry with a name of one byte, the shortest there is.
+/// The size of the shortest entry, whose name has one byte.
 pub(super) const ENTRY_BYTES_MIN: usize = 12;
-/// Entries begin at multiples of it.
+/// The alignment of entries: they begin at multiples of it.
 const ALIGNMENT: usize = 4;
 
-/// One entry, in use or not.
+/// An entry, in use or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry<'a> {
-    /// 0 when it is not in use.
+    /// The inode number, 0 if the entry is not in use.
     pub(super) inode: u32,
     pub(super) name: &'a [u8],
     pub(super) file_type: Option<FileType>,
-    /// Where the next entry begins.
+    /// The offset where the next entry begins.
     pub(super) end: usize,
 }
 
 impl<'a> Entry<'a> {
-    /// The entry at `offset` of `region`: a directory block or a part of an inline directory, which
-    /// the entries fill exactly.
+    /// Parses the entry at `offset` of `region`: a directory block or a part of an inline
+    /// directory, which the entries fill exactly.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of what is invalid.
     pub(super) fn parse(
         superblock: &Superblock,
         region: &'a [u8],
         offset: usize,
     ) -> Result<Self, &'static str> {
-        let header = part(region, offset, HEADER_BYTES).ok_or("it is cut short")?;
+        let header = part(region, offset, HEADER_BYTES).ok_or("truncated")?;
         let inode = le32(header, 0).unwrap_or(0);
         let rec_len = le16(header, 4).unwrap_or(0);
         let len = record_len(rec_len, superblock.block_size.bytes());
         let [.., name_len, file_type] = *header else {
-            return Err("it is cut short");
+            return Err("truncated");
         };
         let name_len = usize::from(name_len);
         let end = offset.saturating_add(len);
@@ -54,36 +54,36 @@ impl<'a> Entry<'a> {
         let name = part(region, offset.saturating_add(HEADER_BYTES), name_len);
         Ok(Self {
             inode,
-            name: name.ok_or("its name reaches past it")?,
+            name: name.ok_or("its name reaches past its end")?,
             file_type: decode_type(superblock, file_type),
             end,
         })
     }
 }
 
-/// How many bytes an entry with a name of this length takes at least.
+/// Returns the minimum number of bytes that an entry with a name of this length needs.
 pub(super) fn bytes_for(name_len: usize) -> usize {
     HEADER_BYTES
         .saturating_add(name_len)
         .next_multiple_of(ALIGNMENT)
 }
 
-/// An entry to be put into a directory.
+/// An entry to be added to a directory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewEntry<'a> {
     pub(super) inode: u32,
-    /// At most 255 bytes.
+    /// The name, at most 255 bytes.
     pub(super) name: &'a [u8],
     pub(super) file_type: FileType,
 }
 
 impl NewEntry<'_> {
-    /// How many bytes it takes.
+    /// Returns the number of bytes that the entry needs.
     pub(super) fn bytes(&self) -> usize {
         bytes_for(self.name.len())
     }
 
-    /// Puts it at `offset` of `region`, where it covers `len` bytes.
+    /// Writes the entry at `offset` of `region`, with a record length of `len` bytes.
     pub(super) fn put(
         &self,
         superblock: &Superblock,
@@ -94,27 +94,28 @@ impl NewEntry<'_> {
         let name_len = u8::try_from(self.name.len()).unwrap_or(u8::MAX);
         put(region, offset, &self.inode.to_le_bytes());
         set_len(superblock, region, offset, len);
-        // Without the feature `filetype` the length of the name has 16 bits, the upper ones zero.
+        // Without the feature `filetype` the name length has 16 bits, of which the upper ones are
+        // zero.
         let file_type = encode_type(superblock, self.file_type);
         put(region, offset.saturating_add(6), &[name_len, file_type]);
         put(region, offset.saturating_add(HEADER_BYTES), self.name);
     }
 }
 
-/// Puts an entry that is not in use at `offset`, where it covers `len` bytes, which become zeroes.
+/// Writes an unused entry of `len` bytes at `offset`; the rest of its bytes become zeroes.
 pub(super) fn put_unused(superblock: &Superblock, region: &mut [u8], offset: usize, len: usize) {
     let end = offset.saturating_add(len);
     region.get_mut(offset..end).unwrap_or_default().fill(0);
     set_len(superblock, region, offset, len);
 }
 
-/// Has the entry at `offset` cover `len` bytes.
+/// Sets the record length of the entry at `offset` to `len` bytes.
 pub(super) fn set_len(superblock: &Superblock, region: &mut [u8], offset: usize, len: usize) {
     let stored = stored_len(len, superblock.block_size.bytes());
     put(region, offset.saturating_add(4), &stored.to_le_bytes());
 }
 
-/// Has the entry at `offset` name another inode.
+/// Makes the entry at `offset` refer to another inode.
 pub(super) fn set_inode(
     superblock: &Superblock,
     region: &mut [u8],
@@ -129,23 +130,23 @@ pub(super) fn set_inode(
 
 fn check_length(len: usize, name_len: usize, left: usize) -> Result<(), &'static str> {
     if len < ENTRY_BYTES_MIN {
-        return Err("its length is less than the shortest entry's");
+        return Err("rec_len is less than the 12 bytes of the shortest entry");
     }
     if len & 3 != 0 {
-        return Err("its length is no multiple of 4");
+        return Err("rec_len is not a multiple of 4");
     }
     if len < HEADER_BYTES.saturating_add(name_len) {
-        return Err("its length is too small for its name");
+        return Err("rec_len is too small for its name");
     }
     match left.checked_sub(len) {
         None => Err("it reaches past the end of its block"),
-        Some(1..ENTRY_BYTES_MIN) => Err("it leaves too little room for another one"),
+        Some(1..ENTRY_BYTES_MIN) => Err("it leaves too little room for another entry in its block"),
         Some(_) => Ok(()),
     }
 }
 
-/// `rec_len`: 16 bits are one too few for a block of 64 KiB, so 65535 and 0 stand for all of it,
-/// and the two low bits, always 0 in a length, for what is above 65535.
+/// Decodes `rec_len`. 16 bits are one too few for a block of 64 KiB, so 65535 and 0 stand for the
+/// whole block, and the two low bits, always 0 in a length, stand for the bits above 65535.
 fn record_len(rec_len: u16, block_size: u32) -> usize {
     const WHOLE: u16 = 65535;
     if block_size < 1 << 16 {
@@ -157,7 +158,7 @@ fn record_len(rec_len: u16, block_size: u32) -> usize {
     usize::from(rec_len & !3) | usize::from(rec_len & 3).wrapping_shl(16)
 }
 
-/// The opposite of [`record_len`].
+/// Encodes a record length; the inverse of [`record_len`].
 fn stored_len(len: usize, block_size: u32) -> u16 {
     let len = u32::try_from(len).unwrap_or(u32::MAX);
     if len == 1 << 16 && len == block_size {
@@ -197,14 +198,14 @@ fn decode_type(superblock: &Superblock, file_type: u8) -> Option<FileType> {
     })
 }
 
-/// What is wrong with a name that is in use, if anything is.
+/// Returns what is invalid in a name that is in use, if anything.
 pub(super) fn problem_of_name(name: &[u8]) -> Option<&'static str> {
     if name.is_empty() {
         return Some("its name is empty");
     }
     name.iter()
         .any(|&byte| byte == b'/' || byte == 0)
-        .then_some("its name holds a slash or a NUL")
+        .then_some("its name contains a slash or a NUL")
 }
 
 #[cfg(test)]
@@ -212,9 +213,9 @@ mod tests {
     use super::*;
     use crate::superblock::tests::sample;
 
-    type Parsed = (u32, Vec<u8>, Option<FileType>, usize);
+    type ParsedEntry = (u32, Vec<u8>, Option<FileType>, usize);
 
-    fn parse(bytes: &[u8]) -> Result<Parsed, &'static str> {
+    fn parse(bytes: &[u8]) -> Result<ParsedEntry, &'static str> {
         let superblock = Superblock::parse(&sample(), 4 << 20).unwrap();
         let entry = Entry::parse(&superblock, bytes, 0)?;
         Ok((entry.inode, entry.name.to_vec(), entry.file_type, entry.end))
@@ -236,10 +237,10 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn what_makes_no_sense_is_reported() {
         for (rec_len, name_len, region, says) in [
-            (0, 1, 24, "less than the shortest"),
-            (8, 0, 24, "less than the shortest"),
+            (0, 1, 24, "of the shortest entry"),
+            (8, 0, 24, "of the shortest entry"),
             (14, 1, 28, "multiple of 4"),
             (12, 5, 24, "too small for its name"),
             (28, 1, 24, "past the end"),

@@ -1,36 +1,36 @@
-//! New names in directories that have an index: the leaf of the name's hash takes it, is cut in two
-//! when it is full, and the index grows where it must.
+//! New names in directories with an htree index: the leaf for the name's hash takes the name, a
+//! full leaf is split, and the index grows where necessary.
 //!
-//! Each step leaves a directory that is whole, so when there is no room for the next one nothing has
-//! to be taken back.
+//! Each step leaves a consistent directory. So if there is no space for the next step, nothing has
+//! to be undone.
 
 use std::borrow::Cow;
 
-use super::changing::{Block, Changing};
+use super::editor::{Block, DirectoryEditor};
 use super::entry::{ENTRY_BYTES_MIN, NewEntry};
 use super::insert::put;
-use super::leaf::{self, Cut, Hashed};
-use super::region::{self, Broken, Placed};
+use super::leaf::{self, HashedEntry, LeafSplit};
+use super::region::{self, InvalidEntry, PlacedEntry};
 use super::{block, casefold};
 use crate::block::FileBlock;
 use crate::error::{Error, ErrorKind, InInode, Result, Structure, malformed};
 use crate::features::Incompatible;
-use crate::htree::{self, Algorithm, NameHash, Next, Step, Way};
+use crate::htree::{self, Algorithm, IndexPath, IndexStep, InsertStep, NameHash};
 use crate::inode::InodeFlags;
 
-/// How many times the way to a leaf is looked for: once for each level that may have to be cut in
-/// two, and once for each that may be added.
+/// The maximum number of searches for the leaf: one for each level that may have to be split, and
+/// one for each level that may be added.
 const WAYS_MAX: usize = 8;
 
-/// Adds an entry to a directory that has an index.
-pub(super) fn insert(directory: &mut Changing<'_, '_>, new: &NewEntry<'_>) -> Result<()> {
+/// Adds an entry to a directory with an index.
+pub(super) fn insert(directory: &mut DirectoryEditor<'_, '_>, new: &NewEntry<'_>) -> Result<()> {
     let index = block::htree_directory(directory.volume(), directory.inode);
     let hashed = hashed(directory, new.name);
     for _ in 0..WAYS_MAX {
-        let Some(way) = Way::find(&index, directory, &hashed)? else {
+        let Some(way) = IndexPath::find(&index, directory, &hashed)? else {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "the directory's index is sorted by hashes that take a key",
+                "the directory's index uses a keyed hash (SipHash), and the key is missing",
             ))
             .in_inode(directory.inode.number);
         };
@@ -44,31 +44,31 @@ pub(super) fn insert(directory: &mut Changing<'_, '_>, new: &NewEntry<'_>) -> Re
             return fill(directory, &leaf, &entries, Some(new));
         };
         match way.next() {
-            Next::Add(step) => {
+            InsertStep::Add(step) => {
                 let upper = split_leaf(directory, &leaf, &entries, cut, (new, way.hash))?;
                 return add_entry(directory, &index, step, cut.index_hash(), upper);
             }
-            Next::Split { parent, full } => split_node(directory, &index, parent, full)?,
-            Next::Deepen { levels } => deepen(directory, &index, levels)?,
-            Next::Full => return Err(full(directory)),
+            InsertStep::Split { parent, full } => split_node(directory, &index, parent, full)?,
+            InsertStep::Deepen { levels } => deepen(directory, &index, levels)?,
+            InsertStep::Full => return Err(full(directory)),
         }
     }
-    let problem = "it does not take what was made room for";
+    let problem = "the new entry does not fit, although room was made for it";
     Err(malformed(Structure::HtreeBlock(FileBlock(0)), problem)).in_inode(directory.inode.number)
 }
 
-fn full(directory: &Changing<'_, '_>) -> Error {
-    let e = directory.full("the directory's index is full");
+fn full(directory: &DirectoryEditor<'_, '_>) -> Error {
+    let e = directory.full("no space left in the directory's index");
     let features = directory.volume().superblock.features;
     if features.has(Incompatible::LARGE_DIR) {
         e
     } else {
-        e.with_hint("the feature `large_dir` allows larger ones")
+        e.with_hint("the feature `large_dir` allows larger directories")
     }
 }
 
-/// What a name's hash is of.
-fn hashed<'n>(directory: &Changing<'_, '_>, name: &'n [u8]) -> Cow<'n, [u8]> {
+/// Returns the bytes whose hash is that of a name.
+fn hashed<'n>(directory: &DirectoryEditor<'_, '_>, name: &'n [u8]) -> Cow<'n, [u8]> {
     if directory.inode.has(InodeFlags::CASEFOLD) {
         casefold::hashed(name)
     } else {
@@ -76,18 +76,18 @@ fn hashed<'n>(directory: &Changing<'_, '_>, name: &'n [u8]) -> Cow<'n, [u8]> {
     }
 }
 
-/// Makes the first block of a directory, which is full, the root of an index; its entries go to a leaf,
-/// which takes one more.
+/// Makes the first block of a directory, which is full, the root of an index. Its entries move to a
+/// leaf, which also takes the new one.
 pub(super) fn begin(
-    directory: &mut Changing<'_, '_>,
+    directory: &mut DirectoryEditor<'_, '_>,
     block: &Block,
     algorithm: Algorithm,
     new: &NewEntry<'_>,
 ) -> Result<()> {
     let superblock = &directory.volume().superblock;
-    let behind_dots = behind_dots(directory, block)?;
+    let entries_after_dots = entries_after_dots(directory, block)?;
     let leaf = directory.append_entries(|region| {
-        region::pack(superblock, region, behind_dots.into_iter());
+        region::pack(superblock, region, entries_after_dots.into_iter());
     })?;
     let index = block::htree_directory(directory.volume(), directory.inode);
     directory.inode.flags.insert(InodeFlags::INDEX);
@@ -97,12 +97,15 @@ pub(super) fn begin(
     insert(directory, new)
 }
 
-/// The entries of block 0 behind those of `.` and `..`.
-fn behind_dots<'b>(directory: &Changing<'_, '_>, block: &'b Block) -> Result<Vec<&'b [u8]>> {
+/// Returns the entries of block 0 after those of `.` and `..`.
+fn entries_after_dots<'b>(
+    directory: &DirectoryEditor<'_, '_>,
+    block: &'b Block,
+) -> Result<Vec<&'b [u8]>> {
     let mut entries = entries_in_use(directory, block)?.into_iter();
     let dot = entries.next().map(|placed| placed.entry);
     let dot_dot = entries.next().map(|placed| placed.entry.name);
-    // The root's fields stand at fixed places behind them.
+    // The root's fields are at fixed offsets after them.
     let sound = dot.is_some_and(|dot| dot.name == b"." && dot.end == ENTRY_BYTES_MIN);
     if !sound || dot_dot != Some(b"..") {
         return Err(malformed(
@@ -114,21 +117,24 @@ fn behind_dots<'b>(directory: &Changing<'_, '_>, block: &'b Block) -> Result<Vec
     Ok(entries.map(|placed| placed.bytes()).collect())
 }
 
-/// The entries of a block, but those that are not in use.
-fn entries_in_use<'b>(directory: &Changing<'_, '_>, block: &'b Block) -> Result<Vec<Placed<'b>>> {
+/// Returns the entries of a block that are in use.
+fn entries_in_use<'b>(
+    directory: &DirectoryEditor<'_, '_>,
+    block: &'b Block,
+) -> Result<Vec<PlacedEntry<'b>>> {
     let superblock = &directory.volume().superblock;
     let start = block::start_of(directory.volume(), block.number);
     region::in_use(superblock, directory.entries(block))
         .collect::<std::result::Result<_, _>>()
-        .map_err(|broken: Broken| broken.in_directory(directory.inode, start))
+        .map_err(|broken: InvalidEntry| broken.in_directory(directory.inode, start))
 }
 
-/// Cuts a full index block in two.
+/// Splits a full index block.
 fn split_node(
-    directory: &mut Changing<'_, '_>,
+    directory: &mut DirectoryEditor<'_, '_>,
     index: &htree::Directory,
-    parent: Step,
-    full: Step,
+    parent: IndexStep,
+    full: IndexStep,
 ) -> Result<()> {
     let lower = directory.block(full.block)?;
     let (hash, upper) = index.upper_half(full, &lower.bytes)?;
@@ -137,8 +143,12 @@ fn split_node(
     add_entry(directory, index, parent, hash, upper.number)
 }
 
-/// Puts another level of index blocks below the root.
-fn deepen(directory: &mut Changing<'_, '_>, index: &htree::Directory, levels: u8) -> Result<()> {
+/// Adds a level of index blocks below the root.
+fn deepen(
+    directory: &mut DirectoryEditor<'_, '_>,
+    index: &htree::Directory,
+    levels: u8,
+) -> Result<()> {
     let root = directory.block(FileBlock(0))?;
     let below = index.below_root(&root.bytes)?;
     let below = directory.append(below)?;
@@ -146,9 +156,9 @@ fn deepen(directory: &mut Changing<'_, '_>, index: &htree::Directory, levels: u8
 }
 
 fn add_entry(
-    directory: &Changing<'_, '_>,
+    directory: &DirectoryEditor<'_, '_>,
     index: &htree::Directory,
-    step: Step,
+    step: IndexStep,
     hash: u32,
     below: FileBlock,
 ) -> Result<()> {
@@ -156,13 +166,13 @@ fn add_entry(
     directory.change(&block, |bytes| index.add_entry(step, bytes, hash, below))
 }
 
-/// Cuts a full leaf in two, and adds an entry to the half that its hash belongs to. Returns where the
-/// upper half is.
+/// Splits a full leaf, and adds an entry to the half that its hash belongs to. Returns the block of
+/// the upper half.
 fn split_leaf(
-    directory: &mut Changing<'_, '_>,
+    directory: &mut DirectoryEditor<'_, '_>,
     leaf: &Block,
-    entries: &[Hashed<'_>],
-    cut: Cut,
+    entries: &[HashedEntry<'_>],
+    cut: LeafSplit,
     (new, hash): (&NewEntry<'_>, NameHash),
 ) -> Result<FileBlock> {
     let superblock = &directory.volume().superblock;
@@ -179,11 +189,11 @@ fn split_leaf(
     Ok(added.number)
 }
 
-/// Has a leaf hold these entries, one directly behind the other.
+/// Fills a leaf with these entries, one directly after the other.
 fn fill(
-    directory: &Changing<'_, '_>,
+    directory: &DirectoryEditor<'_, '_>,
     leaf: &Block,
-    entries: &[Hashed<'_>],
+    entries: &[HashedEntry<'_>],
     new: Option<&NewEntry<'_>>,
 ) -> Result<()> {
     let superblock = &directory.volume().superblock;
@@ -192,14 +202,14 @@ fn fill(
     })
 }
 
-/// The entries of a leaf with their hashes.
+/// Returns the entries of a leaf with their hashes.
 fn hashed_entries<'b>(
-    directory: &Changing<'_, '_>,
-    way: &Way,
+    directory: &DirectoryEditor<'_, '_>,
+    way: &IndexPath,
     leaf: &'b Block,
-) -> Result<Vec<Hashed<'b>>> {
+) -> Result<Vec<HashedEntry<'b>>> {
     let entries = entries_in_use(directory, leaf)?.into_iter();
-    let hashed = entries.map(|placed| Hashed {
+    let hashed = entries.map(|placed| HashedEntry {
         hash: way.hasher.hash(&hashed(directory, placed.entry.name)),
         placed,
     });

@@ -1,4 +1,4 @@
-//! The first contents of a directory, `.` and `..`, within the inode or in a block.
+//! The first contents of a directory, `.` and `..`, in the inode or in a block.
 
 use diskfs_vfs::FileType;
 
@@ -8,12 +8,13 @@ use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 use crate::superblock::Superblock;
 
-use super::changing::Changing;
+use super::editor::DirectoryEditor;
 use super::entry::{ENTRY_BYTES_MIN, NewEntry};
 use super::{inline, region};
 
-/// Gives a new directory its `.` and `..`. It is inline if the filesystem has that, and there is room
-/// beside the attributes that it has by now; else it has a block.
+/// Gives a new directory its `.` and `..`. It becomes an inline directory if the filesystem has
+/// that feature and there is room beside the attributes that it already has; otherwise it gets a
+/// block.
 ///
 /// # Errors
 /// `NoSpace`; `Corrupt`, `Io`.
@@ -27,14 +28,14 @@ pub(crate) fn initialise(handle: &Handle<'_>, directory: &mut Inode, parent: u32
         return Ok(());
     }
     let dots = Dots::new(superblock, directory.number, parent);
-    let mut directory = Changing::new(handle, directory);
+    let mut directory = DirectoryEditor::new(handle, directory);
     let added = directory.append_entries(|region| {
         region::pack(superblock, region, dots.entries());
     });
     added.map(|_| ())
 }
 
-/// The entries of `.` and `..`, which a directory's first block begins with.
+/// The entries of `.` and `..`, with which a directory's first block begins.
 #[derive(Debug)]
 pub(super) struct Dots([u8; 2 * ENTRY_BYTES_MIN]);
 

@@ -1,6 +1,6 @@
-//! Directories within the inode.
+//! Inline directories, stored in the inode.
 //!
-//! `i_block` begins with the parent's inode number; entries fill the rest of it, and then the value
+//! `i_block` begins with the parent's inode number. Entries fill the rest of it, and then the value
 //! of the attribute `system.data`. `.` and `..` have no entries.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Inline
@@ -8,12 +8,12 @@
 
 use diskfs_vfs::{DirEntry, FileType, InodeNumber};
 
-use super::changing::Changing;
+use super::editor::DirectoryEditor;
 use super::entries::dir_entry;
 use super::entry::{NewEntry, put_unused};
 use super::initialise::Dots;
-use super::lookup::{Located, Place};
-use super::region::{self, Found};
+use super::lookup::{EntryRegion, LocatedEntry};
+use super::region::{self, FoundEntry};
 use crate::bytes::{le32, len_u64, put};
 use crate::error::Result;
 use crate::features::Incompatible;
@@ -23,27 +23,27 @@ use crate::superblock::Superblock;
 use crate::volume::Volume;
 use crate::{inline_data, xattr};
 
-/// The parent's inode number, before the first entry.
+/// The size of the parent's inode number, before the first entry.
 const PARENT_BYTES: usize = 4;
-/// All of `i_block`.
+/// The size of `i_block`.
 const BLOCK_BYTES: usize = 60;
-/// The cookie of `.`; what stands for byte 1 of the directory. No entry begins so early.
+/// The cookie of `.`, as if it were byte 1 of the directory. No entry begins so early.
 const DOT_COOKIE: u64 = 1;
 const DOT_DOT_COOKIE: u64 = 2;
 
-/// The regions of entries.
+/// The two regions of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
-    /// `i_block`, behind the parent's number.
+pub(super) enum InlineRegion {
+    /// The rest of `i_block` after the parent's inode number.
     First,
     /// The value of `system.data`.
     Rest,
 }
 
-pub(super) const PARTS: [Part; 2] = [Part::First, Part::Rest];
+pub(super) const PARTS: [InlineRegion; 2] = [InlineRegion::First, InlineRegion::Rest];
 
-impl Part {
-    /// Where it begins, in bytes of the directory.
+impl InlineRegion {
+    /// Returns where the region begins, in bytes of the directory.
     pub(super) fn start(self) -> u64 {
         len_u64(match self {
             Self::First => PARENT_BYTES,
@@ -54,11 +54,11 @@ impl Part {
     pub(super) fn of(self, directory: &Inode) -> Result<&[u8]> {
         match self {
             Self::First => Ok(directory.block.get(PARENT_BYTES..).unwrap_or_default()),
-            Self::Rest => inline_data::behind_block(directory),
+            Self::Rest => inline_data::after_block(directory),
         }
     }
 
-    /// Changes it.
+    /// Changes the region.
     pub(super) fn change(
         self,
         superblock: &Superblock,
@@ -80,8 +80,8 @@ impl Part {
     }
 }
 
-/// All entries, `.` and `..` first; the last one may be an error. There are no more than an inode
-/// has room for.
+/// Returns all entries, `.` and `..` first; the last one may be an error. There are no more than an
+/// inode has room for.
 pub(super) fn entries(volume: &Volume, directory: &Inode) -> Result<Vec<Result<DirEntry>>> {
     let mut entries = vec![
         Ok(dot(directory, DOT_COOKIE)),
@@ -112,17 +112,17 @@ fn push_region(
     Ok(())
 }
 
-/// The entry whose name `is_it`.
+/// Returns the entry for whose name `is_it` returns true.
 pub(super) fn find(
     volume: &Volume,
     directory: &Inode,
     mut is_it: impl FnMut(&[u8]) -> bool,
-) -> Result<Option<Located>> {
+) -> Result<Option<LocatedEntry>> {
     for (name, inode) in [(&b"."[..], directory.number), (b"..", parent(directory))] {
         if is_it(name) {
-            return Ok(Some(Located {
-                place: Place::Implied,
-                found: Found::implied(inode),
+            return Ok(Some(LocatedEntry {
+                place: EntryRegion::Implied,
+                found: FoundEntry::implied(inode),
             }));
         }
     }
@@ -130,8 +130,8 @@ pub(super) fn find(
         let found = region::find(&volume.superblock, part.of(directory)?, &mut is_it);
         let found = found.map_err(|broken| broken.in_directory(directory, part.start()))?;
         if let Some(found) = found {
-            let place = Place::Inline(part);
-            return Ok(Some(Located { place, found }));
+            let place = EntryRegion::Inline(part);
+            return Ok(Some(LocatedEntry { place, found }));
         }
     }
     Ok(None)
@@ -141,18 +141,18 @@ fn parent(directory: &Inode) -> u32 {
     le32(&directory.block, 0).unwrap_or(0)
 }
 
-/// Says which inode `..` is.
+/// Sets the inode of `..`.
 pub(super) fn set_parent(directory: &mut Inode, parent: u32) {
     put(&mut directory.block, 0, &parent.to_le_bytes());
 }
 
-/// Makes a new directory inline, if there is room for the attribute beside those that it has.
+/// Makes a new directory inline if there is room for `system.data` beside its attributes.
 pub(super) fn initialise(
     superblock: &Superblock,
     directory: &mut Inode,
     parent: u32,
 ) -> Result<bool> {
-    // Inodes of 128 bytes have no attributes within.
+    // Inodes of 128 bytes have no room for attributes.
     if xattr::inline_data_room(superblock, directory)?.is_none() {
         return Ok(false);
     }
@@ -160,18 +160,18 @@ pub(super) fn initialise(
     directory.flags.insert(InodeFlags::INLINE_DATA);
     directory.block = [0; BLOCK_BYTES];
     set_parent(directory, parent);
-    Part::First.change(superblock, directory, |region| {
+    InlineRegion::First.change(superblock, directory, |region| {
         put_unused(superblock, region, 0, region.len());
     })?;
-    // The kernel knows inline contents by the attribute, even when that is empty.
+    // The kernel recognises inline contents by the attribute, even if it is empty.
     xattr::set_inline_data(superblock, directory, Some(&[]))?;
     directory.size_bytes = len_u64(BLOCK_BYTES);
     Ok(true)
 }
 
-/// Gives a directory that was inline its first block, with all that it has. When there is no room on
-/// the device it stays as it is.
-pub(super) fn move_to_block(directory: &mut Changing<'_, '_>) -> Result<()> {
+/// Moves the contents of an inline directory to its first block. If there is no space on the
+/// device, the directory stays as it is.
+pub(super) fn move_to_block(directory: &mut DirectoryEditor<'_, '_>) -> Result<()> {
     let superblock = &directory.volume().superblock;
     let before = directory.inode.clone();
     let dots = Dots::new(superblock, before.number, parent(&before));
@@ -199,7 +199,7 @@ pub(super) fn move_to_block(directory: &mut Changing<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether it has no entries.
+/// Returns true if the directory has no entries.
 pub(super) fn is_empty(volume: &Volume, directory: &Inode) -> Result<bool> {
     for part in PARTS {
         let any = region::find(&volume.superblock, part.of(directory)?, |_| true);
@@ -211,12 +211,12 @@ pub(super) fn is_empty(volume: &Volume, directory: &Inode) -> Result<bool> {
     Ok(true)
 }
 
-/// Adds an entry, if there is room for it.
+/// Adds an entry if there is room for it. Returns whether it did.
 pub(super) fn insert(volume: &Volume, directory: &mut Inode, new: &NewEntry<'_>) -> Result<bool> {
     let superblock = &volume.superblock;
     for part in PARTS {
-        if part == Part::Rest {
-            make_rest(superblock, directory, new.bytes())?;
+        if part == InlineRegion::Rest {
+            create_second_region(superblock, directory, new.bytes())?;
         }
         let room = region::room_for(superblock, part.of(directory)?, new.bytes());
         let room = room.map_err(|broken| broken.in_directory(directory, part.start()))?;
@@ -230,10 +230,14 @@ pub(super) fn insert(volume: &Volume, directory: &mut Inode, new: &NewEntry<'_>)
     Ok(false)
 }
 
-/// Has the part behind `i_block` have all the room that there is, if it has none and `needed` bytes
-/// fit.
-fn make_rest(superblock: &Superblock, directory: &mut Inode, needed: usize) -> Result<()> {
-    if !Part::Rest.of(directory)?.is_empty() {
+/// Creates the region after `i_block` with all the room of the inode, if the directory has none yet
+/// and `needed` bytes fit.
+fn create_second_region(
+    superblock: &Superblock,
+    directory: &mut Inode,
+    needed: usize,
+) -> Result<()> {
+    if !InlineRegion::Rest.of(directory)?.is_empty() {
         return Ok(());
     }
     let room = xattr::inline_data_room(superblock, directory)?.unwrap_or(0);
@@ -247,12 +251,12 @@ fn make_rest(superblock: &Superblock, directory: &mut Inode, needed: usize) -> R
     Ok(())
 }
 
-/// What `.` is shown as.
+/// Returns the entry that is shown for `.`.
 pub(super) fn dot(directory: &Inode, cookie: u64) -> DirEntry {
     implied(b".", directory.number, cookie)
 }
 
-/// What `..` is shown as.
+/// Returns the entry that is shown for `..`.
 pub(super) fn dot_dot(directory: &Inode, cookie: u64) -> DirEntry {
     implied(b"..", parent(directory), cookie)
 }

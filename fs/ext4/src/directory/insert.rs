@@ -1,4 +1,4 @@
-//! A new name.
+//! Insertion of a name into a directory.
 
 use diskfs_vfs::FileType;
 
@@ -8,16 +8,16 @@ use crate::features::Compatible;
 use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 
-use super::changing::{Block, Changing};
+use super::editor::{Block, DirectoryEditor};
 use super::entry::NewEntry;
 use super::{block, change, indexed, inline, region};
 
-/// Adds an entry; that no other has the name is the caller's to know. `directory` may have got a block
-/// and must be stored whatever comes of it: with an error but `Io` and `Corrupt` the directory is
-/// whole, and lacks the name.
+/// Adds an entry. The caller ensures that the name does not exist yet. `directory` may get a new
+/// block and must be stored whatever the result: after any error but `Io` and `Corrupt` the
+/// directory is consistent, and only lacks the name.
 ///
 /// # Errors
-/// `Invalid`, `NameTooLong` for what can be no name; `NoSpace`, also when an index can't be deeper;
+/// `Invalid`, `NameTooLong` for invalid names; `NoSpace`, also if an index cannot become deeper;
 /// `Unsupported` for encrypted directories; `Corrupt`, `Io`.
 pub(crate) fn insert(
     handle: &Handle<'_>,
@@ -28,7 +28,7 @@ pub(crate) fn insert(
 ) -> Result<()> {
     change::check(directory, name)?;
     check_encoding(handle, directory, name)?;
-    let mut directory = Changing::new(handle, directory);
+    let mut directory = DirectoryEditor::new(handle, directory);
     let new = NewEntry {
         inode,
         name,
@@ -43,27 +43,28 @@ pub(crate) fn insert(
     if block::is_indexed(directory.volume(), directory.inode) {
         return indexed::insert(&mut directory, &new);
     }
-    // An index that the filesystem does not have is not kept up to date.
+    // Without the feature `dir_index` the index would not be kept up to date.
     directory.inode.flags.remove(InodeFlags::INDEX);
     linear(&mut directory, &new)
 }
 
-/// Fails for a name that is not UTF-8 where that is asked for.
+/// Fails for a name that is not valid UTF-8 in a directory that requires it.
 fn check_encoding(handle: &Handle<'_>, directory: &Inode, name: &[u8]) -> Result<()> {
     let strict = handle.volume().superblock.strict_encoding;
     if strict && directory.has(InodeFlags::CASEFOLD) && std::str::from_utf8(name).is_err() {
-        let e = Error::new(ErrorKind::Invalid, "the name is not UTF-8");
-        return Err(e.with_hint("the filesystem's encoding is strict")).in_inode(directory.number);
+        let e = Error::new(ErrorKind::Invalid, "the name is not valid UTF-8");
+        return Err(e.with_hint("the filesystem enforces its encoding (strict mode)"))
+            .in_inode(directory.number);
     }
     Ok(())
 }
 
-/// Puts it into the first block that has room.
-fn linear(directory: &mut Changing<'_, '_>, new: &NewEntry<'_>) -> Result<()> {
+/// Adds the entry to the first block that has room.
+fn linear(directory: &mut DirectoryEditor<'_, '_>, new: &NewEntry<'_>) -> Result<()> {
     let blocks = block::len_blocks(directory.volume(), directory.inode)?;
     for number in (0..blocks).map_while(|nth| u32::try_from(nth).ok().map(FileBlock)) {
-        // As the kernel's, a directory may have holes to a reader; they stay.
-        if !block::is_there(directory.volume(), directory.inode, number)? {
+        // Like the kernel, a reader accepts holes in a directory; they are kept.
+        if !block::is_mapped(directory.volume(), directory.inode, number)? {
             continue;
         }
         let block = directory.block(number)?;
@@ -81,8 +82,8 @@ fn linear(directory: &mut Changing<'_, '_>, new: &NewEntry<'_>) -> Result<()> {
     append(directory, new)
 }
 
-/// Puts it into a new block.
-fn append(directory: &mut Changing<'_, '_>, new: &NewEntry<'_>) -> Result<()> {
+/// Adds the entry in a new block.
+fn append(directory: &mut DirectoryEditor<'_, '_>, new: &NewEntry<'_>) -> Result<()> {
     let superblock = &directory.volume().superblock;
     let added = directory.append_entries(|region| {
         let len = region.len();
@@ -91,9 +92,9 @@ fn append(directory: &mut Changing<'_, '_>, new: &NewEntry<'_>) -> Result<()> {
     added.map(|_| ())
 }
 
-/// Puts it into this block, which comes back if it has no room.
+/// Adds the entry to this block. Returns the block if it has no room.
 pub(super) fn put(
-    directory: &Changing<'_, '_>,
+    directory: &DirectoryEditor<'_, '_>,
     block: Block,
     new: &NewEntry<'_>,
 ) -> Result<Option<Block>> {

@@ -1,42 +1,46 @@
-//! The entries of a leaf of an index, on their way to one or two blocks.
+//! The entries of an htree leaf while it is split or packed.
 
 use super::entry::NewEntry;
-use super::region::{self, Placed};
+use super::region::{self, PlacedEntry};
 use crate::htree::NameHash;
 use crate::superblock::Superblock;
 
 /// An entry in use, with the hash of its name.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hashed<'a> {
+pub(super) struct HashedEntry<'a> {
     pub(super) hash: NameHash,
-    pub(super) placed: Placed<'a>,
+    pub(super) placed: PlacedEntry<'a>,
 }
 
-/// Where a leaf that is cut in two begins anew.
+/// The position at which a leaf is split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Cut {
-    /// The entries from here on go to the new block.
+pub(super) struct LeafSplit {
+    /// The index of the first entry that moves to the new block.
     pub(super) at: usize,
-    /// The lowest hash there.
+    /// The lowest hash in the new block.
     pub(super) hash: NameHash,
-    /// Whether names of that hash stay in the old one.
+    /// True if entries with the same hash remain in the old block.
     pub(super) continued: bool,
 }
 
-impl Cut {
-    /// What the index says of the upper half.
+impl LeafSplit {
+    /// Returns the hash of the new block's index entry.
     pub(super) fn index_hash(&self) -> u32 {
         self.hash.0 | u32::from(self.continued)
     }
 }
 
-/// Sorts entries by hash and says where to cut them so that there is room for one more on both sides.
-/// `None` when putting them together makes room enough in the one block, which has `room` bytes.
+/// Sorts entries by hash, and returns where to split them so that both halves have room for one
+/// more. Returns `None` if packing makes enough room in the one block, which has `room` bytes.
 ///
-/// The halves are reckoned in bytes: the upper one has at most half of the room and half an entry,
-/// and so has the lower one; an entry takes at most about a quarter of the smallest block.
-pub(super) fn cut(entries: &mut [Hashed<'_>], room: usize, needed: usize) -> Option<Cut> {
-    let bytes = |entries: &[Hashed<'_>]| -> usize {
+/// The halves are computed in bytes: each has at most half of the room plus half an entry, and an
+/// entry takes at most about a quarter of the smallest block.
+pub(super) fn cut(
+    entries: &mut [HashedEntry<'_>],
+    room: usize,
+    needed: usize,
+) -> Option<LeafSplit> {
+    let bytes = |entries: &[HashedEntry<'_>]| -> usize {
         entries.iter().map(|entry| entry.placed.needs()).sum()
     };
     if bytes(entries).saturating_add(needed) <= room {
@@ -57,23 +61,23 @@ pub(super) fn cut(entries: &mut [Hashed<'_>], room: usize, needed: usize) -> Opt
     }
     let at = before.len();
     let hash = entries.get(at)?.hash;
-    Some(Cut {
+    Some(LeafSplit {
         at,
         hash,
         continued: before_is(entries, at, hash),
     })
 }
 
-fn before_is(entries: &[Hashed<'_>], at: usize, hash: NameHash) -> bool {
+fn before_is(entries: &[HashedEntry<'_>], at: usize, hash: NameHash) -> bool {
     let before = at.checked_sub(1).and_then(|before| entries.get(before));
     before.is_some_and(|before| before.hash == hash)
 }
 
-/// Has a block hold these entries, and one more behind them if there is one: it has room.
+/// Fills a block with these entries and, if there is one, the new entry after them. It has room.
 pub(super) fn fill(
     superblock: &Superblock,
     region: &mut [u8],
-    entries: &[Hashed<'_>],
+    entries: &[HashedEntry<'_>],
     new: Option<&NewEntry<'_>>,
 ) {
     let entries = entries.iter().map(|entry| entry.placed.bytes());
@@ -97,7 +101,7 @@ mod tests {
         Superblock::parse(&sample(), 4 << 20).unwrap()
     }
 
-    /// A block that is full of names of these lengths.
+    /// Returns a block that is full of names of these lengths.
     fn full(lens: &[usize]) -> Vec<u8> {
         let superblock = superblock();
         let mut bytes = vec![0; ROOM];
@@ -119,11 +123,11 @@ mod tests {
         superblock: &'a Superblock,
         bytes: &'a [u8],
         hash: impl Fn(&[u8]) -> u32,
-    ) -> Vec<Hashed<'a>> {
+    ) -> Vec<HashedEntry<'a>> {
         region::entries(superblock, bytes)
             .map(|placed| placed.unwrap())
             .filter(|placed| placed.entry.inode != 0)
-            .map(|placed| Hashed {
+            .map(|placed| HashedEntry {
                 hash: NameHash(hash(placed.entry.name)),
                 placed,
             })

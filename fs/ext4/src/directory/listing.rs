@@ -1,9 +1,8 @@
-//! The entries of a directory that may change while it is listed: in the order of their names' hashes,
-//! a batch at a time.
+//! Listing of directories that may change meanwhile: in the order of the names' hashes, in batches.
 //!
-//! An entry's byte says nothing there: whoever cuts a leaf in two or packs it moves entries. Their
-//! hashes stay, so a cookie is made of them (the kernel does the same), and an entry that is there
-//! all the time is seen once, whatever happens to others between two batches.
+//! The byte offset of an entry cannot identify it there: splitting or packing a leaf moves entries.
+//! Their hashes stay the same, so a cookie consists of them, as in the kernel. An entry that exists
+//! all the time is returned once, whatever happens to others between two batches.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use diskfs_vfs::{DirEntry, InodeNumber};
 
 use super::entries::{Regions, dir_entry};
 use super::entry::Entry;
-use super::lookup::{Blocks, Place};
+use super::lookup::{Blocks, EntryRegion};
 use super::{block, casefold, inline, region};
 use crate::block::FileBlock;
 use crate::bytes::len_u64;
@@ -21,26 +20,26 @@ use crate::htree::{Algorithm, HashSeed, Hasher, Leaves, NameHash};
 use crate::inode::{Inode, InodeFlags};
 use crate::volume::Volume;
 
-/// How many entries a batch has, if there are so many, and at the most some leaves' more: enough that
-/// the search for where to go on costs little for each.
+/// The target number of entries of a batch. A batch may be larger by the entries of some leaves. It
+/// is large enough that searching where to continue costs little for each entry.
 const BATCH_LEN: usize = 1024;
-/// How many keys are gathered before those that come too late for the batch are left out.
+/// The number of keys that are collected before those that come too late for the batch are dropped.
 const KEYS_MAX: usize = 8 * BATCH_LEN;
 
 /// A part of a listing.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) entries: Vec<DirEntry>,
-    /// The cookie to go on with, unless this was all.
+    /// The cookie to continue with, or `None` if this was the last batch.
     pub(crate) next: Option<u64>,
 }
 
-/// The entries from `cookie` on: 0, or that of the last one seen.
+/// Returns the entries from `cookie` on: 0, or the cookie of the last entry seen.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
 pub(crate) fn batch(volume: &Volume, directory: &Inode, cookie: u64) -> Result<Batch> {
-    let mut keys = Gathering {
+    let mut keys = BatchKeys {
         volume,
         directory,
         from: Position::of_cookie(cookie),
@@ -52,8 +51,8 @@ pub(crate) fn batch(volume: &Volume, directory: &Inode, cookie: u64) -> Result<B
     keys.into_batch(cookie)
 }
 
-/// What hashes names where no index says it. Any that stays the same will do; a directory that gets
-/// an index later has this one.
+/// Returns the hash function for directories without an index. Any constant function would do; a
+/// directory that gets an index later uses this one.
 fn hasher(volume: &Volume) -> Hasher {
     let superblock = &volume.superblock;
     Hasher {
@@ -63,22 +62,23 @@ fn hasher(volume: &Volume) -> Hasher {
     }
 }
 
-/// Where an entry stands in the order of a listing: 0 and 1 are `.` and `..`, then come the names by
-/// hash, and by checksum. The low byte counts those that have the same of both.
+/// The position of an entry in the order of a listing: 0 and 1 are `.` and `..`; the names follow
+/// by hash, and then by checksum. The low byte distinguishes names that agree in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Position(u64);
 
 impl Position {
     const DOT: Self = Self(0);
     const DOT_DOT: Self = Self(1);
-    /// How many positions there are for the same hash and checksum.
+    /// The number of positions for the same hash and checksum.
     const STEP: u64 = 1 << 8;
     const HASH_SHIFT: u32 = 32;
 
-    /// Where names of this hash begin; its low bit does not count.
+    /// Returns the first position of names with this hash; its low bit does not count.
     fn of_hash(hash: u32) -> Self {
         let hash = u64::from(hash.wrapping_shr(1));
-        // Behind the two dots. The highest hash has 31 bits, so this has 63, as an `off_t`.
+        // After the two dots. The highest hash has 31 bits, so this has 63, and fits into an
+        // `off_t`.
         Self(
             hash.wrapping_shl(Self::HASH_SHIFT)
                 .saturating_add(Self::STEP),
@@ -90,7 +90,7 @@ impl Position {
         Self(Self::of_hash(hash.0).0.saturating_add(low))
     }
 
-    /// Where the names that have the same of all begin.
+    /// Returns the first position of the names that agree with the cookie in hash and checksum.
     fn of_cookie(cookie: u64) -> Self {
         if cookie < Self::STEP {
             Self(cookie)
@@ -99,41 +99,41 @@ impl Position {
         }
     }
 
-    /// A hash whose names stand here or before it.
+    /// Returns a hash whose names are at this position or before it.
     fn hash(self) -> NameHash {
         let hash = self.0.saturating_sub(Self::STEP);
         let hash = hash.wrapping_shr(Self::HASH_SHIFT);
         NameHash(u32::try_from(hash).unwrap_or(u32::MAX).wrapping_shl(1))
     }
 
-    /// The next one that is not of the same names.
-    const fn behind(self) -> Self {
+    /// Returns the next position whose hash or checksum differs.
+    const fn next_hash(self) -> Self {
         Self(self.0.saturating_add(Self::STEP))
     }
 }
 
-/// An entry's position, and where it is.
+/// An entry's position in the listing, and where the entry is stored.
 #[derive(Debug, Clone, Copy)]
 struct Key {
     position: Position,
-    place: Place,
-    /// Within the entries there.
+    place: EntryRegion,
+    /// The offset within that region of entries.
     offset: usize,
 }
 
-/// The keys of a batch.
-struct Gathering<'a> {
+/// The state while the keys of a batch are collected.
+struct BatchKeys<'a> {
     volume: &'a Volume,
     directory: &'a Inode,
     from: Position,
-    /// What is from here on is for another batch.
+    /// The position from which entries belong to another batch.
     until: Option<Position>,
     found: Vec<Key>,
     hasher: Hasher,
 }
 
-impl Gathering<'_> {
-    /// Finds the entries that come first.
+impl BatchKeys<'_> {
+    /// Collects the entries that come first.
     fn collect(&mut self) -> Result<()> {
         if self.directory.has(InodeFlags::INLINE_DATA) {
             return self.inline();
@@ -153,7 +153,7 @@ impl Gathering<'_> {
             let region = region?;
             self.add_block(region.block, &region.bytes)?;
         }
-        self.leave_first();
+        self.truncate_batch();
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl Gathering<'_> {
         self.add_implied(Position::DOT_DOT);
         for part in inline::PARTS {
             let bytes = part.of(self.directory)?;
-            self.add(Place::Inline(part), part.start(), bytes)?;
+            self.add(EntryRegion::Inline(part), part.start(), bytes)?;
         }
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Gathering<'_> {
     fn add_implied(&mut self, position: Position) {
         self.add_key(Key {
             position,
-            place: Place::Implied,
+            place: EntryRegion::Implied,
             offset: 0,
         });
     }
@@ -181,14 +181,14 @@ impl Gathering<'_> {
         }
     }
 
-    /// Takes leaf by leaf until there is enough. Names of one hash stay together.
+    /// Reads leaf by leaf until there are enough entries. Names with the same hash stay together.
     fn indexed(&mut self, mut leaves: Leaves<'_, Blocks<'_>>) -> Result<()> {
         if self.from <= Position::DOT_DOT {
             let root = block::read(self.volume, self.directory, FileBlock(0))?;
-            // The entry of `..` covers all of the index.
+            // In the root of an index the entry of `..` covers the whole index.
             self.add_block(FileBlock(0), &root)?;
         }
-        // None is met twice in a sound index.
+        // A valid index leads to each leaf only once.
         for _ in 0..block::len_blocks(self.volume, self.directory)? {
             let leaf = leaves.leaf()?;
             let bytes = block::read(self.volume, self.directory, leaf)?;
@@ -202,13 +202,13 @@ impl Gathering<'_> {
             }
             leaves.step()?;
         }
-        Err(self.malformed("its index leads to more leaves than it has blocks"))
+        Err(self.malformed("its index refers to more leaves than the directory has blocks"))
     }
 
-    /// Leaves out what has no business in the leaves before `next`.
+    /// Removes entries that are in the leaves before `next` although they belong after it.
     fn end_at(&mut self, next: Position) -> Result<()> {
         if next <= self.from {
-            return Err(self.malformed("its index is not in order"));
+            return Err(self.malformed("the entries of its index are out of order"));
         }
         let until = self.until.map_or(next, |until| until.min(next));
         self.found.retain(|key| key.position < until);
@@ -216,8 +216,8 @@ impl Gathering<'_> {
         Ok(())
     }
 
-    /// Leaves out all that does not come first.
-    fn leave_first(&mut self) {
+    /// Keeps only the first entries, as many as a batch has.
+    fn truncate_batch(&mut self) {
         if self.found.len() <= BATCH_LEN {
             return;
         }
@@ -225,9 +225,9 @@ impl Gathering<'_> {
             .found
             .select_nth_unstable_by_key(BATCH_LEN, |key| key.position);
         let first = before.iter().map(|key| key.position).min();
-        // Names that have the same of all stay together, however many there are.
+        // Names that agree in hash and checksum stay together, however many there are.
         let until = if first == Some(other.position) {
-            other.position.behind()
+            other.position.next_hash()
         } else {
             other.position
         };
@@ -242,11 +242,11 @@ impl Gathering<'_> {
 
     fn add_block(&mut self, block: FileBlock, bytes: &[u8]) -> Result<()> {
         let start = block::start_of(self.volume, block);
-        // With the tail, which is an entry that is not in use; the root of an index has none.
-        self.add(Place::Block(block), start, bytes)
+        // Includes the tail, which is an unused entry; the root of an index has none.
+        self.add(EntryRegion::Block(block), start, bytes)
     }
 
-    fn add(&mut self, place: Place, start: u64, bytes: &[u8]) -> Result<()> {
+    fn add(&mut self, place: EntryRegion, start: u64, bytes: &[u8]) -> Result<()> {
         for placed in region::in_use(&self.volume.superblock, bytes) {
             let placed = placed.map_err(|broken| broken.in_directory(self.directory, start))?;
             self.add_key(Key {
@@ -256,11 +256,11 @@ impl Gathering<'_> {
             });
         }
         if self.found.len() > KEYS_MAX {
-            self.leave_first();
+            self.truncate_batch();
         }
-        // Nobody has so many names whose hashes and checksums are the same.
+        // So many names with equal hashes and checksums do not occur in practice.
         if self.found.len() > KEYS_MAX {
-            return Err(self.malformed("it has thousands of names of the same hash"));
+            return Err(self.malformed("it has thousands of names with the same hash"));
         }
         Ok(())
     }
@@ -319,14 +319,14 @@ impl<'a> Reader<'a> {
 
     fn entry(&mut self, key: &Key, cookie: u64) -> Result<Option<DirEntry>> {
         match key.place {
-            Place::Implied if key.position == Position::DOT => {
+            EntryRegion::Implied if key.position == Position::DOT => {
                 Ok(Some(inline::dot(self.directory, cookie)))
             }
-            Place::Implied => Ok(Some(inline::dot_dot(self.directory, cookie))),
-            Place::Inline(part) => {
+            EntryRegion::Implied => Ok(Some(inline::dot_dot(self.directory, cookie))),
+            EntryRegion::Inline(part) => {
                 self.entry_in(part.start(), part.of(self.directory)?, key, cookie)
             }
-            Place::Block(block) => {
+            EntryRegion::Block(block) => {
                 let bytes = self.bytes(block)?;
                 let start = block::start_of(self.volume, block);
                 self.entry_in(start, &bytes, key, cookie)
@@ -353,7 +353,7 @@ impl<'a> Reader<'a> {
         cookie: u64,
     ) -> Result<Option<DirEntry>> {
         let at = start.saturating_add(len_u64(key.offset));
-        // It was parsed before, and nobody changed it meanwhile.
+        // The entry was parsed before, and has not changed meanwhile.
         match Entry::parse(&self.volume.superblock, bytes, key.offset) {
             Ok(entry) => dir_entry(self.volume, self.directory, entry, at, cookie),
             Err(_) => Ok(None),

@@ -1,46 +1,50 @@
-//! From a name to its entry.
+//! Lookup of a name's entry.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::entries::Regions;
-use super::region::{self, Found};
+use super::region::{self, FoundEntry};
 use super::{block, casefold, encrypted_name, inline};
 use crate::block::FileBlock;
 use crate::error::Result;
-use crate::htree::{self, Outcome};
+use crate::htree::{self, LookupOutcome};
 use crate::inode::{Inode, InodeFlags};
 use crate::volume::Volume;
 
-/// Where a directory has entries.
+/// The region of entries in which an entry is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum EntryRegion {
     Block(FileBlock),
-    Inline(inline::Part),
-    /// Of `.` and `..` in an inline directory, which have no entries.
+    Inline(inline::InlineRegion),
+    /// No region: `.` and `..` of an inline directory have no entries.
     Implied,
 }
 
 /// An entry that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Located {
-    pub(super) place: Place,
-    /// Within the entries there.
-    pub(super) found: Found,
+pub(super) struct LocatedEntry {
+    pub(super) place: EntryRegion,
+    /// The entry within its region.
+    pub(super) found: FoundEntry,
 }
 
-/// The inode that `name` names in a directory; `None` without such an entry.
+/// Returns the inode that `name` refers to in a directory, or `None` if it has no such entry.
 pub(crate) fn lookup(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<u32>> {
     let located = locate(volume, directory, name)?;
     Ok(located.map(|located| located.found.inode))
 }
 
-/// The entry of `name`, if there is one. Without regard to case, the one of exactly that name comes
-/// first.
-pub(super) fn locate(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<Located>> {
+/// Returns the entry of `name`, if there is one. In a casefolded directory an exact match is
+/// preferred.
+pub(super) fn locate(
+    volume: &Volume,
+    directory: &Inode,
+    name: &[u8],
+) -> Result<Option<LocatedEntry>> {
     if directory.has(InodeFlags::ENCRYPT) {
         return find(volume, directory, None, |stored| {
-            encrypted_name::shown(volume, directory, stored) == name
+            encrypted_name::displayed(volume, directory, stored) == name
         });
     }
     let hashed = hashed(directory, name);
@@ -58,7 +62,7 @@ pub(super) fn locate(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<
     })
 }
 
-/// What the name's hash is of; `None` for names that are in no index.
+/// Returns the bytes whose hash is the name's, or `None` for names that are not in an index.
 fn hashed<'n>(directory: &Inode, name: &'n [u8]) -> Option<Cow<'n, [u8]>> {
     if name == b"." || name == b".." {
         return None;
@@ -69,13 +73,14 @@ fn hashed<'n>(directory: &Inode, name: &'n [u8]) -> Option<Cow<'n, [u8]>> {
     Some(Cow::Borrowed(name))
 }
 
-/// The entry whose name `is_it`: by the index, if the directory has one and what is hashed is known.
+/// Returns the entry for whose name `is_it` returns true. It uses the index if the directory has
+/// one and the name's hash can be computed.
 fn find(
     volume: &Volume,
     directory: &Inode,
     hashed: Option<&[u8]>,
     mut is_it: impl FnMut(&[u8]) -> bool,
-) -> Result<Option<Located>> {
+) -> Result<Option<LocatedEntry>> {
     if directory.has(InodeFlags::INLINE_DATA) {
         return inline::find(volume, directory, is_it);
     }
@@ -89,9 +94,9 @@ fn find(
             search(volume, directory, leaf, &bytes, &mut is_it)
         })?;
         match outcome {
-            Outcome::Found(located) => return Ok(Some(located)),
-            Outcome::Absent => return Ok(None),
-            Outcome::NotIndexed => {}
+            LookupOutcome::Found(located) => return Ok(Some(located)),
+            LookupOutcome::Absent => return Ok(None),
+            LookupOutcome::NotIndexed => {}
         }
     }
     scan(volume, directory, is_it)
@@ -102,7 +107,7 @@ fn scan(
     volume: &Volume,
     directory: &Inode,
     mut is_it: impl FnMut(&[u8]) -> bool,
-) -> Result<Option<Located>> {
+) -> Result<Option<LocatedEntry>> {
     for region in Regions::new(volume, directory, 0)? {
         let region = region?;
         let found = search(volume, directory, region.block, &region.bytes, &mut is_it)?;
@@ -119,17 +124,17 @@ fn search(
     block: FileBlock,
     bytes: &[u8],
     is_it: impl FnMut(&[u8]) -> bool,
-) -> Result<Option<Located>> {
-    let place = Place::Block(block);
-    // With the tail, which is an entry that is not in use; the root of an index has none, and its
-    // `..` reaches to the block's end.
+) -> Result<Option<LocatedEntry>> {
+    let place = EntryRegion::Block(block);
+    // Includes the tail, which is an unused entry. The root of an index has none: its `..` extends
+    // to the block's end.
     let found = region::find(&volume.superblock, bytes, is_it);
     let start = block::start_of(volume, block);
     let found = found.map_err(|broken| broken.in_directory(directory, start))?;
-    Ok(found.map(|found| Located { place, found }))
+    Ok(found.map(|found| LocatedEntry { place, found }))
 }
 
-/// The blocks of a directory to whom an index is read.
+/// The directory whose blocks the index code reads.
 pub(super) struct Blocks<'a> {
     pub(super) volume: &'a Volume,
     pub(super) directory: &'a Inode,

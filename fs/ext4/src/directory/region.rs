@@ -1,5 +1,5 @@
-//! A run of entries that fills its bytes exactly: a directory block without its tail, or a part of an
-//! inline directory.
+//! Regions of entries, which the entries fill exactly: a directory block without its tail, or a
+//! part of an inline directory.
 
 use diskfs_vfs::{FileType, InodeNumber};
 
@@ -9,15 +9,15 @@ use crate::error::{Corrupt, Error};
 use crate::inode::Inode;
 use crate::superblock::Superblock;
 
-/// An entry that makes no sense.
+/// An invalid entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Broken {
+pub(super) struct InvalidEntry {
     offset: usize,
     problem: &'static str,
 }
 
-impl Broken {
-    /// As an error; `start` is where the region begins, in bytes of the directory.
+impl InvalidEntry {
+    /// Converts it into an error; `start` is where the region begins, in bytes of the directory.
     pub(super) fn in_directory(self, directory: &Inode, start: u64) -> Error {
         let entry = start.saturating_add(len_u64(self.offset));
         let problem = self.problem;
@@ -28,25 +28,25 @@ impl Broken {
 
 /// An entry, and where it begins.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Placed<'a> {
+pub(super) struct PlacedEntry<'a> {
     pub(super) offset: usize,
     pub(super) entry: Entry<'a>,
-    /// What it covers.
+    /// All bytes that the entry covers.
     bytes: &'a [u8],
 }
 
-impl<'a> Placed<'a> {
-    /// Its bytes, as many as it needs.
+impl<'a> PlacedEntry<'a> {
+    /// Returns the entry's bytes, only as many as it needs.
     pub(super) fn bytes(&self) -> &'a [u8] {
         self.bytes.get(..self.needs()).unwrap_or(self.bytes)
     }
 
-    /// How many bytes it covers.
+    /// Returns the number of bytes that the entry covers.
     const fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// How many bytes of them it needs.
+    /// Returns the number of bytes that the entry needs.
     pub(super) fn needs(&self) -> usize {
         if self.entry.inode == 0 {
             0
@@ -56,7 +56,7 @@ impl<'a> Placed<'a> {
     }
 }
 
-/// The entries of a region, those that are not in use among them. Ends after the first error.
+/// The entries of a region, including unused ones. The iterator ends after the first error.
 #[derive(Debug)]
 pub(super) struct Entries<'s, 'a> {
     superblock: &'s Superblock,
@@ -64,7 +64,7 @@ pub(super) struct Entries<'s, 'a> {
     next: usize,
 }
 
-/// All entries of a region.
+/// Returns all entries of a region.
 pub(super) fn entries<'s, 'a>(superblock: &'s Superblock, region: &'a [u8]) -> Entries<'s, 'a> {
     Entries {
         superblock,
@@ -74,7 +74,7 @@ pub(super) fn entries<'s, 'a>(superblock: &'s Superblock, region: &'a [u8]) -> E
 }
 
 impl<'a> Iterator for Entries<'_, 'a> {
-    type Item = Result<Placed<'a>, Broken>;
+    type Item = Result<PlacedEntry<'a>, InvalidEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let offset = self.next;
@@ -84,7 +84,7 @@ impl<'a> Iterator for Entries<'_, 'a> {
         match Entry::parse(self.superblock, self.region, offset) {
             Ok(entry) => {
                 self.next = entry.end;
-                Some(Ok(Placed {
+                Some(Ok(PlacedEntry {
                     offset,
                     entry,
                     bytes: self.region.get(offset..entry.end).unwrap_or_default(),
@@ -92,41 +92,41 @@ impl<'a> Iterator for Entries<'_, 'a> {
             }
             Err(problem) => {
                 self.next = self.region.len();
-                Some(Err(Broken { offset, problem }))
+                Some(Err(InvalidEntry { offset, problem }))
             }
         }
     }
 }
 
-/// The entries of a region that are in use.
+/// Returns the entries of a region that are in use.
 pub(super) fn in_use<'s, 'a>(
     superblock: &'s Superblock,
     region: &'a [u8],
-) -> impl Iterator<Item = Result<Placed<'a>, Broken>> + use<'s, 'a> {
+) -> impl Iterator<Item = Result<PlacedEntry<'a>, InvalidEntry>> + use<'s, 'a> {
     entries(superblock, region)
         .filter(|placed| !matches!(placed, Ok(placed) if placed.entry.inode == 0))
 }
 
-/// Where a new entry goes: behind what the entry at `offset` needs of what it covers.
+/// The place for a new entry: the part that the entry at `offset` covers but does not need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct FreeSpace {
     pub(super) offset: usize,
-    /// 0 when that entry is not in use.
+    /// The number of bytes that the existing entry keeps; 0 if it is unused.
     pub(super) kept: usize,
     pub(super) end: usize,
 }
 
-/// The first place that has `needed` bytes, if there is one.
+/// Returns the first place that has `needed` bytes, if there is one.
 pub(super) fn room_for(
     superblock: &Superblock,
     region: &[u8],
     needed: usize,
-) -> Result<Option<Room>, Broken> {
+) -> Result<Option<FreeSpace>, InvalidEntry> {
     for placed in entries(superblock, region) {
         let placed = placed?;
         let kept = placed.needs();
         if placed.len().saturating_sub(kept) >= needed {
-            return Ok(Some(Room {
+            return Ok(Some(FreeSpace {
                 offset: placed.offset,
                 kept,
                 end: placed.entry.end,
@@ -136,9 +136,14 @@ pub(super) fn room_for(
     Ok(None)
 }
 
-/// Puts an entry where there is room for it.
-pub(super) fn insert(superblock: &Superblock, region: &mut [u8], room: Room, new: &NewEntry<'_>) {
-    let Room { offset, kept, end } = room;
+/// Writes an entry to a place that has room for it.
+pub(super) fn insert(
+    superblock: &Superblock,
+    region: &mut [u8],
+    room: FreeSpace,
+    new: &NewEntry<'_>,
+) {
+    let FreeSpace { offset, kept, end } = room;
     if kept != 0 {
         set_len(superblock, region, offset, kept);
     }
@@ -146,13 +151,13 @@ pub(super) fn insert(superblock: &Superblock, region: &mut [u8], room: Room, new
     new.put(superblock, region, start, end.saturating_sub(start));
 }
 
-/// Fills a region with entries, each as many bytes as it needs, one directly behind the other. The last
-/// one covers the rest, which is returned.
+/// Fills a region with entries, each as many bytes as it needs, one directly after the other. The
+/// last one covers the rest, which is returned.
 pub(super) fn pack<'e>(
     superblock: &Superblock,
     region: &mut [u8],
     entries: impl Iterator<Item = &'e [u8]>,
-) -> Room {
+) -> FreeSpace {
     let end = region.len();
     put_unused(superblock, region, 0, end);
     let mut last = (0, 0);
@@ -165,20 +170,21 @@ pub(super) fn pack<'e>(
     }
     let (offset, kept) = last;
     set_len(superblock, region, offset, end.saturating_sub(offset));
-    Room { offset, kept, end }
+    FreeSpace { offset, kept, end }
 }
 
-/// An entry that was found, and the one before it.
+/// An entry that was found, and the entry before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundEntry {
     pub(super) inode: u32,
     offset: usize,
     end: usize,
     before: Option<usize>,
 }
 
-impl Found {
-    /// What stands for an entry that is not there but holds.
+impl FoundEntry {
+    /// Returns the result for a name that exists without an entry (`.` and `..` of inline
+    /// directories).
     pub(super) const fn implied(inode: u32) -> Self {
         Self {
             inode,
@@ -189,17 +195,17 @@ impl Found {
     }
 }
 
-/// The entry in use whose name `is_it`, if there is one.
+/// Returns the entry in use for whose name `is_it` returns true, if there is one.
 pub(super) fn find(
     superblock: &Superblock,
     region: &[u8],
     mut is_it: impl FnMut(&[u8]) -> bool,
-) -> Result<Option<Found>, Broken> {
+) -> Result<Option<FoundEntry>, InvalidEntry> {
     let mut before = None;
     for placed in entries(superblock, region) {
-        let Placed { offset, entry, .. } = placed?;
+        let PlacedEntry { offset, entry, .. } = placed?;
         if entry.inode != 0 && is_it(entry.name) {
-            return Ok(Some(Found {
+            return Ok(Some(FoundEntry {
                 inode: entry.inode,
                 offset,
                 end: entry.end,
@@ -211,8 +217,8 @@ pub(super) fn find(
     Ok(None)
 }
 
-/// Takes an entry out: the one before it covers its bytes, too, which become zeroes.
-pub(super) fn remove(superblock: &Superblock, region: &mut [u8], found: Found) {
+/// Removes an entry: the entry before it also covers its bytes, which become zeroes.
+pub(super) fn remove(superblock: &Superblock, region: &mut [u8], found: FoundEntry) {
     let len = found.end.saturating_sub(found.offset);
     put_unused(superblock, region, found.offset, len);
     if let Some(before) = found.before {
@@ -224,11 +230,11 @@ pub(super) fn remove(superblock: &Superblock, region: &mut [u8], found: Found) {
     }
 }
 
-/// Has an entry that was found name another inode.
+/// Makes an entry that was found refer to another inode.
 pub(super) fn replace(
     superblock: &Superblock,
     region: &mut [u8],
-    found: Found,
+    found: FoundEntry,
     inode: u32,
     file_type: FileType,
 ) {
@@ -282,7 +288,7 @@ mod tests {
         remove(&superblock, &mut region, three);
         assert_eq!(found(&region, b"three"), None);
         assert!(room_for(&superblock, &region, 16).unwrap().is_some());
-        // The first one has nobody to take its bytes.
+        // The first entry has no predecessor that could cover its bytes.
         let one = found(&region, b"one").unwrap();
         remove(&superblock, &mut region, one);
         assert_eq!(names(&region), [b"seven"]);
@@ -294,12 +300,15 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_entry_is_told_once() {
+    fn a_broken_entry_is_reported_once() {
         let superblock = superblock();
         let mut region = [0; 56];
         put_unused(&superblock, &mut region, 0, 20);
         let all: Vec<_> = entries(&superblock, &region).collect();
-        assert!(matches!(all[..], [Ok(_), Err(Broken { offset: 20, .. })]));
+        assert!(matches!(
+            all[..],
+            [Ok(_), Err(InvalidEntry { offset: 20, .. })]
+        ));
         assert!(room_for(&superblock, &region, 24).is_err());
     }
 }

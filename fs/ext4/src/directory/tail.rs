@@ -1,7 +1,8 @@
-//! The tail of a directory block, `struct ext4_dir_entry_tail`: an entry that is not in use, of the
-//! type 0xde, with the block's checksum in its name's place.
+//! The tail of a directory block, `struct ext4_dir_entry_tail`: an unused entry of type 0xde, with
+//! the block's checksum in place of its name.
 //!
-//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Directory Entries".
+//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Directory
+//! Entries".
 
 use crate::block::FileBlock;
 use crate::bytes::{le32, put};
@@ -12,24 +13,24 @@ use crate::error::{Corrupt, Result, Structure, malformed};
 pub(super) const TAIL_BYTES: usize = 12;
 const TAIL_START: [u8; 8] = [0, 0, 0, 0, 12, 0, 0, 0xde];
 
-/// Where the tail of a block begins: the entries end there.
+/// Returns where the tail of a block begins: the entries end there.
 const fn start(bytes: &[u8]) -> usize {
     bytes.len().saturating_sub(TAIL_BYTES)
 }
 
-/// The part of a block that holds entries.
+/// Returns the part of a block that contains entries.
 pub(super) fn entries(seed: Option<ChecksumSeed>, bytes: &[u8]) -> &[u8] {
     let end = seed.map_or(bytes.len(), |_| start(bytes));
     bytes.get(..end).unwrap_or_default()
 }
 
-/// The part of a block that holds entries, to be changed.
+/// Returns the part of a block that contains entries, for changes.
 pub(super) fn entries_mut(seed: Option<ChecksumSeed>, bytes: &mut [u8]) -> &mut [u8] {
     let end = seed.map_or(bytes.len(), |_| start(bytes));
     bytes.get_mut(..end).unwrap_or_default()
 }
 
-/// Gives a block its tail, with the right checksum.
+/// Writes a block's tail with its checksum.
 pub(super) fn seal(seed: Option<ChecksumSeed>, bytes: &mut [u8]) {
     let Some(seed) = seed else { return };
     let start = start(bytes);
@@ -44,7 +45,7 @@ pub(super) fn verify(seed: ChecksumSeed, block: FileBlock, bytes: &[u8]) -> Resu
     let structure = Structure::DirectoryBlock(block);
     let (covered, tail) = bytes.split_at_checked(start(bytes)).unwrap_or_default();
     let Some(stored) = tail.strip_prefix(&TAIL_START) else {
-        return Err(malformed(structure, "it has no tail for its checksum"));
+        return Err(malformed(structure, "missing checksum tail"));
     };
     let expected = seed.of(&[covered]);
     let actual = le32(stored, 0).unwrap_or(0);
@@ -75,11 +76,12 @@ mod tests {
         bytes[0] ^= 1;
         let e = verify(seed, FileBlock(3), &bytes).unwrap_err();
         assert!(
-            e.to_string().starts_with("directory block 3 has checksum"),
+            e.to_string()
+                .starts_with("invalid directory block 3: checksum"),
             "{e}"
         );
         bytes[1012] = 1;
         let e = verify(seed, FileBlock(3), &bytes).unwrap_err();
-        assert!(e.to_string().contains("no tail"), "{e}");
+        assert!(e.to_string().contains("missing checksum tail"), "{e}");
     }
 }

@@ -1,7 +1,7 @@
-//! Blocks for a file, from the allocator and back to it. What they take is counted in the inode.
+//! Allocation and freeing of a file's blocks. The inode's block count follows.
 //!
-//! With bigalloc, whole clusters are allocated, and a file's blocks lie in them at the same offset
-//! as in the file. A cluster is the file's until no block of it is mapped any more.
+//! With bigalloc, whole clusters are allocated, and a file's blocks have the same offset in a
+//! cluster as in the file. A file owns a cluster as long as any block of it is mapped.
 
 use diskfs_vfs::FileType;
 
@@ -16,12 +16,12 @@ use crate::superblock::Superblock;
 use crate::transaction::FreedRun;
 use crate::volume::Volume;
 
-/// How many blocks a cluster has.
+/// Returns the number of blocks in a cluster.
 pub(super) fn cluster_blocks(superblock: &Superblock) -> u32 {
     1u32.wrapping_shl(superblock.cluster_ratio_bits)
 }
 
-/// Allocates a run of at most `len_blocks`, and with clusters in whole ones.
+/// Allocates a run of at most `len_blocks`; with bigalloc, in whole clusters.
 pub(super) fn allocate(
     handle: &Handle<'_>,
     inode: &mut Inode,
@@ -33,7 +33,7 @@ pub(super) fn allocate(
     Ok(allocated)
 }
 
-/// Frees a run of blocks; with clusters, of whole ones.
+/// Frees a run of blocks; with bigalloc, of whole clusters.
 pub(super) fn free(handle: &Handle<'_>, inode: &mut Inode, run: FreedRun) -> Result<()> {
     handle.allocator.free(handle, run)?;
     let bytes = bytes_of(handle.volume(), run.len_blocks);
@@ -45,8 +45,8 @@ fn bytes_of(volume: &Volume, len_blocks: u64) -> u64 {
     volume.superblock.block_size.bytes_of(len_blocks)
 }
 
-/// Allocates a block of the map itself. With clusters it takes a whole one. Root's reserve may be
-/// used for it: a file that has blocks must not fail to say where, when there is room at all.
+/// Allocates a block for the map itself; with bigalloc, a whole cluster. It may use root's reserve:
+/// a file that got data blocks must be able to map them as long as there is any space.
 pub(super) fn allocate_tree_block(
     handle: &Handle<'_>,
     inode: &mut Inode,
@@ -55,7 +55,7 @@ pub(super) fn allocate_tree_block(
     let request = Request {
         goal,
         len_blocks: cluster_blocks(&handle.volume().superblock),
-        keep_blocks: 0,
+        preallocate_blocks: 0,
         reserve: Reserve::Use,
     };
     Ok(allocate(handle, inode, request)?.first)
@@ -68,11 +68,11 @@ pub(super) fn free_tree_block(
     block: FsBlock,
 ) -> Result<()> {
     handle.forget(block);
-    give_back_tree_block(handle, inode, block)
+    free_unwritten_tree_block(handle, inode, block)
 }
 
-/// Gives back what [`allocate_tree_block`] gave and nobody wrote to.
-pub(super) fn give_back_tree_block(
+/// Frees a block from [`allocate_tree_block`] that was never written.
+pub(super) fn free_unwritten_tree_block(
     handle: &Handle<'_>,
     inode: &mut Inode,
     block: FsBlock,
@@ -82,7 +82,7 @@ pub(super) fn give_back_tree_block(
     free(handle, inode, FreedRun { first, len_blocks })
 }
 
-/// Clusters that were reserved for a file before ([`Allocator::reserve`]) and not used yet.
+/// The unused part of the clusters that were reserved for a file ([`Allocator::reserve`]).
 ///
 /// [`Allocator::reserve`]: crate::allocator::Allocator::reserve
 #[derive(Debug)]
@@ -91,17 +91,17 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// With 0, all that is allocated comes from the free ones.
+    /// Returns a reservation of this many clusters. With 0, all allocations use free clusters.
     pub(crate) const fn new(clusters: u64) -> Self {
         Self { clusters }
     }
 
-    /// How many are left.
+    /// Returns the number of clusters that are left.
     pub(crate) const fn clusters(&self) -> u64 {
         self.clusters
     }
 
-    /// Allocates from them while there are any.
+    /// Allocates from the reservation as long as it has clusters.
     pub(super) fn allocate(
         &mut self,
         handle: &Handle<'_>,
@@ -125,15 +125,15 @@ impl Reserved {
     }
 }
 
-/// Block groups that one step frees blocks of: each costs two blocks of metadata, and what a step
-/// may change is bounded.
+/// The block groups in which one step frees blocks. Each costs two blocks of metadata, and the
+/// number of changes of a step is bounded.
 #[derive(Debug)]
 pub(super) struct Groups<'a> {
     superblock: &'a Superblock,
     seen: Vec<u64>,
 }
 
-/// How many block groups that are.
+/// The maximum number of block groups per step.
 pub(super) const GROUPS_PER_STEP: u32 = 16;
 
 impl<'a> Groups<'a> {
@@ -144,7 +144,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// The last part of a run that may still be freed in this step, if any.
+    /// Returns the last part of a run that may still be freed in this step, if any.
     pub(super) fn admit(&mut self, run: Run) -> Option<Run> {
         let last = run
             .fs_block
@@ -179,14 +179,15 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Runs to be freed: those that continue each other are freed as one.
+/// Runs to be freed; adjacent ones are freed as one.
 #[derive(Debug, Default)]
-pub(super) struct Freeing {
+pub(super) struct PendingFrees {
     runs: Vec<FreedRun>,
 }
 
-impl Freeing {
-    /// Adds blocks, which lie before those that came last or continue them, if they touch them.
+impl PendingFrees {
+    /// Adds blocks, which are before the last added ones, and are joined with them if they are
+    /// adjacent.
     pub(super) fn add(&mut self, first: FsBlock, len_blocks: u64) {
         if len_blocks == 0 {
             return;
@@ -200,12 +201,12 @@ impl Freeing {
         }
     }
 
-    /// Where the run that came last begins.
+    /// Returns where the last added run begins.
     pub(super) fn last_first(&self) -> Option<FsBlock> {
         self.runs.last().map(|run| run.first)
     }
 
-    /// Frees them. A directory's blocks are metadata, which nobody may bring home any more.
+    /// Frees the runs. A directory's blocks are metadata, which no checkpoint may write any more.
     pub(super) fn finish(self, handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
         for run in self.runs {
             if inode.is(FileType::Directory) {

@@ -1,9 +1,8 @@
-//! Block maps: how ext2 and ext3 find a file's blocks, and ext4 those of files that have no extent
-//! tree.
+//! Block maps: the mapping of ext2 and ext3 files, and of ext4 files without an extent tree.
 //!
-//! `i_block` holds twelve block numbers, then one of a block full of numbers (indirect), one of a
-//! block of those (double indirect), and one more level (triple indirect). A number of 0 stands for
-//! a hole as large as what it would lead to.
+//! `i_block` contains twelve block numbers, then the number of a block of block numbers (indirect),
+//! of a block of those (double indirect), and one more level (triple indirect). A number of 0
+//! stands for a hole of the size that it would map.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Direct/Indirect
 //! Block Addressing".
@@ -20,13 +19,13 @@ use crate::metadata_cache::Key;
 use crate::run::Run;
 use crate::volume::Volume;
 
-use super::Step;
+use super::WalkStep;
 
-pub(super) use edit::{goes_in_one_step, leaf_end, map, place_at, reach_of, remove_last};
+pub(super) use edit::{fits_in_one_step, leaf_end, map, mapping_at, reach_of, remove_last};
 
-/// Numbers in `i_block` that lead to data right away.
+/// The number of direct block numbers in `i_block`.
 const DIRECT: u64 = 12;
-/// Bytes of a block number.
+/// The size of a block number in bytes.
 const NUMBER_BYTES: usize = 4;
 
 /// A walk along the blocks of an inode.
@@ -34,12 +33,12 @@ const NUMBER_BYTES: usize = 4;
 pub(super) struct Walk<'a> {
     volume: &'a Volume,
     inode: &'a Inode,
-    /// The file block to look at next.
+    /// The next file block to look up.
     next: u64,
-    /// The file block that the file, or the search, ends before.
+    /// The end of the file or of the search, as a file block.
     end: u64,
-    /// The block that the last step read numbers from, and of which blocks it speaks: the next step
-    /// begins there.
+    /// The block that the last step read numbers from, and the file blocks that it maps: the next
+    /// step begins there.
     leaf: Option<Leaf>,
 }
 
@@ -50,22 +49,22 @@ struct Leaf {
     first: u64,
 }
 
-/// What stands in the place of a file block.
-enum Found {
-    /// So many blocks from here on are a hole.
+/// The mapping of a file block.
+enum LeafLookup {
+    /// A hole of this many blocks from here on.
     Hole { len_blocks: u64 },
-    /// They have numbers in this leaf.
+    /// Block numbers in this leaf.
     Leaf(Leaf),
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(volume: &'a Volume, inode: &'a Inode, from: FileBlock, until: u64) -> Self {
-        // What lies behind the file's end is nobody's.
+        // Blocks after the file's end do not belong to its contents.
         let end = volume.superblock.block_size.blocks_for(inode.size_bytes);
         Self::up_to(volume, inode, from, end.min(until))
     }
 
-    /// The same as far as `end`, wherever the file ends.
+    /// Starts a walk that ends at `end`, wherever the file ends.
     fn up_to(volume: &'a Volume, inode: &'a Inode, from: FileBlock, end: u64) -> Self {
         Self {
             volume,
@@ -76,8 +75,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The next run, or one step closer to it. `None` at the end.
-    pub(super) fn step(&mut self) -> Option<Result<Step>> {
+    /// Returns the next run, or does one step towards it. Returns `None` at the end.
+    pub(super) fn step(&mut self) -> Option<Result<WalkStep>> {
         if self.next >= self.end {
             return None;
         }
@@ -88,7 +87,7 @@ impl<'a> Walk<'a> {
         Some(step)
     }
 
-    fn step_from(&mut self, at: u64) -> Result<Step> {
+    fn step_from(&mut self, at: u64) -> Result<WalkStep> {
         if at < DIRECT {
             let structure = Structure::Inode(self.inode.number);
             return self.run(structure, &self.inode.block, at, DIRECT.saturating_sub(at));
@@ -97,11 +96,11 @@ impl<'a> Walk<'a> {
         let leaf = match self.leaf.take() {
             Some(leaf) if at >= leaf.first && at < leaf.first.saturating_add(per_block) => leaf,
             _ => match self.find(at)? {
-                Found::Hole { len_blocks } => {
+                LeafLookup::Hole { len_blocks } => {
                     self.next = at.saturating_add(len_blocks.max(1));
-                    return Ok(Step::Nothing);
+                    return Ok(WalkStep::Nothing);
                 }
-                Found::Leaf(leaf) => leaf,
+                LeafLookup::Leaf(leaf) => leaf,
             },
         };
         let position = at.saturating_sub(leaf.first);
@@ -112,19 +111,20 @@ impl<'a> Walk<'a> {
         step
     }
 
-    /// How many block numbers a block holds: a power of two.
+    /// Returns the number of block numbers in a block: a power of two.
     fn numbers_per_block(&self) -> u64 {
         u64::from(self.volume.superblock.block_size.bytes()).wrapping_shr(2)
     }
 
-    /// The run or the hole that begins at a position of a block of numbers, within `left` of them.
+    /// Returns the run or the hole that begins at a position in a block of numbers, of at most
+    /// `left` of them.
     fn run(
         &mut self,
         structure: Structure,
         numbers: &[u8],
         position: u64,
         left: u64,
-    ) -> Result<Step> {
+    ) -> Result<WalkStep> {
         let at = self.next;
         let left = left.min(self.end.saturating_sub(at));
         let number = |nth: u64| {
@@ -141,13 +141,13 @@ impl<'a> Walk<'a> {
             .saturating_add(1);
         self.next = at.saturating_add(len);
         if first == 0 {
-            return Ok(Step::Nothing);
+            return Ok(WalkStep::Nothing);
         }
         let fs_block = FsBlock(first);
         self.volume
             .superblock
             .check_blocks(structure, fs_block, len)?;
-        Ok(Step::Run(Run {
+        Ok(WalkStep::Run(Run {
             file_block: FileBlock(u32::try_from(at).unwrap_or(u32::MAX)),
             fs_block,
             len_blocks: u32::try_from(len).unwrap_or(u32::MAX),
@@ -156,11 +156,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes from the inode down to the block of numbers for file block `at`.
-    fn find(&self, at: u64) -> Result<Found> {
+    fn find(&self, at: u64) -> Result<LeafLookup> {
         let bits = self.numbers_per_block().trailing_zeros();
         let mut within = at.saturating_sub(DIRECT);
         let mut levels = 1u32;
-        // One level reaches 2^bits blocks, two 2^(2*bits), three the rest.
+        // One level maps 2^bits blocks, two map 2^(2*bits), three the rest.
         while levels < 3 && within >= reach(bits, levels) {
             within = within.saturating_sub(reach(bits, levels));
             levels = levels.saturating_add(1);
@@ -174,7 +174,7 @@ impl<'a> Walk<'a> {
             let below = reach(bits, levels);
             if number == 0 || levels == 0 || within >= below {
                 let left = below.saturating_sub(within & below.wrapping_sub(1));
-                return Ok(Found::Hole { len_blocks: left });
+                return Ok(LeafLookup::Hole { len_blocks: left });
             }
             let block = FsBlock(u64::from(number));
             self.volume.superblock.check_blocks(structure, block, 1)?;
@@ -183,7 +183,7 @@ impl<'a> Walk<'a> {
             levels = levels.saturating_sub(1);
             if levels == 0 {
                 let first = at.saturating_sub(within);
-                return Ok(Found::Leaf(Leaf {
+                return Ok(LeafLookup::Leaf(Leaf {
                     numbers,
                     block,
                     first,
@@ -198,7 +198,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// How many file blocks so many levels of blocks of 2^bits numbers reach.
+/// Returns the number of file blocks that this many levels of blocks of 2^bits numbers map.
 fn reach(bits: u32, levels: u32) -> u64 {
     1u64.checked_shl(bits.saturating_mul(levels))
         .unwrap_or(u64::MAX)
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(runs, expected);
         let runs = walk(&root, &blocks, 1 << 31, double + 1024 + 6).unwrap();
         assert_eq!(runs, [(last, 400, 1)]);
-        // Past all that the map reaches there is a hole up to the file's end.
+        // After everything that the map can reach there is a hole up to the file's end.
         assert!(walk(&root, &blocks, 1 << 32, last + 1).unwrap().is_empty());
     }
 
@@ -308,9 +308,9 @@ mod tests {
     }
 
     #[test]
-    fn a_search_in_a_map_of_nothing_ends_where_it_is_told() {
-        // The triple block leads to one double block 1024 times, and so on down to one of zeroes:
-        // 2^30 blocks, none of which is there, and too many steps for a list.
+    fn a_search_in_an_empty_map_ends_at_its_limit() {
+        // The triple indirect block refers to one double indirect block 1024 times, and so on down
+        // to a block of zeroes: 2^30 file blocks, all holes, and too many steps for a list.
         let full = |block| numbers(&(0..1024).map(|n| (n, block)).collect::<Vec<_>>());
         let blocks = [(20, full(21)), (21, full(22)), (22, numbers(&[]))];
         let mut disk = vec![0; 1024 * BLOCK];
@@ -332,13 +332,13 @@ mod tests {
         let extents = crate::contents::extents(&volume, Arc::new(inode), offset);
         let holes: Vec<_> = extents.take(2).map(Result::unwrap).collect();
         assert_eq!(holes[1].offset, offset + (1 << 32));
-        // Minutes without the bound, in this build.
+        // Without the bound this would take minutes in a debug build.
         assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
     }
 
     #[test]
     fn a_map_that_leads_to_itself_ends() {
-        // Every number of block 20 is 20 itself: 2^30 blocks of the file lie in it.
+        // Every number in block 20 is 20 itself: it maps 2^30 blocks of the file.
         let own = [(20, numbers(&(0..1024).map(|n| (n, 20)).collect::<Vec<_>>()))];
         let root = [(14, 20)];
         let start = 12 + 1024 + 1024 * 1024;

@@ -1,8 +1,8 @@
-//! Changing where a file's blocks are.
+//! Changes of the mapping of a file.
 //!
-//! What is here changes the inode in memory (`i_block`, what is allocated) and the blocks of its
-//! tree or map; the caller holds the inode's lock, and stores the inode before it closes the handle.
-//! After `NoSpace` the file is whole; of a range a part may be done.
+//! These functions change the inode in memory (`i_block`, the count of blocks) and the blocks of
+//! its tree or map. The caller holds the inode's lock, and stores the inode before it closes the
+//! handle. After `NoSpace` the file is consistent; a part of the range may be done.
 
 use std::ops::Range;
 
@@ -17,23 +17,23 @@ use super::allocation::{GROUPS_PER_STEP, Reserved};
 use super::block_map;
 use super::extent_tree::Editor;
 
-/// Blocks of metadata that one of these may change: `allocate` and [`map_new`] of one run; splitting
-/// at one place. Five levels of a tree with a new node each, and for each of those and the run
-/// itself a bitmap and a descriptor; the inode.
+/// The credits for `allocate` and [`map_new`] of one run, or for splitting at one place: five
+/// levels of a tree with a new node each, for each of those and the run itself a bitmap and a
+/// descriptor, and the inode.
 pub(crate) const MAP_CREDITS: u32 = 26;
-/// The same for [`remove`] and whatever else goes along a file in steps: besides, bitmaps and
-/// descriptors of what is freed.
+/// The credits for [`remove`] and other functions that change a file in steps: in addition, bitmaps
+/// and descriptors of what is freed.
 pub(crate) const REMOVE_CREDITS: u32 = MAP_CREDITS + 2 * GROUPS_PER_STEP;
 
-/// The end of all file blocks there can be.
+/// The end of all possible file blocks.
 pub(crate) const END: u64 = 1 << 32;
 
-/// What is in the place of a file block.
+/// The mapping of a file block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// A run, which begins there.
+pub(crate) enum BlockMapping {
+    /// A run that begins there.
     Run(Run),
-    /// Nothing.
+    /// A hole, which contains the file block.
     Hole(Hole),
 }
 
@@ -41,36 +41,41 @@ pub(crate) enum Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hole {
     pub(crate) start: FileBlock,
-    /// The file block that it, or the search, ends before.
+    /// The end of the hole, or of the search, as a file block.
     pub(crate) end: u64,
-    /// What is before it, where that is known.
+    /// The run before the hole, if it is known.
     pub(super) before: Option<Run>,
-    /// What is behind it, where that is known.
+    /// The run after the hole, if it is known.
     pub(super) after: Option<Run>,
 }
 
-/// What is at a file block, as far as `until`.
-pub(crate) fn place_at(volume: &Volume, inode: &Inode, at: FileBlock, until: u64) -> Result<Place> {
+/// Returns the mapping of a file block, as far as `until`.
+pub(crate) fn mapping_at(
+    volume: &Volume,
+    inode: &Inode,
+    at: FileBlock,
+    until: u64,
+) -> Result<BlockMapping> {
     let place = if inode.has(InodeFlags::EXTENTS) {
-        super::extent_tree::place_at(volume, inode, at, until)
+        super::extent_tree::mapping_at(volume, inode, at, until)
     } else {
-        block_map::place_at(volume, inode, at, until)
+        block_map::mapping_at(volume, inode, at, until)
     };
     place.in_inode(inode.number)
 }
 
-/// The whole extent that a file block is in.
+/// Returns the whole extent that contains a file block.
 pub(crate) fn extent_at(volume: &Volume, inode: &Inode, at: FileBlock) -> Result<Option<Run>> {
     let end = u64::from(at.0).saturating_add(1);
     super::extent_tree::next_run(volume, inode, u64::from(at.0), end).in_inode(inode.number)
 }
 
-/// How many file blocks a block map reaches.
+/// Returns the number of file blocks that a block map can reach.
 pub(crate) fn map_reach(volume: &Volume) -> u64 {
     block_map::reach_of(volume)
 }
 
-/// Gives a new file that has blocks a tree without extents, or a map without blocks.
+/// Gives a new file that has blocks an extent tree without extents, or a block map without blocks.
 pub(crate) fn initialise(inode: &mut Inode) {
     inode.block = if inode.has(InodeFlags::EXTENTS) {
         super::empty_root()
@@ -79,20 +84,20 @@ pub(crate) fn initialise(inode: &mut Inode) {
     };
 }
 
-/// Whether [`remove`] takes out all of a file's blocks within one handle.
-pub(crate) fn goes_in_one_step(volume: &Volume, inode: &Inode) -> bool {
+/// Returns true if [`remove`] unmaps all of a file's blocks within one handle.
+pub(crate) fn fits_in_one_step(volume: &Volume, inode: &Inode) -> bool {
     if inode.has(InodeFlags::EXTENTS) {
-        super::extent_tree::goes_in_one_step(volume, inode)
+        super::extent_tree::fits_in_one_step(volume, inode)
     } else {
-        block_map::goes_in_one_step(inode)
+        block_map::fits_in_one_step(inode)
     }
 }
 
-/// Enters a run of blocks, which are the file's already, where nothing is mapped.
+/// Maps a run of blocks, which the file already owns, where nothing is mapped.
 ///
 /// # Errors
-/// `NoSpace`, with nothing changed if the run came from [`allocate`](super::allocate), else the
-/// beginning of a long one may be entered; `FileTooLarge` past what a block map reaches; `Corrupt`,
+/// `NoSpace`: nothing is changed if the run came from [`allocate`](super::allocate); otherwise the
+/// beginning of a long run may be mapped. `FileTooLarge` past the reach of a block map; `Corrupt`,
 /// `Io`.
 pub(crate) fn map_new(handle: &Handle<'_>, inode: &mut Inode, run: Run) -> Result<()> {
     let number = inode.number;
@@ -105,29 +110,29 @@ pub(crate) fn map_new(handle: &Handle<'_>, inode: &mut Inode, run: Run) -> Resul
     result.in_inode(number)
 }
 
-/// Allocates and maps one block behind the file's last one, for a directory. The caller fills the
-/// block, and makes the file longer by it.
+/// Allocates and maps one block after the file's last one, for a directory. The caller fills the
+/// block, and increases the file's size.
 ///
 /// # Errors
-/// As [`map_new`], with nothing changed.
+/// Fails like [`map_new`], with nothing changed.
 pub(crate) fn append_block(handle: &Handle<'_>, inode: &mut Inode) -> Result<(FileBlock, FsBlock)> {
     let size = handle.volume().superblock.block_size;
     let at = u32::try_from(size.blocks_for(inode.size_bytes)).map_err(|_| too_large())?;
     let at = FileBlock(at);
     let end = u64::from(at.0).saturating_add(1);
-    match place_at(handle.volume(), inode, at, end)? {
-        // Left behind by a kernel that made the directory shorter, or allocated ahead.
-        Place::Run(run) => {
+    match mapping_at(handle.volume(), inode, at, end)? {
+        // Left behind by a kernel that shortened the directory, or preallocated.
+        BlockMapping::Run(run) => {
             mark_written(handle, inode, u64::from(at.0)..end)?;
             Ok((at, run.fs_block))
         }
-        Place::Hole(hole) => {
+        BlockMapping::Hole(hole) => {
             let new = super::new_run::allocate(handle, inode, &hole, &mut Reserved::new(0))?;
             let run = new.run();
             match map_new(handle, inode, run) {
                 Ok(()) => Ok((at, run.fs_block)),
                 Err(e) => {
-                    new.give_back(handle, inode)?;
+                    new.undo(handle, inode)?;
                     Err(e)
                 }
             }
@@ -135,15 +140,15 @@ pub(crate) fn append_block(handle: &Handle<'_>, inode: &mut Inode) -> Result<(Fi
     }
 }
 
-/// Takes out what is mapped within a range, from its end to its start, and frees it.
+/// Unmaps and frees the blocks within a range, from its end to its start.
 ///
-/// Goes on in further transactions where one has not enough room: the inode is stored before each,
-/// with all that its fields say then. So a file that is cut must have its new size, and be on the
-/// orphan list, before this is called; a hole is just made in parts. The handle has
+/// It continues in further transactions if one has not enough room; before each, the inode is
+/// stored with its current fields. So before this call, a file that is truncated must have its new
+/// size and be on the orphan list. A hole is simply made in parts. The handle has
 /// [`REMOVE_CREDITS`].
 ///
 /// # Errors
-/// `NoSpace`, with nothing changed, when an extent is cut in two and its tree can't grow;
+/// `NoSpace`, with nothing changed, if an extent is split in two and its tree can't grow;
 /// `Corrupt`, `Io`.
 pub(crate) fn remove(handle: &Handle<'_>, inode: &mut Inode, range: Range<u64>) -> Result<()> {
     let number = inode.number;
@@ -162,7 +167,7 @@ pub(crate) fn remove(handle: &Handle<'_>, inode: &mut Inode, range: Range<u64>) 
     result.in_inode(number)
 }
 
-/// Does a range in steps from its end to its start, with room in the transaction for each.
+/// Processes a range in steps from its end to its start, with room in the transaction for each.
 fn in_steps(
     handle: &Handle<'_>,
     inode: &mut Inode,
@@ -177,10 +182,10 @@ fn in_steps(
     Ok(())
 }
 
-/// Says that what is mapped within a range holds data now.
+/// Marks the mapped blocks of a range as written.
 ///
 /// # Errors
-/// `NoSpace`: a part of the range may be done; `Corrupt`, `Io`.
+/// `NoSpace`, after which a part of the range may be done; `Corrupt`, `Io`.
 pub(crate) fn mark_written(
     handle: &Handle<'_>,
     inode: &mut Inode,
@@ -189,10 +194,11 @@ pub(crate) fn mark_written(
     set_written(handle, inode, range, true)
 }
 
-/// Says that what is mapped within a range reads as zeroes. Only for files with extents.
+/// Marks the mapped blocks of a range as unwritten: they read as zeroes. Only for files with
+/// extents.
 ///
 /// # Errors
-/// As [`mark_written`].
+/// Fails like [`mark_written`].
 pub(crate) fn mark_unwritten(
     handle: &Handle<'_>,
     inode: &mut Inode,
@@ -226,15 +232,15 @@ fn set_written(
     result.in_inode(number)
 }
 
-/// Ends a step with what was done until now, and begins another.
+/// Stores the changes of the last step, and begins another one.
 fn next_step(handle: &Handle<'_>, inode: &Inode, credits: u32) -> Result<()> {
     handle.store(inode)?;
     handle.volume().maps.forget(inode.number);
-    handle.go_on(credits)
+    handle.extend_or_restart(credits)
 }
 
-/// Moves what is mapped from file block `from` on `by` blocks towards the start, over a hole that
-/// is as long. Goes on in further transactions as [`remove`] does.
+/// Moves the blocks mapped from file block `from` on by `by` blocks towards the start, over a hole
+/// of that length. It continues in further transactions like [`remove`].
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
@@ -263,7 +269,7 @@ pub(crate) fn shift_down(
     result.in_inode(number)
 }
 
-/// Makes two extents of the one that a file block is in the midst of, if it is.
+/// Splits the extent that contains a file block, so that one begins there.
 ///
 /// # Errors
 /// `NoSpace`, with nothing changed; `Corrupt`, `Io`.
@@ -272,7 +278,7 @@ pub(crate) fn split_at(handle: &Handle<'_>, inode: &mut Inode, at: FileBlock) ->
     Editor::new(handle, inode).split_at(at).in_inode(number)
 }
 
-/// Fails when [`shift_up`] would move something past the last file block there can be.
+/// Fails if [`shift_up`] would move a block past the last possible file block.
 ///
 /// # Errors
 /// `FileTooLarge`; `Corrupt`, `Io`.
@@ -284,9 +290,9 @@ pub(crate) fn check_shift_up(volume: &Volume, inode: &Inode, by: u32) -> Result<
     Ok(())
 }
 
-/// Moves what is mapped from file block `from` on `by` blocks towards the end. No extent has `from`
-/// in its midst ([`split_at`]), and nothing goes too far ([`check_shift_up`]). Goes on in further
-/// transactions as [`remove`] does.
+/// Moves the blocks mapped from file block `from` on by `by` blocks towards the end. The caller has
+/// split the extent at `from` ([`split_at`]), and checked that nothing moves too far
+/// ([`check_shift_up`]). It continues in further transactions like [`remove`].
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
@@ -305,7 +311,10 @@ pub(crate) fn shift_up(
     result.in_inode(number)
 }
 
-/// The file would be larger than its map can tell.
+/// Returns the error for a file that would be larger than its map can address.
 pub(crate) fn too_large() -> Error {
-    Error::new(ErrorKind::FileTooLarge, "the file can't become so large")
+    Error::new(
+        ErrorKind::FileTooLarge,
+        "the file would exceed the maximum size for its block map or extent tree",
+    )
 }

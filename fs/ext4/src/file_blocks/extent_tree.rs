@@ -1,8 +1,8 @@
-//! Extent trees.
+//! Extent trees: reading them.
 //!
 //! The root is in the inode's `i_block`; below it are up to five levels of blocks. A walk goes down
-//! one level at each step, so no loop in the image makes it go on; and each block must lie within
-//! the range that its parent gives it, so it meets no block with entries twice.
+//! one level at each step, so a loop in the image cannot make it endless. Each block must be within
+//! the range that its parent gives it, so the walk meets no block with entries twice.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Extent Tree".
 
@@ -18,7 +18,7 @@ mod shift;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Hole, Place, Step};
+use super::{BlockMapping, Hole, WalkStep};
 use crate::block::{FileBlock, FsBlock};
 use crate::error::{Corrupt, Result, Structure, malformed};
 use crate::inode::Inode;
@@ -32,9 +32,9 @@ pub(super) use edit::Editor;
 pub(super) use node::empty_root;
 use path::Path;
 pub(super) use path::{end_of, next_run};
-pub(super) use remove::goes_in_one_step;
+pub(super) use remove::fits_in_one_step;
 
-/// Where a node is, and with it how its bytes are held.
+/// The place of a node, and with it the owner of its bytes.
 #[derive(Debug, Clone)]
 enum NodeBytes {
     Root([u8; 60]),
@@ -50,14 +50,14 @@ impl NodeBytes {
     }
 }
 
-/// A node of the tree that is being walked: its entries are checked, and the next one is known.
+/// A node of the tree during a walk: its entries are checked, and the next one is known.
 #[derive(Debug)]
 struct Level {
     bytes: NodeBytes,
     depth: u16,
     entries: u16,
     next: usize,
-    /// The file blocks that it may speak of.
+    /// The file blocks that the node may map.
     range: Range<u64>,
 }
 
@@ -70,7 +70,7 @@ impl Level {
         entries(self.bytes.get(), self.entries)
     }
 
-    /// The position of the entry to begin with in order to see block `from`.
+    /// Returns the position of the entry to begin with, in order to see block `from`.
     fn seek(&mut self, from: FileBlock) {
         self.next = if self.depth == 0 {
             self.extents()
@@ -89,7 +89,8 @@ pub(super) struct Walk<'a> {
     volume: &'a Volume,
     inode: &'a Inode,
     from: FileBlock,
-    /// From the root down to the current node; empty before the first step and after the last.
+    /// The nodes from the root down to the current one; empty before the first step and after the
+    /// last.
     levels: Vec<Level>,
     started: bool,
 }
@@ -105,8 +106,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The next extent, or one step closer to it. `None` at the end.
-    pub(super) fn step(&mut self) -> Option<Result<Step>> {
+    /// Returns the next extent, or does one step towards it. Returns `None` at the end.
+    pub(super) fn step(&mut self) -> Option<Result<WalkStep>> {
         if !self.started {
             self.started = true;
             return Some(self.start());
@@ -116,7 +117,7 @@ impl<'a> Walk<'a> {
         level.next = position.saturating_add(1);
         if level.depth == 0 {
             if let Some(extent) = level.extents().get(position) {
-                return Some(Ok(Step::Run(extent.run())));
+                return Some(Ok(WalkStep::Run(extent.run())));
             }
         } else if let Some(index) = level.indices().get(position) {
             let child = index.child();
@@ -127,10 +128,10 @@ impl<'a> Walk<'a> {
             return Some(self.descend(child, depth, range));
         }
         self.levels.pop();
-        Some(Ok(Step::Nothing))
+        Some(Ok(WalkStep::Nothing))
     }
 
-    fn start(&mut self) -> Result<Step> {
+    fn start(&mut self) -> Result<WalkStep> {
         let structure = Structure::Inode(self.inode.number);
         let bytes = NodeBytes::Root(self.inode.block);
         let header = header(structure, bytes.get())?;
@@ -147,7 +148,7 @@ impl<'a> Walk<'a> {
         self.push(structure, bytes, depth, 0..1 << 32)
     }
 
-    fn descend(&mut self, block: FsBlock, depth: u16, range: Range<u64>) -> Result<Step> {
+    fn descend(&mut self, block: FsBlock, depth: u16, range: Range<u64>) -> Result<WalkStep> {
         let structure = Structure::ExtentBlock(block);
         let superblock = &self.volume.superblock;
         superblock.check_blocks(Structure::Inode(self.inode.number), block, 1)?;
@@ -165,7 +166,7 @@ impl<'a> Walk<'a> {
         bytes: NodeBytes,
         depth: u16,
         range: Range<u64>,
-    ) -> Result<Step> {
+    ) -> Result<WalkStep> {
         let header = header(structure, bytes.get())?;
         if header.eh_depth.get() != depth {
             return Err(malformed(
@@ -187,23 +188,28 @@ impl<'a> Walk<'a> {
         }
         level.seek(self.from);
         self.levels.push(level);
-        Ok(Step::Nothing)
+        Ok(WalkStep::Nothing)
     }
 }
 
-/// What is at a file block.
-pub(super) fn place_at(volume: &Volume, inode: &Inode, at: FileBlock, until: u64) -> Result<Place> {
+/// Returns the mapping of a file block.
+pub(super) fn mapping_at(
+    volume: &Volume,
+    inode: &Inode,
+    at: FileBlock,
+    until: u64,
+) -> Result<BlockMapping> {
     let path = Path::find(volume, inode, at)?;
-    let here = path.here();
+    let here = path.first_extent();
     if let Some(run) = here.and_then(|here| here.starting_at(at))
         && run.file_block == at
     {
-        return Ok(Place::Run(run));
+        return Ok(BlockMapping::Run(run));
     }
     let leaf_end = path.range().end;
     // The next leaf begins where this one ends.
     let end = here.map_or(leaf_end, |here| u64::from(here.file_block.0));
-    Ok(Place::Hole(Hole {
+    Ok(BlockMapping::Hole(Hole {
         start: at,
         end: end.min(until),
         before: path.before(),

@@ -1,4 +1,4 @@
-//! Blocks that a file gets where it has a hole.
+//! Blocks allocated for a hole of a file.
 
 use crate::allocator::{Request, Reserve};
 use crate::block::{FileBlock, FsBlock};
@@ -12,26 +12,27 @@ use super::allocation::{self, Reserved, cluster_blocks};
 use super::change::Hole;
 use super::{block_map, extent_tree};
 
-/// The most blocks that one request asks for: the longest extent.
+/// The maximum number of blocks of one request: the longest extent.
 const REQUEST_BLOCKS_MAX: u64 = 1 << 15;
 
-/// Blocks that a file has got and that are not mapped yet: to be mapped, or given back.
+/// Blocks that were allocated for a file and are not mapped yet. They must be mapped, or given
+/// back.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct NewRun {
     run: Run,
-    /// What was allocated for it: with clusters, more than the run or nothing at all.
+    /// The allocated run: with bigalloc it can be longer than the run to map, or absent.
     allocated: Option<FreedRun>,
 }
 
 impl NewRun {
-    /// What is to be mapped; written.
+    /// Returns the run to be mapped; it is written.
     pub(crate) const fn run(&self) -> Run {
         self.run
     }
 
     /// Undoes the allocation.
-    pub(crate) fn give_back(self, handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
+    pub(crate) fn undo(self, handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
         match self.allocated {
             Some(run) => allocation::free(handle, inode, run),
             None => Ok(()),
@@ -39,9 +40,9 @@ impl NewRun {
     }
 }
 
-/// Allocates one run for the beginning of a hole, as long as there is a contiguous one. What the
-/// hole's search left out is not looked at: the run ends with the hole. Blocks are taken from what
-/// is reserved, as long as there are any.
+/// Allocates one run for the beginning of a hole, as long as is contiguously free. Blocks that the
+/// hole's search left out are not considered: the run ends with the hole. Reserved blocks are used
+/// first.
 ///
 /// # Errors
 /// `NoSpace`, with nothing changed; `Corrupt`, `Io`.
@@ -54,7 +55,7 @@ pub(crate) fn allocate(
     if handle.volume().superblock.cluster_ratio_bits != 0 {
         return allocate_clusters(handle, inode, hole, reserved);
     }
-    // What goes into one leaf is mapped whole or not at all.
+    // Blocks that go into one leaf are mapped completely or not at all.
     let end = if inode.has(InodeFlags::EXTENTS) {
         hole.end
     } else {
@@ -66,8 +67,8 @@ pub(crate) fn allocate(
     allocate_at(handle, inode, hole, hole.start, wanted, reserved)
 }
 
-/// Allocates for file block `start`, where the hole or its first cluster begins, and so many in all,
-/// which are whole clusters.
+/// Allocates for file block `start`, where the hole or its first cluster begins, the given number
+/// of blocks, which are whole clusters.
 fn allocate_at(
     handle: &Handle<'_>,
     inode: &mut Inode,
@@ -79,7 +80,7 @@ fn allocate_at(
     let within = u64::from(cluster_blocks(&handle.volume().superblock)).wrapping_sub(1);
     let request = Request {
         goal: FsBlock(goal(handle, inode, hole).0 & !within),
-        keep_blocks: kept_blocks(hole),
+        preallocate_blocks: blocks_to_preallocate(hole),
         len_blocks: u32::try_from(len_blocks).unwrap_or(u32::MAX),
         reserve: Reserve::Keep,
     };
@@ -98,16 +99,17 @@ fn allocate_at(
     };
     let end = allocated.first.after(u64::from(allocated.len_blocks));
     if !inode.has(InodeFlags::EXTENTS) && end.0 > 1 << 32 {
-        new.give_back(handle, inode)?;
-        let reason = "no block below 2^32 is left for a file with a block map";
+        new.undo(handle, inode)?;
+        let reason = "no space left below block 2^32, where a file with a block map must be stored";
         return Err(Error::new(ErrorKind::NoSpace, reason));
     }
     Ok(new)
 }
 
-/// How many blocks are kept behind new ones: none for a file's first, and for one that grows as many
-/// as it has, so that files that grow side by side are in few pieces.
-fn kept_blocks(hole: &Hole) -> u32 {
+/// Returns the number of blocks to preallocate after new ones: none for a file's first blocks, and
+/// as many as the file has for a growing file, so that files that grow side by side have few
+/// fragments.
+fn blocks_to_preallocate(hole: &Hole) -> u32 {
     const MIN: u32 = 8;
     const MAX: u32 = 2048;
     let start = u64::from(hole.start.0);
@@ -119,7 +121,7 @@ fn kept_blocks(hole: &Hole) -> u32 {
     }
 }
 
-/// Where the hole's first block would be best.
+/// Returns the preferred place of the hole's first block.
 fn goal(handle: &Handle<'_>, inode: &Inode, hole: &Hole) -> FsBlock {
     if let Some(before) = hole.before {
         let further = u64::from(hole.start.0).saturating_sub(u64::from(before.file_block.0));
@@ -133,7 +135,7 @@ fn goal(handle: &Handle<'_>, inode: &Inode, hole: &Hole) -> FsBlock {
     after.fs_block.0.checked_sub(back).map_or(home, FsBlock)
 }
 
-/// The same where blocks come in clusters: the rest of one that the file has already, or new ones.
+/// Allocates with bigalloc: the rest of a cluster that the file already has, or new clusters.
 fn allocate_clusters(
     handle: &Handle<'_>,
     inode: &mut Inode,
@@ -152,7 +154,7 @@ fn allocate_clusters(
             allocated: None,
         });
     }
-    // The last cluster is not wanted where the file has it already.
+    // The last cluster is not needed if the file already has it.
     let last = hole.end & !within;
     let ends_within = hole.end & within != 0;
     let has_last = ends_within
@@ -173,7 +175,7 @@ fn allocate_clusters(
     Ok(new)
 }
 
-/// The run for a hole's beginning, up to file block `until`.
+/// Returns the run for a hole's beginning, up to file block `until`.
 fn cut(hole: &Hole, first: FsBlock, until: u64) -> Run {
     let len = hole.end.min(until).saturating_sub(u64::from(hole.start.0));
     Run {
@@ -184,7 +186,7 @@ fn cut(hole: &Hole, first: FsBlock, until: u64) -> Run {
     }
 }
 
-/// The block for file block `at` where another block of its cluster is mapped.
+/// Returns the block for file block `at` if another block of its cluster is mapped.
 fn block_in_cluster(
     handle: &Handle<'_>,
     inode: &Inode,

@@ -1,4 +1,4 @@
-//! Reads of a file's blocks: from each run straight to the caller's bytes.
+//! Reads of a file's blocks: from each run straight to the caller's buffer.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::volume::Volume;
 
 use super::runs_until;
 
-/// Fills `buf` with what the file's blocks have at `offset`; zeroes for holes.
+/// Fills `buf` with the file's bytes from `offset` on; holes give zeroes.
 pub(crate) fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<()> {
     let end = offset.saturating_add(len_u64(buf.len()));
     let within = |byte: u64| index(byte.saturating_sub(offset));
@@ -46,7 +46,7 @@ pub(crate) fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) 
     Ok(())
 }
 
-/// Zeroes a part of the bytes.
+/// Fills a part of the buffer with zeroes.
 fn fill(buf: &mut [u8], part: Range<usize>) {
     buf.get_mut(part).unwrap_or_default().fill(0);
 }
@@ -71,7 +71,7 @@ impl Span {
     }
 }
 
-/// Tells the device of all runs of a read before the first one is read, if there are several.
+/// Announces all runs of a read to the device before the first one is read, if there are several.
 fn announce(volume: &Volume, runs: &[Run], offset: u64, end: u64) {
     let spans = || {
         runs.iter()
@@ -93,11 +93,11 @@ fn announce(volume: &Volume, runs: &[Run], offset: u64, end: u64) {
     }
 }
 
-/// The number of runs that one announcement covers: each costs a system call below, and a reader that is still
-/// behind them after so many announces again.
+/// The number of runs that one announcement covers. Each run costs a system call of the device; a
+/// reader that is not done with them after so many announces the next ones.
 const ANNOUNCED_RUNS_MAX: usize = 64;
 
-/// Says that these bytes will be read soon.
+/// Announces that these bytes will be read soon.
 pub(crate) fn will_need(volume: &Volume, inode: &Inode, offset: u64, len_bytes: u64) {
     let end = offset.saturating_add(len_bytes).min(inode.size_bytes);
     let Some(first) = volume.superblock.block_size.file_block_at(offset) else {

@@ -1,5 +1,5 @@
-//! How an index grows: the way to a leaf, with what room its index blocks have, and the changes of
-//! index blocks, one block at a time. Blocks that were changed have the right checksum.
+//! Growth of an index: the path to a leaf, with the free room in its index blocks, and changes of
+//! index blocks, one block at a time. Every changed block gets its new checksum.
 
 use crate::block::FileBlock;
 use crate::error::Result;
@@ -10,53 +10,54 @@ use super::lookup::{Blocks, Directory, Start};
 use super::path::{NotALeaf, Path};
 use super::{dx_node, dx_root, dx_tail};
 
-/// An index block on the way to a leaf.
+/// An index block on the path to a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct IndexStep {
     pub(crate) block: FileBlock,
-    /// The entry that was taken.
+    /// The position of the entry through which the path continues.
     pub(crate) position: usize,
     count: usize,
     limit: usize,
 }
 
-impl Step {
+impl IndexStep {
     const fn has_room(&self) -> bool {
         self.count < self.limit
     }
 }
 
-/// The way to where the names of one hash begin.
+/// The path to the first leaf with the names of one hash.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct IndexPath {
     pub(crate) hasher: Hasher,
     pub(crate) hash: NameHash,
     pub(crate) leaf: FileBlock,
-    /// From the root down; at least that.
-    steps: Vec<Step>,
+    /// The index blocks from the root down; never empty.
+    steps: Vec<IndexStep>,
     levels_max: u8,
 }
 
-/// What must be done before an entry can be added to the last index block.
+/// The next step before an entry can be added to the last index block.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Nothing: it goes behind this step's.
-    Add(Step),
-    /// `full` is to be cut in two; the other half's entry goes to `parent`, which has room for it.
-    Split { parent: Step, full: Step },
-    /// All the way is full: the root's entries go to a block below it, so that there are so many
-    /// levels of index blocks below the root.
+pub(crate) enum InsertStep {
+    /// The entry can be added after that of this step.
+    Add(IndexStep),
+    /// The block `full` must be split; the entry of its other half goes to `parent`, which has
+    /// room.
+    Split { parent: IndexStep, full: IndexStep },
+    /// All index blocks of the path are full: the root's entries must move to a new block below it.
+    /// Then there are this many levels of index blocks below the root.
     Deepen { levels: u8 },
-    /// All the way is full, and can't be longer.
+    /// All index blocks of the path are full, and the index has its maximum depth.
     Full,
 }
 
-impl Way {
-    /// The way to the names whose hash is that of `hashed`. `None` when only a key's owner can
-    /// compute hashes.
+impl IndexPath {
+    /// Finds the path to the names whose hash is that of `hashed`. Returns `None` if hashes cannot
+    /// be computed without a key.
     ///
     /// # Errors
-    /// `Corrupt` when the index makes no sense; what `blocks` answers.
+    /// `Corrupt` if the index is invalid; the errors of `blocks`.
     pub(crate) fn find<B: Blocks>(
         directory: &Directory,
         blocks: &B,
@@ -78,7 +79,7 @@ impl Way {
         }
         let steps = path.frames.iter().map(|frame| {
             let table = path.table(frame)?;
-            Ok(Step {
+            Ok(IndexStep {
                 block: frame.number,
                 position: frame.position,
                 count: table.count(),
@@ -94,14 +95,14 @@ impl Way {
         }))
     }
 
-    /// What must be done before an entry can be added.
-    pub(crate) fn next(&self) -> Next {
+    /// Returns what must be done before an entry can be added.
+    pub(crate) fn next(&self) -> InsertStep {
         let mut full = None;
         for step in self.steps.iter().rev() {
             if step.has_room() {
                 return match full {
-                    None => Next::Add(*step),
-                    Some(full) => Next::Split {
+                    None => InsertStep::Add(*step),
+                    Some(full) => InsertStep::Split {
                         parent: *step,
                         full,
                     },
@@ -109,15 +110,15 @@ impl Way {
             }
             full = Some(*step);
         }
-        // The root is a step, too: there is one level less now.
+        // The root is a step, too, so the number of levels increases to the number of steps.
         match u8::try_from(self.steps.len()) {
-            Ok(levels) if levels <= self.levels_max => Next::Deepen { levels },
-            _ => Next::Full,
+            Ok(levels) if levels <= self.levels_max => InsertStep::Deepen { levels },
+            _ => InsertStep::Full,
         }
     }
 }
 
-/// Whether an index can lead to the block.
+/// Returns true if an index entry can refer to the block.
 pub(crate) fn reaches(block: FileBlock) -> bool {
     block <= BLOCK_MAX
 }
@@ -149,46 +150,47 @@ impl Directory {
         }
     }
 
-    /// Adds an entry behind the one of `step`: names from `hash` on are below `below`.
-    pub(crate) fn add_entry(&self, step: Step, bytes: &mut [u8], hash: u32, below: FileBlock) {
+    /// Adds an entry after the one of `step`: names from `hash` on are below `below`.
+    pub(crate) fn add_entry(&self, step: IndexStep, bytes: &mut [u8], hash: u32, below: FileBlock) {
         self.change_table(step.block, bytes, step.count, |table| {
             let behind = step.position.saturating_add(1);
             table.insert(behind, DxEntry::new(hash, below));
         });
     }
 
-    /// The upper half of a full index block: the hash it begins with, and an index block that has it.
+    /// Returns the upper half of a full index block: the hash that it begins with, and an index
+    /// block with its entries.
     ///
     /// # Errors
-    /// `Corrupt` when the block makes no sense.
-    pub(crate) fn upper_half(&self, step: Step, bytes: &[u8]) -> Result<(u32, Vec<u8>)> {
+    /// `Corrupt` if the block is invalid.
+    pub(crate) fn upper_half(&self, step: IndexStep, bytes: &[u8]) -> Result<(u32, Vec<u8>)> {
         let table = self.table(step.block, bytes, Self::offset_in(step.block))?;
         let middle = Self::middle(step);
         let hash = table.hash(middle).unwrap_or(0);
         Ok((hash, self.node(&table, middle)))
     }
 
-    /// Takes the upper half away.
-    pub(crate) fn cut_upper_half(&self, step: Step, bytes: &mut [u8]) {
+    /// Removes the upper half of an index block.
+    pub(crate) fn cut_upper_half(&self, step: IndexStep, bytes: &mut [u8]) {
         self.change_table(step.block, bytes, step.count, |table| {
             table.truncate(Self::middle(step));
         });
     }
 
-    const fn middle(step: Step) -> usize {
+    const fn middle(step: IndexStep) -> usize {
         step.count.wrapping_div(2)
     }
 
-    /// An index block that has all of the root's entries.
+    /// Returns an index block with all of the root's entries.
     ///
     /// # Errors
-    /// `Corrupt` when the root makes no sense.
+    /// `Corrupt` if the root is invalid.
     pub(crate) fn below_root(&self, bytes: &[u8]) -> Result<Vec<u8>> {
         let table = self.table(FileBlock(0), bytes, dx_root::TABLE_OFFSET)?;
         Ok(self.node(&table, 0))
     }
 
-    /// Has the root lead to `below` only, which has its entries.
+    /// Makes `below`, which has the root's former entries, the only child of the root.
     pub(crate) fn deepen(&self, levels: u8, bytes: &mut [u8], below: FileBlock) {
         dx_root::set_levels(bytes, levels);
         self.change_table(FileBlock(0), bytes, 0, |table| {
@@ -196,7 +198,7 @@ impl Directory {
         });
     }
 
-    /// Gives the root the right checksum, after a change before its table.
+    /// Updates the root's checksum after a change before its table.
     pub(crate) fn seal_root(&self, bytes: &mut [u8]) {
         if let Some(seed) = self.checksum {
             let offset = dx_root::TABLE_OFFSET;
@@ -204,15 +206,15 @@ impl Directory {
         }
     }
 
-    /// Makes block 0 of a directory the root of an index, with one leaf.
+    /// Makes block 0 of a directory the root of an index with one leaf.
     pub(crate) fn put_root(&self, bytes: &mut [u8], algorithm: Algorithm, leaf: FileBlock) {
         dx_root::put_start(bytes, self.block_size, algorithm);
         self.deepen(0, bytes, leaf);
     }
 
-    /// An index block with the entries of `table` from `position` on.
+    /// Returns an index block with the entries of `table` from `position` on.
     fn node(&self, table: &DxTable<'_>, position: usize) -> Vec<u8> {
-        /// Any block but the root.
+        /// The number of any block but the root.
         const BLOCK: FileBlock = FileBlock(1);
         let mut bytes = vec![0; self.block_size.len()];
         dx_node::put_start(&mut bytes, self.block_size);

@@ -1,6 +1,6 @@
 //! `struct dx_entry` and `struct dx_countlimit`: the table of a directory index block.
 //!
-//! The count and limit share their place with the first entry's hash, which is taken for zero.
+//! The count and limit are stored in place of the first entry's hash, which counts as zero.
 
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Ref, Unaligned};
@@ -29,18 +29,18 @@ struct RawDxCountLimit {
 /// The size of `struct dx_entry`.
 pub(super) const ENTRY_BYTES: usize = size_of::<RawDxEntry>();
 
-/// The highest block of a directory that an entry can lead to: the upper four bits are reserved (the
+/// The highest directory block that an entry can refer to: the upper four bits are reserved (the
 /// kernel's `dx_get_block`).
 pub(super) const BLOCK_MAX: FileBlock = FileBlock(0x0fff_ffff);
 
-/// Why a table makes no sense.
+/// The reason why a table is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TableError {
-    #[error("the table does not lie within the block")]
+    #[error("the entry table is not within the block")]
     Outside,
-    #[error("limit is {found}, where the block has room for {expected} entries")]
+    #[error("limit is {found}, expected {expected}")]
     Limit { found: usize, expected: usize },
-    #[error("count is {count}, limit {limit}")]
+    #[error("count is {count}, expected 1 to {limit}")]
     Count { count: usize, limit: usize },
 }
 
@@ -52,7 +52,7 @@ pub(super) struct DxTable<'a> {
 }
 
 impl<'a> DxTable<'a> {
-    /// The table at `offset` of `block`, which has room for exactly `limit` entries.
+    /// Parses the table at `offset` of `block`, which has room for exactly `limit` entries.
     pub(super) fn parse(block: &'a [u8], offset: usize, limit: usize) -> Result<Self, TableError> {
         let table = block.get(offset..).ok_or(TableError::Outside)?;
         let (head, _) = RawDxCountLimit::ref_from_prefix(table).map_err(|_| TableError::Outside)?;
@@ -75,47 +75,47 @@ impl<'a> DxTable<'a> {
         })
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(super) const fn count(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many there is room for; what stands behind that room is the checksum.
+    /// Returns the maximum number of entries; the checksum follows after them.
     pub(super) const fn limit(&self) -> usize {
         self.limit
     }
 
-    /// The position of the entry whose names have `hash`: the last one that begins at or below it.
+    /// Returns the position of the entry for `hash`: the last one that begins at or before it.
     pub(super) fn position_of(&self, hash: NameHash) -> usize {
         let after_first = self.entries.get(1..).unwrap_or_default();
         after_first.partition_point(|entry| entry.hash.get() <= hash.0)
     }
 
-    /// Where the names of the entry at `position` begin, with the low bit that says that names of
+    /// Returns the hash with which the entry at `position` begins. Its low bit is set if names with
     /// that hash began in the leaf before.
     pub(super) fn hash(&self, position: usize) -> Option<u32> {
         self.entries.get(position).map(|entry| entry.hash.get())
     }
 
-    /// The directory's block that the entry at `position` leads to.
+    /// Returns the directory block that the entry at `position` refers to.
     pub(super) fn block(&self, position: usize) -> Option<FileBlock> {
         let entry = self.entries.get(position)?;
         Some(FileBlock(entry.block.get() & BLOCK_MAX.0))
     }
 
-    /// The entries from `position` on, as another block's table has them.
+    /// Returns the entries from `position` on, for another block's table.
     pub(super) fn from(&self, position: usize) -> Vec<DxEntry> {
         let entries = self.entries.get(position..).unwrap_or_default();
         entries.iter().copied().map(DxEntry).collect()
     }
 }
 
-/// An entry on its way to a table.
+/// An entry to be written to a table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DxEntry(RawDxEntry);
 
 impl DxEntry {
-    /// Names from `hash` on are below `block`.
+    /// Returns an entry for names from `hash` on, which are below `block`.
     pub(super) fn new(hash: u32, block: FileBlock) -> Self {
         Self(RawDxEntry {
             hash: hash.into(),
@@ -124,7 +124,7 @@ impl DxEntry {
     }
 }
 
-/// A table that is being changed: all the room that it has.
+/// A table that is being changed, with all its room.
 #[derive(Debug)]
 pub(super) struct DxTableMut<'a> {
     room: &'a mut [RawDxEntry],
@@ -132,7 +132,7 @@ pub(super) struct DxTableMut<'a> {
 }
 
 impl<'a> DxTableMut<'a> {
-    /// The table at `offset` of `block`, which has `count` of at most `limit` entries.
+    /// Returns the table at `offset` of `block`, which has `count` of at most `limit` entries.
     pub(super) fn new(
         block: &'a mut [u8],
         offset: usize,
@@ -147,7 +147,7 @@ impl<'a> DxTableMut<'a> {
         })
     }
 
-    /// Gives it other entries.
+    /// Replaces all entries.
     pub(super) fn fill(&mut self, entries: &[DxEntry]) {
         for (place, entry) in self.room.iter_mut().zip(entries) {
             *place = entry.0;
@@ -155,13 +155,13 @@ impl<'a> DxTableMut<'a> {
         self.truncate(entries.len());
     }
 
-    /// Leaves the first `count` entries.
+    /// Keeps only the first `count` entries.
     pub(super) fn truncate(&mut self, count: usize) {
         self.count = count.min(self.room.len());
         self.put_head();
     }
 
-    /// Adds an entry at `position`, which is not the first, if there is room.
+    /// Inserts an entry at `position`, which is not the first, if there is room.
     pub(super) fn insert(&mut self, position: usize, entry: DxEntry) {
         let end = self.count.saturating_add(1);
         if let Some(moved) = self.room.get_mut(position..end) {
@@ -174,7 +174,7 @@ impl<'a> DxTableMut<'a> {
         }
     }
 
-    /// Limit and count, in the place of the first hash.
+    /// Writes limit and count in place of the first hash.
     fn put_head(&mut self) {
         let limit = u16::try_from(self.room.len()).unwrap_or(u16::MAX);
         let count = u16::try_from(self.count).unwrap_or(u16::MAX);
@@ -188,7 +188,7 @@ impl<'a> DxTableMut<'a> {
 pub(super) mod tests {
     use super::*;
 
-    /// A table's bytes, without its checksum.
+    /// Returns a table's bytes, without its checksum.
     pub(crate) fn table(limit: u16, entries: &[(u32, u32)]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for &(hash, block) in entries {
@@ -227,7 +227,7 @@ pub(super) mod tests {
         changed.truncate(2);
         let left = DxTable::parse(&bytes, 0, 5).unwrap();
         assert_eq!((left.count(), left.block(1)), (2, Some(FileBlock(8))));
-        // There is no room for a sixth.
+        // The block has no room for a sixth entry.
         let mut bytes = table(2, &[(0, 7), (0x10, 8)]);
         let before = bytes.clone();
         let mut full = DxTableMut::new(&mut bytes, 0, 2, 2).unwrap();

@@ -1,5 +1,5 @@
-//! `struct dx_node`: an index block below the root. To a reader that knows no indices it is a
-//! directory block of one unused entry.
+//! `struct dx_node`: an index block below the root. A reader without support for indexes sees a
+//! directory block with one unused entry.
 
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -16,15 +16,15 @@ struct RawFakeDirent {
     file_type: u8,
 }
 
-/// Where a node's table begins.
+/// The offset of a node's table.
 pub(super) const TABLE_OFFSET: usize = size_of::<RawFakeDirent>();
 
-/// Whether the block begins as a node does: with an unused entry that covers all of it.
+/// Returns true if the block begins like a node: with an unused entry that covers all of it.
 pub(super) fn is_node(block: &[u8], size: BlockSize) -> bool {
     let Ok((fake, _)) = RawFakeDirent::ref_from_prefix(block) else {
         return false;
     };
-    // A record of 64 KiB does not fit in the field; 0 and 65535 both stand for it.
+    // A record of 64 KiB does not fit into the field; 0 and 65535 both stand for it.
     let len = match fake.rec_len.get() {
         0 | u16::MAX if size.bytes() == 1 << 16 => 1 << 16,
         len => u32::from(len),
@@ -32,9 +32,9 @@ pub(super) fn is_node(block: &[u8], size: BlockSize) -> bool {
     fake.inode.get() == 0 && len == size.bytes()
 }
 
-/// Puts down the start of a node, before its table.
+/// Writes the start of a node, before its table.
 pub(super) fn put_start(block: &mut [u8], size: BlockSize) {
-    /// Stands for 64 KiB.
+    /// The encoding of 64 KiB.
     const LARGEST: u16 = u16::MAX;
     let len = u16::try_from(size.bytes()).unwrap_or(LARGEST);
     if let Ok((fake, _)) = RawFakeDirent::mut_from_prefix(block) {
@@ -51,7 +51,7 @@ pub(super) fn put_start(block: &mut [u8], size: BlockSize) {
 pub(super) mod tests {
     use super::*;
 
-    /// The bytes before a node's table.
+    /// Returns the bytes before a node's table.
     pub(crate) fn node(block_size: u16) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         bytes[4..6].copy_from_slice(&block_size.to_le_bytes());

@@ -1,5 +1,5 @@
-//! `struct dx_root`: block 0 of an indexed directory. To a reader that knows no indices it is an
-//! ordinary directory block in which the entry of `..` covers everything behind it.
+//! `struct dx_root`: block 0 of an indexed directory. A reader without support for indexes sees an
+//! ordinary directory block, in which the entry of `..` covers everything after it.
 
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -25,44 +25,44 @@ struct RawDxRoot {
     unused_flags: u8,
 }
 
-/// The size of the entry of `.`, and so where that of `..` begins.
+/// The size of the entry of `.`, and so the offset of that of `..`.
 const DOT_BYTES: u16 = 12;
 /// The size of `struct dx_root_info`.
 const INFO_BYTES: u8 = 8;
-/// Where the root's table begins.
+/// The offset of the root's table.
 pub(super) const TABLE_OFFSET: usize = size_of::<RawDxRoot>();
 
-/// Why block 0 is no root of an index.
+/// The reason why block 0 is not a valid root of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RootError {
     #[error("the block is too short")]
     Short,
-    #[error("the entries of `.` and `..` are {dot} and {dotdot} bytes, not 12 and the rest")]
+    #[error("`.` and `..` have {dot} and {dotdot} bytes, expected 12 and the rest of the block")]
     DotEntries { dot: u16, dotdot: u16 },
-    #[error("info_length is {0}, not 8")]
+    #[error("info_length is {0}, expected 8")]
     InfoLength(u8),
     #[error("reserved_zero or unused_flags is set")]
     Reserved,
-    #[error("the hash {0} is unknown")]
+    #[error("unknown hash version {0}")]
     Hash(u8),
-    #[error("{found} levels of index blocks, where {max} are allowed")]
+    #[error("{found} levels of index blocks, at most {max}")]
     Levels { found: u8, max: u8 },
 }
 
-/// What the root says of the whole index.
+/// The root's properties of the whole index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DxRoot {
-    /// `None` for `SipHash`: it needs the directory's encryption key.
+    /// The hash function, or `None` for `SipHash`, which needs the directory's encryption key.
     pub(super) algorithm: Option<Algorithm>,
-    /// How many levels of index blocks stand between the root and the leaves.
+    /// The number of levels of index blocks between the root and the leaves.
     pub(super) levels: u8,
 }
 
 impl DxRoot {
-    /// `DX_HASH_SIPHASH`.
+    /// The number of `DX_HASH_SIPHASH`.
     const SIPHASH: u8 = 6;
 
-    /// Checks block 0. `levels_max` is how many levels there may be besides the root.
+    /// Parses and checks block 0. `levels_max` is the maximum number of levels besides the root.
     pub(super) fn parse(block: &[u8], size: BlockSize, levels_max: u8) -> Result<Self, RootError> {
         let (raw, _) = RawDxRoot::ref_from_prefix(block).map_err(|_| RootError::Short)?;
         let (dot, dotdot) = (raw.dot_rec_len.get(), raw.dotdot_rec_len.get());
@@ -90,8 +90,9 @@ impl DxRoot {
     }
 }
 
-/// Makes block 0 of a directory, which begins with the entries of `.` and `..`, a root without levels
-/// below it: all behind those two goes away, and the table is still to be filled.
+/// Makes block 0 of a directory, which begins with the entries of `.` and `..`, a root without
+/// index levels below it. The bytes after those two entries are dropped, and the table is not
+/// filled yet.
 pub(super) fn put_start(block: &mut [u8], size: BlockSize, algorithm: Algorithm) {
     let Ok((raw, rest)) = RawDxRoot::mut_from_prefix(block) else {
         return;
@@ -112,7 +113,7 @@ pub(super) fn put_start(block: &mut [u8], size: BlockSize, algorithm: Algorithm)
     raw.unused_flags = 0;
 }
 
-/// Says how many levels of index blocks stand between the root and the leaves.
+/// Sets the number of levels of index blocks between the root and the leaves.
 pub(super) fn set_levels(block: &mut [u8], levels: u8) {
     if let Ok((raw, _)) = RawDxRoot::mut_from_prefix(block) {
         raw.indirect_levels = levels;
@@ -125,7 +126,7 @@ fn algorithm(hash_version: u8) -> Result<Option<Algorithm>, RootError> {
         1 => Ok(Some(Algorithm::HalfMd4)),
         2 => Ok(Some(Algorithm::Tea)),
         DxRoot::SIPHASH => Ok(None),
-        // 3 to 5, the unsigned ones, exist in memory only: the superblock's flags say which.
+        // 3 to 5, the unsigned variants, exist in memory only: the superblock's flags select them.
         other => Err(RootError::Hash(other)),
     }
 }
@@ -134,7 +135,7 @@ fn algorithm(hash_version: u8) -> Result<Option<Algorithm>, RootError> {
 pub(super) mod tests {
     use super::*;
 
-    /// The bytes before a root's table.
+    /// Returns the bytes before a root's table.
     pub(crate) fn root(block_size: u16, hash_version: u8, levels: u8) -> Vec<u8> {
         let mut bytes = vec![2, 0, 0, 0, 12, 0, 1, 2, b'.', 0, 0, 0, 2, 0, 0, 0];
         bytes.extend((block_size - 12).to_le_bytes());

@@ -1,4 +1,4 @@
-//! `struct dx_tail`: the checksum behind an index block's table, with `metadata_csum`.
+//! `struct dx_tail`: the checksum after an index block's table, with `metadata_csum`.
 
 use zerocopy::byteorder::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
@@ -19,15 +19,15 @@ struct RawDxTail {
 /// The size of `struct dx_tail`.
 pub(super) const TAIL_BYTES: usize = size_of::<RawDxTail>();
 
-/// The checksum that a block has, and the one that its contents give.
+/// The checksum stored in a block, and the one computed from its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Checksums {
     pub(super) stored: u32,
     pub(super) computed: u32,
 }
 
-/// The checksums of an index block whose table begins at `offset`: of everything up to the last
-/// entry in use, and of the tail with a checksum of zero. `seed` is the directory's.
+/// Returns the checksums of an index block whose table begins at `offset`. They cover everything up
+/// to the last entry in use, and the tail with a checksum of zero. `seed` is the directory's.
 pub(super) fn checksums(
     block: &[u8],
     offset: usize,
@@ -45,7 +45,7 @@ pub(super) fn checksums(
     Checksums { stored, computed }
 }
 
-/// Gives an index block the right checksum.
+/// Updates the checksum of an index block.
 pub(super) fn seal(block: &mut [u8], offset: usize, limit: usize, seed: ChecksumSeed) {
     let Ok(table) = DxTable::parse(block, offset, limit) else {
         return;

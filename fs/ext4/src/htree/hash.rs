@@ -1,17 +1,17 @@
-//! The hashes of names that directory indices are sorted by.
+//! The hashes of names by which directory indexes are sorted.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Hash Tree
-//! Directories"; half MD4 is the first, second and third round of RFC 1320's MD4 cut to eight steps
-//! each, TEA is Wheeler and Needham's cipher with 16 cycles.
+//! Directories". Half MD4 is the first, second and third round of RFC 1320's MD4, reduced to eight
+//! steps each; TEA is Wheeler and Needham's cipher with 16 cycles.
 
-/// How names become hashes: `hash_version` of the index's root.
+/// The hash function for names: `hash_version` of the index's root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Algorithm {
-    /// `DX_HASH_LEGACY`, the first one.
+    /// `DX_HASH_LEGACY`, the oldest one.
     Legacy,
     /// `DX_HASH_HALF_MD4`, the default.
     HalfMd4,
-    /// `DX_HASH_TEA`.
+    /// `DX_HASH_TEA`, which is seldom used.
     Tea,
 }
 
@@ -22,8 +22,8 @@ pub(crate) enum HashSignedness {
     Unsigned,
 }
 
-/// A byte of a name as a number. The first implementation used C's `char`, so whether bytes from
-/// 0x80 on are negative depends on the machine that made the filesystem.
+/// Converts a byte of a name to a number. The first implementation used C's `char`, so whether
+/// bytes from 0x80 on are negative depends on the machine that made the filesystem.
 fn widen(sign: HashSignedness, byte: u8) -> u32 {
     match sign {
         HashSignedness::Signed => i32::from(byte.cast_signed()).cast_unsigned(),
@@ -31,14 +31,14 @@ fn widen(sign: HashSignedness, byte: u8) -> u32 {
     }
 }
 
-/// `s_hash_seed`, or what MD4 starts from where that is zero.
+/// The seed of the hashes: `s_hash_seed`, or MD4's initial state if that is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HashSeed([u32; 4]);
 
 impl HashSeed {
     const DEFAULT: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 
-    /// From the superblock's four words.
+    /// Returns the seed for the superblock's four words.
     pub(crate) fn new(words: [u32; 4]) -> Self {
         if words == [0; 4] {
             Self(Self::DEFAULT)
@@ -48,13 +48,14 @@ impl HashSeed {
     }
 }
 
-/// A name's hash: 31 bits, the low one clear (an index uses it to say that names of the same hash
-/// began in the leaf before).
+/// A name's hash: 31 bits, with the low bit clear (in an index it marks that names with the same
+/// hash began in the leaf before).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NameHash(pub(crate) u32);
 
 impl NameHash {
-    /// The highest hash means the end of a directory to the kernel's readdir, so no name has it.
+    /// The highest hash, which the kernel's readdir uses for the end of a directory; so no name has
+    /// it.
     const END: u32 = 0xffff_fffe;
 
     fn new(raw: u32) -> Self {
@@ -76,7 +77,7 @@ pub(crate) struct Hasher {
 }
 
 impl Hasher {
-    /// The hash of `name`.
+    /// Returns the hash of `name`.
     pub(crate) fn hash(&self, name: &[u8]) -> NameHash {
         NameHash::new(match self.algorithm {
             Algorithm::Legacy => legacy(name, self.sign),
@@ -85,8 +86,8 @@ impl Hasher {
         })
     }
 
-    /// The hash of `name`, and the second word that tells apart names of the same hash while the
-    /// kernel lists a directory.
+    /// Returns the hash of `name`, and a second word that distinguishes names with the same hash
+    /// while the kernel lists a directory.
     pub(crate) fn hash_and_minor(&self, name: &[u8]) -> (NameHash, u32) {
         let minor = match self.algorithm {
             Algorithm::Legacy => 0,
@@ -96,8 +97,8 @@ impl Hasher {
         (self.hash(name), minor)
     }
 
-    /// Runs `transform` over the name, `step` bytes at a time; each time it sees the words of
-    /// what is left of the name.
+    /// Runs `transform` over the name, `step` bytes at a time; each call gets the words of the rest
+    /// of the name.
     fn fold(
         &self,
         name: &[u8],
@@ -114,8 +115,8 @@ impl Hasher {
     }
 }
 
-/// The first `step` bytes of `left` as big-endian words; what is missing is filled with the number
-/// of bytes left, so that names of different lengths differ.
+/// Returns the first `step` bytes of `left` as big-endian words. Missing bytes are filled with the
+/// number of bytes left, so that names of different lengths differ.
 fn words(left: &[u8], step: usize, sign: HashSignedness) -> [u32; 8] {
     // A name has at most 255 bytes; the pattern is that number in each byte.
     let len = u32::try_from(left.len()).unwrap_or(u32::MAX);
@@ -163,8 +164,8 @@ const fn tea_half(v: u32, k0: u32, k1: u32, sum: u32) -> u32 {
     v.wrapping_shl(4).wrapping_add(k0) ^ v.wrapping_add(sum) ^ v.wrapping_shr(5).wrapping_add(k1)
 }
 
-/// One round of half MD4: its function, its constant, its rotations, and the order in which it
-/// takes the input's words.
+/// A round of half MD4: its function, its constant, its rotations, and the order in which it uses
+/// the input's words.
 struct Round {
     mix: fn(u32, u32, u32) -> u32,
     constant: u32,
@@ -233,7 +234,7 @@ mod tests {
         .0
     }
 
-    /// What `debugfs -R "dx_hash -h ALGORITHM -s SEED NAME"` prints.
+    /// Compares with the output of `debugfs -R "dx_hash -h ALGORITHM -s SEED NAME"`.
     #[test]
     fn same_as_debugfs() {
         use Algorithm::{HalfMd4, Legacy, Tea};
@@ -272,7 +273,7 @@ mod tests {
             0xe80f_eca2
         );
         assert_eq!(hash(Tea, HashSignedness::Signed, zero, HIGH), 0xd935_e2a6);
-        // debugfs takes the unsigned ones by number: 3, 4, 5.
+        // debugfs takes the unsigned variants by number: 3, 4, 5.
         let legacy = hash(Algorithm::Legacy, HashSignedness::Unsigned, zero, HIGH);
         assert_eq!(legacy, 0xfc1a_0c56);
         assert_eq!(

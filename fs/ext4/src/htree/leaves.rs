@@ -1,4 +1,4 @@
-//! The leaves of an index, in order.
+//! Iteration over the leaves of an index, in order.
 
 use crate::block::FileBlock;
 use crate::error::Result;
@@ -7,18 +7,18 @@ use super::hash::{Hasher, NameHash};
 use super::lookup::{Blocks, Directory, Start};
 use super::path::Path;
 
-/// The leaves from one on.
+/// A position in the sequence of leaves.
 pub(crate) struct Leaves<'a, B: Blocks> {
     pub(crate) hasher: Hasher,
     path: Path<'a, B>,
 }
 
 impl<'a, B: Blocks> Leaves<'a, B> {
-    /// From the first one that has names of `hash` on. `None` when only a key's owner can compute
-    /// hashes.
+    /// Finds the first leaf that contains names with `hash`. Returns `None` if hashes cannot be
+    /// computed without a key.
     ///
     /// # Errors
-    /// `Corrupt` when the index makes no sense; what `blocks` answers.
+    /// `Corrupt` if the index is invalid; the errors of `blocks`.
     pub(crate) fn from(
         directory: &'a Directory,
         blocks: &'a B,
@@ -36,18 +36,18 @@ impl<'a, B: Blocks> Leaves<'a, B> {
         Ok(Some(Self { hasher, path }))
     }
 
-    /// The leaf where it stands.
+    /// Returns the block of the current leaf.
     pub(crate) fn leaf(&self) -> Result<FileBlock> {
         self.path.leaf()
     }
 
-    /// Where the hashes of the next leaf begin, with the low bit that says that names of that hash
-    /// began in this one; `None` behind the last leaf.
+    /// Returns the hash with which the next leaf begins, or `None` after the last leaf. Its low bit
+    /// is set if names with that hash began in the current leaf.
     pub(crate) fn next_hash(&self) -> Result<Option<u32>> {
         self.path.next_hash()
     }
 
-    /// Goes on to the next leaf, which there is.
+    /// Moves on to the next leaf, which must exist.
     pub(crate) fn step(&mut self) -> Result<()> {
         self.path.step()
     }

@@ -1,4 +1,4 @@
-//! The way from a name to the leaf that has it.
+//! Lookup of the leaf that contains a name.
 
 use diskfs_vfs::{Error, ErrorKind, InodeNumber, Result};
 
@@ -13,37 +13,37 @@ use super::hash::{Algorithm, HashSeed, HashSignedness, Hasher};
 use super::path::Path;
 use super::{dx_node, dx_root, dx_tail};
 
-/// How many leaves in a row a look-up follows for names of one and the same hash. A leaf of the
-/// smallest block size has three of the longest names, so this is thousands of collisions in 31
-/// bits: somebody made them on purpose, or the index runs in a circle. The directory is searched
-/// block by block then, which its size bounds.
+/// The maximum number of consecutive leaves that a lookup follows for names with the same hash. A
+/// leaf of the smallest block size has three of the longest names, so this means thousands of
+/// collisions in 31 bits: they were crafted, or the index has a loop. The directory is then
+/// searched block by block, which its size bounds.
 const COLLIDING_LEAVES_MAX: usize = 1024;
 
-/// What a look-up must know about the directory.
+/// The properties of a directory that a lookup needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Directory {
-    /// Its number, for messages.
+    /// The directory's inode number, for messages.
     pub(crate) inode: InodeNumber,
     /// The filesystem's block size.
     pub(crate) block_size: BlockSize,
-    /// The directory's seed, if metadata has checksums.
+    /// The directory's checksum seed, if metadata has checksums.
     pub(crate) checksum: Option<ChecksumSeed>,
-    /// How many levels of index blocks there may be besides the root: [`Self::LEVELS_MAX`], or
+    /// The maximum number of levels of index blocks besides the root: [`Self::LEVELS_MAX`], or
     /// [`Self::LEVELS_MAX_LARGE_DIR`] with the feature `large_dir`.
     pub(crate) levels_max: u8,
-    /// Whether bytes count as signed.
+    /// The signedness of a name's bytes.
     pub(crate) sign: HashSignedness,
-    /// What hashes start from.
+    /// The seed of the hashes.
     pub(crate) seed: HashSeed,
 }
 
 impl Directory {
-    /// `EXT4_HTREE_LEVEL_COMPAT` without the root.
+    /// The maximum without `large_dir`: `EXT4_HTREE_LEVEL_COMPAT` minus the root.
     pub(crate) const LEVELS_MAX: u8 = 1;
-    /// `EXT4_HTREE_LEVEL` without the root.
+    /// The maximum with `large_dir`: `EXT4_HTREE_LEVEL` minus the root.
     pub(crate) const LEVELS_MAX_LARGE_DIR: u8 = 2;
 
-    /// The root; `None` when names have hashes that only a key's owner can compute.
+    /// Reads the root. Returns `None` if hashes of names cannot be computed without a key.
     pub(super) fn start<B: Blocks>(&self, blocks: &B) -> Result<Option<Start<B::Block>>> {
         let bytes = blocks.block(FileBlock(0))?;
         let root = self.root(bytes.as_ref())?;
@@ -54,7 +54,7 @@ impl Directory {
         }))
     }
 
-    /// What computes its names' hashes.
+    /// Returns the hasher for this directory's names.
     pub(super) const fn hasher(&self, algorithm: Algorithm) -> Hasher {
         Hasher {
             algorithm,
@@ -63,7 +63,7 @@ impl Directory {
         }
     }
 
-    /// How many entries a table at `offset` has room for.
+    /// Returns the number of entries that fit into a table at `offset`.
     pub(super) fn limit(&self, offset: usize) -> usize {
         let tail = if self.checksum.is_some() {
             TAIL_BYTES
@@ -78,7 +78,7 @@ impl Directory {
         room.wrapping_div(ENTRY_BYTES)
     }
 
-    /// The table at `offset` of `bytes`.
+    /// Returns the table at `offset` of `bytes`.
     pub(super) fn table<'a>(
         &self,
         block: FileBlock,
@@ -118,67 +118,67 @@ impl Directory {
     }
 }
 
-/// Where a look-up gets the directory's blocks from.
+/// The source of the directory's blocks for a lookup.
 pub(crate) trait Blocks {
-    /// A block's bytes.
+    /// The type of a block's bytes.
     type Block: AsRef<[u8]>;
 
-    /// The bytes of a block, the checksum of which was found right.
+    /// Reads a block and checks its checksum.
     fn block(&self, block: FileBlock) -> Result<Self::Block>;
 }
 
-/// How a look-up ended.
+/// The result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome<T> {
-    /// The name is there.
+pub(crate) enum LookupOutcome<T> {
+    /// The name exists.
     Found(T),
-    /// The directory does not have it.
+    /// The directory does not have the name.
     Absent,
-    /// The index does not help; search all blocks.
+    /// The index cannot be used; all blocks must be searched.
     NotIndexed,
 }
 
-/// Looks a name up in an indexed directory. `hashed` is what its hash is of, and `search` looks for
-/// it in a leaf. `.` and `..` are not in the index: they stand in block 0.
+/// Looks up a name in an indexed directory. `hashed` is the text whose hash is used, and `search`
+/// searches a leaf for the name. `.` and `..` are not in the index, but in block 0.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] when the index makes no sense; and what `blocks` and `search` answer.
+/// [`ErrorKind::Corrupt`] if the index is invalid; the errors of `blocks` and `search`.
 pub(crate) fn lookup<B: Blocks, T>(
     directory: &Directory,
     blocks: &B,
     hashed: &[u8],
     mut search: impl FnMut(FileBlock) -> Result<Option<T>>,
-) -> Result<Outcome<T>> {
+) -> Result<LookupOutcome<T>> {
     let Some(Start {
         root,
         hasher,
         levels,
     }) = directory.start(blocks)?
     else {
-        return Ok(Outcome::NotIndexed);
+        return Ok(LookupOutcome::NotIndexed);
     };
     let hash = hasher.hash(hashed);
     let mut path = Path::to_hash(directory, blocks, root, levels, hash)?;
     for _ in 0..COLLIDING_LEAVES_MAX {
         if let Some(entry) = search(path.leaf()?)? {
-            return Ok(Outcome::Found(entry));
+            return Ok(LookupOutcome::Found(entry));
         }
         if !path.advance(hash)? {
-            return Ok(Outcome::Absent);
+            return Ok(LookupOutcome::Absent);
         }
     }
-    Ok(Outcome::NotIndexed)
+    Ok(LookupOutcome::NotIndexed)
 }
 
-/// What the root tells whoever wants to go down.
+/// The root's contents that a descent begins with.
 pub(super) struct Start<B> {
     pub(super) root: B,
     pub(super) hasher: Hasher,
     pub(super) levels: u8,
 }
 
-/// Whether `bytes` is block 0 or an index block of an indexed directory, which has its checksum
-/// elsewhere than an ordinary directory block.
+/// Returns true if `bytes` is the root or an index block of an indexed directory. The checksum of
+/// such a block is at another place than that of an ordinary directory block.
 pub(crate) fn is_index_block(directory: &Directory, block: FileBlock, bytes: &[u8]) -> bool {
     block == FileBlock(0) || dx_node::is_node(bytes, directory.block_size)
 }
@@ -186,7 +186,7 @@ pub(crate) fn is_index_block(directory: &Directory, block: FileBlock, bytes: &[u
 /// Checks an index block that is read as part of the whole directory.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] when it makes no sense or its checksum does not match.
+/// [`ErrorKind::Corrupt`] if it is invalid or its checksum does not match.
 pub(crate) fn verify(directory: &Directory, block: FileBlock, bytes: &[u8]) -> Result<()> {
     let offset = if block == FileBlock(0) {
         directory.root(bytes)?;
@@ -250,10 +250,10 @@ mod tests {
         bytes
     }
 
-    /// "hello" hashes to this with half MD4 and the default seed.
+    /// The hash of "hello" with half MD4 and the default seed.
     const HELLO: u32 = 0x1746_da32;
 
-    fn find(fake: &Fake) -> Result<Outcome<u32>> {
+    fn find(fake: &Fake) -> Result<LookupOutcome<u32>> {
         lookup(&directory(2), fake, b"hello", |leaf| {
             Ok((Some(leaf.0) == fake.leaf_of_name).then_some(leaf.0))
         })
@@ -266,9 +266,9 @@ mod tests {
             blocks: blocks.clone(),
             leaf_of_name: Some(leaf),
         };
-        assert_eq!(find(&fake(2)).unwrap(), Outcome::Found(2));
-        assert_eq!(find(&fake(1)).unwrap(), Outcome::Absent);
-        assert_eq!(find(&fake(3)).unwrap(), Outcome::Absent);
+        assert_eq!(find(&fake(2)).unwrap(), LookupOutcome::Found(2));
+        assert_eq!(find(&fake(1)).unwrap(), LookupOutcome::Absent);
+        assert_eq!(find(&fake(3)).unwrap(), LookupOutcome::Absent);
     }
 
     #[test]
@@ -287,14 +287,14 @@ mod tests {
                 blocks: blocks.clone(),
                 leaf_of_name: Some(leaf),
             };
-            assert_eq!(find(&fake).unwrap(), Outcome::Found(leaf));
+            assert_eq!(find(&fake).unwrap(), LookupOutcome::Found(leaf));
         }
         for leaf in [1, 7] {
             let fake = Fake {
                 blocks: blocks.clone(),
                 leaf_of_name: Some(leaf),
             };
-            assert_eq!(find(&fake).unwrap(), Outcome::Absent);
+            assert_eq!(find(&fake).unwrap(), LookupOutcome::Absent);
         }
     }
 
@@ -309,7 +309,7 @@ mod tests {
             blocks,
             leaf_of_name: None,
         };
-        assert_eq!(find(&fake).unwrap(), Outcome::NotIndexed);
+        assert_eq!(find(&fake).unwrap(), LookupOutcome::NotIndexed);
     }
 
     #[test]
@@ -342,7 +342,7 @@ mod tests {
             blocks: HashMap::from([(0, bytes)]),
             leaf_of_name: Some(1),
         };
-        assert_eq!(find(&fake).unwrap(), Outcome::NotIndexed);
+        assert_eq!(find(&fake).unwrap(), LookupOutcome::NotIndexed);
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
         bytes.extend(checksum.to_le_bytes());
         assert_eq!(bytes.len(), 1024);
         verify(&directory, FileBlock(0), &bytes).unwrap();
-        // Behind the entries in use nothing counts.
+        // Bytes after the entries in use are not covered by the checksum.
         bytes[48] = 1;
         verify(&directory, FileBlock(0), &bytes).unwrap();
         bytes[40] = 1;

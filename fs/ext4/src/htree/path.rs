@@ -1,4 +1,4 @@
-//! From the root of an index down to the leaf of a hash, and on to the leaves behind it.
+//! The path from the root of an index down to the leaf for a hash, and to the leaves after it.
 
 use diskfs_vfs::Result;
 
@@ -9,7 +9,7 @@ use super::hash::NameHash;
 use super::lookup::{Blocks, Directory};
 use super::{dx_node, dx_root};
 
-/// An index block on the way to a leaf, and the entry in it that was taken.
+/// An index block on the path to a leaf, and the entry through which the path continues.
 pub(super) struct Frame<B> {
     pub(super) number: FileBlock,
     bytes: B,
@@ -46,17 +46,17 @@ impl<'a, B: Blocks> Path<'a, B> {
         Ok(path)
     }
 
-    /// The leaf that the last frame leads to.
+    /// Returns the leaf that the last frame refers to.
     pub(super) fn leaf(&self) -> Result<FileBlock> {
         let Some(frame) = self.frames.last() else {
             return Ok(FileBlock(0));
         };
         let table = self.table(frame)?;
-        // A position comes from the table itself; block 0 is the root and no leaf of anything.
+        // The position comes from the table itself. Block 0 is the root and never a leaf.
         Ok(table.block(frame.position).unwrap_or(FileBlock(0)))
     }
 
-    /// The table of a frame.
+    /// Returns the table of a frame.
     pub(super) fn table<'f>(&self, frame: &'f Frame<B::Block>) -> Result<DxTable<'f>> {
         self.directory
             .table(frame.number, frame.bytes.as_ref(), frame.offset)
@@ -79,7 +79,7 @@ impl<'a, B: Blocks> Path<'a, B> {
         Ok(())
     }
 
-    /// Adds the index block that the last frame leads to.
+    /// Adds the index block that the last frame refers to.
     fn descend(&mut self, position: impl Fn(&DxTable<'_>) -> usize) -> Result<()> {
         let number = self.leaf()?;
         let bytes = self.blocks.block(number)?;
@@ -89,8 +89,8 @@ impl<'a, B: Blocks> Path<'a, B> {
         self.push(number, bytes, dx_node::TABLE_OFFSET, position)
     }
 
-    /// Where the hashes of the next leaf begin, with the low bit that says that names of that hash
-    /// began in this one; `None` behind the last leaf.
+    /// Returns the hash with which the next leaf begins, or `None` after the last leaf. Its low bit
+    /// is set if names with that hash began in the current leaf.
     pub(super) fn next_hash(&self) -> Result<Option<u32>> {
         for frame in self.frames.iter().rev() {
             let next = self.table(frame)?.hash(frame.position.saturating_add(1));
@@ -101,7 +101,7 @@ impl<'a, B: Blocks> Path<'a, B> {
         Ok(None)
     }
 
-    /// Moves on to the next leaf, which there is.
+    /// Moves on to the next leaf, which must exist.
     pub(super) fn step(&mut self) -> Result<()> {
         let levels = self.frames.len();
         while let Some(mut frame) = self.frames.pop() {
@@ -117,13 +117,13 @@ impl<'a, B: Blocks> Path<'a, B> {
         Ok(())
     }
 
-    /// Moves on to the next leaf if names of `hash` go on there.
+    /// Moves on to the next leaf if names with `hash` continue there.
     pub(super) fn advance(&mut self, hash: NameHash) -> Result<bool> {
-        let goes_on = self.next_hash()? == Some(hash.0 | 1);
-        if goes_on {
+        let continues = self.next_hash()? == Some(hash.0 | 1);
+        if continues {
             self.step()?;
         }
-        Ok(goes_on)
+        Ok(continues)
     }
 }
 
@@ -132,5 +132,5 @@ impl<'a, B: Blocks> Path<'a, B> {
 struct NotANode;
 
 #[derive(Debug, thiserror::Error)]
-#[error("it is given as a leaf")]
+#[error("the index refers to it as a leaf")]
 pub(super) struct NotALeaf;

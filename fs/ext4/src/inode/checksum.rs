@@ -1,4 +1,4 @@
-//! The checksum of an inode: `i_checksum_lo`, and `i_checksum_hi` where the inode reaches so far.
+//! The checksum of an inode: `i_checksum_lo`, and `i_checksum_hi` if the inode is large enough.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Checksums".
 
@@ -8,11 +8,11 @@ use crate::bytes::{index, join32, le16, put};
 use crate::checksum::ChecksumSeed;
 use crate::error::{Corrupt, Result, Structure};
 
-/// The length of either half.
+/// The size of either half.
 const HALF_BYTES: usize = 2;
 
-/// Checks the inode's bytes against the checksum in them, if the filesystem has checksums. The
-/// checksum is of the whole inode, with zeroes in its own place.
+/// Verifies the checksum in the inode's bytes, if the filesystem has checksums. It covers the whole
+/// inode, with zeroes in place of the checksum.
 pub(super) fn verify(inode: &Inode, bytes: &[u8]) -> Result<()> {
     let Some(seed) = inode.checksum_seed else {
         return Ok(());
@@ -38,8 +38,7 @@ fn low(bytes: &[u8]) -> u16 {
     le16(bytes, CHECKSUM_LO).unwrap_or(0)
 }
 
-/// The checksum that the bytes should have. Where the inode does not reach so far, only its lower
-/// half is stored.
+/// Computes the checksum. In a small inode only its lower half is stored.
 fn sum(seed: ChecksumSeed, bytes: &[u8]) -> u32 {
     let low_end = CHECKSUM_LO.saturating_add(HALF_BYTES);
     let before = bytes.get(..CHECKSUM_LO).unwrap_or_default();
@@ -53,7 +52,7 @@ fn sum(seed: ChecksumSeed, bytes: &[u8]) -> u32 {
     seed.of(&[before, &[0; HALF_BYTES], between, &[0; HALF_BYTES], after])
 }
 
-/// Puts the checksum into the inode's bytes.
+/// Writes the checksum into the inode's bytes.
 pub(super) fn update(seed: ChecksumSeed, bytes: &mut [u8]) {
     let [a, b, c, d] = sum(seed, bytes).to_le_bytes();
     let halves = if has_high_half(bytes) {
@@ -69,7 +68,7 @@ pub(super) fn update(seed: ChecksumSeed, bytes: &mut [u8]) {
     }
 }
 
-/// Whether `i_extra_isize` reaches past `i_checksum_hi`.
+/// Returns true if `i_extra_isize` reaches past `i_checksum_hi`.
 fn has_high_half(bytes: &[u8]) -> bool {
     const NEEDED: u16 = 4;
     le16(bytes, index(extra::I_EXTRA_ISIZE)).is_some_and(|extra_isize| extra_isize >= NEEDED)

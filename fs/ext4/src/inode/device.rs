@@ -1,13 +1,14 @@
 //! Numbers of device nodes, in the first two words of `i_block`.
 //!
 //! Source: Linux, `include/linux/kdev_t.h`: an old number has 8 bits for each half; a new one has
-//! 12 bits for the major number amid 20 for the minor.
+//! 12 bits for the major number and 20 for the minor.
 
 use diskfs_vfs::Device;
 
 use crate::bytes::{le32, put};
 
-/// The first word holds an old number; if it is zero, the second one holds a new number.
+/// Decodes the number: the first word contains an old number; if it is zero, the second word
+/// contains a new number.
 pub(super) fn decode(block: &[u8; 60]) -> Device {
     match le32(block, 0).unwrap_or(0) {
         0 => decode_new(le32(block, 4).unwrap_or(0)),
@@ -25,7 +26,7 @@ fn decode_new(number: u32) -> Device {
     }
 }
 
-/// The words of `i_block` for a number: the old form where both halves fit, as Linux writes it.
+/// Encodes a number in the words of `i_block`: in the old form if both halves fit, as Linux does.
 pub(crate) fn encode(device: Device) -> [u8; 60] {
     let Device { major, minor } = device;
     let words = if major < 256 && minor < 256 {

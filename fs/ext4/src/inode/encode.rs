@@ -1,4 +1,4 @@
-//! From an inode to its bytes in the table.
+//! Encoding of an inode into its bytes in the inode table.
 
 use diskfs_vfs::Timestamp;
 use zerocopy::FromBytes;
@@ -10,16 +10,16 @@ use crate::error::{Error, ErrorKind, InInode, Result, Structure, malformed};
 use crate::features::{Incompatible, ReadOnlyCompatible};
 use crate::superblock::Superblock;
 
-/// Puts an inode into its `s_inode_size` bytes, over what was there. What this driver has no name
-/// for stays as it was, and so does `i_dtime`: see [`set_deleted`].
+/// Writes an inode over its `s_inode_size` bytes. Fields that this driver does not know stay as
+/// they were, and so does `i_dtime`: see [`set_deleted`].
 ///
 /// # Errors
-/// `FileTooLarge` when more is allocated for it than its fields can tell; `Corrupt` when the bytes
-/// are too few.
+/// `FileTooLarge` if more is allocated than its fields can count; `Corrupt` if there are too few
+/// bytes.
 pub(crate) fn encode(superblock: &Superblock, inode: &Inode, bytes: &mut [u8]) -> Result<()> {
     let (blocks, flags) = blocks(superblock, inode).in_inode(inode.number)?;
     let (raw, _) = RawInode::mut_from_prefix(bytes)
-        .map_err(|_| malformed(Structure::Inode(inode.number), "it is cut short"))?;
+        .map_err(|_| malformed(Structure::Inode(inode.number), "truncated"))?;
     fixed(superblock, inode, raw);
     let (blocks_high, blocks_low) = split64(blocks);
     raw.i_blocks_lo.set(blocks_low);
@@ -40,21 +40,21 @@ pub(crate) fn encode(superblock: &Superblock, inode: &Inode, bytes: &mut [u8]) -
     Ok(())
 }
 
-/// As [`encode`], for an inode that was not in use: of what was there nothing stays.
+/// Writes an inode like [`encode`], but over an unused one: none of the old bytes are kept.
 ///
 /// # Errors
-/// As [`encode`].
+/// Fails like [`encode`].
 pub(crate) fn encode_new(superblock: &Superblock, inode: &Inode, bytes: &mut [u8]) -> Result<()> {
     bytes.fill(0);
     encode(superblock, inode, bytes)
 }
 
-/// Puts `i_dtime` into an inode's bytes: when it was freed, or while it is an orphan the next one on
-/// the list. It is set apart from the rest because the list goes through inodes that others have
-/// locked.
+/// Writes `i_dtime` into an inode's bytes: the time of deletion, or for an orphan the next inode on
+/// the orphan list. It is separate because updates of the list change inodes that other threads
+/// have locked.
 ///
 /// # Errors
-/// `Corrupt` when the bytes are too few.
+/// `Corrupt` if there are too few bytes.
 pub(crate) fn set_deleted(
     superblock: &Superblock,
     number: u32,
@@ -62,7 +62,7 @@ pub(crate) fn set_deleted(
     bytes: &mut [u8],
 ) -> Result<()> {
     let (raw, _) = RawInode::mut_from_prefix(bytes)
-        .map_err(|_| malformed(Structure::Inode(number), "it is cut short"))?;
+        .map_err(|_| malformed(Structure::Inode(number), "truncated"))?;
     raw.i_dtime.set(deleted);
     if let Some(seed) = superblock.inode_checksum_seed(number, raw.i_generation.get()) {
         checksum::update(seed, bytes);
@@ -126,7 +126,7 @@ fn extra_fields(inode: &Inode, bytes: &mut [u8]) {
     }
 }
 
-/// The attributes within the inode, behind its last field up to its end.
+/// Writes the attributes within the inode, after its last field up to its end.
 fn attributes(inode: &Inode, bytes: &mut [u8]) {
     let start = raw::SIZE_BYTES.saturating_add(usize::from(inode.extra_isize));
     let room = bytes.get_mut(start..).unwrap_or_default();
@@ -137,7 +137,7 @@ fn attributes(inode: &Inode, bytes: &mut [u8]) {
     }
 }
 
-/// `i_blocks`, and the flags that say what it counts.
+/// Returns `i_blocks`, and the flags that give its unit.
 fn blocks(superblock: &Superblock, inode: &Inode) -> Result<(u64, InodeFlags)> {
     const SECTOR_BITS: u32 = 9;
     const WIDE: u64 = 1 << 48;
@@ -147,7 +147,8 @@ fn blocks(superblock: &Superblock, inode: &Inode) -> Result<(u64, InodeFlags)> {
         return Ok((sectors, flags));
     }
     if !superblock.features.has(ReadOnlyCompatible::HUGE_FILE) {
-        let reason = "needs more blocks than can be counted without the feature `huge_file`";
+        let reason =
+            "the file needs more blocks than i_blocks can count without the feature `huge_file`";
         return Err(Error::new(ErrorKind::FileTooLarge, reason));
     }
     if sectors < WIDE {
@@ -157,30 +158,30 @@ fn blocks(superblock: &Superblock, inode: &Inode) -> Result<(u64, InodeFlags)> {
     if blocks < WIDE {
         return Ok((blocks, flags.union(InodeFlags::HUGE_FILE)));
     }
-    let reason = "needs more blocks than an inode can count";
+    let reason = "the file needs more blocks than i_blocks can count";
     Err(Error::new(ErrorKind::FileTooLarge, reason))
 }
 
 impl Inode {
-    /// Whether the four bytes at `offset` are among its fields.
+    /// Returns true if the four bytes at `offset` are among the inode's fields.
     fn reaches(&self, offset: usize) -> bool {
         const FIELD_BYTES: usize = 4;
         let end = raw::SIZE_BYTES.saturating_add(usize::from(self.extra_isize));
         offset.saturating_add(FIELD_BYTES) <= end
     }
 
-    /// A time of change as it is when the inode is read again: without nanoseconds, and not past
-    /// 2038, where they have no room.
+    /// Returns a time of change as it will be read again: in a small inode without nanoseconds, and
+    /// not after 2038.
     pub(crate) fn storable(&self, time: Timestamp) -> Timestamp {
         time::stored(time, self.reaches(extra::I_MTIME_EXTRA))
     }
 
-    /// Whether it reaches so far that it has a project.
+    /// Returns true if the inode is large enough to have a project ID.
     pub(crate) fn has_project(&self) -> bool {
         self.reaches(extra::I_PROJID)
     }
 
-    /// How many bytes of attributes have room within the inode, behind their magic.
+    /// Returns how many bytes of attributes fit into the inode, after their magic.
     pub(crate) fn xattr_room_bytes(&self, superblock: &Superblock) -> usize {
         usize::from(superblock.inode_size)
             .saturating_sub(raw::SIZE_BYTES)

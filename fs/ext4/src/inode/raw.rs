@@ -1,7 +1,7 @@
-//! An inode's bytes, `struct ext4_inode`.
+//! The bytes of an inode, `struct ext4_inode`.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Index Nodes".
-//! Field names are the specification's; those of a union are the ones Linux uses.
+//! Field names are the specification's; those of a union are the ones that Linux uses.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -35,13 +35,14 @@ pub(super) struct RawInode {
     l_i_reserved: U16,
 }
 
-/// Bytes of [`RawInode`]: `EXT4_GOOD_OLD_INODE_SIZE`.
+/// The size of [`RawInode`]: `EXT4_GOOD_OLD_INODE_SIZE`.
 pub(super) const SIZE_BYTES: usize = 128;
 
-/// Bytes of all fields that Linux knows, `sizeof(struct ext4_inode)`.
+/// The size of all fields that Linux knows, `sizeof(struct ext4_inode)`.
 pub(super) const KNOWN_BYTES: usize = 160;
 
-/// Offsets of the fields behind it. One is there only when `i_extra_isize` reaches past its end.
+/// The offsets of the fields after [`RawInode`]. A field exists only if `i_extra_isize` reaches
+/// past its end.
 pub(super) mod extra {
     pub(in super::super) const I_EXTRA_ISIZE: usize = 0x80;
     pub(in super::super) const I_CHECKSUM_HI: usize = 0x82;

@@ -22,7 +22,7 @@ fn parse(s: &Superblock, fields: &[(usize, u32)]) -> Inode {
     Inode::parse(s, 12, &raw(fields)).unwrap().unwrap()
 }
 
-/// Some regular file of 256 bytes whose fields reach up to the 160th.
+/// Returns a regular file's inode of 256 bytes, whose fields reach up to byte 160.
 pub(crate) fn sample(superblock: &Superblock) -> Inode {
     parse(superblock, &[REGULAR, (0x80, 32)])
 }
@@ -68,7 +68,7 @@ fn extra_fields_count_only_as_far_as_the_inode_says() {
     assert_eq!(parse(&s, &extra(12)).modified.nanoseconds, 9);
     assert_eq!(parse(&s, &extra(16)).created, None);
     assert_eq!(parse(&s, &extra(28)).created.unwrap().seconds, 5);
-    // Of the time before there was such a field: the kernel takes all that it knows.
+    // Inodes from before this field existed: the kernel treats all fields that it knows as present.
     assert_eq!(parse(&s, &extra(0)).created.unwrap().seconds, 5);
     assert!(Inode::parse(&s, 12, &raw(&extra(132))).is_err());
     assert!(Inode::parse(&s, 12, &raw(&extra(6))).is_err());
@@ -95,7 +95,10 @@ fn both_halves_of_the_checksum_count() {
     for at in [0, 0x7c, 0x82, 255] {
         bytes[at] ^= 1;
         let e = Inode::parse(&s, 12, &bytes).unwrap_err();
-        assert!(e.to_string().starts_with("inode 12 has checksum"), "{e}");
+        assert!(
+            e.to_string().starts_with("invalid inode 12: checksum"),
+            "{e}"
+        );
         bytes[at] ^= 1;
     }
     assert!(Inode::parse(&s, 13, &bytes).is_err());

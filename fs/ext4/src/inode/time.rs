@@ -1,15 +1,14 @@
-//! Times: 32 bits of seconds, and where the inode reaches so far 2 bits of epoch and 30 bits of
-//! nanoseconds.
+//! Timestamps: 32 bits of seconds, and in large inodes 2 bits of epoch and 30 bits of nanoseconds.
 //!
-//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Inode
-//! Timestamps".
+//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Inode Timestamps".
 
 use diskfs_vfs::Timestamp;
 
 use super::raw::extra;
 use crate::bytes::{le32, split64};
 
-/// A time whose second half, if there is one, is at `extra_offset` of the inode's `fields`.
+/// Decodes a timestamp whose second half, if it exists, is at `extra_offset` of the inode's
+/// `fields`.
 pub(super) fn decode(seconds: u32, fields: &[u8], extra_offset: usize) -> Timestamp {
     let extra = le32(fields, extra_offset).unwrap_or(0);
     // The epoch bits count spans of 2^32 seconds on top of the signed 32 bits: 0 is 1901 to 2038.
@@ -20,14 +19,15 @@ pub(super) fn decode(seconds: u32, fields: &[u8], extra_offset: usize) -> Timest
     }
 }
 
-/// The time of creation, if the inode reaches so far.
+/// Returns the time of creation if the inode is large enough to have it.
 pub(super) fn created(fields: &[u8]) -> Option<Timestamp> {
     let seconds = le32(fields, extra::I_CRTIME)?;
     Some(decode(seconds, fields, extra::I_CRTIME_EXTRA))
 }
 
-/// The seconds and the second half of a time. Where the inode has no room for the second half, a time
-/// out of the range of 32 signed bits becomes the nearest that is in it, as in Linux.
+/// Encodes the seconds and the second half of a timestamp. If the inode has no room for the second
+/// half, a time outside of the range of 32 signed bits becomes the nearest one in the range, as in
+/// Linux.
 pub(super) fn encode(time: Timestamp, has_extra: bool) -> (u32, u32) {
     let last = if has_extra {
         LAST_SECOND
@@ -36,7 +36,7 @@ pub(super) fn encode(time: Timestamp, has_extra: bool) -> (u32, u32) {
     };
     let seconds = time.seconds.clamp(i64::from(i32::MIN), last);
     let (high, low) = split64(seconds.cast_unsigned());
-    // How many spans of 2^32 seconds the signed 32 bits are away.
+    // The number of spans of 2^32 seconds that the signed 32 bits are away.
     let epoch = high.wrapping_add(low.wrapping_shr(31)) & 3;
     (
         low,
@@ -44,7 +44,7 @@ pub(super) fn encode(time: Timestamp, has_extra: bool) -> (u32, u32) {
     )
 }
 
-/// A time as it is when the inode is read again.
+/// Returns a timestamp as it will be read again.
 pub(super) fn stored(time: Timestamp, has_extra: bool) -> Timestamp {
     let (seconds, extra) = encode(time, has_extra);
     let extra = extra.to_le_bytes();

@@ -1,9 +1,10 @@
-//! `journal_header_t`: what every block of the log begins with, except for data.
+//! `journal_header_t`: the header of every block of the log except for data blocks.
 
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// `JBD2_MAGIC_NUMBER`. Data that begins with it is written with zeroes in its place ("escaped").
+/// The magic of a header, `JBD2_MAGIC_NUMBER`. A data block that begins with it is written with
+/// zeroes in its place ("escaped").
 pub(super) const MAGIC: u32 = 0xc03b_3998;
 
 /// The header as it is stored.
@@ -17,7 +18,7 @@ pub(super) struct RawBlockHeader {
 }
 
 impl RawBlockHeader {
-    /// Of a block that belongs to a transaction.
+    /// Returns the header of a block that belongs to a transaction.
     pub(super) fn new(block_type: BlockType, sequence: Sequence) -> Self {
         Self {
             h_magic: U32::new(MAGIC),
@@ -30,7 +31,7 @@ impl RawBlockHeader {
 /// The size of a header.
 pub(super) const HEADER_BYTES: usize = size_of::<RawBlockHeader>();
 
-/// What a block of the log is.
+/// The type of a block of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlockType {
     Descriptor,
@@ -67,12 +68,12 @@ impl From<BlockType> for u32 {
     }
 }
 
-/// The number of a transaction. The numbers follow each other, and start anew after 2^32.
+/// The sequence number of a transaction. The numbers are consecutive, and wrap around after 2^32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sequence(pub(super) u32);
 
 impl Sequence {
-    /// The number of the transaction after this one.
+    /// Returns the sequence number of the next transaction.
     pub(super) const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
@@ -84,7 +85,7 @@ impl std::fmt::Display for Sequence {
     }
 }
 
-/// A block's type, if it has the magic and belongs to transaction `expected`.
+/// Returns a block's type if it has the magic and belongs to transaction `expected`.
 pub(super) fn block_type(block: &[u8], expected: Sequence) -> Option<BlockType> {
     let (header, _) = RawBlockHeader::ref_from_prefix(block).ok()?;
     let belongs = header.h_magic.get() == MAGIC && header.h_sequence.get() == expected.0;

@@ -4,21 +4,22 @@ use crate::checksum::crc32c;
 
 use super::block_header::Sequence;
 
-/// The seed of all CRC-32C of a journal: of its UUID.
+/// The seed of all CRC-32C checksums of a journal, computed from its UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlockChecksum {
     seed: u32,
 }
 
 impl BlockChecksum {
-    /// For the journal with this `s_uuid`.
+    /// Returns the seed of the journal with this `s_uuid`.
     pub(super) fn of_uuid(uuid: &[u8; 16]) -> Self {
         Self {
             seed: crc32c(u32::MAX, uuid),
         }
     }
 
-    /// Of a block of which the four bytes at `field` hold the checksum, and count as zeroes.
+    /// Computes the checksum of a block. The four bytes at `field` hold the checksum, and count as
+    /// zeroes.
     pub(super) fn of_block(self, block: &[u8], field: usize) -> u32 {
         let before = block.get(..field).unwrap_or_default();
         let behind = field.saturating_add(4);
@@ -26,19 +27,21 @@ impl BlockChecksum {
         crc32c(crc32c(crc32c(self.seed, before), &[0; 4]), after)
     }
 
-    /// Of a data block in parts, which the transaction's number is part of.
+    /// Computes the checksum of a data block in parts; it includes the transaction's sequence
+    /// number.
     pub(super) fn of_data(self, sequence: Sequence, parts: &[&[u8]]) -> u32 {
         let seed = crc32c(self.seed, &sequence.0.to_be_bytes());
         parts.iter().fold(seed, |crc, part| crc32c(crc, part))
     }
 }
 
-/// CRC-32 with the bits of each byte in their own order (`crc32_be` in Linux), without inversions.
+/// A CRC-32 with the bits of each byte in their own order (`crc32_be` in Linux), without
+/// inversions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TransactionChecksum(u32);
 
 impl TransactionChecksum {
-    /// Of nothing yet.
+    /// Returns the checksum of no blocks.
     pub(super) const fn new() -> Self {
         Self(u32::MAX)
     }
@@ -55,13 +58,13 @@ impl TransactionChecksum {
         });
     }
 
-    /// The sum.
+    /// Returns the checksum.
     pub(super) const fn value(self) -> u32 {
         self.0
     }
 }
 
-/// What eight shifts make of each byte.
+/// The result of eight shifts for each byte.
 static TABLE: [u32; 256] = table();
 
 #[expect(

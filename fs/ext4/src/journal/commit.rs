@@ -1,4 +1,4 @@
-//! `struct commit_header`: the block that makes a transaction whole.
+//! `struct commit_header`: the commit block, which completes a transaction.
 
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -21,14 +21,15 @@ struct RawCommitHeader {
     h_commit_nsec: U32,
 }
 
-/// Where the checksum stands.
+/// The offset of the checksum.
 const CHECKSUM_OFFSET: usize = std::mem::offset_of!(RawCommitHeader, h_chksum);
-/// `JBD2_CRC32_CHKSUM`. The types for MD5 and SHA-1 have numbers, and no implementation anywhere.
+/// The type number `JBD2_CRC32_CHKSUM`. MD5 and SHA-1 have type numbers, but no implementation
+/// exists.
 const TYPE_CRC32: u8 = 1;
 /// The size of a CRC-32.
 const CRC32_BYTES: u8 = 4;
 
-/// A commit block without a checksum.
+/// Encodes a commit block without a checksum.
 pub(super) fn encode(block_bytes: usize, sequence: Sequence, time: Timestamp) -> Vec<u8> {
     let raw = RawCommitHeader {
         header: RawBlockHeader::new(BlockType::Commit, sequence),
@@ -44,7 +45,7 @@ pub(super) fn encode(block_bytes: usize, sequence: Sequence, time: Timestamp) ->
     block
 }
 
-/// Puts the checksum of versions 2 and 3 into a commit block.
+/// Writes the checksum of versions 2 and 3 into a commit block.
 pub(super) fn put_checksum(block: &mut [u8], checksum: BlockChecksum) {
     let sum = checksum.of_block(block, CHECKSUM_OFFSET);
     crate::bytes::put(block, CHECKSUM_OFFSET, &sum.to_be_bytes());
@@ -58,20 +59,21 @@ pub(super) struct Commit<'a> {
 }
 
 impl<'a> Commit<'a> {
-    /// `None` for a block that is too short, which none is.
+    /// Parses a commit block. Returns `None` if the block is too short, which does not happen.
     pub(super) fn parse(block: &'a [u8]) -> Option<Self> {
         let (raw, _) = RawCommitHeader::ref_from_prefix(block).ok()?;
         Some(Self { raw, block })
     }
 
-    /// When it was written, in seconds since 1970. It never runs backwards within one log, so an
-    /// earlier time means a block left over from before.
+    /// Returns the time of the commit, in seconds since 1970. It never runs backwards within one
+    /// log, so an earlier time means a block left over from a previous round.
     pub(super) fn time_seconds(&self) -> u64 {
         self.raw.h_commit_sec.get()
     }
 
-    /// Whether the checksum of the block itself is right (versions 2 and 3). It may also be of the
-    /// header alone followed by zeroes: then only the first sector was written, which is enough.
+    /// Returns true if the checksum of the block itself is right (versions 2 and 3). It may also be
+    /// the checksum of the header followed by zeroes: then only the first sector was written, which
+    /// is enough.
     pub(super) fn is_right(&self, checksum: BlockChecksum) -> bool {
         let stored = self.stored();
         if stored == checksum.of_block(self.block, CHECKSUM_OFFSET) {
@@ -86,7 +88,8 @@ impl<'a> Commit<'a> {
         stored == checksum.of_block(&only_header, CHECKSUM_OFFSET)
     }
 
-    /// Whether the blocks of the transaction gave this sum (version 1), or nobody computed one.
+    /// Returns true if the transaction's blocks have this checksum (version 1), or if the block
+    /// stores none.
     pub(super) fn sums_up(&self, sum: TransactionChecksum) -> bool {
         let (kind, size) = (self.raw.h_chksum_type, self.raw.h_chksum_size);
         match (kind, size, self.stored()) {

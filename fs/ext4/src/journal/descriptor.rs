@@ -1,4 +1,4 @@
-//! The descriptor block: which blocks of the filesystem the data blocks behind it are for.
+//! The descriptor block: it gives the filesystem blocks for which the following data blocks are.
 
 use zerocopy::IntoBytes;
 
@@ -6,25 +6,26 @@ use super::block_header::{BlockType, HEADER_BYTES, RawBlockHeader, Sequence};
 use super::checksum::BlockChecksum;
 use super::tag::{Position, Tag, TagForm, UUID_BYTES};
 
-/// The size of `struct jbd2_journal_block_tail`, which descriptor and revocation blocks end with
-/// if each block has a checksum.
+/// The size of `struct jbd2_journal_block_tail`, with which descriptor and revocation blocks end if
+/// each block has a checksum.
 pub(super) const TAIL_BYTES: usize = 4;
 
-/// Whether the checksum in the last four bytes of a descriptor or revocation block is right.
+/// Returns true if the checksum in the last four bytes of a descriptor or revocation block is
+/// right.
 pub(super) fn tail_is_right(block: &[u8], checksum: BlockChecksum) -> bool {
     let field = block.len().saturating_sub(TAIL_BYTES);
     let stored = crate::bytes::array(block, field).map(u32::from_be_bytes);
     stored == Some(checksum.of_block(block, field))
 }
 
-/// Puts the checksum into the last four bytes of a descriptor or revocation block.
+/// Writes the checksum into the last four bytes of a descriptor or revocation block.
 pub(super) fn put_tail(block: &mut [u8], checksum: BlockChecksum) {
     let field = block.len().saturating_sub(TAIL_BYTES);
     let sum = checksum.of_block(block, field);
     crate::bytes::put(block, field, &sum.to_be_bytes());
 }
 
-/// How many tags a descriptor block takes. Linux leaves room for one more UUID.
+/// Returns how many tags fit into a descriptor block. Linux leaves room for one more UUID.
 pub(super) fn tags_per_block(block_bytes: usize, form: TagForm, tail_bytes: usize) -> usize {
     let fixed = HEADER_BYTES
         .saturating_add(UUID_BYTES)
@@ -33,8 +34,8 @@ pub(super) fn tags_per_block(block_bytes: usize, form: TagForm, tail_bytes: usiz
     room.checked_div(form.size_bytes()).unwrap_or(0)
 }
 
-/// A descriptor block with these tags, which are no more than [`tags_per_block`]. Its last bytes
-/// are zeroes.
+/// Encodes a descriptor block with these tags, at most [`tags_per_block`]. Its last bytes are
+/// zeroes.
 pub(super) fn encode(
     block_bytes: usize,
     form: TagForm,
@@ -53,8 +54,8 @@ pub(super) fn encode(
     block
 }
 
-/// The tags of a descriptor block, up to the one that says it is the last or to the block's end.
-/// Each takes one block of the log.
+/// Returns the tags of a descriptor block, up to the one marked as the last or to the block's end.
+/// Each tag stands for one block of the log.
 pub(super) fn tags(block: &[u8], form: TagForm, tail_bytes: usize) -> impl Iterator<Item = Tag> {
     let end = block.len().saturating_sub(tail_bytes);
     let mut left = block.get(HEADER_BYTES..end).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Failures of the journal, with their place.
+//! Errors of the journal, with their place.
 
 use diskfs_vfs::{Error, ErrorKind};
 
@@ -6,10 +6,10 @@ use crate::block::FsBlock;
 
 use super::log::LogBlock;
 
-/// What to do about a journal that can't be replayed.
+/// The hint for a journal that can't be replayed.
 const HINT: &str = "run e2fsck on a copy of the filesystem";
 
-/// A journal block that contradicts the specification.
+/// Returns the error for an invalid journal block.
 pub(super) fn corrupt_block(block: LogBlock, reason: impl std::fmt::Display) -> Error {
     Error::new(
         ErrorKind::Corrupt,
@@ -18,58 +18,54 @@ pub(super) fn corrupt_block(block: LogBlock, reason: impl std::fmt::Display) -> 
     .with_hint(HINT)
 }
 
-/// The journal's superblock contradicts the specification.
+/// Returns the error for an invalid journal superblock.
 pub(super) fn corrupt_superblock(reason: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Corrupt, format!("journal superblock: {reason}")).with_hint(HINT)
 }
 
-/// The journal's inode does not lead to its blocks.
+/// Returns the error for a journal inode that does not map the journal's blocks.
 pub(super) fn corrupt_map(reason: impl std::fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::Corrupt,
-        format!("the journal's blocks: {reason}"),
-    )
-    .with_hint(HINT)
+    Error::new(ErrorKind::Corrupt, format!("invalid journal: {reason}")).with_hint(HINT)
 }
 
-/// Well-formed, but nothing that this driver replays.
+/// Returns the error for a valid journal that this driver cannot replay.
 pub(super) fn unsupported(reason: impl std::fmt::Display) -> Error {
     Error::new(
         ErrorKind::Unsupported,
-        format!("the journal needs recovery, and {reason}"),
+        format!("cannot recover the journal: {reason}"),
     )
-    .with_hint("let its own system mount it once, or run e2fsck on a copy")
+    .with_hint("mount it once with its own operating system, or run e2fsck on a copy")
 }
 
-/// Well-formed, but nothing that this driver writes.
+/// Returns the error for a valid journal that this driver cannot write.
 pub(super) fn unsupported_for_writing(reason: impl std::fmt::Display) -> Error {
     Error::new(
         ErrorKind::Unsupported,
-        format!("the journal can't be written: {reason}"),
+        format!("cannot write the journal: {reason}"),
     )
 }
 
-/// Why a transaction is no whole one, although its commit block is there.
+/// The reason why a transaction is damaged although it has a commit block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Damage {
-    #[error("descriptor block {0} has a wrong checksum")]
+    #[error("descriptor block {0} has an invalid checksum")]
     Descriptor(LogBlock),
-    #[error("revocation block {0} has a wrong checksum")]
+    #[error("revocation block {0} has an invalid checksum")]
     Revocation(LogBlock),
-    #[error("revocation block {0} says that it is longer than a block")]
+    #[error("revocation block {0} claims to be longer than a block")]
     RevocationLength(LogBlock),
-    #[error("data block {log} (for block {target}) has a wrong checksum")]
+    #[error("data block {log} (for block {target}) has an invalid checksum")]
     Data { log: LogBlock, target: FsBlock },
     #[error("data block {log} is for block {target}, which is outside of the filesystem")]
     Target { log: LogBlock, target: FsBlock },
-    #[error("commit block {0} has a wrong checksum")]
+    #[error("commit block {0} has an invalid checksum")]
     Commit(LogBlock),
-    #[error("its blocks don't give the checksum of commit block {0}")]
+    #[error("the transaction's blocks do not match the checksum in commit block {0}")]
     Transaction(LogBlock),
 }
 
 impl Damage {
-    /// The block of the log that it was found at.
+    /// Returns the log block where the damage was found.
     pub(super) const fn log_block(self) -> LogBlock {
         match self {
             Self::Descriptor(log)

@@ -1,25 +1,25 @@
-//! Fast commits: what changed since the last full commit, as a list of changes instead of blocks.
+//! Fast commits: the changes since the last full commit, as a list of changes instead of blocks.
 //!
-//! They stand in blocks of their own behind the log, and count if they belong to the transaction
-//! that would be the next one. Each is a list of tags ([`tag`]) that ends with a tail and its
-//! checksum. Linux applies them by changing inodes, trees and directories the ordinary way. Here
-//! nothing can be changed, so the edits are kept, and whoever reads merges them:
+//! They are in blocks of their own after the log, and are valid if they belong to the transaction
+//! that would be the next one. Each fast commit is a list of tags ([`tag`]) that ends with a tail
+//! and its checksum. Linux applies them by changing inodes, trees and directories in the usual way.
+//! A read-only filesystem cannot do that, so the edits are kept in memory, and readers merge them:
 //!
-//! * an inode ([`FastCommits::inode_bytes`]): the fields of the last `INODE` tag over those in the
-//!   table, but for the map of blocks ([`inode`]);
-//! * the blocks of a file ([`FastCommits::ranges`]): what was added and removed, over the runs of
-//!   its tree ([`EditedWalk`]);
-//! * a directory ([`FastCommits::names`]): names that came and went, over what its blocks say
-//!   ([`NameEdit::resolve`]);
-//! * the number of a directory's links ([`FastCommits::links`]), which follows from the directories
-//!   that came and went in it.
+//! * an inode ([`FastCommits::inode_bytes`]): the fields of the last `INODE` tag replace those in
+//!   the inode table, except for the map of blocks ([`inode`]);
+//! * the blocks of a file ([`FastCommits::ranges`]): added and removed ranges are merged with the
+//!   runs of its tree ([`EditedWalk`]);
+//! * a directory ([`FastCommits::names`]): added and removed names are merged with those in its
+//!   blocks ([`NameEdit::resolve`]);
+//! * the link count of a directory ([`FastCommits::links`]), which follows from the subdirectories
+//!   that were added and removed.
 //!
-//! What Linux does by its own clock (a directory's times) or as a matter of course (a directory
-//! grows by a block) is not to be seen here. A symlink's target and a device's number come from the
-//! fast commit, where Linux leaves what was in the table.
+//! Linux sets a directory's times from its own clock, and may add a block to the directory. This
+//! replay does neither. A symlink's target and a device's number come from the fast commit, while
+//! Linux keeps what was in the inode table.
 //!
-//! An area whose first fast commit is damaged holds nothing: its writer was interrupted. Linux
-//! refuses to mount then.
+//! If the first fast commit of the area is damaged, the area counts as empty: its writer was
+//! interrupted. Linux refuses to mount then.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Fast commits".
 
@@ -54,7 +54,7 @@ use tag::{Dentry, Tag, Tags};
 pub(crate) use names::{NameEdit, NameEdits};
 pub(crate) use ranges::{EditedStep, EditedWalk, RangeEdits};
 
-/// What the fast commits change.
+/// The changes of all fast commits.
 #[derive(Debug)]
 pub(crate) struct FastCommits {
     device: Arc<dyn BlockRead>,
@@ -62,17 +62,18 @@ pub(crate) struct FastCommits {
     inodes: HashMap<u32, InodeEdit>,
     ranges: HashMap<u32, RangeEdits>,
     names: HashMap<u32, NameEdits>,
-    /// By directory, which inodes came to it (1) and went (-1), until it is known which of them
-    /// are directories.
+    /// For each directory, the inodes that were added (1) and removed (-1), until it is known which
+    /// of them are directories.
     moved: HashMap<u32, Vec<(u32, i64)>>,
     links: HashMap<u32, i64>,
-    /// How many names each inode got (or lost) since it said how many it has.
+    /// For each inode, the change of its number of names since its last `INODE` tag gave its link
+    /// count.
     named: HashMap<u32, i64>,
-    /// Directories that are gone.
+    /// The directories that were removed.
     removed: HashSet<u32>,
 }
 
-/// Where the fast commits are, and what they belong to.
+/// The location of the fast commits, and what they belong to.
 #[derive(Debug)]
 pub(super) struct Source<'a, 'd> {
     pub(super) device: &'a Arc<dyn BlockRead>,
@@ -80,12 +81,12 @@ pub(super) struct Source<'a, 'd> {
     pub(super) reader: &'a mut LogReader<'d>,
     pub(super) blocks: Range<u32>,
     pub(super) tid: Sequence,
-    /// The filesystem's, after the log's replay.
+    /// The filesystem's superblock after the log's replay.
     pub(super) superblock: &'a Superblock,
 }
 
 impl FastCommits {
-    /// Reads the area. `None` when nothing in it is valid.
+    /// Reads the area. Returns `None` if nothing in it is valid.
     pub(super) fn load(source: Source<'_, '_>) -> Result<Option<Self>> {
         let area = Area {
             blocks: source.blocks.clone(),
@@ -136,13 +137,13 @@ impl FastCommits {
         Ok(())
     }
 
-    /// How many fast commits there are.
+    /// Returns the number of fast commits.
     pub(crate) const fn commits(&self) -> u32 {
         self.commits
     }
 
-    /// The bytes of an inode whose bytes in the table are `table`; `None` where those are right.
-    /// The checksum in them is not.
+    /// Returns the new bytes of an inode whose bytes in the table are `table`, or `None` if those
+    /// are current. The checksum in the returned bytes is not valid.
     pub(crate) fn inode_bytes(&self, number: u32, table: &[u8]) -> Result<Option<Vec<u8>>> {
         let Some(edit) = self.inodes.get(&number) else {
             return Ok(None);
@@ -154,28 +155,29 @@ impl FastCommits {
         Ok(Some(inode::merge(table, &raw, edit)))
     }
 
-    /// What became of the blocks of a file; `None` for nothing.
+    /// Returns the edits of a file's blocks, or `None` if there are none.
     pub(crate) fn ranges(&self, number: u32) -> Option<&RangeEdits> {
         self.ranges.get(&number)
     }
 
-    /// What became of the names of a directory; `None` for nothing.
+    /// Returns the edits of a directory's names, or `None` if there are none.
     pub(crate) fn names(&self, directory: u32) -> Option<&NameEdits> {
         self.names.get(&directory)
     }
 
-    /// The number of links of an inode that has `links` without the directories that came to it
-    /// and went.
+    /// Returns the link count of an inode that has `links` without the subdirectories that were
+    /// added and removed.
     pub(crate) fn links(&self, number: u32, links: u16) -> u16 {
         let by = self.links.get(&number).copied().unwrap_or(0);
         let links = i64::from(links).saturating_add(by);
         u16::try_from(links.max(0)).unwrap_or(u16::MAX)
     }
 
-    /// Computes the numbers of links. `is_directory` knows the inodes that no fast commit has.
+    /// Computes the link counts. `is_directory` answers for the inodes that no fast commit
+    /// contains.
     ///
     /// # Errors
-    /// Those of `is_directory`.
+    /// Returns the errors of `is_directory`.
     pub(crate) fn count_links(
         &mut self,
         mut is_directory: impl FnMut(u32) -> Result<bool>,
@@ -205,31 +207,32 @@ impl FastCommits {
         Ok(())
     }
 
-    /// All inodes that are another now, or have other blocks or another number of names; of
-    /// directories only those that came and went. After [`count_links`](Self::count_links).
+    /// Returns all inodes that were replaced, or whose blocks or number of names changed; of
+    /// directories only those that were created or removed. Valid after
+    /// [`count_links`](Self::count_links).
     pub(crate) fn inodes(&self) -> BTreeSet<u32> {
         let mut inodes: BTreeSet<u32> = self.inodes.keys().copied().collect();
         inodes.extend(self.ranges.keys().chain(self.named.keys()));
         inodes
     }
 
-    /// Whether it is a directory that is gone.
+    /// Returns true if it is a directory that was removed.
     pub(crate) fn is_removed(&self, directory: u32) -> bool {
         self.removed.contains(&directory)
     }
 
-    /// The directories in which names came or went.
+    /// Returns the directories in which names were added or removed.
     pub(crate) fn directories(&self) -> BTreeSet<u32> {
         self.names.keys().copied().collect()
     }
 
-    /// Notes what a tag at byte `at` of the device changes.
+    /// Records the change of a tag at byte `at` of the device.
     fn apply(
         &mut self,
         tag: &Tag<'_>,
         at: u64,
         superblock: &Superblock,
-    ) -> std::result::Result<(), Nonsense> {
+    ) -> std::result::Result<(), InvalidTag> {
         match *tag {
             Tag::AddRange { inode, run } => self.add_range(inode, &run, superblock)?,
             Tag::DelRange {
@@ -246,7 +249,7 @@ impl FastCommits {
             Tag::Link(dentry) => self.link(dentry),
             Tag::Unlink(dentry) => self.unlink(dentry),
             Tag::Inode { number, .. } if number == 0 || number > superblock.inodes_count => {
-                return Err(Nonsense::Inode { number });
+                return Err(InvalidTag::Inode { number });
             }
             Tag::Inode {
                 number,
@@ -265,12 +268,12 @@ impl FastCommits {
         inode: u32,
         run: &Run,
         superblock: &Superblock,
-    ) -> std::result::Result<(), Nonsense> {
+    ) -> std::result::Result<(), InvalidTag> {
         if run.len_blocks == 0 {
             return Ok(());
         }
         if !superblock.holds(run.fs_block, u64::from(run.len_blocks)) {
-            return Err(Nonsense::Blocks { inode });
+            return Err(InvalidTag::Blocks { inode });
         }
         self.ranges.entry(inode).or_default().add(run);
         Ok(())
@@ -280,11 +283,11 @@ impl FastCommits {
         let generation = inode::generation(raw);
         let before = self.inodes.get(&number);
         if before.is_some_and(|before| before.generation != generation) {
-            // Another file has got the number, and none of the former one's blocks.
+            // The number was reused by another file, which has none of the former one's blocks.
             self.ranges.remove(&number);
         }
         let is_new = before.is_some_and(|b| b.is_new && b.generation == generation);
-        // The inode says how many links it has by now.
+        // The inode contains its current link count.
         self.moved.remove(&number);
         self.named.remove(&number);
         self.inodes.insert(
@@ -300,14 +303,14 @@ impl FastCommits {
     }
 
     fn create(&mut self, dentry: Dentry<'_>) {
-        // The inode came before, and counts this name.
+        // The inode's tag came before, and its link count includes this name.
         self.add_name(dentry);
         let Some(edit) = self.inodes.get_mut(&dentry.inode) else {
             return;
         };
         edit.is_new = true;
         if edit.is_directory() {
-            // Its first block, which the fast commit leaves to the one who replays it.
+            // The directory's first block, whose creation the fast commit leaves to the replay.
             let names = self.names.entry(dentry.inode).or_default();
             names.link(b".", dentry.inode);
             names.link(b"..", dentry.parent);
@@ -346,11 +349,11 @@ impl FastCommits {
     }
 }
 
-/// A tag that can't be meant.
+/// The error for a tag with impossible contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum Nonsense {
+enum InvalidTag {
     #[error("a fast commit gives inode {inode} blocks outside of the filesystem")]
     Blocks { inode: u32 },
-    #[error("a fast commit has inode {number}, which the filesystem does not have")]
+    #[error("a fast commit refers to inode {number}, which the filesystem does not have")]
     Inode { number: u32 },
 }

@@ -3,36 +3,36 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// `s_feature_compat`.
+    /// The flags in `s_feature_compat`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) struct Compatible: u32 {
-        /// `JBD2_FEATURE_COMPAT_CHECKSUM`: a commit block sums up its transaction ("v1").
+        /// A commit block has a checksum of its transaction ("v1"), `JBD2_FEATURE_COMPAT_CHECKSUM`.
         const CHECKSUM = 0x1;
         const _ = !0;
     }
 }
 
 bitflags! {
-    /// `s_feature_incompat`.
+    /// The flags in `s_feature_incompat`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) struct Incompatible: u32 {
-        /// Revocation blocks.
+        /// The log has revocation blocks.
         const REVOKE = 0x1;
-        /// Block numbers of 64 bits.
+        /// Block numbers have 64 bits.
         const SIXTY_FOUR_BIT = 0x2;
-        /// The commit block is written along with the blocks before it.
+        /// The commit block is written together with the blocks before it.
         const ASYNC_COMMIT = 0x4;
-        /// Every block has a checksum, those of data cut to 16 bits.
+        /// Every block has a checksum; that of data blocks is cut to 16 bits.
         const CSUM_V2 = 0x8;
         /// Every block has a checksum.
         const CSUM_V3 = 0x10;
-        /// There is an area of fast commits behind the log.
+        /// An area of fast commits follows the log.
         const FAST_COMMIT = 0x20;
         const _ = !0;
     }
 }
 
-/// What this driver knows: `JBD2_KNOWN_INCOMPAT_FEATURES`.
+/// The features that this driver supports: `JBD2_KNOWN_INCOMPAT_FEATURES`.
 pub(super) const KNOWN: Incompatible = Incompatible::REVOKE
     .union(Incompatible::SIXTY_FOUR_BIT)
     .union(Incompatible::ASYNC_COMMIT)
@@ -40,7 +40,7 @@ pub(super) const KNOWN: Incompatible = Incompatible::REVOKE
     .union(Incompatible::CSUM_V3)
     .union(Incompatible::FAST_COMMIT);
 
-/// The names, as dumpe2fs spells those that it knows, of the features that this driver does not.
+/// Returns the names of unsupported features; known names are those of dumpe2fs.
 pub(super) fn unknown_names(incompatible: Incompatible, read_only_compatible: u32) -> Vec<String> {
     let words = [
         (incompatible.difference(KNOWN).bits(), 'I'),
@@ -55,21 +55,21 @@ pub(super) fn unknown_names(incompatible: Incompatible, read_only_compatible: u3
     bits.collect()
 }
 
-/// The checksums that a journal has.
+/// The kind of checksums of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Checksums {
-    /// None at all.
+    /// The journal has no checksums.
     None,
-    /// One for each transaction, in its commit block.
+    /// Version 1: a checksum for each transaction, in its commit block.
     V1,
-    /// One for each block; 16 bits of it for data.
+    /// Version 2: a checksum for each block, of which data blocks have 16 bits.
     V2,
-    /// One for each block.
+    /// Version 3: a checksum for each block.
     V3,
 }
 
 impl Checksums {
-    /// `None` when features that exclude each other are set.
+    /// Returns the kind of checksums, or `None` if mutually exclusive features are set.
     pub(super) fn from_features(
         compatible: Compatible,
         incompatible: Incompatible,
@@ -86,7 +86,7 @@ impl Checksums {
         }
     }
 
-    /// Whether each block has its own.
+    /// Returns true if each block has its own checksum.
     pub(super) const fn per_block(self) -> bool {
         matches!(self, Self::V2 | Self::V3)
     }

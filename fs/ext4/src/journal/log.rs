@@ -1,4 +1,4 @@
-//! The journal's blocks: where they are on the device, and reading them.
+//! The blocks of the journal: their places on the device, and reading them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,23 +22,23 @@ impl fmt::Display for LogBlock {
     }
 }
 
-/// A run of the journal's blocks that stand behind each other on the device.
+/// A run of journal blocks that are contiguous on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JournalRun {
-    /// The first one on the device.
+    /// The first block on the device.
     pub(crate) start: FsBlock,
-    /// How many.
+    /// The number of blocks.
     pub(crate) len_blocks: u32,
 }
 
-/// A run, with where it begins in the journal.
+/// A run, with its position in the journal.
 #[derive(Debug, Clone, Copy)]
 struct PlacedRun {
     first: u32,
     run: JournalRun,
 }
 
-/// Where the journal's blocks are.
+/// The places of the journal's blocks.
 #[derive(Debug, Clone)]
 pub(super) struct LogMap {
     runs: Vec<PlacedRun>,
@@ -47,7 +47,7 @@ pub(super) struct LogMap {
 }
 
 impl LogMap {
-    /// Of no blocks yet. All must lie within the filesystem's `fs_blocks`.
+    /// Returns an empty map. All blocks must be within the filesystem's `fs_blocks`.
     pub(super) const fn new(fs_blocks: u64) -> Self {
         Self {
             runs: Vec::new(),
@@ -57,10 +57,10 @@ impl LogMap {
     }
 
     /// Adds runs of the journal's inode, in order and without holes, until there are `len_blocks`
-    /// blocks. What the inode has behind them is not looked at.
+    /// blocks. Later blocks of the inode are ignored.
     ///
     /// # Errors
-    /// `Corrupt` when it has less.
+    /// `Corrupt` if the inode has fewer blocks.
     pub(super) fn extend(
         &mut self,
         runs: &mut impl Iterator<Item = Result<JournalRun>>,
@@ -70,7 +70,7 @@ impl LogMap {
             let Some(run) = runs.next() else {
                 let found = self.len_blocks;
                 return Err(corrupt_map(format_args!(
-                    "the superblock says {len_blocks}, its inode has {found}"
+                    "its superblock counts {len_blocks} blocks, its inode has {found}"
                 )));
             };
             self.push(run?)?;
@@ -83,13 +83,13 @@ impl LogMap {
         if end.is_none_or(|end| end > self.fs_blocks) {
             let JournalRun { start, len_blocks } = run;
             return Err(corrupt_map(format_args!(
-                "{len_blocks} of them from {start} on are outside of the filesystem"
+                "its {len_blocks} blocks from block {start} on are outside of the filesystem"
             )));
         }
         let first = self.len_blocks;
         self.len_blocks = first
             .checked_add(run.len_blocks)
-            .ok_or_else(|| corrupt_map("there are more than 2^32"))?;
+            .ok_or_else(|| corrupt_map("it has more than 2^32 blocks"))?;
         match self.runs.last_mut() {
             Some(last) if last.run.start.after(u64::from(last.run.len_blocks)) == run.start => {
                 // No overflow: the sum of all lengths has just been checked.
@@ -100,8 +100,8 @@ impl LogMap {
         Ok(())
     }
 
-    /// The block's place on the device, and how many blocks follow there in the same order, itself
-    /// among them.
+    /// Returns the block's place on the device, and how many blocks are contiguous from there,
+    /// including itself.
     pub(super) fn run_at(&self, block: LogBlock) -> Result<JournalRun> {
         let behind = self.runs.partition_point(|placed| placed.first <= block.0);
         let placed = behind.checked_sub(1).and_then(|at| self.runs.get(at));
@@ -112,16 +112,16 @@ impl LogMap {
                 let start = placed.run.start.after(u64::from(skipped));
                 (len_blocks > 0).then_some(JournalRun { start, len_blocks })
             })
-            .ok_or_else(|| corrupt_block(block, "it is behind the end of the journal"))
+            .ok_or_else(|| corrupt_block(block, "it is past the end of the journal"))
     }
 
-    /// The block's place on the device.
+    /// Returns the block's place on the device.
     pub(super) fn device_block(&self, block: LogBlock) -> Result<FsBlock> {
         Ok(self.run_at(block)?.start)
     }
 }
 
-/// Reads the journal's blocks, a stretch at a time: a log is read in order.
+/// A reader of the journal's blocks, which reads several at once because a log is read in order.
 #[derive(Debug)]
 pub(super) struct LogReader<'a> {
     device: &'a Arc<dyn BlockRead>,
@@ -132,7 +132,7 @@ pub(super) struct LogReader<'a> {
     len_blocks: u32,
 }
 
-/// How much is read at a time: large enough that the device streams.
+/// The number of bytes read at once: enough that the device reads sequentially.
 const STRETCH_BYTES: u32 = 256 << 10;
 
 impl<'a> LogReader<'a> {
@@ -151,7 +151,7 @@ impl<'a> LogReader<'a> {
         }
     }
 
-    /// A block's bytes.
+    /// Returns a block's bytes.
     pub(super) fn block(&mut self, block: LogBlock) -> Result<&[u8]> {
         let at = match block.0.checked_sub(self.first) {
             Some(at) if at < self.len_blocks => at,
@@ -163,7 +163,7 @@ impl<'a> LogReader<'a> {
         let size = self.block_size.len();
         let start = index(at).saturating_mul(size);
         let bytes = self.buffer.get(start..start.saturating_add(size));
-        bytes.ok_or_else(|| corrupt_block(block, "it can't be read"))
+        bytes.ok_or_else(|| corrupt_block(block, "cannot read it"))
     }
 
     fn load(&mut self, block: LogBlock) -> Result<()> {
@@ -184,7 +184,7 @@ impl<'a> LogReader<'a> {
 
 #[cfg(test)]
 impl LogMap {
-    /// Of these runs.
+    /// Returns the map of these runs.
     pub(super) fn of(runs: &[JournalRun], fs_blocks: u64) -> Result<Self> {
         let mut map = Self::new(fs_blocks);
         for run in runs {

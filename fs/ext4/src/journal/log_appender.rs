@@ -1,38 +1,39 @@
-//! Blocks that are written to the log one behind the other, in few large writes.
+//! Appending blocks to the log in few large writes.
 
 use crate::block::BlockSize;
 use crate::error::Result;
 
 use super::log::{LogBlock, LogMap};
 
-/// How much is written at once.
+/// The number of bytes written at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Where the log is, and where it starts over.
+/// The log's blocks, and where it wraps around.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LogArea<'a> {
     pub(super) map: &'a LogMap,
     pub(super) block_size: BlockSize,
     pub(super) first: LogBlock,
-    /// The block behind the last one.
+    /// The block after the last one of the log.
     pub(super) end: LogBlock,
 }
 
-/// Collects blocks, and passes on what stands together on the device by `write`.
+/// A buffer of appended blocks. It passes blocks that are contiguous on the device to `write`.
 #[derive(Debug)]
 pub(super) struct LogAppender<'a, W> {
     area: LogArea<'a>,
     write: W,
-    /// Where `pending` begins.
+    /// The place of the first block of `pending`.
     start: LogBlock,
     pending: Vec<u8>,
-    /// Where the next block goes.
+    /// The place of the next block.
     at: LogBlock,
     appended: u32,
 }
 
 impl<'a, W: FnMut(u64, &[u8]) -> Result<()>> LogAppender<'a, W> {
-    /// From `at` on; `write` takes a byte of the device and what belongs there.
+    /// Returns an appender that begins at `at`. `write` gets a byte offset of the device and the
+    /// bytes for it.
     pub(super) fn new(area: LogArea<'a>, at: LogBlock, write: W) -> Self {
         Self {
             area,
@@ -47,7 +48,7 @@ impl<'a, W: FnMut(u64, &[u8]) -> Result<()>> LogAppender<'a, W> {
     /// Appends a block, whose length is the block size. Its first bytes are replaced by `head`.
     ///
     /// # Errors
-    /// What `write` gives.
+    /// Returns the errors of `write`.
     pub(super) fn append(&mut self, block: &[u8], head: &[u8]) -> Result<()> {
         self.pending.extend_from_slice(head);
         let rest = block.get(head.len()..).unwrap_or_default();
@@ -65,7 +66,7 @@ impl<'a, W: FnMut(u64, &[u8]) -> Result<()>> LogAppender<'a, W> {
         Ok(())
     }
 
-    /// Where the next block goes.
+    /// Returns the place of the next block.
     pub(super) const fn next(&self) -> LogBlock {
         self.at
     }
@@ -77,7 +78,7 @@ impl<'a, W: FnMut(u64, &[u8]) -> Result<()>> LogAppender<'a, W> {
             let run = self.area.map.run_at(at)?;
             let len_bytes = self.area.block_size.bytes_of(u64::from(run.len_blocks));
             let len = crate::bytes::index(len_bytes).min(left.len());
-            // `len` is no more than what is left.
+            // `len` is at most the length of the rest.
             let (now, rest) = left.split_at_checked(len).unwrap_or((left, &[]));
             (self.write)(self.area.block_size.byte_of(run.start), now)?;
             left = rest;
@@ -88,10 +89,11 @@ impl<'a, W: FnMut(u64, &[u8]) -> Result<()>> LogAppender<'a, W> {
         Ok(())
     }
 
-    /// Writes what is left. Returns where the log goes on, and how many blocks were appended.
+    /// Writes the remaining blocks. Returns the place of the next block, and the number of appended
+    /// blocks.
     ///
     /// # Errors
-    /// What `write` gives.
+    /// Returns the errors of `write`.
     pub(super) fn finish(mut self) -> Result<(LogBlock, u32)> {
         self.write_pending()?;
         Ok((self.at, self.appended))

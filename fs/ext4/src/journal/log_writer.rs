@@ -1,28 +1,35 @@
-//! The journal, written.
+//! Writing of the journal.
 //!
 //! # A commit
 //!
-//! Revocation blocks, descriptor blocks and data are written, and flushed; then the commit block is
-//! written, and flushed. Files' contents were written before (`data=ordered`), so the first flush is
-//! theirs, too. Neither flush can be left out: without the first one the commit block may be durable
-//! before what it stands for, and of that only the metadata has checksums; without the second one
-//! nobody could be told that the transaction is durable. With the first goes a block of zeroes to
-//! where the commit block will be: that has all it says in its first sector, and is whole as soon as
-//! this is written, whatever a disk that tears it leaves of the others. The journal's superblock, where it has
-//! something new to say, goes with the first: until there is a commit block, a log that begins with
-//! this transaction is empty, whatever else is in it.
+//! 1. The revocation blocks, descriptor blocks and data blocks are written, and a block of zeroes
+//!    in place of the commit block. Then the device is flushed.
+//! 2. The commit block is written. Then the device is flushed again.
+//!
+//! Files' contents were written before (`data=ordered`), so the first flush is theirs, too. Both
+//! flushes are necessary. Without the first one, the commit block may become durable before the
+//! blocks that it commits, of which only the metadata has checksums. Without the second one, nobody
+//! could be told that the transaction is durable.
+//!
+//! All fields of the commit block are in its first sector. Thanks to the zeroes written before, the
+//! block is complete as soon as that sector is written, even if a disk tears the write of the
+//! others.
+//!
+//! If the journal's superblock must change, it is written with the first group: until there is a
+//! commit block, a log that begins with this transaction is empty, whatever its blocks contain.
 //!
 //! # A checkpoint
 //!
-//! The log holds what [`Unsettled`] lists. When it is full (or that list is, or nothing happens for a
-//! while), everything on the list is written home and flushed, and only then the superblock says that
-//! the log begins behind it, and is flushed before anything goes over the old log. So the log on the
-//! device is always either whole or needed no more.
+//! [`CheckpointList`] lists the blocks in the log that are not at their final places yet. When the
+//! log or that list is full, or nothing happens for a while, all of them are written to their final
+//! places and flushed. Only then is the superblock changed, so that the log begins after them; it
+//! is flushed before the old log is overwritten. So the log on the device is always either complete
+//! or no longer needed.
 //!
 //! # Revocations
 //!
-//! A block of metadata that was freed needs a revocation only if the log holds a version of it; after
-//! a checkpoint it holds none. So there are never more of them than the list is long.
+//! A freed block of metadata needs a revocation only if the log contains a version of it. After a
+//! checkpoint it contains none. So there are never more revocations than entries on the list.
 
 use diskfs_block::BlockWrite;
 use diskfs_vfs::Timestamp;
@@ -35,6 +42,7 @@ use crate::features::Features;
 use crate::pool::{BlockPool, ChangedBlock, TransactionId};
 
 use super::block_header::{MAGIC, Sequence};
+use super::checkpoint_list::CheckpointList;
 use super::commit;
 use super::descriptor::{self, TAIL_BYTES};
 use super::error::corrupt_superblock;
@@ -44,77 +52,77 @@ use super::log_appender::{LogAppender, LogArea};
 use super::revocation;
 use super::superblock::{JournalSuperblock, LogState, StoredSuperblock};
 use super::tag::{Tag, TagChecksum};
-use super::unsettled::Unsettled;
 use super::{Journal, Replayed};
 
-/// A transaction to be made durable.
+/// A transaction to be committed.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     pub(crate) id: TransactionId,
-    /// The blocks that it changed, in order, as it left them.
+    /// The blocks that it changed, sorted, with their final contents.
     pub(crate) blocks: Vec<ChangedBlock>,
     /// The blocks of metadata that it freed.
     pub(crate) revoked: Vec<FsBlock>,
 }
 
-/// How much of the log one transaction may take.
+/// The part of the log that one transaction may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogShare {
     /// A quarter as in Linux, so that a commit seldom waits for a checkpoint.
     Quarter,
-    /// The whole log, for changes that belong together: replaying has no limit but the log's end.
+    /// The whole log, for changes that belong together: a replay is limited only by the log's end.
     Whole,
 }
 
-/// How much memory the blocks of one transaction may take.
+/// The maximum number of bytes in the blocks of one transaction.
 const QUARTER_BYTES_MAX: u32 = 16 << 20;
 const WHOLE_BYTES_MAX: u32 = 64 << 20;
 
-/// Writes transactions to the journal. See the [module](self).
+/// A writer of transactions to the journal. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     block_size: BlockSize,
     map: LogMap,
-    /// The features, and where the log's blocks are; not what it held when it was opened.
+    /// The features and the places of the log's blocks; not the contents of the log when it was
+    /// opened.
     format: JournalSuperblock,
     stored: StoredSuperblock,
-    /// The superblock on the device does not say what it must before the next commit.
-    stored_is_news: bool,
-    /// The fast commits count until the next transaction is whole.
-    fast_commits_count: bool,
-    /// Where the oldest transaction begins that is not home, and its number.
+    /// True if the superblock must be written before the next commit.
+    superblock_is_dirty: bool,
+    /// True if the fast commits are valid until the next transaction is committed.
+    fast_commits_valid: bool,
+    /// The start of the oldest transaction that is not checkpointed, and its sequence number.
     tail: (LogBlock, Sequence),
-    /// Where the next transaction begins, and its number.
+    /// The start of the next transaction, and its sequence number.
     head: (LogBlock, Sequence),
-    /// How many blocks lie between the two.
+    /// The number of log blocks between the two.
     used_blocks: u32,
-    /// What the log holds.
-    unsettled: Unsettled,
-    /// A commit failed when this was written last.
-    failed: Option<Failed>,
+    /// The blocks in the log that are not checkpointed.
+    checkpoint_list: CheckpointList,
+    /// The failed commit, if the last write was one.
+    failed: Option<FailedCommit>,
 }
 
-/// Where a commit is, as long as it may fail.
+/// The state of a commit that failed.
 #[derive(Debug, Clone, Copy)]
-enum Failed {
-    /// Its commit block may be there, at this place.
+enum FailedCommit {
+    /// The commit block may have been written at this place.
     AtCommitBlock(LogBlock),
-    /// The commit block is there, and the superblock with which it counts may be.
+    /// The commit block was written, and the superblock that makes it valid may have been written.
     AtSuperblock,
 }
 
 impl LogWriter {
-    /// For a journal whose log, if it has one, was gone through (`replayed`). It must be
-    /// [`reset`](Self::reset) before anything is committed. Nothing is written.
+    /// Returns the writer of a journal whose log, if any, was replayed (`replayed`). The caller
+    /// must call [`reset`](Self::reset) before anything is committed. Nothing is written.
     ///
     /// # Errors
-    /// `Unsupported` and `Corrupt` for journals that can't be written.
+    /// `Unsupported` and `Corrupt` for journals that cannot be written.
     pub(crate) fn new(
         journal: Journal,
         filesystem: Features,
         replayed: Option<&Replayed>,
     ) -> Result<Self> {
-        /// `JBD2_MIN_JOURNAL_BLOCKS`.
+        /// The minimum, `JBD2_MIN_JOURNAL_BLOCKS`.
         const LOG_BLOCKS_MIN: u32 = 1024;
         let sequence = next_sequence(&journal, replayed);
         let mut stored = journal.stored;
@@ -124,7 +132,7 @@ impl LogWriter {
         // Block 0, the superblock, counts here.
         if format.log_blocks().saturating_add(1) < LOG_BLOCKS_MIN {
             return Err(corrupt_superblock(format_args!(
-                "its log has {} blocks, fewer than Linux needs",
+                "its log has {} blocks, fewer than the 1024 that Linux needs",
                 format.log_blocks()
             )));
         }
@@ -134,32 +142,33 @@ impl LogWriter {
             map: journal.map,
             format,
             stored,
-            stored_is_news: true,
-            fast_commits_count: false,
+            superblock_is_dirty: true,
+            fast_commits_valid: false,
             tail: begin,
             head: begin,
             used_blocks: 0,
-            unsettled: Unsettled::default(),
+            checkpoint_list: CheckpointList::default(),
             failed: None,
         })
     }
 
-    /// Says on the device that there is no log, once it is home or known to be out of date.
+    /// Marks the log as empty on the device, after it was checkpointed or is known to be out of
+    /// date.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
     pub(crate) fn reset(&mut self, device: &dyn BlockWrite) -> Result<()> {
         let (_, sequence) = self.head;
         self.write_superblock(device, None, sequence)?;
-        self.stored_is_news = true;
+        self.superblock_is_dirty = true;
         device.flush().map_err(write_failed)
     }
 
-    /// The same for a log with fast commits behind it, which hold until the next transaction does:
-    /// the log is emptied, but by a superblock with which they count. They belong to the transaction
-    /// after those that were replayed; the one that takes their place is the one after that, so that
-    /// nothing of it looks like theirs. The superblock passes from the one to the other when that is
-    /// whole.
+    /// Empties a log that is followed by fast commits, which stay valid until the next transaction
+    /// is committed. They belong to the transaction after those that were replayed. The transaction
+    /// that replaces them gets the sequence number after that one, so that none of its blocks look
+    /// like theirs. One write of the superblock switches from them to the new transaction when that
+    /// is complete.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
@@ -172,16 +181,16 @@ impl LogWriter {
         self.head = begin;
         self.tail = begin;
         self.write_superblock(device, Some(replayed.end), replayed.next)?;
-        self.fast_commits_count = true;
+        self.fast_commits_valid = true;
         device.flush().map_err(write_failed)
     }
 
-    /// Returns how many blocks one transaction may change.
+    /// Returns the maximum number of blocks that one transaction may change.
     pub(crate) fn blocks_max(&self, share: LogShare) -> u32 {
         let log_blocks = self.format.log_blocks();
         let (blocks, bytes_max) = match share {
             LogShare::Quarter => (log_blocks.wrapping_div(4), QUARTER_BYTES_MAX),
-            // One block stays free, so that the log's end never is its beginning.
+            // One block stays free, so that the log's end never equals its beginning.
             LogShare::Whole => (log_blocks.saturating_sub(1), WHOLE_BYTES_MAX),
         };
         let blocks = blocks.min(bytes_max.wrapping_shr(self.block_size.bits()));
@@ -189,7 +198,7 @@ impl LogWriter {
         blocks.saturating_sub(overhead)
     }
 
-    /// How many blocks of the log a transaction takes.
+    /// Returns the number of log blocks that a transaction needs.
     fn blocks_for(&self, changed: usize, revoked: usize) -> u32 {
         let descriptors = changed.div_ceil(self.tags_per_block());
         let revocations = revoked.div_ceil(self.records_per_block());
@@ -222,7 +231,7 @@ impl LogWriter {
     /// Makes a transaction durable.
     ///
     /// # Errors
-    /// `NoSpace` when the whole log is too small for it, or the host is full; `Io`.
+    /// `NoSpace` if the whole log is too small for it, or the host is full; `Io`.
     pub(crate) fn commit(
         &mut self,
         device: &DeviceWriter,
@@ -232,39 +241,39 @@ impl LogWriter {
         self.make_room(device, pool, &transaction)?;
         transaction
             .revoked
-            .retain(|&block| self.unsettled.contains(block));
+            .retain(|&block| self.checkpoint_list.contains(block));
         let (tail, sequence) = self.tail;
         if !transaction.revoked.is_empty() && self.stored.set_revoke() {
-            self.stored_is_news = true;
+            self.superblock_is_dirty = true;
         }
-        if self.stored_is_news && !self.fast_commits_count {
+        if self.superblock_is_dirty && !self.fast_commits_valid {
             self.write_superblock(device.device(), Some(tail), sequence)?;
         }
         self.append(device, &transaction)?;
-        if self.fast_commits_count {
-            self.failed = Some(Failed::AtSuperblock);
+        if self.fast_commits_valid {
+            self.failed = Some(FailedCommit::AtSuperblock);
             self.write_superblock(device.device(), Some(tail), sequence)?;
             device.flush()?;
-            self.fast_commits_count = false;
+            self.fast_commits_valid = false;
         }
         self.failed = None;
-        self.settle(transaction);
+        self.add_to_checkpoint_list(transaction);
         Ok(())
     }
 
-    /// Makes a commit that failed one that never was: with zeroes where its commit block may be, the
-    /// log ends before it.
+    /// Undoes a failed commit: zeroes replace its possible commit block, so that the log ends
+    /// before it.
     ///
     /// # Errors
-    /// `Io`, `NoSpace`; then it may be there after all.
-    pub(crate) fn take_back(&mut self, device: &DeviceWriter) -> Result<()> {
+    /// `Io`, `NoSpace`; then the transaction may be durable nevertheless.
+    pub(crate) fn undo_failed_commit(&mut self, device: &DeviceWriter) -> Result<()> {
         match self.failed {
             None => return Ok(()),
-            Some(Failed::AtSuperblock) => {
-                let reason = "the journal's superblock may count it";
+            Some(FailedCommit::AtSuperblock) => {
+                let reason = "cannot undo the failed commit: the superblock may refer to it";
                 return Err(Error::new(ErrorKind::Io, reason));
             }
-            Some(Failed::AtCommitBlock(at)) => {
+            Some(FailedCommit::AtCommitBlock(at)) => {
                 let at = self.block_size.byte_of(self.map.device_block(at)?);
                 device.zero(at, self.block_size.bytes().into())?;
                 device.flush()?;
@@ -281,17 +290,18 @@ impl LogWriter {
         transaction: &Transaction,
     ) -> Result<()> {
         let (changed, revoked) = (transaction.blocks.len(), transaction.revoked.len());
-        let revoked = revoked.min(self.unsettled.len());
-        // One block stays free, so that the log's end never is its beginning.
+        let revoked = revoked.min(self.checkpoint_list.len());
+        // One block stays free, so that the log's end never equals its beginning.
         let room = self.format.log_blocks().saturating_sub(1);
         if self.blocks_for(changed, revoked) <= room.saturating_sub(self.used_blocks) {
             return Ok(());
         }
-        // Without anything in the log there is nothing to be revoked.
+        // With an empty log no block needs a revocation.
         let needed = self.blocks_for(changed, 0);
         if needed > room {
-            let reason =
-                format!("a transaction of {needed} blocks does not fit into the journal's {room}");
+            let reason = format!(
+                "a transaction is too large for the journal: {needed} blocks, at most {room}"
+            );
             return Err(Error::new(ErrorKind::NoSpace, reason));
         }
         self.checkpoint(device, pool)
@@ -328,7 +338,7 @@ impl LogWriter {
         appender.append(&vec![0; self.block_size.len()], &[])?;
         let (_, appended) = appender.finish()?;
         device.flush()?;
-        self.failed = Some(Failed::AtCommitBlock(at));
+        self.failed = Some(FailedCommit::AtCommitBlock(at));
         let mut appender = LogAppender::new(self.area(), at, write);
         appender.append(&self.commit_block(), &[])?;
         let (at, _) = appender.finish()?;
@@ -361,7 +371,7 @@ impl LogWriter {
         block
     }
 
-    /// Of a data block, as it is in the log.
+    /// Computes the checksum of a data block as it is in the log.
     fn checksum_of(&self, bytes: &[u8]) -> TagChecksum {
         if self.format.checksums != Checksums::V3 {
             return TagChecksum::None;
@@ -391,28 +401,28 @@ impl LogWriter {
         block
     }
 
-    /// Notes what the log holds now.
-    fn settle(&mut self, transaction: Transaction) {
+    /// Adds a committed transaction to the list of blocks to be checkpointed.
+    fn add_to_checkpoint_list(&mut self, transaction: Transaction) {
         for block in transaction.revoked {
-            self.unsettled.remove(block);
+            self.checkpoint_list.remove(block);
         }
-        self.unsettled.add(transaction.id, transaction.blocks);
+        self.checkpoint_list.add(transaction.id, transaction.blocks);
     }
 
-    /// Whether there is so much in the log that it is time to bring it home, if only for the memory
-    /// it takes.
+    /// Returns true if so many blocks wait for a checkpoint that one should be done, if only to
+    /// free their memory.
     pub(crate) fn is_heavy(&self) -> bool {
         const BYTES_MAX: u64 = 32 << 20;
-        let blocks = len_u64(self.unsettled.len());
+        let blocks = len_u64(self.checkpoint_list.len());
         self.block_size.bytes_of(blocks) > BYTES_MAX
     }
 
-    /// Whether the log holds anything.
+    /// Returns true if any block in the log waits for a checkpoint.
     pub(crate) fn is_used(&self) -> bool {
         self.used_blocks > 0
     }
 
-    /// Brings home what the log holds, and empties it.
+    /// Writes all blocks in the log to their final places, and empties the log.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
@@ -420,7 +430,7 @@ impl LogWriter {
         if !self.is_used() {
             return Ok(());
         }
-        self.unsettled.write_home(device, pool)?;
+        self.checkpoint_list.write_to_final_places(device, pool)?;
         let (head, sequence) = self.head;
         self.write_superblock(device.device(), Some(head), sequence)?;
         device.flush()?;
@@ -429,16 +439,16 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Brings home what the log holds, and says that there is none.
+    /// Checkpoints the log, and marks it as empty.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
     pub(crate) fn close(&mut self, device: &DeviceWriter, pool: &BlockPool) -> Result<()> {
-        if self.stored_is_news && !self.is_used() {
+        if self.superblock_is_dirty && !self.is_used() {
             // Nothing was ever committed.
             return Ok(());
         }
-        self.unsettled.write_home(device, pool)?;
+        self.checkpoint_list.write_to_final_places(device, pool)?;
         let (_, sequence) = self.head;
         self.write_superblock(device.device(), None, sequence)?;
         device.flush()?;
@@ -446,7 +456,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Says that an error ended writing; what is in the log stays there.
+    /// Records in the journal's superblock that an error ended writing; the contents of the log are
+    /// kept.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
@@ -473,14 +484,14 @@ impl LogWriter {
         device
             .write_at(at, self.stored.sealed())
             .map_err(write_failed)?;
-        self.stored_is_news = false;
+        self.superblock_is_dirty = false;
         Ok(())
     }
 }
 
-/// The number of the next transaction. As in Linux one is left out behind a log that was replayed:
-/// what follows it there, damaged or a fast commit, has that number. Fast commits that were left
-/// behind by a log in good order should have an earlier one, but nobody has looked at them.
+/// Returns the sequence number of the next transaction. As in Linux, one number is left out after a
+/// replayed log: blocks after its end, of a damaged transaction or a fast commit, may have that
+/// number. Fast commits after a clean log should have an earlier number, but they were not checked.
 fn next_sequence(journal: &Journal, replayed: Option<&Replayed>) -> Sequence {
     let sequence = journal.superblock.sequence;
     match replayed {
@@ -490,7 +501,7 @@ fn next_sequence(journal: &Journal, replayed: Option<&Replayed>) -> Sequence {
     }
 }
 
-/// Whether a block would be taken for one of the log's own.
+/// Returns true if a block begins like one of the log's own, and must be escaped.
 fn is_escaped(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC.to_be_bytes())
 }

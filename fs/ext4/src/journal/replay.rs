@@ -1,4 +1,4 @@
-//! Which blocks of the filesystem a log has newer versions of, and where.
+//! The newest version of each filesystem block in a log.
 
 use diskfs_vfs::Result;
 
@@ -6,24 +6,24 @@ use crate::block::FsBlock;
 
 use super::log::{LogBlock, LogMap};
 
-/// A run of the filesystem's blocks that are read from somewhere else.
+/// A run of filesystem blocks that are read from elsewhere on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReplayedRun {
     /// The first block.
     pub(super) target: FsBlock,
-    /// The block of the device that has what belongs there.
+    /// The device block that has the contents of the first block.
     pub(super) source: FsBlock,
-    /// How many.
+    /// The number of blocks.
     pub(super) len_blocks: u32,
-    /// The log's magic number belongs at the start of it. Such a run is a single block.
+    /// True if the log's magic number must be restored at its start. Such a run is a single block.
     pub(super) escaped: bool,
 }
 
-/// A transaction, counted from the first one in the log: unlike their numbers, these don't wrap.
+/// A transaction, counted from the first one in the log. Unlike sequence numbers, these don't wrap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TransactionIndex(pub(super) u32);
 
-/// A block in the log, of a transaction that is whole.
+/// A block in the log that belongs to a complete transaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LoggedBlock {
     pub(super) target: FsBlock,
@@ -31,7 +31,7 @@ pub(super) struct LoggedBlock {
     pub(super) transaction: TransactionIndex,
 }
 
-/// A [`LogBlock`], and whether it is escaped, in four bytes: there may be millions of them. A log
+/// A [`LogBlock`] and whether it is escaped, in four bytes: there may be millions of them. A log
 /// has less than 2^31 blocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PackedLogBlock(u32);
@@ -52,7 +52,7 @@ impl PackedLogBlock {
     }
 }
 
-/// The newest version of each block that the log has, sorted by block.
+/// The newest version of each block in the log, sorted by block.
 #[derive(Debug)]
 pub(super) struct NewestBlocks {
     blocks: Vec<LoggedBlock>,
@@ -60,9 +60,9 @@ pub(super) struct NewestBlocks {
 }
 
 impl NewestBlocks {
-    /// Out of all versions, in the order of the log.
+    /// Selects the newest versions out of all, which are in the order of the log.
     pub(super) fn new(mut blocks: Vec<LoggedBlock>) -> Self {
-        // A later one replaces an earlier one, and the sort keeps their order.
+        // A later version replaces an earlier one, and the sort is stable.
         blocks.reverse();
         blocks.sort_by_key(|block| block.target);
         blocks.dedup_by_key(|block| block.target);
@@ -70,8 +70,8 @@ impl NewestBlocks {
         Self { blocks, revoked }
     }
 
-    /// Leaves `target` out unless a transaction after `transaction` has it. If the newest version
-    /// is not younger than the revocation, no other one is.
+    /// Leaves `target` out unless a transaction after `transaction` contains it. If the newest
+    /// version is not newer than the revocation, no other version is.
     pub(super) fn revoke(&mut self, target: FsBlock, transaction: TransactionIndex) {
         if let Ok(at) = self
             .blocks
@@ -86,7 +86,7 @@ impl NewestBlocks {
         }
     }
 
-    /// The runs that are left.
+    /// Returns the remaining blocks as runs.
     pub(super) fn into_runs(self, map: &LogMap) -> Result<Box<[ReplayedRun]>> {
         let mut runs: Vec<ReplayedRun> = Vec::new();
         for (block, _) in self
@@ -104,7 +104,7 @@ impl NewestBlocks {
                 escaped,
             };
             match runs.last_mut() {
-                Some(last) if goes_on(last, &run) => {
+                Some(last) if is_contiguous(last, &run) => {
                     last.len_blocks = last.len_blocks.saturating_add(1);
                 }
                 _ => runs.push(run),
@@ -114,7 +114,7 @@ impl NewestBlocks {
     }
 }
 
-fn goes_on(last: &ReplayedRun, next: &ReplayedRun) -> bool {
+fn is_contiguous(last: &ReplayedRun, next: &ReplayedRun) -> bool {
     let len = u64::from(last.len_blocks);
     !last.escaped
         && !next.escaped

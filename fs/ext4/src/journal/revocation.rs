@@ -1,5 +1,5 @@
-//! The revocation block (`jbd2_journal_revoke_header_t`): blocks whose data of this and of earlier
-//! transactions must not be replayed, because they were freed and have got another use.
+//! The revocation block (`jbd2_journal_revoke_header_t`). It lists blocks whose versions in this
+//! and in earlier transactions must not be replayed, because they were freed and reused.
 
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -9,10 +9,10 @@ use crate::bytes::{index, split64};
 
 use super::block_header::{BlockType, HEADER_BYTES, RawBlockHeader, Sequence};
 
-/// Where the records begin, behind `r_count`.
+/// The offset of the records, after `r_count`.
 const RECORDS_OFFSET: usize = HEADER_BYTES + 4;
 
-/// How wide the block numbers are.
+/// The width of block numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordWidth {
     Bits32,
@@ -28,11 +28,11 @@ impl RecordWidth {
     }
 }
 
-/// The bytes in use say that they reach past the end of the block.
+/// The error for a length field that reaches past the end of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-/// The blocks that a revocation block names. `tail_bytes` of it are its checksum.
+/// Returns the blocks that a revocation block lists. `tail_bytes` of the block are its checksum.
 pub(super) fn records(
     block: &[u8],
     width: RecordWidth,
@@ -48,7 +48,7 @@ pub(super) fn records(
     Ok(records.chunks_exact(width.size_bytes()).filter_map(number))
 }
 
-/// How many records a revocation block takes.
+/// Returns how many records fit into a revocation block.
 pub(super) fn records_per_block(
     block_bytes: usize,
     width: RecordWidth,
@@ -58,8 +58,8 @@ pub(super) fn records_per_block(
     room.checked_div(width.size_bytes()).unwrap_or(0)
 }
 
-/// A revocation block for these blocks, which are no more than [`records_per_block`]. Its last
-/// bytes are zeroes.
+/// Encodes a revocation block for these blocks, at most [`records_per_block`]. Its last bytes are
+/// zeroes.
 pub(super) fn encode(
     block_bytes: usize,
     width: RecordWidth,
@@ -115,7 +115,7 @@ mod tests {
         use RecordWidth::{Bits32, Bits64};
         assert_eq!(read(32, Bits64).unwrap(), [0x0102_0304_0506_0708, 9]);
         assert_eq!(read(24, Bits32).unwrap(), [0x0102_0304, 0x0506_0708]);
-        // A record that is cut is none; a count below the header is an empty block.
+        // An incomplete record does not count; a count below the header means an empty block.
         assert_eq!(read(31, Bits64).unwrap().len(), 1);
         assert_eq!(read(16, Bits64).unwrap().len(), 0);
         assert_eq!(read(3, Bits64).unwrap().len(), 0);

@@ -1,8 +1,9 @@
-//! The way through the log: which transactions are whole, and what they hold.
+//! The scan of the log: it finds the complete transactions and their contents.
 //!
-//! A transaction is descriptor blocks, each followed by its data, and revocation blocks, in any
-//! order, and at last a commit block. All but data begin with the log's magic number and the
-//! transaction's number; the first block that does not is the end of the log.
+//! A transaction consists of descriptor blocks, each followed by its data blocks, and revocation
+//! blocks, in any order, and finally a commit block. All but data blocks begin with the log's magic
+//! number and the transaction's sequence number. The first block that does not is the end of the
+//! log.
 
 use diskfs_vfs::{Error, Result};
 
@@ -18,31 +19,31 @@ use super::revocation;
 use super::superblock::JournalSuperblock;
 use super::tag::Tag;
 
-/// What the whole transactions of a log hold, in its order.
+/// The contents of the complete transactions of a log, in its order.
 #[derive(Debug)]
 pub(super) struct Scanned {
     pub(super) blocks: Vec<LoggedBlock>,
     pub(super) revocations: Vec<(LogBlock, TransactionIndex)>,
-    /// How many transactions there are.
+    /// The number of transactions.
     pub(super) transactions: u32,
-    /// The number that the transaction after them has, or would have.
+    /// The sequence number of the transaction after them.
     pub(super) next: Sequence,
-    /// Where that one would begin.
+    /// The log block where that transaction would begin.
     pub(super) end: LogBlock,
-    /// Why the last one is left out, if it is there and damaged.
+    /// The reason why the last transaction was left out, if it is damaged.
     pub(super) left_out: Option<Damage>,
 }
 
-/// Where a transaction began in the lists, so that it can be taken back.
+/// The lengths of the lists at the start of a transaction, so that it can be undone.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mark {
     blocks: usize,
     revocations: usize,
 }
 
-/// How it goes on behind a block.
-enum Step {
-    GoOn,
+/// The next step after a block.
+enum ScanStep {
+    Continue,
     /// The log ends before this block, or before its transaction.
     End,
 }
@@ -51,10 +52,10 @@ enum Step {
 pub(super) struct Scan<'a, 'd> {
     superblock: &'a JournalSuperblock,
     reader: &'a mut LogReader<'d>,
-    /// How many blocks the filesystem has, which tags must not reach past.
+    /// The number of blocks of the filesystem, which bounds the block numbers in tags.
     fs_blocks: u64,
     at: LogBlock,
-    /// How many blocks there are until the log has been gone round once.
+    /// The number of blocks until the whole ring has been read once.
     left: u32,
     sequence: Sequence,
     found: Scanned,
@@ -93,23 +94,23 @@ impl<'a, 'd> Scan<'a, 'd> {
         }
     }
 
-    /// Goes through the log to its end.
+    /// Scans the log to its end.
     ///
     /// # Errors
-    /// `Corrupt` when a transaction is damaged and another one follows it: then it had been whole
-    /// once, and what follows relies on it.
+    /// `Corrupt` if a transaction is damaged and another one follows it: then it was complete once,
+    /// and the later one depends on it.
     pub(super) fn run(mut self) -> Result<Scanned> {
         while let Some(block) = self.take() {
-            if let Step::End = self.step(block)? {
+            if let ScanStep::End = self.step(block)? {
                 break;
             }
         }
-        // What has no commit block behind it never was a transaction.
+        // Blocks without a following commit block never were a transaction.
         self.take_back();
         Ok(self.found)
     }
 
-    /// The next block of the log, or `None` once all have been taken.
+    /// Returns the next block of the log, or `None` after all have been taken.
     fn take(&mut self) -> Option<LogBlock> {
         self.left = self.left.checked_sub(1)?;
         let block = self.at;
@@ -122,16 +123,16 @@ impl<'a, 'd> Scan<'a, 'd> {
         Some(block)
     }
 
-    fn step(&mut self, block: LogBlock) -> Result<Step> {
+    fn step(&mut self, block: LogBlock) -> Result<ScanStep> {
         match block_type(self.reader.block(block)?, self.sequence) {
             Some(BlockType::Descriptor) => self.descriptor(block),
             Some(BlockType::Revocation) => self.revocation(block),
             Some(BlockType::Commit) => self.commit(block),
-            _ => Ok(Step::End),
+            _ => Ok(ScanStep::End),
         }
     }
 
-    /// The first damage of a transaction is the one that is told.
+    /// Records a damage; only the first one of a transaction is reported.
     fn damaged(&mut self, damage: Damage) {
         self.damage.get_or_insert(damage);
     }
@@ -144,7 +145,7 @@ impl<'a, 'd> Scan<'a, 'd> {
         }
     }
 
-    fn descriptor(&mut self, block: LogBlock) -> Result<Step> {
+    fn descriptor(&mut self, block: LogBlock) -> Result<ScanStep> {
         let (form, tail_bytes) = (self.superblock.tag_form, self.tail_bytes());
         let bytes = self.reader.block(block)?;
         let right = !self.superblock.checksums.per_block()
@@ -152,19 +153,19 @@ impl<'a, 'd> Scan<'a, 'd> {
         if self.superblock.checksums == Checksums::V1 {
             self.sum.update(bytes);
         }
-        // Reading data replaces the reader's buffer, so the tags are taken out first. There are no
-        // more than fit in a block.
+        // Reading data replaces the reader's buffer, so the tags are collected first. There are no
+        // more than fit into a block.
         let tags: Vec<Tag> = descriptor::tags(bytes, form, tail_bytes).collect();
         if !right {
             self.damaged(Damage::Descriptor(block));
         }
         for tag in tags {
             let Some(data) = self.take() else {
-                return Ok(Step::End);
+                return Ok(ScanStep::End);
             };
             self.data(data, &tag)?;
         }
-        Ok(Step::GoOn)
+        Ok(ScanStep::Continue)
     }
 
     fn data(&mut self, block: LogBlock, tag: &Tag) -> Result<()> {
@@ -197,7 +198,7 @@ impl<'a, 'd> Scan<'a, 'd> {
         Ok(())
     }
 
-    fn revocation(&mut self, block: LogBlock) -> Result<Step> {
+    fn revocation(&mut self, block: LogBlock) -> Result<ScanStep> {
         let tail_bytes = self.tail_bytes();
         let bytes = self.reader.block(block)?;
         if tail_bytes > 0 && !descriptor::tail_is_right(bytes, self.superblock.block_checksum) {
@@ -207,12 +208,12 @@ impl<'a, 'd> Scan<'a, 'd> {
         }
         let index = self.index();
         self.found.revocations.push((block, index));
-        Ok(Step::GoOn)
+        Ok(ScanStep::Continue)
     }
 
-    fn commit(&mut self, block: LogBlock) -> Result<Step> {
+    fn commit(&mut self, block: LogBlock) -> Result<ScanStep> {
         let bytes = self.reader.block(block)?;
-        let commit = Commit::parse(bytes).ok_or_else(|| corrupt_block(block, "it is cut short"))?;
+        let commit = Commit::parse(bytes).ok_or_else(|| corrupt_block(block, "truncated"))?;
         let seconds = commit.time_seconds();
         let damage = match self.superblock.checksums {
             Checksums::None => None,
@@ -226,14 +227,14 @@ impl<'a, 'd> Scan<'a, 'd> {
         }
         if self.damage.is_some() && seconds < self.committed_seconds {
             // Left over from an earlier use of these blocks: the log ends before it.
-            return Ok(Step::End);
+            return Ok(ScanStep::End);
         }
         if let Some(left_out) = self.found.left_out {
             return Err(self.followed(left_out));
         }
         self.committed_seconds = seconds;
         self.end_transaction();
-        Ok(Step::GoOn)
+        Ok(ScanStep::Continue)
     }
 
     fn end_transaction(&mut self) {
@@ -251,7 +252,7 @@ impl<'a, 'd> Scan<'a, 'd> {
         }
     }
 
-    /// Forgets what came behind the last whole transaction.
+    /// Drops everything after the last complete transaction.
     fn take_back(&mut self) {
         self.found.blocks.truncate(self.mark.blocks);
         self.found.revocations.truncate(self.mark.revocations);
@@ -266,7 +267,9 @@ impl<'a, 'd> Scan<'a, 'd> {
         let at = damage.log_block();
         corrupt_block(
             at,
-            format_args!("transaction {bad} is damaged, though {good} follows it: {damage}"),
+            format_args!(
+                "transaction {bad} is damaged, although transaction {good} follows it: {damage}"
+            ),
         )
     }
 }

@@ -21,7 +21,7 @@ use super::tag::TagForm;
 
 pub(super) use stored::{LogState, StoredSuperblock};
 
-/// The size of the journal's superblock, whatever the block size.
+/// The size of the journal's superblock, independent of the block size.
 pub(super) const SUPERBLOCK_BYTES: usize = size_of::<RawJournalSuperblock>();
 
 /// The journal's superblock as it is stored.
@@ -35,7 +35,7 @@ struct RawJournalSuperblock {
     s_sequence: U32,
     s_start: U32,
     s_errno: U32,
-    // From here on with version 2 only.
+    // The fields from here on exist only in version 2.
     s_feature_compat: U32,
     s_feature_incompat: U32,
     s_feature_ro_compat: U32,
@@ -60,32 +60,32 @@ const _: () = {
     assert!(offset_of!(RawJournalSuperblock, s_checksum) == 0xfc);
 };
 
-/// The most blocks of a journal that this driver replays: 4 GiB of 4 KiB blocks. `mke2fs` makes
-/// none above 1 GiB unless it is told to. It bounds what a replay keeps in memory to 64 MiB, and
-/// that only for a journal of scattered blocks that is full to the last; a usual one takes
-/// kilobytes.
+/// The maximum number of blocks of a journal that this driver replays: 4 GiB of 4 KiB blocks.
+/// `mke2fs` makes none above 1 GiB by default. This bounds the memory for a replay to 64 MiB, which
+/// only a completely full journal of scattered blocks needs; a usual one needs kilobytes.
 const JOURNAL_BLOCKS_MAX: u32 = 1 << 20;
-/// `JBD2_CRC32C_CHKSUM`, the only `s_checksum_type` with versions 2 and 3.
+/// `JBD2_CRC32C_CHKSUM`, the only valid `s_checksum_type` with checksums of versions 2 and 3.
 const CHECKSUM_CRC32C: u8 = 4;
-/// `JBD2_DEFAULT_FAST_COMMIT_BLOCKS`: what `s_num_fc_blks` of 0 stands for.
+/// `JBD2_DEFAULT_FAST_COMMIT_BLOCKS`: the meaning of 0 in `s_num_fc_blks`.
 const FAST_COMMIT_BLOCKS_DEFAULT: u32 = 256;
-/// `JBD2_MIN_JOURNAL_BLOCKS`: the log keeps as many, or there is no area for fast commits.
+/// `JBD2_MIN_JOURNAL_BLOCKS`: the log keeps at least so many blocks, or there is no fast commit
+/// area.
 const LOG_BLOCKS_MIN: u32 = 1024;
 
-/// A journal superblock whose fields hold together.
+/// A journal superblock whose fields were checked for consistency.
 #[derive(Debug, Clone)]
 pub(super) struct JournalSuperblock {
-    /// Blocks in the whole journal, this one among them.
+    /// The number of blocks in the whole journal, including this one.
     pub(super) len_blocks: u32,
     /// The first block of the log.
     pub(super) first: LogBlock,
-    /// The block behind the last one of the log, where it starts over at `first`.
+    /// The block after the last one of the log, where it wraps around to `first`.
     pub(super) end: LogBlock,
-    /// Where the oldest transaction begins; `None` when the log is empty.
+    /// The start of the oldest transaction, or `None` if the log is empty.
     pub(super) start: Option<LogBlock>,
-    /// The oldest transaction's number.
+    /// The sequence number of the oldest transaction.
     pub(super) sequence: Sequence,
-    /// The blocks of the fast commits; `None` without the feature.
+    /// The blocks of the fast commit area; `None` without the feature.
     pub(super) fast_commits: Option<std::ops::Range<u32>>,
     pub(super) checksums: Checksums,
     pub(super) block_checksum: BlockChecksum,
@@ -94,14 +94,15 @@ pub(super) struct JournalSuperblock {
 }
 
 impl JournalSuperblock {
-    /// Checks a journal superblock against the filesystem's block size.
+    /// Parses a journal superblock, and checks it against the filesystem's block size.
     pub(super) fn parse(bytes: &[u8], size: BlockSize) -> Result<Self> {
         let raw = RawJournalSuperblock::ref_from_bytes(bytes)
-            .map_err(|_| corrupt_superblock("it is cut short"))?;
+            .map_err(|_| corrupt_superblock("truncated"))?;
         let words = feature_words(raw)?;
         let checksums = Checksums::from_features(words.compatible, words.incompatible)
             .ok_or_else(|| corrupt_superblock("it has checksums of more than one version"))?;
-        // Before the features are believed: unsupported is another matter than corrupt.
+        // The checksum is checked before the features are used: a corrupt superblock must not be
+        // reported as an unsupported one.
         check_checksum(raw, bytes, checksums)?;
         words.check_known()?;
         check_block_size(raw, size)?;
@@ -127,7 +128,7 @@ impl JournalSuperblock {
         this.with_checked_bounds()
     }
 
-    /// How many blocks the log has.
+    /// Returns the number of blocks of the log.
     pub(super) fn log_blocks(&self) -> u32 {
         self.end.0.saturating_sub(self.first.0)
     }
@@ -136,20 +137,20 @@ impl JournalSuperblock {
         let (first, end) = (self.first.0, self.end.0);
         if first == 0 || first >= end {
             return Err(corrupt_superblock(format_args!(
-                "s_first is {first}, outside of the log's 1 to {end}"
+                "s_first is {first}, expected at least 1 and less than {end}"
             )));
         }
         if let Some(start) = self.start
             && !(first..end).contains(&start.0)
         {
             return Err(corrupt_superblock(format_args!(
-                "s_start is {start}, outside of the log's {first} to {end}"
+                "s_start is {start}, expected at least {first} and less than {end}"
             )));
         }
         if self.len_blocks > JOURNAL_BLOCKS_MAX {
             let blocks = self.len_blocks;
             return Err(unsupported(format_args!(
-                "its {blocks} blocks are more than the {JOURNAL_BLOCKS_MAX} that are replayed"
+                "it is too large: {blocks} blocks, at most {JOURNAL_BLOCKS_MAX} are replayed"
             )));
         }
         Ok(self)
@@ -169,18 +170,16 @@ impl FeatureWords {
             return Ok(());
         }
         let names = unknown.join(", ");
-        Err(unsupported(format_args!(
-            "it has features that this driver lacks: {names}"
-        )))
+        Err(unsupported(format_args!("unsupported features: {names}")))
     }
 }
 
-/// The features; none with version 1, where their words did not exist.
+/// Returns the features. Version 1 has none, because their fields did not exist.
 fn feature_words(raw: &RawJournalSuperblock) -> Result<FeatureWords> {
     let magic = raw.header.h_magic.get();
     if magic != MAGIC {
         return Err(corrupt_superblock(format_args!(
-            "the magic is {magic:#x}, not {MAGIC:#x}"
+            "magic is {magic:#x}, expected {MAGIC:#x}"
         )));
     }
     let (compatible, incompatible, read_only) = match raw.header.h_blocktype.get().into() {
@@ -192,7 +191,7 @@ fn feature_words(raw: &RawJournalSuperblock) -> Result<FeatureWords> {
         ),
         other => {
             return Err(corrupt_superblock(format_args!(
-                "its block type is {other:?}"
+                "unexpected block type {other:?}"
             )));
         }
     };
@@ -208,7 +207,7 @@ fn check_block_size(raw: &RawJournalSuperblock, size: BlockSize) -> Result<()> {
     if block_size != size.bytes() {
         let expected = size.bytes();
         return Err(corrupt_superblock(format_args!(
-            "its blocks are {block_size} bytes, the filesystem's {expected}"
+            "s_blocksize is {block_size}, expected the filesystem's {expected}"
         )));
     }
     Ok(())
@@ -221,20 +220,20 @@ fn check_checksum(raw: &RawJournalSuperblock, bytes: &[u8], checksums: Checksums
     if raw.s_checksum_type != CHECKSUM_CRC32C {
         let kind = raw.s_checksum_type;
         return Err(corrupt_superblock(format_args!(
-            "s_checksum_type is {kind}, not {CHECKSUM_CRC32C}, which is CRC-32C"
+            "s_checksum_type is {kind}, expected {CHECKSUM_CRC32C} (CRC-32C)"
         )));
     }
     let expected = checksum_of(bytes);
     let actual = raw.s_checksum.get();
     if actual != expected {
         return Err(corrupt_superblock(format_args!(
-            "it has checksum {actual:#x}, its bytes say {expected:#x}"
+            "checksum is {actual:#x}, expected {expected:#x}"
         )));
     }
     Ok(())
 }
 
-/// The checksum of a superblock, in which its own bytes count as zeroes.
+/// Computes the checksum of a superblock, in which the checksum's bytes count as zeroes.
 fn checksum_of(bytes: &[u8]) -> u32 {
     let field = offset_of!(RawJournalSuperblock, s_checksum);
     let before = bytes.get(..field).unwrap_or_default();
@@ -242,8 +241,8 @@ fn checksum_of(bytes: &[u8]) -> u32 {
     crc32c(crc32c(crc32c(u32::MAX, before), &[0; 4]), after)
 }
 
-/// Where the log ends, and which blocks behind it are the fast commits'. One block between the two
-/// belongs to neither.
+/// Returns where the log ends, and which blocks after it are the fast commit area. One block
+/// between the two belongs to neither.
 fn areas(
     raw: &RawJournalSuperblock,
     incompatible: Incompatible,
@@ -268,7 +267,8 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A superblock of version 2: 4 KiB blocks, 2048 of them, log from 1, start at 5, transaction 7.
+    /// Returns a superblock of version 2: 4 KiB blocks, 2048 of them, log from 1, start at 5,
+    /// transaction 7.
     pub(crate) fn sample(compatible: u32, incompatible: u32) -> Vec<u8> {
         let mut bytes = vec![0; 1024];
         let fields = [
@@ -296,7 +296,7 @@ pub(super) mod tests {
         bytes[offset..offset + 4].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// Makes the checksum right.
+    /// Updates the checksum.
     pub(crate) fn seal(bytes: &mut [u8]) {
         put(bytes, 0xfc, 0);
         let sum = crc32c(u32::MAX, bytes);
@@ -356,7 +356,7 @@ pub(super) mod tests {
         let cases = [
             (0x0, 1, "magic"),
             (0x4, 1, "block type"),
-            (0xc, 1024, "1024 bytes"),
+            (0xc, 1024, "s_blocksize is 1024"),
             (0x14, 0, "s_first"),
             (0x14, 2048, "s_first"),
             (0x1c, 2048, "s_start"),
@@ -380,7 +380,7 @@ pub(super) mod tests {
         let cases = [
             (0x28, 0x40, "FEATURE_I6"),
             (0x2c, 1, "FEATURE_R0"),
-            (0x10, u32::MAX, "4294967295 blocks are more than"),
+            (0x10, u32::MAX, "4294967295 blocks, at most"),
         ];
         for (offset, value, says) in cases {
             let e = with(&[(offset, value)]).unwrap_err();

@@ -1,5 +1,5 @@
-//! `journal_block_tag_t` and `journal_block_tag3_t`: which block of the filesystem a data block of
-//! the log is for.
+//! `journal_block_tag_t` and `journal_block_tag3_t`: the filesystem block that a data block of the
+//! log is for.
 
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -20,8 +20,8 @@ struct RawTag3 {
     t_checksum: U32,
 }
 
-/// `journal_block_tag_t` as it is stored, up to `t_blocknr_high`, which is there with 64-bit block
-/// numbers only. With checksums of version 2 it is followed by two bytes that nobody uses.
+/// `journal_block_tag_t` as it is stored, up to `t_blocknr_high`, which exists only with 64-bit
+/// block numbers. With checksums of version 2 it is followed by two unused bytes.
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
@@ -38,27 +38,27 @@ const FLAG_ESCAPE: u16 = 0x1;
 const FLAG_SAME_UUID: u16 = 0x2;
 const FLAG_LAST_TAG: u16 = 0x8;
 
-/// Which of the forms a journal's tags have.
+/// The form of a journal's tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TagForm {
     checksums: Checksums,
     wide: bool,
 }
 
-/// A tag, whatever its form.
+/// A tag, independent of its form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tag {
-    /// The block that the data is for.
+    /// The filesystem block that the data is for.
     pub(super) target: FsBlock,
-    /// The data began with the log's magic number, and has zeroes in its place.
+    /// True if the data began with the log's magic number, and is stored with zeroes in its place.
     pub(super) escaped: bool,
-    /// It ends its descriptor block.
+    /// True if the tag is the last one of its descriptor block.
     pub(super) last: bool,
-    /// What the data's checksum is compared with.
+    /// The expected checksum of the data.
     pub(super) checksum: TagChecksum,
 }
 
-/// Where in its descriptor block a tag stands.
+/// The position of a tag in its descriptor block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
     First,
@@ -69,14 +69,14 @@ pub(super) enum Position {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TagChecksum {
     None,
-    /// The low half.
+    /// The low half of the checksum.
     Low(u16),
     Whole(u32),
 }
 
 impl TagChecksum {
-    /// The checksum as far as it is known; 0 for none.
-    fn whole(self) -> u32 {
+    /// Returns the known part of the checksum; 0 if there is none.
+    fn known_part(self) -> u32 {
         match self {
             Self::None => 0,
             Self::Low(low) => u32::from(low),
@@ -84,7 +84,7 @@ impl TagChecksum {
         }
     }
 
-    /// Whether `computed` is what the tag says.
+    /// Returns true if `computed` agrees with the tag.
     pub(super) fn matches(self, computed: u32) -> bool {
         match self {
             Self::None => true,
@@ -95,13 +95,13 @@ impl TagChecksum {
 }
 
 impl TagForm {
-    /// The form that the features ask for.
+    /// Returns the form for the journal's features.
     pub(super) fn new(checksums: Checksums, incompatible: Incompatible) -> Self {
         let wide = incompatible.contains(Incompatible::SIXTY_FOUR_BIT);
         Self { checksums, wide }
     }
 
-    /// The size of a tag, without the UUID (`journal_tag_bytes` in Linux).
+    /// Returns the size of a tag, without the UUID (`journal_tag_bytes` in Linux).
     pub(super) const fn size_bytes(self) -> usize {
         match (self.checksums, self.wide) {
             (Checksums::V3, _) => 16,
@@ -112,7 +112,7 @@ impl TagForm {
         }
     }
 
-    /// The tag at the start of `bytes`, and how many bytes it takes with its UUID.
+    /// Parses the tag at the start of `bytes`. Returns it and its size, including the UUID.
     pub(super) fn parse(self, bytes: &[u8]) -> Option<(Tag, usize)> {
         let bytes = bytes.get(..self.size_bytes())?;
         let (low, high, flags, checksum) = match self.checksums {
@@ -136,8 +136,8 @@ impl TagForm {
         Some((tag, self.size_bytes().saturating_add(uuid)))
     }
 
-    /// The bytes of a tag. The first one of a descriptor block is followed by a UUID, which Linux
-    /// leaves zero: it says whose block it is when several filesystems share a journal.
+    /// Encodes a tag. The first tag of a descriptor block is followed by a UUID, which Linux leaves
+    /// zero: it would identify the filesystem if several share a journal.
     pub(super) fn encode(self, tag: Tag, position: Position, out: &mut Vec<u8>) {
         let (high, low) = split64(tag.target.0);
         let flags = flag(FLAG_ESCAPE, tag.escaped)
@@ -149,19 +149,19 @@ impl TagForm {
                 t_blocknr: U32::new(low),
                 t_flags: U32::new(u32::from(flags)),
                 t_blocknr_high: U32::new(if self.wide { high } else { 0 }),
-                t_checksum: U32::new(tag.checksum.whole()),
+                t_checksum: U32::new(tag.checksum.known_part()),
             };
             out.extend_from_slice(raw.as_bytes());
         } else {
             let raw = RawTag {
                 t_blocknr: U32::new(low),
-                t_checksum: U16::new(low16(tag.checksum.whole())),
+                t_checksum: U16::new(low16(tag.checksum.known_part())),
                 t_flags: U16::new(flags),
             };
             out.extend_from_slice(raw.as_bytes());
             out.extend_from_slice(&high.to_be_bytes());
         }
-        // Without 64 bits the upper half is not there; with version 2 two bytes follow.
+        // Without 64-bit numbers the upper half does not exist; with version 2 two bytes follow.
         out.resize(end, 0);
         if position == Position::First {
             out.resize(end.saturating_add(UUID_BYTES), 0);

@@ -1,4 +1,5 @@
-//! Logs made by hand: what is replayed, what ends them, and what they can't do.
+//! Tests with logs that are written by hand: what is replayed, what ends a log, and what a log
+//! cannot do.
 
 use diskfs_block::Memory;
 use diskfs_vfs::ErrorKind;
@@ -12,11 +13,11 @@ use crate::bytes::{index, len_u64, low16};
 use super::superblock::tests::{put, sample, seal};
 use super::*;
 
-/// The journal starts here on the device; before it is the filesystem.
+/// The device block where the journal starts; the filesystem is before it.
 const JOURNAL: u64 = 64;
 const LEN_BLOCKS: u32 = 2048;
 const SIZE: usize = 4096;
-/// Blocks of the filesystem and of the journal, as lengths in memory.
+/// The numbers of blocks of the filesystem and of the journal, as lengths in memory.
 const BEFORE: usize = 64;
 const BLOCKS: usize = BEFORE + 2048;
 const V1: (u32, u32) = (1, 0x1);
@@ -100,7 +101,7 @@ impl Log {
         block
     }
 
-    /// A descriptor with one data block for each target, filled with `value`.
+    /// Writes a descriptor with one data block for each target, filled with `value`.
     fn data(&mut self, targets: &[u64], value: u8) -> u32 {
         let blocks: Vec<_> = targets.iter().map(|&t| (t, vec![value; SIZE])).collect();
         self.blocks(&blocks)
@@ -215,7 +216,7 @@ impl Log {
         self.open()?.replay()
     }
 
-    /// The first byte of each of the filesystem's first ten blocks after the replay.
+    /// Returns the first byte of each of the filesystem's first ten blocks after the replay.
     fn result(&self) -> Vec<u8> {
         let view = self.replay().unwrap().unwrap().view;
         let mut bytes = self.bytes[..10 * SIZE].to_vec();
@@ -232,7 +233,7 @@ fn whole_transactions_are_replayed_in_every_form() {
         let mut log = Log::new(features);
         log.transaction(&[1, 2, 3], 0x11);
         log.transaction(&[2, 5], 0x22);
-        // Without its commit block it never was one.
+        // Without its commit block it never was a transaction.
         log.data(&[1, 9], 0x33);
         assert_eq!(
             log.result(),
@@ -340,7 +341,7 @@ fn escaped_data_gets_its_magic_back() {
     }
 }
 
-/// Flips a bit of one block of the last of two transactions, and of the first.
+/// Flips a bit in one block of the first or the last of two transactions.
 fn broken(features: (u32, u32), last: bool, offset: u32, byte: usize) -> Log {
     let mut log = Log::new(features);
     let first = log.transaction(&[1, 2], 0x11);
@@ -364,7 +365,10 @@ fn a_damaged_last_transaction_is_left_out() {
             );
             assert_eq!(replayed.transactions, 1);
             let note = replayed.notes("in memory").pop().unwrap();
-            assert!(note.contains("last transaction, 8, is left out"), "{note}");
+            assert!(
+                note.contains("last transaction, 8, was not replayed"),
+                "{note}"
+            );
         }
     }
 }
@@ -375,7 +379,7 @@ fn a_damaged_earlier_transaction_is_corrupt() {
         for (offset, byte) in [(0, 3000), (1, 0), (2, 4095), (3, 17)] {
             let e = broken(features, false, offset, byte).replay().unwrap_err();
             assert_eq!(e.kind(), ErrorKind::Corrupt);
-            let says = "transaction 7 is damaged, though 8 follows it";
+            let says = "transaction 7 is damaged, although transaction 8 follows it";
             assert!(e.to_string().contains(says), "{e}");
         }
     }
@@ -463,8 +467,8 @@ fn the_map_must_reach_the_end() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a log's blocks hold, it is gone through without a panic, and what is shown lies
-    /// within the device.
+    /// Checks that the scan of a log with arbitrary blocks ends without a panic, and that
+    /// everything shown is within the device.
     #[test]
     fn any_log_ends(
         features in proptest::sample::select(ALL.to_vec()),

@@ -1,4 +1,4 @@
-//! The device as it will be when the log is replayed.
+//! A view of the device as it will be after the log is replayed.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::bytes::{index, len_u64};
 use super::block_header::MAGIC;
 use super::replay::ReplayedRun;
 
-/// A device in which the blocks that a log has a newer version of are read out of the log, in
-/// place. Nothing is copied, neither to memory nor to the device.
+/// A device whose blocks with a newer version in the log are read from the log. Nothing is copied,
+/// neither to memory nor to the device.
 ///
-/// A read that meets none of those blocks is one read of the device below.
+/// A read without any of those blocks is one read of the device below.
 #[derive(Debug)]
 pub(crate) struct JournalView {
     device: Arc<dyn BlockRead>,
@@ -22,10 +22,10 @@ pub(crate) struct JournalView {
 }
 
 /// A part of a read.
-enum Piece<'a> {
+enum ReadPart<'a> {
     /// Bytes of the device below.
     Plain { len: usize },
-    /// Bytes out of the log, from `skip` bytes into the run on.
+    /// Bytes from the log, from byte `skip` of the run on.
     Replayed {
         run: &'a ReplayedRun,
         skip: u64,
@@ -34,7 +34,7 @@ enum Piece<'a> {
 }
 
 impl JournalView {
-    /// `device` with `runs`, which are sorted and apart from each other.
+    /// Returns the view of `device` with `runs`, which are sorted and do not overlap.
     pub(super) fn new(
         device: Arc<dyn BlockRead>,
         block_size: BlockSize,
@@ -47,13 +47,13 @@ impl JournalView {
         }
     }
 
-    /// Writes everything that the log has a newer version of to its place. Doing it again after a
-    /// crash comes to the same: nothing of the log is changed.
+    /// Writes all blocks that have a newer version in the log to their final places. Repeating it
+    /// after a crash gives the same result, because the log is not changed.
     ///
     /// # Errors
-    /// What the device says.
-    pub(crate) fn write_home(&self, device: &dyn BlockWrite) -> Result<()> {
-        /// How much is copied at once.
+    /// Returns the device's errors.
+    pub(crate) fn write_to_final_places(&self, device: &dyn BlockWrite) -> Result<()> {
+        /// The number of bytes copied at once.
         const PIECE_BYTES: u64 = 1 << 20;
         let mut buffer = Vec::new();
         for run in &self.runs {
@@ -78,32 +78,32 @@ impl JournalView {
         self.start_of(run).saturating_add(len_bytes)
     }
 
-    /// The first run that ends behind `offset`.
-    fn run_behind(&self, offset: u64) -> Option<&ReplayedRun> {
+    /// Returns the first run that ends after `offset`.
+    fn first_run_after(&self, offset: u64) -> Option<&ReplayedRun> {
         let at = self.runs.partition_point(|run| self.end_of(run) <= offset);
         self.runs.get(at)
     }
 
-    /// What `len` bytes at `offset` begin with.
-    fn piece(&self, offset: u64, len: usize) -> Piece<'_> {
-        let Some(run) = self.run_behind(offset) else {
-            return Piece::Plain { len };
+    /// Returns the part with which a read of `len` bytes at `offset` begins.
+    fn piece(&self, offset: u64, len: usize) -> ReadPart<'_> {
+        let Some(run) = self.first_run_after(offset) else {
+            return ReadPart::Plain { len };
         };
         let Some(skip) = offset.checked_sub(self.start_of(run)) else {
             let left = index(self.start_of(run).saturating_sub(offset));
-            return Piece::Plain { len: len.min(left) };
+            return ReadPart::Plain { len: len.min(left) };
         };
         let left = index(self.end_of(run).saturating_sub(offset));
         let len = len.min(left);
-        Piece::Replayed { run, skip, len }
+        ReadPart::Replayed { run, skip, len }
     }
 
-    /// Whether the bytes from `offset` on are those of the device below, and how many of `len_bytes`
-    /// (which are not none) it holds for.
-    pub(crate) fn at_home(&self, offset: u64, len_bytes: u64) -> (bool, u64) {
+    /// Returns true if the bytes from `offset` on are those of the device below, and for how many
+    /// of `len_bytes` (at least one) the answer is valid.
+    pub(crate) fn is_on_device(&self, offset: u64, len_bytes: u64) -> (bool, u64) {
         match self.piece(offset, index(len_bytes)) {
-            Piece::Plain { len } => (true, u64::try_from(len).unwrap_or(u64::MAX)),
-            Piece::Replayed { len, .. } => (false, u64::try_from(len).unwrap_or(u64::MAX)),
+            ReadPart::Plain { len } => (true, u64::try_from(len).unwrap_or(u64::MAX)),
+            ReadPart::Replayed { len, .. } => (false, u64::try_from(len).unwrap_or(u64::MAX)),
         }
     }
 
@@ -133,14 +133,14 @@ impl BlockRead for JournalView {
         let mut left = buf;
         while !left.is_empty() {
             let piece = self.piece(offset, left.len());
-            let (Piece::Plain { len } | Piece::Replayed { len, .. }) = piece;
-            // A piece is never longer than what is left.
+            let (ReadPart::Plain { len } | ReadPart::Replayed { len, .. }) = piece;
+            // A piece is never longer than the rest.
             let Some((now, rest)) = left.split_at_mut_checked(len) else {
                 break;
             };
             match piece {
-                Piece::Plain { .. } => self.device.read_at(offset, now)?,
-                Piece::Replayed { run, skip, .. } => self.read_replayed(run, skip, now)?,
+                ReadPart::Plain { .. } => self.device.read_at(offset, now)?,
+                ReadPart::Replayed { run, skip, .. } => self.read_replayed(run, skip, now)?,
             }
             left = rest;
             offset = offset.saturating_add(len_u64(len));
@@ -151,11 +151,11 @@ impl BlockRead for JournalView {
     fn extent_at(&self, offset: u64) -> Result<Extent> {
         check_bounds(offset, 1, self.size_bytes())?;
         match self.piece(offset, usize::MAX) {
-            Piece::Replayed { len, .. } => Ok(Extent {
+            ReadPart::Replayed { len, .. } => Ok(Extent {
                 len_bytes: len_u64(len),
                 kind: ExtentKind::Data,
             }),
-            Piece::Plain { len } => {
+            ReadPart::Plain { len } => {
                 let extent = self.device.extent_at(offset)?;
                 let len_bytes = extent.len_bytes.min(len_u64(len));
                 Ok(Extent {
@@ -171,7 +171,7 @@ impl BlockRead for JournalView {
     }
 
     fn will_need(&self, offset: u64, len_bytes: u64) {
-        // What is in the log has just been read, so the host has it.
+        // The log has just been read, so the host has it cached.
         self.device.will_need(offset, len_bytes);
     }
 }
@@ -195,8 +195,8 @@ mod tests {
         }
     }
 
-    /// A device of 16 blocks in which no two bytes near each other are equal, its view, and what
-    /// the view should hold.
+    /// Returns a device of 16 blocks in which no two nearby bytes are equal, its view, and the
+    /// expected contents of the view.
     fn view(runs: &[ReplayedRun]) -> (JournalView, Vec<u8>) {
         let bytes: Vec<u8> = (0..BLOCKS * 1024)
             .map(|n| u8::try_from(n % 251).unwrap())

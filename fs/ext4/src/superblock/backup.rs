@@ -1,4 +1,4 @@
-//! Backup superblocks: never used, but named when the primary is destroyed.
+//! Backup superblocks: they are never used, but named in the error when the primary is destroyed.
 
 use diskfs_block::BlockRead;
 use diskfs_vfs::Error;
@@ -7,12 +7,13 @@ use zerocopy::FromBytes;
 use super::raw::{RawSuperblock, SIZE_BYTES};
 use super::{MAGIC, Superblock};
 
-/// Where mke2fs puts the first backup, by block size: the start of group 1, with as many blocks in
-/// a group as a bitmap of one block has bits. (Block, block size in bytes.)
+/// The places of the first backup in filesystems of mke2fs, by block size: the start of group 1,
+/// where a group has as many blocks as a bitmap of one block has bits. (Block, block size in
+/// bytes.)
 const FIRST_BACKUPS: [(u64, u64); 4] =
     [(32768, 4096), (8193, 1024), (16384, 2048), (524_288, 65536)];
 
-/// Adds to `error` which backup could be used in the primary's place, if there is one.
+/// Adds to `error` which backup could be used in place of the primary superblock, if there is one.
 pub(super) fn hint(device: &dyn BlockRead, error: Error) -> Error {
     match find(device) {
         Some((block, size)) => error.with_hint(format!(

@@ -10,11 +10,10 @@ use crate::error::{Result, Structure, device_failed, malformed};
 
 use super::{RawSuperblock, Superblock, raw};
 
-/// Changes the superblock that is in `block`, the block that holds it, and makes its checksum
-/// right.
+/// Changes the superblock in `block`, the block that contains it, and updates its checksum.
 ///
 /// # Errors
-/// `Corrupt` when the block is too short.
+/// `Corrupt` if the block is too short.
 pub(crate) fn change(
     superblock: &Superblock,
     block: &mut [u8],
@@ -25,11 +24,11 @@ pub(crate) fn change(
     change_bytes(superblock, bytes, change)
 }
 
-/// Changes the superblock on the device, past everything else: when nobody else does. Its 1024
-/// bytes are one write, but durable only with the next flush.
+/// Changes the superblock on the device directly, while nobody else changes it. Its 1024 bytes are
+/// one write, but durable only after the next flush.
 ///
 /// # Errors
-/// What the device says.
+/// Returns the device's errors.
 pub(crate) fn change_on(
     device: &dyn BlockWrite,
     superblock: &Superblock,
@@ -51,7 +50,7 @@ fn change_bytes(
     change: impl FnOnce(&mut RawSuperblock),
 ) -> Result<()> {
     let (raw, _) = RawSuperblock::mut_from_prefix(bytes)
-        .map_err(|_| malformed(Structure::Superblock, "it is cut short"))?;
+        .map_err(|_| malformed(Structure::Superblock, "truncated"))?;
     change(raw);
     if superblock.checksum_seed.is_some() {
         let covered = raw.as_bytes().get(..raw::CHECKED_BYTES);

@@ -1,4 +1,4 @@
-//! The checks before a filesystem is written.
+//! The checks before a filesystem is opened for writing.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::{Compatible, Incompatible};
@@ -6,9 +6,9 @@ use crate::features::{Compatible, Incompatible};
 use super::Superblock;
 
 /// The hint for a filesystem that must be repaired first.
-const REPAIR: &str = "let e2fsck repair the image, on a copy";
+const REPAIR: &str = "run e2fsck on a copy";
 
-/// Refuses what this driver does not write, or not before a repair. Nothing is written.
+/// Refuses filesystems that this driver cannot write, or only after a repair. Nothing is written.
 ///
 /// # Errors
 /// `Unsupported`, `Corrupt`.
@@ -20,7 +20,7 @@ pub(crate) fn check_writable(superblock: &Superblock) -> Result<()> {
             "has features that this driver does not write: {}",
             names.join(", ")
         );
-        let hint = "it can be read; to write it, let its own system do so";
+        let hint = "diskfs can read it; write to it from its own operating system";
         return Err(Error::new(ErrorKind::Unsupported, reason).with_hint(hint));
     }
     let state = superblock.state;
@@ -34,7 +34,7 @@ pub(crate) fn check_writable(superblock: &Superblock) -> Result<()> {
     }
     if superblock.revision == 0 {
         let reason = "is of revision 0 of the format, which this driver does not write";
-        let hint = "on a copy, `tune2fs -O filetype` makes it one of revision 1";
+        let hint = "on a copy, `tune2fs -O filetype` converts it to revision 1";
         return Err(Error::new(ErrorKind::Unsupported, reason).with_hint(hint));
     }
     if state.errors {
@@ -42,7 +42,7 @@ pub(crate) fn check_writable(superblock: &Superblock) -> Result<()> {
     }
     if !state.clean {
         return Err(damaged(
-            "was not unmounted cleanly, and has no journal to tell",
+            "was not unmounted cleanly, and has no journal to recover from",
         ));
     }
     Ok(())

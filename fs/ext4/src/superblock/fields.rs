@@ -1,4 +1,4 @@
-//! What single fields of the superblock say, and whether they may.
+//! Parsing and checking of single fields of the superblock.
 
 use diskfs_vfs::Error;
 
@@ -10,8 +10,8 @@ use crate::features::{Compatible, Features, Incompatible, ReadOnlyCompatible};
 use crate::htree::{Algorithm, HashSignedness};
 
 use super::{
-    CHECKSUM_CRC32C, FLAG_SIGNED_HASH, FLAG_UNSIGNED_HASH, MAGIC, RawSuperblock, STATE_ERRORS,
-    STATE_VALID, State, raw,
+    CHECKSUM_CRC32C, FLAG_SIGNED_HASH, FLAG_UNSIGNED_HASH, FilesystemState, MAGIC, RawSuperblock,
+    STATE_ERRORS, STATE_VALID, raw,
 };
 
 pub(super) fn field(field: &'static str, value: u64, range: &'static str) -> Error {
@@ -37,9 +37,9 @@ pub(super) fn check_magic(raw: &RawSuperblock) -> Result<()> {
     .into())
 }
 
-/// The feature words, unless there are some that forbid reading.
+/// Returns the feature words, unless they contain features that prevent reading.
 pub(super) fn features(raw: &RawSuperblock) -> Result<Features> {
-    // Revision 0 has no feature words: what stands there is undefined.
+    // Revision 0 has no feature words: the bytes there are undefined.
     let (compatible, incompatible, read_only) = match raw.s_rev_level.get() {
         0 => (0, 0, 0),
         1 => (
@@ -64,7 +64,7 @@ pub(super) fn features(raw: &RawSuperblock) -> Result<Features> {
     Ok(features)
 }
 
-/// The seed of the checksums, after the superblock's own is found right; `None` without
+/// Returns the seed of the checksums, after checking the superblock's own checksum; `None` without
 /// `metadata_csum`.
 pub(super) fn checksum_seed(
     raw: &RawSuperblock,
@@ -76,7 +76,7 @@ pub(super) fn checksum_seed(
     }
     if raw.s_checksum_type != CHECKSUM_CRC32C {
         let value = u64::from(raw.s_checksum_type);
-        return Err(field("s_checksum_type", value, "1, which is CRC-32C"));
+        return Err(field("s_checksum_type", value, "1 (CRC-32C)"));
     }
     let covered = bytes.get(..raw::CHECKED_BYTES).unwrap_or_default();
     let expected = crc32c(u32::MAX, covered);
@@ -117,12 +117,12 @@ pub(super) fn cluster_ratio_bits(raw: &RawSuperblock, features: Features) -> Res
         _ => Err(field(
             "s_log_cluster_size",
             u64::from(log),
-            "s_log_block_size to 20",
+            "a value from s_log_block_size to 20",
         )),
     }
 }
 
-/// A block count: its upper half counts with `64bit` only.
+/// Returns a block count: its upper half is valid only with `64bit`.
 pub(super) fn wide(features: Features, high: u32, low: u32) -> u64 {
     if features.has(Incompatible::SIXTY_FOUR_BIT) {
         join64(high, low)
@@ -133,7 +133,7 @@ pub(super) fn wide(features: Features, high: u32, low: u32) -> u64 {
 
 pub(super) fn flex_group_bits(raw: &RawSuperblock, features: Features) -> u32 {
     let bits = u32::from(raw.s_log_groups_per_flex);
-    // It tells where files are best put; the kernel ignores a value that makes no sense.
+    // The value only improves placement; the kernel ignores an invalid one.
     if features.has(Incompatible::FLEX_BG) && bits < u32::BITS {
         bits
     } else {
@@ -147,7 +147,7 @@ pub(super) fn inode_size(raw: &RawSuperblock, block_size: BlockSize) -> Result<u
     }
     let size = raw.s_inode_size.get();
     if size < 128 || !size.is_power_of_two() || usize::from(size) > block_size.len() {
-        let range = "a power of two, 128 to the block size";
+        let range = "a power of two from 128 to the block size";
         return Err(field("s_inode_size", u64::from(size), range));
     }
     Ok(size)
@@ -175,7 +175,7 @@ pub(super) fn descriptor_size(
     }
     let size = raw.s_desc_size.get();
     if size < 64 || !size.is_power_of_two() || usize::from(size) > block_size.len() {
-        let range = "a power of two, 64 to the block size";
+        let range = "a power of two from 64 to the block size";
         return Err(field("s_desc_size", u64::from(size), range));
     }
     Ok(size)
@@ -189,8 +189,8 @@ pub(super) fn orphan_file_inode(raw: &RawSuperblock, features: Features) -> u32 
     }
 }
 
-/// What the kernel gives new inodes: all fields that it knows, or more if the superblock asks for
-/// it and there is room.
+/// Returns the size of the extra fields that the kernel gives new inodes: all fields that it knows,
+/// or more if the superblock asks for it and there is room.
 pub(super) fn want_extra_isize(raw: &RawSuperblock, features: Features) -> u16 {
     const KNOWN: u16 = 32;
     let room = raw.s_inode_size.get().saturating_sub(128);
@@ -205,7 +205,7 @@ pub(super) fn want_extra_isize(raw: &RawSuperblock, features: Features) -> u16 {
         0
     };
     let size = KNOWN.max(asked);
-    // A field's size is a multiple of 4; what does not fit is not wanted, as in Linux.
+    // A field's size is a multiple of 4; a size that does not fit is ignored, as in Linux.
     if size > room || size & 3 != 0 {
         KNOWN
     } else {
@@ -215,8 +215,8 @@ pub(super) fn want_extra_isize(raw: &RawSuperblock, features: Features) -> u16 {
 
 pub(super) fn hash_signedness(raw: &RawSuperblock) -> HashSignedness {
     let flags = raw.s_flags.get();
-    // Neither flag: nobody has decided yet, and the kernel decides by its own `char`, which is
-    // signed on x86. An image comes from there more often than not.
+    // If neither flag is set, the kernel decides by its own `char`, which is signed on x86. Most
+    // images come from there.
     if flags & FLAG_UNSIGNED_HASH != 0 && flags & FLAG_SIGNED_HASH == 0 {
         HashSignedness::Unsigned
     } else {
@@ -233,9 +233,9 @@ pub(super) fn default_hash(raw: &RawSuperblock) -> Option<Algorithm> {
     }
 }
 
-pub(super) fn state(raw: &RawSuperblock) -> State {
+pub(super) fn state(raw: &RawSuperblock) -> FilesystemState {
     let state = raw.s_state.get();
-    State {
+    FilesystemState {
         clean: state & STATE_VALID != 0,
         errors: state & STATE_ERRORS != 0,
         error_count: raw.s_error_count.get(),

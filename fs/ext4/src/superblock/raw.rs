@@ -1,12 +1,12 @@
-//! The superblock's bytes, `struct ext4_super_block`.
+//! The bytes of the superblock, `struct ext4_super_block`.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Super Block". Only
-//! what a reader needs has a name; field names are the specification's.
+//! the fields that a reader needs have names; they are the specification's.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// 1024 bytes at byte 1024 of the device.
+/// The 1024 bytes at byte 1024 of the device.
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
@@ -110,11 +110,11 @@ pub(crate) struct RawSuperblock {
     pub(crate) s_checksum: U32,
 }
 
-/// Byte of the device at which the superblock begins, whatever the block size.
+/// The byte offset of the superblock on the device, independent of the block size.
 pub(super) const OFFSET_BYTES: u64 = 1024;
-/// Its length.
+/// The size of the superblock.
 pub(super) const SIZE_BYTES: usize = 1024;
-/// What the checksum covers: all that is before it.
+/// The number of bytes that the checksum covers: all before it.
 pub(super) const CHECKED_BYTES: usize = std::mem::offset_of!(RawSuperblock, s_checksum);
 
 const _: () = {

@@ -1,8 +1,8 @@
 use super::*;
 use crate::checksum::crc32c;
 
-/// A superblock of a small ext4 without checksums: 4 KiB blocks, one group of 1024 blocks, 256
-/// inodes of 256 bytes.
+/// Returns a superblock of a small ext4 without checksums: 4 KiB blocks, one group of 1024 blocks,
+/// 256 inodes of 256 bytes.
 pub(crate) fn sample() -> [u8; 1024] {
     let mut bytes = [0; 1024];
     for (offset, value) in [

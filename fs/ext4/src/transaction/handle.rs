@@ -1,4 +1,4 @@
-//! One operation's handle on the running transaction.
+//! The handle of one operation on the running transaction.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -17,9 +17,9 @@ use crate::volume::Volume;
 
 use super::{FreedRun, Touched, Transactions};
 
-/// Ends writing to a filesystem because of an error.
+/// A filesystem on which an error can stop writing.
 pub(crate) trait Abort: Debug {
-    /// Ends writing: what is not durable yet never will be.
+    /// Stops writing: changes that are not durable yet are lost.
     fn abort(&self, why: &Error);
 }
 
@@ -32,28 +32,28 @@ pub(crate) struct Context<'c> {
     pub(crate) abort: &'c dyn Abort,
 }
 
-/// An open operation. While it lives, the transaction that it belongs to can't be committed.
+/// An open operation. While it exists, the transaction that it belongs to can't be committed.
 ///
-/// Changes are made through it: [`change`](Self::change) for a block of metadata,
-/// [`store`](Self::store) for an inode. An operation that fails with `Io` or `Corrupt` after it has
-/// changed something ends writing for the whole filesystem, and the transaction with all that is
-/// half done in it never reaches the device. With any other error an operation returns only when
-/// what it has changed holds together.
+/// All changes are made through it: [`change`](Self::change) for a block of metadata,
+/// [`store`](Self::store) for an inode. If an operation fails with `Io` or `Corrupt` after it has
+/// changed something, writing stops for the whole filesystem, and the transaction with the
+/// half-done operation never reaches the device. An operation may return any other error only if
+/// its changes are consistent.
 #[derive(Debug)]
 pub(crate) struct TransactionHandle<'c> {
     context: Context<'c>,
     transaction: Cell<TransactionId>,
     credits: Cell<u32>,
     changed: Cell<bool>,
-    /// There was no room but what a commit will give.
+    /// True if there was no free space except for blocks that a commit will make usable.
     held_space: Cell<bool>,
 }
 
 impl<'c> TransactionHandle<'c> {
-    /// Opens one if the running transaction has room now.
+    /// Opens a handle if the running transaction has room now.
     ///
     /// # Errors
-    /// `ReadOnly` when writing has ended.
+    /// `ReadOnly` if writing has stopped.
     pub(crate) fn try_begin(context: Context<'c>, credits: u32) -> Result<Option<Self>> {
         let transaction = context.transactions.try_begin(credits)?;
         Ok(transaction.map(|transaction| Self {
@@ -65,18 +65,19 @@ impl<'c> TransactionHandle<'c> {
         }))
     }
 
-    /// To read with.
+    /// Returns the volume for reading.
     pub(crate) fn volume(&self) -> &'c Volume {
         self.context.volume
     }
 
-    /// The transaction that it is part of.
+    /// Returns the transaction that the handle belongs to.
     pub(crate) fn transaction(&self) -> TransactionId {
         self.transaction.get()
     }
 
-    /// Changes a block of metadata. Who calls has read it through [`Volume::checked_block`] under
-    /// the same key, or knows of nothing to be checked; and leaves its checksum right.
+    /// Changes a block of metadata. The caller has read it through [`Volume::checked_block`] under
+    /// the same key, or knows that nothing needs to be checked. The caller also updates its
+    /// checksum.
     ///
     /// `change` must not call back into the filesystem.
     ///
@@ -92,15 +93,15 @@ impl<'c> TransactionHandle<'c> {
                     self.note(key.block, first);
                     return Ok(result);
                 }
-                // It can't have been called without having been there.
+                // `change` can only have been called if the block was in the pool.
                 Some((None, _)) => return Err(malformed(Structure::Superblock, "changed twice")),
                 None => self.volume().fill_pool(pool, key.block, 1)?,
             }
         }
     }
 
-    /// Gives a block of metadata a whole new content: one that was just allocated. Its length is
-    /// the block size.
+    /// Replaces the whole content of a block of metadata that was just allocated. The length is the
+    /// block size.
     pub(crate) fn replace(&self, key: Key, bytes: impl Into<Arc<[u8]>>) {
         let first = self
             .volume()
@@ -116,36 +117,36 @@ impl<'c> TransactionHandle<'c> {
         }
     }
 
-    /// Says that a block holds no metadata any more: it was freed, or became a file's data. Its
-    /// older versions in the journal are revoked.
+    /// Notes that a block no longer contains metadata: it was freed, or became file data. Its older
+    /// versions in the journal are revoked.
     pub(crate) fn forget(&self, block: FsBlock) {
         self.changed.set(true);
         self.context.transactions.note_revoked(block);
         self.volume().writable_pool().forget(block);
     }
 
-    /// Says that these blocks were freed: they may be used again when the transaction is durable.
+    /// Notes that these blocks were freed: they may be reused when the transaction is durable.
     pub(crate) fn freed(&self, run: FreedRun) {
         self.changed.set(true);
         self.context.transactions.note_freed(run);
     }
 
-    /// Says that an allocation failed only because what is free was freed by transactions that are
-    /// not durable. If the operation fails with `NoSpace`, it is done again after a commit.
+    /// Notes that an allocation failed only because the free blocks were freed by transactions that
+    /// are not durable yet. If the operation fails with `NoSpace`, it is repeated after a commit.
     pub(crate) fn note_held_space(&self) {
         self.held_space.set(true);
     }
 
-    /// The transaction whose commit gives room to an operation that came to `result`.
+    /// Returns the transaction whose commit makes room for an operation that ended with `result`.
     pub(crate) fn waits_for<R>(&self, result: &Result<R>) -> Option<TransactionId> {
         let failed = result.as_ref().err().map(Error::kind) == Some(ErrorKind::NoSpace);
         (failed && self.held_space.get()).then(|| self.transaction())
     }
 
-    /// An inode as it is now.
+    /// Returns the current inode.
     ///
     /// # Errors
-    /// `NotFound` when it is not in use; `Corrupt`, `Io`.
+    /// `NotFound` if it is not in use; `Corrupt`, `Io`.
     pub(crate) fn inode(&self, number: u32) -> Result<Inode> {
         match self.volume().inode(number)? {
             Some(inode) => Ok(Arc::unwrap_or_clone(inode)),
@@ -153,10 +154,10 @@ impl<'c> TransactionHandle<'c> {
         }
     }
 
-    /// Puts an inode that was in use into the table, with all that may have changed.
+    /// Stores an inode that was in use in the inode table, with all changes.
     ///
     /// # Errors
-    /// As [`inode::encode`]; `Io`.
+    /// Fails like [`inode::encode`]; `Io`.
     pub(crate) fn store(&self, inode: &Inode) -> Result<()> {
         self.note_inode(inode.number, SyncFile::Data);
         self.put_inode(inode.number, |superblock, bytes| {
@@ -164,10 +165,11 @@ impl<'c> TransactionHandle<'c> {
         })
     }
 
-    /// The same when nothing changed that is needed to read its contents: times, owner, mode.
+    /// Stores an inode of which nothing changed that is needed to read its contents: only times,
+    /// owner, mode.
     ///
     /// # Errors
-    /// As [`inode::encode`]; `Io`.
+    /// Fails like [`inode::encode`]; `Io`.
     pub(crate) fn store_attributes(&self, inode: &Inode) -> Result<()> {
         self.note_inode(inode.number, SyncFile::All);
         self.put_inode(inode.number, |superblock, bytes| {
@@ -175,10 +177,10 @@ impl<'c> TransactionHandle<'c> {
         })
     }
 
-    /// Puts an inode that was not in use into the table.
+    /// Stores an inode that was not in use in the inode table.
     ///
     /// # Errors
-    /// As [`inode::encode`]; `Io`.
+    /// Fails like [`inode::encode`]; `Io`.
     pub(crate) fn store_new(&self, inode: &Inode) -> Result<()> {
         self.note_inode(inode.number, SyncFile::Data);
         self.volume().maps.forget(inode.number);
@@ -187,7 +189,7 @@ impl<'c> TransactionHandle<'c> {
         })
     }
 
-    /// Sets `i_dtime` of an inode, which nothing else does.
+    /// Sets `i_dtime` of an inode; no other function does.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
@@ -212,10 +214,11 @@ impl<'c> TransactionHandle<'c> {
         let encoded = self.change(key, |block| {
             let end = offset.saturating_add(size);
             let Some(bytes) = block.get_mut(offset..end) else {
-                return Err(malformed(Structure::Inode(number), "it is cut short"));
+                return Err(malformed(Structure::Inode(number), "truncated"));
             };
             encode(superblock, bytes)?;
-            // What was asked for is not always what the bytes can hold.
+            // The stored bytes cannot always express the requested values, so they are parsed
+            // again.
             Inode::parse_unchecked(superblock, number, bytes)
         })?;
         let (inode, result) = match encoded {
@@ -226,8 +229,8 @@ impl<'c> TransactionHandle<'c> {
         result
     }
 
-    /// Changes the superblock, and makes its checksum right. As with any block, `change` must not
-    /// call back.
+    /// Changes the superblock, and updates its checksum. As with any block, `change` must not call
+    /// back into the filesystem.
     ///
     /// # Errors
     /// `Io`.
@@ -237,8 +240,8 @@ impl<'c> TransactionHandle<'c> {
         self.change(key, |block| superblock::change(superblock, block, change))?
     }
 
-    /// Whether so many more blocks can be changed in this transaction; they are then this
-    /// operation's.
+    /// Adds credits to this operation if this transaction can change so many more blocks. Returns
+    /// true on success.
     pub(crate) fn extend(&self, credits: u32) -> bool {
         let extended = self.context.transactions.try_extend(credits);
         if extended {
@@ -247,14 +250,14 @@ impl<'c> TransactionHandle<'c> {
         extended
     }
 
-    /// Goes on with so many credits for what is still to come: in another transaction, unless this
-    /// one has room for them and nobody waits for its end. A crash may fall between the two, so what
-    /// was done until now must hold together.
+    /// Continues with new credits for the rest of the operation: in another transaction, unless
+    /// this one has room and nobody waits for its end. A crash may happen between the two, so the
+    /// changes made until now must be consistent.
     ///
     /// # Errors
-    /// `ReadOnly` when writing has ended; then nothing can be changed any more. `NoSpace` when no
-    /// transaction can be so large; then this one goes on.
-    pub(crate) fn go_on(&self, credits: u32) -> Result<()> {
+    /// `ReadOnly` if writing has stopped; then nothing can be changed any more. `NoSpace` if no
+    /// transaction can be so large; then this one continues.
+    pub(crate) fn extend_or_restart(&self, credits: u32) -> Result<()> {
         let transactions = self.context.transactions;
         if transactions.try_exchange(self.credits.get(), credits) {
             self.credits.set(credits);
@@ -264,7 +267,8 @@ impl<'c> TransactionHandle<'c> {
         transactions.check_next(credits)?;
         transactions.end(self.credits.replace(0));
         loop {
-            // Without a handle now; whatever happens, one must be open again to be closed.
+            // At this point there is no open handle; in any case one must be opened again, to be
+            // closed.
             match transactions.try_begin(credits) {
                 Ok(Some(transaction)) => {
                     self.transaction.set(transaction);
@@ -286,7 +290,7 @@ impl<'c> TransactionHandle<'c> {
         }
     }
 
-    /// Passes on what the operation came to. If it failed halfway, writing ends.
+    /// Returns the operation's result. If the operation failed halfway, writing stops.
     pub(crate) fn finish<R>(&self, result: Result<R>) -> Result<R> {
         if let Err(e) = &result {
             let broken = e.kind() == ErrorKind::Corrupt;
@@ -302,7 +306,7 @@ impl<'c> TransactionHandle<'c> {
 impl Drop for TransactionHandle<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() && self.changed.get() {
-            let reason = "an operation panicked halfway";
+            let reason = "an operation panicked before its end";
             self.context.abort.abort(&Error::new(ErrorKind::Io, reason));
         }
         self.context.transactions.end(self.credits.get());

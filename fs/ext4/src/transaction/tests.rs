@@ -25,7 +25,7 @@ fn a_commit_waits_for_handles_and_they_for_none() {
         thread::sleep(SOON);
         assert!(!closed.load(Ordering::SeqCst));
         assert!(transactions.try_begin(1).unwrap().is_none());
-        // Who is in it may still go on in it, but not for long.
+        // An operation with an open handle may get more credits, but only as long as there is room.
         assert!(transactions.try_extend(2));
         assert!(!transactions.try_extend(2));
         assert!(!transactions.try_exchange(8, 1));
@@ -49,7 +49,7 @@ fn room_that_is_given_back_needs_no_commit() {
         waiting.join().unwrap().unwrap();
     });
     assert_eq!(transactions.state().wanted, TransactionId(0));
-    // With two blocks changed there is no other way.
+    // With two changed blocks there is no other way.
     transactions.note_changed(FsBlock(6));
     thread::scope(|scope| {
         let waiting = scope.spawn(|| transactions.wait_for_room(9));
@@ -69,7 +69,7 @@ fn what_was_half_done_is_never_closed() {
         let commit = scope.spawn(|| commit(&transactions));
         let waits = scope.spawn(|| transactions.make_durable(TransactionId(1)));
         thread::sleep(SOON);
-        transactions.finish(Ended::Aborted("an error".to_owned()));
+        transactions.finish(StopReason::Aborted("an error".to_owned()));
         transactions.end(1);
         let e = commit.join().unwrap().unwrap_err();
         assert!(e.to_string().contains("an error"), "{e}");
@@ -84,7 +84,7 @@ fn closing_commits_what_is_left() {
     let transactions = Transactions::new(10);
     transactions.try_begin(1).unwrap().unwrap();
     transactions.note_changed(FsBlock(5));
-    transactions.finish(Ended::Closed);
+    transactions.finish(StopReason::Closed);
     assert!(transactions.try_begin(1).is_err());
     transactions.end(1);
     assert_eq!(transactions.next_task(None, None), Task::Commit);

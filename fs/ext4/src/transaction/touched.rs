@@ -1,4 +1,4 @@
-//! Which transaction changed each inode last: what fsync waits for.
+//! The last transaction that changed each inode, for which fsync waits.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,30 +10,31 @@ use crate::pool::TransactionId;
 
 const SHARDS: usize = 16;
 
-/// The last changes of one inode that were not durable when somebody last looked.
+/// The last changes of one inode that were not known to be durable.
 #[derive(Debug, Clone, Copy, Default)]
-struct Last {
-    /// Of anything.
+struct LastChanges {
+    /// The last transaction with any change.
     all: TransactionId,
-    /// Of what is needed to read its contents.
+    /// The last transaction with a change that is needed to read the contents.
     data: TransactionId,
 }
 
 /// The last changes of all inodes.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    shards: [Mutex<HashMap<u32, Last>>; SHARDS],
+    shards: [Mutex<HashMap<u32, LastChanges>>; SHARDS],
 }
 
 impl Touched {
-    fn shard(&self, inode: u32) -> MutexGuard<'_, HashMap<u32, Last>> {
+    fn shard(&self, inode: u32) -> MutexGuard<'_, HashMap<u32, LastChanges>> {
         let nth = index(inode).checked_rem(SHARDS).unwrap_or(0);
         let [first, ..] = &self.shards;
         let shard = self.shards.get(nth).unwrap_or(first);
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `transaction` changed the inode; `Data` says that its contents can't be read without that.
+    /// Notes that `transaction` changed the inode; `Data` means that its contents can't be read
+    /// without the change.
     pub(crate) fn note(&self, inode: u32, transaction: TransactionId, what: SyncFile) {
         let mut shard = self.shard(inode);
         let last = shard.entry(inode).or_default();
@@ -43,7 +44,7 @@ impl Touched {
         }
     }
 
-    /// The transaction that must be durable for the inode to be.
+    /// Returns the transaction that must be durable for the inode to be durable.
     pub(crate) fn last(&self, inode: u32, what: SyncFile) -> TransactionId {
         let shard = self.shard(inode);
         let last = shard.get(&inode).copied().unwrap_or_default();
@@ -53,7 +54,7 @@ impl Touched {
         }
     }
 
-    /// Forgets what is durable.
+    /// Drops the entries of durable transactions.
     pub(crate) fn became_durable(&self, transaction: TransactionId) {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Reading while others write: each call has its file's lock, shared, so that it sees every change
-//! whole or not at all.
+//! Reading while other threads write. Each call holds the file's lock, shared, so that it sees
+//! every change either completely or not at all.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use diskfs_vfs::{
 };
 
 use crate::allocator::Totals;
-use crate::statistics::kept_blocks;
+use crate::statistics::reserved_blocks;
 use crate::superblock::Superblock;
 
 use super::WritableExt4;
 
 impl WritableExt4 {
-    /// Reads of one file, with its lock. What is found to be corrupt ends writing: nobody knows what
-    /// else is.
+    /// Reads one file while holding its lock. Corrupt metadata stops writing: nobody knows what
+    /// else is corrupt.
     fn reading<R>(&self, inode: InodeNumber, read: impl FnOnce(u32) -> Result<R>) -> Result<R> {
         let Ok(number) = u32::try_from(inode.0) else {
             return Err(Error::new(ErrorKind::NotFound, "no such inode").in_inode(inode));
@@ -106,18 +106,19 @@ impl FsRead for WritableExt4 {
             self.core.reader.will_need(inode, offset, len_bytes);
             Ok(())
         };
-        // A hint that can't be given is none.
+        // A failed announcement does no harm.
         let _ = self.reading(inode, announce);
     }
 }
 
-/// Entries in the order of their hashes: a batch at a time, each as the directory is at one moment.
-/// Names that come and go meanwhile are seen or not; all others are seen once.
+/// The entries of a directory in the order of their hashes, in batches, each as the directory is at
+/// one moment. Names that are added or removed meanwhile may be included or not; all others are
+/// included once.
 struct Listing<'a> {
     fs: &'a WritableExt4,
     dir: InodeNumber,
     entries: std::vec::IntoIter<DirEntry>,
-    /// Where the next batch begins.
+    /// The cookie with which the next batch begins.
     next: Option<u64>,
 }
 
@@ -149,11 +150,13 @@ impl Iterator for Listing<'_> {
     }
 }
 
-/// Returns the statistics at another time, when so much is free.
+/// Returns the statistics with other counts of free blocks and inodes.
 fn with_totals(superblock: &Superblock, statistics: Statistics, totals: Totals) -> Statistics {
     Statistics {
         blocks_free: totals.free_blocks,
-        blocks_available: totals.free_blocks.saturating_sub(kept_blocks(superblock)),
+        blocks_available: totals
+            .free_blocks
+            .saturating_sub(reserved_blocks(superblock)),
         inodes_free: totals.free_inodes,
         ..statistics
     }

@@ -1,4 +1,4 @@
-//! [`FsWrite`], in the filesystem's own numbers.
+//! The implementation of [`FsWrite`], which converts inode numbers.
 
 use diskfs_vfs::{
     Error, ErrorKind, Fallocate, FileAttributes, FsWrite, InodeNumber, NewAttributes, NewKind,
@@ -7,7 +7,7 @@ use diskfs_vfs::{
 
 use super::WritableExt4;
 
-/// An inode's number as ext4 has it.
+/// Converts an inode number to that of ext4.
 fn number(inode: InodeNumber) -> Result<u32> {
     u32::try_from(inode.0)
         .map_err(|_| Error::new(ErrorKind::NotFound, "no such inode").in_inode(inode))
@@ -101,7 +101,7 @@ impl FsWrite for WritableExt4 {
     }
 
     fn hold(&self, inode: InodeNumber) {
-        // What has no such number is nothing that could be held.
+        // An inode without such a number cannot be held.
         if let Ok(number) = number(inode) {
             self.core.holds.add(number);
         }
@@ -133,6 +133,6 @@ impl FsWrite for WritableExt4 {
     }
 
     fn abandon(&self) -> Result<Remains> {
-        Ok(self.give_up())
+        Ok(self.abandon_changes())
     }
 }

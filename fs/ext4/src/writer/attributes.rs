@@ -1,4 +1,4 @@
-//! Attributes of files, changed: owner, mode, times, flags, extended attributes.
+//! Changes of file metadata: owner, mode, times, flags, extended attributes.
 
 use diskfs_vfs::{FileFlags, FileType, SetMetadata, SetTime, SetXattr, Timestamp};
 
@@ -11,11 +11,12 @@ use crate::xattr;
 use super::namespace::{live, not_append_only, not_immutable};
 use super::{Core, now};
 
-/// An inode, its block of attributes, a value's inode and blocks, bitmaps and descriptors.
+/// The credits: an inode, its block of attributes, a value's inode and blocks, bitmaps and
+/// descriptors.
 const CREDITS: u32 = 64;
 
 impl Core {
-    /// Changes what `stat` tells.
+    /// Changes metadata that `stat` shows.
     pub(crate) fn set_metadata(&self, number: u32, change: &SetMetadata) -> Result<()> {
         self.update(&[number], CREDITS, |handle| {
             let mut inode = live(handle, number)?;
@@ -29,7 +30,7 @@ impl Core {
                 inode.permissions = permissions & 0o7777;
                 follow_mode(handle, &mut inode)?;
             }
-            self.settle_times(&mut inode);
+            self.store_write_time(&mut inode);
             set_times(&mut inode, change);
             handle.store_attributes(&inode)
         })
@@ -75,8 +76,8 @@ fn changeable(handle: &Handle<'_>, number: u32) -> Result<Inode> {
     Ok(inode)
 }
 
-/// An immutable file lets only its flags be changed; one that can only be appended to also its
-/// times, to the present.
+/// Checks a change against the flags of the inode. An immutable file allows only changes of its
+/// flags; an append-only file also allows setting its times to the present.
 fn check_changeable(inode: &Inode, change: &SetMetadata) -> Result<()> {
     let flags_only = SetMetadata {
         flags: change.flags,
@@ -86,7 +87,8 @@ fn check_changeable(inode: &Inode, change: &SetMetadata) -> Result<()> {
         return Ok(());
     }
     not_immutable(inode)?;
-    // Who keeps times for us (the kernel over FUSE) names the present: it is the inode's change.
+    // A client that keeps times itself (the kernel over FUSE) passes the present as the inode's
+    // time of change.
     let to_present =
         |time: Option<SetTime>| !matches!(time, Some(SetTime::At(_))) || time == change.changed;
     let present_only = SetMetadata {
@@ -109,12 +111,12 @@ fn set_flags(inode: &mut Inode, flags: FileFlags) -> Result<()> {
     ];
     for (wanted, flag, what) in fixed {
         if wanted != inode.has(flag) {
-            let reason = format!("whether a file is {what} can't be changed here");
+            let reason = format!("cannot change whether a file is {what}");
             return Err(Error::new(ErrorKind::Unsupported, reason)).in_inode(inode.number);
         }
     }
     if flags.casefold != inode.has(InodeFlags::CASEFOLD) {
-        let reason = "whether a directory folds case can't be changed here";
+        let reason = "cannot change whether a directory is case-insensitive (casefold)";
         return Err(Error::new(ErrorKind::Unsupported, reason)).in_inode(inode.number);
     }
     inode.flags.set(InodeFlags::IMMUTABLE, flags.immutable);
@@ -135,7 +137,7 @@ fn set_times(inode: &mut Inode, change: &SetMetadata) {
     inode.changed = time(change.changed.or(Some(SetTime::Now)), inode.changed);
 }
 
-/// The access list says what the mode says.
+/// Updates the access list after a change of the mode.
 fn follow_mode(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
     if inode.is(FileType::Symlink) {
         return Ok(());
@@ -152,14 +154,14 @@ fn follow_mode(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
 
 fn set_access_acl(handle: &Handle<'_>, inode: &mut Inode, value: &[u8]) -> Result<()> {
     if inode.is(FileType::Symlink) {
-        let reason = "a symlink has no access control list";
+        let reason = "a symlink cannot have an access control list";
         return Err(Error::new(ErrorKind::Unsupported, reason)).in_inode(inode.number);
     }
     let acl = PosixAcl::parse(value)?;
     if let Some(acl) = &acl {
         inode.permissions = (inode.permissions & !0o777) | acl.permissions();
     }
-    // What the mode says, too, needs no list.
+    // A list that the mode expresses completely is not stored.
     let list = acl.filter(|acl| !acl.is_mode());
     let value = list.map(|acl| acl.to_bytes());
     xattr::set(handle, inode, posix_acl::ACCESS, value.as_deref())
@@ -168,7 +170,7 @@ fn set_access_acl(handle: &Handle<'_>, inode: &mut Inode, value: &[u8]) -> Resul
 fn set_default_acl(handle: &Handle<'_>, inode: &mut Inode, value: &[u8]) -> Result<()> {
     let acl = PosixAcl::parse(value)?;
     if !inode.is(FileType::Directory) && acl.is_some() {
-        let reason = "only a directory has a default access control list";
+        let reason = "only a directory can have a default access control list";
         return Err(Error::new(ErrorKind::Denied, reason)).in_inode(inode.number);
     }
     let value = acl.map(|acl| acl.to_bytes());
@@ -176,21 +178,21 @@ fn set_default_acl(handle: &Handle<'_>, inode: &mut Inode, value: &[u8]) -> Resu
 }
 
 fn check_exists(handle: &Handle<'_>, inode: &Inode, name: &[u8], how: SetXattr) -> Result<()> {
-    // What can't be there is told as that, as by the kernel.
+    // An attribute name that the file cannot have is reported first, as by the kernel.
     xattr::check_name(inode, name).in_inode(inode.number)?;
     if how == SetXattr::Any {
         return Ok(());
     }
     let exists = xattr::get(handle.volume(), inode, name)?.is_some();
     let error = match how {
-        SetXattr::Create if exists => Error::new(ErrorKind::Exists, "the attribute exists"),
+        SetXattr::Create if exists => Error::new(ErrorKind::Exists, "the attribute exists already"),
         SetXattr::Replace if !exists => Error::new(ErrorKind::NoAttribute, "no such attribute"),
         _ => return Ok(()),
     };
     Err(error).in_inode(inode.number)
 }
 
-/// Fails for a file whose contents this driver does not write.
+/// Fails for a file whose contents this driver cannot write.
 ///
 /// # Errors
 /// `Unsupported`.

@@ -1,4 +1,5 @@
-//! What chattr(1) changes: flags and the project, by the rules of the kernel's `ext4_fileattr_set`.
+//! The changes of chattr(1): flags and the project ID, by the rules of the kernel's
+//! `ext4_fileattr_set`.
 
 use diskfs_vfs::{FileAttributes, FileType};
 
@@ -11,29 +12,29 @@ use crate::inode::{Inode, InodeFlags};
 use super::namespace::live;
 use super::{Core, now};
 
-/// An inode and its table's block.
+/// The credits: an inode and its block of the inode table.
 const CREDITS: u32 = 8;
 
-/// `EXT4_FL_USER_MODIFIABLE`: what a program may ask to change.
+/// The flags that a program may ask to change, `EXT4_FL_USER_MODIFIABLE`.
 const MODIFIABLE: u32 = 0x624b_c0ff;
 
-/// Of these, what changes how a file's bytes are stored, which is not done here: journalled
-/// contents, extents, direct access.
+/// The flags among these that change how a file's contents are stored, which is not supported:
+/// journalled contents, extents, direct access.
 const STORED: InodeFlags = InodeFlags::JOURNAL_DATA
     .union(InodeFlags::EXTENTS)
     .union(InodeFlags::DAX);
 
-/// What only a directory has: `EXT4_REG_FLMASK` leaves it out.
+/// The flags that only directories have: `EXT4_REG_FLMASK` excludes them.
 const OF_DIRECTORIES: InodeFlags = InodeFlags::DIR_SYNC
     .union(InodeFlags::TOP_DIR)
     .union(InodeFlags::PROJECT_INHERIT)
     .union(InodeFlags::CASEFOLD);
 
-/// All that a symlink, a device, a FIFO or a socket has: `EXT4_OTHER_FLMASK`.
+/// The flags that symlinks, devices, FIFOs and sockets can have: `EXT4_OTHER_FLMASK`.
 const OF_OTHERS: InodeFlags = InodeFlags::NO_DUMP.union(InodeFlags::NO_ATIME);
 
 impl Core {
-    /// Sets the flags and the project of a file.
+    /// Sets the flags and the project ID of a file.
     pub(crate) fn set_file_attributes(&self, number: u32, wanted: FileAttributes) -> Result<()> {
         self.update(&[number], CREDITS, |handle| {
             let mut inode = live(handle, number)?;
@@ -46,9 +47,9 @@ impl Core {
 
 fn set(handle: &Handle<'_>, inode: &mut Inode, wanted: FileAttributes) -> Result<()> {
     if wanted.flags & !Inode::VISIBLE_FLAGS != 0 {
-        return Err(unsupported("an attribute that ext4 does not have"));
+        return Err(unsupported("a file attribute that ext4 does not have"));
     }
-    // chattr gives back all that lsattr shows: what nobody can set keeps its value.
+    // chattr passes all flags that lsattr shows: those that cannot be set keep their value.
     let settable = InodeFlags::from_bits_retain(wanted.flags & MODIFIABLE);
     let kept = InodeFlags::from_bits_retain(inode.flags.bits() & !MODIFIABLE);
     let flags = kept.union(settable);
@@ -57,7 +58,7 @@ fn set(handle: &Handle<'_>, inode: &mut Inode, wanted: FileAttributes) -> Result
         && flags.contains(InodeFlags::IMMUTABLE)
         && (flags != inode.flags || wanted.project != inode.project)
     {
-        let reason = "the file is immutable (chattr -i makes it changeable)";
+        let reason = "the file is immutable; clear the flag with `chattr -i`";
         return Err(Error::new(ErrorKind::NotPermitted, reason));
     }
     let changed = flags.symmetric_difference(inode.flags);
@@ -91,18 +92,19 @@ fn check_type(inode: &Inode, settable: InodeFlags) -> Result<()> {
         return Ok(());
     }
     Err(unsupported(
-        "an attribute that this type of file does not have",
+        "a file attribute that this type of file does not have",
     ))
 }
 
-/// The names of a directory are stored by their folded form or not: all of them.
+/// Checks a change of casefold. It decides whether the names of a directory are stored by their
+/// folded form, so it cannot change while the directory has names.
 fn check_casefold(handle: &Handle<'_>, inode: &Inode) -> Result<()> {
     let volume = handle.volume();
     if !volume.superblock.features.has(Incompatible::CASEFOLD) {
         return Err(unsupported("casefold without the feature `casefold`"));
     }
     if !directory::is_empty(volume, inode)? {
-        let reason = "whether names are folded can be changed in an empty directory only";
+        let reason = "casefold can be changed for an empty directory only";
         return Err(Error::new(ErrorKind::NotEmpty, reason));
     }
     Ok(())
@@ -111,10 +113,10 @@ fn check_casefold(handle: &Handle<'_>, inode: &Inode) -> Result<()> {
 fn check_project(handle: &Handle<'_>, inode: &Inode) -> Result<()> {
     let features = handle.volume().superblock.features;
     if !features.has(ReadOnlyCompatible::PROJECT) {
-        return Err(unsupported("a project without the feature `project`"));
+        return Err(unsupported("a project ID without the feature `project`"));
     }
     if !inode.has_project() {
-        return Err(unsupported("a project in an inode without room for it"));
+        return Err(unsupported("a project ID in an inode without room for it"));
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! The end of a transaction: its blocks go to the journal, and later to their places.
+//! The end of a transaction: its blocks are written to the journal, and later to their final
+//! places.
 
 use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
@@ -8,27 +9,27 @@ use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::log_writer::{LogShare, Transaction};
 use crate::pool::ChangedBlock;
-use crate::transaction::{Abort, Changes, Ended, Task};
+use crate::transaction::{Abort, Changes, StopReason, Task};
 
 use super::Core;
 use super::log::Log;
 
-/// How long nothing happens until what is in the journal is brought home.
+/// The time without changes until the journal is checkpointed.
 const REST: Duration = Duration::from_secs(10);
 
-/// Starts the thread that commits. It ends when writing does.
+/// Starts the commit thread. It ends when writing stops.
 ///
 /// # Errors
-/// `Io` when the host has no thread to give.
+/// `Io` if the host cannot start a thread.
 pub(crate) fn start_committing(core: &Arc<Core>) -> Result<JoinHandle<()>> {
     let core = Arc::clone(core);
     let thread = std::thread::Builder::new().name("ext4-commit".to_owned());
-    thread.spawn(move || run(&core)).map_err(|e| {
-        Error::new(ErrorKind::Io, "no thread can be started for commits").with_source(e)
-    })
+    thread
+        .spawn(move || run(&core))
+        .map_err(|e| Error::new(ErrorKind::Io, "cannot start the commit thread").with_source(e))
 }
 
-/// What the thread that commits does until writing ends.
+/// Runs the commit thread until writing stops.
 fn run(core: &Core) {
     let _end = EndsWriting(core);
     let mut rest = None;
@@ -39,7 +40,9 @@ fn run(core: &Core) {
             Task::End => return,
         };
         rest = match done {
-            Ok(Journal::Used) if core.commit_interval.is_some() => Instant::now().checked_add(REST),
+            Ok(JournalState::Used) if core.commit_interval.is_some() => {
+                Instant::now().checked_add(REST)
+            }
             Ok(_) => None,
             Err(e) => {
                 core.abort(&e);
@@ -49,36 +52,36 @@ fn run(core: &Core) {
     }
 }
 
-/// Ends writing when the thread that commits is gone, whatever was its end: nobody must wait for it
-/// in vain.
+/// A guard that stops writing when the commit thread ends for any reason, so that nobody waits for
+/// it in vain.
 struct EndsWriting<'c>(&'c Core);
 
 impl Drop for EndsWriting<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let reason = "the thread that commits panicked".to_owned();
-            self.0.transactions.finish(Ended::Aborted(reason));
+            let reason = "the commit thread panicked".to_owned();
+            self.0.transactions.finish(StopReason::Aborted(reason));
         }
     }
 }
 
-/// What is in the journal.
+/// The state of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Journal {
-    /// Something that is not home.
+pub(crate) enum JournalState {
+    /// The journal contains blocks that are not checkpointed.
     Used,
-    /// Nothing.
+    /// The journal is empty.
     Empty,
 }
 
 impl Core {
-    /// Commits the running transaction: when this returns it is durable.
-    pub(super) fn commit(&self) -> Result<Journal> {
+    /// Commits the running transaction: it is durable when this function returns.
+    pub(super) fn commit(&self) -> Result<JournalState> {
         let (id, changes, blocks) = self
             .transactions
             .close_running(|changes| self.contents(changes))?;
         let blocks = blocks.ok_or_else(|| {
-            let reason = "a block that was changed is no longer in memory";
+            let reason = "a changed block is missing from the block pool";
             Error::new(ErrorKind::Io, reason)
         })?;
         let mut log = self.log()?;
@@ -104,8 +107,9 @@ impl Core {
         Ok(state_of(&log))
     }
 
-    /// Limits transactions to what the log has room for: a quarter of it, or all of it where nothing is committed unless
-    /// somebody asks. The changes of such a caller belong together, and nobody waits for a checkpoint meanwhile.
+    /// Limits transactions to the room in the log: a quarter of it, or all of it if commits happen
+    /// only on request. The changes of such a caller belong together, and nobody waits for a
+    /// checkpoint meanwhile.
     ///
     /// # Errors
     /// `Io` after a commit that panicked.
@@ -120,24 +124,22 @@ impl Core {
         Ok(())
     }
 
-    /// Brings home what is in the journal.
-    pub(crate) fn checkpoint(&self) -> Result<Journal> {
+    /// Checkpoints the journal.
+    pub(crate) fn checkpoint(&self) -> Result<JournalState> {
         let mut log = self.log()?;
         log.checkpoint(self)?;
         Ok(state_of(&log))
     }
 
     pub(super) fn log(&self) -> Result<MutexGuard<'_, Log>> {
-        // Whoever panicked with it was writing the journal: nothing is known of what is there.
-        self.log.lock().map_err(|_| {
-            Error::new(
-                ErrorKind::Io,
-                "the journal was left in the middle of a commit",
-            )
-        })
+        // A thread that panicked with this lock was writing the journal: its contents are unknown.
+        self.log
+            .lock()
+            .map_err(|_| Error::new(ErrorKind::Io, "the journal is in the middle of a commit"))
     }
 
-    /// What the transaction made of its blocks. Each is in the pool as long as it is not home.
+    /// Returns the final contents of the transaction's blocks. Each block stays in the pool until
+    /// it is checkpointed.
     fn contents(&self, changes: &Changes) -> Option<Vec<ChangedBlock>> {
         let pool = self.pool();
         let mut blocks: Vec<FsBlock> = changes.blocks.iter().copied().collect();
@@ -147,10 +149,10 @@ impl Core {
     }
 }
 
-fn state_of(log: &Log) -> Journal {
+fn state_of(log: &Log) -> JournalState {
     if log.is_used() {
-        Journal::Used
+        JournalState::Used
     } else {
-        Journal::Empty
+        JournalState::Empty
     }
 }

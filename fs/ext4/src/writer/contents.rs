@@ -1,8 +1,8 @@
-//! What is in files, changed.
+//! Changes of file contents.
 //!
-//! Contents go straight to the device, before the handle is closed that makes them part of the
-//! file: a commit flushes the device before its own last block, so no file ever shows what its
-//! blocks had before (`data=ordered`).
+//! Contents are written to the device directly, before the handle that makes them part of the file
+//! is closed. A commit flushes the device before its commit block, so no file ever shows the
+//! previous contents of its blocks (`data=ordered`).
 
 mod blocks;
 mod delay;
@@ -25,11 +25,11 @@ use super::namespace::{live, not_immutable};
 
 pub(crate) use flusher::start_writing_back;
 
-/// How many blocks of metadata one step changes: the map of the file, its inode, the superblock, and
-/// what is the next orphan's.
+/// The credits of one step: the map of the file, its inode, the superblock, and the next inode on
+/// the orphan list.
 const CREDITS: u32 = REMOVE_CREDITS + 6;
 
-/// A regular file whose contents may be changed.
+/// Returns a regular file whose contents may be changed.
 fn writable(handle: &Handle<'_>, number: u32) -> Result<Inode> {
     let inode = live(handle, number)?;
     check_writable(&inode).in_inode(number)?;
@@ -43,7 +43,7 @@ fn check_writable(inode: &Inode) -> Result<()> {
         Some(FileType::Directory) => {
             return Err(Error::new(ErrorKind::IsADirectory, "is a directory"));
         }
-        _ => return Err(Error::new(ErrorKind::Invalid, "has no contents to write")),
+        _ => return Err(Error::new(ErrorKind::Invalid, "not a regular file")),
     }
     attributes::check_writable(inode)
 }

@@ -1,4 +1,4 @@
-//! What of the changes is durable: for a caller that gives up.
+//! The record of which changes are durable, for a caller that abandons its changes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,14 +8,14 @@ use crate::error::Result;
 
 use super::Core;
 
-/// What was committed since the filesystem was opened.
+/// The record of what was committed since the filesystem was opened.
 #[derive(Debug)]
 pub(crate) struct Durable {
-    /// Nothing had to be recovered when it was opened.
+    /// True if nothing had to be recovered when the filesystem was opened.
     was_clean: bool,
     some: AtomicBool,
     all: AtomicBool,
-    /// A commit failed, and may be durable all the same.
+    /// True if a commit failed, but may be durable nevertheless.
     doubtful: AtomicBool,
 }
 
@@ -29,50 +29,50 @@ impl Durable {
         }
     }
 
-    /// A commit begins that has something in it.
+    /// Notes that a commit with changes begins.
     pub(super) fn begin(&self) {
         self.doubtful.store(true, Ordering::SeqCst);
     }
 
-    /// It is durable.
+    /// Notes that the commit is durable.
     pub(super) fn commit(&self) {
         self.some.store(true, Ordering::SeqCst);
         self.doubtful.store(false, Ordering::SeqCst);
     }
 
-    /// Nothing is left to be committed.
+    /// Notes that nothing is left to be committed.
     pub(crate) fn note_all(&self) {
         self.all.store(true, Ordering::SeqCst);
     }
 
-    /// What was committed until now belongs to nobody's changes.
+    /// Forgets the commits until now: they do not belong to the caller's changes.
     fn forget(&self) {
         self.some.store(false, Ordering::SeqCst);
     }
 }
 
 impl Core {
-    /// Begins changes that belong together, with a transaction of their own: orphans that the filesystem had when it
-    /// was opened are none of them.
+    /// Begins changes that belong together, in a transaction of their own. Deletions of orphans
+    /// that existed when the filesystem was opened are not part of them.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
-    pub(crate) fn begin_together(&self) -> Result<()> {
+    pub(crate) fn begin_group(&self) -> Result<()> {
         self.sync()?;
         self.durable.forget();
-        self.transactions.begin_together(self.together);
+        self.transactions.begin_group(self.grouping);
         Ok(())
     }
 
-    /// What is durable of the changes, when writing has ended. A commit that failed is taken back, where the device lets
-    /// it; and if nothing was changed, the filesystem is said to be clean again.
+    /// Returns which changes are durable after writing has stopped. A failed commit is undone if
+    /// the device allows it. If nothing was changed, the filesystem is marked clean again.
     pub(crate) fn remains(&self) -> Remains {
         let durable = &self.durable;
         if durable.doubtful.load(Ordering::SeqCst) {
-            match self.log().and_then(|mut log| log.take_back(self)) {
+            match self.log().and_then(|mut log| log.undo_failed_commit(self)) {
                 Ok(()) => durable.doubtful.store(false, Ordering::SeqCst),
                 Err(e) => {
-                    tracing::debug!("a commit can't be taken back: {e}");
+                    tracing::debug!("cannot undo a failed commit: {e}");
                     return Remains::Some;
                 }
             }
@@ -86,8 +86,8 @@ impl Core {
         if durable.was_clean
             && let Err(e) = self.mark_clean()
         {
-            // As after a crash: whoever opens it next recovers it, from an empty log.
-            tracing::debug!("the filesystem can't be marked clean: {e}");
+            // As after a crash: the next mount recovers the filesystem, from an empty log.
+            tracing::debug!("cannot mark the filesystem clean: {e}");
         }
         Remains::Nothing
     }

@@ -1,9 +1,9 @@
-//! Fast commits, brought home: when a filesystem that has some is opened for writing.
+//! Applying fast commits to the device when a filesystem is opened for writing.
 //!
-//! All of it is one transaction, so that a crash leaves either the fast commits or what they come to.
-//! Nobody else is there yet, and nothing is known of the filesystem but what the log had: so what
-//! they give away is freed first, then all that they take is claimed, and only then anything is
-//! allocated that they don't tell of (blocks of directories and of extent trees).
+//! All of it is one transaction, so that a crash leaves either the fast commits or their result. No
+//! operation runs yet, and only the log has been replayed. Therefore the blocks that the fast
+//! commits free are freed first, then all that they use are claimed. Only then are other blocks
+//! allocated, which the fast commits do not mention (blocks of directories and of extent trees).
 
 use diskfs_vfs::FileType;
 
@@ -21,19 +21,19 @@ use crate::volume::Volume;
 use super::namespace::evict;
 use super::{Core, Orphans};
 
-/// An inode that is another after the fast commits.
+/// An inode that the fast commits changed.
 #[derive(Debug)]
-struct Change {
+struct ChangedInode {
     number: u32,
-    /// What had the number before, if anything did.
+    /// The previous inode with this number, if it was in use.
     before: Option<Inode>,
-    /// What has it now, if anything does.
+    /// The new inode with this number, if it is in use.
     after: Option<Inode>,
-    /// The blocks that it has now, if they are others.
+    /// The new blocks, if they changed.
     runs: Option<Vec<Run>>,
 }
 
-impl Change {
+impl ChangedInode {
     fn of(core: &Core, after: &Volume, fast_commits: &FastCommits, number: u32) -> Result<Self> {
         let is_used = |inode: &Inode| inode.links != 0 || core.orphans.contains(number);
         let before = inode_table::read(core.volume(), number)?.filter(is_used);
@@ -52,20 +52,20 @@ impl Change {
         })
     }
 
-    /// Whether it is still the same file.
-    fn stays(&self) -> bool {
+    /// Returns true if the inode is still the same file.
+    fn is_same_file(&self) -> bool {
         match (&self.before, &self.after) {
             (Some(before), Some(after)) => before.generation == after.generation,
             _ => false,
         }
     }
 
-    fn give_away(&mut self, handle: &Handle<'_>, orphans: &Orphans) -> Result<()> {
-        let stays = self.stays();
+    fn free_old_blocks(&mut self, handle: &Handle<'_>, orphans: &Orphans) -> Result<()> {
+        let is_same_file = self.is_same_file();
         let Some(before) = &mut self.before else {
             return Ok(());
         };
-        if !stays {
+        if !is_same_file {
             orphans.remove(handle, self.number)?;
             return evict::remove_now(handle, before);
         }
@@ -76,12 +76,12 @@ impl Change {
     }
 
     fn claim(&mut self, handle: &Handle<'_>) -> Result<()> {
-        let stays = self.stays();
+        let is_same_file = self.is_same_file();
         let Some(after) = &mut self.after else {
             return Ok(());
         };
         let allocator = handle.allocator;
-        if !stays {
+        if !is_same_file {
             let is_dir = after.is(FileType::Directory);
             allocator.claim_inode(handle, self.number, is_dir)?;
         }
@@ -101,11 +101,11 @@ impl Change {
     }
 
     fn store(&mut self, handle: &Handle<'_>, fast_commits: &FastCommits) -> Result<()> {
-        let stays = self.stays();
+        let is_same_file = self.is_same_file();
         let Some(after) = &mut self.after else {
             return Ok(());
         };
-        if let Some(before) = self.before.as_ref().filter(|_| stays) {
+        if let Some(before) = self.before.as_ref().filter(|_| is_same_file) {
             if after.is(FileType::Directory) {
                 keep_contents(after, before);
             }
@@ -126,7 +126,7 @@ impl Change {
     }
 }
 
-/// Fast commits tell of a directory's names, and not where they are.
+/// Keeps the previous contents: fast commits describe a directory's names, but not its blocks.
 fn keep_contents(after: &mut Inode, before: &Inode) {
     const CONTENTS: InodeFlags = InodeFlags::INDEX
         .union(InodeFlags::EXTENTS)
@@ -138,7 +138,7 @@ fn keep_contents(after: &mut Inode, before: &Inode) {
     after.xattr_bytes.clone_from(&before.xattr_bytes);
 }
 
-/// Makes a new directory, without the names that it got.
+/// Creates a new directory, without the names that were added to it.
 fn empty_directory(
     handle: &Handle<'_>,
     directory: &mut Inode,
@@ -147,7 +147,7 @@ fn empty_directory(
     let names = fast_commits.names(directory.number);
     let parent = names.and_then(|names| names.get(b"..")?.added());
     let parent = parent.ok_or_else(|| {
-        let reason = "fast commits make a directory that is in no other";
+        let reason = "fast commits create a directory without a parent";
         Error::new(ErrorKind::Corrupt, reason)
     })?;
     directory.flags.remove(InodeFlags::INLINE_DATA);
@@ -190,7 +190,7 @@ fn rename(
         };
         let named = inode_table::read(after, wanted)?.and_then(|inode| inode.file_type);
         let Some(file_type) = named else {
-            let reason = "fast commits name an inode that is not in use";
+            let reason = "fast commits refer to an inode that is not in use";
             return Err(Error::new(ErrorKind::Corrupt, reason));
         };
         directory::insert(handle, &mut directory, name, wanted, file_type)?;
@@ -200,26 +200,27 @@ fn rename(
 }
 
 impl Core {
-    /// Brings home what `after` shows and the device does not have: before anything else is written.
+    /// Applies to the device everything that `after` shows and the device does not have, before
+    /// anything else is written.
     ///
     /// # Errors
-    /// `Corrupt` when they contradict themselves or the filesystem, `NoSpace` when the log has not
-    /// room for them, `Io`. The device then has them as before.
-    pub(crate) fn bring_home(&self, after: &Volume) -> Result<()> {
+    /// `Corrupt` if the fast commits contradict themselves or the filesystem, `NoSpace` if they do
+    /// not fit into the log, `Io`. Then the device still has the fast commits.
+    pub(crate) fn apply_fast_commits(&self, after: &Volume) -> Result<()> {
         let Some(fast_commits) = &after.fast_commits else {
             return Ok(());
         };
-        // In one transaction, whatever it takes.
+        // All in one transaction, whatever its size.
         self.transactions.set_blocks_max(u32::MAX);
         let Some(handle) = self.try_begin(0)? else {
             return Err(ErrorKind::ReadOnly.into());
         };
         let mut changes = Vec::new();
         for number in fast_commits.inodes() {
-            changes.push(Change::of(self, after, fast_commits, number)?);
+            changes.push(ChangedInode::of(self, after, fast_commits, number)?);
         }
         for change in &mut changes {
-            change.give_away(&handle, &self.orphans)?;
+            change.free_old_blocks(&handle, &self.orphans)?;
         }
         for change in &mut changes {
             change.claim(&handle)?;

@@ -1,24 +1,24 @@
-//! How transactions become durable: through the journal, or without one in an order that e2fsck can
-//! make sense of.
+//! The way in which transactions become durable: through the journal, or without one in an order
+//! that e2fsck can repair.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::log_writer::{LogShare, LogWriter, Transaction};
-use crate::journal::write_home;
+use crate::journal::write_to_final_places;
 use crate::pool::ChangedBlock;
 
 use super::Core;
 
-/// The way.
+/// The log of a filesystem.
 #[derive(Debug)]
 pub(crate) enum Log {
     Journal(Box<LogWriter>),
-    /// The filesystem has no journal. After a crash it is for e2fsck to repair, and it says so
-    /// itself: it is not marked clean meanwhile.
+    /// No journal. After a crash e2fsck must repair the filesystem; for this purpose the filesystem
+    /// is not marked clean while it is open.
     None,
 }
 
 impl Log {
-    /// Returns the way for a filesystem with this journal, or without one.
+    /// Returns the log of a filesystem with this journal, or without one.
     pub(crate) fn new(journal: Option<LogWriter>) -> Self {
         match journal {
             Some(journal) => Self::Journal(Box::new(journal)),
@@ -26,9 +26,10 @@ impl Log {
         }
     }
 
-    /// How many blocks one transaction may change; `block_bytes` is the size of a block.
+    /// Returns the maximum number of blocks that one transaction may change; `block_bytes` is the
+    /// block size.
     pub(crate) fn blocks_max(&self, block_bytes: u32, share: LogShare) -> u32 {
-        /// What a transaction's blocks may take in memory.
+        /// The maximum memory for a transaction's blocks.
         const BYTES_MAX: u32 = 16 << 20;
         match self {
             Self::Journal(log) => log.blocks_max(share),
@@ -36,7 +37,8 @@ impl Log {
         }
     }
 
-    /// Makes the contents of files durable, if a commit does not do so before anything shows them.
+    /// Makes the contents of files durable before a commit refers to them, if the commit itself
+    /// does not.
     ///
     /// # Errors
     /// `Io`.
@@ -58,21 +60,21 @@ impl Log {
         }
     }
 
-    /// Makes a commit that failed one that never was, as far as can be known.
+    /// Undoes a failed commit, as far as possible.
     ///
     /// # Errors
-    /// When it may be there: `Io`, `NoSpace`.
-    pub(super) fn take_back(&mut self, core: &Core) -> Result<()> {
+    /// `Io` or `NoSpace` if the commit may be durable.
+    pub(super) fn undo_failed_commit(&mut self, core: &Core) -> Result<()> {
         match self {
-            Self::Journal(log) => log.take_back(&core.device),
+            Self::Journal(log) => log.undo_failed_commit(&core.device),
             Self::None => {
-                let reason = "without a journal, what was written stays";
+                let reason = "cannot undo the failed commit: the filesystem has no journal";
                 Err(Error::new(ErrorKind::Io, reason))
             }
         }
     }
 
-    /// Whether there is so much in the journal that it is time for a checkpoint.
+    /// Returns true if so many blocks wait for a checkpoint that one should be done.
     pub(super) fn is_heavy(&self) -> bool {
         match self {
             Self::Journal(log) => log.is_heavy(),
@@ -80,7 +82,7 @@ impl Log {
         }
     }
 
-    /// Whether a checkpoint would do anything.
+    /// Returns true if a checkpoint would write anything.
     pub(super) fn is_used(&self) -> bool {
         match self {
             Self::Journal(log) => log.is_used(),
@@ -88,7 +90,7 @@ impl Log {
         }
     }
 
-    /// Brings home what the journal holds.
+    /// Checkpoints the journal.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
@@ -99,7 +101,7 @@ impl Log {
         }
     }
 
-    /// Brings home what the journal holds, and leaves it empty.
+    /// Checkpoints the journal, and leaves it empty.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
@@ -110,7 +112,7 @@ impl Log {
         }
     }
 
-    /// Says that an error ended writing.
+    /// Records that an error stopped writing.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
@@ -122,17 +124,18 @@ impl Log {
     }
 }
 
-/// First all but directories, then directories. So a new name never leads to an inode that is not
-/// there, or a file to blocks that another one has; what a crash may leave is inodes and blocks in use
-/// without a name, and names of inodes that were freed. e2fsck repairs both without asking anybody.
+/// Writes a transaction without a journal: first all blocks but those of directories, then those of
+/// directories. So a new name never refers to an unused inode, and a file never to blocks of
+/// another file. A crash may leave inodes and blocks in use without a name, and names of freed
+/// inodes. e2fsck repairs both without questions.
 fn commit_unjournaled(core: &Core, transaction: &Transaction) -> Result<()> {
     for has_names in [false, true] {
         let blocks = transaction.blocks.iter();
         let now = |block: &&ChangedBlock| block.has_names == has_names;
         let now = blocks.filter(now).map(|block| (block.block, &block.bytes));
-        write_home(&core.device, now)?;
+        write_to_final_places(&core.device, now)?;
         core.device.flush()?;
     }
-    core.pool().came_home(transaction.id);
+    core.pool().note_checkpointed(transaction.id);
     Ok(())
 }

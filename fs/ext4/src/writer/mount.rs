@@ -1,8 +1,8 @@
-//! What the superblock says of the filesystem's use: that it is being written, that it was closed in
-//! good order, that an error was met.
+//! The state of the filesystem's use in the superblock: opened for writing, closed in good order,
+//! an error.
 //!
-//! All of it is written past the transactions: before the first of them, after the last one is home,
-//! or when there will be no other.
+//! All of it is written outside of transactions: before the first one, after the last one is
+//! checkpointed, or when there will be no other.
 
 use zerocopy::little_endian::U32;
 
@@ -14,7 +14,7 @@ use crate::transaction::Abort;
 
 use super::{Core, now};
 
-/// Bytes of `s_time_hi`, which has those above 32 bits of times in this order.
+/// A timestamp of the superblock whose bits above 32 are in a byte of `s_time_hi`.
 #[derive(Debug, Clone, Copy)]
 enum TimeHigh {
     Write,
@@ -24,8 +24,8 @@ enum TimeHigh {
 }
 
 impl Core {
-    /// Says that the filesystem is being written, durably. Nothing that needs recovery may be written
-    /// before.
+    /// Marks the filesystem as opened for writing, durably. Nothing that needs recovery may be
+    /// written before.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
@@ -49,7 +49,7 @@ impl Core {
         self.device.flush()
     }
 
-    /// Says that the filesystem is clean, of which nothing was changed.
+    /// Marks the filesystem as clean, after nothing in it was changed.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
@@ -64,17 +64,17 @@ impl Core {
         self.device.flush()
     }
 
-    /// Ends writing in good order. What was not written back or committed is; then there is nothing
-    /// to be replayed.
+    /// Ends writing in good order. All remaining changes are written back and committed; afterwards
+    /// there is nothing to be replayed.
     ///
     /// # Errors
-    /// `ReadOnly` with the reason when an error has ended writing before; `Io`, `NoSpace`.
+    /// `ReadOnly` with the reason if an error has stopped writing before; `Io`, `NoSpace`.
     pub(crate) fn close(&self) -> Result<()> {
-        let closed = self.bring_all_home().and_then(|()| self.mark_closed());
+        let closed = self.checkpoint_all().and_then(|()| self.mark_closed());
         closed.inspect_err(|e| self.abort(e))
     }
 
-    fn bring_all_home(&self) -> Result<()> {
+    fn checkpoint_all(&self) -> Result<()> {
         self.transactions.check_not_aborted()?;
         self.log()?.close(self)
     }
@@ -105,17 +105,18 @@ impl Core {
         self.device.flush()
     }
 
-    /// Says that an error was met, as far as the device still works: in the superblock, and in the
-    /// journal's, which a replay does not take back. Nothing else of what is not durable gets there.
+    /// Records an error, as far as the device still works: in the superblock, and in the journal's
+    /// superblock, which a replay does not overwrite. No other change that is not durable is
+    /// written.
     pub(super) fn mark_error(&self, why: &Error) {
         let marked = self.try_to_mark(why);
         if let Err(e) = marked {
-            tracing::error!("the error could not be noted in the image: {e}");
+            tracing::error!("cannot record the error in the image: {e}");
         }
     }
 
     fn try_to_mark(&self, why: &Error) -> Result<()> {
-        // Waits for a commit that is at it; that one does not wait for whoever met the error.
+        // Waits for a running commit; that commit does not wait for the thread that met the error.
         self.log()?.mark_error(self, why.kind().errno())?;
         let superblock = &self.volume().superblock;
         superblock::change_on(self.device.device(), superblock, |raw| {
@@ -149,10 +150,10 @@ fn note_error(raw: &mut RawSuperblock, superblock: &Superblock, why: &Error) {
     }
 }
 
-/// Where Linux puts the function's name: who met the error.
+/// Linux stores the name of the function that met the error here.
 const WRITER: [u8; 32] = *b"diskfs\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
-/// `EXT4_ERR_...` in Linux.
+/// Returns the error code that Linux uses, `EXT4_ERR_...`.
 const fn error_code(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Io => 2,
@@ -162,7 +163,7 @@ const fn error_code(kind: ErrorKind) -> u8 {
     }
 }
 
-/// The present time: its upper byte is put where it belongs, the rest is returned.
+/// Stores the upper byte of the present time in its place, and returns the lower 32 bits.
 fn stamp(raw: &mut RawSuperblock, place: TimeHigh) -> U32 {
     let seconds = u64::try_from(now().seconds).unwrap_or(0);
     let (high, low) = split64(seconds);

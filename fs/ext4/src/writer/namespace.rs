@@ -1,7 +1,7 @@
-//! What is done to names: files made, linked, removed, renamed.
+//! Operations on names: creating, linking, removing and renaming files.
 //!
-//! Each operation looks names up with the directory's lock shared, then locks all inodes that it is
-//! about, and looks again: what has changed meanwhile makes it begin anew.
+//! Each operation looks names up with the directory's lock shared, then locks all inodes concerned,
+//! and looks the names up again. If something has changed meanwhile, it starts again.
 
 mod create;
 pub(crate) mod evict;
@@ -21,33 +21,36 @@ use crate::superblock::Superblock;
 
 use super::{Core, now};
 
-/// The longest name, `EXT4_NAME_LEN`.
+/// The maximum length of a name, `EXT4_NAME_LEN`.
 const NAME_MAX_BYTES: usize = 255;
-/// The most names that a file can have, `EXT4_LINK_MAX`.
+/// The maximum number of hard links of a file, `EXT4_LINK_MAX`.
 const LINKS_MAX: u16 = 65_000;
 
-/// How many blocks an operation on names may change besides the directories': inodes, bitmaps,
+/// The credits of an operation on names besides those for directories: inodes, bitmaps,
 /// descriptors, superblock, orphans, attributes, the first block of a new file.
 const CREDITS_BASE: u32 = 32;
-/// How many blocks a new name in a directory may change: a leaf that is split, index blocks on three
-/// levels that are split, and what allocating them changes.
+/// The credits for a new name in a directory: a leaf that is split, index blocks on three levels
+/// that are split, and the metadata for allocating them.
 const CREDITS_INSERT: u32 = 32;
 
-/// Fails for what can be no name of a file.
+/// Fails for invalid file names.
 fn check_name(dir: u32, name: &[u8]) -> Result<()> {
     if name.len() > NAME_MAX_BYTES {
-        let e = Error::new(ErrorKind::NameTooLong, "a name has at most 255 bytes");
+        let e = Error::new(
+            ErrorKind::NameTooLong,
+            "the name is too long: at most 255 bytes",
+        );
         return Err(e).in_inode(dir);
     }
     let bad = name.is_empty() || name.contains(&b'/') || name.contains(&0);
     if bad || name == b"." || name == b".." {
-        let e = Error::new(ErrorKind::Invalid, "no file can have this name");
+        let e = Error::new(ErrorKind::Invalid, "invalid name for a file");
         return Err(e).in_inode(dir);
     }
     Ok(())
 }
 
-/// A directory in which names may be changed.
+/// Returns a directory in which names may be changed.
 fn changeable_dir(handle: &Handle<'_>, number: u32) -> Result<Inode> {
     let dir = live(handle, number)?;
     if !dir.is(FileType::Directory) {
@@ -63,7 +66,7 @@ fn changeable_dir(handle: &Handle<'_>, number: u32) -> Result<Inode> {
     Ok(dir)
 }
 
-/// An inode that is a file, and there: it has a name or is held.
+/// Returns an inode that is a file in use: it has a name or is held open.
 pub(super) fn live(handle: &Handle<'_>, number: u32) -> Result<Inode> {
     let first = handle.volume().superblock.first_inode;
     let inode = if number == crate::inode::ROOT || number >= first {
@@ -87,12 +90,12 @@ pub(super) fn not_immutable(inode: &Inode) -> Result<()> {
     refuse(
         inode,
         InodeFlags::IMMUTABLE,
-        "the file is immutable (chattr -i makes it changeable)",
+        "the file is immutable; clear the flag with `chattr -i`",
     )
 }
 
 pub(super) fn not_append_only(inode: &Inode) -> Result<()> {
-    let reason = "the file can only be appended to (chattr -a makes it changeable)";
+    let reason = "the file is append-only; clear the flag with `chattr -a`";
     refuse(inode, InodeFlags::APPEND, reason)
 }
 
@@ -103,20 +106,21 @@ fn refuse(inode: &Inode, flag: InodeFlags, reason: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// Whether a name of `inode` may be taken out of `dir`.
+/// Fails if a name of `inode` may not be removed from `dir`.
 fn check_removable(dir: &Inode, inode: &Inode) -> Result<()> {
     not_append_only(dir)?;
     not_append_only(inode)?;
     not_immutable(inode)
 }
 
-/// What `name` names, by the directory's inode as it is in `handle`'s transaction.
+/// Returns the inode that `name` refers to, by the directory's inode as it is in `handle`'s
+/// transaction.
 fn entry(handle: &Handle<'_>, dir: &Inode, name: &[u8]) -> Result<Option<u32>> {
     directory::lookup(handle.volume(), dir, name)
 }
 
 impl Core {
-    /// What `name` names now.
+    /// Returns the inode that `name` refers to now.
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`; `Corrupt`, `Io`.
@@ -128,13 +132,16 @@ impl Core {
             return Err(Error::new(ErrorKind::NotADirectory, "not a directory")).in_inode(dir);
         }
         if name.len() > NAME_MAX_BYTES {
-            let e = Error::new(ErrorKind::NameTooLong, "a name has at most 255 bytes");
+            let e = Error::new(
+                ErrorKind::NameTooLong,
+                "the name is too long: at most 255 bytes",
+            );
             return Err(e).in_inode(dir);
         }
         directory::lookup(self.volume(), &inode, name)
     }
 
-    /// The same for something that must be there.
+    /// Returns the inode that `name` refers to, or fails if there is none.
     fn find_existing(&self, dir: u32, name: &[u8]) -> Result<u32> {
         let found = self.find(dir, name)?;
         found
@@ -143,11 +150,12 @@ impl Core {
     }
 }
 
-/// One directory more in `dir`. With `dir_nlink`, behind 65,000 links the count is 1, which says that
-/// nobody counts any more; the kernel does so where there is an index only.
+/// Counts an additional subdirectory of `dir`. With `dir_nlink`, after 65,000 links the count
+/// becomes 1, which means that links are no longer counted; like the kernel, only in directories
+/// with an index.
 fn count_subdirectory(superblock: &Superblock, dir: &mut Inode) -> Result<()> {
     dir.links = match dir.links {
-        // Not counted any more.
+        // Links are no longer counted.
         1 => 1,
         links if links < LINKS_MAX => links.saturating_add(1),
         _ if superblock.features.has(ReadOnlyCompatible::DIR_NLINK)
@@ -157,22 +165,23 @@ fn count_subdirectory(superblock: &Superblock, dir: &mut Inode) -> Result<()> {
             1
         }
         _ => {
-            let reason = "the directory can't hold another directory";
+            let reason = "the directory has the maximum number of subdirectories";
             return Err(Error::new(ErrorKind::TooManyNames, reason)).in_inode(dir.number);
         }
     };
     Ok(())
 }
 
-/// One directory less in `dir`.
+/// Counts a removed subdirectory of `dir`.
 fn discount_subdirectory(dir: &mut Inode) {
-    // Its own name, its `.`; below that it counts nobody.
+    // The directory's own name and its `.` remain; a count below 2 means that links are not
+    // counted.
     if dir.links > 2 {
         dir.links = dir.links.saturating_sub(1);
     }
 }
 
-/// A name was put into `dir` or taken out of it.
+/// Updates the times of `dir` after a name was added or removed.
 fn touch(dir: &mut Inode) {
     let now = now();
     dir.modified = now;

@@ -1,9 +1,9 @@
-//! Files that are to go away, or to be cut, and can't be in one transaction: whoever opens the
-//! filesystem after a crash finishes it.
+//! Orphans: files without a name that are still held, and files whose deletion or truncation does
+//! not fit into one transaction. After a crash, the next mount deletes or truncates them.
 //!
-//! An orphan is either on a list, which begins at `s_last_orphan` and goes on through `i_dtime` of
-//! the inodes, or, with the feature `orphan_file`, its number stands in a file of them
-//! ([`orphan_file`]). A file that is full gives way to the list.
+//! An orphan is on a list, which begins at `s_last_orphan` and continues through `i_dtime` of the
+//! inodes. With the feature `orphan_file`, its number is stored in a file instead
+//! ([`orphan_file`]); if that file is full, the list is used.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Orphan file"; for
 //! the list, section "Super Block", `s_last_orphan`.
@@ -22,51 +22,51 @@ use crate::volume::Volume;
 use crate::handle::Handle;
 use orphan_file::{OrphanFile, Slot};
 
-/// The orphans that are known to be.
+/// The known orphans.
 #[derive(Debug, Default)]
 pub(crate) struct Orphans {
-    state: Mutex<State>,
+    state: Mutex<KnownOrphans>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    places: HashMap<u32, Place>,
-    /// The list, oldest first; the newest is what the superblock names.
+struct KnownOrphans {
+    places: HashMap<u32, OrphanPlace>,
+    /// The list, oldest first; the superblock refers to the newest.
     list: BTreeMap<u64, u32>,
     file: Option<OrphanFile>,
-    /// How many are in it.
+    /// The number of orphans in the file.
     in_file: usize,
-    /// Those that never had a name, and may get one.
+    /// The orphans that never had a name, and may still get one.
     unnamed: HashSet<u32>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Place {
-    /// By its key in `list`.
+enum OrphanPlace {
+    /// On the list, with its key in `list`.
     List(u64),
     File(Slot),
 }
 
 impl Orphans {
-    /// Those that the filesystem has when it is opened.
+    /// Reads the orphans that the filesystem has when it is opened.
     ///
     /// # Errors
-    /// `Corrupt` when the list or the file makes no sense; `Io`.
+    /// `Corrupt` if the list or the file is invalid; `Io`.
     pub(crate) fn open(volume: &Volume) -> Result<Self> {
-        let mut state = State {
+        let mut state = KnownOrphans {
             file: OrphanFile::open(volume)?,
-            ..State::default()
+            ..KnownOrphans::default()
         };
         let numbers = list(volume)?;
         for (inode, key) in numbers.into_iter().rev().zip(0..) {
-            state.places.insert(inode, Place::List(key));
+            state.places.insert(inode, OrphanPlace::List(key));
             state.list.insert(key, inode);
         }
         if let Some(file) = &state.file {
             let orphans = file.orphans(volume)?;
             state.in_file = orphans.len();
             for (inode, slot) in orphans {
-                state.places.entry(inode).or_insert(Place::File(slot));
+                state.places.entry(inode).or_insert(OrphanPlace::File(slot));
             }
         }
         Ok(Self {
@@ -74,43 +74,43 @@ impl Orphans {
         })
     }
 
-    /// Held while the pool is changed; what it guards follows the blocks, and those are whole when
-    /// a change returns.
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// The lock is held while the pool is changed. Poisoning is ignored: the guarded state follows
+    /// the blocks, and those are consistent when a change returns.
+    fn state(&self) -> MutexGuard<'_, KnownOrphans> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of them.
+    /// Returns all orphans.
     pub(crate) fn all(&self) -> Vec<u32> {
         self.state().places.keys().copied().collect()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no orphans.
     pub(crate) fn is_empty(&self) -> bool {
         self.state().places.is_empty()
     }
 
-    /// Whether an inode is one.
+    /// Returns true if an inode is an orphan.
     pub(crate) fn contains(&self, inode: u32) -> bool {
         self.state().places.contains_key(&inode)
     }
 
-    /// Whether it never had a name.
+    /// Returns true if an inode is an orphan that never had a name.
     pub(crate) fn is_unnamed(&self, inode: u32) -> bool {
         self.state().unnamed.contains(&inode)
     }
 
-    /// Makes an inode an orphan that never had a name.
+    /// Adds an inode as an orphan that never had a name.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// Fails like [`add`](Self::add).
     pub(crate) fn add_unnamed(&self, handle: &Handle<'_>, inode: u32) -> Result<()> {
         self.add(handle, inode)?;
         self.state().unnamed.insert(inode);
         Ok(())
     }
 
-    /// Makes an inode an orphan; it stays one if it is.
+    /// Adds an inode as an orphan, unless it is one already.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
@@ -122,7 +122,7 @@ impl Orphans {
         if let Some(file) = &mut state.file
             && let Some(slot) = file.add(handle, inode)?
         {
-            state.places.insert(inode, Place::File(slot));
+            state.places.insert(inode, OrphanPlace::File(slot));
             state.in_file = state.in_file.saturating_add(1);
             if state.in_file == 1 {
                 handle.change_superblock(|raw| set_present(raw, true))?;
@@ -135,11 +135,11 @@ impl Orphans {
         handle.set_deleted(inode, next)?;
         handle.change_superblock(|raw| raw.s_last_orphan.set(inode))?;
         state.list.insert(key, inode);
-        state.places.insert(inode, Place::List(key));
+        state.places.insert(inode, OrphanPlace::List(key));
         Ok(())
     }
 
-    /// Makes an inode no orphan. Its `i_dtime` is 0 then, whatever it was used for.
+    /// Removes an inode from the orphans. Its `i_dtime` is 0 afterwards.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
@@ -147,7 +147,7 @@ impl Orphans {
         let mut state = self.state();
         match state.places.get(&inode).copied() {
             None => return Ok(()),
-            Some(Place::File(slot)) => {
+            Some(OrphanPlace::File(slot)) => {
                 if let Some(file) = &mut state.file {
                     file.remove(handle, slot)?;
                 }
@@ -156,7 +156,7 @@ impl Orphans {
                     handle.change_superblock(|raw| set_present(raw, false))?;
                 }
             }
-            Some(Place::List(key)) => {
+            Some(OrphanPlace::List(key)) => {
                 let older = state.list.range(..key).next_back();
                 let older = older.map_or(0, |(_, &inode)| inode);
                 let newer = state.list.range(key.saturating_add(1)..).next();
@@ -174,15 +174,15 @@ impl Orphans {
     }
 }
 
-/// Says whether the orphan file holds any. Linux sets it from mount to unmount; but then e2fsck has
-/// something to repair after every crash.
+/// Sets or clears the feature `orphan_present`: whether the orphan file contains any. Linux sets it
+/// from mount to unmount; but then e2fsck has something to repair after every crash.
 fn set_present(raw: &mut RawSuperblock, present: bool) {
     let mut features = ReadOnlyCompatible::from_bits_retain(raw.s_feature_ro_compat.get());
     features.set(ReadOnlyCompatible::ORPHAN_PRESENT, present);
     raw.s_feature_ro_compat.set(features.bits());
 }
 
-/// The list as the device has it, newest first.
+/// Returns the list on the device, newest first.
 fn list(volume: &Volume) -> Result<Vec<u32>> {
     let superblock = &volume.superblock;
     let mut numbers = Vec::new();
@@ -190,16 +190,18 @@ fn list(volume: &Volume) -> Result<Vec<u32>> {
     let mut next = superblock.last_orphan;
     while next != 0 {
         let sound = next >= superblock.first_inode && next <= superblock.inodes_count;
-        // Each inode is on it once, so the filesystem's inodes bound it.
+        // Each inode is on the list once, so the number of inodes bounds it.
         if !sound || !seen.insert(next) {
-            let problem = "the orphan list goes through an inode that can't be on it";
-            return Err(malformed(Structure::Inode(next), problem)
-                .with_hint("let e2fsck repair the image, on a copy"));
+            let problem = "the orphan list refers to an inode that cannot be on it";
+            return Err(
+                malformed(Structure::Inode(next), problem).with_hint("run e2fsck on a copy")
+            );
         }
         let Some(inode) = inode_table::read(volume, next)? else {
-            let problem = "it is on the orphan list and not in use";
-            return Err(malformed(Structure::Inode(next), problem)
-                .with_hint("let e2fsck repair the image, on a copy"));
+            let problem = "on the orphan list, although it is not in use";
+            return Err(
+                malformed(Structure::Inode(next), problem).with_hint("run e2fsck on a copy")
+            );
         };
         numbers.push(next);
         next = inode.deleted;

@@ -1,4 +1,4 @@
-//! Making things durable when somebody asks.
+//! Making changes durable on request.
 
 use diskfs_vfs::SyncFile;
 
@@ -14,11 +14,11 @@ impl Core {
         self.write_back(number)?;
         let last = self.touched.last(number, what);
         if last == TransactionId(0) {
-            // Nothing but contents that were written over others, if anything.
+            // At most the contents of allocated blocks were overwritten.
             return self.device.flush_written();
         }
-        // A commit flushes the device before its own last block, and all contents were written
-        // before the transaction's handles were closed.
+        // A commit flushes the device before its commit block, and all contents were written before
+        // the transaction's handles were closed.
         self.transactions.make_durable(last)?;
         self.device.flush_written()
     }
@@ -33,14 +33,14 @@ impl Core {
 
     /// Ends a hold of a file.
     pub(crate) fn release(&self, number: u32) -> Result<()> {
-        // Only an orphan can go away; all others have names.
+        // Only an orphan can be deleted; all other files have names.
         if self.holds.remove(number) && self.orphans.contains(number) {
             return self.evict(number);
         }
         Ok(())
     }
 
-    /// A reader met this error: what is corrupt ends writing.
+    /// Notes an error that a reader met: corrupt metadata stops writing.
     pub(crate) fn found(&self, e: &Error) {
         if e.kind() == ErrorKind::Corrupt {
             self.abort(e);

@@ -1,5 +1,6 @@
-//! Transactions and the journal, on filesystems that mke2fs made: whatever moment the power fails at,
-//! our own replay and e2fsck's show what was durable, and each transaction whole or not at all.
+//! Tests of transactions and the journal, on filesystems made by mke2fs. After a power failure at
+//! any moment, our own replay and that of e2fsck must show everything that was durable, and each
+//! transaction either completely or not at all.
 
 mod fixture;
 
@@ -16,7 +17,7 @@ use crate::metadata_cache::Key;
 use crate::options::WriteOptions;
 use crate::writable::WritableExt4;
 
-/// Feature sets that differ in what the journal looks like.
+/// Feature sets with different forms of the journal.
 const KINDS: [(&str, &str); 6] = [
     (
         "checksums, 64 bit",
@@ -38,11 +39,11 @@ const KINDS: [(&str, &str); 6] = [
     ),
 ];
 
-/// What a device was told, and how much of it when a round was known to be durable.
+/// The writes to a device, and the number of them when each round was known to be durable.
 struct Run {
     image: Image,
     log: diskfs_block::WriteLog,
-    /// (round, events until then)
+    /// (round, number of events until then)
     durable: Vec<(u32, usize)>,
 }
 
@@ -53,7 +54,8 @@ fn options() -> WriteOptions {
     }
 }
 
-/// By chance; but the superblock, two sectors under one checksum, is not torn. Nobody could open it.
+/// Chooses the fate of each write at random. The superblock, two sectors under one checksum, is not
+/// torn: nobody could open the filesystem then.
 fn by_chance(seed: u64) -> impl FnMut(usize, &Event) -> Fate {
     const SUPERBLOCK: u64 = 1024;
     let mut chance = Fate::by_chance(seed);
@@ -63,7 +65,7 @@ fn by_chance(seed: u64) -> impl FnMut(usize, &Event) -> Fate {
     }
 }
 
-/// Gives all files a new owner, so many times, and waits for each.
+/// Gives all files a new owner in each of `rounds` rounds, and waits until each round is durable.
 fn run(what: &str, args: &str, rounds: u32) -> Run {
     let image = Image::new(what, args, "16M", 100);
     let faulty = Arc::new(Faulty::new(image.memory(), []));
@@ -84,14 +86,14 @@ fn run(what: &str, args: &str, rounds: u32) -> Run {
 }
 
 impl Run {
-    /// The device after a crash behind so many events.
+    /// Returns the device after a crash after `count` events.
     fn crashed(&self, count: usize, fate: impl FnMut(usize, &Event) -> Fate) -> Arc<Overlay> {
         let device = Overlay::in_memory(self.image.memory(), 64 << 20);
         self.log.crash_after(count).replay(&device, fate).unwrap();
         Arc::new(device)
     }
 
-    /// The last round that was durable then.
+    /// Returns the last round that was durable then.
     fn durable_at(&self, count: usize) -> u32 {
         let before = self.durable.iter().filter(|(_, at)| *at <= count);
         before.map(|(round, _)| *round).max().unwrap()
@@ -147,7 +149,7 @@ fn e2fsck_replays_the_same() {
     }
 }
 
-/// More than the log holds, many times over.
+/// Writes many times more than the log can contain.
 #[test]
 fn the_log_goes_round() {
     if !available() {
@@ -166,7 +168,7 @@ fn the_log_goes_round() {
     }
 }
 
-/// The log's own magic, in a block that is journalled.
+/// Journals a block that contains the log's own magic.
 #[test]
 fn what_looks_like_the_log_is_escaped() {
     if !available() {
@@ -203,13 +205,13 @@ fn what_looks_like_the_log_is_escaped() {
         assert_eq!(
             image.content(&*faulty, block),
             content,
-            "{what}: brought home"
+            "{what}: checkpointed"
         );
     }
 }
 
-/// A block of metadata that was freed and became a file's: what is written to it past the journal
-/// stays, at every moment; and when it becomes metadata again, that is replayed.
+/// Frees a block of metadata that then becomes a file's. Data written to it past the journal must
+/// survive at every moment; when the block becomes metadata again, that must be replayed.
 #[test]
 fn a_freed_block_is_revoked() {
     if !available() {
@@ -267,8 +269,8 @@ fn a_freed_block_is_revoked() {
     }
 }
 
-/// An operation that changes more than it said, and more than the log holds: nothing of it is
-/// written, and what was durable is there.
+/// Runs an operation that changes more than it announced, and more than the log can contain: none
+/// of it is written, and earlier durable changes are kept.
 #[test]
 fn what_the_log_does_not_hold_ends_writing() {
     if !available() {
@@ -289,7 +291,7 @@ fn what_the_log_does_not_hold_ends_writing() {
     too_large.unwrap();
     let e = fs.core.sync().unwrap_err();
     assert_eq!(e.kind(), ErrorKind::ReadOnly);
-    assert!(e.to_string().contains("does not fit"), "{e}");
+    assert!(e.to_string().contains("too large for the journal"), "{e}");
     assert!(image.own(&fs, 8).is_err());
     assert!(
         fs.core.reader.lookup(InodeNumber(2), b"0001").is_ok(),
@@ -301,7 +303,7 @@ fn what_the_log_does_not_hold_ends_writing() {
     assert_eq!(e.kind(), ErrorKind::Corrupt, "{e}");
 }
 
-/// Whichever write or flush fails: nobody is told that something is durable that is not.
+/// Lets each write or flush fail once: nobody may be told that a change is durable that is not.
 #[test]
 fn an_error_of_the_device_ends_writing() {
     if !available() {
@@ -339,7 +341,7 @@ fn an_error_of_the_device_ends_writing() {
     assert!(ended > 10, "{ended}");
 }
 
-/// Without a journal: not clean while it is open, clean when it was closed.
+/// Without a journal the filesystem is not clean while it is open, and clean after it was closed.
 #[test]
 fn without_a_journal() {
     if !available() {
@@ -359,7 +361,8 @@ fn without_a_journal() {
     e2fsck(&*device, "no journal");
 }
 
-/// An untouched filesystem changes by what a mount and an unmount change.
+/// Checks that opening and closing changes an untouched filesystem only as a mount and an unmount
+/// do.
 #[test]
 fn opened_and_closed() {
     if !available() {
@@ -383,7 +386,7 @@ fn opened_and_closed() {
 const THREADS: usize = 8;
 const EACH: u32 = 25;
 
-/// Many threads that all wait for their own change share commits, and all see it durable.
+/// Lets many threads wait for their own changes: they share commits, and all changes are durable.
 #[test]
 fn commits_are_shared() {
     if !available() {
@@ -392,7 +395,8 @@ fn commits_are_shared() {
     let image = Image::new("threads", "-t ext4 -b 1024 -J size=1", "16M", 64);
     let faulty = Arc::new(Faulty::new(image.memory(), []));
     let fs = WritableExt4::open(faulty.clone(), &options()).unwrap();
-    // All have changed something before the first waits: how fast each is makes no difference.
+    // All threads have changed something before the first waits, so their speed makes no
+    // difference.
     let changed = Barrier::new(THREADS);
     std::thread::scope(|scope| {
         for nth in 0..THREADS {
@@ -404,7 +408,7 @@ fn commits_are_shared() {
                         let mut inode = handle.inode(number)?;
                         inode.gid = round;
                         handle.store_attributes(&inode)?;
-                        handle.go_on(200)?;
+                        handle.extend_or_restart(200)?;
                         inode.uid = round;
                         handle.store_attributes(&inode)?;
                         Ok(handle.transaction())
@@ -418,7 +422,7 @@ fn commits_are_shared() {
     drop(fs);
     let log = faulty.take_log();
     let flushes = log.events().iter().filter(|event| **event == Event::Flush);
-    // Two for each commit.
+    // Two flushes for each commit.
     let flushes = flushes.count();
     assert!(flushes < THREADS * EACH as usize, "{flushes} flushes");
     e2fsck(&*faulty, "threads");

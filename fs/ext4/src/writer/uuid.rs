@@ -1,4 +1,4 @@
-//! Another UUID for the filesystem, as `tune2fs -U` gives it to a mounted one.
+//! Changing the UUID of the filesystem, as `tune2fs -U` does for a mounted one.
 
 use diskfs_block::BlockRead;
 
@@ -8,24 +8,24 @@ use crate::superblock::{Superblock, check_writable};
 
 use super::Core;
 
-/// The superblock's block.
+/// The credits: the superblock's block.
 const CREDITS: u32 = 1;
 
-/// What another UUID changes besides itself.
+/// The changes that a new UUID requires besides the UUID itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UuidChange {
-    /// Nothing.
+    /// No other change.
     Plain,
-    /// The seed of the checksums was the old UUID, and is stored from now on: the feature `metadata_csum_seed`. Linux has it
-    /// since 4.4, GRUB since 2.12.
+    /// The old UUID was the seed of the checksums; the seed is stored from now on, with the feature
+    /// `metadata_csum_seed`. Linux supports it since 4.4, GRUB since 2.12.
     AddsChecksumSeed,
 }
 
-/// Returns what another UUID of the ext2, ext3 or ext4 filesystem on a device changes.
+/// Returns which changes a new UUID of the ext2, ext3 or ext4 filesystem on a device requires.
 ///
 /// # Errors
-/// `Unsupported` where the filesystem can't be written, and where checksums or keys depend on the UUID and can't be
-/// kept; `Corrupt`, `Io`.
+/// `Unsupported` if the filesystem cannot be written, or if checksums or keys that cannot be kept
+/// depend on the UUID; `Corrupt`, `Io`.
 pub fn uuid_change(device: &dyn BlockRead) -> Result<UuidChange> {
     let superblock = Superblock::read(device)?;
     check_writable(&superblock)?;
@@ -36,19 +36,19 @@ fn of_superblock(superblock: &Superblock) -> Result<UuidChange> {
     let features = superblock.features;
     let has_seed = features.has(Incompatible::CSUM_SEED);
     let refused = if features.has(Compatible::STABLE_INODES) {
-        Some("keys of encrypted files depend on the UUID (stable_inodes)")
+        Some("cannot change the UUID: keys of encrypted files depend on it (stable_inodes)")
     } else if superblock.checksum_seed.is_some() {
         None
     } else if features.has(ReadOnlyCompatible::GDT_CSUM) {
-        Some("checksums of all group descriptors depend on the UUID (uninit_bg)")
+        Some("cannot change the UUID: checksums of all group descriptors depend on it (uninit_bg)")
     } else if features.has(Incompatible::EA_INODE) && !has_seed {
-        Some("hashes of large attributes depend on the UUID (ea_inode)")
+        Some("cannot change the UUID: hashes of large attributes depend on it (ea_inode)")
     } else {
         None
     };
     match refused {
         Some(reason) => {
-            let hint = "`tune2fs -U random` changes it on an unmounted filesystem";
+            let hint = "change it with `tune2fs -U random` on an unmounted filesystem";
             Err(Error::new(ErrorKind::Unsupported, reason).with_hint(hint))
         }
         None if superblock.checksum_seed.is_some() && !has_seed => Ok(UuidChange::AddsChecksumSeed),
@@ -57,10 +57,10 @@ fn of_superblock(superblock: &Superblock) -> Result<UuidChange> {
 }
 
 impl Core {
-    /// Gives the filesystem another UUID.
+    /// Sets the UUID of the filesystem.
     ///
     /// # Errors
-    /// As [`uuid_change`], before anything is changed.
+    /// Fails like [`uuid_change`], before anything is changed.
     pub(crate) fn set_uuid(&self, uuid: [u8; 16]) -> Result<()> {
         let superblock = &self.volume().superblock;
         let change = of_superblock(superblock)?;

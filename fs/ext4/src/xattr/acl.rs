@@ -1,7 +1,7 @@
-//! Access control lists: the form on the device, and the one of `getxattr(2)`.
+//! Access control lists: conversion between the form on the device and that of `getxattr(2)`.
 //!
-//! Source: Linux, `fs/ext4/acl.h` for the first (a version of 1; identities only where the tag has
-//! one), `include/uapi/linux/posix_acl_xattr.h` for the second (a version of 2; always an identity).
+//! Source: Linux, `fs/ext4/acl.h` for the first (version 1; identities only if the tag has one),
+//! `include/uapi/linux/posix_acl_xattr.h` for the second (version 2; always an identity).
 
 use crate::bytes::{le16, le32, part};
 use crate::error::{Corrupt, Error, ErrorKind, Result, Structure, malformed};
@@ -11,10 +11,10 @@ const VERSION_OF_XATTR: u32 = 2;
 const VERSION_BYTES: usize = 4;
 const TAG_USER: u16 = 2;
 const TAG_GROUP: u16 = 8;
-/// `ACL_UNDEFINED_ID`.
+/// The identity of entries without one, `ACL_UNDEFINED_ID`.
 const NO_IDENTITY: u32 = u32::MAX;
 
-/// The value as `getxattr` returns it.
+/// Converts the stored value to the one that `getxattr` returns.
 pub(super) fn to_xattr(inode: u32, stored: &[u8]) -> Result<Vec<u8>> {
     let structure = Structure::Inode(inode);
     let version = le32(stored, 0).unwrap_or(0);
@@ -30,7 +30,7 @@ pub(super) fn to_xattr(inode: u32, stored: &[u8]) -> Result<Vec<u8>> {
     let mut value = VERSION_OF_XATTR.to_le_bytes().to_vec();
     let mut offset = VERSION_BYTES;
     while offset < stored.len() {
-        let cut_short = || malformed(structure, "its ACL is cut short");
+        let cut_short = || malformed(structure, "its ACL is truncated");
         let (tag, len) = match le16(stored, offset) {
             Some(tag @ (TAG_USER | TAG_GROUP)) => (tag, 8),
             Some(tag) => (tag, 4),
@@ -46,13 +46,13 @@ pub(super) fn to_xattr(inode: u32, stored: &[u8]) -> Result<Vec<u8>> {
     Ok(value)
 }
 
-/// The value as it is on the device, from the one that `setxattr` gets.
+/// Converts the value that `setxattr` gets to the one on the device.
 ///
 /// # Errors
-/// `Invalid` when it is none.
+/// `Invalid` if the value is not a valid list.
 pub(super) fn from_xattr(value: &[u8]) -> Result<Vec<u8>> {
     const ENTRY_BYTES: usize = 8;
-    let invalid = || Error::new(ErrorKind::Invalid, "the access control list makes no sense");
+    let invalid = || Error::new(ErrorKind::Invalid, "invalid access control list");
     let (entries, rest) = value
         .get(VERSION_BYTES..)
         .ok_or_else(invalid)?

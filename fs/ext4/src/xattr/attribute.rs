@@ -1,5 +1,5 @@
-//! Attributes apart from where they are, and how they are laid out in an inode or a block: entries
-//! from the start on, their values from the end.
+//! Attributes independent of their place, and their layout in an inode or a block: entries from the
+//! start on, their values from the end.
 
 use zerocopy::IntoBytes;
 
@@ -8,23 +8,23 @@ use super::hash;
 use crate::bytes::put;
 use crate::error::Result;
 
-/// Entries and values begin at multiples of 4 (`EXT4_XATTR_PAD`).
+/// The alignment of entries and values (`EXT4_XATTR_PAD`).
 pub(super) const ALIGNMENT: usize = 4;
-/// The zeroes behind the last entry.
+/// The size of the zeroes after the last entry.
 const END_BYTES: usize = 4;
 
-/// An attribute.
+/// An extended attribute with its value, independent of its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Attribute {
     pub(super) index: u8,
-    /// Without the prefix that the index stands for.
+    /// The name without the prefix that the index stands for.
     pub(super) name: Vec<u8>,
-    pub(super) value: Stored,
+    pub(super) value: ValuePlace,
 }
 
-/// How its value is stored.
+/// The place of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Stored {
+pub(super) enum ValuePlace {
     Here(Vec<u8>),
     InInode(ValueInode),
 }
@@ -34,15 +34,15 @@ pub(super) enum Stored {
 pub(super) struct ValueInode {
     pub(super) inode: u32,
     pub(super) size_bytes: u32,
-    /// `e_hash`, in which the value's checksum is.
+    /// `e_hash`, which includes the value's checksum.
     pub(super) hash: u32,
 }
 
 impl Attribute {
     fn of(entry: &Entry<'_>) -> Self {
         let value = match entry.value {
-            Value::Here(bytes) => Stored::Here(bytes.to_vec()),
-            Value::InInode { inode, size_bytes } => Stored::InInode(ValueInode {
+            Value::Here(bytes) => ValuePlace::Here(bytes.to_vec()),
+            Value::InInode { inode, size_bytes } => ValuePlace::InInode(ValueInode {
                 inode,
                 size_bytes,
                 hash: entry.hash,
@@ -55,7 +55,7 @@ impl Attribute {
         }
     }
 
-    /// All of an inode or a block.
+    /// Returns all attributes of an inode or a block.
     pub(super) fn all(entries: Entries<'_>) -> Result<Vec<Self>> {
         entries.map(|entry| Ok(Self::of(&entry?))).collect()
     }
@@ -64,18 +64,18 @@ impl Attribute {
         self.index == index && self.name == name
     }
 
-    /// The inode that has its value.
+    /// Returns the inode that contains the value.
     pub(super) fn value_inode(&self) -> Option<ValueInode> {
         match &self.value {
-            Stored::Here(_) => None,
-            Stored::InInode(value) => Some(*value),
+            ValuePlace::Here(_) => None,
+            ValuePlace::InInode(value) => Some(*value),
         }
     }
 
-    fn value_beside(&self) -> &[u8] {
+    fn local_value(&self) -> &[u8] {
         match &self.value {
-            Stored::Here(bytes) => bytes,
-            Stored::InInode(_) => &[],
+            ValuePlace::Here(bytes) => bytes,
+            ValuePlace::InInode(_) => &[],
         }
     }
 
@@ -85,35 +85,34 @@ impl Attribute {
             .next_multiple_of(ALIGNMENT)
     }
 
-    /// What its value takes beside the entry.
+    /// Returns the size of the value beside the entry.
     pub(super) fn value_bytes(&self) -> usize {
-        self.value_beside().len().next_multiple_of(ALIGNMENT)
+        self.local_value().len().next_multiple_of(ALIGNMENT)
     }
 
-    pub(super) fn has_value_beside(&self) -> bool {
-        !self.value_beside().is_empty()
+    pub(super) fn has_local_value(&self) -> bool {
+        !self.local_value().is_empty()
     }
 
     fn bytes(&self) -> usize {
         self.entry_bytes().saturating_add(self.value_bytes())
     }
 
-    /// Where it has its place among others in a block: by index, then by length of the name, then
-    /// by name.
+    /// Returns the sort key in a block: by index, then by length of the name, then by name.
     fn order(&self) -> (u8, usize, &[u8]) {
         (self.index, self.name.len(), &self.name)
     }
 
-    /// `e_hash` in a block.
+    /// Returns `e_hash` as in a block.
     fn hash(&self) -> u32 {
         match &self.value {
-            Stored::Here(value) => hash::of_entry(&self.name, value),
-            Stored::InInode(value) => value.hash,
+            ValuePlace::Here(value) => hash::of_entry(&self.name, value),
+            ValuePlace::InInode(value) => value.hash,
         }
     }
 }
 
-/// How many bytes these take, with the end of the list.
+/// Returns how many bytes these attributes need, including the end of the list.
 pub(super) fn needed_bytes(attributes: &[Attribute]) -> usize {
     attributes
         .iter()
@@ -121,27 +120,27 @@ pub(super) fn needed_bytes(attributes: &[Attribute]) -> usize {
         .fold(END_BYTES, usize::saturating_add)
 }
 
-/// Brings them in the order that they have in a block.
+/// Sorts attributes in the order of a block.
 pub(super) fn sort(attributes: &mut [Attribute]) {
     attributes.sort_by(|a, b| a.order().cmp(&b.order()));
 }
 
-/// What hashes are for.
+/// The entries that have a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hashes {
-    /// For all entries, as in a block.
+    /// All entries, as in a block.
     All,
-    /// For those whose value is in an inode, as within an inode.
+    /// Only those whose value is in an inode, as within an inode.
     ValueInodes,
 }
 
-/// Puts them into `bytes` from `first` on; their values' offsets count from the start of `bytes`. There
-/// is room for them.
+/// Writes attributes into `bytes` from `first` on; their values' offsets count from the start of
+/// `bytes`. They fit.
 pub(super) fn lay_out(attributes: &[Attribute], bytes: &mut [u8], first: usize, hashes: Hashes) {
     let mut start = first;
     let mut end = bytes.len() & !ALIGNMENT.wrapping_sub(1);
     for attribute in attributes {
-        let value = attribute.value_beside();
+        let value = attribute.local_value();
         end = end.saturating_sub(value.len().next_multiple_of(ALIGNMENT));
         put(bytes, end, value);
         let raw = raw(attribute, end, hashes);
@@ -153,9 +152,9 @@ pub(super) fn lay_out(attributes: &[Attribute], bytes: &mut [u8], first: usize, 
 
 fn raw(attribute: &Attribute, value_at: usize, hashes: Hashes) -> RawEntry {
     let (inode, offset, size_bytes) = match &attribute.value {
-        Stored::Here(value) if value.is_empty() => (0, 0, 0),
-        Stored::Here(value) => (0, value_at, u32::try_from(value.len()).unwrap_or(u32::MAX)),
-        Stored::InInode(value) => (value.inode, 0, value.size_bytes),
+        ValuePlace::Here(value) if value.is_empty() => (0, 0, 0),
+        ValuePlace::Here(value) => (0, value_at, u32::try_from(value.len()).unwrap_or(u32::MAX)),
+        ValuePlace::InInode(value) => (value.inode, 0, value.size_bytes),
     };
     let hash = match hashes {
         Hashes::ValueInodes => attribute.value_inode().map_or(0, |value| value.hash),
@@ -171,7 +170,7 @@ fn raw(attribute: &Attribute, value_at: usize, hashes: Hashes) -> RawEntry {
     }
 }
 
-/// `h_hash` of a block with these.
+/// Returns `h_hash` of a block with these attributes.
 pub(super) fn block_hash(attributes: &[Attribute]) -> u32 {
     hash::of_block(attributes.iter().map(Attribute::hash))
 }
@@ -185,7 +184,7 @@ mod tests {
         Attribute {
             index,
             name: name.to_vec(),
-            value: Stored::Here(value.to_vec()),
+            value: ValuePlace::Here(value.to_vec()),
         }
     }
 
@@ -198,7 +197,7 @@ mod tests {
             attribute(1, b"aa", b"1234"),
         ];
         all.push(Attribute {
-            value: Stored::InInode(ValueInode {
+            value: ValuePlace::InInode(ValueInode {
                 inode: 77,
                 size_bytes: 9000,
                 hash: 5,

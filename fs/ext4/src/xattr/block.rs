@@ -1,4 +1,4 @@
-//! The block of attributes that several inodes may share, `struct ext4_xattr_header`.
+//! The block of attributes, which several inodes can share, `struct ext4_xattr_header`.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ struct RawHeader {
     h_reserved: [u8; 12],
 }
 
-/// `EXT4_XATTR_MAGIC`.
+/// The magic of a block, `EXT4_XATTR_MAGIC`.
 const MAGIC: u32 = 0xea02_0000;
 pub(super) const HEADER_BYTES: usize = size_of::<RawHeader>();
 const CHECKSUM: usize = std::mem::offset_of!(RawHeader, h_checksum);
@@ -35,7 +35,7 @@ const CHECKSUM_END: usize = CHECKSUM + size_of::<U32>();
 
 const _: () = assert!(HEADER_BYTES == 32 && CHECKSUM == 16);
 
-/// The inode's block of attributes, checked.
+/// Reads and checks the inode's block of attributes.
 pub(super) fn read(volume: &Volume, inode: &Inode) -> Result<Arc<[u8]>> {
     let block = FsBlock(inode.xattr_block);
     volume
@@ -44,7 +44,7 @@ pub(super) fn read(volume: &Volume, inode: &Inode) -> Result<Arc<[u8]>> {
     read_at(volume, block)
 }
 
-/// A block of attributes, checked.
+/// Reads and checks a block of attributes.
 pub(super) fn read_at(volume: &Volume, block: FsBlock) -> Result<Arc<[u8]>> {
     let superblock = &volume.superblock;
     volume.checked_block(Key::xattr_block(block), |bytes| {
@@ -52,7 +52,7 @@ pub(super) fn read_at(volume: &Volume, block: FsBlock) -> Result<Arc<[u8]>> {
     })
 }
 
-/// Its entries.
+/// Returns the entries of a block.
 pub(super) fn entries<'a>(inode: &Inode, bytes: &'a [u8]) -> Entries<'a> {
     let structure = Structure::XattrBlock(FsBlock(inode.xattr_block));
     Entries::new(structure, bytes, HEADER_BYTES)
@@ -61,7 +61,7 @@ pub(super) fn entries<'a>(inode: &Inode, bytes: &'a [u8]) -> Entries<'a> {
 fn check(superblock: &Superblock, block: FsBlock, bytes: &[u8]) -> Result<()> {
     let structure = Structure::XattrBlock(block);
     let (header, _) =
-        RawHeader::ref_from_prefix(bytes).map_err(|_| malformed(structure, "it is cut short"))?;
+        RawHeader::ref_from_prefix(bytes).map_err(|_| malformed(structure, "truncated"))?;
     let magic = header.h_magic.get();
     if magic != MAGIC {
         return Err(Corrupt::Magic {
@@ -92,7 +92,7 @@ fn check(superblock: &Superblock, block: FsBlock, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// What `h_checksum` should be; `None` when there is none.
+/// Computes `h_checksum`, or returns `None` if the filesystem has no checksums.
 fn checksum(superblock: &Superblock, block: FsBlock, bytes: &[u8]) -> Option<u32> {
     let before = bytes.get(..CHECKSUM).unwrap_or_default();
     let after = bytes.get(CHECKSUM_END..).unwrap_or_default();
@@ -100,8 +100,8 @@ fn checksum(superblock: &Superblock, block: FsBlock, bytes: &[u8]) -> Option<u32
     Some(seed.of(&[&block.0.to_le_bytes(), before, &[0; 4], after]))
 }
 
-/// A block with these attributes, which one inode has; its checksum is missing. They are in the
-/// order of a block, and have room in it.
+/// Encodes a block with these attributes and one reference, without its checksum. The attributes
+/// are in the order of a block, and fit into it.
 pub(super) fn encode(superblock: &Superblock, attributes: &[Attribute]) -> Vec<u8> {
     let mut bytes = vec![0; superblock.block_size.len()];
     let header = RawHeader {
@@ -116,26 +116,26 @@ pub(super) fn encode(superblock: &Superblock, attributes: &[Attribute]) -> Vec<u
     bytes
 }
 
-/// Makes the checksum right.
+/// Updates the checksum.
 pub(super) fn seal(superblock: &Superblock, block: FsBlock, bytes: &mut [u8]) {
     if let Some(checksum) = checksum(superblock, block, bytes) {
         put(bytes, CHECKSUM, &checksum.to_le_bytes());
     }
 }
 
-/// How many inodes have the block (`h_refcount`).
+/// Returns how many inodes have the block (`h_refcount`).
 pub(super) fn references(bytes: &[u8]) -> u32 {
     RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| header.h_refcount.get())
 }
 
-/// Changes how many inodes have it.
+/// Sets how many inodes have the block.
 pub(super) fn set_references(bytes: &mut [u8], references: u32) {
     if let Ok((header, _)) = RawHeader::mut_from_prefix(bytes) {
         header.h_refcount.set(references);
     }
 }
 
-/// `h_hash`.
+/// Returns the block's hash, `h_hash`.
 pub(super) fn hash(bytes: &[u8]) -> u32 {
     RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| header.h_hash.get())
 }
@@ -168,7 +168,7 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(
-                e.starts_with("xattr block 20 has") && e.contains(says),
+                e.starts_with("invalid xattr block 20: ") && e.contains(says),
                 "{e}"
             );
             bytes[at] ^= 4;

@@ -22,18 +22,18 @@ pub(super) const HEADER_BYTES: usize = size_of::<RawEntry>();
 /// `EXT4_XATTR_ROUND`: entries begin at multiples of 4.
 const ROUND: usize = 3;
 
-/// One attribute.
+/// An entry of the list of attributes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry<'a> {
     /// `e_name_index`, which stands for the name's prefix.
     pub(super) index: u8,
     pub(super) name: &'a [u8],
     pub(super) value: Value<'a>,
-    /// `e_hash`; 0 when nobody has computed it.
+    /// `e_hash`; 0 if it was not computed.
     pub(super) hash: u32,
 }
 
-/// Where the value is.
+/// The place of a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value<'a> {
     Here(&'a [u8]),
@@ -41,7 +41,7 @@ pub(super) enum Value<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The value, if it is beside the entry.
+    /// Returns the value if it is beside the entry.
     pub(super) fn bytes(&self) -> Option<&'a [u8]> {
         match self.value {
             Value::Here(bytes) => Some(bytes),
@@ -50,18 +50,18 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The entries of an inode or of a block. Ends after the first error.
+/// The entries of an inode or of a block. The iterator ends after the first error.
 #[derive(Debug)]
 pub(super) struct Entries<'a> {
     structure: Structure,
-    /// What values' offsets count from.
+    /// The bytes from whose start the values' offsets count.
     bytes: &'a [u8],
-    /// Where the next entry begins; `None` at the end.
+    /// The offset of the next entry; `None` at the end.
     next: Option<usize>,
 }
 
 impl<'a> Entries<'a> {
-    /// The entries of `bytes` from `first` on.
+    /// Returns the entries of `bytes` from `first` on.
     pub(super) fn new(structure: Structure, bytes: &'a [u8], first: usize) -> Self {
         Self {
             structure,
@@ -78,11 +78,11 @@ impl<'a> Entries<'a> {
         }
         let rest = bytes.get(offset..).unwrap_or_default();
         let Ok((raw, behind)) = RawEntry::ref_from_prefix(rest) else {
-            return Err(self.malformed("an attribute's entry is cut short"));
+            return Err(self.malformed("an attribute's entry is truncated"));
         };
         let name_len = usize::from(raw.e_name_len);
         let Some(name) = behind.get(..name_len) else {
-            return Err(self.malformed("an attribute's name is cut short"));
+            return Err(self.malformed("an attribute's name is truncated"));
         };
         let entry = Entry {
             index: raw.e_name_index,
@@ -170,15 +170,20 @@ mod tests {
         assert!(short.to_string().contains("value reaches past"), "{short}");
         let mut cut = entry(b"abcdefgh", 1, 0, 0, 0);
         cut.truncate(20);
-        assert!(names(&cut).unwrap_err().to_string().contains("name is cut"));
+        assert!(
+            names(&cut)
+                .unwrap_err()
+                .to_string()
+                .contains("name is truncated")
+        );
         assert!(
             names(&cut[..10])
                 .unwrap_err()
                 .to_string()
-                .contains("entry is cut")
+                .contains("entry is truncated")
         );
         assert_eq!(Entries::new(Structure::Inode(12), &cut, 0).count(), 1);
-        // Room for exactly one: the list ends without zeroes.
+        // Room for exactly one entry: the list ends without zeroes.
         assert_eq!(names(&entry(b"ab", 1, 0, 0, 0)).unwrap(), [b"ab"]);
     }
 }

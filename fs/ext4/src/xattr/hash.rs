@@ -1,13 +1,14 @@
-//! Hashes of entries and of blocks of attributes, by which blocks that are the same are found.
+//! Hashes of entries and of blocks of attributes, which help to find identical blocks.
 //!
 //! Source: Linux, `fs/ext4/xattr.c`, `ext4_xattr_hash_entry` and `ext4_xattr_rehash`.
 
-/// `NAME_HASH_SHIFT`.
+/// The rotation for a byte of the name, `NAME_HASH_SHIFT`.
 const NAME_SHIFT: u32 = 5;
-/// `VALUE_HASH_SHIFT`, and `BLOCK_HASH_SHIFT`.
+/// The rotation for a word of the value or a hash of an entry: `VALUE_HASH_SHIFT` and
+/// `BLOCK_HASH_SHIFT`.
 const VALUE_SHIFT: u32 = 16;
 
-/// The hash of an entry with its value beside it.
+/// Returns the hash of an entry with its value beside it.
 pub(super) fn of_entry(name: &[u8], value: &[u8]) -> u32 {
     let (words, rest) = value.as_chunks::<4>();
     let mut last = [0; 4];
@@ -21,7 +22,7 @@ pub(super) fn of_entry(name: &[u8], value: &[u8]) -> u32 {
     })
 }
 
-/// The hash of an entry with its value in an inode, which has this checksum.
+/// Returns the hash of an entry with its value in an inode, which has this checksum.
 pub(super) fn of_entry_with_inode(name: &[u8], checksum: u32) -> u32 {
     of_name(name).rotate_left(VALUE_SHIFT) ^ checksum
 }
@@ -32,8 +33,8 @@ fn of_name(name: &[u8]) -> u32 {
     })
 }
 
-/// The hash of a block whose entries have these; 0, which says that it is not shared, when one has
-/// none.
+/// Returns the hash of a block whose entries have these hashes. It is 0, which means that the block
+/// is not shared, if one entry has none.
 pub(super) fn of_block(entries: impl IntoIterator<Item = u32>) -> u32 {
     let fold =
         |block: u32, entry: u32| (entry != 0).then_some(block.rotate_left(VALUE_SHIFT) ^ entry);

@@ -1,7 +1,7 @@
-//! `system.data`, the attribute that has what inline contents have behind `i_block`: changed. It is
+//! Changes of `system.data`, the attribute with the part of inline data after `i_block`. It is
 //! always in the inode, beside the other attributes there.
 
-use super::attribute::{self, ALIGNMENT, Attribute, Stored};
+use super::attribute::{self, ALIGNMENT, Attribute, ValuePlace};
 use super::set::{put_within, room_within};
 use super::{in_inode, name};
 use crate::error::{InInode, Result};
@@ -10,24 +10,24 @@ use crate::superblock::Superblock;
 
 const NAME: &[u8] = b"data";
 
-/// How many bytes `system.data` can have beside the other attributes in the inode: a multiple of 4.
-/// `None` when there is no room for the attribute itself.
+/// Returns the maximum size of `system.data` beside the other attributes in the inode, a multiple
+/// of 4, or `None` if there is no room for the attribute itself.
 pub(crate) fn inline_data_room(superblock: &Superblock, inode: &Inode) -> Result<Option<usize>> {
-    let mut all = others(inode)?;
+    let mut all = other_attributes(inode)?;
     all.push(data(&[]));
     let taken = attribute::needed_bytes(&all);
     let left = room_within(superblock, inode).checked_sub(taken);
     Ok(left.map(|left| left & !ALIGNMENT.wrapping_sub(1)))
 }
 
-/// Gives `system.data` another value, or takes the attribute away. What is in the inode has room for
-/// it: see [`inline_data_room`].
+/// Sets the value of `system.data`, or removes the attribute. The inode has room for it: see
+/// [`inline_data_room`].
 pub(crate) fn set_inline_data(
     superblock: &Superblock,
     inode: &mut Inode,
     value: Option<&[u8]>,
 ) -> Result<()> {
-    let mut all = others(inode)?;
+    let mut all = other_attributes(inode)?;
     all.extend(value.map(data));
     put_within(superblock, inode, &all);
     Ok(())
@@ -37,12 +37,12 @@ fn data(value: &[u8]) -> Attribute {
     Attribute {
         index: name::SYSTEM,
         name: NAME.to_vec(),
-        value: Stored::Here(value.to_vec()),
+        value: ValuePlace::Here(value.to_vec()),
     }
 }
 
-/// All attributes in the inode but `system.data`.
-fn others(inode: &Inode) -> Result<Vec<Attribute>> {
+/// Returns all attributes in the inode but `system.data`.
+fn other_attributes(inode: &Inode) -> Result<Vec<Attribute>> {
     let mut all = Attribute::all(in_inode(inode)).in_inode(inode.number)?;
     all.retain(|one| !one.is(name::SYSTEM, NAME));
     Ok(all)
@@ -69,8 +69,8 @@ mod tests {
             hash: 0x1234,
         };
         let before = [
-            attribute(b"color", Stored::Here(b"green".to_vec())),
-            attribute(b"large", Stored::InInode(large)),
+            attribute(b"color", ValuePlace::Here(b"green".to_vec())),
+            attribute(b"large", ValuePlace::InInode(large)),
         ];
         put_within(&superblock, &mut inode, &before);
         let room = inode.xattr_room_bytes(&superblock);
@@ -80,7 +80,7 @@ mod tests {
         set_inline_data(&superblock, &mut inode, Some(&value)).unwrap();
         assert_eq!(super::super::inline_data(&inode).unwrap(), Some(&value[..]));
         assert_eq!(inline_data_room(&superblock, &inode).unwrap(), Some(left));
-        assert_eq!(others(&inode).unwrap(), before);
+        assert_eq!(other_attributes(&inode).unwrap(), before);
         set_inline_data(&superblock, &mut inode, None).unwrap();
         assert_eq!(Attribute::all(in_inode(&inode)).unwrap(), before);
     }

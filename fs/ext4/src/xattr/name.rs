@@ -1,6 +1,6 @@
-//! Names of attributes: a number stands for the prefix.
+//! Names of attributes, in which a number stands for the prefix.
 
-/// `EXT4_XATTR_INDEX_SYSTEM`: the kernel's own use, shown to nobody.
+/// `EXT4_XATTR_INDEX_SYSTEM`: for the kernel's own use, and always hidden.
 pub(super) const SYSTEM: u8 = 7;
 
 /// The prefixes that the kernel shows. Others are hidden: 5 (Lustre), [`SYSTEM`] and 9 (the
@@ -25,7 +25,7 @@ const ALL: [NameIndex; 6] = [
 ];
 
 impl NameIndex {
-    /// `e_name_index`.
+    /// Returns the prefix's number, `e_name_index`.
     pub(super) const fn number(self) -> u8 {
         match self {
             Self::User => 1,
@@ -37,7 +37,7 @@ impl NameIndex {
         }
     }
 
-    /// What it stands for. Of an ACL it is the whole name.
+    /// Returns the prefix that the index stands for. For an ACL it is the full name.
     const fn prefix(self) -> &'static [u8] {
         match self {
             Self::User => b"user.",
@@ -49,23 +49,23 @@ impl NameIndex {
         }
     }
 
-    const fn is_whole(self) -> bool {
+    const fn is_full_name(self) -> bool {
         matches!(self, Self::AclAccess | Self::AclDefault)
     }
 }
 
-/// A whole name as number and rest; `None` when no attribute can have it.
+/// Splits a full name into number and rest. Returns `None` for an unknown prefix.
 pub(super) fn split(name: &[u8]) -> Option<(NameIndex, &[u8])> {
     ALL.into_iter().find_map(|index| {
         let rest = name.strip_prefix(index.prefix())?;
-        (rest.is_empty() == index.is_whole()).then_some((index, rest))
+        (rest.is_empty() == index.is_full_name()).then_some((index, rest))
     })
 }
 
-/// The whole name; `None` for what the kernel hides.
+/// Returns the full name, or `None` if the kernel hides it.
 pub(super) fn join(number: u8, rest: &[u8]) -> Option<Vec<u8>> {
     let index = ALL.into_iter().find(|index| index.number() == number)?;
-    (rest.is_empty() == index.is_whole()).then(|| [index.prefix(), rest].concat())
+    (rest.is_empty() == index.is_full_name()).then(|| [index.prefix(), rest].concat())
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Attributes of an inode, changed.
+//! Changes of an inode's attributes.
 //!
-//! As Linux does it: an attribute is in the inode if it has room there, else in the block, else, with
-//! `ea_inode`, its value has an inode of its own. Others stay where they are.
+//! As in Linux, an attribute goes into the inode if it has room there, else into the block; with
+//! `ea_inode`, its value otherwise goes into an inode of its own. Other attributes stay where they
+//! are.
 
 use diskfs_vfs::FileType;
 
@@ -12,20 +13,21 @@ use crate::inode::Inode;
 use crate::superblock::Superblock;
 use crate::volume::Volume;
 
-use super::attribute::{self, Attribute, Hashes, Stored, ValueInode};
+use super::attribute::{self, Attribute, Hashes, ValueInode, ValuePlace};
 use super::name::{self, NameIndex};
-use super::shared::Change;
+use super::shared::AttributeChange;
 use super::{acl, block, in_inode, value};
 
-/// The longest name, without the prefix that a number stands for: `e_name_len` is a byte.
+/// The maximum length of a name, without the prefix that a number stands for: `e_name_len` is a
+/// byte.
 const NAME_MAX_BYTES: usize = 255;
 
-/// Sets the attribute of this whole name, or removes it; that one which is removed is there is no
-/// matter. The caller stores the inode.
+/// Sets the attribute with this full name, or removes it. Removing an absent attribute is not an
+/// error. The caller stores the inode.
 ///
 /// # Errors
-/// `NoSpace` when there is no room for it, with nothing changed; `Unsupported` for a name that no
-/// attribute can have; `NameTooLong`; `Invalid` for an ACL that is none; `Corrupt`, `Io`.
+/// `NoSpace` if there is no room for it, with nothing changed; `Unsupported` for a name with an
+/// unknown prefix; `NameTooLong`; `Invalid` for an invalid ACL; `Corrupt`, `Io`.
 pub(crate) fn set(
     handle: &Handle<'_>,
     inode: &mut Inode,
@@ -58,30 +60,30 @@ fn set_checked(
 /// Fails for a name that no attribute of this file can have.
 ///
 /// # Errors
-/// `Unsupported` for a name that no attribute can have; `NameTooLong`; `NotPermitted` for one that
-/// this kind of file has not.
+/// `Unsupported` for a name with an unknown prefix; `NameTooLong`; `NotPermitted` for an attribute
+/// that this type of file cannot have.
 pub(crate) fn check_name(inode: &Inode, name: &[u8]) -> Result<()> {
     split_checked(inode, name).map(|_| ())
 }
 
 fn split_checked<'n>(inode: &Inode, name: &'n [u8]) -> Result<(NameIndex, &'n [u8])> {
     let (index, rest) = name::split(name).ok_or_else(|| {
-        let reason = "no attribute can have a name with this prefix";
+        let reason = "unknown prefix of the attribute name";
         Error::new(ErrorKind::Unsupported, reason)
     })?;
     if rest.len() > NAME_MAX_BYTES {
-        let reason = "the name of an attribute has at most 255 bytes behind its prefix";
+        let reason = "the attribute name is too long: at most 255 bytes after its prefix";
         return Err(Error::new(ErrorKind::NameTooLong, reason));
     }
     let is_user = index == NameIndex::User;
     if is_user && !inode.is(FileType::Regular) && !inode.is(FileType::Directory) {
-        let reason = "only files and directories have attributes of users";
+        let reason = "only regular files and directories can have `user.` attributes";
         return Err(Error::new(ErrorKind::NotPermitted, reason));
     }
     Ok((index, rest))
 }
 
-/// Frees all that an inode's attributes take. It has none afterwards.
+/// Frees all attributes of an inode.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
@@ -92,7 +94,7 @@ pub(crate) fn release_all(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> 
     let number = inode.number;
     let within = Attribute::all(in_inode(inode)).in_inode(number)?;
     if inode.xattr_block != 0 || within.iter().any(|one| one.value_inode().is_some()) {
-        let mut change = Change::new(handle, inode);
+        let mut change = AttributeChange::new(handle, inode);
         let before = change.block_attributes().in_inode(number)?;
         change.put_block(&before, &[], None).in_inode(number)?;
         change.drop_values(&within)?;
@@ -107,7 +109,7 @@ fn remove(handle: &Handle<'_>, inode: &mut Inode, index: u8, name: &[u8]) -> Res
     let superblock = &handle.volume().superblock;
     let within = Attribute::all(in_inode(inode))?;
     let (removed, kept): (Vec<_>, Vec<_>) = within.into_iter().partition(|one| one.is(index, name));
-    let mut change = Change::new(handle, inode);
+    let mut change = AttributeChange::new(handle, inode);
     let before = change.block_attributes()?;
     let left = without(&before, index, name);
     if left.len() != before.len() {
@@ -129,14 +131,14 @@ fn insert(
     value: Vec<u8>,
 ) -> Result<()> {
     check_size(&value)?;
-    let places = Places {
+    let places = AttributePlacement {
         within: Attribute::all(in_inode(inode))?,
         in_block: Vec::new(),
         index,
         name,
     };
-    let mut change = Change::new(handle, inode);
-    let places = Places {
+    let mut change = AttributeChange::new(handle, inode);
+    let places = AttributePlacement {
         in_block: change.block_attributes()?,
         ..places
     };
@@ -149,12 +151,12 @@ fn insert(
     let beside = Attribute {
         index,
         name: name.to_vec(),
-        value: Stored::Here(value),
+        value: ValuePlace::Here(value),
     };
     if !large && places.put(superblock, &mut change, &beside, None)? {
         return change.finish();
     }
-    let Stored::Here(value) = &beside.value else {
+    let ValuePlace::Here(value) = &beside.value else {
         return Err(no_room());
     };
     if !has_inodes || value.is_empty() {
@@ -168,7 +170,7 @@ fn insert(
         }
     };
     let apart = Attribute {
-        value: Stored::InInode(stored),
+        value: ValuePlace::InInode(stored),
         ..beside
     };
     let put = places.put(superblock, &mut change, &apart, Some(stored));
@@ -179,17 +181,17 @@ fn insert(
     if put? { Ok(()) } else { Err(no_room()) }
 }
 
-/// The longest value that the kernel lets through (`XATTR_SIZE_MAX`).
+/// Fails for values longer than the kernel's maximum (`XATTR_SIZE_MAX`).
 fn check_size(value: &[u8]) -> Result<()> {
     if value.len() <= value::SIZE_MAX_BYTES {
         return Ok(());
     }
-    let reason = "the value of an attribute has at most 64 KiB";
+    let reason = "the attribute value is too large: at most 64 KiB";
     Err(Error::new(ErrorKind::NoSpace, reason))
 }
 
-/// Values that are longer have an inode of their own where that can be
-/// (`EXT4_XATTR_MIN_LARGE_EA_SIZE`): with the shortest name one fills a block.
+/// Returns the length from which values get an inode of their own with `ea_inode`
+/// (`EXT4_XATTR_MIN_LARGE_EA_SIZE`): with the shortest name, such a value would fill a block.
 fn large_from(superblock: &Superblock) -> usize {
     /// An entry with a name of up to 4 bytes, and the end of the list.
     const REST_BYTES: usize = 20 + 4;
@@ -201,7 +203,7 @@ fn large_from(superblock: &Superblock) -> usize {
 }
 
 fn no_room() -> Error {
-    let reason = "no room for the attribute in the inode and its block";
+    let reason = "no space left for the attribute in the inode and its xattr block";
     Error::new(ErrorKind::NoSpace, reason)
 }
 
@@ -210,34 +212,34 @@ fn without(attributes: &[Attribute], index: u8, name: &[u8]) -> Vec<Attribute> {
     others.cloned().collect()
 }
 
-/// All attributes of an inode, of which one is set.
-struct Places<'n> {
+/// All attributes of an inode, of which one is being set.
+struct AttributePlacement<'n> {
     within: Vec<Attribute>,
     in_block: Vec<Attribute>,
     index: u8,
     name: &'n [u8],
 }
 
-impl Places<'_> {
-    /// Whether it has this value already.
+impl AttributePlacement<'_> {
+    /// Returns true if the attribute already has this value.
     fn has(&self, volume: &Volume, inode: &Inode, value: &[u8]) -> Result<bool> {
         let mut all = self.within.iter().chain(&self.in_block);
         Ok(match all.find(|one| one.is(self.index, self.name)) {
             None => false,
             Some(one) => match &one.value {
-                Stored::Here(stored) => stored == value,
-                Stored::InInode(stored) => {
+                ValuePlace::Here(stored) => stored == value,
+                ValuePlace::InInode(stored) => {
                     value::from_inode(volume, inode, stored.inode, stored.size_bytes)? == value
                 }
             },
         })
     }
 
-    /// Puts it in the inode or in the block, if it has room in one of them.
+    /// Stores the attribute in the inode or in the block, if it fits into one of them.
     fn put(
         &self,
         superblock: &Superblock,
-        change: &mut Change<'_, '_, '_>,
+        change: &mut AttributeChange<'_, '_, '_>,
         new: &Attribute,
         fresh: Option<ValueInode>,
     ) -> Result<bool> {
@@ -264,7 +266,7 @@ impl Places<'_> {
     fn put_within(
         &self,
         superblock: &Superblock,
-        change: &mut Change<'_, '_, '_>,
+        change: &mut AttributeChange<'_, '_, '_>,
         within: &[Attribute],
     ) -> Result<()> {
         if within == self.within {
@@ -282,9 +284,9 @@ impl Places<'_> {
     }
 }
 
-/// How many bytes attributes may take within an inode, behind their magic.
+/// Returns how many bytes attributes may use within an inode, after their magic.
 pub(super) fn room_within(superblock: &Superblock, inode: &Inode) -> usize {
-    // Inodes from before there were such fields have no attributes within.
+    // Inodes from before these fields existed have no attributes within.
     if inode.extra_isize == 0 {
         return 0;
     }
@@ -298,9 +300,9 @@ fn fits_within(superblock: &Superblock, inode: &Inode, attributes: &[Attribute])
 fn fits_block(superblock: &Superblock, attributes: &[Attribute], new: &Attribute) -> bool {
     let size = superblock.block_size.len();
     let needed = attribute::needed_bytes(attributes).saturating_add(block::HEADER_BYTES);
-    // Where a value can have an inode, some room is left for the entries of others
+    // If the value can have an inode of its own, some room is left for the entries of others
     // (`EXT4_XATTR_BLOCK_RESERVE`).
-    let reserve = if superblock.features.has(Incompatible::EA_INODE) && new.has_value_beside() {
+    let reserve = if superblock.features.has(Incompatible::EA_INODE) && new.has_local_value() {
         size.wrapping_div(8)
     } else {
         0
@@ -310,7 +312,7 @@ fn fits_block(superblock: &Superblock, attributes: &[Attribute], new: &Attribute
     needed <= size && size.saturating_sub(values) >= reserve
 }
 
-/// Has an inode have these within it. There is room for them.
+/// Writes these attributes into an inode. They fit.
 pub(super) fn put_within(superblock: &Superblock, inode: &mut Inode, attributes: &[Attribute]) {
     if attributes.is_empty() {
         inode.xattr_bytes = Box::default();

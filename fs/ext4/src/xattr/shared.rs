@@ -1,5 +1,5 @@
-//! Blocks of attributes and inodes of values, which files share when they have the same: how many
-//! refer to each, and where one with given contents is.
+//! Blocks of attributes and inodes of values that files with the same attributes share: their
+//! reference counts, and the search for one with given contents.
 
 use std::sync::MutexGuard;
 
@@ -10,27 +10,27 @@ use crate::features::Compatible;
 use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::metadata_cache::Key;
-use crate::shared_attributes::{Found, remember};
+use crate::shared_attributes::{KnownPlaces, remember};
 use crate::superblock::Superblock;
 use crate::transaction::FreedRun;
 
 use super::attribute::{Attribute, ValueInode};
 use super::{block, value_inode};
 
-/// The most inodes that share a block (`EXT4_XATTR_REFCOUNT_MAX`).
+/// The maximum number of inodes that share a block (`EXT4_XATTR_REFCOUNT_MAX`).
 const REFERENCES_MAX: u32 = 1024;
 
-/// An inode that loses or gets attributes, and all that is found to be gone on the way.
+/// A change of an inode's attributes, with the value inodes that become unused by it.
 #[derive(Debug)]
-pub(super) struct Change<'h, 'c, 'i> {
+pub(super) struct AttributeChange<'h, 'c, 'i> {
     handle: &'h Handle<'c>,
     pub(super) inode: &'i mut Inode,
-    found: MutexGuard<'c, Found>,
-    /// Inodes of values that nobody refers to any more.
+    found: MutexGuard<'c, KnownPlaces>,
+    /// The inodes of values without any reference.
     unused: Vec<u32>,
 }
 
-impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
+impl<'h, 'c, 'i> AttributeChange<'h, 'c, 'i> {
     pub(super) fn new(handle: &'h Handle<'c>, inode: &'i mut Inode) -> Self {
         Self {
             handle,
@@ -40,7 +40,8 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
         }
     }
 
-    /// Ends it: what nobody refers to is freed, which may wait, so the lock is given back before.
+    /// Ends the change, and frees the inodes without references. That may wait, so the lock is
+    /// released before.
     pub(super) fn finish(self) -> Result<()> {
         let Self {
             handle,
@@ -50,8 +51,8 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
         } = self;
         drop(found);
         for number in unused {
-            // A file has seldom more than one. Without room for more credits its own have to do:
-            // another transaction must not begin before the inode is stored.
+            // A file seldom has more than one. Without room for more credits, the operation's own
+            // must suffice: another transaction must not begin before the inode is stored.
             handle.extend(value_inode::REMOVE_CREDITS);
             value_inode::remove(handle, number)?;
         }
@@ -62,7 +63,7 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
         &self.handle.volume().superblock
     }
 
-    /// A value in an inode, found or made; it has one reference more. When this fails, the change
+    /// Finds or creates an inode with the value, and adds one reference. If this fails, the change
     /// must still be [finished](Self::finish).
     pub(super) fn store_value(&mut self, name: &[u8], value: &[u8]) -> Result<ValueInode> {
         let checksum = self.superblock().value_seed.of(&[value]);
@@ -92,17 +93,17 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
     fn refer(&self, number: u32) -> Result<()> {
         let mut inode = value_inode::read(self.handle, number)?;
         inode.version = inode.version.checked_add(1).ok_or_else(|| {
-            let problem = "it is referred to too often";
+            let problem = "its reference count is at the maximum";
             malformed(Structure::XattrValue(number), problem)
         })?;
         self.handle.store(&inode)
     }
 
-    /// Takes back one reference to a value.
+    /// Drops one reference to a value.
     pub(super) fn drop_value(&mut self, value: ValueInode) -> Result<()> {
         let mut inode = value_inode::read(self.handle, value.inode)?;
         inode.version = inode.version.checked_sub(1).ok_or_else(|| {
-            let problem = "nobody is said to refer to it";
+            let problem = "its reference count is 0, although an attribute refers to it";
             malformed(Structure::XattrValue(value.inode), problem)
         })?;
         if inode.version == 0 {
@@ -112,7 +113,8 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
         self.handle.store(&inode)
     }
 
-    /// Each inode that has a value counts its blocks as its own, as often as it has it.
+    /// Updates `i_blocks`: each inode counts the blocks of its values as its own, once for each
+    /// reference.
     pub(super) fn count_values(&mut self, added: &[Attribute], removed: &[Attribute]) {
         let superblock = self.superblock();
         let cluster_bits = superblock
@@ -135,7 +137,7 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
             .saturating_sub(bytes(removed));
     }
 
-    /// The attributes in the inode's block.
+    /// Returns the attributes in the inode's block.
     pub(super) fn block_attributes(&self) -> Result<Vec<Attribute>> {
         if self.inode.xattr_block == 0 {
             return Ok(Vec::new());
@@ -144,9 +146,9 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
         Attribute::all(block::entries(self.inode, &bytes))
     }
 
-    /// Gives the inode a block with `attributes`, in the place of one that has `before`. To the value
-    /// of `fresh` there is a reference that the block takes over; when this fails, nothing has
-    /// changed and it is still the caller's.
+    /// Replaces the inode's block with attributes `before` by one with `attributes`. The block
+    /// takes over the existing reference to the value of `fresh`. If this fails, nothing has
+    /// changed, and the reference still belongs to the caller.
     pub(super) fn put_block(
         &mut self,
         before: &[Attribute],
@@ -166,7 +168,7 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
                 self.drop_value(fresh)?;
             }
             self.drop_block(before)?;
-            self.own(block);
+            self.set_block(block);
         } else if self.is_own_block()? {
             self.rewrite_block(bytes, before, attributes, fresh)?;
         } else {
@@ -176,14 +178,14 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
                 self.refer(value.inode)?;
             }
             self.drop_block(before)?;
-            self.own(block);
+            self.set_block(block);
         }
         self.count_values(attributes, before);
         Ok(())
     }
 
-    /// The inode has this block now, and counts it.
-    fn own(&mut self, block: FsBlock) {
+    /// Sets the inode's block, and counts it in `i_blocks`.
+    fn set_block(&mut self, block: FsBlock) {
         self.inode.xattr_block = block.0;
         self.inode.allocated_bytes = self
             .inode
@@ -191,7 +193,7 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
             .saturating_add(self.block_bytes());
     }
 
-    /// Its block is in no other inode.
+    /// Returns true if no other inode has the inode's block.
     fn is_own_block(&self) -> Result<bool> {
         if self.inode.xattr_block == 0 {
             return Ok(false);
@@ -200,7 +202,8 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
         Ok(block::references(&bytes) == 1)
     }
 
-    /// A block that another inode has, with the same attributes, and room for one reference more.
+    /// Returns another inode's block with the same attributes, if it has room for one more
+    /// reference.
     fn same_block(&mut self, wanted: &[u8]) -> Result<Option<FsBlock>> {
         let hash = block::hash(wanted);
         let Some(&known) = self.found.blocks.get(&hash).filter(|_| hash != 0) else {
@@ -249,7 +252,7 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
         })
     }
 
-    /// Takes the inode's block away from it; frees it when it was the last one's.
+    /// Removes the inode's block, and frees it if no other inode has it.
     fn drop_block(&mut self, attributes: &[Attribute]) -> Result<()> {
         if self.inode.xattr_block == 0 {
             return Ok(());
@@ -258,7 +261,7 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
         let bytes = block::read(self.handle.volume(), self.inode)?;
         match block::references(&bytes) {
             0 => {
-                let problem = "nobody is said to have it";
+                let problem = "its reference count is 0, although an inode refers to it";
                 return Err(malformed(Structure::XattrBlock(block), problem));
             }
             1 => {
@@ -297,13 +300,13 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
         let request = Request {
             goal: allocator.goal_for(self.inode),
             len_blocks: 1u32.wrapping_shl(superblock.cluster_ratio_bits),
-            keep_blocks: 0,
+            preallocate_blocks: 0,
             reserve: Reserve::Keep,
         };
         Ok(allocator.allocate(self.handle, request)?.first)
     }
 
-    /// What is allocated for a block: with clusters a whole one.
+    /// Returns the run that is allocated for a block: with bigalloc a whole cluster.
     fn run_of(&self, block: FsBlock) -> FreedRun {
         let len_blocks = 1u64.wrapping_shl(self.superblock().cluster_ratio_bits);
         FreedRun {
@@ -317,7 +320,7 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
         self.superblock().block_size.bytes_of(blocks)
     }
 
-    /// Takes back the references of the attributes within an inode.
+    /// Drops the references of the attributes within an inode.
     pub(super) fn drop_values(&mut self, attributes: &[Attribute]) -> Result<()> {
         for value in attributes.iter().filter_map(Attribute::value_inode) {
             self.drop_value(value)?;
@@ -326,7 +329,7 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
     }
 }
 
-/// The values in inodes to which a new block needs a reference.
+/// Returns the values in inodes to which a new block needs a reference.
 fn carried(
     attributes: &[Attribute],
     fresh: Option<ValueInode>,

@@ -1,4 +1,4 @@
-//! Values, beside their entry or in an inode of their own (`ea_inode`).
+//! Attribute values, beside their entry or in an inode of their own (`ea_inode`).
 
 use crate::bytes::{index, len_u64};
 use crate::error::{Corrupt, InInode, Result, Structure, malformed};
@@ -8,10 +8,10 @@ use crate::volume::Volume;
 
 use super::entry::{Entry, Value};
 
-/// The longest value that is read: Linux gives out no longer one (`XATTR_SIZE_MAX`).
+/// The maximum length of a value: Linux returns no longer one (`XATTR_SIZE_MAX`).
 pub(super) const SIZE_MAX_BYTES: usize = 64 * 1024;
 
-/// The value of an attribute.
+/// Returns the value of an attribute.
 pub(super) fn read(volume: &Volume, owner: &Inode, entry: &Entry<'_>) -> Result<Vec<u8>> {
     match entry.value {
         Value::Here(bytes) => Ok(bytes.to_vec()),
@@ -21,7 +21,7 @@ pub(super) fn read(volume: &Volume, owner: &Inode, entry: &Entry<'_>) -> Result<
     }
 }
 
-/// The value that an inode holds.
+/// Returns the value in an inode.
 pub(super) fn from_inode(
     volume: &Volume,
     owner: &Inode,
@@ -32,13 +32,13 @@ pub(super) fn from_inode(
     let inode = volume
         .inode(number)?
         .filter(|inode| inode.has(InodeFlags::EA_INODE) && !inode.has(InodeFlags::INLINE_DATA))
-        .ok_or_else(|| malformed(structure, "it is no inode of a value"))?;
+        .ok_or_else(|| malformed(structure, "not an inode with an attribute value"))?;
     if index(size_bytes) > SIZE_MAX_BYTES || inode.size_bytes != u64::from(size_bytes) {
         return Err(Corrupt::Field {
             structure,
             field: "size",
             value: inode.size_bytes,
-            range: "what its entry says, and up to 64 KiB",
+            range: "the size in the attribute's entry, and at most 64 KiB",
         }
         .into());
     }
@@ -49,8 +49,8 @@ pub(super) fn from_inode(
     Ok(value)
 }
 
-/// The value's checksum stands in the place of its inode's time of access. One that Lustre wrote
-/// has none, but names its owner.
+/// Verifies a value's checksum, which is stored as its inode's access time. A value that Lustre
+/// wrote has none, but names its owner.
 fn verify(volume: &Volume, owner: &Inode, inode: &Inode, value: &[u8]) -> Result<()> {
     let expected = volume.superblock.value_seed.of(&[value]);
     let actual = inode.raw_atime;

@@ -1,9 +1,9 @@
-//! Inodes that hold an attribute's value (`ea_inode`): made and removed.
+//! Creating and removing inodes with an attribute's value (`ea_inode`).
 //!
-//! Its `i_atime` is the value's checksum, and `i_ctime` with `i_version` how many refer to it.
+//! `i_atime` is the value's checksum, and `i_ctime` with `i_version` the reference count.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Extended
-//! Attributes"; Linux, `fs/ext4/xattr.c`, for where the fields are.
+//! Attributes"; Linux, `fs/ext4/xattr.c`, for the places of the fields.
 
 use diskfs_vfs::{FileType, Timestamp};
 
@@ -15,19 +15,20 @@ use crate::file_blocks;
 use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 
-/// The inode of a value.
+/// Reads the inode of a value.
 pub(super) fn read(handle: &Handle<'_>, number: u32) -> Result<Inode> {
     match handle.inode(number) {
         Ok(inode) if inode.has(InodeFlags::EA_INODE) => Ok(inode),
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
         _ => {
-            let problem = "it is no inode of a value";
+            let problem = "not an inode with an attribute value";
             Err(malformed(Structure::XattrValue(number), problem))
         }
     }
 }
 
-/// Whether it holds this value. Not when it can't be read: then another is made.
+/// Returns true if the inode contains this value; false if it can't be read, so that another one is
+/// created.
 pub(super) fn is_same(handle: &Handle<'_>, number: u32, checksum: u32, value: &[u8]) -> bool {
     let Ok(inode) = read(handle, number) else {
         return false;
@@ -44,16 +45,16 @@ pub(super) fn is_same(handle: &Handle<'_>, number: u32, checksum: u32, value: &[
     read.is_ok() && stored == value
 }
 
-/// Makes one, to which there is one reference and which holds nothing yet.
+/// Creates an inode for a value, with one reference and no contents yet.
 pub(super) fn make(handle: &Handle<'_>, owner: &Inode, checksum: u32) -> Result<Inode> {
     let allocator = handle.allocator;
     let number = allocator.allocate_inode(handle, owner.number, false)?;
-    let inode = fresh(handle, owner, number, checksum);
+    let inode = new_value_inode(handle, owner, number, checksum);
     handle.store_new(&inode)?;
     Ok(inode)
 }
 
-fn fresh(handle: &Handle<'_>, owner: &Inode, number: u32, checksum: u32) -> Inode {
+fn new_value_inode(handle: &Handle<'_>, owner: &Inode, number: u32, checksum: u32) -> Inode {
     let superblock = &handle.volume().superblock;
     let generation = Allocator::new_generation();
     let time = Timestamp::now();
@@ -68,7 +69,7 @@ fn fresh(handle: &Handle<'_>, owner: &Inode, number: u32, checksum: u32) -> Inod
         flags: InodeFlags::EA_INODE,
         accessed: Timestamp::default(),
         modified: time,
-        // The upper half of the number of references.
+        // The upper half of the reference count.
         changed: Timestamp::default(),
         created: Some(time),
         raw_atime: checksum,
@@ -88,11 +89,11 @@ fn fresh(handle: &Handle<'_>, owner: &Inode, number: u32, checksum: u32) -> Inod
     inode
 }
 
-/// Puts the value into a new one: past the journal, to blocks that nothing refers to before the
+/// Writes the value into a new inode: past the journal, to blocks that nothing refers to before the
 /// transaction does.
 ///
 /// # Errors
-/// `NoSpace`: the inode has what was allocated until then; `Corrupt`, `Io`.
+/// `NoSpace`: the inode keeps the blocks that were allocated until then; `Corrupt`, `Io`.
 pub(super) fn fill(handle: &Handle<'_>, inode: &mut Inode, value: &[u8]) -> Result<()> {
     let filled = append(handle, inode, value);
     handle.store(inode)?;
@@ -111,11 +112,11 @@ fn append(handle: &Handle<'_>, inode: &mut Inode, value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// How many blocks of metadata the removal of one changes: its inode, inode bitmap, the bitmaps and
-/// descriptors of the few groups that its blocks are in.
+/// The credits for removing an inode with a value: its inode, the inode bitmap, the bitmaps and
+/// descriptors of the few groups with its blocks.
 pub(super) const REMOVE_CREDITS: u32 = 12;
 
-/// Frees one that nobody refers to.
+/// Frees an inode without references.
 pub(super) fn remove(handle: &Handle<'_>, number: u32) -> Result<()> {
     let mut inode = read(handle, number)?;
     file_blocks::remove(handle, &mut inode, 0..file_blocks::END).in_inode(number)?;

@@ -1,5 +1,5 @@
-//! What the tests that run e2fsprogs share. They need no rights: `mke2fs -d` fills a filesystem
-//! from a directory without mounting it.
+//! Functions for the tests that run e2fsprogs. They need no privileges: `mke2fs -d` fills a
+//! filesystem from a directory without mounting it.
 
 #![allow(dead_code, reason = "each test uses its part")]
 #![allow(clippy::print_stderr, reason = "a test that skips says why")]
@@ -24,13 +24,13 @@ pub(crate) fn run(program: &str, args: &[&str]) -> String {
         output.status.success(),
         "{program} {args:?}: {}{}",
         String::from_utf8_lossy(&output.stderr),
-        // e2fsck tells here what it finds.
+        // e2fsck prints its findings here.
         String::from_utf8_lossy(&output.stdout)
     );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A filesystem of `size` (as truncate and mke2fs write it), filled from `tree`.
+/// Creates a filesystem of `size` (in the form of truncate and mke2fs), filled from `tree`.
 pub(crate) fn mke2fs(dir: &Path, tree: &Path, size: &str, args: &str) -> PathBuf {
     let image = dir.join("image");
     let _ = fs::remove_file(&image);
@@ -54,8 +54,8 @@ pub(crate) fn open(image: &Path) -> Ext4 {
     Ext4::open(device, &Options::default()).unwrap()
 }
 
-/// A tree with something for every structure: runs and holes, all lengths of targets, directories
-/// of none, some and many names.
+/// Creates a tree with something for every structure: runs and holes, targets of all lengths,
+/// directories with no, some and many names.
 pub(crate) fn make_tree(root: &Path, names: usize) {
     for dir in ["empty", "a/b/c", "many"] {
         fs::create_dir_all(root.join(dir)).unwrap();
@@ -78,7 +78,7 @@ pub(crate) fn make_tree(root: &Path, names: usize) {
     fs::write(root.join("not-ascii-\u{e9}\u{4e16}"), "x").unwrap();
 }
 
-/// Adds a file of a hundred runs and a hole at its end.
+/// Adds a file with a hundred runs and a hole at its end.
 pub(crate) fn make_holes(root: &Path) {
     let holes = fs::File::create(root.join("a/holes")).unwrap();
     for block in (0..200u64).step_by(2) {
@@ -89,7 +89,7 @@ pub(crate) fn make_holes(root: &Path) {
     holes.set_len(3 << 20).unwrap();
 }
 
-/// An empty filesystem of `size`.
+/// Creates an empty filesystem of `size`.
 pub(crate) fn mke2fs_empty(dir: &Path, args: &str, size: &str) -> PathBuf {
     let image = dir.join("image");
     let _ = fs::remove_file(&image);
@@ -100,7 +100,7 @@ pub(crate) fn mke2fs_empty(dir: &Path, args: &str, size: &str) -> PathBuf {
     image
 }
 
-/// Opened for writing; nothing is durable before somebody asks.
+/// Opens an image for writing; changes become durable only on request.
 pub(crate) fn open_for_writing(image: &Path) -> WritableExt4 {
     let device = Arc::new(File::open_read_write(image).unwrap());
     let options = WriteOptions {
@@ -110,19 +110,19 @@ pub(crate) fn open_for_writing(image: &Path) -> WritableExt4 {
     WritableExt4::open(device, &options).unwrap()
 }
 
-/// Nothing is wrong with it.
+/// Checks that e2fsck finds nothing to repair.
 pub(crate) fn e2fsck(image: &Path) {
     run("e2fsck", &["-f", "-n", image.to_str().unwrap()]);
 }
 
-/// The kernel's mount of a filesystem; ends when dropped.
+/// The kernel's mount of a filesystem; it is unmounted when dropped.
 pub(crate) struct Mounted {
     at: tempfile::TempDir,
 }
 
 impl Mounted {
-    /// `None`, with the reason on the terminal, where the kernel or the user's rights don't allow it;
-    /// in CI that is a failure.
+    /// Mounts a filesystem. Returns `None`, and prints the reason, if the kernel or the user's
+    /// rights don't allow it; in CI that is a failure.
     pub(crate) fn new(test: &str, image: &Path) -> Option<Self> {
         let at = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
@@ -154,11 +154,11 @@ impl Drop for Mounted {
     }
 }
 
-/// Numbers that are the same in each run.
+/// A random number generator that gives the same numbers in each run.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         // xorshift64*
         self.0 ^= self.0 >> 12;

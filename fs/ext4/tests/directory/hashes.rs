@@ -1,4 +1,4 @@
-//! Names whose hashes are the same, and names without regard to case.
+//! Names with equal hashes, and names without regard to case.
 
 use diskfs_fixtures::have;
 use diskfs_vfs::{FsRead, FsWrite, NewAttributes, NewKind};
@@ -6,8 +6,8 @@ use diskfs_vfs::{FsRead, FsWrite, NewAttributes, NewKind};
 use crate::common::{debugfs, e2fsck, mke2fs_empty, open, open_for_writing, run};
 use crate::model::{Model, Random};
 
-/// Behind 232 times `x` these make names whose legacy hash is the same, whatever the seed: three of
-/// them fill a block of 1 KiB.
+/// After 232 times `x` these make names with the same legacy hash, whatever the seed: three of them
+/// fill a block of 1 KiB.
 const COLLIDING: [&str; 24] = [
     "eJ000dKf", "3T000m9n", "YQC00IuL", "EzC00B7f", "XfD00RFo", "hrF00AYc", "lWG00kwq", "48K003vM",
     "jlK00rgV", "g6L00TeN", "7BL00aKv", "5jN00H8q", "4pN006X8", "OxN00OHD", "UBO00Gk8", "yEP00UJC",
@@ -58,7 +58,7 @@ fn names_that_collide_go_on_from_leaf_to_leaf() {
     e2fsck(&image);
 }
 
-/// Any letters, of which some have two cases, and some are put together of several characters.
+/// Returns random letters: some have two cases, and some consist of several characters.
 fn some_letters(random: &mut Random, n: usize) -> String {
     const LETTERS: [&str; 12] = [
         "a",
@@ -123,7 +123,7 @@ fn indexed_directories_without_regard_to_case() {
         );
     }
     for name in names.iter().step_by(3) {
-        // Two may be the same but for the case.
+        // Two names may differ only in case.
         if fs.lookup(folded, name.as_bytes()).is_ok() {
             fs.unlink(folded, name.as_bytes()).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Directories with broken bytes: changes of them fail or not, and nothing else happens.
+//! Directories with broken bytes: a change may fail, but must do no other harm.
 
 use std::os::unix::fs::FileExt;
 
@@ -16,7 +16,7 @@ const MATRIX: [&str; 4] = [
 ];
 
 #[test]
-fn broken_bytes_are_told_or_do_no_harm() {
+fn broken_bytes_are_reported_or_do_no_harm() {
     if !have(&["mke2fs"]) {
         return;
     }
@@ -33,7 +33,7 @@ fn broken_bytes_are_told_or_do_no_harm() {
         fs.close().unwrap();
         drop(fs);
         let sound = std::fs::read(&image).unwrap();
-        // The blocks of the directory: those that hold its names.
+        // The blocks of the directory, which contain its names.
         let blocks: Vec<usize> = (0..sound.len() / 1024)
             .filter(|&nth| {
                 let block = &sound[nth * 1024..][..1024];
@@ -67,7 +67,7 @@ fn broken_bytes_are_told_or_do_no_harm() {
     }
 }
 
-/// Whatever comes of it, it comes to an end without a panic.
+/// Tries every operation: whatever the result, each ends without a panic.
 fn try_everything(image: &std::path::Path, model: &mut Model) {
     let fs = open_for_writing(image);
     for n in 0..60 {

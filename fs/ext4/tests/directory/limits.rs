@@ -1,4 +1,4 @@
-//! Directories that can't be larger.
+//! Directories that have reached their maximum size.
 
 use diskfs_fixtures::have;
 use diskfs_vfs::{ErrorKind, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind};
@@ -34,7 +34,7 @@ fn an_index_that_is_full() {
         if let Some(e) = refused {
             assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
             assert!(e.to_string().contains("large_dir"), "{e}");
-            // Somewhere else in the index there may be room.
+            // There may be room elsewhere in the index.
             model.remove(&fs);
         }
         counts.push(model.names.len());
@@ -58,7 +58,8 @@ fn subdirectory(fs: &dyn FsWrite, dir: InodeNumber, n: u32) -> diskfs_vfs::Resul
     )
 }
 
-/// Directories in a directory are counted up to 65,000 links; then no more, or there are no more.
+/// Checks that subdirectories are counted up to 65,000 links. After that they are no longer
+/// counted, or no more can be created.
 #[test]
 fn subdirectories_beyond_the_count() {
     if !have(&["mke2fs", "debugfs"]) {
@@ -101,7 +102,7 @@ fn subdirectories_beyond_the_count() {
     }
 }
 
-/// The same with all of them there.
+/// Creates seventy thousand subdirectories that exist at the same time.
 #[test]
 #[ignore = "takes minutes"]
 fn seventy_thousand_subdirectories() {
@@ -122,7 +123,8 @@ fn seventy_thousand_subdirectories() {
     assert_eq!(open(&image).read_dir(parent, 0).unwrap().count(), 70_002);
 }
 
-/// There is no room for another block: the directory stays whole, and takes names again later.
+/// Fills the disk: without room for another block the directory stays consistent, and takes names
+/// again later.
 #[test]
 fn a_full_disk() {
     if !have(&["mke2fs", "e2fsck"]) {

@@ -16,7 +16,8 @@ const MATRIX: [&str; 5] = [
     "-t ext4 -b 1024 -O inline_data -I 1024",
 ];
 
-/// All names, each as often as it came; `room` entries are taken from each listing, as FUSE does.
+/// Returns all names and how often each was listed; `room` entries are taken from each listing, as
+/// FUSE does.
 fn list(fs: &dyn FsRead, dir: InodeNumber, room: usize) -> BTreeMap<Vec<u8>, usize> {
     let mut names = BTreeMap::new();
     let mut cookie = 0;
@@ -46,7 +47,7 @@ fn what_stays_is_seen_once_whatever_comes_and_goes() {
         let fs = open_for_writing(&image);
         let mut model = Model::new(&fs, seed);
         let mut stay = Vec::new();
-        // Few where the directory is to be inline at first.
+        // Few names if the directory should be inline at first.
         let count = if args.contains("inline") { 3 } else { 100 };
         for n in 0..count {
             let name = format!("stays-{n}").into_bytes();
@@ -64,7 +65,7 @@ fn what_stays_is_seen_once_whatever_comes_and_goes() {
                 }
             });
             while !lists.is_finished() {
-                // With more and more names the lists would never end.
+                // With more and more names the listings would never end.
                 if model.names.len() > 800 || model.random.below(3) == 0 {
                     model.remove(&fs);
                 } else {

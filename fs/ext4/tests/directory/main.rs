@@ -1,4 +1,5 @@
-//! Directories that are written: random names against a model, then everybody else's opinion of them.
+//! Writing of directories: random names are compared with a model, and then checked by e2fsck and
+//! the kernel.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! What must be in a directory.
+//! A model of the expected contents of a directory.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -12,7 +12,7 @@ use diskfs_vfs::{ErrorKind, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind
 
 use crate::common::{Mounted, e2fsck, open_for_writing};
 
-/// Splitmix64.
+/// A random number generator (Splitmix64).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -28,7 +28,7 @@ impl Random {
         usize::try_from(self.next() % u64::try_from(end).unwrap()).unwrap()
     }
 
-    /// Any name that a file can have.
+    /// Returns a random valid file name.
     pub(crate) fn name(&mut self) -> Vec<u8> {
         let len = match self.below(10) {
             0 => 200 + self.below(56),
@@ -48,7 +48,7 @@ impl Random {
     }
 }
 
-/// A directory, and what must be in it.
+/// A directory and its expected contents.
 pub(crate) struct Model {
     pub(crate) files: Vec<InodeNumber>,
     pub(crate) dir: InodeNumber,
@@ -108,7 +108,7 @@ impl Model {
         fs.rename(self.dir, &from, self.dir, &to, RenameMode::Replace)
             .unwrap();
         let nth = self.names[&from];
-        // Two names of one file stay as they are.
+        // A rename between two names of one file changes nothing.
         if self.names.get(&to) != Some(&nth) {
             self.names.remove(&from);
             self.names.insert(to, nth);
@@ -129,7 +129,8 @@ impl Model {
         self.compare(fs, what);
     }
 
-    /// The kernel goes on where we ended, then we do, and so on. Left out where it can't mount.
+    /// Lets the kernel continue where this driver ended, then this driver, and so on. Skipped if
+    /// the kernel can't mount the filesystem.
     pub(crate) fn take_turns(&mut self, image: &Path, steps: usize, what: &str) {
         for _ in 0..2 {
             let Some(mounted) = Mounted::new(what, image) else {

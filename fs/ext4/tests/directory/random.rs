@@ -45,7 +45,7 @@ fn random_names_in_every_form_of_directory() {
         drop(fs);
         e2fsck(&image);
         model.compare(&open(&image), what);
-        // Larger than a page: not for the kernel.
+        // A block is larger than a page, so the kernel cannot mount it.
         if what != "64 KiB" {
             model.take_turns(&image, steps / 8, what);
         }
@@ -54,14 +54,14 @@ fn random_names_in_every_form_of_directory() {
     }
 }
 
-/// e2fsck makes directories anew.
+/// Lets e2fsck rebuild the directories.
 fn optimised(image: &Path) {
     let done = diskfs_fixtures::command("e2fsck")
         .args(["-f", "-y", "-D"])
         .arg(image)
         .output()
         .unwrap();
-    // 1: it has changed something, and all is well.
+    // Exit status 1: e2fsck has changed something, and there are no errors.
     let told = String::from_utf8_lossy(&done.stdout);
     assert!(matches!(done.status.code(), Some(0 | 1)), "{told}");
 }

@@ -1,4 +1,4 @@
-//! Nothing is left: blocks, or inodes.
+//! Filesystems without free blocks or inodes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,17 +14,17 @@ use diskfs_vfs::{ErrorKind, FsRead, FsWrite, NewKind, SetXattr};
 use crate::common::{Mounted, Random, e2fsck, mke2fs_empty, open, open_for_writing};
 use crate::{create, number, pattern, read, usize_of};
 
-/// What was written, and must be there.
+/// The files that were written, and must exist.
 #[derive(Default)]
 struct Written {
     files: BTreeMap<String, Vec<u8>>,
     made: u64,
-    /// How often there was no room.
+    /// The number of refused writes.
     refused: u64,
 }
 
 impl Written {
-    /// Makes files of all sizes, some in small pieces, until there was no room for `refusals` of them.
+    /// Creates files of all sizes, some in small pieces, until `refusals` of them did not fit.
     fn fill(&mut self, fs: &dyn FsWrite, random: &mut Random, refusals: u64) {
         let until = self.refused + refusals;
         while self.refused < until {
@@ -67,7 +67,7 @@ impl Written {
         self.refused += 1;
     }
 
-    /// Everything else that needs a block is refused, too, and does nothing.
+    /// Checks that every other operation that needs a block is refused, and changes nothing.
     fn nothing_fits(&self, fs: &dyn FsWrite, inline: bool) {
         let Some(name) = self.files.keys().next() else {
             return;
@@ -119,7 +119,7 @@ const MATRIX: [&str; 6] = [
     "-t ext3 -b 1024",
 ];
 
-/// Full twice over; what was written is there each time, and what is removed makes room.
+/// Fills the disk twice: the written files exist each time, and removing files makes room.
 #[test]
 fn a_full_disk() {
     if !have(&["mke2fs", "e2fsck"]) {
@@ -156,7 +156,8 @@ fn a_full_disk() {
     }
 }
 
-/// What is kept in memory has its room: a sync of a full disk loses nothing, whatever happens then.
+/// Checks that space is reserved for contents in memory: a sync of a full disk loses nothing,
+/// whatever happens then.
 #[test]
 fn a_full_disk_keeps_what_was_synced() {
     if !have(&["mke2fs", "e2fsck"]) {
@@ -198,7 +199,7 @@ fn a_full_disk_keeps_what_was_synced() {
     }
 }
 
-/// Writes to a file until there is no room; returns how much that was.
+/// Writes to a file until there is no space; returns the number of bytes.
 fn write_until_full(fs: &dyn FsWrite, name: &str) -> u64 {
     let file = create(fs, fs.root(), name, NewKind::Regular).unwrap();
     let mut at = 0;
@@ -213,7 +214,7 @@ fn write_until_full(fs: &dyn FsWrite, name: &str) -> u64 {
     }
 }
 
-/// Root's blocks are left free, or given out as the kernel gives them to root.
+/// Checks that root's blocks are left free, or allocated like the kernel does for root.
 #[test]
 fn a_reserve_for_root() {
     if !have(&["mke2fs", "e2fsck"]) {
@@ -251,7 +252,7 @@ fn a_reserve_for_root() {
     }
 }
 
-/// Each file needs an inode; when there is none, one that goes away makes room for one.
+/// Checks that each file needs an inode, and that with none left, deleting a file frees one.
 #[test]
 fn a_full_inode_table() {
     if !have(&["mke2fs", "e2fsck"]) {
@@ -295,7 +296,7 @@ fn a_full_inode_table() {
         let reader = open(&image);
         assert_eq!(
             reader.read_dir(reader.root(), 0).unwrap().count() as u64,
-            // Itself, its parent, and lost+found.
+            // The directory itself, its parent, and lost+found.
             made + 3
         );
         if let Some(mounted) = Mounted::new("a_full_inode_table", &image) {

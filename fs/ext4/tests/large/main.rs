@@ -1,5 +1,5 @@
-//! Much of everything: names in a directory, extents of a file, a disk and an inode table that are
-//! full. e2fsck and the kernel's mount say what came of it.
+//! Large numbers: names in a directory, extents of a file, a full disk and a full inode table.
+//! e2fsck and the kernel's mount check the results.
 //!
 //! The sizes that run by default take seconds. `tests/README.md` has the others.
 
@@ -11,7 +11,7 @@ mod many_files;
 
 use diskfs_vfs::{FsRead, FsWrite, InodeNumber, NewAttributes, NewKind};
 
-/// A number from the environment.
+/// Returns a number from the environment.
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |value| value.parse().expect(variable))
 }
@@ -20,14 +20,14 @@ fn usize_of(n: u64) -> usize {
     usize::try_from(n).unwrap()
 }
 
-/// Bytes that tell from which file they are.
+/// Returns bytes that show which file they belong to.
 fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len)
         .map(|n| (seed ^ (n as u64) ^ ((n as u64) >> 8)).to_le_bytes()[0] | 1)
         .collect()
 }
 
-/// What an ordinary user makes.
+/// Creates a file as an ordinary user does.
 fn create(
     fs: &dyn FsWrite,
     dir: InodeNumber,

@@ -1,4 +1,4 @@
-//! A file of very many extents.
+//! A file with very many extents.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use crate::{create, number, usize_of};
 
 const BLOCK: u64 = 4096;
 
-/// What the file's block `n` begins with.
+/// Returns the first bytes of the file's block `n`.
 fn stamp(n: u64) -> [u8; 8] {
     (n | 1 << 63).to_le_bytes()
 }
@@ -23,7 +23,7 @@ fn block(n: u64) -> Vec<u8> {
     block
 }
 
-/// Fails unless, of the blocks below `end`, those with an even number say so and the others are holes.
+/// Fails unless, of the blocks below `end`, even ones have their stamp and odd ones are holes.
 fn check(fs: &dyn FsRead, file: InodeNumber, end: u64) {
     assert_eq!(fs.metadata(file).unwrap().size_bytes, end * BLOCK);
     let mut found = [0; 8];
@@ -39,7 +39,7 @@ fn check(fs: &dyn FsRead, file: InodeNumber, end: u64) {
     }
 }
 
-/// The same of the kernel's mount, a sample of it.
+/// Checks a sample of the blocks on the kernel's mount.
 fn check_mounted(image: &Path, end: u64) {
     let Some(mounted) = Mounted::new("many extents", image) else {
         return;
@@ -55,7 +55,7 @@ fn check_mounted(image: &Path, end: u64) {
     }
 }
 
-/// How many levels the tree has below the inode.
+/// Returns the number of levels of the tree below the inode.
 fn depth(image: &Path) -> u32 {
     let tree = debugfs(image, &["dump_extents -n /file"]);
     let root = tree.lines().find(|line| line.starts_with(" 0/ ")).unwrap();
@@ -63,8 +63,9 @@ fn depth(image: &Path) -> u32 {
     depth.parse().unwrap()
 }
 
-/// As many extents as `DISKFS_EXTENTS` says, made by `make` and then looked at by everybody; cut,
-/// opened up by the kernel where it can, and removed.
+/// Tests as many extents as `DISKFS_EXTENTS` says: `make` creates them, this driver, e2fsck and the
+/// kernel check them. Then they are truncated, split by the kernel if it can mount the image, and
+/// removed.
 fn of_many_extents(make: impl Fn(&dyn FsWrite, InodeNumber, u64)) {
     if !have(&["mke2fs", "e2fsck", "debugfs"]) {
         return;
@@ -81,7 +82,7 @@ fn of_many_extents(make: impl Fn(&dyn FsWrite, InodeNumber, u64)) {
     fs.close().unwrap();
     drop(fs);
     e2fsck(&image);
-    // 340 entries a node, and a root with 4.
+    // 340 entries per node, and a root with 4.
     let expected = if count > 4 * 340 * 340 / 2 { 3 } else { 2 };
     assert_eq!(depth(&image), expected);
     check_mounted(&image, end);

@@ -1,4 +1,4 @@
-//! A directory of very many files.
+//! A directory with very many files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,7 +31,8 @@ fn listed_by_the_kernel(dir: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Made by us, listed by the kernel, which makes as many again by half; removed by us.
+/// Creates files that the kernel lists. The kernel adds half as many; then this driver removes
+/// them.
 #[test]
 fn a_directory_of_many_files() {
     if !have(&["mke2fs", "e2fsck"]) {
@@ -65,7 +66,7 @@ fn a_directory_of_many_files() {
 
     let fs = open_for_writing(&image);
     assert!(listed(&fs, parent) == expected);
-    // All but every hundredth: leaves run empty, and stay in the index.
+    // All but every hundredth: leaves become empty, and stay in the index.
     let (kept, gone): (BTreeSet<_>, _) = expected.iter().cloned().partition(|n| n.ends_with("00"));
     for name in &gone {
         fs.unlink(parent, name.as_bytes()).unwrap();

@@ -1,12 +1,12 @@
-//! The boot sector's bytes (fatgen103, "Boot Sector and BPB").
+//! The boot sector's layout in bytes (fatgen103, "Boot Sector and BPB").
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What of the boot sector is looked at: the smallest sector there is.
+/// The number of bytes to parse: the size of the smallest sector.
 pub(crate) const BOOT_SECTOR_BYTES: usize = 512;
 
-/// All of it.
+/// The whole boot sector. Its field `rest` depends on the type.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawBootSector {
@@ -24,13 +24,13 @@ pub(crate) struct RawBootSector {
     pub(crate) heads: U16,
     pub(crate) hidden_sectors: U32,
     pub(crate) total_sectors_32: U32,
-    /// What follows depends on the type.
+    /// The part that depends on the type.
     pub(crate) rest: [u8; RawBootSector::REST_BYTES],
-    /// [`SIGNATURE`], which nobody has to have put there.
+    /// The [`SIGNATURE`]. It is not checked, because some formatters do not write it.
     pub(crate) signature: [u8; 2],
 }
 
-/// From byte 36 on, where there is a fixed root directory.
+/// The fields from byte 36 on in FAT12 and FAT16, which have a fixed root directory.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawExtended {
@@ -42,7 +42,7 @@ pub(crate) struct RawExtended {
     pub(crate) type_name: [u8; 8],
 }
 
-/// From byte 36 on, in FAT32.
+/// The fields from byte 36 on in FAT32.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawFat32 {
@@ -59,9 +59,9 @@ pub(crate) struct RawFat32 {
 const _: () = assert!(size_of::<RawBootSector>() == BOOT_SECTOR_BYTES);
 
 impl RawBootSector {
-    /// What is left between the fields of all types and the signature.
+    /// The number of bytes between the fields common to all types and the signature.
     pub(crate) const REST_BYTES: usize = 474;
 }
 
-/// The last two bytes.
+/// The last two bytes of the boot sector.
 pub(crate) const SIGNATURE: [u8; 2] = [0x55, 0xaa];

@@ -1,4 +1,4 @@
-//! Where everything of a new filesystem goes.
+//! The layout of a new filesystem.
 
 use std::ops::RangeInclusive;
 
@@ -10,21 +10,22 @@ use crate::error::{Error, ErrorKind, Result};
 
 use super::FormatOptions;
 
-/// Where the `FSInfo` sector and the copies are, in FAT32 (fatgen103, "`BPB_FSInfo`", "`BPB_BkBootSec`").
+/// The sectors of `FSInfo` and of the copies, on FAT32 (fatgen103, "`BPB_FSInfo`",
+/// "`BPB_BkBootSec`").
 pub(super) const FS_INFO_SECTOR: u64 = 1;
 pub(super) const BACKUP_SECTOR: u64 = 6;
-/// What is before the tables in FAT32 ("`BPB_RsvdSecCnt`").
+/// The number of sectors before the tables on FAT32 ("`BPB_RsvdSecCnt`").
 const RESERVED_32: u64 = 32;
-/// Entries of a fixed root directory ("`BPB_RootEntCnt`").
+/// The number of entries of a fixed root directory ("`BPB_RootEntCnt`").
 const ROOT_ENTRIES: u64 = 512;
 const TABLES: u64 = 2;
 const MAX_CLUSTER_SECTORS: u64 = 128;
-/// What no driver fails at ("`BPB_SecPerClus`").
+/// The largest cluster that all drivers support ("`BPB_SecPerClus`").
 const MAX_CLUSTER_BYTES: u64 = 32 * 1024;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Where everything goes, in sectors.
+/// The layout of a new filesystem, in sectors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     pub(super) kind: FatKind,
@@ -37,14 +38,14 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout with the smallest clusters that the type allows, and that are not smaller than
+    /// Chooses the layout with the smallest clusters that the type allows, but not smaller than
     /// usual.
     pub(super) fn choose(device_bytes: u64, options: &FormatOptions) -> Result<Self> {
         let invalid = |reason: String| Error::new(ErrorKind::Invalid, reason);
         let sector_bytes = u64::from(options.sector_bytes);
         if !sector_bytes.is_power_of_two() || !(512..=4096).contains(&sector_bytes) {
             return Err(invalid(format!(
-                "FAT has no sectors of {sector_bytes} bytes"
+                "invalid sector size {sector_bytes}: expected 512, 1024, 2048 or 4096"
             )));
         }
         let kind = options.kind.unwrap_or_else(|| usual_kind(device_bytes));
@@ -61,18 +62,24 @@ impl Layout {
         let found = match options.cluster_bytes.map(u64::from) {
             None => usual_clusters(kind, device_bytes).find_map(with),
             Some(bytes) if bytes.is_power_of_two() => with(bytes),
-            Some(bytes) => return Err(invalid(format!("FAT has no clusters of {bytes} bytes"))),
+            Some(bytes) => {
+                return Err(invalid(format!(
+                    "invalid cluster size {bytes}: expected a power of two"
+                )));
+            }
         };
         found.ok_or_else(|| {
             let (name, clusters) = (kind.name(), cluster_range(kind));
             let reason = match options.cluster_bytes {
-                Some(bytes) => format!("no {name} of {device_bytes} bytes has clusters of {bytes}"),
+                Some(bytes) => {
+                    format!("{name} of {device_bytes} bytes cannot have clusters of {bytes} bytes")
+                }
                 None => {
-                    format!("a device of {device_bytes} bytes is too small or large for {name}")
+                    format!("a device of {device_bytes} bytes is too small or too large for {name}")
                 }
             };
             let hint = format!(
-                "{name} has {} to {} clusters",
+                "{name} needs {} to {} clusters; choose another cluster size or type",
                 clusters.start(),
                 clusters.end()
             );
@@ -80,7 +87,7 @@ impl Layout {
         })
     }
 
-    /// `None` unless everybody takes it for what it is.
+    /// Returns the layout; `None` if some drivers would take it for another type.
     fn with(kind: FatKind, sector_bytes: u64, total: u64, cluster_sectors: u64) -> Option<Self> {
         if !(1..=MAX_CLUSTER_SECTORS).contains(&cluster_sectors) {
             return None;
@@ -89,7 +96,7 @@ impl Layout {
             kind,
             sector_bytes,
             total,
-            // Whole clusters, so that the tables and all clusters are where the clusters' size divides.
+            // Whole clusters, so that the tables and all clusters are aligned to the cluster size.
             reserved: match kind {
                 FatKind::Fat32 => RESERVED_32.max(cluster_sectors),
                 _ => cluster_sectors,
@@ -98,7 +105,7 @@ impl Layout {
             fat_sectors: 0,
             clusters: 0,
         };
-        // As if the tables took nothing: at most some sectors too many for a table.
+        // Computed as if the tables took no space, so a table can have some sectors too many.
         layout.fat_sectors = layout.table_sectors_for(layout.room_for_clusters());
         layout.clusters = layout.room_for_clusters();
         cluster_range(kind)
@@ -124,24 +131,24 @@ impl Layout {
         low32(left.checked_div(self.cluster_sectors).unwrap_or(0))
     }
 
-    /// A sector's place on the device.
+    /// Returns the offset of a sector in bytes.
     pub(super) fn offset(&self, sector: u64) -> u64 {
         sector.saturating_mul(self.sector_bytes)
     }
 
-    /// Where each table begins.
+    /// Returns the first sector of each table.
     pub(super) fn tables(&self) -> impl Iterator<Item = u64> {
         let (first, each) = (self.reserved, self.fat_sectors);
         (0..TABLES).map(move |nth| first.saturating_add(each.saturating_mul(nth)))
     }
 
-    /// Behind the tables, where in FAT32 is the first cluster.
+    /// Returns the sector after the tables: the root directory or, on FAT32, the first cluster.
     pub(super) fn root_sector(&self) -> u64 {
         let tables = self.fat_sectors.saturating_mul(TABLES);
         self.reserved.saturating_add(tables)
     }
 
-    /// Entries of the fixed root directory.
+    /// Returns the number of entries of the fixed root directory.
     pub(super) const fn root_entries(&self) -> u64 {
         match self.kind {
             FatKind::Fat32 => 0,
@@ -149,14 +156,14 @@ impl Layout {
         }
     }
 
-    /// Where the clusters begin.
+    /// Returns the first sector of the clusters.
     fn data_sector(&self) -> u64 {
         let root_bytes = self.root_entries().saturating_mul(ENTRY_BYTES);
         let root_sectors = root_bytes.div_ceil(self.sector_bytes.max(1));
         self.root_sector().saturating_add(root_sectors)
     }
 
-    /// Behind all that an empty filesystem has.
+    /// Returns the first sector that an empty filesystem does not use.
     pub(super) fn first_free_sector(&self) -> u64 {
         match self.kind {
             FatKind::Fat32 => self.data_sector().saturating_add(self.cluster_sectors),
@@ -165,12 +172,13 @@ impl Layout {
     }
 }
 
-/// How many clusters make it this type. FAT32 has fewer than 65,525 on small disks (fatgen103 forbids
-/// it, and everybody reads it), but no root directory without one.
+/// Returns the numbers of clusters that make a filesystem this type. FAT32 may have fewer than
+/// 65,525 on small disks (fatgen103 forbids it, but every driver reads it); its root directory
+/// needs at least one cluster.
 const fn cluster_range(kind: FatKind) -> RangeInclusive<u32> {
     const FAT12_MOST: u32 = FAT12_CLUSTERS - 1;
     const FAT16_MOST: u32 = FAT16_CLUSTERS - 1;
-    // The last has the number FAT32_LAST_CLUSTER, and the first 2.
+    // The first cluster has number 2, the last FAT32_LAST_CLUSTER.
     const FAT32_MOST: u32 = FAT32_LAST_CLUSTER - 1;
     match kind {
         FatKind::Fat12 => 1..=FAT12_MOST,
@@ -179,7 +187,7 @@ const fn cluster_range(kind: FatKind) -> RangeInclusive<u32> {
     }
 }
 
-/// The type of a disk of this size.
+/// Returns the usual type for a device of this size.
 const fn usual_kind(device_bytes: u64) -> FatKind {
     match device_bytes {
         bytes if bytes < 8 * MIB => FatKind::Fat12,
@@ -188,7 +196,8 @@ const fn usual_kind(device_bytes: u64) -> FatKind {
     }
 }
 
-/// The sizes of clusters to be tried, the best first (fatgen103, "`DskTableFAT16`", "`DskTableFAT32`").
+/// Returns the cluster sizes to try, the best first (fatgen103, "`DskTableFAT16`",
+/// "`DskTableFAT32`").
 fn usual_clusters(kind: FatKind, device_bytes: u64) -> impl Iterator<Item = u64> {
     let usual = match kind {
         FatKind::Fat12 | FatKind::Fat16 => 2048,

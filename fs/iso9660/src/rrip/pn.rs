@@ -1,4 +1,4 @@
-//! `PN`: a device's number (RRIP, 4.1.2).
+//! The `PN` entry: a device number (RRIP, 4.1.2).
 
 use diskfs_vfs::Device;
 
@@ -6,16 +6,17 @@ use crate::error::{Result, corrupt};
 use crate::numbers::Both32;
 use crate::susp::SystemUse;
 
-/// The number of the device node that the record at `place` is of; `None` when none is recorded.
+/// Returns the device number of the node whose record is at `place`; `None` if none is recorded.
 ///
-/// With an upper half of zero, the lower one may hold both in the way of 16 bits. Of either number
-/// Linux has room for 12 and 20 bits; more are what a writer took for a part of it.
+/// If the upper half is zero, the lower half can contain both numbers in the 16-bit format. Linux
+/// has 12 bits for the major and 20 for the minor number; further bits are dropped, because some
+/// writers put the same number into both halves.
 pub(crate) fn device(system_use: &SystemUse, place: u64) -> Result<Option<Device>> {
     let Some(data) = system_use.first(b"PN") else {
         return Ok(None);
     };
     let (Some(high), Some(low)) = (Both32::at(data, 0), Both32::at(data, 8)) else {
-        return Err(corrupt("PN entry is too short", place));
+        return Err(corrupt("invalid PN entry: it is too short", place));
     };
     let (major, minor) = match (high, low) {
         (0, 256..) => (low >> 8, low & 0xff),

@@ -1,21 +1,21 @@
-//! `CL`, `PL`, `RE`: directories that lie deeper than the eight levels of the standard are recorded
-//! elsewhere (RRIP, 4.1.5).
+//! The entries `CL`, `PL` and `RE`: relocated directories (RRIP, 4.1.5). Directories deeper than
+//! the eight levels of the standard are recorded elsewhere.
 
 use crate::error::{Result, corrupt};
 use crate::numbers::Both32;
 use crate::susp::SystemUse;
 
-/// The block of the directory that the record at `place` stands for.
+/// Returns the block of the relocated directory for which the record at `place` is a placeholder.
 pub(crate) fn child_link(system_use: &SystemUse, place: u64) -> Result<Option<u32>> {
     link(system_use.first(b"CL"), place)
 }
 
-/// The block of the directory above one that is recorded elsewhere, told in its record of the parent.
+/// Returns the block of the real parent of a relocated directory, from its record of the parent.
 pub(crate) fn parent_link(system_use: &SystemUse, place: u64) -> Result<Option<u32>> {
     link(system_use.first(b"PL"), place)
 }
 
-/// Whether the directory belongs elsewhere, and is not shown where it is recorded.
+/// Returns true if the directory was relocated to here, where it is not shown.
 pub(crate) fn is_relocated(system_use: &SystemUse) -> bool {
     system_use.first(b"RE").is_some()
 }
@@ -25,6 +25,6 @@ fn link(data: Option<&[u8]>, place: u64) -> Result<Option<u32>> {
         return Ok(None);
     };
     let block = Both32::at(data, 0);
-    let too_short = || corrupt("CL or PL entry is too short", place);
+    let too_short = || corrupt("invalid CL or PL entry: it is too short", place);
     block.map(Some).ok_or_else(too_short)
 }

@@ -1,14 +1,14 @@
-//! `TF`: time stamps (RRIP, 4.1.6).
+//! The `TF` entry: timestamps (RRIP, 4.1.6).
 
 use diskfs_vfs::Timestamp;
 
 use crate::date_time::{self, LONG_BYTES, SHORT_BYTES};
 use crate::susp::SystemUse;
 
-/// The time stamps are of the long form.
+/// The flag for timestamps of the long format.
 const LONG_FORM: u8 = 0x80;
 
-/// Those of a file that are recorded.
+/// The recorded timestamps of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Timestamps {
     pub(crate) created: Option<Timestamp>,
@@ -18,7 +18,7 @@ pub(crate) struct Timestamps {
 }
 
 impl Timestamps {
-    /// Of all entries; what is cut off is not there.
+    /// Collects the timestamps of all `TF` entries. Truncated timestamps count as missing.
     pub(crate) fn find(system_use: &SystemUse) -> Self {
         let mut found = Self::default();
         for data in system_use.all(b"TF") {
@@ -27,8 +27,8 @@ impl Timestamps {
         found
     }
 
-    /// A bit of the flags for each, and in their order the stamps. Those of backup, expiration and
-    /// effect come last and are nobody's.
+    /// Parses one entry: a byte with a flag for each timestamp, then the timestamps in that order.
+    /// The last ones (backup, expiration, effective) are ignored.
     fn take(&mut self, data: &[u8]) {
         let Some((flags, mut stamps)) = data.split_first() else {
             return;

@@ -1,17 +1,17 @@
-//! Small volumes, byte by byte.
+//! Construction of small volumes, byte by byte.
 
 /// The block of the root directory.
 pub(crate) const ROOT: u32 = 20;
-/// Blocks of 2048 bytes; those from 24 on are filled with their numbers.
+/// The number of blocks, of 2048 bytes. Those from 24 on are filled with their numbers.
 const BLOCKS: u8 = 64;
 const BLOCK_BYTES: usize = 2048;
 
-/// A number in both byte orders.
+/// Returns a number in both byte orders.
 pub(crate) fn both(number: u32) -> Vec<u8> {
     [number.to_le_bytes(), number.to_be_bytes()].concat()
 }
 
-/// An entry of SUSP.
+/// Returns a SUSP entry.
 pub(crate) fn entry(signature: &str, data: &[u8]) -> Vec<u8> {
     let length = u8::try_from(4 + data.len()).unwrap();
     [signature.as_bytes(), &[length, 1], data].concat()
@@ -46,7 +46,7 @@ impl Record {
         }
     }
 
-    /// With a system use area.
+    /// Returns the record with a system use area.
     pub(crate) fn with(mut self, system_use: &[u8]) -> Self {
         self.system_use = system_use.to_vec();
         self
@@ -72,12 +72,12 @@ impl Record {
     }
 }
 
-/// A volume whose root has these records.
+/// Returns a volume whose root has these records.
 pub(crate) fn disk(records: &[Record]) -> Vec<u8> {
     with_root(&[], records)
 }
 
-/// The same with Rock Ridge.
+/// Returns a volume with Rock Ridge whose root has these records.
 pub(crate) fn rock_ridge(records: &[Record]) -> Vec<u8> {
     let er = entry("ER", b"\x0a\0\0\x01RRIP_1991A");
     with_root(&[entry("SP", &[0xbe, 0xef, 0]), er].concat(), records)

@@ -1,21 +1,21 @@
-//! What both ends see besides the stream.
+//! The client's view of the area that both sides share besides the stream.
 
 use std::fmt::Debug;
 
 use diskfs_vfs::Result;
 
-/// Memory of [`BULK_AREA_BYTES`](crate::protocol::BULK_AREA_BYTES) that the machine reads and writes, too,
-/// faster than the stream. What it has written there may be anything, and may change at any time.
+/// Shared memory of [`BULK_AREA_BYTES`](crate::protocol::BULK_AREA_BYTES), faster than the stream.
+/// The machine reads and writes it, too: its bytes are untrusted and may change at any time.
 pub trait BulkArea: Debug + Send + Sync {
-    /// Reads all of `to` from there.
+    /// Fills `to` from the area.
     ///
     /// # Errors
-    /// `Io` for what lies outside.
+    /// Fails with `Io` outside the area.
     fn read(&self, offset: u64, to: &mut [u8]) -> Result<()>;
 
-    /// Writes all of `from` there.
+    /// Writes all of `from` to the area.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Fails for the same reasons as [`read`](Self::read).
     fn write(&self, offset: u64, from: &[u8]) -> Result<()>;
 }

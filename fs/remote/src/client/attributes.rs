@@ -1,7 +1,7 @@
-//! Metadata that came along with other answers.
+//! A cache of the metadata that answers contain.
 //!
-//! It is coherent because every change goes through this client. What was asked for before a change
-//! was done, and came after it, is not kept.
+//! The cache is coherent because every change goes through this client. Metadata that was requested
+//! before a change and arrives after it is not stored.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,28 +10,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use diskfs_vfs::{InodeNumber, Metadata};
 use quick_cache::unsync::Cache;
 
-/// Threads that meet at once seldom meet in one of so many parts.
+/// The number of locks: so many that concurrent threads seldom contend for one.
 const PARTS: usize = 64;
 
-/// How many a part keeps: 128 Ki in all, some 25 MiB. FUSE asks for the metadata of a listing when
-/// it has the whole of it, so a large directory should fit.
+/// The number of files per part: 128 Ki in total, about 25 MiB. After a listing, FUSE asks for the
+/// metadata of all its files, so a large directory should fit.
 const PART_MAX: usize = 2048;
 
-/// Metadata by inode.
+/// Metadata by inode number.
 #[derive(Debug)]
 pub(super) struct AttributeCache {
-    /// Counts the changes.
+    /// The number of changes so far.
     clock: AtomicU64,
-    parts: Box<[Mutex<Part>]>,
+    parts: Box<[Mutex<CachePart>]>,
 }
 
-struct Part {
+struct CachePart {
     known: Cache<InodeNumber, Metadata>,
-    /// The last change of a file that belongs here.
+    /// The time of the last change of a file in this part, by `clock`.
     changed: u64,
 }
 
-impl Part {
+impl CachePart {
     fn new() -> Self {
         Self {
             known: Cache::new(PART_MAX),
@@ -40,28 +40,28 @@ impl Part {
     }
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for CachePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Part")
+        f.debug_struct("CachePart")
             .field("known", &self.known.len())
             .field("changed", &self.changed)
             .finish()
     }
 }
 
-/// When something was asked for.
+/// The time of a request, by `AttributeCache::clock`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked(u64);
+pub(super) struct RequestTime(u64);
 
 impl AttributeCache {
     pub(super) fn new() -> Self {
         Self {
             clock: AtomicU64::new(0),
-            parts: (0..PARTS).map(|_| Mutex::new(Part::new())).collect(),
+            parts: (0..PARTS).map(|_| Mutex::new(CachePart::new())).collect(),
         }
     }
 
-    fn part(&self, inode: InodeNumber) -> Option<MutexGuard<'_, Part>> {
+    fn part(&self, inode: InodeNumber) -> Option<MutexGuard<'_, CachePart>> {
         let parts = u64::try_from(self.parts.len()).unwrap_or(1);
         let index = usize::try_from(inode.0.checked_rem(parts)?).ok()?;
         let part = self.parts.get(index)?;
@@ -72,13 +72,13 @@ impl AttributeCache {
         self.part(inode)?.known.get(&inode).cloned()
     }
 
-    /// Before something is asked for, of which the answer is to be kept.
-    pub(super) fn asked(&self) -> Asked {
-        Asked(self.clock.load(Ordering::SeqCst))
+    /// Returns the current time, before a request whose answer will be stored.
+    pub(super) fn request_time(&self) -> RequestTime {
+        RequestTime(self.clock.load(Ordering::SeqCst))
     }
 
-    /// Keeps what was answered, unless it may be from before a change.
-    pub(super) fn keep(&self, asked: Asked, metadata: &Metadata) {
+    /// Stores metadata, unless it may be older than a change.
+    pub(super) fn keep(&self, asked: RequestTime, metadata: &Metadata) {
         let Some(mut part) = self.part(metadata.inode) else {
             return;
         };
@@ -88,19 +88,19 @@ impl AttributeCache {
         part.known.insert(metadata.inode, metadata.clone());
     }
 
-    /// When a change of a file is done, whether or not it failed. Returns from when on what is asked
-    /// for knows of it.
+    /// Drops a file's metadata after a change, whether or not it failed. Metadata that was
+    /// requested before is not stored later.
     pub(super) fn changed(&self, inode: InodeNumber) {
         if let Some(mut part) = self.part(inode) {
             part.known.remove(&inode);
-            // With the part's lock: a later change has a later time.
+            // Under the part's lock, so that a later change has a later time.
             part.changed = self.clock.fetch_add(1, Ordering::SeqCst).saturating_add(1);
         }
     }
 
-    /// The same when the answer had the new metadata. It is kept if nothing else happened since
-    /// the change was asked for.
-    pub(super) fn changed_to(&self, asked: Asked, metadata: &Metadata) {
+    /// Replaces a file's metadata after a change whose answer contains it. It is stored only if no
+    /// other change of this part happened since the request.
+    pub(super) fn changed_to(&self, asked: RequestTime, metadata: &Metadata) {
         let Some(mut part) = self.part(metadata.inode) else {
             return;
         };

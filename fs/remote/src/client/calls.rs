@@ -1,9 +1,9 @@
-//! Calls of one filesystem, and what is kept of their answers.
+//! Calls of a mounted filesystem, and caching of their answers.
 
 use diskfs_vfs::{Error, ErrorKind, InodeNumber, Metadata, Result};
 
 use super::connection::{Answer, Call, MISMATCH, done};
-use super::holds::Tell;
+use super::holds::ReleaseNeeded;
 use super::remote::Remote;
 use crate::protocol::{Checked, Operation, Removed, Reply, Request, is_name};
 
@@ -15,7 +15,7 @@ impl Remote {
         }
     }
 
-    /// Asks, and hands the answer to `take`.
+    /// Sends a request, and passes the answer to `take`.
     pub(super) fn ask<T>(
         &self,
         operation: Operation<'_>,
@@ -26,7 +26,7 @@ impl Remote {
         self.connection.call(call, take)
     }
 
-    /// The same with room for what comes behind the answer.
+    /// Sends a request like [`ask`](Self::ask), with a buffer for the answer's bulk.
     pub(super) fn ask_into<T>(
         &self,
         operation: Operation<'_>,
@@ -42,8 +42,8 @@ impl Remote {
         self.connection.call(call, take)
     }
 
-    /// The same with data behind the request.
-    pub(super) fn tell<T>(
+    /// Sends a request with bulk data.
+    pub(super) fn send_bulk<T>(
         &self,
         operation: Operation<'_>,
         data: &[u8],
@@ -58,17 +58,17 @@ impl Remote {
         self.connection.call(call, take)
     }
 
-    /// Asks for a file's metadata, which is kept.
+    /// Requests a file's metadata and stores it in the cache.
     pub(super) fn ask_for_file(&self, operation: Operation<'_>) -> Result<Metadata> {
-        let asked = self.attributes.asked();
+        let asked = self.attributes.request_time();
         let metadata = self.ask(operation, file)?;
         self.attributes.keep(asked, &metadata);
         Ok(metadata)
     }
 
-    /// Changes a file, and keeps its new metadata.
+    /// Changes a file and stores its new metadata in the cache.
     pub(super) fn change_file(&self, inode: InodeNumber, operation: Operation<'_>) -> Result<()> {
-        let asked = self.attributes.asked();
+        let asked = self.attributes.request_time();
         let changed = self.ask(operation, |answer| {
             let metadata = file(answer)?;
             if metadata.inode != inode {
@@ -88,7 +88,7 @@ impl Remote {
         }
     }
 
-    /// Changes these, in a way of which nothing comes back.
+    /// Changes these files by a request without a result.
     pub(super) fn change(&self, inodes: &[InodeNumber], operation: Operation<'_>) -> Result<()> {
         let changed = self.ask(operation, done);
         for &inode in inodes {
@@ -97,19 +97,19 @@ impl Remote {
         changed
     }
 
-    /// When a file lost a name.
+    /// Updates cache and holds after a file lost a name.
     pub(super) fn lost_a_name(&self, removed: Removed) -> Result<()> {
         let inode = InodeNumber(removed.inode);
         self.attributes.changed(inode);
-        self.names.gone(inode);
-        if removed.kept && self.holds.kept(inode) == Tell::Release {
+        self.negative_cache.remove(inode);
+        if removed.kept && self.holds.note_kept(inode) == ReleaseNeeded::Yes {
             return self.ask(Operation::Release { inode: inode.0 }, done);
         }
         Ok(())
     }
 }
 
-/// The metadata in an answer.
+/// Returns the metadata in an answer.
 pub(super) fn file(answer: Answer<'_>) -> Checked<Metadata> {
     match answer.reply {
         Reply::File(attributes) if answer.bulk.is_empty() => attributes.try_into(),
@@ -117,7 +117,7 @@ pub(super) fn file(answer: Answer<'_>) -> Checked<Metadata> {
     }
 }
 
-/// The bytes behind an answer.
+/// Returns the length of an answer's bulk.
 pub(super) fn data(Answer { reply, bulk }: Answer<'_>) -> Checked<usize> {
     match reply {
         Reply::Data => Ok(bulk.len()),
@@ -125,14 +125,14 @@ pub(super) fn data(Answer { reply, bulk }: Answer<'_>) -> Checked<usize> {
     }
 }
 
-/// What a method says of a name that none can have. The agent would, too, but a name that is longer
-/// than a message would break the connection.
+/// Refuses a name that no file can have. The agent would refuse it, too, but a name that is too
+/// long for a message would break the connection.
 pub(super) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > crate::protocol::MAX_NAME {
         return Err(ErrorKind::NameTooLong.into());
     }
     if !is_name(name) {
-        return Err(Error::new(ErrorKind::Invalid, "no file can have this name"));
+        return Err(Error::new(ErrorKind::Invalid, "invalid file name"));
     }
     Ok(())
 }

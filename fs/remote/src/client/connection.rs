@@ -1,7 +1,7 @@
-//! Requests and their answers on one stream.
+//! Requests and answers on a stream.
 //!
 //! # Locks
-//! In this order: the writer, the stream's frames, the state. The state is held for moments only.
+//! Their order: the writer, the stream's frames, the state. The state is held for moments only.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -16,20 +16,20 @@ use crate::protocol::{
     Violation, bulk_offset, decode, write_frame,
 };
 
-/// The answer is not one to what was asked.
-pub(super) const MISMATCH: Violation = Violation("an answer does not belong to its request");
+/// The violation "the answer has the wrong type for the request".
+pub(super) const MISMATCH: Violation = Violation("unexpected answer to a request");
 
-/// The stream's frames.
+/// The reader of the stream's frames.
 pub(super) type Frames = FrameReader<Box<dyn Read + Send>>;
 
-type Explain = Box<dyn Fn() -> Option<String> + Send + Sync>;
+type ExplainLoss = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 thread_local! {
-    /// Where a request is put together.
+    /// The buffer in which a request is encoded.
     static FRAME: RefCell<Frame> = RefCell::default();
 }
 
-/// A request, what goes behind it, and where what comes behind its answer belongs.
+/// A request, its bulk data, and the buffer for the bulk of the answer.
 #[derive(Debug)]
 pub(super) struct Call<'c> {
     pub(super) request: Request<'c>,
@@ -47,15 +47,15 @@ impl<'c> Call<'c> {
     }
 }
 
-/// What the agent answered.
+/// An answer of the agent.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
     pub(super) reply: Reply<'a>,
-    /// What came behind it.
+    /// The bulk of the answer.
     pub(super) bulk: &'a [u8],
 }
 
-/// That it is done, when there is nothing else to tell.
+/// Checks that the answer is [`Reply::Done`].
 pub(super) fn done(Answer { reply, bulk }: Answer<'_>) -> Checked<()> {
     match reply {
         Reply::Done if bulk.is_empty() => Ok(()),
@@ -63,16 +63,17 @@ pub(super) fn done(Answer { reply, bulk }: Answer<'_>) -> Checked<()> {
     }
 }
 
-/// The stream.
+/// A connection over a stream.
 pub(super) struct Connection {
     writer: Mutex<Box<dyn Write + Send>>,
     frames: Mutex<Frames>,
-    state: Mutex<State>,
-    /// One for each slot: its answer is there, or it is its turn to take from the stream.
-    wake: Box<[Condvar]>,
+    state: Mutex<ConnectionState>,
+    /// The condition variables of the slots: notified when the answer has arrived, or when it is
+    /// the slot's turn to read from the stream.
+    slot_ready: Box<[Condvar]>,
     slot_is_free: Condvar,
-    explain: OnceLock<Explain>,
-    /// Where long bulk goes past the stream, if the agent sees it, too.
+    explain: OnceLock<ExplainLoss>,
+    /// The area for long bulk, if the agent sees it, too.
     area: Option<Arc<dyn BulkArea>>,
 }
 
@@ -83,16 +84,16 @@ impl fmt::Debug for Connection {
 }
 
 #[derive(Debug)]
-struct State {
+struct ConnectionState {
     slots: Vec<Slot>,
     free: Vec<usize>,
-    /// Whether somebody takes from the stream.
+    /// True while a thread reads from the stream.
     is_read: bool,
-    /// Why nothing more comes.
+    /// The reason why the connection is lost, once it is.
     lost: Option<String>,
 }
 
-impl State {
+impl ConnectionState {
     fn sleeps(&mut self, ticket: Ticket, is_asleep: bool) {
         if let Some(slot) = self.slots.get_mut(ticket.index) {
             slot.is_asleep = is_asleep;
@@ -100,37 +101,37 @@ impl State {
     }
 }
 
-/// One request that waits.
+/// The slot of a request in flight.
 #[derive(Debug, Default)]
 struct Slot {
-    /// Counts the requests that had this slot, so that the answer to an earlier one is not taken
-    /// for that of a later one.
+    /// The number of requests that have used this slot. It distinguishes a late answer to an
+    /// earlier request from the current one.
     turn: u32,
-    /// Whether its answer may come.
+    /// True while an answer may arrive.
     is_waiting: bool,
-    /// Whether its thread sleeps until it is woken.
+    /// True while the waiting thread is blocked.
     is_asleep: bool,
-    /// Whether its answer may take for ever.
+    /// True if the answer may take without limit.
     is_endless: bool,
-    /// How much may come behind the answer.
+    /// The maximum length of the answer's bulk.
     bulk_limit: usize,
-    answer: Option<Owned>,
+    answer: Option<ReceivedAnswer>,
 }
 
-/// An answer that somebody else took from the stream.
+/// An answer that another thread has read from the stream.
 #[derive(Debug)]
-struct Owned {
+struct ReceivedAnswer {
     message: Vec<u8>,
     bulk: Bulk,
 }
 
-/// What came behind an answer, and where it is.
+/// The bulk of an answer, by its place.
 #[derive(Debug)]
 enum Bulk {
-    /// So many bytes are where they belong.
+    /// The number of bytes that were read directly into the caller's buffer.
     InPlace(usize),
     Here(Vec<u8>),
-    /// So many bytes are in the area.
+    /// The number of bytes in the area.
     Apart(usize),
 }
 
@@ -143,10 +144,10 @@ impl Bulk {
     }
 }
 
-/// What waiting led to.
+/// The result of waiting.
 enum Waited {
-    Answered(Owned),
-    /// It is for the caller to take from the stream.
+    Answered(ReceivedAnswer),
+    /// The answer has not arrived, and this thread must read from the stream.
     Read,
 }
 
@@ -165,25 +166,25 @@ impl Connection {
         Self {
             writer: Mutex::new(writer),
             frames: Mutex::new(frames),
-            state: Mutex::new(State {
+            state: Mutex::new(ConnectionState {
                 slots,
                 free: (0..MAX_IN_FLIGHT).collect(),
                 is_read: false,
                 lost: None,
             }),
-            wake: (0..MAX_IN_FLIGHT).map(|_| Condvar::new()).collect(),
+            slot_ready: (0..MAX_IN_FLIGHT).map(|_| Condvar::new()).collect(),
             slot_is_free: Condvar::new(),
             explain: OnceLock::new(),
             area,
         }
     }
 
-    pub(super) fn on_lost(&self, explain: Explain) {
-        // Who came first stays.
+    pub(super) fn on_lost(&self, explain: ExplainLoss) {
+        // The first function stays.
         self.explain.set(explain).ok();
     }
 
-    /// Asks, waits, and hands the answer to `take`.
+    /// Sends a request, waits, and passes the answer to `take`.
     pub(super) fn call<T>(
         &self,
         call: Call<'_>,
@@ -207,10 +208,10 @@ impl Connection {
             Ok(reply) => take(Answer { reply, bulk }),
             Err(violation) => Err(violation),
         };
-        taken.map_err(|violation| self.broken(&violation))
+        taken.map_err(|violation| self.protocol_violation(&violation))
     }
 
-    /// The numbers of the requests that wait, without those that may for ever.
+    /// Returns the numbers of the requests in flight, without those that may take without limit.
     pub(super) fn waiting(&self) -> Vec<u64> {
         let state = lock(&self.state);
         let slots = state.slots.iter().enumerate();
@@ -222,9 +223,9 @@ impl Connection {
         tickets.map(Ticket::number).collect()
     }
 
-    /// Gives the connection up: the agent does what it must not.
-    pub(super) fn broken(&self, violation: &Violation) -> Error {
-        self.lose(&io::Error::new(
+    /// Ends the connection because the agent broke the protocol.
+    pub(super) fn protocol_violation(&self, violation: &Violation) -> Error {
+        self.disconnect(&io::Error::new(
             io::ErrorKind::InvalidData,
             violation.clone(),
         ))
@@ -279,11 +280,11 @@ impl Connection {
             let mut writer = lock(&self.writer);
             let written = write_frame(&mut **writer, frame.bytes(), data);
             drop(writer);
-            written.map_err(|error| self.lose(&error))
+            written.map_err(|error| self.disconnect(&error))
         })
     }
 
-    /// Puts what goes behind a request into the area, when it is worth it.
+    /// Copies the bulk of a request into the area if it is long enough.
     fn put_apart(&self, ticket: Ticket, data: &[u8]) -> Result<bool> {
         let has_room = (MIN_APART..=MAX_BULK).contains(&data.len());
         let area = self.area.as_ref().filter(|_| has_room);
@@ -293,24 +294,24 @@ impl Connection {
         area.write(offset, data).map(|()| true)
     }
 
-    /// Takes what came behind an answer out of the area.
+    /// Copies the bulk of an answer out of the area.
     fn take_apart(&self, ticket: Ticket, into: &mut [u8]) -> Result<()> {
         let (Some(area), Some(offset)) = (&self.area, bulk_offset(ticket.number())) else {
-            return Err(self.broken(&MISMATCH));
+            return Err(self.protocol_violation(&MISMATCH));
         };
         area.read(offset, into)
     }
 
-    /// Waits for the answer: its message, and how much came behind it.
+    /// Waits for the answer. Returns its message and the length of its bulk.
     fn receive(&self, ticket: Ticket, into: &mut [u8]) -> Result<(Vec<u8>, usize)> {
-        let Owned { message, bulk } = match self.wait(ticket)? {
+        let ReceivedAnswer { message, bulk } = match self.wait(ticket)? {
             Waited::Answered(owned) => owned,
             Waited::Read => {
                 let mut frames = lock(&self.frames);
                 let read = self.read_until(&mut frames, ticket, into);
                 drop(frames);
-                self.pass_on();
-                read.map_err(|error| self.lose(&error))?
+                self.hand_over_reading();
+                read.map_err(|error| self.disconnect(&error))?
             }
         };
         let bulk_len = bulk.len();
@@ -324,7 +325,7 @@ impl Connection {
         Ok((message, bulk_len))
     }
 
-    /// Waits until the answer is there, or it is for this thread to read.
+    /// Waits until the answer has arrived, or until it is this thread's turn to read.
     fn wait(&self, ticket: Ticket) -> Result<Waited> {
         let mut state = lock(&self.state);
         loop {
@@ -339,22 +340,22 @@ impl Connection {
                 state.is_read = true;
                 return Ok(Waited::Read);
             }
-            let Some(wake) = self.wake.get(ticket.index) else {
+            let Some(ready) = self.slot_ready.get(ticket.index) else {
                 return Err(ErrorKind::Io.into());
             };
             state.sleeps(ticket, true);
-            state = wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = ready.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.sleeps(ticket, false);
         }
     }
 
-    /// Takes answers from the stream, for whomever, until that of `ticket` came.
+    /// Reads answers from the stream, for any thread, until the answer of `ticket` has arrived.
     fn read_until(
         &self,
         frames: &mut Frames,
         ticket: Ticket,
         into: &mut [u8],
-    ) -> io::Result<Owned> {
+    ) -> io::Result<ReceivedAnswer> {
         loop {
             let head = frames.head()?.ok_or_else(ended)?;
             let for_whom = Ticket::of(head.request)?;
@@ -373,18 +374,18 @@ impl Connection {
                 frames.take(&mut bytes)?;
                 Bulk::Here(bytes)
             };
-            let answer = Owned { message, bulk };
+            let answer = ReceivedAnswer { message, bulk };
             if is_own {
                 return Ok(answer);
             }
-            self.hand_over(for_whom, answer);
+            self.deliver(for_whom, answer);
         }
     }
 
-    /// Whether somebody waits for this answer, and not for a smaller one.
+    /// Checks that the answer belongs to a request in flight and is not longer than allowed.
     fn check(&self, ticket: Ticket, head: &Head) -> io::Result<()> {
         if head.is_apart && self.area.is_none() {
-            return Err(invalid("an answer is where nobody looks"));
+            return Err(invalid("an answer in the area, which is not shared"));
         }
         let state = lock(&self.state);
         let slot = state.slots.get(ticket.index);
@@ -392,52 +393,52 @@ impl Connection {
             .filter(|slot| slot.is_waiting && slot.turn == ticket.turn && slot.answer.is_none());
         match slot {
             Some(slot) if head.bulk_len <= slot.bulk_limit => Ok(()),
-            Some(_) => Err(invalid("an answer is longer than what was asked for")),
-            None => Err(invalid("an answer to what was not asked")),
+            Some(_) => Err(invalid("an answer is longer than requested")),
+            None => Err(invalid("an answer without a request")),
         }
     }
 
-    fn hand_over(&self, ticket: Ticket, answer: Owned) {
+    fn deliver(&self, ticket: Ticket, answer: ReceivedAnswer) {
         let mut state = lock(&self.state);
         if let Some(slot) = state.slots.get_mut(ticket.index) {
             slot.answer = Some(answer);
         }
         drop(state);
-        self.wake(ticket.index);
+        self.notify_slot(ticket.index);
     }
 
-    fn wake(&self, index: usize) {
-        if let Some(wake) = self.wake.get(index) {
-            wake.notify_one();
+    fn notify_slot(&self, index: usize) {
+        if let Some(ready) = self.slot_ready.get(index) {
+            ready.notify_one();
         }
     }
 
-    /// Lets somebody else take from the stream, if anybody sleeps. Who doesn't will look by itself.
-    fn pass_on(&self) {
+    /// Gives the turn to read to a blocked thread. A thread that is not blocked checks by itself.
+    fn hand_over_reading(&self) {
         let mut state = lock(&self.state);
         state.is_read = false;
         let sleeps = |slot: &Slot| slot.is_asleep && slot.answer.is_none();
         let next = state.slots.iter().position(sleeps);
         drop(state);
         if let Some(index) = next {
-            self.wake(index);
+            self.notify_slot(index);
         }
     }
 
-    /// Ends the connection, for everybody.
-    fn lose(&self, error: &io::Error) -> Error {
+    /// Ends the connection for all threads.
+    fn disconnect(&self, error: &io::Error) -> Error {
         let mut state = lock(&self.state);
         let is_first = state.lost.is_none();
         let reason = state
             .lost
-            .get_or_insert_with(|| format!("the connection with the microVM is lost: {error}"))
+            .get_or_insert_with(|| format!("lost the connection to the microVM: {error}"))
             .clone();
         drop(state);
         if !is_first {
             return Error::new(ErrorKind::Io, reason);
         }
-        // Without the lock: whoever explains may take its time. Those who ask meanwhile hear the
-        // stream's own reason.
+        // Outside the lock: the explanation may take its time. Requests that fail meanwhile get the
+        // stream's own error.
         let explained = self.explain.get().and_then(|explain| explain());
         let reason = match explained {
             Some(why) => format!("{why}: {error}"),
@@ -445,7 +446,7 @@ impl Connection {
         };
         lock(&self.state).lost = Some(reason.clone());
         tracing::error!("{reason}");
-        self.wake.iter().for_each(Condvar::notify_all);
+        self.slot_ready.iter().for_each(Condvar::notify_all);
         self.slot_is_free.notify_all();
         Error::new(ErrorKind::Io, reason)
     }
@@ -459,7 +460,7 @@ fn invalid(reason: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-/// Whose answer it is.
+/// The slot and turn of a request, from which its number is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ticket {
     index: usize,
@@ -475,7 +476,7 @@ impl Ticket {
     fn of(number: u64) -> io::Result<Self> {
         let turn = u32::try_from(number >> 32).unwrap_or_default();
         let index = usize::try_from(number & 0xffff_ffff);
-        let index = index.map_err(|_| invalid("an answer to what was not asked"))?;
+        let index = index.map_err(|_| invalid("an answer without a request"))?;
         Ok(Self { index, turn })
     }
 }

@@ -1,4 +1,4 @@
-//! How a connection begins.
+//! The handshake at the beginning of a connection.
 
 use std::io::{Read, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -9,35 +9,33 @@ use diskfs_vfs::{Error, ErrorKind, Result, Timestamp};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::connection::Frames;
-use crate::protocol::{Frame, FrameReader, Greeting, Hello, write_frame};
+use crate::protocol::{AgentHello, Frame, FrameReader, HostHello, write_frame};
 
-/// The writing end of the stream.
+/// The write half of the stream.
 type Writer = Box<dyn Write + Send>;
 
-/// Greets, and waits for the agent's first frame, on a thread that ends with it.
+/// Performs the handshake on a thread of its own that ends with it, so that a deadline can apply.
 pub(super) fn shake_hands(
     reader: Box<dyn Read + Send>,
     mut writer: Writer,
     deadline: Duration,
-) -> Result<(Frames, Writer, Hello)> {
+) -> Result<(Frames, Writer, AgentHello)> {
     let (sender, receiver) = mpsc::sync_channel(1);
-    let greeting = Greeting {
+    let host_hello = HostHello {
         now: now().into(),
         seed: random()?,
     };
     let read = move || {
-        let told = greet(&mut writer, &greeting)
+        let answered = send_host_hello(&mut writer, &host_hello)
             .and_then(|()| read_hello(FrameReader::new(reader)))
             .map(|(frames, hello)| (frames, writer, hello));
-        // Nobody receives it any more when the deadline has passed.
-        sender.send(told).ok();
+        // Fails if the deadline has passed and nobody receives.
+        sender.send(answered).ok();
     };
     thread::Builder::new()
         .name("agent-hello".into())
         .spawn(read)
-        .map_err(|error| {
-            Error::new(ErrorKind::Io, "a thread can't be started").with_source(error)
-        })?;
+        .map_err(|error| Error::new(ErrorKind::Io, "cannot start a thread").with_source(error))?;
     match receiver.recv_timeout(deadline) {
         Ok(read) => read,
         Err(RecvTimeoutError::Timeout) => {
@@ -47,14 +45,13 @@ pub(super) fn shake_hands(
             );
             Err(Error::new(ErrorKind::Io, reason))
         }
-        Err(RecvTimeoutError::Disconnected) => Err(Error::new(
-            ErrorKind::Io,
-            "the stream of the agent panicked",
-        )),
+        Err(RecvTimeoutError::Disconnected) => {
+            Err(Error::new(ErrorKind::Io, "the handshake thread panicked"))
+        }
     }
 }
 
-/// A clock before 1970 is as good as none.
+/// Returns the time; a clock before 1970 counts as 1970.
 fn now() -> Timestamp {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = now.unwrap_or_default();
@@ -66,38 +63,33 @@ fn now() -> Timestamp {
 
 fn random() -> Result<[u8; 32]> {
     let mut bytes = [0; 32];
-    // So few bytes come at once or not at all (getrandom(2)).
+    // So few bytes are returned completely or not at all (getrandom(2)).
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(std::io::Error::from)?;
     Ok(bytes)
 }
 
-fn greet(writer: &mut Writer, greeting: &Greeting) -> Result<()> {
+fn send_host_hello(writer: &mut Writer, host_hello: &HostHello) -> Result<()> {
     let mut frame = Frame::default();
     let written = frame
-        .fill(0, greeting, 0)
+        .fill(0, host_hello, 0)
         .and_then(|()| write_frame(writer, frame.bytes(), &[]));
-    written.map_err(|error| {
-        Error::new(ErrorKind::Io, "the agent can't be written to").with_source(error)
-    })
+    written
+        .map_err(|error| Error::new(ErrorKind::Io, "cannot write to the agent").with_source(error))
 }
 
-fn read_hello(mut frames: Frames) -> Result<(Frames, Hello)> {
-    let failed = |error| Error::new(ErrorKind::Io, "the agent can't be read").with_source(error);
+fn read_hello(mut frames: Frames) -> Result<(Frames, AgentHello)> {
+    let failed = |error| Error::new(ErrorKind::Io, "cannot read from the agent").with_source(error);
     let head = frames.head().map_err(failed)?;
-    let head = head.ok_or_else(|| {
-        Error::new(
-            ErrorKind::Io,
-            "the stream ended before the agent introduced itself",
-        )
-    })?;
+    let head =
+        head.ok_or_else(|| Error::new(ErrorKind::Io, "the stream ended during the handshake"))?;
     let mut message = Vec::new();
     frames.message(&head, &mut message).map_err(failed)?;
-    let hello = Hello::decode(&message);
+    let hello = AgentHello::decode(&message);
     let hello = hello.map_err(|violation| Error::new(ErrorKind::Unsupported, violation.0))?;
     if head.request != 0 || head.bulk_len != 0 || head.is_apart {
         return Err(Error::new(
             ErrorKind::Io,
-            "the agent did not introduce itself",
+            "invalid handshake: the first frame of the agent is not its hello",
         ));
     }
     Ok((frames, hello))

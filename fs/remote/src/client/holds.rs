@@ -1,27 +1,27 @@
-//! Which files are held.
+//! The lookup counts of held files.
 //!
-//! The agent is told nothing of a hold: it keeps what loses its last name, says so, and is told when
-//! the last hold ends.
+//! Holds are counted only here. The agent keeps a file that loses its last name if the request says
+//! so, reports that, and is told when the last hold ends.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use diskfs_vfs::InodeNumber;
 
-/// Holds, and what the agent keeps for them.
+/// The counts of holds, and the files that the agent keeps because of them.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     counts: diskfs_vfs::Holds,
-    /// What the agent keeps until it is told otherwise.
+    /// The files that the agent keeps until it gets a release.
     kept: Mutex<HashSet<InodeNumber>>,
 }
 
-/// Whether the agent must be told that a file is no longer held.
+/// The decision whether the agent must get a release for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "the agent keeps the file until it is told"]
-pub(super) enum Tell {
-    Release,
-    Nothing,
+#[must_use = "the agent keeps the file until it gets a release"]
+pub(super) enum ReleaseNeeded {
+    Yes,
+    No,
 }
 
 impl Holds {
@@ -29,7 +29,7 @@ impl Holds {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if anything at all is held.
+    /// Returns true if any file is held.
     pub(super) fn are_any(&self) -> bool {
         !self.counts.is_empty()
     }
@@ -38,21 +38,21 @@ impl Holds {
         self.counts.add(inode);
     }
 
-    pub(super) fn release(&self, inode: InodeNumber) -> Tell {
+    pub(super) fn release(&self, inode: InodeNumber) -> ReleaseNeeded {
         if self.counts.remove(inode) && self.kept_files().remove(&inode) {
-            return Tell::Release;
+            return ReleaseNeeded::Yes;
         }
-        Tell::Nothing
+        ReleaseNeeded::No
     }
 
-    /// Notes that the agent keeps a file.
-    pub(super) fn kept(&self, inode: InodeNumber) -> Tell {
-        // A release that ends the last hold meanwhile looks here afterwards.
+    /// Records that the agent keeps a file.
+    pub(super) fn note_kept(&self, inode: InodeNumber) -> ReleaseNeeded {
+        // Lock first: a release that ends the last hold meanwhile checks `kept` afterwards.
         let mut kept = self.kept_files();
         if !self.counts.contains(inode) {
-            return Tell::Release;
+            return ReleaseNeeded::Yes;
         }
         kept.insert(inode);
-        Tell::Nothing
+        ReleaseNeeded::No
     }
 }

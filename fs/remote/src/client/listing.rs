@@ -1,39 +1,39 @@
-//! Listings, which bring the metadata of what they list.
+//! Directory listings, which also bring the metadata of the entries.
 
 use diskfs_vfs::{DirEntry, Error, ErrorKind, FileType, InodeNumber, Metadata, Result};
 
-use super::attributes::Asked;
+use super::attributes::RequestTime;
 use super::connection::MISMATCH;
 use super::remote::Remote;
 use crate::protocol::{
     Checked, MAX_LIST, MAX_MESSAGE, Operation, Reply, Violation, is_name, take_entry,
 };
 
-/// A listing never has more entries: whoever makes up names without end is not followed for ever.
-/// The kernel's ext4 has directories of some ten million.
+/// The maximum number of entries of a listing: a hostile agent could send entries without end. The
+/// kernel's ext4 has directories of about ten million.
 const MAX_ENTRIES: u64 = 1 << 26;
 
-/// What is asked for, and the entry that crosses its end.
+/// The size of the buffer for a page: the requested size, and the entry that crosses it.
 const PAGE_BYTES: usize = MAX_LIST + MAX_MESSAGE;
 
-/// The entries of a directory.
+/// An iterator over the entries of a directory.
 #[derive(Debug)]
 pub(super) struct Listing<'r> {
     fs: &'r Remote,
     dir: InodeNumber,
-    /// Where the next page begins.
+    /// The cookie at which the next page begins.
     cookie: u64,
     page: Vec<u8>,
-    /// What of the page was taken.
+    /// The number of bytes of the page that are consumed.
     taken: usize,
-    asked: Asked,
+    asked: RequestTime,
     seen: u64,
-    /// Whether nothing comes behind the page.
+    /// True if no page follows.
     ends: bool,
 }
 
 impl<'r> Listing<'r> {
-    /// Begins one; the first page is there then.
+    /// Begins a listing by requesting its first page.
     pub(super) fn new(fs: &'r Remote, dir: InodeNumber, cookie: u64) -> Result<Self> {
         let mut listing = Self {
             fs,
@@ -41,7 +41,7 @@ impl<'r> Listing<'r> {
             cookie,
             page: Vec::new(),
             taken: 0,
-            asked: fs.attributes.asked(),
+            asked: fs.attributes.request_time(),
             seen: 0,
             ends: false,
         };
@@ -50,7 +50,7 @@ impl<'r> Listing<'r> {
     }
 
     fn next_page(&mut self) -> Result<()> {
-        self.asked = self.fs.attributes.asked();
+        self.asked = self.fs.attributes.request_time();
         self.page.resize(PAGE_BYTES, 0);
         self.taken = 0;
         let operation = Operation::List {
@@ -60,7 +60,7 @@ impl<'r> Listing<'r> {
         let asked = self
             .fs
             .ask_into(operation, &mut self.page, |answer| match answer.reply {
-                // Without entries and without an end it would never end.
+                // A page without entries that isn't the last one would make the listing endless.
                 Reply::Entries { ends } if ends || !answer.bulk.is_empty() => {
                     Ok((ends, answer.bulk.len()))
                 }
@@ -80,12 +80,12 @@ impl<'r> Listing<'r> {
             self.next_page()?;
         }
         if self.seen >= MAX_ENTRIES {
-            let reason = "the directory has more entries than any can";
+            let reason = "invalid directory: too many entries";
             return Err(Error::new(ErrorKind::Corrupt, reason).in_inode(self.dir));
         }
         self.seen = self.seen.saturating_add(1);
         let entry = self.take();
-        let entry = entry.map_err(|violation| self.fs.connection.broken(&violation))?;
+        let entry = entry.map_err(|violation| self.fs.connection.protocol_violation(&violation))?;
         self.cookie = entry.cookie;
         Ok(Some(entry))
     }
@@ -95,7 +95,7 @@ impl<'r> Listing<'r> {
         let entry = take_entry(&mut rest)?;
         self.taken = self.page.len().saturating_sub(rest.len());
         if !is_name(entry.name) || entry.cookie == 0 {
-            return Err(Violation("a directory's entry has no name, or no place"));
+            return Err(Violation("invalid directory entry: invalid name or cookie"));
         }
         if let Some(attributes) = entry.attributes {
             let metadata = Metadata::try_from(attributes)?;

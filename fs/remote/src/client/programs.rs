@@ -1,4 +1,4 @@
-//! Programs that run there.
+//! Programs that run in the machine of the agent.
 
 use std::sync::Arc;
 
@@ -7,30 +7,30 @@ use diskfs_vfs::{Error, ErrorKind, Result};
 use super::connection::{Call, Connection, MISMATCH, done};
 use super::{Client, Remote};
 use crate::protocol::{
-    Ended, MAX_BULK, MAX_OUTPUT, Place, Program, Reply, Request, Stream, Violation,
+    Ended, MAX_BULK, MAX_OUTPUT, Program, ProgramDir, Reply, Request, Stream, Violation,
 };
 
-/// A program that was started there. Dropped, it goes on.
+/// A program that was started there. Dropping this does not end it.
 #[derive(Debug, Clone)]
 pub struct Running {
     connection: Arc<Connection>,
     program: u32,
 }
 
-/// What a program did.
+/// An event of a running program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Happened<'b> {
-    /// It wrote this.
+pub enum ProgramEvent<'b> {
+    /// The program has written this.
     Wrote(Stream, &'b [u8]),
-    /// It ended; this is told once.
+    /// The program has ended; this is returned once.
     Ended(Ended),
 }
 
 impl Remote {
-    /// A directory of the system whose root is at `root` in it, as [`Client::bind`] and
-    /// [`Client::start`] take it.
-    pub fn place(&self, root: impl Into<Vec<u8>>, path: impl Into<Vec<u8>>) -> Place {
-        Place {
+    /// Returns the directory `path` of the system whose root directory in this filesystem is
+    /// `root`, for [`Client::bind`] and [`Client::start`].
+    pub fn program_dir(&self, root: impl Into<Vec<u8>>, path: impl Into<Vec<u8>>) -> ProgramDir {
+        ProgramDir {
             filesystem: self.filesystem,
             root: root.into(),
             path: path.into(),
@@ -39,30 +39,30 @@ impl Remote {
 }
 
 impl Client {
-    /// Shows a directory at a second place, for programs.
+    /// Bind-mounts a directory at a second place, for programs.
     ///
     /// # Errors
-    /// `NotFound`, `NotADirectory`.
-    pub fn bind(&self, from: Place, to: Place) -> Result<()> {
+    /// Fails with `NotFound` or `NotADirectory`.
+    pub fn bind(&self, from: ProgramDir, to: ProgramDir) -> Result<()> {
         let call = Call::new(Request::Bind { from, to });
         self.connection.call(call, done)
     }
 
-    /// Sets the machine's network up, for programs.
+    /// Sets up the machine's network, for programs.
     ///
     /// # Errors
-    /// `Unsupported` when it has none.
+    /// Fails with `Unsupported` if it has none.
     pub fn connect_network(&self) -> Result<()> {
         self.connection.call(Call::new(Request::Connect), done)
     }
 
-    /// Starts a program with this root directory. What is known of the filesystems there may be wrong
-    /// from then on: programs change files without telling.
+    /// Starts a program with this root directory. From then on, cached data of the filesystems
+    /// there may be stale: programs change files without notice.
     ///
     /// # Errors
-    /// `NotFound` without the program, `Denied` when it may not be run, `Unsupported` when it is for
-    /// another architecture; `Busy` when too many run already.
-    pub fn start(&self, root: Place, program: Program) -> Result<Running> {
+    /// Fails with `NotFound` if the program does not exist, `Denied` if it may not be executed,
+    /// `Unsupported` if it is for another architecture, and `Busy` if too many programs run.
+    pub fn start(&self, root: ProgramDir, program: Program) -> Result<Running> {
         let call = Call::new(Request::Start { root, program });
         let program = self.connection.call(call, |answer| match answer.reply {
             Reply::Started { program } => Ok(program),
@@ -76,17 +76,18 @@ impl Client {
 }
 
 impl Running {
-    /// How much there must be room for in [`output`](Self::output).
+    /// The minimum length of the buffer for [`output`](Self::output).
     pub const ROOM: usize = MAX_OUTPUT;
 
-    /// Waits until it has written something or has ended. One thread at a time asks.
+    /// Waits until the program has written something or has ended. Only one thread at a time may
+    /// call this.
     ///
     /// # Errors
-    /// `Invalid` without [`ROOM`](Self::ROOM); `NotFound` when it was told that it has ended; `Io` when
-    /// the machine is gone.
-    pub fn output<'b>(&self, room: &'b mut [u8]) -> Result<Happened<'b>> {
+    /// Fails with `Invalid` if the buffer is smaller than [`ROOM`](Self::ROOM), with `NotFound`
+    /// after the end was returned, and with `Io` if the machine is gone.
+    pub fn output<'b>(&self, room: &'b mut [u8]) -> Result<ProgramEvent<'b>> {
         if room.len() < Self::ROOM {
-            let reason = "there is no room for a program's output";
+            let reason = "buffer for a program's output is too small";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         let call = Call {
@@ -96,25 +97,28 @@ impl Running {
             data: &[],
             into: room,
         };
-        let told = self.connection.call(call, |answer| match answer.reply {
+        let event = self.connection.call(call, |answer| match answer.reply {
             Reply::Output { stream } if !answer.bulk.is_empty() => {
-                Ok(Told::Wrote(stream, answer.bulk.len()))
+                Ok(ReceivedEvent::Wrote(stream, answer.bulk.len()))
             }
-            Reply::Ended(ended) if answer.bulk.is_empty() => Ok(Told::Ended(ended.checked()?)),
+            Reply::Ended(ended) if answer.bulk.is_empty() => {
+                Ok(ReceivedEvent::Ended(ended.checked()?))
+            }
             _ => Err(MISMATCH),
         })?;
-        Ok(match told {
-            Told::Wrote(stream, len) => {
-                Happened::Wrote(stream, room.get(..len).unwrap_or_default())
+        Ok(match event {
+            ReceivedEvent::Wrote(stream, len) => {
+                ProgramEvent::Wrote(stream, room.get(..len).unwrap_or_default())
             }
-            Told::Ended(ended) => Happened::Ended(ended),
+            ReceivedEvent::Ended(ended) => ProgramEvent::Ended(ended),
         })
     }
 
-    /// Waits until it has ended, and hands on what it writes until then.
+    /// Waits until the program has ended, and passes on what it writes until then.
     ///
     /// # Errors
-    /// As [`output`](Self::output), and those of `take`, after which it goes on.
+    /// Fails for the same reasons as [`output`](Self::output), and with the errors of `take`; the
+    /// program then continues.
     pub fn wait<E: From<Error>>(
         &self,
         mut take: impl FnMut(Stream, &[u8]) -> std::result::Result<(), E>,
@@ -122,16 +126,17 @@ impl Running {
         let mut room = vec![0; Self::ROOM];
         loop {
             match self.output(&mut room)? {
-                Happened::Wrote(stream, bytes) => take(stream, bytes)?,
-                Happened::Ended(ended) => return Ok(ended),
+                ProgramEvent::Wrote(stream, bytes) => take(stream, bytes)?,
+                ProgramEvent::Ended(ended) => return Ok(ended),
             }
         }
     }
 
-    /// Writes all of this to its standard input.
+    /// Writes all of this to the program's standard input.
     ///
     /// # Errors
-    /// `Io` when it does not read it any more; `NotFound` when it has ended.
+    /// Fails with `Io` if the program does not read it any more, and with `NotFound` if it has
+    /// ended.
     pub fn input(&self, data: &[u8]) -> Result<()> {
         let mut left = data;
         while !left.is_empty() {
@@ -154,15 +159,15 @@ impl Running {
             Reply::Written { len } => usize::try_from(len)
                 .ok()
                 .filter(|len| (1..=chunk.len()).contains(len))
-                .ok_or(Violation("more was taken than there was, or nothing")),
+                .ok_or(Violation("invalid number of bytes taken from the input")),
             _ => Err(MISMATCH),
         })
     }
 
-    /// Lets its standard input end.
+    /// Closes the program's standard input.
     ///
     /// # Errors
-    /// `NotFound` when it has ended.
+    /// Fails with `NotFound` if it has ended.
     pub fn close_input(&self) -> Result<()> {
         let call = Call::new(Request::Input {
             program: self.program,
@@ -170,10 +175,10 @@ impl Running {
         self.connection.call(call, done)
     }
 
-    /// Sends a signal to it and to what it started.
+    /// Sends a signal to the program and its process group.
     ///
     /// # Errors
-    /// `NotFound` when it has ended.
+    /// Fails with `NotFound` if it has ended.
     pub fn signal(&self, signal: i32) -> Result<()> {
         let call = Call::new(Request::Signal {
             program: self.program,
@@ -183,7 +188,7 @@ impl Running {
     }
 }
 
-enum Told {
+enum ReceivedEvent {
     Wrote(Stream, usize),
     Ended(Ended),
 }

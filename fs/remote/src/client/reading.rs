@@ -1,4 +1,4 @@
-//! What reads.
+//! Reading from a mounted filesystem: the implementation of `FsRead`.
 
 use diskfs_vfs::{
     DirEntries, Error, ErrorKind, FileExtent, FileExtents, FsRead, Identity, InodeNumber, Metadata,
@@ -14,8 +14,8 @@ use crate::protocol::{
     is_xattr_name,
 };
 
-/// A file never has more extents than this: XFS, with the widest counter, has 2^47, of which nobody
-/// has seen a millionth; whoever makes them up is not followed for ever.
+/// The maximum number of extents of a file: a hostile agent could send extents without end. XFS
+/// with the widest counter allows 2^47, but not even a millionth of that occurs.
 const MAX_EXTENTS_IN_ALL: u64 = 1 << 30;
 
 impl FsRead for Remote {
@@ -29,7 +29,7 @@ impl FsRead for Remote {
 
     fn lookup(&self, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
         check_name(name)?;
-        if self.names.is_absent(dir, name) {
+        if self.negative_cache.is_absent(dir, name) {
             self.check_open()?;
             return Err(ErrorKind::NotFound.into());
         }
@@ -44,7 +44,7 @@ impl FsRead for Remote {
         }
         let metadata = self.ask_for_file(Operation::Metadata { inode: inode.0 })?;
         if metadata.inode != inode {
-            return Err(self.connection.broken(&MISMATCH));
+            return Err(self.connection.protocol_violation(&MISMATCH));
         }
         Ok(metadata)
     }
@@ -78,7 +78,7 @@ impl FsRead for Remote {
         let operation = Operation::ReadLink { inode: inode.0 };
         let len = self.ask_into(operation, &mut target, |answer| {
             if answer.bulk.contains(&0) {
-                return Err(Violation("the target of a symlink has a NUL"));
+                return Err(Violation("invalid symlink: a NUL in the target"));
             }
             data(answer)
         })?;
@@ -116,7 +116,7 @@ impl FsRead for Remote {
             names
                 .map(|name| match name.strip_suffix(b"\0") {
                     Some(name) if is_xattr_name(name) => Ok(name.to_vec()),
-                    _ => Err(Violation("the name of an extended attribute is none")),
+                    _ => Err(Violation("invalid name of an extended attribute")),
                 })
                 .collect()
         })
@@ -150,11 +150,11 @@ impl FsRead for Remote {
     }
 }
 
-/// The extents of a file.
+/// An iterator over the extents of a file.
 struct Extents<'r> {
     fs: &'r Remote,
     inode: InodeNumber,
-    /// The byte of the file at which the next page begins.
+    /// The offset in the file at which the next page begins.
     next: u64,
     page: std::vec::IntoIter<FileExtent>,
     seen: u64,
@@ -195,7 +195,7 @@ impl Extents<'_> {
             self.next_page()?;
         }
         if self.seen >= MAX_EXTENTS_IN_ALL {
-            let reason = "the file has more extents than any can";
+            let reason = "invalid file: too many extents";
             return Err(Error::new(ErrorKind::Corrupt, reason).in_inode(self.inode));
         }
         self.seen = self.seen.saturating_add(1);

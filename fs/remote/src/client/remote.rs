@@ -1,4 +1,4 @@
-//! The filesystem that is mounted there.
+//! The filesystem that the agent has mounted.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,35 +9,35 @@ use diskfs_vfs::{Error, ErrorKind, FsWrite as _, Identity, InodeNumber, Metadata
 use super::attributes::AttributeCache;
 use super::connection::{Call, Connection, done};
 use super::holds::Holds;
-use super::names::Names;
+use super::negative_cache::NegativeCache;
 use crate::protocol::Request;
 
 /// A filesystem that an agent has mounted.
 ///
-/// Nobody else changes it meanwhile, so metadata that came once is not asked for again until it is
-/// changed here. It counts on that the filesystem there is mounted without changing times of last
-/// reading, as [`FsRead`](diskfs_vfs::FsRead) has it.
+/// Nobody else changes it meanwhile, so metadata stays in the cache until it is changed through
+/// this client. This requires that the agent mounts the filesystem without updating access times,
+/// as [`FsRead`](diskfs_vfs::FsRead) requires.
 ///
-/// [`close`](diskfs_vfs::FsWrite::close) unmounts it; what is called afterwards answers `ReadOnly`.
-/// What a crash of either side leaves is what the kernel's driver there leaves of a power cut.
+/// [`close`](diskfs_vfs::FsWrite::close) unmounts it; later calls fail with `ReadOnly`. After a
+/// crash of either side, the image is as the kernel's driver leaves it after a power cut.
 pub struct Remote {
     pub(super) connection: Arc<Connection>,
     pub(super) filesystem: u32,
     pub(super) root: InodeNumber,
     pub(super) attributes: AttributeCache,
     pub(super) holds: Holds,
-    pub(super) names: Names,
+    pub(super) negative_cache: NegativeCache,
     pub(super) identity: Identity,
     access: Access,
     is_closed: AtomicBool,
-    /// What is done after it was unmounted.
-    then: Mutex<Option<Then>>,
+    /// The function that is called after unmounting.
+    after_unmount: Mutex<Option<AfterUnmount>>,
 }
 
-/// Something to do once.
-type Then = Box<dyn FnOnce(&Result<()>) + Send>;
+/// A function that is called once with the result of unmounting.
+type AfterUnmount = Box<dyn FnOnce(&Result<()>) + Send>;
 
-/// What it was mounted for.
+/// The access for which the filesystem was mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     ReadOnly,
@@ -61,53 +61,55 @@ impl Remote {
         access: Access,
         root: &Metadata,
         identity: Identity,
-        names: Names,
+        negative_cache: NegativeCache,
     ) -> Self {
         let attributes = AttributeCache::new();
-        attributes.keep(attributes.asked(), root);
+        attributes.keep(attributes.request_time(), root);
         Self {
             connection,
             filesystem,
             root: root.inode,
             attributes,
             holds: Holds::default(),
-            names,
+            negative_cache,
             identity,
             access,
             is_closed: AtomicBool::new(false),
-            then: Mutex::new(None),
+            after_unmount: Mutex::new(None),
         }
     }
 
-    /// Has `then` called when it is unmounted, or when that has failed: whoever made the machine for this
-    /// filesystem ends it so, or uses it for another one.
+    /// Sets a function that is called when the filesystem was unmounted or unmounting has failed.
+    /// The owner of the machine uses it to end the machine or to use it again.
     #[must_use]
     pub fn ending_with(self, then: impl FnOnce(&Result<()>) + Send + 'static) -> Self {
-        *self.then() = Some(Box::new(then));
+        *self.after_unmount() = Some(Box::new(then));
         self
     }
 
-    /// Takes note that it was unmounted by [`Client::shut_down`](super::Client::shut_down).
+    /// Records that [`Client::shut_down`](super::Client::shut_down) has unmounted the filesystem.
     pub fn was_unmounted(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    fn then(&self) -> std::sync::MutexGuard<'_, Option<Then>> {
-        self.then.lock().unwrap_or_else(PoisonError::into_inner)
+    fn after_unmount(&self) -> std::sync::MutexGuard<'_, Option<AfterUnmount>> {
+        self.after_unmount
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before anything is asked.
+    /// Checks that the filesystem is mounted; called before each request.
     pub(super) fn check_open(&self) -> Result<()> {
         if self.is_closed.load(Ordering::SeqCst) {
             return Err(Error::new(
                 ErrorKind::ReadOnly,
-                "the filesystem was unmounted",
+                "the filesystem is unmounted",
             ));
         }
         Ok(())
     }
 
-    /// Before anything is changed.
+    /// Checks that the filesystem may be written; called before each change.
     pub(super) fn check_writable(&self) -> Result<()> {
         self.check_open()?;
         if self.access == Access::ReadOnly {
@@ -116,7 +118,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Unmounts it, once.
+    /// Unmounts the filesystem, once.
     pub(super) fn unmount(&self) -> Result<()> {
         if self.is_closed.swap(true, Ordering::SeqCst) {
             return Ok(());
@@ -125,7 +127,7 @@ impl Remote {
             filesystem: self.filesystem,
         });
         let unmounted = self.connection.call(call, done);
-        let then = self.then().take();
+        let then = self.after_unmount().take();
         if let Some(then) = then {
             then(&unmounted);
         }
@@ -136,7 +138,7 @@ impl Remote {
 impl Drop for Remote {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
-            tracing::error!("the microVM did not unmount: {error}");
+            tracing::error!("the microVM could not unmount the filesystem: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What changes.
+//! Changing a mounted filesystem: the implementation of `FsWrite`.
 
 use diskfs_vfs::{
     ErrorKind, Fallocate, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode, Result,
@@ -7,7 +7,7 @@ use diskfs_vfs::{
 
 use super::calls::{check_name, file};
 use super::connection::{MISMATCH, done};
-use super::holds::Tell;
+use super::holds::ReleaseNeeded;
 use super::remote::Remote;
 use crate::protocol::{
     MAX_BULK, MAX_TARGET, MAX_XATTR, Operation, Reply, Violation, is_xattr_name,
@@ -34,12 +34,12 @@ impl FsWrite for Remote {
             kind: kind.into(),
             file: attributes.into(),
         };
-        self.names.may_come(dir, name);
-        let before = self.names.before();
+        self.negative_cache.add_name(dir, name);
+        let before = self.negative_cache.creation_time();
         let made = self.make(dir, operation)?;
         match kind {
-            NewKind::Directory => self.names.made(before, made),
-            _ => self.names.gone(made),
+            NewKind::Directory => self.negative_cache.add_new_dir(before, made),
+            _ => self.negative_cache.remove(made),
         }
         Ok(made)
     }
@@ -52,8 +52,8 @@ impl FsWrite for Remote {
         };
         let inode = self.make(dir, operation)?;
         self.holds.hold(inode);
-        // It is held, so nothing is to be told.
-        let _ = self.holds.kept(inode);
+        // The file is held, so this cannot ask for a release.
+        let _ = self.holds.note_kept(inode);
         Ok(inode)
     }
 
@@ -65,7 +65,7 @@ impl FsWrite for Remote {
             dir: dir.0,
             name,
         };
-        self.names.may_come(dir, name);
+        self.negative_cache.add_name(dir, name);
         self.change(&[inode, dir], operation)
     }
 
@@ -110,7 +110,7 @@ impl FsWrite for Remote {
             mode: mode.into(),
             keep: self.holds.are_any(),
         };
-        self.names.may_come(to_dir, to_name);
+        self.negative_cache.add_name(to_dir, to_name);
         let renamed = self.ask(operation, |answer| match answer.reply {
             Reply::Renamed { moved, replaced } => Ok((InodeNumber(moved), replaced)),
             _ => Err(MISMATCH),
@@ -125,7 +125,7 @@ impl FsWrite for Remote {
     fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<usize> {
         self.check_writable()?;
         let mut written = 0_usize;
-        // Nothing is written, too: whether it could be is the answer.
+        // An empty write is sent, too: its answer tells whether writing is possible.
         let once = usize::from(data.is_empty());
         let nothing = std::iter::repeat_n(data, once);
         for chunk in data.chunks(MAX_BULK).chain(nothing) {
@@ -136,7 +136,7 @@ impl FsWrite for Remote {
                 .and_then(|at| self.write_chunk(inode, at, chunk));
             let wrote = match wrote {
                 Ok(wrote) => wrote,
-                // What was written before counts; who goes on meets the error again.
+                // Report what was written before the error; the next write meets the error again.
                 Err(_) if written > 0 => break,
                 Err(error) => return Err(error),
             };
@@ -200,7 +200,7 @@ impl FsWrite for Remote {
             name,
             how: how.into(),
         };
-        let set = self.tell(operation, value, done);
+        let set = self.send_bulk(operation, value, done);
         self.attributes.changed(inode);
         set
     }
@@ -221,8 +221,8 @@ impl FsWrite for Remote {
 
     fn release(&self, inode: InodeNumber) -> Result<()> {
         match self.holds.release(inode) {
-            // Unmounting lets go of everything.
-            Tell::Release if self.check_open().is_ok() => {
+            // Unmounting releases everything.
+            ReleaseNeeded::Yes if self.check_open().is_ok() => {
                 self.change(&[inode], Operation::Release { inode: inode.0 })
             }
             _ => Ok(()),
@@ -249,18 +249,18 @@ impl FsWrite for Remote {
 }
 
 impl Remote {
-    /// Makes a file in `dir`.
+    /// Creates a file in `dir`.
     fn make(&self, dir: InodeNumber, operation: Operation<'_>) -> Result<InodeNumber> {
-        let asked = self.attributes.asked();
+        let asked = self.attributes.request_time();
         let made = self.ask(operation, file);
         self.attributes.changed(dir);
         let made = made?;
-        // The number may have been another file's.
+        // Another file may have had this inode number before.
         self.attributes.changed_to(asked, &made);
         Ok(made.inode)
     }
 
-    /// Takes a name in `dir`.
+    /// Removes a name in `dir`.
     fn remove(&self, dir: InodeNumber, operation: Operation<'_>) -> Result<()> {
         let removed = self.ask(operation, |answer| match answer.reply {
             Reply::Removed(removed) => Ok(removed),
@@ -275,11 +275,11 @@ impl Remote {
             inode: inode.0,
             offset,
         };
-        let written = self.tell(operation, chunk, |answer| match answer.reply {
+        let written = self.send_bulk(operation, chunk, |answer| match answer.reply {
             Reply::Written { len } => usize::try_from(len)
                 .ok()
                 .filter(|&len| len <= chunk.len())
-                .ok_or(Violation("more was written than there was")),
+                .ok_or(Violation("invalid number of bytes written")),
             _ => Err(MISMATCH),
         });
         self.attributes.changed(inode);

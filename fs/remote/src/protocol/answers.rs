@@ -1,4 +1,4 @@
-//! What the agent answers.
+//! The answers of the agent.
 
 use diskfs_vfs::{FileExtent, FileExtentKind, Identity, Statistics};
 use serde::{Deserialize, Serialize};
@@ -9,77 +9,77 @@ use super::limits::MAX_REASON;
 use super::programs::{Ended, Stream};
 use super::{Checked, Violation};
 
-/// What the agent answers. Which variant belongs to which request stands at
-/// [`Operation`](super::Operation). Variants are added at the end.
+/// An answer of the agent. [`Operation`](super::Operation) documents which variant answers which
+/// request. Variants are added at the end.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Reply<'a> {
-    /// It failed.
+    /// The request has failed.
     Failed(#[serde(borrow)] Failure<'a>),
-    /// It is done, and there is nothing to tell.
+    /// The request has succeeded and has no result.
     Done,
-    /// What was mounted.
+    /// The filesystem that was mounted.
     Mounted(Mounted),
     /// A file's metadata.
     File(Attributes),
-    /// Entries of a directory, behind the message one after the other: [`take_entry`].
+    /// Entries of a directory, in the bulk one after the other; see [`take_entry`].
     Entries {
-        /// Whether these were the last.
+        /// True if these are the last.
         ends: bool,
     },
-    /// The bytes behind the message.
+    /// The result is the bulk.
     Data,
-    /// There is no such attribute.
+    /// The extended attribute does not exist.
     Absent,
-    /// What statfs tells.
+    /// The result of statfs.
     Statistics(Usage),
     /// Extents of a file.
     Extents {
-        /// In order.
+        /// The extents, in the order of their offsets in the file.
         extents: Vec<Extent>,
-        /// Whether these were the last.
+        /// True if these are the last.
         ends: bool,
     },
-    /// How much was written.
+    /// The number of bytes written.
     Written {
-        /// In bytes.
+        /// The length in bytes.
         len: u32,
     },
-    /// A name was taken.
+    /// A name was removed.
     Removed(Removed),
     /// A file was renamed.
     Renamed {
-        /// The file.
+        /// The inode number of the renamed file.
         moved: u64,
-        /// What it replaced, or changed names with.
+        /// The file that was replaced, or with which the names were exchanged.
         replaced: Option<Removed>,
     },
-    /// A program runs.
+    /// A program was started.
     Started {
-        /// Its number.
+        /// The program's number.
         program: u32,
     },
-    /// The bytes behind the message are what a program wrote.
+    /// The bulk is output of a program.
     Output {
-        /// Where to.
+        /// The stream to which the program wrote.
         stream: Stream,
     },
-    /// A program has ended, and all that it wrote was told.
+    /// A program has ended, and all its output was sent before.
     Ended(Ended),
 }
 
 /// A file that lost a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed {
-    /// Its number.
+    /// The inode number.
     pub inode: u64,
-    /// Whether it was its last name, and the file is kept.
+    /// True if it was the last name, and the agent keeps the file.
     pub kept: bool,
 }
 
-/// What is known of a filesystem that was mounted.
+/// A filesystem that was mounted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mounted {
-    /// Its number among those mounted.
+    /// The number of the filesystem.
     pub filesystem: u32,
     /// The root's metadata.
     pub root: Attributes,
@@ -91,7 +91,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Of a filesystem with this number.
+    /// Creates the description of a filesystem with this number.
     pub fn new(filesystem: u32, root: Attributes, identity: Identity) -> Self {
         Self {
             filesystem,
@@ -104,16 +104,16 @@ impl Mounted {
         }
     }
 
-    /// What the filesystem says of itself.
+    /// Returns the filesystem's description of itself.
     ///
     /// # Errors
-    /// When a text is longer than any should be, or not to be shown.
+    /// Fails if a text is too long or contains control characters.
     pub fn identity(&self) -> Checked<Identity> {
         let texts = [&self.kind].into_iter().chain(&self.uuid);
         let mut texts = texts.chain(&self.features).chain(&self.notes);
         let is_bad = |text: &String| text.len() > MAX_REASON || text.contains(char::is_control);
         if self.label.len() > MAX_REASON || texts.any(is_bad) {
-            return Err(Violation("a filesystem's name is not one"));
+            return Err(Violation("invalid name of a filesystem"));
         }
         Ok(Identity {
             kind: self.kind.clone(),
@@ -125,7 +125,7 @@ impl Mounted {
     }
 }
 
-/// [`Statistics`] as it goes over the stream.
+/// [`Statistics`] in their wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     block_size: u32,
@@ -168,44 +168,44 @@ impl From<Usage> for Statistics {
     }
 }
 
-/// One entry of a directory.
+/// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<'a> {
-    /// The name.
+    /// The name of the entry.
     #[serde(borrow)]
     pub name: &'a [u8],
-    /// The file's number.
+    /// The inode number.
     pub inode: u64,
-    /// Where the listing goes on behind it.
+    /// The cookie at which the listing continues after this entry.
     pub cookie: u64,
-    /// The type's bits of `st_mode`, where it is known; else 0.
+    /// The file type bits of `st_mode`; 0 if unknown.
     pub type_bits: u32,
-    /// The metadata, where it could be had; `.` and `..` come without.
+    /// The metadata, if it could be read; `.` and `..` have none.
     pub attributes: Option<Attributes>,
 }
 
-/// Takes the first entry off the bytes behind [`Reply::Entries`].
+/// Removes the first entry from the bulk of [`Reply::Entries`] and returns it.
 ///
 /// # Errors
-/// When it is none.
+/// Fails if the entry is invalid.
 pub fn take_entry<'b>(bytes: &mut &'b [u8]) -> Checked<Entry<'b>> {
     let taken = postcard::take_from_bytes(bytes);
-    let (entry, rest) = taken.map_err(|_| Violation("a directory's entry makes no sense"))?;
+    let (entry, rest) = taken.map_err(|_| Violation("invalid directory entry"))?;
     *bytes = rest;
     Ok(entry)
 }
 
-/// [`FileExtent`] as it goes over the stream.
+/// A [`FileExtent`] in its wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     offset: u64,
     len_bytes: u64,
-    place: Place,
+    place: ExtentPlace,
 }
 
-/// [`FileExtentKind`] as it goes over the stream.
+/// A [`FileExtentKind`] in its wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Place {
+enum ExtentPlace {
     At(u64),
     Inline,
     Hole,
@@ -217,31 +217,35 @@ impl From<FileExtent> for Extent {
             offset: extent.offset,
             len_bytes: extent.len_bytes,
             place: match extent.kind {
-                FileExtentKind::Stored { device_offset } => Place::At(device_offset),
-                FileExtentKind::Inline => Place::Inline,
-                FileExtentKind::Hole => Place::Hole,
+                FileExtentKind::Stored { device_offset } => ExtentPlace::At(device_offset),
+                FileExtentKind::Inline => ExtentPlace::Inline,
+                FileExtentKind::Hole => ExtentPlace::Hole,
             },
         }
     }
 }
 
 impl Extent {
-    /// The extent, which must begin at byte `from` of the file.
+    /// Returns the extent, which must begin at offset `from` of the file.
     ///
     /// # Errors
-    /// When it doesn't, or is empty, or ends past what a file can have.
+    /// Fails if it doesn't, if it is empty, or if it ends past the maximum file size.
     pub fn beginning_at(self, from: u64) -> Checked<FileExtent> {
         let is_whole = self.len_bytes > 0 && self.offset.checked_add(self.len_bytes).is_some();
         let kind = match self.place {
-            Place::At(device_offset) if device_offset.checked_add(self.len_bytes).is_some() => {
+            ExtentPlace::At(device_offset)
+                if device_offset.checked_add(self.len_bytes).is_some() =>
+            {
                 FileExtentKind::Stored { device_offset }
             }
-            Place::Inline => FileExtentKind::Inline,
-            Place::Hole => FileExtentKind::Hole,
-            Place::At(_) => return Err(Violation("an extent lies past every device's end")),
+            ExtentPlace::Inline => FileExtentKind::Inline,
+            ExtentPlace::Hole => FileExtentKind::Hole,
+            ExtentPlace::At(_) => {
+                return Err(Violation("invalid extent: past the maximum device size"));
+            }
         };
         if !is_whole || self.offset != from {
-            return Err(Violation("the extents of a file have no order"));
+            return Err(Violation("invalid extents: not in order"));
         }
         Ok(FileExtent {
             offset: self.offset,

@@ -1,4 +1,4 @@
-//! What `stat` tells, and what of it is changed.
+//! File metadata and its changes in their wire formats.
 
 use diskfs_vfs::{
     Device, FileFlags, FileType, InodeNumber, Metadata, SetMetadata, SetTime, Timestamp,
@@ -9,7 +9,7 @@ use super::{Checked, Violation};
 
 const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
 
-/// [`Metadata`] as it goes over the stream. Not yet to be believed.
+/// [`Metadata`] in its wire format, not yet checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     inode: u64,
@@ -20,31 +20,31 @@ pub struct Attributes {
     gid: u32,
     size_bytes: u64,
     allocated_bytes: u64,
-    accessed: Moment,
-    modified: Moment,
-    changed: Moment,
-    created: Option<Moment>,
+    accessed: WireTime,
+    modified: WireTime,
+    changed: WireTime,
+    created: Option<WireTime>,
     device: Option<(u32, u32)>,
     block_size: u32,
     flags: u8,
 }
 
-/// [`Timestamp`] as it goes over the stream.
+/// A [`Timestamp`] in its wire format: seconds and nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moment(i64, u32);
+pub struct WireTime(i64, u32);
 
-impl From<Timestamp> for Moment {
+impl From<Timestamp> for WireTime {
     fn from(time: Timestamp) -> Self {
         Self(time.seconds, time.nanoseconds)
     }
 }
 
-impl TryFrom<Moment> for Timestamp {
+impl TryFrom<WireTime> for Timestamp {
     type Error = Violation;
 
-    fn try_from(Moment(seconds, nanoseconds): Moment) -> Checked<Self> {
+    fn try_from(WireTime(seconds, nanoseconds): WireTime) -> Checked<Self> {
         if nanoseconds >= NANOSECONDS_PER_SECOND {
-            return Err(Violation("a time has more nanoseconds than a second"));
+            return Err(Violation("invalid time: nanoseconds out of range"));
         }
         Ok(Self {
             seconds,
@@ -79,12 +79,12 @@ impl TryFrom<Attributes> for Metadata {
     type Error = Violation;
 
     fn try_from(raw: Attributes) -> Checked<Self> {
-        /// Offsets in files are signed everywhere else.
+        /// The maximum file size: elsewhere, offsets in files are signed.
         const MAX_SIZE: u64 = u64::MAX >> 1;
         let file_type = FileType::from_mode(raw.mode).filter(|_| raw.mode <= 0o177_777);
-        let file_type = file_type.ok_or(Violation("a file is of no known type"))?;
+        let file_type = file_type.ok_or(Violation("unknown file type"))?;
         if raw.size_bytes > MAX_SIZE || raw.allocated_bytes > MAX_SIZE {
-            return Err(Violation("a file is larger than can be"));
+            return Err(Violation("invalid file size"));
         }
         Ok(Self {
             inode: InodeNumber(raw.inode),
@@ -102,7 +102,7 @@ impl TryFrom<Attributes> for Metadata {
             created: raw.created.map(TryInto::try_into).transpose()?,
             device: raw.device.map(|(major, minor)| Device { major, minor }),
             block_size: raw.block_size,
-            flags: flags_of(raw.flags).ok_or(Violation("a file has unknown flags"))?,
+            flags: flags_of(raw.flags).ok_or(Violation("unknown file flags"))?,
         })
     }
 }
@@ -111,7 +111,7 @@ fn low_bits(mode: u32) -> u16 {
     u16::try_from(mode & 0o7777).unwrap_or_default()
 }
 
-/// Bits of [`FileFlags`] in their order there.
+/// Returns the bits of [`FileFlags`], in the order of its fields.
 fn flag_bits(flags: FileFlags) -> u8 {
     let bits = [
         flags.immutable,
@@ -138,26 +138,26 @@ fn flags_of(bits: u8) -> Option<FileFlags> {
     })
 }
 
-/// [`SetMetadata`] as it goes over the stream.
+/// A [`SetMetadata`] in its wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     permissions: Option<u16>,
     uid: Option<u32>,
     gid: Option<u32>,
-    accessed: Option<When>,
-    modified: Option<When>,
-    changed: Option<When>,
+    accessed: Option<WireSetTime>,
+    modified: Option<WireSetTime>,
+    changed: Option<WireSetTime>,
     flags: Option<u8>,
 }
 
-/// [`SetTime`] as it goes over the stream.
+/// A [`SetTime`] in its wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum When {
+enum WireSetTime {
     Now,
-    At(Moment),
+    At(WireTime),
 }
 
-impl From<SetTime> for When {
+impl From<SetTime> for WireSetTime {
     fn from(time: SetTime) -> Self {
         match time {
             SetTime::Now => Self::Now,
@@ -166,13 +166,13 @@ impl From<SetTime> for When {
     }
 }
 
-impl TryFrom<When> for SetTime {
+impl TryFrom<WireSetTime> for SetTime {
     type Error = Violation;
 
-    fn try_from(when: When) -> Checked<Self> {
+    fn try_from(when: WireSetTime) -> Checked<Self> {
         Ok(match when {
-            When::Now => Self::Now,
-            When::At(time) => Self::At(time.try_into()?),
+            WireSetTime::Now => Self::Now,
+            WireSetTime::At(time) => Self::At(time.try_into()?),
         })
     }
 }
@@ -197,7 +197,7 @@ impl TryFrom<Change> for SetMetadata {
     fn try_from(raw: Change) -> Checked<Self> {
         let flags = raw
             .flags
-            .map(|bits| flags_of(bits).ok_or(Violation("unknown flags are to be set")));
+            .map(|bits| flags_of(bits).ok_or(Violation("unknown file flags to set")));
         Ok(Self {
             permissions: raw.permissions.map(|bits| bits & 0o7777),
             uid: raw.uid,

@@ -1,11 +1,11 @@
-//! How a request fails.
+//! Errors of requests.
 
 use diskfs_vfs::{Error, ErrorKind, InodeNumber};
 use serde::{Deserialize, Serialize};
 
 use super::MAX_REASON;
 
-/// [`Error`] as it goes over the stream: the kind, the reason, and the inode.
+/// An [`Error`] in its wire format: the kind, the reason, and the inode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure<'a> {
     kind: Code,
@@ -15,7 +15,7 @@ pub struct Failure<'a> {
 }
 
 impl<'a> Failure<'a> {
-    /// That of an error.
+    /// Encodes an error.
     pub fn new(error: &'a Error) -> Self {
         Self {
             kind: error.kind().into(),
@@ -27,7 +27,7 @@ impl<'a> Failure<'a> {
 
 impl From<Failure<'_>> for Error {
     fn from(failure: Failure<'_>) -> Self {
-        // The text is the other end's: nothing in it may reach a terminal as a command.
+        // The text is untrusted: it must not send control sequences to a terminal.
         let reason: String = cut(failure.reason)
             .chars()
             .map(|c| if c.is_control() { '\u{fffd}' } else { c })
@@ -40,13 +40,13 @@ impl From<Failure<'_>> for Error {
     }
 }
 
-/// As much of a text as there is room for.
+/// Cuts a text to the maximum length.
 fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_REASON))
         .unwrap_or_default()
 }
 
-/// Makes an enum that has a number for each kind on the wire.
+/// Defines an enum with a wire number for each error kind.
 macro_rules! codes {
     ($($kind:ident),* $(,)?) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ macro_rules! codes {
             fn from(kind: ErrorKind) -> Self {
                 match kind {
                     $(ErrorKind::$kind => Self::$kind,)*
-                    // A kind that came after this version of the protocol.
+                    // A kind of a later version of the protocol.
                     _ => Self::Io,
                 }
             }
@@ -74,7 +74,7 @@ macro_rules! codes {
     };
 }
 
-// In this order for good: the numbers are the protocol's.
+// The order is fixed: the numbers are part of the protocol.
 codes![
     Io,
     Corrupt,

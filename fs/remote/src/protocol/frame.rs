@@ -1,4 +1,4 @@
-//! Frames.
+//! The encoding of frames.
 
 use std::io::{self, IoSlice, Read, Write};
 
@@ -7,14 +7,14 @@ use super::limits::{MAX_BULK, MAX_FRAME, MAX_MESSAGE};
 /// The length of a [`Head`].
 pub(super) const HEAD_BYTES: usize = 16;
 
-/// How much is asked of the stream at once.
+/// The size of the read buffer.
 const READ_BYTES: usize = 256 << 10;
 
-/// The bit of the message's length that says that the bulk is in the area, and not in the stream.
+/// The bit of the message length that says that the bulk is in the area, not in the stream.
 const APART: u32 = 1 << 31;
 
-/// What a frame begins with, little-endian: its whole length (u32), the length of its message
-/// (u32; bit 31: the bulk is apart), and the number of the request that it is or answers (u64).
+/// The header of a frame, little-endian: the frame's length (u32), the message's length (u32; bit
+/// 31: the bulk is in the area), and the number of the request that the frame is or answers (u64).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The number of the request.
@@ -23,15 +23,15 @@ pub struct Head {
     pub message_len: usize,
     /// The length of the bulk, which follows the message, in bytes.
     pub bulk_len: usize,
-    /// Whether the bulk is in the [area](super::BULK_AREA_BYTES) instead.
+    /// True if the bulk is in the [area](super::BULK_AREA_BYTES) instead.
     pub is_apart: bool,
 }
 
 impl Head {
-    /// Puts the head into its form.
+    /// Encodes the header.
     ///
     /// # Errors
-    /// When the frame would be too large.
+    /// Fails if the frame would be too large.
     fn encode(&self) -> io::Result<[u8; HEAD_BYTES]> {
         let total = self.total().filter(|&total| total <= MAX_FRAME);
         if self.message_len > MAX_MESSAGE || self.bulk_len > MAX_BULK {
@@ -54,7 +54,7 @@ impl Head {
         Ok(head)
     }
 
-    /// Reads and checks a head.
+    /// Decodes and checks a header.
     fn decode(head: [u8; HEAD_BYTES]) -> io::Result<Self> {
         let [t0, t1, t2, t3, m0, m1, m2, m3, request @ ..] = head;
         let size = |size| usize::try_from(size).unwrap_or(usize::MAX);
@@ -71,7 +71,7 @@ impl Head {
                 bulk_len,
                 is_apart,
             }),
-            _ => Err(invalid("a frame's lengths are impossible")),
+            _ => Err(invalid("invalid frame: inconsistent lengths")),
         }
     }
 
@@ -83,24 +83,24 @@ impl Head {
 }
 
 fn too_large() -> io::Error {
-    invalid("a frame is too large")
+    invalid("frame is too large")
 }
 
 fn invalid(reason: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-/// A frame that is being put together: its head and message, and room before them.
+/// The buffer in which a frame is built: header and message.
 #[derive(Debug, Default)]
 pub struct Frame {
     bytes: Vec<u8>,
 }
 
 impl Frame {
-    /// Makes it the frame of this message, which `bulk_len` bytes follow.
+    /// Encodes the frame of this message, which `bulk_len` bytes follow.
     ///
     /// # Errors
-    /// When it is too large.
+    /// Fails if the frame is too large.
     pub fn fill(
         &mut self,
         request: u64,
@@ -110,10 +110,10 @@ impl Frame {
         self.put_together(request, message, bulk_len, false)
     }
 
-    /// The same when those bytes are in the area.
+    /// Encodes the frame of this message, whose bulk of `bulk_len` bytes is in the area.
     ///
     /// # Errors
-    /// When it is too large.
+    /// Fails if the frame is too large.
     pub fn fill_apart(
         &mut self,
         request: u64,
@@ -147,16 +147,16 @@ impl Frame {
         Ok(())
     }
 
-    /// Its bytes without those that follow the message.
+    /// Returns the encoded header and message, without the bulk.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Writes a frame and what follows its message, in as few calls as the stream allows.
+/// Writes a frame and its bulk, in as few calls as the stream allows.
 ///
 /// # Errors
-/// Those of the stream; `WriteZero` when it takes no more.
+/// Fails with the stream's error, and with `WriteZero` if the stream accepts no more.
 pub fn write_frame(
     writer: &mut (impl Write + ?Sized),
     frame: &[u8],
@@ -183,9 +183,9 @@ pub fn write_frame(
     writer.flush()
 }
 
-/// Takes frames from a stream.
+/// A reader of frames from a stream.
 ///
-/// A [head](Self::head) first; then exactly what it announces must be taken.
+/// Each frame is read by [`head`](Self::head) first; then exactly the announced bytes must be read.
 pub struct FrameReader<R> {
     stream: R,
     buffer: Box<[u8]>,
@@ -202,14 +202,14 @@ impl<R> std::fmt::Debug for FrameReader<R> {
 }
 
 impl<R> FrameReader<R> {
-    /// Bytes that were read from the stream and not taken yet.
+    /// Returns the number of bytes that were read from the stream and not consumed yet.
     pub fn buffered(&self) -> usize {
         self.end.saturating_sub(self.begin)
     }
 }
 
 impl<R: Read> FrameReader<R> {
-    /// Takes frames from `stream`.
+    /// Creates a reader for `stream`.
     pub fn new(stream: R) -> Self {
         Self {
             stream,
@@ -219,10 +219,10 @@ impl<R: Read> FrameReader<R> {
         }
     }
 
-    /// The head of the next frame; `None` at the stream's end.
+    /// Reads the header of the next frame. Returns `None` at the end of the stream.
     ///
     /// # Errors
-    /// Those of the stream; `InvalidData` when the lengths are impossible.
+    /// Fails with the stream's error, and with `InvalidData` if the lengths are invalid.
     pub fn head(&mut self) -> io::Result<Option<Head>> {
         if self.buffered() == 0 && self.refill()? == 0 {
             return Ok(None);
@@ -232,21 +232,21 @@ impl<R: Read> FrameReader<R> {
         Head::decode(head).map(Some)
     }
 
-    /// The message of the frame that has this head.
+    /// Reads the message of the frame with this header.
     ///
     /// # Errors
-    /// Those of the stream.
+    /// Fails with the stream's error.
     pub fn message(&mut self, head: &Head, message: &mut Vec<u8>) -> io::Result<()> {
         message.clear();
         message.resize(head.message_len, 0);
         self.take(message)
     }
 
-    /// The next bytes, into all of `to`: what follows a message. What is not in the buffer yet goes
-    /// where it belongs at once.
+    /// Fills `to` with the next bytes: the bulk after a message. Bytes that aren't buffered yet are
+    /// read directly into `to`.
     ///
     /// # Errors
-    /// Those of the stream; `UnexpectedEof` when it ends before.
+    /// Fails with the stream's error, and with `UnexpectedEof` if the stream ends before.
     pub fn take(&mut self, to: &mut [u8]) -> io::Result<()> {
         let mut to = to;
         while !to.is_empty() {
@@ -274,7 +274,8 @@ impl<R: Read> FrameReader<R> {
         loop {
             match self.stream.read(&mut self.buffer) {
                 Ok(read) => {
-                    // A stream that claims more than it was given room for is not believed.
+                    // Don't trust a stream that claims to have read more than the buffer has room
+                    // for.
                     self.end = read.min(self.buffer.len());
                     return Ok(self.end);
                 }

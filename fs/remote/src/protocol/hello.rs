@@ -1,30 +1,30 @@
-//! The first frame of each end.
+//! The handshake: the first frame of each side.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Checked, MAX_REASON, Moment, Violation, decode};
+use super::{Checked, MAX_REASON, Violation, WireTime, decode};
 
-/// The host's first frame, with request number 0: what a machine does not know that was made from the memory
-/// of another one.
+/// The host's first frame, with request number 0. It brings what a machine that was restored from a
+/// saved state lacks: the current time and fresh randomness.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Greeting {
-    /// What time it is.
-    pub now: Moment,
-    /// Random bytes.
+pub struct HostHello {
+    /// The current time.
+    pub now: WireTime,
+    /// Random bytes for the kernel's entropy.
     pub seed: [u8; 32],
 }
 
-impl Greeting {
-    /// Reads one.
+impl HostHello {
+    /// Decodes the host's first frame.
     ///
     /// # Errors
-    /// When it is none.
+    /// Fails if it is invalid.
     pub fn decode(message: &[u8]) -> Checked<Self> {
-        decode(message).map_err(|_| Violation("the host did not greet"))
+        decode(message).map_err(|_| Violation("invalid handshake from the host"))
     }
 }
 
-/// What the agent is and runs on.
+/// A description of the agent and its machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// The agent's version.
@@ -35,22 +35,22 @@ pub struct About {
     pub architecture: String,
 }
 
-/// The agent's first frame, in answer to the [`Greeting`].
+/// The agent's first frame, the answer to the [`HostHello`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Hello {
-    /// The version of the protocol, [`Hello::VERSION`].
+pub struct AgentHello {
+    /// The version of the protocol, [`AgentHello::VERSION`].
     pub version: u32,
-    /// What the agent is.
+    /// The description of the agent.
     pub about: About,
-    /// Whether it sees the [area](super::BULK_AREA_BYTES).
+    /// True if the agent sees the [area](super::BULK_AREA_BYTES).
     pub has_area: bool,
 }
 
-impl Hello {
-    /// The protocol's version: whoever has another one can't be spoken with.
+impl AgentHello {
+    /// The version of the protocol; different versions are incompatible.
     pub const VERSION: u32 = 6;
 
-    /// That of this version.
+    /// Creates the frame of this version.
     pub fn new(about: About, has_area: bool) -> Self {
         Self {
             version: Self::VERSION,
@@ -59,17 +59,15 @@ impl Hello {
         }
     }
 
-    /// Reads one. What follows the version may be anything in another version.
+    /// Decodes the agent's first frame. In another version, anything may follow the version number.
     ///
     /// # Errors
-    /// When it is none, or of another version.
+    /// Fails if the frame is invalid or has another version.
     pub fn decode(message: &[u8]) -> Checked<Self> {
-        const NONE: Violation = Violation("the agent did not introduce itself");
+        const NONE: Violation = Violation("invalid handshake from the agent");
         let (version, rest) = postcard::take_from_bytes(message).map_err(|_| NONE)?;
         if version != Self::VERSION {
-            return Err(Violation(
-                "the agent speaks another version of the protocol",
-            ));
+            return Err(Violation("the agent has another version of the protocol"));
         }
         let (about, has_area): (About, bool) = decode(rest)?;
         let texts = [&about.agent, &about.kernel, &about.architecture];

@@ -1,4 +1,4 @@
-//! Programs that run at the other end.
+//! Descriptions of programs in their wire formats.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,60 +6,61 @@ use super::{Checked, Violation};
 
 /// A directory of a mounted filesystem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct ProgramDir {
     /// The filesystem's number.
     pub filesystem: u32,
-    /// The directory of it that is the root of the system on it.
+    /// The directory in the filesystem that is the system's root.
     pub root: Vec<u8>,
-    /// The directory's path below that root, which symlinks on the way don't leave.
+    /// The path below that root; symlinks in it cannot leave the root.
     pub path: Vec<u8>,
 }
 
-/// A program, and what it is to run with.
+/// A program with its arguments, environment and user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// The program and its arguments. A name without a slash is looked for in the `PATH` of its
+    /// The program and its arguments. A name without a slash is searched in the `PATH` of its
     /// environment.
     pub words: Vec<Vec<u8>>,
-    /// Its environment: `NAME=value`.
+    /// The environment variables: `NAME=value`.
     pub environment: Vec<Vec<u8>>,
-    /// Its working directory, as it sees it; `/` when it is empty.
+    /// The working directory within its root; empty means `/`.
     pub directory: Vec<u8>,
-    /// Who it runs as.
+    /// The user and groups.
     pub user: User,
 }
 
-/// Who a program runs as. Without anything said: root.
+/// The user and groups of a program. The default is root.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// The user.
+    /// The user id.
     pub uid: u32,
-    /// The group.
+    /// The group id.
     pub gid: u32,
-    /// The groups besides.
+    /// The supplementary group ids.
     pub groups: Vec<u32>,
 }
 
-/// One of what a program writes to.
+/// An output stream of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stream {
-    /// Standard output.
+    /// The standard output.
     Output,
-    /// Standard error.
+    /// The standard error output.
     Error,
 }
 
-/// How a program ended.
+/// The exit status of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
-    /// By itself, with this status.
+    /// The program exited with this status.
     Exited(u8),
-    /// Of a signal, by its number.
+    /// The program was killed by the signal with this number.
     Killed(u8),
 }
 
 impl Ended {
-    /// The status that a shell would show: 128 and the signal for one that was killed.
+    /// Returns the status that a shell would show: 128 plus the signal for a program that was
+    /// killed.
     pub fn shell_status(self) -> u8 {
         match self {
             Self::Exited(status) => status,
@@ -67,19 +68,19 @@ impl Ended {
         }
     }
 
-    /// Checks what came over the stream.
+    /// Checks a received value.
     ///
     /// # Errors
-    /// When there is no such signal.
+    /// Fails if the signal number is invalid.
     pub(crate) fn checked(self) -> Checked<Self> {
         match self {
-            Self::Killed(0 | 65..) => Err(Violation("a program was killed by no signal")),
+            Self::Killed(0 | 65..) => Err(Violation("invalid signal number")),
             ended => Ok(ended),
         }
     }
 }
 
-/// Whether a signal of this number may be sent: those of Linux.
+/// Returns true if this is the number of a Linux signal.
 pub fn is_signal(number: i32) -> bool {
     (1..=64).contains(&number)
 }

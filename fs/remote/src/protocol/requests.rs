@@ -1,29 +1,30 @@
-//! What the host asks.
+//! The requests of the host.
 
 use diskfs_vfs::{Device, Fallocate, NewAttributes, NewKind, RenameMode, SetXattr, SyncFile};
 use serde::{Deserialize, Serialize};
 
 use super::attributes::Change;
-use super::programs::{Place, Program};
+use super::programs::{Program, ProgramDir};
 
-/// What is to be mounted.
+/// A request to mount a filesystem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountRequest {
     /// The device: its name below `/dev` (`vda`), or the serial number of a virtio disk.
     pub device: String,
     /// The kind of filesystem, as the kernel names it.
     pub kind: String,
-    /// Whether it is written.
+    /// True if it is mounted read-only.
     pub read_only: bool,
-    /// The filesystem's own options, as mount(8) takes them after `-o`, with commas between them.
+    /// The filesystem's own mount options, separated by commas as after `-o` of mount(8).
     pub options: String,
-    /// How large the device is, rounded down to sectors of 512 bytes: what it is mounted for may have come after
-    /// the machine was started. 0 when that is not known.
+    /// The size of the device, rounded down to sectors of 512 bytes; 0 if it is unknown. A disk may
+    /// be exchanged after the machine was started: then the agent waits until the device has this
+    /// size.
     pub size_bytes: u64,
 }
 
 impl MountRequest {
-    /// To be written, without options.
+    /// Creates a request to mount read-write without options.
     pub fn new(device: impl Into<String>, kind: impl Into<String>) -> Self {
         Self {
             device: device.into(),
@@ -35,120 +36,119 @@ impl MountRequest {
     }
 }
 
-/// What the host asks. Variants are added at the end: the numbers are the protocol's.
+/// A request of the host. Variants are added at the end: their numbers are part of the protocol.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request<'a> {
-    /// Mounts; answered with [`Mounted`](super::Reply::Mounted).
+    /// Mount a filesystem; answered with [`Mounted`](super::Reply::Mounted).
     Mount(MountRequest),
-    /// Unmounts; answered when the device is durable.
+    /// Unmount a filesystem; answered when the device is durable.
     Unmount {
         /// The filesystem's number.
         filesystem: u32,
     },
-    /// Unmounts everything and ends.
+    /// Unmount everything and end.
     ShutDown,
-    /// One call of a filesystem.
+    /// A call of a mounted filesystem.
     In {
         /// The filesystem's number.
         filesystem: u32,
-        /// The call.
+        /// The call of the filesystem.
         #[serde(borrow)]
         operation: Operation<'a>,
     },
-    /// Shows a directory at a second place, until everything is unmounted.
+    /// Bind-mount a directory at a second place until everything is unmounted.
     Bind {
-        /// The directory.
-        from: Place,
-        /// Where it is shown, too.
-        to: Place,
+        /// The directory that is mounted.
+        from: ProgramDir,
+        /// The second place.
+        to: ProgramDir,
     },
-    /// Starts a program whose root directory this is; answered with
-    /// [`Started`](super::Reply::Started).
+    /// Start a program with this root directory; answered with [`Started`](super::Reply::Started).
     Start {
-        /// The root. `/proc` and what else programs count on is mounted below it.
-        root: Place,
-        /// The program.
+        /// The root directory. `/proc` and other usual mounts are made below it.
+        root: ProgramDir,
+        /// The program to start.
         program: Program,
     },
-    /// Hands the bytes behind the message to a program's standard input, and waits until it takes some
-    /// of them; without any, closes it.
+    /// Pass the bulk to a program's standard input, and wait until the program takes some of it;
+    /// without bulk, close the input.
     Input {
         /// The program's number.
         program: u32,
     },
-    /// Waits until a program has written something or has ended; that it did is told once.
+    /// Wait until a program has written something or has ended; the end is reported once.
     Output {
         /// The program's number.
         program: u32,
     },
-    /// Sends a signal to a program and what it started.
+    /// Send a signal to a program and its process group.
     Signal {
         /// The program's number.
         program: u32,
         /// The signal's number.
         signal: i32,
     },
-    /// Sets the machine's network up, if it has one.
+    /// Set up the machine's network, if it has one.
     Connect,
 }
 
 impl Request<'_> {
-    /// Whether it waits until a program wants it to end.
+    /// Returns true if the answer may wait for a program without limit.
     pub const fn waits_for_a_program(&self) -> bool {
         matches!(self, Self::Input { .. } | Self::Output { .. })
     }
 }
 
-/// One call of a filesystem, as the methods of `FsRead` and `FsWrite` are, or several of them in one
-/// go. Variants are added at the end.
+/// A call of a filesystem: a method of `FsRead` or `FsWrite`, or several in one request. Variants
+/// are added at the end.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are the arguments of the method")]
 pub enum Operation<'a> {
-    /// `lookup` with the metadata.
+    /// A call of `lookup`, answered with the metadata.
     Lookup {
         dir: u64,
         #[serde(borrow)]
         name: &'a [u8],
     },
-    /// `metadata`.
+    /// A call of `metadata`.
     Metadata { inode: u64 },
-    /// `read_dir` with the metadata of each entry, as many as there is room for.
+    /// A call of `read_dir`, answered with entries and their metadata, as many as fit.
     List { dir: u64, cookie: u64 },
-    /// `read_at`.
+    /// A call of `read_at`.
     Read { inode: u64, offset: u64, len: u32 },
-    /// `read_link`; the target comes behind the message.
+    /// A call of `read_link`; the target is the bulk of the answer.
     ReadLink { inode: u64 },
-    /// `xattr`; the value comes behind the message.
+    /// A call of `xattr`; the value is the bulk of the answer.
     Xattr {
         inode: u64,
         #[serde(borrow)]
         name: &'a [u8],
     },
-    /// `list_xattrs`; the names come behind the message, each with a NUL at its end.
+    /// A call of `list_xattrs`; the names are the bulk of the answer, each terminated by a NUL.
     ListXattrs { inode: u64 },
-    /// `statistics`.
+    /// A call of `statistics`.
     Statistics,
-    /// `extents_of`, as many as there is room for.
+    /// A call of `extents_of`, as many as fit.
     Extents { inode: u64, offset: u64 },
-    /// `create` with the new file's metadata.
+    /// A call of `create`, answered with the new file's metadata.
     Create {
         dir: u64,
         #[serde(borrow)]
         name: &'a [u8],
         #[serde(borrow)]
-        kind: Kind<'a>,
+        kind: FileKind<'a>,
         file: NewFile,
     },
-    /// `create_unnamed`, with the metadata.
+    /// A call of `create_unnamed`, answered with the metadata.
     CreateUnnamed { dir: u64, file: NewFile },
-    /// `link`.
+    /// A call of `link`.
     Link {
         inode: u64,
         dir: u64,
         #[serde(borrow)]
         name: &'a [u8],
     },
-    /// `unlink`. A file that goes with its last name is held when it is to be kept, until
+    /// A call of `unlink`. If `keep` is set, a file that loses its last name is held until
     /// [`Release`](Self::Release).
     Unlink {
         dir: u64,
@@ -156,14 +156,14 @@ pub enum Operation<'a> {
         name: &'a [u8],
         keep: bool,
     },
-    /// `rmdir`; the same.
+    /// A call of `rmdir`; `keep` as for `unlink`.
     Rmdir {
         dir: u64,
         #[serde(borrow)]
         name: &'a [u8],
         keep: bool,
     },
-    /// `rename`; the same for what is replaced.
+    /// A call of `rename`; `keep` as for `unlink`, for the file that is replaced.
     Rename {
         dir: u64,
         #[serde(borrow)]
@@ -171,49 +171,49 @@ pub enum Operation<'a> {
         to_dir: u64,
         #[serde(borrow)]
         to_name: &'a [u8],
-        mode: Renaming,
+        mode: RenameFlags,
         keep: bool,
     },
-    /// `write_at`; the data comes behind the message.
+    /// A call of `write_at`; the data is the bulk of the request.
     Write { inode: u64, offset: u64 },
-    /// `set_len`, with the new metadata.
+    /// A call of `set_len`, answered with the new metadata.
     SetLen { inode: u64, size_bytes: u64 },
-    /// `fallocate`.
+    /// A call of `fallocate`.
     Fallocate {
         inode: u64,
         offset: u64,
         len_bytes: u64,
-        what: Allocation,
+        what: FallocateMode,
     },
-    /// `set_metadata`, with the new metadata.
+    /// A call of `set_metadata`, answered with the new metadata.
     SetMetadata { inode: u64, change: Change },
-    /// `set_xattr`; the value comes behind the message.
+    /// A call of `set_xattr`; the value is the bulk of the request.
     SetXattr {
         inode: u64,
         #[serde(borrow)]
         name: &'a [u8],
-        how: Setting,
+        how: XattrMode,
     },
-    /// `remove_xattr`.
+    /// A call of `remove_xattr`.
     RemoveXattr {
         inode: u64,
         #[serde(borrow)]
         name: &'a [u8],
     },
-    /// `release` of a file that was kept.
+    /// A call of `release` of a file that the agent keeps.
     Release { inode: u64 },
-    /// `sync_file`.
-    SyncFile { inode: u64, what: Syncing },
-    /// `sync`.
+    /// A call of `sync_file`.
+    SyncFile { inode: u64, what: SyncScope },
+    /// A call of `sync`.
     Sync,
-    /// `subvolume`; the path comes behind the message.
+    /// A call of `subvolume`; the path is the bulk of the answer.
     Subvolume { id: Option<u64> },
 }
 
-/// [`NewKind`] as it goes over the stream.
+/// A [`NewKind`] in its wire format.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "as the kinds themselves")]
-pub enum Kind<'a> {
+pub enum FileKind<'a> {
     Regular,
     Directory,
     Symlink(&'a [u8]),
@@ -223,7 +223,7 @@ pub enum Kind<'a> {
     Socket,
 }
 
-impl<'a> From<NewKind<'a>> for Kind<'a> {
+impl<'a> From<NewKind<'a>> for FileKind<'a> {
     fn from(kind: NewKind<'a>) -> Self {
         match kind {
             NewKind::Regular => Self::Regular,
@@ -239,21 +239,23 @@ impl<'a> From<NewKind<'a>> for Kind<'a> {
     }
 }
 
-impl<'a> From<Kind<'a>> for NewKind<'a> {
-    fn from(kind: Kind<'a>) -> Self {
+impl<'a> From<FileKind<'a>> for NewKind<'a> {
+    fn from(kind: FileKind<'a>) -> Self {
         match kind {
-            Kind::Regular => Self::Regular,
-            Kind::Directory => Self::Directory,
-            Kind::Symlink(target) => Self::Symlink(target),
-            Kind::CharacterDevice(major, minor) => Self::CharacterDevice(Device { major, minor }),
-            Kind::BlockDevice(major, minor) => Self::BlockDevice(Device { major, minor }),
-            Kind::Fifo => Self::Fifo,
-            Kind::Socket => Self::Socket,
+            FileKind::Regular => Self::Regular,
+            FileKind::Directory => Self::Directory,
+            FileKind::Symlink(target) => Self::Symlink(target),
+            FileKind::CharacterDevice(major, minor) => {
+                Self::CharacterDevice(Device { major, minor })
+            }
+            FileKind::BlockDevice(major, minor) => Self::BlockDevice(Device { major, minor }),
+            FileKind::Fifo => Self::Fifo,
+            FileKind::Socket => Self::Socket,
         }
     }
 }
 
-/// [`NewAttributes`] as it goes over the stream.
+/// A [`NewAttributes`] in its wire format.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct NewFile {
     permissions: u16,
@@ -284,12 +286,12 @@ impl From<NewFile> for NewAttributes {
     }
 }
 
-/// Makes an enum that goes over the stream, of the same variants as another one.
+/// Defines a wire enum with the same variants as another enum.
 macro_rules! mirror {
     ($(#[$doc:meta])* $name:ident = $of:ident { $($variant:ident),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-        #[expect(missing_docs, reason = "as the variants of what it stands for")]
+        #[expect(missing_docs, reason = "the variants are those of the other enum")]
         pub enum $name {
             $($variant),*
         }
@@ -313,13 +315,13 @@ macro_rules! mirror {
 }
 
 mirror! {
-    /// [`RenameMode`] as it goes over the stream.
-    Renaming = RenameMode { Replace, NoReplace, Exchange, Whiteout, NoReplaceWhiteout }
+    /// A [`RenameMode`] in its wire format.
+    RenameFlags = RenameMode { Replace, NoReplace, Exchange, Whiteout, NoReplaceWhiteout }
 }
 
 mirror! {
-    /// [`Fallocate`] as it goes over the stream.
-    Allocation = Fallocate {
+    /// A [`Fallocate`] in its wire format.
+    FallocateMode = Fallocate {
         Allocate,
         AllocateKeepSize,
         PunchHole,
@@ -331,11 +333,11 @@ mirror! {
 }
 
 mirror! {
-    /// [`SetXattr`] as it goes over the stream.
-    Setting = SetXattr { Any, Create, Replace }
+    /// A [`SetXattr`] in its wire format.
+    XattrMode = SetXattr { Any, Create, Replace }
 }
 
 mirror! {
-    /// [`SyncFile`] as it goes over the stream.
-    Syncing = SyncFile { Data, All }
+    /// A [`SyncFile`] in its wire format.
+    SyncScope = SyncFile { Data, All }
 }

@@ -1,47 +1,47 @@
-//! One request, one answer.
+//! The handling of a request and the encoding of its answer.
 
 use std::sync::Arc;
 
 use diskfs_vfs::{Error, ErrorKind, InodeNumber, Metadata, NewKind, Result, SetMetadata};
 
 use crate::protocol::{
-    Attributes, Entry, Extent, Failure, Frame, Head, Kind, MAX_BULK, MAX_EXTENTS, MAX_LIST,
+    Attributes, Entry, Extent, Failure, FileKind, Frame, Head, MAX_BULK, MAX_EXTENTS, MAX_LIST,
     MAX_OUTPUT, MAX_SUBVOLUME_PATH, MAX_TARGET, MAX_XATTR, MIN_APART, MountRequest, Mounted,
-    Operation, Place, Program, Removed, Reply, Request, bulk_offset, is_name, is_signal,
+    Operation, Program, ProgramDir, Removed, Reply, Request, bulk_offset, is_name, is_signal,
     is_xattr_name,
 };
 
 use super::area::Aligned;
 use super::filesystems::{Filesystems, MountedFs};
 use super::machine::{Location, Machine, Served};
-use super::programs::{Happened, Programs};
+use super::programs::{ProgramEvent, Programs};
 
-/// What a thread keeps between requests.
+/// The buffers that a thread keeps between requests.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// The message of the request.
     pub(super) message: Vec<u8>,
-    /// What came behind it, at its beginning.
+    /// The bulk of the request.
     pub(super) bulk: Aligned,
-    out: Out,
+    out: AnswerBulk,
     frame: Frame,
 }
 
-/// An answer in its form.
+/// An encoded answer.
 pub(super) struct Answer<'s> {
     pub(super) frame: &'s [u8],
     pub(super) bulk: &'s [u8],
 }
 
-/// What requests are about.
-pub(super) struct State<'m> {
+/// The state that requests share.
+pub(super) struct ServerState<'m> {
     pub(super) machine: &'m dyn Machine,
     pub(super) filesystems: Filesystems,
     pub(super) programs: Programs,
 }
 
 pub(super) fn answer<'s>(
-    state: &State<'_>,
+    state: &ServerState<'_>,
     head: &Head,
     request: Request<'_>,
     scratch: &'s mut Scratch,
@@ -52,7 +52,7 @@ pub(super) fn answer<'s>(
     out.clear();
     let done = state
         .take_apart(head, bulk)
-        .and_then(|()| state.act(request, bulk.get(head.bulk_len), out));
+        .and_then(|()| state.execute(request, bulk.get(head.bulk_len), out));
     let len = if done.is_ok() { out.len } else { 0 };
     let error;
     let reply = match done {
@@ -63,7 +63,7 @@ pub(super) fn answer<'s>(
         }
     };
     if len > 0 && state.put_apart(head.request, out) {
-        // Its message is as short as that of any answer with contents.
+        // The message is short, as in any answer with contents.
         if frame.fill_apart(head.request, &reply, len).is_ok() {
             return Answer {
                 frame: frame.bytes(),
@@ -72,10 +72,10 @@ pub(super) fn answer<'s>(
         }
     }
     if frame.fill(head.request, &reply, len).is_err() {
-        // Only what a filesystem says of itself could be so long.
-        let error = Error::new(ErrorKind::Unsupported, "the answer is too long");
+        // Only a filesystem's description of itself could be so long.
+        let error = Error::new(ErrorKind::Unsupported, "answer is too long");
         let reply = Reply::Failed(Failure::new(&error));
-        // This one is short.
+        // This message is short, so encoding it can't fail.
         frame.fill(head.request, &reply, 0).ok();
     }
     Answer {
@@ -84,8 +84,8 @@ pub(super) fn answer<'s>(
     }
 }
 
-impl State<'_> {
-    /// Takes what belongs to a request out of the area, if it is there.
+impl ServerState<'_> {
+    /// Copies the bulk of a request out of the area, if it is there.
     fn take_apart(&self, head: &Head, bulk: &mut Aligned) -> Result<()> {
         if !head.is_apart {
             return Ok(());
@@ -94,24 +94,31 @@ impl State<'_> {
         let (area, offset) = place.ok_or_else(|| {
             Error::new(
                 ErrorKind::Invalid,
-                "contents are where this machine can't look",
+                "request uses the area, which this machine does not have",
             )
         })?;
         let read = area.read(offset, bulk.padded_room(head.bulk_len));
-        read.map_err(|error| Error::new(ErrorKind::Io, "contents can't be had").with_source(error))
+        read.map_err(|error| {
+            Error::new(ErrorKind::Io, "cannot read from the area").with_source(error)
+        })
     }
 
-    /// Puts what goes behind an answer into the area, when there is one and it is worth it.
-    fn put_apart(&self, request: u64, out: &Out) -> bool {
+    /// Copies the bulk of an answer into the area if that exists and the bulk is long enough.
+    fn put_apart(&self, request: u64, out: &AnswerBulk) -> bool {
         let place = self.machine.area().zip(bulk_offset(request));
         let (Some((area, offset)), Some(contents)) = (place, out.contents()) else {
             return false;
         };
-        // Else it goes through the stream.
+        // If that fails, the bulk goes through the stream.
         area.write(offset, contents).is_ok()
     }
 
-    fn act(&self, request: Request<'_>, data: &[u8], out: &mut Out) -> Result<Reply<'static>> {
+    fn execute(
+        &self,
+        request: Request<'_>,
+        data: &[u8],
+        out: &mut AnswerBulk,
+    ) -> Result<Reply<'static>> {
         let done = |()| Reply::Done;
         match request {
             Request::Mount(request) => mount(self.machine, &self.filesystems, &request),
@@ -126,21 +133,22 @@ impl State<'_> {
             } => {
                 let mounted = self.filesystems.get(filesystem)?;
                 let open = mounted.open();
-                let call = Call {
+                let call = FilesystemCall {
                     mounted: &mounted,
                     fs: open.fs()?,
                 };
                 call.operate(&operation, data, out)
             }
             Request::Bind { from, to } => self
-                .at(&from, |from| {
-                    self.at(&to, |to| self.machine.bind(&from, &to))
+                .with_location(&from, |from| {
+                    self.with_location(&to, |to| self.machine.bind(&from, &to))
                 })
                 .map(done),
             Request::Connect => self.machine.connect().map(done),
             Request::Start { root, program } => {
                 check_program(&program)?;
-                let start = || self.at(&root, |root| self.machine.start(&root, &program));
+                let start =
+                    || self.with_location(&root, |root| self.machine.start(&root, &program));
                 let program = self.programs.add(start)?;
                 Ok(Reply::Started { program })
             }
@@ -162,12 +170,16 @@ impl State<'_> {
         }
     }
 
-    /// Calls `then` with a place as the machine knows it. The filesystem is not unmounted meanwhile.
-    fn at<T>(&self, place: &Place, then: impl FnOnce(Location<'_>) -> Result<T>) -> Result<T> {
+    /// Calls `then` with a place in the machine. The filesystem is not unmounted meanwhile.
+    fn with_location<T>(
+        &self,
+        place: &ProgramDir,
+        then: impl FnOnce(Location<'_>) -> Result<T>,
+    ) -> Result<T> {
         let mounted = self.filesystems.get(place.filesystem)?;
         let open = mounted.open();
         let mounted_at = open.fs()?.mounted_at().ok_or_else(|| {
-            Error::new(ErrorKind::Unsupported, "the filesystem is mounted nowhere")
+            Error::new(ErrorKind::Unsupported, "the filesystem has no mount point")
         })?;
         if place.path.contains(&0) || place.root.contains(&0) {
             return Err(ErrorKind::Invalid.into());
@@ -179,20 +191,20 @@ impl State<'_> {
         })
     }
 
-    fn output(&self, program: u32, out: &mut Out) -> Result<Reply<'static>> {
+    fn output(&self, program: u32, out: &mut AnswerBulk) -> Result<Reply<'static>> {
         let running = self.programs.get(program)?;
         let mut happened = None;
         out.fill(MAX_OUTPUT, |room| {
             let what = running.output(room)?;
             happened = Some(what);
             Ok(match what {
-                Happened::Wrote(_, len) => len,
-                Happened::Ended(_) => 0,
+                ProgramEvent::Wrote(_, len) => len,
+                ProgramEvent::Ended(_) => 0,
             })
         })?;
         match happened {
-            Some(Happened::Wrote(stream, _)) => Ok(Reply::Output { stream }),
-            Some(Happened::Ended(ended)) => {
+            Some(ProgramEvent::Wrote(stream, _)) => Ok(Reply::Output { stream }),
+            Some(ProgramEvent::Ended(ended)) => {
                 self.programs.forget(program);
                 Ok(Reply::Ended(ended))
             }
@@ -201,7 +213,7 @@ impl State<'_> {
     }
 }
 
-/// What no program can be given.
+/// Refuses arguments that no program can have.
 fn check_program(program: &Program) -> Result<()> {
     let is_bad = |word: &Vec<u8>| word.contains(&0);
     let mut words = program.words.iter().chain(&program.environment);
@@ -209,7 +221,7 @@ fn check_program(program: &Program) -> Result<()> {
     if !named || words.any(is_bad) || program.directory.contains(&0) {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "no program can be started so",
+            "invalid program: no name, or a NUL in a word, a variable or the directory",
         ));
     }
     Ok(())
@@ -237,25 +249,26 @@ fn mount(
     }
 }
 
-/// What goes behind an answer's message. The buffers are kept, for to clear a megabyte costs as much as to
-/// read it.
+/// The bulk of an answer. The buffers are reused, because clearing a megabyte costs as much as
+/// reading it.
 #[derive(Debug, Default)]
-struct Out {
-    /// Entries, values, targets.
+struct AnswerBulk {
+    /// Entries, attribute values and symlink targets.
     text: Vec<u8>,
-    /// Contents.
+    /// The contents of files.
     contents: Aligned,
-    /// Which of the two it is.
+    /// True if the bulk is in `contents`.
     is_contents: bool,
     len: usize,
 }
 
-impl Out {
+impl AnswerBulk {
     fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Room for so many bytes of contents, of which `fill` tells how many it took.
+    /// Prepares a buffer of `len` bytes for contents. `fill` returns how many of them it has
+    /// filled.
     fn fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<()> {
         self.is_contents = true;
         self.len = fill(self.contents.room(len))?.min(len);
@@ -280,32 +293,32 @@ impl Out {
         self.text.get(..self.len).unwrap_or_default()
     }
 
-    /// Contents that are long enough for the area, as that takes them.
+    /// Returns the contents, padded as the area requires, if they are long enough for it.
     fn contents(&self) -> Option<&[u8]> {
         let is_long = self.is_contents && self.len >= MIN_APART;
         is_long.then(|| self.contents.padded(self.len))
     }
 }
 
-/// A call of one filesystem.
-struct Call<'f> {
+/// A call of a mounted filesystem.
+struct FilesystemCall<'f> {
     mounted: &'f MountedFs,
     fs: &'f dyn Served,
 }
 
-impl Call<'_> {
-    /// What only reads is done here, the rest in [`change`](Self::change).
+impl FilesystemCall<'_> {
+    /// Executes a call. Operations that only read are here, the others in [`change`](Self::change).
     fn operate(
         &self,
         operation: &Operation<'_>,
         data: &[u8],
-        out: &mut Out,
+        out: &mut AnswerBulk,
     ) -> Result<Reply<'static>> {
         use Operation as O;
         let fs = self.fs;
         match *operation {
             O::Lookup { dir, name } => fs
-                .find(InodeNumber(dir), name_of(name)?)
+                .lookup_metadata(InodeNumber(dir), name_of(name)?)
                 .map(|metadata| file(&metadata)),
             O::Metadata { inode } => fs
                 .metadata(InodeNumber(inode))
@@ -362,7 +375,7 @@ impl Call<'_> {
             } => {
                 check_kind(kind)?;
                 let kind = NewKind::from(kind);
-                fs.make(InodeNumber(dir), name_of(name)?, kind, &attributes.into())
+                fs.create_with_metadata(InodeNumber(dir), name_of(name)?, kind, &attributes.into())
                     .map(|metadata| file(&metadata))
             }
             O::CreateUnnamed {
@@ -370,7 +383,7 @@ impl Call<'_> {
                 file: attributes,
             } => {
                 let inode = fs.create_unnamed(InodeNumber(dir), &attributes.into())?;
-                self.mounted.keep(fs, inode)?;
+                self.mounted.keep_file(fs, inode)?;
                 fs.metadata(inode).map(|metadata| file(&metadata))
             }
             O::Link { inode, dir, name } => fs
@@ -431,14 +444,14 @@ impl Call<'_> {
             O::Release { inode } => self.mounted.release(fs, InodeNumber(inode)).map(done),
             O::SyncFile { inode, what } => fs.sync_file(InodeNumber(inode), what.into()).map(done),
             O::Sync => fs.sync().map(done),
-            // Those that read, which were done.
+            // The reading operations, which `operate` has handled.
             _ => Err(ErrorKind::Unsupported.into()),
         }
     }
 
-    /// Lists as much as there is room for. What comes before an error is told first; who asks again
-    /// behind it meets the error.
-    fn list(&self, dir: InodeNumber, cookie: u64, out: &mut Out) -> Result<Reply<'static>> {
+    /// Lists as many entries as fit. Entries before an error are sent without it; the next request
+    /// continues there and gets the error.
+    fn list(&self, dir: InodeNumber, cookie: u64, out: &mut AnswerBulk) -> Result<Reply<'static>> {
         let mut bytes = std::mem::take(&mut out.text);
         bytes.clear();
         let mut ends = true;
@@ -459,8 +472,12 @@ impl Call<'_> {
                 type_bits,
                 attributes: metadata.as_ref().map(Attributes::from),
             };
-            bytes = postcard::to_extend(&entry, bytes)
-                .map_err(|_| Error::new(ErrorKind::Io, "no memory for a directory's entries"))?;
+            bytes = postcard::to_extend(&entry, bytes).map_err(|_| {
+                Error::new(
+                    ErrorKind::Io,
+                    "cannot allocate memory for directory entries",
+                )
+            })?;
             if bytes.len() >= MAX_LIST {
                 ends = false;
                 break;
@@ -509,7 +526,7 @@ impl Call<'_> {
         })
     }
 
-    /// Does what takes a name off the file that has it, and tells which one that was.
+    /// Executes an operation that removes a name. Returns which file lost it.
     fn taking<T>(
         &self,
         dir: InodeNumber,
@@ -531,7 +548,7 @@ impl Call<'_> {
         if keep {
             kept = taken.is_ok() && self.fs.metadata(inode).is_ok_and(|file| is_gone(&file));
             if kept {
-                self.mounted.keep(self.fs, inode)?;
+                self.mounted.keep_file(self.fs, inode)?;
             } else {
                 self.fs.release(inode)?;
             }
@@ -541,7 +558,8 @@ impl Call<'_> {
     }
 }
 
-/// Whether a file has no name any more. A directory without one may count itself still.
+/// Returns true if a file has no name any more. The link count of a removed directory may still be
+/// 1.
 fn is_gone(file: &Metadata) -> bool {
     file.links == 0
 }
@@ -560,10 +578,12 @@ fn name_of(name: &[u8]) -> Result<&[u8]> {
     Ok(name)
 }
 
-fn check_kind(kind: Kind<'_>) -> Result<()> {
+fn check_kind(kind: FileKind<'_>) -> Result<()> {
     match kind {
-        Kind::Symlink(target) if target.len() >= MAX_TARGET => Err(ErrorKind::NameTooLong.into()),
-        Kind::Symlink(target) if target.is_empty() || target.contains(&0) => {
+        FileKind::Symlink(target) if target.len() >= MAX_TARGET => {
+            Err(ErrorKind::NameTooLong.into())
+        }
+        FileKind::Symlink(target) if target.is_empty() || target.contains(&0) => {
             Err(ErrorKind::Invalid.into())
         }
         _ => Ok(()),
@@ -581,7 +601,7 @@ fn at_most(bytes: &[u8], limit: usize) -> Result<&[u8]> {
     if bytes.len() > limit {
         return Err(Error::new(
             ErrorKind::Unsupported,
-            "an extended attribute is too large",
+            "extended attribute is too large",
         ));
     }
     Ok(bytes)

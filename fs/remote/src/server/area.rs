@@ -1,66 +1,68 @@
-//! What both ends see besides the stream.
+//! The server's view of the area that both sides share besides the stream.
 
 use std::io;
 
-/// What the bytes that go to the area, and those that come from there, are aligned to, in memory and in their
-/// number: a page, and as much as a disk's blocks ever are.
+/// The alignment, in memory and in length, of transfers to and from the area: a page, which is at
+/// least the block size of any disk.
 pub(super) const ALIGNMENT: usize = 4096;
 
-/// The host's memory that this end sees, too, as a disk for example.
+/// The host's memory that this side sees, too, for example as a disk.
 pub trait BulkArea: Sync {
-    /// Reads all of `to` from there. Offset, place and length of `to` are multiples of 4096.
+    /// Fills `to` from the area. The offset, and the address and length of `to`, are multiples of
+    /// 4096.
     ///
     /// # Errors
-    /// When it can't be read.
+    /// Fails if the area can't be read.
     fn read(&self, offset: u64, to: &mut [u8]) -> io::Result<()>;
 
-    /// Writes all of `from` there. Offset, place and length of `from` are multiples of 4096.
+    /// Writes all of `from` to the area. The offset, and the address and length of `from`, are
+    /// multiples of 4096.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// Fails if the area can't be written.
     fn write(&self, offset: u64, from: &[u8]) -> io::Result<()>;
 }
 
-/// Bytes that begin at a multiple of [`ALIGNMENT`], with room up to the next one behind them.
+/// A buffer that begins at a multiple of [`ALIGNMENT`], padded to the next multiple.
 #[derive(Debug, Default)]
 pub(super) struct Aligned {
     bytes: Vec<u8>,
 }
 
 impl Aligned {
-    /// Room for so many.
+    /// Returns a buffer of `len` bytes.
     pub(super) fn room(&mut self, len: usize) -> &mut [u8] {
         let whole = round_up(len).saturating_add(ALIGNMENT);
         if self.bytes.len() < whole {
             self.bytes.resize(whole, 0);
         }
-        let begin = self.begin();
+        let begin = self.aligned_start();
         self.bytes
             .get_mut(begin..begin.saturating_add(len))
             .unwrap_or_default()
     }
 
-    /// The first so many of the bytes that there was room for.
+    /// Returns the first `len` bytes of the buffer.
     pub(super) fn get(&self, len: usize) -> &[u8] {
-        let begin = self.begin();
+        let begin = self.aligned_start();
         self.bytes
             .get(begin..begin.saturating_add(len))
             .unwrap_or_default()
     }
 
-    /// The same with what is behind them up to a whole multiple.
+    /// Returns the first `len` bytes and the padding after them.
     pub(super) fn padded(&self, len: usize) -> &[u8] {
         self.get(round_up(len))
     }
 
-    /// The same to be filled.
+    /// Returns a buffer of `len` bytes and the padding after them.
     pub(super) fn padded_room(&mut self, len: usize) -> &mut [u8] {
         self.room(round_up(len))
     }
 
-    fn begin(&self) -> usize {
+    fn aligned_start(&self) -> usize {
         let begin = self.bytes.as_ptr().align_offset(ALIGNMENT);
-        // Memory of a program at run time can be aligned always.
+        // At run time, memory can always be aligned.
         begin.min(ALIGNMENT)
     }
 }

@@ -1,4 +1,4 @@
-//! What a server serves.
+//! The interface of the machine that a server serves.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use diskfs_vfs::{
 
 use super::area::BulkArea;
 use super::programs::Running;
-use crate::protocol::{About, Greeting, MountRequest, Program};
+use crate::protocol::{About, HostHello, MountRequest, Program};
 
-/// Who mounts filesystems.
+/// A machine that mounts filesystems.
 pub trait Machine: Sync {
-    /// What it is.
+    /// Returns a description of the agent and its machine.
     fn about(&self) -> About {
         About {
             agent: env!("CARGO_PKG_VERSION").into(),
@@ -20,26 +20,27 @@ pub trait Machine: Sync {
         }
     }
 
-    /// Hears what the host says first.
-    fn wake(&self, _greeting: &Greeting) {}
+    /// Receives the host's first frame.
+    fn on_handshake(&self, _host_hello: &HostHello) {}
 
-    /// The area that the host sees, too, if there is one: contents go through it rather than through the
-    /// stream.
+    /// Returns the area that the host sees, too, if there is one: contents go through it instead of
+    /// the stream.
     fn area(&self) -> Option<&dyn BulkArea> {
         None
     }
 
-    /// Mounts a filesystem. To unmount it is [`FsWrite::close`].
+    /// Mounts a filesystem. [`FsWrite::close`] unmounts it.
     ///
     /// # Errors
-    /// `NotFound` without such a device; `Unsupported` for a kind that it doesn't know; what else
-    /// mounting meets.
+    /// Fails with `NotFound` if the device does not exist, with `Unsupported` if the kind is
+    /// unknown, and with the error of mounting.
     fn mount(&self, request: &MountRequest) -> Result<Arc<dyn Served>>;
 
-    /// Shows a directory at a second place.
+    /// Bind-mounts a directory at a second place.
     ///
     /// # Errors
-    /// `NotFound`, `NotADirectory`; `Unsupported` by a machine that has no places.
+    /// Fails with `NotFound` or `NotADirectory`, and with `Unsupported` if the machine has no file
+    /// tree.
     fn bind(&self, _from: &Location<'_>, _to: &Location<'_>) -> Result<()> {
         Err(no_programs())
     }
@@ -47,16 +48,17 @@ pub trait Machine: Sync {
     /// Starts a program with this root directory.
     ///
     /// # Errors
-    /// `NotFound` without the program, `Denied` when it is none, `Unsupported` when it is one of
-    /// another architecture, or by a machine that runs none.
+    /// Fails with `NotFound` if the program does not exist, with `Denied` if it is not executable,
+    /// and with `Unsupported` if it is for another architecture or the machine does not run
+    /// programs.
     fn start(&self, _root: &Location<'_>, _program: &Program) -> Result<Arc<dyn Running>> {
         Err(no_programs())
     }
 
-    /// Sets the network up, for programs.
+    /// Sets up the network, for programs.
     ///
     /// # Errors
-    /// `Unsupported` by a machine that has none; what setting it up meets.
+    /// Fails with `Unsupported` if the machine has none, and with the error of the setup.
     fn connect(&self) -> Result<()> {
         Err(Error::new(
             ErrorKind::Unsupported,
@@ -64,52 +66,55 @@ pub trait Machine: Sync {
         ))
     }
 
-    /// Ends all programs and starts no more, so that the filesystems can be unmounted; what was
-    /// [bound](Self::bind) is gone, too.
+    /// Ends all programs and refuses new ones, so that the filesystems can be unmounted. [Bind
+    /// mounts](Self::bind) are removed, too.
     fn end_programs(&self) {}
 }
 
 fn no_programs() -> Error {
-    Error::new(ErrorKind::Unsupported, "this machine runs no programs")
+    Error::new(
+        ErrorKind::Unsupported,
+        "running programs is not supported by this machine",
+    )
 }
 
-/// A directory of a filesystem that a machine has mounted.
+/// A directory of a mounted filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Location<'a> {
-    /// Where the filesystem is mounted.
+    /// The mount point of the filesystem.
     pub mounted_at: &'a str,
-    /// The directory of it that is a system's root.
+    /// The directory in the filesystem that is the system's root.
     pub root: &'a [u8],
-    /// The path below that, which symlinks don't leave.
+    /// The path below that root; symlinks in it cannot leave the root.
     pub path: &'a [u8],
 }
 
-/// An entry of a directory, with its metadata if that could be had.
+/// An entry of a directory, with its metadata if that could be read.
 pub type Listed = (DirEntry, Option<Metadata>);
 
-/// The entries of a directory with their metadata; ends after the first error.
+/// The entries of a directory with their metadata; the iterator ends after the first error.
 pub type ListedEntries<'a> = Box<dyn Iterator<Item = Result<Listed>> + Send + 'a>;
 
-/// A filesystem that is served. What a request asks for in one go may be done in one go.
+/// A filesystem that is served. The methods combine calls that requests combine.
 pub trait Served: FsWrite {
-    /// Where its machine has it mounted, if it is anywhere.
+    /// Returns the mount point in the machine, if there is one.
     fn mounted_at(&self) -> Option<&str> {
         None
     }
 
-    /// [`lookup`](diskfs_vfs::FsRead::lookup) with the metadata.
+    /// Performs [`lookup`](diskfs_vfs::FsRead::lookup) and returns the metadata.
     ///
     /// # Errors
-    /// As that.
-    fn find(&self, dir: InodeNumber, name: &[u8]) -> Result<Metadata> {
+    /// Fails for the same reasons as `lookup`.
+    fn lookup_metadata(&self, dir: InodeNumber, name: &[u8]) -> Result<Metadata> {
         self.metadata(self.lookup(dir, name)?)
     }
 
-    /// [`create`](FsWrite::create) with the metadata.
+    /// Performs [`create`](FsWrite::create) and returns the metadata.
     ///
     /// # Errors
-    /// As that.
-    fn make(
+    /// Fails for the same reasons as `create`.
+    fn create_with_metadata(
         &self,
         dir: InodeNumber,
         name: &[u8],
@@ -119,10 +124,11 @@ pub trait Served: FsWrite {
         self.metadata(self.create(dir, name, kind, attributes)?)
     }
 
-    /// [`read_dir`](diskfs_vfs::FsRead::read_dir) with the metadata; `.` and `..` come without.
+    /// Performs [`read_dir`](diskfs_vfs::FsRead::read_dir) with the metadata of the entries; `.`
+    /// and `..` come without.
     ///
     /// # Errors
-    /// As that.
+    /// Fails for the same reasons as `read_dir`.
     fn list(&self, dir: InodeNumber, cookie: u64) -> Result<ListedEntries<'_>> {
         let entries = self.read_dir(dir, cookie)?;
         Ok(Box::new(entries.map(|entry| {

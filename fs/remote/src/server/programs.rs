@@ -1,4 +1,4 @@
-//! The programs that run.
+//! The running programs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,62 +7,62 @@ use diskfs_vfs::{Error, ErrorKind, Result};
 
 use crate::protocol::{Ended, MAX_PROGRAMS, Stream};
 
-/// A program that was started. Each method may be called beside the others.
+/// A program that was started. Its methods may be called concurrently.
 pub trait Running: Send + Sync {
-    /// Waits until it has written something, of which as much as there is room for is put into `room`,
-    /// or until it has ended and nothing is left of what it wrote.
+    /// Waits until the program has written something, which is stored in `room` as far as it fits,
+    /// or until it has ended and all its output was returned.
     ///
     /// # Errors
-    /// `Io`.
-    fn output(&self, room: &mut [u8]) -> Result<Happened>;
+    /// Fails with `Io`.
+    fn output(&self, room: &mut [u8]) -> Result<ProgramEvent>;
 
-    /// Waits until its standard input takes some of these bytes, and tells how many.
+    /// Waits until the program's standard input takes some of these bytes. Returns how many.
     ///
     /// # Errors
-    /// `Io` when nobody reads it any more.
+    /// Fails with `Io` if nobody reads the input any more.
     fn input(&self, data: &[u8]) -> Result<usize>;
 
-    /// Lets its standard input end.
+    /// Closes the program's standard input.
     ///
     /// # Errors
-    /// `Io`.
+    /// Fails with `Io`.
     fn close_input(&self) -> Result<()>;
 
-    /// Sends it a signal. One that has ended gets none, which is no error.
+    /// Sends a signal to the program. A program that has ended is ignored.
     ///
     /// # Errors
-    /// `Invalid` for a signal that can't be sent.
+    /// Fails with `Invalid` if the signal can't be sent.
     fn signal(&self, signal: i32) -> Result<()>;
 }
 
-/// What a program did.
+/// An event of a running program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Happened {
-    /// It wrote so many bytes.
+pub enum ProgramEvent {
+    /// The program has written this many bytes.
     Wrote(Stream, usize),
-    /// It ended.
+    /// The program has ended.
     Ended(Ended),
 }
 
-/// All that run, by number.
+/// The running programs by number.
 #[derive(Default)]
 pub(super) struct Programs {
-    state: Mutex<State>,
+    state: Mutex<ProgramTable>,
 }
 
 #[derive(Default)]
-struct State {
+struct ProgramTable {
     last: u32,
-    /// `None` while it is being started.
+    /// The programs by number; `None` while one is being started.
     running: BTreeMap<u32, Option<Arc<dyn Running>>>,
 }
 
 impl Programs {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ProgramTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up what `start` starts, and gives it its number.
+    /// Adds the program that `start` starts. Returns its number.
     pub(super) fn add(&self, start: impl FnOnce() -> Result<Arc<dyn Running>>) -> Result<u32> {
         let number = self.reserve()?;
         let started = start();
@@ -83,7 +83,7 @@ impl Programs {
         let mut state = self.state();
         let number = state.last.checked_add(1);
         let number = number.filter(|_| state.running.len() < MAX_PROGRAMS);
-        let number = number.ok_or(Error::new(ErrorKind::Busy, "too many programs run"))?;
+        let number = number.ok_or(Error::new(ErrorKind::Busy, "too many running programs"))?;
         state.last = number;
         state.running.insert(number, None);
         Ok(number)
@@ -91,7 +91,7 @@ impl Programs {
 
     pub(super) fn get(&self, number: u32) -> Result<Arc<dyn Running>> {
         let found = self.state().running.get(&number).cloned().flatten();
-        found.ok_or_else(|| Error::new(ErrorKind::NotFound, "no such program runs"))
+        found.ok_or_else(|| Error::new(ErrorKind::NotFound, "no such program is running"))
     }
 
     pub(super) fn forget(&self, number: u32) {

@@ -1,55 +1,57 @@
-//! The threads that answer.
+//! The threads that answer requests.
 
 use std::io::{self, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 
 use crate::protocol::{
-    Checked, Frame, FrameReader, Greeting, Head, Hello, Request, Violation, decode, write_frame,
+    AgentHello, Checked, Frame, FrameReader, Head, HostHello, Request, Violation, decode,
+    write_frame,
 };
 
-use super::answer::{Answer, Scratch, State, answer};
+use super::answer::{Answer, Scratch, ServerState, answer};
 use super::filesystems::Filesystems;
 use super::machine::Machine;
 use super::programs::Programs;
 
-/// How many requests are answered at once. Most wait for the device or for an fsync, and reads must
-/// go on beside all the fsyncs that FUSE's threads (a handful) can ask for.
+/// The number of requests that are handled at once. Most of them wait for the device or for an
+/// fsync, and reads must continue beside all the fsyncs that FUSE's threads (a handful) can
+/// request.
 const WORKERS: usize = 16;
 
-/// How serving ended. Everything is unmounted then.
+/// The way in which serving ended. Everything is unmounted then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// The client asked for it.
+    /// The client requested it.
     ShutDown,
     /// The stream ended.
     Lost,
 }
 
-/// Answers what comes from `reader` on `writer`, until the client asks to shut down or is gone.
+/// Answers requests from `reader` on `writer`, until the client requests a shutdown or disconnects.
 ///
 /// # Errors
-/// When the stream fails, or the client breaks the protocol; everything is unmounted then, too.
+/// Fails if the stream fails or the client breaks the protocol; everything is unmounted then, too.
 pub fn serve(
     reader: impl Read + Send,
     mut writer: impl Write + Send,
     machine: &dyn Machine,
 ) -> io::Result<Ending> {
     let mut frames = FrameReader::new(reader);
-    let Some(greeting) = greeting(&mut frames)? else {
+    let Some(host_hello) = read_host_hello(&mut frames)? else {
         return Ok(Ending::Lost);
     };
-    if let Ok(greeting) = &greeting {
-        machine.wake(greeting);
+    if let Ok(host_hello) = &host_hello {
+        machine.on_handshake(host_hello);
     }
     let mut hello = Frame::default();
-    let introduction = Hello::new(machine.about(), machine.area().is_some());
+    let introduction = AgentHello::new(machine.about(), machine.area().is_some());
     hello.fill(0, &introduction, 0)?;
     write_frame(&mut writer, hello.bytes(), &[])?;
-    // Whoever greets otherwise is of another version, which it has been told.
-    greeting.map_err(invalid)?;
+    // A client of another version was already sent our hello, with the version.
+    host_hello.map_err(invalid)?;
     let server = Server {
-        state: State {
+        state: ServerState {
             machine,
             filesystems: Filesystems::default(),
             programs: Programs::default(),
@@ -65,7 +67,7 @@ pub fn serve(
             scope.spawn(|| server.work(scope));
         }
         server.work(scope);
-        // Who waits for one of them waits no longer.
+        // This ends the threads that wait for a program.
         machine.end_programs();
     });
     let unmounted = server.state.filesystems.unmount_all();
@@ -75,17 +77,17 @@ pub fn serve(
     Ok(ending)
 }
 
-/// The host's first frame; `None` at the end of the stream.
-fn greeting(frames: &mut FrameReader<impl Read>) -> io::Result<Option<Checked<Greeting>>> {
+/// Reads the host's first frame. Returns `None` at the end of the stream.
+fn read_host_hello(frames: &mut FrameReader<impl Read>) -> io::Result<Option<Checked<HostHello>>> {
     let Some(head) = frames.head()? else {
         return Ok(None);
     };
     if head.bulk_len != 0 {
-        return Err(invalid(Violation("the host did not greet")));
+        return Err(invalid(Violation("invalid handshake from the host")));
     }
     let mut message = Vec::new();
     frames.message(&head, &mut message)?;
-    Ok(Some(Greeting::decode(&message)))
+    Ok(Some(HostHello::decode(&message)))
 }
 
 fn invalid(violation: Violation) -> io::Error {
@@ -93,7 +95,7 @@ fn invalid(violation: Violation) -> io::Error {
 }
 
 struct Server<'m, R, W> {
-    state: State<'m>,
+    state: ServerState<'m>,
     reader: Mutex<Source<R>>,
     writer: Mutex<W>,
 }
@@ -108,8 +110,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<R: Read + Send, W: Write + Send> Server<'_, R, W> {
-    /// Takes a request, and lets the next thread take the next one before it is answered. What is
-    /// done in no time is answered first instead: to wake a thread would cost as much.
+    /// Handles requests. Normally the next thread may read the next request before this one is
+    /// answered. A quick request is answered first, because waking another thread would cost as
+    /// much.
     fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
         let mut scratch = Scratch::default();
         loop {
@@ -161,7 +164,7 @@ impl<R: Read + Send, W: Write + Send> Server<'_, R, W> {
         }
     }
 
-    /// Answers what may take for ever: the thread is for nothing else.
+    /// Answers a request that may wait without limit, on a thread of its own.
     fn answer_alone(&self, head: &Head, mut scratch: Scratch) {
         let message = std::mem::take(&mut scratch.message);
         if let Ok(request) = decode(&message) {
@@ -173,14 +176,14 @@ impl<R: Read + Send, W: Write + Send> Server<'_, R, W> {
         let Answer { frame, bulk } = answer(&self.state, head, request, scratch);
         let written = write_frame(&mut *lock(&self.writer), frame, bulk);
         if written.is_err() {
-            // Nobody listens. Whoever reads next learns that from the stream; a stream of which
-            // only one direction fails is given up as soon as it says something.
+            // Nobody receives the answer. The next thread that reads notices that; a stream on
+            // which only one direction fails is given up at its next message.
             self.state.filesystems.unmount_all().ok();
         }
     }
 }
 
-/// Whether a request waits for nothing but, at worst, one read of the device.
+/// Returns true if a request waits for nothing, or at most for one read of the device.
 fn is_quick(request: &Request<'_>) -> bool {
     use crate::protocol::Operation as O;
     let Request::In { operation, .. } = request else {
@@ -200,13 +203,13 @@ fn is_quick(request: &Request<'_>) -> bool {
 }
 
 impl<R: Read> Source<R> {
-    /// Takes the next request and its bulk; `None` at the end of the stream.
+    /// Reads the next request and its bulk. Returns `None` at the end of the stream.
     fn receive(&mut self, scratch: &mut Scratch) -> io::Result<Option<Head>> {
         let Some(head) = self.frames.head()? else {
             return Ok(None);
         };
         self.frames.message(&head, &mut scratch.message)?;
-        // What is in the area is taken from there by who answers, and the next one reads on meanwhile.
+        // Bulk in the area is copied by the thread that answers, while the next thread reads on.
         if !head.is_apart {
             self.frames.take(scratch.bulk.room(head.bulk_len))?;
         }

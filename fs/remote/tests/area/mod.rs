@@ -1,4 +1,4 @@
-//! The area that both ends see, in memory.
+//! An area in memory that both sides share.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use diskfs_remote::protocol::BULK_AREA_BYTES;
 use diskfs_remote::{client, server};
 
-/// Its bytes, and how often each end has read or written them.
+/// The bytes of the area, and the number of accesses.
 #[derive(Debug, Clone)]
 pub(crate) struct Area(Arc<Mutex<Shared>>);
 
@@ -24,7 +24,7 @@ impl Area {
         })))
     }
 
-    /// How often it was read or written since it was asked last.
+    /// Returns the number of reads and writes since the last call.
     #[allow(dead_code, reason = "not every test asks")]
     pub(crate) fn take_uses(&self) -> usize {
         std::mem::take(&mut self.0.lock().unwrap().uses)
@@ -72,7 +72,7 @@ impl server::BulkArea for Area {
     }
 }
 
-/// A disk is read and written in whole blocks, from whole blocks of memory.
+/// Checks that offset, address and length are aligned to blocks, as a disk requires.
 fn check_alignment(offset: u64, bytes: &[u8]) {
     assert!(offset.is_multiple_of(4096), "{offset}");
     assert!(bytes.len().is_multiple_of(4096), "{}", bytes.len());

@@ -1,13 +1,13 @@
-//! Owner, permissions, times and extended attributes of a copy.
+//! The owner, permissions, times and extended attributes of a copy.
 
 use super::source::SourceFile;
 use crate::copy_out::{Preserve, Summary, count};
 use crate::edit::remove_inherited_acls;
 use crate::{ErrorKind, FileType, FsWrite, InodeNumber, Result, SetMetadata, SetTime, SetXattr};
 
-/// Gives `inode` what `preserve` asks for of `found`.
+/// Gives `inode` those attributes of `found` that `preserve` selects.
 ///
-/// The order counts: an ACL changes the mode, and everything changes the times.
+/// The order matters: an ACL changes the mode, and every change updates the times.
 pub(super) fn apply(
     fs: &dyn FsWrite,
     found: &dyn SourceFile,
@@ -58,7 +58,7 @@ fn set_xattrs(
     Ok(())
 }
 
-/// Whether the file is none the worse but for the attribute.
+/// Returns true if the file is complete except for the attribute that failed.
 const fn is_about_the_attribute(kind: ErrorKind) -> bool {
     matches!(
         kind,

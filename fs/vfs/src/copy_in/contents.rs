@@ -1,23 +1,23 @@
-//! The bytes of a file, and its holes.
+//! The contents of a file, and its holes.
 
 use std::ops::ControlFlow;
 
 use super::source::SourceData;
 use crate::numbers::len_u64;
-use crate::{FileWriter, FsWrite, InodeNumber, Result, go_on};
+use crate::{FileWriter, FsWrite, InodeNumber, Result, check_cancelled};
 
-/// Read and written at once.
+/// The size of a read and of a write.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Copies contents, with one buffer for all files.
+/// Copies file contents, with one buffer for all files.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
+pub(super) struct ContentsCopier {
     buffer: Vec<u8>,
 }
 
-impl Contents {
-    /// Copies all of `from` into a file that is empty; its holes stay holes. Tells `copied` how
-    /// many bytes each piece had.
+impl ContentsCopier {
+    /// Copies all of `from` into an empty file and preserves holes. Calls `copied` with the size of
+    /// each piece.
     pub(super) fn copy(
         &mut self,
         fs: &dyn FsWrite,
@@ -31,7 +31,7 @@ impl Contents {
             let done = self.copy_run(fs, from, (inode, start, end), copied)?;
             at = end.max(done);
             if done < end && end != u64::MAX {
-                break; // The file is shorter than it was, or than it says.
+                break; // The file has shrunk, or its size is wrong.
             }
             if end == u64::MAX {
                 at = done;
@@ -44,7 +44,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Copies a run, and returns where it really ended.
+    /// Copies a run of data, and returns its real end.
     fn copy_run(
         &mut self,
         fs: &dyn FsWrite,
@@ -65,8 +65,8 @@ impl Contents {
             if piece.is_empty() {
                 break;
             }
-            writer.put(piece)?;
-            go_on(copied(len_u64(read)))?;
+            writer.write_all(piece)?;
+            check_cancelled(copied(len_u64(read)))?;
         }
         Ok(writer.position())
     }

@@ -1,4 +1,4 @@
-//! A source on the host: files by descriptor.
+//! A source on the host, accessed by file descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,19 +14,19 @@ use crate::{
     Device, Error, ErrorKind, FileFlags, FileType, Follow, InodeNumber, Metadata, Result, Timestamp,
 };
 
-/// A file of the host that was found, and not opened yet: opening a device or a FIFO does things.
+/// A file of the host that was found but not opened: opening a device or a FIFO has side effects.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct HostFile {
     fd: OwnedFd,
     metadata: Metadata,
     /// Device and inode.
     id: (u64, u64),
-    /// A path that leads to the file itself, be it a symlink, as long as its directory is open.
+    /// A path to the file itself (even if it is a symlink), valid while its directory is open.
     path: OsString,
 }
 
-impl Found {
-    /// What the user named.
+impl HostFile {
+    /// Finds the file that the user named.
     pub(super) fn source(path: &Path, follow: Follow) -> Result<Self> {
         let nofollow = match follow {
             Follow::All => OFlags::empty(),
@@ -35,7 +35,7 @@ impl Found {
         Self::open(CWD, path.as_os_str(), nofollow, path.as_os_str().to_owned())
     }
 
-    /// A name of a directory.
+    /// Finds a file by its name in a directory.
     pub(super) fn in_dir(dir: BorrowedFd<'_>, name: &OsStr) -> Result<Self> {
         let mut path = path_of(dir);
         path.push("/");
@@ -47,9 +47,10 @@ impl Found {
         let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(dir, name, flags, Mode::empty())
             .map_err(|errno| failed("finding the file", errno))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|errno| failed("looking at the file", errno))?;
+        let stat =
+            rustix::fs::fstat(&fd).map_err(|errno| failed("reading the file's metadata", errno))?;
         let file_type = FileType::from_mode(stat.st_mode)
-            .ok_or_else(|| Error::new(ErrorKind::Unsupported, "a type of file without a name"))?;
+            .ok_or_else(|| Error::new(ErrorKind::Unsupported, "unknown type of file"))?;
         Ok(Self {
             fd,
             metadata: metadata(&stat, file_type),
@@ -58,14 +59,14 @@ impl Found {
         })
     }
 
-    /// Opens it to read: this very file, whatever has its name by now.
+    /// Opens the file for reading: this inode, even if its name refers to another file by now.
     pub(super) fn open_file(&self) -> Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         rustix::fs::open(path_of(self.fd.as_fd()), flags, Mode::empty())
             .map_err(|errno| failed("opening the file", errno))
     }
 
-    /// The path for what works by path only; a symlink has no other way.
+    /// Returns the path for calls that take only a path; a symlink can't be accessed otherwise.
     fn by_path(&self) -> OsString {
         match self.metadata.file_type {
             FileType::Symlink => self.path.clone(),
@@ -74,7 +75,7 @@ impl Found {
     }
 }
 
-impl SourceFile for Found {
+impl SourceFile for HostFile {
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -85,7 +86,7 @@ impl SourceFile for Found {
 
     fn open(&self) -> Result<Box<dyn SourceData + '_>> {
         let file = self.open_file()?;
-        // Advice only.
+        // The result is ignored because this is only a hint.
         let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Sequential);
         Ok(Box::new(file))
     }
@@ -96,7 +97,8 @@ impl SourceFile for Found {
         Ok(target.into_bytes())
     }
 
-    /// The names of its extended attributes; none where the host has none.
+    /// Returns the names of its extended attributes; empty if the host's filesystem does not
+    /// support them.
     fn xattr_names(&self) -> Result<Vec<Vec<u8>>> {
         let path = self.by_path();
         let list = |buffer: &mut [u8]| match self.metadata.file_type {
@@ -113,7 +115,8 @@ impl SourceFile for Found {
         Ok(names.map(<[u8]>::to_vec).collect())
     }
 
-    /// The value of one; `None` when it has just gone, or may not be read.
+    /// Returns the value of an extended attribute; `None` if it has just been removed, or can't be
+    /// read for lack of permission.
     fn xattr(&self, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let (path, name) = (self.by_path(), OsStr::from_bytes(name));
         let get = |buffer: &mut [u8]| match self.metadata.file_type {
@@ -129,11 +132,12 @@ impl SourceFile for Found {
 }
 
 impl SourceData for OwnedFd {
-    /// Where the host has no holes, all of the file is one run of unknown end.
+    /// Returns the next run of data. If the host's filesystem does not report holes, the whole file
+    /// is one run of unknown end.
     fn next_run(&mut self, at: u64) -> Result<Option<(u64, u64)>> {
         let start = match rustix::fs::seek(&*self, SeekFrom::Data(at)) {
             Ok(start) => start,
-            // Nothing but a hole up to the end (lseek(2)).
+            // There is only a hole up to the end (lseek(2)).
             Err(Errno::NXIO) => return Ok(None),
             Err(Errno::INVAL | Errno::OPNOTSUPP) if at == 0 => return Ok(Some((0, u64::MAX))),
             Err(errno) => return Err(failed("looking for holes", errno)),
@@ -153,7 +157,7 @@ impl SourceData for OwnedFd {
     }
 }
 
-/// What the copy needs of it.
+/// Returns the metadata that the copy needs.
 fn metadata(stat: &Stat, file_type: FileType) -> Metadata {
     let is_device = matches!(file_type, FileType::CharacterDevice | FileType::BlockDevice);
     let changed = timestamp(stat.st_ctime, stat.st_ctime_nsec);
@@ -189,11 +193,11 @@ fn timestamp(seconds: i64, nanoseconds: impl TryInto<u32>) -> Timestamp {
     }
 }
 
-/// Asks with a larger buffer until the answer fits.
+/// Repeats a call with a larger buffer until the result fits.
 fn grown(
     mut ask: impl FnMut(&mut [u8]) -> std::result::Result<usize, Errno>,
 ) -> std::result::Result<Vec<u8>, Errno> {
-    /// What the kernel has at most (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
+    /// The kernel's limits (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
     const LIMIT: usize = 64 << 10;
     let mut buffer = vec![0; 256];
     loop {
@@ -208,7 +212,7 @@ fn grown(
     }
 }
 
-/// The names in a directory, without `.` and `..`.
+/// Returns the names in a directory, without `.` and `..`.
 pub(super) fn names_in(dir: &OwnedFd) -> Result<Vec<OsString>> {
     let entries = rustix::fs::Dir::read_from(dir);
     let mut names = Vec::new();

@@ -1,34 +1,37 @@
-//! Where a copy comes from: a file of the host, or of a filesystem.
+//! The source of a copy: a file of the host, or of a filesystem.
 
 use crate::{FileExtentKind, FsRead, InodeNumber, Metadata, Result};
 
 /// A file that is copied.
 pub(super) trait SourceFile {
-    /// What `stat` tells of it.
+    /// Returns the metadata, as stat(2) does.
     fn metadata(&self) -> &Metadata;
 
-    /// Returns the same for all names of one file, and for nothing else.
+    /// Returns an identity that all names of one file share, and no other file has.
     fn id(&self) -> (u64, u64);
 
-    /// Opens a regular file to read: this very file, whatever has its name by now.
+    /// Opens a regular file for reading: this inode, even if its name refers to another file by
+    /// now.
     fn open(&self) -> Result<Box<dyn SourceData + '_>>;
 
-    /// The target of a symlink.
+    /// Returns the target of a symlink.
     fn link_target(&self) -> Result<Vec<u8>>;
 
-    /// The names of its extended attributes.
+    /// Returns the names of its extended attributes.
     fn xattr_names(&self) -> Result<Vec<Vec<u8>>>;
 
-    /// The value of one; `None` when it has just gone, or may not be read.
+    /// Returns the value of an extended attribute; `None` if it has just been removed, or can't be
+    /// read for lack of permission.
     fn xattr(&self, name: &[u8]) -> Result<Option<Vec<u8>>>;
 }
 
 /// The contents of a file that is copied.
 pub(super) trait SourceData {
-    /// Returns start and end of the next run of data from byte `at` on; `None` when there is none.
+    /// Returns start and end of the next run of data from byte `at` on; `None` if there is no more
+    /// data.
     fn next_run(&mut self, at: u64) -> Result<Option<(u64, u64)>>;
 
-    /// Reads into `buffer` from byte `at` on; 0 at the end.
+    /// Reads into `buffer` from byte `at` on; returns 0 at the end.
     fn read_at(&mut self, at: u64, buffer: &mut [u8]) -> Result<usize>;
 }
 
@@ -74,7 +77,7 @@ impl SourceFile for GuestFile<'_> {
 struct GuestData<'a>(&'a GuestFile<'a>);
 
 impl SourceData for GuestData<'_> {
-    /// No iterator stays open between two runs: the copy may go into the same filesystem.
+    /// Does not keep an iterator open between two runs: the copy may write to the same filesystem.
     fn next_run(&mut self, at: u64) -> Result<Option<(u64, u64)>> {
         let size = self.0.metadata.size_bytes;
         if at >= size {

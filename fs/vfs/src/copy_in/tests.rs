@@ -1,4 +1,4 @@
-//! Trees of the host, copied into a filesystem in memory.
+//! Copies of host trees into a filesystem in memory.
 
 use std::fs::{self, File};
 use std::ops::ControlFlow;
@@ -43,7 +43,7 @@ fn plain() -> CopyInOptions {
     }
 }
 
-/// Something of each kind.
+/// Returns a tree with a file of each type.
 fn host_tree() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
@@ -104,14 +104,14 @@ fn everything_arrives() {
     let stored = stored.filter(|extent| extent.kind != FileExtentKind::Hole);
     let stored: u64 = stored.map(|extent| extent.len_bytes).sum();
     assert!(stored <= 64 << 10, "{stored}");
-    // What is in it, into a directory that is there.
+    // The entries are copied into an existing directory.
     let to = CopyTo::Directory(fs.root());
     copy_in(&fs, tree.path(), to, &plain(), &mut |_, _| {
         ControlFlow::Continue(())
     })
     .unwrap();
     assert_eq!(read(&fs, "/d/file"), b"contents");
-    // And out again.
+    // The tree is copied to the host again.
     let out = tree.path().join("out");
     let start = stat(&fs, "/copy/d").inode;
     copy_out(&fs, start, &out, &CopyOptions::default(), &mut |_, _| {
@@ -153,13 +153,13 @@ fn what_is_in_the_way_gives_way_or_stays() {
     add(b"link", NewKind::Symlink(b"old"));
     add(b"dir", NewKind::Directory);
     let source = tree.path().join("d/file");
-    // Its contents only.
+    // Only the contents are copied.
     copy(&fs, &source, "old", &plain());
     let now = stat(&fs, "/old");
     assert_eq!((now.inode, now.permissions, now.uid), (old, 0o640, 7));
     assert_eq!(read(&fs, "/old"), b"contents");
     assert!(fs.xattr(old, b"user.mine").unwrap().is_some());
-    // The symlink itself, not what it leads to.
+    // The symlink itself is copied, not its target.
     let target = tree.path().join("empty");
     copy(&fs, &target, "link", &plain());
     assert_eq!(stat(&fs, "/link").file_type, FileType::Regular);
@@ -195,7 +195,7 @@ fn names_of_one_file_do_not_overwrite_each_other() {
         (read(&fs, "/d/a"), read(&fs, "/d/b")),
         (b"a".into(), b"b".into())
     );
-    // Again: names that are one file in the source stay or become one.
+    // A second copy: names that are one file in the source stay or become one file.
     fs::remove_file(tree.path().join("b")).unwrap();
     fs::hard_link(tree.path().join("a"), tree.path().join("b")).unwrap();
     for _ in 0..2 {
@@ -216,7 +216,7 @@ fn attributes_are_the_sources_and_not_inherited() {
         return; // A host filesystem without attributes.
     }
     let fs = WritableMemoryFs::new();
-    // acl(5), xattr form: version 2, then owner rwx, group rwx, other nothing.
+    // acl(5), xattr format: version 2, then owner rwx, group rwx, other nothing.
     let entry = |tag: u16, permissions: u16| {
         let parts = [
             tag.to_le_bytes(),
@@ -276,7 +276,7 @@ fn goes_on_or_stops_after_an_error_and_refuses_the_image() {
         inodes: 100,
     });
     fs::write(tree.path().join("large"), vec![1; 100_000]).unwrap();
-    // What may have left a file half copied ends it in any case.
+    // An error that may leave a file half copied always ends the copy.
     let place = CopyTo::Name(full.root(), b"copy");
     let stopped = copy_in(&full, tree.path(), place, &plain(), &mut |_, _| {
         ControlFlow::Continue(())
@@ -349,7 +349,7 @@ fn nothing_is_copied_onto_or_into_itself() {
     }
     let onto = within("/copy/d", CopyTo::Directory(d)).unwrap_err();
     assert_eq!(onto.kind(), ErrorKind::Invalid);
-    // Also by its other name.
+    // The file is also refused by its other name.
     for name in [&b"file"[..], b"second"] {
         let summary = within("/copy/d/file", CopyTo::Name(d, name)).unwrap();
         assert_eq!(summary.errors[0].kind(), ErrorKind::Invalid);

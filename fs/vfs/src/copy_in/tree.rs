@@ -1,4 +1,4 @@
-//! One file after the other.
+//! The copy of a tree, file by file.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -7,26 +7,26 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::contents::Contents;
-use super::host::{Found, names_in};
+use super::contents::ContentsCopier;
+use super::host::{HostFile, names_in};
 use super::source::{GuestFile, SourceFile};
 use super::{CopyFrom, CopyInOptions, CopyTo, attributes};
 use crate::copy_out::{Existing, OnError, Summary, count};
 use crate::{
     Error, ErrorKind, FileType, FsRead, FsWrite, InodeNumber, Metadata, NewAttributes, NewKind,
-    Result, WALK_PATH_MAX_BYTES, WalkEntry, go_on, walk,
+    Result, WALK_PATH_MAX_BYTES, WalkEntry, check_cancelled, walk,
 };
 
-/// Read, write and execute for all.
+/// Read, write and execute permission for everyone.
 const RWX: u16 = 0o777;
 
-/// A directory of the host that is being copied.
+/// A directory of the source that is being copied.
 struct Level {
-    found: Found,
+    found: HostFile,
     dir: OwnedFd,
     names: std::vec::IntoIter<OsString>,
     into: InodeNumber,
-    /// How much of the path leads to it.
+    /// The length of the part of the path that names it.
     path_len: usize,
 }
 
@@ -34,15 +34,16 @@ pub(super) struct Copy<'a> {
     fs: &'a dyn FsWrite,
     options: &'a CopyInOptions,
     progress: &'a mut dyn FnMut(&[u8], &Summary) -> ControlFlow<()>,
-    /// Whether the source is in the same filesystem, so that a file may be its own copy.
+    /// True if the source is in the same filesystem, so that a file may be copied onto itself.
     same: bool,
-    /// The path within the copy of what is looked at.
+    /// The path of the current file within the copy.
     path: Vec<u8>,
-    /// Files with several names, by device and inode, the first of which is copied.
+    /// The copies of files with several names, by device and inode of the source.
     linked: HashMap<(u64, u64), InodeNumber>,
-    /// Files that were there and have several names: filled once. The next name gets a new file.
+    /// Existing files with several names that were overwritten once. The next name of such a file
+    /// gets a new file.
     filled: HashSet<InodeNumber>,
-    contents: Contents,
+    contents: ContentsCopier,
     summary: Summary,
 }
 
@@ -60,13 +61,13 @@ impl<'a> Copy<'a> {
             path: Vec::new(),
             linked: HashMap::new(),
             filled: HashSet::new(),
-            contents: Contents::default(),
+            contents: ContentsCopier::default(),
             summary: Summary::default(),
         }
     }
 
     pub(super) fn run(mut self, source: &Path, to: CopyTo<'_>) -> Result<Summary> {
-        let found = Found::source(source, self.options.source_link)?;
+        let found = HostFile::source(source, self.options.source_link)?;
         let mut levels = Vec::new();
         match to {
             CopyTo::Name(dir, name) => {
@@ -82,12 +83,12 @@ impl<'a> Copy<'a> {
             self.path.truncate(level.path_len);
             let Some(name) = level.names.next() else {
                 if let Some(level) = levels.pop() {
-                    self.leave(&level.found, level.into)?;
+                    self.finish_dir(&level.found, level.into)?;
                 }
                 continue;
             };
             let into = level.into;
-            let found = Found::in_dir(level.dir.as_fd(), &name);
+            let found = HostFile::in_dir(level.dir.as_fd(), &name);
             self.push_name(&name);
             let name = name.as_bytes();
             let copied = found.and_then(|it| self.copy_found(it, (into, name), &mut levels));
@@ -96,10 +97,10 @@ impl<'a> Copy<'a> {
         Ok(self.summary)
     }
 
-    /// Copies a file of the host; into a directory the copy goes next.
+    /// Copies a file of the host; if it is a directory, the copy continues in it.
     fn copy_found(
         &mut self,
-        found: Found,
+        found: HostFile,
         (dir, name): (InodeNumber, &[u8]),
         levels: &mut Vec<Level>,
     ) -> Result<()> {
@@ -116,7 +117,7 @@ impl<'a> Copy<'a> {
             && self.same
             && is_at_or_above(self.fs, source.inode, dir)?
         {
-            let reason = "a directory can't be copied into itself";
+            let reason = "cannot copy a directory into itself";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         let mut dirs: Vec<(GuestFile<'_>, InodeNumber)> = Vec::new();
@@ -131,7 +132,7 @@ impl<'a> Copy<'a> {
                 }
             };
             while dirs.len() > entry.depth {
-                self.leave_guest(&mut dirs)?;
+                self.finish_guest_dir(&mut dirs)?;
             }
             self.path.clone_from(&entry.path);
             match self.copy_entry(source.fs, &entry, to, &mut dirs) {
@@ -147,7 +148,7 @@ impl<'a> Copy<'a> {
             }
         }
         while !dirs.is_empty() {
-            self.leave_guest(&mut dirs)?;
+            self.finish_guest_dir(&mut dirs)?;
         }
         Ok(self.summary)
     }
@@ -163,10 +164,10 @@ impl<'a> Copy<'a> {
             fs: from,
             metadata: entry.metadata.clone(),
         };
-        // Whatever led here a second time, the copy does not copy itself.
+        // However the copy came to its own destination, it must not copy itself.
         let first = dirs.first().map(|&(_, into)| into);
         if self.same && first == Some(entry.inode) {
-            let reason = "a directory can't be copied into itself";
+            let reason = "cannot copy a directory into itself";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         let into = match (dirs.last(), to) {
@@ -179,15 +180,15 @@ impl<'a> Copy<'a> {
         };
         if let Some(into) = into {
             count(&mut self.summary.directories);
-            go_on((self.progress)(&self.path, &self.summary))?;
+            check_cancelled((self.progress)(&self.path, &self.summary))?;
             dirs.push((file, into));
         }
         Ok(())
     }
 
-    fn leave_guest(&mut self, dirs: &mut Vec<(GuestFile<'_>, InodeNumber)>) -> Result<()> {
+    fn finish_guest_dir(&mut self, dirs: &mut Vec<(GuestFile<'_>, InodeNumber)>) -> Result<()> {
         match dirs.pop() {
-            Some((file, into)) => self.leave(&file, into),
+            Some((file, into)) => self.finish_dir(&file, into),
             None => Ok(()),
         }
     }
@@ -199,7 +200,7 @@ impl<'a> Copy<'a> {
         self.path.extend_from_slice(name.as_bytes());
     }
 
-    /// Ends the copy on an error, or remembers it.
+    /// Records an error, or returns it if it ends the copy.
     fn note(&mut self, outcome: Result<()>) -> Result<()> {
         let Err(error) = outcome.map_err(|error| error.in_path(&self.path)) else {
             return Ok(());
@@ -211,7 +212,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Copies a file. Returns the directory that the contents of a directory go to.
+    /// Copies a file. For a directory, returns the destination directory of its entries.
     fn copy(
         &mut self,
         found: &dyn SourceFile,
@@ -219,16 +220,16 @@ impl<'a> Copy<'a> {
         name: &[u8],
     ) -> Result<Option<InodeNumber>> {
         if self.options.refused.contains(&found.id()) {
-            let reason = "is the image itself, which would grow for ever";
+            let reason = "cannot copy the image into itself";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         let from = found.metadata();
         if self.same
             && self
-                .there(dir, name)?
+                .existing_metadata(dir, name)?
                 .is_some_and(|it| it.inode == from.inode)
         {
-            let reason = "is the same file as where it should go";
+            let reason = "source and destination are the same file";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         if from.is_dir() {
@@ -252,18 +253,18 @@ impl<'a> Copy<'a> {
         if has_more_names {
             self.linked.insert(found.id(), inode);
         }
-        go_on((self.progress)(&self.path, &self.summary))?;
+        check_cancelled((self.progress)(&self.path, &self.summary))?;
         Ok(None)
     }
 
-    /// The directory that a copy of one goes to, which is made if it isn't there.
+    /// Returns the destination directory of a source directory. A missing one is created.
     fn directory(
         &self,
         found: &dyn SourceFile,
         dir: InodeNumber,
         name: &[u8],
     ) -> Result<InodeNumber> {
-        match self.there(dir, name)? {
+        match self.existing_metadata(dir, name)? {
             Some(there) if there.is_dir() => Ok(there.inode),
             Some(_) => Err(ErrorKind::NotADirectory.into()),
             None => {
@@ -273,11 +274,11 @@ impl<'a> Copy<'a> {
         }
     }
 
-    fn enter(&mut self, found: Found, into: InodeNumber) -> Result<Level> {
+    fn enter(&mut self, found: HostFile, into: InodeNumber) -> Result<Level> {
         let dir = found.open_file()?;
         let names = names_in(&dir)?.into_iter();
         count(&mut self.summary.directories);
-        go_on((self.progress)(&self.path, &self.summary))?;
+        check_cancelled((self.progress)(&self.path, &self.summary))?;
         Ok(Level {
             found,
             dir,
@@ -287,14 +288,14 @@ impl<'a> Copy<'a> {
         })
     }
 
-    /// Gives a directory its attributes, now that nothing more is made in it.
-    fn leave(&mut self, found: &dyn SourceFile, into: InodeNumber) -> Result<()> {
+    /// Gives a directory its attributes, after the last entry was created in it.
+    fn finish_dir(&mut self, found: &dyn SourceFile, into: InodeNumber) -> Result<()> {
         let (preserve, summary) = (self.options.preserve, &mut self.summary);
         let applied = attributes::apply(self.fs, found, into, preserve, summary);
         self.note(applied)
     }
 
-    /// What a new file has from the start.
+    /// Returns the attributes with which a new file is created.
     fn attributes(&self, found: &dyn SourceFile) -> NewAttributes {
         NewAttributes {
             permissions: found.metadata().permissions & RWX,
@@ -304,8 +305,8 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// What has the name already.
-    fn there(&self, dir: InodeNumber, name: &[u8]) -> Result<Option<Metadata>> {
+    /// Returns the metadata of the existing file with this name.
+    fn existing_metadata(&self, dir: InodeNumber, name: &[u8]) -> Result<Option<Metadata>> {
         match self.fs.lookup(dir, name) {
             Ok(inode) => self.fs.metadata(inode).map(Some),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -313,7 +314,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Takes away what has the name, if it may.
+    /// Removes the existing file with this name, if that is allowed.
     fn make_room(&self, dir: InodeNumber, name: &[u8], there: &Metadata) -> Result<()> {
         if self.options.existing == Existing::Keep {
             return Err(ErrorKind::Exists.into());
@@ -349,22 +350,22 @@ impl<'a> Copy<'a> {
         Ok(inode)
     }
 
-    /// A regular file to fill: the one that is there, emptied, or a new one.
+    /// Returns a regular file to write to: the existing one, truncated, or a new one.
     fn empty_file(
         &mut self,
         found: &dyn SourceFile,
         dir: InodeNumber,
         name: &[u8],
     ) -> Result<InodeNumber> {
-        if let Some(there) = self.there(dir, name)? {
+        if let Some(existing) = self.existing_metadata(dir, name)? {
             let replaced = self.options.existing == Existing::Replace;
-            let regular = there.file_type == FileType::Regular;
-            let filled = there.links > 1 && !self.filled.insert(there.inode);
+            let regular = existing.file_type == FileType::Regular;
+            let filled = existing.links > 1 && !self.filled.insert(existing.inode);
             if replaced && regular && !filled {
-                self.fs.set_len(there.inode, 0)?;
-                return Ok(there.inode);
+                self.fs.set_len(existing.inode, 0)?;
+                return Ok(existing.inode);
             }
-            self.make_room(dir, name, &there)?;
+            self.make_room(dir, name, &existing)?;
         }
         let attributes = self.attributes(found);
         self.fs.create(dir, name, NewKind::Regular, &attributes)
@@ -391,19 +392,22 @@ impl<'a> Copy<'a> {
             FileType::Fifo => (NewKind::Fifo, &mut self.summary.specials),
             FileType::Socket => (NewKind::Socket, &mut self.summary.specials),
             FileType::Regular | FileType::Directory => {
-                return Err(Error::new(ErrorKind::Io, "the file changed its type"));
+                return Err(Error::new(
+                    ErrorKind::Io,
+                    "the file changed its type during the copy",
+                ));
             }
         };
         count(counted);
-        if let Some(there) = self.there(dir, name)? {
-            self.make_room(dir, name, &there)?;
+        if let Some(existing) = self.existing_metadata(dir, name)? {
+            self.make_room(dir, name, &existing)?;
         }
         let attributes = self.attributes(found);
         self.fs.create(dir, name, kind, &attributes)
     }
 
-    /// Adds a name to the copy of a file that has been copied. Returns whether it could: where it
-    /// can't, the file is copied once more.
+    /// Adds a name to the copy of a file that was copied before. Returns false if that fails; then
+    /// the file is copied again.
     fn link_to_first(
         &mut self,
         found: &dyn SourceFile,
@@ -413,25 +417,25 @@ impl<'a> Copy<'a> {
         let Some(&first) = self.linked.get(&found.id()) else {
             return Ok(false);
         };
-        match self.there(dir, name)? {
+        match self.existing_metadata(dir, name)? {
             Some(there) if there.inode == first => {}
             Some(there) => self.make_room(dir, name, &there)?,
             None => {}
         }
         match self.fs.link(first, dir, name) {
             Ok(()) => {}
-            // It is this very file already.
+            // The name refers to this very file already.
             Err(error) if error.kind() == ErrorKind::Exists => {}
             Err(error) if error.kind() == ErrorKind::TooManyNames => return Ok(false),
             Err(error) => return Err(error),
         }
         count(&mut self.summary.hard_links);
-        go_on((self.progress)(&self.path, &self.summary))?;
+        check_cancelled((self.progress)(&self.path, &self.summary))?;
         Ok(true)
     }
 }
 
-/// Returns whether `top` is `dir` or a directory above it.
+/// Returns true if `top` is `dir` or one of its parents.
 fn is_at_or_above(fs: &dyn FsRead, top: InodeNumber, dir: InodeNumber) -> Result<bool> {
     let mut at = dir;
     // A walk goes no deeper either.
@@ -445,6 +449,6 @@ fn is_at_or_above(fs: &dyn FsRead, top: InodeNumber, dir: InodeNumber) -> Result
         }
         at = above;
     }
-    let reason = "directories are nested too deep, or in a circle";
+    let reason = "directories are nested too deeply, or in a loop";
     Err(Error::new(ErrorKind::Corrupt, reason).in_inode(dir))
 }

@@ -1,4 +1,4 @@
-//! Owner, permissions, times and extended attributes of a copy.
+//! The owner, permissions, times and extended attributes of a copy.
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
@@ -11,17 +11,17 @@ use super::host::{failed, path_of};
 use super::{Preserve, Summary, count};
 use crate::{FileType, FsRead, Metadata, Result, Timestamp};
 
-/// Read, write and execute for all.
+/// Read, write and execute permission for everyone.
 pub(super) const RWX: u16 = 0o777;
 
-/// Permissions without set-user-id and set-group-id, which would lend our own rights to a file
-/// that could not be given to its owner.
+/// The permission bits without set-user-ID and set-group-ID. Those would lend the calling user's
+/// rights to a file whose owner could not be set.
 const WITHOUT_SET_ID: u16 = 0o1777;
 
-/// Gives the file behind `fd` what `preserve` asks for. `fd` may be opened with `O_PATH`.
+/// Gives the file `fd` the attributes that `preserve` selects. `fd` may be opened with `O_PATH`.
 ///
-/// The order counts: giving a file away clears set-user-id and capabilities, changing its mode
-/// changes its ACL, and everything changes its times.
+/// The order matters: a change of owner clears set-user-ID and capabilities, a change of mode
+/// changes the ACL, and every change updates the times.
 pub(super) fn apply(
     fs: &dyn FsRead,
     metadata: &Metadata,
@@ -30,7 +30,7 @@ pub(super) fn apply(
     summary: &mut Summary,
 ) -> Result<()> {
     let mut permissions = metadata.permissions;
-    if preserve.owner && !give_away(metadata, fd)? {
+    if preserve.owner && !set_owner(metadata, fd)? {
         count(&mut summary.owners_ignored);
         permissions &= WITHOUT_SET_ID;
     }
@@ -48,14 +48,14 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Sets the owner. Returns whether we may.
-fn give_away(metadata: &Metadata, fd: BorrowedFd<'_>) -> Result<bool> {
-    // The highest id stands for "leave it" in chown(2), and is nobody's.
+/// Sets the owner. Returns false if the host does not permit it.
+fn set_owner(metadata: &Metadata, fd: BorrowedFd<'_>) -> Result<bool> {
+    // In chown(2) the highest ID means "unchanged", and no user has it.
     let uid = (metadata.uid != u32::MAX).then(|| Uid::from_raw(metadata.uid));
     let gid = (metadata.gid != u32::MAX).then(|| Gid::from_raw(metadata.gid));
     match rustix::fs::chownat(fd, "", uid, gid, AtFlags::EMPTY_PATH) {
         Ok(()) => Ok(true),
-        // Without the rights, or with an id that a user namespace has no place for.
+        // The process lacks the rights, or the user namespace does not map the ID.
         Err(Errno::PERM | Errno::INVAL) => Ok(false),
         Err(errno) => Err(failed("setting the owner", errno)),
     }

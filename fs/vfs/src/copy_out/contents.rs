@@ -1,13 +1,15 @@
-//! The bytes of a file, and its holes.
+//! The contents of a file, and its holes.
 
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 
 use super::host::failed;
 use crate::numbers::len_u64;
-use crate::{Error, ErrorKind, FileExtentKind, FsRead, InodeNumber, ReadAhead, Result, go_on};
+use crate::{
+    Error, ErrorKind, FileExtentKind, FsRead, InodeNumber, ReadAhead, Result, check_cancelled,
+};
 
-/// Read and written at once: more gains nothing over the cost of a system call.
+/// The size of a read and of a write: a larger one gains nothing over the cost of a system call.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// A run of bytes of a file.
@@ -17,15 +19,15 @@ struct Run {
     end: u64,
 }
 
-/// Copies contents, with one buffer for all files.
+/// Copies file contents, with one buffer for all files.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
+pub(super) struct ContentsCopier {
     buffer: Vec<u8>,
 }
 
-impl Contents {
-    /// Copies the stored runs of a file of `size_bytes`, and leaves holes where it has them. Tells
-    /// `copied` how many bytes each piece had.
+impl ContentsCopier {
+    /// Copies the stored runs of a file of `size_bytes` and preserves its holes. Calls `copied`
+    /// with the size of each piece.
     pub(super) fn copy(
         &mut self,
         fs: &dyn FsRead,
@@ -37,7 +39,7 @@ impl Contents {
         if size_bytes == 0 {
             return Ok(());
         }
-        // Small files have no holes worth asking for.
+        // In small files, holes are not worth the query.
         if size_bytes <= 4096 {
             let whole = Run {
                 start: 0,
@@ -71,7 +73,7 @@ impl Contents {
         if let Some(run) = pending {
             self.copy_run(fs, inode, run, to, copied)?;
         }
-        // Whatever hole the file ends with.
+        // The size is set explicitly because the file may end with a hole.
         rustix::fs::ftruncate(to, size_bytes).map_err(|errno| failed("setting the size", errno))
     }
 
@@ -92,17 +94,17 @@ impl Contents {
             let read = fs.read_at(inode, at, piece)?;
             let data = piece.get(..read).unwrap_or_default();
             if data.is_empty() {
-                let reason = "file ends before its size says";
+                let reason = "the file ends before its size";
                 return Err(Error::new(ErrorKind::Corrupt, reason).in_inode(inode));
             }
             write(to, data, at)?;
             at = at.saturating_add(len_u64(data.len()));
-            go_on(copied(len_u64(data.len())))?;
+            check_cancelled(copied(len_u64(data.len())))?;
         }
         Ok(())
     }
 
-    /// Room for the next piece of a run that goes on for `left` bytes.
+    /// Returns the buffer for the next piece of a run with `left` remaining bytes.
     fn piece(&mut self, left: u64) -> &mut [u8] {
         let wanted = usize::try_from(left)
             .unwrap_or(usize::MAX)

@@ -1,4 +1,4 @@
-//! The destination: directories of the host, by descriptor.
+//! The destination: directories of the host, accessed by descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,14 +11,14 @@ use rustix::io::Errno;
 use super::Existing;
 use crate::{Error, ErrorKind, Result};
 
-/// How many directories are kept open on the way down. Deeper ones are opened again on the way up:
-/// a process may have no more than 1024 files open by default.
+/// The number of directories that are kept open on the way down. Deeper ones are reopened on the
+/// way up: by default a process can have at most 1024 open files.
 const OPEN_DIRS: usize = 64;
 
 /// The directories from the destination's parent down to the one that is being filled.
 #[derive(Debug)]
 pub(super) struct Dirs {
-    /// The destination's parent: always open.
+    /// The destination's parent, which is always open.
     base: OwnedFd,
     levels: Vec<Level>,
 }
@@ -29,27 +29,30 @@ struct Level {
     fd: Option<OwnedFd>,
 }
 
-/// Opens a directory for what is made in it, and never through a symlink.
+/// The flags to open a directory in which files are created, without following a symlink.
 const DIR: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
 impl Dirs {
-    /// Begins in the directory that `destination` is in. Returns the name that it has there.
+    /// Opens the parent directory of `destination`. Returns the name of the destination in it.
     pub(super) fn open(destination: &Path) -> Result<(Self, OsString)> {
         let name = destination
             .file_name()
             .map(OsStr::to_owned)
             .ok_or_else(|| {
-                let reason = format!("{} has no name to copy to", destination.display());
+                let reason = format!(
+                    "cannot copy to {}: the path does not end in a name",
+                    destination.display()
+                );
                 Error::new(ErrorKind::Invalid, reason)
             })?;
         let parent = match destination.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        // Up to here the path is the user's own word, symlinks and all.
+        // Up to here the path is the user's own, and its symlinks are followed.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = rustix::fs::open(parent, flags, Mode::empty()).map_err(|errno| {
             let what = format!("opening {}", parent.display());
@@ -59,16 +62,16 @@ impl Dirs {
         Ok((Self { base, levels }, name))
     }
 
-    /// How many directories lie between the base and the place where things are made now.
+    /// Returns the number of directories between the base and the current directory.
     pub(super) fn depth(&self) -> usize {
         self.levels.len()
     }
 
-    /// The directory where things are made now.
+    /// Returns the current directory, in which files are created.
     ///
     /// # Errors
-    /// When it could not be opened again on the way up: it was moved or removed meanwhile.
-    pub(super) fn here(&self) -> Result<BorrowedFd<'_>> {
+    /// If it could not be reopened on the way up, because another process has moved or removed it.
+    pub(super) fn current(&self) -> Result<BorrowedFd<'_>> {
         let fd = match self.levels.last() {
             Some(level) => level.fd.as_ref(),
             None => Some(&self.base),
@@ -76,15 +79,15 @@ impl Dirs {
         let moved = || {
             Error::new(
                 ErrorKind::Io,
-                "somebody else moved the directory on the host",
+                "another process moved the directory on the host",
             )
         };
         fd.map(OwnedFd::as_fd).ok_or_else(moved)
     }
 
-    /// Goes into a directory that is there.
+    /// Enters an existing directory.
     pub(super) fn enter(&mut self, name: &OsStr) -> Result<()> {
-        let fd = open_dir(self.here()?, name)?;
+        let fd = open_dir(self.current()?, name)?;
         let open = self
             .levels
             .iter()
@@ -102,14 +105,14 @@ impl Dirs {
         Ok(())
     }
 
-    /// Leaves the innermost directory. Returns it, to be given its attributes.
-    pub(super) fn leave(&mut self) -> Result<Option<OwnedFd>> {
+    /// Leaves the innermost directory, and returns it so that its attributes can be set.
+    pub(super) fn leave_innermost(&mut self) -> Result<Option<OwnedFd>> {
         let left = self.levels.pop();
         self.reopen()?;
         Ok(left.and_then(|level| level.fd))
     }
 
-    /// Opens the innermost directory again, if it was closed on the way down.
+    /// Reopens the innermost directory, if it was closed on the way down.
     fn reopen(&mut self) -> Result<()> {
         let closed = self
             .levels
@@ -135,7 +138,7 @@ impl Dirs {
         Ok(())
     }
 
-    /// A file that was made earlier, by its path below the base.
+    /// Opens a file that was created earlier, by its path below the base.
     pub(super) fn find(&self, path: &[u8]) -> Result<OwnedFd> {
         use rustix::fs::ResolveFlags;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -148,16 +151,16 @@ impl Dirs {
 
 fn open_dir(parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd> {
     rustix::fs::openat(parent, name, DIR, Mode::empty()).map_err(|errno| match errno {
-        // A symlink, which O_NOFOLLOW with O_DIRECTORY reports in either way.
+        // A symlink: the combination of O_NOFOLLOW and O_DIRECTORY can report either error.
         Errno::LOOP | Errno::NOTDIR => Error::new(
             ErrorKind::NotADirectory,
-            "something else than a directory is in the way",
+            "not a directory, at the destination of a directory",
         ),
         errno => failed("opening the directory", errno),
     })
 }
 
-/// Makes something in `dir` that must not be there yet; what is in the way stays or goes.
+/// Creates a file in `dir` where no file exists; an existing one is kept or replaced.
 pub(super) fn make<T>(
     dir: BorrowedFd<'_>,
     name: &OsStr,
@@ -173,13 +176,13 @@ pub(super) fn make<T>(
     }
 }
 
-/// The path by which the kernel leads to an open file, be it a symlink itself.
+/// Returns a path by which the kernel reaches an open file, even a symlink.
 pub(crate) fn path_of(fd: BorrowedFd<'_>) -> OsString {
     use std::os::fd::AsRawFd;
     OsString::from_vec(format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes())
 }
 
-/// An error of the host.
+/// Returns the error for a failed operation on the host.
 pub(crate) fn failed(what: &str, errno: Errno) -> Error {
     let kind = match errno {
         Errno::NOENT => ErrorKind::NotFound,

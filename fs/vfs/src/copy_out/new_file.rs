@@ -10,12 +10,12 @@ use rustix::io::Errno;
 use super::Existing;
 use super::host::path_of;
 
-/// How often another temporary name is tried when one is taken.
+/// The number of temporary names that are tried.
 const ATTEMPTS: usize = 100;
 
-/// A new file without a name (`O_TMPFILE`), or with a temporary one where the host's filesystem has no
-/// files without a name. A program that is killed leaves nothing of the former; dropping the latter
-/// removes it.
+/// A new file without a name (`O_TMPFILE`), or with a temporary name if the host's filesystem does
+/// not support files without a name. If the process is killed, a file without a name vanishes;
+/// dropping the value removes a file with a temporary name.
 #[derive(Debug)]
 pub struct NewFile<D: AsFd> {
     dir: D,
@@ -26,11 +26,11 @@ pub struct NewFile<D: AsFd> {
 }
 
 impl<D: AsFd> NewFile<D> {
-    /// Makes a file that [`finish`](Self::finish) gives `name` in `dir`, with these permissions as far
-    /// as the umask lets them.
+    /// Creates a file that will be called `name` in `dir`, with these permissions reduced by the
+    /// umask. [`finish`](Self::finish) gives it the name.
     ///
     /// # Errors
-    /// Those of openat(2); `EXIST` and `ISDIR` for what is in the way and does not give way.
+    /// The errors of openat(2); `EXIST` and `ISDIR` for an existing file that must not be replaced.
     pub fn create(
         dir: D,
         name: &OsStr,
@@ -42,7 +42,8 @@ impl<D: AsFd> NewFile<D> {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let (file, temporary) = match rustix::fs::openat(&dir, ".", flags | OFlags::TMPFILE, mode) {
             Ok(file) => (file, None),
-            // As a filesystem, or an old kernel, answers that has no files without a name.
+            // The answers of a filesystem or an old kernel that does not support files without a
+            // name.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
                 let flags = flags | OFlags::CREATE | OFlags::EXCL;
                 let (file, name) =
@@ -60,10 +61,10 @@ impl<D: AsFd> NewFile<D> {
         })
     }
 
-    /// Gives the file its name, in place of what may have it.
+    /// Gives the file its name, and replaces an existing file if that is allowed.
     ///
     /// # Errors
-    /// Those of linkat(2) and renameat(2); `EXIST` when something has taken the name that is kept.
+    /// The errors of linkat(2) and renameat(2); `EXIST` if an existing file must be kept.
     pub fn finish(mut self) -> std::result::Result<(), Errno> {
         if self.temporary.is_none() {
             match self.link(&self.name) {
@@ -95,7 +96,7 @@ impl<D: AsFd> NewFile<D> {
     fn rename_to_free(&self, temporary: &OsStr) -> std::result::Result<(), Errno> {
         let (dir, name) = (&self.dir, &self.name);
         match rustix::fs::renameat_with(dir, temporary, dir, name, RenameFlags::NOREPLACE) {
-            // Filesystems of other machines mostly don't know the flag.
+            // Network filesystems mostly don't support the flag.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 check_free(dir.as_fd(), name, Existing::Keep)?;
                 rustix::fs::renameat(dir, temporary, dir, name)
@@ -114,13 +115,13 @@ impl<D: AsFd> AsFd for NewFile<D> {
 impl<D: AsFd> Drop for NewFile<D> {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // Nobody is left to be told.
+            // A destructor can't report an error.
             let _ = rustix::fs::unlinkat(&self.dir, temporary, AtFlags::empty());
         }
     }
 }
 
-/// Fails for what is in the way and does not give way: before contents are copied in vain.
+/// Fails if an existing file must not be replaced, before contents are copied in vain.
 fn check_free(
     dir: BorrowedFd<'_>,
     name: &OsStr,
@@ -137,7 +138,7 @@ fn check_free(
     }
 }
 
-/// Calls `make` with names that nobody has, until one is free.
+/// Calls `make` with temporary names until one is free.
 fn with_temporary_name<T>(
     mut make: impl FnMut(&OsStr) -> std::result::Result<T, Errno>,
 ) -> std::result::Result<(T, OsString), Errno> {

@@ -8,15 +8,15 @@ use super::*;
 use crate::testing::{Fault, MemoryFs};
 use crate::{Device, ErrorKind, FileType, Timestamp};
 
-struct Place {
+struct Destination {
     _dir: tempfile::TempDir,
     to: PathBuf,
 }
 
-fn place() -> Place {
+fn place() -> Destination {
     let dir = tempfile::tempdir().unwrap();
     let to = dir.path().join("copy");
-    Place { _dir: dir, to }
+    Destination { _dir: dir, to }
 }
 
 fn copy(fs: &MemoryFs, to: &Path) -> Summary {
@@ -242,7 +242,7 @@ fn trees_deeper_than_the_descriptors_come_out_whole() {
     let mut path = String::new();
     for n in 0..300 {
         path.push_str("/d");
-        // Before and behind the next directory: the way back up is needed, too.
+        // Files before and after the next directory: so the way back up is needed, too.
         fs.file(&format!("{path}/a{n}"), b"a");
         fs.dir(&format!("{path}/d"));
         fs.file(&format!("{path}/z{n}"), b"z");
@@ -305,7 +305,7 @@ fn owners_devices_and_attributes_as_far_as_the_host_allows() {
         assert_eq!((found.uid(), found.gid()), (12345, 54321));
         assert_eq!(mode(&p.to.join("f")), 0o6755);
     } else {
-        // All files belong to root on the image, and are given to nobody by an ordinary user.
+        // All files belong to root on the image, and an ordinary user can't set that owner.
         assert_eq!(mode(&p.to.join("f")), 0o755);
     }
     if summary.specials_ignored == 0 {
@@ -333,7 +333,7 @@ fn a_copy_stops_when_progress_says_so() {
             ControlFlow::Continue(())
         }
     };
-    // Also where errors are only noted.
+    // The result is the same if errors are only recorded.
     let options = CopyOptions::default();
     let stopped = copy_out(&fs, fs.root(), &p.to, &options, until_half).unwrap_err();
     assert_eq!(stopped.kind(), ErrorKind::Cancelled);
@@ -342,7 +342,7 @@ fn a_copy_stops_when_progress_says_so() {
 }
 
 #[test]
-fn progress_is_told() {
+fn progress_is_reported() {
     let mut fs = MemoryFs::new();
     fs.file("/big", &vec![1; 3 << 20]);
     let p = place();

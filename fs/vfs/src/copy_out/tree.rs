@@ -1,4 +1,4 @@
-//! One file after the other.
+//! The copy of a tree, file by file.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -11,24 +11,24 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::attributes::{self, RWX};
-use super::contents::Contents;
+use super::contents::ContentsCopier;
 use super::host::{Dirs, failed, make, path_of};
 use super::new_file::NewFile;
 use super::{CopyOptions, OnError, Preserve, Summary, count};
 use crate::{
-    Device, Error, ErrorKind, FileType, FsRead, InodeNumber, Metadata, Result, WalkEntry, go_on,
-    walk,
+    Device, Error, ErrorKind, FileType, FsRead, InodeNumber, Metadata, Result, WalkEntry,
+    check_cancelled, walk,
 };
 
-/// Until it has its own, what is made is for us alone.
+/// The mode of a new directory until it gets its final one: access only for its owner.
 const PRIVATE_DIR: u32 = 0o700;
 
-/// A file with several names, the first of which is copied.
+/// A file with several names, of which the first is copied.
 #[derive(Debug)]
 struct Linked {
-    /// Where, below the base.
+    /// The path of its copy below the base.
     path: Vec<u8>,
-    /// How many names are still to come.
+    /// The number of names still to come.
     left: u32,
 }
 
@@ -37,7 +37,7 @@ struct Linked {
 struct Open {
     metadata: Metadata,
     path: Vec<u8>,
-    /// Or it was there before.
+    /// True if the copy created it, false if it existed before.
     was_made: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Copy<'a> {
     name: OsString,
     open: Vec<Open>,
     linked: HashMap<InodeNumber, Linked>,
-    contents: Contents,
+    contents: ContentsCopier,
     summary: Summary,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Copy<'a> {
             name,
             open: Vec::new(),
             linked: HashMap::new(),
-            contents: Contents::default(),
+            contents: ContentsCopier::default(),
             summary: Summary::default(),
         })
     }
@@ -89,7 +89,7 @@ impl<'a> Copy<'a> {
                 self.fail(error)?;
             }
         }
-        self.leave_below(0)?;
+        self.leave_deeper_than(0)?;
         Ok(self.summary)
     }
 
@@ -102,8 +102,8 @@ impl<'a> Copy<'a> {
     }
 
     fn copy(&mut self, entry: &WalkEntry) -> Result<()> {
-        self.leave_below(entry.depth)?;
-        // The walk goes on into directories that were made only.
+        self.leave_deeper_than(entry.depth)?;
+        // The walk only continues into directories that were created.
         debug_assert_eq!(
             self.dirs.depth(),
             entry.depth,
@@ -130,7 +130,7 @@ impl<'a> Copy<'a> {
             };
             self.linked.insert(metadata.inode, linked);
         }
-        go_on((self.progress)(&entry.path, &self.summary))?;
+        check_cancelled((self.progress)(&entry.path, &self.summary))?;
         Ok(())
     }
 
@@ -158,7 +158,8 @@ impl<'a> Copy<'a> {
         } else {
             mode
         };
-        let made = match rustix::fs::mkdirat(self.dirs.here()?, name, Mode::from_raw_mode(mode)) {
+        let made = match rustix::fs::mkdirat(self.dirs.current()?, name, Mode::from_raw_mode(mode))
+        {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
             Err(errno) => return Err(failed("making the directory", errno)),
@@ -170,18 +171,18 @@ impl<'a> Copy<'a> {
             was_made: made,
         });
         count(&mut self.summary.directories);
-        go_on((self.progress)(&entry.path, &self.summary))?;
+        check_cancelled((self.progress)(&entry.path, &self.summary))?;
         Ok(())
     }
 
-    /// Leaves all directories deeper than `depth`. They get their attributes now that nothing more
-    /// is made in them.
-    fn leave_below(&mut self, depth: usize) -> Result<()> {
+    /// Leaves all directories deeper than `depth`. They get their attributes now, after the last
+    /// entry was created in them.
+    fn leave_deeper_than(&mut self, depth: usize) -> Result<()> {
         while self.dirs.depth() > depth {
             let Some(open) = self.open.pop() else {
                 break;
             };
-            let finished = match self.dirs.leave()? {
+            let finished = match self.dirs.leave_innermost()? {
                 Some(fd) => self.finish_dir(&open, &fd),
                 None => Ok(()),
             };
@@ -195,8 +196,10 @@ impl<'a> Copy<'a> {
     fn finish_dir(&mut self, open: &Open, fd: &OwnedFd) -> Result<()> {
         let preserve = self.options.preserve;
         if open.was_made && !preserve.mode {
-            // What the umask left of it, without the rights that we lent ourselves to fill it.
-            let stat = rustix::fs::fstat(fd).map_err(|e| failed("looking at the directory", e))?;
+            // Removes the rights that were added to fill the directory, and keeps what the umask
+            // left.
+            let stat =
+                rustix::fs::fstat(fd).map_err(|e| failed("reading the directory's metadata", e))?;
             let mode = stat.st_mode & u32::from(open.metadata.permissions & RWX);
             rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
                 .map_err(|e| failed("setting permissions", e))?;
@@ -205,8 +208,8 @@ impl<'a> Copy<'a> {
         attributes::apply(self.fs, &open.metadata, fd.as_fd(), preserve, summary)
     }
 
-    /// Adds a name to the copy of a file that has been copied. Returns whether it could: where it
-    /// can't, the file is copied once more.
+    /// Adds a name to the copy of a file that was copied before. Returns false if that fails; then
+    /// the file is copied again.
     fn link_to_first(&mut self, entry: &WalkEntry, name: &OsStr) -> Result<bool> {
         let inode = entry.metadata.inode;
         let Some(linked) = self.linked.get_mut(&inode) else {
@@ -215,7 +218,7 @@ impl<'a> Copy<'a> {
         let Ok(first) = self.dirs.find(&linked.path) else {
             return Ok(false);
         };
-        let here = self.dirs.here()?;
+        let here = self.dirs.current()?;
         let from = path_of(first.as_fd());
         let link = || rustix::fs::linkat(CWD, &from, here, name, AtFlags::SYMLINK_FOLLOW);
         match make(here, name, self.options.existing, link) {
@@ -228,7 +231,7 @@ impl<'a> Copy<'a> {
             self.linked.remove(&inode);
         }
         count(&mut self.summary.hard_links);
-        go_on((self.progress)(&entry.path, &self.summary))?;
+        check_cancelled((self.progress)(&entry.path, &self.summary))?;
         Ok(true)
     }
 
@@ -240,7 +243,7 @@ impl<'a> Copy<'a> {
         } else {
             metadata.permissions & RWX
         };
-        let here = self.dirs.here()?;
+        let here = self.dirs.current()?;
         let file = NewFile::create(here, name, self.options.existing, mode.into())
             .map_err(|errno| failed("making the file", errno))?;
         let Self {
@@ -265,7 +268,7 @@ impl<'a> Copy<'a> {
     fn copy_link(&mut self, entry: &WalkEntry, name: &OsStr) -> Result<()> {
         let target = self.fs.read_link(entry.metadata.inode)?;
         let target = OsStr::from_bytes(&target);
-        let here = self.dirs.here()?;
+        let here = self.dirs.current()?;
         let link = || rustix::fs::symlinkat(target, here, name);
         make(here, name, self.options.existing, link)
             .map_err(|errno| failed("making the symlink", errno))?;
@@ -283,7 +286,7 @@ impl<'a> Copy<'a> {
         };
         let Device { major, minor } = metadata.device.unwrap_or_default();
         let device = rustix::fs::makedev(major, minor);
-        let here = self.dirs.here()?;
+        let here = self.dirs.current()?;
         let mode = Mode::from_raw_mode(mode.into());
         let node = || rustix::fs::mknodat(here, name, file_type, mode, device);
         match make(here, name, self.options.existing, node) {
@@ -298,17 +301,18 @@ impl<'a> Copy<'a> {
         self.attribute_by_name(metadata, name)
     }
 
-    /// Attributes of what can't be opened, or should not be.
+    /// Sets the attributes of a file that can't be opened, or should not be.
     fn attribute_by_name(&mut self, metadata: &Metadata, name: &OsStr) -> Result<()> {
         if self.options.preserve == Preserve::NOTHING {
             return Ok(());
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(self.dirs.here()?, name, flags, Mode::empty())
-            .map_err(|errno| failed("finding what was made", errno))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|errno| failed("looking at it", errno))?;
+        let fd = rustix::fs::openat(self.dirs.current()?, name, flags, Mode::empty())
+            .map_err(|errno| failed("finding the new file", errno))?;
+        let stat = rustix::fs::fstat(&fd)
+            .map_err(|errno| failed("reading the new file's metadata", errno))?;
         if FileType::from_mode(stat.st_mode) != Some(metadata.file_type) {
-            let reason = "somebody else replaced what was made on the host";
+            let reason = "another process replaced the new file on the host";
             return Err(Error::new(ErrorKind::Io, reason));
         }
         let summary = &mut self.summary;

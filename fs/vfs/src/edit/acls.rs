@@ -1,12 +1,12 @@
-//! What a new file inherits and a copy must not have.
+//! Removal of inherited ACLs from copies.
 
 use crate::{FsWrite, InodeNumber, Result};
 
-/// Where POSIX ACLs are.
+/// The prefix of the attribute names of POSIX ACLs.
 const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 
-/// Removes the ACLs that a file inherited from its directory, but for those that `kept` says yes to:
-/// a faithful copy has the ACLs of its source, and no others.
+/// Removes the ACLs that a file inherited from its directory, except those for which `kept` returns
+/// true: a faithful copy has exactly the ACLs of its source.
 ///
 /// # Errors
 /// As [`FsWrite::remove_xattr`].

@@ -1,14 +1,15 @@
-//! A file that is created where it is missing.
+//! Look-up of a file that is created if it is missing.
 
 use crate::{
     ErrorKind, Follow, FsWrite, InodeNumber, NewAttributes, NewKind, Result, follow_last, resolve,
     resolve_parent,
 };
 
-/// Finds the file of any type at `path`, through symlinks. A missing one is created as a regular file.
+/// Finds the file of any type at `path`, following symlinks. A missing file is created as a regular
+/// file.
 ///
 /// # Errors
-/// As [`resolve`]; `NotFound` without the directory. All carry `path`.
+/// As [`resolve`]; `NotFound` if the directory is missing. All errors carry `path`.
 pub fn find_or_create(
     fs: &dyn FsWrite,
     path: &[u8],

@@ -1,16 +1,17 @@
-//! A directory and those above it.
+//! Creation of a directory and its parents.
 
 use crate::{ErrorKind, Follow, FsWrite, InodeNumber, NewAttributes, NewKind, Result, resolve};
 
-/// Write and search for the owner: without them nothing could be made in what is made.
+/// Write and search permission for the owner, which are needed to create entries.
 const OWNER_FILLS: u16 = 0o300;
 
-/// Makes the directory at `path` and those that are missing above it, as `mkdir -p` does: what is
-/// there stays as it is, and the missing ones above get what the umask leaves of 0777, but at least
-/// what their owner needs to fill them. Tells `made` the path of each. Returns the directory.
+/// Creates the directory at `path` and its missing parents, as `mkdir -p` does. Existing
+/// directories are not changed. Missing parents get the mode 0777 reduced by the umask, but at
+/// least the permissions that their owner needs to fill them. Calls `made` with the path of each
+/// new directory. Returns the directory at `path`.
 ///
 /// # Errors
-/// As [`resolve`]; `Exists` when something else is at `path`, `NotADirectory` when it is above.
+/// As [`resolve`]; `Exists` for another type of file at `path`, `NotADirectory` for one above it.
 pub fn make_dirs(
     fs: &dyn FsWrite,
     path: &[u8],
@@ -40,7 +41,7 @@ pub fn make_dirs(
     Ok(here)
 }
 
-/// Where each name of the path ends.
+/// Returns the end of each name in the path.
 fn ends_of_names(path: &[u8]) -> Vec<usize> {
     let is_end = |at: &usize| {
         let next = at.checked_add(1).and_then(|next| path.get(next));
@@ -71,7 +72,7 @@ fn above(attributes: &NewAttributes) -> NewAttributes {
     }
 }
 
-/// Makes the last name of `path` in `dir`. A symlink that leads nowhere is in the way.
+/// Creates the last name of `path` in `dir`. A dangling symlink counts as an existing file.
 fn make(
     fs: &dyn FsWrite,
     dir: InodeNumber,
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_way_is_said() {
+    fn what_is_in_the_way_is_reported() {
         let fs = WritableMemoryFs::new();
         let attributes = NewAttributes::for_root(0o755);
         let make = |name: &[u8], kind| fs.create(fs.root(), name, kind, &attributes);

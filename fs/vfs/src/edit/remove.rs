@@ -1,4 +1,4 @@
-//! A file, or a directory with all that is in it, goes away.
+//! Removal of a file, or of a directory with everything in it.
 
 use std::collections::HashSet;
 
@@ -8,26 +8,26 @@ use crate::{
     resolve_parent,
 };
 
-/// Names that are taken from a directory at once, so that memory does not grow with it.
+/// The number of names that are read from a directory at once, so that memory use does not grow
+/// with the directory.
 const BATCH_LEN: usize = 1024;
 
-/// From where on a directory keeps nothing but its place while what is in it goes away: programs
-/// nest directories without a bound.
+/// The depth from which a directory keeps only its position while its subdirectories are removed:
+/// programs nest directories without a bound.
 const DEEP: usize = 32;
 
-/// What came of removing one name.
+/// The outcome of removing one name.
 #[derive(Debug)]
 pub enum Removed<'a> {
-    /// A file that is no directory.
+    /// A file other than a directory was removed.
     File(&'a [u8]),
-    /// A directory, with everything in it.
+    /// A directory was removed, with everything in it.
     Directory(&'a [u8]),
-    /// It stays, and so do the directories that it is in; the error has the path.
+    /// The file and its parent directories are kept; the error has the path.
     Failed(Error),
 }
 
-/// Removes what `path` names, unless it is a directory that is not empty. A symlink is removed
-/// itself.
+/// Removes the file at `path`, or an empty directory. Symlinks are not followed.
 ///
 /// # Errors
 /// As [`resolve_parent`], [`FsWrite::unlink`] and [`FsWrite::rmdir`].
@@ -46,27 +46,32 @@ pub fn remove(fs: &dyn FsWrite, path: &[u8]) -> Result<()> {
         .map_err(|error| error.in_path(path))
 }
 
-/// Removes what `path` names with everything below it, and tells `told` of each name as it goes.
-/// No symlink is followed, so nothing outside of `path` is touched. After an error it goes on with
-/// the next name, unless that is one which may have [done a part](crate::ErrorKind::is_halfway).
+/// Removes the file at `path` with everything below it, and calls `report` for each name. Symlinks
+/// are not followed, so nothing outside of `path` is changed. After an error the removal continues
+/// with the next name, unless the failed operation [may be half
+/// done](crate::ErrorKind::is_halfway).
 ///
 /// # Errors
-/// What keeps it from beginning: as [`resolve_parent`], and `NotFound`.
-pub fn remove_tree(fs: &dyn FsWrite, path: &[u8], told: &mut dyn FnMut(Removed<'_>)) -> Result<()> {
+/// Errors before the first removal: as [`resolve_parent`], and `NotFound`.
+pub fn remove_tree(
+    fs: &dyn FsWrite,
+    path: &[u8],
+    report: &mut dyn FnMut(Removed<'_>),
+) -> Result<()> {
     let (dir, name) = resolve_parent(fs, path)?;
     let inode = fs.lookup(dir, &name).map_err(|error| error.in_path(path))?;
     let mut removal = Removal {
         fs,
-        told,
+        report,
         path: path.to_vec(),
         levels: Vec::new(),
         entered: HashSet::new(),
         ended: false,
     };
-    removal.take(dir, name, inode, None);
+    removal.remove_name(dir, name, inode, None);
     while let Some(entry) = removal.next() {
         if let Some(level) = removal.levels.last() {
-            removal.take(level.inode, entry.name, entry.inode, entry.file_type);
+            removal.remove_name(level.inode, entry.name, entry.inode, entry.file_type);
         }
     }
     Ok(())
@@ -74,13 +79,14 @@ pub fn remove_tree(fs: &dyn FsWrite, path: &[u8], told: &mut dyn FnMut(Removed<'
 
 struct Removal<'a> {
     fs: &'a dyn FsWrite,
-    told: &'a mut dyn FnMut(Removed<'_>),
-    /// The path of what is looked at.
+    report: &'a mut dyn FnMut(Removed<'_>),
+    /// The path of the current file.
     path: Vec<u8>,
     levels: Vec<Level>,
-    /// A directory with several names, of a broken filesystem, is entered once.
+    /// The directories that were entered: in a broken filesystem a directory can have several
+    /// names, and it is entered only once.
     entered: HashSet<InodeNumber>,
-    /// An error was told that keeps everything else from being removed, too.
+    /// True after an error that prevents all further removals.
     ended: bool,
 }
 
@@ -89,20 +95,20 @@ struct Level {
     dir: InodeNumber,
     name: Vec<u8>,
     inode: InodeNumber,
-    /// How much of the path leads to it.
+    /// The length of the part of the path that names it.
     path_len: usize,
     batch: std::vec::IntoIter<DirEntry>,
-    /// Where the next batch begins; `None` when there is none.
+    /// The cookie of the next batch; `None` after the last one.
     cookie: Option<u64>,
-    /// Where what is behind the name that was taken last begins.
+    /// The cookie of the entry after the name that was removed last.
     taken: u64,
-    /// Something in it stays.
+    /// True if an entry in it could not be removed.
     keeps: bool,
 }
 
 impl Removal<'_> {
-    /// Removes a name, or goes into the directory that it names.
-    fn take(
+    /// Removes a name, or enters the directory that it names.
+    fn remove_name(
         &mut self,
         dir: InodeNumber,
         name: Vec<u8>,
@@ -115,7 +121,7 @@ impl Removal<'_> {
             }
             self.path.extend_from_slice(&name);
         }
-        match self.try_take(dir, name, inode, file_type) {
+        match self.try_remove_name(dir, name, inode, file_type) {
             Ok(Some(level)) => {
                 if self.levels.len() > DEEP
                     && let Some(above) = self.levels.last_mut()
@@ -124,12 +130,12 @@ impl Removal<'_> {
                 }
                 self.levels.push(level);
             }
-            Ok(None) => (self.told)(Removed::File(&self.path)),
+            Ok(None) => (self.report)(Removed::File(&self.path)),
             Err(error) => self.fail(error),
         }
     }
 
-    fn try_take(
+    fn try_remove_name(
         &mut self,
         dir: InodeNumber,
         name: Vec<u8>,
@@ -149,7 +155,7 @@ impl Removal<'_> {
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         if !self.entered.insert(inode) {
-            let reason = "directory has several names, or contains itself";
+            let reason = "the directory has several names, or contains itself";
             return Err(Error::new(ErrorKind::Corrupt, reason));
         }
         Ok(Some(Level {
@@ -168,13 +174,13 @@ impl Removal<'_> {
         if let Some(level) = self.levels.last_mut() {
             level.keeps = true;
         }
-        // A contradiction in one directory says nothing of the others.
+        // Corruption in one directory does not affect the others.
         self.ended |= error.kind().is_halfway() && error.kind() != ErrorKind::Corrupt;
-        (self.told)(Removed::Failed(error.in_path(&self.path)));
+        (self.report)(Removed::Failed(error.in_path(&self.path)));
     }
 
-    /// The next name of the innermost directory; directories that are through are removed on the
-    /// way. `None` when all is done.
+    /// Returns the next name of the innermost directory, and removes finished directories on the
+    /// way. Returns `None` when all names are processed.
     fn next(&mut self) -> Option<DirEntry> {
         while !self.ended {
             let level = self.levels.last_mut()?;
@@ -185,7 +191,7 @@ impl Removal<'_> {
             }
             match level.refill(self.fs) {
                 Ok(true) => {}
-                Ok(false) => self.leave(),
+                Ok(false) => self.remove_innermost(),
                 Err(error) => {
                     level.cookie = None;
                     self.fail(error);
@@ -196,26 +202,26 @@ impl Removal<'_> {
     }
 
     /// Removes the innermost directory, which is empty now.
-    fn leave(&mut self) {
+    fn remove_innermost(&mut self) {
         let Some(level) = self.levels.pop() else {
             return;
         };
         if level.keeps {
-            // That was told already; those above stay, too.
+            // The error was reported already; the directories above can't be removed either.
             if let Some(above) = self.levels.last_mut() {
                 above.keeps = true;
             }
             return;
         }
         match self.fs.rmdir(level.dir, &level.name) {
-            Ok(()) => (self.told)(Removed::Directory(&self.path)),
+            Ok(()) => (self.report)(Removed::Directory(&self.path)),
             Err(error) => self.fail(error),
         }
     }
 }
 
 impl Level {
-    /// Lets go of the names that were read and not taken yet.
+    /// Drops the names that were read but not processed yet.
     fn park(&mut self) {
         if self.batch.len() > 0 {
             self.batch = Vec::new().into_iter();
@@ -223,7 +229,7 @@ impl Level {
         }
     }
 
-    /// Takes the next names. Returns whether there were any.
+    /// Reads the next batch of names. Returns false if there are no more.
     fn refill(&mut self, fs: &dyn FsWrite) -> Result<bool> {
         let Some(cookie) = self.cookie else {
             return Ok(false);
@@ -260,17 +266,17 @@ mod tests {
     }
 
     fn removed(fs: &WritableMemoryFs, path: &str) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         remove_tree(fs, path.as_bytes(), &mut |removed| {
             let text = |path: &[u8]| String::from_utf8(path.to_vec()).unwrap();
-            told.push(match removed {
+            reported.push(match removed {
                 Removed::File(path) => text(path),
                 Removed::Directory(path) => text(path) + "/",
                 Removed::Failed(error) => format!("!{error}"),
             });
         })
         .unwrap();
-        told
+        reported
     }
 
     fn tree() -> WritableMemoryFs {
@@ -287,10 +293,10 @@ mod tests {
     #[test]
     fn goes_from_the_leaves_up_and_follows_nothing() {
         let fs = tree();
-        let mut told = removed(&fs, "/a");
-        assert_eq!(told.pop().unwrap(), "/a/");
-        told.sort();
-        assert_eq!(told, ["/a/b/", "/a/b/f", "/a/l"]);
+        let mut reported = removed(&fs, "/a");
+        assert_eq!(reported.pop().unwrap(), "/a/");
+        reported.sort();
+        assert_eq!(reported, ["/a/b/", "/a/b/f", "/a/l"]);
         assert!(resolve(&fs, "/keep/file", Follow::All).is_ok());
         assert!(resolve(&fs, "/a", Follow::All).is_err());
         assert_eq!(removed(&fs, "/keep/file"), ["/keep/file"]);
@@ -312,11 +318,11 @@ mod tests {
             make(dir, b"z", NewKind::Regular);
             dir = below;
         }
-        let mut told = removed(&fs, "/d");
-        assert_eq!(told.len(), DEPTH + 2 * (DEPTH - 1));
-        told.sort_unstable();
-        told.dedup();
-        assert_eq!(told.len(), DEPTH + 2 * (DEPTH - 1));
+        let mut reported = removed(&fs, "/d");
+        assert_eq!(reported.len(), DEPTH + 2 * (DEPTH - 1));
+        reported.sort_unstable();
+        reported.dedup();
+        assert_eq!(reported.len(), DEPTH + 2 * (DEPTH - 1));
         assert_eq!(fs.file_count(), 1, "the root");
     }
 
@@ -333,11 +339,14 @@ mod tests {
             ..SetMetadata::default()
         };
         fs.set_metadata(fixed, &change).unwrap();
-        let told = removed(&fs, "/a");
-        assert!(told.contains(&"/a/l".to_owned()), "{told:?}");
-        let failed: Vec<_> = told.iter().filter(|text| text.starts_with('!')).collect();
-        assert_eq!(failed.len(), 1, "{told:?}");
-        assert!(failed[0].contains("/a/b/f"), "{told:?}");
+        let reported = removed(&fs, "/a");
+        assert!(reported.contains(&"/a/l".to_owned()), "{reported:?}");
+        let failed: Vec<_> = reported
+            .iter()
+            .filter(|text| text.starts_with('!'))
+            .collect();
+        assert_eq!(failed.len(), 1, "{reported:?}");
+        assert!(failed[0].contains("/a/b/f"), "{reported:?}");
         assert!(resolve(&fs, "/a/b/f", Follow::All).is_ok());
     }
 

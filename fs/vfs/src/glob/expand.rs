@@ -1,22 +1,22 @@
-//! Patterns of paths.
+//! Expansion of path patterns.
 
 use super::{Case, Pattern};
 use crate::{Error, ErrorKind, Follow, FsRead, Result, resolve};
 
-/// More paths than a pattern is meant for.
+/// The limit on paths of a pattern.
 const MAX_PATHS: usize = 100_000;
 
-/// Returns whether a path has characters that make it a pattern: `*`, `?` or `[`.
+/// Returns true if a path has a pattern character: `*`, `?` or `[`.
 pub fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
-/// Returns the paths that there are for a pattern, sorted, as a shell does it: no `*` stands for a slash,
-/// or for the dot that a name begins with. Symlinks on the way are followed.
+/// Returns the existing paths that match a pattern, sorted, as in a shell: `*` matches neither a
+/// slash nor the leading dot of a name. Symlinks in the middle of a path are followed.
 ///
 /// # Errors
-/// `Invalid` for a pattern that is too long or has more than 100,000 paths; those of directories that
-/// can't be read.
+/// `Invalid` for a pattern that is too long or matches more than 100,000 paths; the errors of
+/// reading directories.
 pub fn expand(fs: &dyn FsRead, pattern: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut found = vec![Vec::new()];
     for name in pattern.split(|&byte| byte == b'/') {
@@ -27,7 +27,7 @@ pub fn expand(fs: &dyn FsRead, pattern: &[u8]) -> Result<Vec<Vec<u8>>> {
         for dir in &found {
             below_one(fs, dir, name, &mut below)?;
             if below.len() > MAX_PATHS {
-                let reason = format!("pattern has more than {MAX_PATHS} paths");
+                let reason = format!("the pattern matches more than {MAX_PATHS} paths");
                 return Err(Error::new(ErrorKind::Invalid, reason).in_path(pattern));
             }
         }
@@ -41,7 +41,7 @@ pub fn expand(fs: &dyn FsRead, pattern: &[u8]) -> Result<Vec<Vec<u8>>> {
 fn below_one(fs: &dyn FsRead, dir: &[u8], name: &[u8], found: &mut Vec<Vec<u8>>) -> Result<()> {
     let at = |name: &[u8]| [dir, b"/", name].concat();
     if !is_pattern(name) {
-        // What is no directory has nothing below it, and neither has what is missing.
+        // Missing files, and files that are not directories, have no entries.
         if resolve(fs, at(name), Follow::AllButLast).is_ok() {
             found.push(at(name));
         }

@@ -1,18 +1,18 @@
-//! Reading a [`MountTree`].
+//! The read operations of a [`MountTree`].
 
 use std::time::Duration;
 
-use super::{Mount, MountTree, Opened, Source, join, split};
+use super::{Mount, MountSource, MountTree, OpenedMount, join, split};
 use crate::{
     DirEntries, DirEntry, FileAttributes, FileExtents, FileType, FsRead, Identity, InodeNumber,
     Metadata, Result, Statistics,
 };
 
 impl MountTree {
-    /// The number of what a directory's entry names.
+    /// Returns the inode number in the tree for an entry of a directory.
     fn listed(
         &self,
-        (at, mount, dir): (usize, &Opened, InodeNumber),
+        (at, mount, dir): (usize, &OpenedMount, InodeNumber),
         entry: &DirEntry,
     ) -> Result<InodeNumber> {
         if entry.name == b"." {
@@ -24,7 +24,7 @@ impl MountTree {
         match self.cross(at, entry.inode) {
             Ok(Some(crossed)) => return Ok(crossed),
             Ok(None) => {}
-            // Who asks about this one is told why.
+            // The error is reported when the entry itself is accessed.
             Err(_) => {
                 let child = mount.mounted_on(entry.inode).unwrap_or(at);
                 return join(child, InodeNumber(0));
@@ -52,7 +52,7 @@ impl FsRead for MountTree {
     fn lookup(&self, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
         let (at, mount, inner) = self.find(dir)?;
         if name == b"." {
-            // Only of a directory.
+            // Fails unless it is a directory.
             mount.reader().lookup(inner, name)?;
             return Ok(dir);
         }
@@ -77,7 +77,7 @@ impl FsRead for MountTree {
         mount.reader().file_attributes(inner)
     }
 
-    /// That of the root's filesystem: one mount can tell one only.
+    /// Returns the granularity of the root filesystem: the tree has only one value.
     fn time_granularity(&self) -> Duration {
         let finest = Duration::from_nanos(1);
         self.opened(0)
@@ -135,9 +135,9 @@ impl FsRead for MountTree {
 
     fn has_aliases(&self) -> bool {
         let is_alias = |(index, mount): (usize, &Mount)| match &mount.source {
-            Source::SameAs(_) => true,
-            Source::Opened => index > 0,
-            Source::Open(_) => false,
+            MountSource::SameAs(_) => true,
+            MountSource::Opened => index > 0,
+            MountSource::Open(_) => false,
         };
         self.mounts.iter().enumerate().any(is_alias)
     }
@@ -145,7 +145,7 @@ impl FsRead for MountTree {
     fn will_need_metadata(&self, inodes: &[InodeNumber]) {
         let mut rest: Vec<(usize, InodeNumber)> =
             inodes.iter().map(|&inode| split(inode)).collect();
-        rest.sort_by_key(|(mount, _)| *mount); // Within a mount they stay in their order.
+        rest.sort_by_key(|(mount, _)| *mount); // Stable: hints of a mount keep their order.
         for of_one in rest.chunk_by(|a, b| a.0 == b.0) {
             let Some(&(mount, _)) = of_one.first() else {
                 continue;

@@ -19,7 +19,8 @@ fn memory(dirs: &[&str], files: &[&str]) -> MemoryFs {
     fs
 }
 
-/// A tree with `/boot`, `/boot/efi` and `/home`, and how many of them are open.
+/// Returns a tree with `/boot`, `/boot/efi` and `/home`, and the number of filesystems that are
+/// open.
 fn guest() -> (MountTree, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let root = memory(
@@ -76,7 +77,7 @@ fn what_is_mounted_hides_what_is_below() {
     let len = tree.read_at(file, 0, &mut contents).unwrap();
     assert_eq!(&contents[..len], b"/EFI/x.efi");
     assert_eq!(tree.metadata(file).unwrap().inode, file);
-    // Out of it again, over two borders.
+    // Out of it again, across two mounts.
     let root = at(&tree, "/boot/efi/EFI/../../..").unwrap();
     assert_eq!(root, tree.root());
     let efi = at(&tree, "/boot/efi").unwrap();
@@ -124,7 +125,7 @@ fn a_mount_needs_a_directory() {
     assert_eq!(kind(tree.mount("/data", other)), ErrorKind::NotFound);
     let on_a_file = tree.mount("/etc/fstab", other);
     assert_eq!(kind(on_a_file), ErrorKind::NotADirectory);
-    // Below what is not open yet it is found out later.
+    // Below a filesystem that is not open yet, the error occurs later.
     let below = tree.mount("/home/bob", other).unwrap();
     assert_eq!(tree.check(below).unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(paths(&tree).len(), 12);
@@ -141,7 +142,7 @@ fn what_does_not_open_says_so_and_hides_what_is_below() {
     let error = at(&tree, "/boot/hidden").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("xfs"), "{error}");
-    // It is listed all the same, and the rest with it.
+    // The directory is listed nevertheless, with the other entries.
     let entries = tree.read_dir(tree.root(), 0).unwrap();
     let entries: Vec<DirEntryOf> = entries
         .map(Result::unwrap)
@@ -210,7 +211,7 @@ fn what_is_mounted_twice_is_open_once() {
     );
 }
 
-/// A tree of two that can be written, and one that can't.
+/// Returns a tree of two filesystems that can be written, and one that can't.
 fn writable() -> (MountTree, [Arc<WritableMemoryFs>; 2]) {
     let fs = [(); 2].map(|()| Arc::new(WritableMemoryFs::new()));
     let attributes = NewAttributes::for_root(0o755);
@@ -279,11 +280,11 @@ fn a_sync_is_for_all_that_are_open_and_opens_none() {
 
 #[test]
 fn folders_are_empty_but_for_folders() {
-    let mut folders = Folders::default();
+    let mut dirs = MountPointFs::default();
     for path in ["vg0/root", "/vg0/home", "p1", "../p1/."] {
-        folders.add(path);
+        dirs.add(path);
     }
-    let mut tree = MountTree::new(Driver::ReadOnly(Arc::new(folders)));
+    let mut tree = MountTree::new(Driver::ReadOnly(Arc::new(dirs)));
     tree.mount("vg0/root", || Ok(reader(memory(&["/etc"], &[]))))
         .unwrap();
     assert_eq!(

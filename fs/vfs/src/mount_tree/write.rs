@@ -1,16 +1,16 @@
-//! Writing to a [`MountTree`]: each change goes to one filesystem.
+//! The write operations of a [`MountTree`]: each change is made in one filesystem.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Driver, MountTree, Opened};
+use super::{Driver, MountTree, OpenedMount};
 use crate::{
     Error, ErrorKind, Fallocate, FileAttributes, FsWrite, InodeNumber, NewAttributes, NewKind,
     Remains, RenameMode, Result, SetMetadata, SetXattr, SyncFile,
 };
 
 /// A file of a filesystem that can be written.
-struct Target<'t> {
+struct WriteTarget<'t> {
     mount: usize,
     owner: usize,
     fs: &'t Arc<dyn FsWrite>,
@@ -18,10 +18,10 @@ struct Target<'t> {
 }
 
 impl MountTree {
-    fn target(&self, inode: InodeNumber) -> Result<Target<'_>> {
+    fn target(&self, inode: InodeNumber) -> Result<WriteTarget<'_>> {
         let (mount, opened, inner) = self.find(inode)?;
         opened.changed.store(true, Ordering::Relaxed);
-        Ok(Target {
+        Ok(WriteTarget {
             mount,
             owner: opened.owner,
             fs: opened.writer()?,
@@ -29,8 +29,12 @@ impl MountTree {
         })
     }
 
-    /// Those of a call that is about two directories or a file and one.
-    fn targets(&self, a: InodeNumber, b: InodeNumber) -> Result<(Target<'_>, Target<'_>)> {
+    /// Returns the targets of a call with two directories, or with a file and a directory.
+    fn targets(
+        &self,
+        a: InodeNumber,
+        b: InodeNumber,
+    ) -> Result<(WriteTarget<'_>, WriteTarget<'_>)> {
         let (a, b) = (self.target(a)?, self.target(b)?);
         if a.owner == b.owner {
             return Ok((a, b));
@@ -38,14 +42,14 @@ impl MountTree {
         Err(ErrorKind::CrossesDevices.into())
     }
 
-    /// Fails when something is mounted on what `name` names.
-    fn check_free(&self, dir: &Target<'_>, name: &[u8]) -> Result<()> {
+    /// Fails if a filesystem is mounted on the file with the name `name`.
+    fn check_free(&self, dir: &WriteTarget<'_>, name: &[u8]) -> Result<()> {
         let found = match dir.fs.lookup(dir.inner, name) {
             Ok(found) => found,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
-        // Also at another place of the same filesystem.
+        // The same directory can also be a mount point at another place of its filesystem.
         let mut mounts = self.mounts.iter();
         let is_covered = mounts.any(|mount| {
             mount.place.get().is_some_and(|place| {
@@ -56,15 +60,12 @@ impl MountTree {
             })
         });
         if is_covered {
-            return Err(Error::new(
-                ErrorKind::Busy,
-                "another filesystem is mounted there",
-            ));
+            return Err(Error::new(ErrorKind::Busy, "a filesystem is mounted there"));
         }
         Ok(())
     }
 
-    /// What can be written and has been opened, each once.
+    /// Returns the opened filesystems that can be written, each once.
     fn writers(&self) -> impl DoubleEndedIterator<Item = &Arc<dyn FsWrite>> {
         let mounts = self.mounts.iter().enumerate();
         mounts.filter_map(|(index, mount)| {
@@ -74,7 +75,7 @@ impl MountTree {
     }
 }
 
-impl Opened {
+impl OpenedMount {
     fn writer(&self) -> Result<&Arc<dyn FsWrite>> {
         match &self.driver {
             Driver::Writable(fs) => Ok(fs),
@@ -83,7 +84,7 @@ impl Opened {
     }
 }
 
-/// Does `work` for each, whatever comes of the others; the first error is told.
+/// Calls `work` for each filesystem, even after an error; returns the first error.
 fn for_all<'f>(
     all: impl Iterator<Item = &'f Arc<dyn FsWrite>>,
     work: impl Fn(&dyn FsWrite) -> Result<()>,
@@ -95,8 +96,8 @@ fn for_all<'f>(
     first
 }
 
-/// What remains in two filesystems.
-fn together(one: Result<Remains>, other: Result<Remains>) -> Result<Remains> {
+/// Combines the remaining changes of two filesystems.
+fn combine_remains(one: Result<Remains>, other: Result<Remains>) -> Result<Remains> {
     let (one, other) = (one?, other?);
     Ok(if one == other { one } else { Remains::Some })
 }
@@ -198,7 +199,7 @@ impl FsWrite for MountTree {
     }
 
     fn hold(&self, inode: InodeNumber) {
-        // What can't be written keeps all its files.
+        // In a filesystem that can't be written, no file is ever freed.
         if let Ok(at) = self.target(inode) {
             at.fs.hold(at.inner);
         }
@@ -234,7 +235,7 @@ impl FsWrite for MountTree {
         for_all(self.writers().rev(), |fs| fs.close())
     }
 
-    /// Two filesystems are never committed in one step.
+    /// Returns true: two filesystems can't be committed in one transaction.
     fn is_in_parts(&self) -> bool {
         let is_changed = |owner: &usize| {
             let mut mounts = self.mounts.iter().filter_map(|mount| mount.opened.get());
@@ -247,7 +248,7 @@ impl FsWrite for MountTree {
         let changed: Vec<usize> = all.filter(is_changed).collect();
         match &*changed {
             [] => false,
-            [owner] => match self.opened(*owner).and_then(Opened::writer) {
+            [owner] => match self.opened(*owner).and_then(OpenedMount::writer) {
                 Ok(fs) => fs.is_in_parts(),
                 Err(_) => true,
             },
@@ -255,11 +256,11 @@ impl FsWrite for MountTree {
         }
     }
 
-    /// All are abandoned, also when one of them can't be.
+    /// Abandons all filesystems, even if one of them fails.
     fn abandon(&self) -> Result<Remains> {
         let all: Vec<_> = self.writers().rev().map(|fs| fs.abandon()).collect();
         all.into_iter()
-            .reduce(together)
+            .reduce(combine_remains)
             .unwrap_or(Ok(Remains::Nothing))
     }
 }

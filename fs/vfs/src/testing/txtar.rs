@@ -1,11 +1,13 @@
-//! Trees in the form of Go's txtar: `-- PATH --` before the lines of a file, `-- PATH -> TARGET --` for a symlink.
+//! Trees in the format of Go's txtar: `-- PATH --` before the lines of a file, `-- PATH -> TARGET
+//! --` for a symlink.
 
 use std::collections::BTreeSet;
 
 use super::MemoryFs;
 
 impl MemoryFs {
-    /// The tree of a text. What can't be there is left out: a file below a file, and a path's second file.
+    /// Returns the tree of a text. Impossible entries are skipped: a file below a file, and a
+    /// path's second file.
     pub fn of_txtar(text: &str) -> Self {
         let mut tree = Tree::default();
         let mut open: Option<(&str, String)> = None;
@@ -27,7 +29,7 @@ impl MemoryFs {
     }
 }
 
-/// A tree, and what is in it.
+/// A tree that is being built.
 #[derive(Default)]
 struct Tree {
     fs: MemoryFs,

@@ -1,7 +1,7 @@
-//! A whole filesystem in memory that can be written: the model of what [`FsWrite`] asks for.
+//! A complete writable filesystem in memory: the model of the requirements of [`FsWrite`].
 //!
-//! It does what POSIX and the kernel's ext4 do, in the simplest way, under one lock. Drivers are
-//! compared with it, and what stands on a driver is tested on it.
+//! It behaves like POSIX and the kernel's ext4, in the simplest way, under one lock. Drivers are
+//! compared with it, and code that uses a driver is tested on it.
 
 mod acl;
 mod blocks;
@@ -22,20 +22,21 @@ use node::{Body, Node};
 
 const NAME_MAX: usize = 255;
 
-/// As many names as a file of ext4 has (`EXT4_LINK_MAX`), and directories in a directory.
+/// The limit on hard links of a file and on subdirectories of a directory, as in ext4
+/// (`EXT4_LINK_MAX`).
 const MAX_LINKS: u32 = 65_000;
 
-/// How much fits.
+/// The capacity of the filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Blocks of 4096 bytes, for the contents of files.
+    /// The number of blocks of 4096 bytes for the contents of files.
     pub blocks: u64,
-    /// Files.
+    /// The number of files.
     pub inodes: u64,
 }
 
 impl Default for Limits {
-    /// 16 GiB, a million files.
+    /// Returns a capacity of 16 GiB and a million files.
     fn default() -> Self {
         Self {
             blocks: 4 << 20,
@@ -44,27 +45,27 @@ impl Default for Limits {
     }
 }
 
-/// Something that was made durable.
+/// A sync that was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Synced {
-    /// One file.
+    /// A sync of one file.
     File(InodeNumber, SyncFile),
-    /// Everything.
+    /// A sync of the filesystem.
     All,
-    /// Everything, for good.
+    /// The close of the filesystem.
     Closed,
 }
 
-/// The filesystem. See the [module](self). A clone is a copy, which goes its own way.
+/// A writable filesystem in memory. See the [module](self). A clone is an independent copy.
 #[derive(Debug, Default)]
 pub struct WritableMemoryFs {
-    state: RwLock<State>,
+    state: RwLock<FsState>,
 }
 
 #[derive(Debug, Clone)]
-struct State {
+struct FsState {
     nodes: BTreeMap<InodeNumber, Node>,
-    /// Numbers that were used and are free again.
+    /// Inode numbers that were used and are free again.
     free: BTreeSet<InodeNumber>,
     generation: u32,
     limits: Limits,
@@ -74,7 +75,7 @@ struct State {
     synced: Vec<Synced>,
 }
 
-impl Default for State {
+impl Default for FsState {
     fn default() -> Self {
         Self {
             nodes: [(ROOT, Node::root(Timestamp::now()))].into(),
@@ -98,55 +99,55 @@ impl Clone for WritableMemoryFs {
 }
 
 impl WritableMemoryFs {
-    /// An empty one.
+    /// Returns an empty filesystem with the default limits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty one with room for so much.
+    /// Returns an empty filesystem with these limits.
     pub fn with_limits(limits: Limits) -> Self {
         let fs = Self::new();
         fs.write().limits = limits;
         fs
     }
 
-    /// Takes times from `clock`.
+    /// Sets the clock for the times of files.
     pub fn set_clock(&self, clock: fn() -> Timestamp) {
         self.write().clock = clock;
     }
 
-    /// From now on, everything that changes something fails in this way; with `None`, no more.
+    /// Makes all changes fail with this kind from now on; `None` ends that.
     pub fn refuse(&self, kind: Option<ErrorKind>) {
         self.write().refusal = kind;
     }
 
-    /// What was made durable since the last call.
+    /// Returns the syncs since the last call of this method.
     pub fn take_synced(&self) -> Vec<Synced> {
         std::mem::take(&mut self.write().synced)
     }
 
-    /// How many files there are, those without a name among them.
+    /// Returns the number of files, including those without a name.
     pub fn file_count(&self) -> usize {
         self.read().nodes.len()
     }
 
-    /// The files that are held, with how often each is.
+    /// Returns the files that are held, with the number of holds.
     pub fn held(&self) -> Vec<(InodeNumber, u64)> {
         let state = self.read();
         let held = state.nodes.iter().filter(|(_, node)| node.holds > 0);
         held.map(|(&inode, node)| (inode, node.holds)).collect()
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
+    fn read(&self) -> RwLockReadGuard<'_, FsState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
+    fn write(&self) -> RwLockWriteGuard<'_, FsState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a change, unless none is allowed.
-    fn change<T>(&self, change: impl FnOnce(&mut State, Timestamp) -> Result<T>) -> Result<T> {
+    /// Runs a change, unless changes are refused.
+    fn change<T>(&self, change: impl FnOnce(&mut FsState, Timestamp) -> Result<T>) -> Result<T> {
         let mut state = self.write();
         if let Some(kind) = state.refusal {
             return Err(kind.into());
@@ -155,7 +156,8 @@ impl WritableMemoryFs {
         change(&mut state, now)
     }
 
-    /// Changes the contents of a regular file, with room for so many blocks more.
+    /// Changes the contents of a regular file, with the number of blocks that it may still
+    /// allocate.
     fn change_contents<T>(
         &self,
         inode: InodeNumber,
@@ -177,7 +179,7 @@ impl WritableMemoryFs {
     }
 }
 
-impl State {
+impl FsState {
     fn node(&self, inode: InodeNumber) -> Result<&Node> {
         let node = self.nodes.get(&inode);
         node.ok_or_else(|| Error::from(ErrorKind::NotFound).in_inode(inode))
@@ -188,7 +190,7 @@ impl State {
         node.ok_or_else(|| Error::from(ErrorKind::NotFound).in_inode(inode))
     }
 
-    fn drop_if_gone(&mut self, inode: InodeNumber) {
+    fn drop_if_unlinked(&mut self, inode: InodeNumber) {
         let is_gone = |node: &&Node| node.metadata.links == 0 && node.holds == 0;
         if let Some(node) = self.nodes.get(&inode).filter(is_gone) {
             self.used_blocks -= node.blocks().map_or(0, blocks::Blocks::allocated);
@@ -401,7 +403,7 @@ impl FsWrite for WritableMemoryFs {
         if let Ok(node) = state.node_mut(inode) {
             node.holds = node.holds.saturating_sub(1);
         }
-        state.drop_if_gone(inode);
+        state.drop_if_unlinked(inode);
         Ok(())
     }
 
@@ -425,7 +427,7 @@ impl FsWrite for WritableMemoryFs {
         let held: Vec<_> = state.nodes.keys().copied().collect();
         for inode in held {
             state.node_mut(inode)?.holds = 0;
-            state.drop_if_gone(inode);
+            state.drop_if_unlinked(inode);
         }
         state.refusal = Some(ErrorKind::ReadOnly);
         state.synced.push(Synced::Closed);

@@ -1,8 +1,8 @@
-//! Hashes of passwords as crypt(5) has them, of the kinds that are made today: yescrypt (`$y$`), SHA-512 (`$6$`) and
-//! SHA-256 (`$5$`).
+//! Password hashes of crypt(5), of the kinds that are in use today: yescrypt (`$y$`), SHA-512
+//! (`$6$`) and SHA-256 (`$5$`).
 //!
-//! The strings are libxcrypt's, with salts that it does not cut: of a salt of `$6$` it takes 16 characters, and whoever
-//! hashes with more is never let in.
+//! The hashes equal those of libxcrypt. Salts have at most 16 characters: libxcrypt cuts longer
+//! salts of `$6$`, so a login with a hash over a longer salt would always fail.
 
 mod base64;
 mod cost;
@@ -16,44 +16,45 @@ pub(in super::super) use method::Method;
 use super::super::guest::Guest;
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// What libxcrypt takes of a password: `CRYPT_MAX_PASSPHRASE_SIZE` without its NUL.
+/// The limit of libxcrypt on the length of a password: `CRYPT_MAX_PASSPHRASE_SIZE` without its NUL.
 const PASSWORD_BYTES: usize = 511;
 
-/// The longest salt of SHA-crypt.
+/// The maximum length of a salt of SHA-crypt.
 const SHA_SALT_CHARS: usize = 16;
 
-/// More rounds than a login waits for: of a stored hash that asks for more nothing is said.
+/// The limit on the rounds of a hash, so that a login does not take too long. Stored hashes with
+/// more rounds are not checked.
 const MAX_ROUNDS: u32 = 1_000_000;
 
-/// How many characters say what yescrypt costs.
+/// The number of characters that encode the cost parameters of yescrypt.
 const YESCRYPT_COST_CHARS: usize = 3;
 
-/// More memory than is spent on a hash, whatever the guest asks for.
+/// The limit on the memory for a hash, whatever the guest asks for.
 const YESCRYPT_MAX_BYTES: u64 = 64 << 20;
 
-/// Whether a password can be typed where a login asks for it.
+/// Checks that a password can be typed at a login prompt.
 pub(in super::super) fn check(guest: &Guest, text: &str) -> Result<()> {
     if text.is_empty() {
-        let error = guest.invalid("an empty password lets everybody in");
-        return Err(error.with_hint("`disabled` is for no login with a password"));
+        let error = guest.invalid("an empty password allows everybody to log in");
+        return Err(error.with_hint("use `disabled` to disable password login"));
     }
     if text.contains(['\0', '\n', '\r']) {
-        return Err(guest.invalid("a password has no line ends and no NUL"));
+        return Err(guest.invalid("invalid password: it contains a line break or a NUL"));
     }
     if text.len() > PASSWORD_BYTES {
-        let reason = format!("a password has at most {PASSWORD_BYTES} bytes");
+        let reason = format!("the password is too long: at most {PASSWORD_BYTES} bytes");
         return Err(guest.invalid(reason));
     }
     Ok(())
 }
 
-/// A hash with a new salt, at what the guest has it cost.
+/// Hashes a password with a new salt, at the cost that the guest uses.
 pub(in super::super) fn hash(guest: &mut Guest, method: Method, text: &str) -> Result<String> {
     let salt = base64::encode(&guest.random::<16>()?);
     let hash = match Cost::of(guest, method)? {
         Cost::Yescrypt(factor) => yescrypt(text, &cost::of_yescrypt(factor), &salt),
         Cost::Rounds(count) => {
-            // Of 22 characters 16, which are 96 bits.
+            // 16 of 22 characters, which are 96 bits.
             let salt = salt.get(..SHA_SALT_CHARS).unwrap_or_default();
             let again = count.map_or(salt.to_owned(), |count| format!("rounds={count}${salt}"));
             sha_again(method, text, again.split('$'))
@@ -62,12 +63,13 @@ pub(in super::super) fn hash(guest: &mut Guest, method: Method, text: &str) -> R
     hash.ok_or_else(|| {
         Error::new(
             ErrorKind::Unsupported,
-            "the hash refuses its own parameters",
+            "cannot hash the password: unsupported parameters",
         )
     })
 }
 
-/// Whether a hash is of a password; `None` for one of a kind that is not made here, or that takes too long.
+/// Returns true if a hash is of the password; `None` if the kind of the hash is not supported, or
+/// if checking would take too long.
 pub(in super::super) fn is_of(hash: &str, text: &str) -> Option<bool> {
     let mut fields = hash.strip_prefix('$')?.split('$');
     let again = match fields.next()? {
@@ -79,7 +81,7 @@ pub(in super::super) fn is_of(hash: &str, text: &str) -> Option<bool> {
     Some(again == hash)
 }
 
-/// Whether a text is a hash that some crypt(3) knows: of DES, or `$` with its kind.
+/// Returns true if a text is a hash of some crypt(3): of DES, or `$` and a kind.
 pub(in super::super) fn is_hash(text: &str) -> bool {
     let is_printed = text
         .chars()
@@ -106,12 +108,13 @@ fn sha_again<'h>(
     is_whole.then(|| sha(method, text, &prefix, rounds, salt))
 }
 
-/// SHA-crypt (<https://www.akkadia.org/drepper/SHA-crypt.txt>).
+/// Returns a hash of SHA-crypt (<https://www.akkadia.org/drepper/SHA-crypt.txt>).
 fn sha(method: Method, text: &str, prefix: &str, rounds: Rounds, salt: &str) -> String {
     let (text, bytes) = (text.as_bytes(), salt.as_bytes());
     if method == Method::Sha256 {
         let digest = sha_crypt::sha256_crypt(text, bytes, rounds);
-        // 10 groups of 3 bytes, each 10 from the other, the first one 21 behind that of the group before.
+        // 10 groups of 3 bytes. The bytes of a group are 10 apart, and each group starts 21 after
+        // the one before.
         let order = mixed(30, 21).chain([30, 31]);
         format!("$5${prefix}{salt}${}", encoded(&digest, order))
     } else {
@@ -121,7 +124,7 @@ fn sha(method: Method, text: &str, prefix: &str, rounds: Rounds, salt: &str) -> 
     }
 }
 
-/// The order in which SHA-crypt has the first `count` bytes of its digest.
+/// Returns the order in which SHA-crypt encodes the first `count` bytes of its digest.
 fn mixed(count: usize, step: usize) -> impl Iterator<Item = usize> {
     let third = count / 3;
     (0..third).flat_map(move |group| {
@@ -138,9 +141,10 @@ fn encoded(digest: &[u8], order: impl Iterator<Item = usize>) -> String {
     base64::encode(&bytes)
 }
 
-/// `$y$` (<https://www.openwall.com/yescrypt/>); `None` for what is no salt, or costs too much.
+/// Returns a hash of yescrypt, `$y$` (<https://www.openwall.com/yescrypt/>); `None` if the salt is
+/// invalid or the cost is too high.
 fn yescrypt(text: &str, cost: &str, salt: &str) -> Option<String> {
-    // With more of them the parameters have more fields, which nobody sets.
+    // More characters would encode optional parameters, which are not used in practice.
     let cost = Some(cost).filter(|cost| cost.len() == YESCRYPT_COST_CHARS)?;
     let params: ::yescrypt::Params = cost.parse().ok()?;
     let block_bytes = u64::from(params.r()).checked_mul(128)?;
@@ -162,7 +166,8 @@ mod tests {
     use super::super::super::steps::testing::guest;
     use super::*;
 
-    /// What is hashed, among it what a shell, a base64 or a block of a hash could trip over.
+    /// Passwords to hash, including some that are difficult for shells, base64 or the block size of
+    /// a hash.
     fn passwords() -> Vec<String> {
         let mut all: Vec<String> = ["", "x", "p\u{e4}ss w\u{f6}rd", "$`\"'\\$(id)", "a:b"]
             .map(str::to_owned)
@@ -171,7 +176,7 @@ mod tests {
         all
     }
 
-    /// crypt(3) of this machine, through Perl.
+    /// Returns the hash of the host's crypt(3), called through Perl.
     fn crypt(text: &str, setting: &str) -> String {
         let script = "binmode STDOUT; print crypt($ARGV[0], $ARGV[1])";
         let output = Command::new("perl")
@@ -181,7 +186,8 @@ mod tests {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Those of SHA-crypt.txt, with other rounds and salts that are cut.
+    /// The test vectors of SHA-crypt.txt, which include other numbers of rounds and salts that are
+    /// cut.
     #[test]
     fn the_hashes_of_the_specification() {
         for (hash, text) in [
@@ -245,7 +251,7 @@ mod tests {
                 assert_eq!(is_of(&hash, &text), Some(true));
             }
         }
-        // Settings of other programs: shorter salts, other costs.
+        // Settings of other programs: shorter salts and other costs.
         for setting in [
             "$y$j8T$abcdefgh",
             "$y$jAT$abcdefghijklmnopqrstu.",

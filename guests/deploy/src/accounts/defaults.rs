@@ -1,4 +1,4 @@
-//! What useradd(8) does without being told: login.defs(5), and its own `/etc/default/useradd`.
+//! The defaults of useradd(8): login.defs(5) and `/etc/default/useradd`.
 
 use super::super::stage::Stage;
 use diskfs_disk::Result;
@@ -6,7 +6,7 @@ use diskfs_disk::Result;
 const LOGIN_DEFS: &str = "/etc/login.defs";
 const USERADD: &str = "/etc/default/useradd";
 
-/// Both files.
+/// The settings of both files.
 #[derive(Debug)]
 pub(in super::super) struct Defaults {
     login: String,
@@ -14,7 +14,7 @@ pub(in super::super) struct Defaults {
 }
 
 impl Defaults {
-    /// Those of the guest, which may have neither.
+    /// Reads the files of the guest. Both may be missing.
     pub(in super::super) fn read(stage: &Stage) -> Result<Self> {
         Ok(Self {
             login: stage.text(LOGIN_DEFS)?.unwrap_or_default(),
@@ -22,7 +22,7 @@ impl Defaults {
         })
     }
 
-    /// A value of login.defs: the last one counts.
+    /// Returns a value of login.defs. The last setting of a key counts.
     pub(in super::super) fn login(&self, key: &str) -> Option<&str> {
         let mut lines = self.login.lines().rev();
         lines.find_map(|line| {
@@ -32,7 +32,8 @@ impl Defaults {
         })
     }
 
-    /// The same as a number: decimal, octal with a leading 0, or hexadecimal with 0x, as strtol(3) takes it.
+    /// Returns a value of login.defs as a number: decimal, octal with a leading 0, or hexadecimal
+    /// with 0x, as in strtol(3).
     pub(in super::super) fn number(&self, key: &str) -> Option<u32> {
         let text = self.login(key)?;
         if let Some(digits) = text.strip_prefix("0x") {
@@ -44,13 +45,13 @@ impl Defaults {
         }
     }
 
-    /// The same as yes or no.
+    /// Returns a value of login.defs as a boolean (yes or no).
     pub(in super::super) fn is_yes(&self, key: &str) -> Option<bool> {
         self.login(key)
             .map(|value| value.eq_ignore_ascii_case("yes"))
     }
 
-    /// A value of `/etc/default/useradd`.
+    /// Returns a value of `/etc/default/useradd`.
     pub(in super::super) fn useradd(&self, key: &str) -> Option<&str> {
         let mut lines = self.useradd.lines().rev();
         lines.find_map(|line| {

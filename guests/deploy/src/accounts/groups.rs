@@ -1,4 +1,4 @@
-//! Groups and their members: group(5), and gshadow(5) where the guest has it.
+//! Groups and their members: group(5), and gshadow(5) if the guest has it.
 
 use diskfs_etc::{group, gshadow};
 
@@ -8,7 +8,7 @@ use super::table::Table;
 use super::{GROUP, GSHADOW};
 use diskfs_disk::Result;
 
-/// The name of the first group with a number.
+/// Returns the name of the first group with an ID.
 pub(in super::super) fn name_of(stage: &Stage, gid: u32) -> Result<Option<String>> {
     let table = Table::read(stage, GROUP)?;
     let group = table
@@ -34,7 +34,7 @@ pub(in super::super) fn add(guest: &mut Guest, name: &str, gid: u32) -> Result<(
     Ok(())
 }
 
-/// Makes a user a member of a group, in both files.
+/// Adds a user to a group, in both files.
 pub(in super::super) fn add_member(guest: &mut Guest, name: &str, user: &str) -> Result<()> {
     for path in [GROUP, GSHADOW] {
         if let Some(mut table) = Table::read(&guest.stage, path)? {

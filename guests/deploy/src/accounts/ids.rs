@@ -1,4 +1,4 @@
-//! Numbers of new users and groups, as useradd(8) finds them.
+//! The choice of user and group IDs, as in useradd(8).
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -11,33 +11,33 @@ use super::table::Table;
 use super::{GROUP, PASSWD};
 use diskfs_disk::Result;
 
-/// Of what a number is.
+/// A kind of ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Id {
+pub(in super::super) enum IdKind {
     User,
     Group,
 }
 
-/// Whom an account is for.
+/// The purpose of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Purpose {
-    /// A service, whose numbers go downward.
+    /// An account for a service. IDs are assigned downward.
     System,
-    /// A person.
+    /// An account for a person.
     Person,
 }
 
-/// What login.defs(5) says where it says nothing.
+/// The ranges if login.defs(5) does not set them.
 const MIN: u32 = 1000;
 const MAX: u32 = 60_000;
 const SYS_MIN: u32 = 101;
 
-/// How many subordinate numbers a user gets, and where they are, without login.defs.
+/// The range and the number of subordinate IDs if login.defs does not set them.
 const SUB_MIN: u32 = 100_000;
 const SUB_MAX: u32 = 600_100_000;
 const SUB_COUNT: u32 = 65_536;
 
-impl Id {
+impl IdKind {
     fn file(self) -> &'static str {
         match self {
             Self::User => PASSWD,
@@ -53,8 +53,8 @@ impl Id {
     }
 }
 
-/// The numbers in use. Both files have them in the third field.
-pub(in super::super) fn used(guest: &Guest, id: Id) -> Result<BTreeSet<u32>> {
+/// Returns the IDs in use. They are in the third field of both files.
+pub(in super::super) fn used(guest: &Guest, id: IdKind) -> Result<BTreeSet<u32>> {
     let Some(table) = Table::read(&guest.stage, id.file())? else {
         return Ok(BTreeSet::new());
     };
@@ -62,10 +62,10 @@ pub(in super::super) fn used(guest: &Guest, id: Id) -> Result<BTreeSet<u32>> {
     Ok(table.rows().filter_map(number).collect())
 }
 
-/// Where numbers of that kind are.
+/// Returns the range of IDs for a purpose.
 pub(in super::super) fn range(
     defaults: &Defaults,
-    id: Id,
+    id: IdKind,
     purpose: Purpose,
 ) -> RangeInclusive<u32> {
     let of = |key: &str| defaults.number(&key.replace('?', id.name()));
@@ -79,14 +79,14 @@ pub(in super::super) fn range(
     }
 }
 
-/// A number that nobody has: beyond all that are in use, downward for services; where none is beyond, the first free
-/// one.
+/// Returns a free ID: the next one after (for services: before) all IDs in use, or the first free
+/// one if the range ends there.
 pub(in super::super) fn free(
     used: &BTreeSet<u32>,
     range: &RangeInclusive<u32>,
     purpose: Purpose,
 ) -> Option<u32> {
-    // An empty range has none, and BTreeSet::range() takes none that is reversed.
+    // BTreeSet::range() panics for a reversed range.
     if range.is_empty() {
         return None;
     }
@@ -109,16 +109,17 @@ pub(in super::super) fn free(
     }
 }
 
-/// Gives a user subordinate numbers in `/etc/subuid` or `/etc/subgid`, where that file is and has none of his.
+/// Assigns subordinate IDs in `/etc/subuid` or `/etc/subgid`, if the file exists and has no line of
+/// the user.
 pub(in super::super) fn add_subordinate(
     guest: &mut Guest,
     defaults: &Defaults,
-    id: Id,
+    id: IdKind,
     name: &str,
 ) -> Result<()> {
     let (path, key) = match id {
-        Id::User => ("/etc/subuid", "SUB_UID"),
-        Id::Group => ("/etc/subgid", "SUB_GID"),
+        IdKind::User => ("/etc/subuid", "SUB_UID"),
+        IdKind::Group => ("/etc/subgid", "SUB_GID"),
     };
     let Some(mut table) = Table::read(&guest.stage, path)? else {
         return Ok(());
@@ -133,14 +134,16 @@ pub(in super::super) fn add_subordinate(
         return Ok(());
     }
     let Some(first) = first_gap(&table, min, max, count) else {
-        guest.note(format!("{path} has no room for `{name}`"));
+        guest.note(format!(
+            "no free range of subordinate IDs for `{name}` in {path}"
+        ));
         return Ok(());
     };
     table.add(&[name, &first.to_string(), &count.to_string()]);
     table.write(&mut guest.stage)
 }
 
-/// The lowest number from which on `count` are free.
+/// Returns the first ID of the lowest range of `count` free IDs.
 fn first_gap(table: &diskfs_etc::table::Table, min: u32, max: u32, count: u32) -> Option<u32> {
     let range = |row: Row<'_>| {
         let (first, count) = (row.number(1)?, row.number(2)?);

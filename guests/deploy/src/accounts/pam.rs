@@ -1,9 +1,9 @@
-//! How `passwd` changes passwords: pam.d(5).
+//! The PAM settings for password changes: pam.d(5).
 
 use super::super::guest::Guest;
 use diskfs_disk::Result;
 
-/// Where Debian and Red Hat say it.
+/// The PAM files for password changes on Debian and Red Hat.
 const FILES: [&str; 4] = [
     "/etc/pam.d/common-password",
     "/etc/pam.d/system-auth",
@@ -11,7 +11,7 @@ const FILES: [&str; 4] = [
     "/etc/pam.d/base-password",
 ];
 
-/// The first word for which `find` has something, of those behind one of these modules.
+/// Returns the first match of `find` among the options of these modules.
 pub(in super::super) fn first_word<T>(
     guest: &Guest,
     modules: &[&str],

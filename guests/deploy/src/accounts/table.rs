@@ -1,11 +1,12 @@
-//! A guest's files of lines whose fields are between colons: passwd(5), shadow(5), group(5), gshadow(5), subuid(5).
+//! The account files of a guest, with fields separated by colons: passwd(5), shadow(5), group(5),
+//! gshadow(5), subuid(5).
 
 use std::ops::{Deref, DerefMut};
 
 use super::super::stage::Stage;
 use diskfs_disk::Result;
 
-/// Such a file: what is in it, and where it is.
+/// An account file with its path.
 #[derive(Debug)]
 pub(in super::super) struct Table {
     path: &'static str,
@@ -13,7 +14,7 @@ pub(in super::super) struct Table {
 }
 
 impl Table {
-    /// Reads that of the guest; `None` when it has none.
+    /// Reads a file of the guest; `None` if it does not exist.
     pub(in super::super) fn read(stage: &Stage, path: &'static str) -> Result<Option<Self>> {
         let text = stage.text(path)?;
         Ok(text.map(|text| Self {
@@ -22,7 +23,7 @@ impl Table {
         }))
     }
 
-    /// Puts it back. What is as it was is no change.
+    /// Writes the file back. Unchanged contents count as no change.
     pub(in super::super) fn write(&self, stage: &mut Stage) -> Result<()> {
         stage.write_text(self.path, self.table.text())
     }

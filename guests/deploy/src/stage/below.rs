@@ -1,38 +1,40 @@
-//! All files below a directory.
+//! Listing of all files below a directory.
 
 use std::collections::BTreeSet;
 
-use super::{Kind, Stage, root_or};
+use super::{EntryKind, Stage, root_or};
 use diskfs_disk::Result;
 
-/// More files than a directory of settings or state has with all below it.
+/// The limit on the files that are listed, which is larger than any real directory of settings or
+/// state.
 const MAX_ENTRIES: usize = 1_000_000;
 
-/// What [`Stage::files_below`] finds.
+/// The result of [`Stage::files_below`].
 #[derive(Debug)]
-pub(in super::super) struct Below {
+pub(in super::super) struct FilesBelow {
     /// The paths, sorted.
     pub(in super::super) files: BTreeSet<String>,
-    /// Whether all were looked at.
+    /// True if all entries were examined.
     pub(in super::super) is_complete: bool,
 }
 
 impl Stage {
-    /// The regular files below a directory whose names are wanted. Symlinks are not followed, nor is the directory one. What
-    /// is no UTF-8, or can't be read, is left out.
+    /// Returns the regular files below a directory whose names are wanted. Symlinks are not
+    /// followed, and the directory itself must not be one. Names that are not valid UTF-8 and
+    /// unreadable directories are skipped.
     ///
     /// # Errors
-    /// What keeps one from knowing what is at a path.
+    /// The errors of reading the guest.
     pub(in super::super) fn files_below(
         &self,
         dir: &str,
         is_wanted: impl Fn(&str) -> bool,
-    ) -> Result<Below> {
-        let mut found = Below {
+    ) -> Result<FilesBelow> {
+        let mut found = FilesBelow {
             files: BTreeSet::new(),
             is_complete: true,
         };
-        let is_dir = |entry: super::Entry| entry.kind == Kind::Directory;
+        let is_dir = |entry: super::Entry| entry.kind == EntryKind::Directory;
         if !self.link_entry(dir)?.is_some_and(is_dir) {
             return Ok(found);
         }
@@ -64,8 +66,8 @@ impl Stage {
         paths.extend(staged.filter(is_it).cloned());
         for path in paths {
             if self
-                .at(&path)?
-                .is_some_and(|it| matches!(it.kind, Kind::File(_)))
+                .entry_at(&path)?
+                .is_some_and(|it| matches!(it.kind, EntryKind::File(_)))
             {
                 found.files.insert(path);
             }

@@ -1,39 +1,40 @@
-//! What a stage changes of its guest.
+//! The changes of a stage to its guest.
 
-use super::{Contents, Entry, Kind, Stage, root_or};
+use super::{Contents, Entry, EntryKind, Stage, root_or};
 use diskfs_disk::Result;
 
-/// What becomes of one path.
+/// The change of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The path, without symlinks.
     pub path: String,
-    /// What was there.
+    /// The entry before the change.
     pub before: Option<Entry>,
-    /// What is there then.
+    /// The entry after the change.
     pub after: Option<Entry>,
-    /// What is different; nothing for what is made or removed.
+    /// The aspects that change; empty for a path that is created or removed.
     pub aspects: Vec<Aspect>,
 }
 
-/// What of a file is changed.
+/// An aspect of a file that can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aspect {
-    /// What is in it.
+    /// The contents of a file.
     Contents,
-    /// The low 12 bits of its mode.
+    /// The low 12 bits of the mode.
     Mode,
-    /// Its owner or group.
+    /// The owner or the group.
     Owner,
-    /// Its extended attributes.
+    /// The extended attributes.
     Xattrs,
 }
 
 impl Stage {
-    /// All changes, by path. What was changed and changed back is none.
+    /// Returns all changes, sorted by path. A path that was changed and changed back is not
+    /// included.
     ///
     /// # Errors
-    /// What keeps one from knowing what the guest has.
+    /// The errors of reading the guest.
     pub fn changes(&self) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
         for (path, after) in &self.nodes {
@@ -43,13 +44,14 @@ impl Stage {
         Ok(changes)
     }
 
-    /// Whether a path that was touched may be other than in the guest. Large contents are not compared for this.
+    /// Returns true if a changed path may differ from the guest. Large contents are not compared
+    /// here.
     pub(in super::super) fn may_change(&self, path: &str) -> Result<bool> {
         let Some(after) = self.nodes.get(path) else {
             return Ok(false);
         };
         let is_small = match after.as_ref().map(|entry| &entry.kind) {
-            Some(Kind::File(contents)) => {
+            Some(EntryKind::File(contents)) => {
                 matches!(contents, Contents::AsBefore | Contents::Bytes(_))
             }
             _ => true,
@@ -87,9 +89,10 @@ impl Stage {
     }
 
     fn aspects(&self, path: &str, before: &Entry, after: &Entry) -> Result<Vec<Aspect>> {
-        if let Kind::File(contents @ Contents::SameAs(_)) = &after.kind {
-            // Mode, owner and attributes are those of its first name.
-            let is_it = matches!(before.kind, Kind::File(_)) && self.has(path, before, contents)?;
+        if let EntryKind::File(contents @ Contents::HardLinkTo(_)) = &after.kind {
+            // The mode, owner and attributes are those of the file that the hard link refers to.
+            let is_it =
+                matches!(before.kind, EntryKind::File(_)) && self.has(path, before, contents)?;
             return Ok(if is_it {
                 Vec::new()
             } else {
@@ -98,8 +101,8 @@ impl Stage {
         }
         let mut aspects = Vec::new();
         let is_other = match (&before.kind, &after.kind) {
-            (Kind::File(_), Kind::File(Contents::AsBefore)) => false,
-            (Kind::File(_), Kind::File(contents)) => !self.has(path, before, contents)?,
+            (EntryKind::File(_), EntryKind::File(Contents::AsBefore)) => false,
+            (EntryKind::File(_), EntryKind::File(contents)) => !self.has(path, before, contents)?,
             (before, after) => before != after,
         };
         if is_other {
@@ -123,8 +126,9 @@ impl Stage {
     }
 }
 
-/// A directory that is made anew is not the one that was there: what was in that is gone.
+/// Returns true if the kind stays the same. A new directory counts as another one, because the
+/// contents of the old one are gone.
 fn is_same_kind(before: &Entry, after: &Entry) -> bool {
-    let is_new_dir = after.kind == Kind::Directory && after.is_new;
+    let is_new_dir = after.kind == EntryKind::Directory && after.is_new;
     !is_new_dir && std::mem::discriminant(&before.kind) == std::mem::discriminant(&after.kind)
 }

@@ -1,4 +1,4 @@
-//! What there is at a path.
+//! The entries of a stage.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,31 +8,31 @@ use diskfs_vfs::FileType;
 
 use super::Part;
 
-/// A file, directory or the like, as it is to be.
+/// A file, a directory or another kind of entry, in its changed state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is.
-    pub kind: Kind,
+    /// The kind of the entry.
+    pub kind: EntryKind,
     /// The low 12 bits of `st_mode`.
     pub permissions: u16,
-    /// The owner.
+    /// The user ID of the owner.
     pub uid: u32,
-    /// The group.
+    /// The group ID.
     pub gid: u32,
-    /// How long it is in the guest; 0 for what is new.
+    /// The size in the guest in bytes; 0 for a new entry.
     pub size_bytes: u64,
-    /// The extended attributes that are set besides those that it has.
+    /// The extended attributes to set, in addition to existing ones.
     pub xattrs: BTreeMap<String, Vec<u8>>,
-    /// Whether it takes the place of what the guest has there, if anything, with all below.
+    /// True if the entry replaces whatever the guest has at the path, with everything below it.
     pub is_new: bool,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// A regular file.
     File(Contents),
-    /// A directory.
+    /// A directory, whose entries the stage lists separately.
     Directory,
     /// A symlink with its target.
     Symlink(String),
@@ -40,35 +40,36 @@ pub enum Kind {
     Other(FileType),
 }
 
-/// What a regular file has in it.
+/// The contents of a regular file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contents {
-    /// What the guest has.
+    /// The unchanged contents in the guest.
     AsBefore,
-    /// These bytes.
+    /// The given bytes.
     Bytes(Arc<[u8]>),
-    /// What a file of this machine has.
+    /// The contents of a local file.
     Host {
-        /// Where it is.
+        /// The path of the local file.
         path: PathBuf,
-        /// How long it was.
+        /// The size of the file when it was examined.
         size_bytes: u64,
     },
-    /// A range of a file of this machine that has no name.
+    /// A range of an unnamed temporary file.
     Part(Part),
-    /// What a file at this path has, without symlinks on the way: it is one more name of that one.
-    SameAs(String),
-    /// These bytes, and zeroes behind them for which there is room on the disk: no hole is in it.
+    /// The contents of the file at this path (without symlinks), of which this entry is a hard
+    /// link.
+    HardLinkTo(String),
+    /// The given bytes, followed by zeroes that are allocated on the disk: the file has no holes.
     Allocated {
-        /// What it begins with.
+        /// The first bytes.
         start: Arc<[u8]>,
-        /// How long it is.
+        /// The size of the file in bytes.
         size_bytes: u64,
     },
 }
 
 impl Entry {
-    pub(super) fn new(kind: Kind, permissions: u16) -> Self {
+    pub(super) fn new(kind: EntryKind, permissions: u16) -> Self {
         Self {
             kind,
             permissions,
@@ -81,8 +82,8 @@ impl Entry {
     }
 }
 
-impl Kind {
-    /// What people call it.
+impl EntryKind {
+    /// Returns the name of the kind in messages.
     pub fn name(&self) -> &'static str {
         match self {
             Self::File(_) => "file",

@@ -1,18 +1,20 @@
-//! Patterns of paths: glob(7).
+//! Expansion of glob(7) patterns of paths.
 
 use diskfs_vfs::glob::{Case, Pattern};
 
 use super::Stage;
 use diskfs_disk::Result;
 
-/// More paths than a pattern is meant for.
+/// The limit on the paths that match a pattern.
 const MAX_PATHS: usize = 100_000;
 
 impl Stage {
-    /// The paths that there are for a pattern, sorted; symlinks on the way are followed, and the last name is not.
+    /// Returns the existing paths that match a pattern, sorted. Symlinks in parent directories are
+    /// followed; a symlink at the end is returned itself.
     ///
     /// # Errors
-    /// `Invalid` for a pattern that is too long or has too many paths, and what keeps one from knowing.
+    /// `Invalid` if the pattern is too long or matches too many paths, and the errors of reading
+    /// the guest.
     pub fn expand(&self, pattern: &str) -> Result<Vec<String>> {
         let mut found = vec![String::new()];
         for name in pattern.split('/').filter(|name| !name.is_empty()) {
@@ -20,9 +22,9 @@ impl Stage {
             for dir in &found {
                 self.expand_name(dir, name, &mut below)?;
                 if below.len() > MAX_PATHS {
-                    return Err(
-                        self.invalid(format!("`{pattern}` has more than {MAX_PATHS} paths"))
-                    );
+                    return Err(self.invalid(format!(
+                        "too many paths match `{pattern}`: at most {MAX_PATHS}"
+                    )));
                 }
             }
             found = below;
@@ -34,7 +36,7 @@ impl Stage {
     fn expand_name(&self, dir: &str, name: &str, found: &mut Vec<String>) -> Result<()> {
         if !name.contains(['*', '?', '[']) {
             let path = format!("{dir}/{name}");
-            // What is no directory has nothing below it.
+            // Only directories can have entries below them.
             if dir.is_empty() || self.is_dir(dir)? {
                 found.extend(self.link_entry(&path)?.map(|_| path));
             }
@@ -46,7 +48,7 @@ impl Stage {
         let pattern = Pattern::new(name, Case::Sensitive);
         let pattern = pattern.map_err(|error| self.invalid(error.to_string()))?;
         for entry in self.names(if dir.is_empty() { "/" } else { dir })? {
-            // As for a shell, what is hidden has to be named.
+            // As in a shell, hidden files must be matched explicitly.
             let is_hidden = entry.starts_with('.') && !name.starts_with('.');
             if !is_hidden && pattern.matches(&entry) {
                 found.push(format!("{dir}/{entry}"));

@@ -1,35 +1,42 @@
-//! Files with several names.
+//! Hard links in a stage.
 
 use diskfs_vfs::{self as vfs, Follow};
 
-use super::{Contents, Entry, Kind, Stage};
+use super::{Contents, Entry, EntryKind, Stage};
 use diskfs_disk::Result;
 
 impl Stage {
-    /// Makes a path one more name of the file that `first` names, in place of a file or symlink that is there. Of a
-    /// symlink, which is not followed, it is another one.
+    /// Creates a hard link at `path` to the file at `first`. It replaces an existing file or
+    /// symlink. If `first` is a symlink, a copy of the symlink is created instead.
     ///
     /// # Errors
-    /// `NotFound` without that file, or the directory above the path; `IsADirectory` for a directory that is in its
-    /// place; `Invalid` for what is no file.
+    /// `NotFound` if the file at `first` or the parent directory of `path` is missing;
+    /// `IsADirectory` if a directory exists at `path`; `Invalid` if `first` is neither a file nor a
+    /// symlink.
     pub fn hard_link(&mut self, path: &str, first: &str) -> Result<()> {
-        let mut first = self.place(first, Follow::AllButLast)?;
-        match self.at(&first)?.map(|entry| entry.kind) {
-            Some(Kind::File(Contents::SameAs(other))) => first = other,
-            Some(Kind::File(_)) => {}
-            Some(Kind::Symlink(target)) => return self.symlink(path, &target),
-            None => return Err(self.error(vfs::ErrorKind::NotFound, "is not there", &first)),
+        let mut first = self.resolved_path(first, Follow::AllButLast)?;
+        match self.entry_at(&first)?.map(|entry| entry.kind) {
+            Some(EntryKind::File(Contents::HardLinkTo(other))) => first = other,
+            Some(EntryKind::File(_)) => {}
+            Some(EntryKind::Symlink(target)) => return self.symlink(path, &target),
+            None => {
+                return Err(self.error(
+                    vfs::ErrorKind::NotFound,
+                    "no such file or directory",
+                    &first,
+                ));
+            }
             Some(other) => {
-                let reason = format!("is a {}, which has one name only", other.name());
+                let reason = format!("cannot create a hard link to a {}", other.name());
                 return Err(self.error(vfs::ErrorKind::Invalid, reason, &first));
             }
         }
-        let place = self.place(path, Follow::AllButLast)?;
-        let kind = Kind::File(Contents::SameAs(first.clone()));
-        match self.at(&place)? {
+        let place = self.resolved_path(path, Follow::AllButLast)?;
+        let kind = EntryKind::File(Contents::HardLinkTo(first.clone()));
+        match self.entry_at(&place)? {
             Some(_) if place == first => return Ok(()),
             Some(entry) if entry.kind == kind => return Ok(()),
-            Some(entry) if entry.kind == Kind::Directory => {
+            Some(entry) if entry.kind == EntryKind::Directory => {
                 return Err(self.error(vfs::ErrorKind::IsADirectory, "is a directory", &place));
             }
             Some(entry) if !entry.is_new && self.is_one_file(&place, &first)? => return Ok(()),
@@ -41,24 +48,24 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether the guest has one file with both names.
+    /// Returns true if both names refer to the same file in the guest.
     pub(super) fn is_one_file(&self, place: &str, first: &str) -> Result<bool> {
         if self.of_guest(place)?.is_none() || self.of_guest(first)?.is_none() {
             return Ok(false);
         }
-        // What is made anew is another file, whatever was there.
-        if self.at(first)?.is_none_or(|entry| entry.is_new) {
+        // A replaced file is a different file, even if the paths are equal.
+        if self.entry_at(first)?.is_none_or(|entry| entry.is_new) {
             return Ok(false);
         }
         let inode = |path: &str| self.guest.resolve(path, Follow::AllButLast);
         Ok(inode(place)? == inode(first)?)
     }
 
-    /// That nothing at or below a path has a name elsewhere that was made of it.
+    /// Checks that no file at or below a path has a new hard link elsewhere.
     pub(super) fn check_no_first_name(&self, place: &str) -> Result<()> {
         let below = format!("{place}/");
         let from = self.names.range(place.to_owned()..);
-        // Between a directory and what is below it there are others: `/a`, `/a-b`, `/a/b`.
+        // Other paths sort between a directory and its entries: `/a`, `/a-b`, `/a/b`.
         let firsts = from.take_while(|(first, _)| first.starts_with(place));
         for (first, names) in firsts {
             if first != place && !first.starts_with(&below) {
@@ -67,14 +74,17 @@ impl Stage {
             let mut others = names.iter();
             let other = others.find(|name| *name != place && !name.starts_with(&below));
             if let Some(other) = other {
-                let reason = format!("is a name of {other}, too: remove that first");
+                let reason = format!(
+                    "cannot remove or replace the file: {other} is a hard link to it; remove \
+                     that first"
+                );
                 return Err(self.error(vfs::ErrorKind::Invalid, reason, first));
             }
         }
         Ok(())
     }
 
-    /// Keeps in mind that a path is one more name of a file.
+    /// Records that a path is a hard link of a file.
     pub(super) fn note_name(&mut self, place: &str, entry: Option<&Entry>) {
         if let Some(first) = first_name(entry) {
             let names = self.names.entry(first.to_owned()).or_default();
@@ -82,7 +92,7 @@ impl Stage {
         }
     }
 
-    /// And that it is no longer.
+    /// Removes the record of a hard link.
     pub(super) fn forget_name(&mut self, place: &str, entry: Option<&Entry>) {
         let Some(first) = first_name(entry) else {
             return;
@@ -98,7 +108,7 @@ impl Stage {
 
 fn first_name(entry: Option<&Entry>) -> Option<&str> {
     match &entry?.kind {
-        Kind::File(Contents::SameAs(first)) => Some(first),
+        EntryKind::File(Contents::HardLinkTo(first)) => Some(first),
         _ => None,
     }
 }

@@ -1,17 +1,18 @@
-//! A range of a file of this machine that has no name.
+//! A range of an unnamed temporary file.
 
 use std::fs::File as HostFile;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// What a file of the guest gets out of a temporary file that several have their contents in.
+/// The contents of a file in the guest, which are a part of a temporary file that several files
+/// share.
 #[derive(Debug, Clone)]
 pub struct Part {
     file: Arc<HostFile>,
     offset: u64,
     size_bytes: u64,
-    /// Of what was put there: two with the same are the same, wherever they lie.
+    /// The hash of the contents. Parts with equal hashes are equal, wherever they are stored.
     sha256: [u8; 32],
 }
 
@@ -30,12 +31,12 @@ impl Part {
         }
     }
 
-    /// How long it is.
+    /// Returns the size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// What it has, from its beginning.
+    /// Returns a reader of the contents.
     pub(in super::super) fn reader(&self) -> impl Read + '_ {
         Reader {
             part: self,

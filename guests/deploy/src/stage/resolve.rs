@@ -1,19 +1,19 @@
-//! Paths of a stage without their symlinks.
+//! Resolution of paths in a stage.
 
 use diskfs_vfs::{self as vfs, Follow};
 
-use super::{Contents, Entry, Kind, Stage, kind_of, root_or};
+use super::{Contents, Entry, EntryKind, Stage, kind_of, root_or};
 use diskfs_disk::{ErrorKind, Result};
 
-/// As many symlinks as Linux follows on one way.
+/// The limit on the symlinks in a path, which is Linux's limit.
 const MAX_SYMLINKS: usize = 40;
 
-/// `PATH_MAX` without its NUL.
+/// `PATH_MAX` of Linux without its NUL.
 const PATH_MAX_BYTES: usize = 4095;
 
 impl Stage {
-    /// The path without symlinks of what a path names, whether or not something is there; that of the root is empty.
-    pub(super) fn place(&self, path: &str, follow: Follow) -> Result<String> {
+    /// Returns the path with symlinks resolved, whether or not it exists; "" for the root.
+    pub(super) fn resolved_path(&self, path: &str, follow: Follow) -> Result<String> {
         let mut place = String::new();
         let mut rest = names(path);
         let mut links = 0;
@@ -24,14 +24,18 @@ impl Stage {
             }
             let here = format!("{place}/{name}");
             if here.len() > PATH_MAX_BYTES || here.contains('\0') {
-                return Err(self.error(vfs::ErrorKind::NameTooLong, "is no path", path));
+                return Err(self.error(
+                    vfs::ErrorKind::NameTooLong,
+                    "invalid path: too long, or it contains a NUL",
+                    path,
+                ));
             }
             let is_last = rest.is_empty();
-            match self.at(&here)?.map(|entry| entry.kind) {
-                Some(Kind::Symlink(target)) if !is_last || follow == Follow::All => {
+            match self.entry_at(&here)?.map(|entry| entry.kind) {
+                Some(EntryKind::Symlink(target)) if !is_last || follow == Follow::All => {
                     links += 1;
                     if links > MAX_SYMLINKS {
-                        let reason = "symlinks lead in a circle";
+                        let reason = "too many levels of symbolic links";
                         return Err(self.error(vfs::ErrorKind::TooManyLinks, reason, path));
                     }
                     if target.starts_with('/') {
@@ -39,22 +43,24 @@ impl Stage {
                     }
                     rest.append(&mut names(&target));
                 }
-                Some(Kind::File(_) | Kind::Other(_)) if !is_last => {
+                Some(EntryKind::File(_) | EntryKind::Other(_)) if !is_last => {
                     return Err(self.error(
                         vfs::ErrorKind::NotADirectory,
-                        "is no directory",
+                        "not a directory",
                         &here,
                     ));
                 }
-                Some(Kind::File(Contents::SameAs(first))) if follow == Follow::All => place = first,
+                Some(EntryKind::File(Contents::HardLinkTo(first))) if follow == Follow::All => {
+                    place = first;
+                }
                 _ => place = here,
             }
         }
         Ok(place)
     }
 
-    /// What there is at a path without symlinks.
-    pub(super) fn at(&self, place: &str) -> Result<Option<Entry>> {
+    /// Returns the entry of a path without symlinks.
+    pub(super) fn entry_at(&self, place: &str) -> Result<Option<Entry>> {
         if let Some(node) = self.nodes.get(place) {
             return Ok(node.clone());
         }
@@ -64,7 +70,8 @@ impl Stage {
         self.of_guest(place)
     }
 
-    /// Whether something above was removed or made anew, so that nothing of the guest is there.
+    /// Returns true if a parent directory was removed or replaced, so that nothing of the guest is
+    /// visible at the path.
     fn is_hidden(&self, place: &str) -> bool {
         let mut ends = place.match_indices('/').map(|(at, _)| at);
         ends.any(|end| {
@@ -73,7 +80,7 @@ impl Stage {
         })
     }
 
-    /// What the guest has at a path without symlinks.
+    /// Returns the guest's own entry of a path without symlinks.
     pub(super) fn of_guest(&self, place: &str) -> Result<Option<Entry>> {
         let path = root_or(place);
         let metadata = match self.guest.symlink_metadata(path) {
@@ -100,17 +107,17 @@ impl Stage {
         }))
     }
 
-    fn symlink_of_guest(&self, path: &str) -> Result<Kind> {
+    fn symlink_of_guest(&self, path: &str) -> Result<EntryKind> {
         let target = self.guest.read_link(path)?;
         let target = String::from_utf8(target).map_err(|_| {
-            let reason = "is a symlink whose target is no UTF-8";
+            let reason = "cannot follow the symlink: its target is not valid UTF-8";
             self.error(vfs::ErrorKind::Invalid, reason, path)
         })?;
-        Ok(Kind::Symlink(target))
+        Ok(EntryKind::Symlink(target))
     }
 }
 
-/// The names of a path, the first one last.
+/// Returns the components of a path in reverse order.
 fn names(path: &str) -> Vec<String> {
     let names = path.split('/').rev();
     let names = names.filter(|name| !name.is_empty() && *name != ".");

@@ -1,4 +1,4 @@
-//! Whether a file of the guest has what another one has.
+//! Comparison of the guest's files with other contents.
 
 use std::fs::File as HostFile;
 use std::io::{self, Read};
@@ -6,17 +6,18 @@ use std::path::Path;
 
 use diskfs_disk::{Error, File, Result};
 
-/// What is compared at once.
+/// The number of bytes that are compared at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Whether it has what a file of this machine has.
+/// Returns true if a guest's file has the contents of a local file.
 pub(super) fn as_on_host(file: File, path: &Path) -> Result<bool> {
     let in_place = |error: io::Error| Error::from(error).in_file(path);
     let host = HostFile::open(path).map_err(in_place)?;
     is(file, host, in_place)
 }
 
-/// Compares piece by piece: files may be large. `in_place` says where reading the other one failed.
+/// Compares two files piece by piece, because files may be large. `in_place` adds the location to
+/// errors of reading `other`.
 pub(super) fn is(
     mut file: File,
     mut other: impl Read,
@@ -35,14 +36,14 @@ pub(super) fn is(
     }
 }
 
-/// Whether it begins so.
+/// Returns true if a file begins with these bytes.
 pub(super) fn begins_with(file: impl Read, start: &[u8]) -> Result<bool> {
     let mut found = Vec::new();
     file.take(start.len() as u64).read_to_end(&mut found)?;
     Ok(found == start)
 }
 
-/// Reads until the buffer is full, or the file ends.
+/// Reads until the buffer is full or the file ends.
 fn fill(from: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {

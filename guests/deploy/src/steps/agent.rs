@@ -1,4 +1,4 @@
-//! Programs that watch or serve a guest from within: their files, and what starts them.
+//! The step `agent`: programs that monitor or serve a guest from within.
 
 mod preset;
 mod start;
@@ -17,46 +17,47 @@ use diskfs_disk::{Error, ErrorKind, Result};
 
 pub use preset::Preset;
 
-/// A program that the guest starts by itself, with all that belongs to it. A guest that has one of `skip-if` already,
-/// and not from here, is left as it is.
+/// A program that monitors or serves the guest from within. The step does nothing if the guest
+/// already has one of the paths of `skip-if`, unless an earlier deployment installed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Agent {
-    /// What it is called, and its unit; the preset's name where nothing is said.
+    /// The name of the agent and its unit; default: the name of the preset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// An agent whose unit, rules and paths are known: only its program is to be given.
+    /// An agent with a known unit, udev rules and paths. Only `binary` is required then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
-    /// The program, a file of this machine.
+    /// The agent's program, a local file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<PathBuf>,
-    /// Where the program goes: where the preset has it, else into `/usr/local/bin` by the agent's name.
+    /// The destination of the program; default: the path of the preset, or `/usr/local/bin/NAME`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Paths that a guest has which needs none.
+    /// Paths whose presence means that the guest has its own agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skip_if: Vec<String>,
-    /// Other files of this machine.
+    /// Other local files to copy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<Upload>,
-    /// The unit of systemd, which is turned on.
+    /// The text of the systemd unit, which is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Rules of udev, by the names of their files.
+    /// The udev rules: names of files, and their contents.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub udev_rules: BTreeMap<String, String>,
-    /// What starts it in guests without systemd: a command that `OpenRC` or cron runs when the guest starts.
+    /// The command that starts the agent in guests without systemd. `OpenRC` or cron runs it at
+    /// boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
 
-/// It with what the preset knows.
-struct Whole {
+/// An agent, completed by the settings of its preset.
+struct CompleteAgent {
     name: String,
     files: Vec<Upload>,
-    /// Of the files the program.
+    /// The local file of the program, which `files` also contains.
     program: Option<PathBuf>,
     skip_if: Vec<String>,
     unit: Option<String>,
@@ -66,11 +67,11 @@ struct Whole {
 
 impl Agent {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
-        let agent = self.whole(guest)?;
+        let agent = self.complete(guest)?;
         start::check_name(guest, &agent.name)?;
-        if let Some(path) = agent.there(guest)? {
+        if let Some(path) = agent.existing_path(guest)? {
             guest.note(format!(
-                "{path} is there: the guest's own {} stays",
+                "{path} exists: the guest's own {} was kept",
                 agent.name
             ));
             return Ok(());
@@ -83,14 +84,14 @@ impl Agent {
         for (name, text) in &agent.udev_rules {
             udev::write_rules(guest, name, text)?;
         }
-        start::put(
+        start::install(
             guest,
             &agent.name,
             agent.unit.as_deref(),
             agent.command.as_deref(),
         )?;
         if let Some(preset) = self.preset {
-            preset.tell(guest, &self.path_or(preset))?;
+            preset.add_notes(guest, &self.path_or(preset))?;
         }
         Ok(())
     }
@@ -101,11 +102,11 @@ impl Agent {
             .unwrap_or_else(|| preset.path().to_owned())
     }
 
-    fn whole(&self, guest: &Guest) -> Result<Whole> {
-        let missing = |what: &str| Err(guest.invalid(format!("the agent has no {what}")));
+    fn complete(&self, guest: &Guest) -> Result<CompleteAgent> {
+        let missing = |what: &str| Err(guest.invalid(format!("missing key {what}")));
         let preset = self.preset;
         let Some(name) = self.name.clone().or(preset.map(|it| it.name().to_owned())) else {
-            return missing("name, and no preset");
+            return missing("`name` or `preset` of the agent");
         };
         let path = self.path.clone().or(preset.map(|it| it.path().to_owned()));
         let path = path.unwrap_or_else(|| format!("/usr/local/bin/{name}"));
@@ -120,7 +121,9 @@ impl Agent {
                     owner: None,
                 },
             ),
-            None if preset.is_some() => return missing("binary, the program of this machine"),
+            None if preset.is_some() => {
+                return missing("`binary` of the agent: a local file with the program");
+            }
             None => {}
         }
         let mut skip_if = self.skip_if.clone();
@@ -134,9 +137,9 @@ impl Agent {
         let unit = self.unit.clone().or(preset.map(|it| it.unit(&path)));
         let command = self.command.clone().or(preset.map(|it| it.command(&path)));
         if unit.is_none() && command.is_none() && udev_rules.is_empty() {
-            return missing("unit and no command: nothing would start it");
+            return missing("`unit` or `command` of the agent: nothing would start it");
         }
-        Ok(Whole {
+        Ok(CompleteAgent {
             name,
             files,
             program: self.binary.clone(),
@@ -148,10 +151,10 @@ impl Agent {
     }
 }
 
-impl Whole {
-    /// The path by which the guest has one that is not from here.
-    fn there(&self, guest: &Guest) -> Result<Option<&str>> {
-        if start::is_there(guest, &self.name)? {
+impl CompleteAgent {
+    /// Returns the path of an agent that the guest has from another source.
+    fn existing_path(&self, guest: &Guest) -> Result<Option<&str>> {
+        if start::is_installed(guest, &self.name)? {
             return Ok(None);
         }
         for path in &self.skip_if {
@@ -162,7 +165,8 @@ impl Whole {
         Ok(None)
     }
 
-    /// That the program is for the guest, as far as both are known.
+    /// Adds a note if the program is for another architecture, as far as both architectures are
+    /// known.
     fn check_architecture(&self, guest: &mut Guest) -> Result<()> {
         let Some(program) = &self.program else {
             return Ok(());
@@ -175,14 +179,14 @@ impl Whole {
             && ours != theirs
         {
             guest.note(format!(
-                "{} is for {ours}, and the guest is {theirs}",
+                "{} is built for {ours}, but the guest's architecture is {theirs}",
                 program.display()
             ));
         }
         Ok(())
     }
 
-    /// That there is room for what is not there yet.
+    /// Checks that the guest's filesystem has space for the files that are missing.
     fn check_room(&self, guest: &Guest) -> Result<()> {
         let mut wanted: u64 = 0;
         for file in &self.files {
@@ -200,12 +204,12 @@ impl Whole {
             return Ok(());
         }
         let reason = format!(
-            "the agent {} needs {wanted} bytes, and {free} are free",
+            "no space left for the agent {}: it needs {wanted} bytes, and {free} bytes are free",
             self.name
         );
         let error =
             Error::new(ErrorKind::NoSpace, reason).in_file(guest.stage.guest().image_path());
-        Err(error.with_hint("grow the disk first, as with `diskfs resize`, or leave the agent out"))
+        Err(error.with_hint("enlarge the disk first, as with `diskfs resize`, or omit the agent"))
     }
 }
 
@@ -310,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_told_with_its_name() {
+    fn what_has_no_room_is_reported_with_its_name() {
         let binary = file(&vec![0; 2 << 20]);
         let step = format!(
             "- agent: {{preset: telegraf, binary: {}}}",
@@ -318,13 +322,13 @@ mod tests {
         );
         let told = apply(&mut guest(SYSTEMD), &step).unwrap_err().to_string();
         assert!(
-            told.contains("telegraf needs 2097152 bytes, and 1228800 are free"),
+            told.contains("telegraf: it needs 2097152 bytes, and 1228800 bytes are free"),
             "{told}"
         );
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn what_is_missing_is_reported() {
         for step in [
             "- agent: {binary: /bin/sh, path: /x}",
             "- agent: {preset: telegraf}",
@@ -337,10 +341,10 @@ mod tests {
     }
 
     #[test]
-    fn a_program_for_other_processors_is_told() {
+    fn a_program_for_other_processors_is_reported() {
         let head = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\xb7\0";
         let binary = file(head);
-        // The guest's is not known, and nothing is said.
+        // The guest's architecture is unknown, and no note appears.
         let step = format!(
             "- agent: {{preset: qemu-guest-agent, binary: {}}}",
             binary.path().display()

@@ -1,44 +1,45 @@
-//! Authorities that the guest trusts.
+//! The step `certificate`: CA certificates that the guest trusts.
 
 mod name_hash;
 
 use serde::{Deserialize, Serialize};
 
 use super::super::guest::Guest;
-use super::super::stage::Kind;
+use super::super::stage::EntryKind;
 use super::super::text::with_line;
 use diskfs_disk::Result;
 
-/// Where a family keeps certificates.
-struct Store {
-    /// Where the administrator's are.
+/// The certificate directories of a family of distributions.
+struct TrustStore {
+    /// The directory for certificates that the administrator adds.
     dir: &'static str,
-    /// How they end.
+    /// The suffix of the file names.
     suffix: &'static str,
-    /// All that are trusted, as the family's own programs make it.
+    /// The bundle of all trusted certificates, which the distribution's own tools generate.
     bundle: &'static str,
-    /// Where each has a file of its own, which OpenSSL finds by its hash.
+    /// The directories with one file per certificate, where OpenSSL finds certificates by their
+    /// hash.
     hashed: &'static [&'static str],
 }
 
-const STORES: [Store; 3] = [
-    Store {
+const STORES: [TrustStore; 3] = [
+    TrustStore {
         dir: "/etc/pki/ca-trust/source/anchors",
         suffix: "pem",
         bundle: "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
         hashed: &["/etc/pki/ca-trust/extracted/pem/directory-hash"],
     },
-    Store {
+    TrustStore {
         dir: "/etc/pki/trust/anchors",
         suffix: "pem",
         bundle: "/var/lib/ca-certificates/ca-bundle.pem",
-        // The first is OpenSSL's own, the second is what /etc/ssl/certs leads to.
+        // The first directory is OpenSSL's own; `/etc/ssl/certs` is a symlink to the second one.
         hashed: &[
             "/var/lib/ca-certificates/openssl",
             "/var/lib/ca-certificates/pem",
         ],
     },
-    Store {
+    TrustStore {
         dir: "/usr/local/share/ca-certificates",
         suffix: "crt",
         bundle: "/etc/ssl/certs/ca-certificates.crt",
@@ -46,22 +47,22 @@ const STORES: [Store; 3] = [
     },
 ];
 
-/// More certificates than have one hash.
+/// The limit on certificates with the same hash, which is larger than any real number of them.
 const MAX_SAME: u32 = 100;
 
-/// What a certificate stands between (RFC 7468).
+/// The lines that enclose a certificate (RFC 7468).
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// A certificate of an authority, in PEM. It is put where the guest's programs look for such, and into the bundle that
-/// they have made, so that it counts before they run again.
+/// CA certificates in PEM form. They are also added to the bundle that the distribution's tools
+/// have generated, so that they are trusted before these tools run again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
-    /// What it is called, without a suffix.
+    /// The file name in the trust store, without a suffix.
     pub name: String,
-    /// One certificate or several.
+    /// The certificates in PEM form, one or more.
     pub pem: String,
 }
 
@@ -85,17 +86,20 @@ impl Certificate {
             }
             return Ok(());
         }
-        Err(guest.invalid("the guest has no store of certificates: install ca-certificates in it"))
+        Err(guest
+            .invalid("ca-certificates is not installed in the guest; install the package first"))
     }
 
-    /// Puts each certificate into the directory where OpenSSL looks for it, with a symlink that is called by its hash.
-    /// A single one is there by a symlink itself, as `update-ca-certificates` does it.
+    /// Adds each certificate to a directory where OpenSSL finds certificates by symlinks named
+    /// after their hashes. A single certificate gets there as a symlink itself, as with
+    /// `update-ca-certificates`.
     fn put_by_hash(&self, guest: &mut Guest, dir: &str, store: &str) -> Result<()> {
         let certificates = self.certificates();
         for (certificate, number) in certificates.iter().zip(1_usize..) {
             let Some(hash) = name_hash::of_pem(certificate) else {
                 guest.note(format!(
-                    "certificate {number} of {} can't be read: {dir} has no link to it",
+                    "cannot parse certificate {number} of {}: no hash link to it was created in \
+                     {dir}",
                     self.name
                 ));
                 continue;
@@ -119,15 +123,22 @@ impl Certificate {
     fn check(&self, guest: &Guest) -> Result<()> {
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if self.name.is_empty() || self.name.starts_with('.') || !self.name.bytes().all(is_good) {
-            return Err(guest.invalid(format!("`{}` is no name of a certificate", self.name)));
+            return Err(guest.invalid(format!(
+                "invalid certificate name `{}`: expected letters, digits and `-_.`, not \
+                 starting with a dot",
+                self.name
+            )));
         }
         if self.certificates().is_empty() {
-            return Err(guest.invalid(format!("`{}` is no certificate in PEM", self.name)));
+            return Err(guest.invalid(format!(
+                "missing certificate: `{}` contains no certificate in PEM form",
+                self.name
+            )));
         }
         Ok(())
     }
 
-    /// Each from its first line to its last.
+    /// Returns each certificate, from its BEGIN line to its END line.
     fn certificates(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut open: Option<Vec<&str>> = None;
@@ -149,7 +160,7 @@ impl Certificate {
         self.certificates().join("\n") + "\n"
     }
 
-    /// The bundle with those that it hasn't.
+    /// Returns the bundle with the certificates that it did not contain appended.
     fn with_all(&self, mut bundle: String) -> String {
         for certificate in self.certificates() {
             if !bundle.contains(&certificate) {
@@ -160,18 +171,21 @@ impl Certificate {
     }
 }
 
-/// Links the first name of a hash that is free, unless one of them leads to the file.
+/// Creates a symlink with the first unused name for a hash, unless one of them already points to
+/// the file.
 fn link_by_hash(guest: &mut Guest, dir: &str, file: &str, hash: u32) -> Result<()> {
     for count in 0..MAX_SAME {
         let link = format!("{dir}/{hash:08x}.{count}");
         match guest.stage.link_entry(&link)?.map(|entry| entry.kind) {
             None => return guest.stage.symlink(&link, file),
-            Some(Kind::Symlink(target)) if target.rsplit('/').next() == Some(file) => return Ok(()),
+            Some(EntryKind::Symlink(target)) if target.rsplit('/').next() == Some(file) => {
+                return Ok(());
+            }
             Some(_) => {}
         }
     }
     Err(guest.invalid(format!(
-        "{dir} has {MAX_SAME} certificates with the hash {hash:08x}"
+        "too many certificates with the hash {hash:08x} in {dir}: at most {MAX_SAME}"
     )))
 }
 
@@ -182,7 +196,7 @@ mod tests {
     use diskfs_fixtures::require;
 
     use super::super::testing::{after, apply, guest, text};
-    use crate::Kind;
+    use crate::EntryKind;
 
     const STEP: &str = "- certificate:\n    name: mine\n    pem: |\n      x\n      -----BEGIN CERTIFICATE-----\n      MIIB\n      -----END CERTIFICATE-----";
 
@@ -220,7 +234,7 @@ mod tests {
         assert!(apply(&mut guest("-- /etc/x --\n"), STEP).is_err());
     }
 
-    /// A certificate that openssl makes, and its hash.
+    /// Creates a certificate with openssl, and returns it with its hash.
     fn made(subject: &str) -> (String, String) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cert.pem");
@@ -282,7 +296,10 @@ mod tests {
             .stage
             .link_entry(&format!("/etc/ssl/certs/{hash}.1"))
             .unwrap();
-        assert_eq!(link.unwrap().kind, Kind::Symlink("mine.pem".to_owned()));
+        assert_eq!(
+            link.unwrap().kind,
+            EntryKind::Symlink("mine.pem".to_owned())
+        );
         assert_eq!(text(&guest, "/etc/ssl/certs/mine.pem"), pem);
     }
 
@@ -290,7 +307,7 @@ mod tests {
     fn what_only_looks_like_one_has_no_hash() {
         let mut guest = guest("-- /etc/ssl/certs/ca-certificates.crt --\nold\n");
         apply(&mut guest, STEP).unwrap();
-        assert!(guest.report("certificate").notes[0].contains("can't be read"));
+        assert!(guest.report("certificate").notes[0].contains("cannot parse"));
         for pem in ["", "====", "MAA=", "MAMCAQA=", "MIAA"] {
             assert_eq!(super::name_hash::of_pem(pem), None, "{pem}");
         }

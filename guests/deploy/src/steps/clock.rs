@@ -1,4 +1,4 @@
-//! The guest's time zone and locale.
+//! The steps `timezone` and `locale`.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,30 +6,30 @@ use super::super::guest::Guest;
 use super::super::text::{has_variable, with_variable};
 use diskfs_disk::Result;
 
-/// The zone that programs use: localtime(5).
+/// The time zone that programs use: localtime(5).
 const LOCALTIME: &str = "/etc/localtime";
 const ZONES: &str = "/usr/share/zoneinfo";
 
-/// The zone by name, of Debian, Gentoo and Alpine.
+/// The name of the time zone on Debian, Gentoo and Alpine.
 const TIMEZONE: &str = "/etc/timezone";
 
-/// The zone by name, of Red Hat and SUSE before systemd, with its key.
+/// The name of the time zone on Red Hat and SUSE before systemd: files and their keys.
 const CLOCK: [(&str, &str); 2] = [
     ("/etc/sysconfig/clock", "ZONE"),
     ("/etc/sysconfig/clock", "TIMEZONE"),
 ];
 
-/// locale.conf(5), and Debian's and Red Hat's before it.
+/// The files that set the locale: locale.conf(5), and those of Debian and Red Hat before it.
 const LOCALE: &str = "/etc/locale.conf";
 const LOCALES: [&str; 3] = ["/etc/default/locale", "/etc/sysconfig/i18n", LOCALE];
 
-/// A name in the time zone database: `Europe/Berlin`.
+/// The name of a zone in the time zone database: `Europe/Berlin`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Timezone(pub String);
 
-/// A value of `LANG`: `de_DE.UTF-8`.
+/// The value of `LANG`: `de_DE.UTF-8`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -45,13 +45,19 @@ impl Timezone {
                     .all(|b| b.is_ascii_alphanumeric() || b"+-_".contains(&b))
         };
         if !zone.split('/').all(is_part) {
-            return Err(guest.invalid(format!("`{zone}` is no name of a time zone")));
+            return Err(guest.invalid(format!(
+                "invalid time zone `{zone}`: expected a name such as Europe/Berlin"
+            )));
         }
         if guest.stage.exists(ZONES)? && !guest.stage.is_file(&format!("{ZONES}/{zone}"))? {
-            return Err(guest.invalid(format!("the guest has no time zone `{zone}` in {ZONES}")));
+            return Err(guest.invalid(format!(
+                "no such time zone: `{zone}` (in {ZONES} of the guest)"
+            )));
         }
         if !guest.stage.exists(ZONES)? {
-            guest.note(format!("the guest has no {ZONES}: install tzdata in it"));
+            guest.note(
+                "tzdata is not installed in the guest: the time zone takes effect once it is",
+            );
         }
         guest
             .stage
@@ -75,7 +81,9 @@ impl Locale {
         let locale = &*self.0;
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"_.@-".contains(&byte);
         if locale.is_empty() || !locale.bytes().all(is_good) {
-            return Err(guest.invalid(format!("`{locale}` is no locale")));
+            return Err(guest.invalid(format!(
+                "invalid locale `{locale}`: expected a name such as de_DE.UTF-8"
+            )));
         }
         let mut known = Vec::new();
         for file in LOCALES {
@@ -98,7 +106,7 @@ impl Locale {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{after, apply, guest, text};
-    use crate::Kind;
+    use crate::EntryKind;
 
     const GUEST: &str = "-- /etc/timezone --\nEtc/UTC\n-- /usr/share/zoneinfo/Europe/Berlin --\nTZif\n\
         -- /etc/default/locale --\n# it\nLANG=C\nLC_TIME=C\n";
@@ -108,7 +116,7 @@ mod tests {
         let guest = after(GUEST, "- timezone: Europe/Berlin\n- locale: de_DE.UTF-8");
         let link = guest.stage.link_entry("/etc/localtime").unwrap().unwrap();
         let target = "../usr/share/zoneinfo/Europe/Berlin".to_owned();
-        assert_eq!(link.kind, Kind::Symlink(target));
+        assert_eq!(link.kind, EntryKind::Symlink(target));
         assert_eq!(text(&guest, "/etc/timezone"), "Europe/Berlin\n");
         let locale = "# it\nLANG=de_DE.UTF-8\nLC_TIME=C\n";
         assert_eq!(text(&guest, "/etc/default/locale"), locale);

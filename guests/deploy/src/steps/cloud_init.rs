@@ -1,4 +1,5 @@
-//! cloud-init: whether it runs, what it has kept, and what it finds in the guest itself (`NoCloud`).
+//! The step `cloud-init`: enables or disables cloud-init, removes its state, and writes a `NoCloud`
+//! seed.
 
 mod user_data;
 
@@ -8,18 +9,18 @@ use sha2::{Digest, Sha256};
 use super::super::guest::Guest;
 use diskfs_disk::Result;
 
-/// What keeps it from running.
+/// The flag file that disables cloud-init.
 const DISABLED: &str = "/etc/cloud/cloud-init.disabled";
 
-/// Where its settings are, and what we add to them.
+/// The directory of cloud-init's settings, and our drop-in file there.
 const SETTINGS: &str = "/etc/cloud/cloud.cfg.d";
 const DATASOURCES: &str = "/etc/cloud/cloud.cfg.d/90-diskfs-datasource.cfg";
 const DATASOURCES_TEXT: &str = "# Written by diskfs deploy.\ndatasource_list: [NoCloud, None]\n";
 
-/// Where it looks for a seed in the guest.
+/// The directory where cloud-init looks for a seed in the guest.
 const SEED: &str = "/var/lib/cloud/seed/nocloud";
 
-/// What it keeps of an instance, as `cloud-init clean --logs` removes it.
+/// The state of an instance, which `cloud-init clean --logs` removes.
 const KEPT: [&str; 4] = [
     "/var/lib/cloud/[!s]*",
     "/var/lib/cloud/sem",
@@ -27,22 +28,23 @@ const KEPT: [&str; 4] = [
     "/run/cloud-init",
 ];
 
-/// What cloud-init is to do.
+/// The state of cloud-init in the guest, and the data that it finds there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CloudInit {
-    /// Whether it runs.
+    /// Enables or disables cloud-init.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Forgets the instance that the guest was: the next start is the first again.
+    /// Removes the state of the current instance, so that the next boot counts as the first one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clean: bool,
-    /// What it finds in the guest, in the place of a metadata service.
+    /// The seed files in the guest, which replace a metadata service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,
-    /// What cloud-init is to do once: a script with its `#!` line, or `#cloud-config`. Where it is there and runs, it
-    /// finds this as a seed; in other guests the same is done here by steps, and what is left out is told.
+    /// User data to apply once: a script with a `#!` line, or `#cloud-config`. If cloud-init is
+    /// installed and enabled, it gets this as a seed. In other guests, equivalent steps apply it,
+    /// and notes list what is not supported.
     #[serde(default, rename = "user-data", skip_serializing_if = "Option::is_none")]
     pub user_data: Option<String>,
 }
@@ -55,13 +57,13 @@ pub struct Seed {
     /// `instance-id`, `local-hostname` and the like, in YAML.
     #[serde(default)]
     pub meta_data: String,
-    /// `#cloud-config`, a script, or another form of it.
+    /// User data: `#cloud-config`, a script, or another form that cloud-init supports.
     #[serde(default)]
     pub user_data: String,
-    /// That of the vendor.
+    /// The vendor data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor_data: Option<String>,
-    /// The network, version 1 or 2.
+    /// The network configuration, version 1 or 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_config: Option<String>,
 }
@@ -69,14 +71,15 @@ pub struct Seed {
 impl CloudInit {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         if self.seed.is_some() && self.user_data.is_some() {
-            let reason = "user data is either what is done once, or a part of the seed";
+            let reason =
+                "`user-data` and `seed` cannot be combined; give the user data in the seed";
             return Err(guest.invalid(reason));
         }
         let is_there = guest.stage.is_dir("/etc/cloud")?;
         if is_there {
             self.apply_to_it(guest)?;
         } else if self.user_data.is_none() {
-            guest.note("the guest has no cloud-init");
+            guest.note("cloud-init is not installed in the guest: nothing was changed");
         }
         let Some(text) = &self.user_data else {
             return Ok(());
@@ -84,7 +87,8 @@ impl CloudInit {
         if !is_there || guest.stage.exists(DISABLED)? {
             return user_data::translate(guest, text);
         }
-        // Other user data is that of another instance, so that it is done.
+        // The instance ID is derived from the user data, so that cloud-init runs new user data as
+        // for a new instance.
         let digest = Sha256::digest(text);
         let id = u64::from_be_bytes(digest.first_chunk().copied().unwrap_or_default());
         Seed {
@@ -128,7 +132,7 @@ impl Seed {
         for (name, text) in files {
             let path = format!("{SEED}/{name}");
             match text {
-                // There may be passwords in it.
+                // The file may contain passwords.
                 Some(text) => guest.stage.write_with(&path, text, 0o600)?,
                 None => guest.stage.remove(&path)?,
             }
@@ -169,7 +173,7 @@ mod tests {
         );
     }
 
-    /// What a seed has is what the plan has, and what it has is what cloud-init takes.
+    /// The seed has the plan's values, and cloud-init accepts it.
     #[test]
     fn cloud_init_takes_a_seed() {
         if require("cloud-init").is_none() {
@@ -208,7 +212,8 @@ mod tests {
         };
         let (is_good, run) = judge(&["schema", "--config-file"], &file("user-data"), &[]);
         assert!(is_good, "{run:?}");
-        // Which its schema has none of yet on some: it is made into what a distribution has.
+        // The schema of some versions does not cover network settings. Converting them to a
+        // distribution's format works with all versions.
         let words = ["-k", "yaml", "-d", "out", "-D", "debian", "-O", "eni"];
         let network = file("network-config");
         let (is_good, run) = judge(&["devel", "net-convert", "-p"], &network, &words);

@@ -1,4 +1,4 @@
-//! What the guest runs at set times: crontab(5).
+//! The step `cron`: jobs in crontab(5) files.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,26 +9,27 @@ use diskfs_disk::Result;
 
 const CRON_D: &str = "/etc/cron.d";
 
-/// Tables of users: of busybox on Alpine and `OpenWrt`, of Debian, of others.
+/// The directories of user crontabs: of busybox on Alpine and `OpenWrt`, of Debian, of others.
 const TABLES: [&str; 3] = [
     "/etc/crontabs",
     "/var/spool/cron/crontabs",
     "/var/spool/cron",
 ];
 
-/// A job, in a file of its own where the guest has `/etc/cron.d`, else a line of the user's table.
+/// A cron job: a file in `/etc/cron.d` if the guest has that directory, otherwise a line of the
+/// user's crontab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CronStep {
-    /// What it is called.
+    /// The name of the job.
     pub name: String,
-    /// When: five fields, or `@reboot` and the like.
+    /// The schedule: five fields, or `@reboot`, `@daily` and the like.
     pub schedule: String,
-    /// Who runs it.
+    /// The user who runs the job; default: `root`.
     #[serde(default = "root")]
     pub user: String,
-    /// What is run.
+    /// The command to run.
     pub command: String,
 }
 
@@ -50,7 +51,7 @@ impl CronStep {
                 return self.put_into_table(guest, &format!("{dir}/{}", self.user));
             }
         }
-        Err(guest.invalid("the guest has no cron"))
+        Err(guest.invalid("cron is not installed in the guest; install the package first"))
     }
 
     fn put_into_table(&self, guest: &mut Guest, path: &str) -> Result<()> {
@@ -69,11 +70,11 @@ impl CronStep {
     }
 
     fn check(&self, guest: &Guest) -> Result<()> {
-        // With a dot or the like cron passes a file over.
+        // cron ignores files with a dot or other characters in their names.
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if self.name.is_empty() || !self.name.bytes().all(is_good) {
             let reason = format!(
-                "`{}` is no name of a job: letters, digits, - and _",
+                "invalid job name `{}`: expected letters, digits, - and _",
                 self.name
             );
             return Err(guest.invalid(reason));
@@ -81,13 +82,16 @@ impl CronStep {
         let fields = self.schedule.split_whitespace().count();
         let is_schedule = fields == 5 || (fields == 1 && self.schedule.starts_with('@'));
         if !is_schedule || self.schedule.contains('\n') {
-            return Err(guest.invalid(format!("`{}` is no schedule of cron", self.schedule)));
+            return Err(guest.invalid(format!(
+                "invalid schedule `{}`: expected five fields, or a word such as @daily",
+                self.schedule
+            )));
         }
         if self.command.is_empty() || self.command.contains('\n') {
-            return Err(guest.invalid("a job of cron is one line"));
+            return Err(guest.invalid("invalid cron job: a field contains a line break"));
         }
         if self.user != "root" && accounts::user(&guest.stage, &self.user)?.is_none() {
-            return Err(guest.invalid(format!("the guest has no user `{}`", self.user)));
+            return Err(guest.invalid(format!("no such user: `{}`", self.user)));
         }
         Ok(())
     }

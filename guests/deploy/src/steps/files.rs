@@ -1,4 +1,4 @@
-//! Files, directories and symlinks as the plan has them.
+//! The steps that write, create or delete files, directories and symbolic links.
 
 mod copy_in;
 mod json;
@@ -19,23 +19,23 @@ pub use json::Json;
 pub use ownership::{Mode, Owner};
 pub use tar::Tar;
 
-/// A file with a text. What is there keeps its mode and owner unless they are given; a new one belongs to root, with mode
-/// 0644, in directories that are made where they are missing.
+/// A text file. An existing file keeps its mode and owner unless the step gives others. A new file
+/// belongs to root and has mode 0644, and missing parent directories are created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Write {
-    /// Where it is.
+    /// The path of the file in the guest.
     pub path: String,
-    /// What it has.
+    /// The new contents of the file.
     pub text: String,
-    /// Its mode.
+    /// The mode of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Its owner.
+    /// The owner of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
-    /// Leaves a file that is there as it is.
+    /// Leaves an existing file unchanged.
     #[serde(
         default,
         rename = "only-if-missing",
@@ -44,16 +44,16 @@ pub struct Write {
     pub only_if_missing: bool,
 }
 
-/// A text behind what a file has, unless its lines are there already, one after the other.
+/// Text to append, unless the file already contains these lines, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Append {
-    /// Where the file is; it is made where it is missing.
+    /// The path of the file in the guest. A missing file is created.
     pub path: String,
-    /// What is added.
+    /// The text to append.
     pub text: String,
-    /// Leaves a file that is there as it is.
+    /// Leaves an existing file unchanged.
     #[serde(
         default,
         rename = "only-if-missing",
@@ -62,66 +62,66 @@ pub struct Append {
     pub only_if_missing: bool,
 }
 
-/// A file of this machine.
+/// A local file and its destination in the guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Upload {
-    /// The file of this machine.
+    /// The path of the local file.
     pub from: PathBuf,
-    /// Where it goes: its new path, or a directory that is there.
+    /// The destination in the guest: the path of the new file, or an existing directory.
     pub to: String,
-    /// Its mode; that of the original where nothing says another.
+    /// The mode of the new file; default: the mode of the local file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Its owner; root where nothing says another.
+    /// The owner of the new file; default: root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
 }
 
-/// A directory, with those above it.
+/// A directory of the guest. An existing directory stays, and gets the mode and owner if given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MakeDir {
-    /// Where it is.
+    /// The path of the directory in the guest.
     pub path: String,
-    /// Its mode; 0755 for a new one.
+    /// The mode of the directory; default for a new one: 0755.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Its owner.
+    /// The owner of the directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
 }
 
-/// A symlink, in place of a file or symlink that is there.
+/// A symbolic link. It replaces an existing file or symbolic link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Where it is.
+    /// The path of the symbolic link in the guest.
     pub path: String,
-    /// Where it leads, in the guest.
+    /// The path that the link points to, in the guest.
     pub target: String,
 }
 
-/// A path that is not to be, with all below it, or a pattern of glob(7).
+/// The path to delete, with everything below it, or a pattern of glob(7).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Delete(pub String);
 
-/// Mode and owner of what is there.
+/// The mode and the owner of an existing path. Symbolic links are followed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Permissions {
-    /// Where it is.
+    /// The path of the file or directory in the guest.
     pub path: String,
-    /// Its mode.
+    /// The new mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Its owner.
+    /// The new owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
 }
@@ -165,7 +165,8 @@ impl Upload {
         let mut path = absolute(guest, &self.to)?.to_owned();
         if path.ends_with('/') || guest.stage.is_dir(&path)? {
             let name = self.from.file_name().and_then(|name| name.to_str());
-            let name = name.ok_or_else(|| guest.invalid("the file has no name that is text"))?;
+            let name =
+                name.ok_or_else(|| guest.invalid("the name of the local file is not valid UTF-8"))?;
             path = format!("{}/{name}", path.trim_end_matches('/'));
         }
         guest.stage.make_dirs(above(&path), 0o755)?;
@@ -199,7 +200,7 @@ impl Delete {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         let path = absolute(guest, &self.0)?;
         if path.split('/').all(str::is_empty) {
-            return Err(guest.invalid("the root stays"));
+            return Err(guest.invalid("refusing to delete the root directory"));
         }
         for path in guest.stage.expand(path)? {
             guest.stage.remove(&path)?;
@@ -215,7 +216,7 @@ impl Permissions {
     }
 }
 
-/// Whether there are these lines, whole, one after the other.
+/// Returns true if the contents contain these whole lines, one after the other.
 fn has_lines(contents: &[u8], lines: &[u8]) -> bool {
     if lines.is_empty() {
         return true;
@@ -230,12 +231,14 @@ fn has_lines(contents: &[u8], lines: &[u8]) -> bool {
     places.any(|(at, found)| is_start(at) && is_end(at + found.len()) && found == lines)
 }
 
-/// A path of a plan, which begins at the guest's root.
+/// Checks that a path of a plan is absolute: it begins at the guest's root.
 pub(super) fn absolute<'p>(guest: &Guest, path: &'p str) -> Result<&'p str> {
     if path.starts_with('/') && !path.contains('\0') {
         return Ok(path);
     }
-    Err(guest.invalid(format!("`{path}` is no path from the guest's root")))
+    Err(guest.invalid(format!(
+        "invalid path `{path}`: expected an absolute path in the guest"
+    )))
 }
 
 #[cfg(test)]
@@ -256,7 +259,7 @@ mod tests {
         assert_eq!(text(&guest, "/opt/app/conf"), "a=1\n");
         assert_eq!(attributes(&guest, "/opt/app/conf"), "0640 1000:50");
         assert_eq!(attributes(&guest, "/opt/app"), "0755 0:0");
-        // Behind the symlink, which stays.
+        // The file that the symlink points to is written, and the symlink stays.
         assert_eq!(text(&guest, "/run/motd"), "new\n");
         assert_eq!(attributes(&guest, "/etc/motd"), "0777 0:0");
     }

@@ -1,4 +1,4 @@
-//! What the guest runs once, when it starts for the first time.
+//! The step `firstboot`: scripts that run once, at the next boot.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use super::super::text::{WRITTEN, of_lines, with_line};
 use super::units;
 use diskfs_disk::{Error, Result};
 
-/// Where scripts wait.
+/// The directory of scripts that have not run yet.
 const WAITING: &str = "/usr/local/lib/diskfs/firstboot.d";
 
-/// What runs them, in the order of their names.
+/// The script that runs them, in the order of their names.
 const RUNNER: &str = "/usr/local/lib/diskfs/firstboot";
 const RUNNER_TEXT: &str = "#!/bin/sh
 # Written by diskfs deploy: runs each script once, in the order of their names.
@@ -51,29 +51,31 @@ TimeoutSec=0
 WantedBy=multi-user.target
 ";
 
-/// Where `OpenRC` has what it runs last, the service that runs it, and how it is turned on.
+/// The directory of scripts that `OpenRC` runs last in the boot, the name of our script there, and
+/// the symlink that enables the service which runs them, with its target.
 pub(super) const LOCAL_D: &str = "/etc/local.d";
 const LOCAL_START: &str = "diskfs-firstboot.start";
 const LOCAL_SERVICE: [&str; 2] = ["/etc/runlevels/default/local", "/etc/init.d/local"];
 
-/// What `OpenWrt` runs once, and removes.
+/// The directory of scripts that `OpenWrt` runs once and then deletes.
 const UCI_DEFAULTS: &str = "/etc/uci-defaults";
 
-/// What System V runs last.
+/// The script that System V init runs last.
 const RC_LOCAL: [&str; 2] = ["/etc/rc.d/rc.local", "/etc/rc.local"];
 
-/// A script or a command. Several are run in the order of their names, which is that of the plan where none are given.
+/// A script with root's rights. Several scripts run in the order of their names; scripts without
+/// names, in the order of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Firstboot {
-    /// What it is called; by its contents where nothing is said.
+    /// The name of the script; default: a name from its position and its contents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What is run: a script with its `#!` line, or commands of sh(1).
+    /// The script: a text with a `#!` line, or commands of sh(1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
-    /// The script as a file of this machine.
+    /// A local file with the script, instead of `script`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
 }
@@ -102,7 +104,7 @@ impl Firstboot {
             (None, Some(file)) => {
                 std::fs::read_to_string(file).map_err(|e| Error::from(e).in_file(file))?
             }
-            _ => return Err(guest.invalid("firstboot has either a script or a file")),
+            _ => return Err(guest.invalid("expected exactly one of script and file")),
         };
         Ok(if text.starts_with("#!") {
             text
@@ -113,7 +115,8 @@ impl Firstboot {
 
     fn name(&self, guest: &Guest, script: &str) -> Result<String> {
         let Some(name) = &self.name else {
-            // The order is that in which they were put there, so that the same plan once more finds them.
+            // The number keeps the order in which scripts were added. The hash lets a repeated plan
+            // find them.
             let digest = Sha256::digest(script);
             let short = hexadecimal(digest.first_chunk().copied().unwrap_or_default());
             let names = if guest.stage.is_dir(WAITING)? {
@@ -126,7 +129,10 @@ impl Firstboot {
         };
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_good) {
-            return Err(guest.invalid(format!("`{name}` is no name of a script")));
+            return Err(guest.invalid(format!(
+                "invalid script name `{name}`: expected letters, digits and `-_.`, not starting \
+                 with a dot"
+            )));
         }
         Ok(name.clone())
     }
@@ -136,7 +142,7 @@ fn hexadecimal(bytes: [u8; 4]) -> String {
     format!("{:08x}", u32::from_be_bytes(bytes))
 }
 
-/// Has the guest run what waits when it starts.
+/// Makes the guest run the scripts at boot.
 fn start_runner(guest: &mut Guest) -> Result<()> {
     if guest.has_systemd()? {
         let unit = format!("/etc/systemd/system/{UNIT}");
@@ -151,10 +157,11 @@ fn start_runner(guest: &mut Guest) -> Result<()> {
             return guest.stage.write_with(file, &with_call(&text), 0o755);
         }
     }
-    Err(guest.invalid("it is not known how the guest is made to run something when it starts"))
+    Err(guest
+        .invalid("cannot run scripts at boot: the guest has neither systemd, OpenRC nor rc.local"))
 }
 
-/// Has `OpenRC` run a command each time that the guest starts.
+/// Makes `OpenRC` run a command at each boot.
 pub(super) fn start_local(guest: &mut Guest, name: &str, command: &str) -> Result<()> {
     let text = of_lines(["#!/bin/sh", WRITTEN, command]);
     guest
@@ -168,7 +175,7 @@ pub(super) fn start_local(guest: &mut Guest, name: &str, command: &str) -> Resul
     Ok(())
 }
 
-/// The script of System V that calls the runner, before it ends.
+/// Returns the System V script with a call of the runner before its end.
 fn with_call(text: &str) -> String {
     if text.lines().any(|line| line.trim() == RUNNER) {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! What the guest mounts: fstab(5), line by line.
+//! The step `fstab`: changes fstab(5) line by line.
 
 use diskfs_etc::fstab;
 use serde::{Deserialize, Serialize};
@@ -8,38 +8,41 @@ use diskfs_disk::Result;
 
 const FSTAB: &str = "/etc/fstab";
 
-/// Changes of the table. Comments, order and spaces of all other lines stay.
+/// Changes to `/etc/fstab`. Comments, order and spacing of all other lines stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Fstab {
-    /// Lines that are to be there. One for the same mount point (of swap, the same device) takes its place.
+    /// Entries to add. An entry replaces an existing one with the same mount point (for swap: the
+    /// same device).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<FstabEntry>,
-    /// Devices or mount points whose lines are not to be there; a pattern where it ends with `*`.
+    /// Devices or mount points whose entries are removed. A trailing `*` matches any text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
 }
 
-/// A line of the table.
+/// An entry of `/etc/fstab`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FstabEntry {
-    /// What is mounted: `UUID=...`, `LABEL=...`, a device.
+    /// The device to mount: `UUID=...`, `LABEL=...` or a device path.
     pub device: String,
-    /// Where: a directory, which is made with mode 0755 where it is missing; `none` for swap.
+    /// The mount point, a directory that is created with mode 0755 if it is missing; `none` for
+    /// swap.
     pub path: String,
-    /// The filesystem: `ext4`, `swap`, `auto`.
+    /// The filesystem type: `ext4`, `swap`, `auto`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Options.
+    /// The mount options.
     #[serde(default = "defaults")]
     pub options: String,
-    /// Whether dump(8) takes it.
+    /// The dump(8) frequency: 1 includes the filesystem in backups, 0 does not.
     #[serde(default)]
     pub dump: u8,
-    /// When fsck(8) looks at it.
+    /// The order of the check at boot by fsck(8): 1 for the root filesystem, 2 for others, 0 for no
+    /// check.
     #[serde(default)]
     pub pass: u8,
 }
@@ -76,11 +79,16 @@ impl FstabEntry {
             .iter()
             .any(|field| field.is_empty() || field.contains(['\n', '\0']))
         {
-            return Err(guest.invalid("a field of a line of fstab is empty, or more than a line"));
+            return Err(
+                guest.invalid("invalid entry of fstab: a field is empty or contains a line break")
+            );
         }
         let is_path = self.path.starts_with('/') || self.path == "none" || self.path == "swap";
         if !is_path {
-            let reason = format!("`{}` is no mount point: it is a path, or `none`", self.path);
+            let reason = format!(
+                "invalid mount point `{}`: expected an absolute path or `none`",
+                self.path
+            );
             return Err(guest.invalid(reason));
         }
         Ok(())

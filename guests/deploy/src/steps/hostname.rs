@@ -1,4 +1,4 @@
-//! The guest's name.
+//! The step `hostname`.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,29 +8,29 @@ use super::hosts;
 use diskfs_disk::Result;
 use diskfs_etc::shell::{assigned, settings};
 
-/// What systemd and most others read: hostname(5).
+/// The file that systemd and most other systems read: hostname(5).
 const HOSTNAME: &str = "/etc/hostname";
 
-/// Red Hat before systemd, and the key in it.
+/// The file on Red Hat before systemd.
 const SYSCONFIG: &str = "/etc/sysconfig/network";
 
-/// SUSE.
+/// The file on SUSE.
 const SUSE: &str = "/etc/HOSTNAME";
 
-/// Gentoo without systemd.
+/// The file on Gentoo without systemd.
 const OPENRC: &str = "/etc/conf.d/hostname";
 
-/// `OpenWrt`.
+/// The file on `OpenWrt`.
 const UCI: &str = "/etc/config/system";
 
-/// FreeBSD.
+/// The file on FreeBSD.
 const RC_CONF: &str = "/etc/rc.conf";
 
 /// `HOST_NAME_MAX` of Linux, and the longest name of DNS.
 const LABEL_BYTES: usize = 63;
 const NAME_BYTES: usize = 253;
 
-/// The host's name, with its domain where it has one.
+/// The host name, with its domain if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -40,7 +40,9 @@ impl Hostname {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         let name = self.0.trim_end_matches('.');
         if !is_name(name) {
-            return Err(guest.invalid(format!("`{name}` is no name of a host")));
+            return Err(guest.invalid(format!(
+                "invalid host name `{name}`: expected letters, digits, hyphens and dots"
+            )));
         }
         if let Some(old) = old_name(guest)? {
             hosts::rename(guest, &old, name)?;
@@ -49,12 +51,12 @@ impl Hostname {
     }
 }
 
-/// Writes the name where the guest reads it.
+/// Writes the host name into the files that the guest reads.
 fn set(guest: &mut Guest, name: &str) -> Result<()> {
     let short = name.split('.').next().unwrap_or(name);
     let mut is_known = false;
     if let Some(text) = text_of(guest, SYSCONFIG)? {
-        // Of systemd it is only NETWORKING's.
+        // With systemd, the file usually sets only NETWORKING, and the host name is elsewhere.
         if !guest.has_systemd()? || has_variable(&text, "HOSTNAME") {
             let text = with_variable(&text, "HOSTNAME", name);
             guest.stage.write_text(SYSCONFIG, &text)?;
@@ -82,14 +84,15 @@ fn set(guest: &mut Guest, name: &str) -> Result<()> {
         guest.stage.write_text(UCI, &with_option(&text, short))?;
         return Ok(());
     }
-    // Whoever has none of the others has this, and with systemd it is the one that counts.
+    // This file is the default, and with systemd it takes precedence over the others.
     if !is_known || guest.stage.exists(HOSTNAME)? || guest.has_systemd()? {
         guest.stage.write_text(HOSTNAME, &format!("{name}\n"))?;
     }
     Ok(())
 }
 
-/// The text of a file; `None` also for a directory of that name, as SUSE's `/etc/sysconfig/network`.
+/// Returns the text of a file; `None` also for a directory of that name, as
+/// `/etc/sysconfig/network` is on SUSE.
 fn text_of(guest: &Guest, path: &str) -> Result<Option<String>> {
     if guest.stage.is_dir(path)? {
         return Ok(None);
@@ -97,7 +100,7 @@ fn text_of(guest: &Guest, path: &str) -> Result<Option<String>> {
     guest.stage.text(path)
 }
 
-/// The name that the guest has so far.
+/// Returns the guest's current host name.
 fn old_name(guest: &Guest) -> Result<Option<String>> {
     type Find = fn(&str) -> Option<String>;
     let line: Find = |text| settings(text).next().map(|(_, line)| line.to_owned());
@@ -118,7 +121,7 @@ fn old_name(guest: &Guest) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Labels of letters, digits and hyphens (RFC 1123, section 2.1).
+/// Returns true for labels of letters, digits and hyphens (RFC 1123, section 2.1).
 pub(super) fn is_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -134,12 +137,12 @@ pub(super) fn is_name(name: &str) -> bool {
 fn is_link_to(guest: &Guest, path: &str, target: &str) -> Result<bool> {
     let entry = guest.stage.link_entry(path)?;
     Ok(entry.is_some_and(|entry| match entry.kind {
-        super::super::Kind::Symlink(to) => to.rsplit('/').next() == Some(target),
+        super::super::EntryKind::Symlink(to) => to.rsplit('/').next() == Some(target),
         _ => false,
     }))
 }
 
-/// The text of uci with the option of the first section `system`.
+/// Returns the text of uci with the option set in the first section `system`.
 fn with_option(text: &str, name: &str) -> String {
     let mut out = String::new();
     let mut is_in = false;
@@ -243,7 +246,7 @@ mod tests {
                 "127.0.0.1 localhost old # mine\n127.0.1.1\told.lan  old\n",
                 "127.0.0.1 localhost web1.example.org web1 # mine\n127.0.1.1\tweb1.example.org web1\n",
             ),
-            // The domain is the guest's, where the new name has none.
+            // The old domain stays, because the new name has none.
             (
                 "old.lan",
                 "web1",
@@ -256,14 +259,14 @@ mod tests {
                 "127.0.1.1 old.lan\n",
                 "127.0.1.1 web1.lan web1\n",
             ),
-            // Its own address, and one of another machine, which may well be called so.
+            // The guest's own address, and one of another machine, which may have the same name.
             (
                 "old",
                 "web1",
                 "192.0.2.7 old\n192.0.2.9 old\n127.0.1.1 older\n",
                 "192.0.2.7 web1\n192.0.2.9 old\n127.0.1.1 older\n",
             ),
-            // Of everybody, and not of this guest.
+            // Names that belong to every host, not to this guest.
             (
                 "localhost.localdomain",
                 "web1",

@@ -1,4 +1,4 @@
-//! Names that the guest knows by itself: hosts(5).
+//! The step `hosts`: entries of hosts(5).
 
 use std::net::IpAddr;
 
@@ -11,21 +11,21 @@ use diskfs_disk::Result;
 
 const HOSTS: &str = "/etc/hosts";
 
-/// Addresses with their names. The first line of an address gets these names, and keeps its comment; one that is missing
-/// is added. Other lines stay as they are.
+/// Addresses with their names. The first line with the same address gets these names and keeps its
+/// comment. A missing line is added. Other lines stay unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Hosts(pub Vec<Host>);
 
-/// An address and its names.
+/// An IP address and its host names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// The address.
+    /// The IP address.
     pub address: IpAddr,
-    /// The names, the canonical one first.
+    /// The host names. The first one is the canonical name.
     pub names: Vec<String>,
 }
 
@@ -35,10 +35,14 @@ impl Hosts {
         for host in &self.0 {
             let wrong = host.names.iter().find(|name| !is_name(name));
             if let Some(name) = wrong {
-                return Err(guest.invalid(format!("`{name}` is no name of a host")));
+                return Err(guest.invalid(format!(
+                    "invalid host name `{name}`: expected letters, digits, hyphens and dots"
+                )));
             }
             if host.names.is_empty() {
-                return Err(guest.invalid(format!("{} has no names", host.address)));
+                return Err(
+                    guest.invalid(format!("missing names for the address {}", host.address))
+                );
             }
             text = with_host(&text, host);
         }
@@ -46,11 +50,12 @@ impl Hosts {
     }
 }
 
-/// Gives the guest's own lines its new name in place of the old one, so that programs that look for themselves (sudo) find
-/// an address. Its own are those of the loopback and of its interfaces.
+/// Replaces the old host name by the new one in the guest's own lines, so that programs that look
+/// up the host name, such as sudo, find an address. Own lines are those of loopback addresses and
+/// of the addresses of the guest's interfaces.
 pub(super) fn rename(guest: &mut Guest, old: &str, new: &str) -> Result<()> {
     let short = old.split('.').next().unwrap_or(old);
-    // That is everybody's name.
+    // Every host has the name localhost.
     if old == new || short.eq_ignore_ascii_case("localhost") || !guest.stage.is_file(HOSTS)? {
         return Ok(());
     }
@@ -69,7 +74,7 @@ pub(super) fn rename(guest: &mut Guest, old: &str, new: &str) -> Result<()> {
     guest.stage.write_text(HOSTS, &out)
 }
 
-/// A line with the new name where the old one is.
+/// Returns the line with the old name replaced by the new one.
 fn renamed(line: &str, address: IpAddr, old: &str, new: &str) -> String {
     let fields = line.split('#').next().unwrap_or_default();
     let before: Vec<&str> = fields.split_whitespace().skip(1).collect();
@@ -81,7 +86,7 @@ fn renamed(line: &str, address: IpAddr, old: &str, new: &str) -> String {
         let name = match name.split_once('.') {
             _ if !is_old => name.to_owned(),
             None => new_short.to_owned(),
-            // The domain stays, where the new name has none.
+            // The old domain stays if the new name has none.
             Some((_, domain)) if new == new_short => format!("{new_short}.{domain}"),
             Some(_) => new.to_owned(),
         };
@@ -129,7 +134,7 @@ fn address(line: &str) -> Option<IpAddr> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The line with other names, and its own spaces, comment and end.
+/// Returns the line with other names. It keeps its spaces, comment and line end.
 fn changed(line: &str, host: &Host) -> String {
     let content = line.trim_end_matches(['\n', '\r']);
     let end = line.get(content.len()..).unwrap_or_default();
@@ -148,7 +153,7 @@ fn changed(line: &str, host: &Host) -> String {
         .get(start..)
         .map_or(0, |rest| rest.len() - rest.trim_start().len());
     let head = fields.get(..start + gap_bytes).unwrap_or(fields);
-    // An address alone has none.
+    // A line with an address alone has no gap after it.
     let gap = if gap_bytes == 0 { "\t" } else { "" };
     let names = host.names.join(" ");
     let before_comment = if comment.is_empty() { "" } else { " " };

@@ -1,16 +1,17 @@
-//! What makes the guest this one and no other: machine ID, random seed.
+//! The steps `machine-id` and `random-seed`.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::guest::Guest;
-use super::super::stage::Kind;
+use super::super::stage::EntryKind;
 use diskfs_disk::Result;
 
-/// machine-id(5), and where D-Bus has it by itself.
+/// machine-id(5), and D-Bus's own copy.
 const MACHINE_ID: &str = "/etc/machine-id";
 const DBUS: &str = "/var/lib/dbus/machine-id";
 
-/// Where systemd and others keep randomness from one start to the next, and how much.
+/// The files in which systemd and others keep random bytes from one boot to the next, and the size
+/// of a seed.
 const SEEDS: [&str; 4] = [
     "/var/lib/systemd/random-seed",
     "/var/lib/urandom/random-seed",
@@ -19,20 +20,21 @@ const SEEDS: [&str; 4] = [
 ];
 const SEED_BYTES: usize = 512;
 
-/// What the machine ID is to be: `reset`, so that the guest makes a new one when it starts, or 32 hexadecimal digits.
+/// The machine ID: 32 hexadecimal digits, or `reset`, so that the guest generates a new one at the
+/// next boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct MachineId(pub String);
 
-/// A new seed, where the guest keeps one, so that clones begin with numbers of their own: `new`.
+/// The new state of the saved random seed. Clones must not start with the same random numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RandomSeed {
-    /// Other bytes, each time.
+    /// Writes new random bytes each time.
     New,
-    /// None: the first start makes it.
+    /// Removes the seed; the guest creates one at the next boot.
     Remove,
 }
 
@@ -45,16 +47,20 @@ impl MachineId {
                 format!("{id}\n")
             }
             _ => {
-                let reason = format!("`{}` is neither `reset` nor 32 hexadecimal digits", self.0);
+                let reason = format!(
+                    "invalid machine ID `{}`: expected `reset` or 32 hexadecimal digits",
+                    self.0
+                );
                 return Err(guest.invalid(reason));
             }
         };
-        // Without the file systemd would have nowhere to mount a passing one on a root that is read-only.
+        // systemd needs the file as a mount point for a temporary ID if the root filesystem is
+        // read-only.
         if guest.stage.exists(MACHINE_ID)? || guest.has_systemd()? {
             guest.stage.write_text(MACHINE_ID, &text)?;
         }
         let dbus = guest.stage.link_entry(DBUS)?;
-        if dbus.is_some_and(|entry| matches!(entry.kind, Kind::File(_))) {
+        if dbus.is_some_and(|entry| matches!(entry.kind, EntryKind::File(_))) {
             if text.is_empty() {
                 guest.stage.remove(DBUS)?;
             } else {

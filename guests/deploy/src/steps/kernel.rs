@@ -1,4 +1,4 @@
-//! What the running kernel is told: sysctl.d(5), modules-load.d(5).
+//! The steps `sysctl` and `modules`: sysctl.d(5) and modules-load.d(5).
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ const SYSCTL_ALONE: &str = "/etc/sysctl.conf";
 const MODULES: &str = "/etc/modules-load.d/diskfs.conf";
 const MODULES_ALONE: &str = "/etc/modules";
 
-/// Settings by name, as `net.ipv4.ip_forward: 1`.
+/// Kernel parameters and their values: `net.ipv4.ip_forward: "1"`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Sysctl(pub BTreeMap<String, String>);
 
-/// Modules that are loaded when the guest starts.
+/// The names of kernel modules to load at boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -38,7 +38,10 @@ impl Sysctl {
         for (key, value) in &self.0 {
             let is_key = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/*".contains(&byte);
             if key.is_empty() || !key.bytes().all(is_key) || value.contains('\n') {
-                return Err(guest.invalid(format!("`{key}` is no setting of the kernel")));
+                return Err(guest.invalid(format!(
+                    "invalid kernel parameter `{key}`: expected a name such as \
+                     net.ipv4.ip_forward and a value of one line"
+                )));
             }
             text = with_setting(&text, key, value);
         }
@@ -46,7 +49,7 @@ impl Sysctl {
     }
 }
 
-/// The text with the setting, in its place or at the end.
+/// Returns the text with the parameter set: at its existing line, or at the end.
 fn with_setting(text: &str, key: &str, value: &str) -> String {
     let new = format!("{key} = {value}");
     let is_it = |line: &str| {
@@ -78,7 +81,9 @@ impl Modules {
         for module in &self.0 {
             let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
             if module.is_empty() || !module.bytes().all(is_good) {
-                return Err(guest.invalid(format!("`{module}` is no name of a module")));
+                return Err(guest.invalid(format!(
+                    "invalid module name `{module}`: expected letters, digits, - and _"
+                )));
             }
             if !text.lines().any(|line| line.trim() == module) {
                 text = with_line(text, module);

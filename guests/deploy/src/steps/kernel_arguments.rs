@@ -1,16 +1,18 @@
-//! What the kernel is started with, wherever boot loaders keep it.
+//! The step `kernel-arguments`: changes the kernel command line in the configuration of boot
+//! loaders.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::guest::Guest;
 use diskfs_disk::Result;
 
-/// Where the loaders' settings are that are made into what they read when a kernel is installed.
+/// The settings from which the configuration of a boot loader is generated when a kernel is
+/// installed.
 const GRUB_DEFAULT: &str = "/etc/default/grub";
 const KERNEL_CMDLINE: &str = "/etc/kernel/cmdline";
 const UPDATE_EXTLINUX: &str = "/etc/update-extlinux.conf";
 
-/// What they read when the machine starts.
+/// The configuration that boot loaders read at boot.
 const GRUB_CFG: [&str; 3] = [
     "/boot/grub/grub.cfg",
     "/boot/grub2/grub.cfg",
@@ -24,35 +26,40 @@ const EXTLINUX: [&str; 4] = [
     "/extlinux.conf",
 ];
 
-/// GRUB's variables, of which Fedora's entries take `kernelopts`: a block of 1024 bytes.
+/// GRUB's environment block of 1024 bytes. Fedora's boot entries use its variable `kernelopts`.
 const GRUBENV: [&str; 2] = ["/boot/grub2/grubenv", "/boot/grub/grubenv"];
 const GRUBENV_BYTES: usize = 1024;
 
-/// Arguments that may be there several times.
+/// Arguments that may occur several times.
 const REPEATED: [&str; 2] = ["console", "earlycon"];
 
-/// Arguments of the kernel, of every entry that the loaders have.
+/// Kernel command-line arguments, which are changed in all boot entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct KernelArguments {
-    /// Arguments that are to be there; `NAME=VALUE` takes the place of another value, but of `console`.
+    /// Arguments to add. `NAME=VALUE` replaces another value of NAME, except for `console` and
+    /// `earlycon`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<String>,
-    /// Arguments that are not to be there: `NAME` with any value, or `NAME=VALUE`.
+    /// Arguments to remove: `NAME` (with any value) or `NAME=VALUE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
 }
 
 impl KernelArguments {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
-        // What GRUB's scripts and shells take as their own would end a line, or be something else.
+        // Characters with a meaning in GRUB's scripts or in shells would end the line or change its
+        // meaning.
         let is_plain = |char: char| char.is_ascii_graphic() && !"\"'\\`$;&|<>{}".contains(char);
         let is_word = |word: &String| {
             !word.is_empty() && !word.starts_with('#') && word.chars().all(is_plain)
         };
         if let Some(word) = self.add.iter().chain(&self.remove).find(|it| !is_word(it)) {
-            return Err(guest.invalid(format!("`{word}` is no argument of a kernel")));
+            return Err(guest.invalid(format!(
+                "invalid kernel argument `{word}`: expected one word without quotes or shell \
+                 characters"
+            )));
         }
         let mut is_known = false;
         for (patterns, edit) in [
@@ -73,12 +80,16 @@ impl KernelArguments {
             }
         }
         if !is_known {
-            guest.note("no boot loader was found whose kernel arguments are known");
+            guest.note(
+                "no known boot loader configuration was found: the kernel arguments were not \
+                 changed",
+            );
         }
         Ok(())
     }
 
-    /// The arguments, changed; as they were where nothing is.
+    /// Returns the arguments with the changes applied. Without a change, the text stays exactly the
+    /// same.
     fn edited(&self, arguments: &str) -> String {
         let mut words: Vec<&str> = arguments.split_whitespace().collect();
         words.retain(|word| {
@@ -107,7 +118,7 @@ impl KernelArguments {
         format!("{}\n", self.edited(line))
     }
 
-    /// `GRUB_CMDLINE_LINUX="..."`, which holds for all entries.
+    /// Edits `GRUB_CMDLINE_LINUX="..."`, which applies to all entries.
     fn in_grub_default(&self, text: &str) -> String {
         self.in_variable(text, "GRUB_CMDLINE_LINUX")
     }
@@ -128,7 +139,7 @@ impl KernelArguments {
         })
     }
 
-    /// `linux /vmlinuz-6.1 root=...`
+    /// Edits lines of the form `linux /vmlinuz-6.1 root=...`.
     fn in_grub_cfg(&self, text: &str) -> String {
         each_line(text, |line| {
             let rest = line.trim_start();
@@ -149,7 +160,8 @@ impl KernelArguments {
         })
     }
 
-    /// `options root=...`; one that is a variable is GRUB's environment's.
+    /// Edits lines of the form `options root=...`. If the options are a variable, GRUB's
+    /// environment block holds them.
     fn in_entry(&self, text: &str) -> String {
         each_line(text, |line| {
             let arguments = line.strip_prefix("options")?;
@@ -160,7 +172,7 @@ impl KernelArguments {
         })
     }
 
-    /// `APPEND root=...`
+    /// Edits lines of the form `APPEND root=...`.
     fn in_extlinux(&self, text: &str) -> String {
         each_line(text, |line| {
             let rest = line.trim_start();
@@ -171,7 +183,7 @@ impl KernelArguments {
         })
     }
 
-    /// `kernelopts=root=...`, in a block that keeps its size.
+    /// Edits the line `kernelopts=root=...`. The block keeps its size.
     fn in_grubenv(&self, text: &str) -> String {
         let new = each_line(text, |line| {
             let arguments = line.strip_prefix("kernelopts=")?;
@@ -191,7 +203,7 @@ fn name(argument: &str) -> &str {
     argument.split('=').next().unwrap_or(argument)
 }
 
-/// The text with those lines changed that `edit` has something for.
+/// Applies `edit` to each line. Lines for which it returns `None` stay unchanged.
 fn each_line(text: &str, edit: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -274,7 +286,7 @@ mod tests {
         );
     }
 
-    /// The trees that `inspect` is tested with, which have what distributions write.
+    /// The trees that the tests of `inspect` use: they contain files as distributions write them.
     #[test]
     fn grub_takes_what_is_written() {
         if require("grub-script-check").is_none() {
@@ -307,7 +319,7 @@ mod tests {
             }
         }
         assert!(count > 1, "{count} scripts");
-        // What would be more than an argument is none.
+        // Words that could end the argument are refused.
         for word in ["a;b", "a&b", "a|b", "a<b", "a>b", "a{b", "}", "$x", "#x"] {
             let tree = "-- /boot/grub/grub.cfg --\nlinux /vmlinuz ro\n";
             let step = format!("- kernel-arguments: {{add: ['{word}']}}");

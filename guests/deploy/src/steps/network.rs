@@ -1,7 +1,8 @@
-//! How the guest's network is set up, whatever sets it up.
+//! The step `network`: configures network interfaces for whichever network stack the guest uses.
 //!
-//! A plan says which addresses the interfaces have, and this writes it for what the guest has enabled. What it writes is
-//! what [`inspect`](diskfs_inspect) reads.
+//! A plan gives the addresses of the interfaces, and this module writes the files of the stack that
+//! is enabled in the guest. [`inspect`](diskfs_inspect) can read everything that this module
+//! writes.
 
 mod bond;
 mod clean;
@@ -36,7 +37,7 @@ pub use bond::{
 pub use settings::{Bond, BondMode, Interface, Network, Route, Stack, Vlan};
 pub use values::{Mac, Prefix};
 
-/// Keeps cloud-init from setting the network up once more.
+/// The file that prevents cloud-init from configuring the network again.
 const DISABLE: &str = "/etc/cloud/cloud.cfg.d/99-disable-network-config.cfg";
 
 impl Network {
@@ -47,13 +48,15 @@ impl Network {
                 if !detect::is_installed(guest, stack)? {
                     let name = stack.name();
                     guest.note(format!(
-                        "the guest does not seem to have {name}: nothing reads it then"
+                        "{name} does not seem to be installed in the guest: nothing reads the \
+                         written settings then"
                     ));
                 }
                 stack
             }
         };
-        let links = links::of(self, unnamed(stack)).map_err(|reason| guest.invalid(reason))?;
+        let links =
+            links::checked_links(self, unnamed(stack)).map_err(|reason| guest.invalid(reason))?;
         let setup = Setup {
             links,
             is_clean: self.clean,
@@ -70,20 +73,20 @@ impl Network {
         if self.clean {
             clean::apply(guest, stack, &files)?;
         } else {
-            clean::own(guest, &files)?;
+            clean::remove_deployed(guest, &files)?;
         }
         files.write(guest)
     }
 }
 
-/// Tells which options of bonds a stack has no word for.
+/// Adds a note for each bond option that the stack does not support.
 fn note_left_out(guest: &mut Guest, stack: Stack, setup: &Setup) {
     for link in &setup.links {
         for option in links::options(link) {
             let has_it = match stack {
                 Stack::Netplan | Stack::CloudInit => option.of_netplan().is_some(),
                 Stack::Networkd => option.name == "primary" || option.of_networkd().is_some(),
-                // lagg(4) looks after its ports by itself.
+                // lagg(4) monitors its ports by itself.
                 Stack::RcConf => option.name == "miimon" || rc_conf::of_lagg(option).is_some(),
                 _ => true,
             };
@@ -91,18 +94,18 @@ fn note_left_out(guest: &mut Guest, stack: Stack, setup: &Setup) {
                 let (name, bond) = (option.name.replace('_', "-"), &link.name);
                 let stack = stack.name();
                 guest.note(format!(
-                    "{bond}: {stack} has no setting for {name}: it is left out"
+                    "{bond}: {stack} does not support {name}; the option was ignored"
                 ));
             }
         }
     }
 }
 
-/// What interfaces are called that the plan doesn't name.
+/// Returns the name prefix of interfaces that have no name in the plan.
 fn unnamed(stack: Stack) -> &'static str {
     match stack {
         Stack::Netplan | Stack::NetworkManager | Stack::Networkd | Stack::CloudInit => "net",
-        // As in QEMU's machines.
+        // The name of virtio interfaces, which QEMU's machines have.
         Stack::RcConf => "vtnet",
         _ => "eth",
     }
@@ -110,8 +113,8 @@ fn unnamed(stack: Stack) -> &'static str {
 
 fn render(guest: &mut Guest, stack: Stack, setup: &Setup, files: &mut Files) -> Result<()> {
     match stack {
-        // `detect` answers one of the others.
-        Stack::Auto => Err(guest.invalid("no stack was found")),
+        // `detect::stack` never returns `Auto`.
+        Stack::Auto => Err(guest.invalid("no network stack was found")),
         Stack::Ifupdown => ifupdown::render(guest, setup, Flavour::Debian, files),
         Stack::OpenRc => ifupdown::render(guest, setup, Flavour::Alpine, files),
         Stack::Netplan => version2::netplan(guest, setup, files),

@@ -1,4 +1,4 @@
-//! Passwords of users.
+//! The steps `password` and `root-password`.
 
 mod random;
 mod selector;
@@ -18,29 +18,29 @@ use super::super::guest::Guest;
 use diskfs_disk::Result;
 
 pub use selector::Selector;
-pub(super) use selector::given;
+pub(super) use selector::deserialize_present;
 pub use words::{PasswordWords, first_line};
 
-/// Longer than any hash.
+/// The limit on the length of a hash, which is longer than any real one.
 const MAX_HASH_BYTES: usize = 1024;
 
-/// A user's password. One of `text`, `file`, `hash`, `random`, `locked`, `unlock` and `disabled`; `expire` alone, or beside
-/// one of the first four.
+/// The password of a user. Give exactly one of `text`, `file`, `hash`, `random`, `locked`, `unlock`
+/// and `disabled`; `expire` can be given alone or with one of the first four.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of a plan")]
 pub struct Password {
-    /// The user's name; none where the place in the plan says whose it is.
+    /// The login name. It is omitted where the place in the plan already determines the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The password itself, whatever it looks like: `{text: random}` sets the word `random`.
+    /// The password in clear text. It is taken literally: `{text: random}` sets the word `random`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// A file of this machine whose first line is the password.
+    /// A local file whose first line is the password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// The hash of the password, as crypt(5) has it.
+    /// The password hash, in the form of crypt(5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
     /// Generates a random password each time, and reports it.
@@ -55,7 +55,7 @@ pub struct Password {
     /// Disables password login (an unmatchable hash).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disabled: bool,
-    /// Whether the user must change the password at the next login.
+    /// Forces the user to change the password at the next login.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expire: bool,
 }
@@ -66,32 +66,32 @@ pub struct Password {
 #[serde(transparent)]
 pub struct RootPassword(pub Selector);
 
-/// What becomes of the hash.
-enum Wanted<'p> {
+/// The change of the password hash.
+enum HashChange<'p> {
     Text(Cow<'p, str>),
     Hash(&'p str),
     Random,
     Locked,
     Unlocked,
     Disabled,
-    /// It stays.
+    /// Keeps the hash.
     Same,
 }
 
 impl Password {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         let Some(user) = &self.user else {
-            return Err(guest.invalid("a password is some user's: `user` is missing"));
+            return Err(guest.invalid("missing key `user` in step `password`"));
         };
         self.set(guest, user)
     }
 
-    /// Sets the password of a user who is there.
+    /// Sets the password of an existing user.
     fn set(&self, guest: &mut Guest, user: &str) -> Result<()> {
         accounts::refuse_bsd(guest)?;
         let mut tables = Tables::read(guest)?;
         if accounts::user_in(guest, tables.passwd.as_deref(), user)?.is_none() {
-            return Err(guest.invalid(format!("the guest has no user `{user}`")));
+            return Err(guest.invalid(format!("no such user: `{user}`")));
         }
         let before = tables.stored(user);
         let wanted = self.wanted(guest)?;
@@ -103,23 +103,26 @@ impl Password {
         tables.write(guest)
     }
 
-    fn wanted(&self, guest: &Guest) -> Result<Wanted<'_>> {
+    fn wanted(&self, guest: &Guest) -> Result<HashChange<'_>> {
         let from_file = self.file.as_deref().map(first_line).transpose()?;
         let all = [
-            self.text.as_deref().map(Cow::Borrowed).map(Wanted::Text),
-            from_file.map(Cow::Owned).map(Wanted::Text),
-            self.hash.as_deref().map(Wanted::Hash),
-            self.random.then_some(Wanted::Random),
-            self.locked.then_some(Wanted::Locked),
-            self.unlock.then_some(Wanted::Unlocked),
-            self.disabled.then_some(Wanted::Disabled),
+            self.text
+                .as_deref()
+                .map(Cow::Borrowed)
+                .map(HashChange::Text),
+            from_file.map(Cow::Owned).map(HashChange::Text),
+            self.hash.as_deref().map(HashChange::Hash),
+            self.random.then_some(HashChange::Random),
+            self.locked.then_some(HashChange::Locked),
+            self.unlock.then_some(HashChange::Unlocked),
+            self.disabled.then_some(HashChange::Disabled),
         ];
         let mut all = all.into_iter().flatten();
         match (all.next(), all.next()) {
             (Some(wanted), None) => Ok(wanted),
-            (None, _) if self.expire => Ok(Wanted::Same),
+            (None, _) if self.expire => Ok(HashChange::Same),
             _ => Err(guest.invalid(
-                "a password is one of text, file, hash, random, locked, unlock and disabled",
+                "expected exactly one of text, file, hash, random, locked, unlock and disabled",
             )),
         }
     }
@@ -131,13 +134,13 @@ impl RootPassword {
     }
 }
 
-/// Whether a user has a password that can let him in.
+/// Returns true if a user has a password that can be used to log in.
 pub(super) fn has_password(guest: &Guest, user: &str) -> Result<bool> {
     let stored = Tables::read(guest)?.stored(user);
     Ok(crypt::is_hash(&stored))
 }
 
-/// The files that have hashes, each read once for a change.
+/// The files that contain password hashes. Each is read once for a change.
 struct Tables {
     passwd: Option<Table>,
     shadow: Option<Table>,
@@ -158,7 +161,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Returns the hash of a user, where the guest has it: in shadow(5), or with none in passwd(5).
+    /// Returns the hash of a user: from shadow(5), or without a line there from passwd(5).
     fn stored(&self, user: &str) -> String {
         let field = match (&self.shadow, &self.passwd) {
             (Some(shadow), _) => shadow.field(user, HASH),
@@ -168,7 +171,7 @@ impl Tables {
         field.unwrap_or_default().to_owned()
     }
 
-    /// Puts a hash where it belongs.
+    /// Stores a hash in the file where it belongs.
     fn store(&mut self, guest: &Guest, user: &str, hash: &str, is_new: bool) {
         let Some(shadow) = &mut self.shadow else {
             self.set_in_passwd(user, hash);
@@ -200,43 +203,45 @@ impl Tables {
     fn expire(&mut self, guest: &mut Guest, user: &str) {
         match &mut self.shadow {
             Some(shadow) => shadow.set(user, LAST_CHANGE, "0"),
-            None => guest.note("without /etc/shadow no password expires"),
+            None => guest.note("cannot expire the password: the guest has no /etc/shadow"),
         }
     }
 }
 
-/// The hash as it is to be.
-fn after(guest: &mut Guest, user: &str, wanted: &Wanted<'_>, before: &str) -> Result<String> {
+/// Computes the new hash.
+fn after(guest: &mut Guest, user: &str, wanted: &HashChange<'_>, before: &str) -> Result<String> {
     match wanted {
-        Wanted::Text(text) => hash_of(guest, text, before),
-        Wanted::Hash(hash) => {
+        HashChange::Text(text) => hash_of(guest, text, before),
+        HashChange::Hash(hash) => {
             if !crypt::is_hash(hash) || hash.len() > MAX_HASH_BYTES {
-                return Err(guest.invalid("that is no hash of crypt(3)"));
+                return Err(guest.invalid("invalid password hash: expected a hash of crypt(3)"));
             }
             Ok((*hash).to_owned())
         }
-        Wanted::Random => {
+        HashChange::Random => {
             let text = random::password(guest)?;
             let hash = hash_of(guest, &text, before)?;
-            guest.tell_secret(user, text);
+            guest.report_secret(user, text);
             Ok(hash)
         }
-        Wanted::Locked if before.starts_with('!') => Ok(before.to_owned()),
-        Wanted::Locked => Ok(format!("!{before}")),
-        Wanted::Unlocked => {
+        HashChange::Locked if before.starts_with('!') => Ok(before.to_owned()),
+        HashChange::Locked => Ok(format!("!{before}")),
+        HashChange::Unlocked => {
             let hash = before.trim_start_matches('!');
             if hash.is_empty() && !before.is_empty() {
-                let reason = format!("`{user}` has no password that could be unlocked");
-                return Err(guest.invalid(reason).with_hint("give him one with `text`"));
+                let reason = format!("cannot unlock the password of `{user}`: no password is set");
+                return Err(guest
+                    .invalid(reason)
+                    .with_hint("set a password with `text`"));
             }
             Ok(hash.to_owned())
         }
-        Wanted::Disabled => Ok("*".to_owned()),
-        Wanted::Same => Ok(before.to_owned()),
+        HashChange::Disabled => Ok("*".to_owned()),
+        HashChange::Same => Ok(before.to_owned()),
     }
 }
 
-/// The hash that is stored when it is of this password already, or a new one.
+/// Returns the stored hash if it is already a hash of this password, or a new hash.
 fn hash_of(guest: &mut Guest, text: &str, before: &str) -> Result<String> {
     crypt::check(guest, text)?;
     let stored = before.trim_start_matches('!');

@@ -1,4 +1,4 @@
-//! Where the guest gets packages from.
+//! The step `repository`: package repositories.
 
 mod apt;
 mod key;
@@ -14,40 +14,40 @@ use super::super::guest::Guest;
 use diskfs_disk::Result;
 use key::Key;
 
-/// A repository of packages, for whichever of apt, zypper, dnf (or yum), apk and pacman the guest has.
+/// A repository for the package manager of the guest: apt, zypper, dnf (or yum), apk or pacman.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Repository {
-    /// What it is called, and its file.
+    /// The name of the repository and of its file.
     pub name: String,
-    /// Where it is.
+    /// The URL of the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Of apt: releases, or one path that ends with `/`.
+    /// For apt: the suites (releases), or a single path that ends with `/`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suites: Vec<String>,
-    /// Of apt: parts of them.
+    /// For apt: the components of the suites.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<String>,
-    /// Of apt: architectures; the guest's own without.
+    /// For apt: the architectures; default: those of the guest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub architectures: Vec<String>,
-    /// The key that it is signed with, in ASCII.
+    /// The public key of the repository's signatures, in ASCII-armored form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The key as a file of this machine.
+    /// A local file with the public key, instead of `key`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
-    /// Whether it is trusted without a signature.
+    /// Trusts the repository without a signature.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsigned: bool,
-    /// Whether it is not to be, with its key.
+    /// Removes the repository and its key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remove: bool,
 }
 
-/// What installs packages.
+/// A package manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manager {
     Apt,
@@ -58,7 +58,7 @@ pub(super) enum Manager {
 }
 
 impl Manager {
-    /// That of the guest, by its settings.
+    /// Returns the guest's package manager, judged by its configuration files.
     pub(super) fn of(guest: &Guest) -> Result<Option<Self>> {
         for (path, manager) in [
             ("/etc/apt", Self::Apt),
@@ -80,7 +80,8 @@ impl Repository {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         self.check(guest)?;
         let Some(manager) = Manager::of(guest)? else {
-            let reason = "the guest has none of apt, zypper, dnf, apk and pacman";
+            let reason = "no known package manager is installed in the guest; known: apt, zypper, \
+                 dnf, apk, pacman";
             return Err(guest.invalid(reason));
         };
         if self.remove {
@@ -93,11 +94,11 @@ impl Repository {
             };
         }
         let Some(url) = &self.url else {
-            return Err(guest.invalid(format!("the repository {} has no url", self.name)));
+            return Err(guest.invalid(format!("missing key `url` of the repository {}", self.name)));
         };
         let has_apts = [&self.suites, &self.components, &self.architectures];
         if manager != Manager::Apt && has_apts.iter().any(|it| !it.is_empty()) {
-            guest.note("suites, components and architectures are apt's: they are not used");
+            guest.note("suites, components and architectures were ignored: only apt uses them");
         }
         let key = Key::read(guest, self)?;
         match manager {
@@ -109,12 +110,16 @@ impl Repository {
         }
     }
 
-    /// That each part is one word of the lists that it gets into.
+    /// Checks that each value is a single word, as the generated files require.
     fn check(&self, guest: &Guest) -> Result<()> {
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let name = &self.name;
         if name.is_empty() || name.starts_with(['.', '-']) || !name.bytes().all(is_good) {
-            let reason = format!("`{}` is no name of a repository", name.escape_debug());
+            let reason = format!(
+                "invalid repository name `{}`: expected letters, digits and `-_.`, starting \
+                 with a letter, digit or `_`",
+                name.escape_debug()
+            );
             return Err(guest.invalid(reason));
         }
         let is_url = |url: &String| url.contains("://") || url.starts_with('/');
@@ -125,12 +130,18 @@ impl Repository {
         };
         for word in words.chain(&self.url) {
             if !is_word(word) || word.contains(['[', ']', '#']) {
-                let reason = format!("`{}` is no word of a list of packages", word.escape_debug());
+                let reason = format!(
+                    "invalid value `{}` in a repository: expected one word without `[`, `]` and \
+                     `#`",
+                    word.escape_debug()
+                );
                 return Err(guest.invalid(reason));
             }
         }
         if !self.url.iter().all(is_url) {
-            return Err(guest.invalid(format!("the url of {name} is no URL")));
+            return Err(guest.invalid(format!(
+                "invalid URL of {name}: expected SCHEME://... or an absolute path"
+            )));
         }
         Ok(())
     }

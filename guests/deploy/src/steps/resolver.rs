@@ -1,4 +1,4 @@
-//! How the guest finds addresses of names: resolv.conf(5).
+//! The step `resolver`: DNS settings in resolv.conf(5).
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -6,27 +6,27 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::super::guest::Guest;
-use super::super::stage::Kind;
+use super::super::stage::EntryKind;
 use super::hostname::is_name;
 use diskfs_disk::Result;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// The servers and domains, in a file of the administrator. Where the file is a symlink to what a running program makes
-/// (`/run`), it is put in its place only with `replace`.
+/// A static `/etc/resolv.conf`. If the file is a symlink to a file that a service generates (below
+/// `/run`), it is only replaced with `replace`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Resolver {
-    /// The servers.
+    /// The addresses of the name servers.
     pub nameservers: Vec<IpAddr>,
-    /// The domains that are tried.
+    /// The search domains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<String>,
-    /// Options.
+    /// The resolver options, as in resolv.conf(5).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// Whether a file takes the place of a symlink.
+    /// Replaces a symlink by a static file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replace: bool,
 }
@@ -35,9 +35,12 @@ impl Resolver {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         let text = self.text(guest)?;
         let entry = guest.stage.link_entry(RESOLV_CONF)?;
-        if let Some(Kind::Symlink(target)) = entry.map(|entry| entry.kind) {
+        if let Some(EntryKind::Symlink(target)) = entry.map(|entry| entry.kind) {
             if !self.replace {
-                let note = format!("{RESOLV_CONF} stays a symlink to {target}");
+                let note = format!(
+                    "{RESOLV_CONF} was not changed: it is a symlink to {target}; set `replace` \
+                     to replace it"
+                );
                 guest.note(note);
                 return Ok(());
             }
@@ -50,7 +53,10 @@ impl Resolver {
         let is_word = |word: &String| word.bytes().all(|byte| byte.is_ascii_graphic());
         let is_domain = |name: &String| is_name(name.trim_end_matches('.'));
         if !self.search.iter().all(is_domain) || !self.options.iter().all(is_word) {
-            return Err(guest.invalid("a domain or an option of the resolver is no word"));
+            return Err(guest.invalid(
+                "invalid search domain or option: expected domain names, and options of one \
+                 word each",
+            ));
         }
         let mut text = String::new();
         if !self.search.is_empty() {

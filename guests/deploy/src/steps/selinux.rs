@@ -1,4 +1,4 @@
-//! What the guest does with `SELinux`.
+//! The step `selinux`.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,40 +8,40 @@ use diskfs_disk::Result;
 
 const CONFIG: &str = "/etc/selinux/config";
 
-/// What makes the guest give all files their labels when it starts next: selinux(8).
+/// The flag file that makes the guest relabel all files at the next boot: selinux(8).
 const AUTORELABEL: &str = "/.autorelabel";
 
-/// The mode, and whether all files are labelled anew. Without this step, what is made gets the label that the guest's
-/// policy has for it.
+/// The `SELinux` settings of the guest. Even without this step, new files get the label from the
+/// guest's policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Selinux {
-    /// What the guest does from its next start on.
+    /// The mode from the next boot on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<SelinuxMode>,
-    /// Whether it gives all files their labels then, which takes minutes.
+    /// Relabels all files at the next boot, which takes minutes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub relabel: bool,
 }
 
-/// What is done with what the policy does not allow.
+/// The `SELinux` mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SelinuxMode {
-    /// It is refused.
+    /// Denies what the policy does not allow.
     Enforcing,
-    /// It is told.
+    /// Logs what the policy does not allow, without denying it.
     Permissive,
-    /// Nothing: there is no policy.
+    /// Loads no policy.
     Disabled,
 }
 
 impl Selinux {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         let Some(text) = guest.stage.text(CONFIG)? else {
-            guest.note("the guest has no SELinux");
+            guest.note("SELinux is not installed in the guest: nothing was changed");
             return Ok(());
         };
         if let Some(mode) = self.mode {

@@ -1,4 +1,4 @@
-//! A login on a serial line, for whoever has no screen.
+//! The step `serial-console`: a login prompt on a serial line.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,24 +8,25 @@ use super::kernel_arguments::KernelArguments;
 use super::units;
 use diskfs_disk::Result;
 
-/// What busybox and System V start by themselves, and where root may log in.
+/// The table of processes that busybox and System V init start, and the list of terminals where
+/// root may log in.
 const INITTAB: &str = "/etc/inittab";
 const SECURETTY: &str = "/etc/securetty";
 
-/// Where systemd's units for serial lines come from.
+/// The template of systemd's units for serial consoles.
 const SERIAL_GETTY: &str = "serial-getty@.service";
 
-/// A line, as `ttyS0`.
+/// A serial device with a login prompt, and by default with the kernel's console output, too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SerialConsole {
-    /// The line: `ttyS0`, of Arm `ttyAMA0`, of paravirtual machines `hvc0`.
+    /// The serial device: `ttyS0`, `ttyAMA0` on Arm, `hvc0` on paravirtual machines.
     pub tty: String,
-    /// How fast it is, in bits a second.
+    /// The baud rate; default: 115200.
     #[serde(default = "usual_baud")]
     pub baud: u32,
-    /// Whether the kernel writes there, too.
+    /// Adds the device to the kernel's consoles (`console=` arguments); default: true.
     #[serde(default = "yes")]
     pub kernel: bool,
 }
@@ -42,7 +43,10 @@ impl SerialConsole {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         let is_tty = |byte: u8| byte.is_ascii_alphanumeric();
         if self.tty.is_empty() || self.tty.len() > 16 || !self.tty.bytes().all(is_tty) {
-            return Err(guest.invalid(format!("`{}` is no serial line", self.tty)));
+            return Err(guest.invalid(format!(
+                "invalid serial device `{}`: expected a name such as ttyS0",
+                self.tty
+            )));
         }
         if self.kernel {
             let add = vec![
@@ -65,14 +69,17 @@ impl SerialConsole {
         }
     }
 
-    /// The line for it, in the place of one that is commented out.
+    /// Adds the entry for the serial line. It replaces an entry that is commented out.
     fn in_inittab(&self, guest: &mut Guest) -> Result<()> {
         let Some(text) = guest.stage.text(INITTAB)? else {
-            guest.note("it is not known how the guest is made to log in on a serial line");
+            guest.note(
+                "cannot enable a login on a serial console: the guest has neither systemd nor \
+                 /etc/inittab",
+            );
             return Ok(());
         };
         let (tty, baud) = (&self.tty, self.baud);
-        // busybox has the line's name where System V has a name of the entry.
+        // busybox has the device name where System V init has the ID of the entry.
         let is_busybox = text.lines().any(|line| line.starts_with("::"));
         let new = if is_busybox {
             format!("{tty}::respawn:/sbin/getty -L {baud} {tty} vt100")

@@ -1,4 +1,4 @@
-//! The keys that sshd shows who it is with.
+//! The step `ssh-host-keys`.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
@@ -13,32 +13,33 @@ use diskfs_disk::{Error, ErrorKind, Result};
 
 const DIR: &str = "/etc/ssh";
 
-/// Where dropbear has its keys, in files of its own form.
+/// The directory of dropbear's keys, which have a format of their own.
 const DROPBEAR_DIR: &str = "/etc/dropbear";
 
-/// The group that Red Hat lets read them.
+/// The group that can read host keys on Red Hat.
 const KEY_GROUP: &str = "ssh_keys";
 
-/// As long as `ssh-keygen` makes them.
+/// The key length that `ssh-keygen` uses by default.
 const RSA_BITS: usize = 3072;
 
-/// More keys than an sshd has: its settings may name any number, and each takes a second to be made.
+/// The limit on the number of generated keys: `sshd_config` may name any number of them, and each
+/// takes a second.
 const MAX_KEYS: usize = 8;
 
-/// What is done with the keys of the host.
+/// The new state of the guest's SSH host keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SshHostKeys {
-    /// Those that are missing are made.
+    /// Generates the missing keys.
     Generate,
-    /// All are made anew, each time: so that no two guests of one image have the same.
+    /// Generates all keys anew each time, so that no two guests of one image have the same.
     Regenerate,
-    /// They are removed: most guests make others when they start.
+    /// Removes the keys. Most guests generate new ones at the next boot.
     Remove,
 }
 
-/// A kind of key, by what is in the name of its file.
+/// A key algorithm, which is derived from the file name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Algorithm {
     Rsa,
@@ -48,9 +49,10 @@ enum Algorithm {
 
 impl SshHostKeys {
     pub(in super::super) fn apply(self, guest: &mut Guest) -> Result<()> {
-        let age = Age::of(guest)?;
-        if age == Age::OldDebian && self == Self::Regenerate {
-            let reason = "its OpenSSH is older than 6.5, and reads keys of another form only";
+        let age = OpenSshAge::of(guest)?;
+        if age == OpenSshAge::OldDebian && self == Self::Regenerate {
+            let reason = "cannot generate host keys: the guest's OpenSSH is older than 6.5, and \
+                 cannot read the new key format";
             return Err(guest.invalid(reason));
         }
         if self != Self::Generate {
@@ -60,17 +62,19 @@ impl SshHostKeys {
             return Ok(());
         }
         let Some(config) = Config::read(guest)? else {
-            guest.note("the guest has no sshd of OpenSSH: no key is made");
+            guest.note(
+                "no host keys were generated: the OpenSSH server is not installed in the guest",
+            );
             return Ok(());
         };
-        if age != Age::New {
+        if age != OpenSshAge::New {
             guest.note(age.note());
             return Ok(());
         }
         let files = files(&config);
         if files.len() > MAX_KEYS {
             guest.note(format!(
-                "sshd has {} keys: the first {MAX_KEYS} are made",
+                "sshd_config names {} host keys: only the first {MAX_KEYS} were considered",
                 files.len()
             ));
         }
@@ -80,7 +84,10 @@ impl SshHostKeys {
             }
             match Algorithm::of(&path) {
                 Some(algorithm) => generate(guest, &path, algorithm)?,
-                None => guest.note(format!("no key is made for {path}: its name says no kind")),
+                None => guest.note(format!(
+                    "no host key was generated for {path}: the file name does not contain a key \
+                     type"
+                )),
             }
         }
         Ok(())
@@ -108,11 +115,11 @@ impl Algorithm {
     }
 }
 
-/// The files that sshd reads: those that its settings name, or else the usual ones.
+/// Returns the key files that sshd reads: those that `sshd_config` names, or the default ones.
 fn files(config: &Config) -> Vec<String> {
     let named = config.values("HostKey");
     if named.is_empty() {
-        // On one that is older than Ed25519, or has it switched off, the file does not hurt.
+        // The file does no harm for an sshd that does not support Ed25519 or has it disabled.
         return ["rsa", "ecdsa", "ed25519"]
             .map(|kind| format!("{DIR}/ssh_host_{kind}_key"))
             .into();
@@ -121,17 +128,18 @@ fn files(config: &Config) -> Vec<String> {
     named.map(str::to_owned).collect()
 }
 
-/// Whether its OpenSSH is at least 6.5, which is the first to read keys in OpenSSH's own form.
+/// The age of the guest's OpenSSH. Version 6.5 is the first that reads keys in OpenSSH's own
+/// format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Age {
+enum OpenSshAge {
     New,
-    /// Red Hat before 7, whose sshd makes missing keys when it starts.
+    /// Red Hat before 7, whose sshd generates missing keys at start.
     OldRedHat,
-    /// Debian before 8, Ubuntu before 14.04, where nothing does.
+    /// Debian before 8 and Ubuntu before 14.04, where nothing generates missing keys.
     OldDebian,
 }
 
-impl Age {
+impl OpenSshAge {
     fn of(guest: &Guest) -> Result<Self> {
         let text = guest.stage.text("/etc/redhat-release")?.unwrap_or_default();
         let mut words = text
@@ -153,13 +161,19 @@ impl Age {
 
     fn note(self) -> &'static str {
         match self {
-            Self::OldRedHat => "no key is made: its OpenSSH reads another form, and makes its own",
-            Self::New | Self::OldDebian => "no key is made: its OpenSSH reads another form only",
+            Self::OldRedHat => {
+                "no host keys were generated: the guest's old OpenSSH reads another format, and \
+                 generates its own keys"
+            }
+            Self::New | Self::OldDebian => {
+                "no host keys were generated: the guest's old OpenSSH cannot read the new key \
+                 format"
+            }
         }
     }
 }
 
-/// The 6 of 6.10.
+/// Returns the major version: 6 for 6.10.
 fn major(version: &str) -> Option<u32> {
     version.split('.').next()?.parse().ok()
 }
@@ -168,7 +182,7 @@ fn generate(guest: &mut Guest, path: &str, algorithm: Algorithm) -> Result<()> {
     let failed = |error: ssh_key::Error| {
         Error::new(
             ErrorKind::Unsupported,
-            format!("no key can be made: {error}"),
+            format!("cannot generate a host key: {error}"),
         )
     };
     let mut random = ChaCha20Rng::from_seed(guest.random()?);
@@ -188,7 +202,8 @@ fn generate(guest: &mut Guest, path: &str, algorithm: Algorithm) -> Result<()> {
         .write_with(&public_path, &format!("{}\n", public.trim_end()), 0o644)
 }
 
-/// Removes the keys of OpenSSH and dropbear, and the certificates of the former, which would not fit others.
+/// Removes the keys of OpenSSH and dropbear, and OpenSSH's host certificates, which would not match
+/// new keys.
 fn remove(guest: &mut Guest) -> Result<()> {
     let is_key = |name: &str| {
         let end = name

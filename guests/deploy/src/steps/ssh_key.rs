@@ -1,4 +1,4 @@
-//! Keys that let a user in: `authorized_keys`, in sshd(8).
+//! The step `ssh-key`: public keys in `authorized_keys` (sshd(8)).
 
 use diskfs_etc::authorized_keys::{AuthorizedKeys, Key};
 use serde::{Deserialize, Serialize};
@@ -9,23 +9,24 @@ use super::super::stage::above;
 use super::sshd::config::Config;
 use diskfs_disk::Result;
 
-/// Where they are unless sshd is told otherwise.
+/// The default file, unless `sshd_config` names another one.
 const FILE: &str = ".ssh/authorized_keys";
 
-/// Keys that let a user in, beside those that do.
+/// SSH public keys of a user. Other keys stay, unless `exclusive` is set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SshKey {
-    /// The user's name.
+    /// The login name.
     pub user: String,
-    /// The keys, as `ssh-keygen` writes them into files `.pub`; options before them are taken.
+    /// The public keys to add, in the form of the `.pub` files of `ssh-keygen`. Options before a
+    /// key are allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
-    /// Keys that let him in no longer.
+    /// The public keys to remove.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
-    /// Whether no other key lets him in.
+    /// Removes all other keys.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
 }
@@ -57,7 +58,7 @@ impl SshKey {
     }
 }
 
-/// Adds keys of a user.
+/// Adds public keys for a user.
 pub(super) fn add(guest: &mut Guest, user: &str, keys: &[String]) -> Result<()> {
     let step = SshKey {
         user: user.to_owned(),
@@ -68,7 +69,7 @@ pub(super) fn add(guest: &mut Guest, user: &str, keys: &[String]) -> Result<()> 
     step.apply(guest)
 }
 
-/// The keys of texts and their lines. Each text may be a whole file of them.
+/// Parses texts into keys and their lines. Each text can be the contents of a whole file.
 fn parse<'t>(guest: &Guest, texts: &'t [String]) -> Result<Vec<(&'t str, Key<'t>)>> {
     let mut keys = Vec::new();
     for text in texts {
@@ -76,23 +77,30 @@ fn parse<'t>(guest: &Guest, texts: &'t [String]) -> Result<Vec<(&'t str, Key<'t>
         let lines = text.lines().map(str::trim);
         for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let shown: String = line.chars().take(40).collect();
-            let no_key =
-                || guest.invalid(format!("`{}...` is no key of ssh", shown.escape_debug()));
+            let no_key = || {
+                guest.invalid(format!(
+                    "invalid SSH public key `{}...`",
+                    shown.escape_debug()
+                ))
+            };
             keys.push((line, Key::parse(line).ok_or_else(no_key)?));
         }
         if keys.len() == before {
-            return Err(guest.invalid("there is no key in an empty text"));
+            return Err(guest.invalid("missing SSH public key: the text is empty"));
         }
     }
     Ok(keys)
 }
 
-/// The file of a user's keys, in his home.
+/// Returns the file of the user's keys in the home directory.
 fn file_of(guest: &mut Guest, user: &User) -> Result<String> {
     let home = user.home.trim_end_matches('/');
     if !user.home.starts_with('/') || !guest.stage.is_dir(&user.home)? {
-        let reason = format!("`{}` has no home: {} is no directory", user.name, user.home);
-        let hint = "give him one first, with `user` and its `home`";
+        let reason = format!(
+            "missing home directory of `{}`: {} is not a directory",
+            user.name, user.home
+        );
+        let hint = "set one with the step `user` and its key `home` first";
         return Err(guest.invalid(reason).with_hint(hint));
     }
     let config = Config::read(guest)?;
@@ -107,12 +115,13 @@ fn file_of(guest: &mut Guest, user: &User) -> Result<String> {
     let path = format!("{home}/{FILE}");
     let name = &user.name;
     guest.note(format!(
-        "sshd looks for keys in {first}: those of `{name}` are in {path}"
+        "the keys of `{name}` were written to {path}, but sshd reads keys from {first}"
     ));
     Ok(path)
 }
 
-/// The name of a file in the home; `None` for what is elsewhere, or has other tokens in it.
+/// Returns the path below the home directory, or `None` if the file is elsewhere or contains other
+/// tokens.
 fn in_home(name: &str) -> Option<&str> {
     let name = name.strip_prefix("%h/").unwrap_or(name);
     let is_elsewhere = name.starts_with('/') || name == "none" || name.contains(['%', '"', '\\']);
@@ -120,7 +129,8 @@ fn in_home(name: &str) -> Option<&str> {
     (!is_elsewhere && !is_odd).then_some(name)
 }
 
-/// Puts it where sshd takes it: its `StrictModes` wants nobody else to write there.
+/// Writes the file with the owner and mode that sshd's `StrictModes` requires: nobody else may
+/// write to it.
 fn put(guest: &mut Guest, user: &User, path: &str, text: &str) -> Result<()> {
     let dir = above(path);
     if dir != user.home.trim_end_matches('/') {

@@ -1,4 +1,5 @@
-//! How sshd lets people in: `sshd_config(5)`, of which the first line that sets a key counts.
+//! The step `sshd`: options in `sshd_config(5)`, where the first line that sets a keyword takes
+//! effect.
 
 pub(super) mod config;
 
@@ -11,7 +12,7 @@ use super::super::guest::Guest;
 use config::{Config, DROP_IN, ETC_MAIN, is};
 use diskfs_disk::Result;
 
-/// What `PermitRootLogin` can be.
+/// The values of `PermitRootLogin`.
 const ROOT_LOGIN: [&str; 5] = [
     "yes",
     "no",
@@ -20,39 +21,40 @@ const ROOT_LOGIN: [&str; 5] = [
     "forced-commands-only",
 ];
 
-/// Lines that are more than a setting.
+/// Keywords that are not options.
 const NO_SETTINGS: [&str; 2] = ["include", "match"];
 
-/// Settings of sshd. Where its `sshd_config` includes `sshd_config.d` first, as Debian's and Red Hat's do, they get into
-/// a file of their own there, else into `sshd_config`, before the first `Match`.
+/// Options of the SSH server. If `sshd_config` includes `sshd_config.d` first, as on Debian and Red
+/// Hat, the options are written to a drop-in file there; otherwise into `sshd_config` before the
+/// first `Match`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Sshd {
-    /// How root is let in: `yes`, `no`, `prohibit-password`, `forced-commands-only`.
+    /// The login of root: `yes`, `no`, `prohibit-password` or `forced-commands-only`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permit_root_login: Option<String>,
-    /// Whether a password lets one in.
+    /// Allows or forbids login with a password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_authentication: Option<bool>,
-    /// The only port that it listens at.
+    /// The only port to listen on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// Other settings, by their names in `sshd_config(5)`.
+    /// Other options, by their names in `sshd_config(5)`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, Value>,
 }
 
-/// The value of a setting.
+/// The value of an option.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Value {
-    /// `yes`, `no`.
+    /// `true` or `false`, written as `yes` or `no`.
     Flag(bool),
-    /// A number.
+    /// A number, such as a count or a time.
     Number(u64),
-    /// Anything else.
+    /// Any other value, as text.
     Text(String),
 }
 
@@ -64,12 +66,15 @@ impl Sshd {
         Ok(())
     }
 
-    /// All of them, with the names that `sshd_config(5)` has.
+    /// Returns all options with their names in `sshd_config(5)`.
     fn settings(&self, guest: &Guest) -> Result<Vec<(String, String)>> {
         let mut settings = Vec::new();
         if let Some(value) = &self.permit_root_login {
             if !ROOT_LOGIN.contains(&value.as_str()) {
-                let reason = format!("`{value}` is nothing that PermitRootLogin can be");
+                let reason = format!(
+                    "unknown value `{value}` of PermitRootLogin; known: yes, no, \
+                     prohibit-password, without-password, forced-commands-only"
+                );
                 return Err(guest.invalid(reason));
             }
             settings.push(("PermitRootLogin".to_owned(), value.clone()));
@@ -88,7 +93,7 @@ impl Sshd {
             let is_odd = NO_SETTINGS.contains(&key.to_ascii_lowercase().as_str());
             let breaks = value.is_empty() || value.contains(['\n', '\r', '\0']);
             if !is_key || is_odd || breaks || key == "Port" && value == "0" {
-                let reason = format!("`{key} {}` is no setting of sshd", value.escape_debug());
+                let reason = format!("invalid option of sshd: `{key} {}`", value.escape_debug());
                 return Err(guest.invalid(reason));
             }
         }
@@ -110,13 +115,15 @@ fn yes_no(flag: bool) -> String {
     if flag { "yes" } else { "no" }.to_owned()
 }
 
-/// Sets a key where it counts.
+/// Sets an option in the file where it takes effect.
 fn set(guest: &mut Guest, key: &str, value: &str) -> Result<()> {
     let Some(config) = Config::read(guest)? else {
-        return Err(guest.invalid("the guest has no sshd_config"));
+        return Err(
+            guest.invalid("the OpenSSH server is not installed in the guest (missing sshd_config)")
+        );
     };
     let is_port = key.eq_ignore_ascii_case("Port");
-    if config.is_so(key, value) {
+    if config.has_value(key, value) {
         return Ok(());
     }
     let in_drop_in = config.drop_in_counts(key) && !(is_port && config.main_sets(key));
@@ -131,21 +138,21 @@ fn set(guest: &mut Guest, key: &str, value: &str) -> Result<()> {
     } else {
         guest.stage.write_text(ETC_MAIN, &text)?;
     }
-    tell_of_others(guest, key, value)
+    note_precedence(guest, key, value)
 }
 
-/// Tells of what counts before the line that was written.
-fn tell_of_others(guest: &mut Guest, key: &str, value: &str) -> Result<()> {
+/// Adds a note for each line that takes effect before the written one.
+fn note_precedence(guest: &mut Guest, key: &str, value: &str) -> Result<()> {
     let Some(config) = Config::read(guest)? else {
         return Ok(());
     };
-    if config.is_so(key, value) {
+    if config.has_value(key, value) {
         return Ok(());
     }
     for setting in config.of(key).filter(|setting| !is(setting, value)) {
         let (file, other) = (&setting.file, setting.arguments.join(" "));
         guest.note(format!(
-            "{file} has `{key} {other}`, which counts too, or first"
+            "{file} sets `{key} {other}`, which takes precedence or also applies"
         ));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Who may do what as root: sudoers(5).
+//! The step `sudoers`, and the sudo rights of a user: sudoers(5).
 
 use diskfs_etc::sudoers::{self, Item};
 use serde::{Deserialize, Serialize};
@@ -10,27 +10,31 @@ use diskfs_disk::Result;
 
 const DIR: &str = "/etc/sudoers.d";
 
-/// What sudo wants of its files.
+/// The mode that sudo requires for its files.
 const MODE: u16 = 0o440;
 
-/// The groups that most guests let do all: Debian's, and that of the others.
+/// The groups with full sudo rights on most guests: on Debian, and on others.
 const GROUPS: [&str; 2] = ["sudo", "wheel"];
 
-/// A file in `/etc/sudoers.d`.
+/// A file with rules of sudoers(5). It gets the mode 0440.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Sudoers {
-    /// Its name, of which sudo reads none with a dot, or a `~` at its end.
+    /// The file name. sudo ignores names that contain a dot or end with `~`.
     pub name: String,
-    /// What it has.
+    /// The contents of the file.
     pub text: String,
 }
 
 impl Sudoers {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         if !sudoers::is_read(&self.name) {
-            let reason = format!("sudo reads no file `{}`", self.name.escape_debug());
+            let reason = format!(
+                "invalid file name `{}`: sudo ignores files whose names contain a dot or end \
+                 with `~`",
+                self.name.escape_debug()
+            );
             return Err(guest.invalid(reason));
         }
         let mut text = self.text.clone();
@@ -41,7 +45,7 @@ impl Sudoers {
     }
 }
 
-/// Lets a user do all as root, or takes away what this gave him.
+/// Gives a user the right to run all commands as root, or removes the file that gave it.
 pub(super) fn set(guest: &mut Guest, user: &str, sudo: Sudo) -> Result<()> {
     let name = format!("90-{user}");
     let tag = match sudo {
@@ -56,12 +60,14 @@ pub(super) fn set(guest: &mut Guest, user: &str, sudo: Sudo) -> Result<()> {
         if accounts::gid_of(&guest.stage, group)?.is_some() {
             groups::add_member(guest, group, user)?;
             guest.note(format!(
-                "`{user}` is in the group {group} instead: {DIR} can't be used"
+                "`{user}` was added to the group {group}, because {DIR} cannot be used"
             ));
             return Ok(());
         }
     }
-    let reason = format!("`{user}` can't be let do all: the guest has no {DIR}, no sudo, no wheel");
+    let reason = format!(
+        "cannot give `{user}` sudo rights: the guest has neither {DIR} nor a group sudo or wheel"
+    );
     Err(guest.invalid(reason))
 }
 
@@ -69,7 +75,10 @@ fn write(guest: &mut Guest, name: &str, text: &str) -> Result<()> {
     let main = guest.stage.text(sudoers::PATH)?.unwrap_or_default();
     let is_it = |item| matches!(item, Item::IncludeDir(dir) if dir.trim_end_matches('/') == DIR);
     if !sudoers::items(&main).any(|(_, item)| is_it(item)) {
-        guest.note(format!("{} does not include {DIR}", sudoers::PATH));
+        guest.note(format!(
+            "{} does not include {DIR}: the file has no effect",
+            sudoers::PATH
+        ));
     }
     guest.stage.make_dirs(DIR, 0o750)?;
     let path = format!("{DIR}/{name}");

@@ -1,4 +1,4 @@
-//! Room for what the guest swaps out: a file, or a device that is there.
+//! The step `swap`: a swap file or an existing swap device.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::super::guest::Guest;
-use super::super::stage::{Contents, Entry, Kind, above};
+use super::super::stage::{Contents, Entry, EntryKind, above};
 use super::files::absolute;
 use super::fstab::{Fstab, FstabEntry};
 use diskfs_disk::FileDevice;
@@ -15,34 +15,34 @@ use diskfs_disk::{Content, ContentClass, Result, SwapOptions};
 
 const PAGE_BYTES: u64 = 4096;
 
-/// What nobody but root may read.
+/// The mode of a swap file, which only root may read.
 const MODE: u16 = 0o600;
 
-/// Where a file can't lie for the kernel to swap to it unless it was made in a way that only its own programs can.
+/// Filesystems on which a swap file needs attributes that only their own tools can set.
 const UNFIT: [&str; 3] = ["btrfs", "bcachefs", "zfs"];
 
-/// A swap file that is made, as `mkswap` does it, or a device that is one, with its line in fstab(5). A swap file that
-/// is there with that size stays as it is.
+/// A swap file, formatted as by `mkswap`, or an existing swap device, with its entry in
+/// `/etc/fstab`. An existing swap file of the same size stays unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Swap {
-    /// Where the file is.
+    /// The path of the swap file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// How long it is: bytes, or with a unit of 1024, as `2G`.
+    /// The size of the swap file in bytes, or with a unit of 1024, as `2G`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
-    /// The label of a new one.
+    /// The label of a new swap file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// The UUID of a new one; another one each time without.
+    /// The UUID of a new swap file; default: a random one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
-    /// In the place of a file: `UUID=...`, `LABEL=...` or a device, which is a swap area already.
+    /// An existing swap device instead of a file: `UUID=...`, `LABEL=...` or a device path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Options of its line.
+    /// The mount options of the fstab entry.
     #[serde(default = "sw")]
     pub options: String,
 }
@@ -51,7 +51,7 @@ fn sw() -> String {
     "sw".to_owned()
 }
 
-/// A number of bytes. In a plan a number, or a text with K, M, G or T behind it.
+/// A size in bytes. In a plan, a number, or text with the suffix K, M, G or T.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "SizeText", into = "u64")]
@@ -83,10 +83,10 @@ impl TryFrom<SizeText> for Size {
 }
 
 impl Size {
-    /// That of digits and a unit: `512M`, `2GiB`.
+    /// Parses digits with an optional unit: `512M`, `2GiB`.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The reason, if the text is not a valid size.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         let end = text
             .find(|c: char| !c.is_ascii_digit())
@@ -103,9 +103,9 @@ impl Size {
         };
         let bytes = digits.parse::<u64>().ok().zip(shift);
         let bytes = bytes.and_then(|(number, shift)| number.checked_mul(1 << shift));
-        bytes
-            .map(Self)
-            .ok_or_else(|| format!("`{text}` is no size: write bytes, or a unit as in 2G"))
+        bytes.map(Self).ok_or_else(|| {
+            format!("invalid size `{text}`: expected bytes, or a number with a unit, as in 2G")
+        })
     }
 }
 
@@ -119,7 +119,8 @@ impl Swap {
             }
             (None, Some(device), None) if self.label.is_empty() && self.uuid.is_none() => device,
             _ => {
-                let reason = "swap is a file with a size, or a device that is a swap area already";
+                let reason =
+                    "expected either file and size, or device without size, label and uuid";
                 return Err(guest.invalid(reason));
             }
         };
@@ -147,7 +148,7 @@ impl Swap {
         if !is_area(guest, &place, there.as_ref(), size_bytes)? {
             let uuid = match &self.uuid {
                 Some(uuid) => Uuid::parse_str(uuid)
-                    .map_err(|_| guest.invalid(format!("`{uuid}` is no UUID")))?,
+                    .map_err(|_| guest.invalid(format!("invalid UUID `{uuid}`")))?,
                 None => uuid::Builder::from_random_bytes(guest.random()?).into_uuid(),
             };
             let options = SwapOptions {
@@ -167,16 +168,17 @@ impl Swap {
     }
 }
 
-/// Whether a file is a swap area of that size already; one that the guest sleeps in is, too, and must stay.
+/// Returns true if a file is already a swap area of that size. A hibernated guest's swap area also
+/// counts, and must not be overwritten.
 fn is_area(guest: &Guest, place: &str, there: Option<&Entry>, size_bytes: u64) -> Result<bool> {
     let Some(entry) = there else {
         return Ok(false);
     };
     match &entry.kind {
-        Kind::File(Contents::Allocated {
+        EntryKind::File(Contents::Allocated {
             size_bytes: known, ..
         }) => Ok(*known == size_bytes),
-        Kind::File(Contents::AsBefore) if entry.size_bytes == size_bytes => {
+        EntryKind::File(Contents::AsBefore) if entry.size_bytes == size_bytes => {
             let content = Content::probe(&FileDevice(guest.stage.guest().open(place)?))?;
             Ok(content.is_some_and(|it| it.class == ContentClass::Swap))
         }
@@ -184,7 +186,7 @@ fn is_area(guest: &Guest, place: &str, there: Option<&Entry>, size_bytes: u64) -
     }
 }
 
-/// That the file is on a filesystem that Linux swaps to.
+/// Checks that Linux can swap to a file on the filesystem.
 fn check_filesystem(guest: &Guest, place: &str) -> Result<()> {
     let table = guest.stage.text("/etc/fstab")?.unwrap_or_default();
     let is_above = |dir: &str| {
@@ -203,12 +205,10 @@ fn check_filesystem(guest: &Guest, place: &str) -> Result<()> {
         return Ok(());
     }
     let reason = format!(
-        "is on {kind}, where a swap file must be made without copies of its blocks (chattr +C), which is not done here"
+        "swap files on {kind} are not supported: they need the attribute nodatacow (chattr +C)"
     );
     let error = guest.stage.error(ErrorKind::Unsupported, reason, place);
-    Err(error.with_hint(
-        "give the guest a volume for swap (`diskfs mkfs swap`) and name it as the device",
-    ))
+    Err(error.with_hint("create a swap volume (`diskfs mkfs swap`) and give it as `device`"))
 }
 
 #[cfg(test)]
@@ -224,7 +224,7 @@ mod tests {
     use super::super::super::guest::Guest;
     use super::super::testing::{after, apply, attributes, guest, text};
     use super::Size;
-    use crate::{Contents, Kind};
+    use crate::{Contents, EntryKind};
     use diskfs_disk::Filesystem;
 
     const GUEST: &str = "-- /etc/fstab --\nUUID=1 / ext4 defaults 0 1\nUUID=2 /data btrfs defaults 0 0\n-- /data/x --\n";
@@ -266,7 +266,8 @@ mod tests {
         }
     }
 
-    /// What a guest sleeps in is not made anew, whatever put it to sleep.
+    /// The swap area of a hibernated guest is not overwritten, whatever signature the hibernation
+    /// wrote.
     #[test]
     fn an_area_stays() {
         let page = diskfs_disk::SwapOptions::default()
@@ -288,7 +289,7 @@ mod tests {
             let mut guest = Guest::for_tests(tree);
             apply(&mut guest, STEP).unwrap();
             let entry = guest.stage.entry("/var/swapfile").unwrap().unwrap();
-            assert_eq!(entry.kind, Kind::File(Contents::AsBefore), "{magic:?}");
+            assert_eq!(entry.kind, EntryKind::File(Contents::AsBefore), "{magic:?}");
         }
     }
 
@@ -299,7 +300,7 @@ mod tests {
         }
         let guest = after(GUEST, STEP);
         let entry = guest.stage.entry("/var/swapfile").unwrap().unwrap();
-        let Kind::File(Contents::Allocated { start, size_bytes }) = entry.kind else {
+        let EntryKind::File(Contents::Allocated { start, size_bytes }) = entry.kind else {
             panic!("{entry:?}");
         };
         let dir = tempfile::tempdir().unwrap();
@@ -320,7 +321,7 @@ mod tests {
         ] {
             assert!(told.lines().any(|told| told == line), "{told}");
         }
-        // The size, too, is as mkswap has it.
+        // The size in the header is the same as mkswap's.
         let theirs = dir.path().join("theirs");
         File::create(&theirs).unwrap().set_len(size_bytes).unwrap();
         let mut mkswap = diskfs_fixtures::command("mkswap");

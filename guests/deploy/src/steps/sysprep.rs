@@ -1,4 +1,4 @@
-//! What makes a guest a template: all that it has kept of the machine that it was, taken away by name.
+//! The step `sysprep`: removes machine-specific data, so that the guest can serve as a template.
 
 mod fs_uuids;
 mod lvm_uuids;
@@ -13,16 +13,17 @@ use diskfs_disk::Result;
 
 pub use operations::{OPERATIONS, Operation};
 
-/// Operations of virt-sysprep that are none of a plan's, and what to use in their place.
+/// Operations of virt-sysprep that plans do not support, and what to use instead.
 const REFUSED: [(&str, &str); 2] = [
-    ("customize", "other steps of the plan do it"),
+    ("customize", "use other steps of the plan instead"),
     (
         "script",
-        "nothing of this machine is run: `diskfs mount` shows the files to a script",
+        "diskfs runs no local scripts: run the script on the files of `diskfs mount`",
     ),
 ];
 
-/// Operations by name; `defaults` are those that are on by themselves, and `-NAME` leaves one out.
+/// The operations to run, by name. `defaults` stands for those that are on by default, `all` for
+/// all of them; `-NAME` removes an operation from the selection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -37,7 +38,7 @@ impl Sysprep {
         Ok(())
     }
 
-    /// In the order of the table, each once.
+    /// Returns the chosen operations, each once, in the order of the table.
     fn chosen(&self, guest: &Guest) -> Result<Vec<&'static Operation>> {
         let mut chosen = vec![false; OPERATIONS.len()];
         for word in &self.0 {
@@ -57,11 +58,11 @@ impl Sysprep {
             }
             let refused = REFUSED.iter().find(|(refused, _)| *refused == name);
             if let Some((_, instead)) = refused.filter(|_| is_on) {
-                let reason = format!("`{name}` is no operation on files");
+                let reason = format!("the operation `{name}` is not supported");
                 return Err(guest.invalid(reason).with_hint(*instead));
             }
             if !is_known && refused.is_none() {
-                let reason = format!("there is no operation `{name}` of sysprep");
+                let reason = format!("unknown operation `{name}`");
                 let hint = "`diskfs deploy --list-operations` lists them";
                 return Err(guest.invalid(reason).with_hint(hint));
             }
@@ -115,8 +116,8 @@ mod tests {
         assert_eq!(text(&guest, "/etc/machine-id"), "");
     }
 
-    /// Those that virt-sysprep has on by itself (`--list-operations` of guestfs-tools 1.54); less `customize` and `script`, which
-    /// are none without options of their own.
+    /// The operations that virt-sysprep runs by default (`--list-operations` of guestfs-tools
+    /// 1.54), without `customize` and `script`, which do nothing without options of their own.
     #[test]
     fn the_defaults_are_those_of_virt_sysprep() {
         const THEIRS: &str = "abrt-data backup-files bash-history blkid-tab crash-data cron-spool dhcp-client-state \
@@ -124,7 +125,7 @@ mod tests {
             net-hostname net-hwaddr net-nmconn pacct-log package-manager-cache pam-data passwd-backups puppet-data-log \
             rh-subscription-manager rhn-systemid rpm-db samba-db-log smolt-uuid ssh-hostkeys ssh-userdir sssd-db-log tmp-files \
             udev-persistent-net utmp yum-uuid zsh-history";
-        // Its `customize` brings a new seed of random numbers.
+        // In virt-sysprep, `customize` writes a new random seed.
         let ours = OPERATIONS
             .iter()
             .filter(|it| it.is_default && it.name != "random-seed");
@@ -138,7 +139,7 @@ mod tests {
         let tree = "-- /etc/a/b/c/conf.bak --\nx\n-- /var/lib/x~ --\nx\n-- /etc/dir.bak/kept --\nx\n-- /home/ann/a.bak --\nx\n\
             -- /etc/link~ -> a --\n-- /root/.ssh/authorized_keys --\nx\n-- /home/ann/.ssh/id --\nx\n";
         let mut guest = after(tree, "- sysprep: [backup-files, ssh-userdir]");
-        // What the plan itself has made before is no exception.
+        // Files that an earlier step of the plan wrote are removed, too.
         let steps = "- write: {path: /etc/new.bak, text: x}\n- sysprep: [backup-files]";
         apply(&mut guest, steps).unwrap();
         for gone in [
@@ -197,23 +198,23 @@ mod tests {
         assert_eq!(text(&guest, "/etc/subuid"), "");
         assert_eq!(guest.stage.names("/home").unwrap(), ["carl"]);
         assert!(!guest.stage.exists("/var/mail/ann").unwrap());
-        // A home that is elsewhere may be more than one.
+        // A directory outside /home may be more than a home directory.
         assert!(guest.stage.exists("/srv/ben/x").unwrap());
         assert!(guest.report("sysprep").notes[0].contains("/srv/ben"));
     }
 
     #[test]
-    fn volumes_that_are_not_known_are_told() {
+    fn volumes_that_are_not_known_are_reported() {
         for name in ["lvm-uuids", "fs-uuids"] {
             let error = apply(&mut guest(GUEST), &format!("- sysprep: [{name}]")).unwrap_err();
-            assert!(error.to_string().contains("not its disk"), "{error}");
+            assert!(error.to_string().contains("not a whole disk"), "{error}");
         }
         let tree = "-- /etc/lvm/backup/vg0 --\nx\n";
         let mut noted = guest(tree);
         apply(&mut noted, "- sysprep: [defaults]").unwrap();
         let notes = noted.report("sysprep").notes;
         assert!(notes.iter().any(|it| it.contains("lvm-uuids")), "{notes:?}");
-        // Whoever leaves them out has nothing to be told.
+        // No note appears if the operation is left out.
         let mut quiet = guest(tree);
         apply(&mut quiet, "- sysprep: [defaults, -lvm-uuids]").unwrap();
         assert!(quiet.report("sysprep").notes.is_empty());

@@ -1,4 +1,4 @@
-//! Texts with variables.
+//! The step `template`: files from templates with variables.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,35 +12,37 @@ use super::files::{Mode, Owner, Write as WriteStep};
 use diskfs_disk::guest::architecture;
 use diskfs_disk::{Error, Result};
 
-/// What working out a template may take of steps, and its text of bytes: more than any file of settings has.
+/// The limits on the execution steps of a template, and on the bytes of its text. They are larger
+/// than any real configuration file needs.
 const MAX_STEPS: u64 = 1_000_000;
 const MAX_BYTES: usize = 16 << 20;
 
-/// The variable that the guest's own facts are below.
+/// The name of the variable that holds facts about the guest.
 const GUEST: &str = "guest";
 
-/// A file with a text that is worked out from a template in the language of Jinja: `{{ name }}`, `{% if %}`,
-/// `{% for %}`, filters. What is not defined is an error, and nothing is included from elsewhere. Besides `vars` there
-/// is `guest`: `hostname`, `id`, `version_id`, `pretty_name`, `machine_id` and `architecture`, as far as they are known.
+/// A file whose text comes from a Jinja template: `{{ name }}`, `{% if %}`, `{% for %}`, filters.
+/// An undefined variable is an error, and templates cannot include other files. In addition to
+/// `vars`, the variable `guest` has the known ones of `hostname`, `id`, `version_id`,
+/// `pretty_name`, `machine_id` and `architecture`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Template {
-    /// Where the file is.
+    /// The path of the file in the guest.
     pub path: String,
-    /// The template.
+    /// The template as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The template as a file of this machine.
+    /// A local file with the template, instead of `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<std::path::PathBuf>,
-    /// What is put into it, by name.
+    /// The variables of the template and their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub vars: BTreeMap<String, Value>,
-    /// The file's mode.
+    /// The mode of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Its owner.
+    /// The owner of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
 }
@@ -65,15 +67,16 @@ impl Template {
             (None, Some(file)) => {
                 std::fs::read_to_string(file).map_err(|e| Error::from(e).in_file(file))
             }
-            _ => Err(guest.invalid("a template is either a text or a file")),
+            _ => Err(guest.invalid("expected exactly one of text and file")),
         }
     }
 
     fn rendered(&self, guest: &Guest, source: &str) -> Result<String> {
         let mut vars = self.vars.clone();
         if vars.contains_key(GUEST) {
-            let reason =
-                format!("`{GUEST}` is what is known of the guest: call the variable another name");
+            let reason = format!(
+                "invalid variable name `{GUEST}`: it is reserved for facts about the guest"
+            );
             return Err(guest.invalid(reason));
         }
         vars.insert(GUEST.to_owned(), facts(guest)?);
@@ -90,24 +93,29 @@ impl Template {
                 .line()
                 .map_or(String::new(), |line| format!(", line {line}"));
             let known = vars.keys().cloned().collect::<Vec<_>>().join(", ");
-            let reason = format!("the template of {}{place}: {}", self.path, told(&error));
+            let reason = format!(
+                "cannot render the template of {}{place}: {}",
+                self.path,
+                error_line(&error)
+            );
             guest
                 .invalid(reason)
-                .with_hint(format!("its variables are {known}"))
+                .with_hint(format!("available variables: {known}"))
         })?;
-        // Templates and values are text, and so is what they come to.
+        // Templates and values are valid UTF-8, and so is the result.
         Ok(String::from_utf8_lossy(&text.0).into_owned())
     }
 }
 
-/// What is wrong, in one line.
-fn told(error: &minijinja::Error) -> String {
+/// Returns the error message in one line.
+fn error_line(error: &minijinja::Error) -> String {
     let kind = error.kind().to_string();
     let detail = error.detail().map(str::to_owned);
     detail.map_or(kind.clone(), |detail| format!("{kind}: {detail}"))
 }
 
-/// What is known of the guest. What is not is not defined, and so an error where it is used.
+/// Returns the known facts about the guest. Unknown facts are undefined variables, so that their
+/// use is an error.
 fn facts(guest: &Guest) -> Result<Value> {
     let release = guest.release();
     let architecture = architecture::of(guest.stage.guest()).map(|(_, name)| name.to_owned());
@@ -133,13 +141,13 @@ fn first_line(guest: &Guest, path: &str) -> Result<Option<String>> {
     Ok(lines.find(is_text).map(str::to_owned))
 }
 
-/// What has so much room and no more.
+/// A buffer with a limited size.
 struct Limited(Vec<u8>);
 
 impl Write for Limited {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > MAX_BYTES {
-            let reason = format!("its text has more than {MAX_BYTES} bytes");
+            let reason = format!("the rendered text is too large: at most {MAX_BYTES} bytes");
             return Err(io::Error::other(reason));
         }
         self.0.extend_from_slice(bytes);
@@ -157,7 +165,7 @@ mod tests {
 
     const GUEST: &str = "-- /etc/hostname --\nweb1\n-- /etc/os-release --\nID=debian\nVERSION_ID=\"12\"\n-- /etc/machine-id --\n";
 
-    fn told(steps: &str) -> String {
+    fn error_line(steps: &str) -> String {
         let error = apply(&mut guest(GUEST), steps).unwrap_err();
         format!("{error} {}", error.next_step().unwrap_or_default())
     }
@@ -180,30 +188,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_defined_is_told_with_its_line() {
-        let text = told("- template: {path: /x, vars: {a: 1}, text: \"a\\n{{ b }}\"}");
+    fn what_is_not_defined_is_reported_with_its_line() {
+        let text = error_line("- template: {path: /x, vars: {a: 1}, text: \"a\\n{{ b }}\"}");
         assert!(
             text.contains("/x, line 2") && text.contains("a, guest"),
             "{text}"
         );
-        // The machine ID is empty, and so there is none.
+        // The file of the machine ID is empty, so the fact is undefined.
         assert!(
-            told("- template: {path: /x, text: \"{{ guest.machine_id }}\"}").contains("undefined")
+            error_line("- template: {path: /x, text: \"{{ guest.machine_id }}\"}")
+                .contains("undefined")
         );
-        assert!(told("- template: {path: /x, text: \"{% if %}\"}").contains("line 1"));
-        assert!(told("- template: {path: /x, text: a, vars: {guest: b}}").contains("guest"));
-        assert!(told("- template: {path: /x}").contains("either"));
+        assert!(error_line("- template: {path: /x, text: \"{% if %}\"}").contains("line 1"));
+        assert!(error_line("- template: {path: /x, text: a, vars: {guest: b}}").contains("guest"));
+        assert!(error_line("- template: {path: /x}").contains("exactly one"));
     }
 
     #[test]
     fn nothing_is_read_from_elsewhere_and_nothing_runs_on() {
-        told("- template: {path: /x, text: \"{% include '/etc/passwd' %}\"}");
-        told("- template: {path: /x, text: \"{% import '/etc/passwd' as x %}\"}");
+        error_line("- template: {path: /x, text: \"{% include '/etc/passwd' %}\"}");
+        error_line("- template: {path: /x, text: \"{% import '/etc/passwd' as x %}\"}");
         let many = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
-        assert!(told(&format!("- template: {{path: /x, text: \"{many}\"}}")).contains("fuel"));
+        assert!(
+            error_line(&format!("- template: {{path: /x, text: \"{many}\"}}")).contains("fuel")
+        );
         let long = "{% for a in range(9999) %}{{ v }}{% endfor %}";
         let v = "x".repeat(9999);
-        told(&format!(
+        error_line(&format!(
             "- template: {{path: /x, vars: {{v: {v}}}, text: \"{long}\"}}"
         ));
     }

@@ -1,4 +1,4 @@
-//! Steps on trees, for tests.
+//! Helpers for tests that apply steps to trees.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use super::super::guest::Guest;
 use super::super::plan::Plan;
 use diskfs_disk::{Filesystem, Result};
 
-/// A guest with the tree of a txtar.
+/// Returns a guest with the tree of a txtar.
 pub(crate) fn guest(txtar: &str) -> Guest {
     let tree = MemoryFs::of_txtar(txtar);
     let guest = Filesystem::new(Arc::new(tree), Path::new("guest.img"), "p1");
     Guest::for_tests(guest)
 }
 
-/// Works out steps, in the form `- hostname: x`, in a guest.
+/// Applies steps in the form `- hostname: x` to a guest.
 pub(crate) fn apply(guest: &mut Guest, steps: &str) -> Result<()> {
     let lines: Vec<String> = steps.lines().map(|line| format!("  {line}\n")).collect();
     let plan = Plan::parse(&format!("steps:\n{}", lines.concat()))?;
@@ -26,7 +26,7 @@ pub(crate) fn apply(guest: &mut Guest, steps: &str) -> Result<()> {
     Ok(())
 }
 
-/// A guest after steps, which once more change nothing.
+/// Returns a guest after some steps. Applying them again must not change anything.
 pub(crate) fn after(txtar: &str, steps: &str) -> Guest {
     let mut guest = guest(txtar);
     apply(&mut guest, steps).unwrap();
@@ -37,12 +37,12 @@ pub(crate) fn after(txtar: &str, steps: &str) -> Guest {
     guest
 }
 
-/// The text of a file of a guest, "" without one.
+/// Returns the text of a file of a guest, or "" if it is missing.
 pub(crate) fn text(guest: &Guest, path: &str) -> String {
     guest.stage.text(path).unwrap().unwrap_or_default()
 }
 
-/// The permissions, owner and group of what is at a path, "-" for nothing.
+/// Returns the permissions, owner and group of a path, or "-" if it is missing.
 pub(crate) fn attributes(guest: &Guest, path: &str) -> String {
     match guest.stage.link_entry(path).unwrap() {
         Some(entry) => format!("{:04o} {}:{}", entry.permissions, entry.uid, entry.gid),

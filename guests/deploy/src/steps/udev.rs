@@ -1,4 +1,4 @@
-//! What the guest does with devices that it finds: udev(7).
+//! The step `udev`: udev(7) rules.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,27 @@ use super::network::Mac;
 use super::network::names::{PERSISTENT, RULES, rule};
 use diskfs_disk::Result;
 
-/// How files end that hold names of interfaces, of this machine or the one that it was.
+/// The suffix of rules files with interface names that udev has recorded, for this machine or an
+/// earlier one.
 const PERSISTENT_END: &str = "persistent-net.rules";
 
-/// `IFNAMSIZ` with its NUL.
+/// `IFNAMSIZ` of Linux without the NUL.
 const INTERFACE_BYTES: usize = 15;
 
-/// Rules of the administrator, in `/etc/udev/rules.d`: what is removed, then what is written, then names.
+/// Rules in `/etc/udev/rules.d`. Files are removed first, then written; names of interfaces come
+/// last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Udev {
-    /// Files that are not to be, as patterns of glob(7).
+    /// The rules files to remove, as glob(7) patterns of their names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
-    /// Files by their names, which end with `.rules`, and what they have.
+    /// The rules files to write: their names, which end with `.rules`, and their contents.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub write: BTreeMap<String, String>,
-    /// What interfaces are called, by the addresses of their hardware: of InfiniBand those of 8 or 20 bytes. All other
-    /// names that udev has kept are removed.
+    /// The names of network interfaces, by hardware address (8 or 20 bytes for InfiniBand). All
+    /// other recorded names are removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub names: Option<BTreeMap<Mac, String>>,
 }
@@ -48,7 +50,8 @@ impl Udev {
         }
     }
 
-    /// Whether a file is one that is written, whatever there was: that is no change where it has the same.
+    /// Returns true if the step writes the file. Such a file is not removed first, so that writing
+    /// the same contents is no change.
     fn writes(&self, name: &str) -> bool {
         let has_names = self.names.as_ref().is_some_and(|names| !names.is_empty());
         self.write.contains_key(name) || has_names && PERSISTENT.rsplit('/').next() == Some(name)
@@ -57,7 +60,10 @@ impl Udev {
     fn remove(&self, guest: &mut Guest, pattern: &str) -> Result<()> {
         let wrong = |guest: &Guest, reason: String| guest.invalid(format!("`{pattern}`: {reason}"));
         if pattern.contains('/') {
-            return Err(wrong(guest, format!("it is the name of a file in {RULES}")));
+            return Err(wrong(
+                guest,
+                format!("expected a file name in {RULES}, without a slash"),
+            ));
         }
         let matcher = Pattern::new(pattern, Case::Sensitive);
         let matcher = matcher.map_err(|error| wrong(guest, error.to_string()))?;
@@ -73,14 +79,14 @@ impl Udev {
     }
 }
 
-/// Puts a file of rules there.
+/// Writes a rules file.
 pub(super) fn write_rules(guest: &mut Guest, name: &str, text: &str) -> Result<()> {
     let is_file = name
         .strip_suffix(".rules")
         .is_some_and(|stem| !stem.is_empty());
     if !is_file || name.starts_with('.') || name.contains(['/', '\0', '\n']) {
         let reason = format!(
-            "udev reads no file `{}`: call it NN-NAME.rules",
+            "invalid file name `{}`: udev reads only files named *.rules, such as 90-app.rules",
             name.escape_debug()
         );
         return Err(guest.invalid(reason));
@@ -96,11 +102,15 @@ fn set_names(guest: &mut Guest, names: &BTreeMap<Mac, String>) -> Result<()> {
         let is_name =
             !name.is_empty() && name.len() <= INTERFACE_BYTES && name.bytes().all(is_good);
         if !is_name || matches!(&**name, "." | "..") {
-            let reason = format!("`{}` is no name of an interface", name.escape_debug());
+            let reason = format!(
+                "invalid interface name `{}`: expected letters, digits and `-_.`, at most \
+                 {INTERFACE_BYTES} characters",
+                name.escape_debug()
+            );
             return Err(guest.invalid(reason));
         }
         if names.values().filter(|other| *other == name).count() > 1 {
-            return Err(guest.invalid(format!("two interfaces can't both be {name}")));
+            return Err(guest.invalid(format!("duplicate interface name `{name}`")));
         }
     }
     let own = PERSISTENT.rsplit('/').next();
@@ -152,7 +162,7 @@ mod tests {
         );
     }
 
-    /// `after` holds that nothing is changed by the second time.
+    /// `after` checks that applying the step a second time changes nothing.
     #[test]
     fn what_is_removed_and_written_is_written() {
         let step = "- udev: {remove: [\"*.rules\"], write: {99-x.rules: \"x\\n\"}, names: {\"52:54:00:00:00:01\": lan0}}";
@@ -184,7 +194,7 @@ mod tests {
 
     #[test]
     fn udevadm_takes_them() {
-        // From systemd 254 on.
+        // `udevadm verify` exists since systemd 254.
         let help = Command::new("udevadm").args(["verify", "--help"]).output();
         if !help.is_ok_and(|output| output.status.success()) {
             return;

@@ -1,4 +1,5 @@
-//! What the guest starts by itself: units of systemd, services of `OpenRC`, as their own tools turn them on and off.
+//! The step `units`: enables and disables systemd units and `OpenRC` services, as their own tools
+//! do.
 
 mod install;
 mod preset;
@@ -6,54 +7,56 @@ mod preset;
 use serde::{Deserialize, Serialize};
 
 use super::super::guest::{Guest, UNITS};
-use super::super::stage::Kind;
+use super::super::stage::EntryKind;
 use diskfs_disk::Result;
 use install::Install;
 
-/// Where `OpenRC` has its services, and those that it starts.
+/// The directory of `OpenRC` services, and those of the enabled ones.
 const INIT_D: &str = "/etc/init.d";
 const RUNLEVELS: &str = "/etc/runlevels";
 const RUNLEVEL: &str = "/etc/runlevels/default";
 
-/// What is missing until the guest has started for the first time.
+/// The file that is missing until the first boot.
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// What a masked unit is a symlink to.
+/// The target of the symlink of a masked unit.
 const NOTHING: &str = "/dev/null";
 
-/// Units and services that are made, turned on or off, in the order of these lists. Names without a suffix are services.
+/// Names of systemd units or `OpenRC` services. A name without a suffix is a service. The keys are
+/// applied in the order `write`, `unmask`, `enable`, `disable`, `mask`, `preset`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Units {
-    /// Units of the administrator, in `/etc/systemd/system`.
+    /// The unit files to write into `/etc/systemd/system`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<UnitFile>,
-    /// As `systemctl unmask`.
+    /// The units to unmask, as with `systemctl unmask`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmask: Vec<String>,
-    /// As `systemctl enable`, or `rc-update add`.
+    /// The units to enable, as with `systemctl enable` or `rc-update add`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub enable: Vec<String>,
-    /// As `systemctl disable`, or `rc-update del`.
+    /// The units to disable, as with `systemctl disable` or `rc-update del`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disable: Vec<String>,
-    /// As `systemctl mask`.
+    /// The units to mask, as with `systemctl mask`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mask: Vec<String>,
-    /// On or off, as the distribution would have them: `systemctl preset`.
+    /// The units to enable or disable according to the distribution's presets, as with
+    /// `systemctl preset`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preset: Vec<String>,
 }
 
-/// A unit.
+/// A unit file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UnitFile {
-    /// Its name, with its suffix: `app.service`.
+    /// The name with its suffix: `app.service`.
     pub name: String,
-    /// What it has.
+    /// The contents of the unit file.
     pub text: String,
 }
 
@@ -84,16 +87,18 @@ impl Units {
     fn apply_to_openrc(&self, guest: &mut Guest) -> Result<()> {
         let others = [&self.unmask, &self.mask, &self.preset];
         if !self.write.is_empty() || others.iter().any(|names| !names.is_empty()) {
-            return Err(guest.invalid("the guest has no systemd: it has no units"));
+            return Err(guest.invalid(
+                "systemd is not installed in the guest: only services can be enabled and disabled",
+            ));
         }
         if !guest.stage.is_dir(RUNLEVELS)? {
-            let reason = "the guest has neither systemd nor OpenRC: its services are not known";
+            let reason = "unsupported init system: the guest has neither systemd nor OpenRC";
             return Err(guest.invalid(reason));
         }
         each_as_is(guest, &self.enable, |guest, name| {
             let script = format!("{INIT_D}/{name}");
             if !guest.stage.exists(&script)? {
-                return Err(guest.invalid(format!("the guest has no service `{name}`")));
+                return Err(guest.invalid(format!("no such service: `{name}`")));
             }
             guest.stage.make_dirs(RUNLEVEL, 0o755)?;
             guest.stage.symlink(&format!("{RUNLEVEL}/{name}"), &script)
@@ -132,7 +137,7 @@ fn each_as_is(
     Ok(())
 }
 
-/// With the suffix of a service where it has none.
+/// Adds the suffix `.service` to a name without a suffix.
 fn full_name(guest: &Guest, name: &str) -> Result<String> {
     check_name(guest, name)?;
     let is_whole = name.rsplit_once('.').is_some_and(|(_, kind)| {
@@ -161,12 +166,12 @@ fn full_name(guest: &Guest, name: &str) -> Result<String> {
 fn check_name(guest: &Guest, name: &str) -> Result<()> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b":-_.\\@".contains(&byte);
     if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_good) {
-        return Err(guest.invalid(format!("`{name}` is no name of a unit")));
+        return Err(guest.invalid(format!("invalid unit name `{name}`")));
     }
     Ok(())
 }
 
-/// Whether a preset turns the unit on when the guest starts for the first time: machine-id(5) says when that is.
+/// Returns true if a preset enables the unit at the first boot, which machine-id(5) defines.
 pub(super) fn is_on_by_preset(guest: &Guest, name: &str) -> Result<bool> {
     let id = guest.stage.text(MACHINE_ID)?;
     let is_first = id.is_none_or(|id| id.trim() == "uninitialized");
@@ -180,7 +185,7 @@ pub(super) fn is_on_by_preset(guest: &Guest, name: &str) -> Result<bool> {
     Ok(is_wanted && preset::is_on(guest, name)?)
 }
 
-/// Makes the symlinks that the unit's `[Install]` section asks for.
+/// Creates the symlinks that the unit's `[Install]` section requests.
 pub(super) fn enable(guest: &mut Guest, name: &str) -> Result<()> {
     enable_with(guest, name, &mut Vec::new())
 }
@@ -191,15 +196,17 @@ fn enable_with(guest: &mut Guest, name: &str, done: &mut Vec<String>) -> Result<
     }
     done.push(name.to_owned());
     let Some(path) = install::file_of(guest, name)? else {
-        return Err(guest.invalid(format!("the guest has no unit `{name}`")));
+        return Err(guest.invalid(format!("no such unit: `{name}`")));
     };
     if is_masked(guest, &path)? {
-        return Err(guest.invalid(format!("`{name}` is masked: unmask it first")));
+        return Err(guest.invalid(format!(
+            "cannot enable `{name}`: it is masked; unmask it first"
+        )));
     }
     let install = Install::read(guest, name, &path)?;
     if install.is_empty() {
         guest.note(format!(
-            "`{name}` has no [Install] section: it is started by others"
+            "`{name}` has no [Install] section and cannot be enabled: other units start it"
         ));
     }
     for (link, target) in install.links(name, &path) {
@@ -207,8 +214,8 @@ fn enable_with(guest: &mut Guest, name: &str, done: &mut Vec<String>) -> Result<
             .stage
             .make_dirs(super::super::stage::above(&link), 0o755)?;
         let there = guest.stage.link_entry(&link)?.map(|entry| entry.kind);
-        if matches!(there, Some(Kind::File(_))) {
-            let reason = format!("`{name}` can't be enabled: {link} is a file, and no symlink");
+        if matches!(there, Some(EntryKind::File(_))) {
+            let reason = format!("cannot enable `{name}`: {link} is a file, not a symlink");
             return Err(guest.invalid(reason));
         }
         guest.stage.symlink(&link, &target)?;
@@ -219,7 +226,7 @@ fn enable_with(guest: &mut Guest, name: &str, done: &mut Vec<String>) -> Result<
     Ok(())
 }
 
-/// Removes the symlinks that lead to the unit.
+/// Removes the symlinks that point to the unit.
 pub(super) fn disable(guest: &mut Guest, name: &str) -> Result<()> {
     let mut dirs = vec![UNITS.to_owned()];
     for dir in guest.stage.names(UNITS)? {
@@ -233,11 +240,11 @@ pub(super) fn disable(guest: &mut Guest, name: &str) -> Result<()> {
         for entry in guest.stage.names(&dir)? {
             let path = format!("{dir}/{entry}");
             let target = match guest.stage.link_entry(&path)?.map(|entry| entry.kind) {
-                Some(Kind::Symlink(target)) if target != NOTHING => target,
+                Some(EntryKind::Symlink(target)) if target != NOTHING => target,
                 _ => continue,
             };
             let to = target.rsplit('/').next().unwrap_or_default();
-            // An alias of an instance, or another instance of the template, is not this one.
+            // An alias of an instance, or another instance of the template, is a different unit.
             let is_it = entry == name || (to == name && file == name);
             if is_it {
                 guest.stage.remove(&path)?;
@@ -250,8 +257,8 @@ pub(super) fn disable(guest: &mut Guest, name: &str) -> Result<()> {
 fn mask(guest: &mut Guest, name: &str) -> Result<()> {
     let path = format!("{UNITS}/{name}");
     let entry = guest.stage.link_entry(&path)?;
-    if entry.is_some_and(|entry| matches!(entry.kind, Kind::File(_))) {
-        let reason = format!("`{name}` is a file in {UNITS}: it can't be masked");
+    if entry.is_some_and(|entry| matches!(entry.kind, EntryKind::File(_))) {
+        let reason = format!("cannot mask `{name}`: it is a file in {UNITS}");
         return Err(guest.invalid(reason));
     }
     guest.stage.make_dirs(UNITS, 0o755)?;
@@ -268,13 +275,13 @@ fn unmask(guest: &mut Guest, name: &str) -> Result<()> {
 
 fn is_masked(guest: &Guest, path: &str) -> Result<bool> {
     let entry = guest.stage.link_entry(path)?;
-    Ok(entry.is_some_and(|entry| entry.kind == Kind::Symlink(NOTHING.to_owned())))
+    Ok(entry.is_some_and(|entry| entry.kind == EntryKind::Symlink(NOTHING.to_owned())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{after, apply, guest};
-    use crate::Kind;
+    use crate::EntryKind;
 
     const GUEST: &str = "-- /lib/systemd/systemd --\nELF\n\
         -- /lib/systemd/system/ssh.service --\n[Unit]\nDescription=x\n[Install]\nWantedBy=multi-user.target\nAlias=sshd.service\nAlso=ssh.socket\n\
@@ -288,20 +295,20 @@ mod tests {
     fn link(guest: &crate::guest::Guest, path: &str) -> String {
         let path = format!("/etc/systemd/system/{path}");
         match guest.stage.link_entry(&path).unwrap().map(|it| it.kind) {
-            Some(Kind::Symlink(target)) => target,
+            Some(EntryKind::Symlink(target)) => target,
             other => format!("{other:?}"),
         }
     }
 
     #[test]
     fn no_unit_is_lost_to_a_symlink() {
-        // Where both directories are one, the symlink would take the unit's own place.
+        // If both directories are the same, the symlink would replace the unit itself.
         let one = GUEST.to_owned()
             + "-- /etc/systemd/system/sockets.target.requires -> /lib/systemd/system --\n";
         let mut one = guest(&one);
         let error = apply(&mut one, "- units: {enable: [ssh.socket]}").unwrap_err();
         assert!(
-            error.to_string().contains("is a file, and no symlink"),
+            error.to_string().contains("is a file, not a symlink"),
             "{error}"
         );
         assert!(

@@ -1,4 +1,4 @@
-//! A user, as useradd(8) makes one.
+//! The step `user`: creates accounts as useradd(8) does, and changes them.
 
 mod create;
 mod home;
@@ -17,67 +17,73 @@ use diskfs_disk::Result;
 /// The shell that all guests have.
 const SH: &str = "/bin/sh";
 
-/// A user. One who is missing is made as useradd(8) does by the guest's login.defs(5), `/etc/default/useradd` and
-/// `/etc/skel`; one who is there is changed only in what is given.
+/// A user account. A missing user is created as by useradd(8), with the settings of the guest's
+/// login.defs(5), `/etc/default/useradd` and `/etc/skel`. Of an existing user, only the given keys
+/// are changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct User {
-    /// The name.
+    /// The login name.
     pub name: String,
-    /// The password; a random one is generated only for a user who has none.
+    /// The password. `random` generates one only for a user who has no password yet.
     #[serde(
         default,
-        deserialize_with = "password::given",
+        deserialize_with = "password::deserialize_present",
         skip_serializing_if = "Option::is_none"
     )]
     pub password: Option<Selector>,
-    /// The groups, which the guest has, that the user is to be a member of besides others.
+    /// Supplementary groups to add the user to. They must exist in the guest; other memberships
+    /// stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// The number; the next free one without.
+    /// The user ID; default: the next free one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// The number of the first group: a group of the guest, or else one with the user's name that is made.
+    /// The ID of the primary group. If the guest has no such group, one with the user's name is
+    /// created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gid: Option<u32>,
-    /// The home.
+    /// The home directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home: Option<String>,
-    /// The shell; `/bin/sh` where the guest hasn't that one.
+    /// The login shell. If the guest does not have this shell, `/bin/sh` is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<String>,
-    /// The name for people.
+    /// The full name or comment (the GECOS field).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// Whether a new one is for a service: with a number of those, and without a home unless one is given.
+    /// Creates a system account: with a user ID from the range for system accounts, and without a
+    /// home directory unless `home` is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<bool>,
-    /// Whether he may do all as root.
+    /// The right to run all commands as root with sudo: `true` (with the user's password),
+    /// `nopasswd` or `false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sudo: Option<Sudo>,
-    /// Keys that let him in, beside those that do.
+    /// SSH public keys that the user can log in with, in addition to existing keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ssh_keys: Vec<String>,
-    /// Whether one who is missing is made; else that is an error.
+    /// Creates a missing user (default). With `false`, a missing user is an error.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub create: bool,
 }
 
-/// Whether a user may do all as root: no, with his password, or without it. In a plan `false`, `true`, `nopasswd`.
+/// The right of a user to run all commands as root: none, with the user's password, or without a
+/// password. In a plan `false`, `true` or `nopasswd`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "SudoText", into = "SudoText")]
 pub enum Sudo {
-    /// Not by this tool.
+    /// No rights from diskfs; rights from other sources stay.
     No,
-    /// With the password.
+    /// All rights, with the user's password.
     Password,
-    /// Without.
+    /// All rights, without a password.
     NoPassword,
 }
 
-/// It as a plan has it.
+/// The form of [`Sudo`] in a plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
@@ -94,7 +100,9 @@ impl TryFrom<SudoText> for Sudo {
             SudoText::Flag(true) => Ok(Self::Password),
             SudoText::Flag(false) => Ok(Self::No),
             SudoText::Text(text) if text == "nopasswd" => Ok(Self::NoPassword),
-            SudoText::Text(text) => Err(format!("`{text}` is none of true, false and nopasswd")),
+            SudoText::Text(text) => Err(format!(
+                "invalid value `{text}` of sudo: expected true, false or nopasswd"
+            )),
         }
     }
 }
@@ -112,11 +120,11 @@ impl From<Sudo> for SudoText {
 impl User {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         self.check(guest)?;
-        match accounts::whole_user(guest, &self.name)? {
+        match accounts::well_formed_user(guest, &self.name)? {
             Some(known) => self.change(guest, &known)?,
             None if self.create => self.create(guest)?,
             None => {
-                let reason = format!("the guest has no user `{}`", self.name);
+                let reason = format!("no such user: `{}`", self.name);
                 return Err(guest.invalid(reason));
             }
         }
@@ -133,36 +141,41 @@ impl User {
         Ok(())
     }
 
-    /// That nothing breaks the lines that it gets into.
+    /// Checks that no value breaks the lines of `/etc/passwd` that it becomes part of.
     fn check(&self, guest: &Guest) -> Result<()> {
         let texts = [&self.home, &self.shell, &self.comment];
         for text in texts.into_iter().flatten() {
             if !accounts::is_field(text) {
-                let reason = format!("`{}` has a colon or an end of a line", text.escape_debug());
+                let reason = format!(
+                    "invalid value `{}`: it contains a colon or a line break",
+                    text.escape_debug()
+                );
                 return Err(guest.invalid(reason));
             }
         }
         for path in [&self.home, &self.shell].into_iter().flatten() {
             if !path.starts_with('/') {
-                let reason = format!("`{path}` is no path from the guest's root");
+                let reason =
+                    format!("invalid path `{path}`: expected an absolute path in the guest");
                 return Err(guest.invalid(reason));
             }
         }
         if self.uid == Some(u32::MAX) || self.gid == Some(u32::MAX) {
-            return Err(guest.invalid("4294967295 is no number of a user or group"));
+            return Err(guest.invalid("invalid user or group ID 4294967295: it is reserved"));
         }
         Ok(())
     }
 
     fn change(&self, guest: &mut Guest, known: &Account) -> Result<()> {
         let numbers = [
-            ("number", self.uid, known.uid),
-            ("first group", self.gid, known.gid),
+            ("user ID", self.uid, known.uid),
+            ("primary group", self.gid, known.gid),
         ];
         for (what, wanted, is) in numbers {
             if let Some(wanted) = wanted.filter(|wanted| *wanted != is) {
                 let reason = format!("the {what} of `{}` is {is}, not {wanted}", self.name);
-                let hint = "with another, files would no longer be his; remove the user first";
+                let hint =
+                    "with another ID, the user would lose existing files; remove the user first";
                 return Err(guest.invalid(reason).with_hint(hint));
             }
         }
@@ -193,7 +206,7 @@ impl User {
 
     fn join(&self, guest: &mut Guest, group: &str) -> Result<()> {
         if accounts::gid_of(&guest.stage, group)?.is_none() {
-            return Err(guest.invalid(format!("the guest has no group `{group}`")));
+            return Err(guest.invalid(format!("no such group: `{group}`")));
         }
         groups::add_member(guest, group, &self.name)
     }
@@ -203,7 +216,7 @@ impl User {
             return Ok(());
         };
         if selector.is_random() && password::has_password(guest, &self.name)? {
-            guest.note(format!("`{}` keeps the password that he has", self.name));
+            guest.note(format!("`{}` keeps the existing password", self.name));
             return Ok(());
         }
         selector.set(guest, &self.name)
@@ -218,12 +231,14 @@ impl User {
     }
 }
 
-/// The shell, or the one that all guests have.
+/// Returns the shell, or `/bin/sh` with a note if the guest does not have this shell.
 fn shell_of(guest: &mut Guest, shell: &str) -> Result<String> {
     if guest.stage.exists(shell)? || shell == SH {
         return Ok(shell.to_owned());
     }
-    guest.note(format!("the guest has no {shell}: {SH} takes its place"));
+    guest.note(format!(
+        "{shell} is not installed in the guest: {SH} is used instead"
+    ));
     Ok(SH.to_owned())
 }
 
@@ -231,7 +246,10 @@ fn yes() -> bool {
     true
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_yes(flag: &bool) -> bool {
     *flag
 }

@@ -1,4 +1,4 @@
-//! The last start by systemd's journals, which know it where no wtmp is kept.
+//! The last boot according to systemd's journals, for guests that keep no wtmp.
 
 use std::sync::Arc;
 
@@ -7,10 +7,11 @@ use diskfs_journal::{Boot, Journal};
 use super::super::files::Files;
 use super::JOURNALS;
 
-/// In how many files its beginning is looked for: a boot that logs much fills several.
+/// The limit on journal files in which the start of the last boot is searched: a boot that logs
+/// much fills several.
 const MAX_FILES: usize = 64;
 
-/// When the last boot that they know began, in seconds since 1970, and the file that says so.
+/// Returns the start of the last recorded boot, in seconds since 1970, and the journal file.
 pub(super) fn last_boot(files: &Files<'_>) -> Option<(i64, String)> {
     let mut last: Option<(Boot, String)> = None;
     for path in newest_first(files).into_iter().take(MAX_FILES) {
@@ -22,7 +23,7 @@ pub(super) fn last_boot(files: &Files<'_>) -> Option<(i64, String)> {
             break;
         };
         last = Some((*boot, path));
-        // With an earlier one in the file, it begins in this.
+        // If the file has an earlier boot, the last boot starts in this file.
         if boots.len() > 1 {
             break;
         }
@@ -32,7 +33,7 @@ pub(super) fn last_boot(files: &Files<'_>) -> Option<(i64, String)> {
     Some((seconds, path))
 }
 
-/// The files of the system's own journal, of all machines that it was.
+/// Returns the files of the system journal, of all machine IDs, newest first.
 fn newest_first(files: &Files<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for machine in files.names(JOURNALS) {
@@ -43,7 +44,7 @@ fn newest_first(files: &Files<'_>) -> Vec<String> {
             found.extend(changed.map(|seconds| (seconds, path)));
         }
     }
-    // Of those of one second, `system.journal` is the one that is still written.
+    // Of files with the same second, `system.journal` is the one that is being written.
     found.sort_by(|(seconds, path), (other_seconds, other)| {
         let key = |path: &str| !path.ends_with("/system.journal");
         (other_seconds, key(path), other).cmp(&(seconds, key(other), path))
@@ -56,7 +57,7 @@ fn boots(files: &Files<'_>, path: &str) -> Option<Vec<Boot>> {
     let journal = Journal::open(Arc::new(device));
     let boots = journal.and_then(|journal| journal.boots());
     boots
-        .map_err(|error| files.complain(path, error.to_string()))
+        .map_err(|error| files.add_problem(path, error.to_string()))
         .ok()
 }
 

@@ -1,26 +1,26 @@
-//! Entries of the Boot Loader Specification, type 1: a file each in `loader/entries`, for systemd-boot and for the
-//! GRUB of Fedora and what is made from it.
+//! Entries of the Boot Loader Specification, type 1: one file each in `loader/entries`, for
+//! systemd-boot and for the GRUB of Fedora and its derivatives.
 
 use super::Entry;
 use super::grub::Environment;
 use crate::files::{Files, has_extension};
 use diskfs_etc::shell::settings;
 
-/// Where entries are.
+/// The directories of entries.
 const DIRS: [&str; 3] = [
     "/boot/loader/entries",
     "/boot/efi/loader/entries",
     "/efi/loader/entries",
 ];
 
-/// systemd-boot's settings, beside the entries.
+/// The settings of systemd-boot, next to the entries.
 const SETTINGS: [&str; 3] = [
     "/boot/loader/loader.conf",
     "/boot/efi/loader/loader.conf",
     "/efi/loader/loader.conf",
 ];
 
-/// The entry that is chosen, or else the newest: the last by its file's name.
+/// Returns the default entry, or else the newest: the last one by file name.
 pub(super) fn default_entry(files: &Files<'_>, environment: &Environment) -> Option<Entry> {
     let (dir, names) = DIRS.iter().find_map(|dir| {
         let mut names = files.names(dir);
@@ -32,7 +32,7 @@ pub(super) fn default_entry(files: &Files<'_>, environment: &Environment) -> Opt
         let id = name.trim_end_matches(".conf");
         chosen.as_deref().is_some_and(|chosen| {
             let chosen = chosen.trim_end_matches(".conf");
-            // loader.conf(5) takes a pattern; its usual one is an ID with a star at the end.
+            // loader.conf(5) allows a pattern; usually it is an ID with a trailing star.
             chosen == id
                 || chosen
                     .strip_suffix('*')
@@ -43,11 +43,11 @@ pub(super) fn default_entry(files: &Files<'_>, environment: &Environment) -> Opt
     let name = names.iter().rev().find(is_chosen).or_else(newest)?;
     let path = format!("{dir}/{name}");
     let entry = parse(&files.text(&path)?, environment);
-    files.came_from("boot", &path, None);
+    files.add_source("boot", &path, None);
     Some(entry)
 }
 
-/// What is chosen in GRUB's environment, or in systemd-boot's settings.
+/// Returns the default in GRUB's environment, or in systemd-boot's settings.
 fn chosen(files: &Files<'_>, environment: &Environment) -> Option<String> {
     let saved = environment.iter().find(|(name, _)| name == "saved_entry");
     if let Some((_, id)) = saved {
@@ -60,7 +60,7 @@ fn chosen(files: &Files<'_>, environment: &Environment) -> Option<String> {
     })
 }
 
-/// Compares names with numbers in them by the numbers' values: `6.10` is later than `6.9`.
+/// Compares names and treats digits in them as numbers: `6.10` is later than `6.9`.
 fn compare_versions(a: &str, b: &str) -> std::cmp::Ordering {
     version_key(a).cmp(&version_key(b))
 }
@@ -95,7 +95,8 @@ fn parse(text: &str, environment: &Environment) -> Entry {
     entry
 }
 
-/// Puts in the variables of GRUB's environment, as `$kernelopts`; what is not known is nothing.
+/// Substitutes variables of GRUB's environment, such as `$kernelopts`. Unknown variables become
+/// empty.
 fn expand(options: &str, environment: &Environment) -> String {
     let word = |word: &str| match word.strip_prefix('$') {
         Some(name) => {

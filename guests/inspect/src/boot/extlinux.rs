@@ -11,16 +11,16 @@ const CONFIGURATIONS: [&str; 3] = [
     "/boot/syslinux/syslinux.cfg",
 ];
 
-/// The entry that starts when nobody chooses.
+/// Returns the entry that starts by default.
 pub(super) fn default_entry(files: &Files<'_>, _: &Environment) -> Option<Entry> {
     let (path, entry) = CONFIGURATIONS
         .iter()
         .find_map(|path| Some((path, parse(&files.text(path)?)?)))?;
-    files.came_from("boot", path, None);
+    files.add_source("boot", path, None);
     Some(entry)
 }
 
-/// The entry that `DEFAULT` names, or else the first.
+/// Returns the entry that `DEFAULT` names, or else the first one.
 fn parse(text: &str) -> Option<Entry> {
     let mut default = None;
     let mut entries: Vec<(&str, Entry)> = Vec::new();

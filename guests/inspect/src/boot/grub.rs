@@ -1,16 +1,16 @@
-//! GRUB: the entries of `grub.cfg`, and of the `menu.lst` of GRUB before 2.
+//! GRUB: the entries of `grub.cfg`, and of the `menu.lst` of GRUB Legacy.
 
 use super::Entry;
 use crate::files::Files;
 use diskfs_etc::shell::{settings, unquote};
 
-/// What GRUB reads.
+/// The configuration files of GRUB 2.
 const CONFIGURATIONS: [&str; 2] = ["/boot/grub2/grub.cfg", "/boot/grub/grub.cfg"];
 
-/// Those of GRUB before 2.
+/// The configuration files of GRUB Legacy.
 const LEGACY: [&str; 2] = ["/boot/grub/menu.lst", "/boot/grub/grub.conf"];
 
-/// What GRUB remembers.
+/// The environment blocks of GRUB.
 const ENVIRONMENTS: [&str; 4] = [
     "/boot/grub2/grubenv",
     "/boot/grub/grubenv",
@@ -18,10 +18,10 @@ const ENVIRONMENTS: [&str; 4] = [
     "/boot/efi/EFI/centos/grubenv",
 ];
 
-/// Names and values of variables.
+/// The names and values of variables.
 pub(super) type Environment = [(String, String)];
 
-/// The entry that starts when nobody chooses.
+/// Returns the entry that starts by default.
 pub(super) fn default_entry(files: &Files<'_>, environment: &Environment) -> Option<Entry> {
     let of_2 = CONFIGURATIONS.iter().find_map(|path| {
         let text = files.text(path)?;
@@ -34,11 +34,11 @@ pub(super) fn default_entry(files: &Files<'_>, environment: &Environment) -> Opt
         })
     };
     let (path, entry) = of_2.or_else(of_1)?;
-    files.came_from("boot", path, None);
+    files.add_source("boot", path, None);
     Some(entry)
 }
 
-/// The variables that GRUB keeps from one start to the next (its manual, "The GRUB environment block").
+/// Reads the variables that GRUB keeps between boots (its manual, "The GRUB environment block").
 pub(super) fn environment(files: &Files<'_>) -> Vec<(String, String)> {
     let text = ENVIRONMENTS.iter().find_map(|path| files.text(path));
     let text = text.unwrap_or_default();
@@ -48,19 +48,20 @@ pub(super) fn environment(files: &Files<'_>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// An entry, and what it can be chosen by: its own name, its ID, and those of the menus that it is in.
+/// An entry, and the names by which it can be chosen: its title, its ID, and those of the submenus
+/// that contain it.
 #[derive(Debug, Default)]
-struct Found {
+struct MenuEntry {
     entry: Entry,
     id: Option<String>,
 }
 
-/// The chosen one of the entries, or else the first.
+/// Returns the chosen entry, or else the first one.
 fn parse(text: &str, environment: &Environment) -> Option<Entry> {
     let mut entries = entries(text);
     let saved = environment.iter().find(|(name, _)| name == "saved_entry");
     let chosen = saved.map(|(_, id)| id.as_str());
-    // `Menu>Entry`: the entry's name is last.
+    // In `Menu>Entry`, the entry's name is last.
     let chosen = chosen.and_then(|it| it.rsplit('>').next());
     let position = entries.iter().position(|found| {
         let names = [&found.entry.title, &found.id];
@@ -74,10 +75,11 @@ fn parse(text: &str, environment: &Environment) -> Option<Entry> {
     (!entries.is_empty()).then(|| entries.swap_remove(index).entry)
 }
 
-/// Entries that start a kernel of Linux: what is between `menuentry` and the brace that ends it.
-fn entries(text: &str) -> Vec<Found> {
-    let mut found: Vec<Found> = Vec::new();
-    let mut open: Option<Found> = None;
+/// Returns the entries that start a Linux kernel: the text between `menuentry` and its closing
+/// brace.
+fn entries(text: &str) -> Vec<MenuEntry> {
+    let mut found: Vec<MenuEntry> = Vec::new();
+    let mut open: Option<MenuEntry> = None;
     for (_, line) in settings(text) {
         let mut words = line.split_whitespace();
         let word = words.next().unwrap_or_default();
@@ -98,12 +100,13 @@ fn entries(text: &str) -> Vec<Found> {
     found
 }
 
-/// `menuentry 'Debian GNU/Linux' --class debian $menuentry_id_option 'gnulinux-simple-...' {`.
-fn begin(line: &str) -> Found {
+/// Parses the head of an entry: `menuentry 'Debian GNU/Linux' --class debian $menuentry_id_option
+/// 'gnulinux-simple-...' {`.
+fn begin(line: &str) -> MenuEntry {
     let rest = line.trim_start_matches("menuentry").trim_start();
     let id = rest.split_once("menuentry_id_option").map(|(_, id)| id);
     let id = id.or_else(|| rest.split_once("--id").map(|(_, id)| id));
-    Found {
+    MenuEntry {
         entry: Entry {
             title: Some(unquote(rest)),
             ..Entry::default()
@@ -112,7 +115,7 @@ fn begin(line: &str) -> Found {
     }
 }
 
-/// `default 0`, and entries that begin with `title`.
+/// Parses `menu.lst`: `default 0`, and entries that start with `title`.
 fn parse_legacy(text: &str) -> Option<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let mut default = 0;

@@ -1,30 +1,31 @@
-//! The names of files in a kernel's first filesystem: archives of cpio one behind the other, the last of which is
+//! The names of the files in an initramfs: concatenated cpio archives, of which the last is
 //! compressed (Linux, `Documentation/driver-api/early-userspace/buffer-format.rst`).
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use diskfs_archive::unpack::{self, Streams};
 
-/// What one unpacks to: distributions' are up to 600 MiB.
+/// The limit on the unpacked size: those of distributions have up to 600 MiB.
 const LIMIT_BYTES: u64 = 2 << 30;
 
-/// A path of Linux is shorter.
+/// The length limit of a name; a path of Linux is shorter.
 const MAX_NAME_BYTES: u32 = 4096;
 
-/// Archives one behind the other: one for the processor's microcode, one for firmware, and the main one.
+/// The limit on concatenated archives: usually one with microcode, one with firmware, and the main
+/// one.
 const MAX_ARCHIVES: usize = 8;
 
-/// The head of a member: a magic number and thirteen numbers of eight hexadecimal digits.
+/// The size of a member's header: a magic number and thirteen numbers of eight hexadecimal digits.
 const HEAD_BYTES: usize = 110;
 
-/// What stands for a member behind the last.
+/// The name that marks the end of an archive.
 const TRAILER: &[u8] = b"TRAILER!!!";
 
-/// Calls `seen` with the path of each file.
+/// Calls `visit` with the path of each file.
 ///
 /// # Errors
-/// Where it can't be read or unpacked, or is no archive.
-pub(crate) fn each_path(image: impl Read, mut seen: impl FnMut(&str)) -> diskfs_disk::Result<()> {
+/// If the image can't be read or unpacked, or is not a cpio archive.
+pub(crate) fn each_path(image: impl Read, mut visit: impl FnMut(&str)) -> diskfs_disk::Result<()> {
     let mut image: Box<dyn BufRead> = Box::new(BufReader::with_capacity(256 << 10, image));
     for _ in 0..MAX_ARCHIVES {
         skip_zeroes(&mut image)?;
@@ -33,20 +34,20 @@ pub(crate) fn each_path(image: impl Read, mut seen: impl FnMut(&str)) -> diskfs_
             return Ok(());
         }
         if start.starts_with(b"07070") {
-            archive(&mut image, &mut seen)?;
+            archive(&mut image, &mut visit)?;
             continue;
         }
         let plain = unpack::stream(image, Streams::First)?.ok_or_else(unpack::unknown)?;
         let plain = plain.take(LIMIT_BYTES);
         return Ok(archive(
             &mut BufReader::with_capacity(256 << 10, plain),
-            &mut seen,
+            &mut visit,
         )?);
     }
     Ok(())
 }
 
-/// Between archives there are zeroes.
+/// Skips the zeroes between archives.
 fn skip_zeroes(image: &mut impl BufRead) -> io::Result<()> {
     loop {
         let buffered = image.fill_buf()?;
@@ -59,14 +60,14 @@ fn skip_zeroes(image: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-/// Reads one archive, up to and with its trailer.
-fn archive(input: &mut impl BufRead, seen: &mut impl FnMut(&str)) -> io::Result<()> {
-    while let Some(member) = Member::read(input)? {
+/// Reads one archive, up to and including its trailer.
+fn archive(input: &mut impl BufRead, visit: &mut impl FnMut(&str)) -> io::Result<()> {
+    while let Some(member) = CpioMember::read(input)? {
         if member.name == TRAILER {
             return Ok(());
         }
         if let Ok(name) = std::str::from_utf8(&member.name) {
-            seen(name);
+            visit(name);
         }
         let padded = u64::from(member.size_bytes).next_multiple_of(4);
         skip(input, padded)?;
@@ -74,14 +75,14 @@ fn archive(input: &mut impl BufRead, seen: &mut impl FnMut(&str)) -> io::Result<
     Ok(())
 }
 
-/// The head of a member, and its name.
-struct Member {
+/// The header of a member, and its name.
+struct CpioMember {
     name: Vec<u8>,
     size_bytes: u32,
 }
 
-impl Member {
-    /// `None` at the end.
+impl CpioMember {
+    /// Reads the next member; `None` at the end.
     fn read(input: &mut impl BufRead) -> io::Result<Option<Self>> {
         let mut head = [0; HEAD_BYTES];
         if unpack::read_up_to(input, &mut head)? < HEAD_BYTES {
@@ -89,19 +90,23 @@ impl Member {
         }
         let wrong = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason.to_owned());
         if !head.starts_with(b"07070") {
-            return Err(wrong("a member of the archive begins with no magic number"));
+            return Err(wrong(
+                "invalid cpio archive: a member does not start with a magic number",
+            ));
         }
         let number = |index: usize| {
             let digits = head.get(6 + index * 8..14 + index * 8);
             let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
             let number = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-            number.ok_or_else(|| wrong("a member of the archive has no number where one belongs"))
+            number.ok_or_else(|| wrong("invalid cpio archive: a field of a member is not a number"))
         };
         let (size_bytes, name_bytes) = (number(6)?, number(11)?);
         if name_bytes > MAX_NAME_BYTES {
-            return Err(wrong("a member of the archive has a name that is too long"));
+            return Err(wrong(
+                "invalid cpio archive: the name of a member is too long",
+            ));
         }
-        // The head and the name together are filled up to four bytes.
+        // Header and name together are padded to a multiple of four bytes.
         let mut name = vec![0; (HEAD_BYTES + name_bytes as usize).next_multiple_of(4) - HEAD_BYTES];
         input.read_exact(&mut name)?;
         name.truncate(name_bytes.saturating_sub(1) as usize);

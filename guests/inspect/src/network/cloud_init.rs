@@ -1,4 +1,4 @@
-//! What cloud-init is told of the network, where it is told by a file of the guest (its documentation, "Network
+//! The network configuration for cloud-init in files of the guest (its documentation, "Network
 //! configuration", versions 1 and 2).
 
 use serde_json::Value;
@@ -8,16 +8,16 @@ use super::{Interface, netplan, signed};
 use crate::files::{Files, has_extension};
 use crate::yaml;
 
-/// Seeds that the image has in itself.
+/// The seeds that are in the image itself.
 const SEEDS: [&str; 2] = [
     "/var/lib/cloud/seed/nocloud/network-config",
     "/var/lib/cloud/seed/nocloud-net/network-config",
 ];
 
-/// Settings, of which `network` is one.
+/// The settings, of which `network` is one.
 const DIR: &str = "/etc/cloud/cloud.cfg.d";
 
-/// The interfaces of all of them.
+/// Returns the interfaces of all files.
 pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     let mut found = Vec::new();
     for path in SEEDS {
@@ -33,7 +33,8 @@ pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
         .take(yaml::MAX_FILES)
     {
         let path = format!("{DIR}/{name}");
-        // Most of these files are of other matters, and as YAML no concern of this question.
+        // Most of these files are about other settings, and a YAML error in those is not a problem
+        // here.
         let text = files.text(&path).filter(|text| text.contains("network"));
         let document = text.and_then(|text| yaml::parse(&text).ok());
         if let Some(network) = document.as_ref().and_then(|it| it.get("network")) {

@@ -7,7 +7,7 @@ use diskfs_etc::shell::{assigned, assignments};
 
 const PATH: &str = "/etc/rc.conf";
 
-/// Its interfaces.
+/// Returns the interfaces.
 pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     let text = files.text(PATH).unwrap_or_default();
     signed("rc.conf", PATH, parse(&text))
@@ -19,14 +19,14 @@ fn parse(text: &str) -> Vec<Interface> {
         let Some(name) = name.strip_prefix("ifconfig_") else {
             continue;
         };
-        // What another is called instead, and no interface.
+        // `ifconfig_X_name` renames an interface.
         if name.ends_with("_name") {
             continue;
         }
         let name = name.split_once("_alias").map_or(name, |(name, _)| name);
         let name = name.trim_end_matches("_ipv6");
         if let Some(interface) = named(&mut found, name) {
-            take(interface, &value);
+            apply_words(interface, &value);
         }
     }
     let routers = ["defaultrouter", "ipv6_defaultrouter"];
@@ -38,8 +38,9 @@ fn parse(text: &str) -> Vec<Interface> {
     found
 }
 
-/// ifconfig(8)'s words: `DHCP`, `inet 192.0.2.7 netmask 255.255.255.0`, `inet6 2001:db8::7 prefixlen 64`.
-fn take(interface: &mut Interface, value: &str) {
+/// Parses the words of ifconfig(8): `DHCP`, `inet 192.0.2.7 netmask 255.255.255.0`, `inet6
+/// 2001:db8::7 prefixlen 64`.
+fn apply_words(interface: &mut Interface, value: &str) {
     let words: Vec<&str> = value.split_whitespace().collect();
     interface.dhcp4 |= words.iter().any(|it| matches!(*it, "DHCP" | "SYNCDHCP"));
     let behind = |word: &str| {

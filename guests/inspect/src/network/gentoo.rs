@@ -7,14 +7,14 @@ use diskfs_etc::shell::assignments;
 
 const PATH: &str = "/etc/conf.d/net";
 
-/// Its interfaces.
+/// Returns the interfaces.
 pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     let text = files.text(PATH).unwrap_or_default();
     signed("netifrc", PATH, parse(&text))
 }
 
 fn parse(text: &str) -> Vec<Interface> {
-    let joined = joined(text);
+    let joined = join_quoted_lines(text);
     let mut found: Vec<Interface> = Vec::new();
     for (_, name, value) in assignments(&joined) {
         let Some((variable, interface)) = name.split_once('_') else {
@@ -41,8 +41,9 @@ fn parse(text: &str) -> Vec<Interface> {
     found
 }
 
-/// The text with values of several lines on one: a line that opens a quote goes on until one closes it.
-fn joined(text: &str) -> String {
+/// Joins values of several lines into one line: a line that opens a quote continues until the quote
+/// is closed.
+fn join_quoted_lines(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     let mut is_open = false;
     for line in text.lines() {
@@ -54,7 +55,8 @@ fn joined(text: &str) -> String {
     joined
 }
 
-/// `dhcp`, or addresses with their netmasks: `192.0.2.7 netmask 255.255.255.0`, `192.0.2.7/24`.
+/// Parses `dhcp`, or addresses with their netmasks: `192.0.2.7 netmask 255.255.255.0`,
+/// `192.0.2.7/24`.
 fn take_config(interface: &mut Interface, value: &str) {
     let words: Vec<String> = words(value).collect();
     for (at, word) in words.iter().enumerate() {
@@ -75,7 +77,7 @@ fn take_config(interface: &mut Interface, value: &str) {
     }
 }
 
-/// `default via 192.0.2.1`.
+/// Parses routes: `default via 192.0.2.1`.
 fn take_routes(interface: &mut Interface, value: &str) {
     let words: Vec<String> = words(value).collect();
     for three in words.windows(3) {
@@ -83,7 +85,7 @@ fn take_routes(interface: &mut Interface, value: &str) {
             interface.add_route(&three[0], Some(&three[2]));
         }
     }
-    // On the link: a network that nothing is said of.
+    // A network without a gateway is on the link.
     for (at, to) in words.iter().enumerate().filter(|(_, it)| it.contains('/')) {
         if !matches!(words.get(at + 1).map(String::as_str), Some("via" | "gw")) {
             interface.add_route(to, None);

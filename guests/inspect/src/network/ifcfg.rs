@@ -1,6 +1,7 @@
-//! `ifcfg-*`: shell's assignments, as Red Hat's scripts and SUSE's wicked have them (ifcfg(5)).
+//! `ifcfg-*`: shell assignments of Red Hat's scripts and SUSE's wicked (ifcfg(5)).
 //!
-//! Red Hat numbers the variables of further addresses (`IPADDR1`), SUSE gives them any ending (`IPADDR_x`).
+//! Red Hat numbers the variables of further addresses (`IPADDR1`); SUSE adds any suffix
+//! (`IPADDR_x`).
 
 use std::collections::BTreeMap;
 
@@ -9,11 +10,11 @@ use super::{Interface, signed};
 use crate::files::Files;
 use diskfs_etc::shell::{assignments, settings};
 
-/// Red Hat's, SUSE's, and Amazon's and others' of today.
+/// The directories of Red Hat (also Amazon and other present distributions) and of SUSE.
 const DIRS: [&str; 2] = ["/etc/sysconfig/network-scripts", SUSE];
 const SUSE: &str = "/etc/sysconfig/network";
 
-/// All interfaces that have a file.
+/// Returns all interfaces that have a file.
 pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     let mut found = Vec::new();
     for dir in DIRS {
@@ -41,7 +42,7 @@ pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     found
 }
 
-/// Endings that the scripts ignore.
+/// Returns false for suffixes that the scripts ignore.
 fn is_used(name: &str) -> bool {
     let leavings = [
         "~",
@@ -55,7 +56,7 @@ fn is_used(name: &str) -> bool {
     !leavings.iter().any(|ending| name.ends_with(ending))
 }
 
-/// What a file assigns.
+/// The assignments of a file.
 type Variables<'t> = BTreeMap<&'t str, String>;
 
 fn variables(text: &str) -> Variables<'_> {
@@ -73,7 +74,7 @@ fn parse(name: &str, text: &str) -> Interface {
             .cloned()
     };
     let protocol = value("BOOTPROTO").unwrap_or_default().to_ascii_lowercase();
-    // Red Hat asks for IPv6's DHCP with a word of its own.
+    // Red Hat has a separate variable for DHCPv6.
     let is_suse = value("STARTMODE").is_some();
     let mut interface = Interface {
         name: Some(value("DEVICE").unwrap_or_else(|| name.to_owned())),
@@ -87,11 +88,11 @@ fn parse(name: &str, text: &str) -> Interface {
         vlan: value("VLAN_ID").and_then(|it| it.parse().ok()),
         parent: ["MASTER", "BRIDGE", "PHYSDEV", "ETHERDEVICE"]
             .iter()
-            .find_map(|it| value(it).filter(|it| it != "yes")), // SUSE marks a bridge itself so
+            .find_map(|it| value(it).filter(|it| it != "yes")), // SUSE: `yes` marks a bridge.
         ..Interface::default()
     };
     for (name, value) in &variables {
-        take(&mut interface, &variables, name, value);
+        apply_variable(&mut interface, &variables, name, value);
     }
     interface
 }
@@ -115,7 +116,7 @@ fn kind(variables: &Variables<'_>) -> Option<String> {
         .or_else(|| marked.next().map(|(kind, _)| (*kind).to_owned()))
 }
 
-fn take(interface: &mut Interface, variables: &Variables<'_>, name: &str, value: &str) {
+fn apply_variable(interface: &mut Interface, variables: &Variables<'_>, name: &str, value: &str) {
     if let Some(ending) = name.strip_prefix("IPADDR") {
         let beside = |before: &str| variables.get(&*format!("{before}{ending}"));
         let mask = ["PREFIXLEN", "PREFIX", "NETMASK"]
@@ -136,8 +137,8 @@ fn take(interface: &mut Interface, variables: &Variables<'_>, name: &str, value:
     }
 }
 
-/// Lines as ip-route(8) takes them (`203.0.113.0/24 via 192.0.2.9`), and as SUSE has them (`203.0.113.0/24
-/// 192.0.2.9 - eth0`); or variables (`ADDRESS0`, `NETMASK0`, `GATEWAY0`).
+/// Parses lines in the format of ip-route(8) (`203.0.113.0/24 via 192.0.2.9`) or of SUSE
+/// (`203.0.113.0/24 192.0.2.9 - eth0`), or variables (`ADDRESS0`, `NETMASK0`, `GATEWAY0`).
 fn take_routes(interface: &mut Interface, text: &str) {
     let variables = variables(text);
     for (name, to) in &variables {
@@ -152,7 +153,7 @@ fn take_routes(interface: &mut Interface, text: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         match &words[..] {
             [to, "via", via, ..] => interface.add_route(to, Some(via)),
-            // On the link.
+            // A route without a gateway is on the link.
             [to, "dev" | "-", ..] => interface.add_route(to, None),
             [to, via, ..] if !to.contains('=') => interface.add_route(to, Some(via)),
             _ => {}
@@ -160,8 +161,8 @@ fn take_routes(interface: &mut Interface, text: &str) {
     }
 }
 
-/// SUSE's `routes`: destination, gateway, netmask and interface, with `-` for what is not said. Those of no interface are
-/// told with the first that has an address.
+/// Parses SUSE's `routes`: destination, gateway, netmask and interface, with `-` for a missing
+/// field. Routes without an interface are added to the first interface that has an address.
 fn take_all_routes(found: &mut [Interface], text: &str) {
     for (_, line) in settings(text) {
         let words: Vec<&str> = line.split_whitespace().collect();

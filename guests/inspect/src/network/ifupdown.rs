@@ -9,10 +9,10 @@ use diskfs_etc::shell::settings;
 
 const PATH: &str = "/etc/network/interfaces";
 
-/// Files that name each other end here.
+/// The limit on files, because files can include each other.
 const MAX_FILES: usize = 256;
 
-/// What is in the file, and in those that it names.
+/// Returns the interfaces of the file and of those that it includes.
 pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     let mut found = Vec::new();
     let mut seen: Vec<String> = vec![PATH.to_owned()];
@@ -32,7 +32,7 @@ pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     found
 }
 
-/// The files that a file names with `source` and `source-directory`.
+/// Returns the files that a file includes with `source` and `source-directory`.
 fn sources(files: &Files<'_>, text: &str) -> Vec<String> {
     let mut named = Vec::new();
     for (_, line) in settings(text) {
@@ -58,7 +58,7 @@ fn sources(files: &Files<'_>, text: &str) -> Vec<String> {
     named
 }
 
-/// A stanza's lines as they are read, until what they say is put together.
+/// The lines of a stanza, before they are combined into an interface.
 #[derive(Default)]
 struct Stanza<'t> {
     name: &'t str,
@@ -105,7 +105,7 @@ impl<'t> Stanza<'t> {
         }
     }
 
-    /// Puts it to what is known of the interface: IPv4 and IPv6 have a stanza each.
+    /// Adds the stanza to its interface: IPv4 and IPv6 have separate stanzas.
     fn end(self, found: &mut Vec<Interface>) {
         let mut interface = self.rest;
         interface.dhcp4 = self.method == "dhcp" && !self.is_v6;
@@ -125,8 +125,8 @@ impl Interface {
         self.members = words(names).filter(|name| name != "none").collect();
     }
 
-    /// `ip route add TO via GATEWAY`, `route add -net TO ... gw GATEWAY`, `ip addr add ADDRESS`, `ip link set ... mtu
-    /// BYTES`.
+    /// Parses a command: `ip route add TO via GATEWAY`, `route add -net TO ... gw GATEWAY`, `ip
+    /// addr add ADDRESS`, `ip link set ... mtu BYTES`.
     fn take_command(&mut self, command: &str) {
         let words: Vec<&str> = command.split_whitespace().collect();
         let behind = |word: &str| {
@@ -156,7 +156,7 @@ impl Interface {
         }
     }
 
-    /// Adds what another stanza says of the same interface.
+    /// Adds the settings of another stanza of the same interface.
     fn join(&mut self, other: Self) {
         self.dhcp4 |= other.dhcp4;
         self.dhcp6 |= other.dhcp6;

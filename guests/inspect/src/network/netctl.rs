@@ -1,4 +1,4 @@
-//! netctl of Arch: a profile a file (netctl.profile(5)).
+//! netctl of Arch: one profile per file (netctl.profile(5)).
 
 use super::{Interface, signed, words};
 use crate::files::Files;
@@ -6,7 +6,7 @@ use diskfs_etc::shell::assigned;
 
 const DIR: &str = "/etc/netctl";
 
-/// All profiles.
+/// Returns the interfaces of all profiles.
 pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     let names = files.names(DIR);
     let profile = |name: &String| {
@@ -35,7 +35,7 @@ fn parse(text: &str) -> Option<Interface> {
     Some(interface)
 }
 
-/// `NAME=('a' 'b')`, or a single value, on one line.
+/// Parses `NAME=('a' 'b')`, or a single value, on one line.
 fn array(text: &str, name: &str) -> Vec<String> {
     let lines = text.lines().map(str::trim);
     let mut value = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));

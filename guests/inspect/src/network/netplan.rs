@@ -1,4 +1,4 @@
-//! netplan: YAML files in three directories, which are one document (netplan(5)).
+//! netplan: YAML files in `/lib/netplan` and `/etc/netplan`, which form one document (netplan(5)).
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use super::{Interface, Route};
 use crate::files::{Files, has_extension};
 use crate::yaml;
 
-/// What stands in a later one hides a file of the same name in an earlier one.
+/// The directories. A file in a later one replaces a file of the same name in an earlier one.
 const DIRS: [&str; 2] = ["/lib/netplan", "/etc/netplan"];
 
-/// The sorts of interfaces, and what each is called here.
+/// The sections of interfaces, and the kind of interface in each.
 const SORTS: [(&str, Option<&str>); 11] = [
     ("ethernets", None),
     ("wifis", Some("wifi")),
@@ -27,7 +27,8 @@ const SORTS: [(&str, Option<&str>); 11] = [
     ("nm-devices", None),
 ];
 
-/// What all files say together. An interface is told with the last file that speaks of it.
+/// Returns the interfaces of all files together. The source of an interface is the last file that
+/// mentions it.
 pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     let mut whole = Value::Null;
     let mut speakers = HashMap::new();
@@ -52,7 +53,7 @@ pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     found.into_iter().map(|(_, interface)| interface).collect()
 }
 
-/// The files in the order in which they count: by name, whatever directory they are in.
+/// Returns the files in the order of precedence: by name, whatever their directory is.
 fn paths(files: &Files<'_>) -> Vec<String> {
     let mut paths: Vec<(String, String)> = Vec::new();
     for dir in DIRS {
@@ -68,8 +69,8 @@ fn paths(files: &Files<'_>) -> Vec<String> {
     paths.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Adds a document to others: mappings are joined, sequences are appended, and else the later one counts. Their
-/// depth is bounded by the reader's.
+/// Merges a document into another: mappings are merged, sequences are appended, and other values
+/// are replaced. The depth is bounded by the YAML reader.
 fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -82,7 +83,8 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-/// The interfaces of a document of version 2, which cloud-init has, too; by their names in it.
+/// Returns the interfaces of a document of version 2, which cloud-init also uses, by their names in
+/// it.
 pub(super) fn interfaces(network: &Value) -> Vec<(String, Interface)> {
     let of_sort = |(sort, kind): (&str, Option<&str>)| -> Vec<(String, Interface)> {
         let all = yaml::mapping(network, sort);
@@ -90,7 +92,7 @@ pub(super) fn interfaces(network: &Value) -> Vec<(String, Interface)> {
             .collect()
     };
     let mut found: Vec<_> = SORTS.into_iter().flat_map(of_sort).collect();
-    // Parts don't know what they are a part of.
+    // Only the bond or bridge lists its members, not the reverse.
     let parents: HashMap<String, String> = found
         .iter()
         .flat_map(|(id, it)| it.members.iter().map(|member| (member.clone(), id.clone())))
@@ -142,7 +144,8 @@ fn interface(id: &str, kind: Option<&str>, settings: &Value) -> Interface {
     interface
 }
 
-/// Addresses are texts, or mappings of one whose value are its options.
+/// Returns the addresses: texts, or mappings with the address as the only key and its options as
+/// the value.
 fn addresses(settings: &Value) -> Vec<String> {
     let address = |value: &Value| match value {
         Value::Object(with_options) => with_options.keys().next().cloned(),

@@ -5,18 +5,18 @@ use super::{Interface, signed};
 use crate::files::Files;
 use crate::ini::{Setting, settings};
 
-/// Where connections are.
+/// The directories of connections.
 const DIRS: [&str; 2] = [
     "/etc/NetworkManager/system-connections",
     "/usr/lib/NetworkManager/system-connections",
 ];
 
-/// All connections.
+/// Returns the interfaces of all connections.
 pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     let mut found = Vec::new();
     for dir in DIRS {
         for name in files.names(dir) {
-            // Editors' leavings are none.
+            // Backup files of editors are ignored.
             if name.starts_with('.') || name.ends_with('~') {
                 continue;
             }
@@ -36,13 +36,13 @@ fn parse(text: &str) -> Option<Interface> {
         is_connection |= setting.section == "connection";
         match setting.section {
             "ipv4" | "ipv6" => take_addresses(&mut interface, setting),
-            _ => take(&mut interface, setting),
+            _ => apply_setting(&mut interface, setting),
         }
     }
     is_connection.then_some(interface)
 }
 
-fn take(interface: &mut Interface, setting: Setting<'_>) {
+fn apply_setting(interface: &mut Interface, setting: Setting<'_>) {
     let value = setting.value;
     match (setting.section, setting.key) {
         ("connection", "interface-name") => interface.name = Some(value.to_owned()),
@@ -62,7 +62,7 @@ fn take(interface: &mut Interface, setting: Setting<'_>) {
     }
 }
 
-/// What `[ipv4]` and `[ipv6]` say.
+/// Parses the sections `[ipv4]` and `[ipv6]`.
 fn take_addresses(interface: &mut Interface, setting: Setting<'_>) {
     let Setting {
         section,
@@ -72,7 +72,7 @@ fn take_addresses(interface: &mut Interface, setting: Setting<'_>) {
     } = setting;
     match key {
         "method" if section == "ipv4" => interface.dhcp4 = value == "auto",
-        // `auto` asks by DHCP where routers say so.
+        // With `auto`, DHCP is used if routers advertise it.
         "method" => interface.dhcp6 = matches!(value, "auto" | "dhcp"),
         "gateway" => interface.add_gateway(value),
         "dns" => interface.dns.extend(words(value)),
@@ -87,7 +87,7 @@ fn take_addresses(interface: &mut Interface, setting: Setting<'_>) {
     }
 }
 
-/// `192.0.2.7/24,192.0.2.1`: the gateway is optional.
+/// Parses `192.0.2.7/24,192.0.2.1`; the gateway is optional.
 fn take_address(interface: &mut Interface, value: &str) {
     let mut parts = value.split([',', ';']).map(str::trim);
     let address = parts.next().filter(|address| !address.is_empty());
@@ -96,7 +96,7 @@ fn take_address(interface: &mut Interface, value: &str) {
     interface.add_gateway(gateway);
 }
 
-/// `address1`, `route12`.
+/// Returns true for numbered keys: `address1`, `route12`.
 fn is_numbered(key: &str, name: &str) -> bool {
     let number = key.strip_prefix(name);
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))

@@ -5,10 +5,11 @@ use super::{Interface, Route, signed};
 use crate::files::Files;
 use crate::ini::{Setting, settings};
 
-/// The administrator's. Those in `/usr/lib` come with systemd, for containers and the like.
+/// The administrator's directory. The files in `/usr/lib` come with systemd, for containers and
+/// similar uses.
 const DIR: &str = "/etc/systemd/network";
 
-/// All interfaces that files speak of.
+/// Returns all interfaces that the files mention.
 pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     let mut found = Vec::new();
     for name in files.names(DIR) {
@@ -31,7 +32,7 @@ fn network(text: &str) -> Interface {
     for setting in settings(text) {
         match setting.section {
             "Match" | "Link" => take_link(&mut interface, setting),
-            "Network" => take(&mut interface, setting),
+            "Network" => apply_setting(&mut interface, setting),
             "Address" if setting.key == "Address" => {
                 interface.addresses.push(setting.value.to_owned());
             }
@@ -59,7 +60,7 @@ fn take_link(interface: &mut Interface, setting: Setting<'_>) {
     }
 }
 
-fn take(interface: &mut Interface, setting: Setting<'_>) {
+fn apply_setting(interface: &mut Interface, setting: Setting<'_>) {
     let value = setting.value;
     match setting.key {
         "DHCP" => {
@@ -77,7 +78,7 @@ fn take(interface: &mut Interface, setting: Setting<'_>) {
     }
 }
 
-/// A route that doesn't say where it leads is a default one.
+/// Parses a route. Without a destination it is a default route.
 fn take_route(routes: &mut Vec<(usize, Route)>, setting: Setting<'_>) {
     let number = setting.section_number;
     if routes.last().is_none_or(|(last, _)| *last != number) {

@@ -7,13 +7,13 @@ use diskfs_etc::shell::{settings, unquote};
 
 const PATH: &str = "/etc/config/network";
 
-/// Its interfaces.
+/// Returns the interfaces.
 pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     let text = files.text(PATH).unwrap_or_default();
     signed("uci", PATH, parse(&text))
 }
 
-/// A section `config interface 'NAME'` as it is read.
+/// A section `config interface 'NAME'` that is being read.
 #[derive(Default)]
 struct Section {
     interface: Interface,

@@ -1,9 +1,9 @@
-//! Addresses, as files of settings write them.
+//! Parsing of addresses in configuration files.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address with the length of its prefix, which may stand beside it as a netmask (`255.255.255.0`), a
-/// number, or within it.
+/// Returns an address with its prefix length, which the file gives within the address, or
+/// separately as a number or a netmask (`255.255.255.0`).
 pub(crate) fn with_prefix(address: &str, netmask_or_prefix: Option<&str>) -> String {
     match netmask_or_prefix.and_then(prefix_len) {
         Some(len) if !address.contains('/') => format!("{address}/{len}"),
@@ -11,12 +11,12 @@ pub(crate) fn with_prefix(address: &str, netmask_or_prefix: Option<&str>) -> Str
     }
 }
 
-/// The length of a prefix, from a number or a netmask.
+/// Returns the prefix length of a number or a netmask.
 fn prefix_len(text: &str) -> Option<u32> {
     if let Ok(len) = text.parse::<u32>() {
         return Some(len).filter(|len| *len <= 128);
     }
-    // What has bits behind its first zero is no netmask.
+    // A netmask has no one bits after its first zero bit.
     let ones = match text.parse().ok()? {
         IpAddr::V4(mask) => prefix_of(u128::from(Ipv4Addr::to_bits(mask)) << 96)?,
         IpAddr::V6(mask) => prefix_of(Ipv6Addr::to_bits(mask))?,
@@ -30,17 +30,17 @@ fn prefix_of(mask: u128) -> Option<u32> {
     (rest == 0).then_some(ones)
 }
 
-/// A hardware's address in lower case with colons; `None` where it is something else, as `preserve`.
+/// Returns a MAC address in lower case with colons; `None` for another word, such as `preserve`.
 pub(super) fn mac(text: &str) -> Option<String> {
     let text = text.trim().replace('-', ":").to_ascii_lowercase();
     let bytes: Vec<&str> = text.split(':').collect();
     let is_byte = |byte: &&str| byte.len() == 2 && byte.bytes().all(|b| b.is_ascii_hexdigit());
-    // 6 bytes of Ethernet, 20 of InfiniBand.
+    // Ethernet addresses have 6 bytes, InfiniBand addresses 20.
     let is_mac = matches!(bytes.len(), 6 | 8 | 20) && bytes.iter().all(is_byte);
     is_mac.then_some(text)
 }
 
-/// The words of a text, owned.
+/// Returns the words of a text.
 pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
     let separators = |c: char| c.is_whitespace() || matches!(c, ',' | ';');
     let words = text.split(separators).filter(|word| !word.is_empty());

@@ -10,7 +10,7 @@ pub(super) fn installed(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
     let Some(bytes) = files.bytes(database, LIMIT_BYTES) else {
         return Some(Err(()));
     };
-    files.came_from("packages", database, None);
+    files.add_source("packages", database, None);
     Some(Ok(parse(&String::from_utf8_lossy(&bytes))))
 }
 

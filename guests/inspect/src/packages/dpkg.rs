@@ -5,17 +5,17 @@ use crate::files::Files;
 
 const STATUS: &str = "/var/lib/dpkg/status";
 
-/// `OpenWrt`'s opkg has the same file elsewhere.
+/// The status files of `OpenWrt`'s opkg, which have the same format.
 const OPKG_STATUS: [&str; 2] = ["/usr/lib/opkg/status", "/var/lib/opkg/status"];
 
-/// Images without dpkg itself have a file a package instead.
+/// The directory with one file per package, in images without dpkg.
 const STATUS_DIR: &str = "/var/lib/dpkg/status.d";
 
 pub(super) fn installed_by_opkg(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
     OPKG_STATUS.iter().find_map(|path| of_status(files, path))
 }
 
-/// The packages of a file of all of them.
+/// Parses a file with all packages.
 fn of_status(files: &Files<'_>, path: &str) -> Option<Result<Vec<Package>, ()>> {
     if !files.exists(path) {
         return None;
@@ -23,9 +23,9 @@ fn of_status(files: &Files<'_>, path: &str) -> Option<Result<Vec<Package>, ()>> 
     let Some(status) = files.bytes(path, LIMIT_BYTES) else {
         return Some(Err(()));
     };
-    files.came_from("packages", path, None);
+    files.add_source("packages", path, None);
     let text = String::from_utf8_lossy(&status);
-    Some(Ok(parse(&text, Begins::Unknown)))
+    Some(Ok(parse(&text, DefaultState::Unknown)))
 }
 
 pub(super) fn installed(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
@@ -35,33 +35,33 @@ pub(super) fn installed(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
     if !files.exists(STATUS_DIR) {
         return None;
     }
-    files.came_from("packages", STATUS_DIR, None);
+    files.add_source("packages", STATUS_DIR, None);
     let names = files.names(STATUS_DIR);
-    // Sums of their files are beside them.
+    // The checksums of the packages' files are in the same directory.
     let names = names
         .iter()
         .filter(|name| !name.ends_with(".md5sums"))
         .take(MAX_PACKAGES);
     let packages = names.filter_map(|name| files.text(&format!("{STATUS_DIR}/{name}")));
     Some(Ok(packages
-        .flat_map(|text| parse(&text, Begins::Installed))
+        .flat_map(|text| parse(&text, DefaultState::Installed))
         .collect()))
 }
 
-/// What a package is of which nothing is said.
+/// The state of a package whose paragraph does not have one.
 #[derive(Clone, Copy)]
-enum Begins {
+enum DefaultState {
     Unknown,
     Installed,
 }
 
-fn parse(text: &str, begins: Begins) -> Vec<Package> {
+fn parse(text: &str, begins: DefaultState) -> Vec<Package> {
     let begin = || Paragraph {
-        is_installed: matches!(begins, Begins::Installed),
+        is_installed: matches!(begins, DefaultState::Installed),
         ..Paragraph::default()
     };
     paragraphs(text, begin, |paragraph, line| {
-        // Lines that go on with a field begin with a blank.
+        // Continuation lines of a field start with a space.
         if let Some(more) = line.strip_prefix(' ') {
             if paragraph.is_described {
                 if !paragraph.description.is_empty() {
@@ -80,7 +80,7 @@ fn parse(text: &str, begins: Begins) -> Vec<Package> {
             "Package" => paragraph.name = Some(value),
             "Version" => paragraph.version = Some(value),
             "Architecture" => paragraph.architecture = Some(value),
-            // `name (version)`, where that is another one.
+            // The format is `name (version)`, with the version only if it differs.
             "Source" => paragraph.source = value.split_whitespace().next(),
             "Description" => paragraph.summary = Some(value),
             "Homepage" => paragraph.url = Some(value),
@@ -98,14 +98,18 @@ mod tests {
     #[test]
     fn only_what_is_installed() {
         let status = "Package: a\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:2.0-1\nDescription: x\n Package: no\n\nPackage: gone\nStatus: deinstall ok config-files\nVersion: 1\n\nPackage: half\nStatus: install ok half-installed\nVersion: 1\n\nPackage: b\nStatus: hold ok installed\nVersion: 3\nArchitecture: all";
-        let found = parse(status, Begins::Unknown);
+        let found = parse(status, DefaultState::Unknown);
         let names: Vec<_> = found
             .iter()
             .map(|it| (&*it.name, &*it.version, &*it.architecture))
             .collect();
         assert_eq!(names, [("a", "1:2.0-1", "amd64"), ("b", "3", "all")]);
         assert_eq!(
-            parse("Package: base-files\nVersion: 12\n", Begins::Installed).len(),
+            parse(
+                "Package: base-files\nVersion: 12\n",
+                DefaultState::Installed
+            )
+            .len(),
             1
         );
     }

@@ -1,4 +1,4 @@
-//! pacman's database: a directory a package, with a file `desc` (libalpm).
+//! pacman's database: one directory per package, with a file `desc` (libalpm).
 
 use super::{MAX_PACKAGES, Package};
 use crate::files::Files;
@@ -9,7 +9,7 @@ pub(super) fn installed(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
     if !files.exists(LOCAL) {
         return None;
     }
-    files.came_from("packages", LOCAL, None);
+    files.add_source("packages", LOCAL, None);
     let names = files.names(LOCAL);
     let descriptions = names
         .iter()
@@ -18,7 +18,7 @@ pub(super) fn installed(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
     Some(Ok(descriptions.filter_map(|text| parse(&text)).collect()))
 }
 
-/// A line with a name between percent signs, then its values, then an empty line.
+/// Parses `desc`: a line with a name between percent signs, then its values, then an empty line.
 fn parse(text: &str) -> Option<Package> {
     let value = |name: &str| {
         let mut lines = text.lines().skip_while(|line| *line != name).skip(1);

@@ -1,4 +1,4 @@
-//! Portage's database: a directory a package, below one of its category (Gentoo's "vdb").
+//! Portage's database: one directory per package, below that of its category (Gentoo's "vdb").
 
 use super::{MAX_PACKAGES, Package};
 use crate::files::Files;
@@ -8,7 +8,8 @@ const DB: &str = "/var/db/pkg";
 pub(super) fn installed(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
     let mut packages = Vec::new();
     for category in files.names(DB) {
-        // `acct-user`, `virtual`; FreeBSD has a database of its own there, which is a file.
+        // Categories can be `acct-user` or `virtual`. FreeBSD's package database has the same path,
+        // but is a file.
         let dir = format!("{DB}/{category}");
         if files.is_file(&dir) {
             continue;
@@ -25,12 +26,12 @@ pub(super) fn installed(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
     if packages.is_empty() {
         return None;
     }
-    files.came_from("packages", DB, None);
+    files.add_source("packages", DB, None);
     Some(Ok(packages))
 }
 
-/// `bash-5.1_p16-r2`: the version is behind the last dash that a digit follows, less a revision (PMS, "Version
-/// specifications").
+/// Splits `bash-5.1_p16-r2`: the version starts after the last dash before a digit, not counting a
+/// revision (PMS, "Version specifications").
 fn parse(category: &str, directory: &str) -> Option<Package> {
     let is_revision = |text: &str| {
         let digits = text.strip_prefix('r');

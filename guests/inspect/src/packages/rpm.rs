@@ -1,4 +1,4 @@
-//! rpm's databases, of whichever form (`diskfs_rpm`).
+//! rpm's databases, of each format (`diskfs_rpm`).
 
 use diskfs_block::BlockRead;
 use diskfs_rpm::Database;
@@ -7,19 +7,19 @@ use super::{MAX_PACKAGES, Package};
 use crate::files::Files;
 use diskfs_disk::FileDevice;
 
-/// `%_dbpath`, now and before; the last is rpm-ostree's.
+/// The present and former values of `%_dbpath`; the last one is that of rpm-ostree.
 const PLACES: [&str; 3] = ["/usr/lib/sysimage/rpm", "/var/lib/rpm", "/usr/share/rpm"];
 
-/// The newest form first: rpm leaves an old file behind when it changes over.
+/// The database files, the newest format first: rpm leaves an old file behind when it converts.
 const DATABASES: [&str; 3] = ["rpmdb.sqlite", "Packages.db", "Packages"];
 
 const RPM: &str = "/usr/bin/rpm";
 
-/// What rpm shows for an architecture that there is none of: keys have none.
+/// The text that rpm shows for a missing architecture: keys have none.
 const NONE: &str = "(none)";
 
-/// More is told of no database: the first say what is wrong with it.
-const MAX_TOLD: usize = 5;
+/// The limit on reported errors per database.
+const MAX_REPORTED: usize = 5;
 
 pub(super) fn installed(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
     let mut paths = PLACES.iter().flat_map(|place| {
@@ -35,18 +35,18 @@ pub(super) fn installed(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
     let log = files.open(&format!("{path}-wal"));
     let packages = read(files, &path, &main, log.as_ref());
     if packages.is_ok() {
-        files.came_from("packages", &path, None);
+        files.add_source("packages", &path, None);
     }
     Some(packages)
 }
 
-/// A guest with rpm itself has packages, whatever has become of the list.
+/// Reports a missing database if rpm itself is installed: then the guest has packages.
 fn without_database(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
     let place = PLACES.into_iter().find(|place| files.exists(place))?;
     if !files.exists(RPM) {
         return None;
     }
-    files.complain(place, "there is no database of packages");
+    files.add_problem(place, "missing package database");
     Some(Err(()))
 }
 
@@ -58,7 +58,7 @@ fn read(
 ) -> Result<Vec<Package>, ()> {
     let log = log.map(|log| -> &dyn BlockRead { log });
     let database = Database::open(main, log);
-    let database = database.map_err(|error| files.complain(path, error.to_string()))?;
+    let database = database.map_err(|error| files.add_problem(path, error.to_string()))?;
     let mut packages = Vec::new();
     let mut errors = Vec::new();
     for package in database.packages().take(MAX_PACKAGES) {
@@ -67,11 +67,11 @@ fn read(
             Err(error) => errors.push(error.to_string()),
         }
     }
-    for error in errors.iter().take(MAX_TOLD) {
-        files.complain(path, format!("left out: {error}"));
+    for error in errors.iter().take(MAX_REPORTED) {
+        files.add_problem(path, format!("skipped a package: {error}"));
     }
-    if let Some(more @ 1..) = errors.len().checked_sub(MAX_TOLD) {
-        files.complain(path, format!("left out for such reasons: {more} more"));
+    if let Some(more @ 1..) = errors.len().checked_sub(MAX_REPORTED) {
+        files.add_problem(path, format!("skipped {more} more packages"));
     }
     if packages.is_empty() && !errors.is_empty() {
         return Err(());
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn what_is_in_the_log_counts() {
         let log = bytes(LOG);
-        // Up to the first of its two transactions, which removes a package.
+        // The log is cut after the first of its two transactions, which removes a package.
         let names = |log: &[u8]| {
             let place = "/usr/lib/sysimage/rpm";
             let tree = guest(&[
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_package_is_told() {
+    fn a_broken_package_is_reported() {
         let mut database = bytes(NDB);
         database[32] = b'?';
         let tree = guest(&[("/usr/share/rpm/Packages.db", &database)]);

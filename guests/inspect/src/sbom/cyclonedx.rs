@@ -1,14 +1,14 @@
-//! `CycloneDX` 1.6.
+//! Bills of materials in `CycloneDX` 1.6.
 
 use serde_json::{Value, json};
 
-use super::Bill;
+use super::BillOfMaterials;
 use crate::packages::Package;
 
 const SYSTEM: &str = "operating-system";
 
-/// The whole document.
-pub(super) fn document(bill: &Bill<'_>) -> Value {
+/// Returns the document.
+pub(super) fn document(bill: &BillOfMaterials<'_>) -> Value {
     let components: Vec<Value> = (1..)
         .zip(bill.packages())
         .map(|(number, package)| component(bill, number, package))
@@ -36,7 +36,7 @@ pub(super) fn document(bill: &Bill<'_>) -> Value {
     })
 }
 
-fn system(bill: &Bill<'_>) -> Value {
+fn system(bill: &BillOfMaterials<'_>) -> Value {
     let (name, version) = bill.system();
     let mut system = json!({
         "type": "operating-system",
@@ -53,8 +53,9 @@ fn system(bill: &Bill<'_>) -> Value {
     system
 }
 
-/// A package. Its reference is a number: a name and a version may be there for two architectures, and twice.
-fn component(bill: &Bill<'_>, number: usize, package: &Package) -> Value {
+/// Returns the component of a package. Its reference is a number, because a name and version can
+/// exist for two architectures, and even twice.
+fn component(bill: &BillOfMaterials<'_>, number: usize, package: &Package) -> Value {
     let mut component = json!({
         "type": "library",
         "bom-ref": format!("package-{number}"),

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use crate::packages::Package;
 
-/// That of a package of a format, on a system of a name and a version; `None` for formats that have none.
+/// Returns the URL of a package of a format, on a system with a name and version; `None` for
+/// formats without package URLs.
 pub(super) fn of(
     package: &Package,
     format: &str,
@@ -16,7 +17,7 @@ pub(super) fn of(
         "pacman" => "alpm",
         _ => return None,
     };
-    // An epoch of rpm is a qualifier; that of others is in the version.
+    // An epoch of rpm is a qualifier; in other formats it is a part of the version.
     let (epoch, plain) = match package.version.split_once(':') {
         Some((epoch, plain)) if format == "rpm" => (Some(epoch), plain),
         _ => (None, package.version.as_str()),
@@ -25,7 +26,7 @@ pub(super) fn of(
         "" => system.to_owned(),
         version => format!("{system}-{version}"),
     };
-    // In the order of their names.
+    // Qualifiers are sorted by name.
     let qualifiers = [
         ("arch", Some(package.architecture.as_str())),
         ("distro", Some(&distro)),
@@ -47,7 +48,7 @@ pub(super) fn of(
     ))
 }
 
-/// Percent-encoded: all but letters, digits, `.`, `-`, `_`, `~` and the colon.
+/// Percent-encodes a text: all characters but letters, digits, `.`, `-`, `_`, `~` and the colon.
 fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -56,7 +57,7 @@ fn encoded(text: &str) -> String {
                 encoded.push(byte.into());
             }
             byte => {
-                let _ = write!(encoded, "%{byte:02X}"); // into a string it never fails
+                let _ = write!(encoded, "%{byte:02X}"); // Writing to a String does not fail.
             }
         }
     }

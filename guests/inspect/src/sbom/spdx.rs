@@ -1,18 +1,18 @@
-//! SPDX 2.3.
+//! Bills of materials in SPDX 2.3.
 
 use serde_json::{Value, json};
 
-use super::Bill;
+use super::BillOfMaterials;
 use crate::packages::Package;
 
-/// What nobody says.
+/// The value of an unknown field.
 const NO_ASSERTION: &str = "NOASSERTION";
 
 const DOCUMENT: &str = "SPDXRef-DOCUMENT";
 const SYSTEM: &str = "SPDXRef-OperatingSystem";
 
-/// The whole document.
-pub(super) fn document(bill: &Bill<'_>) -> Value {
+/// Returns the document.
+pub(super) fn document(bill: &BillOfMaterials<'_>) -> Value {
     let ids: Vec<String> = (1..=bill.packages().count())
         .map(|number| format!("SPDXRef-Package-{number}"))
         .collect();
@@ -48,7 +48,7 @@ fn relationship(from: &str, kind: &str, to: &str) -> Value {
     })
 }
 
-/// What all packages say, the system included.
+/// Returns the fields that all packages have, including the one for the system.
 fn package(id: &str, name: &str, version: &str) -> Value {
     let mut package = json!({
         "SPDXID": id,
@@ -66,7 +66,7 @@ fn package(id: &str, name: &str, version: &str) -> Value {
     package
 }
 
-fn system(bill: &Bill<'_>) -> Value {
+fn system(bill: &BillOfMaterials<'_>) -> Value {
     let (name, version) = bill.system();
     let mut system = package(SYSTEM, name, version);
     system["primaryPackagePurpose"] = "OPERATING-SYSTEM".into();
@@ -76,7 +76,7 @@ fn system(bill: &Bill<'_>) -> Value {
     system
 }
 
-fn installed(bill: &Bill<'_>, id: &str, of: &Package) -> Value {
+fn installed(bill: &BillOfMaterials<'_>, id: &str, of: &Package) -> Value {
     let mut installed = package(id, &of.name, &of.version);
     if let Some(purl) = bill.purl(of) {
         installed["externalRefs"] = json!([{

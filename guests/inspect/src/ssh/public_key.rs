@@ -1,4 +1,4 @@
-//! What is said of a public key: what ssh-keygen(1) prints.
+//! The facts about a public key that ssh-keygen(1) prints.
 
 use base64ct::{Base64Unpadded, Encoding};
 use diskfs_etc::authorized_keys::Key;
@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PublicKey {
-    /// The algorithm, as `ssh-ed25519`.
+    /// The algorithm: `ssh-ed25519`.
     pub algorithm: String,
-    /// Its size in bits, where the algorithm has several.
+    /// The size in bits, for algorithms with several sizes.
     pub bits: Option<u32>,
-    /// Its fingerprint, as ssh-keygen(1) prints it: `SHA256:...`.
+    /// The fingerprint, as ssh-keygen(1) prints it: `SHA256:...`.
     pub fingerprint: String,
-    /// What is said of it, as `ann@example`.
+    /// The comment: `ann@example`.
     pub comment: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl PublicKey {
 
 fn bits(key: &Key<'_>) -> Option<u32> {
     let integer = match key.algorithm {
-        "ssh-rsa" => key.fields().nth(1)?, // behind the exponent
+        "ssh-rsa" => key.fields().nth(1)?, // after the exponent
         "ssh-dss" => key.fields().next()?,
         "ecdsa-sha2-nistp256"
         | "sk-ecdsa-sha2-nistp256@openssh.com"

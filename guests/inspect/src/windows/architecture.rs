@@ -1,12 +1,12 @@
-//! Which processors it is for: its own setting, or the head of its kernel (Microsoft, "PE Format", "COFF File
-//! Header").
+//! The processor architecture, from the registry or from the header of the kernel (Microsoft, "PE
+//! Format", "COFF File Header").
 
 use std::io::{Read, Seek, SeekFrom};
 
 use super::hives::Hives;
 use diskfs_disk::guest::in_any_case;
 
-/// What `PROCESSOR_ARCHITECTURE` says, `IMAGE_FILE_MACHINE_*`, and what uname(1) calls it.
+/// The value of `PROCESSOR_ARCHITECTURE`, `IMAGE_FILE_MACHINE_*`, and the name in uname(1).
 const ARCHITECTURES: [(&str, u16, &str); 5] = [
     ("AMD64", 0x8664, "x86_64"),
     ("x86", 0x014c, "i386"),
@@ -35,7 +35,7 @@ fn of_programs(hives: &Hives<'_>) -> Option<&'static str> {
         let path = format!("{}/{program}", hives.root());
         let path = in_any_case(files.filesystem(), &path)?;
         let name = of_machine(machine(&mut files.filesystem().open(&path).ok()?)?)?;
-        files.came_from("architecture", &path, None);
+        files.add_source("architecture", &path, None);
         Some(name)
     })
 }
@@ -47,7 +47,7 @@ fn of_machine(machine: u16) -> Option<&'static str> {
         .map(|(.., name)| *name)
 }
 
-/// The machine that a program is for.
+/// Returns the machine type of a program.
 fn machine(file: &mut (impl Read + Seek)) -> Option<u16> {
     let mut place = [0; 4];
     file.seek(SeekFrom::Start(0x3c)).ok()?;

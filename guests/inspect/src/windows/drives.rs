@@ -1,5 +1,6 @@
-//! Which volume has which letter: `MountedDevices` (Microsoft, "Supporting Mount Manager Requests"). Its values are a
-//! disk's signature and a place for MBR, and a partition's GUID behind `DMIO:ID:` for GPT.
+//! Drive letters and their volumes: `MountedDevices` (Microsoft, "Supporting Mount Manager
+//! Requests"). A value is a disk's signature and an offset for MBR, and a partition's GUID after
+//! `DMIO:ID:` for GPT.
 
 use std::fmt::Write;
 
@@ -10,29 +11,29 @@ use super::hives::{Hives, utf16};
 
 const LETTERS: &str = r"\DosDevices\";
 
-/// Volumes have names there, too.
+/// The limit on values; the key also has values for volumes without a letter.
 const MAX_VALUES: usize = 10_000;
 
-/// A value is shorter: the longest are names of devices.
+/// The size limit of a value; the longest ones are names of devices.
 const MAX_BYTES: usize = 4096;
 
-/// A letter and its volume.
+/// A drive letter and its volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Drive {
-    /// `C:`.
+    /// The drive letter: `C:`.
     pub letter: String,
-    /// The GUID of a partition of a GPT.
+    /// The GUID of the partition, on a disk with a GPT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
-    /// The signature of a disk with an MBR, eight digits.
+    /// The signature of the disk, eight digits, on a disk with an MBR.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
-    /// Where the partition begins on that disk, in bytes.
+    /// The start of the partition on that disk, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset_bytes: Option<u64>,
-    /// The name of another device: a CD drive, a floppy.
+    /// The name of another device: a CD drive, a floppy drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
 }
@@ -55,7 +56,7 @@ pub(super) fn of(hives: &Hives<'_>) -> Vec<Drive> {
         .collect();
     drives.sort();
     if !drives.is_empty() {
-        system.came_from("drives");
+        system.add_source("drives");
     }
     drives
 }
@@ -82,7 +83,7 @@ fn drive(letter: &str, bytes: &[u8]) -> Drive {
     drive
 }
 
-/// A GUID as GPT has it: the first three parts are little-endian.
+/// Returns a GUID in the format of GPT, whose first three parts are little-endian.
 fn guid(bytes: [u8; 16]) -> String {
     const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     let mut text = String::new();

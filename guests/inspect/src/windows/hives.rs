@@ -1,4 +1,4 @@
-//! The hives of a Windows, and how questions are asked of them.
+//! The registry hives of a Windows guest, and queries of their values.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use diskfs_registry::{Hive, Key, Recovery, Value};
 use super::super::files::Files;
 use diskfs_disk::guest::{in_any_case, windows_root};
 
-/// Where hives are, below the system's directory.
+/// The directory of the hives, below the system directory.
 const CONFIG: &str = "System32/config";
 
-/// A program, a service or an interface has some dozens.
+/// The limit on values of a key; a program, a service or an interface has some dozens.
 const MAX_VALUES: u32 = 1000;
 
-/// Names and paths are shorter.
+/// The size limit of a text; names and paths are shorter.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// A hive that could be opened.
+/// An open hive.
 #[derive(Debug)]
 pub(super) struct OpenHive<'a> {
     files: &'a Files<'a>,
@@ -25,7 +25,7 @@ pub(super) struct OpenHive<'a> {
     path: String,
 }
 
-/// Those of the system. One that is not there, or broken, has no values.
+/// The hives of the system. A missing or broken hive has no values.
 #[derive(Debug)]
 pub(super) struct Hives<'a> {
     files: &'a Files<'a>,
@@ -33,13 +33,13 @@ pub(super) struct Hives<'a> {
     pub(super) software: Option<OpenHive<'a>>,
     pub(super) system: Option<OpenHive<'a>>,
     pub(super) sam: Option<OpenHive<'a>>,
-    /// The settings of whoever has none of his own yet.
+    /// The hive with the settings of new users.
     pub(super) default: Option<OpenHive<'a>>,
     control_set: Option<u32>,
 }
 
 impl<'a> Hives<'a> {
-    /// Those of a guest; `None` when it has no `SOFTWARE`, and so is no Windows.
+    /// Opens the hives of a guest; `None` if it has no `SOFTWARE` hive, and so is not Windows.
     pub(super) fn find(files: &'a Files<'a>) -> Option<Self> {
         let root = windows_root(files.filesystem())?;
         let open = |name: &str| OpenHive::open(files, &format!("{root}/{CONFIG}/{name}"));
@@ -62,33 +62,33 @@ impl<'a> Hives<'a> {
         self.files
     }
 
-    /// The system's directory, as the guest has it.
+    /// Returns the system directory, as the guest spells it.
     pub(super) fn root(&self) -> &str {
         &self.root
     }
 
-    /// The path of the hive `SYSTEM`; empty where it could not be opened.
+    /// Returns the path of the hive `SYSTEM`; empty if it could not be opened.
     pub(super) fn system_path(&self) -> &str {
         self.system.as_ref().map_or("", |hive| hive.path.as_str())
     }
 
-    /// The number of the control set that is in use.
+    /// Returns the number of the present control set.
     pub(super) fn control_set(&self) -> Option<u32> {
         self.control_set
     }
 
-    /// The path of a key of that control set.
+    /// Returns the path of a key in that control set.
     pub(super) fn in_control_set(&self, path: &str) -> String {
-        // Windows counts from 1, and installs with 1.
+        // Windows counts from 1, and the installation uses 1.
         format!(r"ControlSet{:03}\{path}", self.control_set.unwrap_or(1))
     }
 
-    /// A key of the control set.
+    /// Returns a key in the control set.
     pub(super) fn control(&self, path: &str) -> Option<Key<'_>> {
         self.system.as_ref()?.key(&self.in_control_set(path))
     }
 
-    /// A text of the control set, which answers a question.
+    /// Returns a text of the control set, and records it as a source.
     pub(super) fn control_text(
         &self,
         question: &'static str,
@@ -99,14 +99,14 @@ impl<'a> Hives<'a> {
         system.answer(question, &self.in_control_set(path), name)
     }
 
-    /// A number of the control set.
+    /// Returns a number of the control set.
     pub(super) fn control_number(&self, path: &str, name: &str) -> Option<u64> {
         self.system
             .as_ref()?
             .number(&self.in_control_set(path), name)
     }
 
-    /// A text of `SOFTWARE`, which answers a question.
+    /// Returns a text of `SOFTWARE`, and records it as a source.
     pub(super) fn software_text(
         &self,
         question: &'static str,
@@ -118,7 +118,7 @@ impl<'a> Hives<'a> {
 }
 
 impl<'a> OpenHive<'a> {
-    /// Opens a hive with its logs, in any case of their names.
+    /// Opens a hive with its logs, ignoring the case of their names.
     fn open(files: &'a Files<'a>, path: &str) -> Option<Self> {
         let path = in_any_case(files.filesystem(), path)?;
         let primary = device(files, &path)?;
@@ -130,29 +130,32 @@ impl<'a> OpenHive<'a> {
         match Hive::open(primary, &logs) {
             Ok(hive) => {
                 if hive.recovery() == Recovery::Unrecovered {
-                    files.complain(&path, "it was being written, and its logs do not fit");
+                    files.add_problem(
+                        &path,
+                        "incomplete write, and the transaction logs do not match",
+                    );
                 }
                 Some(Self { files, hive, path })
             }
             Err(error) => {
-                files.complain(&path, error.to_string());
+                files.add_problem(&path, error.to_string());
                 None
             }
         }
     }
 
-    /// A key, if it is there.
+    /// Returns a key, if it exists.
     pub(super) fn key(&self, path: &str) -> Option<Key<'_>> {
         let root = self.read(self.hive.root())?;
         self.read(root.subkey(path))?
     }
 
-    /// What a value says.
+    /// Returns a value.
     pub(super) fn value(&self, path: &str, name: &str) -> Option<Value> {
         self.read(self.key(path)?.value(name))?
     }
 
-    /// A text that says something.
+    /// Returns a text that is not empty.
     pub(super) fn text(&self, path: &str, name: &str) -> Option<String> {
         filled(&self.value(path, name)?.into_text()?)
     }
@@ -161,24 +164,24 @@ impl<'a> OpenHive<'a> {
         self.value(path, name)?.number()
     }
 
-    /// A text that answers a question, which is noted.
+    /// Returns a text, and records it as the source of an answer.
     pub(super) fn answer(&self, question: &'static str, path: &str, name: &str) -> Option<String> {
         let text = self.text(path, name)?;
-        self.came_from(question);
+        self.add_source(question);
         Some(text)
     }
 
-    pub(super) fn came_from(&self, question: &'static str) {
-        self.files.came_from(question, &self.path, None);
+    pub(super) fn add_source(&self, question: &'static str) {
+        self.files.add_source(question, &self.path, None);
     }
 
-    /// What could be read; what could not is told.
+    /// Returns the value of a read; an error becomes a problem.
     pub(super) fn read<T>(&self, read: diskfs_block::Result<T>) -> Option<T> {
-        read.inspect_err(|error| self.files.complain(&self.path, error.to_string()))
+        read.inspect_err(|error| self.files.add_problem(&self.path, error.to_string()))
             .ok()
     }
 
-    /// The subkeys of a key, up to a number of them; broken ones are told, and left out.
+    /// Returns the subkeys of a key, at most `limit`. Broken ones become problems and are skipped.
     pub(super) fn subkeys<'k>(&'k self, key: &Key<'k>, limit: usize) -> Vec<Key<'k>> {
         let Some(subkeys) = self.read(key.subkeys()) else {
             return Vec::new();
@@ -189,21 +192,21 @@ impl<'a> OpenHive<'a> {
             .collect();
         if found.len() > limit {
             found.truncate(limit);
-            self.files.complain(
+            self.files.add_problem(
                 &self.path,
-                format!("keys beyond the {limit}th are left out"),
+                format!("too many keys: those after the first {limit} are not read"),
             );
         }
         found
     }
 
-    /// A text of a key.
+    /// Returns a text of a key.
     pub(super) fn text_of(&self, key: &Key<'_>, name: &str) -> Option<String> {
         filled(&self.value_of(key, name)?.into_text()?)
     }
 
-    /// What a value of a key says; keys of many values or long ones are none that is asked, as there may be many
-    /// such keys.
+    /// Returns a value of a key. Keys with many values, and long values, are skipped, because there
+    /// can be many such keys.
     fn value_of(&self, key: &Key<'_>, name: &str) -> Option<Value> {
         if key.value_count() > MAX_VALUES {
             return None;
@@ -215,7 +218,7 @@ impl<'a> OpenHive<'a> {
         self.read(value.value())
     }
 
-    /// The texts of a key's list; none where there is none.
+    /// Returns the texts of a key's list; empty if it is missing.
     pub(super) fn texts_of(&self, key: &Key<'_>, name: &str) -> Vec<String> {
         let texts = self
             .value_of(key, name)
@@ -229,14 +232,14 @@ impl<'a> OpenHive<'a> {
     }
 }
 
-/// A text of UTF-16LE; half a surrogate pair becomes U+FFFD, and a last odd byte is none.
+/// Decodes UTF-16LE. An unpaired surrogate becomes U+FFFD, and an odd last byte is ignored.
 pub(super) fn utf16(bytes: &[u8]) -> String {
     let units = bytes.as_chunks::<2>().0.iter();
     let units: Vec<u16> = units.map(|unit| u16::from_le_bytes(*unit)).collect();
     String::from_utf16_lossy(&units)
 }
 
-/// Without blanks around it, and not empty.
+/// Removes surrounding spaces; `None` if nothing is left.
 fn filled(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())

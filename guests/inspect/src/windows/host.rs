@@ -1,8 +1,8 @@
-//! What the machine calls itself, and where it is.
+//! The names and settings of the guest as a host: host name, machine ID, time zone, locale.
 
 use super::hives::Hives;
 
-/// What `Nls\Language` has, and the language's name (MS-LCID 2.2).
+/// The value of `Nls\Language`, and the language's name (MS-LCID 2.2).
 const LOCALES: [(u32, &str); 28] = [
     (0x0404, "zh-TW"),
     (0x0405, "cs-CZ"),
@@ -34,7 +34,8 @@ const LOCALES: [(u32, &str); 28] = [
     (0x0c0a, "es-ES"),
 ];
 
-/// The name that TCP/IP uses, or that of `NetBIOS`, which is in capitals and 15 letters long at most.
+/// Returns the host name of TCP/IP, or else that of `NetBIOS`, which is in capitals and has at most
+/// 15 letters.
 pub(super) fn name(hives: &Hives<'_>) -> Option<String> {
     [
         (r"Services\Tcpip\Parameters", "Hostname"),
@@ -49,14 +50,15 @@ pub(super) fn machine_id(hives: &Hives<'_>) -> Option<String> {
     hives.software_text("machine_id", r"Microsoft\Cryptography", "MachineGuid")
 }
 
-/// The zone by Windows's own name; in versions before Vista, by the one of their language.
+/// Returns the time zone by the name that Windows gives it; in versions before Vista, by its
+/// localised name.
 pub(super) fn timezone(hives: &Hives<'_>) -> Option<String> {
     let zone = r"Control\TimeZoneInformation";
     let name = |name| hives.control_text("timezone", zone, name);
     name("TimeZoneKeyName").or_else(|| name("StandardName"))
 }
 
-/// The locale of new users, or the system's language.
+/// Returns the locale of new users, or the system's language.
 pub(super) fn locale(hives: &Hives<'_>) -> Option<String> {
     let international = r"Control Panel\International";
     let default = hives.default.as_ref();

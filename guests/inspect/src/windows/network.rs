@@ -1,5 +1,5 @@
-//! The network interfaces: `Services\Tcpip\Parameters\Interfaces` (Microsoft, "TCP/IP and NBT configuration
-//! parameters").
+//! The network interfaces: `Services\Tcpip\Parameters\Interfaces` (Microsoft, "TCP/IP and NBT
+//! configuration parameters").
 
 use diskfs_registry::Key;
 use serde::Serialize;
@@ -9,28 +9,29 @@ use crate::network::{Interface, Network, with_prefix};
 
 const INTERFACES: &str = r"Services\Tcpip\Parameters\Interfaces";
 
-/// The class of network adapters, below which connections have the names that people see.
+/// The class of network adapters. The keys below it have the names of connections that people see.
 const CONNECTIONS: &str = r"Control\Network\{4D36E972-E325-11CE-BFC1-08002BE10318}";
 
-/// Each device that was ever there leaves one.
+/// The limit on interfaces; every device that was ever present leaves one.
 const MAX_INTERFACES: usize = 10_000;
 
-/// A network interface.
+/// A network interface of Windows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Adapter {
-    /// Its GUID, in braces.
+    /// The GUID, in braces.
     pub id: String,
-    /// What people see: `Ethernet`.
+    /// The name that people see: `Ethernet`.
     pub name: Option<String>,
-    /// Whether DHCP configures it.
+    /// True if DHCP configures it.
     pub dhcp: bool,
-    /// Its addresses with their masks, as `192.0.2.7/255.255.255.0`; those of the last lease with DHCP.
+    /// The addresses with their masks: `192.0.2.7/255.255.255.0`; with DHCP, those of the last
+    /// lease.
     pub addresses: Vec<String>,
-    /// Its gateways.
+    /// The gateways of the default routes.
     pub gateways: Vec<String>,
-    /// Its DNS servers: its own, or else those of the last lease.
+    /// The configured DNS servers, or else those of the last lease.
     pub dns_servers: Vec<String>,
 }
 
@@ -38,7 +39,7 @@ pub(super) fn of(hives: &Hives<'_>) -> Vec<Adapter> {
     let (Some(system), Some(key)) = (&hives.system, hives.control(INTERFACES)) else {
         return Vec::new();
     };
-    system.came_from("interfaces");
+    system.add_source("interfaces");
     let keys = system.subkeys(&key, MAX_INTERFACES);
     let interfaces = keys.iter().map(|key| interface(hives, system, key));
     interfaces
@@ -72,7 +73,7 @@ fn interface(hives: &Hives<'_>, system: &OpenHive<'_>, key: &Key<'_>) -> Adapter
     }
 }
 
-/// The same, as interfaces of all systems are told.
+/// Converts the interfaces to the form that is common to all systems.
 pub(super) fn as_of_all_systems(adapters: &[Adapter], file: &str) -> Network {
     fn own(adapter: &Adapter) -> impl Iterator<Item = &Adapter> {
         Some(adapter).filter(|adapter| !adapter.dhcp).into_iter()
@@ -80,7 +81,7 @@ pub(super) fn as_of_all_systems(adapters: &[Adapter], file: &str) -> Network {
     let interface = |adapter: &Adapter| Interface {
         name: Some(adapter.name.clone().unwrap_or_else(|| adapter.id.clone())),
         dhcp4: adapter.dhcp,
-        // Those of a lease are none that the guest was told.
+        // The addresses of a lease are not part of the configuration.
         addresses: own(adapter)
             .flat_map(|it| &it.addresses)
             .map(|it| prefixed(it))
@@ -97,7 +98,7 @@ pub(super) fn as_of_all_systems(adapters: &[Adapter], file: &str) -> Network {
     }
 }
 
-/// `192.0.2.7/24` of `192.0.2.7/255.255.255.0`.
+/// Returns `192.0.2.7/24` for `192.0.2.7/255.255.255.0`.
 fn prefixed(address: &str) -> String {
     match address.split_once('/') {
         Some((address, mask)) => with_prefix(address, Some(mask)),
@@ -105,7 +106,7 @@ fn prefixed(address: &str) -> String {
     }
 }
 
-/// What commas or blanks part.
+/// Splits a list at commas or spaces.
 fn list(text: &str) -> impl Iterator<Item = String> {
     let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
     parts.map(str::to_owned)

@@ -1,4 +1,5 @@
-//! When it was shut down, and whether it was: a Windows that is hibernated has changes in memory that its disk lacks.
+//! The last shutdown, and hibernation: a hibernated Windows has changes in memory that are not on
+//! its disk.
 
 use std::io::Read;
 
@@ -8,22 +9,22 @@ use serde::Serialize;
 use super::hives::Hives;
 use diskfs_disk::guest::in_any_case;
 
-/// What `hiberfil.sys` says.
+/// The state of `hiberfil.sys`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Hibernation {
-    /// The memory is there, of all of the system or, after a shutdown with fast startup, of its kernel: the
-    /// filesystems are not to be written to.
+    /// The file contains the memory of the system or, after a shutdown with fast startup, of its
+    /// kernel. The filesystems must not be written.
     Hibernated,
-    /// It has been read back.
+    /// The memory was restored from the file.
     Resumed,
-    /// There is no memory in it.
+    /// The file contains no memory.
     Empty,
 }
 
-/// `Control\Windows\ShutdownTime`, RFC 3339.
+/// Returns `Control\Windows\ShutdownTime` in RFC 3339.
 pub(super) fn last_shutdown(hives: &Hives<'_>) -> Option<String> {
     let system = hives.system.as_ref()?;
     let path = hives.in_control_set(r"Control\Windows");
@@ -31,7 +32,7 @@ pub(super) fn last_shutdown(hives: &Hives<'_>) -> Option<String> {
         return None;
     };
     let time = u64::from_le_bytes(bytes.try_into().ok()?);
-    system.came_from("last_shutdown");
+    system.add_source("last_shutdown");
     Some(Filetime(time).to_string())
 }
 
@@ -41,7 +42,7 @@ pub(super) fn fast_startup(hives: &Hives<'_>) -> Option<bool> {
     Some(enabled == 1)
 }
 
-/// By the first four bytes, which Windows writes in capitals or not.
+/// Returns the state from the first four bytes, which Windows writes in upper or lower case.
 pub(super) fn hibernation(hives: &Hives<'_>) -> Option<Hibernation> {
     let files = hives.files();
     let path = in_any_case(files.filesystem(), "/hiberfil.sys")?;
@@ -54,6 +55,6 @@ pub(super) fn hibernation(hives: &Hives<'_>) -> Option<Hibernation> {
         [0, 0, 0, 0] => Hibernation::Empty,
         _ => return None,
     };
-    files.came_from("hibernation", &path, None);
+    files.add_source("hibernation", &path, None);
     Some(state)
 }

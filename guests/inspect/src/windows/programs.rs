@@ -1,5 +1,5 @@
-//! What is installed: `Microsoft\Windows\CurrentVersion\Uninstall` (Microsoft, "Uninstall Registry Key"), of
-//! programs of 64 bits and of 32.
+//! The installed programs: `Microsoft\Windows\CurrentVersion\Uninstall` (Microsoft, "Uninstall
+//! Registry Key"), both 64-bit and 32-bit.
 
 use diskfs_registry::Key;
 use serde::Serialize;
@@ -8,40 +8,40 @@ use super::hives::{Hives, OpenHive};
 
 const UNINSTALL: &str = r"Microsoft\Windows\CurrentVersion\Uninstall";
 
-/// Where programs of 32 bits have theirs on a system of 64.
+/// The key of the 32-bit programs of a 64-bit system.
 const WOW64: &str = "WOW6432Node";
 
-/// More than anybody has installed.
+/// The limit on programs.
 const MAX_PROGRAMS: usize = 10_000;
 
-/// A program that can be uninstalled.
+/// An installed program that can be uninstalled.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Program {
-    /// The name that people read.
+    /// The name for people.
     pub name: String,
-    /// What the registry calls it: the name of its key.
+    /// The name of its key in the registry.
     pub id: String,
-    /// The version, in whatever form the program has it.
+    /// The version, in the program's own format.
     pub version: Option<String>,
-    /// Who made it.
+    /// The publisher of the program.
     pub publisher: Option<String>,
-    /// Where it is, as `C:\Program Files\Git`.
+    /// The installation directory: `C:\Program Files\Git`.
     pub install_path: Option<String>,
-    /// A page about it.
+    /// The URL of a page about it.
     pub url: Option<String>,
-    /// What it says about itself.
+    /// The program's description of itself.
     pub description: Option<String>,
-    /// The architecture that it is for, as far as the registry tells 32 bits from 64.
+    /// The architecture that it is built for; the registry only distinguishes 32 from 64 bits.
     pub architecture: Option<String>,
 }
 
-/// By name; `None` where there is no such key.
+/// Returns the programs sorted by name; `None` if the key is missing.
 pub(super) fn of(hives: &Hives<'_>, native: Option<&str>) -> Option<Vec<Program>> {
     let software = hives.software.as_ref()?;
     let mut programs = below(software, UNINSTALL, native)?;
-    software.came_from("packages");
+    software.add_source("packages");
     let wow64 = below(software, &format!(r"{WOW64}\{UNINSTALL}"), Some("i386"));
     programs.extend(wow64.into_iter().flatten());
     programs.sort();
@@ -52,7 +52,7 @@ fn below(software: &OpenHive<'_>, path: &str, architecture: Option<&str>) -> Opt
     let key = software.key(path)?;
     let keys = software.subkeys(&key, MAX_PROGRAMS);
     let program = |key: &Key<'_>| {
-        // Installers write empty ones, too.
+        // Installers also write empty values.
         let known = |name| software.text_of(key, name).filter(|it| !it.is_empty());
         Some(Program {
             name: software.text_of(key, "DisplayName")?,

@@ -1,11 +1,11 @@
-//! Which Windows it is: `Microsoft\Windows NT\CurrentVersion`.
+//! The version of Windows: `Microsoft\Windows NT\CurrentVersion`.
 
 use super::hives::Hives;
 use crate::Release;
 
 const CURRENT_VERSION: &str = r"Microsoft\Windows NT\CurrentVersion";
 
-/// The first build of Windows 11, which calls itself Windows 10 in `ProductName`.
+/// The first build of Windows 11, whose `ProductName` is Windows 10.
 const WINDOWS_11: u64 = 22_000;
 
 pub(super) fn of(hives: &Hives<'_>) -> Release {
@@ -42,7 +42,7 @@ fn corrected(hives: &Hives<'_>, product: &str) -> String {
     product.to_owned()
 }
 
-/// `10.0.19045.3803`; before Windows 10, `6.1.7601`.
+/// Returns the version: `10.0.19045.3803`; before Windows 10, `6.1.7601`.
 fn version(hives: &Hives<'_>) -> Option<String> {
     let software = hives.software.as_ref()?;
     let number = |name| software.number(CURRENT_VERSION, name);

@@ -1,11 +1,12 @@
-//! Drivers and services that a virtual machine needs: `Services` (Microsoft, "CurrentControlSet\Services registry
-//! tree"); names as in the `.inf` files of virtio-win.
+//! The drivers and services that a virtual machine needs: `Services` (Microsoft,
+//! "CurrentControlSet\Services registry tree"). The names are those in the `.inf` files of
+//! virtio-win.
 
 use serde::Serialize;
 
 use super::hives::Hives;
 
-/// Drivers of virtio devices; some have had two names.
+/// The drivers of virtio devices; some have had two names.
 const VIRTIO: [&str; 14] = [
     "viostor",
     "vioscsi",
@@ -23,34 +24,34 @@ const VIRTIO: [&str; 14] = [
     "pvpanic",
 ];
 
-/// A driver or a service.
+/// A driver or a service of Windows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct WindowsService {
-    /// The name, as the guest has it.
+    /// The name, as the guest spells it.
     pub name: String,
-    /// When it is started.
+    /// The start type.
     pub start: Option<Start>,
-    /// The program, as the guest has it: `system32\DRIVERS\viostor.sys`.
+    /// The program, as the guest spells it: `system32\DRIVERS\viostor.sys`.
     pub image_path: Option<String>,
 }
 
-/// When a service is started.
+/// The start type of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Start {
-    /// By the boot loader: without it, Windows does not find its disk.
+    /// Started by the boot loader: without this driver, Windows does not find its disk.
     Boot,
-    /// When the kernel starts.
+    /// Started with the kernel.
     System,
-    /// When the system has started.
+    /// Started automatically after the system.
     Automatic,
-    /// When a device or a program needs it.
+    /// Started on demand of a device or a program.
     OnDemand,
-    /// Never.
+    /// Never started (disabled).
     Disabled,
 }
 
@@ -81,7 +82,7 @@ pub(super) fn guest_agent(hives: &Hives<'_>) -> Option<WindowsService> {
 fn service(hives: &Hives<'_>, question: &'static str, name: &str) -> Option<WindowsService> {
     let key = hives.control(&format!(r"Services\{name}"))?;
     let system = hives.system.as_ref()?;
-    system.came_from(question);
+    system.add_source(question);
     Some(WindowsService {
         name: key.name(),
         start: system.number_of(&key, "Start").and_then(Start::of),

@@ -1,4 +1,5 @@
-//! Systems whose hives are made of the texts in `tests/windows`, and what is to be said of each.
+//! Reports of systems whose hives are built from the texts in `tests/windows`, compared with the
+//! expected ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ fn builder(system: &str, hive: &str) -> HiveBuilder {
     builder
 }
 
-/// The head of a program for a machine.
+/// Returns the header of a program for a machine type.
 fn program(machine: u16) -> Vec<u8> {
     let mut program = b"MZ".to_vec();
     program.resize(0x100, 0);
@@ -41,7 +42,8 @@ fn program(machine: u16) -> Vec<u8> {
     program
 }
 
-/// A system's tree, with other contents for some hives; names are in other cases than Windows has them.
+/// Returns the tree of a system, with other contents for some hives. The case of names differs from
+/// that of Windows.
 fn tree(system: &str, other: &[(&str, &[u8])]) -> MemoryFs {
     let mut tree = MemoryFs::new();
     tree.dir("/WINDOWS/system32/Config");
@@ -60,9 +62,9 @@ fn report(tree: MemoryFs) -> Value {
     serde_json::to_value(Report::of(&testing::of(tree), Depth::Files)).unwrap()
 }
 
-/// With `DISKFS_BLESS=1`, what is said becomes what is expected.
+/// `DISKFS_BLESS=1` stores the reports as the expected ones.
 #[test]
-fn each_windows_is_told() {
+fn each_windows_is_reported() {
     for system in SYSTEMS {
         let mut tree = tree(system, &[]);
         tree.file("/hiberfil.sys", &[0; 4096]);

@@ -1,6 +1,7 @@
-//! Who can log in: the accounts of SAM. Its values `F` and `V` are not documented by Microsoft; their fields are
-//! those that Samba's and other programs' sources agree on (`F`: `SAM_ACCOUNT_INFO` with the flags of MS-SAMR 2.2.1.12
-//! at 0x38; `V`: places and lengths of the other attributes, relative to 0xcc).
+//! The user accounts of SAM. Microsoft does not document the values `F` and `V`; their fields are
+//! those on which the sources of Samba and other programs agree (`F`: `SAM_ACCOUNT_INFO` with the
+//! flags of MS-SAMR 2.2.1.12 at 0x38; `V`: offsets and lengths of the other attributes, relative to
+//! 0xcc).
 
 use diskfs_registry::{Key, Value};
 
@@ -9,13 +10,13 @@ use crate::{Password, User};
 
 const USERS: &str = r"SAM\Domains\Account\Users";
 
-/// More than a machine has of its own; a domain's are not here.
+/// The limit on local users; the users of a domain are not here.
 const MAX_USERS: usize = 10_000;
 
-/// Where the attributes that `V` tells the places of begin.
+/// The base of the offsets in `V`.
 const ATTRIBUTES: usize = 0xcc;
 
-/// `USER_ACCOUNT_DISABLED`.
+/// The flag `USER_ACCOUNT_DISABLED`.
 const IS_DISABLED: u8 = 1;
 
 pub(super) fn of(hives: &Hives<'_>) -> Vec<User> {
@@ -25,12 +26,12 @@ pub(super) fn of(hives: &Hives<'_>) -> Vec<User> {
     let Some(key) = sam.key(USERS) else {
         return Vec::new();
     };
-    sam.came_from("users");
+    sam.add_source("users");
     let keys = sam.subkeys(&key, MAX_USERS);
     keys.iter().filter_map(|key| user(sam, key)).collect()
 }
 
-/// That of a key, whose name is its number; `Names` is none.
+/// Returns the user of a key, whose name is the RID; `None` for the key `Names`.
 fn user(sam: &OpenHive<'_>, key: &Key<'_>) -> Option<User> {
     let rid = u32::from_str_radix(&key.name(), 16).ok()?;
     let (f, v) = (bytes(sam, key, "F")?, bytes(sam, key, "V")?);
@@ -50,7 +51,8 @@ fn user(sam: &OpenHive<'_>, key: &Key<'_>) -> Option<User> {
     })
 }
 
-/// By how long the hash of the password is: an encrypted one behind its head (RC4, AES), or the head alone.
+/// Returns the state of the password from the length of its hash: an encrypted hash after its
+/// header (RC4, AES), or only the header.
 fn password(v: &[u8]) -> Option<Password> {
     match number(v, 0xac)? {
         0x14 | 0x38 => Some(Password::Set),
@@ -66,7 +68,7 @@ fn bytes(sam: &OpenHive<'_>, key: &Key<'_>, name: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The text whose place and length stand at `at`.
+/// Returns the text whose offset and length are at `at`.
 fn text(v: &[u8], at: usize) -> Option<String> {
     let start = ATTRIBUTES.checked_add(usize::try_from(number(v, at)?).ok()?)?;
     let len = usize::try_from(number(v, at + 4)?).ok()?;

@@ -1,4 +1,4 @@
-//! Where a guest says which time zone it is in.
+//! The search for the guest's configured time zone.
 
 use std::fs;
 use std::io::Read as _;
@@ -7,17 +7,18 @@ use super::{FILE_BYTES, Zone};
 use diskfs_disk::{ErrorKind, Filesystem};
 use diskfs_inspect::Problem;
 
-/// What the C library reads.
+/// The file that the C library reads.
 const LOCALTIME: &str = "/etc/localtime";
 
-/// The database, in a guest and on the host.
+/// The directory of the time zone database, in a guest and on the host.
 const DATABASE: &str = "/usr/share/zoneinfo";
 
-/// The zone that a guest's clocks are in, and what keeps it from being known: then it is UTC, as for a guest that says
-/// nothing.
+/// Returns the zone of a guest's clocks, and the reason if it is unknown. An unknown zone becomes
+/// UTC, as for a guest without a configured zone.
 ///
-/// `/etc/localtime` says it by its contents, as for the C library. Where there is none, the zone that it, /etc/timezone or
-/// /etc/sysconfig/clock names is taken from the guest's database, or from that of the host.
+/// The contents of `/etc/localtime` determine the zone, as in the C library. Without that file, the
+/// zone that its symlink, /etc/timezone or /etc/sysconfig/clock names is taken from the guest's
+/// time zone database, or from that of the host.
 pub(crate) fn of_guest(filesystem: &Filesystem) -> (Zone, Option<Problem>) {
     let problem = match filesystem.read_at_most(LOCALTIME, FILE_BYTES) {
         Ok(file) => match Zone::parse(&file) {
@@ -28,24 +29,24 @@ pub(crate) fn of_guest(filesystem: &Filesystem) -> (Zone, Option<Problem>) {
         Err(error) => Some(error.reason()),
     };
     let Some(name) = diskfs_inspect::timezone(filesystem) else {
-        let problem = problem.map(|reason| told(LOCALTIME, &reason));
+        let problem = problem.map(|reason| utc_problem(LOCALTIME, &reason));
         return (Zone::default(), problem);
     };
     if let Some(zone) = by_name(filesystem, &name) {
         return (zone, None);
     }
     let reason = problem.unwrap_or_else(|| format!("unknown time zone `{name}`"));
-    (Zone::default(), Some(told(LOCALTIME, &reason)))
+    (Zone::default(), Some(utc_problem(LOCALTIME, &reason)))
 }
 
 fn is_absent(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-fn told(path: &str, reason: &str) -> Problem {
+fn utc_problem(path: &str, reason: &str) -> Problem {
     Problem::new(
         path,
-        format!("{reason}; local times of text logs are taken for UTC"),
+        format!("{reason}; local times in text logs are interpreted as UTC"),
     )
 }
 
@@ -67,13 +68,13 @@ fn by_name(filesystem: &Filesystem, name: &str) -> Option<Zone> {
     })
 }
 
-/// Whether it is UTC whatever the database says, or whether there is one.
+/// Returns true for the names of UTC, which need no database.
 fn is_utc(name: &str) -> bool {
     let bare = name.strip_prefix("Etc/").unwrap_or(name);
     ["UTC", "UCT", "GMT", "Universal", "Zulu"].contains(&bare)
 }
 
-/// Whether a name of the guest stays within the database of the host.
+/// Returns true if a name from the guest does not lead out of the host's database.
 fn is_name(name: &str) -> bool {
     let is_part = |part: &str| {
         let mut bytes = part.bytes();

@@ -1,8 +1,9 @@
-//! Passwords on the command line, in the words of virt-customize.
+//! Password selectors on the command line, in the syntax of virt-customize.
 
 use diskfs::deploy::{Password, PasswordWords, first_line};
 
-/// That of `password:TEXT`, `file:FILE` (its first line), `hash:HASH`, `random`, `locked`, `unlock` or `disabled`.
+/// Parses `password:TEXT`, `file:FILE` (its first line), `hash:HASH`, `random`, `locked`, `unlock`
+/// or `disabled`.
 pub(super) fn parse(selector: &str) -> Result<Password, String> {
     let mut password = Password::default();
     match PasswordWords::parse(selector) {
@@ -17,7 +18,7 @@ pub(super) fn parse(selector: &str) -> Result<Password, String> {
         Some(PasswordWords::Disabled) => password.disabled = true,
         None => {
             let reason =
-                "write password:TEXT, file:FILE, hash:HASH, random, locked, unlock or disabled";
+                "expected password:TEXT, file:FILE, hash:HASH, random, locked, unlock or disabled";
             return Err(reason.to_owned());
         }
     }

@@ -1,20 +1,20 @@
-//! Keys on the command line, in the words of virt-customize.
+//! SSH key selectors on the command line, in the syntax of virt-customize.
 
 use std::path::Path;
 
 use diskfs::deploy::SshKey;
 
-/// Names of the files that `ssh-keygen` makes, the best first.
+/// The names of the files that `ssh-keygen` creates, in order of preference.
 const OWN: [&str; 3] = ["id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub"];
 
-/// That of `USER`, `USER:file:FILE` or `USER:string:KEY`.
+/// Parses `USER`, `USER:file:FILE` or `USER:string:KEY`.
 pub(super) fn parse(value: &str) -> Result<SshKey, String> {
     let (user, selector) = value.split_once(':').unwrap_or((value, ""));
     let text = match selector.split_once(':') {
         Some(("file", path)) => read(Path::new(path))?,
         Some(("string", key)) => key.to_owned(),
-        None if selector.is_empty() => own()?,
-        _ => return Err("write USER, USER:file:FILE or USER:string:KEY".to_owned()),
+        None if selector.is_empty() => read_own_key()?,
+        _ => return Err("expected USER, USER:file:FILE or USER:string:KEY".to_owned()),
     };
     let lines = text.lines().map(str::trim);
     let keys = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -26,15 +26,16 @@ pub(super) fn parse(value: &str) -> Result<SshKey, String> {
     })
 }
 
-/// The key of whoever runs this.
-fn own() -> Result<String, String> {
-    let home = std::env::var_os("HOME").ok_or("there is no HOME to have a key: give one")?;
+/// Reads the public key of the user who runs this program.
+fn read_own_key() -> Result<String, String> {
+    let home = std::env::var_os("HOME")
+        .ok_or("no key is given, and $HOME is not set; give a key as file:FILE")?;
     let dir = Path::new(&home).join(".ssh");
     let mut paths = OWN.iter().map(|name| dir.join(name));
     let path = paths.find(|path| path.is_file());
     let none = || {
         format!(
-            "there is no key in {}: give one, as file:FILE",
+            "no key is given, and none was found in {}; give a key as file:FILE",
             dir.display()
         )
     };

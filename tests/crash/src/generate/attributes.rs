@@ -1,20 +1,20 @@
-//! Metadata and extended attributes.
+//! Operations on metadata and extended attributes.
 
 use diskfs_vfs::{FileFlags, FileType, SetMetadata, SetTime, SetXattr, Timestamp};
 
 use super::Generator;
-use crate::operation::{Bytes, FileId, Kind, Operation};
+use crate::operation::{Bytes, FileId, Operation, OwnedNewKind};
 
 impl Generator<'_> {
     pub(super) fn set_metadata(&mut self) {
         let file = self.any_file();
         let mut change = SetMetadata::default();
-        match self.chance.weighted(&[4, 4, 6, 2]) {
+        match self.random.weighted(&[4, 4, 6, 2]) {
             0 => change.permissions = Some(self.attributes().permissions),
             1 => {
                 let attributes = self.attributes();
                 change.uid = Some(attributes.uid);
-                change.gid = self.chance.one_in(2).then_some(attributes.gid);
+                change.gid = self.random.one_in(2).then_some(attributes.gid);
             }
             2 => {
                 change.accessed = self.time();
@@ -32,8 +32,9 @@ impl Generator<'_> {
     }
 
     pub(super) fn time(&mut self) -> Option<SetTime> {
-        // Nearly the first and last that 32 bits hold, those that need the extra bits, and nearly the
-        // last of all: at the ends themselves the kernel leaves out the nanoseconds.
+        // Values near the first and the last that 32 bits can represent, those that need the extra
+        // bits, and one near the last of all. At the limits themselves, the kernel drops the
+        // nanoseconds.
         let seconds = [
             -1,
             0,
@@ -45,17 +46,17 @@ impl Generator<'_> {
             9_000_000_000,
             15_032_385_534,
         ];
-        match self.chance.below(4) {
+        match self.random.below(4) {
             0 => None,
             1 => Some(SetTime::Now),
             _ => Some(SetTime::At(Timestamp {
-                seconds: self.chance.pick(&seconds).copied().unwrap_or(0),
-                nanoseconds: u32::try_from(self.chance.below(1_000_000_000)).unwrap_or(0),
+                seconds: self.random.pick(&seconds).copied().unwrap_or(0),
+                nanoseconds: u32::try_from(self.random.below(1_000_000_000)).unwrap_or(0),
             })),
         }
     }
 
-    /// Sets a flag, does something that it may forbid, and takes it away again.
+    /// Sets a flag, tries an operation that it may forbid, and clears it again.
     pub(super) fn set_flags(&mut self, file: FileId) {
         let kind = self.types.get(&file).copied();
         if !matches!(kind, Some(FileType::Regular | FileType::Directory)) || file == FileId::ROOT {
@@ -67,7 +68,7 @@ impl Generator<'_> {
         });
         let current = current.unwrap_or_default();
         let mut flags = current;
-        match self.chance.below(3) {
+        match self.random.below(3) {
             0 => flags.immutable = true,
             1 => flags.append_only = true,
             _ => flags.no_dump = true,
@@ -78,7 +79,7 @@ impl Generator<'_> {
         };
         let change = set(flags);
         self.push(Operation::SetMetadata { file, change });
-        match (kind, self.chance.below(4)) {
+        match (kind, self.random.below(4)) {
             (Some(FileType::Regular), 0) => self.write_to(file),
             (Some(FileType::Regular), 1) => {
                 let size_bytes = self.size(file) / 2;
@@ -93,7 +94,7 @@ impl Generator<'_> {
                 self.push(Operation::Create {
                     dir: file,
                     name,
-                    kind: Kind::Regular,
+                    kind: OwnedNewKind::Regular,
                     attributes,
                 });
             }
@@ -112,9 +113,9 @@ impl Generator<'_> {
             SetXattr::Create,
             SetXattr::Replace,
         ];
-        let mut how = self.chance.pick(&how).copied().unwrap_or_default();
+        let mut how = self.random.pick(&how).copied().unwrap_or_default();
         if name.starts_with(b"system.") {
-            // The kernel sets an ACL whether there is one or not.
+            // The kernel sets an ACL whether it exists or not.
             how = SetXattr::Any;
         }
         self.push(Operation::SetXattr {
@@ -128,8 +129,8 @@ impl Generator<'_> {
     pub(super) fn attribute(&mut self, file: FileId) -> (Bytes, Bytes) {
         let kind = self.types.get(&file).copied();
         let user = matches!(kind, Some(FileType::Regular | FileType::Directory));
-        if user && self.chance.one_in(4) {
-            let default = kind == Some(FileType::Directory) && self.chance.one_in(2);
+        if user && self.random.one_in(4) {
+            let default = kind == Some(FileType::Directory) && self.random.one_in(2);
             let name: &[u8] = if default {
                 b"system.posix_acl_default"
             } else {
@@ -137,14 +138,14 @@ impl Generator<'_> {
             };
             return (Bytes(name.to_vec()), Bytes(self.acl()));
         }
-        let number = self.chance.below(8);
+        let number = self.random.below(8);
         let space = if user { "user" } else { "trusted" };
-        let len = match self.chance.weighted(&[6, 4, 2, 1]) {
-            0 => self.chance.below(20),
-            1 => self.chance.between(20, 100),
-            2 => self.chance.between(100, 700),
-            _ if self.plan.large_values => self.chance.between(5000, 20_000),
-            _ => self.chance.between(700, 900),
+        let len = match self.random.weighted(&[6, 4, 2, 1]) {
+            0 => self.random.below(20),
+            1 => self.random.between(20, 100),
+            2 => self.random.between(100, 700),
+            _ if self.plan.large_values => self.random.between(5000, 20_000),
+            _ => self.random.between(700, 900),
         };
         let byte = b'a' + u8::try_from(number).unwrap_or(0);
         let value = vec![byte; usize::try_from(len).unwrap_or(0)];
@@ -152,10 +153,11 @@ impl Generator<'_> {
         (Bytes(name.into_bytes()), Bytes(value))
     }
 
-    /// acl(5) in the form of setxattr(2): version 2, then tag, permissions and id of each entry.
+    /// Returns an ACL (acl(5)) in the format of setxattr(2): version 2, then tag, permissions and
+    /// ID of each entry.
     pub(super) fn acl(&mut self) -> Vec<u8> {
         let any = u32::MAX;
-        let mut perm = || u16::try_from(self.chance.below(8)).unwrap_or(0);
+        let mut perm = || u16::try_from(self.random.below(8)).unwrap_or(0);
         let mut entries = vec![(1_u16, perm(), any), (2, perm(), 1000), (2, perm(), 70_000)];
         entries.extend([
             (4, perm(), any),
@@ -163,7 +165,7 @@ impl Generator<'_> {
             (16, perm(), any),
             (32, perm(), any),
         ]);
-        let minimal = self.chance.one_in(6);
+        let minimal = self.random.one_in(6);
         entries.retain(|(tag, ..)| !minimal || matches!(tag, 1 | 4 | 32));
         let mut value = 2_u32.to_le_bytes().to_vec();
         for (tag, perm, id) in entries {
@@ -178,9 +180,9 @@ impl Generator<'_> {
         let file = self.any_file();
         let inode = self.files.number(file).unwrap_or(self.model.root());
         let names = self.model.list_xattrs(inode).unwrap_or_default();
-        let name = match self.chance.pick(&names) {
+        let name = match self.random.pick(&names) {
             Some(name) => Bytes(name.clone()),
-            None if self.chance.one_in(4) => Bytes(b"user.none".to_vec()),
+            None if self.random.one_in(4) => Bytes(b"user.none".to_vec()),
             None => return,
         };
         self.push(Operation::RemoveXattr { file, name });

@@ -1,4 +1,4 @@
-//! What is in files.
+//! Operations on file contents.
 
 use diskfs_vfs::{Fallocate, FileType};
 
@@ -13,17 +13,17 @@ impl Generator<'_> {
     }
 
     pub(super) fn write_to(&mut self, file: FileId) {
-        let len = match self.chance.weighted(&[6, 6, 3, 1]) {
-            0 => self.chance.between(1, 200),
-            1 => self.chance.between(200, 5000),
-            2 => self.chance.between(5000, 70_000),
-            _ => self.chance.between(70_000, 400_000),
+        let len = match self.random.weighted(&[6, 6, 3, 1]) {
+            0 => self.random.between(1, 200),
+            1 => self.random.between(200, 5000),
+            2 => self.random.between(5000, 70_000),
+            _ => self.random.between(70_000, 400_000),
         };
         let size = self.size(file);
-        let offset = match self.chance.weighted(&[4, 6, 4, 1]) {
+        let offset = match self.random.weighted(&[4, 6, 4, 1]) {
             0 => 0,
             1 => size,
-            2 => self.chance.below(size.clamp(1, ORDINARY_BYTES)),
+            2 => self.random.below(size.clamp(1, ORDINARY_BYTES)),
             _ => self.far(),
         };
         let len = usize::try_from(len).unwrap_or(1);
@@ -38,8 +38,8 @@ impl Generator<'_> {
     }
 
     pub(super) fn far(&mut self) -> u64 {
-        let base = self.chance.pick(&FAR).copied().unwrap_or(0);
-        base + self.chance.below(100_000)
+        let base = self.random.pick(&FAR).copied().unwrap_or(0);
+        base + self.random.below(100_000)
     }
 
     pub(super) fn set_len(&mut self) {
@@ -47,10 +47,10 @@ impl Generator<'_> {
             return;
         };
         let size = self.size(file);
-        let size_bytes = match self.chance.weighted(&[3, 6, 4, 1]) {
+        let size_bytes = match self.random.weighted(&[3, 6, 4, 1]) {
             0 => 0,
-            1 => self.chance.below(size + 1),
-            2 => size + self.chance.below(50_000),
+            1 => self.random.below(size + 1),
+            2 => size + self.random.below(50_000),
             _ => self.far(),
         };
         self.push(Operation::SetLen { file, size_bytes });
@@ -69,16 +69,16 @@ impl Generator<'_> {
             Fallocate::CollapseRange,
             Fallocate::InsertRange,
         ];
-        let what = self.chance.pick(&all).copied().unwrap_or(all[0]);
+        let what = self.random.pick(&all).copied().unwrap_or(all[0]);
         let unit = self.plan.unit_bytes;
         let size = self.size(file).min(ORDINARY_BYTES * 2);
-        let mut offset = self.chance.below(size + 1);
-        let mut len_bytes = self.chance.between(1, 60_000);
-        if !self.chance.one_in(3) || moves(what) && !self.chance.one_in(5) {
+        let mut offset = self.random.below(size + 1);
+        let mut len_bytes = self.random.between(1, 60_000);
+        if !self.random.one_in(3) || moves(what) && !self.random.one_in(5) {
             offset = offset / unit * unit;
             len_bytes = len_bytes.next_multiple_of(unit);
         } else {
-            // Aligned to nothing at all: what is a block here may not be one in the model.
+            // Unaligned, because the model's block size may differ.
             offset |= 1;
         }
         self.push(Operation::Fallocate {

@@ -1,9 +1,9 @@
-//! Files that come, get other names, and go.
+//! Operations that create, rename and remove files.
 
 use diskfs_vfs::{Device, FileType, RenameMode};
 
 use super::Generator;
-use crate::operation::{FileId, Kind, Operation, Outcome};
+use crate::operation::{FileId, Operation, Outcome, OwnedNewKind};
 
 impl Generator<'_> {
     pub(super) fn create(&mut self) {
@@ -17,37 +17,40 @@ impl Generator<'_> {
             kind: kind.clone(),
             attributes,
         });
-        if kind == Kind::Regular && matches!(outcome, Outcome::Made(_)) && !self.chance.one_in(4) {
+        if kind == OwnedNewKind::Regular
+            && matches!(outcome, Outcome::Made(_))
+            && !self.random.one_in(4)
+        {
             let file = FileId::made_by(self.made.len() - 1);
             self.write_to(file);
         }
     }
 
-    pub(super) fn kind(&mut self) -> Kind {
+    pub(super) fn kind(&mut self) -> OwnedNewKind {
         let device = Device {
-            major: self.chance.pick(&[1, 8, 300]).copied().unwrap_or(1),
-            minor: self.chance.pick(&[3, 255, 70_000]).copied().unwrap_or(3),
+            major: self.random.pick(&[1, 8, 300]).copied().unwrap_or(1),
+            minor: self.random.pick(&[3, 255, 70_000]).copied().unwrap_or(3),
         };
-        match self.chance.weighted(&[20, 5, 1, 1, 1, 1]) {
-            0 => Kind::Regular,
+        match self.random.weighted(&[20, 5, 1, 1, 1, 1]) {
+            0 => OwnedNewKind::Regular,
             1 => {
-                // Up to 59 bytes lie in the inode, or a few more with inline data.
+                // Up to 59 bytes are stored in the inode, or a few more with inline data.
                 let lengths = [1, 20, 58, 59, 60, 61, 100, 150, 1000, 1023, 1500, 4095];
-                let len = self.chance.pick(&lengths).copied().unwrap_or(1);
-                // A target lies in one block.
+                let len = self.random.pick(&lengths).copied().unwrap_or(1);
+                // A target must fit into one block.
                 let longest = if self.plan.unit_bytes < 4096 {
                     1000
                 } else {
                     1022
                 };
-                Kind::Symlink {
+                OwnedNewKind::Symlink {
                     len: len.min(longest),
                 }
             }
-            2 => Kind::CharacterDevice(device),
-            3 => Kind::BlockDevice(device),
-            4 => Kind::Fifo,
-            _ => Kind::Socket,
+            2 => OwnedNewKind::CharacterDevice(device),
+            3 => OwnedNewKind::BlockDevice(device),
+            4 => OwnedNewKind::Fifo,
+            _ => OwnedNewKind::Socket,
         }
     }
 
@@ -55,7 +58,7 @@ impl Generator<'_> {
         let dir = self.dir();
         let name = self.name();
         let attributes = self.attributes();
-        let kind = Kind::Directory;
+        let kind = OwnedNewKind::Directory;
         self.push(Operation::Create {
             dir,
             name,
@@ -71,7 +74,7 @@ impl Generator<'_> {
         let file = FileId::made_by(self.made.len() - 1);
         if matches!(made, Outcome::Made(_)) {
             self.write_to(file);
-            if self.chance.one_in(2) {
+            if self.random.one_in(2) {
                 let (dir, name) = (self.dir(), self.name());
                 self.push(Operation::Link { file, dir, name });
             }
@@ -82,7 +85,7 @@ impl Generator<'_> {
         let file = self.any_file();
         let dir = self.dir();
         let name = self.name();
-        if self.types.get(&file) != Some(&FileType::Directory) || self.chance.one_in(10) {
+        if self.types.get(&file) != Some(&FileType::Directory) || self.random.one_in(10) {
             self.push(Operation::Link { file, dir, name });
         }
     }
@@ -92,7 +95,7 @@ impl Generator<'_> {
             let victim = self.files.look_up(self.model, dir, &name);
             if let Some(file) = victim
                 && self.types.get(&file) == Some(&FileType::Regular)
-                && self.chance.one_in(4)
+                && self.random.one_in(4)
             {
                 self.push(Operation::Hold { file });
             }
@@ -125,8 +128,8 @@ impl Generator<'_> {
             RenameMode::Whiteout,
             RenameMode::NoReplaceWhiteout,
         ];
-        let mode = self.chance.pick(&modes).copied().unwrap_or_default();
-        let onto = mode == RenameMode::Exchange || self.chance.one_in(2);
+        let mode = self.random.pick(&modes).copied().unwrap_or_default();
+        let onto = mode == RenameMode::Exchange || self.random.one_in(2);
         let target = if onto { self.entry() } else { None };
         let (to_dir, to_name) = match target {
             Some(target) => target,

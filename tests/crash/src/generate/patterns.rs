@@ -1,20 +1,29 @@
-//! Many operations that belong together.
+//! Sequences of operations that belong together.
 
 use diskfs_vfs::{Fallocate, FileType, NewAttributes, SetXattr, SyncFile};
 
 use super::{Generator, ORDINARY_BYTES, long_name};
-use crate::operation::{Bytes, FileId, Kind, Operation};
+use crate::operation::{Bytes, FileId, Operation, OwnedNewKind};
 
 impl Generator<'_> {
-    /// Long names in one directory: it gets an index, and the index levels.
+    /// Adds long names to one directory, until it gets an index with several levels.
     pub(super) fn grow_a_directory(&mut self) {
         let dir = self.dir();
-        let many = if self.chance.one_in(3) { 300 } else { 60 };
-        let kinds = [Kind::Regular, Kind::Regular, Kind::Regular, Kind::Directory];
-        for _ in 0..self.chance.between(10, many) {
-            let number = self.chance.any() >> 20;
-            let len = self.chance.between(100, 255);
-            let kind = self.chance.pick(&kinds).cloned().unwrap_or(Kind::Fifo);
+        let many = if self.random.one_in(3) { 300 } else { 60 };
+        let kinds = [
+            OwnedNewKind::Regular,
+            OwnedNewKind::Regular,
+            OwnedNewKind::Regular,
+            OwnedNewKind::Directory,
+        ];
+        for _ in 0..self.random.between(10, many) {
+            let number = self.random.any() >> 20;
+            let len = self.random.between(100, 255);
+            let kind = self
+                .random
+                .pick(&kinds)
+                .cloned()
+                .unwrap_or(OwnedNewKind::Fifo);
             let attributes = NewAttributes::for_root(0o755);
             self.push(Operation::Create {
                 dir,
@@ -29,7 +38,7 @@ impl Generator<'_> {
         let dir = self.dir();
         let names = self.names.get(&dir).cloned().unwrap_or_default();
         for name in names {
-            if self.chance.one_in(10) || name == b"lost+found" {
+            if self.random.one_in(10) || name == b"lost+found" {
                 continue;
             }
             let found = self.files.look_up(self.model, dir, &name);
@@ -42,7 +51,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Two files that grow in turns, or one with a hole after each block.
+    /// Grows two files alternately, or one with a hole after each block.
     pub(super) fn fragment(&mut self) {
         let Some(file) = self.of_type(FileType::Regular) else {
             return;
@@ -50,8 +59,8 @@ impl Generator<'_> {
         let other = self.of_type(FileType::Regular).unwrap_or(file);
         let step = self.plan.unit_bytes;
         let len = usize::try_from(step).unwrap_or(4096);
-        let sparse = self.chance.one_in(2);
-        for round in 0..self.chance.between(10, 120) {
+        let sparse = self.random.one_in(2);
+        for round in 0..self.random.between(10, 120) {
             let file = if round % 2 == 0 || sparse {
                 file
             } else {
@@ -63,19 +72,21 @@ impl Generator<'_> {
                 self.size(file).min(ORDINARY_BYTES * 4)
             };
             self.push(Operation::Write { file, offset, len });
-            if !sparse && self.chance.one_in(3) {
+            if !sparse && self.random.one_in(3) {
                 let what = SyncFile::Data;
                 self.push(Operation::SyncFile { file, what });
             }
         }
     }
 
-    /// One value on several files: they share the block that it lies in.
+    /// Sets the same attribute value on several files, so that they share the block that contains
+    /// it.
     pub(super) fn share_attributes(&mut self) {
-        let value = vec![b'S'; usize::try_from(self.chance.between(200, 600)).unwrap_or(300)];
-        for _ in 0..self.chance.between(3, 12) {
+        let value = vec![b'S'; usize::try_from(self.random.between(200, 600)).unwrap_or(300)];
+        for _ in 0..self.random.between(3, 12) {
             let file = self.of_type(FileType::Regular);
-            // The kernel does not count it as a change when an attribute has that value already.
+            // Setting an attribute to the value that it has does not count as a change in the
+            // kernel.
             let has = |file: &FileId| {
                 let inode = self.files.number(*file)?;
                 self.model.xattr(inode, b"user.shared").ok()?
@@ -94,7 +105,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Takes nearly all room, or gives it back.
+    /// Allocates nearly all free space, or frees it.
     pub(super) fn fill(&mut self) {
         let dir = FileId::ROOT;
         if let Some(name) = self.ballast.take() {
@@ -104,7 +115,7 @@ impl Generator<'_> {
         let name = self.name();
         self.ballast = Some(name.clone());
         let attributes = NewAttributes::for_root(0o600);
-        let kind = Kind::Regular;
+        let kind = OwnedNewKind::Regular;
         self.push(Operation::Create {
             dir,
             name,
@@ -124,10 +135,10 @@ impl Generator<'_> {
             });
             offset += len_bytes;
         }
-        for _ in 0..self.chance.between(5, 30) {
+        for _ in 0..self.random.between(5, 30) {
             self.next();
         }
-        if let Some(name) = self.ballast.take_if(|_| !self.chance.one_in(4)) {
+        if let Some(name) = self.ballast.take_if(|_| !self.random.one_in(4)) {
             self.push(Operation::Unlink { dir, name });
         }
     }

@@ -1,4 +1,4 @@
-//! What is read.
+//! Read operations.
 
 use std::ffi::CStr;
 use std::os::unix::fs::FileExt;
@@ -91,7 +91,7 @@ impl FsRead for Host {
         if cookie != 0 {
             return Err(ErrorKind::Unsupported.into());
         }
-        // Through the file, so that the time of the last reading stays.
+        // Through the file's descriptor, so that the access time stays unchanged.
         let file = self.open_as(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOATIME)?;
         let mut entries = Vec::new();
         for (index, entry) in (1..).zip(rustix::fs::Dir::new(file).map_err(error)?) {
@@ -144,7 +144,7 @@ impl FsRead for Host {
         let block_size = stat.f_bsize.try_into().unwrap_or(u32::MAX);
         Ok(Statistics {
             block_size,
-            // The host does not tell it.
+            // The host does not report it.
             allocation_size: block_size,
             blocks: stat.f_blocks,
             blocks_free: stat.f_bfree,
@@ -155,8 +155,9 @@ impl FsRead for Host {
         })
     }
 
-    /// While the kernel is writing, it takes data for a hole now and then (inline contents, block
-    /// maps): small files are data from end to end, and others are written first.
+    /// While the kernel is writing, it sometimes reports data as a hole (inline contents, block
+    /// maps). So small files are reported as data from start to end, and larger ones are synced
+    /// first.
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {
         let size = self.metadata(inode)?.size_bytes;
         let file = self.open_as(inode, OFlags::RDONLY | OFlags::NOATIME)?;

@@ -1,4 +1,4 @@
-//! What is changed.
+//! Write operations.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -23,7 +23,7 @@ impl FsWrite for Host {
     ) -> Result<InodeNumber> {
         let parent = self.file(dir)?;
         let parent = &*parent;
-        // A default ACL makes the kernel forget the mask; without one it is applied here.
+        // With a default ACL, the kernel ignores the umask; without one, it is applied here.
         let has_default = self.xattr(dir, b"system.posix_acl_default")?.is_some();
         let masked = attributes.permissions & !attributes.umask;
         let mode = if has_default {
@@ -48,9 +48,9 @@ impl FsWrite for Host {
         }
         .map_err(error)?;
         let inode = self.lookup(dir, name)?;
-        self.own(dir, inode, attributes)?;
+        self.set_new_owner(dir, inode, attributes)?;
         if kind == NewKind::Directory {
-            // mkdir(2) leaves these out, before it asks the filesystem.
+            // mkdir(2) drops these bits before it calls the filesystem.
             let special = attributes.permissions & 0o6000;
             let permissions = self.metadata(inode)?.permissions;
             let change = SetMetadata {
@@ -78,7 +78,7 @@ impl FsWrite for Host {
             rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(error)?;
         let inode = self.meet(kept)?;
         self.hold(inode);
-        self.own(dir, inode, attributes)?;
+        self.set_new_owner(dir, inode, attributes)?;
         Ok(inode)
     }
 
@@ -127,9 +127,9 @@ impl FsWrite for Host {
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
-            // Linux 6.18 loses what lies in other pages when a write makes contents outgrow the
-            // inode: the first piece ends with its page, and, where blocks are smaller than pages,
-            // it must be on the disk before the next.
+            // Linux 6.18 loses bytes in other pages when a write makes contents too large for the
+            // inode. So the first piece ends at a page boundary and, if blocks are smaller than
+            // pages, it must be on the disk before the next one.
             let page = usize::try_from(PAGE_BYTES - at % PAGE_BYTES).unwrap_or(1);
             let end = if done == 0 {
                 page.min(data.len())
@@ -184,7 +184,7 @@ impl FsWrite for Host {
             let (uid, gid) = (change.uid.map(Uid::from_raw), change.gid.map(Gid::from_raw));
             let cwd = rustix::fs::CWD;
             rustix::fs::chownat(cwd, &path, uid, gid, AtFlags::empty()).map_err(error)?;
-            // Which may have taken bits that here are the caller's to take.
+            // The operation may have cleared bits that are the caller's responsibility here.
             let lost = self.metadata(inode)?.permissions != before.permissions;
             permissions = permissions.or(lost.then_some(before.permissions));
         }
@@ -240,7 +240,7 @@ impl FsWrite for Host {
     fn sync_file(&self, inode: InodeNumber, what: SyncFile) -> Result<()> {
         let kind = self.metadata(inode)?.file_type;
         if !matches!(kind, FileType::Regular | FileType::Directory) {
-            // Nothing that can be opened can be synced alone.
+            // A file that cannot be opened cannot be synced alone.
             return self.sync();
         }
         let file = self.open_as(inode, OFlags::RDONLY)?;

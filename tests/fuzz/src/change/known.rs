@@ -1,16 +1,16 @@
-//! The files that changes are made to.
+//! The files to change.
 
 use diskfs_vfs::{FileType, FsRead, InodeNumber};
 
 use crate::random::Random;
 
-/// Files that are looked for.
+/// The maximum number of files to collect.
 const MAX_FILES: usize = 60;
 
-/// Entries of a directory that are looked at, so that one large directory is not all.
+/// The maximum number of entries of a directory, so that one large directory does not dominate.
 const MAX_ENTRIES: usize = 20;
 
-/// A part of a tree, as it was when it was opened, and what was made since.
+/// A part of the tree when it was opened, and what was created since.
 #[derive(Debug)]
 pub(crate) struct Known {
     directories: Vec<InodeNumber>,
@@ -74,7 +74,7 @@ impl Known {
         inode_of(&self.files, random)
     }
 
-    /// A name that there was, mostly, and its directory.
+    /// Returns a directory and usually an existing name in it.
     pub(super) fn name(&self, random: &mut Random) -> (InodeNumber, Vec<u8>) {
         if self.names.is_empty() || random.below(8) == 0 {
             return (self.directory(random), any_name(random));
@@ -83,7 +83,7 @@ impl Known {
     }
 }
 
-/// One of those; sometimes any number.
+/// Returns one of these inode numbers, or sometimes any number.
 fn inode_of(of: &[InodeNumber], random: &mut Random) -> InodeNumber {
     if of.is_empty() || random.below(16) == 0 {
         let end = *random.pick(&[20, 20, 3000, 1 << 32, u64::MAX]);
@@ -92,7 +92,7 @@ fn inode_of(of: &[InodeNumber], random: &mut Random) -> InodeNumber {
     *random.pick(of)
 }
 
-/// Few names, so that they meet; some that nobody may have.
+/// Returns one of a few names, so that operations collide; some are invalid.
 pub(super) fn any_name(random: &mut Random) -> Vec<u8> {
     match random.below(16) {
         0 => vec![b'x'; 255],

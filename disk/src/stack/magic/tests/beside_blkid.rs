@@ -1,4 +1,4 @@
-//! What a volume is told to be, beside what `blkid` of util-linux tells: kind, label and UUID.
+//! The results of the probes compared with those of util-linux' `blkid`: kind, label and UUID.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -7,28 +7,30 @@ use diskfs_block::File;
 use diskfs_fixtures::require;
 
 use super::blkid;
-use super::made::{At, MADE, MADE_ALONE, Made};
+use super::made::{At, GeneratedVolume, MADE, MADE_ALONE};
 use crate::Content;
 
-/// What is told of a volume.
+/// The identity of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Told {
+pub(super) struct VolumeIdentity {
     pub(super) kind: String,
     pub(super) label: String,
     pub(super) uuid: String,
 }
 
-fn ours(image: &Path) -> Told {
+fn ours(image: &Path) -> VolumeIdentity {
     let content = Content::probe(&File::open(image).unwrap()).unwrap();
-    content.map_or_else(Told::default, |content| Told {
+    content.map_or_else(VolumeIdentity::default, |content| VolumeIdentity {
         kind: content.kind.to_owned(),
         label: content.label().unwrap_or_default(),
         uuid: content.uuid.unwrap_or_default(),
     })
 }
 
+/// Compares the identity of each image.
+///
 /// # Panics
-/// When anything differs; with all of it.
+/// If any image differs; the message lists all differences.
 fn compare<'a>(images: impl Iterator<Item = (&'a str, std::path::PathBuf)>) {
     let mut differences = Vec::new();
     for (name, image) in images {
@@ -40,9 +42,9 @@ fn compare<'a>(images: impl Iterator<Item = (&'a str, std::path::PathBuf)>) {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Headers made by the descriptions of the formats, for which there is no program here.
+/// Headers that were written by the descriptions of formats for which no program is installed here.
 #[test]
-fn made_headers_are_told_as_blkid_does() {
+fn made_headers_are_identified_as_blkid_does() {
     if require("blkid").is_none() {
         return;
     }
@@ -54,7 +56,7 @@ fn made_headers_are_told_as_blkid_does() {
     }));
 }
 
-fn write(made: &Made, path: &Path) {
+fn write(made: &GeneratedVolume, path: &Path) {
     let file = std::fs::File::create(path).unwrap();
     file.set_len(made.size_bytes).unwrap();
     for (offset, bytes) in made.parts {
@@ -67,12 +69,12 @@ fn write(made: &Made, path: &Path) {
 }
 
 #[test]
-fn what_blkid_does_not_find_is_told() {
+fn what_blkid_does_not_find_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let told = MADE_ALONE.iter().map(|made| {
         let path = directory.path().join(made.name);
         write(made, &path);
-        let Told { kind, label, uuid } = ours(&path);
+        let VolumeIdentity { kind, label, uuid } = ours(&path);
         format!("{kind} {label} {uuid}")
     });
     let expected = [
@@ -90,9 +92,9 @@ fn what_blkid_does_not_find_is_told() {
     assert_eq!(told.collect::<Vec<_>>(), expected);
 }
 
-/// Images that the kinds' own programs made.
+/// Images that the programs of the formats created.
 #[test]
-fn filesystems_of_all_makers_are_told_as_blkid_does() {
+fn filesystems_of_all_makers_are_identified_as_blkid_does() {
     if require("blkid").is_none() {
         return;
     }
@@ -105,9 +107,9 @@ fn filesystems_of_all_makers_are_told_as_blkid_does() {
     compare(images.iter().map(|(name, image)| (*name, image.path())));
 }
 
-/// What others told with another crate of ours agrees, too.
+/// Checks that images for the tests of our other crates agree, too.
 #[test]
-fn filesystems_that_are_read_are_told_as_blkid_does() {
+fn filesystems_that_are_read_are_identified_as_blkid_does() {
     if require("blkid").is_none() {
         return;
     }

@@ -1,22 +1,22 @@
-//! What `blkid` tells.
+//! The results of `blkid`.
 
 use std::path::Path;
 
-use super::beside_blkid::Told;
+use super::beside_blkid::VolumeIdentity;
 
-/// What it tells of an image; nothing where it knows nothing.
-pub(super) fn told(image: &Path) -> Told {
+/// Returns the identity that `blkid` reports for an image; empty if it does not recognise it.
+pub(super) fn told(image: &Path) -> VolumeIdentity {
     let mut command = diskfs_fixtures::command("blkid");
     command.args(["--probe", "-o", "udev"]).arg(image);
     let output = command.output().unwrap();
-    // 2 is that nothing was found.
+    // Exit code 2 means that nothing was found.
     let code = output.status.code();
     assert!(
         matches!(code, Some(0 | 2)),
         "{}: {output:?}",
         image.display()
     );
-    let mut told = Told::default();
+    let mut told = VolumeIdentity::default();
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         match line.split_once('=') {
             Some(("ID_FS_TYPE", value)) => told.kind = unescaped(value),
@@ -28,7 +28,7 @@ pub(super) fn told(image: &Path) -> Told {
     told
 }
 
-/// With its bytes for `\x20` and the like.
+/// Decodes escapes such as `\x20`.
 fn unescaped(value: &str) -> String {
     let (first, others) = value.split_once("\\x").unwrap_or((value, ""));
     let mut text = first.as_bytes().to_vec();

@@ -1,17 +1,17 @@
-//! Whatever the bytes are: an answer, and few reads.
+//! Any bytes must give a result, with few reads.
 
 use std::sync::{Arc, OnceLock};
 
 use diskfs_block::{Counting, Memory};
 use proptest::prelude::*;
 
-/// What is looked at of each image: all kinds but a few have all that they are told by there.
+/// The size of the start of each image that is kept: it identifies all kinds but a few.
 const KEPT_BYTES: usize = 192 << 10;
 
-/// More than any kind needs; nobody notices them.
+/// The limit on reads, more than any kind needs; that many take no noticeable time.
 const MAX_READS: u64 = 400;
 
-/// The beginnings of the stored images.
+/// Returns the starts of the stored images.
 fn images() -> &'static [Vec<u8>] {
     static IMAGES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     IMAGES.get_or_init(|| {
@@ -40,14 +40,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn changed_images_are_told_without_harm(
+    fn changed_images_are_reported_without_harm(
         which in any::<prop::sample::Index>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_usize..6), 0..12),
         cut in any::<prop::sample::Index>(),
         is_cut in any::<bool>(),
     ) {
         let mut bytes = which.get(images()).clone();
-        // Where there is something but zeroes, half of the time.
+        // Half of the changes are made to bytes that are not zero.
         let used: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
         for (place, value, kind) in changes {
             let at = match kind {
@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn headers_with_any_numbers_are_told_without_harm(
+    fn headers_with_any_numbers_are_reported_without_harm(
         magic in prop::sample::select(vec![
             (0_usize, &b"\xeb\x52\x90NTFS    "[..]),
             (0, b"\xeb\x76\x90EXFAT   "),

@@ -1,16 +1,16 @@
-//! Volumes made of a few bytes each.
+//! Generated volumes of a few bytes each.
 
-/// A volume, and what is on it.
-pub(super) struct Made {
+/// A generated volume: its name, its size, and the bytes on it.
+pub(super) struct GeneratedVolume {
     pub(super) name: &'static str,
     pub(super) size_bytes: u64,
     pub(super) parts: &'static [(At, &'static [u8])],
 }
 
-/// A place on it.
+/// A place on the volume.
 pub(super) enum At {
     Start(u64),
-    /// So many bytes before the end.
+    /// This number of bytes before the end.
     End(u64),
 }
 
@@ -19,16 +19,20 @@ use At::{End, Start};
 const UUID: &[u8] = b"\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10";
 const HEX: &[u8] = b"0123456789abcdef0123456789abcdef";
 
-const fn made(name: &'static str, size_bytes: u64, parts: &'static [(At, &'static [u8])]) -> Made {
-    Made {
+const fn made(
+    name: &'static str,
+    size_bytes: u64,
+    parts: &'static [(At, &'static [u8])],
+) -> GeneratedVolume {
+    GeneratedVolume {
         name,
         size_bytes,
         parts,
     }
 }
 
-/// All that is made.
-pub(super) const MADE: &[Made] = &[
+/// All generated volumes.
+pub(super) const MADE: &[GeneratedVolume] = &[
     made("nothing", 8 << 20, &[]),
     made("isw", 8 << 20, &[(End(1024), b"Intel Raid ISM Cfg Sig. 1.3.00")]),
     made("lsi", 8 << 20, &[(End(512), b"$XIDE$")]),
@@ -116,8 +120,8 @@ pub(super) const MADE: &[Made] = &[
     made("nss", 8 << 20, &[(Start(4096), b"SPB5"), (Start(4096 + 0x15c), UUID)]),
 ];
 
-/// What `blkid` looks for elsewhere or has more conditions for.
-pub(super) const MADE_ALONE: &[Made] = &[
+/// Volumes whose magic number `blkid` searches in another place, or with more conditions.
+pub(super) const MADE_ALONE: &[GeneratedVolume] = &[
     made(
         "ocfs",
         8 << 20,
@@ -164,7 +168,7 @@ pub(super) const MADE_ALONE: &[Made] = &[
             ),
         ],
     ),
-    // Versions of blkid that the distributions have do not know these.
+    // The versions of `blkid` in distributions do not know these kinds.
     made(
         "bcachefs-old",
         8 << 20,

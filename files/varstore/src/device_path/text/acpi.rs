@@ -1,8 +1,8 @@
-//! Steps that ACPI names. UEFI 10.3.3.
+//! Text of ACPI nodes. UEFI 10.3.3.
 
 use super::{Fields, Number};
 
-/// The vendor of compressed EISA identifiers that ACPI's own ones have: `PNP`.
+/// The vendor of ACPI's own compressed EISA identifiers: `PNP`.
 const PNP: u32 = 0x41d0;
 
 pub(super) fn text(subtype: u8, data: Fields<'_>) -> Option<String> {
@@ -13,7 +13,7 @@ pub(super) fn text(subtype: u8, data: Fields<'_>) -> Option<String> {
     }
 }
 
-/// `ACPI_HID_DEVICE_PATH`.
+/// Formats an `ACPI_HID_DEVICE_PATH`.
 fn device(hid: u32, uid: u32) -> Option<String> {
     let uid = Number(uid);
     if hid & 0xffff != PNP {
@@ -30,7 +30,7 @@ fn device(hid: u32, uid: u32) -> Option<String> {
     })
 }
 
-/// `ACPI_ADR_DEVICE_PATH`: one display, or more.
+/// Formats an `ACPI_ADR_DEVICE_PATH`: one or more displays.
 fn displays(data: Fields<'_>) -> Option<String> {
     data.u32(0)?;
     let (displays, _) = data.0.as_chunks::<4>();
@@ -41,7 +41,7 @@ fn displays(data: Fields<'_>) -> Option<String> {
     Some(format!("AcpiAdr({})", displays.join(",")))
 }
 
-/// An identifier of eight digits.
+/// An identifier of eight hexadecimal digits.
 struct Padded(u32);
 
 impl std::fmt::UpperHex for Padded {

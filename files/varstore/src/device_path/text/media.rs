@@ -1,4 +1,4 @@
-//! Partitions, files and firmware. UEFI 10.3.5.
+//! Text of media nodes: partitions, files and firmware. UEFI 10.3.5.
 
 use super::{Fields, Number};
 use crate::ucs2;
@@ -26,7 +26,7 @@ pub(super) fn text(subtype: u8, data: Fields<'_>) -> Option<String> {
     }
 }
 
-/// A partition, by its table's kind and what tells it from others.
+/// Formats a partition: the type of its table, and its identification.
 fn hard_drive(data: Fields<'_>) -> Option<String> {
     let number = data.u32(0)?;
     let (start, size) = (Number(data.u64(4)?), Number(data.u64(12)?));

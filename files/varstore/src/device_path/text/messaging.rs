@@ -1,4 +1,4 @@
-//! Steps on buses and networks. UEFI 10.3.4.
+//! Text of messaging nodes: buses and networks. UEFI 10.3.4.
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use super::{Fields, Hex, Number};
 use crate::Guid;
 
-/// What a serial line's other end is. UEFI 10.3.4.11; edk2, `Guid/PcAnsi.h`.
+/// The terminal types of a serial line. UEFI 10.3.4.11; edk2, `Guid/PcAnsi.h`.
 const TERMINALS: [(&str, Guid); 4] = [
     (
         "VenPcAnsi()",
@@ -77,7 +77,7 @@ fn terminal(data: Fields<'_>) -> Option<String> {
     Some((*name).to_owned())
 }
 
-/// Both channels of a controller have a master and a slave.
+/// Formats an ATAPI node. Each of the two channels of a controller has a master and a slave.
 fn atapi(data: Fields<'_>) -> Option<String> {
     let channel = if data.u8(0)? == 1 {
         "Secondary"
@@ -91,7 +91,7 @@ fn atapi(data: Fields<'_>) -> Option<String> {
     ))
 }
 
-/// The address of an Ethernet has six bytes; of others all are said.
+/// Formats a MAC address. Ethernet addresses have six bytes; others are printed with all bytes.
 fn mac_address(data: Fields<'_>) -> Option<String> {
     let (address, interface) = (data.array::<32>(0)?, data.u8(32)?);
     let len = if matches!(interface, 0 | 1) { 6 } else { 32 };
@@ -107,7 +107,8 @@ fn protocol(number: u16) -> String {
     }
 }
 
-/// The remote address, then the local one; older firmware says no gateway and no mask.
+/// Formats an IPv4 node: the remote address, then the local one. Older firmware omits gateway and
+/// mask.
 fn ipv4(data: Fields<'_>) -> Option<String> {
     let address = |at| data.array::<4>(at).map(Ipv4Addr::from);
     let (local, remote) = (address(0)?, address(4)?);
@@ -121,7 +122,7 @@ fn ipv4(data: Fields<'_>) -> Option<String> {
     Some(text)
 }
 
-/// As [`ipv4`], with the length of a prefix.
+/// Formats an IPv6 node as [`ipv4`] does, with the prefix length.
 fn ipv6(data: Fields<'_>) -> Option<String> {
     let address = |at| data.array::<16>(at).map(groups);
     let (local, remote) = (address(0)?, address(16)?);
@@ -139,14 +140,14 @@ fn ipv6(data: Fields<'_>) -> Option<String> {
     Some(text)
 }
 
-/// All eight groups, with all their digits.
+/// Formats an IPv6 address with all eight groups and all their digits.
 fn groups(address: [u8; 16]) -> String {
     let (pairs, _) = address.as_chunks::<2>();
     let groups: Vec<String> = pairs.iter().map(|pair| Hex(pair).to_string()).collect();
     groups.join(":")
 }
 
-/// A serial line; what is left to the other end is said so.
+/// Formats a serial line. Settings with a default value are printed as such.
 fn uart(data: Fields<'_>) -> Option<String> {
     let (baud, bits) = (data.u64(4)?, data.u8(12)?);
     let baud = Some(baud)
@@ -174,7 +175,7 @@ fn uart(data: Fields<'_>) -> Option<String> {
     Some(format!("Uart({baud},{bits},{parity},{stop_bits})"))
 }
 
-/// A namespace and its identifier, from the last byte on.
+/// Formats an `NVMe` namespace with its identifier, whose bytes are in reverse order.
 fn nvme(data: Fields<'_>) -> Option<String> {
     let (namespace, identifier) = (data.u32(0)?, data.array::<8>(4)?);
     let identifier = identifier.iter().rev().map(|byte| format!("{byte:02X}"));

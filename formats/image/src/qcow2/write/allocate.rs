@@ -1,4 +1,4 @@
-//! Finding free clusters.
+//! Allocation of free clusters.
 
 use diskfs_block::{Error, ErrorKind, Result};
 
@@ -7,29 +7,29 @@ use crate::qcow2::units::HostOffset;
 use crate::qcow2::write::metadata::Locked;
 use crate::qcow2::write::refcount_block::Counts;
 
-/// Offsets in tables have 56 bits.
+/// The end of the offsets that tables can store, in 56 bits.
 const HOST_END: u64 = 1 << 56;
-/// The file grows in steps of this size, so that not each cluster changes its length.
+/// The step in which the file grows, so that not every cluster changes its length.
 const GROWTH_BITS: u32 = 24;
 
-/// Clusters in a row that are counted once, and nowhere referred to yet.
+/// A run of clusters with a reference count of one that nothing refers to yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "clusters that are neither used nor released are leaked"]
 pub(crate) struct HostRun {
-    /// The first one.
+    /// The first cluster.
     pub(crate) first: u64,
     pub(crate) clusters: u64,
-    /// Nothing was ever written there: they read as zeroes.
+    /// True if the clusters were never written and read as zeroes.
     pub(crate) untouched: bool,
 }
 
 impl Locked<'_> {
-    /// Counts the next free clusters, `wanted` at most, and makes sure that the file has them.
+    /// Allocates the next free clusters, at most `wanted`, and extends the file to include them.
     pub(crate) fn allocate(&mut self, wanted: u64) -> Result<HostRun> {
         loop {
             let hint = self.state.hint;
             let Some(counts) = self.counts(hint)? else {
-                // No block counts these clusters: all of them are free.
+                // No refcount block covers these clusters, so all of them are free.
                 self.add_block(self.writer.block_of(hint))?;
                 continue;
             };
@@ -47,11 +47,11 @@ impl Locked<'_> {
         }
     }
 
-    /// Clusters in a row that are all within one slice of counts, and free.
+    /// Allocates free consecutive clusters within one slice of counts.
     fn take_run(&mut self, counts: &Counts, first: u64, clusters: u64) -> Result<HostRun> {
         self.check_free(first, clusters)?;
         let end = first.saturating_add(clusters);
-        self.reach(self.place_of(end))?;
+        self.extend_file(self.place_of(end))?;
         for cluster in first..end {
             self.set_count(counts, cluster, 1);
         }
@@ -59,7 +59,7 @@ impl Locked<'_> {
         Ok(self.touched(first, clusters))
     }
 
-    /// The run, which is no longer untouched after this.
+    /// Returns the run, and marks its clusters as written.
     pub(super) fn touched(&mut self, first: u64, clusters: u64) -> HostRun {
         let untouched = first >= self.state.untouched_from;
         let end = first.saturating_add(clusters);
@@ -79,27 +79,27 @@ impl Locked<'_> {
         shift_right(host.0, self.writer.geometry().cluster_bits())
     }
 
-    /// Fails when counts that are wrong give away the image's own tables.
+    /// Fails if wrong reference counts mark the image's own tables as free.
     pub(super) fn check_free(&self, first: u64, clusters: u64) -> Result<()> {
         let at = self.place_of(first);
         let len_bytes = clusters.saturating_mul(self.writer.geometry().cluster_size());
         if at.plus(len_bytes).0 > HOST_END {
             return Err(Error::new(
                 ErrorKind::NoSpace,
-                "the image has as many clusters as it can",
+                "no space left in the image: it has as many clusters as the format allows",
             ));
         }
         if !self.writer.header.overlaps_tables(at, len_bytes) {
             return Ok(());
         }
-        let reason = "the image's own tables are counted as free";
+        let reason = "invalid reference counts: the image's own tables are counted as free";
         Err(Error::corrupt(reason)
             .at(at.0)
-            .with_hint("`qemu-img check -r all` repairs it"))
+            .with_hint("repair it with `qemu-img check -r all`"))
     }
 
-    /// Makes sure that the image file reaches to `end`.
-    pub(super) fn reach(&mut self, end: HostOffset) -> Result<()> {
+    /// Extends the image file to `end`, if it is shorter.
+    pub(super) fn extend_file(&mut self, end: HostOffset) -> Result<()> {
         let image = &self.writer.image;
         if end.0 <= image.size_bytes() {
             return Ok(());
@@ -110,16 +110,16 @@ impl Locked<'_> {
             .or_else(|_| image.set_size(end.0))
             .map_err(|e| match e.kind() {
                 ErrorKind::Unsupported => {
-                    let reason = "the device that holds the image is full";
+                    let reason = "no space left on the device that holds the image";
                     Error::new(ErrorKind::NoSpace, reason).at(end.0)
                 }
                 _ => e,
             })
     }
 
-    /// Makes sure that the external data file reaches to `end`, and not further: a raw one is the
-    /// guest's disk to the byte.
-    pub(super) fn reach_external(&mut self, end: HostOffset) -> Result<()> {
+    /// Extends the external data file exactly to `end`, if it is shorter: a raw data file must have
+    /// the size of the guest's disk.
+    pub(super) fn extend_data_file(&mut self, end: HostOffset) -> Result<()> {
         let end = end.0.min(self.writer.size_bytes);
         match &self.writer.external {
             Some(data) if end > data.size_bytes() => data.set_size(end),
@@ -127,7 +127,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Gives back clusters that nothing ever referred to.
+    /// Frees clusters to which nothing ever referred.
     pub(crate) fn release(&mut self, run: HostRun) -> Result<()> {
         for cluster in run.first..run.first.saturating_add(run.clusters) {
             self.count_down(cluster)?;
@@ -135,13 +135,13 @@ impl Locked<'_> {
         Ok(())
     }
 
-    /// One reference less; a cluster without any is free at once.
+    /// Removes one reference; a cluster without references is free at once.
     pub(crate) fn count_down(&mut self, cluster: u64) -> Result<()> {
         let counts = self.counts(cluster)?;
         match counts.map(|counts| (counts.get(cluster), counts)) {
             None | Some((0, _)) => {
                 let at = self.place_of(cluster);
-                tracing::warn!("a cluster that was in use was counted as free (at byte {at})");
+                tracing::warn!("a cluster in use was counted as free (at byte {at})");
             }
             Some((count, counts)) => {
                 self.set_count(&counts, cluster, count.saturating_sub(1));

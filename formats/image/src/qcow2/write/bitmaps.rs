@@ -1,8 +1,8 @@
 //! Persistent bitmaps: specification, section "Bitmaps".
 //!
-//! A bitmap that records stands for what a backup has to copy, so every write must end up in it.
-//! Before the first write it is marked as in use, which makes it void for everybody else, and after
-//! the last one its bits are stored and the mark is taken away. A crash leaves it marked.
+//! A recording bitmap tells a backup which parts to copy, so every write must be marked in it.
+//! Before the first write the bitmap is flagged as in use, which makes it void for other programs.
+//! After the last write its bits are stored and the flag is cleared. A crash leaves the flag set.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -16,31 +16,31 @@ use crate::qcow2::bitmap_directory::{self, BitmapEntry};
 use crate::qcow2::units::HostOffset;
 use crate::qcow2::write::Writer;
 
-/// Bits are kept in pieces of this many bytes, those that have any.
+/// The size of a piece in bytes; only pieces with set bits are kept.
 const PIECE: usize = 4096;
-/// log2 of the bits in a piece.
+/// The binary logarithm of the number of bits in a piece.
 const PIECE_BITS: u32 = 15;
-/// Pieces of one bitmap: 64 MiB, for 32 TiB at QEMU's default granularity. A bitmap that needs more
-/// stays marked as in use.
+/// The largest number of pieces of one bitmap: 64 MiB, for 32 TiB at QEMU's default granularity. A
+/// bitmap that needs more stays flagged as in use.
 const PIECES_MAX: u64 = 1 << 14;
-/// Bits 9 to 55 of a bitmap table entry.
+/// The bits of the offset in a bitmap table entry: 9 to 55.
 const OFFSET_MASK: u64 = 0x00ff_ffff_ffff_fe00;
-/// A cluster of ones that is not stored.
+/// The table entry of a cluster of ones that is not stored.
 const ALL_ONES: u64 = 1;
 /// The flag of a bitmap that is in use.
 const IN_USE: u32 = 1;
 
-/// What has been written since the bitmap was marked as in use.
+/// The writes since the bitmap was flagged as in use.
 #[derive(Debug)]
 pub(super) struct Recorder {
     entry: BitmapEntry,
     granularity_bits: u32,
     pieces: BTreeMap<u64, Box<[u8; PIECE]>>,
-    /// It is not known any more.
+    /// True if the recorded bits are incomplete.
     lost: bool,
 }
 
-/// A table entry that is to be written when what it points to is durable.
+/// A table entry to write when the cluster to which it points is durable.
 type NewEntry = (HostOffset, u64);
 
 impl Recorder {
@@ -53,7 +53,7 @@ impl Recorder {
         }
     }
 
-    /// Marks a range of the disk, which is not empty.
+    /// Marks a range of the disk, which must not be empty.
     fn mark(&mut self, start: u64, end: u64) {
         let first = shift_right(start, self.granularity_bits);
         let last = shift_right(end.saturating_sub(1), self.granularity_bits);
@@ -86,7 +86,8 @@ impl Recorder {
 }
 
 impl Writer {
-    /// Marks what records as in use. What cannot be read is void from now on: `false`.
+    /// Flags recording bitmaps as in use. Returns false if the bitmaps cannot be read, and are void
+    /// from now on.
     pub(super) fn begin_bitmaps(&self) -> Result<bool> {
         if !self.header.autoclear.bitmaps() {
             return Ok(true);
@@ -128,10 +129,10 @@ impl Writer {
         if !self.header.overlaps_tables(at, len_bytes) {
             return Ok(());
         }
-        Err(Error::corrupt("a bitmap lies over the image's own tables").at(at.0))
+        Err(Error::corrupt("a bitmap overlaps the image's own tables").at(at.0))
     }
 
-    /// The range is about to be written.
+    /// Marks a range that is about to be written.
     pub(super) fn record(&self, offset: u64, len_bytes: u64) {
         if len_bytes == 0 || !self.records.load(Ordering::Acquire) {
             return;
@@ -141,7 +142,7 @@ impl Writer {
         }
     }
 
-    /// Stores what was recorded, and gives the bitmaps back to everybody.
+    /// Stores the recorded bits, and makes the bitmaps available to other programs.
     pub(super) fn store_bitmaps(&self) -> Result<()> {
         let recorders = std::mem::take(&mut *self.recorders());
         self.records.store(false, Ordering::Release);
@@ -153,9 +154,9 @@ impl Writer {
                     entries.extend(more);
                     stored.push(recorder.entry);
                 }
-                // It stays marked, and void: the disk is more than a bitmap.
-                Ok(_) => tracing::warn!("a bitmap became too large and is void now"),
-                Err(e) => tracing::warn!("a bitmap is void now: {e}"),
+                // The bitmap stays in use, and void: the disk matters more than a bitmap.
+                Ok(_) => tracing::warn!("a bitmap became too large and is now void"),
+                Err(e) => tracing::warn!("a bitmap is now void: {e}"),
             }
         }
         if stored.is_empty() {
@@ -189,7 +190,7 @@ impl Writer {
         Ok(added)
     }
 
-    /// Adds the bits of `part`, which begin at byte `at` of the bitmap, to what is stored.
+    /// Adds the bits of `part`, which begin at byte `at` of the bitmap, to the stored bits.
     fn store_part(
         &self,
         recorder: &Recorder,
@@ -226,7 +227,7 @@ impl Writer {
         self.add_bits(cluster.plus(in_cluster), part)
     }
 
-    /// A cluster of zeroes. Nothing refers to it before its count is durable.
+    /// Allocates a cluster of zeroes. Nothing refers to it before its count is durable.
     fn add_bitmap_cluster(&self) -> Result<HostOffset> {
         let mut locked = self.lock();
         let run = locked.allocate(1)?;

@@ -1,12 +1,12 @@
-//! Making durable what was written.
+//! Making writes durable, in this order:
 //!
-//! 1. Data and refcount blocks, in any order: counts that are too high are leaks.
-//! 2. Entries of the refcount table, when there are new blocks.
-//! 3. L1 and L2 tables, in any order: a new L2 table was written, empty or as a copy, before.
+//! 1. Data and refcount blocks, in any order: counts that are too high only leak clusters.
+//! 2. Entries of the refcount table, if there are new blocks.
+//! 3. L1 and L2 tables, in any order: a new L2 table was written before, empty or as a copy.
 //!
-//! A flush stands between each and the next, and at the end. What only step 1 changes costs one
-//! flush, as a write in place does. Clusters that step 3 leaves without a reference are free only
-//! after it.
+//! A flush separates each step from the next, and follows the last. Changes of step 1 alone cost
+//! one flush, as a write in place does. Clusters that lose their last reference in step 3 are free
+//! only after it.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -19,11 +19,11 @@ use crate::qcow2::write::dirty::{TableWrite, write_all};
 use crate::qcow2::write::freed::Freed;
 use crate::qcow2::write::metadata::{Locked, Metadata};
 
-/// What the tables were at one moment, as far as the file does not have it.
+/// The state of the tables at one moment, as far as the file does not have it.
 #[derive(Debug, Default)]
 struct Commit {
     counts: Vec<TableWrite>,
-    /// Entries of the refcount table with their places.
+    /// The indices of new refcount table entries.
     added_blocks: BTreeSet<usize>,
     entries: Vec<(u64, [u8; 8])>,
     mapping: Vec<TableWrite>,
@@ -32,7 +32,7 @@ struct Commit {
 }
 
 impl Writer {
-    /// Returns when everything that was written before is durable.
+    /// Waits until everything that was written before is durable.
     pub(crate) fn flush(&self) -> Result<()> {
         let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut commit = self.lock().take_commit();
@@ -40,7 +40,7 @@ impl Writer {
             self.lock().put_back(commit);
             return Err(e);
         }
-        self.give_back(&std::mem::take(&mut commit.freed))
+        self.free_all(&std::mem::take(&mut commit.freed))
     }
 
     fn carry_out_commit(&self, commit: &Commit) -> Result<()> {
@@ -66,7 +66,7 @@ impl Writer {
         self.image.flush()
     }
 
-    /// Flushes until nothing is left to be given back, and cuts off what the file has too much.
+    /// Flushes until no freed clusters are left, and truncates the file to its used length.
     pub(super) fn finish(&self) -> Result<()> {
         if !self.has_begun() {
             return Ok(());
@@ -79,7 +79,7 @@ impl Writer {
         self.cut_off()
     }
 
-    /// The file was made longer in steps; what no cluster took is cut off.
+    /// Truncates the file to its last used cluster, because it was extended in larger steps.
     fn cut_off(&self) -> Result<()> {
         let end = {
             let locked = self.lock();

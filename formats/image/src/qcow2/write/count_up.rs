@@ -1,4 +1,4 @@
-//! References from several states to the same clusters: what internal snapshots are made of.
+//! References from several states to the same clusters, for internal snapshots.
 #![expect(dead_code, reason = "internal snapshots are made with it")]
 
 use diskfs_block::Result;
@@ -6,8 +6,8 @@ use diskfs_block::Result;
 use crate::qcow2::write::metadata::Locked;
 
 impl Locked<'_> {
-    /// One more reference to each of some clusters. Fails before any is counted when one of them
-    /// is counted as often as can be, or not at all.
+    /// Adds one reference to each of some clusters. Fails before any change if one of them has the
+    /// largest count or a count of zero.
     pub(crate) fn count_up(&mut self, first: u64, clusters: u64) -> Result<()> {
         let max = self.writer.count_max();
         let end = first.saturating_add(clusters);

@@ -1,4 +1,4 @@
-//! Carrying out a plan: what is written and what was around it go to their new place.
+//! Execution of a plan: the new data and the surrounding data are written to their new place.
 
 use std::ops::Range;
 
@@ -10,16 +10,16 @@ use crate::qcow2::units::GuestOffset;
 use crate::qcow2::write::Writer;
 use crate::qcow2::write::plan::Plan;
 
-/// Up to this much, writing everything in one go is worth a copy in memory.
+/// The largest range for which writing everything at once is worth a copy in memory.
 const JOINED_MAX_BYTES: u64 = 256 << 10;
 
 impl Writer {
-    /// Writes `data` to the plan's place and has the tables say so, or takes everything back.
+    /// Writes `data` to the plan's place and updates the tables, or undoes everything.
     pub(super) fn carry_out(&self, plan: &Plan, data: &[u8]) -> Result<()> {
         let filled = self.fill(plan, data);
         let mut locked = self.lock();
         if let Err(e) = filled {
-            locked.give_up(plan)?;
+            locked.abandon(plan)?;
             return Err(e);
         }
         locked.link(plan)
@@ -50,7 +50,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The bytes that the range holds now, if they have to be written to the new place.
+    /// Returns the current bytes of the range, if they must be written to the new place.
     fn surrounding(&self, plan: &Plan, range: Range<u64>) -> Result<Vec<u8>> {
         let len = range.end.saturating_sub(range.start);
         let in_disk = range.end.min(self.size_bytes).saturating_sub(range.start);
@@ -63,14 +63,14 @@ impl Writer {
         Ok(bytes)
     }
 
-    /// Whether the range is known to read as zeroes, without reading it.
+    /// Returns true if the range is known to read as zeroes, without reading it.
     pub(super) fn reads_as_zeroes(&self, start: u64, len_bytes: u64) -> Result<bool> {
         let (mut at, mut left) = (GuestOffset(start), len_bytes);
         while left > 0 {
             let run = self.reader.mapping.run_at(at, left)?;
             match run.kind {
                 RunKind::Zero(_) => {}
-                RunKind::Unallocated(_) if self.is_zero_behind(at, run.len_bytes)? => {}
+                RunKind::Unallocated(_) if self.is_backing_zero(at, run.len_bytes)? => {}
                 _ => return Ok(false),
             }
             at = at.plus(run.len_bytes);
@@ -79,7 +79,7 @@ impl Writer {
         Ok(true)
     }
 
-    fn is_zero_behind(&self, at: GuestOffset, len_bytes: u64) -> Result<bool> {
+    fn is_backing_zero(&self, at: GuestOffset, len_bytes: u64) -> Result<bool> {
         let Some(backing) = &self.reader.backing else {
             return Ok(true);
         };
@@ -92,7 +92,7 @@ impl Writer {
     }
 }
 
-/// How much of the range a backing file has.
+/// Returns how much of the range a backing file has.
 fn backing_len(backing: &dyn diskfs_block::BlockRead, start: u64, len_bytes: u64) -> u64 {
     backing.size_bytes().saturating_sub(start).min(len_bytes)
 }

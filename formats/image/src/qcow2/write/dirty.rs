@@ -1,4 +1,4 @@
-//! Slices of tables that the file does not have yet.
+//! Changed slices of tables that are not yet written to the file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,26 +9,26 @@ use diskfs_block::{BlockWrite, Result};
 use crate::qcow2::cache::TableSlice;
 use crate::qcow2::units::HostOffset;
 
-/// Words that are written together: 4 KiB. A page of the host is not read back to change a part of
-/// it, and a table of 64 KiB is not written for one entry.
+/// The number of words to write together: 4 KiB. The host then does not read a page back to change
+/// a part of it, and a table of 64 KiB is not written for one entry.
 const UNIT_WORDS: usize = 512;
-/// A slice has at most this many units.
+/// The largest number of units in a slice.
 const UNITS_MAX: usize = 64;
 
-/// A slice and which of its units are dirty.
+/// A slice and its dirty units.
 #[derive(Debug)]
 struct Dirty {
     slice: Arc<TableSlice>,
     units: u64,
 }
 
-/// Slices that are to be written, by their place. They are held, so the store keeps them.
+/// The slices to write, by their offset. They are referenced, so the store keeps them.
 #[derive(Debug, Default)]
 pub(super) struct DirtySlices {
     by_place: BTreeMap<HostOffset, Dirty>,
 }
 
-/// What is to be written of a slice, as it was when it was taken.
+/// The part of a slice to write, as it was when it was taken.
 #[derive(Debug)]
 pub(super) struct TableWrite {
     dirty: Dirty,
@@ -36,7 +36,7 @@ pub(super) struct TableWrite {
 }
 
 impl DirtySlices {
-    /// These words were changed.
+    /// Marks these words as changed.
     pub(super) fn mark(&mut self, slice: &Arc<TableSlice>, words: Range<usize>) {
         let last = words.end.max(1).saturating_sub(1);
         let (first, last) = (words.start / UNIT_WORDS, last / UNIT_WORDS);
@@ -60,13 +60,13 @@ impl DirtySlices {
         self.by_place.is_empty()
     }
 
-    /// Takes all of them out, as they are now.
+    /// Takes out all dirty units with their current contents.
     pub(super) fn take(&mut self) -> Vec<TableWrite> {
         let all = std::mem::take(&mut self.by_place);
         all.into_values().map(TableWrite::new).collect()
     }
 
-    /// Puts back what could not be written. What is written the next time is what it is then.
+    /// Puts back what could not be written. The next attempt writes the contents of that time.
     pub(super) fn put_back(&mut self, writes: Vec<TableWrite>) {
         for write in writes {
             self.mark_units(write.dirty.slice, write.dirty.units);
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(bytes[(1 << 16) + 8192], 9);
         dirty.put_back(writes);
         assert_eq!(dirty.len(), 1);
-        // One that is shorter than a unit.
+        // A slice that is shorter than a unit.
         let short = Arc::new(TableSlice::zeroed(HostOffset(0), 24));
         let mut dirty = DirtySlices::default();
         dirty.mark(&short, 0..1);

@@ -1,7 +1,7 @@
 //! Clusters that the tables no longer refer to.
 //!
-//! They stay counted and as they are until the tables that do not refer to them are durable, and
-//! until everybody who may still read them is done. Then they are free.
+//! They keep their count and contents until the tables without the reference are durable and all
+//! requests that may still read them have ended. Then they are free.
 
 use diskfs_block::Result;
 
@@ -11,7 +11,7 @@ use crate::qcow2::units::HostOffset;
 use crate::qcow2::write::Writer;
 use crate::qcow2::write::metadata::Locked;
 
-/// Clusters in a row to which there is one reference less.
+/// A run of clusters that lose one reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Freed {
     pub(super) first: u64,
@@ -19,17 +19,17 @@ pub(super) struct Freed {
     pub(super) hole: Hole,
 }
 
-/// What becomes of the bytes in the file.
+/// The treatment of freed clusters' space in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hole {
-    /// The guest said that it needs them no more: the host gets the space back.
+    /// Return the space to the host, because the guest discarded it.
     Punch,
-    /// They will soon be used again.
+    /// Keep the space, because it will soon be reused.
     Keep,
 }
 
 impl Locked<'_> {
-    /// Frees what an L2 entry referred to.
+    /// Frees the clusters to which an L2 entry referred.
     pub(super) fn free_entry(&mut self, old: &L2Entry, hole: Hole) {
         match *old {
             L2Entry::Compressed(CompressedCluster { host, len_bytes }) => {
@@ -67,8 +67,8 @@ impl Locked<'_> {
 }
 
 impl Writer {
-    /// Makes free what no durable table refers to any more.
-    pub(super) fn give_back(&self, freed: &[Freed]) -> Result<()> {
+    /// Frees clusters to which no durable table refers any more.
+    pub(super) fn free_all(&self, freed: &[Freed]) -> Result<()> {
         if freed.is_empty() {
             return Ok(());
         }
@@ -85,8 +85,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Punches holes where the last reference is gone. Nobody else can have the clusters yet, as
-    /// they are still counted.
+    /// Punches holes for clusters that lose their last reference. No other writer can allocate them
+    /// yet, because they are still counted.
     fn punch(&self, run: &Freed) -> Result<()> {
         let last: Vec<u64> = {
             let locked = self.lock();
@@ -106,7 +106,8 @@ impl Writer {
             let at = first.saturating_mul(cluster_size);
             let len_bytes = to_u64(part.len()).saturating_mul(cluster_size);
             let there = self.image.size_bytes().saturating_sub(at).min(len_bytes);
-            // Only a wish: the clusters are free whether the host has their space or not.
+            // A failure is harmless: the clusters are free whether or not the host releases their
+            // space.
             if let Err(e) = self.image.discard(at, there) {
                 tracing::debug!("freed clusters keep their space: {e}");
             }

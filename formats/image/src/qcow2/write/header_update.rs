@@ -1,4 +1,4 @@
-//! Changing the header, and what is to be done before the first write.
+//! Changes of the header, and the work before the first write.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -9,12 +9,12 @@ use crate::qcow2::features::{Autoclear, Incompatible};
 use crate::qcow2::units::HostOffset;
 use crate::qcow2::write::Writer;
 
-/// Where header fields are (specification, section "Header").
+/// The offsets of header fields (specification, section "Header").
 const REFCOUNT_TABLE_AT: u64 = 48;
 const INCOMPATIBLE_AT: u64 = 72;
 const AUTOCLEAR_AT: u64 = 88;
 
-/// Whether anything was written.
+/// The start of writing: whether anything was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Started {
     #[default]
@@ -23,7 +23,7 @@ pub(super) enum Started {
 }
 
 impl Writer {
-    /// Before the first write: what the specification asks of a program that changes an image.
+    /// Does what the specification requires of a program before it changes an image.
     pub(super) fn begin(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::ReadOnly, "the image was closed"));
@@ -45,8 +45,8 @@ impl Writer {
         self.begun.load(Ordering::Acquire)
     }
 
-    /// Autoclear bits stand for what a program keeps right when it writes. Those that this one
-    /// does not know go, and so does the bitmaps' when their directory is broken.
+    /// Clears autoclear bits. They stand for data that writers must keep up to date. The unknown
+    /// ones are cleared, and the bitmaps' bit if their directory is broken.
     fn clear_features(&self, keeps_bitmaps: bool) -> Result<()> {
         let mut kept = self.header.autoclear.0 & Autoclear::KNOWN;
         if !keeps_bitmaps {
@@ -59,14 +59,15 @@ impl Writer {
         self.image.flush()
     }
 
-    /// The image is as if it had been closed properly.
+    /// Marks the image as closed properly.
     pub(super) fn clear_dirty_bit(&self) -> Result<()> {
         let bits = self.header.incompatible.0 & !Incompatible::DIRTY;
         self.image.write_at(INCOMPATIBLE_AT, &bits.to_be_bytes())?;
         self.image.flush()
     }
 
-    /// Both fields lie in one sector, so a crash leaves the old table or the new one.
+    /// Updates the pointer to the refcount table. Both fields are in one sector, so a crash leaves
+    /// the old table or the new one.
     pub(super) fn point_to_refcount_table(&self, at: HostOffset, clusters: u64) -> Result<()> {
         let clusters = u32::try_from(clusters).unwrap_or(u32::MAX);
         let mut fields = [0; 12];

@@ -1,4 +1,4 @@
-//! Changing L1 and L2 tables.
+//! Changes of L1 and L2 tables.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ impl<'a> Locked<'a> {
         self.mapping().rules
     }
 
-    /// The slice of the L2 table that maps `guest`, in a table that is this state's alone. A table
-    /// is made where there is none, and copied where a snapshot has it, too.
+    /// Returns the slice of the L2 table that maps `guest`, in a table without other references.
+    /// Creates a table if there is none, and copies one that a snapshot shares.
     pub(super) fn writable_slice(&mut self, guest: GuestOffset) -> Result<Arc<TableSlice>> {
         let place = self.mapping().l1_piece(guest)?;
         let entry = place.piece.word(place.index);
@@ -38,15 +38,17 @@ impl<'a> Locked<'a> {
             Some(_) => {}
         }
         let slice = self.mapping().slice(guest)?;
-        slice.ok_or_else(|| Error::invalid("an L2 table that was made is not there").at(at.0))
+        slice.ok_or_else(|| {
+            Error::invalid("a new L2 table is missing from the table store").at(at.0)
+        })
     }
 
-    /// Writes a new table, empty or a copy, and has the L1 entry point to it.
+    /// Writes a new table, empty or a copy, and points the L1 entry to it.
     fn add_table(&mut self, place: &L1Place, copied_from: Option<HostOffset>) -> Result<()> {
         let run = self.allocate(1)?;
         let host = self.place_of(run.first);
-        // At once and whole: a full disk is noticed before anything depends on the table, and
-        // whatever a crash leaves of it later is a table.
+        // Write the table at once and whole: a full disk is noticed before anything depends on the
+        // table, and after a crash a partly updated table is still a valid one.
         if let Err(e) = self.write_table_at(host, copied_from) {
             self.release(run)?;
             return Err(e);
@@ -62,13 +64,13 @@ impl<'a> Locked<'a> {
         let image = &self.writer.image;
         let mut table = vec![0; to_usize(self.writer.geometry().cluster_size())];
         if let Some(old) = copied_from {
-            // A table that is shared is never dirty, so the file has all of it.
+            // A shared table is never dirty, so the file has all of it.
             image.read_at(old.0, &mut table)?;
         }
         image.write_at(host.0, &table)
     }
 
-    /// Takes the slices of the old table out of the store.
+    /// Removes the slices of the old table from the store.
     fn forget_slices(&self, guest: GuestOffset) {
         let geometry = self.writer.geometry();
         let coverage = geometry.l1_coverage();
@@ -85,7 +87,7 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// The entry for `guest`, in its slice.
+    /// Decodes the entry for `guest`, in its slice.
     pub(super) fn entry(&self, slice: &TableSlice, guest: GuestOffset) -> Result<L2Entry> {
         self.mapping().entry(slice, guest)
     }

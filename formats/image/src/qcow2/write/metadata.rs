@@ -1,5 +1,5 @@
-//! What all writers share, under one lock that is held for a few instructions, or for reading a
-//! table that is not at hand.
+//! The state that all writers share, under one lock. The lock is held for a few instructions, or
+//! while a table that is not cached is read.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,33 +15,34 @@ use crate::qcow2::write::Writer;
 use crate::qcow2::write::dirty::DirtySlices;
 use crate::qcow2::write::freed::Freed;
 
-/// Dirty slices that a writer does not wait with: 8 MiB at most, which map 64 GiB at QEMU's
+/// The number of dirty slices at which a writer flushes: 8 MiB at most, which map 64 GiB at QEMU's
 /// default cluster size.
 const DIRTY_MAX: usize = 128;
-/// Runs that were freed and wait for a flush. Past that they cost more memory than the flush time.
+/// The number of freed runs that wait for a flush. More would cost more memory than the flush costs
+/// time.
 const FREED_MAX: usize = 4096;
 
-/// What the image's tables are, as far as the file does not have it yet, and what is under way.
+/// The changes of the image's tables that are not in the file yet, and the allocations in flight.
 #[derive(Debug)]
 pub(super) struct Metadata {
-    /// The refcount table: places of refcount blocks, zero where there is none.
+    /// The refcount table: offsets of refcount blocks, zero for unallocated ones.
     pub(super) refcount_table: Vec<u64>,
     pub(super) refcount_table_at: HostOffset,
-    /// Entries of the refcount table that were added.
+    /// The indices of new refcount table entries.
     pub(super) added_blocks: BTreeSet<usize>,
-    /// Refcount blocks that changed.
+    /// The changed refcount blocks.
     pub(super) counts: DirtySlices,
-    /// Slices of L1 and L2 tables that changed.
+    /// The changed slices of L1 and L2 tables.
     pub(super) mapping: DirtySlices,
-    /// Some of those changes point to clusters whose data and counts must be durable first.
+    /// True if some of those changes point to clusters whose data and counts must be durable first.
     pub(super) exposes_clusters: bool,
-    /// What the tables no longer refer to. It stays as it is until they are durable.
+    /// The clusters that the tables no longer refer to. They are kept until the tables are durable.
     pub(super) freed: Vec<Freed>,
-    /// Guest clusters that are being given a place.
+    /// The guest clusters that are being allocated.
     pub(super) in_flight: Vec<Range<u64>>,
-    /// No cluster before this one is free.
+    /// The first cluster that may be free; all before it are in use.
     pub(super) hint: u64,
-    /// From this cluster of the file on, nothing was ever written: what is added there is zeroes.
+    /// The first cluster of the file that was never written: from it on the file reads as zeroes.
     pub(super) untouched_from: u64,
 }
 
@@ -49,10 +50,10 @@ impl Metadata {
     pub(super) fn load(image: &dyn BlockRead, header: &Header) -> Result<Self> {
         let table = header.refcount_table;
         if table.at.plus(table.size_bytes()).0 > image.size_bytes() || table.entries == 0 {
-            let reason = "refcount table reaches past the end of the file, or is empty";
+            let reason = "refcount table extends past the end of the file, or is empty";
             return Err(Error::corrupt(reason)
                 .at(table.at.0)
-                .with_hint("`qemu-img check -r all` rebuilds it"));
+                .with_hint("rebuild it with `qemu-img check -r all`"));
         }
         let mut bytes = vec![0; to_usize(table.size_bytes())];
         image.read_at(table.at.0, &mut bytes)?;
@@ -73,7 +74,7 @@ impl Metadata {
     }
 }
 
-/// The metadata, locked, and who it belongs to.
+/// The locked metadata, with its writer.
 #[derive(Debug)]
 pub(super) struct Locked<'a> {
     pub(super) writer: &'a Writer,
@@ -89,7 +90,7 @@ impl<'a> Locked<'a> {
         !self.state.freed.is_empty()
     }
 
-    /// Whether a flush is due.
+    /// Returns true if a flush is due.
     pub(super) fn is_full(&self) -> bool {
         let dirty = self
             .state
@@ -99,7 +100,7 @@ impl<'a> Locked<'a> {
         dirty > DIRTY_MAX || self.state.freed.len() > FREED_MAX
     }
 
-    /// Waits until no cluster of the range is being given a place.
+    /// Waits until no cluster of the range is being allocated.
     pub(super) fn wait_for(self, clusters: &Range<u64>) -> Self {
         let Self { writer, mut state } = self;
         let overlaps =
@@ -111,17 +112,17 @@ impl<'a> Locked<'a> {
         Self { writer, state }
     }
 
-    /// The next cluster from `start` on that is being given a place, or `end`.
+    /// Returns the next cluster from `start` on that is being allocated, or `end`.
     pub(super) fn next_in_flight(&self, start: u64, end: u64) -> u64 {
         let starts = self.state.in_flight.iter().map(|range| range.start);
         starts.filter(|&at| at >= start).fold(end, u64::min)
     }
 
-    pub(super) fn take_off(&mut self, clusters: Range<u64>) {
+    pub(super) fn begin_write(&mut self, clusters: Range<u64>) {
         self.state.in_flight.push(clusters);
     }
 
-    pub(super) fn land(&mut self, clusters: &Range<u64>) {
+    pub(super) fn end_write(&mut self, clusters: &Range<u64>) {
         let found = self
             .state
             .in_flight

@@ -1,4 +1,4 @@
-//! Finding a place for what is written.
+//! Planning of writes: finding clusters for the data.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,43 +14,43 @@ use crate::qcow2::write::allocate::HostRun;
 use crate::qcow2::write::freed::Hole;
 use crate::qcow2::write::metadata::Locked;
 
-/// What is given a place in one go: larger requests are served in pieces, so that buffers for
-/// what surrounds them, and what others wait for, stay small.
+/// The largest range to allocate at once. Larger requests are split, so that buffers for
+/// surrounding data stay small and others do not wait long.
 const PLAN_MAX_BYTES: u64 = 16 << 20;
 
-/// What comes of looking for a place.
+/// The outcome of planning.
 #[derive(Debug)]
 pub(super) enum Planned {
-    /// Somebody else gave it one meanwhile.
+    /// Another thread allocated the clusters meanwhile; write in place.
     InPlace,
     Allocation(Plan),
 }
 
-/// Where the clusters of a plan are to be.
+/// The location of a plan's clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Placement {
-    /// In clusters that were allocated for it.
+    /// New clusters that were allocated for the plan.
     New(HostRun),
-    /// Where the entries say already, or in an external data file.
+    /// Clusters that the entries already refer to, or that are in an external data file.
     Given,
 }
 
-/// Clusters in a row that are being given a place. Until it is carried out or given up, nobody
-/// else touches them.
+/// A run of clusters that are being allocated. Until the plan is carried out or given up, no other
+/// request touches them.
 #[derive(Debug)]
 #[must_use = "clusters stay in flight until the plan has landed"]
 pub(super) struct Plan {
-    /// What is written.
+    /// The guest bytes to write.
     pub(super) bytes: Range<u64>,
-    /// What is given a place: also what has to be copied before and behind.
+    /// The guest bytes that are allocated, including those to copy before and after.
     pub(super) span: Range<u64>,
-    /// Guest clusters.
+    /// The guest clusters.
     clusters: Range<u64>,
-    /// Where the first of them is to be.
+    /// The host offset of the first cluster.
     host: HostOffset,
     placement: Placement,
     slice: Arc<TableSlice>,
-    /// The place reads as zeroes.
+    /// True if the host clusters read as zeroes.
     pub(super) untouched: bool,
 }
 
@@ -59,7 +59,7 @@ impl Plan {
         self.bytes.end.saturating_sub(self.bytes.start)
     }
 
-    /// Where a guest byte of it is to be.
+    /// Returns the host offset for a guest byte of the plan.
     pub(super) const fn host_of(&self, guest: u64, cluster_bits: u32) -> HostOffset {
         let start = self
             .clusters
@@ -69,28 +69,28 @@ impl Plan {
     }
 }
 
-/// Whether an entry has a place that can be written to.
+/// The cluster of an entry, if it can be written in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Has {
-    /// Its own, at this place.
-    Place(HostOffset),
-    /// None, or one that others have, too.
+enum InPlaceCluster {
+    /// A cluster of its own, at this offset.
+    At(HostOffset),
+    /// No cluster, or one with other references.
     None,
 }
 
-const fn place_of_entry(entry: &L2Entry) -> Has {
+const fn place_of_entry(entry: &L2Entry) -> InPlaceCluster {
     match entry {
         L2Entry::Standard(StandardCluster {
             host: Some(host),
             copied: true,
             ..
-        }) => Has::Place(*host),
-        _ => Has::None,
+        }) => InPlaceCluster::At(*host),
+        _ => InPlaceCluster::None,
     }
 }
 
 impl Writer {
-    /// Finds a place for the front of the range that [`write_in_place`](Self::write_in_place)
+    /// Finds clusters for the front of the range that [`write_in_place`](Self::write_in_place)
     /// could not write.
     pub(super) fn plan(&self, at: GuestOffset, len_bytes: u64) -> Result<Planned> {
         let geometry = self.geometry();
@@ -100,7 +100,7 @@ impl Writer {
         let slice = locked.writable_slice(at)?;
         let entry = locked.entry(&slice, at)?;
         let to = at.plus(len_bytes.min(geometry.left_in_cluster(at))).0;
-        if self.is_all_there(&entry, at.0..to) {
+        if self.is_writable_in_place(&entry, at.0..to) {
             return Ok(Planned::InPlace);
         }
         let limit = at.plus(
@@ -113,13 +113,13 @@ impl Writer {
         let has = place_of_entry(&entry);
         let alike = self.alike(&locked, &slice, first..end, has)?;
         let (clusters, placement, host) = match has {
-            Has::Place(host) => (alike, Placement::Given, host),
-            Has::None if self.external.is_some() => (
+            InPlaceCluster::At(host) => (alike, Placement::Given, host),
+            InPlaceCluster::None if self.external.is_some() => (
                 alike,
                 Placement::Given,
                 HostOffset(geometry.cluster_start(at).0),
             ),
-            Has::None => {
+            InPlaceCluster::None => {
                 let run = locked.allocate(alike.end.saturating_sub(alike.start))?;
                 let end = alike.start.saturating_add(run.clusters);
                 (
@@ -136,8 +136,9 @@ impl Writer {
         planned.map(Planned::Allocation)
     }
 
-    /// Whether all of the range, which lies within the entry's cluster, can be written where it is.
-    fn is_all_there(&self, entry: &L2Entry, range: Range<u64>) -> bool {
+    /// Returns true if all of the range, which lies within the entry's cluster, can be written in
+    /// place.
+    fn is_writable_in_place(&self, entry: &L2Entry, range: Range<u64>) -> bool {
         let L2Entry::Standard(cluster) = entry else {
             return false;
         };
@@ -149,7 +150,7 @@ impl Writer {
                 .all(|i| cluster.kind_of(i) == SubclusterKind::Data)
     }
 
-    /// The subclusters of a range within one cluster.
+    /// Returns the subclusters of a range within one cluster.
     pub(super) fn subclusters(&self, range: Range<u64>) -> Range<u32> {
         let geometry = self.geometry();
         let bits = geometry.subcluster_bits();
@@ -161,25 +162,25 @@ impl Writer {
         index(range.start)..index(last).saturating_add(1)
     }
 
-    /// The clusters from the first on that are to be treated like it: all need a place, or all
-    /// have one, one behind the other.
+    /// Returns the clusters from the first on that can be treated like it: either all need a new
+    /// cluster, or all have one and these are consecutive.
     fn alike(
         &self,
         locked: &Locked<'_>,
         slice: &TableSlice,
         range: Range<u64>,
-        first: Has,
+        first: InPlaceCluster,
     ) -> Result<Range<u64>> {
         let cluster_size = self.geometry().cluster_size();
         let mut expected = first;
         for cluster in range.start.saturating_add(1)..range.end {
             let at = GuestOffset(cluster.saturating_mul(cluster_size));
-            if let Has::Place(host) = expected {
-                expected = Has::Place(host.plus(cluster_size));
+            if let InPlaceCluster::At(host) = expected {
+                expected = InPlaceCluster::At(host.plus(cluster_size));
             }
             let entry = locked.entry(slice, at)?;
             let whole = at.0..at.plus(cluster_size).0;
-            if place_of_entry(&entry) != expected || self.is_all_there(&entry, whole) {
+            if place_of_entry(&entry) != expected || self.is_writable_in_place(&entry, whole) {
                 return Ok(range.start..cluster);
             }
         }
@@ -188,7 +189,8 @@ impl Writer {
 }
 
 impl Locked<'_> {
-    /// Says what is written, and what is copied around it, and takes the clusters into flight.
+    /// Determines the data to write and the surrounding data to copy, and marks the clusters as in
+    /// flight.
     fn finish_plan(
         &mut self,
         at: GuestOffset,
@@ -213,15 +215,16 @@ impl Locked<'_> {
         };
         let untouched = match placement {
             Placement::New(run) => run.untouched,
-            Placement::Given => self.reach_given(&mut plan)?,
+            Placement::Given => self.extend_to_existing(&mut plan)?,
         };
         plan.untouched = untouched && !self.writer.reader.is_encrypted;
-        self.take_off(plan.clusters.clone());
+        self.begin_write(plan.clusters.clone());
         Ok(plan)
     }
 
-    /// Makes sure that the file has a place that was given; whether it reads as zeroes.
-    fn reach_given(&mut self, plan: &mut Plan) -> Result<bool> {
+    /// Extends the file to include existing clusters of a plan; returns whether they read as
+    /// zeroes.
+    fn extend_to_existing(&mut self, plan: &mut Plan) -> Result<bool> {
         let writer = self.writer;
         let bits = writer.geometry().cluster_bits();
         let len_bytes = plan
@@ -234,18 +237,18 @@ impl Locked<'_> {
             // The guest's disk ends within the last cluster, and so does its file.
             plan.span.end = plan.span.end.min(writer.size_bytes);
             let untouched = plan.host.0 >= data.size_bytes();
-            self.reach_external(end)?;
+            self.extend_data_file(end)?;
             return Ok(untouched);
         }
         writer.check_target(plan.host, len_bytes)?;
         if end.0 > writer.image.size_bytes() {
             writer.reader.stored_len(plan.host, len_bytes)?;
-            self.reach(end)?;
+            self.extend_file(end)?;
         }
         Ok(false)
     }
 
-    /// The bytes that get a place with `bytes`: from the start of what has to be copied in the
+    /// Returns the bytes to allocate for `bytes`: from the start of what must be copied in the
     /// first cluster to its end in the last one.
     fn span(
         &self,
@@ -266,7 +269,7 @@ impl Locked<'_> {
         Ok(start..end)
     }
 
-    /// The same for bytes that lie within one cluster.
+    /// Returns the bytes to allocate for bytes within one cluster.
     fn span_in_cluster(
         &self,
         slice: &TableSlice,
@@ -289,7 +292,7 @@ impl Locked<'_> {
         let touched = self.writer.subclusters(bytes.clone());
         let is_stored = |index: u32| cluster.kind_of(index) == SubclusterKind::Data;
         if placement == Placement::Given {
-            // What is stored in place already needs no copy.
+            // Data that is already stored in place needs no copy.
             let last = touched.end.saturating_sub(1);
             let start = if is_stored(touched.start) {
                 bytes.start
@@ -308,14 +311,14 @@ impl Locked<'_> {
         Ok(place(first)..place(touched.end.max(stored_end)))
     }
 
-    /// Has the L2 table say what was carried out.
+    /// Updates the L2 table after a plan was carried out.
     pub(super) fn link(&mut self, plan: &Plan) -> Result<()> {
         let linked = plan
             .clusters
             .clone()
             .try_for_each(|cluster| self.link_cluster(plan, cluster));
         self.state.exposes_clusters = true;
-        self.land(&plan.clusters);
+        self.end_write(&plan.clusters);
         linked
     }
 
@@ -344,9 +347,9 @@ impl Locked<'_> {
         Ok(())
     }
 
-    /// Takes back what a plan has taken.
-    pub(super) fn give_up(&mut self, plan: &Plan) -> Result<()> {
-        self.land(&plan.clusters);
+    /// Frees the clusters of a plan.
+    pub(super) fn abandon(&mut self, plan: &Plan) -> Result<()> {
+        self.end_write(&plan.clusters);
         match plan.placement {
             Placement::New(run) => self.release(run),
             Placement::Given => Ok(()),
@@ -354,7 +357,7 @@ impl Locked<'_> {
     }
 }
 
-/// The bits of some subclusters; all of them without subclusters.
+/// Returns the bits of some subclusters; all bits without subclusters.
 pub(super) fn bitmap(subclusters: Range<u32>, layout: L2Layout) -> u32 {
     if layout == L2Layout::Standard {
         return u32::MAX;

@@ -1,4 +1,4 @@
-//! Changing reference counts: specification, section "Host cluster management".
+//! Changes of reference counts: specification, section "Host cluster management".
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::qcow2::units::HostOffset;
 use crate::qcow2::write::Writer;
 use crate::qcow2::write::metadata::Locked;
 
-/// Bits 9 to 63 of a refcount table entry.
+/// The bits of the offset in a refcount table entry: 9 to 63.
 const OFFSET_MASK: u64 = !0x1ff;
 
-/// The counts of a stretch of clusters: a slice of a refcount block.
+/// The counts of a range of clusters: a slice of a refcount block.
 #[derive(Debug)]
 pub(super) struct Counts {
     pub(super) slice: Arc<TableSlice>,
-    /// The first cluster that it counts.
+    /// The first cluster of the range.
     pub(super) first: u64,
-    /// How many it counts.
+    /// The number of clusters in the range.
     pub(super) len: u64,
     order: u32,
 }
@@ -41,7 +41,7 @@ impl Counts {
 }
 
 impl Writer {
-    /// log2 of the clusters that a block counts.
+    /// Returns log2 of the clusters that a block covers.
     pub(super) const fn block_entries_bits(&self) -> u32 {
         self.geometry()
             .cluster_bits()
@@ -49,17 +49,17 @@ impl Writer {
             .saturating_sub(self.header.refcount_order)
     }
 
-    /// Clusters that a block counts.
+    /// Returns the number of clusters that a block covers.
     pub(super) const fn block_entries(&self) -> u64 {
         power_of_two(self.block_entries_bits())
     }
 
-    /// The block that counts a cluster.
+    /// Returns the index of the block that covers a cluster.
     pub(super) const fn block_of(&self, cluster: u64) -> u64 {
         shift_right(cluster, self.block_entries_bits())
     }
 
-    /// The largest count.
+    /// Returns the largest possible count.
     pub(super) fn count_max(&self) -> u64 {
         let bits = u32::try_from(self.header.refcount_bits()).unwrap_or(u64::BITS);
         low_bits(u64::MAX, bits)
@@ -67,19 +67,20 @@ impl Writer {
 }
 
 impl Locked<'_> {
-    /// Where the `index`th block is, if it is anywhere.
+    /// Returns the offset of the `index`th block, if it is allocated.
     pub(super) fn block_place(&self, index: u64) -> Result<Option<HostOffset>> {
         let entry = self.state.refcount_table.get(to_usize(index)).copied();
         let entry = entry.unwrap_or(0);
         if entry & !OFFSET_MASK != 0 || !self.writer.geometry().is_cluster_aligned(entry) {
             let at = self.state.refcount_table_at.plus(index.saturating_mul(8));
-            let reason = format!("refcount table entry {entry:#018x} is no cluster's offset");
+            let reason =
+                format!("invalid refcount table entry {entry:#018x}: not the offset of a cluster");
             return Err(Error::corrupt(reason).at(at.0));
         }
         Ok((entry != 0).then_some(HostOffset(entry)))
     }
 
-    /// The counts around `cluster`; `None` when no block counts it, so that it is free.
+    /// Returns the counts around `cluster`; `None` if no block covers it, so that it is free.
     pub(super) fn counts(&self, cluster: u64) -> Result<Option<Counts>> {
         let writer = self.writer;
         let Some(block) = self.block_place(writer.block_of(cluster))? else {
@@ -87,7 +88,7 @@ impl Locked<'_> {
         };
         let slice_bytes = writer.geometry().slice_size();
         let order = writer.header.refcount_order;
-        // 2^n counts of 2^order bits in a slice.
+        // A slice has 2^n counts of 2^order bits.
         let len_bits = slice_bytes
             .trailing_zeros()
             .saturating_add(3)
@@ -107,14 +108,14 @@ impl Locked<'_> {
         }))
     }
 
-    /// How often the cluster is referred to.
+    /// Returns the reference count of the cluster.
     pub(crate) fn count(&self, cluster: u64) -> Result<u64> {
         Ok(self
             .counts(cluster)?
             .map_or(0, |counts| counts.get(cluster)))
     }
 
-    /// Changes a count, which lies in `counts`.
+    /// Changes a count, which must be in `counts`.
     pub(super) fn set_count(&mut self, counts: &Counts, cluster: u64, count: u64) {
         let place = counts.place(cluster);
         place.set(&counts.slice, count);
@@ -130,9 +131,10 @@ impl Locked<'_> {
                 .with_hint("run `qemu-img check` on the image");
         }
         let bits = self.writer.header.refcount_bits();
-        let reason = format!("a cluster is referred to {count} times, the most for {bits} bits");
+        let reason =
+            format!("a cluster has {count} references, the most for refcounts of {bits} bits");
         Error::unsupported(reason)
             .at(at)
-            .with_hint("convert the image to one with `refcount_bits=16`")
+            .with_hint("convert the image with `refcount_bits=16`")
     }
 }

@@ -1,8 +1,8 @@
 //! New refcount blocks, and a longer refcount table.
 //!
-//! A block is counted by itself: it is the first cluster of those that it counts, which are all
-//! free when it comes. A longer table goes behind everything that the old one could count, with
-//! the blocks that count it.
+//! A block counts itself: it is the first cluster of the range that it covers, which is all free
+//! when the block is added. A longer table is placed after everything that the old one could cover,
+//! with the blocks that count it.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::qcow2::units::HostOffset;
 use crate::qcow2::write::freed::{Freed, Hole};
 use crate::qcow2::write::metadata::Locked;
 
-/// Where a longer table and the blocks that count it go: blocks first.
+/// The location of a longer table and of the blocks that count it: blocks first.
 #[derive(Debug, PartialEq, Eq)]
 struct Layout {
     first: u64,
@@ -31,7 +31,7 @@ impl Layout {
 }
 
 impl Locked<'_> {
-    /// Adds the block that counts the clusters of stretch `index`.
+    /// Adds the block for range `index` of clusters.
     pub(super) fn add_block(&mut self, index: u64) -> Result<()> {
         if index >= to_u64(self.state.refcount_table.len()) {
             return self.grow_table(index);
@@ -39,15 +39,16 @@ impl Locked<'_> {
         let first = index.saturating_mul(self.writer.block_entries());
         self.check_free(first, 1)?;
         let at = self.place_of(first);
-        self.reach(self.place_of(first.saturating_add(1)))?;
-        // Written before anything points to it, and whole: what is missing would be garbage later.
+        self.extend_file(self.place_of(first.saturating_add(1)))?;
+        // Write the block whole, before anything points to it: unwritten parts would be garbage
+        // later.
         self.write_block(at, 0..1)?;
         let _ = self.touched(first, 1);
         self.add_block_at(index, at);
         Ok(())
     }
 
-    /// Enters a block that was written into the table.
+    /// Enters a written block into the table.
     pub(super) fn add_block_at(&mut self, index: u64, at: HostOffset) {
         if let Some(entry) = self.state.refcount_table.get_mut(to_usize(index)) {
             *entry = at.0;
@@ -56,7 +57,7 @@ impl Locked<'_> {
         self.state.exposes_clusters = true;
     }
 
-    /// Writes a new block in which the clusters `used` are counted once.
+    /// Writes a new block in which the clusters `used` have a count of one.
     pub(super) fn write_block(&self, at: HostOffset, used: Range<u64>) -> Result<()> {
         let block = TableSlice::zeroed(at, self.writer.geometry().cluster_size());
         for index in used {
@@ -66,13 +67,13 @@ impl Locked<'_> {
         self.writer.image.write_at(at.0, &bytes)
     }
 
-    /// Moves the table to where it can be longer, with the block for stretch `index` and those
-    /// that the new table needs. The old table is freed.
+    /// Moves the table to where it can be longer, with the block for range `index` and those that
+    /// the new table needs. The old table is freed.
     fn grow_table(&mut self, index: u64) -> Result<()> {
         let layout = self.layout_from(index)?;
         self.check_free(layout.first, layout.clusters())?;
         let end = layout.first.saturating_add(layout.clusters());
-        self.reach(self.place_of(end))?;
+        self.extend_file(self.place_of(end))?;
         let _ = self.touched(layout.first, layout.clusters());
         self.write_blocks(&layout)?;
         let table = self.write_table(index, &layout)?;
@@ -84,12 +85,13 @@ impl Locked<'_> {
         self.free_old_table();
         self.state.refcount_table = table;
         self.state.refcount_table_at = at;
-        // The new table has them.
+        // The new table includes them.
         self.state.added_blocks.clear();
         Ok(())
     }
 
-    /// At least half as many entries more, so that growth becomes rare.
+    /// Returns the layout of a longer table, with at least half as many entries more, so that
+    /// growth is rare.
     fn layout_from(&self, index: u64) -> Result<Layout> {
         let cluster_size = self.writer.geometry().cluster_size();
         let per_cluster = cluster_size / 8;
@@ -102,9 +104,9 @@ impl Locked<'_> {
                 .max(old_len.saturating_add(old_len / 2));
             let table_clusters = needed.div_ceil(per_cluster.max(1));
             if table_clusters.saturating_mul(cluster_size) > REFCOUNT_TABLE_MAX_BYTES {
-                let reason = "the image has as many clusters as it can count";
+                let reason = "no space left in the image: the refcount table has its largest size";
                 return Err(Error::new(ErrorKind::NoSpace, reason)
-                    .with_hint("convert it to one with larger clusters"));
+                    .with_hint("convert the image with a larger cluster size"));
             }
             let counted = blocks.saturating_mul(entries);
             if blocks.saturating_add(table_clusters) <= counted {
@@ -129,7 +131,7 @@ impl Locked<'_> {
         Ok(())
     }
 
-    /// Writes the new table, and gives it back.
+    /// Writes the new table, and returns it.
     fn write_table(&self, index: u64, layout: &Layout) -> Result<Vec<u64>> {
         let mut table = self.state.refcount_table.clone();
         let len_bytes = layout

@@ -1,8 +1,9 @@
-//! Reference counts made anew, for an image that was not closed properly.
+//! Recomputation of reference counts, for an image that was not closed properly.
 //!
-//! With lazy refcounts counts are written late, and the dirty bit says that they may be wrong. What
-//! refers to the clusters is right, so the counts follow from it. The bit goes when all of them are
-//! durable; a crash before leaves it, and the next try begins again.
+//! With lazy refcounts, counts are written late, and the dirty bit marks that they may be wrong.
+//! The references to clusters are right, so the counts follow from them. The bit is cleared when
+//! all counts are durable. After a crash it is still set, and the next attempt starts from the
+//! beginning.
 
 use diskfs_block::{Error, Result};
 
@@ -15,10 +16,10 @@ use crate::qcow2::units::{GuestOffset, HostOffset};
 use crate::qcow2::write::Writer;
 use crate::qcow2::write::metadata::Locked;
 
-const ADVICE: &str = "`qemu-img check -r all` may repair it";
+const ADVICE: &str = "try to repair it with `qemu-img check -r all`";
 
 impl Writer {
-    /// Makes all counts what refers to the clusters, and clears the dirty bit.
+    /// Sets all counts to the number of references, and clears the dirty bit.
     pub(super) fn repair(&self) -> Result<()> {
         let rules = self.reader.mapping.rules;
         let references = check::references(self.image.as_ref(), &self.header, rules);
@@ -43,7 +44,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Has the entries of the current state say which clusters and tables are referred to once.
+    /// Sets the "copied" flags of the current state's entries from the reference counts.
     fn mark_all_copied(&self, references: &[u32]) -> Result<()> {
         let coverage = self.geometry().l1_coverage();
         let mut at = GuestOffset(0);
@@ -57,15 +58,15 @@ impl Writer {
 }
 
 impl Locked<'_> {
-    /// Gives a block to each stretch of clusters that is in use and has none. They go behind all
-    /// that is in use, and what else the file has there is free.
+    /// Allocates the missing refcount blocks for ranges with clusters in use. The blocks are placed
+    /// after all clusters in use; the rest of the file there is free.
     fn add_missing_blocks(&mut self, references: &mut Vec<u32>) -> Result<()> {
         let used = references.iter().rposition(|&count| count > 0);
         references.truncate(used.map_or(0, |last| last.saturating_add(1)));
         self.lengthen_table(references)?;
         let mut index = 0;
-        // Each new block makes the file longer, by at most one stretch for the last of them.
-        while index < self.stretches(references) {
+        // Each new block makes the file longer, by at most one range for the last of them.
+        while index < self.range_count(references) {
             if self.misses_block(index, references)? {
                 let at = self.place_of(to_u64(references.len()));
                 self.put_block(index, at)?;
@@ -76,8 +77,8 @@ impl Locked<'_> {
         Ok(())
     }
 
-    /// Stretches of clusters that the references reach over.
-    fn stretches(&self, references: &[u32]) -> u64 {
+    /// Returns the number of ranges that the references cover.
+    fn range_count(&self, references: &[u32]) -> u64 {
         let last = to_u64(references.len()).saturating_sub(1);
         self.writer.block_of(last).saturating_add(1)
     }
@@ -91,16 +92,17 @@ impl Locked<'_> {
         Ok(is_used && self.block_place(index)?.is_none())
     }
 
-    /// Makes the table long enough for the clusters that are in use, and for what is about to be
-    /// added: the blocks that are missing, and the longer table.
+    /// Extends the table to cover the clusters in use and those to add: the missing blocks and the
+    /// longer table itself.
     fn lengthen_table(&mut self, references: &mut Vec<u32>) -> Result<()> {
         let mut missing = 0_u64;
-        for index in 0..self.stretches(references) {
+        for index in 0..self.range_count(references) {
             missing = missing.saturating_add(u64::from(self.misses_block(index, references)?));
         }
         let used = to_u64(references.len());
         let old_len = to_u64(self.state.refcount_table.len());
-        let Some(clusters) = self.longer_table(used.saturating_add(missing), old_len)? else {
+        let Some(clusters) = self.longer_table_clusters(used.saturating_add(missing), old_len)?
+        else {
             return Ok(());
         };
         let at = self.place_of(used);
@@ -119,13 +121,13 @@ impl Locked<'_> {
         Ok(())
     }
 
-    /// How many clusters a table takes that has room for `used` clusters, for itself, and for the
-    /// blocks of what is added; `None` when one of `old_len` entries has.
-    fn longer_table(&self, used: u64, old_len: u64) -> Result<Option<u64>> {
+    /// Returns the number of clusters of a table that covers `used` clusters, itself and the new
+    /// blocks; `None` if a table of `old_len` entries does.
+    fn longer_table_clusters(&self, used: u64, old_len: u64) -> Result<Option<u64>> {
         let cluster_size = self.writer.geometry().cluster_size();
         let mut clusters = 0_u64;
         loop {
-            // The table's clusters are counted by blocks that are clusters themselves.
+            // The table's clusters are counted by blocks, which are clusters themselves.
             let added = clusters
                 .saturating_add(self.writer.block_of(clusters))
                 .saturating_add(2);
@@ -137,7 +139,7 @@ impl Locked<'_> {
             let wanted = needed.max(old_len.saturating_add(old_len / 2));
             let enough = wanted.saturating_mul(8).div_ceil(cluster_size);
             if enough.saturating_mul(cluster_size) > REFCOUNT_TABLE_MAX_BYTES {
-                let reason = "refcount table has no room for the clusters that are in use";
+                let reason = "no space left in the refcount table for the clusters in use";
                 return Err(Error::unsupported(reason).with_hint(ADVICE));
             }
             if enough <= clusters {
@@ -147,12 +149,12 @@ impl Locked<'_> {
         }
     }
 
-    /// Writes the table, with room for more, to clusters that nothing uses, and has the header point
-    /// to it. Either table is right whatever happens meanwhile: they have the same blocks.
+    /// Writes the table, with spare entries, to free clusters, and points the header to it. Both
+    /// tables are valid at any moment, because they have the same blocks.
     fn move_table(&mut self, at: HostOffset, clusters: u64) -> Result<()> {
         let first = self.cluster_at(at);
         self.check_free(first, clusters)?;
-        self.reach(self.place_of(first.saturating_add(clusters)))?;
+        self.extend_file(self.place_of(first.saturating_add(clusters)))?;
         let _ = self.touched(first, clusters);
         let len_bytes = clusters.saturating_mul(self.writer.geometry().cluster_size());
         let mut table = self.state.refcount_table.clone();
@@ -169,7 +171,7 @@ impl Locked<'_> {
 
     fn put_block(&mut self, index: u64, at: HostOffset) -> Result<()> {
         let first = self.cluster_at(at);
-        self.reach(self.place_of(first.saturating_add(1)))?;
+        self.extend_file(self.place_of(first.saturating_add(1)))?;
         self.write_block(at, 0..0)?;
         let _ = self.touched(first, 1);
         self.add_block_at(index, at);
@@ -204,7 +206,7 @@ impl Locked<'_> {
         Ok(())
     }
 
-    /// The L1 entry for `guest`, and all entries of its L2 table.
+    /// Sets the flag in the L1 entry for `guest`, and in all entries of its L2 table.
     fn mark_table_copied(&mut self, guest: GuestOffset, references: &[u32]) -> Result<()> {
         let geometry = self.writer.geometry();
         let place = self.mapping().l1_piece(guest)?;
@@ -221,8 +223,8 @@ impl Locked<'_> {
             let words = place.index..place.index.saturating_add(1);
             self.state.mapping.mark(&place.piece, words);
         }
-        // Those of a table that a snapshot has, too, as well: its clusters are shared, and a flag that
-        // is left would have them written over.
+        // Include tables that a snapshot shares: their clusters are shared, and a stale flag would
+        // allow overwriting them.
         self.mark_entries_copied(guest, references)
     }
 

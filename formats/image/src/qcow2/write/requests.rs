@@ -1,30 +1,29 @@
-//! Which reads and writes are under way.
+//! The reads and writes in flight.
 //!
-//! A read finds out where its bytes are, and then reads them. Between the two the cluster may be
-//! freed; it must not become somebody else's before the read has come to its end. So each request
-//! holds a lock shared while it uses clusters, and who frees them waits once for everybody who was
-//! there before.
+//! A read looks up where its bytes are, and then reads them. In between, the cluster may be freed,
+//! but it must not be reused before the read ends. So each request holds a lock shared while it
+//! uses clusters, and freeing waits once for all requests that began earlier.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// Threads seldom meet at one of so many locks.
+/// The number of locks. Threads rarely contend for one of so many.
 const SLOTS: usize = 16;
 
-/// One lock, on lines of its own: two that share a line would be one for the processors.
+/// A lock with cache lines of its own: processors would contend for a shared line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Slot(RwLock<()>);
 
-/// The requests that are under way.
+/// The requests in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     slots: [Slot; SLOTS],
 }
 
-/// A request, until it is dropped. While a thread has one it begins no other, and waits for nobody
-/// who waits for requests.
+/// A request in flight, until it is dropped. A thread must not begin another one meanwhile, nor
+/// wait for a thread that waits for requests.
 pub(crate) type Request<'a> = RwLockReadGuard<'a, ()>;
 
 thread_local! {
@@ -50,7 +49,7 @@ impl Requests {
         held.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when all requests that were under way have come to their end.
+    /// Waits until all requests that are in flight now have ended.
     pub(crate) fn wait_for_all(&self) {
         for slot in &self.slots {
             drop(slot.0.write().unwrap_or_else(PoisonError::into_inner));

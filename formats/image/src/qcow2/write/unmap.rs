@@ -1,7 +1,7 @@
 //! Zeroing and discarding.
 //!
-//! What reads as zeroes without being stored is a flag in the L2 table from version 3 on. Version 2
-//! has none: there a cluster that is nowhere reads as zeroes, unless a backing file has it.
+//! From version 3 on, a flag in the L2 table makes a cluster read as zeroes without being stored.
+//! Version 2 has no such flag: only an unallocated cluster without a backing file reads as zeroes.
 
 use std::ops::Range;
 
@@ -16,30 +16,31 @@ use crate::qcow2::write::freed::Hole;
 use crate::qcow2::write::metadata::Locked;
 use crate::qcow2::write::plan::bitmap;
 
-/// Zeroes that have to be written are written in pieces of this size.
+/// The number of zeroes to write at once.
 const ZEROES_BYTES: u64 = 1 << 20;
 
-/// What is to become of clusters.
+/// The operation on clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unmap {
-    /// They read as zeroes, and keep their place: it will be written again.
+    /// Make them read as zeroes and keep their allocation, because they will be written again.
     Zero,
-    /// The same, also where nothing shows from behind now: something else may be put there.
+    /// Make them read as zeroes even where no backing file shows through now, because the image may
+    /// get another backing file.
     Hide,
-    /// They are of no more use.
+    /// Free them, because their contents are no longer needed.
     Discard,
 }
 
-/// What an entry becomes.
+/// The change of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
-    /// It says so already.
+    /// No change; the entry is already right.
     Nothing,
-    /// This; what it referred to is still referred to.
+    /// The new entry; the clusters of the old one stay referenced.
     Keep(StandardCluster),
-    /// This; what it referred to is freed.
+    /// The new entry; the clusters of the old one are freed.
     Free(StandardCluster),
-    /// A flag cannot say it.
+    /// Writing zeroes as data, because no flag can express the change.
     AsData,
 }
 
@@ -62,10 +63,11 @@ impl Writer {
             self.zero_whole(whole.clone())?;
             self.zero_as_data(whole.end.min(end)..end)?;
         }
-        self.relieve()
+        self.flush_if_large()
     }
 
-    /// Makes the range read as zeroes whatever is put behind this image; the caller has checked it.
+    /// Makes the range read as zeroes whatever backing file this image gets; the caller has checked
+    /// it.
     pub(crate) fn hide(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.begin()?;
         self.record(offset, len_bytes);
@@ -77,17 +79,17 @@ impl Writer {
         self.write_zeroes_as_data(offset..whole.start)?;
         self.unmap(whole.clone(), Unmap::Hide)?;
         self.write_zeroes_as_data(whole.end.min(end)..end)?;
-        self.relieve()
+        self.flush_if_large()
     }
 
-    /// Gives back what the range is stored in. It reads as zeroes then, or as before; never as
-    /// what a backing file holds.
+    /// Frees the clusters of the range. It then reads as zeroes or as before, but never as the
+    /// backing file.
     pub(crate) fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.begin()?;
         self.record(offset, len_bytes);
         let end = offset.saturating_add(len_bytes);
         let whole = self.whole_units(offset, end, self.geometry().cluster_bits());
-        // Without a zero flag the backing file would be seen again.
+        // Without a zero flag the backing file would become visible again.
         let would_reveal = !self.has_zero_flag() && self.reader.backing.is_some();
         if whole.is_empty() || would_reveal {
             return Ok(());
@@ -96,14 +98,15 @@ impl Writer {
             return self.zero_external(whole);
         }
         self.unmap(whole, Unmap::Discard)?;
-        self.relieve()
+        self.flush_if_large()
     }
 
     fn has_zero_flag(&self) -> bool {
         self.reader.mapping.rules.zero_clusters == ZeroClusters::Allowed
     }
 
-    /// The units of `2^bits` bytes that lie within the range. The disk's last one may be cut short.
+    /// Returns the units of `2^bits` bytes that lie within the range. The disk's last unit may be
+    /// shorter.
     fn whole_units(&self, start: u64, end: u64, bits: u32) -> Range<u64> {
         let end = if end >= self.size_bytes {
             round_up(end, bits)
@@ -123,7 +126,7 @@ impl Writer {
         self.unmap(range, Unmap::Zero)
     }
 
-    /// Writes zeroes where the range does not read as zeroes already.
+    /// Writes zeroes where the range does not already read as zeroes.
     fn zero_as_data(&self, range: Range<u64>) -> Result<()> {
         let mut at = range.start;
         while at < range.end {
@@ -146,8 +149,8 @@ impl Writer {
         Ok(())
     }
 
-    /// A raw external data file holds zeroes where the guest sees them, so they are written there,
-    /// and the tables stay as they are. What they have no place for is zeroes in both.
+    /// Writes zeroes to a raw external data file, which must have zeroes where the guest sees them;
+    /// the tables are unchanged. Unallocated ranges are zeroes in both.
     fn zero_external(&self, range: Range<u64>) -> Result<()> {
         let end = range.end.min(self.size_bytes);
         let mut at = GuestOffset(range.start);
@@ -171,12 +174,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Does what lies in the first slice of the range, and says where that ends.
+    /// Processes the part of the range in its first slice, and returns where that ends.
     fn unmap_in_slice(&self, range: Range<u64>, what: Unmap) -> Result<u64> {
         let geometry = self.geometry();
         let at = GuestOffset(range.start);
         let stop = at.plus(geometry.left_in_slice(at)).0.min(range.end);
-        let says_nothing = what != Unmap::Hide && self.is_nothing_behind(at);
+        let says_nothing = what != Unmap::Hide && self.has_no_backing_data(at);
         if says_nothing && self.reader.mapping.slice(at)?.is_none() {
             return Ok(at.plus(geometry.left_in_l1_entry(at)).0.min(range.end));
         }
@@ -196,8 +199,8 @@ impl Writer {
         Ok(stop)
     }
 
-    /// Whether nothing shows from behind where this image has nothing.
-    fn is_nothing_behind(&self, at: GuestOffset) -> bool {
+    /// Returns true if no backing file shows through at `at`.
+    fn has_no_backing_data(&self, at: GuestOffset) -> bool {
         let backing = self.reader.backing.as_ref();
         backing.is_none_or(|backing| backing.size_bytes() <= at.0)
     }
@@ -227,17 +230,18 @@ impl Locked<'_> {
     fn change_of(&self, old: &L2Entry, touched: u32, what: Unmap, at: GuestOffset) -> Change {
         let is_whole = touched == u32::MAX;
         let has_flag = self.writer.has_zero_flag();
-        // In version 2 only what is nowhere reads as zeroes; the caller knows that nothing is behind.
-        let nowhere = StandardCluster {
+        // In version 2 only unallocated clusters read as zeroes; the caller has checked that no
+        // backing file shows through.
+        let unallocated = StandardCluster {
             zero: if has_flag { u32::MAX } else { 0 },
             ..StandardCluster::default()
         };
         let cluster = match old {
-            L2Entry::Compressed(_) if is_whole => return Change::Free(nowhere),
+            L2Entry::Compressed(_) if is_whole => return Change::Free(unallocated),
             L2Entry::Compressed(_) => return Change::AsData,
             L2Entry::Standard(cluster) => *cluster,
         };
-        let is_zero = if what != Unmap::Hide && self.writer.is_nothing_behind(at) {
+        let is_zero = if what != Unmap::Hide && self.writer.has_no_backing_data(at) {
             cluster.allocated & touched == 0
         } else {
             touched & !cluster.zero == 0
@@ -245,9 +249,11 @@ impl Locked<'_> {
         let is_stored = cluster.host.is_some();
         match what {
             _ if is_zero && (!is_stored || what != Unmap::Discard) => Change::Nothing,
-            Unmap::Discard if is_stored => Change::Free(nowhere),
-            Unmap::Discard => Change::Keep(nowhere),
-            _ if is_whole && is_stored && (!cluster.copied || !has_flag) => Change::Free(nowhere),
+            Unmap::Discard if is_stored => Change::Free(unallocated),
+            Unmap::Discard => Change::Keep(unallocated),
+            _ if is_whole && is_stored && (!cluster.copied || !has_flag) => {
+                Change::Free(unallocated)
+            }
             Unmap::Zero | Unmap::Hide => Change::Keep(StandardCluster {
                 allocated: cluster.allocated & !touched,
                 zero: cluster.zero | touched,

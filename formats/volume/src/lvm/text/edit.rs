@@ -1,18 +1,18 @@
-//! Changes of single values in a text, which leave every other byte as it is.
+//! Changes of single values in a text that keep every other byte.
 
 use std::borrow::Cow;
 
 use super::Text;
 use super::lexer::{Lexer, Token};
 
-/// Returns what a value becomes, given the names of the sections that it is in, its own name and the value as it
-/// stands in the text; `None` for one that is kept.
+/// A function that returns the new text of a value, or `None` to keep it. It gets the names of the
+/// enclosing sections, the value's name, and the value as it is written in the text.
 pub(crate) type Edit<'e> = dyn FnMut(&[Cow<'_, str>], &str, &str) -> Option<String> + 'e;
 
 /// Returns the text with the values that `edit` changes. Lists are kept.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// A syntax error in the text.
 pub(crate) fn edited(text: &str, edit: &mut Edit<'_>) -> Result<String, String> {
     let mut lexer = Lexer::new(text);
     let mut sections: Vec<Cow<'_, str>> = Vec::new();

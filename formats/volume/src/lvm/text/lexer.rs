@@ -1,17 +1,17 @@
-//! The words of LVM's text metadata. LVM2, `libdm/libdm-config.c`; lvm.conf(5), "SYNTAX".
+//! The lexer of LVM's text metadata. LVM2, `libdm/libdm-config.c`; lvm.conf(5), "SYNTAX".
 
-/// A word.
+/// A token of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token<'a> {
-    /// A name, or a number.
+    /// A name or a number.
     Word(&'a str),
-    /// What stands between quotes, its escapes still in it.
+    /// A quoted string, with its escapes.
     Quoted(&'a str),
-    /// One of `{ } [ ] = ,`.
+    /// A mark: one of `{ } [ ] = ,`.
     Mark(char),
 }
 
-/// The words of a text with the lines they are in.
+/// An iterator over the tokens of a text that tracks the line.
 #[derive(Debug, Clone)]
 pub(super) struct Lexer<'a> {
     rest: &'a str,
@@ -26,20 +26,20 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The line of the word that was given last.
+    /// Returns the line of the last token.
     pub(super) fn line(&self) -> usize {
         self.line
     }
 
-    /// The text behind the word that was given last.
+    /// Returns the text after the last token.
     pub(super) fn rest(&self) -> &'a str {
         self.rest
     }
 
-    /// The next word, `None` at the end.
+    /// Returns the next token, `None` at the end.
     ///
     /// # Errors
-    /// For a string that does not end.
+    /// A string that does not end.
     pub(super) fn next(&mut self) -> Result<Option<Token<'a>>, String> {
         self.skip_blanks();
         let Some(first) = self.rest.chars().next() else {
@@ -59,7 +59,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes so many bytes, which end at a character's end.
+    /// Takes `len` bytes, which must end at a character boundary.
     fn take(&mut self, len: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at_checked(len).unwrap_or((self.rest, ""));
         self.rest = rest;
@@ -68,7 +68,7 @@ impl<'a> Lexer<'a> {
         taken
     }
 
-    /// Blanks, and comments to the ends of their lines.
+    /// Skips blanks and comments.
     fn skip_blanks(&mut self) {
         loop {
             let blanks = self

@@ -1,18 +1,18 @@
-//! LVM's text metadata as a tree of sections.
+//! The parser of LVM's text metadata into a tree of sections.
 
 use super::lexer::{Lexer, Token};
 use super::{Section, Text, Value};
 
-/// Sections in sections: a group, its volumes, one of them, its segments make four.
+/// The largest nesting depth: a group, its volumes, one of them and its segments are four levels.
 const MAX_DEPTH: usize = 8;
 
-/// Names and values in all. A logical volume has about thirty.
+/// The largest number of names and values. A logical volume has about thirty.
 const MAX_NODES: usize = 400_000;
 
-/// Reads a whole text.
+/// Parses a whole text.
 ///
 /// # Errors
-/// What is wrong with it, and in which line.
+/// A syntax error, with its line.
 pub(crate) fn parse(text: &str) -> Result<Section<'_>, String> {
     let mut parser = Parser {
         lexer: Lexer::new(text),
@@ -29,10 +29,13 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// What is in a section up to its end: a `}`, or for the outermost one that of the text.
+    /// Parses the contents of a section up to its end: a `}`, or for the outermost section the end
+    /// of the text.
     fn section(&mut self, depth: usize) -> Result<Section<'a>, String> {
         if depth > MAX_DEPTH {
-            return Err(format!("more than {MAX_DEPTH} sections in one another"));
+            return Err(format!(
+                "sections are nested too deeply: more than {MAX_DEPTH} levels"
+            ));
         }
         let mut section = Section::default();
         loop {
@@ -42,7 +45,9 @@ impl<'a> Parser<'a> {
                 Some(Token::Mark('}')) if depth > 0 => return Ok(section),
                 Some(Token::Word(word)) => Text(word),
                 Some(Token::Quoted(quoted)) => Text(quoted),
-                Some(Token::Mark(mark)) => return Err(format!("`{mark}` where a name belongs")),
+                Some(Token::Mark(mark)) => {
+                    return Err(format!("unexpected `{mark}`, expected a name"));
+                }
             };
             self.count()?;
             match self.lexer.next()? {
@@ -54,7 +59,7 @@ impl<'a> Parser<'a> {
                     let value = self.value()?;
                     section.values.push((name, value));
                 }
-                _ => return Err("neither `=` nor `{` behind a name".to_owned()),
+                _ => return Err("expected `=` or `{` after a name".to_owned()),
             }
         }
     }
@@ -63,11 +68,11 @@ impl<'a> Parser<'a> {
         match self.lexer.next()? {
             Some(Token::Mark('[')) => self.list(),
             Some(token) => self.single(token),
-            None => Err("no value behind `=`".to_owned()),
+            None => Err("expected a value after `=`".to_owned()),
         }
     }
 
-    /// Values up to a `]`, with commas between them.
+    /// Parses values up to a `]`, with commas between them.
     fn list(&mut self) -> Result<Value<'a>, String> {
         let mut list = Vec::new();
         loop {
@@ -85,14 +90,14 @@ impl<'a> Parser<'a> {
         match token {
             Token::Quoted(text) => Ok(Value::Text(Text(text))),
             Token::Word(word) => Ok(word.parse().map_or(Value::Text(Text(word)), Value::Number)),
-            Token::Mark(mark) => Err(format!("`{mark}` where a value belongs")),
+            Token::Mark(mark) => Err(format!("unexpected `{mark}`, expected a value")),
         }
     }
 
     fn count(&mut self) -> Result<(), String> {
         self.nodes = self.nodes.saturating_add(1);
         if self.nodes > MAX_NODES {
-            return Err(format!("more than {MAX_NODES} names and values"));
+            return Err(format!("too many names and values: more than {MAX_NODES}"));
         }
         Ok(())
     }

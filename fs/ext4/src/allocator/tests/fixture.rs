@@ -1,4 +1,4 @@
-//! A filesystem that mke2fs made, open for writing.
+//! A filesystem made by mke2fs, opened for writing.
 
 #![allow(clippy::print_stderr, reason = "a test that skips says why")]
 
@@ -16,16 +16,17 @@ use crate::options::WriteOptions;
 use crate::writable::WritableExt4;
 use crate::writer::Core;
 
-/// Whether e2fsprogs are there; if not the test says so and must return.
+/// Returns true if e2fsprogs is installed; otherwise it prints that the test is skipped, and the
+/// test must return.
 pub(super) fn available() -> bool {
     have(&["mke2fs", "e2fsck", "dumpe2fs", "debugfs"])
 }
 
-/// Numbers that are the same in each run.
+/// A random number generator that gives the same numbers in each run.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         // xorshift64*
         self.0 ^= self.0 >> 12;
@@ -35,7 +36,8 @@ impl Random {
     }
 }
 
-/// What was never written may hold anything: here what looks like inodes that are in use.
+/// Fills the file with bytes that look like inodes in use: what was never written may have any
+/// contents.
 fn fill_with_garbage(image: &Path, size: &str) {
     let mebibytes: usize = size.trim_end_matches('M').parse().unwrap();
     std::fs::write(image, vec![0x41; mebibytes << 20]).unwrap();
@@ -53,7 +55,7 @@ impl Fixture {
         Self::altered(what, args, size, &[])
     }
 
-    /// The same after debugfs has done something to it.
+    /// Creates a filesystem and changes it with debugfs before it is opened.
     pub(super) fn altered(what: &str, args: &str, size: &str, commands: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("image");
@@ -103,7 +105,7 @@ impl Fixture {
         self.core().volume().inode(number).unwrap().unwrap()
     }
 
-    /// An operation that is not done again when it fails for want of space.
+    /// Runs an operation that is not repeated when it fails with `NoSpace`.
     pub(super) fn do_once<R>(&self, operation: impl Fn(&Handle<'_>) -> Result<R>) -> Result<R> {
         let done = self
             .core()
@@ -117,11 +119,11 @@ impl Fixture {
     pub(super) fn commit(&self) {
         let transactions = &self.core().transactions;
         transactions.make_durable(transactions.running()).unwrap();
-        // dumpe2fs does not look into the journal.
+        // dumpe2fs does not read the journal.
         self.core().checkpoint().unwrap();
     }
 
-    /// Allocates an inode, and puts something into the table that says that it is in use.
+    /// Allocates an inode, and marks it as in use in the inode table.
     pub(super) fn new_inode(&self, parent: u32, is_dir: bool) -> u32 {
         let stored = self.do_once(|handle| {
             let number = handle.allocator.allocate_inode(handle, parent, is_dir)?;
@@ -139,7 +141,7 @@ impl Fixture {
         stored.unwrap()
     }
 
-    /// Empties an inode's bytes in the table, and frees it.
+    /// Clears an inode's bytes in the inode table, and frees it.
     pub(super) fn delete_inode(&self, number: u32, is_dir: bool) {
         let done = self.do_once(|handle| {
             let volume = handle.volume();
@@ -161,7 +163,7 @@ impl Fixture {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// What dumpe2fs lists behind `label`, in units of `unit`.
+    /// Returns what dumpe2fs lists after `label`, in units of `unit`.
     fn listed(&self, label: &str, unit: u64, count: u64) -> Vec<bool> {
         let mut listed = vec![false; usize::try_from(count).unwrap()];
         for line in self.dumpe2fs().lines() {
@@ -194,7 +196,7 @@ impl Fixture {
         self.listed("  Free inodes: ", 1, u64::from(count) + 1)
     }
 
-    /// Closes it; e2fsck has nothing to say.
+    /// Closes the filesystem, and checks that e2fsck finds nothing to repair.
     pub(super) fn check(&self) {
         self.commit();
         let output = diskfs_fixtures::command("e2fsck")

@@ -1,12 +1,12 @@
-//! Changing a block map.
+//! Changes of a block map.
 
 use std::ops::Range;
 
 use crate::block::{FileBlock, FsBlock};
 use crate::bytes::{index, le32, put};
 use crate::error::{Error, ErrorKind, Result, Structure, malformed};
-use crate::file_blocks::allocation::{self, Freeing, Groups};
-use crate::file_blocks::{Hole, Place, Step, too_large};
+use crate::file_blocks::allocation::{self, Groups, PendingFrees};
+use crate::file_blocks::{BlockMapping, Hole, WalkStep, too_large};
 use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::metadata_cache::{Key, zeroed};
@@ -15,28 +15,28 @@ use crate::volume::Volume;
 
 use super::{DIRECT, NUMBER_BYTES, Walk, reach};
 
-/// A number's place: in the inode, or in a block of numbers.
+/// The place of a block number: in the inode, or in a block of numbers.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// `None` for `i_block`.
+    /// The block of numbers, or `None` for `i_block`.
     block: Option<FsBlock>,
     position: usize,
 }
 
-/// The way from the inode to the number of a file block.
+/// The path from the inode to the number of a file block.
 #[derive(Debug)]
-struct Way {
-    /// The slots from `i_block` on, as far as there are blocks; the last one has the data block's
-    /// number, or 0 where the way ends early.
+struct MapPath {
+    /// The slots from `i_block` on, as far as blocks exist. The last one contains the data block's
+    /// number, or 0 if the path ends early.
     slots: Vec<Slot>,
-    /// Positions in blocks of numbers that are not there.
+    /// The positions in blocks of numbers that do not exist yet.
     missing: Vec<usize>,
-    /// What the last slot has.
+    /// The number in the last slot.
     number: u32,
 }
 
-impl Way {
-    /// Goes down as far as there are blocks.
+impl MapPath {
+    /// Follows the path as far as blocks exist.
     fn find(volume: &Volume, inode: &Inode, at: FileBlock) -> Result<Self> {
         let (position, positions) = positions(volume, at)?;
         let mut slot = Slot {
@@ -69,12 +69,17 @@ impl Way {
     }
 
     fn last(&self) -> Result<Slot> {
-        let nowhere = || malformed(Structure::Superblock, "a file block is nowhere in the map");
-        self.slots.last().copied().ok_or_else(nowhere)
+        let too_far = || {
+            malformed(
+                Structure::Superblock,
+                "a file block is outside of the reach of a block map",
+            )
+        };
+        self.slots.last().copied().ok_or_else(too_far)
     }
 }
 
-/// The position in `i_block` for a file block, and those in the blocks below.
+/// Returns the position in `i_block` for a file block, and those in the blocks below.
 fn positions(volume: &Volume, at: FileBlock) -> Result<(usize, Vec<usize>)> {
     let bits = numbers_bits(volume);
     let at = u64::from(at.0);
@@ -95,12 +100,12 @@ fn positions(volume: &Volume, at: FileBlock) -> Result<(usize, Vec<usize>)> {
     Err(too_large())
 }
 
-/// The binary logarithm of how many numbers a block has.
+/// Returns the binary logarithm of the number of block numbers in a block.
 fn numbers_bits(volume: &Volume) -> u32 {
     volume.superblock.block_size.bits().saturating_sub(2)
 }
 
-/// How many file blocks a map reaches.
+/// Returns the number of file blocks that a block map can reach.
 pub(in super::super) fn reach_of(volume: &Volume) -> u64 {
     let bits = numbers_bits(volume);
     (1..=3).fold(DIRECT, |sum, levels| {
@@ -108,7 +113,7 @@ pub(in super::super) fn reach_of(volume: &Volume) -> u64 {
     })
 }
 
-/// The file block that the block of numbers for `at` ends before.
+/// Returns the end of the file blocks that the block of numbers for `at` maps.
 pub(in super::super) fn leaf_end(volume: &Volume, at: FileBlock) -> u64 {
     let at = u64::from(at.0);
     let Some(within) = at.checked_sub(DIRECT) else {
@@ -131,22 +136,23 @@ fn number_at(volume: &Volume, inode: &Inode, slot: Slot) -> Result<u32> {
     Ok(number.unwrap_or(0))
 }
 
-/// What is at a file block, as far as `until`; what is behind the file's end counts, too.
-pub(in super::super) fn place_at(
+/// Returns the mapping of a file block, as far as `until`; blocks after the file's end are
+/// included.
+pub(in super::super) fn mapping_at(
     volume: &Volume,
     inode: &Inode,
     at: FileBlock,
     until: u64,
-) -> Result<Place> {
+) -> Result<BlockMapping> {
     let end = until.min(reach_of(volume));
     let mut walk = Walk::up_to(volume, inode, at, end);
     while let Some(step) = walk.step() {
         match step? {
-            Step::Run(run) if run.file_block == at => return Ok(Place::Run(run)),
-            Step::Run(run) => {
+            WalkStep::Run(run) if run.file_block == at => return Ok(BlockMapping::Run(run)),
+            WalkStep::Run(run) => {
                 return hole(volume, inode, at, u64::from(run.file_block.0), Some(run));
             }
-            Step::Nothing => {}
+            WalkStep::Nothing => {}
         }
     }
     if u64::from(at.0) >= end {
@@ -161,8 +167,8 @@ fn hole(
     start: FileBlock,
     end: u64,
     after: Option<Run>,
-) -> Result<Place> {
-    Ok(Place::Hole(Hole {
+) -> Result<BlockMapping> {
+    Ok(BlockMapping::Hole(Hole {
         start,
         end,
         before: block_before(volume, inode, start)?,
@@ -170,29 +176,32 @@ fn hole(
     }))
 }
 
-/// The block before a file block, if it is mapped.
+/// Returns the block before a file block, if it is mapped.
 fn block_before(volume: &Volume, inode: &Inode, at: FileBlock) -> Result<Option<Run>> {
     let Some(before) = at.0.checked_sub(1) else {
         return Ok(None);
     };
     match Walk::up_to(volume, inode, FileBlock(before), u64::from(at.0)).step() {
-        Some(Ok(Step::Run(run))) => Ok(Some(run)),
+        Some(Ok(WalkStep::Run(run))) => Ok(Some(run)),
         Some(Err(e)) => Err(e),
         _ => Ok(None),
     }
 }
 
-/// Enters a run of blocks where nothing is mapped.
+/// Maps a run of blocks where nothing is mapped.
 ///
 /// # Errors
-/// `NoSpace`: the beginning may be entered then; `FileTooLarge`.
+/// `NoSpace`, after which the beginning of the run may be mapped; `FileTooLarge`.
 pub(in super::super) fn map(handle: &Handle<'_>, inode: &mut Inode, run: Run) -> Result<()> {
     let mut left = Some(run);
     while let Some(run) = left {
-        let mut way = Way::find(handle.volume(), inode, run.file_block)?;
+        let mut way = MapPath::find(handle.volume(), inode, run.file_block)?;
         if way.number != 0 {
             let structure = Structure::Inode(inode.number);
-            return Err(malformed(structure, "a block of it is mapped already"));
+            return Err(malformed(
+                structure,
+                "one of the file blocks is mapped already",
+            ));
         }
         add_missing(handle, inode, &mut way)?;
         let slot = way.last()?;
@@ -213,8 +222,8 @@ pub(in super::super) fn map(handle: &Handle<'_>, inode: &mut Inode, run: Run) ->
     Ok(())
 }
 
-/// Makes the blocks of numbers that a way has not.
-fn add_missing(handle: &Handle<'_>, inode: &mut Inode, way: &mut Way) -> Result<()> {
+/// Creates the blocks of numbers that a path lacks.
+fn add_missing(handle: &Handle<'_>, inode: &mut Inode, way: &mut MapPath) -> Result<()> {
     let home = handle.allocator.goal_for(inode);
     let goal = way.slots.last().and_then(|slot| slot.block).unwrap_or(home);
     let mut new: Vec<FsBlock> = Vec::new();
@@ -223,7 +232,7 @@ fn add_missing(handle: &Handle<'_>, inode: &mut Inode, way: &mut Way) -> Result<
             Ok(block) => new.push(block),
             Err(e) => {
                 for block in new {
-                    allocation::give_back_tree_block(handle, inode, block)?;
+                    allocation::free_unwritten_tree_block(handle, inode, block)?;
                 }
                 return Err(e);
             }
@@ -247,12 +256,12 @@ fn allocate_numbers(handle: &Handle<'_>, inode: &mut Inode, goal: FsBlock) -> Re
     if u32::try_from(block.0).is_ok() {
         return Ok(block);
     }
-    allocation::give_back_tree_block(handle, inode, block)?;
-    let reason = "no block below 2^32 is left for a file with a block map";
+    allocation::free_unwritten_tree_block(handle, inode, block)?;
+    let reason = "no space left below block 2^32, where a file with a block map must be stored";
     Err(Error::new(ErrorKind::NoSpace, reason))
 }
 
-/// Puts numbers, as bytes, from a slot on.
+/// Writes block numbers, as bytes, from a slot on.
 fn set_numbers(handle: &Handle<'_>, inode: &mut Inode, slot: Slot, numbers: &[u8]) -> Result<()> {
     let offset = slot.position.saturating_mul(NUMBER_BYTES);
     match slot.block {
@@ -265,8 +274,8 @@ fn set_numbers(handle: &Handle<'_>, inode: &mut Inode, slot: Slot, numbers: &[u8
     Ok(())
 }
 
-/// Takes out the last blocks of a range, as far as one block of numbers goes, and frees them.
-/// Returns where those before them end, or `None` when nothing of the range is left.
+/// Unmaps and frees the last blocks of a range, as far as one block of numbers goes. Returns the
+/// end of the blocks before them, or `None` if nothing of the range is left.
 pub(in super::super) fn remove_last(
     handle: &Handle<'_>,
     inode: &mut Inode,
@@ -275,7 +284,7 @@ pub(in super::super) fn remove_last(
     let mut end = range.end.min(reach_of(handle.volume()));
     while let Some(last) = end.checked_sub(1).filter(|&last| last >= range.start) {
         let at = FileBlock(u32::try_from(last).unwrap_or(u32::MAX));
-        let way = Way::find(handle.volume(), inode, at)?;
+        let way = MapPath::find(handle.volume(), inode, at)?;
         if way.missing.is_empty() {
             let before = remove_in(handle, inode, &way, range.start..end)?;
             return Ok(Some(before).filter(|&before| before > range.start));
@@ -285,19 +294,19 @@ pub(in super::super) fn remove_last(
     Ok(None)
 }
 
-/// Whether there are direct blocks only.
-pub(in super::super) fn goes_in_one_step(inode: &Inode) -> bool {
+/// Returns true if the map has only direct blocks.
+pub(in super::super) fn fits_in_one_step(inode: &Inode) -> bool {
     let behind = index(DIRECT).saturating_mul(NUMBER_BYTES);
     let indirect = inode.block.get(behind..).unwrap_or_default();
     indirect.iter().all(|&byte| byte == 0)
 }
 
-/// Where the hole begins that `levels` of missing blocks make.
+/// Returns the start of the hole that `levels` of missing blocks make.
 fn start_of_hole(volume: &Volume, at: u64, levels: usize) -> u64 {
     let bits = numbers_bits(volume);
     let len = reach(bits, u32::try_from(levels).unwrap_or(3));
-    // Each level's part of the map begins at a multiple of a block of numbers, behind the direct
-    // ones and the levels before.
+    // The part of the map for each number of levels begins at a multiple of a block of numbers,
+    // after the direct ones and the parts with fewer levels.
     let mut start = DIRECT;
     for levels in 1..3u32 {
         let next = start.saturating_add(reach(bits, levels));
@@ -310,12 +319,17 @@ fn start_of_hole(volume: &Volume, at: u64, levels: usize) -> u64 {
     start.saturating_add(within & !len.wrapping_sub(1))
 }
 
-/// Takes out the numbers that a way's last slot ends, back to `range.start` or the first of their
-/// block. Returns the file block of the first one.
-fn remove_in(handle: &Handle<'_>, inode: &mut Inode, way: &Way, range: Range<u64>) -> Result<u64> {
+/// Removes the numbers that end with a path's last slot, back to `range.start` or the first number
+/// of their block. Returns the file block of the first one.
+fn remove_in(
+    handle: &Handle<'_>,
+    inode: &mut Inode,
+    way: &MapPath,
+    range: Range<u64>,
+) -> Result<u64> {
     let slot = way.last()?;
     let mut groups = Groups::new(&handle.volume().superblock);
-    let mut freeing = Freeing::default();
+    let mut freeing = PendingFrees::default();
     let wanted = index(range.end.saturating_sub(range.start));
     let wanted = wanted.min(slot.position.saturating_add(1));
     let mut done = 0usize;
@@ -355,8 +369,8 @@ fn one(block: FsBlock) -> Run {
     }
 }
 
-/// Frees blocks of numbers that have none any more, from the last of a way on.
-fn remove_empty(handle: &Handle<'_>, inode: &mut Inode, way: &Way) -> Result<()> {
+/// Frees blocks of numbers that have become empty, from the end of a path.
+fn remove_empty(handle: &Handle<'_>, inode: &mut Inode, way: &MapPath) -> Result<()> {
     let mut slots = way.slots.as_slice();
     while let Some((slot, above)) = slots.split_last()
         && let Some(block) = slot.block

@@ -1,17 +1,17 @@
-//! Blocks of extents that went, and clusters that others may still be in.
+//! Freeing the blocks of removed extents, and the clusters that other extents may still use.
 
 use crate::block::FsBlock;
 use crate::error::Result;
-use crate::file_blocks::allocation::{Freeing, cluster_blocks};
+use crate::file_blocks::allocation::{PendingFrees, cluster_blocks};
 use crate::run::Run;
 
 use super::edit::Editor;
 use super::path;
 
 impl Editor<'_, '_> {
-    /// Frees the blocks of pieces that were taken out of the tree, given from the last to the first.
+    /// Frees the blocks of runs that were removed from the tree, given from the last to the first.
     pub(super) fn free_pieces(&mut self, pieces: &[Run]) -> Result<()> {
-        let mut freeing = Freeing::default();
+        let mut freeing = PendingFrees::default();
         for piece in pieces {
             if self.volume().superblock.cluster_ratio_bits == 0 {
                 freeing.add(piece.fs_block, u64::from(piece.len_blocks));
@@ -22,8 +22,8 @@ impl Editor<'_, '_> {
         freeing.finish(self.handle, self.inode)
     }
 
-    /// The clusters of a piece in which nothing is mapped any more.
-    fn add_clusters(&self, piece: &Run, freeing: &mut Freeing) -> Result<()> {
+    /// Adds the clusters of a removed run in which nothing is mapped any more.
+    fn add_clusters(&self, piece: &Run, freeing: &mut PendingFrees) -> Result<()> {
         let cluster = u64::from(cluster_blocks(&self.volume().superblock));
         let within = cluster.wrapping_sub(1);
         let mut first = piece.fs_block.0 & !within;
@@ -43,7 +43,7 @@ impl Editor<'_, '_> {
         Ok(())
     }
 
-    /// Whether anything is mapped in the cluster of the file that holds a file block.
+    /// Returns true if any block is mapped in the file's cluster that contains a file block.
     fn has_in_cluster(&self, block: u64) -> Result<bool> {
         let cluster = u64::from(cluster_blocks(&self.volume().superblock));
         let start = block & !cluster.wrapping_sub(1);
@@ -52,7 +52,7 @@ impl Editor<'_, '_> {
             .is_some())
     }
 
-    /// As [`path::next_run`].
+    /// Returns the next run, like [`path::next_run`].
     pub(super) fn next_run(&self, from: u64, until: u64) -> Result<Option<Run>> {
         path::next_run(self.volume(), self.inode, from, until)
     }

@@ -1,8 +1,8 @@
-//! Changing an extent tree.
+//! Changes of an extent tree.
 //!
-//! Every change puts some entries in the place of others in one leaf. What that needs of new blocks
-//! (a node that is full is split, the root's entries go to a block of their own) is allocated before
-//! anything is changed, so that a full disk leaves the tree as it was. A node without entries goes.
+//! Every change replaces some entries of one leaf. The blocks that it needs (for the second half of
+//! a full node, or for the root's entries) are allocated before anything is changed, so that a full
+//! disk leaves the tree as it was. A node without entries is freed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::run::Run;
 use crate::volume::Volume;
 
 use super::node::{self, DEPTH_MAX, RawEntry};
-use super::path::{Path, Stop};
+use super::path::{Path, PathNode};
 
-/// Changes the tree of one inode, which the caller stores afterwards.
+/// An editor of the tree of one inode. The caller stores the inode afterwards.
 #[derive(Debug)]
 pub(in super::super) struct Editor<'e, 'c> {
     pub(in super::super) handle: &'e Handle<'c>,
     pub(in super::super) inode: &'e mut Inode,
-    /// Blocks that were allocated for nodes to come.
+    /// Blocks that were allocated for new nodes.
     spare: Vec<FsBlock>,
 }
 
@@ -46,7 +46,7 @@ impl<'e, 'c> Editor<'e, 'c> {
         Path::find(self.volume(), self.inode, to)
     }
 
-    /// Puts `runs` in the place of entries of a leaf; they must keep the order.
+    /// Replaces entries of a leaf by `runs`, which must keep the order.
     ///
     /// # Errors
     /// `NoSpace`, with nothing changed; `Corrupt`, `Io`.
@@ -59,7 +59,7 @@ impl<'e, 'c> Editor<'e, 'c> {
         let new: Vec<RawEntry> = runs.iter().map(RawEntry::extent).collect();
         let to = path.to;
         let stops = path.into_stops();
-        self.allocate_spare(&stops, &removed, new.len())?;
+        self.allocate_for_splits(&stops, &removed, new.len())?;
         let shrinks = new.len() < removed.len();
         self.replace(&stops, removed, &new)?;
         if shrinks && stops.len() > 1 {
@@ -68,8 +68,8 @@ impl<'e, 'c> Editor<'e, 'c> {
         Ok(())
     }
 
-    /// As [`put`](Self::put) for a window of entries around a leaf's position, without touching
-    /// those at either end that stay as they are.
+    /// Replaces a window of entries around a leaf's position like [`put`](Self::put), but skips the
+    /// entries at both ends that stay as they are.
     pub(in super::super) fn put_changed(
         &mut self,
         path: Path,
@@ -98,9 +98,14 @@ impl<'e, 'c> Editor<'e, 'c> {
         self.put(path, removed, new)
     }
 
-    /// Allocates the blocks that a change will need for new nodes: one for each node from the leaf
-    /// up that is full.
-    fn allocate_spare(&mut self, stops: &[Stop], removed: &Range<usize>, new: usize) -> Result<()> {
+    /// Allocates the blocks that a change will need for new nodes: one for each full node, from the
+    /// leaf upwards.
+    fn allocate_for_splits(
+        &mut self,
+        stops: &[PathNode],
+        removed: &Range<usize>,
+        new: usize,
+    ) -> Result<()> {
         let mut count = 0usize;
         let mut growth = new;
         let mut shrinkage = removed.len();
@@ -113,7 +118,7 @@ impl<'e, 'c> Editor<'e, 'c> {
                 break;
             }
             if stop.block.is_none() && stop.depth >= DEPTH_MAX {
-                return Err(self.malformed("its extent tree is full, with nodes too small"));
+                return Err(self.malformed("its extent tree is full at the maximum depth"));
             }
             count = count.saturating_add(1);
             (growth, shrinkage) = (1, 0);
@@ -124,7 +129,7 @@ impl<'e, 'c> Editor<'e, 'c> {
             match allocation::allocate_tree_block(self.handle, self.inode, goal) {
                 Ok(block) => self.spare.push(block),
                 Err(e) => {
-                    self.give_back()?;
+                    self.free_spare_blocks()?;
                     return Err(e);
                 }
             }
@@ -132,9 +137,9 @@ impl<'e, 'c> Editor<'e, 'c> {
         Ok(())
     }
 
-    fn give_back(&mut self) -> Result<()> {
+    fn free_spare_blocks(&mut self) -> Result<()> {
         while let Some(block) = self.spare.pop() {
-            allocation::give_back_tree_block(self.handle, self.inode, block)?;
+            allocation::free_unwritten_tree_block(self.handle, self.inode, block)?;
         }
         Ok(())
     }
@@ -143,10 +148,15 @@ impl<'e, 'c> Editor<'e, 'c> {
         malformed(Structure::Inode(self.inode.number), problem)
     }
 
-    /// Puts entries in the place of others in the last of these nodes.
-    fn replace(&mut self, stops: &[Stop], removed: Range<usize>, new: &[RawEntry]) -> Result<()> {
+    /// Replaces entries of the last of these nodes.
+    fn replace(
+        &mut self,
+        stops: &[PathNode],
+        removed: Range<usize>,
+        new: &[RawEntry],
+    ) -> Result<()> {
         let Some((stop, above)) = stops.split_last() else {
-            return Err(self.malformed("its extent tree has no node"));
+            return Err(self.malformed("its extent tree has no nodes"));
         };
         let kept = stop.entries.saturating_sub(removed.len());
         let len = kept.saturating_add(new.len());
@@ -158,7 +168,7 @@ impl<'e, 'c> Editor<'e, 'c> {
         }
     }
 
-    pub(super) fn remove_node(&mut self, block: FsBlock, above: &[Stop]) -> Result<()> {
+    pub(super) fn remove_node(&mut self, block: FsBlock, above: &[PathNode]) -> Result<()> {
         allocation::free_tree_block(self.handle, self.inode, block)?;
         let position = above.last().map_or(0, |parent| parent.position);
         self.replace(above, position..position.saturating_add(1), &[])
@@ -166,8 +176,8 @@ impl<'e, 'c> Editor<'e, 'c> {
 
     fn splice(
         &mut self,
-        stop: &Stop,
-        above: &[Stop],
+        stop: &PathNode,
+        above: &[PathNode],
         removed: Range<usize>,
         new: &[RawEntry],
     ) -> Result<()> {
@@ -179,13 +189,13 @@ impl<'e, 'c> Editor<'e, 'c> {
         match key {
             Some(key) if first_changes => self.set_keys(above, key),
             Some(_) => Ok(()),
-            // Only the root becomes empty, and an empty root is a leaf.
+            // Only the root can become empty, and an empty root is a leaf.
             None => self.change_node(stop.block, |bytes| node::set_depth(bytes, 0)),
         }
     }
 
-    /// Says in the nodes above, as far as need be, that the node below begins with this key.
-    pub(super) fn set_keys(&mut self, above: &[Stop], key: u32) -> Result<()> {
+    /// Updates the key of the node below in the nodes above, as far as necessary.
+    pub(super) fn set_keys(&mut self, above: &[PathNode], key: u32) -> Result<()> {
         for stop in above.iter().rev() {
             self.change_node(stop.block, |bytes| node::set_key(bytes, stop.position, key))?;
             if stop.position > 0 {
@@ -195,17 +205,17 @@ impl<'e, 'c> Editor<'e, 'c> {
         Ok(())
     }
 
-    /// Makes two nodes of one.
+    /// Splits a node into two.
     fn split(
         &mut self,
         block: FsBlock,
-        stop: &Stop,
-        above: &[Stop],
+        stop: &PathNode,
+        above: &[PathNode],
         removed: Range<usize>,
         new: &[RawEntry],
     ) -> Result<()> {
         let all = self.spliced(stop, &removed, new)?;
-        // Who appends leaves full nodes behind.
+        // Appending leaves full nodes behind.
         let at = if removed.end == stop.entries {
             stop.max
         } else {
@@ -229,7 +239,7 @@ impl<'e, 'c> Editor<'e, 'c> {
     }
 
     /// Moves the root's entries to a block, which has room for more.
-    fn grow(&mut self, root: &Stop, removed: Range<usize>, new: &[RawEntry]) -> Result<()> {
+    fn grow(&mut self, root: &PathNode, removed: Range<usize>, new: &[RawEntry]) -> Result<()> {
         let all = self.spliced(root, &removed, new)?;
         let key = all.first().map_or(0, |entry| entry.key.get());
         let child = self.new_node(root.depth, &all)?;
@@ -239,10 +249,10 @@ impl<'e, 'c> Editor<'e, 'c> {
         })
     }
 
-    /// A node's entries as they will be.
+    /// Returns a node's entries as they will be after the change.
     fn spliced(
         &self,
-        stop: &Stop,
+        stop: &PathNode,
         removed: &Range<usize>,
         new: &[RawEntry],
     ) -> Result<Vec<RawEntry>> {
@@ -270,10 +280,10 @@ impl<'e, 'c> Editor<'e, 'c> {
         Key::extent_block(self.inode.number, block)
     }
 
-    /// Makes a node in a block that was allocated for it.
+    /// Writes a new node to a block that was allocated for it.
     fn new_node(&mut self, depth: u16, entries: &[RawEntry]) -> Result<FsBlock> {
         let Some(block) = self.spare.pop() else {
-            return Err(self.malformed("a node of its extent tree changed meanwhile"));
+            return Err(self.malformed("a node of its extent tree was changed concurrently"));
         };
         let mut bytes = zeroed(self.volume().superblock.block_size.len());
         if let Some(bytes) = Arc::get_mut(&mut bytes) {
@@ -284,7 +294,7 @@ impl<'e, 'c> Editor<'e, 'c> {
         Ok(block)
     }
 
-    /// Changes a node: the root, or the one in a block.
+    /// Changes a node: the root, or a node in a block.
     pub(super) fn change_node<R>(
         &mut self,
         block: Option<FsBlock>,

@@ -1,4 +1,4 @@
-//! Extents that come, and extents whose contents do.
+//! Adding extents, and switching them between written and unwritten.
 
 use std::ops::Range;
 
@@ -11,33 +11,36 @@ use super::node::len_max;
 use super::path::Path;
 
 impl Editor<'_, '_> {
-    /// Enters a run of blocks where nothing is mapped. It is joined with its neighbours.
+    /// Maps a run of blocks where nothing is mapped. It is joined with its neighbours.
     ///
     /// # Errors
-    /// `NoSpace`: of a run longer than an extent can be, the beginning may be entered.
+    /// `NoSpace`; the beginning of a run longer than an extent can be may be mapped then.
     pub(in super::super) fn map(&mut self, run: Run) -> Result<()> {
         let mut left = Some(run);
         while let Some(run) = left {
             let path = self.find(run.file_block)?;
-            // A leaf must not speak of more than its parent says.
+            // A leaf must not map blocks outside of the range that its parent gives it.
             let Some(piece) = run.ending_at(path.range().end) else {
                 break;
             };
-            let (before, here) = (path.before(), path.here());
+            let (before, here) = (path.before(), path.first_extent());
             if here.is_some_and(|here| u64::from(here.file_block.0) < piece.end()) {
                 let structure = Structure::Inode(self.inode.number);
-                return Err(malformed(structure, "a block of it is mapped already"));
+                return Err(malformed(
+                    structure,
+                    "one of the file blocks is mapped already",
+                ));
             }
             let window = window(path.position(), before, here);
             let runs = join([before, Some(piece), here]);
             self.put_changed(path, window, &runs)?;
-            left = behind(run, piece.end());
+            left = part_from(run, piece.end());
         }
         Ok(())
     }
 
-    /// Says of the first extent within a range whether it holds data, or reads as zeroes. Returns
-    /// where to go on, or `None` when there is no more.
+    /// Marks the first extent within a range as written or unwritten. Returns where to continue, or
+    /// `None` if there is no more.
     ///
     /// # Errors
     /// `NoSpace`, with nothing changed.
@@ -49,7 +52,7 @@ impl Editor<'_, '_> {
         let mut at = range.start;
         while let Some(block) = u32::try_from(at).ok().filter(|_| at < range.end) {
             let path = self.find(FileBlock(block))?;
-            let Some(here) = path.here() else {
+            let Some(here) = path.first_extent() else {
                 at = path.range().end;
                 continue;
             };
@@ -64,7 +67,7 @@ impl Editor<'_, '_> {
         Ok(None)
     }
 
-    /// Turns a part of a path's extent into the other kind.
+    /// Switches a part of a path's extent between written and unwritten.
     fn set_written_within(&mut self, path: Path, here: Run, part: Range<u64>) -> Result<()> {
         let changed = here
             .starting_at_or_all(part.start)
@@ -76,31 +79,31 @@ impl Editor<'_, '_> {
         let (before, after) = (path.before(), path.after());
         let around = window(path.position(), before, Some(here));
         let around = around.start..around.end.saturating_add(usize::from(after.is_some()));
-        let (left, right) = (here.ending_at(part.start), behind(here, part.end));
+        let (left, right) = (here.ending_at(part.start), part_from(here, part.end));
         self.put_changed(path, around, &join([before, left, changed, right, after]))
     }
 
-    /// Joins the extents on both sides of a file block, if they continue each other.
+    /// Joins the extents on both sides of a file block if they are contiguous.
     pub(in super::super) fn join_at(&mut self, block: FileBlock) -> Result<()> {
         let path = self.find(block)?;
-        let (before, here) = (path.before(), path.here());
+        let (before, here) = (path.before(), path.first_extent());
         let window = window(path.position(), before, here);
         self.put_changed(path, window, &join([before, here]))
     }
 }
 
-/// The entries around a position, as far as they are there.
+/// Returns the entries around a position, as far as they exist.
 fn window(position: usize, before: Option<Run>, here: Option<Run>) -> Range<usize> {
     let start = position.saturating_sub(usize::from(before.is_some()));
     start..position.saturating_add(usize::from(here.is_some()))
 }
 
-/// What of a run is at file block `from` or behind it.
-pub(super) fn behind(run: Run, from: u64) -> Option<Run> {
+/// Returns the part of a run at or after file block `from`.
+pub(super) fn part_from(run: Run, from: u64) -> Option<Run> {
     run.starting_at(FileBlock(u32::try_from(from).ok()?))
 }
 
-/// Runs as extents: those that continue each other are one, as far as an extent goes.
+/// Converts runs to extents: contiguous ones become one, up to the maximum length of an extent.
 fn join<const N: usize>(runs: [Option<Run>; N]) -> Vec<Run> {
     let mut joined: Vec<Run> = Vec::with_capacity(N);
     for run in runs.into_iter().flatten() {
@@ -111,24 +114,25 @@ fn join<const N: usize>(runs: [Option<Run>; N]) -> Vec<Run> {
         while let Some(run) = left {
             let end = u64::from(run.file_block.0).saturating_add(u64::from(len_max(run.written)));
             joined.extend(run.ending_at(end));
-            left = behind(run, end);
+            left = part_from(run, end);
         }
     }
     joined
 }
 
 impl Run {
-    /// What of it is at file block `from` or behind it, which may lie before all of it.
+    /// Returns the part of the run at or after file block `from`, which may be before all of it.
     pub(super) fn starting_at_or_all(self, from: u64) -> Option<Self> {
-        behind(self, from.max(u64::from(self.file_block.0)))
+        part_from(self, from.max(u64::from(self.file_block.0)))
     }
 
-    /// Makes it longer by what follows it, as far as an extent goes. What is left of that.
+    /// Extends the run by the one that follows it, up to the maximum length of an extent. Returns
+    /// the rest of the second run.
     fn fill(&mut self, next: Self) -> Option<Self> {
         let room = len_max(self.written).saturating_sub(self.len_blocks);
         let end = u64::from(next.file_block.0).saturating_add(u64::from(room));
         match next.ending_at(end) {
-            Some(piece) if self.absorb(&piece) => behind(next, end),
+            Some(piece) if self.absorb(&piece) => part_from(next, end),
             _ => Some(next),
         }
     }

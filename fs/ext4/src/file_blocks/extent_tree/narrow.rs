@@ -1,20 +1,20 @@
-//! Trees that have become emptier: nodes that fit into one, and levels that are not needed.
+//! Shrinking of trees: joining nodes that fit into one, and removing levels that are not needed.
 
 use std::ops::RangeInclusive;
 
 use super::edit::Editor;
 use super::node::{self, RawIndex};
-use super::path::Stop;
+use super::path::PathNode;
 use crate::block::{FileBlock, FsBlock};
 use crate::error::{Result, Structure};
 use crate::file_blocks::allocation;
 
 impl Editor<'_, '_> {
-    /// Joins the nodes on the way to a file block with their neighbours, where two have room in one.
+    /// Joins the nodes on the path to a file block with their neighbours if both fit into one.
     pub(super) fn narrow(&mut self, to: FileBlock) -> Result<()> {
         let mut stops = self.find(to)?.into_stops();
         let mut above_leaf = 0usize;
-        // Below the root, which `shorten` is for.
+        // The root is handled by `shorten`.
         while let Some(len) = stops.len().checked_sub(above_leaf).filter(|&len| len > 1) {
             if self.join_with_neighbour(stops.get(..len).unwrap_or_default())? {
                 stops = self.find(to)?.into_stops();
@@ -24,13 +24,13 @@ impl Editor<'_, '_> {
         Ok(())
     }
 
-    /// Joins the last of these nodes with the one before it, or else with the one behind it. Returns
-    /// whether they fit.
-    fn join_with_neighbour(&mut self, stops: &[Stop]) -> Result<bool> {
+    /// Joins the last of these nodes with the one before it, or else with the one after it. Returns
+    /// true if they fit.
+    fn join_with_neighbour(&mut self, stops: &[PathNode]) -> Result<bool> {
         let Some((own, above)) = stops.split_last() else {
             return Ok(false);
         };
-        // Most nodes are too full for it, which is seen without looking at others.
+        // Most nodes are too full to be joined; this is known without reading others.
         if own.entries > own.max.wrapping_div(2).saturating_add(1) {
             return Ok(false);
         }
@@ -45,11 +45,11 @@ impl Editor<'_, '_> {
         Ok(false)
     }
 
-    /// Moves the entries of the second of two neighbours to the first, if they have room there.
+    /// Moves the entries of the second of two neighbours to the first if they fit there.
     fn join_pair(
         &mut self,
-        own: &Stop,
-        above: &[Stop],
+        own: &PathNode,
+        above: &[PathNode],
         pair: RangeInclusive<usize>,
     ) -> Result<bool> {
         let Some((parent, further)) = above.split_last() else {
@@ -68,7 +68,7 @@ impl Editor<'_, '_> {
         let room = node::max(&left).saturating_sub(left_len);
         let right = node::all_entries(&right).to_vec();
         drop(left);
-        // An entry is left free, so that the next change does not split it again.
+        // One entry is left free, so that the next change does not split the node again.
         if !same_depth || right.len() >= room {
             return Ok(false);
         }
@@ -76,7 +76,7 @@ impl Editor<'_, '_> {
             node::splice(bytes, left_len, 0, &right);
         })?;
         let mut above = further.to_vec();
-        above.push(Stop {
+        above.push(PathNode {
             position: *pair.end(),
             ..parent.clone()
         });
@@ -84,8 +84,8 @@ impl Editor<'_, '_> {
         Ok(true)
     }
 
-    /// A child of a node, if it has so many.
-    fn child(&self, parent: &Stop, nth: usize) -> Result<Option<FsBlock>> {
+    /// Returns the `nth` child of a node, if it exists.
+    fn child(&self, parent: &PathNode, nth: usize) -> Result<Option<FsBlock>> {
         let held;
         let bytes: &[u8] = match parent.block {
             None => &self.inode.block,
@@ -102,7 +102,7 @@ impl Editor<'_, '_> {
         Ok(child)
     }
 
-    /// Lets the root take the entries of its only child, as long as it has room for them.
+    /// Moves the entries of the root's only child to the root, as long as they fit.
     pub(in super::super) fn shorten(&mut self) -> Result<()> {
         while let Some((child, depth)) = node::only_child(&self.inode.block) {
             let owner = Structure::Inode(self.inode.number);

@@ -1,5 +1,5 @@
-//! A node of an extent tree: a header, and behind it entries of 12 bytes each, of extents in a leaf
-//! and of children elsewhere.
+//! Nodes of an extent tree: a header, followed by entries of 12 bytes each. The entries are extents
+//! in a leaf, and children in other nodes.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -11,14 +11,16 @@ use crate::error::{Corrupt, Result, Structure, malformed};
 use crate::inode::Inode;
 use crate::run::Run;
 
-/// `EXT4_EXT_MAGIC`.
+/// The magic of a node, `EXT4_EXT_MAGIC`.
 pub(super) const MAGIC: u16 = 0xf30a;
-/// `EXT4_MAX_EXTENT_DEPTH`: five levels of 340 entries reach 2^32 blocks with one block each.
+/// The maximum depth, `EXT4_MAX_EXTENT_DEPTH`: five levels of 340 entries reach 2^32 blocks with
+/// one block each.
 pub(super) const DEPTH_MAX: u16 = 5;
-/// `EXT_INIT_MAX_LEN`: lengths above it mark an extent as unwritten.
+/// The maximum length of a written extent, `EXT_INIT_MAX_LEN`: larger lengths mark an extent as
+/// unwritten.
 const WRITTEN_LEN_MAX: u16 = 1 << 15;
 
-/// `struct ext4_extent_header`.
+/// The header of a node, `struct ext4_extent_header`.
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
@@ -30,7 +32,7 @@ pub(super) struct RawHeader {
     eh_generation: U32,
 }
 
-/// `struct ext4_extent`.
+/// An extent, `struct ext4_extent`.
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
@@ -41,7 +43,7 @@ pub(super) struct RawExtent {
     ee_start_lo: U32,
 }
 
-/// `struct ext4_extent_idx`.
+/// A child, `struct ext4_extent_idx`.
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
@@ -52,7 +54,7 @@ pub(super) struct RawIndex {
     ei_unused: U16,
 }
 
-/// What both kinds of entries have in common: the first file block they speak of, their key.
+/// The common part of both kinds of entries: the first file block that they map, their key.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct RawEntry {
@@ -60,7 +62,7 @@ pub(super) struct RawEntry {
     rest: [u8; 8],
 }
 
-/// The header and each of the entries.
+/// The size of the header and of each entry.
 pub(super) const ENTRY_BYTES: usize = 12;
 
 const _: () = {
@@ -70,12 +72,12 @@ const _: () = {
     assert!(size_of::<RawEntry>() == ENTRY_BYTES);
 };
 
-/// How many entries have room in the root.
+/// The number of entries that fit into the root.
 pub(super) const ROOT_ENTRIES: usize = 4;
 
-/// How many blocks one extent can have.
+/// Returns the maximum number of blocks of an extent.
 pub(super) const fn len_max(written: bool) -> u32 {
-    // A length of 2^15 is that of a written extent.
+    // The length 2^15 is that of a written extent.
     if written { 1 << 15 } else { (1 << 15) - 1 }
 }
 
@@ -109,7 +111,7 @@ impl RawIndex {
 }
 
 impl RawEntry {
-    /// The entry of an extent, which is not longer than one can be.
+    /// Returns the entry of an extent, whose length is within the maximum.
     pub(super) fn extent(run: &Run) -> Self {
         let (high, low) = split64(run.fs_block.0);
         let len = low16(run.len_blocks);
@@ -126,7 +128,7 @@ impl RawEntry {
         zerocopy::transmute!(extent)
     }
 
-    /// The entry of a child.
+    /// Returns the entry of a child.
     pub(super) fn index(key: u32, child: FsBlock) -> Self {
         let (high, low) = split64(child.0);
         let index = RawIndex {
@@ -139,10 +141,10 @@ impl RawEntry {
     }
 }
 
-/// A node's header, whose entries lie within the node.
+/// Returns a node's header, after checking that its entries are within the node.
 pub(super) fn header(structure: Structure, bytes: &[u8]) -> Result<&RawHeader> {
     let (header, rest) =
-        RawHeader::ref_from_prefix(bytes).map_err(|_| malformed(structure, "it is cut short"))?;
+        RawHeader::ref_from_prefix(bytes).map_err(|_| malformed(structure, "truncated"))?;
     let magic = header.eh_magic.get();
     if magic != MAGIC {
         return Err(Corrupt::Magic {
@@ -159,14 +161,15 @@ pub(super) fn header(structure: Structure, bytes: &[u8]) -> Result<&RawHeader> {
             structure,
             field: "eh_entries",
             value: u64::from(header.eh_entries.get()),
-            range: "0 to eh_max, and that to what has room",
+            range: "at most eh_max, and eh_max at most what the node has room for",
         }
         .into());
     }
     Ok(header)
 }
 
-/// The entries behind a header, as many as it says; they were found to lie within the bytes.
+/// Returns the entries after a header, as many as it counts; they were checked to be within the
+/// bytes.
 pub(super) fn entries<T: FromBytes + Immutable + KnownLayout + Unaligned>(
     bytes: &[u8],
     count: u16,
@@ -175,17 +178,17 @@ pub(super) fn entries<T: FromBytes + Immutable + KnownLayout + Unaligned>(
     <[T]>::ref_from_prefix_with_elems(behind, usize::from(count)).map_or(&[], |(found, _)| found)
 }
 
-/// All entries of a node.
+/// Returns all entries of a node.
 pub(super) fn all_entries(bytes: &[u8]) -> &[RawEntry] {
     entries(bytes, count(bytes))
 }
 
-/// All entries of a leaf.
+/// Returns all entries of a leaf.
 pub(super) fn extents(bytes: &[u8]) -> &[RawExtent] {
     entries(bytes, count(bytes))
 }
 
-/// All entries of a node above the leaves.
+/// Returns all entries of a node above the leaves.
 pub(super) fn indices(bytes: &[u8]) -> &[RawIndex] {
     entries(bytes, count(bytes))
 }
@@ -194,13 +197,13 @@ fn count(bytes: &[u8]) -> u16 {
     RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| header.eh_entries.get())
 }
 
-/// The key of a node's first entry.
+/// Returns the key of a node's first entry.
 pub(super) fn first_key(bytes: &[u8]) -> Option<u32> {
     all_entries(bytes).first().map(|entry| entry.key.get())
 }
 
-/// Checks the tail of an extent block, `struct ext4_extent_tail`: it stands behind as many entries
-/// as there could be.
+/// Checks the tail of an extent block, `struct ext4_extent_tail`: it is after the maximum number of
+/// entries.
 pub(super) fn verify(inode: &Inode, structure: Structure, bytes: &[u8]) -> Result<()> {
     let header = header(structure, bytes)?;
     let Some(seed) = inode.checksum_seed else {
@@ -209,7 +212,7 @@ pub(super) fn verify(inode: &Inode, structure: Structure, bytes: &[u8]) -> Resul
     let covered = tail_offset(header);
     let expected = seed.of(&[bytes.get(..covered).unwrap_or_default()]);
     let Some(actual) = le32(bytes, covered) else {
-        return Err(malformed(structure, "there is no room for its checksum"));
+        return Err(malformed(structure, "no room for its checksum"));
     };
     if expected == actual {
         return Ok(());
@@ -227,7 +230,7 @@ fn tail_offset(header: &RawHeader) -> usize {
     entries.saturating_mul(ENTRY_BYTES)
 }
 
-/// Puts the checksum into the tail of an extent block.
+/// Writes the checksum into the tail of an extent block.
 pub(super) fn update_checksum(seed: Option<ChecksumSeed>, bytes: &mut [u8]) {
     let Some(seed) = seed else { return };
     let covered = RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| tail_offset(header));
@@ -235,14 +238,15 @@ pub(super) fn update_checksum(seed: Option<ChecksumSeed>, bytes: &mut [u8]) {
     put(bytes, covered, &sum.to_le_bytes());
 }
 
-/// The root of an empty tree, as a new file has it.
+/// Returns the root of an empty tree, for a new file.
 pub(in super::super) fn empty_root() -> [u8; 60] {
     let mut root = [0; 60];
     fill(&mut root, 0, &[]);
     root
 }
 
-/// Makes a node of these entries, whatever was there. What has no room is left out.
+/// Writes a node with these entries over the previous contents. Entries that do not fit are left
+/// out.
 pub(super) fn fill(bytes: &mut [u8], depth: u16, new: &[RawEntry]) {
     bytes.fill(0);
     let room = bytes.len().wrapping_div(ENTRY_BYTES).saturating_sub(1);
@@ -258,8 +262,8 @@ fn set_header(bytes: &mut [u8], depth: u16, max: u16) {
     }
 }
 
-/// Puts `new` in the place of `removed` entries from `position` on. Nothing is done when that lies
-/// outside of the node, or there is no room for it.
+/// Replaces `removed` entries from `position` on by `new`. Does nothing if they are outside of the
+/// node, or the result does not fit.
 pub(super) fn splice(bytes: &mut [u8], position: usize, removed: usize, new: &[RawEntry]) {
     let Ok((header, _)) = RawHeader::mut_from_prefix(bytes) else {
         return;
@@ -289,7 +293,7 @@ pub(super) fn splice(bytes: &mut [u8], position: usize, removed: usize, new: &[R
     if let Some(place) = all.get_mut(position..to) {
         place.copy_from_slice(new);
     }
-    // What is not in use any more is nobody's to read.
+    // Entries that are no longer in use must not be readable.
     if let Some(rest) = all.get_mut(usize::from(count)..) {
         rest.fill(RawEntry::ZERO);
     }
@@ -302,17 +306,17 @@ impl RawEntry {
     };
 }
 
-/// A node's depth; its header was checked.
+/// Returns a node's depth; its header was checked.
 pub(super) fn depth(bytes: &[u8]) -> u16 {
     RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| header.eh_depth.get())
 }
 
-/// How many entries have room in a node.
+/// Returns the number of entries that fit into a node.
 pub(super) fn max(bytes: &[u8]) -> usize {
     RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| usize::from(header.eh_max.get()))
 }
 
-/// The child that a node leads to, if there is just one, and the child's depth.
+/// Returns the child of a node that has just one, and the child's depth.
 pub(super) fn only_child(bytes: &[u8]) -> Option<(FsBlock, u16)> {
     let (header, _) = RawHeader::ref_from_prefix(bytes).ok()?;
     let depth = header.eh_depth.get().checked_sub(1)?;

@@ -1,4 +1,4 @@
-//! The way from an inode down to the leaf that speaks of a file block.
+//! The path from an inode down to the leaf that maps a file block.
 
 use std::ops::Range;
 
@@ -11,21 +11,21 @@ use crate::volume::Volume;
 use super::node::{self, RawExtent};
 use super::{Level, NodeBytes, Walk};
 
-/// One node on the way.
+/// A node on the path.
 #[derive(Debug, Clone)]
-pub(super) struct Stop {
-    /// Where the node is; `None` for the root, in the inode.
+pub(super) struct PathNode {
+    /// The node's block, or `None` for the root, in the inode.
     pub(super) block: Option<FsBlock>,
     pub(super) depth: u16,
     pub(super) entries: usize,
-    /// How many entries have room.
+    /// The number of entries that fit into the node.
     pub(super) max: usize,
-    /// The entry that the way goes on through; in the leaf, the first that ends behind the file
+    /// The entry through which the path continues; in the leaf, the first that ends after the file
     /// block.
     pub(super) position: usize,
 }
 
-impl Stop {
+impl PathNode {
     fn of(level: &Level) -> Self {
         Self {
             block: match level.bytes {
@@ -35,7 +35,7 @@ impl Stop {
             depth: level.depth,
             entries: usize::from(level.entries),
             max: node::max(level.bytes.get()),
-            // A walk has stepped past the entry that it went down through.
+            // A walk has already stepped past the entry that it went down through.
             position: match level.depth {
                 0 => level.next,
                 _ => level.next.saturating_sub(1),
@@ -44,23 +44,23 @@ impl Stop {
     }
 }
 
-/// The way to a leaf. See the [module](self).
+/// The path to a leaf. See the [module](self).
 #[derive(Debug)]
 pub(in super::super) struct Path {
-    /// The file block that it leads to.
+    /// The file block that the path leads to.
     pub(super) to: FileBlock,
-    /// From the root to the leaf; never empty.
-    pub(super) stops: Vec<Stop>,
+    /// The nodes from the root to the leaf; never empty.
+    pub(super) stops: Vec<PathNode>,
     leaf: Level,
 }
 
 impl Path {
-    /// Finds the leaf for a file block. Every node on the way is checked.
+    /// Finds the leaf for a file block. Every node on the path is checked.
     pub(in super::super) fn find(volume: &Volume, inode: &Inode, to: FileBlock) -> Result<Self> {
         let mut walk = Walk::new(volume, inode, to);
         while let Some(step) = walk.step() {
             step?;
-            let stops = || walk.levels.iter().map(Stop::of).collect();
+            let stops = || walk.levels.iter().map(PathNode::of).collect();
             if walk.levels.last().is_some_and(|level| level.depth == 0) {
                 let stops = stops();
                 return match walk.levels.pop() {
@@ -73,8 +73,8 @@ impl Path {
         Err(malformed(structure, "its extent tree has no leaf"))
     }
 
-    /// The stops alone: nobody holds the leaf's content any more, so changing it needs no copy.
-    pub(super) fn into_stops(self) -> Vec<Stop> {
+    /// Returns only the stops: the leaf's contents are dropped, so changing the leaf needs no copy.
+    pub(super) fn into_stops(self) -> Vec<PathNode> {
         self.stops
     }
 
@@ -82,38 +82,38 @@ impl Path {
         self.leaf.extents()
     }
 
-    /// An extent of the leaf.
+    /// Returns an extent of the leaf.
     pub(super) fn run(&self, nth: usize) -> Option<Run> {
         self.extents().get(nth).map(RawExtent::run)
     }
 
-    /// The first extent that ends behind the file block.
+    /// Returns the position of the first extent that ends after the file block.
     pub(super) const fn position(&self) -> usize {
         self.leaf.next
     }
 
-    /// The same; `None` when the leaf has none.
-    pub(in super::super) fn here(&self) -> Option<Run> {
+    /// Returns the first extent that ends after the file block, or `None` if the leaf has none.
+    pub(in super::super) fn first_extent(&self) -> Option<Run> {
         self.run(self.leaf.next)
     }
 
-    /// The extent before that one, in the same leaf.
+    /// Returns the extent before that one, in the same leaf.
     pub(in super::super) fn before(&self) -> Option<Run> {
         self.run(self.leaf.next.checked_sub(1)?)
     }
 
-    /// The extent behind that one, in the same leaf.
+    /// Returns the extent after that one, in the same leaf.
     pub(super) fn after(&self) -> Option<Run> {
         self.run(self.leaf.next.saturating_add(1))
     }
 
-    /// The file blocks that the leaf may speak of.
+    /// Returns the file blocks that the leaf may map.
     pub(in super::super) fn range(&self) -> Range<u64> {
         self.leaf.range.clone()
     }
 }
 
-/// The first extent that ends behind file block `from`, if it begins before `until`.
+/// Returns the first extent that ends after file block `from`, if it begins before `until`.
 pub(in super::super) fn next_run(
     volume: &Volume,
     inode: &Inode,
@@ -123,7 +123,7 @@ pub(in super::super) fn next_run(
     let mut at = from;
     while let Some(block) = u32::try_from(at).ok().filter(|_| at < until) {
         let path = Path::find(volume, inode, FileBlock(block))?;
-        if let Some(here) = path.here() {
+        if let Some(here) = path.first_extent() {
             return Ok(Some(here).filter(|here| u64::from(here.file_block.0) < until));
         }
         at = path.range().end;
@@ -131,9 +131,9 @@ pub(in super::super) fn next_run(
     Ok(None)
 }
 
-/// Where the last extent ends.
+/// Returns the end of the last extent.
 pub(in super::super) fn end_of(volume: &Volume, inode: &Inode) -> Result<u64> {
     let path = Path::find(volume, inode, FileBlock(u32::MAX))?;
-    let last = path.here().or(path.before());
+    let last = path.first_extent().or(path.before());
     Ok(last.map_or(0, |last| last.end()))
 }

@@ -1,4 +1,4 @@
-//! Extents that go.
+//! Removal of extents.
 
 use std::ops::Range;
 
@@ -10,16 +10,16 @@ use crate::run::Run;
 use crate::volume::Volume;
 
 use super::edit::Editor;
-use super::map::behind;
+use super::map::part_from;
 use super::node::{self, RawExtent};
 use super::path::Path;
 
 impl Editor<'_, '_> {
-    /// Takes out the last extents of a range, as many as one step may, and frees their blocks.
-    /// Returns where those before them end, or `None` when nothing of the range is left.
+    /// Removes the last extents of a range, as many as one step may, and frees their blocks.
+    /// Returns the end of the extents before them, or `None` if nothing of the range is left.
     ///
     /// # Errors
-    /// `NoSpace`, with nothing changed, when an extent is cut in two and no node has room;
+    /// `NoSpace`, with nothing changed, if an extent is split in two and no node has room;
     /// `Corrupt`, `Io`.
     pub(in super::super) fn remove_last(&mut self, range: &Range<u64>) -> Result<Option<u64>> {
         let Some(last) = range.end.checked_sub(1).filter(|&last| last >= range.start) else {
@@ -44,21 +44,21 @@ impl Editor<'_, '_> {
         }
     }
 
-    /// Goes past a leaf that has nothing of the range.
+    /// Goes past a leaf that has no blocks of the range.
     fn skip(&mut self, path: Path, range: &Range<u64>, before: u64) -> Result<Option<u64>> {
         if path.before().is_some() || before == 0 || before >= range.end {
             return Ok(None);
         }
         if path.run(0).is_none() {
-            // A leaf without entries is nothing to leave behind.
+            // A leaf without entries must not be left behind.
             self.put(path, 0..0, &[])?;
         }
         Ok(Some(before).filter(|&end| end > range.start))
     }
 }
 
-/// Whether one step takes out all extents.
-pub(in super::super) fn goes_in_one_step(volume: &Volume, inode: &Inode) -> bool {
+/// Returns true if one step removes all extents.
+pub(in super::super) fn fits_in_one_step(volume: &Volume, inode: &Inode) -> bool {
     let mut groups = Groups::new(&volume.superblock);
     node::depth(&inode.block) == 0
         && node::extents(&inode.block)
@@ -67,13 +67,13 @@ pub(in super::super) fn goes_in_one_step(volume: &Volume, inode: &Inode) -> bool
             .all(|run| groups.admit(run) == Some(run))
 }
 
-/// What one step takes out of one leaf.
+/// The changes of one leaf in one step.
 struct Removal {
     /// The entries that change.
     entries: Range<usize>,
-    /// What stays of them.
+    /// The parts of them that stay mapped.
     rest: Vec<Run>,
-    /// What goes, from the last to the first.
+    /// The parts that are removed, from the last to the first.
     pieces: Vec<Run>,
 }
 
@@ -96,7 +96,7 @@ impl Removal {
                 break;
             };
             start = nth;
-            rest.extend(behind(run, range.end));
+            rest.extend(part_from(run, range.end));
             pieces.push(piece);
             if let Some(before) = run.ending_at(u64::from(piece.file_block.0)) {
                 rest.insert(0, before);

@@ -1,16 +1,16 @@
-//! Extents that move within the file.
+//! Moving extents within the file.
 
 use std::ops::Range;
 
 use super::edit::Editor;
-use super::map::behind;
+use super::map::part_from;
 use super::node;
-use super::path::{Path, Stop};
+use super::path::{Path, PathNode};
 use crate::block::FileBlock;
 use crate::error::Result;
 
 impl Editor<'_, '_> {
-    /// Moves the extents of the leaf for file block `at`, from `at` on, `by` blocks towards the
+    /// Moves the extents of the leaf for file block `at`, from `at` on, by `by` blocks towards the
     /// start. Nothing is mapped in the `by` blocks before `at`. Returns where the next leaf begins.
     pub(in super::super) fn move_down(
         &mut self,
@@ -23,8 +23,8 @@ impl Editor<'_, '_> {
         Ok(u32::try_from(next).ok().map(FileBlock))
     }
 
-    /// Moves the last extents of `range` within one leaf `by` blocks towards the end, where nothing
-    /// is mapped. Returns where those before them end.
+    /// Moves the last extents of `range` within one leaf by `by` blocks towards the end, where
+    /// nothing is mapped. Returns the end of the extents before them.
     pub(in super::super) fn move_up(&mut self, range: &Range<u64>, by: u32) -> Result<Option<u64>> {
         let last = range.end.saturating_sub(1);
         let last = FileBlock(u32::try_from(last).unwrap_or(u32::MAX));
@@ -40,23 +40,23 @@ impl Editor<'_, '_> {
         Ok(Some(before).filter(|&before| before > range.start && before < range.end))
     }
 
-    /// Makes two extents of the one that a file block is in the midst of.
+    /// Splits the extent that contains a file block, so that one begins there.
     pub(in super::super) fn split_at(&mut self, block: FileBlock) -> Result<()> {
         let path = self.find(block)?;
         let at = u64::from(block.0);
-        let Some(here) = path.here() else {
+        let Some(here) = path.first_extent() else {
             return Ok(());
         };
-        let (Some(before), Some(after)) = (here.ending_at(at), behind(here, at)) else {
+        let (Some(before), Some(after)) = (here.ending_at(at), part_from(here, at)) else {
             return Ok(());
         };
         let position = path.position();
         self.put(path, position..position.saturating_add(1), &[before, after])
     }
 
-    /// Changes the keys of a leaf from its position on, and with them those above.
+    /// Changes the keys of a leaf from its position on, and those in the nodes above accordingly.
     fn move_keys(&mut self, path: Path, change: impl Fn(u32) -> u32) -> Result<()> {
-        let stops: Vec<Stop> = path.into_stops();
+        let stops: Vec<PathNode> = path.into_stops();
         let Some((leaf, above)) = stops.split_last() else {
             return Ok(());
         };

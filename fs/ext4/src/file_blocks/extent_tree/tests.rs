@@ -43,7 +43,7 @@ fn idx(file_block: u32, child: u32) -> [u8; 12] {
     bytes
 }
 
-/// Runs of an inode with this root, over a device with these blocks.
+/// Returns the runs of an inode with this root, over a device with these blocks.
 fn walk(root: &[u8], blocks: &[(usize, Vec<u8>)], from: u32) -> Result<Vec<Run>> {
     let mut disk = vec![0; 1024 * BLOCK];
     for (block, bytes) in blocks {
@@ -86,8 +86,8 @@ fn extents_in_the_inode() {
 
 #[test]
 fn the_longest_extent_is_written() {
-    // 32768 is both the longest written length and the bit that marks an unwritten one; the disk
-    // of the test has no room for it.
+    // 32768 is both the longest written length and the bit that marks an unwritten one; the test's
+    // device has no room for it.
     let extent = extent(0, 0x8000, 100);
     let run = RawExtent::ref_from_bytes(&extent).unwrap().run();
     assert_eq!((run.len_blocks, run.written), (32768, true));
@@ -115,8 +115,8 @@ fn two_levels_from_any_block() {
 
 #[test]
 fn what_makes_no_sense_is_corrupt() {
-    says(walk(&[0; 12], &[], 0), "magic 0x0, not 0xf30a");
-    says(walk(&node(6, 4, &[]), &[], 0), "eh_depth 6");
+    says(walk(&[0; 12], &[], 0), "magic is 0x0, expected 0xf30a");
+    says(walk(&node(6, 4, &[]), &[], 0), "eh_depth is 6");
     says(walk(&node(0, 5, &[]), &[], 0), "eh_entries");
     says(walk(&node(1, 4, &[]), &[], 0), "empty");
     says(walk(&node(0, 4, &[extent(0, 0, 9)]), &[], 0), "length 0");
@@ -173,14 +173,15 @@ fn the_tail_is_checked() {
     bytes[30] ^= 1;
     let e = verify(&inode, structure, &bytes).unwrap_err();
     assert!(
-        e.to_string().starts_with("extent block 20 has checksum"),
+        e.to_string()
+            .starts_with("invalid extent block 20: checksum"),
         "{e}"
     );
 }
 
 #[test]
 fn a_file_of_too_many_runs_is_walked() {
-    // Every other block, in 14 leaves of 340: more than a list takes.
+    // Every other block, in 14 leaves of 340 extents: more than a list may have.
     let mut blocks = Vec::new();
     let mut indices = Vec::new();
     for leaf in 0..14u32 {

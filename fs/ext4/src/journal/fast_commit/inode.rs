@@ -1,24 +1,25 @@
-//! The bytes of an inode since its table was written.
+//! The bytes of an inode that changed since its table was written.
 
 use diskfs_vfs::FileType;
 
 use crate::bytes::{le16, le32, part};
 
-/// Where a fast commit has an inode.
+/// The place of an inode in a fast commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct InodeEdit {
-    /// Byte of the device.
+    /// The byte offset on the device.
     pub(super) offset: u64,
-    /// How long it is: the fields that the inode has.
+    /// The length: the fields that the inode has.
     pub(super) len_bytes: u16,
     pub(super) generation: u32,
     pub(super) mode: u16,
-    /// The fast commit creates the file. Then what the table has is about another one, unless its
-    /// generation is the same: a file may be created once more after it has reached the table.
+    /// True if the fast commit creates the file. Then the bytes in the table belong to another
+    /// file, unless the generation is the same: a file can be created once more after it has
+    /// reached the table.
     pub(super) is_new: bool,
 }
 
-/// Offsets of `struct ext4_inode`.
+/// Offsets in `struct ext4_inode`.
 const I_MODE: usize = 0;
 const I_FLAGS: usize = 0x20;
 const I_BLOCK: usize = 0x28;
@@ -31,26 +32,27 @@ const FLAG_INLINE_DATA: u32 = 0x1000_0000;
 /// The root of an extent tree without extents: magic, no entries, room for four, depth 0.
 const EMPTY_TREE: [u8; 8] = [0x0a, 0xf3, 0, 0, 4, 0, 0, 0];
 
-/// `i_generation` of an inode's bytes.
+/// Returns `i_generation` of an inode's bytes.
 pub(super) fn generation(raw: &[u8]) -> u32 {
     le32(raw, I_GENERATION).unwrap_or(0)
 }
 
 impl InodeEdit {
-    /// Whether it is a directory.
+    /// Returns true if the inode is a directory.
     pub(super) fn is_directory(&self) -> bool {
         FileType::from_mode(u32::from(self.mode)) == Some(FileType::Directory)
     }
 }
 
-/// `i_mode` of an inode's bytes.
+/// Returns `i_mode` of an inode's bytes.
 pub(super) fn mode(raw: &[u8]) -> u16 {
     le16(raw, I_MODE).unwrap_or(0)
 }
 
-/// What the inode is now: the fast commit's fields over those in the table. The table keeps what
-/// only it has: the block map or the root of the extent tree, which the fast commit tells changes
-/// of; and extended attributes. The checksum is neither's.
+/// Returns the current bytes of an inode: the fast commit's fields over those in the table. The
+/// table's bytes are kept where only they are complete: the block map or the root of the extent
+/// tree (the fast commit contains only changes of them), and extended attributes. The checksum is
+/// not updated.
 pub(super) fn merge(table: &[u8], raw: &[u8], edit: &InodeEdit) -> Vec<u8> {
     let is_new = edit.is_new && generation(table) != generation(raw);
     let mut merged = if is_new {
@@ -82,7 +84,8 @@ pub(super) fn merge(table: &[u8], raw: &[u8], edit: &InodeEdit) -> Vec<u8> {
     merged
 }
 
-/// Whether `i_block` is no map of blocks: inline data, a symlink's target, a device's number.
+/// Returns true if `i_block` is not a map of blocks: inline data, a symlink's target, a device's
+/// number.
 fn holds_contents(raw: &[u8]) -> bool {
     let inline = le32(raw, I_FLAGS).unwrap_or(0) & FLAG_INLINE_DATA != 0;
     let file_type = FileType::from_mode(u32::from(mode(raw)));
@@ -131,7 +134,7 @@ mod tests {
         assert_eq!(merged[I_BLOCK..I_BLOCK + 8], EMPTY_TREE);
         assert_eq!(merged[I_BLOCK + 8..I_GENERATION], [0; 52]);
         assert_eq!(merged[160..], [0; 96]);
-        // Created once more, though it is in the table already.
+        // Created once more, although it is in the table already.
         table[I_GENERATION..I_GENERATION + 4].fill(0xaa);
         assert_eq!(
             merge(&table, &raw, &edit(true)),
@@ -157,7 +160,7 @@ mod tests {
             let merged = merge(&[0x11; 256], &raw, &edit(false));
             assert_eq!(merged[..160], raw[..]);
         }
-        // A block map is only told changes of.
+        // The fast commit contains only changes of a block map.
         let merged = merge(&[0x11; 128], &raw(0o100_644, 0), &edit(false));
         assert_eq!(merged[I_BLOCK..I_GENERATION], [0x11; I_BLOCK_BYTES]);
         assert_eq!(merged.len(), 128);

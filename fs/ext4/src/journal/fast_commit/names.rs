@@ -1,15 +1,15 @@
-//! Names of a directory that came and went since its blocks were written.
+//! The names of a directory that were added and removed since its blocks were written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The names that a directory's blocks are no longer right about.
+/// The edits of a directory's names; all other names are as in its blocks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NameEdits {
     names: BTreeMap<Box<[u8]>, NameEdit>,
 }
 
-/// What became of a name. The blocks have the first word: a name that is in them stays unless it
-/// was removed for the inode that they give it, and only then can it be added.
+/// The edit of a name. The directory's blocks have priority: a name in them is kept unless it was
+/// removed for the inode that they give it, and only then can it be added.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NameEdit {
     added: Option<u32>,
@@ -17,31 +17,33 @@ pub(crate) struct NameEdit {
 }
 
 impl NameEdit {
-    /// The inode that the name stands for, if the blocks give it `stored`.
+    /// Returns the inode that the name refers to, if the blocks give it `stored`.
     pub(crate) fn resolve(&self, stored: Option<u32>) -> Option<u32> {
-        stored.filter(|inode| self.keeps(*inode)).or(self.added)
+        stored
+            .filter(|inode| self.still_refers_to(*inode))
+            .or(self.added)
     }
 
-    /// Whether it still stands for the inode that the blocks give it.
-    pub(crate) fn keeps(&self, stored: u32) -> bool {
+    /// Returns true if the name still refers to the inode that the blocks give it.
+    pub(crate) fn still_refers_to(&self, stored: u32) -> bool {
         !self.removed.contains(&stored)
     }
 
-    /// The inode that it was added for.
+    /// Returns the inode that the name was added for.
     pub(crate) const fn added(&self) -> Option<u32> {
         self.added
     }
 }
 
 impl NameEdits {
-    /// The name stands for the inode now, unless it stands for one already.
+    /// Makes the name refer to the inode, unless it already refers to one.
     pub(super) fn link(&mut self, name: &[u8], inode: u32) {
         self.edit(name, |edit| {
             edit.added.get_or_insert(inode);
         });
     }
 
-    /// The name is gone, if it stood for this inode.
+    /// Removes the name if it refers to this inode.
     pub(super) fn unlink(&mut self, name: &[u8], inode: u32) {
         self.edit(name, |edit| {
             edit.added.take_if(|added| *added == inode);
@@ -58,12 +60,12 @@ impl NameEdits {
         self.names.insert(name.into(), edit);
     }
 
-    /// What became of a name; `None` for nothing.
+    /// Returns the edit of a name, or `None` if it is unchanged.
     pub(crate) fn get(&self, name: &[u8]) -> Option<&NameEdit> {
         self.names.get(name)
     }
 
-    /// All of them, sorted by name.
+    /// Returns all edits, sorted by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &NameEdit)> {
         self.names.iter().map(|(name, edit)| (&**name, edit))
     }
@@ -79,7 +81,7 @@ mod tests {
 
     #[test]
     fn replaced_by_another() {
-        // rename(new, old): the blocks say old -> 5.
+        // rename(new, old): the blocks have old -> 5.
         let mut edits = NameEdits::default();
         edits.link(b"new", 6);
         edits.unlink(b"old", 5);

@@ -1,37 +1,37 @@
-//! Blocks of a file that came and went since its extent tree was written.
+//! The blocks of a file that were added and removed since its extent tree was written.
 
 use std::collections::BTreeMap;
 
 use crate::block::{FileBlock, FsBlock};
 use crate::run::Run;
 
-/// The parts of a file that its tree is no longer right about. What they don't cover, it is.
+/// The parts of a file that differ from its tree; all other parts are as in the tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RangeEdits {
-    /// By the first file block; apart from each other.
-    parts: BTreeMap<u32, Part>,
+    /// The parts by their first file block; they do not overlap.
+    parts: BTreeMap<u32, MappedPart>,
 }
 
-/// What a part of a file is now.
+/// The current mapping of a part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
-    /// The file block behind it: up to 2^32.
+struct MappedPart {
+    /// The end of the part as a file block: up to 2^32.
     end: u64,
-    /// `None` for a hole.
-    target: Option<Target>,
+    /// The blocks, or `None` for a hole.
+    target: Option<MappedBlocks>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Target {
+struct MappedBlocks {
     fs_block: FsBlock,
     written: bool,
 }
 
-impl Part {
-    /// What of it is at `from` or behind it, if it begins at `start`.
+impl MappedPart {
+    /// Returns the rest of the part from `from` on, if the part begins at `start`.
     fn starting_at(self, start: u32, from: u32) -> Self {
         let skipped = u64::from(from.saturating_sub(start));
-        let target = self.target.map(|target| Target {
+        let target = self.target.map(|target| MappedBlocks {
             fs_block: target.fs_block.after(skipped),
             ..target
         });
@@ -50,23 +50,23 @@ impl Part {
 }
 
 impl RangeEdits {
-    /// These blocks are there now, whatever was there.
+    /// Maps these blocks, whatever was mapped there.
     pub(super) fn add(&mut self, run: &Run) {
-        let target = Target {
+        let target = MappedBlocks {
             fs_block: run.fs_block,
             written: run.written,
         };
         self.set(run.file_block, run.end(), Some(target));
     }
 
-    /// There is nothing any more.
+    /// Makes a range a hole.
     pub(super) fn remove(&mut self, start: FileBlock, len_blocks: u32) {
         let end = u64::from(start.0).saturating_add(u64::from(len_blocks));
         self.set(start, end, None);
     }
 
-    fn set(&mut self, start: FileBlock, end: u64, target: Option<Target>) {
-        /// A file has no block from 2^32 on.
+    fn set(&mut self, start: FileBlock, end: u64, target: Option<MappedBlocks>) {
+        /// The number of file blocks: a file has no block from 2^32 on.
         const FILE_BLOCKS: u64 = 1 << 32;
         let end = end.min(FILE_BLOCKS);
         if u64::from(start.0) >= end {
@@ -83,10 +83,10 @@ impl RangeEdits {
         for at in covered {
             self.parts.remove(&at);
         }
-        self.parts.insert(start.0, Part { end, target });
+        self.parts.insert(start.0, MappedPart { end, target });
     }
 
-    /// Makes a part that `at` lies within into two that meet there.
+    /// Splits the part that contains `at` there.
     fn split_at(&mut self, at: u64) {
         let Ok(at) = u32::try_from(at) else {
             return;
@@ -100,8 +100,8 @@ impl RangeEdits {
         }
     }
 
-    /// The first part that ends behind `from`, cut to begin there or behind it.
-    fn next_from(&self, from: u64) -> Option<(u32, Part)> {
+    /// Returns the first part that ends after `from`, cut to begin at or after `from`.
+    fn next_from(&self, from: u64) -> Option<(u32, MappedPart)> {
         let from = u32::try_from(from).ok()?;
         let around = self.parts.range(..from).next_back();
         if let Some((&start, part)) = around
@@ -116,16 +116,16 @@ impl RangeEdits {
     }
 }
 
-/// What a step of [`EditedWalk`] wants or gives.
+/// The result of a step of [`EditedWalk`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EditedStep {
-    /// Call [`EditedWalk::supply`] with the tree's next run.
+    /// The caller must call [`EditedWalk::supply`] with the tree's next run.
     NeedsRun,
     /// The next run of the file.
     Run(Run),
-    /// A part of it is a hole.
+    /// A part of the file that is a hole.
     Nothing,
-    /// There is no more.
+    /// The end of the runs.
     End,
 }
 
@@ -133,15 +133,15 @@ pub(crate) enum EditedStep {
 #[derive(Debug)]
 pub(crate) struct EditedWalk<'a> {
     edits: &'a RangeEdits,
-    /// Everything before this file block has been given.
+    /// The file block before which everything has been returned.
     position: u64,
-    /// What is left of the tree's run that is looked at.
+    /// The rest of the tree's current run.
     run: Option<Run>,
     tree_ended: bool,
 }
 
 impl<'a> EditedWalk<'a> {
-    /// The runs from `from` on.
+    /// Returns the runs from `from` on.
     pub(crate) fn new(edits: &'a RangeEdits, from: FileBlock) -> Self {
         Self {
             edits,
@@ -151,13 +151,13 @@ impl<'a> EditedWalk<'a> {
         }
     }
 
-    /// The tree's next run, or `None` at its end.
+    /// Supplies the tree's next run, or `None` at its end.
     pub(crate) fn supply(&mut self, run: Option<Run>) {
         self.tree_ended = run.is_none();
         self.run = run.and_then(|run| starting_at(run, self.position));
     }
 
-    /// Goes on by one.
+    /// Does one step.
     pub(crate) fn step(&mut self) -> EditedStep {
         if self.run.is_none() && !self.tree_ended {
             return EditedStep::NeedsRun;
@@ -173,13 +173,13 @@ impl<'a> EditedWalk<'a> {
         }
     }
 
-    fn take_part(&mut self, start: u32, part: Part) -> EditedStep {
+    fn take_part(&mut self, start: u32, part: MappedPart) -> EditedStep {
         self.position = part.end;
         self.run = self.run.and_then(|run| starting_at(run, part.end));
         part.run(start).map_or(EditedStep::Nothing, EditedStep::Run)
     }
 
-    /// Gives the run up to `end`, where an edit begins.
+    /// Returns the run up to `end`, where an edit begins.
     fn take_run(&mut self, run: Run, end: u64) -> EditedStep {
         let now = run.ending_at(end);
         self.position = now.map_or(end, |now| now.end());
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_file_s_blocks() {
-        // As Linux writes it for a truncation: two ranges, up to the last block but one.
+        // Linux writes two ranges for a truncation, up to the last block but one.
         let mut edits = RangeEdits::default();
         edits.remove(FileBlock(1), 0x7fff_ffff);
         edits.remove(FileBlock(0x8000_0000), 0x7fff_ffff);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a file of 64 blocks in an array.
+        /// Compares the result with an array of the 64 blocks of a file.
         #[test]
         fn same_as_block_by_block(
             tree in proptest::collection::vec((0u32..3, 1u32..9), 0..8),

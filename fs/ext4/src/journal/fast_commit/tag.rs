@@ -1,4 +1,4 @@
-//! The tags of a fast commit: `struct ext4_fc_tl` and the values behind it.
+//! The tags of a fast commit: `struct ext4_fc_tl` and the values after it.
 //!
 //! Unlike everything else in the journal they are little-endian.
 
@@ -47,7 +47,7 @@ struct RawDelRange {
     len: U32,
 }
 
-/// `struct ext4_fc_dentry_info` as it is stored, without the name behind it.
+/// `struct ext4_fc_dentry_info` as it is stored, without the name after it.
 #[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawDentry {
@@ -67,12 +67,12 @@ struct RawTail {
 pub(super) const HEADER_BYTES: usize = size_of::<RawTagHeader>();
 /// The bytes of a tail that its checksum covers: all before the checksum.
 pub(super) const TAIL_COVERED_BYTES: usize = HEADER_BYTES + 4;
-/// `EXT4_NAME_LEN`.
+/// The maximum length of a name, `EXT4_NAME_LEN`.
 const NAME_BYTES_MAX: usize = 255;
-/// `EXT4_GOOD_OLD_INODE_SIZE`.
+/// The minimum size of an inode, `EXT4_GOOD_OLD_INODE_SIZE`.
 const INODE_BYTES_MIN: usize = 128;
 
-/// A name that comes or goes.
+/// A name that is added or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dentry<'a> {
     pub(super) parent: u32,
@@ -83,19 +83,19 @@ pub(super) struct Dentry<'a> {
 /// A tag with its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tag<'a> {
-    /// Blocks of a file are there now.
+    /// Blocks added to a file.
     AddRange { inode: u32, run: Run },
-    /// Blocks of a file are gone.
+    /// Blocks removed from a file.
     DelRange {
         inode: u32,
         start: FileBlock,
         len_blocks: u32,
     },
-    /// A new file, under its first name.
+    /// A new file with its first name.
     Create(Dentry<'a>),
-    /// Another name.
+    /// An additional name.
     Link(Dentry<'a>),
-    /// A name less.
+    /// A removed name.
     Unlink(Dentry<'a>),
     /// An inode's bytes, as far as they have a meaning. They begin `offset` bytes into the tag.
     Inode {
@@ -103,17 +103,18 @@ pub(super) enum Tag<'a> {
         raw: &'a [u8],
         offset: usize,
     },
-    /// Nothing.
+    /// Padding up to the end of a block.
     Pad,
     /// The end of a fast commit.
     Tail { tid: Sequence, crc: u32 },
-    /// The start of the first one behind a full commit.
+    /// The start of the first fast commit after a full commit.
     Head { features: u32, tid: Sequence },
 }
 
 impl<'a> Tag<'a> {
-    /// The tag at the start of `bytes`, which reach to the end of the block, and how many bytes it
-    /// takes. `None` for what is no tag, or has no valid length. Inodes are of `inode_size`.
+    /// Parses the tag at the start of `bytes`, which reach to the end of the block. Returns the tag
+    /// and its size, or `None` if it is not a tag or has an invalid length. `inode_size` is the
+    /// size of inodes.
     pub(super) fn parse(bytes: &'a [u8], inode_size: u16) -> Option<(Self, usize)> {
         let header = RawTagHeader::ref_from_bytes(part(bytes, 0, HEADER_BYTES)?).ok()?;
         let len = usize::from(header.len.get());
@@ -134,8 +135,8 @@ impl<'a> Tag<'a> {
     }
 }
 
-/// The tags of a block, with the byte of the block at which each begins. Ends before what is no
-/// valid tag.
+/// The tags of a block, with the byte offset of each in the block. The iterator ends before the
+/// first invalid tag.
 #[derive(Debug)]
 pub(super) struct Tags<'a> {
     block: &'a [u8],
@@ -152,12 +153,13 @@ impl<'a> Tags<'a> {
         }
     }
 
-    /// What no tag has been found in: less than a tag's header at the end of a block is padding.
+    /// Returns true if all tags were read: fewer bytes than a tag's header at the end of a block
+    /// are padding.
     pub(super) fn is_done(&self) -> bool {
         self.block.len().saturating_sub(self.at) < HEADER_BYTES
     }
 
-    /// The bytes of a block from a tag on up to the next one.
+    /// Returns the bytes of a block from a tag on up to the next one.
     pub(super) fn bytes_from(&self, start: usize) -> &'a [u8] {
         self.block.get(start..self.at).unwrap_or_default()
     }
@@ -175,7 +177,7 @@ impl<'a> Iterator for Tags<'a> {
 }
 
 fn add_range(raw: &RawAddRange) -> Tag<'static> {
-    /// `EXT_INIT_MAX_LEN`: what is longer is an unwritten run, and by so much too long.
+    /// `EXT_INIT_MAX_LEN`: larger lengths mark an unwritten run, and are too large by this value.
     const WRITTEN_BLOCKS_MAX: u16 = 1 << 15;
     let len = raw.len.get();
     let unwritten = len.checked_sub(WRITTEN_BLOCKS_MAX).filter(|&len| len > 0);

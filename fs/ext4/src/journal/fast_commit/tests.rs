@@ -1,4 +1,4 @@
-//! Fast commits made by hand.
+//! Tests with fast commits that are written by hand.
 
 use diskfs_block::Memory;
 use diskfs_vfs::ErrorKind;
@@ -134,7 +134,7 @@ fn only_whole_fast_commits_of_the_next_transaction_count() {
     w.tail(TID);
     let valid = w.bytes.len();
     w.dentry(4, 2, 14, "two");
-    // Without its tail it never was one.
+    // Without its tail a fast commit was never made.
     assert_eq!(w.loaded().commits(), 1);
     w.tail(TID);
     assert_eq!(w.loaded().commits(), 2);
@@ -147,7 +147,7 @@ fn only_whole_fast_commits_of_the_next_transaction_count() {
     let fast = bad.loaded();
     assert_eq!(fast.commits(), 1);
     assert!(fast.names(2).unwrap().get(b"two").is_none());
-    // Left over from an earlier transaction.
+    // A block left over from an earlier transaction.
     let mut old = Writer {
         bytes: w.bytes[..valid].to_vec(),
         since_tail: valid,

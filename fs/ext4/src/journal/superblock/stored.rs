@@ -1,4 +1,4 @@
-//! The journal's superblock, changed.
+//! Changes of the journal's superblock.
 
 use zerocopy::IntoBytes;
 use zerocopy::big_endian::U32;
@@ -12,51 +12,55 @@ use super::super::features::{Compatible, Incompatible};
 use super::super::log::LogBlock;
 use super::{CHECKSUM_CRC32C, RawJournalSuperblock, SUPERBLOCK_BYTES, checksum_of};
 
-/// The bytes of a journal superblock that was found right, to be changed and written back.
+/// The bytes of a journal superblock that was checked, to be changed and written back.
 #[derive(Debug, Clone)]
 pub(in super::super) struct StoredSuperblock {
     raw: Box<RawJournalSuperblock>,
 }
 
-/// What the superblock says of the log.
+/// The log's state according to the superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct LogState {
-    /// Where the oldest transaction begins; `None` when there is nothing to be replayed.
+    /// The start of the oldest transaction; `None` if nothing has to be replayed.
     pub(in super::super) start: Option<LogBlock>,
-    /// The number of the oldest transaction, or of the next one.
+    /// The sequence number of the oldest transaction, or of the next one.
     pub(in super::super) sequence: Sequence,
-    /// Where the next transaction will begin.
+    /// The log block where the next transaction will begin.
     pub(in super::super) head: LogBlock,
 }
 
 impl StoredSuperblock {
-    /// Of these bytes.
+    /// Returns the superblock with these bytes.
     pub(in super::super) fn new(bytes: &[u8; SUPERBLOCK_BYTES]) -> Self {
         let raw: RawJournalSuperblock = zerocopy::transmute!(*bytes);
         Self { raw: Box::new(raw) }
     }
 
-    /// Fails for what Linux no longer writes either, or only after a repair.
+    /// Fails for journals that Linux no longer writes, or only after a repair.
     ///
     /// # Errors
-    /// `Unsupported` for version 1, `Corrupt` when whoever wrote the journal last met an error.
+    /// `Unsupported` for version 1; `Corrupt` if the last writer of the journal recorded an error.
     pub(in super::super) fn check_writable(&self) -> Result<()> {
         let raw = &self.raw;
         if BlockType::from(raw.header.h_blocktype.get()) != BlockType::SuperblockV2 {
-            let hint = "on a copy, `tune2fs -O ^has_journal` and then `tune2fs -j` renew it";
-            return Err(unsupported_for_writing("it is of version 1").with_hint(hint));
+            let hint =
+                "on a copy, recreate it with `tune2fs -O ^has_journal` and then `tune2fs -j`";
+            return Err(
+                unsupported_for_writing("version 1 of the journal is not supported")
+                    .with_hint(hint),
+            );
         }
         match raw.s_errno.get() {
             0 => Ok(()),
             errno => Err(super::corrupt_superblock(format_args!(
-                "error {} was met when it was last written",
+                "error {} was recorded when it was last written",
                 errno.cast_signed().saturating_abs()
             ))),
         }
     }
 
-    /// Sets the features as Linux does at mount: 64-bit block numbers where the filesystem has them,
-    /// checksums of version 3 with `metadata_csum`, else none.
+    /// Sets the features as Linux does at mount: 64-bit block numbers if the filesystem has them,
+    /// and checksums of version 3 with `metadata_csum`, otherwise none.
     pub(in super::super) fn set_features(&mut self, filesystem: Features) {
         let raw = &mut self.raw;
         let checksums = filesystem.has(ReadOnlyCompatible::METADATA_CSUM);
@@ -74,7 +78,7 @@ impl StoredSuperblock {
         raw.s_checksum_type = if checksums { CHECKSUM_CRC32C } else { 0 };
     }
 
-    /// Says that there are revocation blocks. Returns whether that is news.
+    /// Sets the feature for revocation blocks. Returns true if it was not set before.
     pub(in super::super) fn set_revoke(&mut self) -> bool {
         let bits = self.raw.s_feature_incompat.get();
         let with = bits | Incompatible::REVOKE.bits();
@@ -82,7 +86,7 @@ impl StoredSuperblock {
         with != bits
     }
 
-    /// Says where the log is.
+    /// Sets the log's state.
     pub(in super::super) fn set_log(&mut self, log: LogState) {
         let start = log.start.map_or(0, |start| start.0);
         self.raw.s_start.set(start);
@@ -90,14 +94,14 @@ impl StoredSuperblock {
         self.raw.s_head.set(log.head.0);
     }
 
-    /// Says that an error was met: whoever opens it next marks the filesystem, even where the
-    /// replay brings back an older superblock. Linux stores it negative.
+    /// Records an error: at the next mount the filesystem is marked as having errors, even if the
+    /// replay restores an older superblock. Linux stores the number negative.
     pub(in super::super) fn set_error(&mut self, errno: i32) {
         let errno = errno.saturating_abs().wrapping_neg();
         self.raw.s_errno.set(errno.cast_unsigned());
     }
 
-    /// The bytes, with the right checksum.
+    /// Returns the bytes with their checksum.
     pub(in super::super) fn sealed(&mut self) -> &[u8] {
         let has_checksum = self.raw.s_checksum_type == CHECKSUM_CRC32C;
         let sum = if has_checksum {

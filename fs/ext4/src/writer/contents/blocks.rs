@@ -1,25 +1,25 @@
-//! Contents of blocks on the device.
+//! Writing the contents of blocks to the device.
 
 use crate::bytes::{index, len_u64};
 use crate::error::Result;
-use crate::file_blocks::{Place, place_at};
+use crate::file_blocks::{BlockMapping, mapping_at};
 use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::run::Run;
 
-/// Bytes to be written at a place in a file.
+/// Bytes to be written at an offset of a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Data<'a> {
+pub(super) struct WriteData<'a> {
     pub(super) offset: u64,
     pub(super) bytes: &'a [u8],
 }
 
-impl Data<'_> {
+impl WriteData<'_> {
     pub(super) fn end(&self) -> u64 {
         self.offset.saturating_add(len_u64(self.bytes.len()))
     }
 
-    /// What of it lies before byte `end` of the file.
+    /// Returns the part of the data before byte `end` of the file.
     pub(super) fn until(&self, end: u64) -> Self {
         let len = index(end.saturating_sub(self.offset));
         Self {
@@ -28,7 +28,7 @@ impl Data<'_> {
         }
     }
 
-    /// What of it lies at byte `start` of the file or behind.
+    /// Returns the part of the data from byte `start` of the file on.
     pub(super) fn from(&self, start: u64) -> Self {
         let skipped = index(start.saturating_sub(self.offset)).min(self.bytes.len());
         Self {
@@ -38,15 +38,15 @@ impl Data<'_> {
     }
 }
 
-/// A run's first byte in the file and on the device, and the byte in the file behind its last.
+/// Returns a run's first byte in the file and on the device, and the end of the run in the file.
 fn bytes_of(handle: &Handle<'_>, run: &Run) -> (u64, u64, u64) {
     let size = handle.volume().superblock.block_size;
     let start = size.file_byte_of(run.file_block);
     (start, size.byte_of(run.fs_block), size.bytes_of(run.end()))
 }
 
-/// Writes data into the blocks of a run, within which it lies.
-pub(super) fn overwrite(handle: &Handle<'_>, run: &Run, data: Data<'_>) -> Result<()> {
+/// Writes data into the blocks of a run that contains it.
+pub(super) fn overwrite(handle: &Handle<'_>, run: &Run, data: WriteData<'_>) -> Result<()> {
     let (start, device, _) = bytes_of(handle, run);
     let within = data.offset.saturating_sub(start);
     handle
@@ -54,12 +54,12 @@ pub(super) fn overwrite(handle: &Handle<'_>, run: &Run, data: Data<'_>) -> Resul
         .write(device.saturating_add(within), data.bytes)
 }
 
-/// The longest write that is put together in memory, so that it is one: else the edges are written
-/// by themselves.
+/// The maximum size of a write that is assembled in memory, so that it is one write. For larger
+/// ones the edges are written separately.
 const GATHERED_BYTES_MAX: u64 = 64 << 10;
 
-/// Writes data into new blocks: what of them is no data becomes zero.
-pub(super) fn fill(handle: &Handle<'_>, run: &Run, data: Data<'_>) -> Result<()> {
+/// Writes data into new blocks; the rest of the blocks becomes zero.
+pub(super) fn fill(handle: &Handle<'_>, run: &Run, data: WriteData<'_>) -> Result<()> {
     let (start, device, end) = bytes_of(handle, run);
     let before = data.offset.saturating_sub(start);
     let behind = end.saturating_sub(data.end());
@@ -78,7 +78,7 @@ pub(super) fn fill(handle: &Handle<'_>, run: &Run, data: Data<'_>) -> Result<()>
     zero_device(handle, behind_data, behind)
 }
 
-/// Makes bytes of the device zero.
+/// Writes zeroes to a range of the device.
 pub(super) fn zero_device(handle: &Handle<'_>, offset: u64, len_bytes: u64) -> Result<()> {
     if len_bytes == 0 {
         return Ok(());
@@ -86,15 +86,15 @@ pub(super) fn zero_device(handle: &Handle<'_>, offset: u64, len_bytes: u64) -> R
     handle.device.zero(offset, len_bytes)
 }
 
-/// Makes bytes of a file zero that lie within one block, where that holds data.
+/// Writes zeroes to a range of a file within one block, if that block contains data.
 pub(super) fn zero_part(handle: &Handle<'_>, inode: &Inode, start: u64, end: u64) -> Result<()> {
     let size = handle.volume().superblock.block_size;
     let Some(block) = size.file_block_at(start).filter(|_| start < end) else {
         return Ok(());
     };
     let until = u64::from(block.0).saturating_add(1);
-    match place_at(handle.volume(), inode, block, until)? {
-        Place::Run(run) if run.written => {
+    match mapping_at(handle.volume(), inode, block, until)? {
+        BlockMapping::Run(run) if run.written => {
             let within = start.saturating_sub(size.file_byte_of(block));
             let device = size.byte_of(run.fs_block).saturating_add(within);
             zero_device(handle, device, end.saturating_sub(start))
@@ -103,9 +103,9 @@ pub(super) fn zero_part(handle: &Handle<'_>, inode: &Inode, start: u64, end: u64
     }
 }
 
-/// Makes what the file's last block has behind its end zero, as far as byte `until`: the file
-/// becomes longer.
-pub(super) fn zero_behind_end(handle: &Handle<'_>, inode: &Inode, until: u64) -> Result<()> {
+/// Zeroes the part of the file's last block after its end, up to byte `until`, because the file
+/// grows.
+pub(super) fn zero_after_end(handle: &Handle<'_>, inode: &Inode, until: u64) -> Result<()> {
     let size = handle.volume().superblock.block_size;
     let end = inode.size_bytes;
     let block_end = size.bytes_of(size.blocks_for(end));

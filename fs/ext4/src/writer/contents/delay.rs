@@ -1,5 +1,5 @@
-//! Small pieces that are appended to a file: kept in memory until there are enough, or somebody
-//! asks for them to be durable.
+//! Delayed allocation: small pieces that are appended to a file are kept in memory until there are
+//! enough, or until they must become durable.
 
 use std::time::Duration;
 
@@ -14,21 +14,23 @@ use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 use crate::writer::{Core, now};
 
-use super::blocks::Data;
+use super::blocks::WriteData;
 use super::inline;
 use super::limit::size_max;
-use super::write::{self, Left};
+use super::write::{self, Unwritten};
 use super::{CREDITS, check_writable};
 
-/// What is written at once goes to the device at once when it is larger: it is a run by itself.
+/// The maximum size of a piece that is kept in memory: a larger one goes to the device at once, as
+/// a run of its own.
 const PIECE_BYTES_MAX: u64 = 128 << 10;
 
-/// One cluster more than the contents need, for the map.
+/// The clusters reserved for the map, in addition to those for the contents.
 const MAP_CLUSTERS: u64 = 1;
 
 impl Core {
-    /// Keeps data in memory, if it may be. Who calls holds no lock.
-    pub(super) fn delay(&self, number: u32, data: Data<'_>) -> Result<bool> {
+    /// Keeps data in memory, if that is allowed. The caller holds no lock. Returns false if the
+    /// data must be written in the usual way.
+    pub(super) fn delay(&self, number: u32, data: WriteData<'_>) -> Result<bool> {
         if data.bytes.is_empty() || len_u64(data.bytes.len()) > PIECE_BYTES_MAX {
             return Ok(false);
         }
@@ -45,7 +47,7 @@ impl Core {
             .delayed
             .take(number)
             .unwrap_or_else(|| Delayed::new(inode.size_bytes));
-        let kept = self.keep(&mut delayed, data);
+        let kept = self.add_delayed(&mut delayed, data);
         if kept {
             delayed.written = Some(inode.storable(now()));
         }
@@ -59,8 +61,9 @@ impl Core {
         Ok(kept)
     }
 
-    /// Whether this is a file for it. For all others the long way tells what is wrong.
-    fn may_delay(&self, inode: &Inode, data: Data<'_>) -> bool {
+    /// Returns true if the file's data may be kept in memory. For all other files the usual way of
+    /// writing reports what is wrong.
+    fn may_delay(&self, inode: &Inode, data: WriteData<'_>) -> bool {
         let not_these = InodeFlags::SYNC
             .union(InodeFlags::IMMUTABLE)
             .union(InodeFlags::APPEND)
@@ -80,8 +83,8 @@ impl Core {
             && data.end() <= size_max(self.volume(), inode)
     }
 
-    /// Adds data to what is kept of a file, if it continues that and there is room.
-    fn keep(&self, delayed: &mut Delayed, data: Data<'_>) -> bool {
+    /// Adds data to the kept range of a file, if it continues that range and there is room.
+    fn add_delayed(&self, delayed: &mut Delayed, data: WriteData<'_>) -> bool {
         let end = delayed.end().max(data.end());
         let continues = data.offset >= delayed.start && data.offset <= delayed.end();
         if !continues || end.saturating_sub(delayed.start) > FILE_BYTES_MAX {
@@ -103,11 +106,11 @@ impl Core {
         true
     }
 
-    /// Writes what is kept of a file in memory.
+    /// Writes the kept range of a file.
     ///
     /// # Errors
-    /// `NoSpace` when there is no room for the map of a file that is in many pieces; `ReadOnly`,
-    /// `Corrupt`, `Io`. What could not be written is still kept.
+    /// `NoSpace` if there is no room for the map of a fragmented file; `ReadOnly`, `Corrupt`, `Io`.
+    /// Data that could not be written is still kept.
     pub(crate) fn write_back(&self, number: u32) -> Result<()> {
         if !self.delayed.contains(number) {
             return Ok(());
@@ -121,19 +124,19 @@ impl Core {
         })
     }
 
-    /// The same for all files.
+    /// Writes the kept ranges of all files.
     pub(crate) fn write_all_back(&self) -> Result<()> {
         self.write_back_older_than(Duration::ZERO)
     }
 
-    /// The same for all files of which something is kept for so long.
+    /// Writes the kept ranges that are older than `age`.
     pub(crate) fn write_back_older_than(&self, age: Duration) -> Result<()> {
         if self.delayed.bytes() == 0 {
             return Ok(());
         }
         let numbers = self.delayed.older_than(age).into_iter();
         let results = numbers.map(|number| self.write_back(number));
-        // One that fails keeps none of the others from being written.
+        // One failure does not prevent the others from being written.
         results.fold(Ok(()), Result::and)
     }
 
@@ -147,27 +150,28 @@ impl Core {
         Ok(())
     }
 
-    /// Drops what is kept of a file that goes away, or is cut before it.
+    /// Drops the kept range of a file that is deleted, or truncated before the range.
     pub(crate) fn forget_delayed(&self, number: u32) {
         self.delayed.forget(&self.allocator, number);
     }
 
-    /// The same for all files, when nothing can be written any more.
+    /// Drops the kept ranges of all files, when nothing can be written any more.
     pub(crate) fn forget_all_delayed(&self) {
         for number in self.delayed.older_than(Duration::ZERO) {
             self.forget_delayed(number);
         }
     }
 
-    /// The inode learns when its contents were written last, before it is changed otherwise.
-    pub(crate) fn settle_times(&self, inode: &mut Inode) {
+    /// Stores the time of the last write of the kept range in the inode, before another change of
+    /// it.
+    pub(crate) fn store_write_time(&self, inode: &mut Inode) {
         if let Some(time) = self.delayed.take_time(inode.number) {
             inode.modified = time;
             inode.changed = inode.changed.max(time);
         }
     }
 
-    /// What `stat` tells, with what is kept of the file.
+    /// Corrects the metadata for `stat` by the kept range of the file.
     pub(crate) fn amend_metadata(&self, number: u32, metadata: &mut Metadata) {
         let superblock = &self.volume().superblock;
         let cluster = superblock
@@ -177,7 +181,7 @@ impl Core {
     }
 }
 
-/// Writes what is kept of a file as a part of an operation on it, and stores the inode.
+/// Writes the kept range of a file as part of an operation on it, and stores the inode.
 pub(super) fn write_back(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
     let Some(mut delayed) = handle.delayed.take(inode.number) else {
         return Ok(());
@@ -192,21 +196,21 @@ pub(super) fn write_back(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
         inode.modified = time;
         inode.changed = inode.changed.max(time);
     }
-    let data = Data {
+    let data = WriteData {
         offset: delayed.start,
         bytes: &delayed.bytes,
     };
     let written = match inline::write(handle, inode, data) {
-        Ok(true) => Ok(Left { bytes: 0 }),
+        Ok(true) => Ok(Unwritten { bytes: 0 }),
         Ok(false) => write::write(handle, inode, data, &mut reserved),
         Err(e) => Err(e),
     };
     let result = match written {
-        Ok(Left { bytes: 0 }) => {
+        Ok(Unwritten { bytes: 0 }) => {
             handle.allocator.unreserve(reserved.clusters());
             return Ok(());
         }
-        Ok(Left { bytes }) => {
+        Ok(Unwritten { bytes }) => {
             let done = delayed.bytes.len().saturating_sub(bytes);
             delayed.bytes.drain(..done);
             delayed.start = delayed.start.saturating_add(len_u64(done));

@@ -1,4 +1,4 @@
-//! Ranges that are allocated, freed, zeroed, taken out and put in: fallocate(2).
+//! Allocating, freeing, zeroing, collapsing and inserting ranges: fallocate(2).
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use diskfs_vfs::Fallocate;
 
 use crate::block::FileBlock;
 use crate::error::{Error, ErrorKind, InInode, Result};
-use crate::file_blocks::{self, Place, Reserved};
+use crate::file_blocks::{self, BlockMapping, Reserved};
 use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 use crate::run::Run;
@@ -34,7 +34,7 @@ impl Core {
             let mut inode = writable(handle, number)?;
             write_back(handle, &mut inode)?;
             inline::move_to_block(handle, &mut inode)?;
-            let change = Change::new(handle, inode, offset, len_bytes).in_inode(number)?;
+            let change = RangeChange::new(handle, inode, offset, len_bytes).in_inode(number)?;
             change.check(what).in_inode(number)?;
             match what {
                 Fallocate::Allocate => change.allocate(Size::Grows),
@@ -49,7 +49,7 @@ impl Core {
     }
 }
 
-/// Whether the file grows to the end of a range behind its own.
+/// The effect on the file's size of a range that ends after the end of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Size {
     Stays,
@@ -57,15 +57,15 @@ enum Size {
 }
 
 /// A range of a file that is being changed.
-struct Change<'h, 'c> {
+struct RangeChange<'h, 'c> {
     handle: &'h Handle<'c>,
     inode: Inode,
-    /// In bytes.
+    /// The start in bytes.
     start: u64,
     end: u64,
 }
 
-impl<'h, 'c> Change<'h, 'c> {
+impl<'h, 'c> RangeChange<'h, 'c> {
     fn new(handle: &'h Handle<'c>, inode: Inode, start: u64, len_bytes: u64) -> Result<Self> {
         if len_bytes == 0 {
             return Err(Error::new(ErrorKind::Invalid, "the range is empty"));
@@ -90,17 +90,16 @@ impl<'h, 'c> Change<'h, 'c> {
             not_append_only(&self.inode)?;
         }
         if !self.inode.has(InodeFlags::EXTENTS) && what != Fallocate::PunchHole {
-            let reason = "a file with a block map can only have holes made";
+            let reason = "a file with a block map supports only punching holes";
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         match what {
             Fallocate::CollapseRange if self.end >= self.inode.size_bytes => {
-                let reason = "the range reaches the file's end (cut the file instead)";
+                let reason = "the range reaches the end of the file; truncate the file instead";
                 Err(Error::new(ErrorKind::Invalid, reason))
             }
             Fallocate::InsertRange if self.start >= self.inode.size_bytes => {
-                let reason =
-                    "the range begins behind the file's end (make the file longer instead)";
+                let reason = "the range begins past the end of the file; extend the file instead";
                 Err(Error::new(ErrorKind::Invalid, reason))
             }
             Fallocate::CollapseRange | Fallocate::InsertRange => self.check_aligned(),
@@ -108,7 +107,7 @@ impl<'h, 'c> Change<'h, 'c> {
         }
     }
 
-    /// What moves does so in whole clusters.
+    /// Fails if the range is not aligned to whole clusters, in which blocks are moved.
     fn check_aligned(&self) -> Result<()> {
         let superblock = &self.volume().superblock;
         let unit = superblock
@@ -121,22 +120,22 @@ impl<'h, 'c> Change<'h, 'c> {
         Err(Error::new(ErrorKind::Invalid, reason))
     }
 
-    /// The blocks that the range touches.
+    /// Returns the blocks that the range touches.
     fn touched(&self) -> Range<u64> {
         let size = self.volume().superblock.block_size;
         self.start.wrapping_shr(size.bits())..size.blocks_for(self.end)
     }
 
-    /// The blocks that lie in it whole.
-    fn whole(&self) -> Range<u64> {
+    /// Returns the blocks that are completely within the range.
+    fn whole_blocks(&self) -> Range<u64> {
         let size = self.volume().superblock.block_size;
         size.blocks_for(self.start)..self.end.wrapping_shr(size.bits())
     }
 
-    /// Makes zero what of the range are parts of blocks.
+    /// Zeroes the parts of blocks at the edges of the range.
     fn zero_edges(&self) -> Result<()> {
         let size = self.volume().superblock.block_size;
-        let whole = self.whole();
+        let whole = self.whole_blocks();
         if whole.start > whole.end {
             return zero_part(self.handle, &self.inode, self.start, self.end);
         }
@@ -145,7 +144,7 @@ impl<'h, 'c> Change<'h, 'c> {
         zero_part(self.handle, &self.inode, last, self.end)
     }
 
-    /// Stores the inode, changed now.
+    /// Stores the inode, with the present as its times of modification and change.
     fn finish(&mut self) -> Result<()> {
         let time = now();
         (self.inode.modified, self.inode.changed) = (time, time);
@@ -154,7 +153,7 @@ impl<'h, 'c> Change<'h, 'c> {
 
     fn next_step(&self) -> Result<()> {
         self.handle.store(&self.inode)?;
-        self.handle.go_on(CREDITS)
+        self.handle.extend_or_restart(CREDITS)
     }
 
     fn grow_to_end(&mut self, size: Size) -> Result<()> {
@@ -169,21 +168,21 @@ impl<'h, 'c> Change<'h, 'c> {
         if result.is_ok() {
             self.grow_to_end(size)?;
         }
-        // What could be allocated stays so.
+        // Blocks that could be allocated are kept.
         self.finish()?;
         result
     }
 
-    /// Allocates what of the range is not, as blocks that read as zeroes.
+    /// Allocates the holes of the range as unwritten blocks.
     fn fill_holes(&mut self) -> Result<()> {
         let range = self.touched();
         let mut at = range.start;
         while let Some(block) = u32::try_from(at).ok().filter(|_| at < range.end) {
             let place =
-                file_blocks::place_at(self.volume(), &self.inode, FileBlock(block), range.end)?;
+                file_blocks::mapping_at(self.volume(), &self.inode, FileBlock(block), range.end)?;
             at = match place {
-                Place::Run(run) => run.end(),
-                Place::Hole(hole) => {
+                BlockMapping::Run(run) => run.end(),
+                BlockMapping::Hole(hole) => {
                     let end = self.fill_hole(&hole)?;
                     if end < range.end {
                         self.next_step()?;
@@ -204,7 +203,7 @@ impl<'h, 'c> Change<'h, 'c> {
         match file_blocks::map_new(self.handle, &mut self.inode, run) {
             Ok(()) => Ok(run.end()),
             Err(e) if e.kind() == ErrorKind::NoSpace => {
-                new.give_back(self.handle, &mut self.inode)?;
+                new.undo(self.handle, &mut self.inode)?;
                 Err(e)
             }
             Err(e) => Err(e),
@@ -216,13 +215,13 @@ impl<'h, 'c> Change<'h, 'c> {
         if self.start >= self.inode.size_bytes {
             return self.finish();
         }
-        // What the last block has behind the file's end goes with it.
+        // The rest of the last block after the file's end is freed with it.
         let end_of_blocks = size.bytes_of(size.blocks_for(self.inode.size_bytes));
         if self.end > self.inode.size_bytes {
             self.end = end_of_blocks;
         }
         self.zero_edges()?;
-        let whole = self.whole();
+        let whole = self.whole_blocks();
         let removed = if whole.start < whole.end {
             file_blocks::remove(self.handle, &mut self.inode, whole)
         } else {
@@ -234,7 +233,7 @@ impl<'h, 'c> Change<'h, 'c> {
 
     fn zero(mut self, size: Size) -> Result<()> {
         self.zero_edges()?;
-        let whole = self.whole();
+        let whole = self.whole_blocks();
         let mut result = Ok(());
         if whole.start < whole.end {
             result = file_blocks::mark_unwritten(self.handle, &mut self.inode, whole);
@@ -276,7 +275,7 @@ impl<'h, 'c> Change<'h, 'c> {
         let by = len_of(&range);
         file_blocks::check_shift_up(self.volume(), &self.inode, by)?;
         file_blocks::split_at(self.handle, &mut self.inode, FileBlock(from))?;
-        // What is behind the old end is mapped only when the size covers it.
+        // Blocks after the old end are mapped only when the size covers them.
         set_size(self.handle, &mut self.inode, size_bytes)?;
         file_blocks::shift_up(self.handle, &mut self.inode, FileBlock(from), by)?;
         self.finish()

@@ -1,4 +1,4 @@
-//! The thread that writes back what has been kept in memory for a while.
+//! The thread that writes back contents that have been kept in memory for a while.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -7,24 +7,24 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Result};
 use crate::writer::Core;
 
-/// Starts it. It ends when writing does.
+/// Starts the write-back thread. It ends when writing stops.
 ///
 /// # Errors
-/// `Io` when the host has no thread to give.
+/// `Io` if the host cannot start a thread.
 pub(crate) fn start_writing_back(core: &Arc<Core>, interval: Duration) -> Result<JoinHandle<()>> {
     let core = Arc::clone(core);
     let thread = std::thread::Builder::new().name("ext4-flush".to_owned());
-    thread.spawn(move || run(&core, interval)).map_err(|e| {
-        Error::new(ErrorKind::Io, "no thread can be started for writing back").with_source(e)
-    })
+    thread
+        .spawn(move || run(&core, interval))
+        .map_err(|e| Error::new(ErrorKind::Io, "cannot start the write-back thread").with_source(e))
 }
 
 fn run(core: &Core, interval: Duration) {
-    while !core.transactions.ends_within(interval) {
+    while !core.transactions.wait_for_end(interval) {
         core.delayed.age_emptied();
         if let Err(e) = core.write_back_older_than(interval) {
-            // It is kept, and whoever syncs is told.
-            tracing::warn!("contents of files can't be written back: {e}");
+            // The data is still kept, and the next sync reports the error.
+            tracing::warn!("cannot write back file contents: {e}");
         }
     }
 }

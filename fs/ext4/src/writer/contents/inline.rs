@@ -1,4 +1,4 @@
-//! Contents within the inode, changed; and files that outgrow it.
+//! Changes of inline data, and files that outgrow their inode.
 
 use crate::block::FileBlock;
 use crate::bytes::{index, len_u64, put};
@@ -10,14 +10,15 @@ use crate::inline_data;
 use crate::inode::{Inode, InodeFlags};
 use crate::xattr;
 
-use super::blocks::Data;
+use super::blocks::WriteData;
 
-/// Writes `data` into the inode and stores it, if the contents are there, or can be, and have room.
-/// Else they are in blocks afterwards, or nothing has changed.
+/// Writes `data` into the inode and stores it, if the contents are or can be inline and fit.
+/// Otherwise it moves inline contents to blocks, or changes nothing. Returns true if the data was
+/// written.
 ///
 /// # Errors
 /// `NoSpace`, with nothing changed; `Corrupt`, `Io`.
-pub(super) fn write(handle: &Handle<'_>, inode: &mut Inode, data: Data<'_>) -> Result<bool> {
+pub(super) fn write(handle: &Handle<'_>, inode: &mut Inode, data: WriteData<'_>) -> Result<bool> {
     let is_inline = inode.has(InodeFlags::INLINE_DATA);
     if !is_inline && !may_begin(handle, inode)? {
         return Ok(false);
@@ -35,11 +36,11 @@ pub(super) fn write(handle: &Handle<'_>, inode: &mut Inode, data: Data<'_>) -> R
     Ok(true)
 }
 
-/// Cuts a file whose contents are in the inode, or makes it longer with zeroes, if that is what it is
-/// and it has room. Else as [`write`].
+/// Truncates or extends a file whose contents are inline, if the new contents fit. Otherwise it
+/// behaves like [`write`].
 ///
 /// # Errors
-/// As `write`.
+/// Fails like `write`.
 pub(super) fn set_len(handle: &Handle<'_>, inode: &mut Inode, size_bytes: u64) -> Result<bool> {
     if !inode.has(InodeFlags::INLINE_DATA) {
         return Ok(false);
@@ -55,10 +56,10 @@ pub(super) fn set_len(handle: &Handle<'_>, inode: &mut Inode, size_bytes: u64) -
     Ok(true)
 }
 
-/// Has the contents in a block, if they are in the inode, and stores it.
+/// Moves inline contents to a block, and stores the inode.
 ///
 /// # Errors
-/// As [`write`].
+/// Fails like [`write`].
 pub(super) fn move_to_block(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
     if !inode.has(InodeFlags::INLINE_DATA) {
         return Ok(());
@@ -93,13 +94,13 @@ fn moved(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
     handle.store(inode)
 }
 
-/// Whether a file without contents may have its first ones in the inode.
+/// Returns true if the first contents of an empty file may be inline.
 fn may_begin(handle: &Handle<'_>, inode: &Inode) -> Result<bool> {
     let volume = handle.volume();
     if !volume.superblock.features.has(Incompatible::INLINE_DATA) || inode.size_bytes != 0 {
         return Ok(false);
     }
-    // What is allocated behind the end has been asked for.
+    // Blocks of an empty file were preallocated on request, and must be used.
     let allocated = file_blocks::runs(volume, inode, FileBlock(0)).next();
     Ok(allocated.transpose()?.is_none())
 }
@@ -113,8 +114,8 @@ fn has_room(handle: &Handle<'_>, inode: &Inode, size_bytes: u64) -> Result<bool>
 }
 
 fn read(inode: &Inode) -> Result<Vec<u8>> {
-    // What an inode has room for, even when its size says more.
-    let behind = inline_data::behind_block(inode)?;
+    // Only the bytes that fit into the inode, even if its size is larger.
+    let behind = inline_data::after_block(inode)?;
     let stored = inode.block.iter().chain(behind).copied();
     let mut contents: Vec<u8> = stored.take(index(inode.size_bytes)).collect();
     let most = inode.block.len().saturating_add(behind.len());
@@ -122,7 +123,7 @@ fn read(inode: &Inode) -> Result<Vec<u8>> {
     Ok(contents)
 }
 
-/// Gives an inode its contents, which have room in it.
+/// Sets the inline contents of an inode, which fit into it.
 fn replace(handle: &Handle<'_>, inode: &mut Inode, contents: &[u8]) -> Result<()> {
     let superblock = &handle.volume().superblock;
     let (first, rest) = match contents.split_at_checked(inode.block.len()) {
@@ -134,7 +135,7 @@ fn replace(handle: &Handle<'_>, inode: &mut Inode, contents: &[u8]) -> Result<()
     inode.block.fill(0);
     put(&mut inode.block, 0, first);
     handle.volume().maps.forget(inode.number);
-    // The attribute is there even when it is empty: by it the contents are known to be inline.
+    // The attribute is stored even if it is empty: it marks the contents as inline.
     xattr::set_inline_data(superblock, inode, Some(rest))?;
     inode.size_bytes = len_u64(contents.len());
     Ok(())

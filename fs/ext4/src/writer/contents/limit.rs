@@ -1,4 +1,4 @@
-//! How large a file can be.
+//! The maximum size of files.
 
 use crate::error::Result;
 use crate::features::ReadOnlyCompatible;
@@ -8,11 +8,11 @@ use crate::inode::{Inode, InodeFlags};
 use crate::superblock::Superblock;
 use crate::volume::Volume;
 
-/// The largest size of a file: `s_maxbytes` and `s_bitmap_maxbytes`.
+/// Returns the maximum size of a file: `s_maxbytes` and `s_bitmap_maxbytes`.
 pub(super) fn size_max(volume: &Volume, inode: &Inode) -> u64 {
     let superblock = &volume.superblock;
     let blocks = if inode.has(InodeFlags::EXTENTS) {
-        // The last block number is not used, so that a length of all blocks has 32 bits.
+        // The last block number is not used, so that the number of all blocks fits into 32 bits.
         file_blocks::END.saturating_sub(1)
     } else {
         file_blocks::map_reach(volume)
@@ -23,7 +23,8 @@ pub(super) fn size_max(volume: &Volume, inode: &Inode) -> u64 {
         .min(i64::MAX.cast_unsigned())
 }
 
-/// How many blocks `i_blocks` can count: of a file without holes it counts those of its map, too.
+/// Returns how many blocks `i_blocks` can count; for a file without holes it also counts the blocks
+/// of its map.
 fn countable_blocks(superblock: &Superblock) -> u64 {
     const SECTOR_BITS: u32 = 9;
     if superblock.features.has(ReadOnlyCompatible::HUGE_FILE) {
@@ -33,7 +34,7 @@ fn countable_blocks(superblock: &Superblock) -> u64 {
     u64::from(u32::MAX).wrapping_shr(sectors_bits)
 }
 
-/// Fails unless a file may become so large.
+/// Fails if a file may not have this size.
 pub(super) fn check_size(volume: &Volume, inode: &Inode, size_bytes: u64) -> Result<()> {
     if size_bytes > size_max(volume, inode) {
         return Err(too_large());
@@ -41,8 +42,7 @@ pub(super) fn check_size(volume: &Volume, inode: &Inode, size_bytes: u64) -> Res
     Ok(())
 }
 
-/// Makes the file so large, and says in the superblock that there are files of 2 GiB and more once
-/// there are.
+/// Sets the size of a file. The first file of 2 GiB or more sets `large_file` in the superblock.
 pub(super) fn set_size(handle: &Handle<'_>, inode: &mut Inode, size_bytes: u64) -> Result<()> {
     const LARGE_BYTES: u64 = 1 << 31;
     let features = handle.volume().superblock.features;

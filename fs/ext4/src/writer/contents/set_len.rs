@@ -1,4 +1,4 @@
-//! Files that become shorter or longer.
+//! Truncating and extending files.
 
 use crate::error::Result;
 use crate::file_blocks;
@@ -7,21 +7,21 @@ use crate::inode::Inode;
 use crate::writer::namespace::not_append_only;
 use crate::writer::{Core, Orphans, now};
 
-use super::blocks::{zero_behind_end, zero_part};
+use super::blocks::{zero_after_end, zero_part};
 use super::delay::write_back;
 use super::inline;
 use super::limit::{check_size, set_size};
 use super::{CREDITS, writable};
 
 impl Core {
-    /// Makes a file so long, in bytes: cut, or grown with a hole. What is allocated behind its end
-    /// is freed when it does not grow.
+    /// Sets the length of a file in bytes: it is truncated, or extended with a hole. If it does not
+    /// grow, blocks allocated after its end are freed.
     pub(crate) fn set_len(&self, number: u32, size_bytes: u64) -> Result<()> {
         self.update(&[number], CREDITS, |handle| {
             let mut inode = writable(handle, number)?;
             not_append_only(&inode)?;
             if size_bytes <= inode.size_bytes {
-                // What is kept in memory lies behind that.
+                // The range kept in memory is after the new end.
                 self.forget_delayed(number);
             } else {
                 write_back(handle, &mut inode)?;
@@ -45,14 +45,14 @@ impl Core {
     }
 }
 
-/// Makes a file longer, with zeroes.
+/// Extends a file with zeroes.
 pub(super) fn grow(handle: &Handle<'_>, inode: &mut Inode, size_bytes: u64) -> Result<()> {
-    zero_behind_end(handle, inode, size_bytes)?;
+    zero_after_end(handle, inode, size_bytes)?;
     set_size(handle, inode, size_bytes)
 }
 
-/// Cuts a file, and stores it. While that takes more than one transaction it is an orphan, so that
-/// it is cut to its end after a crash.
+/// Truncates a file, and stores it. If that needs more than one transaction, the file is on the
+/// orphan list meanwhile, so that the truncation is completed after a crash.
 fn cut(handle: &Handle<'_>, orphans: &Orphans, inode: &mut Inode, size_bytes: u64) -> Result<()> {
     let size = handle.volume().superblock.block_size;
     let first = size.blocks_for(size_bytes);
@@ -63,9 +63,9 @@ fn cut(handle: &Handle<'_>, orphans: &Orphans, inode: &mut Inode, size_bytes: u6
         size.bytes_of(first).min(inode.size_bytes),
     )?;
     inode.size_bytes = size_bytes;
-    // An unnamed file is one already, and stays it.
+    // An unnamed file is on the orphan list already, and stays there.
     let protect =
-        !file_blocks::goes_in_one_step(handle.volume(), inode) && !orphans.contains(inode.number);
+        !file_blocks::fits_in_one_step(handle.volume(), inode) && !orphans.contains(inode.number);
     if protect {
         handle.store(inode)?;
         orphans.add(handle, inode.number)?;
@@ -73,7 +73,7 @@ fn cut(handle: &Handle<'_>, orphans: &Orphans, inode: &mut Inode, size_bytes: u6
     file_blocks::remove(handle, inode, first..file_blocks::END)?;
     handle.store(inode)?;
     if protect {
-        handle.go_on(CREDITS)?;
+        handle.extend_or_restart(CREDITS)?;
         orphans.remove(handle, inode.number)?;
     }
     Ok(())

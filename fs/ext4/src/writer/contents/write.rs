@@ -1,24 +1,26 @@
-//! Writing data.
+//! Writing data to files.
 
 use crate::bytes::len_u64;
 use crate::error::{Error, ErrorKind, Result};
-use crate::file_blocks::{self, Hole, Place, Reserved, map_new, mark_written, place_at, too_large};
+use crate::file_blocks::{
+    self, BlockMapping, Hole, Reserved, map_new, mapping_at, mark_written, too_large,
+};
 use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::run::Run;
 use crate::writer::namespace::not_append_only;
 use crate::writer::{Core, now};
 
-use super::blocks::{self, Data};
+use super::blocks::{self, WriteData};
 use super::delay::write_back;
 use super::inline;
 use super::limit::{self, size_max};
 use super::{CREDITS, writable};
 
 impl Core {
-    /// Writes `data` at byte `offset` of a file. Returns how much was written.
+    /// Writes `data` at byte `offset` of a file. Returns how many bytes were written.
     pub(crate) fn write(&self, number: u32, offset: u64, data: &[u8]) -> Result<usize> {
-        let mut left = Data {
+        let mut left = WriteData {
             offset,
             bytes: data,
         };
@@ -32,13 +34,14 @@ impl Core {
             if left.bytes.is_empty() {
                 break;
             }
-            // What stopped it may give way: blocks that wait for a commit are had after it.
+            // The reason for the short write may disappear: blocks that wait for a commit are
+            // available after it.
         }
         Ok(data.len().saturating_sub(left.bytes.len()))
     }
 
-    /// Writes at least the beginning.
-    fn write_some(&self, number: u32, data: Data<'_>) -> Result<usize> {
+    /// Writes at least the beginning of the data.
+    fn write_some(&self, number: u32, data: WriteData<'_>) -> Result<usize> {
         if self.delay(number, data)? {
             return Ok(data.bytes.len());
         }
@@ -66,32 +69,32 @@ impl Core {
     }
 }
 
-/// Whether a write ends here, rather than fails.
+/// Returns true if a write with this error ends as a short write, instead of failing.
 fn ends_at_limit(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::FileTooLarge)
 }
 
-/// What was not written because there is no room.
-pub(super) struct Left {
+/// The data that was not written because there is no space.
+pub(super) struct Unwritten {
     pub(super) bytes: usize,
 }
 
-/// Writes data, and stores the inode. Fails with `NoSpace` only when nothing was written.
+/// Writes data, and stores the inode. Fails with `NoSpace` only if nothing was written.
 pub(super) fn write(
     handle: &Handle<'_>,
     inode: &mut Inode,
-    data: Data<'_>,
+    data: WriteData<'_>,
     reserved: &mut Reserved,
-) -> Result<Left> {
+) -> Result<Unwritten> {
     if data.offset > inode.size_bytes {
-        blocks::zero_behind_end(handle, inode, data.offset)?;
+        blocks::zero_after_end(handle, inode, data.offset)?;
     }
     let mut left = data;
     let mut map_changed = false;
     while !left.bytes.is_empty() {
         if map_changed {
             store(handle, inode, true)?;
-            handle.go_on(CREDITS)?;
+            handle.extend_or_restart(CREDITS)?;
         }
         let step = match write_step(handle, inode, left, reserved) {
             Ok(step) => step,
@@ -108,7 +111,7 @@ pub(super) fn write(
         left = left.from(step.end);
     }
     store(handle, inode, map_changed)?;
-    Ok(Left {
+    Ok(Unwritten {
         bytes: left.bytes.len(),
     })
 }
@@ -122,44 +125,44 @@ fn store(handle: &Handle<'_>, inode: &Inode, map_changed: bool) -> Result<()> {
     }
 }
 
-/// What one step wrote.
-struct Step {
-    /// The byte of the file behind it.
+/// The result of one step.
+struct WriteStep {
+    /// The end of the written data in the file.
     end: u64,
     map_changed: bool,
 }
 
-/// Writes the beginning of `data`: what goes into one run.
+/// Writes the beginning of `data`: the part that goes into one run.
 fn write_step(
     handle: &Handle<'_>,
     inode: &mut Inode,
-    data: Data<'_>,
+    data: WriteData<'_>,
     reserved: &mut Reserved,
-) -> Result<Step> {
+) -> Result<WriteStep> {
     let size = handle.volume().superblock.block_size;
     let at = size.file_block_at(data.offset).ok_or_else(too_large)?;
     let until = size.blocks_for(data.end());
-    match place_at(handle.volume(), inode, at, until)? {
-        Place::Run(run) if run.written => {
+    match mapping_at(handle.volume(), inode, at, until)? {
+        BlockMapping::Run(run) if run.written => {
             let part = data.until(size.bytes_of(run.end()));
             blocks::overwrite(handle, &run, part)?;
-            Ok(Step {
+            Ok(WriteStep {
                 end: part.end(),
                 map_changed: false,
             })
         }
-        Place::Run(run) => {
+        BlockMapping::Run(run) => {
             let run = run.ending_at(until).unwrap_or(run);
             let part = data.until(size.bytes_of(run.end()));
             write_unwritten(handle, inode, &run, part)?;
-            Ok(Step {
+            Ok(WriteStep {
                 end: part.end(),
                 map_changed: true,
             })
         }
-        Place::Hole(hole) => {
+        BlockMapping::Hole(hole) => {
             let run = write_hole(handle, inode, &hole, data, reserved)?;
-            Ok(Step {
+            Ok(WriteStep {
                 end: data.until(size.bytes_of(run.end())).end(),
                 map_changed: true,
             })
@@ -167,12 +170,12 @@ fn write_step(
     }
 }
 
-/// Writes data into blocks that were allocated and read as zeroes.
+/// Writes data into unwritten blocks, which were preallocated.
 fn write_unwritten(
     handle: &Handle<'_>,
     inode: &mut Inode,
     run: &Run,
-    data: Data<'_>,
+    data: WriteData<'_>,
 ) -> Result<()> {
     blocks::fill(handle, run, data)?;
     let range = u64::from(run.file_block.0)..run.end();
@@ -182,8 +185,8 @@ fn write_unwritten(
     }
 }
 
-/// There is no room for the map to tell what of an extent is written: so all of it is, with zeroes
-/// where nothing was. But nothing behind the file's end may be written.
+/// Writes a whole unwritten extent, with zeroes around the data: there is no space for a map that
+/// could distinguish its written part. Blocks after the file's end must not become written.
 fn write_all_zeroes(handle: &Handle<'_>, inode: &mut Inode, written: &Run) -> Result<()> {
     let size = handle.volume().superblock.block_size;
     let whole = file_blocks::extent_at(handle.volume(), inode, written.file_block)?;
@@ -205,7 +208,7 @@ fn write_hole(
     handle: &Handle<'_>,
     inode: &mut Inode,
     hole: &Hole,
-    data: Data<'_>,
+    data: WriteData<'_>,
     reserved: &mut Reserved,
 ) -> Result<Run> {
     let size = handle.volume().superblock.block_size;
@@ -216,7 +219,7 @@ fn write_hole(
     match mapped {
         Ok(()) => Ok(run),
         Err(e) if e.kind() == ErrorKind::NoSpace => {
-            new.give_back(handle, inode)?;
+            new.undo(handle, inode)?;
             Err(e)
         }
         Err(e) => Err(e),

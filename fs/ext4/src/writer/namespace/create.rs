@@ -1,4 +1,4 @@
-//! Files made.
+//! Creation of files, with a name or without one.
 
 use diskfs_vfs::{NewAttributes, NewKind};
 
@@ -13,7 +13,7 @@ use super::{
 };
 
 impl Core {
-    /// Makes a file named `name` in `dir`.
+    /// Creates a file named `name` in `dir`.
     pub(crate) fn create(
         &self,
         dir: u32,
@@ -30,7 +30,7 @@ impl Core {
         )
     }
 
-    /// Makes a regular file without a name, which is held once.
+    /// Creates a regular file without a name, with one hold.
     pub(crate) fn create_unnamed(&self, dir: u32, attributes: &NewAttributes) -> Result<u32> {
         self.update(&[dir], CREDITS_BASE, |handle| {
             let dir = changeable_dir(handle, dir)?;
@@ -63,7 +63,7 @@ fn create(
     let file_type = new_inode::file_type(kind);
     if let Err(e) = directory::insert(handle, &mut dir, name, inode.number, file_type) {
         evict::undo_new(handle, &mut inode)?;
-        // What insertion did before it failed (a block that was added) stays.
+        // Changes by an insertion that failed later (an added block) are kept.
         dir.links = before.links;
         handle.store(&dir)?;
         return Err(e);

@@ -1,4 +1,4 @@
-//! Files that go away: their blocks, their attributes, their inode.
+//! Deleting files: their blocks, their attributes, their inode.
 
 use diskfs_vfs::FileType;
 
@@ -11,25 +11,29 @@ use crate::volume::Volume;
 use crate::writer::{Core, Orphans, now};
 use crate::xattr;
 
-/// How many blocks the removal of a file changes at least at a time: bitmaps and descriptors of some
-/// groups, its tree, its attributes.
+/// The minimum credits for a step of deleting a file: bitmaps and descriptors of some groups, its
+/// tree, its attributes.
 pub(super) const CREDITS: u32 = 64;
 
-/// How many blocks the removal of a small file changes.
+/// The credits for deleting a small file.
 pub(super) const CREDITS_SMALL: u32 = file_blocks::REMOVE_CREDITS;
 
-/// What is left to do when a file lost a name.
+/// The remaining work after a file has lost a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(super) enum Left {
+pub(super) enum RemainingWork {
     Nothing,
-    /// [`Core::evict`], when the operation is over.
+    /// [`Core::evict`] must be called after the operation.
     Eviction,
 }
 
-/// Takes one name away from an inode, and stores it. When it was the last, a small file is gone
-/// then, and any other is an orphan.
-pub(super) fn drop_link(handle: &Handle<'_>, orphans: &Orphans, inode: &mut Inode) -> Result<Left> {
+/// Removes one link of an inode, and stores it. If it was the last one, a small file is deleted at
+/// once, and any other goes onto the orphan list.
+pub(super) fn drop_link(
+    handle: &Handle<'_>,
+    orphans: &Orphans,
+    inode: &mut Inode,
+) -> Result<RemainingWork> {
     inode.links = if inode.is(FileType::Directory) {
         0
     } else {
@@ -38,29 +42,30 @@ pub(super) fn drop_link(handle: &Handle<'_>, orphans: &Orphans, inode: &mut Inod
     inode.changed = now();
     handle.store(inode)?;
     if inode.links != 0 {
-        return Ok(Left::Nothing);
+        return Ok(RemainingWork::Nothing);
     }
     if is_small(handle.volume(), inode) && !handle.holds.contains(inode.number) {
         release(handle, inode)?;
         free(handle, inode)?;
-        return Ok(Left::Nothing);
+        return Ok(RemainingWork::Nothing);
     }
     orphans.add(handle, inode.number)?;
-    Ok(Left::Eviction)
+    Ok(RemainingWork::Eviction)
 }
 
-/// Whether a file has so few runs that freeing them fits into the transaction that takes its name.
+/// Returns true if a file has so few runs that freeing them fits into the transaction that removes
+/// its name.
 fn is_small(volume: &Volume, inode: &Inode) -> bool {
-    !has_blocks(inode) || file_blocks::goes_in_one_step(volume, inode)
+    !has_blocks(inode) || file_blocks::fits_in_one_step(volume, inode)
 }
 
-/// Takes back an inode that was made in this operation and that nobody names.
+/// Deletes an inode that was created in this operation and has no name.
 pub(super) fn undo_new(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
-    // It was just made: what it has is a few blocks, all within this transaction's credits.
+    // A new inode has only a few blocks, within this transaction's credits.
     remove_now(handle, inode)
 }
 
-/// Removes an inode within the handle's transaction, whose credits must reach so far.
+/// Deletes an inode within the handle's transaction, whose credits must suffice.
 pub(crate) fn remove_now(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
     release(handle, inode)?;
     free(handle, inode)
@@ -99,7 +104,7 @@ fn free(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
 }
 
 impl Core {
-    /// Removes an inode that has neither a name nor anybody who holds it.
+    /// Deletes an inode that has no name and is not held.
     pub(crate) fn evict(&self, number: u32) -> Result<()> {
         if self.holds.contains(number) {
             return Ok(());
@@ -107,7 +112,7 @@ impl Core {
         self.update(&[number], CREDITS, |handle| {
             let mut inode = match handle.inode(number) {
                 Ok(inode) => inode,
-                // Somebody else was faster.
+                // Another thread was faster.
                 Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
                 Err(e) => return Err(e),
             };
@@ -115,14 +120,14 @@ impl Core {
                 return Ok(());
             }
             release(handle, &mut inode)?;
-            handle.go_on(CREDITS)?;
+            handle.extend_or_restart(CREDITS)?;
             self.orphans.remove(handle, number)?;
             free(handle, &mut inode)
         })
     }
 
-    /// Finishes what was interrupted when the filesystem was last used: files that were to go away
-    /// go, files that were to be cut are cut.
+    /// Completes what was interrupted when the filesystem was last used: deletions and truncations
+    /// of files on the orphan list.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -147,7 +152,7 @@ impl Core {
                 file_blocks::remove(handle, &mut inode, end..file_blocks::END)?;
                 handle.store(&inode)?;
             }
-            handle.go_on(CREDITS)?;
+            handle.extend_or_restart(CREDITS)?;
             self.orphans.remove(handle, number)
         })
     }

@@ -1,4 +1,4 @@
-//! Another name for a file.
+//! Creating hard links.
 
 use diskfs_vfs::FileType;
 
@@ -14,7 +14,7 @@ use super::{
 };
 
 impl Core {
-    /// Gives `number` one more name.
+    /// Creates a hard link to `number`.
     pub(crate) fn link(&self, number: u32, dir: u32, name: &[u8]) -> Result<()> {
         check_name(dir, name)?;
         let credits = CREDITS_BASE.saturating_add(CREDITS_INSERT);
@@ -27,12 +27,12 @@ impl Core {
 fn link(handle: &Handle<'_>, orphans: &Orphans, number: u32, dir: u32, name: &[u8]) -> Result<()> {
     let mut dir = changeable_dir(handle, dir)?;
     let mut inode = live(handle, number)?;
-    // What is wrong is told in the kernel's order.
+    // Errors are checked in the kernel's order.
     if entry(handle, &dir, name)?.is_some() {
         return Err(Error::new(ErrorKind::Exists, "the name is taken")).in_inode(dir.number);
     }
     if inode.is(FileType::Directory) {
-        let reason = "a directory has one name";
+        let reason = "cannot create a hard link to a directory";
         return Err(Error::new(ErrorKind::NotPermitted, reason)).in_inode(number);
     }
     not_immutable(&inode)?;
@@ -41,11 +41,11 @@ fn link(handle: &Handle<'_>, orphans: &Orphans, number: u32, dir: u32, name: &[u
         return Err(Error::new(ErrorKind::NotFound, "the file was removed")).in_inode(number);
     }
     if inode.links >= LINKS_MAX {
-        let reason = "a file has at most 65000 names";
+        let reason = "too many hard links: at most 65000";
         return Err(Error::new(ErrorKind::TooManyNames, reason)).in_inode(number);
     }
     if dir.has(InodeFlags::PROJECT_INHERIT) && dir.project != inode.project {
-        let reason = "the file belongs to another project than the directory";
+        let reason = "the file and the directory belong to different projects";
         return Err(Error::new(ErrorKind::CrossesDevices, reason)).in_inode(number);
     }
     let file_type = inode.file_type.unwrap_or(FileType::Regular);

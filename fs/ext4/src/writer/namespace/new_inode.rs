@@ -1,4 +1,4 @@
-//! A new inode, as its directory and the one who makes it want it.
+//! Creation of inodes, with the properties that the directory and the caller give.
 
 use diskfs_vfs::{FileType, NewAttributes, NewKind};
 
@@ -17,12 +17,12 @@ use crate::xattr;
 
 use super::evict;
 
-/// The longest target, without the NUL behind it: `PATH_MAX`.
+/// The maximum length of a target, without its NUL terminator: `PATH_MAX`.
 const TARGET_MAX_BYTES: usize = 4095;
 const SET_GROUP_ID: u16 = 0o2000;
 
-/// What a directory gives to files that are made in it (`EXT4_FL_INHERITED`), as far as this driver
-/// has names for it.
+/// The flags that files inherit from their directory (`EXT4_FL_INHERITED`), as far as this driver
+/// supports them.
 const INHERITED: InodeFlags = InodeFlags::SYNC
     .union(InodeFlags::NO_DUMP)
     .union(InodeFlags::NO_ATIME)
@@ -32,11 +32,11 @@ const INHERITED: InodeFlags = InodeFlags::SYNC
     .union(InodeFlags::PROJECT_INHERIT)
     .union(InodeFlags::CASEFOLD)
     .union(InodeFlags::DAX);
-/// What of it only directories take.
+/// The inherited flags that only directories get.
 const FOR_DIRECTORIES: InodeFlags = InodeFlags::DIR_SYNC
     .union(InodeFlags::PROJECT_INHERIT)
     .union(InodeFlags::CASEFOLD);
-/// What of it files take that are neither directories nor regular.
+/// The inherited flags for files that are neither directories nor regular.
 const FOR_OTHERS: InodeFlags = InodeFlags::NO_DUMP.union(InodeFlags::NO_ATIME);
 
 pub(super) const fn file_type(kind: NewKind<'_>) -> FileType {
@@ -51,24 +51,24 @@ pub(super) const fn file_type(kind: NewKind<'_>) -> FileType {
     }
 }
 
-/// Fails for what can't be made whatever the directory is.
+/// Fails for files that cannot be created in any directory.
 pub(super) fn check_kind(kind: NewKind<'_>) -> Result<()> {
     match kind {
-        NewKind::Symlink([]) => Err(Error::new(ErrorKind::NotFound, "a symlink needs a target")),
+        NewKind::Symlink([]) => Err(Error::new(ErrorKind::NotFound, "missing symlink target")),
         NewKind::Symlink(target) if target.len() > TARGET_MAX_BYTES => {
-            let reason = "the target of a symlink has at most 4095 bytes";
+            let reason = "the symlink target is too long: at most 4095 bytes";
             Err(Error::new(ErrorKind::NameTooLong, reason))
         }
         NewKind::Symlink(target) if target.contains(&0) => {
-            let reason = "the target of a symlink can't hold a NUL";
+            let reason = "the symlink target contains a NUL";
             Err(Error::new(ErrorKind::Invalid, reason))
         }
         _ => Ok(()),
     }
 }
 
-/// Allocates an inode and puts it into its table with all that it begins with. Nobody names it
-/// yet. When that fails, nothing of it is left.
+/// Allocates an inode and stores it with its initial contents. It has no name yet. If this fails,
+/// nothing of it is left.
 pub(super) fn make(
     handle: &Handle<'_>,
     dir: &Inode,
@@ -79,7 +79,7 @@ pub(super) fn make(
     let is_dir = matches!(kind, NewKind::Directory);
     let allocator = handle.allocator;
     let number = allocator.allocate_inode(handle, dir.number, is_dir)?;
-    let mut inode = fresh(&handle.volume().superblock, dir, kind, number);
+    let mut inode = initial_inode(&handle.volume().superblock, dir, kind, number);
     owned(&mut inode, dir, attributes);
     inode.permissions = acl.permissions(kind, attributes);
     let filled = handle
@@ -96,7 +96,7 @@ pub(super) fn make(
     }
 }
 
-fn fresh(superblock: &Superblock, dir: &Inode, kind: NewKind<'_>, number: u32) -> Inode {
+fn initial_inode(superblock: &Superblock, dir: &Inode, kind: NewKind<'_>, number: u32) -> Inode {
     let time = now();
     let generation = Allocator::new_generation();
     let mut flags = dir.flags.intersection(INHERITED);
@@ -152,7 +152,7 @@ fn owned(inode: &mut Inode, dir: &Inode, attributes: &NewAttributes) {
     };
 }
 
-/// The contents that it begins with.
+/// Writes the initial contents.
 fn fill(handle: &Handle<'_>, dir: &Inode, kind: NewKind<'_>, inode: &mut Inode) -> Result<()> {
     match kind {
         NewKind::Regular => {
@@ -176,7 +176,7 @@ fn fill(handle: &Handle<'_>, dir: &Inode, kind: NewKind<'_>, inode: &mut Inode) 
     }
 }
 
-/// A target that is shorter than `i_block` is in there; a longer one has a block.
+/// Writes a symlink's target: in `i_block` if it is shorter than that, otherwise in a block.
 fn symlink(handle: &Handle<'_>, inode: &mut Inode, target: &[u8]) -> Result<()> {
     if target.len() < inode.block.len() {
         inode.flags.remove(InodeFlags::EXTENTS);
@@ -191,7 +191,7 @@ fn symlink(handle: &Handle<'_>, inode: &mut Inode, target: &[u8]) -> Result<()> 
     if target.len() >= bytes.len() {
         return Err(Error::new(
             ErrorKind::NameTooLong,
-            "the target of the symlink does not fit into one block",
+            "the symlink target is too long: it must fit into one block",
         ));
     }
     put(&mut bytes, 0, target);
@@ -200,7 +200,7 @@ fn symlink(handle: &Handle<'_>, inode: &mut Inode, target: &[u8]) -> Result<()> 
     Ok(())
 }
 
-/// The lists that a new file begins with.
+/// The access control lists of a new file.
 struct Acl {
     default: Option<PosixAcl>,
     is_dir: bool,
@@ -208,7 +208,7 @@ struct Acl {
 }
 
 impl Acl {
-    /// What `dir` gives to a file of this kind.
+    /// Returns the lists that a file of this kind inherits from `dir`.
     fn inherited(handle: &Handle<'_>, dir: &Inode, kind: NewKind<'_>) -> Result<Self> {
         let default = match kind {
             NewKind::Symlink(_) => None,
@@ -225,7 +225,7 @@ impl Acl {
         })
     }
 
-    /// The mode of the new file; its access list is restricted by what the program asked for.
+    /// Returns the mode of the new file, and restricts its access list by the requested mode.
     fn permissions(&self, kind: NewKind<'_>, attributes: &NewAttributes) -> u16 {
         if matches!(kind, NewKind::Symlink(_)) {
             return 0o777;
@@ -241,7 +241,7 @@ impl Acl {
         }
     }
 
-    /// Gives the new file its lists. A list that says no more than the mode is not stored.
+    /// Stores the lists of the new file. A list that the mode expresses completely is not stored.
     fn store(&self, handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
         if let Some(access) = &self.access {
             let mut access = access.clone();

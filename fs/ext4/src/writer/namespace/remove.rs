@@ -1,4 +1,4 @@
-//! Names taken away.
+//! Removal of names: unlink and rmdir.
 
 use diskfs_vfs::FileType;
 
@@ -8,37 +8,37 @@ use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::writer::{Core, Orphans};
 
-use super::evict::Left;
+use super::evict::RemainingWork;
 use super::{
     CREDITS_BASE, changeable_dir, check_removable, discount_subdirectory, entry, evict, touch,
 };
 
-/// What is to be removed.
+/// The kind of file to be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum RemovedKind {
     File,
     Directory,
 }
 
 impl Core {
-    /// Takes a name of a file that is no directory.
+    /// Removes a name of a file that is not a directory.
     pub(crate) fn unlink(&self, dir: u32, name: &[u8]) -> Result<()> {
         if name == b"." || name == b".." {
             return Err(Error::new(ErrorKind::IsADirectory, "is a directory")).in_inode(dir);
         }
-        self.remove(dir, name, What::File)
+        self.remove(dir, name, RemovedKind::File)
     }
 
     /// Removes an empty directory.
     pub(crate) fn rmdir(&self, dir: u32, name: &[u8]) -> Result<()> {
         match name {
-            b"." => Err(Error::new(ErrorKind::Invalid, "is the directory itself")).in_inode(dir),
-            b".." => Err(Error::new(ErrorKind::NotEmpty, "is the directory above")).in_inode(dir),
-            _ => self.remove(dir, name, What::Directory),
+            b"." => Err(Error::new(ErrorKind::Invalid, "cannot remove `.`")).in_inode(dir),
+            b".." => Err(Error::new(ErrorKind::NotEmpty, "cannot remove `..`")).in_inode(dir),
+            _ => self.remove(dir, name, RemovedKind::Directory),
         }
     }
 
-    fn remove(&self, dir: u32, name: &[u8], what: What) -> Result<()> {
+    fn remove(&self, dir: u32, name: &[u8], what: RemovedKind) -> Result<()> {
         loop {
             let number = self.find_existing(dir, name)?;
             let credits = CREDITS_BASE.saturating_add(evict::CREDITS_SMALL);
@@ -47,31 +47,31 @@ impl Core {
             })?;
             match done {
                 None => {}
-                Some(Left::Nothing) => return Ok(()),
-                Some(Left::Eviction) => return self.evict(number),
+                Some(RemainingWork::Nothing) => return Ok(()),
+                Some(RemainingWork::Eviction) => return self.evict(number),
             }
         }
     }
 }
 
-/// `None` when the name names something else by now.
+/// Removes a name. Returns `None` if the name refers to another inode by now.
 fn remove(
     handle: &Handle<'_>,
     orphans: &Orphans,
     dir: u32,
     name: &[u8],
     number: u32,
-    what: What,
-) -> Result<Option<Left>> {
+    what: RemovedKind,
+) -> Result<Option<RemainingWork>> {
     let mut dir = changeable_dir(handle, dir)?;
     if entry(handle, &dir, name)? != Some(number) {
         return Ok(None);
     }
     let mut inode = handle.inode(number)?;
     check_removable(&dir, &inode)?;
-    check_what(handle, &inode, what)?;
+    check_kind(handle, &inode, what)?;
     directory::remove(handle, &mut dir, name)?;
-    if what == What::Directory {
+    if what == RemovedKind::Directory {
         discount_subdirectory(&mut dir);
     }
     touch(&mut dir);
@@ -79,12 +79,14 @@ fn remove(
     evict::drop_link(handle, orphans, &mut inode).map(Some)
 }
 
-fn check_what(handle: &Handle<'_>, inode: &Inode, what: What) -> Result<()> {
+fn check_kind(handle: &Handle<'_>, inode: &Inode, what: RemovedKind) -> Result<()> {
     let is_dir = inode.is(FileType::Directory);
     let error = match what {
-        What::File if is_dir => Error::new(ErrorKind::IsADirectory, "is a directory"),
-        What::Directory if !is_dir => Error::new(ErrorKind::NotADirectory, "not a directory"),
-        What::Directory if !directory::is_empty(handle.volume(), inode)? => {
+        RemovedKind::File if is_dir => Error::new(ErrorKind::IsADirectory, "is a directory"),
+        RemovedKind::Directory if !is_dir => {
+            Error::new(ErrorKind::NotADirectory, "not a directory")
+        }
+        RemovedKind::Directory if !directory::is_empty(handle.volume(), inode)? => {
             Error::new(ErrorKind::NotEmpty, "the directory is not empty")
         }
         _ => return Ok(()),

@@ -1,4 +1,4 @@
-//! Names changed.
+//! Renaming files, also with replacement, exchange and whiteouts.
 
 use std::sync::PoisonError;
 
@@ -10,38 +10,38 @@ use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags, ROOT};
 use crate::writer::{Core, Orphans, now};
 
-use super::evict::Left;
+use super::evict::RemainingWork;
 use super::{
     CREDITS_BASE, CREDITS_INSERT, changeable_dir, check_name, check_removable, count_subdirectory,
     discount_subdirectory, entry, evict, new_inode, touch,
 };
 
-/// One end of a rename: a name in a directory.
+/// A source or destination of a rename: a name in a directory.
 #[derive(Debug, Clone, Copy)]
 struct Name<'a> {
     dir: u32,
     name: &'a [u8],
 }
 
-/// What was found at both ends.
+/// The inodes at the source and the destination.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+struct RenamedInodes {
     source: u32,
     target: Option<u32>,
 }
 
-/// What came of a try.
-enum Outcome {
+/// The result of a try.
+enum RenameOutcome {
     Done {
-        /// The file that is to be evicted.
+        /// The replaced file, which must be evicted.
         gone: Option<u32>,
     },
-    /// Something else was there.
+    /// Another inode was found, so the rename must be tried again.
     Again,
 }
 
 impl Core {
-    /// Gives a file another name, in one transaction.
+    /// Renames a file in one transaction.
     pub(crate) fn rename(
         &self,
         from: (u32, &[u8]),
@@ -58,11 +58,11 @@ impl Core {
         };
         check_name(from.dir, from.name)?;
         check_name(to.dir, to.name)?;
-        // Nobody else makes one directory another's ancestor meanwhile.
+        // No other thread makes one directory the ancestor of another meanwhile.
         let _alone = (from.dir != to.dir)
             .then(|| self.renames.lock().unwrap_or_else(PoisonError::into_inner));
         loop {
-            let found = Found {
+            let found = RenamedInodes {
                 source: self.find_existing(from.dir, from.name)?,
                 target: self.find(to.dir, to.name)?,
             };
@@ -70,7 +70,8 @@ impl Core {
                 self.check_ancestry(from, to, found, mode)?;
             }
             if found.target.is_some() {
-                // What replaces a file must not be empty after a crash when that was not.
+                // After a crash, a file that replaced another must not be empty if that one was
+                // not; so delayed contents are written back first.
                 self.write_back(found.source)?;
             }
             let mut inodes = vec![from.dir, to.dir, found.source];
@@ -90,29 +91,29 @@ impl Core {
                 .run()
             })?;
             match outcome {
-                Outcome::Again => {}
-                Outcome::Done { gone: None } => return Ok(()),
-                Outcome::Done { gone: Some(gone) } => return self.evict(gone),
+                RenameOutcome::Again => {}
+                RenameOutcome::Done { gone: None } => return Ok(()),
+                RenameOutcome::Done { gone: Some(gone) } => return self.evict(gone),
             }
         }
     }
 
-    /// Fails when a directory would go below itself.
+    /// Fails if a directory would be moved below itself.
     fn check_ancestry(
         &self,
         from: Name<'_>,
         to: Name<'_>,
-        found: Found,
+        found: RenamedInodes,
         mode: RenameMode,
     ) -> Result<()> {
         if found.target.is_some()
             && matches!(mode, RenameMode::NoReplace | RenameMode::NoReplaceWhiteout)
         {
-            // That the name is taken comes first, as in the kernel.
+            // An existing name is reported first, as in the kernel.
             return Ok(());
         }
         let below = |dir, ancestor| {
-            let reason = "a directory can't go below itself";
+            let reason = "cannot move a directory below itself";
             let e = Error::new(ErrorKind::Invalid, reason);
             if self.is_below(dir, ancestor)? {
                 return Err(e).in_inode(ancestor);
@@ -121,9 +122,9 @@ impl Core {
         };
         below(to.dir, found.source)?;
         match found.target {
-            // What is exchanged goes the other way.
+            // In an exchange, the target moves in the other direction.
             Some(target) if mode == RenameMode::Exchange => below(from.dir, target),
-            // It holds what is to replace it, so it is not empty.
+            // The target contains the file that would replace it, so it is not empty.
             Some(target) if self.is_below(from.dir, target)? => {
                 let reason = "the directory is not empty";
                 Err(Error::new(ErrorKind::NotEmpty, reason)).in_inode(target)
@@ -132,10 +133,10 @@ impl Core {
         }
     }
 
-    /// Whether `dir` is `ancestor` or lies below it.
+    /// Returns true if `dir` is `ancestor` or below it.
     fn is_below(&self, dir: u32, ancestor: u32) -> Result<bool> {
         let mut at = dir;
-        // No path is deeper than the filesystem has inodes; a ring of directories is corrupt.
+        // No path is deeper than the number of inodes; a loop of directories is corrupt.
         for _ in 0..self.volume().superblock.inodes_count {
             if at == ancestor {
                 return Ok(true);
@@ -145,7 +146,7 @@ impl Core {
             }
             at = self.find_existing(at, b"..")?;
         }
-        let reason = "the directories above it form a ring";
+        let reason = "its parent directories form a loop";
         Err(Error::new(ErrorKind::Corrupt, reason)).in_inode(dir)
     }
 }
@@ -155,20 +156,20 @@ struct Rename<'a> {
     orphans: &'a Orphans,
     from: Name<'a>,
     to: Name<'a>,
-    found: Found,
+    found: RenamedInodes,
     mode: RenameMode,
 }
 
-/// The inodes that a rename is about. Two of them may be one, so each is stored before the other
-/// end is looked at.
+/// The inodes of a rename. Two of them may be the same, so each is stored before the next one is
+/// read.
 impl Rename<'_> {
-    fn run(&self) -> Result<Outcome> {
+    fn run(&self) -> Result<RenameOutcome> {
         let from_dir = changeable_dir(self.handle, self.from.dir)?;
         let to_dir = changeable_dir(self.handle, self.to.dir)?;
         let source = entry(self.handle, &from_dir, self.from.name)?;
         let target = entry(self.handle, &to_dir, self.to.name)?;
         if source != Some(self.found.source) || target != self.found.target {
-            return Ok(Outcome::Again);
+            return Ok(RenameOutcome::Again);
         }
         let source = self.handle.inode(self.found.source)?;
         check_removable(&from_dir, &source)?;
@@ -179,11 +180,11 @@ impl Rename<'_> {
                 Err(Error::new(ErrorKind::Exists, reason)).in_inode(self.to.dir)
             }
             (None, RenameMode::Exchange) => {
-                let reason = "there is nothing to exchange it with";
+                let reason = "no such file to exchange it with";
                 Err(Error::new(ErrorKind::NotFound, reason)).in_inode(self.to.dir)
             }
-            // Two names of one file: nothing is done, says POSIX.
-            (Some(target), _) if target == source.number => Ok(Outcome::Done { gone: None }),
+            // Two names of one file: POSIX requires that nothing happens.
+            (Some(target), _) if target == source.number => Ok(RenameOutcome::Done { gone: None }),
             (Some(target), RenameMode::Exchange) => {
                 let target = self.handle.inode(target)?;
                 self.exchange(&from_dir, &to_dir, source, target)
@@ -196,7 +197,7 @@ impl Rename<'_> {
         }
     }
 
-    fn to_new_name(&self, source: Inode) -> Result<Outcome> {
+    fn to_new_name(&self, source: Inode) -> Result<RenameOutcome> {
         let is_dir = source.is(FileType::Directory);
         let file_type = type_of(&source);
         let whiteout = self.make_whiteout()?;
@@ -207,12 +208,12 @@ impl Rename<'_> {
             directory::insert(self.handle, dir, self.to.name, source.number, file_type)
         })
         .or_else(|e| self.undo_whiteout(whiteout.as_ref(), e))?;
-        self.leave_old_name(whiteout.as_ref(), is_dir && self.from.dir != self.to.dir)?;
+        self.remove_old_name(whiteout.as_ref(), is_dir && self.from.dir != self.to.dir)?;
         self.moved(source)?;
-        Ok(Outcome::Done { gone: None })
+        Ok(RenameOutcome::Done { gone: None })
     }
 
-    fn replace(&self, to_dir: &Inode, source: Inode, mut target: Inode) -> Result<Outcome> {
+    fn replace(&self, to_dir: &Inode, source: Inode, mut target: Inode) -> Result<RenameOutcome> {
         check_removable(to_dir, &target)?;
         let is_dir = source.is(FileType::Directory);
         self.check_replaceable(is_dir, &target)?;
@@ -221,12 +222,12 @@ impl Rename<'_> {
         self.in_dir(self.to, |dir| {
             directory::replace(self.handle, dir, self.to.name, source.number, file_type)
         })?;
-        // One directory comes to `to` and one goes; `from` has one less in any case.
-        self.leave_old_name(whiteout.as_ref(), is_dir)?;
+        // If directories are replaced, `to` gains one and loses one; `from` loses one in any case.
+        self.remove_old_name(whiteout.as_ref(), is_dir)?;
         let left = evict::drop_link(self.handle, self.orphans, &mut target)?;
         self.moved(source)?;
-        Ok(Outcome::Done {
-            gone: (left == Left::Eviction).then_some(target.number),
+        Ok(RenameOutcome::Done {
+            gone: (left == RemainingWork::Eviction).then_some(target.number),
         })
     }
 
@@ -249,7 +250,7 @@ impl Rename<'_> {
         to_dir: &Inode,
         source: Inode,
         target: Inode,
-    ) -> Result<Outcome> {
+    ) -> Result<RenameOutcome> {
         check_removable(to_dir, &target)?;
         check_project(from_dir, &target)?;
         let comes = |inode: &Inode| inode.is(FileType::Directory);
@@ -264,7 +265,7 @@ impl Rename<'_> {
                 directory::replace(self.handle, dir, at.name, new.number, type_of(new))
             })
         };
-        // The one that can fail for want of a count is first: nothing is changed then.
+        // The step that can fail because of the link count comes first, while nothing is changed.
         if comes(&source) {
             swap(self.to, &source)?;
             swap(self.from, &target)?;
@@ -274,11 +275,11 @@ impl Rename<'_> {
         }
         self.moved_to(source, self.to.dir)?;
         self.moved_to(target, self.from.dir)?;
-        Ok(Outcome::Done { gone: None })
+        Ok(RenameOutcome::Done { gone: None })
     }
 
-    /// Changes one end's directory, which is stored then even if that failed: what insertion did
-    /// until then holds together.
+    /// Changes the directory of one name, and stores it even if the change failed: the changes made
+    /// by an insertion until then are consistent.
     fn in_dir(&self, at: Name<'_>, change: impl FnOnce(&mut Inode) -> Result<()>) -> Result<()> {
         let mut dir = self.handle.inode(at.dir)?;
         let before = dir.links;
@@ -291,8 +292,8 @@ impl Rename<'_> {
         changed
     }
 
-    /// Takes the old name away, or gives it to the whiteout.
-    fn leave_old_name(&self, whiteout: Option<&Inode>, one_directory_less: bool) -> Result<()> {
+    /// Removes the old name, or makes it refer to the whiteout.
+    fn remove_old_name(&self, whiteout: Option<&Inode>, one_directory_less: bool) -> Result<()> {
         self.in_dir(self.from, |dir| {
             if one_directory_less {
                 discount_subdirectory(dir);
@@ -331,7 +332,7 @@ impl Rename<'_> {
         self.moved_to(source, self.to.dir)
     }
 
-    /// The file is in another directory now.
+    /// Updates the inode of a file that was moved to another directory.
     fn moved_to(&self, mut inode: Inode, dir: u32) -> Result<()> {
         if inode.is(FileType::Directory) && self.from.dir != self.to.dir {
             directory::set_parent(self.handle, &mut inode, dir)?;
@@ -347,7 +348,7 @@ fn type_of(inode: &Inode) -> FileType {
 
 fn check_project(dir: &Inode, inode: &Inode) -> Result<()> {
     if dir.has(InodeFlags::PROJECT_INHERIT) && dir.project != inode.project {
-        let reason = "the file belongs to another project than the directory";
+        let reason = "the file and the directory belong to different projects";
         return Err(Error::new(ErrorKind::CrossesDevices, reason)).in_inode(inode.number);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The orphan file: blocks of inode numbers, with a tail for the checksum.
+//! The orphan file: blocks of inode numbers, each with a tail for the checksum.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Orphan file".
 
@@ -13,31 +13,31 @@ use crate::inode_table;
 use crate::metadata_cache::Key;
 use crate::volume::Volume;
 
-/// `EXT4_ORPHAN_BLOCK_MAGIC`.
+/// The magic of a block, `EXT4_ORPHAN_BLOCK_MAGIC`.
 const MAGIC: u32 = 0x0b10_ca04;
-/// Magic and checksum at a block's end.
+/// The size of magic and checksum at a block's end.
 const TAIL_BYTES: usize = 8;
 const NUMBER_BYTES: usize = 4;
-/// How many blocks one may have (`EXT4_MAX_ORPHAN_FILE_SIZE`, 8 MiB in Linux).
+/// The maximum size of the file (`EXT4_MAX_ORPHAN_FILE_SIZE`, 8 MiB in Linux).
 const SIZE_MAX_BYTES: u64 = 8 << 20;
 
-/// A place for one number.
+/// The place of one inode number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
-    /// Which of the file's blocks.
+    /// The index of the block in the file.
     block: usize,
-    /// Byte in it.
+    /// The byte offset in the block.
     offset: usize,
 }
 
-/// One block of the file.
+/// A block of the orphan file.
 #[derive(Debug)]
 struct OrphanBlock {
     place: FsBlock,
     free: usize,
 }
 
-/// The file, with what is known of its blocks.
+/// The orphan file, and what is known of its blocks.
 #[derive(Debug)]
 pub(super) struct OrphanFile {
     inode: u32,
@@ -48,16 +48,15 @@ pub(super) struct OrphanFile {
 }
 
 impl OrphanFile {
-    /// Finds it, and counts its free slots; `None` on a filesystem without one.
+    /// Reads the file, and counts its free slots. Returns `None` for a filesystem without one.
     pub(super) fn open(volume: &Volume) -> Result<Option<Self>> {
         let number = volume.superblock.orphan_file_inode;
         if number == 0 {
             return Ok(None);
         }
         let structure = Structure::Inode(number);
-        let inode = inode_table::read(volume, number)?.ok_or_else(|| {
-            malformed(structure, "it is not in use, though it is the orphan file")
-        })?;
+        let inode = inode_table::read(volume, number)?
+            .ok_or_else(|| malformed(structure, "not in use, although it is the orphan file"))?;
         if inode.size_bytes > SIZE_MAX_BYTES {
             return Err(malformed(structure, "the orphan file is too large"));
         }
@@ -76,7 +75,7 @@ impl OrphanFile {
         Ok(Some(file))
     }
 
-    /// All orphans in it.
+    /// Returns all orphans in the file.
     pub(super) fn orphans(&self, volume: &Volume) -> Result<Vec<(u32, Slot)>> {
         let mut all = Vec::new();
         for (nth, block) in self.blocks.iter().enumerate() {
@@ -87,7 +86,7 @@ impl OrphanFile {
         Ok(all)
     }
 
-    /// Adds one; `None` when it is full.
+    /// Adds an orphan. Returns `None` if the file is full.
     pub(super) fn add(&mut self, handle: &Handle<'_>, number: u32) -> Result<Option<Slot>> {
         let Some(nth) = self.blocks.iter().position(|block| block.free > 0) else {
             return Ok(None);
@@ -108,7 +107,7 @@ impl OrphanFile {
         Ok(Some(slot))
     }
 
-    /// Removes one.
+    /// Removes an orphan.
     pub(super) fn remove(&mut self, handle: &Handle<'_>, slot: Slot) -> Result<()> {
         self.set(handle, slot, 0)?;
         if let Some(block) = self.blocks.get_mut(slot.block) {
@@ -121,7 +120,7 @@ impl OrphanFile {
         let Some(block) = self.blocks.get(slot.block) else {
             return Ok(());
         };
-        // A no-op when it was read, which it was.
+        // The block was read before, so this does nothing.
         self.read(handle.volume(), block.place)?;
         handle.change(Key::orphan_block(self.inode, block.place), |bytes| {
             put(bytes, slot.offset, &number.to_le_bytes());
@@ -162,14 +161,14 @@ impl OrphanFile {
         }
     }
 
-    /// Of the block's own number and its slots.
+    /// Computes the checksum of the block's number and its slots.
     fn checksum(&self, place: FsBlock, bytes: &[u8]) -> Option<u32> {
         let slots = bytes.get(..self.numbers_bytes).unwrap_or_default();
         Some(self.seed?.of(&[&place.0.to_le_bytes(), slots]))
     }
 }
 
-/// The slots of a block: byte and number.
+/// Returns the slots of a block: byte offset and inode number.
 fn numbers(block: &[u8]) -> impl Iterator<Item = (usize, u32)> {
     let slots = block.len().saturating_sub(TAIL_BYTES);
     let bytes = block.get(..slots).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A filesystem that mke2fs made, in memory.
+//! A filesystem made by mke2fs, in memory.
 
 #![allow(clippy::print_stderr, reason = "a test that skips says why")]
 
@@ -19,7 +19,8 @@ use crate::inode_table;
 use crate::superblock::Superblock;
 use crate::writable::WritableExt4;
 
-/// Whether e2fsprogs are there; if not the test says so and must return.
+/// Returns true if e2fsprogs is installed; otherwise it prints that the test is skipped, and the
+/// test must return.
 pub(super) fn available() -> bool {
     have(&["mke2fs", "e2fsck", "debugfs"])
 }
@@ -27,7 +28,7 @@ pub(super) fn available() -> bool {
 pub(super) struct Image {
     pub(super) what: String,
     bytes: Vec<u8>,
-    /// The numbers of its files.
+    /// The inode numbers of its files.
     pub(super) files: Vec<u32>,
 }
 
@@ -63,12 +64,12 @@ impl Image {
         }
     }
 
-    /// A device of its own.
+    /// Returns a copy of the device.
     pub(super) fn memory(&self) -> Arc<Memory> {
         Arc::new(Memory::new(self.bytes.clone()))
     }
 
-    /// Gives all files to a user, in one transaction.
+    /// Changes the owner of all files in one transaction.
     pub(super) fn own(&self, fs: &WritableExt4, uid: u32) -> Result<()> {
         let volume = fs.core.volume();
         let mut blocks: Vec<_> = self
@@ -94,7 +95,7 @@ impl Image {
         superblock.block_size.len()
     }
 
-    /// The number of the first file, and the block that it has.
+    /// Returns the inode number of the first file, and its block.
     pub(super) fn block_of_first(&self) -> (u32, FsBlock) {
         let number = self.files[0];
         let fs = open(self.memory()).unwrap();
@@ -103,7 +104,7 @@ impl Image {
         (number, run.unwrap().fs_block)
     }
 
-    /// The first byte of the first file.
+    /// Reads the first file.
     pub(super) fn read_first(&self, device: Arc<dyn BlockRead>) -> Vec<u8> {
         let fs = open(device).unwrap();
         let mut bytes = [0];
@@ -112,7 +113,7 @@ impl Image {
         bytes.to_vec()
     }
 
-    /// What a device has at a block.
+    /// Returns the content of a block of a device.
     pub(super) fn content(&self, device: &dyn BlockRead, block: FsBlock) -> Vec<u8> {
         let mut bytes = vec![0; self.block_bytes()];
         let at = block.0 * u64::try_from(bytes.len()).unwrap();
@@ -120,7 +121,7 @@ impl Image {
         bytes
     }
 
-    /// Whose all files are; `None` when they differ.
+    /// Returns the owner of all files, or `None` if they differ.
     pub(super) fn owner(&self, device: Arc<dyn BlockRead>) -> Option<u32> {
         let fs = open(device).unwrap_or_else(|e| panic!("{}: {e}", self.what));
         let owner = |number: &u32| {
@@ -141,7 +142,7 @@ fn open(device: Arc<dyn BlockRead>) -> Result<Ext4> {
     Ext4::open(device, &Options::default())
 }
 
-/// Whether the filesystem says that it was unmounted cleanly.
+/// Returns true if the filesystem is marked as cleanly unmounted.
 pub(super) fn is_clean(device: &dyn BlockRead) -> bool {
     use crate::features::{Incompatible, ReadOnlyCompatible};
     let superblock = Superblock::read(device).unwrap();
@@ -151,7 +152,7 @@ pub(super) fn is_clean(device: &dyn BlockRead) -> bool {
         && !features.has(ReadOnlyCompatible::ORPHAN_PRESENT)
 }
 
-/// Whether the filesystem, or its journal, says that an error was met.
+/// Returns true if an error is recorded in the filesystem or its journal.
 pub(super) fn has_errors(device: &dyn BlockRead) -> bool {
     Superblock::read(device).unwrap().state.errors
 }
@@ -170,12 +171,12 @@ pub(super) fn save(device: &dyn BlockRead, path: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
-/// The device after e2fsck recovered its journal, and found nothing wrong then.
+/// Returns the device after e2fsck recovered its journal and found nothing else to repair.
 pub(super) fn e2fsck(device: &dyn BlockRead, what: &str) -> Arc<Memory> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     save(device, &path);
-    // Only the journal: what is to be repaired beyond that must not be.
+    // Only the journal is recovered: e2fsck must not find anything else to repair.
     let recovery = diskfs_fixtures::command("e2fsck")
         .args(["-E", "journal_only", "-p"])
         .arg(&path)

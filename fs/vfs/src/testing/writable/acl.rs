@@ -1,18 +1,18 @@
-//! POSIX ACLs in the form of setxattr(2), and how they and the mode follow each other (acl(5)).
+//! POSIX ACLs in the format of setxattr(2), and their relation to the mode (acl(5)).
 
 use crate::{ErrorKind, Result};
 
-/// The ACL that decides who may do what with a file.
+/// The ACL that controls access to a file.
 pub(super) const ACCESS: &[u8] = b"system.posix_acl_access";
 
-/// The ACL that new files in a directory begin with.
+/// The ACL that new files in a directory inherit.
 pub(super) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// `linux/posix_acl_xattr.h`.
+/// The version, from `linux/posix_acl_xattr.h`.
 const VERSION: u32 = 2;
 const NO_ID: u32 = u32::MAX;
 
-/// The tags of `linux/posix_acl.h`, in the order in which they must stand.
+/// The tags of `linux/posix_acl.h`, in their required order.
 const USER_OBJ: u16 = 0x01;
 const USER: u16 = 0x02;
 const GROUP_OBJ: u16 = 0x04;
@@ -32,7 +32,7 @@ struct Entry {
 }
 
 impl Acl {
-    /// `None` for the empty list, which stands for no ACL.
+    /// Parses an ACL; `None` for the empty list, which means no ACL.
     pub(super) fn parse(value: &[u8]) -> Result<Option<Self>> {
         let (version, rest) = value.split_first_chunk().ok_or(ErrorKind::Invalid)?;
         let (entries, []) = rest.as_chunks::<8>() else {
@@ -54,8 +54,8 @@ impl Acl {
         VERSION.to_le_bytes().into_iter().chain(entries).collect()
     }
 
-    /// One owner, one group, one rest, in this order with the named ones between, and a mask when
-    /// there are any.
+    /// Returns true if there are one owner, one group and one other entry, in this order with the
+    /// named entries between them, and a mask if there are named entries.
     fn is_valid(&self) -> bool {
         let tags = || self.0.iter().map(|entry| entry.tag);
         let count = |wanted| tags().filter(|&tag| tag == wanted).count();
@@ -69,7 +69,7 @@ impl Acl {
             && self.0.iter().all(|entry| entry.permissions <= 7)
     }
 
-    /// Whether it says nothing that the mode does not.
+    /// Returns true if it is equivalent to the mode.
     pub(super) fn is_mode(&self) -> bool {
         self.0.len() == 3
     }
@@ -79,7 +79,7 @@ impl Acl {
         Some(&mut entry.permissions)
     }
 
-    /// The three entries that the mode shows, each with the place of its bits.
+    /// Returns the three entries that the mode shows, each with the position of its bits.
     fn shown_mut(&mut self) -> Vec<(u32, &mut u16)> {
         let has_mask = self.entry_mut(MASK).is_some();
         let group = if has_mask { MASK } else { GROUP_OBJ };
@@ -95,21 +95,22 @@ impl Acl {
             .collect()
     }
 
-    /// The mode's nine bits.
+    /// Returns the nine permission bits of the mode.
     pub(super) fn mode(&self) -> u16 {
         let mut copy = self.clone();
         let shown = copy.shown_mut();
         shown.iter().map(|(shift, bits)| **bits << shift).sum()
     }
 
-    /// Follows a chmod.
+    /// Applies a chmod.
     pub(super) fn set_mode(&mut self, mode: u16) {
         for (shift, bits) in self.shown_mut() {
             *bits = (mode >> shift) & 7;
         }
     }
 
-    /// Becomes the ACL of a new file that was asked for with `mode`, which becomes what both allow.
+    /// Turns a default ACL into that of a new file with the requested `mode`; both are reduced to
+    /// the permissions that both allow.
     pub(super) fn inherit(&mut self, mode: &mut u16) {
         for (shift, bits) in self.shown_mut() {
             *bits &= *mode >> shift;

@@ -1,4 +1,4 @@
-//! The contents of a regular file, in blocks, as a filesystem on a disk has them.
+//! The contents of a regular file in blocks, as on a disk.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::BLOCK_BYTES;
 use crate::{ErrorKind, Fallocate, FileExtent, FileExtentKind, Result};
 
-/// The longest file: what 32 bits of block number reach, as on ext4.
+/// The size limit of a file: block numbers have 32 bits, as in ext4.
 pub(super) const MAX_BYTES: u64 = (1 << 44) - BLOCK_BYTES;
 
 const BLOCK_LEN: usize = 4096;
 
-/// Blocks by number; those that are missing are holes.
+/// The blocks by number; missing ones are holes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Blocks {
     pub(super) size_bytes: u64,
@@ -21,7 +21,7 @@ pub(super) struct Blocks {
 
 #[derive(Debug, Clone)]
 enum Block {
-    /// Allocated, reads as zeroes.
+    /// An allocated block that reads as zeroes.
     Unwritten,
     Written(Arc<[u8; BLOCK_LEN]>),
 }
@@ -33,12 +33,12 @@ impl Block {
         }
         match self {
             Self::Written(bytes) => Arc::make_mut(bytes),
-            Self::Unwritten => unreachable!("it was just written"),
+            Self::Unwritten => unreachable!("the block was just written"),
         }
     }
 }
 
-/// The blocks that a range of bytes touches, each with the part of it that is meant.
+/// Returns the blocks that overlap a range of bytes, each with the part of it in the range.
 fn pieces(bytes: Range<u64>) -> impl Iterator<Item = (u64, Range<usize>)> {
     let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
     blocks.map(move |block| {
@@ -50,7 +50,7 @@ fn pieces(bytes: Range<u64>) -> impl Iterator<Item = (u64, Range<usize>)> {
 }
 
 impl Blocks {
-    /// How many blocks are allocated.
+    /// Returns the number of allocated blocks.
     pub(super) fn allocated(&self) -> u64 {
         self.blocks.len() as u64
     }
@@ -71,7 +71,7 @@ impl Blocks {
         wanted.len()
     }
 
-    /// Writes as long as `room` (in blocks) lasts. Returns how much was written.
+    /// Writes until `room` (in blocks) is used up. Returns the number of bytes written.
     pub(super) fn write_at(&mut self, offset: u64, data: &[u8], mut room: u64) -> Result<usize> {
         if offset >= MAX_BYTES {
             return Err(ErrorKind::FileTooLarge.into());
@@ -110,7 +110,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// fallocate(2), with room for so many blocks more.
+    /// Performs fallocate(2), with the number of blocks that may still be allocated.
     pub(super) fn fallocate(
         &mut self,
         offset: u64,
@@ -166,7 +166,7 @@ impl Blocks {
 
     fn punch(&mut self, mut range: Range<u64>) {
         if range.end >= self.size_bytes {
-            // What is behind the end belongs to nobody.
+            // The bytes after the end of the file can be changed freely.
             range.end = range.end.next_multiple_of(BLOCK_BYTES);
         }
         let first = range.start.div_ceil(BLOCK_BYTES);
@@ -176,7 +176,7 @@ impl Blocks {
         self.zero_written(range);
     }
 
-    /// Zeroes what of the range is written, block by block of those that are.
+    /// Zeroes the written blocks of the range.
     fn zero_written(&mut self, range: Range<u64>) {
         let touched = range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);
         for (&number, block) in self.blocks.range_mut(touched) {
@@ -220,7 +220,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// The runs from `offset` on: written blocks, and holes between them.
+    /// Returns the extents from `offset` on: written blocks, and holes between them.
     pub(super) fn extents(&self, offset: u64) -> Vec<FileExtent> {
         let mut runs: Vec<FileExtent> = Vec::new();
         let mut add = |from: u64, to: u64, kind| {

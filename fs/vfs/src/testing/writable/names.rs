@@ -1,25 +1,25 @@
-//! Names: made, moved, taken away.
+//! Operations on names: creation, renaming, removal.
 
 use super::node::{Body, Node, begin};
-use super::{FIRST_FILE, MAX_LINKS, NAME_MAX, State};
+use super::{FIRST_FILE, FsState, MAX_LINKS, NAME_MAX};
 use crate::{
     Device, ErrorKind, FileType, InodeNumber, NewAttributes, NewKind, RenameMode, Result, Timestamp,
 };
 
-/// A name in a directory, and what it names.
-struct Named<'n> {
+/// A name in a directory, and the file that it refers to.
+struct NamedEntry<'n> {
     dir: InodeNumber,
     name: &'n [u8],
     inode: InodeNumber,
 }
 
-impl State {
+impl FsState {
     fn find(&self, dir: InodeNumber, name: &[u8]) -> Result<Option<InodeNumber>> {
         check_length(name)?;
         Ok(self.node(dir)?.directory()?.find(name))
     }
 
-    /// Whether a directory takes new names.
+    /// Fails if a directory does not accept new names.
     fn check_takes_names(&self, dir: InodeNumber) -> Result<()> {
         let node = self.node(dir)?;
         node.directory()?;
@@ -40,12 +40,12 @@ impl State {
         self.check_takes_names(dir)
     }
 
-    /// The file that a name names, which may be taken from there.
-    fn taken_from<'n>(&self, dir: InodeNumber, name: &'n [u8]) -> Result<Named<'n>> {
+    /// Returns the file that a name refers to, if the name may be removed.
+    fn taken_from<'n>(&self, dir: InodeNumber, name: &'n [u8]) -> Result<NamedEntry<'n>> {
         let inode = self.find(dir, name)?.ok_or(ErrorKind::NotFound)?;
         self.node(dir)?.check_not_fixed()?;
         self.node(inode)?.check_not_fixed()?;
-        Ok(Named { dir, name, inode })
+        Ok(NamedEntry { dir, name, inode })
     }
 
     pub(super) fn create(
@@ -83,7 +83,7 @@ impl State {
         Ok(inode)
     }
 
-    /// A new file without a name.
+    /// Creates a file without a name.
     fn add(
         &mut self,
         dir: InodeNumber,
@@ -107,14 +107,14 @@ impl State {
         Ok(inode)
     }
 
-    /// The lowest one that is free: numbers are used again as soon as they can be, as on a disk.
+    /// Returns the lowest free inode number: numbers are reused as soon as possible, as on a disk.
     fn free_number(&mut self) -> InodeNumber {
         let last = self.nodes.keys().next_back();
         let next = last.map_or(FIRST_FILE, |last| FIRST_FILE.max(last.0 + 1));
         self.free.pop_first().unwrap_or(InodeNumber(next))
     }
 
-    /// Enters a name that is free. A directory counts its parent as a name of that.
+    /// Adds a free name. For a subdirectory, the link count of the directory grows.
     fn put(&mut self, dir: InodeNumber, name: &[u8], inode: InodeNumber, now: Timestamp) {
         let is_dir = self.adopt(inode, dir);
         let parent = self.nodes.get_mut(&dir).unwrap();
@@ -123,8 +123,8 @@ impl State {
         parent.touch(now);
     }
 
-    /// Takes a name away, and leaves what it named as it is.
-    fn take(&mut self, named: &Named<'_>, now: Timestamp) {
+    /// Removes a name, and does not change the file.
+    fn take(&mut self, named: &NamedEntry<'_>, now: Timestamp) {
         let is_dir = self.nodes[&named.inode].is_dir();
         let parent = self.nodes.get_mut(&named.dir).unwrap();
         parent.directory_mut().remove(named.name);
@@ -132,7 +132,7 @@ impl State {
         parent.touch(now);
     }
 
-    /// Tells a directory where it is. Returns whether it is one.
+    /// Records the parent of a directory. Returns false for other files.
     fn adopt(&mut self, inode: InodeNumber, dir: InodeNumber) -> bool {
         let node = self.nodes.get_mut(&inode).unwrap();
         if let Body::Directory(directory) = &mut node.body {
@@ -204,7 +204,8 @@ impl State {
         Ok(())
     }
 
-    /// A file has a name less, and a directory none; who has none and is not held is gone.
+    /// Decrements the link count of a file, or sets that of a directory to zero. A file without
+    /// names and holds is freed.
     fn lose_name(&mut self, inode: InodeNumber, now: Timestamp) {
         let node = self.nodes.get_mut(&inode).unwrap();
         node.metadata.links = if node.is_dir() {
@@ -213,7 +214,7 @@ impl State {
             node.metadata.links - 1
         };
         node.metadata.changed = now;
-        self.drop_if_gone(inode);
+        self.drop_if_unlinked(inode);
     }
 
     pub(super) fn rename(
@@ -263,7 +264,7 @@ impl State {
         }
     }
 
-    /// A directory must not go into itself, nor below.
+    /// Fails if a directory would be moved into itself, or below.
     fn check_no_loop(&self, inode: InodeNumber, mut dir: InodeNumber) -> Result<()> {
         loop {
             if dir == inode {
@@ -277,7 +278,7 @@ impl State {
         }
     }
 
-    fn check_replaced(&self, from: &Named<'_>, to: &Named<'_>) -> Result<()> {
+    fn check_replaced(&self, from: &NamedEntry<'_>, to: &NamedEntry<'_>) -> Result<()> {
         let target = self.node(to.inode)?;
         match (self.node(from.inode)?.is_dir(), &target.body) {
             (true, Body::Directory(directory)) if !directory.is_empty() => {
@@ -293,10 +294,10 @@ impl State {
 
     fn move_over(
         &mut self,
-        from: &Named<'_>,
+        from: &NamedEntry<'_>,
         to_dir: InodeNumber,
         to_name: &[u8],
-        replaced: Option<&Named<'_>>,
+        replaced: Option<&NamedEntry<'_>>,
         mode: RenameMode,
         now: Timestamp,
     ) -> Result<()> {
@@ -324,7 +325,7 @@ impl State {
         self.add(dir, kind, &NewAttributes::for_root(0), now)
     }
 
-    fn exchange(&mut self, a: &Named<'_>, b: &Named<'_>, now: Timestamp) -> Result<()> {
+    fn exchange(&mut self, a: &NamedEntry<'_>, b: &NamedEntry<'_>, now: Timestamp) -> Result<()> {
         for (one, dir) in [(a, b.dir), (b, a.dir)] {
             let other = if one.inode == a.inode { b } else { a };
             let gains = self.node(one.inode)?.is_dir() && !self.node(other.inode)?.is_dir();
@@ -376,7 +377,7 @@ fn check_target(target: &[u8]) -> Result<()> {
     }
 }
 
-/// The type that an entry of a directory tells.
-pub(super) fn file_type(state: &State, inode: InodeNumber) -> Option<FileType> {
+/// Returns the type that a directory entry stores.
+pub(super) fn file_type(state: &FsState, inode: InodeNumber) -> Option<FileType> {
     state.nodes.get(&inode).map(|node| node.metadata.file_type)
 }

@@ -1,4 +1,4 @@
-//! One file.
+//! A single file.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::{
     SetTime, SetXattr, Timestamp,
 };
 
-/// What the values of a file's attributes may take together: as much as one of them by xattr(7).
+/// The limit on the total size of a file's extended attributes: that of a single value in xattr(7).
 const XATTR_BYTES_MAX: usize = 64 << 10;
 
 const XATTR_NAME_MAX: usize = 255;
 
 #[derive(Debug, Clone)]
 pub(super) struct Node {
-    /// The size of a regular file stands in its contents.
+    /// The metadata; the size of a regular file is in its contents.
     pub(super) metadata: Metadata,
     pub(super) body: Body,
     pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(super) holds: u64,
-    /// Made without a name, and never had one.
+    /// True if it was created without a name, and never had one.
     pub(super) is_unnamed: bool,
 }
 
@@ -48,7 +48,7 @@ impl Directory {
             parent,
             by_name: BTreeMap::new(),
             by_cookie: BTreeMap::new(),
-            // 1 and 2 are those of `.` and `..`.
+            // 1 and 2 are the cookies of `.` and `..`.
             next_cookie: 3,
         }
     }
@@ -78,7 +78,7 @@ impl Directory {
         }
     }
 
-    /// The entries behind a cookie.
+    /// Returns the entries after a cookie.
     pub(super) fn behind(&self, cookie: u64) -> impl Iterator<Item = (u64, &[u8], InodeNumber)> {
         let behind = self.by_cookie.range(cookie + 1..);
         behind.map(|(&cookie, name)| (cookie, name.as_slice(), self.by_name[name].1))
@@ -170,11 +170,12 @@ impl Node {
         self.blocks()?;
         match &mut self.body {
             Body::Regular(blocks) => Ok(blocks),
-            _ => unreachable!("it was checked"),
+            _ => unreachable!("the type was checked"),
         }
     }
 
-    /// Whether it can be renamed, removed, linked to, or get other attributes.
+    /// Returns true if the file can't be renamed, removed or linked to, and its attributes can't be
+    /// changed.
     pub(super) fn is_fixed(&self) -> bool {
         let flags = self.metadata.flags;
         flags.immutable || flags.append_only
@@ -187,7 +188,7 @@ impl Node {
         Ok(())
     }
 
-    /// Contents changed.
+    /// Updates the times after a change of the contents.
     pub(super) fn touch(&mut self, now: Timestamp) {
         self.metadata.modified = now;
         self.metadata.changed = now;
@@ -225,7 +226,7 @@ impl Node {
                 return Err(self.error(ErrorKind::Unsupported));
             }
         }
-        // The present is what the inode's change is, too.
+        // If a time is set to the present, the inode change time is the same.
         let sets_time = |time| matches!(time, Some(SetTime::At(_))) && time != change.changed;
         let is_free = change.permissions.is_none()
             && change.uid.is_none()
@@ -298,7 +299,7 @@ impl Node {
     fn set_acl(&mut self, name: &[u8], acl: Option<Acl>) -> Result<()> {
         let is_access = name == acl::ACCESS;
         if !is_access && !self.is_dir() {
-            // As the kernel: EACCES, but for taking away what can't be there.
+            // As in the kernel: EACCES, unless an ACL is removed that can't exist.
             return acl.map_or(Ok(()), |_| Err(self.error(ErrorKind::Denied)));
         }
         if is_access && let Some(acl) = &acl {
@@ -315,8 +316,8 @@ impl Node {
         Ok(())
     }
 
-    /// Takes over what a directory hands down: its group, its default ACL or else the mask, and
-    /// the flag that new files get. `permissions` are those that were asked for.
+    /// Inherits from a directory: its group, its default ACL or else the umask, and the flags that
+    /// new files inherit. `permissions` are the requested ones.
     pub(super) fn inherit(&mut self, dir: &Self, mut permissions: u16, umask: u16) -> Result<()> {
         if dir.metadata.permissions & 0o2000 != 0 {
             self.metadata.gid = dir.metadata.gid;
@@ -352,7 +353,7 @@ impl Node {
     }
 }
 
-/// What a new file of this kind begins with.
+/// Returns the initial contents of a new file of this kind.
 pub(super) fn begin(kind: NewKind<'_>, dir: InodeNumber) -> (Body, FileType) {
     match kind {
         NewKind::Regular => (Body::Regular(Blocks::default()), FileType::Regular),

@@ -183,7 +183,7 @@ fn a_full_filesystem_takes_what_fits() {
     assert_eq!(kind(third), ErrorKind::NoSpace);
 }
 
-/// Owner rwx, user 5 rwx, group r-x, mask rwx, others r-x.
+/// Returns an ACL: owner rwx, user 5 rwx, group r-x, mask rwx, others r-x.
 fn acl_value() -> Vec<u8> {
     let entry = |tag: u8, bits: u8, id: u32| [&[tag, 0, bits, 0][..], &id.to_le_bytes()].concat();
     let none = u32::MAX;

@@ -1,29 +1,31 @@
-//! What a guest has a hash cost: the `rounds=` of `pam_unix`, or else login.defs(5).
+//! The cost of password hashes in a guest: the option `rounds=` of `pam_unix`, or login.defs(5).
 
 use super::super::super::guest::Guest;
 use super::super::defaults::Defaults;
 use super::{MAX_ROUNDS, Method, YESCRYPT_MAX_BYTES, base64, method};
 use diskfs_disk::Result;
 
-/// What SHA-crypt takes at least, and what it takes where nothing is said.
+/// The minimum and the default number of rounds of SHA-crypt.
 const MIN_ROUNDS: u32 = 1000;
 const USUAL_ROUNDS: u32 = 5000;
 
-/// The factors of yescrypt: libxcrypt's own is N = 4096 with blocks of 4 KiB, which is 16 MiB.
+/// The cost factors of yescrypt. The default of libxcrypt is N = 4096 with blocks of 4 KiB, which
+/// is 16 MiB.
 const FACTORS: std::ops::RangeInclusive<u32> = 1..=11;
 const USUAL_FACTOR: u32 = 5;
 
-/// What a hash costs.
+/// The cost of a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super::super) enum Cost {
-    /// Rounds of SHA-crypt; `None` for the usual ones, which a hash does not tell.
+    /// The rounds of SHA-crypt; `None` for the default, which hashes do not mention.
     Rounds(Option<u32>),
-    /// The factor of yescrypt.
+    /// The cost factor of yescrypt.
     Yescrypt(u32),
 }
 
 impl Cost {
-    /// That of the guest. What is more than a login waits for is cut, and told.
+    /// Returns the cost that the guest uses. A cost that would make logins too slow is reduced,
+    /// with a note.
     pub(in super::super::super) fn of(guest: &mut Guest, method: Method) -> Result<Self> {
         let defaults = Defaults::read(&guest.stage)?;
         let of_pam = method::rounds_of_pam(guest)?;
@@ -41,7 +43,7 @@ impl Cost {
                 most.unwrap_or(USUAL_FACTOR),
             )));
         }
-        // As pam_unix has it, the most; shadow takes any number between both.
+        // pam_unix uses the larger value; shadow's tools choose any number between both.
         let both = [
             number("SHA_CRYPT_MIN_ROUNDS"),
             number("SHA_CRYPT_MAX_ROUNDS"),
@@ -56,13 +58,14 @@ impl Cost {
 fn at_most(guest: &mut Guest, asked: u32, most: u32) -> u32 {
     if asked > most {
         guest.note(format!(
-            "the guest has its passwords hashed at a cost of {asked}: this one is at {most}"
+            "the guest hashes passwords with a cost of {asked}; the cost of this hash was \
+             limited to {most}"
         ));
     }
     asked.min(most)
 }
 
-/// The binary logarithm of N, and r, as `crypt_gensalt` of libxcrypt chooses them.
+/// Returns the binary logarithm of N, and r, as chosen by `crypt_gensalt` of libxcrypt.
 fn parameters(factor: u32) -> (u32, u32) {
     if factor < 3 {
         (factor.saturating_add(9), 8)
@@ -77,10 +80,10 @@ fn bytes(factor: u32) -> u64 {
     blocks.saturating_mul(u64::from(r).saturating_mul(128))
 }
 
-/// What a hash says of it: `j9T` for 5.
+/// Returns the parameter string of a yescrypt hash: `j9T` for 5.
 pub(super) fn of_yescrypt(factor: u32) -> String {
     let (log, r) = parameters(factor);
-    // Both are stored less one.
+    // The values are stored minus one.
     let digit = |number: u32| base64::digit(number.saturating_sub(1));
     ['j']
         .into_iter()

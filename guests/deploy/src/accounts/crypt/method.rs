@@ -1,4 +1,4 @@
-//! The kind of hash that a guest makes of its passwords.
+//! The hash method that a guest uses for its passwords.
 
 use diskfs_etc::shadow;
 
@@ -9,13 +9,13 @@ use super::super::pam;
 use super::super::table::Table;
 use diskfs_disk::Result;
 
-/// Where libraries are.
+/// The directories of shared libraries.
 const LIB_DIRS: [&str; 4] = ["/usr/lib64", "/lib64", "/usr/lib", "/lib"];
 
-/// The libraries of libxcrypt, which knows yescrypt; that of glibc is `libcrypt-2.31.so`.
+/// The libraries of libxcrypt, which supports yescrypt. The library of glibc is `libcrypt-2.31.so`.
 const LIBXCRYPT: [&str; 2] = ["libcrypt.so.1.1.0", "libcrypt.so.2"];
 
-/// A kind of hash.
+/// A hash method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super::super) enum Method {
     Yescrypt,
@@ -24,8 +24,9 @@ pub(in super::super::super) enum Method {
 }
 
 impl Method {
-    /// That of the guest: by PAM, which is what `passwd` asks, by login.defs, by the hashes that it has; SHA-512, which all know since glibc 2.7 and
-    /// musl 1.0, where none says, or another says what is too weak.
+    /// Returns the guest's method: from PAM, which `passwd` uses, from login.defs, or from existing
+    /// hashes. The default is SHA-512, which is supported since glibc 2.7 and musl 1.0. It also
+    /// replaces methods that are too weak.
     pub(in super::super::super) fn of(guest: &Guest) -> Result<Self> {
         let defaults = Defaults::read(&guest.stage)?;
         let of_login = || defaults.login("ENCRYPT_METHOD").and_then(Self::named);
@@ -67,27 +68,31 @@ impl Method {
     }
 }
 
-/// What PAM has a hash cost.
+/// Returns the cost that PAM configures.
 pub(super) fn rounds_of_pam(guest: &Guest) -> Result<Option<u32>> {
     pam::first_word(guest, &["pam_unix.so"], |word| {
         word.strip_prefix("rounds=")?.parse().ok()
     })
 }
 
-/// Whether its crypt(3) knows yescrypt.
+/// Returns true if the guest's crypt(3) supports yescrypt.
 fn has_libxcrypt(guest: &Guest) -> Result<bool> {
     for dir in LIB_DIRS {
-        if LIBXCRYPT.iter().any(|name| is_there(guest, dir, name)) {
+        if LIBXCRYPT.iter().any(|name| has_library(guest, dir, name)) {
             return Ok(true);
         }
-        // Debian's: one directory for each architecture.
+        // Debian has one directory per architecture.
         if !guest.stage.is_dir(dir)? {
             continue;
         }
         for name in guest.stage.names(dir)? {
             let is_of_debian = name.contains("-linux-");
             let below = format!("{dir}/{name}");
-            if is_of_debian && LIBXCRYPT.iter().any(|name| is_there(guest, &below, name)) {
+            if is_of_debian
+                && LIBXCRYPT
+                    .iter()
+                    .any(|name| has_library(guest, &below, name))
+            {
                 return Ok(true);
             }
         }
@@ -95,8 +100,8 @@ fn has_libxcrypt(guest: &Guest) -> Result<bool> {
     Ok(false)
 }
 
-fn is_there(guest: &Guest, dir: &str, name: &str) -> bool {
-    // What can't be looked at is as good as missing.
+fn has_library(guest: &Guest, dir: &str, name: &str) -> bool {
+    // A file that cannot be examined counts as missing.
     guest
         .stage
         .exists(&format!("{dir}/{name}"))
@@ -120,7 +125,7 @@ mod tests {
         assert_eq!(method(debian), Method::Sha512);
         let pam = "-- /etc/pam.d/common-password --\n# yescrypt\npassword [success=1] pam_unix.so obscure yescrypt\n";
         assert_eq!(method(&format!("{pam}{libxcrypt}")), Method::Yescrypt);
-        // Debian 12 has SHA-512 in login.defs, and PAM makes yescrypt all the same.
+        // Debian 12 has SHA-512 in login.defs, but PAM uses yescrypt.
         let both = format!("{pam}-- /etc/login.defs --\nENCRYPT_METHOD SHA512\n{libxcrypt}");
         assert_eq!(method(&both), Method::Yescrypt);
         let sha = "-- /etc/pam.d/common-password --\npassword [success=1 default=ignore] pam_unix.so sha512 rounds=6000\n";

@@ -1,4 +1,4 @@
-//! Agents whose units, rules and paths are known.
+//! The presets of agents: known units, udev rules and paths.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,14 +7,14 @@ use super::super::super::stage::above;
 use super::super::super::text::WRITTEN;
 use diskfs_disk::Result;
 
-/// An agent that is known.
+/// A known agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
-    /// QEMU's, which answers what the host asks through a port of virtio.
+    /// The QEMU guest agent, which answers requests of the host over a virtio port.
     QemuGuestAgent,
-    /// Telegraf, which sends measurements; its settings are `telegraf.conf` beside it.
+    /// Telegraf, which sends metrics. Its configuration is `telegraf.conf` next to the program.
     Telegraf,
 }
 
@@ -26,7 +26,7 @@ impl Preset {
         }
     }
 
-    /// Where its program goes.
+    /// Returns the path of the program.
     pub(super) fn path(self) -> &'static str {
         match self {
             Self::QemuGuestAgent => "/usr/bin/qemu-ga",
@@ -34,7 +34,7 @@ impl Preset {
         }
     }
 
-    /// Where distributions have theirs.
+    /// Returns the paths where distributions install their own agent.
     pub(super) fn skip_if(self) -> &'static [&'static str] {
         match self {
             Self::QemuGuestAgent => &["/usr/bin/qemu-ga", "/usr/sbin/qemu-ga"],
@@ -42,7 +42,7 @@ impl Preset {
         }
     }
 
-    /// Its unit: of QEMU's as its sources have it, without a hook for freezing.
+    /// Returns the unit. That of QEMU's agent follows QEMU's sources, without the freeze hook.
     pub(super) fn unit(self, path: &str) -> String {
         let (head, end) = match self {
             Self::QemuGuestAgent => (
@@ -50,7 +50,7 @@ impl Preset {
                  BindsTo=dev-virtio\\x2dports-org.qemu.guest_agent.0.device\n\
                  After=dev-virtio\\x2dports-org.qemu.guest_agent.0.device\n\
                  IgnoreOnIsolate=True\n",
-                // The rule of udev starts it, when there is the port.
+                // The udev rule starts the unit when the port appears.
                 "",
             ),
             Self::Telegraf => (
@@ -77,7 +77,7 @@ impl Preset {
         }
     }
 
-    /// What starts it without systemd: it comes back at once.
+    /// Returns the command that starts the agent without systemd. The command returns at once.
     pub(super) fn command(self, path: &str) -> String {
         let start = self.start(path);
         match self {
@@ -93,12 +93,12 @@ impl Preset {
         }
     }
 
-    /// What is missing for it to start.
-    pub(super) fn tell(self, guest: &mut Guest, path: &str) -> Result<()> {
+    /// Adds a note if something is missing that the agent needs to start.
+    pub(super) fn add_notes(self, guest: &mut Guest, path: &str) -> Result<()> {
         if self == Self::Telegraf && !guest.stage.exists(&settings(path))? {
             let settings = settings(path);
             guest.note(format!(
-                "the guest has no {settings}, without which telegraf does not start"
+                "missing {settings} in the guest: telegraf does not start without it"
             ));
         }
         Ok(())

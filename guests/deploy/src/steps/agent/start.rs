@@ -1,4 +1,4 @@
-//! What starts an agent with the guest.
+//! The start of an agent at boot.
 
 use super::super::super::guest::{Guest, UNITS};
 use super::super::cron::CronStep;
@@ -6,20 +6,20 @@ use super::super::firstboot::{LOCAL_D, start_local};
 use super::super::units;
 use diskfs_disk::Result;
 
-/// Where cron has files of jobs.
+/// The directory of cron's job files.
 const CRON_D: &str = "/etc/cron.d";
 
 pub(super) fn check_name(guest: &Guest, name: &str) -> Result<()> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_good) {
-        let reason = format!("`{name}` is no name of an agent: letters, digits, - and _");
+        let reason = format!("invalid agent name `{name}`: expected letters, digits, - and _");
         return Err(guest.invalid(reason));
     }
     Ok(())
 }
 
-/// Whether one of that name was put there before.
-pub(super) fn is_there(guest: &Guest, name: &str) -> Result<bool> {
+/// Returns true if an earlier deployment installed an agent of that name.
+pub(super) fn is_installed(guest: &Guest, name: &str) -> Result<bool> {
     for path in [
         format!("{UNITS}/{name}.service"),
         format!("{LOCAL_D}/{name}.start"),
@@ -32,8 +32,9 @@ pub(super) fn is_there(guest: &Guest, name: &str) -> Result<bool> {
     Ok(false)
 }
 
-/// A unit where the guest has systemd; else what `OpenRC` or cron runs when it starts.
-pub(super) fn put(
+/// Installs what starts the agent: a unit in guests with systemd, otherwise a command that `OpenRC`
+/// or cron runs at boot.
+pub(super) fn install(
     guest: &mut Guest,
     name: &str,
     unit: Option<&str>,
@@ -47,7 +48,7 @@ pub(super) fn put(
         guest
             .stage
             .write_with(&format!("{UNITS}/{unit}"), text, 0o644)?;
-        // Without, something else starts it.
+        // Something else starts a unit without [Install].
         if text.lines().any(|line| line.trim() == "[Install]") {
             units::enable(guest, &unit)?;
         }
@@ -56,7 +57,8 @@ pub(super) fn put(
     let Some(command) = command else {
         if unit.is_some() {
             guest.note(format!(
-                "the guest has no systemd, and nothing says what else starts {name}: give a command"
+                "{name} will not be started: the guest does not use systemd, and no `command` \
+                 was given"
             ));
         }
         return Ok(());

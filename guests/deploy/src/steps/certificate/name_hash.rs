@@ -1,12 +1,13 @@
-//! The hash that OpenSSL finds a certificate by: the SHA-1 of its subject in a canonical form (`X509_NAME_hash_ex` and
-//! `x509_name_canon` of OpenSSL's `crypto/x509`).
+//! The hash by which OpenSSL finds a certificate: the SHA-1 of the subject in a canonical form
+//! (`X509_NAME_hash_ex` and `x509_name_canon` in OpenSSL's `crypto/x509`).
 
 use base64ct::{Base64, Encoding};
 use der::asn1::AnyRef;
 use der::{Decode, Encode, Reader, SliceReader, Tag, Tagged};
 use sha1::{Digest, Sha1};
 
-/// The hash of the subject of a certificate in PEM; `None` for what is none.
+/// Returns the hash of the subject of a certificate in PEM form, or `None` if the text is not a
+/// valid certificate.
 pub(super) fn of_pem(pem: &str) -> Option<u32> {
     let lines = pem.lines().map(str::trim);
     let base64: String = lines.filter(|line| !line.starts_with("-----")).collect();
@@ -18,7 +19,7 @@ fn of_certificate(certificate: &[u8]) -> Option<u32> {
     let signed = value(&mut SliceReader::new(certificate).ok()?, Tag::Sequence)?;
     let mut signed = SliceReader::new(signed).ok()?;
     let mut field = AnyRef::decode(&mut signed).ok()?;
-    // The version is missing in those of the first one.
+    // A certificate of version 1 has no version field.
     if field.tag().is_context_specific() {
         field = AnyRef::decode(&mut signed).ok()?;
     }
@@ -39,7 +40,8 @@ fn value<'d>(reader: &mut SliceReader<'d>, tag: Tag) -> Option<&'d [u8]> {
     (any.tag() == tag).then(|| any.value())
 }
 
-/// A name without its own head, its texts in UTF-8, in lower case and with single spaces.
+/// Returns a name in canonical form: without its outer header, with its strings in UTF-8, in lower
+/// case and with single spaces.
 fn canonical(name: &[u8]) -> Option<Vec<u8>> {
     let mut reader = SliceReader::new(name).ok()?;
     let mut out = Vec::new();
@@ -49,7 +51,7 @@ fn canonical(name: &[u8]) -> Option<Vec<u8>> {
         while !set.is_finished() {
             attributes.push(attribute(value(&mut set, Tag::Sequence)?)?);
         }
-        // DER has a set's elements in order.
+        // DER sorts the elements of a set.
         attributes.sort();
         out.extend(encoded(Tag::Set, &attributes.concat())?);
     }
@@ -72,7 +74,7 @@ fn encoded(tag: Tag, value: &[u8]) -> Option<Vec<u8>> {
     AnyRef::new(tag, value).ok()?.to_der().ok()
 }
 
-/// The text of those kinds of strings that have a canonical form.
+/// Returns the text of those kinds of strings that have a canonical form.
 fn utf8(any: &AnyRef<'_>) -> Option<String> {
     let latin = |bytes: &[u8]| bytes.iter().map(|byte| char::from(*byte)).collect();
     let bytes = any.value();
@@ -90,7 +92,8 @@ fn utf8(any: &AnyRef<'_>) -> Option<String> {
     }
 }
 
-/// Only what is ASCII has a case or is a space here.
+/// Returns the text in lower case and with single spaces. Only ASCII characters count as letters
+/// and spaces here.
 fn plain(text: &str) -> Vec<u8> {
     let is_space = |c: char| matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r');
     let words: Vec<&str> = text

@@ -1,5 +1,5 @@
-//! What cloud-init would do with user data, in guests that have no cloud-init: the same, by steps, as far as there are
-//! steps for it.
+//! User data in guests without cloud-init: its keys are translated into steps, as far as there are
+//! matching steps.
 
 mod config;
 mod packages;
@@ -14,30 +14,35 @@ use super::super::super::guest::Guest;
 use super::super::firstboot::Firstboot;
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// Forms of user data that only cloud-init takes apart.
+/// Forms of user data that only cloud-init can process.
 const REFUSED: [(&str, &str); 9] = [
     ("Content-Type:", "MIME multipart"),
     ("MIME-Version:", "MIME multipart"),
     ("#include", "a list of URLs (#include)"),
-    ("#cloud-config-archive", "an archive of several"),
-    ("#cloud-config-jsonp", "a patch of others"),
-    ("#cloud-boothook", "a hook of cloud-init"),
-    ("#part-handler", "a program of cloud-init's own"),
-    ("## template: jinja", "a template of cloud-init"),
-    ("#upstart-job", "a job of upstart"),
+    (
+        "#cloud-config-archive",
+        "an archive (#cloud-config-archive)",
+    ),
+    ("#cloud-config-jsonp", "a patch (#cloud-config-jsonp)"),
+    ("#cloud-boothook", "a boot hook (#cloud-boothook)"),
+    ("#part-handler", "a part handler (#part-handler)"),
+    ("## template: jinja", "a Jinja template"),
+    ("#upstart-job", "an upstart job"),
 ];
 
-/// What its script is called among those of the first start.
+/// The name of the user-data script among the first-boot scripts.
 const SCRIPT: &str = "50-user-data";
 
-/// Does what the user data asks for.
+/// Applies the user data.
 pub(super) fn translate(guest: &mut Guest, text: &str) -> Result<()> {
     let start = text.trim_start();
     if let Some((_, what)) = REFUSED.iter().find(|(head, _)| start.starts_with(*head)) {
-        let reason = format!("the user data is {what}, and the guest has no cloud-init");
+        let reason = format!(
+            "user data in the form of {what} is not supported without cloud-init in the guest"
+        );
         let error = Error::new(ErrorKind::Unsupported, reason);
         let error = error.in_file(guest.stage.guest().image_path());
-        return Err(error.with_hint("give a script that begins with #!, or one #cloud-config"));
+        return Err(error.with_hint("use a script that begins with #!, or a single #cloud-config"));
     }
     if start.starts_with("#!") {
         return run_once(guest, start);
@@ -48,7 +53,7 @@ pub(super) fn translate(guest: &mut Guest, text: &str) -> Result<()> {
     if start.is_empty() {
         return Ok(());
     }
-    let reason = "the user data is neither a script that begins with #! nor #cloud-config";
+    let reason = "unknown form of user data; known: a script that begins with #!, #cloud-config";
     Err(guest.invalid(reason))
 }
 
@@ -61,12 +66,12 @@ fn run_once(guest: &mut Guest, script: &str) -> Result<()> {
     .apply(guest)
 }
 
-/// Tells what is not done.
-fn left_out(guest: &mut Guest, what: &str) {
-    guest.note(format!("user data: {what} is left out"));
+/// Adds a note about a part of the user data that is ignored.
+fn note_ignored(guest: &mut Guest, what: &str) {
+    guest.note(format!("user data: {what} was ignored"));
 }
 
-/// A word, as a shell takes it for one.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:@%+,".contains(&byte);
     if !word.is_empty() && word.bytes().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Trees of this machine.
+//! The step `copy-in`: copies local files and directory trees.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,24 @@ use super::super::super::stage::Contents;
 use super::{Mode, Owner, absolute, ownership};
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// How deep a tree may be: what is deeper is a mistake, as a mount on itself is.
+/// The limit on the depth of a tree: a deeper tree is a mistake, such as a mount on itself.
 const MAX_DEPTH: usize = 128;
 
-/// A file up to here is taken into memory, so that the diff shows its text.
+/// Files up to this size are read into memory, so that the diff shows their text.
 const SHOWN_BYTES: u64 = 1 << 20;
 
-/// A file, directory or symlink of this machine, with all below it, into a directory of the guest, as `virt-copy-in` does.
-/// Owners are root's unless they are given; modes are those of the originals.
+/// A local file, directory or symlink, which is copied with everything below it into a directory of
+/// the guest, as by `virt-copy-in`. Modes are those of the originals; the owner is root unless
+/// `owner` is given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CopyIn {
-    /// What is copied.
+    /// The local path to copy.
     pub from: PathBuf,
-    /// The directory that it goes into, which is made where it is missing.
+    /// The destination directory in the guest, which is created if it is missing.
     pub to: String,
-    /// The owner of all of it.
+    /// The owner of all copied files and directories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
 }
@@ -42,7 +43,7 @@ impl CopyIn {
     fn copy(&self, guest: &mut Guest, from: &Path, to: &str, depth: usize) -> Result<()> {
         let in_place = |error: std::io::Error| Error::from(error).in_file(from);
         if depth > MAX_DEPTH {
-            let reason = format!("more than {MAX_DEPTH} directories deep");
+            let reason = format!("the directory tree is too deep: at most {MAX_DEPTH} levels");
             return Err(Error::new(ErrorKind::Invalid, reason).in_file(from));
         }
         let metadata = fs::symlink_metadata(from).map_err(in_place)?;
@@ -55,7 +56,10 @@ impl CopyIn {
             return self.copy_dir(guest, from, to, depth);
         }
         if !metadata.is_file() {
-            guest.note(format!("{} is left out: it is no file", from.display()));
+            guest.note(format!(
+                "{} was not copied: not a regular file, directory or symlink",
+                from.display()
+            ));
             return Ok(());
         }
         put_file(guest, to, Contents::of_host(from)?)?;
@@ -79,7 +83,7 @@ impl CopyIn {
     }
 }
 
-/// Puts a file there; of a small one its bytes.
+/// Writes a file. A small one is read into memory.
 pub(super) fn put_file(guest: &mut Guest, path: &str, contents: Contents) -> Result<()> {
     let contents = match contents {
         Contents::Host { path, size_bytes } if size_bytes <= SHOWN_BYTES => {
@@ -97,5 +101,5 @@ fn name_of(path: &Path) -> Result<&str> {
 }
 
 fn not_text(path: &Path) -> Error {
-    Error::new(ErrorKind::Invalid, "its name is no UTF-8").in_file(path)
+    Error::new(ErrorKind::Invalid, "the file name is not valid UTF-8").in_file(path)
 }

@@ -1,4 +1,4 @@
-//! A JSON file with some of its members set.
+//! The step `json`: merges members into a JSON file.
 
 use std::fmt;
 
@@ -12,26 +12,27 @@ use super::super::super::stage::above;
 use super::ownership::{self, Mode, Owner};
 use diskfs_disk::Result;
 
-/// What a level of a new file is indented by.
+/// The default indentation of a level.
 const INDENT: &str = "  ";
 
-/// Merges an object into a JSON file as RFC 7396 says: members of objects are merged, other values are replaced, and
-/// `null` removes. What is not changed keeps its text and its place. A missing file is made.
+/// Members to merge as in RFC 7396: members of objects are merged, other values are replaced, and
+/// `null` removes a member. Unchanged parts keep their text and position. A missing file is
+/// created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Json {
-    /// Where it is.
+    /// The path of the file in the guest.
     pub path: String,
-    /// What is merged.
+    /// The object to merge.
     pub merge: Map<String, Value>,
-    /// Its mode.
+    /// The mode of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Its owner.
+    /// The owner of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
-    /// Leaves a file that is there as it is.
+    /// Leaves an existing file unchanged.
     #[serde(
         default,
         rename = "only-if-missing",
@@ -59,19 +60,19 @@ impl Json {
     }
 }
 
-/// The text after it; `None` where nothing changes.
+/// Returns the merged text, or `None` if nothing changes.
 fn merged(
     before: &[u8],
     patch: &Map<String, Value>,
 ) -> std::result::Result<Option<String>, String> {
-    let text = std::str::from_utf8(before).map_err(|_| "is not UTF-8".to_owned())?;
+    let text = std::str::from_utf8(before).map_err(|_| "not valid UTF-8".to_owned())?;
     let is_empty = text.trim().is_empty();
     let text = if is_empty { "{}" } else { text };
-    // This holds the depth within bounds, too.
+    // serde_json also limits the depth.
     let value: Value =
-        serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
+        serde_json::from_str(text).map_err(|error| format!("invalid JSON: {error}"))?;
     let Value::Object(object) = value else {
-        return Err("is not a JSON object: nothing can be merged into it".to_owned());
+        return Err("cannot merge: the file is not a JSON object".to_owned());
     };
     if !is_empty && !changes(&object, patch) {
         return Ok(None);
@@ -86,11 +87,11 @@ fn merged(
     };
     let merged = style
         .object(text, patch, 0)
-        .map_err(|error| format!("is not JSON: {error}"))?;
+        .map_err(|error| format!("invalid JSON: {error}"))?;
     Ok(Some(format!("{merged}\n")))
 }
 
-/// Whether merging changes an object.
+/// Returns true if the merge changes the object.
 fn changes(object: &Map<String, Value>, patch: &Map<String, Value>) -> bool {
     patch.iter().any(|(key, new)| match (object.get(key), new) {
         (old, Value::Null) => old.is_some(),
@@ -99,7 +100,7 @@ fn changes(object: &Map<String, Value>, patch: &Map<String, Value>) -> bool {
     })
 }
 
-/// The spaces before the first member.
+/// Returns the indentation of the first member.
 fn indent(text: &str) -> &str {
     let inner = text.trim_start().strip_prefix('{').unwrap_or_default();
     let Some((_, line)) = inner.split_once('\n') else {
@@ -114,13 +115,13 @@ fn indent(text: &str) -> &str {
     }
 }
 
-/// How a file is written: on one line, or indented by this.
+/// The style of a file: on one line, or with an indentation.
 struct Style<'t> {
     indent: Option<&'t str>,
 }
 
 impl Style<'_> {
-    /// An object's text with a patch merged into it.
+    /// Merges a patch into an object, and returns the object's text.
     fn object(
         &self,
         text: &str,
@@ -133,7 +134,7 @@ impl Style<'_> {
             match patch.get(&key) {
                 None => out.push((key, raw.get().to_owned())),
                 Some(Value::Null) => {}
-                // Of several with one name the last one counts.
+                // If several members have the same name, the last one counts.
                 Some(new) => {
                     let new = self.value(Some(raw.get()), new, depth)?;
                     match out.iter_mut().find(|(known, _)| *known == key) {
@@ -151,7 +152,7 @@ impl Style<'_> {
         self.written(&out, depth)
     }
 
-    /// A value that takes the place of another.
+    /// Returns the text of a value that replaces another.
     fn value(&self, old: Option<&str>, new: &Value, depth: usize) -> serde_json::Result<String> {
         match new {
             Value::Object(patch) => {
@@ -169,7 +170,7 @@ impl Style<'_> {
         }
     }
 
-    /// A value within an array, in which `null` is one.
+    /// Returns the text of a value in an array, where `null` is a value.
     fn whole(&self, value: &Value, depth: usize) -> serde_json::Result<String> {
         let Value::Object(object) = value else {
             return self.value(None, value, depth);
@@ -262,7 +263,7 @@ mod tests {
                 "{a: {b: [1, {c: null}], d: null}}",
                 "{\n  \"a\": {\n    \"b\": [\n      1,\n      {\n        \"c\": null\n      }\n    ]\n  }\n}\n",
             ),
-            // What has it already stays as it is, whatever it looks like.
+            // A file that already has these members stays unchanged, whatever its style.
             (
                 "{ \"mtu\"  :1450 }\n",
                 "{mtu: 1450}",

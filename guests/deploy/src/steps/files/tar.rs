@@ -1,4 +1,4 @@
-//! Tar archives of this machine.
+//! The step `tar`: unpacks local tar archives.
 
 mod spool;
 mod unpack;
@@ -15,19 +15,20 @@ use diskfs_archive::Archive;
 use diskfs_disk::{Error, Result};
 use unpack::Unpacker;
 
-/// An archive, plain or compressed (gzip, xz, zstd, lz4), unpacked below a directory. Owners are the archive's numbers
-/// unless one is given; modes, symlinks, hard links and extended attributes are kept, devices and FIFOs are left out,
-/// holes are filled. A file takes the place of a symlink; directories that are there stay as they are. Names that would
+/// A tar archive, plain or compressed (gzip, xz, zstd, lz4), which is unpacked into a directory of
+/// the guest. Owners are the archive's numeric IDs unless `owner` is given. Modes, symlinks, hard
+/// links and extended attributes are kept; devices and FIFOs are skipped; holes are filled. A file
+/// replaces an existing symlink, and existing directories stay unchanged. Members whose names would
 /// leave the directory are refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Tar {
-    /// The archive, a file of this machine.
+    /// The archive, a local file.
     pub from: PathBuf,
-    /// The directory that it is unpacked below, which is made where it is missing.
+    /// The directory in the guest to unpack into, which is created if it is missing.
     pub to: String,
-    /// The owner of all of it.
+    /// The owner of all unpacked files and directories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
 }
@@ -39,7 +40,7 @@ impl Tar {
             Some(owner) => Some(ownership::numbers(guest, owner)?),
             None => None,
         };
-        // It is a regular file: others may not end.
+        // The archive must be a regular file: reading anything else might never end.
         Contents::of_host(&self.from)?;
         let in_file = |error: Error| error.in_file(&self.from);
         let file = HostFile::open(&self.from).map_err(|error| in_file(error.into()))?;
@@ -49,7 +50,7 @@ impl Tar {
         while let Some(member) = archive.next().map_err(in_file)? {
             unpacker.put(guest, &member, &mut archive.contents())?;
         }
-        unpacker.tell(guest);
+        unpacker.add_notes(guest);
         Ok(())
     }
 }

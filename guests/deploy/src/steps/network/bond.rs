@@ -1,20 +1,20 @@
-//! Options of bonds (the kernel's bonding.rst), and what each stack calls them.
+//! The options of bonds (the kernel's bonding.rst) and their names in each stack.
 
 use serde::{Deserialize, Serialize};
 
 use super::settings::{Bond, BondMode};
 
-/// How often a bond looks after its parts, where nothing is said.
+/// The default interval of link checks of a bond.
 const MIIMON_MS: u32 = 100;
 
-/// An option with its value, both as the kernel has them.
+/// An option with its value. Both are in the kernel's notation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BondOption {
     pub(super) name: &'static str,
     pub(super) value: String,
 }
 
-/// Choices of options, by the kernel's words.
+/// Defines enums whose variants are named by the kernel's words.
 macro_rules! choices {
     ($($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal,)* })*) => {$(
         $(#[$doc])*
@@ -25,7 +25,7 @@ macro_rules! choices {
         }
 
         impl $name {
-            /// What the kernel calls it.
+            /// Returns the kernel's word.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
@@ -36,85 +36,86 @@ macro_rules! choices {
 }
 
 choices! {
-    /// How often the peer sends LACP's messages.
+    /// The rate at which the LACP partner sends its messages.
     LacpRate {
-        /// Every 30 seconds.
+        /// A message every 30 seconds.
         #[serde(alias = "0")]
         Slow = "slow",
-        /// Every second.
+        /// A message every second.
         #[serde(alias = "1")]
         Fast = "fast",
     }
-    /// What chooses the part that a packet is sent on.
+    /// The hash that selects the member for an outgoing packet.
     XmitHashPolicy {
-        /// Hardware's addresses.
+        /// Hashes the hardware addresses.
         Layer2 = "layer2",
-        /// Those and IP addresses.
+        /// Hashes the hardware and IP addresses.
         Layer23 = "layer2+3",
-        /// IP addresses and ports.
+        /// Hashes the IP addresses and ports.
         Layer34 = "layer3+4",
-        /// As `layer2+3`, within tunnels.
+        /// Same as `layer2+3`, but with the headers inside a tunnel.
         Encap23 = "encap2+3",
-        /// As `layer3+4`, within tunnels.
+        /// Same as `layer3+4`, but with the headers inside a tunnel.
         Encap34 = "encap3+4",
-        /// The VLAN and the sender's hardware address.
+        /// Hashes the VLAN ID and the source hardware address.
         VlanSrcMac = "vlan+srcmac",
     }
-    /// Which of several LACP partners is chosen.
+    /// The rule that selects one of several LACP partners.
     AdSelect {
-        /// The one of most bandwidth, once.
+        /// Selects the partner with the highest bandwidth, once.
         Stable = "stable",
-        /// The one of most bandwidth, again at each change.
+        /// Selects the partner with the highest bandwidth, again at each change.
         Bandwidth = "bandwidth",
-        /// The one with most ports.
+        /// Selects the partner with the largest number of ports.
         Count = "count",
     }
-    /// When the primary part takes over again.
+    /// The condition for returning to the primary member.
     PrimaryReselect {
-        /// As soon as it is up.
+        /// Returns as soon as the primary member is up.
         Always = "always",
-        /// When it is the faster one.
+        /// Returns if the primary member is faster than the active one.
         Better = "better",
-        /// When the one in use fails.
+        /// Returns only if the active member fails.
         Failure = "failure",
     }
-    /// Which parts' ARP answers are checked.
+    /// The members whose ARP replies are validated.
     ArpValidate {
-        /// No part's.
+        /// Validates the replies of no member.
         None = "none",
-        /// The active part's.
+        /// Validates the replies that the active member receives.
         Active = "active",
-        /// Those of the others.
+        /// Validates the replies that backup members receive.
         Backup = "backup",
-        /// All parts'.
+        /// Validates the replies that all members receive.
         All = "all",
     }
-    /// How many ARP targets must answer.
+    /// The number of ARP targets that must be reachable.
     ArpAllTargets {
-        /// One of them.
+        /// Any single target is enough.
         Any = "any",
-        /// All of them.
+        /// All targets must be reachable.
         All = "all",
     }
-    /// Whose hardware address the parts have.
+    /// The choice of the hardware addresses of the bond and its members.
     FailOverMac {
-        /// The bond's.
+        /// All members have the bond's address.
         None = "none",
-        /// The bond has the active part's.
+        /// The bond has the address of the active member.
         Active = "active",
-        /// The active part has the bond's.
+        /// The active member has the bond's address, and the others keep their own.
         Follow = "follow",
     }
 }
 
-/// What stacks with words of their own call an option; "" for those that have none.
-struct Words {
+/// The names of an option in the stacks that do not use the kernel's names. An empty name means
+/// that the stack does not support the option.
+struct OptionNames {
     kernel: &'static str,
     networkd: &'static str,
-    /// What a number counts for networkd.
+    /// The unit of a numeric value for networkd.
     unit: &'static str,
     netplan: &'static str,
-    /// The modes that have it; all where there is none.
+    /// The bond modes that support the option; empty for all modes.
     modes: &'static [BondMode],
 }
 
@@ -123,8 +124,8 @@ const fn words(
     (networkd, unit): (&'static str, &'static str),
     netplan: &'static str,
     modes: &'static [BondMode],
-) -> Words {
-    Words {
+) -> OptionNames {
+    OptionNames {
         kernel,
         networkd,
         unit,
@@ -146,9 +147,9 @@ const WITH_ARP: &[BondMode] = &[
     BondMode::Broadcast,
 ];
 
-/// systemd.netdev(5), netplan(5).
+/// The names in systemd.netdev(5) and netplan(5).
 #[rustfmt::skip]
-const WORDS: [Words; 23] = [
+const WORDS: [OptionNames; 23] = [
     words("miimon", ("MIIMonitorSec", "ms"), "mii-monitor-interval", &[]),
     words("updelay", ("UpDelaySec", "ms"), "up-delay", &[]),
     words("downdelay", ("DownDelaySec", "ms"), "down-delay", &[]),
@@ -175,21 +176,21 @@ const WORDS: [Words; 23] = [
 ];
 
 impl BondOption {
-    fn words(&self) -> Option<&'static Words> {
+    fn words(&self) -> Option<&'static OptionNames> {
         WORDS.iter().find(|words| words.kernel == self.name)
     }
 
-    /// The option as settings of the kernel's module: `lacp_rate=fast`.
+    /// Returns the option as a parameter of the kernel module: `lacp_rate=fast`.
     pub(super) fn of_module(&self) -> String {
         format!("{}={}", self.name, self.value)
     }
 
-    /// The values of a list, between spaces.
+    /// Returns the elements of a list value, separated by spaces.
     pub(super) fn spaced(&self) -> String {
         self.value.replace(',', " ")
     }
 
-    /// systemd.netdev(5); `None` for what it has no word for.
+    /// Returns the option for systemd.netdev(5), or `None` if networkd does not support it.
     pub(super) fn of_networkd(&self) -> Option<String> {
         let words = self.words().filter(|words| !words.networkd.is_empty())?;
         let value = match self.flag() {
@@ -200,7 +201,7 @@ impl BondOption {
         Some(format!("{}={value}", words.networkd))
     }
 
-    /// netplan(5), key and value; `None` for what it has no word for.
+    /// Returns key and value for netplan(5), or `None` if netplan does not support the option.
     pub(super) fn of_netplan(&self) -> Option<(&'static str, String)> {
         let words = self.words().filter(|words| !words.netplan.is_empty())?;
         let value = match self.flag() {
@@ -220,7 +221,8 @@ impl BondOption {
 }
 
 impl Bond {
-    /// All options but the mode, with what is not said but needed; `primary` is the name of that part.
+    /// Returns all options except the mode, including required defaults. `primary` is the name of
+    /// the primary member.
     pub(super) fn options(&self, primary: Option<String>) -> Result<Vec<BondOption>, String> {
         let number = |number: Option<u32>| number.map(|it| it.to_string());
         let flag = |flag: Option<bool>| flag.map(|it| u8::from(it).to_string());
@@ -294,32 +296,36 @@ impl Bond {
         Ok(options)
     }
 
-    /// What the kernel would refuse when the guest starts.
+    /// Refuses options that the kernel would refuse at boot.
     fn check(&self, options: &[BondOption]) -> Result<(), String> {
         for option in options {
             let modes = option.words().map_or(&[][..], |words| words.modes);
             if !modes.is_empty() && !modes.contains(&self.mode) {
                 let (name, mode) = (option.name.replace('_', "-"), self.mode.name());
-                return Err(format!("`{name}` is not for the mode {mode}"));
+                return Err(format!("`{name}` is not supported in the mode {mode}"));
             }
         }
         if self.miimon.is_some() && self.arp_interval.is_some() {
-            return Err("`miimon` and `arp-interval` exclude each other".to_owned());
+            return Err("`miimon` and `arp-interval` cannot be combined".to_owned());
         }
         if self.arp_interval.is_some() && self.arp_ip_target.is_empty() {
-            return Err("`arp-interval` needs `arp-ip-target`".to_owned());
+            return Err("missing `arp-ip-target`: `arp-interval` requires it".to_owned());
         }
         if self
             .ad_actor_system
             .as_ref()
             .is_some_and(|mac| mac.len_bytes() != 6)
         {
-            return Err("`ad-actor-system` is an address of Ethernet".to_owned());
+            return Err(
+                "invalid `ad-actor-system`: expected an Ethernet address (6 bytes)".to_owned(),
+            );
         }
         let is_port_key = |key| key <= 1023;
         if !self.ad_user_port_key.is_none_or(is_port_key) || self.ad_actor_sys_prio == Some(0) {
             return Err(
-                "`ad-user-port-key` is 0 to 1023, and `ad-actor-sys-prio` 1 to 65535".to_owned(),
+                "invalid `ad-user-port-key` or `ad-actor-sys-prio`: expected 0 to 1023, and 1 \
+                 to 65535"
+                    .to_owned(),
             );
         }
         Ok(())
@@ -343,15 +349,18 @@ mod tests {
         for (bond, part) in [
             (
                 "mode: 1, lacp-rate: fast",
-                "`lacp-rate` is not for the mode active-backup",
+                "`lacp-rate` is not supported in the mode active-backup",
             ),
             (
                 "mode: 1, miimon: 100, arp-interval: 100, arp-ip-target: [192.0.2.1]",
-                "exclude",
+                "cannot be combined",
             ),
             ("mode: 1, arp-interval: 100", "arp-ip-target"),
-            ("mode: 1, primary: lan9", "no interface `lan9`"),
-            ("mode: 1, primary: \"52:54:00:12:34:57\"", "has no `name`"),
+            ("mode: 1, primary: lan9", "no such interface: `lan9`"),
+            (
+                "mode: 1, primary: \"52:54:00:12:34:57\"",
+                "missing key `name`",
+            ),
             ("mode: 4, ad-user-port-key: 1024", "1023"),
         ] {
             let error = apply(&mut guest(tree), &plan(bond)).unwrap_err();

@@ -1,5 +1,5 @@
-//! What is written in guests of each stack, beside what is expected (`tests/deploy/network`); and read back by those
-//! that tell what a guest's network is.
+//! Tests of the files that are written in guests of each stack: they are compared with the expected
+//! files (`tests/deploy/network`), and read back by `inspect`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,14 +10,14 @@ use diskfs_vfs::testing::MemoryFs;
 
 use super::super::super::guest::Guest;
 use super::super::super::plan::{Plan, Step};
-use super::super::super::{Change, Contents, Kind as Entry};
+use super::super::super::{Change, Contents, EntryKind};
 use super::super::testing;
-use super::links::{self, Kind, Link};
+use super::links::{self, Link, LinkKind};
 use super::settings::Route;
 use diskfs_disk::Filesystem;
 use diskfs_inspect::{Depth, Interface, Report};
 
-/// A case of the folder: a guest's tree, the plan, and what it comes to.
+/// A case of the folder: a guest's tree, the plan, and the expected result.
 pub(super) struct Case {
     folder: PathBuf,
     pub(super) name: String,
@@ -25,7 +25,7 @@ pub(super) struct Case {
     plan: Plan,
 }
 
-/// All cases.
+/// Returns all cases.
 pub(super) fn all() -> Vec<Case> {
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/deploy/network");
     let mut cases = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn all() -> Vec<Case> {
 }
 
 impl Case {
-    /// The guest after the plan, which once more changes nothing.
+    /// Returns the guest after the plan. Applying the plan again must not change anything.
     pub(super) fn after(&self) -> Guest {
         let mut guest = testing::guest(&self.guest);
         for step in &self.plan.steps {
@@ -61,8 +61,9 @@ impl Case {
     }
 }
 
-/// What was changed in a guest: what is to be known, what went and has another mode; then the files.
-pub(super) fn told(guest: &mut Guest) -> String {
+/// Returns the text of the changes in a guest: first the notes, the removed paths and the changed
+/// modes, then the files.
+pub(super) fn changes_text(guest: &mut Guest) -> String {
     let notes = guest.report("network").notes;
     let mut head: Vec<String> = notes.iter().map(|note| format!("note: {note}\n")).collect();
     let mut body = Vec::new();
@@ -72,28 +73,28 @@ pub(super) fn told(guest: &mut Guest) -> String {
             continue;
         };
         match after.kind {
-            Entry::File(Contents::Bytes(bytes)) => {
+            EntryKind::File(Contents::Bytes(bytes)) => {
                 if after.permissions != 0o644 {
                     head.push(format!("mode {:04o}: {path}\n", after.permissions));
                 }
                 let text = String::from_utf8_lossy(&bytes);
                 body.push(format!("-- {path} --\n{text}"));
             }
-            Entry::Symlink(target) => body.push(format!("-- {path} -> {target} --\n")),
-            Entry::Directory => head.push(format!("directory: {path}\n")),
+            EntryKind::Symlink(target) => body.push(format!("-- {path} -> {target} --\n")),
+            EntryKind::Directory => head.push(format!("directory: {path}\n")),
             kind => panic!("{path}: {kind:?}"),
         }
     }
     head.concat() + &body.concat()
 }
 
-/// The guest's tree after it.
-fn tree(case: &Case, told: &str) -> MemoryFs {
-    let removed: BTreeSet<&str> = told
+/// Returns the guest's tree after the changes.
+fn tree(case: &Case, changes: &str) -> MemoryFs {
+    let removed: BTreeSet<&str> = changes
         .lines()
         .filter_map(|it| it.strip_prefix("removed: "))
         .collect();
-    let mut text = told.to_owned();
+    let mut text = changes.to_owned();
     let mut is_kept = false;
     for line in case.guest.split_inclusive('\n') {
         let head = line.trim_end().strip_prefix("-- ");
@@ -115,14 +116,14 @@ fn each_stack_is_written_as_expected() {
     let mut count = 0;
     for case in all() {
         let mut guest = case.after();
-        let told = told(&mut guest);
+        let text = changes_text(&mut guest);
         if std::env::var_os("DISKFS_WRITE_EXPECTED").is_some() {
-            fs::write(case.expected(), &told).unwrap();
+            fs::write(case.expected(), &text).unwrap();
         }
         let expected = fs::read_to_string(case.expected()).unwrap();
-        assert_eq!(told, expected, "{}", case.name);
+        assert_eq!(text, expected, "{}", case.name);
         count += 1;
-        // Once more.
+        // Applying the plan again must not change anything.
         for step in &case.plan.steps {
             step.apply(&mut guest).unwrap();
         }
@@ -136,10 +137,10 @@ fn each_stack_is_written_as_expected() {
 fn what_is_written_is_read_back() {
     for case in all() {
         let mut guest = case.after();
-        let tree = tree(&case, &told(&mut guest));
+        let tree = tree(&case, &changes_text(&mut guest));
         let tree = Filesystem::new(Arc::new(tree), Path::new("guest.img"), "p1");
         let report = Report::of(&tree, Depth::Files);
-        // Of SUSE's, the reader of hosts' names says that it is a directory.
+        // On SUSE, the path of the host name's file is a directory, which `inspect` reports.
         let unreadable = report
             .problems
             .iter()
@@ -154,14 +155,14 @@ fn what_is_written_is_read_back() {
                 super::Stack::Auto => super::detect::stack(&testing::guest(&case.guest)).unwrap(),
                 stack => stack,
             };
-            let links = links::of(network, super::unnamed(stack)).unwrap();
-            // netctl's bonds name their parts, which have no profiles.
+            let links = links::checked_links(network, super::unnamed(stack)).unwrap();
+            // netctl's bonds name their members, which have no profiles.
             let is_told = |link: &&Link| stack != super::Stack::Netctl || link.bond.is_none();
             for link in links.iter().filter(is_told) {
                 let found = found(&case.name, &report.network.interfaces, link);
                 compare(&case.name, link, &found, &report.network.dns);
             }
-            // What has neither is of a kind that is kept, as radios.
+            // An interface without name and MAC address is of a kind that is kept, such as radios.
             let known = |it: &Interface| {
                 it.name.is_none() && it.mac.is_none() || links.iter().any(|link| is_of(it, link))
             };
@@ -180,7 +181,7 @@ fn what_is_written_is_read_back() {
     }
 }
 
-/// Whether an interface that was read is what a plan has.
+/// Returns true if an interface that was read belongs to a link of the plan.
 fn is_of(found: &Interface, link: &Link) -> bool {
     let plain = |name: &str| name.replace('.', "_");
     let name = found.name.as_deref();
@@ -191,7 +192,7 @@ fn is_of(found: &Interface, link: &Link) -> bool {
     }
 }
 
-/// All that is told of an interface, as one: files of several kinds speak of it.
+/// Merges everything that was read about an interface, which may come from several files.
 fn found(case: &str, all: &[Interface], link: &Link) -> Interface {
     let mut whole = Interface::default();
     for part in all.iter().filter(|it| is_of(it, link)).cloned() {
@@ -210,7 +211,7 @@ fn found(case: &str, all: &[Interface], link: &Link) -> Interface {
         whole.file = part.file;
     }
     let is_told = !whole.configured_by.is_empty();
-    assert!(is_told, "{case}: {} is not told", link.name);
+    assert!(is_told, "{case}: {} is missing", link.name);
     whole
 }
 
@@ -224,18 +225,19 @@ fn compare(case: &str, link: &Link, found: &Interface, resolver: &[String]) {
     let by = found.configured_by;
     assert_eq!(texts(&found.addresses), texts(&ip.addresses), "{at}");
     assert_eq!(found.dhcp4, ip.dhcp4, "{at}");
-    // `auto` of NetworkManager asks by DHCP if routers say so; FreeBSD has no client.
+    // `auto` of NetworkManager uses DHCP if routers request it; FreeBSD includes no client.
     if !matches!(by, "NetworkManager" | "rc.conf") {
         assert_eq!(found.dhcp6, ip.dhcp6, "{at}");
     }
     let has_dns = texts(&found.dns).is_superset(&texts(&ip.nameservers));
-    // SUSE's are in the settings of all.
+    // SUSE's name servers are in the common settings.
     let is_suse = found.file.starts_with("/etc/sysconfig/network/");
     assert!(
         is_suse || has_dns || texts(resolver).is_superset(&texts(&ip.nameservers)),
         "{at}"
     );
-    // FreeBSD's and OpenWrt's routes are told of no interface, nor is what netctl adds to an address.
+    // Routes of FreeBSD and OpenWrt belong to no interface, and neither do the commands that netctl
+    // runs for an address.
     if matches!(by, "rc.conf" | "uci" | "netctl") {
         return;
     }
@@ -250,13 +252,13 @@ fn compare(case: &str, link: &Link, found: &Interface, resolver: &[String]) {
     assert!(of_guest.is_superset(&of_plan), "{at}");
     assert_eq!(found.mtu_bytes, ip.mtu, "{at}");
     match &link.kind {
-        Kind::Vlan { id, parent } if by != "netifrc" => {
+        LinkKind::Vlan { id, parent } if by != "netifrc" => {
             assert!(found.vlan.is_none_or(|it| it == *id), "{at}");
             let is_uuid = |it: &str| it.len() == 36;
             let is_parent = |it: &String| it == parent || is_uuid(it);
             assert!(found.parent.as_ref().is_none_or(is_parent), "{at}");
         }
-        Kind::Bond { members, .. } if !found.members.is_empty() => {
+        LinkKind::Bond { members, .. } if !found.members.is_empty() => {
             let is_known = texts(&found.members).is_superset(&texts(members));
             assert!(is_known || by == "systemd-networkd", "{at}");
         }

@@ -1,18 +1,19 @@
-//! What goes: the settings of the stack that is used, and of others that would set up the same interfaces.
+//! Removal of the previous network configuration: that of the stack in use, and that of other
+//! stacks which would configure the same interfaces.
 //!
-//! What is of another kind stays, as radios, tunnels and bridges do; so does the loopback.
+//! Settings of other kinds, such as radios, tunnels and bridges, are kept, and so is the loopback.
 
 use super::super::super::guest::Guest;
-use super::files::{Files, is_own};
+use super::files::{Files, is_deployed};
 use super::settings::Stack;
 use super::{ifcfg, ifupdown, netctl, wicked};
 use diskfs_disk::Result;
 use diskfs_etc::shell::{assigned, settings};
 
-/// Whether a file is old, by its name and text.
+/// A predicate for files to remove, by name and text.
 type IsOld = fn(&str, &str) -> bool;
 
-/// Where the stacks have their files, and which of those are old.
+/// The directories of the stacks, and the predicates for their files.
 const PLACES: [(&str, IsOld); 6] = [
     ("/etc/netplan", is_of_netplan),
     ("/etc/NetworkManager/system-connections", is_connection),
@@ -22,21 +23,24 @@ const PLACES: [(&str, IsOld); 6] = [
     ("/etc/network/interfaces.d", is_of_interfaces),
 ];
 
-/// Where cloud-init has its settings: others' are of no concern to who does not use it.
+/// The directory of cloud-init's settings. Other files there are irrelevant if cloud-init is not
+/// the stack.
 const CLOUD_INIT: &str = "/etc/cloud/cloud.cfg.d";
 
-/// Removes what is old.
+/// Removes the previous configuration.
 pub(super) fn apply(guest: &mut Guest, stack: Stack, files: &Files) -> Result<()> {
     for (dir, is_old) in PLACES {
-        files.clean(guest, dir, |name, text| is_own(text) || is_old(name, text))?;
+        files.clean(guest, dir, |name, text| {
+            is_deployed(text) || is_old(name, text)
+        })?;
     }
     files.clean(guest, CLOUD_INIT, |name, text| {
-        is_own(text) || stack == Stack::CloudInit && is_of_cloud_init(name, text)
+        is_deployed(text) || stack == Stack::CloudInit && is_of_cloud_init(name, text)
     })?;
     if stack == Stack::Netctl {
         files.clean(guest, netctl::DIR, |_, _| true)?;
     }
-    // Those of systems that have the other stack, too.
+    // `/etc/network/interfaces` of a system that also has another stack.
     let is_other = !files.has(ifupdown::PATH);
     let text = guest.stage.text(ifupdown::PATH)?.filter(|_| is_other);
     if let Some(text) = text.filter(|text| is_of_interfaces("", text)) {
@@ -46,13 +50,13 @@ pub(super) fn apply(guest: &mut Guest, stack: Stack, files: &Files) -> Result<()
     Ok(())
 }
 
-/// Removes only what a deployment wrote.
-pub(super) fn own(guest: &mut Guest, files: &Files) -> Result<()> {
+/// Removes only files that an earlier deployment wrote.
+pub(super) fn remove_deployed(guest: &mut Guest, files: &Files) -> Result<()> {
     for (dir, _) in PLACES {
-        files.clean(guest, dir, |_, text| is_own(text))?;
+        files.clean(guest, dir, |_, text| is_deployed(text))?;
     }
-    files.clean(guest, CLOUD_INIT, |_, text| is_own(text))?;
-    files.clean(guest, netctl::DIR, |_, text| is_own(text))
+    files.clean(guest, CLOUD_INIT, |_, text| is_deployed(text))?;
+    files.clean(guest, netctl::DIR, |_, text| is_deployed(text))
 }
 
 fn has_extension(name: &str, extension: &str) -> bool {
@@ -74,7 +78,7 @@ fn is_connection(_: &str, text: &str) -> bool {
     kind.is_some_and(|kind| kinds.contains(&&*kind))
 }
 
-/// What is about links, radios and devices of other kinds stays.
+/// Returns true for a file of networkd, except files of other types, such as radios.
 fn is_of_networkd(name: &str, text: &str) -> bool {
     if has_extension(name, "netdev") {
         let kind = assigned(text, "Kind").map(|(_, kind)| kind);
@@ -105,7 +109,7 @@ fn is_of_wicked(name: &str, text: &str) -> bool {
     is_interface && !is_other || is_routes
 }
 
-/// Files of ifupdown with an interface besides the loopback.
+/// Returns true for a file of ifupdown with an interface other than the loopback.
 fn is_of_interfaces(_: &str, text: &str) -> bool {
     settings(text).any(|(_, line)| {
         let mut words = line.split_whitespace();
@@ -115,14 +119,14 @@ fn is_of_interfaces(_: &str, text: &str) -> bool {
     })
 }
 
-/// Whether all that a file tells cloud-init is of the network.
+/// Returns true if a file of cloud-init contains only network settings.
 fn is_of_cloud_init(name: &str, text: &str) -> bool {
     let mut keys = settings_at_margin(text);
     let is_network = keys.next().is_some_and(|it| it.starts_with("network:"));
     has_extension(name, "cfg") && is_network && keys.next().is_none()
 }
 
-/// The lines of a document that begin with no blank.
+/// Returns the lines of a document that are not indented.
 fn settings_at_margin(text: &str) -> impl Iterator<Item = &str> {
     let is_key =
         |line: &&str| !line.starts_with([' ', '\t', '#', '-', '}', ']']) && !line.is_empty();

@@ -1,13 +1,13 @@
-//! What sets a guest's network up: what is enabled, not what directories there are.
+//! Detection of a guest's network stack. It checks what is enabled, not which directories exist.
 
-use super::super::super::Kind;
+use super::super::super::EntryKind;
 use super::super::super::guest::Guest;
 use super::super::units;
 use super::settings::Stack;
 use super::{ifcfg, wicked};
 use diskfs_disk::Result;
 
-/// What netplan has in one place or another.
+/// The paths of netplan in its different versions.
 const NETPLAN: [&str; 4] = [
     "/usr/sbin/netplan",
     "/usr/libexec/netplan/generate",
@@ -15,7 +15,7 @@ const NETPLAN: [&str; 4] = [
     "/lib/netplan/generate",
 ];
 
-/// Whether there is one of them.
+/// Returns true if one of the paths exists.
 pub(super) fn exists_one_of(guest: &Guest, paths: &[&str]) -> Result<bool> {
     for path in paths {
         if guest.stage.link_entry(path)?.is_some() {
@@ -45,12 +45,13 @@ pub(super) fn has_cloud_init(guest: &Guest) -> Result<bool> {
     Ok(guest.stage.is_dir("/etc/cloud")? && exists_one_of(guest, &places)?)
 }
 
-/// Whether a unit starts with the guest: it is enabled, or will be by a preset of the vendor at the first start.
+/// Returns true if a unit is started at boot: it is enabled, or a preset of the vendor enables it
+/// at the first boot.
 pub(super) fn starts(guest: &Guest, unit: &str) -> Result<bool> {
     Ok(guest.is_enabled(unit)? || units::is_on_by_preset(guest, unit)?)
 }
 
-/// Whether a stack that a plan names is installed, as far as that can be seen.
+/// Returns true if a stack that a plan names is installed, as far as that can be determined.
 pub(super) fn is_installed(guest: &Guest, stack: Stack) -> Result<bool> {
     let one_of = |paths: &[&str]| exists_one_of(guest, paths);
     match stack {
@@ -58,7 +59,7 @@ pub(super) fn is_installed(guest: &Guest, stack: Stack) -> Result<bool> {
         Stack::Ifupdown | Stack::OpenRc => one_of(&["/sbin/ifup", "/usr/sbin/ifup"]),
         Stack::Netplan => one_of(&NETPLAN),
         Stack::NetworkManager => has_network_manager(guest),
-        // Both read the files.
+        // Both programs read the files.
         Stack::Ifcfg => Ok(has_scripts(guest)? || has_network_manager(guest)?),
         Stack::Wicked => is_suse(guest),
         Stack::Networkd => has_networkd(guest),
@@ -70,23 +71,28 @@ pub(super) fn is_installed(guest: &Guest, stack: Stack) -> Result<bool> {
     }
 }
 
-/// A way to tell; `None` where it says nothing.
-type Way = fn(&Guest) -> Result<Option<Stack>>;
+/// A way to detect the stack; `None` if it has no result.
+type Detector = fn(&Guest) -> Result<Option<Stack>>;
 
-/// What sets the network up.
+/// Detects the guest's network stack.
 pub(super) fn stack(guest: &Guest) -> Result<Stack> {
-    let ways: [Way; 4] = [of_its_own, enabled, of_init, only_there];
-    for way in ways {
-        if let Some(stack) = way(guest)? {
+    let detectors: [Detector; 4] = [
+        single_stack_system,
+        enabled,
+        stack_of_init_system,
+        installed,
+    ];
+    for detect in detectors {
+        if let Some(stack) = detect(guest)? {
             return Ok(stack);
         }
     }
-    let reason = "nothing is known of what sets the network up: the plan can say a `stack`";
+    let reason = "cannot detect the network stack of the guest; set `stack` in the plan";
     Err(guest.invalid(reason))
 }
 
-/// Systems that have one, and no other.
-fn of_its_own(guest: &Guest) -> Result<Option<Stack>> {
+/// Detects systems that have a single stack of their own.
+fn single_stack_system(guest: &Guest) -> Result<Option<Stack>> {
     let id = &*guest.release().id;
     if id == "freebsd" || guest.stage.exists("/bin/freebsd-version")? {
         return Ok(Some(Stack::RcConf));
@@ -98,7 +104,7 @@ fn of_its_own(guest: &Guest) -> Result<Option<Stack>> {
     Ok(exists_one_of(guest, &NETPLAN)?.then_some(Stack::Netplan))
 }
 
-/// Services that start.
+/// Detects the stack from the enabled services.
 fn enabled(guest: &Guest) -> Result<Option<Stack>> {
     let is_managed = has_network_manager(guest)? && is_enabled(guest, "NetworkManager.service")?;
     if is_suse(guest)? {
@@ -124,8 +130,8 @@ fn enabled(guest: &Guest) -> Result<Option<Stack>> {
     Ok(netctl?.iter().any(is_netctl).then_some(Stack::Netctl))
 }
 
-/// What systems without such a service start.
-fn of_init(guest: &Guest) -> Result<Option<Stack>> {
+/// Detects the stack of systems without such services.
+fn stack_of_init_system(guest: &Guest) -> Result<Option<Stack>> {
     let is_alpine = guest.release().id == "alpine" || guest.stage.exists("/etc/alpine-release")?;
     if is_alpine {
         return Ok(Some(Stack::OpenRc));
@@ -137,8 +143,9 @@ fn of_init(guest: &Guest) -> Result<Option<Stack>> {
     Ok(exists_one_of(guest, &["/etc/init.d/net.lo"])?.then_some(Stack::Netifrc))
 }
 
-/// What is there, though nothing says that it starts: services that a preset enables at the first start.
-fn only_there(guest: &Guest) -> Result<Option<Stack>> {
+/// Falls back to an installed stack that does not seem to be enabled: a preset may enable it at the
+/// first boot.
+fn installed(guest: &Guest) -> Result<Option<Stack>> {
     Ok(if has_scripts(guest)? {
         Some(Stack::Ifcfg)
     } else if has_network_manager(guest)? {
@@ -150,7 +157,8 @@ fn only_there(guest: &Guest) -> Result<Option<Stack>> {
     })
 }
 
-/// Whether a unit starts with the guest, or is what another name of a service stands for, as `network.service` of SUSE.
+/// Returns true if a unit is started at boot, or is the target of an alias, such as
+/// `network.service` on SUSE.
 fn is_enabled(guest: &Guest, unit: &str) -> Result<bool> {
     if starts(guest, unit)? {
         return Ok(true);
@@ -159,12 +167,12 @@ fn is_enabled(guest: &Guest, unit: &str) -> Result<bool> {
         .stage
         .link_entry("/etc/systemd/system/network.service")?;
     Ok(alias.is_some_and(|entry| match entry.kind {
-        Kind::Symlink(target) => target.rsplit('/').next() == Some(unit),
+        EntryKind::Symlink(target) => target.rsplit('/').next() == Some(unit),
         _ => false,
     }))
 }
 
-/// wicked, and the scripts before it, read the same files.
+/// wicked and the older scripts read the same files.
 fn is_suse(guest: &Guest) -> Result<bool> {
     let id = &guest.release().id;
     let is_named = id.contains("suse") || matches!(&**id, "sles" | "sled" | "sle-micro");
@@ -173,7 +181,7 @@ fn is_suse(guest: &Guest) -> Result<bool> {
     Ok((is_suse || has_wicked) && guest.stage.is_dir(wicked::DIR)?)
 }
 
-/// Red Hat's scripts themselves: the directory is there without them, too.
+/// Returns true if Red Hat's scripts are installed. The directory exists even without them.
 fn has_scripts(guest: &Guest) -> Result<bool> {
     for name in ["ifup-eth", "ifup"] {
         if guest.stage.exists(&format!("{}/{name}", ifcfg::DIR))? {
@@ -183,7 +191,8 @@ fn has_scripts(guest: &Guest) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether it is version 7 or older: `NetworkManager` reads the scripts' files there first.
+/// Returns true for version 7 or older, where `NetworkManager` first reads the files of the
+/// scripts.
 fn is_old_red_hat(guest: &Guest) -> bool {
     let release = guest.release();
     let families = [
@@ -199,7 +208,7 @@ fn is_old_red_hat(guest: &Guest) -> bool {
     families.contains(&&*release.id) && version.parse().is_ok_and(|version: u32| version <= 7)
 }
 
-/// The service of the scripts, which is of System V.
+/// Returns true if the System V service of the scripts is enabled.
 fn starts_scripts(guest: &Guest) -> Result<bool> {
     for level in ["/etc/rc.d/rc3.d", "/etc/rc3.d"] {
         let names = guest.stage.names(level)?;

@@ -1,4 +1,4 @@
-//! What asks for addresses by DHCP: some stacks do it themselves, the others start a program.
+//! DHCP clients. Some stacks include one, the others start a separate program.
 
 use super::super::super::guest::Guest;
 use super::detect::exists_one_of;
@@ -6,18 +6,18 @@ use super::links::{Setup, joined};
 use super::settings::Stack;
 use diskfs_disk::Result;
 
-/// Where programs are.
+/// The directories of programs.
 const DIRS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
-/// The programs of which a stack starts one; none for those that need none.
+/// Returns the client programs of which a stack starts one; empty for stacks that include a client.
 fn clients(stack: Stack) -> &'static [&'static str] {
     match stack {
-        // interfaces(5), each in their own order.
+        // In the order of each stack's documentation, such as interfaces(5).
         Stack::Ifupdown => &["dhclient", "udhcpc", "dhcpcd", "dhcpcd5", "pump"],
         Stack::OpenRc => &["udhcpc", "dhcpcd", "dhclient"],
         Stack::Netifrc => &["dhcpcd", "dhclient", "udhcpc", "pump"],
         Stack::Netctl => &["dhcpcd", "dhclient"],
-        // Where NetworkManager reads these files, it asks by itself.
+        // NetworkManager also reads these files, and includes a client.
         Stack::Ifcfg => &["dhclient", "dhcpcd", "NetworkManager"],
         Stack::Uci => &["udhcpc"],
         Stack::Auto
@@ -30,7 +30,7 @@ fn clients(stack: Stack) -> &'static [&'static str] {
     }
 }
 
-/// Tells that nothing asks for the addresses that come by DHCP.
+/// Adds a note if no DHCP client is installed for the interfaces that need one.
 pub(super) fn note_missing(guest: &mut Guest, stack: Stack, setup: &Setup) -> Result<()> {
     let asking = setup.links.iter().filter(|it| it.ip.dhcp4 || it.ip.dhcp6);
     let asking = joined(asking.map(|link| &link.name), ", ");
@@ -45,7 +45,8 @@ pub(super) fn note_missing(guest: &mut Guest, stack: Stack, setup: &Setup) -> Re
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     if !exists_one_of(guest, &paths)? {
         guest.note(format!(
-            "the guest has no DHCP client ({}): {asking} gets no address until one is installed",
+            "no DHCP client is installed in the guest ({}): {asking} will get no address until \
+             one is installed",
             clients.join(", ")
         ));
     }

@@ -1,4 +1,4 @@
-//! The files that a stack's settings are, before they are written; and what goes before that.
+//! The files of a stack before they are written, and the removal of older files.
 
 use std::collections::BTreeMap;
 
@@ -6,36 +6,36 @@ use super::super::super::guest::Guest;
 use super::super::super::stage::above;
 use diskfs_disk::Result;
 
-/// What every file begins with that can have comments.
+/// The first line of every file that can contain comments.
 pub(super) const HEADER: &str =
     "# Written by `diskfs deploy`: what is changed here goes with the next deployment.\n";
 
-/// The lines around what is written into a file that others write, too.
+/// The lines that enclose our part of a file that others also write to.
 const BEGIN: &str = "# Begin of what `diskfs deploy` wrote.";
 const END: &str = "# End of what `diskfs deploy` wrote.";
 
-/// Files, by path.
+/// Files by path, with their texts and permissions.
 #[derive(Debug, Default)]
 pub(super) struct Files(BTreeMap<String, (String, Option<u16>)>);
 
 impl Files {
-    /// A file of its own, with the header.
+    /// Adds a file that belongs to us alone, with the header.
     pub(super) fn add(&mut self, path: impl Into<String>, text: &str, permissions: u16) {
         let text = format!("{HEADER}{text}");
         self.0.insert(path.into(), (text, Some(permissions)));
     }
 
-    /// A file that is edited: it keeps its permissions.
+    /// Adds an edited file, which keeps its permissions.
     pub(super) fn edit(&mut self, path: impl Into<String>, text: String) {
         self.0.insert(path.into(), (text, None));
     }
 
-    /// Whether the file is one of them.
+    /// Returns true if the set contains the file.
     pub(super) fn has(&self, path: &str) -> bool {
         self.0.contains_key(path)
     }
 
-    /// Writes all of them.
+    /// Writes all files.
     pub(super) fn write(self, guest: &mut Guest) -> Result<()> {
         for (path, (text, permissions)) in self.0 {
             guest.stage.make_dirs(above(&path), 0o755)?;
@@ -47,7 +47,7 @@ impl Files {
         Ok(())
     }
 
-    /// Removes those in a directory that match and aren't among these.
+    /// Removes the files in a directory that `is_old` selects and that are not in the set.
     pub(super) fn clean(
         &self,
         guest: &mut Guest,
@@ -62,7 +62,7 @@ impl Files {
             if self.has(&path) || !guest.stage.is_file(&path)? {
                 continue;
             }
-            // What is no text, or too large, is nothing that one of these stacks reads.
+            // A file that is not text or is too large does not belong to any of these stacks.
             let text = guest.stage.text(&path).ok().flatten();
             if text.is_some_and(|text| is_old(&name, &text)) {
                 guest.stage.remove(&path)?;
@@ -72,12 +72,12 @@ impl Files {
     }
 }
 
-/// Whether a deployment wrote the file.
-pub(super) fn is_own(text: &str) -> bool {
+/// Returns true if an earlier deployment wrote the file.
+pub(super) fn is_deployed(text: &str) -> bool {
     text.starts_with(HEADER)
 }
 
-/// A text with these lines in it, in the place of those that a deployment wrote before.
+/// Returns the text with these lines, which replace the lines of an earlier deployment.
 pub(super) fn with_block(text: &str, lines: &str) -> String {
     let mut out = without_block(text);
     if !out.is_empty() && !out.ends_with('\n') {
@@ -87,7 +87,7 @@ pub(super) fn with_block(text: &str, lines: &str) -> String {
     out
 }
 
-/// A text without what a deployment wrote in it.
+/// Returns the text without the lines of an earlier deployment.
 pub(super) fn without_block(text: &str) -> String {
     let mut is_in = false;
     let keep = |line: &&str| {

@@ -1,17 +1,18 @@
-//! `ifcfg-*` as Red Hat's scripts have them (`/usr/share/doc/initscripts*/sysconfig.txt`), up to version 7.
+//! The stack of Red Hat's network scripts up to version 7: `ifcfg-*` files
+//! (`/usr/share/doc/initscripts*/sysconfig.txt`).
 
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
 use super::bond::BondOption;
 use super::detect;
 use super::files::Files;
-use super::links::{Kind, Link, Setup, joined};
+use super::links::{Link, LinkKind, Setup, joined};
 use super::settings::{Addressing, Route};
 use diskfs_disk::Result;
 
 pub(super) const DIR: &str = "/etc/sysconfig/network-scripts";
 
-/// A file an interface, and those of its routes.
+/// Writes a file per interface, and files for its routes.
 pub(super) fn render(guest: &Guest, setup: &Setup, files: &mut Files) -> Result<()> {
     let is_managed = detect::starts(guest, "NetworkManager.service")?;
     for link in &setup.links {
@@ -61,7 +62,7 @@ fn yes(is_so: bool) -> &'static str {
 
 fn add_hardware(all: &mut Variables, link: &Link) {
     match &link.kind {
-        Kind::Physical { mac, is_infiniband } => {
+        LinkKind::Physical { mac, is_infiniband } => {
             all.set(
                 "TYPE",
                 if *is_infiniband {
@@ -78,14 +79,14 @@ fn add_hardware(all: &mut Variables, link: &Link) {
                 all.set("SLAVE", "yes");
             }
         }
-        Kind::Bond { mode, options, .. } => {
+        LinkKind::Bond { mode, options, .. } => {
             all.set("TYPE", "Bond");
             all.set("BONDING_MASTER", "yes");
             let mode = std::iter::once(format!("mode={}", mode.name()));
             let options = joined(mode.chain(options.iter().map(BondOption::of_module)), " ");
             all.set("BONDING_OPTS", format!("\"{options}\""));
         }
-        Kind::Vlan { parent, id } => {
+        LinkKind::Vlan { parent, id } => {
             all.set("TYPE", "Vlan");
             all.set("VLAN", "yes");
             all.set("VLAN_ID", id);
@@ -134,14 +135,14 @@ fn add_v6(all: &mut Variables, ip: &Addressing) {
     }
 }
 
-/// The route that a gateway on the link is: behind that to the gateway.
+/// Returns the default route over an on-link gateway. It must come after the route to the gateway.
 fn default_route(ip: &Addressing, name: &str, is_v4: bool) -> Option<String> {
     let gateway = ip.gateways().find(|it| it.is_ipv4() == is_v4)?;
     let is_here = ip.gateway_on_link;
     is_here.then(|| format!("default via {gateway} dev {name}"))
 }
 
-/// As ip-route(8) takes it.
+/// Returns the arguments of a route for ip-route(8).
 fn route(route: &Route, name: &str) -> String {
     let to = route.to;
     let via = route

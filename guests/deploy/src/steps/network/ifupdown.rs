@@ -1,11 +1,12 @@
-//! `/etc/network/interfaces` (interfaces(5)): of Debian, and of Alpine, whose `BusyBox` knows less of it.
+//! The stack ifupdown: `/etc/network/interfaces` (interfaces(5)) of Debian, and of Alpine, whose
+//! `BusyBox` supports less of it.
 
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
 use super::bond::BondOption;
 use super::detect::exists_one_of;
-use super::files::{Files, HEADER, is_own, with_block, without_block};
-use super::links::{Kind, Link, Setup, joined, nameservers};
+use super::files::{Files, HEADER, is_deployed, with_block, without_block};
+use super::links::{Link, LinkKind, Setup, joined, nameservers};
 use super::resolver;
 use super::settings::{Addressing, Route};
 use super::values::Prefix;
@@ -13,18 +14,18 @@ use diskfs_disk::Result;
 
 pub(super) const PATH: &str = "/etc/network/interfaces";
 
-/// What the file has when there is none.
+/// The default contents of a missing file.
 const LOOPBACK: &str = "auto lo\niface lo inet loopback\n";
 
-/// Whose file it is.
+/// The distribution that the file is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flavour {
     Debian,
-    /// `BusyBox` takes one stanza of each family.
+    /// Alpine, whose `BusyBox` accepts one stanza per address family.
     Alpine,
 }
 
-/// Writes the file, and `/etc/resolv.conf` where nothing makes it of `dns-nameservers`.
+/// Writes the file. Also writes `/etc/resolv.conf` if nothing generates it from `dns-nameservers`.
 pub(super) fn render(
     guest: &mut Guest,
     setup: &Setup,
@@ -54,7 +55,7 @@ pub(super) fn render(
     note_programs(guest, setup, flavour)
 }
 
-/// Alpine's service, which its installer enables.
+/// Enables Alpine's service, as its installer does.
 fn enable(guest: &mut Guest) -> Result<()> {
     const SERVICE: &str = "/etc/init.d/networking";
     const LEVEL: &str = "/etc/runlevels/boot";
@@ -77,7 +78,7 @@ fn note_programs(guest: &mut Guest, setup: &Setup, flavour: Flavour) -> Result<(
     let has_bonds = setup
         .links
         .iter()
-        .any(|it| matches!(it.kind, Kind::Bond { .. }));
+        .any(|it| matches!(it.kind, LinkKind::Bond { .. }));
     let (programs, package) = match flavour {
         Flavour::Debian => (["/sbin/ifenslave", "/usr/sbin/ifenslave"], "ifenslave"),
         Flavour::Alpine => (
@@ -90,16 +91,17 @@ fn note_programs(guest: &mut Guest, setup: &Setup, flavour: Flavour) -> Result<(
     };
     if has_bonds && !exists_one_of(guest, &programs)? {
         guest.note(format!(
-            "without the package {package}, ifupdown makes no bonds"
+            "{package} is not installed in the guest: ifupdown cannot create bonds without it"
         ));
     }
     Ok(())
 }
 
-/// The header, and what is in a file besides interfaces: the loopback, what it names, and comments.
+/// Returns the header, and the contents of a file except its interfaces: the loopback, included
+/// files and comments.
 pub(super) fn without_interfaces(text: &str) -> String {
     let text = without_block(text);
-    let text = if is_own(&text) {
+    let text = if is_deployed(&text) {
         text.get(HEADER.len()..).unwrap_or_default()
     } else {
         &text
@@ -150,12 +152,12 @@ fn stanzas(link: &Link, flavour: Flavour) -> String {
     let with_v4 = parts.len();
     parts.extend(v6(ip, name, flavour));
     if parts.is_empty() {
-        parts.push(Part::new("inet manual"));
+        parts.push(InterfaceStanza::new("inet manual"));
     }
     if let Some(first) = parts.first_mut() {
         add_settings(first, link, flavour);
     }
-    // Behind the addresses that their gateways are reached from.
+    // Routes come after the addresses from which their gateways are reachable.
     for (route, command) in routes(ip, name) {
         let is_of_v4 = route.to.address.is_ipv4() && with_v4 > 0;
         let at = if is_of_v4 { with_v4 } else { parts.len() };
@@ -174,8 +176,8 @@ fn stanzas(link: &Link, flavour: Flavour) -> String {
     of_lines(lines)
 }
 
-/// What is said once of an interface, whatever addresses it has.
-fn add_settings(first: &mut Part, link: &Link, flavour: Flavour) {
+/// Adds the settings that an interface has once, whatever its addresses.
+fn add_settings(first: &mut InterfaceStanza, link: &Link, flavour: Flavour) {
     let name = &link.name;
     let ip = &link.ip;
     if first.family == "inet manual" && flavour == Flavour::Alpine {
@@ -184,7 +186,7 @@ fn add_settings(first: &mut Part, link: &Link, flavour: Flavour) {
     let knows_mtu = matches!(first.family, "inet static" | "inet manual");
     match ip.mtu {
         Some(mtu) if knows_mtu => first.options.push(format!("mtu {mtu}")),
-        // DHCP's method has no word for it.
+        // The method of DHCP has no option for the MTU.
         Some(mtu) => {
             let command = format!("pre-up ip link set dev {name} mtu {mtu}");
             first.options.push(command);
@@ -201,13 +203,13 @@ fn add_settings(first: &mut Part, link: &Link, flavour: Flavour) {
     first.options.extend(said);
 }
 
-/// A stanza.
-struct Part {
+/// A stanza of an interface.
+struct InterfaceStanza {
     family: &'static str,
     options: Vec<String>,
 }
 
-impl Part {
+impl InterfaceStanza {
     fn new(family: &'static str) -> Self {
         Self {
             family,
@@ -216,17 +218,17 @@ impl Part {
     }
 }
 
-fn v4(ip: &Addressing, name: &str, flavour: Flavour) -> Vec<Part> {
+fn v4(ip: &Addressing, name: &str, flavour: Flavour) -> Vec<InterfaceStanza> {
     let mut parts = Vec::new();
     if ip.dhcp4 {
-        parts.push(Part::new("inet dhcp"));
+        parts.push(InterfaceStanza::new("inet dhcp"));
     }
     for own in ip.v4() {
         if let Some(first) = parts.first_mut().filter(|_| flavour == Flavour::Alpine) {
             first.options.push(add_address(own, name));
             continue;
         }
-        let mut part = Part::new("inet static");
+        let mut part = InterfaceStanza::new("inet static");
         part.options.push(format!("address {}", own.address));
         part.options.push(format!("netmask {}", own.mask_v4()));
         parts.push(part);
@@ -237,19 +239,19 @@ fn v4(ip: &Addressing, name: &str, flavour: Flavour) -> Vec<Part> {
     parts
 }
 
-fn v6(ip: &Addressing, name: &str, flavour: Flavour) -> Vec<Part> {
+fn v6(ip: &Addressing, name: &str, flavour: Flavour) -> Vec<InterfaceStanza> {
     let mut parts = Vec::new();
     if ip.dhcp6 {
-        parts.push(Part::new("inet6 dhcp"));
+        parts.push(InterfaceStanza::new("inet6 dhcp"));
     } else if ip.accept_ra == Some(true) && !ip.has_v6() {
-        parts.push(Part::new("inet6 auto"));
+        parts.push(InterfaceStanza::new("inet6 auto"));
     }
     for own in ip.v6() {
         if let Some(first) = parts.first_mut().filter(|_| flavour == Flavour::Alpine) {
             first.options.push(add_address(own, name));
             continue;
         }
-        let mut part = Part::new("inet6 static");
+        let mut part = InterfaceStanza::new("inet6 static");
         part.options.push(format!("address {}", own.address));
         part.options.push(format!("netmask {}", own.bits()));
         parts.push(part);
@@ -271,9 +273,15 @@ fn add_address(own: &Prefix, name: &str) -> String {
     format!("up ip addr add {own} dev {name}")
 }
 
-/// `gateway`, where an address reaches it; else a route, behind one to the gateway itself.
-fn add_gateway(parts: &mut [Part], ip: &Addressing, name: &str, gateway: std::net::IpAddr) {
-    let reaches = |part: &&mut Part| part.family.ends_with("static");
+/// Adds `gateway` if it is reachable from an address; otherwise a route to the gateway and a
+/// default route.
+fn add_gateway(
+    parts: &mut [InterfaceStanza],
+    ip: &Addressing,
+    name: &str,
+    gateway: std::net::IpAddr,
+) {
+    let reaches = |part: &&mut InterfaceStanza| part.family.ends_with("static");
     let part = parts.iter_mut().find(reaches);
     match part.filter(|_| !ip.gateway_on_link) {
         Some(part) => part.options.push(format!("gateway {gateway}")),
@@ -293,7 +301,7 @@ fn add_gateway(parts: &mut [Part], ip: &Addressing, name: &str, gateway: std::ne
     }
 }
 
-/// All routes but those to gateways that are told before, each with its command.
+/// Returns the routes, except those to gateways that were already written, each with its command.
 fn routes(ip: &Addressing, name: &str) -> Vec<(Route, String)> {
     let is_told = |route: &Route| {
         ip.gateway_on_link && ip.gateways().any(|it| route.to == Prefix::of_host(it))
@@ -308,7 +316,7 @@ fn routes(ip: &Addressing, name: &str) -> Vec<(Route, String)> {
         .collect()
 }
 
-/// A route that is there already is no failure.
+/// Returns a command that adds a route. A route that already exists is no error.
 fn up(route: &Route, name: &str) -> String {
     let ip = if route.to.address.is_ipv4() {
         "ip"
@@ -331,14 +339,14 @@ fn up(route: &Route, name: &str) -> String {
     format!("up {ip} route add {to}{via} dev {name}{metric} || true")
 }
 
-/// What bonds and VLANs have.
+/// Returns the options of bonds and VLANs.
 fn hardware(link: &Link) -> Vec<String> {
     match &link.kind {
-        Kind::Physical { .. } => {
+        LinkKind::Physical { .. } => {
             let of_bond = link.bond.iter();
             of_bond.map(|bond| format!("bond-master {bond}")).collect()
         }
-        Kind::Bond {
+        LinkKind::Bond {
             members,
             mode,
             options,
@@ -352,7 +360,7 @@ fn hardware(link: &Link) -> Vec<String> {
             lines.extend(options.iter().map(option));
             lines
         }
-        Kind::Vlan { parent, id } => {
+        LinkKind::Vlan { parent, id } => {
             vec![format!("vlan-raw-device {parent}"), format!("vlan-id {id}")]
         }
     }

@@ -1,4 +1,5 @@
-//! What is written beside the programs that read it: netplan, `NetworkManager`, ifupdown and shells.
+//! Tests that the written files are accepted by the programs that read them: netplan,
+//! `NetworkManager`, ifupdown and shells.
 
 use std::fs;
 use std::io::Write;
@@ -9,13 +10,13 @@ use std::process::{Command, Output, Stdio};
 use diskfs_fixtures::require;
 use tempfile::TempDir;
 
-use super::cases::{Case, all, told};
+use super::cases::{Case, all, changes_text};
 
-/// The files that a case writes, in a directory of this machine.
+/// Writes the files of a case into a directory of the host.
 fn written(case: &Case) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let mut open: Option<fs::File> = None;
-    for line in told(&mut case.after()).split_inclusive('\n') {
+    for line in changes_text(&mut case.after()).split_inclusive('\n') {
         let head = line.trim_end().strip_prefix("-- ");
         if let Some(path) = head.and_then(|it| it.strip_suffix(" --")) {
             open = (!path.contains(" -> ")).then(|| create(&dir.path().join(&path[1..])));
@@ -34,7 +35,7 @@ fn create(path: &Path) -> fs::File {
     file
 }
 
-/// The files of a directory that a case wrote.
+/// Returns the files of a case in a directory.
 fn files(root: &TempDir, dir: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(root.path().join(dir)) else {
         return Vec::new();
@@ -69,7 +70,7 @@ fn netplan_takes_what_is_written_for_it_and_for_cloud_init() {
     let mut count = 0;
     for case in all() {
         let root = written(&case);
-        // The same document, in another place.
+        // cloud-init's document has the same format, so netplan can check it.
         let cloud = root
             .path()
             .join("etc/cloud/cloud.cfg.d/50-network-config.cfg");
@@ -113,7 +114,8 @@ fn network_manager_takes_its_keyfiles() {
             ]);
             let input = fs::File::open(&path).unwrap();
             let read = run(&case, &mut command, input.into());
-            // What it has not understood it leaves out. It puts the gateway to the first address.
+            // nmcli drops what it does not understand. It writes the gateway with the first
+            // address.
             for line in fs::read_to_string(&path).unwrap().lines() {
                 let is_key = line.contains('=') && !line.starts_with('#');
                 let value = line

@@ -1,18 +1,18 @@
-//! `NetworkManager`'s keyfiles (nm-settings-keyfile(5)).
+//! The stack `NetworkManager`: keyfiles (nm-settings-keyfile(5)).
 
 use sha1::{Digest, Sha1};
 use uuid::Uuid;
 
 use super::files::Files;
-use super::links::{Kind, Link, Setup, joined};
+use super::links::{Link, LinkKind, Setup, joined};
 use super::settings::{Addressing, Route, unspecified};
 
 const DIR: &str = "/etc/NetworkManager/system-connections";
 
-/// Others that could read it keep `NetworkManager` from reading it.
+/// `NetworkManager` ignores files that other users can read.
 const MODE: u16 = 0o600;
 
-/// A file a connection.
+/// Writes one file per connection.
 pub(super) fn render(setup: &Setup, files: &mut Files) {
     for link in &setup.links {
         let path = format!("{DIR}/{}.nmconnection", link.name);
@@ -20,13 +20,14 @@ pub(super) fn render(setup: &Setup, files: &mut Files) {
     }
 }
 
-/// Ours, which is the same each time: RFC 9562's version 5 of the interface's name and address.
+/// Returns the UUID of our connection, which is the same each time: a version 5 UUID (RFC 9562) of
+/// the interface's name and address.
 fn uuid(link: &Link) -> Uuid {
     let mac = link.mac().map(ToString::to_string).unwrap_or_default();
     let name = format!("diskfs:{}:{mac}", link.name);
     let mut hash = Sha1::new();
     hash.update(Uuid::from_bytes([
-        // The RFC's name space of OIDs.
+        // The RFC's name space for OIDs.
         0x6b, 0xa7, 0xb8, 0x12, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30,
         0xc8,
     ]));
@@ -42,7 +43,8 @@ fn connection(link: &Link, links: &[Link]) -> String {
     ini.set("id", &link.name);
     ini.set("uuid", uuid(link));
     ini.set("type", type_of(link));
-    // One that is matched by its hardware may still have another name: both would have to match.
+    // An interface that is matched by its hardware address may still have another name, and both
+    // would have to match.
     if link.mac().is_none_or(|mac| mac.len_bytes() == 8) {
         ini.set("interface-name", &link.name);
     }
@@ -55,18 +57,18 @@ fn connection(link: &Link, links: &[Link]) -> String {
     }
     add_hardware(&mut ini, link, links);
     if link.bond.is_none() {
-        add_family(&mut ini, &link.ip, Family::V4);
-        add_family(&mut ini, &link.ip, Family::V6);
+        add_family(&mut ini, &link.ip, IpFamily::V4);
+        add_family(&mut ini, &link.ip, IpFamily::V6);
     }
     ini.0
 }
 
 fn type_of(link: &Link) -> &'static str {
     match &link.kind {
-        Kind::Physical { is_infiniband, .. } if *is_infiniband => "infiniband",
-        Kind::Physical { .. } => "ethernet",
-        Kind::Bond { .. } => "bond",
-        Kind::Vlan { .. } => "vlan",
+        LinkKind::Physical { is_infiniband, .. } if *is_infiniband => "infiniband",
+        LinkKind::Physical { .. } => "ethernet",
+        LinkKind::Bond { .. } => "bond",
+        LinkKind::Vlan { .. } => "vlan",
     }
 }
 
@@ -90,22 +92,23 @@ fn add_hardware(ini: &mut Ini, link: &Link, links: &[Link]) {
         ini.set("mtu", mtu);
     }
     match &link.kind {
-        Kind::Physical { .. } => {}
-        Kind::Bond { mode, options, .. } => {
+        LinkKind::Physical { .. } => {}
+        LinkKind::Bond { mode, options, .. } => {
             ini.section("bond");
             ini.set("mode", mode.name());
             for option in options {
                 ini.set(option.name, &option.value);
-                // NetworkManager takes both only when they are the same.
+                // NetworkManager accepts both only if they are equal.
                 if option.name == "num_grat_arp" {
                     ini.set("num_unsol_na", &option.value);
                 }
             }
         }
-        Kind::Vlan { parent, id } => {
+        LinkKind::Vlan { parent, id } => {
             ini.section("vlan");
             ini.set("id", id);
-            // By its connection: what is matched by its hardware may have another name.
+            // The parent is given by its connection, because an interface that is matched by its
+            // hardware address may have another name.
             let on = links.iter().find(|it| it.name == *parent);
             let of_hardware = on.filter(|it| it.mac().is_some()).map(uuid);
             ini.set(
@@ -117,13 +120,13 @@ fn add_hardware(ini: &mut Ini, link: &Link, links: &[Link]) {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Family {
+enum IpFamily {
     V4,
     V6,
 }
 
-fn add_family(ini: &mut Ini, ip: &Addressing, family: Family) {
-    let is_v4 = family == Family::V4;
+fn add_family(ini: &mut Ini, ip: &Addressing, family: IpFamily) {
+    let is_v4 = family == IpFamily::V4;
     let own = ip
         .addresses
         .iter()
@@ -131,16 +134,16 @@ fn add_family(ini: &mut Ini, ip: &Addressing, family: Family) {
     let own: Vec<_> = own.collect();
     ini.section(if is_v4 { "ipv4" } else { "ipv6" });
     let method = match family {
-        Family::V4 if ip.dhcp4 => "auto",
-        Family::V4 if !own.is_empty() => "manual",
-        // In place of `disabled`, routes need something to be up.
-        Family::V4 if ip.routes.iter().any(|it| it.to.address.is_ipv4()) => "link-local",
-        Family::V4 => "disabled",
-        Family::V6 if ip.dhcp6 && ip.accept_ra == Some(false) => "dhcp",
-        Family::V6 if ip.dhcp6 || ip.accept_ra == Some(true) => "auto",
-        Family::V6 if !own.is_empty() => "manual",
-        Family::V6 if ip.accept_ra == Some(false) => "link-local",
-        Family::V6 => "auto", // the default where a connection has no such section
+        IpFamily::V4 if ip.dhcp4 => "auto",
+        IpFamily::V4 if !own.is_empty() => "manual",
+        // Routes need an interface that is up, which `disabled` would prevent.
+        IpFamily::V4 if ip.routes.iter().any(|it| it.to.address.is_ipv4()) => "link-local",
+        IpFamily::V4 => "disabled",
+        IpFamily::V6 if ip.dhcp6 && ip.accept_ra == Some(false) => "dhcp",
+        IpFamily::V6 if ip.dhcp6 || ip.accept_ra == Some(true) => "auto",
+        IpFamily::V6 if !own.is_empty() => "manual",
+        IpFamily::V6 if ip.accept_ra == Some(false) => "link-local",
+        IpFamily::V6 => "auto", // the default of connections without this section
     };
     ini.set("method", method);
     for (address, number) in own.iter().zip(1_usize..) {
@@ -158,7 +161,7 @@ fn add_family(ini: &mut Ini, ip: &Addressing, family: Family) {
     if !servers.is_empty() {
         ini.set("dns", format!("{servers};"));
     }
-    // The sections' domains are searched alike, but one that is off has none.
+    // NetworkManager merges the search domains of both sections, but a disabled section has none.
     let is_of_search = if is_v4 {
         method != "disabled"
     } else {
@@ -197,7 +200,7 @@ fn add_route(ini: &mut Ini, route: &Route, number: usize) {
     }
 }
 
-/// Sections and their keys.
+/// An INI text under construction.
 #[derive(Default)]
 struct Ini(String);
 

@@ -1,22 +1,22 @@
-//! What interfaces are called: rules that name them by their hardware's address.
+//! The names of interfaces: rules that name them by hardware address.
 
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
 use super::detect::exists_one_of;
-use super::files::{Files, is_own};
+use super::files::{Files, is_deployed};
 use super::links::{Link, Setup};
 use super::settings::Stack;
 use super::values::Mac;
 use diskfs_disk::Result;
 
-/// systemd.link(5).
+/// The directory of systemd.link(5) files.
 const LINKS: &str = "/etc/systemd/network";
 
-/// udev(7): the file of udev before systemd had names of its own.
+/// The directory of udev(7) rules, and the file for interface names from before systemd.
 pub(in super::super) const RULES: &str = "/etc/udev/rules.d";
 pub(in super::super) const PERSISTENT: &str = "/etc/udev/rules.d/70-persistent-net.rules";
 
-/// Where udev is, of any time.
+/// The paths of udev, for all of its versions.
 const UDEV: [&str; 5] = [
     "/sbin/udevd",
     "/usr/sbin/udevd",
@@ -25,19 +25,19 @@ const UDEV: [&str; 5] = [
     RULES,
 ];
 
-/// Whether a stack finds interfaces by their names alone.
+/// Returns true if a stack identifies interfaces only by name.
 fn needs_names(stack: Stack) -> bool {
     use Stack::{Ifcfg, Ifupdown, Netctl, Netifrc, OpenRc, Wicked};
     matches!(stack, Ifupdown | Ifcfg | Wicked | Netifrc | Netctl | OpenRc)
 }
 
-/// Whether it names them itself, or can't.
+/// Returns true if a stack names interfaces itself, or cannot name them.
 fn names_itself(stack: Stack) -> bool {
     use Stack::{CloudInit, Netplan, RcConf, Uci};
     matches!(stack, Netplan | CloudInit | Uci | RcConf)
 }
 
-/// Names the interfaces, where that is for udev to do.
+/// Writes the rules that name the interfaces, unless the stack does it.
 pub(super) fn render(
     guest: &mut Guest,
     setup: &Setup,
@@ -80,25 +80,27 @@ pub(super) fn render(
     Ok(())
 }
 
-/// What has no udev calls interfaces as its kernel finds them.
+/// Adds notes for guests without udev, where interfaces get the names that the kernel assigns.
 fn note_unmatched(guest: &mut Guest, renamed: &[(&Link, &Mac)], stack: Stack) {
     if matches!(stack, Stack::Netplan | Stack::CloudInit) {
         return;
     }
     for (link, mac) in renamed {
         guest.note(format!(
-            "nothing of the guest names interfaces by their addresses: {mac} is taken to be {}",
+            "the guest cannot name interfaces by hardware address: {mac} is assumed to be {}",
             link.name
         ));
     }
 }
 
-/// systemd.link(5) warns of names that the kernel gives, too: another interface may have the name when it is given.
+/// Adds a note about names that the kernel also assigns. systemd.link(5) warns of them: another
+/// interface may already have the name.
 fn note_kernel_names(guest: &mut Guest, renamed: &[(&Link, &Mac)]) {
     let is_kernels = |link: &Link| link.name.strip_prefix("eth").is_some_and(is_number);
     if renamed.iter().filter(|(link, _)| is_kernels(link)).count() > 1 {
         guest.note(
-            "names like eth0 are given by the kernel, too: with several, other names are safer",
+            "names like eth0 may collide with names that the kernel assigns; use other names if \
+             there are several interfaces",
         );
     }
 }
@@ -107,7 +109,8 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Only what has a driver: VLANs and bonds have the address of what they are on.
+/// Returns a rule that only matches devices with a driver, because VLANs and bonds have the address
+/// of the interface below them.
 pub(in super::super) fn rule(name: &str, mac: &Mac) -> String {
     let (address, kind) = if mac.is_infiniband() {
         (format!("?*{}", mac.port()), 32)
@@ -120,16 +123,16 @@ pub(in super::super) fn rule(name: &str, mac: &Mac) -> String {
     )
 }
 
-/// Removes rules of other machines: those that udev or a deployment wrote.
+/// Removes rules of an earlier machine, which udev or an earlier deployment wrote.
 pub(super) fn clean(guest: &mut Guest, is_clean: bool, files: &Files) -> Result<()> {
     files.clean(guest, RULES, |name, text| {
-        name.ends_with("persistent-net.rules") && (is_clean || is_own(text))
+        name.ends_with("persistent-net.rules") && (is_clean || is_deployed(text))
     })?;
     files.clean(guest, LINKS, |name, text| {
         let is_link = std::path::Path::new(name)
             .extension()
             .is_some_and(|it| it == "link");
         let is_of_cloud = name.starts_with("50-cloud-init-") && is_clean;
-        is_link && (is_own(text) || is_of_cloud)
+        is_link && (is_deployed(text) || is_of_cloud)
     })
 }

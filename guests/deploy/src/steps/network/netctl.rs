@@ -1,9 +1,9 @@
-//! netctl of Arch: a profile an interface (netctl.profile(5)).
+//! The stack netctl of Arch Linux: one profile per interface (netctl.profile(5)).
 
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
 use super::files::Files;
-use super::links::{Kind, Link, Setup, joined};
+use super::links::{Link, LinkKind, Setup, joined};
 use super::settings::{Addressing, Route};
 use diskfs_disk::Result;
 
@@ -11,10 +11,10 @@ pub(super) const DIR: &str = "/etc/netctl";
 const WANTS: &str = "/etc/systemd/system/multi-user.target.wants";
 const UNIT: &str = "/usr/lib/systemd/system/netctl@.service";
 
-/// Profiles, and the services that start them.
+/// Writes the profiles, and the symlinks that enable their services.
 pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Result<()> {
     for link in &setup.links {
-        // A bond and a VLAN bring up what they are on.
+        // Bonds and VLANs bring up the interfaces below them.
         if link.bond.is_some() {
             continue;
         }
@@ -36,7 +36,7 @@ pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Res
     Ok(())
 }
 
-/// Services of profiles that are no more.
+/// Removes the services of profiles that no longer exist.
 fn remove_services(guest: &mut Guest, files: &Files) -> Result<()> {
     if !guest.stage.is_dir(WANTS)? {
         return Ok(());
@@ -56,7 +56,7 @@ fn remove_services(guest: &mut Guest, files: &Files) -> Result<()> {
     Ok(())
 }
 
-/// As systemd-escape(1) does: a hyphen would be a slash.
+/// Escapes a name as systemd-escape(1) does, which uses the hyphen for a slash.
 fn escaped(profile: &str) -> String {
     profile.replace('-', "\\x2d")
 }
@@ -81,7 +81,7 @@ fn variables(link: &Link) -> Vec<String> {
         (false, false) => match ip.accept_ra {
             Some(true) => Some("stateless"),
             Some(false) => Some("no"),
-            None => None, // the kernel's way
+            None => None, // the kernel's default
         },
     };
     lines.extend(ip6.map(|it| format!("IP6={it}")));
@@ -100,8 +100,8 @@ fn variables(link: &Link) -> Vec<String> {
 
 fn connection(link: &Link) -> Vec<String> {
     match &link.kind {
-        Kind::Physical { .. } => vec!["Connection=ethernet".to_owned()],
-        Kind::Bond {
+        LinkKind::Physical { .. } => vec!["Connection=ethernet".to_owned()],
+        LinkKind::Bond {
             members,
             mode,
             options,
@@ -114,7 +114,7 @@ fn connection(link: &Link) -> Vec<String> {
                 format!("LinkOptions='{}'", joined(options, " ")),
             ]
         }
-        Kind::Vlan { parent, id } => vec![
+        LinkKind::Vlan { parent, id } => vec![
             "Connection=vlan".to_owned(),
             format!("BindsToInterfaces={parent}"),
             format!("VLANID={id}"),
@@ -149,7 +149,7 @@ fn array(name: &str, all: &[String]) -> Option<String> {
     (!all.is_empty()).then(|| format!("{name}=({})", all.join(" ")))
 }
 
-/// As ip-route(8) takes it.
+/// Returns the arguments of a route for ip-route(8).
 fn route(route: &Route) -> String {
     let via = route
         .via

@@ -1,11 +1,12 @@
-//! Gentoo's `/etc/conf.d/net` (netifrc's `net.example`), and the services that read it.
+//! The stack netifrc of Gentoo: `/etc/conf.d/net` (see `net.example`), and the services that read
+//! it.
 
-use super::super::super::Kind as Entry;
+use super::super::super::EntryKind;
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
 use super::bond::BondOption;
 use super::files::{Files, with_block};
-use super::links::{Kind, Link, Setup, joined};
+use super::links::{Link, LinkKind, Setup, joined};
 use super::settings::{Addressing, Route};
 use diskfs_disk::Result;
 
@@ -13,7 +14,8 @@ const PATH: &str = "/etc/conf.d/net";
 const INIT: &str = "/etc/init.d";
 const LEVEL: &str = "/etc/runlevels/default";
 
-/// Writes the settings, and a service for each interface: a symlink to the loopback's.
+/// Writes the settings, and a service for each interface, which is a symlink to the service of the
+/// loopback.
 pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Result<()> {
     let lines: Vec<String> = setup
         .links
@@ -40,14 +42,15 @@ pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Res
     Ok(())
 }
 
-/// Those with a service of their own: parts of bonds and VLANs come with what they are of.
+/// Returns the interfaces that have a service of their own. VLANs are brought up by the interfaces
+/// below them.
 fn started(links: &[Link]) -> impl Iterator<Item = &Link> {
     links
         .iter()
-        .filter(|link| !matches!(link.kind, Kind::Vlan { .. }))
+        .filter(|link| !matches!(link.kind, LinkKind::Vlan { .. }))
 }
 
-/// Services of interfaces that are no more.
+/// Removes the services of interfaces that no longer exist.
 fn remove_services(guest: &mut Guest, setup: &Setup) -> Result<()> {
     for dir in [INIT, LEVEL] {
         if !guest.stage.is_dir(dir)? {
@@ -61,7 +64,7 @@ fn remove_services(guest: &mut Guest, setup: &Setup) -> Result<()> {
                 .any(|link| link.name == interface && (dir == INIT || !link.ip.standby));
             let path = format!("{dir}/{name}");
             let entry = guest.stage.link_entry(&path)?;
-            let is_link = entry.is_some_and(|it| matches!(it.kind, Entry::Symlink(_)));
+            let is_link = entry.is_some_and(|it| matches!(it.kind, EntryKind::Symlink(_)));
             if interface != "lo" && !is_known && is_link {
                 guest.stage.remove(&path)?;
             }
@@ -91,7 +94,7 @@ fn variables(link: &Link, links: &[Link]) -> Vec<String> {
             lines.push(format!("{key}_{name}=\"{value}\""));
         }
     }
-    if let Kind::Bond {
+    if let LinkKind::Bond {
         members,
         mode,
         options,
@@ -108,13 +111,13 @@ fn variables(link: &Link, links: &[Link]) -> Vec<String> {
     lines
 }
 
-/// What makes the VLANs on an interface, and names them.
+/// Returns the settings that create the VLANs on an interface and give them names.
 fn vlans(link: &Link, links: &[Link]) -> Vec<String> {
     let name = plain(&link.name);
     let on: Vec<(&str, u16)> = links
         .iter()
         .filter_map(|it| match &it.kind {
-            Kind::Vlan { parent, id } if *parent == link.name => Some((&*it.name, *id)),
+            LinkKind::Vlan { parent, id } if *parent == link.name => Some((&*it.name, *id)),
             _ => None,
         })
         .collect();
@@ -149,7 +152,7 @@ fn config(link: &Link) -> Vec<String> {
     config
 }
 
-/// As ip-route(8) takes it; netifrc says itself on which device.
+/// Returns the arguments of a route for ip-route(8). netifrc adds the device itself.
 fn route(route: &Route) -> String {
     let to = if route.to.is_default() {
         "default".to_owned()
@@ -169,7 +172,7 @@ fn route(route: &Route) -> String {
     format!("{to}{via}{metric}")
 }
 
-/// Names of variables have letters, digits and `_`.
+/// Converts a name to a variable name, which has only letters, digits and `_`.
 fn plain(name: &str) -> String {
     name.replace(['.', '-'], "_")
 }

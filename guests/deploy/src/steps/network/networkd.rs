@@ -1,10 +1,10 @@
-//! systemd-networkd (systemd.network(5), systemd.netdev(5)).
+//! The stack systemd-networkd (systemd.network(5), systemd.netdev(5)).
 
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
 use super::bond::BondOption;
 use super::files::Files;
-use super::links::{self, Kind, Link, Setup, joined, nameservers, vlans_on};
+use super::links::{self, Link, LinkKind, Setup, joined, nameservers, vlans_on};
 use super::resolver;
 use super::settings::{Addressing, Route};
 use diskfs_disk::Result;
@@ -13,7 +13,7 @@ const DIR: &str = "/etc/systemd/network";
 const UNIT: &str = "systemd-networkd.service";
 const WANTS: &str = "/etc/systemd/system/multi-user.target.wants";
 
-/// Files for each interface; and the service, where it does not start by itself.
+/// Writes the files of each interface, and enables the service if it is not enabled.
 pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Result<()> {
     for link in &setup.links {
         let path = format!("{DIR}/10-diskfs-{}", link.name);
@@ -28,11 +28,11 @@ pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Res
     }
     if !guest.is_enabled(UNIT)? {
         let Some(unit) = guest.unit(UNIT)? else {
-            return Err(guest.invalid("there is no systemd-networkd"));
+            return Err(guest.invalid("systemd-networkd is not installed in the guest"));
         };
         guest.stage.make_dirs(WANTS, 0o755)?;
         guest.stage.symlink(&format!("{WANTS}/{UNIT}"), &unit)?;
-        guest.note("systemd-networkd was not enabled: now it is");
+        guest.note("systemd-networkd was enabled");
     }
     if !guest.is_enabled("systemd-resolved.service")? && !nameservers(&setup.links).is_empty() {
         resolver::write(guest, setup, files)?;
@@ -40,12 +40,12 @@ pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Res
     Ok(())
 }
 
-/// `[NetDev]`, for what the machine doesn't have.
+/// Returns the `[NetDev]` file of a virtual interface.
 fn device(link: &Link) -> Option<String> {
     let name = &link.name;
     match &link.kind {
-        Kind::Physical { .. } => None,
-        Kind::Bond { mode, options, .. } => {
+        LinkKind::Physical { .. } => None,
+        LinkKind::Bond { mode, options, .. } => {
             let mut lines = vec![format!("Mode={}", mode.name())];
             lines.extend(options.iter().filter_map(BondOption::of_networkd));
             let lines = of_lines(lines);
@@ -53,13 +53,13 @@ fn device(link: &Link) -> Option<String> {
                 "[NetDev]\nName={name}\nKind=bond\n\n[Bond]\n{lines}"
             ))
         }
-        Kind::Vlan { id, .. } => Some(format!(
+        LinkKind::Vlan { id, .. } => Some(format!(
             "[NetDev]\nName={name}\nKind=vlan\n\n[VLAN]\nId={id}\n"
         )),
     }
 }
 
-/// Whether a bond uses this part when it is up.
+/// Returns true if the link is the primary member of a bond.
 fn is_primary(link: &Link, links: &[Link]) -> bool {
     let mut options = links.iter().flat_map(links::options);
     options.any(|it| it.name == "primary" && it.value == link.name)
@@ -93,8 +93,8 @@ fn network(link: &Link, links: &[Link]) -> String {
 
 fn matching(link: &Link) -> Vec<String> {
     let matched = match &link.kind {
-        // Its VLANs and bonds have the same address, but they are of another type.
-        Kind::Physical { mac, is_infiniband } if !is_infiniband => {
+        // VLANs and bonds may have the same address, but they are of another type.
+        LinkKind::Physical { mac, is_infiniband } if !is_infiniband => {
             vec![format!("MACAddress={mac}"), "Type=ether".to_owned()]
         }
         _ => vec![format!("Name={}", link.name)],
@@ -120,7 +120,7 @@ fn addressing(ip: &Addressing) -> Vec<String> {
     lines
 }
 
-/// One without a destination is a default one.
+/// Writes a route. One without a destination is a default route.
 fn route(route: &Route) -> Vec<String> {
     let mut lines = vec![String::new(), "[Route]".to_owned()];
     if !route.to.is_default() || route.via.is_none() {

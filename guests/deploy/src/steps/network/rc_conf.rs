@@ -1,17 +1,17 @@
-//! FreeBSD's `/etc/rc.conf` (rc.conf(5)).
+//! The stack of FreeBSD: `/etc/rc.conf` (rc.conf(5)).
 
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
 use super::bond::BondOption;
 use super::files::{Files, with_block, without_block};
-use super::links::{self, Checked, Kind, Link, Setup, joined};
+use super::links::{self, CheckResult, Link, LinkKind, Setup, joined};
 use super::resolver;
 use super::settings::{BondMode, Route};
 use diskfs_disk::Result;
 
 const PATH: &str = "/etc/rc.conf";
 
-/// Variables that are about interfaces and routes, by what their names begin with.
+/// The prefixes of variables for interfaces and routes.
 const OLD: [&str; 10] = [
     "ifconfig_",
     "defaultrouter=",
@@ -25,7 +25,7 @@ const OLD: [&str; 10] = [
     "create_args_",
 ];
 
-/// Its variables behind the others, and `/etc/resolv.conf`.
+/// Writes the variables after the others, and `/etc/resolv.conf`.
 pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Result<()> {
     let before = guest.stage.text(PATH)?.unwrap_or_default();
     let others = if setup.is_clean {
@@ -37,8 +37,8 @@ pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Res
     let mut bonds = Vec::new();
     for link in &setup.links {
         lines.extend(interface(link, setup).map_err(|reason| guest.invalid(reason))?);
-        if matches!(link.kind, Kind::Bond { .. }) {
-            // Its kind is told by what it is called when it is made.
+        if matches!(link.kind, LinkKind::Bond { .. }) {
+            // The name at creation determines the kind of the interface.
             let made = format!("lagg{}", bonds.len());
             if made != link.name {
                 lines.push(format!("ifconfig_{made}_name=\"{}\"", link.name));
@@ -47,7 +47,7 @@ pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Res
         }
         if link.ip.dhcp6 {
             guest.note(format!(
-                "{}: FreeBSD has no client of DHCPv6 of its own",
+                "{}: FreeBSD includes no DHCPv6 client; dhcp6 has no effect until one is installed",
                 link.name
             ));
         }
@@ -73,7 +73,7 @@ fn is_lo(line: &str) -> bool {
     line.trim_start().starts_with("ifconfig_lo0")
 }
 
-fn interface(link: &Link, setup: &Setup) -> Checked<Vec<String>> {
+fn interface(link: &Link, setup: &Setup) -> CheckResult<Vec<String>> {
     let ip = &link.ip;
     let name = link.name.replace(['.', '-'], "_");
     let mut lines = Vec::new();
@@ -82,7 +82,7 @@ fn interface(link: &Link, setup: &Setup) -> Checked<Vec<String>> {
         let names = joined(on.iter().map(|it| &it.name), " ");
         lines.push(format!("vlans_{name}=\"{names}\""));
     }
-    if let Kind::Vlan { id, .. } = link.kind {
+    if let LinkKind::Vlan { id, .. } = link.kind {
         lines.push(format!("create_args_{name}=\"vlan {id}\""));
     }
     let mut words = hardware(link)?;
@@ -124,8 +124,8 @@ fn interface(link: &Link, setup: &Setup) -> Checked<Vec<String>> {
     Ok(lines)
 }
 
-fn hardware(link: &Link) -> Checked<Vec<String>> {
-    let Kind::Bond { members, mode, .. } = &link.kind else {
+fn hardware(link: &Link) -> CheckResult<Vec<String>> {
+    let LinkKind::Bond { members, mode, .. } = &link.kind else {
         return Ok(Vec::new());
     };
     let protocol = match mode {
@@ -135,7 +135,11 @@ fn hardware(link: &Link) -> Checked<Vec<String>> {
         BondMode::Broadcast => "broadcast",
         BondMode::Lacp => "lacp",
         BondMode::BalanceTlb | BondMode::BalanceAlb => {
-            return Err(format!("{}: FreeBSD has no {}", link.name, mode.name()));
+            return Err(format!(
+                "{}: the mode {} is not supported for FreeBSD",
+                link.name,
+                mode.name()
+            ));
         }
     };
     let mut words = vec![format!("laggproto {protocol}")];
@@ -144,7 +148,7 @@ fn hardware(link: &Link) -> Checked<Vec<String>> {
     Ok(words)
 }
 
-/// ifconfig(8), of lagg(4).
+/// Returns the option in the syntax of ifconfig(8) for lagg(4).
 pub(super) fn of_lagg(option: &BondOption) -> Option<String> {
     match (option.name, &*option.value) {
         ("lacp_rate", "fast") => Some("lacp_fast_timeout".to_owned()),
@@ -156,7 +160,7 @@ pub(super) fn of_lagg(option: &BondOption) -> Option<String> {
     }
 }
 
-/// All routes: their names, and what each is.
+/// Returns the variables of all routes: the list of their names, and each route.
 fn routes(links: &[Link]) -> Vec<String> {
     let mut lines = Vec::new();
     for (is_v4, before) in [(true, ""), (false, "ipv6_")] {
@@ -170,7 +174,7 @@ fn routes(links: &[Link]) -> Vec<String> {
                 continue;
             };
             if link.ip.gateway_on_link {
-                // `defaultrouter` would come before the route to the gateway.
+                // `defaultrouter` would be set before the route to the gateway.
                 let family = if is_v4 { "" } else { "-inet6 " };
                 let words = format!("{family}default {gateway}");
                 named.push((format!("diskfs{}", named.len()), words));

@@ -1,6 +1,6 @@
-//! `/etc/resolv.conf` (resolv.conf(5)), where nothing of the guest makes it.
+//! `/etc/resolv.conf` (resolv.conf(5)), for guests in which no program generates it.
 
-use super::super::super::Kind;
+use super::super::super::EntryKind;
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
 use super::files::Files;
@@ -9,10 +9,11 @@ use diskfs_disk::Result;
 
 const PATH: &str = "/etc/resolv.conf";
 
-/// As many as the C library asks (`MAXNS`).
+/// The number of name servers that the C library uses (`MAXNS`).
 const MAX_SERVERS: usize = 3;
 
-/// Writes it, unless it is a symlink to what is made when the guest starts. `options` stay.
+/// Writes the file, unless it is a symlink to a file that is generated at boot. The line `options`
+/// is kept.
 pub(super) fn write(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Result<()> {
     let servers = nameservers(&setup.links);
     let domains = search(&setup.links);
@@ -20,15 +21,15 @@ pub(super) fn write(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Resu
         return Ok(());
     }
     let link = guest.stage.link_entry(PATH)?;
-    if let Some(Kind::Symlink(target)) = link.map(|entry| entry.kind) {
+    if let Some(EntryKind::Symlink(target)) = link.map(|entry| entry.kind) {
         guest.note(format!(
-            "{PATH} is a symlink to {target}: it is left as it is"
+            "{PATH} was not changed: it is a symlink to {target}"
         ));
         return Ok(());
     }
     if servers.len() > MAX_SERVERS {
         guest.note(format!(
-            "of {PATH}, the first {MAX_SERVERS} name servers are asked"
+            "{PATH} has too many name servers: only the first {MAX_SERVERS} are used"
         ));
     }
     let before = guest.stage.text(PATH)?.unwrap_or_default();

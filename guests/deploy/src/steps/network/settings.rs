@@ -1,4 +1,4 @@
-//! What a plan says of the network.
+//! The keys of the step `network`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,27 +9,28 @@ use super::bond::{
 };
 use super::values::{Mac, Prefix};
 
-/// How the network is set up.
+/// The network configuration of the guest, written for its network stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Network {
-    /// What sets it up; by default what the guest has.
+    /// The network stack to configure; default: the one that is enabled in the guest.
     #[serde(default)]
     pub stack: Stack,
-    /// Whether what set it up before goes. What is of no plain interface, bond or VLAN stays.
+    /// Removes the previous configuration (default: true). Settings of anything but plain
+    /// interfaces, bonds and VLANs stay.
     #[serde(default = "yes")]
     pub clean: bool,
-    /// The interfaces that there are.
+    /// The physical or virtual network interfaces of the machine.
     pub interfaces: Vec<Interface>,
-    /// Several that act as one.
+    /// Bonds: several interfaces that act as one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bonds: Vec<Bond>,
-    /// Numbered networks on others.
+    /// VLANs on other interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vlans: Vec<Vlan>,
-    /// Whether a cloud's server of metadata is reached on the interface of the default route: `169.254.169.254/32`, and
-    /// `fd00:ec2::254/128` where it has IPv6.
+    /// Adds routes to a cloud's metadata service on the interface of the default route:
+    /// `169.254.169.254/32`, and `fd00:ec2::254/128` if the interface has IPv6.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub metadata_route: bool,
 }
@@ -38,45 +39,45 @@ fn yes() -> bool {
     true
 }
 
-/// What sets a guest's network up.
+/// The network stack that configures a guest's interfaces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Stack {
-    /// What the guest has enabled.
+    /// The stack that is enabled in the guest.
     #[default]
     Auto,
-    /// `/etc/network/interfaces` of Debian.
+    /// ifupdown of Debian: `/etc/network/interfaces`.
     Ifupdown,
     /// netplan of Ubuntu.
     Netplan,
-    /// `NetworkManager`'s keyfiles.
+    /// `NetworkManager`, with keyfiles.
     NetworkManager,
-    /// `ifcfg-*` of Red Hat up to 7.
+    /// The network scripts of Red Hat up to release 7: `ifcfg-*` files.
     Ifcfg,
-    /// `ifcfg-*` of SUSE.
+    /// wicked of SUSE: `ifcfg-*` files.
     Wicked,
-    /// systemd-networkd.
+    /// systemd-networkd, with `.network` and `.netdev` files.
     Networkd,
-    /// `OpenWrt`.
+    /// uci of `OpenWrt`.
     Uci,
-    /// Gentoo without systemd.
+    /// netifrc of Gentoo without systemd.
     Netifrc,
-    /// netctl of Arch.
+    /// netctl of Arch Linux.
     Netctl,
-    /// `/etc/network/interfaces` of Alpine.
+    /// ifupdown of Alpine: `/etc/network/interfaces`.
     OpenRc,
-    /// cloud-init, which sets up one of the others when the guest starts.
+    /// cloud-init, which configures one of the other stacks at boot.
     #[serde(rename = "cloud-init")]
     CloudInit,
-    /// FreeBSD.
+    /// `rc.conf` of FreeBSD.
     #[serde(rename = "rc.conf")]
     RcConf,
 }
 
 impl Stack {
-    /// What a plan calls it.
+    /// Returns the stack's name in plans.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -96,54 +97,56 @@ impl Stack {
     }
 }
 
-/// A route besides the default one.
+/// A route other than the default route.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Route {
-    /// Where it leads.
+    /// The destination network.
     pub to: Prefix,
-    /// The gateway; without one, or with `0.0.0.0` or `::`, what it leads to is on the link.
+    /// The gateway. Without one, or with `0.0.0.0` or `::`, the destination is directly on the
+    /// link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
-    /// Whether the gateway is on the link, though no address says so.
+    /// Treats the gateway as directly reachable, even if it is in no network of the interface's
+    /// addresses.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub on_link: bool,
-    /// Of two, the one with less is taken.
+    /// The metric. Of two routes to the same destination, the one with the lower metric is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<u32>,
 }
 
-/// How a bond shares its work (the kernel's bonding.rst, `mode`); a name or its number.
+/// The mode of a bond (`mode` in the kernel's bonding.rst), by name or number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BondMode {
-    /// In turns.
+    /// Sends packets over the members in turn (round-robin).
     #[serde(alias = "0")]
     BalanceRr,
-    /// One, and another when it fails.
+    /// Uses one member, and another when it fails.
     #[serde(alias = "1")]
     ActiveBackup,
-    /// By the peer.
+    /// Chooses the member by a hash of the packet's addresses.
     #[serde(alias = "2")]
     BalanceXor,
-    /// All at once.
+    /// Sends each packet over all members.
     #[serde(alias = "3")]
     Broadcast,
-    /// LACP.
+    /// LACP, the Link Aggregation Control Protocol of IEEE 802.3ad.
     #[serde(rename = "802.3ad", alias = "4", alias = "lacp")]
     Lacp,
-    /// By load, sending.
+    /// Balances outgoing traffic by load.
     #[serde(alias = "5")]
     BalanceTlb,
-    /// By load, sending and receiving.
+    /// Balances outgoing and incoming traffic by load.
     #[serde(alias = "6")]
     BalanceAlb,
 }
 
 impl BondMode {
-    /// What the kernel calls it.
+    /// Returns the kernel's name of the mode.
     pub fn name(self) -> &'static str {
         match self {
             Self::BalanceRr => "balance-rr",
@@ -157,7 +160,7 @@ impl BondMode {
     }
 }
 
-/// Each kind of interface: its own settings, and those that all have.
+/// Defines each kind of interface with its own keys and the keys that all kinds have.
 macro_rules! interfaces {
     ($($(#[$doc:meta])* $name:ident { $($(#[$own_doc:meta])* $own:ident: $kind:ty,)* })*) => {$(
         $(#[$doc])*
@@ -166,46 +169,47 @@ macro_rules! interfaces {
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub struct $name {
             $($(#[$own_doc])* pub $own: $kind,)*
-            /// Its own addresses.
+            /// The static IP addresses with their prefix lengths.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub addresses: Vec<Prefix>,
-            /// Whether it asks for IPv4 addresses by DHCP.
+            /// Requests an IPv4 address by DHCP.
             #[serde(default, skip_serializing_if = "std::ops::Not::not")]
             pub dhcp4: bool,
-            /// Whether it asks for IPv6 addresses by DHCP.
+            /// Requests IPv6 addresses by DHCP.
             #[serde(default, skip_serializing_if = "std::ops::Not::not")]
             pub dhcp6: bool,
-            /// Whether it believes IPv6's routers; the guest's default where nothing is said.
+            /// Accepts IPv6 router advertisements; default: the guest's own default.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub accept_ra: Option<bool>,
-            /// The default route's gateway.
+            /// The gateway of the IPv4 default route.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub gateway4: Option<Ipv4Addr>,
-            /// That of IPv6.
+            /// The gateway of the IPv6 default route.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub gateway6: Option<Ipv6Addr>,
-            /// Whether both are on the link, though no address says so.
+            /// Treats both gateways as directly reachable, even if they are in no network of the
+            /// interface's addresses.
             #[serde(default, skip_serializing_if = "std::ops::Not::not")]
             pub gateway_on_link: bool,
-            /// The largest packet in bytes.
+            /// The MTU in bytes.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub mtu: Option<u32>,
-            /// Routes.
+            /// Routes other than the default route.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub routes: Vec<Route>,
-            /// Name servers.
+            /// The addresses of name servers.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub nameservers: Vec<IpAddr>,
-            /// Domains that names are searched in.
+            /// The search domains for host names.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub search: Vec<String>,
-            /// Whether it stays down when the guest starts.
+            /// Does not bring the interface up at boot.
             #[serde(default, alias = "optional", skip_serializing_if = "std::ops::Not::not")]
             pub standby: bool,
         }
 
         impl $name {
-            /// What all kinds have.
+            /// Returns the settings that all kinds of interfaces have.
             pub(super) fn addressing(&self) -> Addressing {
                 Addressing {
                     addresses: self.addresses.clone(),
@@ -227,109 +231,110 @@ macro_rules! interfaces {
 }
 
 interfaces! {
-    /// An interface that the machine has.
+    /// A network interface of the machine.
     Interface {
-        /// The address that it is told by.
+        /// The hardware (MAC) address by which the interface is recognized.
         mac: Mac,
-        /// What it is to be called; it keeps its name where nothing is said and nothing asks for one.
+        /// The name to give to the interface. By default it keeps its name, unless a setting needs
+        /// one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
-        /// Whether it is InfiniBand's, and no Ethernet's.
+        /// Declares an InfiniBand interface instead of an Ethernet interface.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         infiniband: bool,
     }
-    /// Several interfaces that act as one.
+    /// A bond: several interfaces that act as one.
     Bond {
-        /// What it is called.
+        /// The name of the bond.
         name: String,
-        /// The names or hardware's addresses of its parts.
+        /// The names or hardware addresses of the member interfaces.
         members: Vec<String>,
-        /// How they share the work.
+        /// The mode, which determines how the members share the traffic.
         mode: BondMode,
-        /// How often it is looked whether they are up, in milliseconds; 100 where nothing is said.
+        /// The interval of link checks in milliseconds; default: 100.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         miimon: Option<u32>,
-        /// How long a part that came up waits before it is used, in milliseconds.
+        /// The delay in milliseconds before a member whose link came up is used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         updelay: Option<u32>,
-        /// How long a part that went down is still used, in milliseconds.
+        /// The delay in milliseconds before a member whose link went down is no longer used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         downdelay: Option<u32>,
-        /// How often the peer sends LACP's messages.
+        /// The rate at which the LACP partner sends its messages.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lacp_rate: Option<LacpRate>,
-        /// What chooses the part that a packet is sent on.
+        /// The hash that selects the member for an outgoing packet.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         xmit_hash_policy: Option<XmitHashPolicy>,
-        /// Which of several LACP partners is chosen.
+        /// The rule that selects one of several LACP partners.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ad_select: Option<AdSelect>,
-        /// LACP's system priority, 1 to 65535.
+        /// The LACP system priority, 1 to 65535.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ad_actor_sys_prio: Option<u16>,
-        /// LACP's system address.
+        /// The LACP system MAC address.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ad_actor_system: Option<Mac>,
-        /// The user's part of LACP's port key, 0 to 1023.
+        /// The user-defined part of the LACP port key, 0 to 1023.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ad_user_port_key: Option<u16>,
-        /// How many parts must be up for the bond to be up.
+        /// The number of members that must be up for the bond to be up.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         min_links: Option<u32>,
-        /// The name or hardware's address of the part that is used when it is up.
+        /// The name or hardware address of the member that is preferred while it is up.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         primary: Option<String>,
-        /// When the primary part takes over again.
+        /// The condition for returning to the primary member.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         primary_reselect: Option<PrimaryReselect>,
-        /// Whose hardware address the parts have.
+        /// The choice of the hardware addresses of the bond and its members.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fail_over_mac: Option<FailOverMac>,
-        /// How often the ARP targets are asked, in milliseconds; in place of `miimon`.
+        /// The interval of ARP monitoring in milliseconds; it replaces `miimon`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arp_interval: Option<u32>,
-        /// The addresses that are asked.
+        /// The IPv4 addresses that ARP monitoring queries.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         arp_ip_target: Vec<Ipv4Addr>,
-        /// Which parts' ARP answers are checked.
+        /// The members whose ARP replies are validated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arp_validate: Option<ArpValidate>,
-        /// How many ARP targets must answer.
+        /// The number of ARP targets that must be reachable.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arp_all_targets: Option<ArpAllTargets>,
-        /// Whether parts that are not active take what they receive.
+        /// Accepts duplicate frames on inactive members instead of dropping them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         all_slaves_active: Option<bool>,
-        /// How many messages tell the network of a takeover.
+        /// The number of peer notifications (gratuitous ARP) after a failover.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         num_grat_arp: Option<u8>,
-        /// How many IGMP reports are sent after a takeover.
+        /// The number of IGMP reports after a failover.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resend_igmp: Option<u8>,
-        /// How many packets a part sends before the next one's turn.
+        /// The number of packets to send over a member before the next one is used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         packets_per_slave: Option<u16>,
-        /// How often the switches are told of the parts, in seconds.
+        /// The interval in seconds between learning packets to the switches of the members.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lp_interval: Option<u32>,
-        /// Whether `balance-tlb` moves flows by load.
+        /// Rebalances flows by load in the mode `balance-tlb`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tlb_dynamic_lb: Option<bool>,
     }
-    /// A numbered network on another interface.
+    /// A VLAN on another interface.
     Vlan {
-        /// What it is called.
+        /// The name of the VLAN interface.
         name: String,
-        /// The name or hardware's address of what it is on.
+        /// The name or hardware address of the interface below the VLAN.
         parent: String,
-        /// Its number, 1 to 4094.
+        /// The VLAN ID, 1 to 4094.
         id: u16,
     }
 }
 
-/// What all kinds of interfaces have; as in each of them.
+/// The settings that all kinds of interfaces have. The fields are those of [`Interface`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "they are a plan's own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of a plan")]
 pub(super) struct Addressing {
     pub(super) addresses: Vec<Prefix>,
     pub(super) dhcp4: bool,
@@ -367,8 +372,9 @@ impl Addressing {
         v4.chain(self.gateway6.map(IpAddr::V6))
     }
 
-    /// The routes, and before those whose gateways are on the link without an address that says so, routes to these
-    /// gateways: for whoever has no word for that.
+    /// Returns the routes, and before each route whose gateway must be treated as directly
+    /// reachable, a route to that gateway. This is for stacks without a setting for on-link
+    /// gateways.
     pub(super) fn routes_with_links(&self) -> Vec<Route> {
         let mut routes: Vec<Route> = Vec::new();
         let on_link = |via| Route {
@@ -388,7 +394,7 @@ impl Addressing {
         routes
     }
 
-    /// The default routes that gateways are, then the others.
+    /// Returns the default routes of the gateways, then the other routes.
     pub(super) fn all_routes(&self) -> Vec<Route> {
         let of_gateway = |via: IpAddr| Route {
             to: Prefix::new(unspecified(via), 0).unwrap_or_else(|| Prefix::of_host(via)),
@@ -402,7 +408,7 @@ impl Addressing {
     }
 }
 
-/// The unspecified address of the same family.
+/// Returns the unspecified address of the same address family.
 pub(super) fn unspecified(like: IpAddr) -> IpAddr {
     match like {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

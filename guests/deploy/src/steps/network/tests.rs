@@ -1,4 +1,4 @@
-//! What plans can't say, and what is chosen.
+//! Tests of refused settings and of the choice of the stack.
 
 use super::super::testing::{after, apply, attributes, guest, text};
 use super::{Stack, detect};
@@ -9,7 +9,7 @@ fn chosen(txtar: &str) -> Stack {
 
 const ETH0: &str = "mac: \"52:54:00:12:34:56\"";
 
-/// Whether a plan with these settings is refused, and why.
+/// Applies a plan with these settings, which must be refused, and returns the reason.
 fn refused(settings: &str) -> String {
     let mut guest = guest("-- /usr/sbin/netplan --\n");
     let step = format!("- network: {{{settings}}}");
@@ -18,38 +18,39 @@ fn refused(settings: &str) -> String {
     error.to_string()
 }
 
-/// Settings, and what is said of them; `ETH0` and `ETH1` are addresses of hardware.
+/// Settings, and a part of the message that refuses them. `ETH0` and `ETH1` stand for hardware
+/// addresses.
 const REFUSED: &str = r#"
-interfaces: [{mac: x}] -> no hardware's address
-interfaces: [{mac: "01:00:5e:00:00:01"}] -> no single interface
-interfaces: [{ETH0}, {ETH0}] -> two interfaces with 52:54
-interfaces: [{ETH0, name: eth0}, {ETH1, name: eth0}] -> two interfaces `eth0`
-interfaces: [{ETH0, name: a/b}] -> no name of an interface
-interfaces: [{ETH0, name: "a b"}] -> no name of an interface
-interfaces: [{ETH0, name: abcdefghijklmnop}] -> no name of an interface
+interfaces: [{mac: x}] -> invalid hardware address
+interfaces: [{mac: "01:00:5e:00:00:01"}] -> a single interface
+interfaces: [{ETH0}, {ETH0}] -> duplicate hardware address 52:54
+interfaces: [{ETH0, name: eth0}, {ETH1, name: eth0}] -> duplicate interface name `eth0`
+interfaces: [{ETH0, name: a/b}] -> invalid interface name
+interfaces: [{ETH0, name: "a b"}] -> invalid interface name
+interfaces: [{ETH0, name: abcdefghijklmnop}] -> invalid interface name
 interfaces: [{ETH0, name: lo}] -> loopback
 interfaces: [{ETH0, adresses: []}] -> adresses
-interfaces: [{ETH0, addresses: [192.0.2.1]}] -> no address with a prefix
-interfaces: [{ETH0, addresses: [192.0.2.1/33]}] -> no address with a prefix
-interfaces: [{ETH0, addresses: [127.0.0.1/8]}] -> no address of an interface
-interfaces: [{ETH0, addresses: [192.0.2.1/24, 192.0.2.1/25]}] -> there twice
-interfaces: [{ETH0, addresses: [192.0.2.9/24], gateway4: 198.51.100.1}] -> no address reaches
-interfaces: [{ETH0, addresses: [192.0.2.9/24], gateway4: 192.0.2.9}] -> its own address
-interfaces: [{ETH0, addresses: [192.0.2.9/24], gateway6: "2001:db8::1"}] -> no address reaches
-interfaces: [{ETH0, dhcp4: true, mtu: 67}] -> no MTU
+interfaces: [{ETH0, addresses: [192.0.2.1]}] -> an address with a prefix
+interfaces: [{ETH0, addresses: [192.0.2.1/33]}] -> an address with a prefix
+interfaces: [{ETH0, addresses: [127.0.0.1/8]}] -> invalid interface address
+interfaces: [{ETH0, addresses: [192.0.2.1/24, 192.0.2.1/25]}] -> duplicate address
+interfaces: [{ETH0, addresses: [192.0.2.9/24], gateway4: 198.51.100.1}] -> unreachable gateway
+interfaces: [{ETH0, addresses: [192.0.2.9/24], gateway4: 192.0.2.9}] -> interface itself
+interfaces: [{ETH0, addresses: [192.0.2.9/24], gateway6: "2001:db8::1"}] -> unreachable gateway
+interfaces: [{ETH0, dhcp4: true, mtu: 67}] -> invalid MTU
 interfaces: [{ETH0, dhcp6: true, mtu: 1000}] -> at least 1280
-interfaces: [{ETH0, dhcp4: true, routes: [{to: 192.0.2.1/24}]}] -> bits behind
-interfaces: [{ETH0, dhcp4: true, routes: [{to: 192.0.2.0/24, via: "::2"}]}] -> of another kind
-interfaces: [{ETH0, routes: [{to: 192.0.2.0/24, via: 198.51.100.1}]}] -> no address reaches
-interfaces: [{ETH0, dhcp4: true, search: ["a b"]}] -> no domain
-interfaces: [{ETH0, infiniband: true}] -> no address of InfiniBand
-interfaces: [{ETH0}], vlans: [{name: v1, parent: eth9, id: 1}] -> no interface `eth9`
-interfaces: [{ETH0, name: eth0}], vlans: [{name: v1, parent: eth0, id: 4095}] -> no number of a VLAN
-interfaces: [{ETH0, name: eth0}], vlans: [{name: v1, parent: eth0, id: 7}, {name: v2, parent: eth0, id: 7}] -> VLAN 7 twice
-interfaces: [{ETH0, name: eth0}], bonds: [{name: b, members: [], mode: 802.3ad}] -> no members
-interfaces: [{ETH0, name: eth0, dhcp4: true}], bonds: [{name: b, members: [eth0], mode: 802.3ad}] -> no addresses and routes
+interfaces: [{ETH0, dhcp4: true, routes: [{to: 192.0.2.1/24}]}] -> bits after
+interfaces: [{ETH0, dhcp4: true, routes: [{to: 192.0.2.0/24, via: "::2"}]}] -> other address family
+interfaces: [{ETH0, routes: [{to: 192.0.2.0/24, via: 198.51.100.1}]}] -> unreachable gateway
+interfaces: [{ETH0, dhcp4: true, search: ["a b"]}] -> invalid search domain
+interfaces: [{ETH0, infiniband: true}] -> of InfiniBand
+interfaces: [{ETH0}], vlans: [{name: v1, parent: eth9, id: 1}] -> no such interface: `eth9`
+interfaces: [{ETH0, name: eth0}], vlans: [{name: v1, parent: eth0, id: 4095}] -> invalid VLAN ID
+interfaces: [{ETH0, name: eth0}], vlans: [{name: v1, parent: eth0, id: 7}, {name: v2, parent: eth0, id: 7}] -> duplicate VLAN ID 7
+interfaces: [{ETH0, name: eth0}], bonds: [{name: b, members: [], mode: 802.3ad}] -> missing members
+interfaces: [{ETH0, name: eth0, dhcp4: true}], bonds: [{name: b, members: [eth0], mode: 802.3ad}] -> cannot have addresses or routes
 interfaces: [{ETH0, name: eth0}], bonds: [{name: b, members: [eth0], mode: fast}] -> fast
-interfaces: [{ETH0, dhcp4: true, gateway4: 192.0.2.1}, {ETH1, dhcp4: true, gateway4: 192.0.2.2}] -> default route each
+interfaces: [{ETH0, dhcp4: true, gateway4: 192.0.2.1}, {ETH1, dhcp4: true, gateway4: 192.0.2.2}] -> both have a default route
 metadata-route: true, interfaces: [{ETH0}] -> metadata-route
 stack: systemd, interfaces: [{ETH0}] -> systemd
 "#;
@@ -118,7 +119,7 @@ fn it_is_chosen_what_is_enabled() {
         |version: &str| format!("-- /etc/os-release --\nID=\"rhel\"\nVERSION_ID=\"{version}\"\n");
     for (tree, stack) in [
         (format!("{manager}{empty}{}", el("9.3")), Stack::NetworkManager),
-        // The scripts are installed, but NetworkManager is what starts.
+        // The scripts are installed, but NetworkManager is enabled.
         (format!("{manager}{scripts}{}", el("8.9")), Stack::NetworkManager),
         (format!("{manager}{scripts}{}-- /etc/rc.d/rc3.d/S10network -> ../x --\n", el("8.9")), Stack::Ifcfg),
         (format!("{manager}{scripts}{}", el("7.9")), Stack::Ifcfg),
@@ -127,7 +128,8 @@ fn it_is_chosen_what_is_enabled() {
         (format!("{networkd}-- /sbin/ifup --\n-- /etc/network/interfaces --\n"), Stack::Networkd),
         ("-- /usr/lib/systemd/systemd-networkd --\n-- /sbin/ifup --\n-- /etc/network/interfaces --\n".to_owned(), Stack::Ifupdown),
         (format!("{networkd}-- /usr/sbin/netplan --\n"), Stack::Netplan),
-        // What starts at the first start: a preset of the vendor has it on, and nothing has turned it on yet.
+        // The unit that is enabled at the first boot: a preset of the vendor enables it, and no
+        // symlink exists yet.
         (preset("enable systemd-networkd.service"), Stack::Networkd),
         (preset("disable *"), Stack::Ifupdown),
         (preset("enable *") + "-- /etc/systemd/system/systemd-networkd.service -> /dev/null --\n", Stack::Ifupdown),
@@ -151,7 +153,7 @@ fn secrets_of_connections_are_roots() {
     let step = format!(
         "- network: {{stack: networkmanager, interfaces: [{{{ETH0}, name: eth0, dhcp4: true}}]}}"
     );
-    // One that anybody could read gets another mode, too.
+    // A file that others can read gets another mode, too.
     let path = "/etc/NetworkManager/system-connections/eth0.nmconnection";
     let guest = after(
         &format!("-- {path} --\nold\n-- {path}.keep --\n[connection]\ntype=wifi\n"),
@@ -193,7 +195,7 @@ fn what_a_plan_left_behind_goes_with_the_next() {
 }
 
 #[test]
-fn it_is_told_what_a_guest_has_not() {
+fn what_a_guest_lacks_is_reported() {
     for (tree, count) in [
         ("-- /etc/passwd --\n", 1),
         ("-- /usr/sbin/NetworkManager --\n", 0),
@@ -205,7 +207,7 @@ fn it_is_told_what_a_guest_has_not() {
         let notes = guest.report("network").notes;
         let notes = notes
             .iter()
-            .filter(|note| note.contains("does not seem to have networkmanager"));
+            .filter(|note| note.contains("networkmanager does not seem to be installed"));
         assert_eq!(notes.count(), count, "{tree}");
     }
 }

@@ -1,14 +1,14 @@
-//! `OpenWrt`'s `/etc/config/network` (its documentation, "Network configuration").
+//! The stack of `OpenWrt`: `/etc/config/network` (its documentation, "Network configuration").
 
 use super::super::super::guest::Guest;
 use super::files::{Files, with_block, without_block};
-use super::links::{Kind, Link, Setup};
+use super::links::{Link, LinkKind, Setup};
 use super::settings::{Addressing, Route};
 use diskfs_disk::Result;
 
 const PATH: &str = "/etc/config/network";
 
-/// Writes its sections behind the others.
+/// Writes our sections after the others.
 pub(super) fn render(guest: &Guest, setup: &Setup, files: &mut Files) -> Result<()> {
     let before = guest.stage.text(PATH)?.unwrap_or_default();
     let others = without_block(&before);
@@ -17,15 +17,15 @@ pub(super) fn render(guest: &Guest, setup: &Setup, files: &mut Files) -> Result<
     } else {
         others
     };
-    // Before 21.02 interfaces named their devices so, and devices had no sections.
+    // Before 21.02, interfaces named their devices with `ifname`, and devices had no sections.
     let is_old = before.contains("option ifname") && !before.contains("option device");
     let mut uci = Uci {
         text: String::new(),
         is_old,
     };
     for link in &setup.links {
-        if matches!(link.kind, Kind::Bond { .. }) || link.bond.is_some() {
-            return Err(guest.invalid("bonds of OpenWrt are not supported"));
+        if matches!(link.kind, LinkKind::Bond { .. }) || link.bond.is_some() {
+            return Err(guest.invalid("bonds are not supported for OpenWrt"));
         }
         uci.add(link);
     }
@@ -37,7 +37,7 @@ pub(super) fn render(guest: &Guest, setup: &Setup, files: &mut Files) -> Result<
     Ok(())
 }
 
-/// The text without the sections of interfaces but the loopback, and without those of routes.
+/// Returns the text without the sections of interfaces (except the loopback) and routes.
 fn without_interfaces(text: &str) -> String {
     let mut is_kept = true;
     let keep = |line: &&str| {
@@ -57,7 +57,7 @@ fn without_interfaces(text: &str) -> String {
     text.split_inclusive('\n').filter(keep).collect()
 }
 
-/// A text of sections.
+/// A text of sections under construction.
 struct Uci {
     text: String,
     is_old: bool,
@@ -130,12 +130,12 @@ impl Uci {
         }
     }
 
-    /// The device itself: its hardware's address, and what makes a VLAN.
+    /// Writes the section of the device: its hardware address, or the settings of a VLAN.
     fn device(&mut self, link: &Link, name: &str) {
         self.section("device", &format!("dev_{name}"));
         self.option("name", &link.name);
         match &link.kind {
-            Kind::Vlan { parent, id } => {
+            LinkKind::Vlan { parent, id } => {
                 self.option("type", "8021q");
                 self.option("ifname", parent);
                 self.option("vid", id);
@@ -154,9 +154,9 @@ impl Uci {
     fn begin(&mut self, link: &Link, name: &str, protocol: &str) {
         self.section("interface", name);
         if self.is_old {
-            // What a VLAN is, its name told then.
+            // The name of a VLAN device is determined by its parent and its ID there.
             let device = match &link.kind {
-                Kind::Vlan { parent, id } => format!("{parent}.{id}"),
+                LinkKind::Vlan { parent, id } => format!("{parent}.{id}"),
                 _ => link.name.clone(),
             };
             self.option("ifname", device);
@@ -213,7 +213,7 @@ impl Uci {
     }
 }
 
-/// Names of sections have letters, digits and `_`.
+/// Converts a name to a section name, which has only letters, digits and `_`.
 fn plain(name: &str) -> String {
     name.replace(['.', '-'], "_")
 }

@@ -1,4 +1,4 @@
-//! What settings are made of: addresses with their prefixes, and hardware's addresses.
+//! The values of network settings: address prefixes and MAC addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,23 +6,23 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// An address with the length of its network's prefix: `192.0.2.10/24`.
+/// An IP address with the prefix length of its network: `192.0.2.10/24`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix {
-    /// The address.
+    /// The IP address.
     pub address: IpAddr,
     len: u8,
 }
 
 impl Prefix {
-    /// `None` for a prefix that is longer than the address.
+    /// Returns a prefix, or `None` if the length exceeds that of the address.
     pub fn new(address: IpAddr, len: u8) -> Option<Self> {
         (len <= bits(address)).then_some(Self { address, len })
     }
 
-    /// One address alone.
+    /// Returns the prefix of a single address.
     pub fn of_host(address: IpAddr) -> Self {
         Self {
             address,
@@ -30,17 +30,17 @@ impl Prefix {
         }
     }
 
-    /// The length in bits.
+    /// Returns the prefix length in bits.
     pub fn bits(&self) -> u8 {
         self.len
     }
 
-    /// Whether it is all there is.
+    /// Returns true for the prefix of length 0, which covers all addresses.
     pub fn is_default(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether an address is in the network.
+    /// Returns true if the network contains the address.
     pub fn has(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -57,13 +57,14 @@ impl Prefix {
         }
     }
 
-    /// The mask of an IPv4 network: `255.255.255.0`.
+    /// Returns the netmask of an IPv4 network: `255.255.255.0`.
     pub fn mask_v4(&self) -> Ipv4Addr {
         let host_bits = 32_u32.saturating_sub(self.len.into());
         Ipv4Addr::from_bits(u32::MAX.checked_shl(host_bits).unwrap_or(0))
     }
 
-    /// Whether bits are set behind the prefix: then it is an address, and no network.
+    /// Returns true if bits beyond the prefix are set: then it is the address of a host, not a
+    /// network.
     pub fn has_host_bits(&self) -> bool {
         match self.address {
             IpAddr::V4(own) => own.to_bits() & !self.mask_v4().to_bits() != 0,
@@ -91,7 +92,12 @@ impl FromStr for Prefix {
                 Self::new(address.parse().ok()?, len)
             }),
         };
-        whole.ok_or_else(|| format!("`{text}` is no address with a prefix, as 192.0.2.10/24"))
+        whole.ok_or_else(|| {
+            format!(
+                "invalid address `{text}`: expected an address with a prefix length, as in \
+             192.0.2.10/24"
+            )
+        })
     }
 }
 
@@ -115,29 +121,31 @@ impl From<Prefix> for String {
     }
 }
 
-/// A hardware's address, in lower case with colons: 6 bytes of Ethernet, 8 or 20 of InfiniBand.
+/// A hardware (MAC) address in lower case with colons: 6 bytes for Ethernet, 8 or 20 for
+/// InfiniBand.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Mac(String);
 
 impl Mac {
-    /// As text.
+    /// Returns the address as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// How many bytes it has.
+    /// Returns the length of the address in bytes.
     pub fn len_bytes(&self) -> usize {
         self.0.split(':').count()
     }
 
-    /// Whether it is that of a port of InfiniBand.
+    /// Returns true for the address of an InfiniBand port.
     pub fn is_infiniband(&self) -> bool {
         self.len_bytes() != 6
     }
 
-    /// The last 8 bytes, which say which port of InfiniBand it is: those before are made anew at each start.
+    /// Returns the last 8 bytes, which identify an InfiniBand port: the bytes before them change at
+    /// each boot.
     pub(super) fn port(&self) -> &str {
         let from = self.0.len().saturating_sub(8 * 3 - 1);
         self.0.get(from..).unwrap_or_default()
@@ -157,11 +165,17 @@ impl FromStr for Mac {
         let is_byte = |byte: &str| byte.len() == 2 && byte.bytes().all(|b| b.is_ascii_hexdigit());
         let is_whole = matches!(mac.len_bytes(), 6 | 8 | 20) && mac.0.split(':').all(is_byte);
         if !is_whole {
-            return Err(format!("`{text}` is no hardware's address"));
+            return Err(format!(
+                "invalid hardware address `{text}`: expected 6, 8 or 20 bytes, as in \
+                 52:54:00:12:34:56"
+            ));
         }
         let is_ethernet = mac.len_bytes() == 6;
         if is_ethernet && (mac.is_of_many() || mac.0 == "00:00:00:00:00:00") {
-            return Err(format!("`{text}` is the address of no single interface"));
+            return Err(format!(
+                "invalid hardware address `{text}`: expected the address of a single interface, \
+                 not multicast or zero"
+            ));
         }
         Ok(mac)
     }

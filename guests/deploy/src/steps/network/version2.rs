@@ -1,34 +1,36 @@
-//! netplan (netplan(5)), and cloud-init's network configuration of version 2, which is the same.
+//! The stacks netplan (netplan(5)) and cloud-init, whose network configuration of version 2 has the
+//! same format.
 
 use super::super::super::guest::Guest;
 use super::bond::BondOption;
 use super::detect;
 use super::files::Files;
-use super::links::{Kind, Link, Setup, joined};
+use super::links::{Link, LinkKind, Setup, joined};
 use super::settings::{Addressing, Route};
 use diskfs_disk::Result;
 
 const NETPLAN: &str = "/etc/netplan/60-diskfs.yaml";
 
-/// Behind those that the image has, before one that turns it off.
+/// The name sorts after those of the image's files, and before the file that disables network
+/// configuration.
 const CLOUD_INIT: &str = "/etc/cloud/cloud.cfg.d/50-network-config.cfg";
 
-/// Nobody but root may know what can have passwords in it: netplan complains of more.
+/// Only root may read the file, because it may contain passwords: netplan warns about other modes.
 const NETPLAN_MODE: u16 = 0o600;
 
-/// The file of netplan.
+/// Writes netplan's file.
 pub(super) fn netplan(guest: &Guest, setup: &Setup, files: &mut Files) -> Result<()> {
     let text = document(&setup.links, Some(backend(guest)?));
     files.add(NETPLAN, &text, NETPLAN_MODE);
     Ok(())
 }
 
-/// That of cloud-init.
+/// Writes cloud-init's file.
 pub(super) fn cloud_init(setup: &Setup, files: &mut Files) {
     files.add(CLOUD_INIT, &document(&setup.links, None), 0o644);
 }
 
-/// Who does what netplan says.
+/// Returns the name of the backend that applies netplan's settings.
 fn backend(guest: &Guest) -> Result<&'static str> {
     let has_manager = detect::has_network_manager(guest)?;
     let has_networkd = detect::has_networkd(guest)?;
@@ -42,8 +44,8 @@ fn backend(guest: &Guest) -> Result<&'static str> {
     })
 }
 
-/// Whether an interface is of a sort.
-type IsOf = fn(&Kind) -> bool;
+/// A predicate for a kind of interface.
+type IsOf = fn(&LinkKind) -> bool;
 
 fn document(links: &[Link], renderer: Option<&str>) -> String {
     let mut yaml = Yaml::default();
@@ -53,9 +55,11 @@ fn document(links: &[Link], renderer: Option<&str>) -> String {
         yaml.line(1, "renderer", renderer);
     }
     let sorts: [(&str, IsOf); 3] = [
-        ("ethernets", |kind| matches!(kind, Kind::Physical { .. })),
-        ("bonds", |kind| matches!(kind, Kind::Bond { .. })),
-        ("vlans", |kind| matches!(kind, Kind::Vlan { .. })),
+        ("ethernets", |kind| {
+            matches!(kind, LinkKind::Physical { .. })
+        }),
+        ("bonds", |kind| matches!(kind, LinkKind::Bond { .. })),
+        ("vlans", |kind| matches!(kind, LinkKind::Vlan { .. })),
     ];
     for (sort, is_of) in sorts {
         let mut of_sort = links.iter().filter(|link| is_of(&link.kind)).peekable();
@@ -72,14 +76,14 @@ fn document(links: &[Link], renderer: Option<&str>) -> String {
 fn add(yaml: &mut Yaml, link: &Link) {
     yaml.open(2, &key(&link.name));
     match &link.kind {
-        Kind::Physical { mac, .. } => {
+        LinkKind::Physical { mac, .. } => {
             yaml.open(3, "match");
             yaml.line(4, "macaddress", &quoted(mac));
             if link.is_named {
                 yaml.line(3, "set-name", &key(&link.name));
             }
         }
-        Kind::Bond {
+        LinkKind::Bond {
             members,
             mode,
             options,
@@ -92,7 +96,7 @@ fn add(yaml: &mut Yaml, link: &Link) {
                 yaml.line(4, key, &value);
             }
         }
-        Kind::Vlan { parent, id } => {
+        LinkKind::Vlan { parent, id } => {
             yaml.line(3, "id", &id.to_string());
             yaml.line(3, "link", &key(parent));
         }
@@ -110,7 +114,7 @@ fn add_addressing(yaml: &mut Yaml, ip: &Addressing) {
     if let Some(mtu) = ip.mtu {
         yaml.line(3, "mtu", &mtu.to_string());
     }
-    // It is brought up all the same, but nobody waits for it.
+    // The interface is brought up nevertheless, but the boot does not wait for it.
     if ip.standby {
         yaml.line(3, "optional", "true");
     }
@@ -129,7 +133,7 @@ fn add_addressing(yaml: &mut Yaml, ip: &Addressing) {
 }
 
 fn add_route(yaml: &mut Yaml, route: &Route) {
-    // Not `default`, which netplan before 0.102 does not know.
+    // netplan before 0.102 does not know `default`.
     yaml.line(4, "- to", &quoted(route.to));
     match route.via {
         Some(via) => yaml.line(5, "via", &quoted(via)),
@@ -143,7 +147,7 @@ fn add_route(yaml: &mut Yaml, route: &Route) {
     }
 }
 
-/// Lines of YAML.
+/// YAML lines under construction.
 #[derive(Default)]
 struct Yaml(String);
 
@@ -165,12 +169,13 @@ impl Yaml {
     }
 }
 
-/// Of what has neither quotes nor backslashes.
+/// Quotes a value, which must contain neither quotes nor backslashes.
 fn quoted(value: impl std::fmt::Display) -> String {
     format!("\"{value}\"")
 }
 
-/// A name of letters, digits, and some signs; quoted where YAML 1.1 takes it for something else.
+/// Writes a name of letters, digits and a few signs. It is quoted if YAML 1.1 would interpret it as
+/// something else.
 fn key(name: &str) -> String {
     let words = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
     if words.contains(&&*name.to_ascii_lowercase()) {

@@ -1,16 +1,16 @@
-//! `ifcfg-*` as SUSE has them (ifcfg(5), ifroute(5)), for wicked and what was before it.
+//! The stack wicked of SUSE and the scripts before it: `ifcfg-*` files (ifcfg(5), ifroute(5)).
 
 use super::super::super::guest::Guest;
 use super::super::super::text::{of_lines, with_line};
 use super::bond::BondOption;
 use super::files::Files;
-use super::links::{Kind, Link, Setup, joined, nameservers, search};
+use super::links::{Link, LinkKind, Setup, joined, nameservers, search};
 use super::settings::{Addressing, Route};
 use diskfs_disk::Result;
 
 pub(super) const DIR: &str = "/etc/sysconfig/network";
 
-/// A file an interface, one of its routes, and name servers in the settings of all.
+/// Writes a file per interface, a file of its routes, and the name servers in the common settings.
 pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Result<()> {
     for link in &setup.links {
         let name = &link.name;
@@ -32,7 +32,7 @@ pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Res
         }
         if link.ip.accept_ra.is_some() {
             guest.note(format!(
-                "{name}: wicked believes IPv6's routers as the kernel does"
+                "{name}: accept-ra was ignored, because wicked uses the kernel's setting"
             ));
         }
     }
@@ -59,7 +59,8 @@ pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Res
     Ok(())
 }
 
-/// The text with a variable set where it is set; in a new line where it isn't, and is to have a value.
+/// Returns the text with a variable set. A variable that is missing is only added if the value is
+/// not empty.
 fn with_value(text: &str, key: &str, value: &str) -> String {
     let is_it = |line: &str| line.strip_prefix(key).is_some_and(|it| it.starts_with('='));
     let new = format!("{key}=\"{value}\"");
@@ -107,8 +108,8 @@ fn variables(link: &Link) -> Vec<String> {
         set(&format!("IPADDR{ending}"), own);
     }
     match &link.kind {
-        Kind::Physical { .. } => {}
-        Kind::Bond {
+        LinkKind::Physical { .. } => {}
+        LinkKind::Bond {
             members,
             mode,
             options,
@@ -121,7 +122,7 @@ fn variables(link: &Link) -> Vec<String> {
             let options = joined(mode.chain(options.iter().map(BondOption::of_module)), " ");
             set("BONDING_MODULE_OPTS", &options);
         }
-        Kind::Vlan { parent, id } => {
+        LinkKind::Vlan { parent, id } => {
             set("ETHERDEVICE", parent);
             set("VLAN_ID", id);
         }
@@ -140,7 +141,7 @@ fn protocol(link: &Link) -> &'static str {
     }
 }
 
-/// Destination, gateway, netmask, interface; `-` for what is not said.
+/// Returns a route: destination, gateway, netmask and interface, with `-` for a missing field.
 fn route(route: &Route, name: &str) -> String {
     let to = match (route.to.is_default(), route.to.address.is_ipv4()) {
         (true, true) => "default".to_owned(),

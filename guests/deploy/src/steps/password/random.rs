@@ -1,8 +1,10 @@
-//! Passwords that are made up, and that the guest's own rules take: pwquality.conf(5), and what PAM says in its place.
+//! Random passwords that satisfy the guest's own rules: pwquality.conf(5), or the PAM options that
+//! replace it.
 //!
-//! What it has a class of characters count for the length (credits above 0) makes it no shorter. Of all that is limited
-//! (`maxrepeat`, `maxsequence`, `minclass`) each has less than any limit: all classes, and no two neighbours that are the
-//! same or follow each other.
+//! Credits above 0 let characters of a class count for the length; they do not make the password
+//! shorter here. The rules with limits (`maxrepeat`, `maxsequence`, `minclass`) need no values,
+//! because the password satisfies the strictest: it has all classes, and no two neighbours are
+//! equal or consecutive characters.
 
 use super::super::super::accounts::pam;
 use super::super::super::guest::Guest;
@@ -10,18 +12,19 @@ use diskfs_disk::Result;
 
 const PWQUALITY: &str = "/etc/security/pwquality.conf";
 
-/// What is read before it, by name.
+/// The drop-in directory that is read before pwquality.conf, in the order of the file names.
 const PWQUALITY_D: &str = "/etc/security/pwquality.conf.d";
 
-/// What takes the same settings as words.
+/// The PAM modules that take the same settings as options.
 const MODULES: [&str; 2] = ["pam_pwquality.so", "pam_cracklib.so"];
 
-/// How long one is where the guest asks for less, and where what it asks for ends.
+/// The default length, if the guest requires less, and the upper limit for the length that the
+/// guest can require.
 const LEN: usize = 16;
 const MAX_LEN: usize = 128;
 
-/// The four classes of characters, without those that are mistaken for others (`0O`, `1Il`), and without what shells,
-/// YAML and URLs take for theirs.
+/// The four character classes. They leave out characters that are easily confused (`0O`, `1Il`) and
+/// those with a special meaning in shells, YAML and URLs.
 const CLASSES: [&[u8]; 4] = [
     b"abcdefghijkmnpqrstuvwxyz",
     b"ABCDEFGHJKLMNPQRSTUVWXYZ",
@@ -29,33 +32,33 @@ const CLASSES: [&[u8]; 4] = [
     b"-_.,+=@",
 ];
 
-/// The keys of pwquality.conf that ask for characters of a class, in the order of the classes.
+/// The keys of pwquality.conf that require characters of a class, in the order of the classes.
 const CREDITS: [&str; 4] = ["lcredit", "ucredit", "dcredit", "ocredit"];
 
-/// What a password has to have.
+/// The requirements for a password.
 struct Rules {
     len: usize,
-    /// Of each class at least so many.
+    /// The least number of characters of each class.
     counts: [usize; 4],
-    /// As many characters of one class may follow each other.
+    /// The largest number of consecutive characters of one class.
     run: usize,
 }
 
-/// A password by the rules of the guest.
+/// Generates a password that satisfies the guest's rules.
 pub(super) fn password(guest: &Guest) -> Result<String> {
     let rules = Rules::of(guest)?;
-    let mut dice = Dice {
+    let mut random = UniformRandom {
         guest,
         bytes: [0; 64],
         at: usize::MAX,
     };
-    // How many of each class: those that are asked for, then any.
+    // The numbers of characters of each class: the required ones, then any.
     let mut left = rules.counts;
     while left.iter().sum::<usize>() < rules.len {
-        // More of one than of all others could not be kept apart.
+        // More of one class than of all others together could not be separated.
         let most = rules.len / 2;
         let mut open: Vec<_> = left.iter_mut().filter(|count| **count < most).collect();
-        let at = dice.below(open.len())?;
+        let at = random.below(open.len())?;
         let Some(count) = open.get_mut(at) else {
             break;
         };
@@ -63,7 +66,7 @@ pub(super) fn password(guest: &Guest) -> Result<String> {
     }
     let mut text = String::new();
     let (mut last, mut run) = (usize::MAX, 0);
-    while let Some(class) = next_class(&mut dice, &left, (run >= rules.run).then_some(last))? {
+    while let Some(class) = next_class(&mut random, &left, (run >= rules.run).then_some(last))? {
         run = if class == last {
             run.saturating_add(1)
         } else {
@@ -73,20 +76,25 @@ pub(super) fn password(guest: &Guest) -> Result<String> {
         if let Some(count) = left.get_mut(class) {
             *count = count.saturating_sub(1);
         }
-        text.push(char_of(&mut dice, class, text.chars().next_back())?);
+        text.push(char_of(&mut random, class, text.chars().next_back())?);
     }
     Ok(text)
 }
 
-/// The class of the next character, by chance among those that are left, and another than `not` where that can be.
-fn next_class(dice: &mut Dice<'_>, left: &[usize; 4], not: Option<usize>) -> Result<Option<usize>> {
+/// Chooses the class of the next character at random from those that are left, and avoids `not`
+/// where possible.
+fn next_class(
+    random: &mut UniformRandom<'_>,
+    left: &[usize; 4],
+    not: Option<usize>,
+) -> Result<Option<usize>> {
     let all: usize = left.iter().sum();
     let is_allowed = |class: usize| not != Some(class) || left.get(class) == Some(&all);
     let classes = left.iter().enumerate();
     let classes: Vec<_> = classes
         .filter(|(class, count)| **count > 0 && is_allowed(*class))
         .collect();
-    // Of one that has as many as all others together, there must be one in each second place.
+    // A class with as many characters as all others together must take every second position.
     let urgent = classes
         .iter()
         .find(|(_, count)| count.saturating_mul(2) > all);
@@ -94,7 +102,7 @@ fn next_class(dice: &mut Dice<'_>, left: &[usize; 4], not: Option<usize>) -> Res
         return Ok(Some(*class));
     }
     let sum: usize = classes.iter().map(|(_, count)| **count).sum();
-    let mut at = dice.below(sum)?;
+    let mut at = random.below(sum)?;
     for (class, count) in classes {
         if at < *count {
             return Ok(Some(class));
@@ -104,12 +112,12 @@ fn next_class(dice: &mut Dice<'_>, left: &[usize; 4], not: Option<usize>) -> Res
     Ok(None)
 }
 
-/// A character that is neither the one before nor follows it.
-fn char_of(dice: &mut Dice<'_>, class: usize, before: Option<char>) -> Result<char> {
+/// Chooses a character that is neither equal nor adjacent (in ASCII) to the one before.
+fn char_of(random: &mut UniformRandom<'_>, class: usize, before: Option<char>) -> Result<char> {
     let chars = CLASSES.get(class).copied().unwrap_or_default();
     let is_near = |char: u8| before.is_some_and(|it| u32::from(it).abs_diff(char.into()) < 2);
     let chars: Vec<u8> = chars.iter().copied().filter(|it| !is_near(*it)).collect();
-    let at = dice.below(chars.len())?;
+    let at = random.below(chars.len())?;
     Ok(chars.get(at).copied().map_or('-', char::from))
 }
 
@@ -120,12 +128,13 @@ impl Rules {
             let word = pam::first_word(guest, &MODULES, |word| {
                 word.strip_prefix(key)?.strip_prefix('=')?.parse().ok()
             })?;
-            // What is read last counts.
+            // The last value counts.
             Ok(word.or(texts.iter().rev().find_map(|text| number(text, key))))
         };
         let mut counts = [1_usize; 4];
         for (count, key) in counts.iter_mut().zip(CREDITS) {
-            // Below 0 it is how many there must be; above, how much they count for the length, which is left alone.
+            // Below 0, the value is the required number; above 0, it is the credit for the length,
+            // which is ignored.
             let wanted = value(key)?.filter(|value| *value < 0).unwrap_or(-1);
             let wanted = usize::try_from(wanted.unsigned_abs()).unwrap_or(MAX_LEN);
             *count = wanted.min(MAX_LEN / CLASSES.len());
@@ -136,13 +145,13 @@ impl Rules {
         Ok(Self {
             len,
             counts,
-            // 0 is any.
+            // 0 means no limit.
             run: run.filter(|run| *run > 0).unwrap_or(usize::MAX),
         })
     }
 }
 
-/// The files, in the order that they are read.
+/// Reads the files in the order in which pwquality reads them.
 fn texts(guest: &Guest) -> Result<Vec<String>> {
     let mut texts = Vec::new();
     if guest.stage.is_dir(PWQUALITY_D)? {
@@ -159,7 +168,7 @@ fn texts(guest: &Guest) -> Result<Vec<String>> {
     Ok(texts)
 }
 
-/// The last value of a key: `minlen = 12`.
+/// Returns the last value of a key, as in `minlen = 12`.
 fn number(text: &str, key: &str) -> Option<i64> {
     let mut lines = text.lines().rev();
     lines.find_map(|line| {
@@ -169,18 +178,18 @@ fn number(text: &str, key: &str) -> Option<i64> {
     })
 }
 
-/// Numbers that are all as likely.
-struct Dice<'g> {
+/// A source of uniformly distributed numbers.
+struct UniformRandom<'g> {
     guest: &'g Guest,
     bytes: [u8; 64],
     at: usize,
 }
 
-impl Dice<'_> {
-    /// One from 0 on, below `count`, which is at most 256.
+impl UniformRandom<'_> {
+    /// Returns a number from 0 to `count - 1`. `count` is at most 256.
     fn below(&mut self, count: usize) -> Result<usize> {
         let count = count.clamp(1, 256);
-        // Bytes beyond the last whole multiple would make the first numbers likelier.
+        // Bytes from the last whole multiple of `count` on would make small numbers more likely.
         let limit = 256_usize.saturating_sub(256_usize.checked_rem(count).unwrap_or(0));
         loop {
             let byte = usize::from(self.byte()?);
@@ -207,7 +216,7 @@ mod tests {
     use super::super::super::testing::guest;
     use super::*;
 
-    /// With random numbers, which other tests have none of.
+    /// Uses real random numbers, unlike other tests.
     fn random(txtar: &str) -> String {
         let guest = guest(txtar);
         password(&Guest::new(guest.stage.guest().clone())).unwrap()

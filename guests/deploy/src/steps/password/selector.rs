@@ -1,4 +1,4 @@
-//! Passwords in a plan where it has been said whose they are.
+//! Passwords in plans where the user is already known.
 
 use std::fmt;
 
@@ -10,21 +10,23 @@ use super::super::super::guest::Guest;
 use super::{Password, words};
 use diskfs_disk::Result;
 
-/// A password without its user: the password as bare text, or the keys of [`Password`]. As bare text the words of the
-/// options (`random`, `locked`, `unlock`, `disabled`, `password:...`, `file:...`, `hash:...`), hashes of crypt(5) and empty
-/// text are refused: write `{random: true}` and so on, or `{text: random}` for a password that looks so.
+/// A password: bare text, or a map with the keys of the step `password` except `user`. Bare text is
+/// refused if it is empty, if it is a hash of crypt(5), or if it is a word of the options
+/// (`random`, `locked`, `unlock`, `disabled`, `password:...`, `file:...`, `hash:...`). Write
+/// `{random: true}` and so on, or `{text: random}` for a password that looks like one of these
+/// words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Selector {
-    /// The password; no selector word, no hash, not empty.
+    /// The password as bare text: not a selector word, not a hash, not empty.
     Text(String),
-    /// The password in detail.
+    /// The password as a map.
     Detailed(Password),
 }
 
 impl Selector {
-    /// Sets the password of a user who is there.
+    /// Sets the password of an existing user.
     pub(in super::super) fn set(&self, guest: &mut Guest, user: &str) -> Result<()> {
         match self {
             Self::Text(text) => {
@@ -35,13 +37,13 @@ impl Selector {
                 password.set(guest, user)
             }
             Self::Detailed(password) if password.user.is_some() => {
-                Err(guest.invalid("whose password it is has been said: `user` is too much"))
+                Err(guest.invalid("unexpected key `user`: the step already determines the user"))
             }
             Self::Detailed(password) => password.set(guest, user),
         }
     }
 
-    /// Whether it is one that is made up.
+    /// Returns true if the password is a random one.
     pub(in super::super) fn is_random(&self) -> bool {
         matches!(self, Self::Detailed(password) if password.random)
     }
@@ -53,15 +55,15 @@ impl<'de> Deserialize<'de> for Selector {
     }
 }
 
-/// Takes no numbers: `0123` has lost its first digit when it gets here.
+/// The deserializer of [`Selector`]. It refuses numbers: `0123` would already have lost its first
+/// digit.
 struct Parser;
 
 impl<'de> Visitor<'de> for Parser {
     type Value = Selector;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .write_str("a password: a text, between quotes where it looks like a number, or a map")
+        formatter.write_str("a password: text (quoted if it looks like a number) or a map")
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Selector, E> {
@@ -76,9 +78,9 @@ impl<'de> Visitor<'de> for Parser {
     }
 }
 
-/// Reads a password whose key is there: without a value (`password:` alone, as of a variable that is not set) it is refused,
-/// not taken as if the key were missing.
-pub(in super::super) fn given<'de, D: Deserializer<'de>>(
+/// Deserializes a password whose key is present. A key without a value (`password:` alone, as from
+/// an unset variable) is refused, not treated as a missing key.
+pub(in super::super) fn deserialize_present<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Option<Selector>, D::Error> {
     Selector::deserialize(deserializer).map(Some)

@@ -1,4 +1,4 @@
-//! Passwords of guests of several kinds.
+//! Tests of passwords in guests of several kinds.
 
 use super::super::testing::{after, apply, guest, text};
 use super::*;
@@ -8,7 +8,7 @@ const DEBIAN: &str = "-- /etc/passwd --\nroot:x:0:0:root:/root:/bin/bash\nann:x:
     -- /etc/login.defs --\nENCRYPT_METHOD YESCRYPT\n\
     -- /usr/lib/x86_64-linux-gnu/libcrypt.so.1.1.0 --\n";
 
-/// 1 700 000 000 seconds, which is the present of tests.
+/// The current day in tests: 1 700 000 000 seconds since 1970, in days.
 const TODAY: &str = "19675";
 
 fn fields(guest: &Guest, user: &str) -> Vec<String> {
@@ -34,7 +34,7 @@ fn a_text_is_hashed_as_the_guest_does() {
 fn a_password_that_is_set_already_stays() {
     let guest = after(DEBIAN, "- password: {user: ann, text: Hello world!}");
     let fields = fields(&guest, "ann");
-    // It was locked, which is over; the hash is the same.
+    // The lock is removed, and the hash is the same.
     assert!(fields[HASH].starts_with("$6$saltstring$svn8"));
     assert_eq!(
         fields[LAST_CHANGE..],
@@ -65,7 +65,7 @@ fn one_that_expires_must_be_changed() {
 }
 
 #[test]
-fn what_is_made_up_is_told() {
+fn what_is_made_up_is_reported() {
     let mut guest = guest(DEBIAN);
     apply(&mut guest, "- root-password: {random: true}").unwrap();
     let report = guest.report("root-password");
@@ -165,7 +165,7 @@ fn a_selector_word_in_detail_is_the_password_itself() {
         let hash = &fields(&guest, "root")[HASH];
         assert_eq!(crypt::is_of(hash, word), Some(true), "{word}");
     }
-    // What only begins as one of the words does is a password.
+    // Text that only begins with a selector word is a password.
     for word in ["randomly", "my random", "file", "hash", "a:b", "$ecret$"] {
         let guest = after(DEBIAN, &format!("- root-password: \"{word}\""));
         let hash = &fields(&guest, "root")[HASH];

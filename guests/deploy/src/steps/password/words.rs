@@ -1,35 +1,36 @@
-//! The words in which virt-customize says what a password is: `password:TEXT`, `random`, `locked`. Options take them; in a
-//! plan, a bare text that is one of them is refused, so that nobody gets the word itself as password.
+//! The password selectors of virt-customize: `password:TEXT`, `random`, `locked`. Command-line
+//! options take them. In a plan, bare text that equals one of them is refused, so that the word
+//! itself never becomes the password.
 
 use std::fs;
 use std::path::Path;
 
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// Prefixes that virt-customize has, and that diskfs takes neither in options nor in plans.
+/// Prefixes of virt-customize that diskfs accepts neither in options nor in plans.
 const FOREIGN: [&str; 2] = ["locked:", "disabled:"];
 
-/// What a selector of virt-customize asks for.
+/// A password selector of virt-customize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PasswordWords<'t> {
-    /// `password:TEXT`.
+    /// `password:TEXT`: the password in clear text.
     Text(&'t str),
-    /// `file:FILE`: the first line of a file of this machine.
+    /// `file:FILE`: the first line of a local file.
     File(&'t Path),
-    /// `hash:HASH`, as crypt(5) has it.
+    /// `hash:HASH`: a hash of crypt(5).
     Hash(&'t str),
-    /// `random`.
+    /// `random`: a random password.
     Random,
-    /// `locked`.
+    /// `locked`: a locked password.
     Locked,
-    /// `unlock`.
+    /// `unlock`: an unlocked password.
     Unlock,
-    /// `disabled`.
+    /// `disabled`: no login with a password.
     Disabled,
 }
 
 impl<'t> PasswordWords<'t> {
-    /// Parses a selector; `None` for a text that is none.
+    /// Parses a selector. Returns `None` for text that is not a selector.
     pub fn parse(selector: &'t str) -> Option<Self> {
         Some(match selector.split_once(':') {
             Some(("password", text)) => Self::Text(text),
@@ -43,7 +44,7 @@ impl<'t> PasswordWords<'t> {
         })
     }
 
-    /// How a plan says the same.
+    /// Returns the same selector as written in a plan.
     fn in_plan(self) -> String {
         match self {
             Self::Text(_) => "{text: ...}".to_owned(),
@@ -57,16 +58,17 @@ impl<'t> PasswordWords<'t> {
     }
 }
 
-/// Why a bare text of a plan is not taken as a password, and what to write instead; `None` for one that is. No password is
-/// in the answer.
+/// Returns why bare text of a plan is refused as a password, and what to write instead; `None` for
+/// text that is accepted. The answer never contains the password.
 pub(super) fn refusal(text: &str) -> Option<String> {
-    // Whoever writes `Random` or leaves a blank behind it means the same.
+    // `Random` or a trailing space means the same.
     let word = text.trim().to_ascii_lowercase();
     let (what, instead) = if text.is_empty() {
-        let reason = "an empty password lets everybody in; write {disabled: true} for no login with a password";
+        let reason = "an empty password allows everybody to log in; write {disabled: true} to \
+             disable password login";
         return Some(reason.to_owned());
     } else if let Some(words) = PasswordWords::parse(&word) {
-        // The path as it was written.
+        // The path in its original spelling.
         let words = PasswordWords::parse(text.trim()).unwrap_or(words);
         let what = word.split_inclusive(':').next().unwrap_or_default();
         (format!("`{what}`"), words.in_plan())
@@ -79,18 +81,20 @@ pub(super) fn refusal(text: &str) -> Option<String> {
         return None;
     };
     Some(format!(
-        "{what} as bare text is ambiguous; write {instead}, or {{text: ...}} for a password that looks so"
+        "{what} as bare text is ambiguous; write {instead}, or {{text: ...}} for a password \
+         that looks like this"
     ))
 }
 
-/// Whether a text is a hash that somebody forgot to call one: `$6$salt$...`.
+/// Returns true if the text looks like a hash without the key `hash`: `$6$salt$...`.
 fn looks_hashed(text: &str) -> bool {
     let mut fields = text.strip_prefix('$').unwrap_or_default().split('$');
     let is_kind = |kind: &str| {
         (1..=8).contains(&kind.len()) && kind.bytes().all(|byte| byte.is_ascii_alphanumeric())
     };
     let kind = fields.next().is_some_and(is_kind);
-    // Of `$2b$12$...` the last field is salt and hash, 53 characters; the shortest of the others, of MD5, has 22.
+    // In `$2b$12$...` the last field is salt and hash together, 53 characters. The shortest hash of
+    // the others, MD5's, has 22.
     kind && fields.clone().count() >= 2 && fields.next_back().is_some_and(|hash| hash.len() >= 22)
 }
 
@@ -101,14 +105,18 @@ fn quoted(path: &str) -> String {
     path.to_owned()
 }
 
-/// The first line of a file of this machine, without its end.
+/// Reads the first line of a local file, without its line break.
 ///
 /// # Errors
-/// What opening and reading it answers; `Invalid` when the line is missing or empty.
+/// The errors of opening and reading the file; `Invalid` if the line is missing or empty.
 pub fn first_line(path: &Path) -> Result<String> {
     let text = fs::read_to_string(path).map_err(|error| Error::from(error).in_file(path))?;
     let line = text.lines().next().filter(|line| !line.is_empty());
     line.map(str::to_owned).ok_or_else(|| {
-        Error::new(ErrorKind::Invalid, "no password in the first line").in_file(path)
+        Error::new(
+            ErrorKind::Invalid,
+            "missing password: the first line is empty",
+        )
+        .in_file(path)
     })
 }

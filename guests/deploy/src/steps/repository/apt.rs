@@ -1,4 +1,4 @@
-//! apt: sources.list(5).
+//! Repositories of apt: sources.list(5).
 
 use super::super::super::guest::Guest;
 use super::super::super::text::{WRITTEN, of_lines};
@@ -8,11 +8,12 @@ use diskfs_disk::Result;
 
 const DIR: &str = "/etc/apt/sources.list.d";
 
-/// Where keys are that count for one repository, and for all: the only ones of an apt before 1.1.
+/// The directories for keys of a single repository, and for keys of all repositories. apt before
+/// 1.1 has only the latter.
 const KEYRINGS: &str = "/etc/apt/keyrings";
 const TRUSTED: &str = "/etc/apt/trusted.gpg.d";
 
-/// What dpkg has installed.
+/// The database of dpkg's installed packages.
 const STATUS: &str = "/var/lib/dpkg/status";
 
 pub(super) fn put(
@@ -24,13 +25,18 @@ pub(super) fn put(
     let name = &repository.name;
     let suites = &repository.suites;
     if suites.is_empty() {
-        let reason = format!("the repository {name} has no suites, as `bookworm` or `./`");
+        let reason = format!(
+            "missing key `suites` of the repository {name}: give suites such as `bookworm`, or \
+             the path `./`"
+        );
         return Err(guest.invalid(reason));
     }
     let is_flat = suites.iter().any(|suite| suite.ends_with('/'));
     if is_flat != repository.components.is_empty() {
-        let reason =
-            format!("{name} has either suites with components, or one suite that ends with `/`");
+        let reason = format!(
+            "invalid suites of {name}: expected suites with components, or one suite that ends \
+             with `/` without components"
+        );
         return Err(guest.invalid(reason));
     }
     let is_new = has_deb822(guest);
@@ -67,9 +73,10 @@ pub(super) fn remove(guest: &mut Guest, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether the guest's apt reads `.sources` (1.1); a guest whose apt is not known is taken to be new.
+/// Returns true if the guest's apt reads `.sources` files (apt 1.1). An apt of unknown version
+/// counts as new.
 fn has_deb822(guest: &Guest) -> bool {
-    // The table of packages may be larger than settings are.
+    // The database of packages may exceed the size limit for settings.
     let status = guest.stage.guest();
     let status = status.read_at_most(STATUS, 64 << 20).unwrap_or_default();
     let status = String::from_utf8_lossy(&status);

@@ -1,4 +1,4 @@
-//! Keys that repositories are signed with.
+//! The keys that verify the signatures of repositories.
 
 use base64ct::{Base64, Encoding};
 
@@ -7,24 +7,26 @@ use super::super::super::stage::above;
 use super::Repository;
 use diskfs_disk::{Error, Result};
 
-/// What keys in ASCII stand between (RFC 9580, section 6.2).
+/// The lines that enclose an ASCII-armored key (RFC 9580, section 6.2).
 const BEGIN: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----";
 const END: &str = "-----END PGP PUBLIC KEY BLOCK-----";
 
-/// More than any key has.
+/// The limit on the size of a key, which is larger than any real key.
 const MAX_BYTES: usize = 1 << 20;
 
-/// A key, as it was given.
+/// A public key in the form in which the plan gives it.
 pub(super) struct Key {
     bytes: Vec<u8>,
-    /// The name of the file that it came from.
+    /// The name of the local file, if the key came from one.
     pub(super) file_name: Option<String>,
 }
 
 impl Key {
     pub(super) fn read(guest: &Guest, of: &Repository) -> Result<Option<Self>> {
         let key = match (&of.key, &of.key_file) {
-            (Some(_), Some(_)) => return Err(guest.invalid("a key is either a text or a file")),
+            (Some(_), Some(_)) => {
+                return Err(guest.invalid("expected at most one of key and key-file"));
+            }
             (None, None) => return Ok(None),
             (Some(text), None) => Self {
                 bytes: text.clone().into_bytes(),
@@ -39,17 +41,21 @@ impl Key {
             }
         };
         if of.unsigned {
-            return Err(guest.invalid("a repository is unsigned, or it has a key"));
+            return Err(guest.invalid("`unsigned` and a key cannot be combined"));
         }
         if key.bytes.is_empty() || key.bytes.len() > MAX_BYTES {
-            return Err(guest.invalid(format!("the key of {} is empty, or no key", of.name)));
+            return Err(guest.invalid(format!(
+                "invalid key of {}: expected 1 byte to 1 MiB",
+                of.name
+            )));
         }
         Ok(Some(key))
     }
 
-    /// The key of `OpenPGP` without its ASCII, as every apt takes it.
+    /// Returns an `OpenPGP` key in binary form, which every version of apt accepts.
     pub(super) fn binary(&self, guest: &Guest) -> Result<Vec<u8>> {
-        // What begins with a packet (the high bit, RFC 9580, section 4.2) is so already.
+        // Data that begins with an OpenPGP packet (high bit set; RFC 9580, section 4.2) is already
+        // binary.
         if self.bytes.first().is_some_and(|byte| byte & 0x80 != 0) {
             return Ok(self.bytes.clone());
         }
@@ -57,7 +63,7 @@ impl Key {
         let mut keys = Vec::new();
         for block in text.split(BEGIN).skip(1) {
             let body = block.split(END).next().unwrap_or_default();
-            // Headers end with an empty line; a line with `=` before it is a checksum.
+            // An empty line ends the headers. A line that begins with `=` is a checksum.
             let lines = body.trim_start_matches(['\r', '\n']).lines().map(str::trim);
             let lines: Vec<&str> = lines.collect();
             let start = lines.iter().position(|line| line.is_empty());
@@ -79,21 +85,21 @@ impl Key {
         Ok(keys)
     }
 
-    /// The key of `OpenPGP` in ASCII, as rpm takes it.
+    /// Returns an `OpenPGP` key in ASCII-armored form, which rpm requires.
     pub(super) fn armored(&self, guest: &Guest) -> Result<&[u8]> {
         if String::from_utf8_lossy(&self.bytes).contains(BEGIN) {
             return Ok(&self.bytes);
         }
-        Err(wrong(guest).with_hint("write it in ASCII: `gpg --armor --export`"))
+        Err(wrong(guest).with_hint("export it in ASCII-armored form: `gpg --armor --export`"))
     }
 
-    /// As it was given.
+    /// Returns the key in the form in which the plan gives it.
     pub(super) fn as_is(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Puts a key where programs look for it, which all may read.
+/// Writes a key, readable for all, into the directory where the package manager looks for it.
 pub(super) fn put(guest: &mut Guest, path: &str, bytes: Vec<u8>) -> Result<()> {
     guest.stage.make_dirs(above(path), 0o755)?;
     guest.stage.write(path, bytes)?;
@@ -101,5 +107,5 @@ pub(super) fn put(guest: &mut Guest, path: &str, bytes: Vec<u8>) -> Result<()> {
 }
 
 fn wrong(guest: &Guest) -> Error {
-    guest.invalid("the key is no public key of OpenPGP")
+    guest.invalid("invalid key: expected an OpenPGP public key")
 }

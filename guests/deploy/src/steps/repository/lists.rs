@@ -1,4 +1,5 @@
-//! The other managers' lists: yum.conf(5) and zypper's, apk-repositories(5), pacman.conf(5).
+//! Repositories of the other package managers: yum.conf(5) and zypper, apk-repositories(5),
+//! pacman.conf(5).
 
 use super::super::super::guest::Guest;
 use super::super::super::text::{WRITTEN, of_lines, with_line};
@@ -6,11 +7,11 @@ use super::Repository;
 use super::key::{self, Key};
 use diskfs_disk::Result;
 
-/// Where each repository has a file.
+/// The directories with one file per repository.
 pub(super) const YUM: &str = "/etc/yum.repos.d";
 pub(super) const ZYPP: &str = "/etc/zypp/repos.d";
 
-/// Where rpm's keys are.
+/// The directory for the keys of rpm.
 const RPM_GPG: &str = "/etc/pki/rpm-gpg";
 
 const APK: &str = "/etc/apk/repositories";
@@ -19,7 +20,8 @@ const APK_KEYS: &str = "/etc/apk/keys";
 const PACMAN: &str = "/etc/pacman.conf";
 const PACMAN_KEYS: &str = "/etc/pacman.d";
 
-/// What stands before a line of apk's, which has no names.
+/// A comment before a line of apk's repository list, whose entries have no names. It gives the
+/// repository's name.
 const MARK: &str = "# Written by diskfs deploy:";
 
 pub(super) fn put_ini(
@@ -52,7 +54,10 @@ pub(super) fn put_ini(
     if dir == ZYPP {
         lines.push("autorefresh=1".to_owned());
         if key.is_some() {
-            guest.note("zypper asks whether to trust the key, unless it is run with --gpg-auto-import-keys");
+            guest.note(
+                "zypper asks whether to trust the key; run it with --gpg-auto-import-keys to \
+                 accept the key",
+            );
         }
     }
     let path = format!("{dir}/{name}.repo");
@@ -72,8 +77,10 @@ pub(super) fn put_apk(
 ) -> Result<()> {
     let name = &repository.name;
     if repository.unsigned {
-        let reason = format!("apk has no way to trust {name} alone without a signature");
-        return Err(guest.invalid(reason).with_hint("give its key"));
+        let reason = format!("apk cannot trust a single repository without a signature ({name})");
+        return Err(guest
+            .invalid(reason)
+            .with_hint("give its public key in `key` or `key-file`"));
     }
     if let Some(key) = key {
         let file = key_file_of_apk(guest, name, key)?;
@@ -89,21 +96,24 @@ pub(super) fn put_apk(
     guest.stage.write_text(APK, &with_line(text, url))
 }
 
-/// apk finds a key by the name that the signature has for it.
+/// Returns the path for a key. apk finds a key by the name that the signature contains.
 fn key_file_of_apk(guest: &mut Guest, name: &str, key: &Key) -> Result<String> {
     if !String::from_utf8_lossy(key.as_is()).contains("-----BEGIN PUBLIC KEY-----") {
-        return Err(guest.invalid(format!("the key of {name} is no public key of apk, in PEM")));
+        return Err(guest.invalid(format!(
+            "invalid key of {name}: apk expects a public key in PEM form"
+        )));
     }
     if let Some(file) = &key.file_name {
         return Ok(format!("{APK_KEYS}/{file}"));
     }
     guest.note(format!(
-        "apk finds keys by their names: if {name}.rsa.pub is not that of the signer, give it as a file"
+        "apk finds keys by their file names: if the signature names another key than \
+         {name}.rsa.pub, use key-file"
     ));
     Ok(format!("{APK_KEYS}/{name}.rsa.pub"))
 }
 
-/// Its key stays: it may be that of others, too.
+/// Removes a repository. The key stays, because other repositories may use it, too.
 pub(super) fn remove_apk(guest: &mut Guest, name: &str) -> Result<()> {
     let Some(text) = guest.stage.text(APK)? else {
         return Ok(());
@@ -133,7 +143,9 @@ pub(super) fn put_pacman(
 ) -> Result<()> {
     let name = &repository.name;
     if name == "options" {
-        return Err(guest.invalid("`options` is no repository of pacman"));
+        return Err(guest.invalid(
+            "invalid repository name `options`: pacman.conf uses it for its own settings",
+        ));
     }
     let mut section = vec![format!("[{name}]"), format!("Server = {url}")];
     if repository.unsigned {
@@ -144,7 +156,8 @@ pub(super) fn put_pacman(
         let bytes = key.armored(guest)?.to_vec();
         key::put(guest, &file, bytes)?;
         guest.note(format!(
-            "only the guest's pacman-key makes a key count: run `pacman-key --add {file}` and `pacman-key --lsign-key ID` at its first start"
+            "the key must be imported in the guest: run `pacman-key --add {file}` and \
+             `pacman-key --lsign-key ID` at the first boot"
         ));
     }
     let text = guest.stage.text(PACMAN)?.unwrap_or_default();
@@ -178,7 +191,7 @@ pub(super) fn remove_pacman(guest: &mut Guest, name: &str) -> Result<()> {
     guest.stage.write_text(PACMAN, &text)
 }
 
-/// What is before a section, the section, and what is after it.
+/// Splits the text into the part before a section, the section, and the part after it.
 fn around<'t>(text: &'t str, name: &str) -> (&'t str, &'t str, &'t str) {
     let head = format!("[{name}]");
     let mut at = 0;

@@ -5,7 +5,7 @@ use diskfs_fixtures::require;
 
 use super::super::testing::{after, apply, attributes, guest, text};
 
-/// Not a key, but as one looks: its first byte is that of a packet.
+/// Looks like a key, but is none: only its first byte is that of an `OpenPGP` packet.
 const KEY: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----\\n\\nmAEC\\n=AAAA\\n-----END PGP PUBLIC KEY BLOCK-----\\n";
 
 const DEBIAN: &str =
@@ -133,7 +133,7 @@ fn what_was_put_can_be_removed() {
             .filter(|it| {
                 it.after
                     .as_ref()
-                    .is_none_or(|it| it.kind != crate::Kind::Directory)
+                    .is_none_or(|it| it.kind != crate::EntryKind::Directory)
             })
             .map(|it| it.path)
             .collect();

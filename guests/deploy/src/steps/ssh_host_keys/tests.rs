@@ -1,4 +1,4 @@
-//! Keys of hosts, as `ssh-keygen` reads them.
+//! Tests of host keys with `ssh-keygen`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn names(guest: &Guest) -> Vec<String> {
     guest.stage.names(DIR).unwrap()
 }
 
-/// What `ssh-keygen` says.
+/// Returns the output of `ssh-keygen`.
 fn ssh_keygen(words: &[&str]) -> String {
     let output = Command::new("ssh-keygen").args(words).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -43,7 +43,7 @@ fn missing_keys_are_made_once_and_ssh_keygen_reads_them() {
         assert_eq!(public, text(&guest, &format!("{key}.pub")), "{kind}");
         let listed = ssh_keygen(&["-l", "-f", path]);
         assert!(listed.starts_with(bits), "{listed}");
-        // It signs with it, and believes the signature: the private half fits.
+        // Signs with the key and verifies the signature, which shows that the private half matches.
         let signed = dir.path().join("text");
         std::fs::write(&signed, "text").unwrap();
         let signature = format!("{}.sig", signed.display());

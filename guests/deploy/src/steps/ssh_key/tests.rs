@@ -1,4 +1,4 @@
-//! Keys of users of several guests.
+//! Tests of authorized keys in several guests.
 
 use super::super::testing::{after, apply, attributes, guest, text};
 

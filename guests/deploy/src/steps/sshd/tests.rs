@@ -1,4 +1,4 @@
-//! Settings of sshd where distributions have them.
+//! Tests of sshd options in the file layouts of distributions.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -54,7 +54,7 @@ fn a_line_before_the_include_counts() {
 }
 
 #[test]
-fn others_that_count_are_told() {
+fn other_effective_settings_are_reported() {
     let other =
         format!("{DEBIAN}-- /etc/ssh/sshd_config.d/00-a.conf --\nPasswordAuthentication no\n");
     let mut guest = guest(&other);
@@ -93,7 +93,7 @@ fn circles_of_includes_end() {
     );
 }
 
-/// Where a program is that wants to be called by its whole path.
+/// Returns the absolute path of sshd, which refuses to run under a relative one.
 fn whole_path(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -101,7 +101,7 @@ fn whole_path(program: &str) -> PathBuf {
     programs.find(|path| path.is_file()).unwrap()
 }
 
-/// What `sshd -T` says of settings, in a room where it finds its user and its directory.
+/// Returns the output of `sshd -T` for a configuration, run where it finds its user and directory.
 fn sshd_says(settings: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);

@@ -8,8 +8,8 @@ use super::super::super::volumes::{NewUuid, Volumes};
 use super::named_uuids::replace;
 use super::operations::files;
 
-/// What starts the guest and can't be edited as text. GRUB's own image of a BIOS is compressed: `load.cfg`
-/// is what was put into it.
+/// The programs that boot the guest and cannot be edited as text. GRUB's own image for BIOS is
+/// compressed, and `load.cfg` holds the configuration that was embedded in it.
 const PROGRAMS: &[&str] = &[
     "/boot/grub/i386-pc/load.cfg",
     "/boot/grub2/i386-pc/load.cfg",
@@ -20,22 +20,25 @@ const PROGRAMS: &[&str] = &[
     "/efi/EFI/*/*.[eE][fF][iI]",
 ];
 
-/// Larger programs are not looked through.
+/// The limit on the size of programs that are searched.
 const MAX_PROGRAM_BYTES: u64 = 512 << 20;
 
-/// Gives the filesystems that the guest mounts new UUIDs. One that can't get another, or is named where that can't be
-/// changed, keeps its own, which is noted: the guest must start.
+/// Gives new UUIDs to the filesystems that the guest mounts. A filesystem keeps its UUID, with a
+/// note, if its UUID cannot be changed, or if something that cannot be changed refers to the UUID:
+/// the guest must still boot.
 pub(super) fn renew(guest: &mut Guest, is_named: bool) -> Result<()> {
     let Some(volumes) = guest.volumes.clone() else {
         if is_named {
-            return Err(guest.invalid("fs-uuids: only the filesystem is known, not its disk"));
+            return Err(
+                guest.invalid("fs-uuids: the target is a single filesystem, not a whole disk")
+            );
         }
         return Ok(());
     };
     let mut renewed: Vec<NewUuid> = Vec::new();
     let mut seen = Vec::new();
     for (path, volume) in &volumes.mounts {
-        // One may be mounted at several places.
+        // A filesystem may be mounted at several mount points.
         if seen.contains(&volume.name()) || guest.volume_changes.has_filesystem(path) {
             continue;
         }
@@ -58,11 +61,11 @@ pub(super) fn renew(guest: &mut Guest, is_named: bool) -> Result<()> {
         });
     }
     replace(guest, &renewed)?;
-    guest.tell_uuids(renewed);
+    guest.report_uuids(renewed);
     Ok(())
 }
 
-/// Returns why a filesystem has to keep its UUID.
+/// Returns the reason why a filesystem must keep its UUID, if there is one.
 fn hindrance(
     guest: &Guest,
     volumes: &Volumes,
@@ -74,30 +77,34 @@ fn hindrance(
         Err(error) => return Ok(Some(error.reason().clone())),
     };
     if Uuid::parse_str(old).is_err() {
-        return Ok(Some(format!("`{old}` is an unusual UUID")));
+        return Ok(Some(format!("`{old}` is not a standard UUID")));
     }
     let boot = volumes.holding("/boot").map(Volume::name);
     if change == UuidChange::AddsChecksumSeed && boot == Some(volume.name()) {
-        let why = "the boot loader reads it, and GRUB before 2.12 would not with metadata_csum_seed, which a new UUID needs: \
-                   run `tune2fs -O metadata_csum_seed` where the boot loader can read it";
+        let why = "a new UUID needs the feature metadata_csum_seed, and the boot loader reads this \
+                   filesystem, which GRUB before 2.12 cannot do with that feature: \
+                   run `tune2fs -O metadata_csum_seed` if the boot loader supports it";
         return Ok(Some(why.to_owned()));
     }
     if let Some(other) = same_uuid(volumes, volume, old) {
-        return Ok(Some(format!("{other} has the same one")));
+        return Ok(Some(format!("{other} has the same UUID")));
     }
     if let Some(unseen) = unmounted_esp(volumes) {
-        let why = format!("the guest does not mount {unseen}, whose boot loader may name it");
+        let why =
+            format!("a boot loader on {unseen}, which the guest does not mount, may refer to it");
         return Ok(Some(why));
     }
     for path in files(guest, PROGRAMS)? {
         if names(guest, &path, old)? {
-            return Ok(Some(format!("{path} names it, which has to be made anew")));
+            return Ok(Some(format!(
+                "{path} refers to it and would have to be rebuilt"
+            )));
         }
     }
     Ok(None)
 }
 
-/// Returns another volume with that UUID: what names it may mean either.
+/// Returns another volume with the same UUID: a reference to the UUID may mean either of them.
 fn same_uuid<'v>(volumes: &'v Volumes, volume: &Volume, uuid: &str) -> Option<&'v str> {
     let mut others = volumes.all.iter().filter(|it| it.name() != volume.name());
     let other = others.find(|other| {
@@ -107,7 +114,7 @@ fn same_uuid<'v>(volumes: &'v Volumes, volume: &Volume, uuid: &str) -> Option<&'
     other.map(Volume::name)
 }
 
-/// Returns a FAT that the guest does not mount: boot loaders there are not seen.
+/// Returns a FAT filesystem that the guest does not mount. Boot loaders on it cannot be examined.
 fn unmounted_esp(volumes: &Volumes) -> Option<&str> {
     let mut others = volumes.all.iter().filter(|volume| {
         let mut mounts = volumes.mounts.iter();
@@ -120,7 +127,7 @@ fn unmounted_esp(volumes: &Volumes) -> Option<&str> {
     others.find(is_fat).map(Volume::name)
 }
 
-/// Whether a program has a text in it.
+/// Returns true if a program contains the text.
 fn names(guest: &Guest, path: &str, text: &str) -> Result<bool> {
     const PIECE_BYTES: usize = 1 << 20;
     let file = guest.stage.guest().open(path)?;
@@ -142,7 +149,7 @@ fn names(guest: &Guest, path: &str, text: &str) -> Result<bool> {
         if parts.any(|part| part.eq_ignore_ascii_case(text)) {
             return Ok(true);
         }
-        // It may begin in this piece and end in the next one.
+        // The text may begin in this piece and end in the next one.
         let from = end.saturating_sub(text.len());
         piece.copy_within(from..end, 0);
         kept = end.saturating_sub(from);

@@ -7,10 +7,11 @@ use super::super::super::volumes::{NewUuid, Volumes};
 use super::named_uuids::replace;
 use diskfs_disk::{Group, LvmId, NewIds, Result};
 
-/// Where LVM keeps what it knows of groups.
+/// The directory where LVM keeps backups of the metadata of volume groups.
 const BACKUP: &str = "/etc/lvm/backup";
 
-/// What GRUB is installed as, in `/boot`. It finds `/boot` on a logical volume by the UUID of the group.
+/// The file names of GRUB's core images in `/boot`. If `/boot` is on a logical volume, GRUB finds
+/// it by the UUID of the volume group.
 const GRUB_CORES: [&str; 4] = [
     "/boot/grub/*/core.img",
     "/boot/grub/*/core.efi",
@@ -18,7 +19,8 @@ const GRUB_CORES: [&str; 4] = [
     "/boot/grub2/*/core.efi",
 ];
 
-/// Gives all groups new UUIDs. With `is_named` it fails for one that can't get them, else it notes that.
+/// Gives new UUIDs to all volume groups and their physical volumes. If a group cannot get new ones,
+/// this fails with `is_named`, and adds a note otherwise.
 pub(super) fn renew(guest: &mut Guest, is_named: bool) -> Result<()> {
     let Some(volumes) = guest.volumes.clone() else {
         return without_volumes(guest, is_named);
@@ -31,27 +33,28 @@ pub(super) fn renew(guest: &mut Guest, is_named: bool) -> Result<()> {
         let ids = new_ids(guest, &volumes, group)?;
         if let Err(error) = group.check_new_ids(&ids) {
             if is_named {
-                let hint = "leave the operation `lvm-uuids` out";
+                let hint = "omit the operation `lvm-uuids`";
                 return Err(error.with_hint(hint));
             }
-            guest.note(format!("lvm-uuids is left out for a volume group: {error}"));
+            guest.note(format!("lvm-uuids was skipped for a volume group: {error}"));
             continue;
         }
-        renewed.extend(told(group, &ids));
+        renewed.extend(new_uuids(group, &ids));
         guest.volume_changes.add_group(Arc::clone(group), ids);
     }
     replace(guest, &renewed)?;
-    guest.tell_uuids(renewed);
+    guest.report_uuids(renewed);
     Ok(())
 }
 
-/// Where only a filesystem is known, a group can only be guessed.
+/// Handles a target that is a single filesystem, where the presence of volume groups can only be
+/// guessed.
 fn without_volumes(guest: &mut Guest, is_named: bool) -> Result<()> {
     if is_named {
-        return Err(guest.invalid("lvm-uuids: only the filesystem is known, not its disk"));
+        return Err(guest.invalid("lvm-uuids: the target is a single filesystem, not a whole disk"));
     }
     if guest.stage.is_dir(BACKUP)? && !guest.stage.names(BACKUP)?.is_empty() {
-        guest.note("lvm-uuids is left out: only the filesystem is known, not its disk");
+        guest.note("lvm-uuids was skipped: the target is a single filesystem, not a whole disk");
     }
     Ok(())
 }
@@ -65,7 +68,8 @@ fn new_ids(guest: &mut Guest, volumes: &Volumes, group: &Arc<Group>) -> Result<N
     let mut id = LvmId::from_random(guest.random()?);
     if let Some(core) = grub_on(guest, volumes, group)? {
         guest.note(format!(
-            "volume group {} keeps its UUID, by which {core} finds /boot: run grub-install in the guest after a change by vgchange --uuid",
+            "volume group {} keeps its UUID, because {core} finds /boot by it; to change it, \
+             run vgchange --uuid and then grub-install in the guest",
             group.name()
         ));
         id = metadata.id;
@@ -76,7 +80,7 @@ fn new_ids(guest: &mut Guest, volumes: &Volumes, group: &Arc<Group>) -> Result<N
     })
 }
 
-/// Returns the GRUB that is started from a volume of the group.
+/// Returns the path of a GRUB core image on a volume of the group.
 fn grub_on(guest: &Guest, volumes: &Volumes, group: &Arc<Group>) -> Result<Option<String>> {
     for pattern in GRUB_CORES {
         for path in guest.stage.expand(pattern)? {
@@ -90,24 +94,24 @@ fn grub_on(guest: &Guest, volumes: &Volumes, group: &Arc<Group>) -> Result<Optio
     Ok(None)
 }
 
-fn told(group: &Group, ids: &NewIds) -> Vec<NewUuid> {
+fn new_uuids(group: &Group, ids: &NewIds) -> Vec<NewUuid> {
     let old_id = group.metadata().id;
     let of_group = NewUuid {
         of: format!("volume group {}", group.name()),
         old: old_id.to_string(),
         new: ids.group.to_string(),
     };
-    let mut told: Vec<_> = Some(of_group)
+    let mut new_uuids: Vec<_> = Some(of_group)
         .filter(|it| it.old != it.new)
         .into_iter()
         .collect();
     for (old, new) in &ids.physical {
         let volume = group.member(old).map_or("?", |volume| volume.name());
-        told.push(NewUuid {
+        new_uuids.push(NewUuid {
             of: format!("physical volume {volume}"),
             old: old.to_string(),
             new: new.to_string(),
         });
     }
-    told
+    new_uuids
 }

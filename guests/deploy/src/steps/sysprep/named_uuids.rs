@@ -1,11 +1,11 @@
-//! Files of a guest that name UUIDs of volumes.
+//! Replacement of UUIDs in the configuration files of a guest.
 
 use super::super::super::guest::Guest;
 use super::super::super::volumes::NewUuid;
 use diskfs_disk::Result;
 use uuid::Uuid;
 
-/// Text files that name volumes by UUID: what mounts them, what boots from them, what looks for them.
+/// Text files that refer to volumes by UUID, for mounting, booting and finding them.
 const FILES: &[&str] = &[
     "/etc/fstab",
     "/etc/crypttab",
@@ -42,7 +42,7 @@ const FILES: &[&str] = &[
     "/boot/EFI/*/grub.cfg",
 ];
 
-/// Replaces old UUIDs by new ones, with and without dashes, wherever the guest's settings name them.
+/// Replaces old UUIDs by new ones, with and without dashes, in all these files of the guest.
 pub(super) fn replace(guest: &mut Guest, uuids: &[NewUuid]) -> Result<()> {
     if uuids.is_empty() {
         return Ok(());
@@ -63,7 +63,7 @@ fn replace_in(guest: &mut Guest, path: &str, uuids: &[NewUuid]) -> Result<()> {
     for NewUuid { old, new: by, .. } in uuids {
         new = new.replace(old, by);
         new = new.replace(&without_dashes(old), &without_dashes(by));
-        // Those of filesystems are numbers, in whatever letters.
+        // UUIDs of filesystems are hexadecimal numbers, in lower or upper case.
         if Uuid::parse_str(old).is_ok() {
             new = new.replace(&old.to_uppercase(), by);
         }

@@ -1,38 +1,38 @@
-//! The operations, with the names that virt-sysprep has for them.
+//! The table of sysprep operations, with the names of virt-sysprep.
 
 use super::super::super::guest::Guest;
-use super::super::super::stage::Kind;
+use super::super::super::stage::EntryKind;
 use super::super::identity::{MachineId, RandomSeed};
 use super::{fs_uuids, lvm_uuids, users};
 use diskfs_disk::Result;
 
-/// Something that is taken away.
+/// An operation of `sysprep`, which removes one kind of data.
 #[derive(Debug, Clone, Copy)]
 pub struct Operation {
-    /// What it is called.
+    /// The operation's name in plans.
     pub name: &'static str,
-    /// What it does, in a few words.
-    pub what: &'static str,
-    /// Whether `defaults` has it.
+    /// A short description of the operation.
+    pub description: &'static str,
+    /// True if `defaults` includes the operation.
     pub is_default: bool,
     actions: &'static [Action],
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Action {
-    /// Paths of these patterns are removed, with all below.
+    /// Removes all paths that match these patterns, with everything below them.
     Remove(&'static [&'static str]),
-    /// Regular files of these patterns are removed, and nothing else.
+    /// Removes the regular files that match these patterns, and nothing else.
     RemoveFiles(&'static [&'static str]),
-    /// Editors' backups below these directories are removed.
+    /// Removes backup files of editors below these directories.
     Backups(&'static [&'static str]),
-    /// Files of these patterns are emptied: programs expect them.
+    /// Truncates the files that match these patterns: programs expect the files to exist.
     Empty(&'static [&'static str]),
-    /// The same but for those of `utmp`, which is an operation of its own.
+    /// Truncates the files that match these patterns, except those of the operation `utmp`.
     EmptyLogs(&'static [&'static str]),
-    /// Lines that set these variables, in files of these patterns.
+    /// Removes lines that set variables: the patterns of the files, and the names of the variables.
     RemoveLines(&'static [&'static str], &'static [&'static str]),
-    /// An empty file that says something by being there.
+    /// Creates an empty flag file.
     Create(&'static str),
     FsUuids,
     LvmUuids,
@@ -43,10 +43,14 @@ enum Action {
 
 use Action::{Create, Empty, EmptyLogs, Remove, RemoveFiles, RemoveLines};
 
-const fn usual(name: &'static str, what: &'static str, actions: &'static [Action]) -> Operation {
+const fn usual(
+    name: &'static str,
+    description: &'static str,
+    actions: &'static [Action],
+) -> Operation {
     Operation {
         name,
-        what,
+        description,
         is_default: true,
         actions,
     }
@@ -54,16 +58,16 @@ const fn usual(name: &'static str, what: &'static str, actions: &'static [Action
 
 const fn on_demand(
     name: &'static str,
-    what: &'static str,
+    description: &'static str,
     actions: &'static [Action],
 ) -> Operation {
     Operation {
         is_default: false,
-        ..usual(name, what, actions)
+        ..usual(name, description, actions)
     }
 }
 
-/// Who was logged in: utmp(5).
+/// The login records: utmp(5).
 const LOGINS: [&str; 4] = [
     "/var/log/wtmp",
     "/var/log/btmp",
@@ -71,27 +75,27 @@ const LOGINS: [&str; 4] = [
     "/var/run/utmp",
 ];
 
-/// Settings of network cards: of Red Hat, of SUSE.
+/// The configuration files of network interfaces on Red Hat and on SUSE.
 const IFCFG: [&str; 2] = [
     "/etc/sysconfig/network-scripts/ifcfg-*",
     "/etc/sysconfig/network/ifcfg-*",
 ];
 
-/// All of them, by name.
+/// All operations, sorted by name.
 pub const OPERATIONS: &[Operation] = &[
     usual(
         "abrt-data",
-        "crashes that ABRT has kept",
+        "removes crash data of ABRT",
         &[Remove(&["/var/spool/abrt/*"])],
     ),
     usual(
         "backup-files",
-        "editors' backups (*~, *.bak) below /etc, /root, /srv, /tmp, /var",
+        "removes editors' backup files (*~, *.bak) below /etc, /root, /srv, /tmp, /var",
         &[Action::Backups(&["/etc", "/root", "/srv", "/tmp", "/var"])],
     ),
     usual(
         "bash-history",
-        "histories of shells",
+        "removes shell histories",
         &[Remove(&[
             "/root/.bash_history",
             "/home/*/.bash_history",
@@ -103,7 +107,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "blkid-tab",
-        "blkid's cache",
+        "removes the cache of blkid",
         &[Remove(&[
             "/var/run/blkid.tab*",
             "/var/lib/blkid.tab*",
@@ -113,7 +117,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     on_demand(
         "ca-certificates",
-        "the guest's own authority and its keys",
+        "removes the certificates and keys of the guest's own CA",
         &[RemoveFiles(&[
             "/etc/pki/CA/certs/*",
             "/etc/pki/CA/crl/*",
@@ -124,7 +128,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     on_demand(
         "cloud-init",
-        "the instance that cloud-init knows",
+        "removes cloud-init's data about the instance",
         &[Remove(&[
             "/var/lib/cloud/instance",
             "/var/lib/cloud/instances/*",
@@ -136,12 +140,12 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "crash-data",
-        "kernel crash dumps",
+        "removes kernel crash dumps",
         &[Remove(&["/var/crash/*", "/var/log/dump/*"])],
     ),
     usual(
         "cron-spool",
-        "users' cron and at jobs",
+        "removes users' cron and at jobs",
         &[RemoveFiles(&[
             "/var/spool/cron/*",
             "/var/spool/cron/crontabs/*",
@@ -153,7 +157,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "dhcp-client-state",
-        "leases of DHCP clients",
+        "removes leases of DHCP clients",
         &[Remove(&[
             "/var/lib/dhclient/*",
             "/var/lib/dhcp/*",
@@ -166,7 +170,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "dhcp-server-state",
-        "leases of a DHCP server",
+        "removes leases of a DHCP server",
         &[Remove(&[
             "/var/lib/dhcpd/*",
             "/var/lib/misc/dnsmasq.leases",
@@ -174,12 +178,12 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "dovecot-data",
-        "dovecot's state",
+        "removes the state of Dovecot",
         &[Remove(&["/var/lib/dovecot/*"])],
     ),
     on_demand(
         "firewall-rules",
-        "rules of firewalls",
+        "removes firewall rules",
         &[Remove(&[
             "/etc/sysconfig/iptables",
             "/etc/firewalld/services/*",
@@ -188,17 +192,17 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     on_demand(
         "flag-reconfiguration",
-        "asks old guests of Red Hat to set themselves up anew",
+        "requests reconfiguration at the next boot (old Red Hat guests)",
         &[Create("/.unconfigured")],
     ),
     on_demand(
         "fs-uuids",
-        "UUIDs of the guest's ext2, ext3 and ext4, in whose place come others",
+        "replaces the UUIDs of ext2, ext3 and ext4 filesystems",
         &[Action::FsUuids],
     ),
     usual(
         "ipa-client",
-        "enrolment at IPA",
+        "removes the enrolment as an IPA client",
         &[Remove(&[
             "/etc/ipa/ca.crt",
             "/etc/ipa/default.conf",
@@ -208,17 +212,17 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     on_demand(
         "kerberos-data",
-        "databases of a Kerberos server",
+        "removes the database of a Kerberos server",
         &[Remove(&["/var/kerberos/krb5kdc/*"])],
     ),
     usual(
         "kerberos-hostkeytab",
-        "the host's Kerberos keys",
+        "removes the guest's Kerberos host keys",
         &[Remove(&["/etc/krb5.keytab"])],
     ),
     usual(
         "logfiles",
-        "logs",
+        "removes or empties log files",
         &[
             Remove(&[
                 "/var/log/*.[0-9]",
@@ -242,43 +246,43 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "lvm-system-devices",
-        "the devices that LVM knows",
+        "removes LVM's list of known devices",
         &[Remove(&["/etc/lvm/devices/system.devices"])],
     ),
     usual(
         "lvm-uuids",
-        "UUIDs of LVM's volume groups and physical volumes, in whose place come others",
+        "replaces the UUIDs of LVM volume groups and physical volumes",
         &[Action::LvmUuids],
     ),
-    usual("machine-id", "the machine ID", &[Action::MachineId]),
+    usual("machine-id", "resets the machine ID", &[Action::MachineId]),
     usual(
         "mail-spool",
-        "mail",
+        "removes users' mail",
         &[Remove(&["/var/spool/mail/*", "/var/mail/*"])],
     ),
     usual(
         "net-hostname",
-        "the host's name in settings of network cards",
+        "removes the host name from settings of network interfaces",
         &[RemoveLines(&IFCFG, &["HOSTNAME", "DHCP_HOSTNAME"])],
     ),
     usual(
         "net-hwaddr",
-        "hardware addresses in settings of network cards",
+        "removes MAC addresses from settings of network interfaces",
         &[RemoveLines(&IFCFG, &["HWADDR"])],
     ),
     usual(
         "net-nmconn",
-        "connections of NetworkManager",
+        "removes connection profiles of NetworkManager",
         &[Remove(&["/etc/NetworkManager/system-connections/*"])],
     ),
     usual(
         "pacct-log",
-        "accounting of processes",
+        "empties process accounting logs",
         &[Empty(&["/var/account/pacct*", "/var/log/account/pacct*"])],
     ),
     usual(
         "package-manager-cache",
-        "what package managers have kept",
+        "removes the caches of package managers",
         &[Remove(&[
             "/var/cache/apt/archives/*.deb",
             "/var/cache/apt/archives/partial/*",
@@ -294,7 +298,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "pam-data",
-        "what PAM has kept",
+        "removes runtime data of PAM modules",
         &[Remove(&[
             "/var/run/console/*",
             "/var/run/faillock/*",
@@ -304,7 +308,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "passwd-backups",
-        "backups of users and groups",
+        "removes backups of the user and group databases",
         &[Remove(&[
             "/etc/group-",
             "/etc/gshadow-",
@@ -316,7 +320,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "puppet-data-log",
-        "puppet's state and logs",
+        "removes the state and logs of Puppet",
         &[Remove(&[
             "/var/log/puppet/*",
             "/var/lib/puppet/*/*",
@@ -325,12 +329,12 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "random-seed",
-        "the random seed, in whose place comes another",
+        "replaces the random seed",
         &[Action::RandomSeed],
     ),
     usual(
         "rh-subscription-manager",
-        "subscriptions of Red Hat",
+        "removes Red Hat subscriptions",
         &[Remove(&[
             "/etc/pki/consumer/*",
             "/etc/pki/entitlement/*",
@@ -339,7 +343,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "rhn-systemid",
-        "the ID of the Red Hat Network",
+        "removes the Red Hat Network system ID",
         &[Remove(&[
             "/etc/sysconfig/rhn/systemid",
             "/etc/sysconfig/rhn/osad-auth.conf",
@@ -347,12 +351,12 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "rpm-db",
-        "rpm's own locks and caches",
+        "removes lock and cache files of the RPM database",
         &[Remove(&["/var/lib/rpm/__db.*"])],
     ),
     usual(
         "samba-db-log",
-        "samba's databases and logs",
+        "removes the databases and logs of Samba",
         &[Remove(&[
             "/var/log/samba/old/*",
             "/var/log/samba/*",
@@ -362,7 +366,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "smolt-uuid",
-        "smolt's UUID",
+        "removes the hardware UUID of Smolt",
         &[Remove(&[
             "/etc/sysconfig/hw-uuid",
             "/etc/smolt/uuid",
@@ -371,7 +375,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "ssh-hostkeys",
-        "the host's SSH keys",
+        "removes the SSH host keys",
         &[Remove(&[
             "/etc/ssh/*_host_*",
             "/etc/dropbear/dropbear_*_host_key",
@@ -379,17 +383,17 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "ssh-userdir",
-        "users' .ssh directories",
+        "removes the .ssh directories of users",
         &[Remove(&["/root/.ssh", "/home/*/.ssh"])],
     ),
     usual(
         "sssd-db-log",
-        "sssd's databases and logs",
+        "removes the databases and logs of SSSD",
         &[Remove(&["/var/log/sssd/*", "/var/lib/sss/db/*"])],
     ),
     usual(
         "tmp-files",
-        "temporary files",
+        "removes temporary files",
         &[Remove(&[
             "/tmp/*",
             "/tmp/.[!.]*",
@@ -399,7 +403,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual(
         "udev-persistent-net",
-        "names of network cards",
+        "removes udev rules with the names of network interfaces",
         &[Remove(&[
             "/etc/udev/rules.d/70-persistent-net.rules",
             "/etc/udev/rules.d/75-persistent-net-generator.rules",
@@ -407,20 +411,25 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     on_demand(
         "user-account",
-        "people's accounts and homes",
+        "removes user accounts and their home directories",
         &[Action::Users],
     ),
-    usual("utmp", "who was logged in", &[Empty(&LOGINS)]),
-    usual("yum-uuid", "yum's UUID", &[Remove(&["/var/lib/yum/uuid"])]),
+    usual("utmp", "empties login records", &[Empty(&LOGINS)]),
+    usual(
+        "yum-uuid",
+        "removes the UUID of Yum",
+        &[Remove(&["/var/lib/yum/uuid"])],
+    ),
     usual(
         "zsh-history",
-        "histories of zsh",
+        "removes the history of zsh",
         &[Remove(&["/root/.zsh_history", "/home/*/.zsh_history"])],
     ),
 ];
 
 impl Operation {
-    /// Applies it; with `is_named` it was asked for by its own name.
+    /// Applies the operation. `is_named` is true if the plan gives its own name, not only
+    /// `defaults` or `all`.
     pub(super) fn apply(&self, guest: &mut Guest, is_named: bool) -> Result<()> {
         for action in self.actions {
             match action {
@@ -473,13 +482,13 @@ fn remove_backups(guest: &mut Guest, dirs: &[&str]) -> Result<()> {
             guest.stage.remove(&path)?;
         }
         if !below.is_complete {
-            guest.note(format!("{dir} has too many files: not all were looked at"));
+            guest.note(format!("{dir} has too many files: not all were examined"));
         }
     }
     Ok(())
 }
 
-/// The text without the lines that set a variable.
+/// Returns the text without the lines that set one of the variables.
 fn without(text: &str, keys: &[&str]) -> String {
     let sets = |line: &str| {
         let name = line.split_once('=').map(|(name, _)| name.trim());
@@ -497,12 +506,12 @@ fn expanded(guest: &Guest, patterns: &[&str]) -> Result<Vec<String>> {
     Ok(paths)
 }
 
-/// Regular files alone, and not behind symlinks.
+/// Returns the regular files that match the patterns. Symlinks are not followed.
 pub(super) fn files(guest: &Guest, patterns: &[&str]) -> Result<Vec<String>> {
     let mut files = Vec::new();
     for path in expanded(guest, patterns)? {
         let entry = guest.stage.link_entry(&path)?;
-        if entry.is_some_and(|entry| matches!(entry.kind, Kind::File(_))) {
+        if entry.is_some_and(|entry| matches!(entry.kind, EntryKind::File(_))) {
             files.push(path);
         }
     }

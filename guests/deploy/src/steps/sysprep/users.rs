@@ -1,23 +1,23 @@
-//! The accounts of people.
+//! Removal of user accounts.
 
 use std::collections::BTreeMap;
 
 use diskfs_etc::{group, passwd};
 
 use super::super::super::accounts::defaults::Defaults;
-use super::super::super::accounts::ids::{Id, Purpose, range};
+use super::super::super::accounts::ids::{IdKind, Purpose, range};
 use super::super::super::accounts::table::Table;
 use super::super::super::accounts::{self, GROUP, GSHADOW, PASSWD, SHADOW};
 use super::super::super::guest::Guest;
 use diskfs_disk::Result;
 
-/// Files with a line for a user.
+/// The files with one line per user.
 const TABLES: [&str; 4] = [PASSWD, SHADOW, "/etc/subuid", "/etc/subgid"];
 
-/// Where people's homes are.
+/// The parent directories of users' home directories.
 const HOMES: [&str; 2] = ["/home", "/var/home"];
 
-/// Where else there is something by a user's name.
+/// The directories with files named after users.
 const SPOOLS: [&str; 4] = [
     "/var/mail",
     "/var/spool/mail",
@@ -25,14 +25,15 @@ const SPOOLS: [&str; 4] = [
     "/var/spool/cron/crontabs",
 ];
 
-/// Someone who goes.
-struct Person {
+/// A user to remove.
+struct RemovedUser {
     name: String,
     gid: u32,
     home: String,
 }
 
-/// Removes all whose numbers login.defs(5) has for people, with their own groups and homes.
+/// Removes all users whose IDs are in the range of login.defs(5) for users, with their private
+/// groups and home directories.
 pub(super) fn remove(guest: &mut Guest) -> Result<()> {
     let people = people(guest)?;
     for person in &people {
@@ -42,25 +43,29 @@ pub(super) fn remove(guest: &mut Guest) -> Result<()> {
                 table.write(&mut guest.stage)?;
             }
         }
-        leave_groups(guest, person)?;
+        remove_from_groups(guest, person)?;
         remove_files(guest, person)?;
     }
     Ok(())
 }
 
-fn people(guest: &Guest) -> Result<Vec<Person>> {
-    let numbers = range(&Defaults::read(&guest.stage)?, Id::User, Purpose::Person);
+fn people(guest: &Guest) -> Result<Vec<RemovedUser>> {
+    let numbers = range(
+        &Defaults::read(&guest.stage)?,
+        IdKind::User,
+        Purpose::Person,
+    );
     let Some(table) = Table::read(&guest.stage, PASSWD)? else {
         return Ok(Vec::new());
     };
     let mut people = BTreeMap::new();
     for user in passwd::users(&table) {
-        // Of several lines with a name the first one counts.
+        // If several lines have the same name, the first one counts.
         people.entry(user.name).or_insert(user);
     }
     let is_person = |user: &passwd::User<'_>| numbers.contains(&user.uid);
     let people = people.into_values().filter(is_person);
-    let people = people.map(|user| Person {
+    let people = people.map(|user| RemovedUser {
         name: user.name.to_owned(),
         gid: user.gid,
         home: user.home.to_owned(),
@@ -68,7 +73,7 @@ fn people(guest: &Guest) -> Result<Vec<Person>> {
     Ok(people.collect())
 }
 
-fn leave_groups(guest: &mut Guest, person: &Person) -> Result<()> {
+fn remove_from_groups(guest: &mut Guest, person: &RemovedUser) -> Result<()> {
     let own = accounts::gid_of(&guest.stage, &person.name)? == Some(person.gid);
     for path in [GROUP, GSHADOW] {
         let Some(mut table) = Table::read(&guest.stage, path)? else {
@@ -83,7 +88,7 @@ fn leave_groups(guest: &mut Guest, person: &Person) -> Result<()> {
     Ok(())
 }
 
-fn remove_files(guest: &mut Guest, person: &Person) -> Result<()> {
+fn remove_files(guest: &mut Guest, person: &RemovedUser) -> Result<()> {
     let home = person.home.trim_end_matches('/');
     let is_plain = home.split('/').all(|name| name != "..");
     let is_own = HOMES.iter().any(|homes| {
@@ -96,11 +101,11 @@ fn remove_files(guest: &mut Guest, person: &Person) -> Result<()> {
         guest.stage.remove(home)?;
     } else if !home.is_empty() && guest.stage.is_dir(home)? {
         guest.note(format!(
-            "{home}, the home of {}, stays: it is not below /home",
+            "kept {home}, the home directory of {}: it is not below /home",
             person.name
         ));
     }
-    // A name of a hostile guest may be none of a file.
+    // In a hostile guest, a user name may not be a valid file name.
     if !accounts::is_name(&person.name) {
         return Ok(());
     }

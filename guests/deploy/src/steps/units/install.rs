@@ -3,7 +3,7 @@
 use super::super::super::guest::{Guest, UNIT_DIRS, UNITS};
 use diskfs_disk::Result;
 
-/// What a unit asks for when it is enabled.
+/// The settings of a unit's `[Install]` section.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Install {
     wanted_by: Vec<String>,
@@ -14,7 +14,7 @@ pub(super) struct Install {
     default_instance: Option<String>,
 }
 
-/// The name of the file that a unit is in: of an instance, its template's.
+/// Returns the name of a unit's file. For an instance, that is the file of its template.
 pub(super) fn file_name(name: &str) -> String {
     let template = name.split_once('@').and_then(|(prefix, rest)| {
         let (_, kind) = rest.rsplit_once('.')?;
@@ -23,7 +23,7 @@ pub(super) fn file_name(name: &str) -> String {
     template.unwrap_or_else(|| name.to_owned())
 }
 
-/// The file that a unit is in: its own, or its template's.
+/// Returns the path of a unit's file: its own, or its template's.
 pub(super) fn file_of(guest: &Guest, name: &str) -> Result<Option<String>> {
     for file in [name, &file_name(name)] {
         if let Some(path) = guest.unit(file)? {
@@ -34,7 +34,7 @@ pub(super) fn file_of(guest: &Guest, name: &str) -> Result<Option<String>> {
 }
 
 impl Install {
-    /// That of a unit's file and of the drop-ins beside it.
+    /// Reads the `[Install]` sections of a unit file and its drop-ins.
     pub(super) fn read(guest: &Guest, name: &str, path: &str) -> Result<Self> {
         let mut install = Self::default();
         install.add(&guest.stage.text(path)?.unwrap_or_default(), name);
@@ -57,7 +57,7 @@ impl Install {
     }
 
     fn add(&mut self, text: &str, name: &str) {
-        // A line that ends with a backslash goes on in the next.
+        // A line that ends with a backslash continues on the next line.
         let text = text.replace("\\\n", " ");
         let mut is_in = false;
         for line in text.lines().map(str::trim) {
@@ -100,7 +100,7 @@ impl Install {
         lists.iter().all(|list| list.is_empty())
     }
 
-    /// The symlinks that turn the unit on, with their targets.
+    /// Returns the symlinks that enable the unit, with their targets.
     pub(super) fn links(&self, name: &str, path: &str) -> Vec<(String, String)> {
         let instance = self.instance_of(name);
         let mut links = Vec::new();
@@ -122,7 +122,7 @@ impl Install {
             .collect()
     }
 
-    /// The name of what is wanted: of a template, the instance that it has by itself.
+    /// Returns the name to enable. For a template, that is its default instance.
     fn instance_of(&self, name: &str) -> String {
         match (&self.default_instance, name.split_once("@.")) {
             (Some(instance), Some((prefix, kind))) => format!("{prefix}@{instance}.{kind}"),
@@ -131,7 +131,7 @@ impl Install {
     }
 }
 
-/// With those specifiers of systemd.unit(5) that depend on the name alone.
+/// Expands those specifiers of systemd.unit(5) that depend only on the name.
 fn expanded(word: &str, name: &str) -> String {
     if !word.contains('%') {
         return word.to_owned();

@@ -1,4 +1,4 @@
-//! Which units a distribution has on: systemd.preset(5).
+//! The presets of a distribution, which enable or disable units: systemd.preset(5).
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use diskfs_vfs::glob::{Case, Pattern};
 use super::super::super::guest::Guest;
 use diskfs_disk::Result;
 
-/// Where presets are; a file of a directory before hides those of its name.
+/// The preset directories. A file hides files of the same name in later directories.
 const DIRS: [&str; 4] = [
     "/etc/systemd/system-preset",
     "/usr/local/lib/systemd/system-preset",
@@ -15,7 +15,7 @@ const DIRS: [&str; 4] = [
     "/lib/systemd/system-preset",
 ];
 
-/// Whether the first rule for the unit has it on. What no rule is for is on.
+/// Returns true if the first matching rule enables the unit, or if no rule matches.
 pub(super) fn is_on(guest: &Guest, name: &str) -> Result<bool> {
     for text in texts(guest)? {
         for line in text.lines() {
@@ -36,7 +36,7 @@ pub(super) fn is_on(guest: &Guest, name: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// The files, by name.
+/// Returns the contents of the preset files, sorted by file name.
 fn texts(guest: &Guest) -> Result<Vec<String>> {
     let mut files = BTreeMap::new();
     for dir in DIRS {

@@ -1,21 +1,22 @@
-//! A user who is new: his lines in all files, his home.
+//! Creation of users: the lines in the account files, and the home directory.
 
 use super::super::super::accounts::defaults::Defaults;
-use super::super::super::accounts::ids::{self, Id, Purpose};
+use super::super::super::accounts::ids::{self, IdKind, Purpose};
 use super::super::super::accounts::table::Table;
 use super::super::super::accounts::{self, GROUP, PASSWD, SHADOW, groups};
 use super::super::super::guest::Guest;
 use super::{SH, User, home, shell_of};
 use diskfs_disk::Result;
 
-/// The group of all whose groups are not their own, where nothing says another: `users`.
+/// The default primary group of users without a group of their own: `users`.
 const USERS: u32 = 100;
 
 impl User {
     pub(super) fn create(&self, guest: &mut Guest) -> Result<()> {
         if !accounts::is_name(&self.name) {
-            let reason = format!("`{}` is no name of a user", self.name.escape_debug());
-            let hint = "lower-case letters, digits, `-` and `_`, a letter first, at most 32";
+            let reason = format!("invalid user name `{}`", self.name.escape_debug());
+            let hint = "use at most 32 lower-case letters, digits, `-` and `_`, starting with a \
+                 letter or `_`";
             return Err(guest.invalid(reason).with_hint(hint));
         }
         let defaults = Defaults::read(&guest.stage)?;
@@ -31,7 +32,7 @@ impl User {
         self.add_subordinates(guest, &defaults, uid)?;
         let is_made = match self.purpose() {
             Purpose::System => self.home.is_some(),
-            // useradd's own default is no, which nobody wants of a person.
+            // useradd's own default is no, which is not useful for people.
             Purpose::Person => {
                 self.home.is_some() || defaults.is_yes("CREATE_HOME").unwrap_or(true)
             }
@@ -46,29 +47,29 @@ impl User {
     }
 
     fn new_uid(&self, guest: &Guest, defaults: &Defaults) -> Result<u32> {
-        let used = ids::used(guest, Id::User)?;
+        let used = ids::used(guest, IdKind::User)?;
         match self.uid {
             Some(uid) if used.contains(&uid) => {
-                Err(guest.invalid(format!("another user has the number {uid}")))
+                Err(guest.invalid(format!("the user ID {uid} is in use by another user")))
             }
             Some(uid) => Ok(uid),
             None => {
-                let range = ids::range(defaults, Id::User, self.purpose());
+                let range = ids::range(defaults, IdKind::User, self.purpose());
                 let free = ids::free(&used, &range, self.purpose());
-                free.ok_or_else(|| guest.invalid("the guest has no number left for a user"))
+                free.ok_or_else(|| guest.invalid("no free user ID is left in the guest"))
             }
         }
     }
 
-    /// The group that files of the user get: the one that is given; his own, with his number where that is free; or
-    /// what the guest has for all.
+    /// Returns the primary group: the given one, or the user's own group, whose ID is the user ID
+    /// if that is free, or the guest's common group.
     fn first_group(&self, guest: &mut Guest, defaults: &Defaults, uid: u32) -> Result<u32> {
         if let Some(gid) = self.gid {
             if groups::name_of(&guest.stage, gid)?.is_some() {
                 return Ok(gid);
             }
             if accounts::gid_of(&guest.stage, &self.name)?.is_some() {
-                return Err(guest.invalid(format!("the guest has no group {gid}")));
+                return Err(guest.invalid(format!("no such group: {gid}")));
             }
             groups::add(guest, &self.name, gid)?;
             return Ok(gid);
@@ -76,18 +77,19 @@ impl User {
         if let Some(gid) = accounts::gid_of(&guest.stage, &self.name)? {
             return Ok(gid);
         }
-        // Without login.defs there is no useradd: what adduser of busybox does is better than useradd's own default, no.
+        // Without login.defs there is no useradd. Then the default of busybox's adduser (yes) is
+        // better than useradd's own (no).
         if !defaults.is_yes("USERGROUPS_ENAB").unwrap_or(true) {
             return common_group(guest, defaults);
         }
-        let used = ids::used(guest, Id::Group)?;
-        let range = ids::range(defaults, Id::Group, self.purpose());
+        let used = ids::used(guest, IdKind::Group)?;
+        let range = ids::range(defaults, IdKind::Group, self.purpose());
         let gid = if used.contains(&uid) {
             ids::free(&used, &range, self.purpose())
         } else {
             Some(uid)
         };
-        let gid = gid.ok_or_else(|| guest.invalid("the guest has no number left for a group"))?;
+        let gid = gid.ok_or_else(|| guest.invalid("no free group ID is left in the guest"))?;
         groups::add(guest, &self.name, gid)?;
         Ok(gid)
     }
@@ -95,7 +97,7 @@ impl User {
     fn new_shell(&self, guest: &mut Guest, defaults: &Defaults) -> Result<String> {
         match (&self.shell, defaults.useradd("SHELL")) {
             (Some(shell), _) => shell_of(guest, shell),
-            // What the guest itself says it has not to be told of.
+            // A shell from the guest's own defaults needs no note.
             (None, Some(shell)) if guest.stage.exists(shell)? => Ok(shell.to_owned()),
             (None, _) => Ok(SH.to_owned()),
         }
@@ -115,10 +117,12 @@ impl User {
         let (uid, gid) = (uid.to_string(), gid.to_string());
         let line = [&*self.name, hash, &uid, &gid, comment, home, shell];
         let Some(mut passwd) = Table::read(&guest.stage, PASSWD)? else {
-            return Err(guest.invalid("the guest has no /etc/passwd"));
+            return Err(guest.invalid("missing /etc/passwd in the guest"));
         };
         if !line.iter().all(|field| accounts::is_field(field)) {
-            return Err(guest.invalid("the guest's defaults of users have a colon in them"));
+            return Err(guest.invalid(
+                "invalid user defaults in the guest: a value contains a colon or a line break",
+            ));
         }
         passwd.add(&line);
         passwd.write(&mut guest.stage)?;
@@ -127,7 +131,7 @@ impl User {
             let today = accounts::today(guest).to_string();
             let [min, max, warn] = ages.each_ref().map(String::as_str);
             let (inactive, expire) = (number(defaults, "INACTIVE"), date(defaults));
-            // What a user of that name left behind would count, as the first line.
+            // A line that a former user of that name left would come first and take effect.
             if shadow.row(&self.name).is_none() {
                 shadow.add(&[
                     &*self.name,
@@ -144,14 +148,15 @@ impl User {
             } else {
                 let user = &self.name;
                 guest.note(format!(
-                    "/etc/shadow had a line of `{user}` already, which stays"
+                    "/etc/shadow already had a line for `{user}`, which was kept"
                 ));
             }
         }
         Ok(())
     }
 
-    /// How long a password of a person lasts, in days: at least, at most, and before which it is warned.
+    /// Returns the password ages in days: the minimum, the maximum and the warning period. They are
+    /// empty for system users.
     fn ages(&self, defaults: &Defaults) -> [String; 3] {
         ["PASS_MIN_DAYS", "PASS_MAX_DAYS", "PASS_WARN_AGE"].map(|key| {
             let days = defaults.number(key);
@@ -160,18 +165,18 @@ impl User {
         })
     }
 
-    /// Numbers for containers, for people whose own numbers are those of people.
+    /// Adds subordinate IDs (for containers) for people whose user ID is in the range for people.
     fn add_subordinates(&self, guest: &mut Guest, defaults: &Defaults, uid: u32) -> Result<()> {
-        let people = ids::range(defaults, Id::User, Purpose::Person);
+        let people = ids::range(defaults, IdKind::User, Purpose::Person);
         if self.purpose() == Purpose::Person && people.contains(&uid) {
-            ids::add_subordinate(guest, defaults, Id::User, &self.name)?;
-            ids::add_subordinate(guest, defaults, Id::Group, &self.name)?;
+            ids::add_subordinate(guest, defaults, IdKind::User, &self.name)?;
+            ids::add_subordinate(guest, defaults, IdKind::Group, &self.name)?;
         }
         Ok(())
     }
 }
 
-/// The group of all, by `GROUP` of `/etc/default/useradd`: a number or a name.
+/// Returns the common group of users, from `GROUP` in `/etc/default/useradd`: an ID or a name.
 fn common_group(guest: &Guest, defaults: &Defaults) -> Result<u32> {
     let Some(group) = defaults.useradd("GROUP") else {
         return Ok(USERS);
@@ -180,16 +185,21 @@ fn common_group(guest: &Guest, defaults: &Defaults) -> Result<u32> {
         return Ok(gid);
     }
     let gid = accounts::gid_of(&guest.stage, group)?;
-    gid.ok_or_else(|| guest.invalid(format!("{GROUP} has no group `{group}`")))
+    gid.ok_or_else(|| {
+        guest.invalid(format!(
+            "no such group: `{group}` (in {GROUP}, named in /etc/default/useradd)"
+        ))
+    })
 }
 
-/// A number of `/etc/default/useradd` that isn't below 0.
+/// Returns a number of `/etc/default/useradd` that is not negative.
 fn number(defaults: &Defaults, key: &str) -> String {
     let value: Option<u32> = defaults.useradd(key).and_then(|value| value.parse().ok());
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// `EXPIRE` of `/etc/default/useradd` in days since 1970. What is a date there is left out.
+/// Returns `EXPIRE` of `/etc/default/useradd` in days since 1970. A value in the form of a date is
+/// ignored.
 fn date(defaults: &Defaults) -> String {
     number(defaults, "EXPIRE")
 }

@@ -1,24 +1,26 @@
-//! Homes, with what `/etc/skel` has for them.
+//! Home directories with the files of `/etc/skel`.
 
 use super::super::super::accounts;
 use super::super::super::accounts::defaults::Defaults;
 use super::super::super::guest::Guest;
-use super::super::super::stage::{Entry, Kind, above};
+use super::super::super::stage::{Entry, EntryKind, above};
 use diskfs_disk::Result;
 
-/// What a new home may get: settings, which are small and few. More is a mistake, or an attack.
+/// The limits on a new home directory: skeleton files are small and few. More is a mistake or an
+/// attack.
 const MAX_DEPTH: usize = 16;
 const MAX_ENTRIES: usize = 10_000;
 const MAX_BYTES: usize = 64 << 20;
 
-/// Modes of homes where login.defs(5) says none: `UMASK` is 022 then.
+/// The default of `UMASK` in login.defs(5), which gives the mode of home directories.
 const UMASK: u32 = 0o022;
 
-/// Makes a home with copies of what `/etc/skel` has. One that is there stays as it is.
+/// Creates a home directory with copies of the files of `/etc/skel`. An existing directory stays
+/// unchanged.
 pub(super) fn make(guest: &mut Guest, path: &str, uid: u32, gid: u32) -> Result<()> {
     if guest.stage.exists(path)? {
         if !guest.stage.is_dir(path)? {
-            return Err(guest.invalid(format!("{path} is no directory")));
+            return Err(guest.invalid(format!("{path} is not a directory")));
         }
         return Ok(());
     }
@@ -47,7 +49,7 @@ pub(super) fn make(guest: &mut Guest, path: &str, uid: u32, gid: u32) -> Result<
     copy.dir(&skel, path, 0)
 }
 
-/// The file that mail is delivered to, where the guest makes one for each user.
+/// Creates the user's mailbox file, if the guest creates one for each user.
 pub(super) fn make_mailbox(
     guest: &mut Guest,
     defaults: &Defaults,
@@ -82,12 +84,15 @@ struct Copy<'g> {
 }
 
 impl Copy<'_> {
-    /// What is in a directory, into another that is there.
+    /// Copies the contents of a directory to an existing directory.
     fn dir(&mut self, from: &str, to: &str, depth: usize) -> Result<()> {
         for name in self.guest.stage.names(from)? {
             self.entries = self.entries.saturating_add(1);
             if depth > MAX_DEPTH || self.entries > MAX_ENTRIES {
-                let reason = format!("{from} has more than a new home gets");
+                let reason = format!(
+                    "too many files for a new home directory: at most {MAX_ENTRIES} entries, \
+                     {MAX_DEPTH} levels deep ({from})"
+                );
                 return Err(self.guest.invalid(reason));
             }
             let (from, to) = (format!("{from}/{name}"), format!("{to}/{name}"));
@@ -100,19 +105,20 @@ impl Copy<'_> {
 
     fn entry(&mut self, entry: &Entry, from: &str, to: &str, depth: usize) -> Result<()> {
         match &entry.kind {
-            Kind::Directory => {
+            EntryKind::Directory => {
                 make_dir(self.guest, to, entry.permissions, self.owner)?;
                 self.dir(from, to, depth.saturating_add(1))
             }
-            Kind::File(_) => self.file(from, to, entry.permissions),
-            Kind::Symlink(target) => {
+            EntryKind::File(_) => self.file(from, to, entry.permissions),
+            EntryKind::Symlink(target) => {
                 self.guest.stage.symlink(to, target)?;
                 let (uid, gid) = self.owner;
                 self.guest.stage.set_link_owner(to, uid, gid)
             }
-            Kind::Other(_) => {
-                self.guest
-                    .note(format!("{from} is no file: it is not in the new home"));
+            EntryKind::Other(_) => {
+                self.guest.note(format!(
+                    "{from} was not copied to the new home directory: not a regular file"
+                ));
                 Ok(())
             }
         }
@@ -122,7 +128,10 @@ impl Copy<'_> {
         let bytes = self.guest.stage.bytes(from)?.unwrap_or_default();
         self.bytes = self.bytes.saturating_add(bytes.len());
         if self.bytes > MAX_BYTES {
-            let reason = format!("{from} and others are more than a new home gets");
+            let reason = format!(
+                "the files for a new home directory are too large: at most {MAX_BYTES} bytes \
+                 ({from})"
+            );
             return Err(self.guest.invalid(reason));
         }
         self.guest.stage.write(to, bytes)?;

@@ -1,4 +1,4 @@
-//! Users of guests of several kinds.
+//! Tests of users in guests of several kinds.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ const CENTOS_6: &str = include_str!("tests/centos-6.txtar");
 const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHw5jFmJ8u0oD5nB6wQ1zvO7pV0cY8aJ1mWq2xT3rKfL";
 
-/// The line of a name in a file, "" without one.
+/// Returns the line of a name in a file, or "" if there is none.
 fn line(guest: &Guest, file: &str, name: &str) -> String {
     let text = text(guest, file);
     let prefix = format!("{name}:");
@@ -69,7 +69,7 @@ fn a_debian() {
         text(&guest, "/home/bob/.ssh/authorized_keys"),
         format!("{KEY}\n")
     );
-    // All else is as it was.
+    // Everything else is unchanged.
     for file in [PASSWD, SHADOW, GROUP, GSHADOW, "/etc/subuid"] {
         assert!(text(&guest, file).lines().count() > 1, "{file}");
         assert!(text(&guest, file).ends_with('\n'));
@@ -159,7 +159,7 @@ fn groups_as_the_guest_has_them() {
     assert!(line(&given, PASSWD, "bob").starts_with("bob:x:1001:4:"));
     assert_eq!(line(&given, GROUP, "bob"), "");
     assert_eq!(line(&given, GROUP, "eve"), "eve:x:4000:");
-    // The group is there, without a user.
+    // The group exists, but the user does not.
     let own = after(DEBIAN_12, "- user: {name: adm, groups: [adm]}");
     assert!(line(&own, PASSWD, "adm").starts_with("adm:x:1001:4:"));
     let shared = DEBIAN_12.replace("USERGROUPS_ENAB yes", "USERGROUPS_ENAB no");
@@ -199,7 +199,7 @@ fn a_plan_is_written_as_it_was_read() {
     assert_eq!(serde_json::to_string(&user).unwrap(), text);
 }
 
-/// `pwck` and `grpck` find nothing in the files that is wrong.
+/// Checks that `pwck` and `grpck` report no errors in the files.
 #[test]
 fn the_files_are_well_formed() {
     if require("pwck").is_none() || require("grpck").is_none() {
@@ -213,7 +213,7 @@ fn the_files_are_well_formed() {
     }
 }
 
-/// Lines that no tool wrote, with the names that steps look for among them.
+/// Lines that no tool has written, including names that steps search for.
 fn odd_lines() -> impl Strategy<Value = String> {
     let line = "(bob|root|adm|\\+|#)?(:(x|0|4|1000|4294967295|!|a,b|/home/bob|/|\u{f6}|)){0,8}\r?";
     prop::collection::vec(line, 0..6).prop_map(|lines| lines.join("\n"))
@@ -237,7 +237,7 @@ proptest! {
     }
 }
 
-/// The files of accounts, and what useradd(8) reads besides.
+/// The account files, and the files that useradd(8) reads in addition.
 const FILES: [&str; 8] = [
     PASSWD,
     SHADOW,
@@ -249,7 +249,7 @@ const FILES: [&str; 8] = [
     "/etc/default/useradd",
 ];
 
-/// The lines of a file by name, with the day of a password's change left out.
+/// Returns the lines of a file by name, without the day of the last password change.
 fn sorted(file: &str, text: &str) -> Vec<String> {
     let undated = |line: &str| {
         let mut fields: Vec<&str> = line.split(':').collect();
@@ -263,7 +263,7 @@ fn sorted(file: &str, text: &str) -> Vec<String> {
     lines
 }
 
-/// `useradd --prefix` makes the same users of the same files.
+/// Checks that `useradd --prefix` creates the same users from the same files.
 #[test]
 fn useradd_does_the_same() {
     if require("useradd").is_none() || require_root().is_none() {
@@ -320,7 +320,7 @@ fn check(guest: &Guest, program: &str, files: [&str; 2]) {
     let output = command.output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
-    // pwck looks for homes and shells here, and grpck for users, where they are not.
+    // pwck looks for homes and shells on the host, and grpck for users, where they do not exist.
     let is_of_here = |line: &str| {
         line.starts_with("user '") && (line.contains("directory") || line.contains("program"))
             || line.contains("group ") && line.contains("no user")

@@ -1,4 +1,4 @@
-//! Runs cases, and says how each went.
+//! The process that runs the cases and reports each.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,13 +12,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Arguments, Run, allocator};
 
-/// How long one case may take. Of the processor's time, so that a busy machine makes no findings.
+/// The time limit of a case. It is processor time, so that a busy machine causes no findings.
 const MAX_TIME: Duration = Duration::from_secs(1);
 
-/// How much memory one case may take besides the image.
+/// The maximum memory of a case in addition to the image.
 const MAX_MEMORY_BYTES: usize = 64 << 20;
 
-/// What a case took.
+/// The resources that a case used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Cost {
     time: Duration,
@@ -34,8 +34,8 @@ impl Cost {
     }
 }
 
-/// Says which case is next, runs it, and says what was wrong, until the time is over. The parent
-/// reads it all.
+/// Prints the number of each case, runs it, and prints its finding, until the time is over. The
+/// parent reads this output.
 pub(crate) fn run(run: &Run, arguments: &Arguments) {
     let panics = keep_panics();
     let end = Instant::now().checked_add(Duration::from_secs(arguments.seconds.min(1 << 30)));
@@ -46,20 +46,20 @@ pub(crate) fn run(run: &Run, arguments: &Arguments) {
         if end.is_some_and(|end| Instant::now() >= end) {
             break;
         }
-        // Nobody listens any more: nothing is left to do.
+        // The parent is gone: nothing is left to do.
         if writeln!(out, "case {number}").is_err() {
             return;
         }
         let case = run.case(number);
         let device: Arc<dyn BlockRead> = Arc::new(case.image);
-        let told = match check(case.target, &panics, || case.target.run(&device)) {
+        let printed = match check(case.target, &panics, || case.target.run(&device)) {
             Ok(cost) => {
                 most = most.max(cost);
                 Ok(())
             }
             Err(finding) => writeln!(out, "finding {number} {finding}"),
         };
-        if told.is_err() {
+        if printed.is_err() {
             return;
         }
     }
@@ -71,7 +71,7 @@ pub(crate) fn run(run: &Run, arguments: &Arguments) {
     );
 }
 
-/// Runs an image that was kept.
+/// Runs the case of a saved image.
 pub(crate) fn replay(target: Target, data: &[u8]) -> ExitCode {
     let started = Instant::now();
     let panics = keep_panics();
@@ -97,7 +97,7 @@ fn check(target: Target, panics: &Mutex<String>, run: impl FnOnce()) -> Result<C
     let outcome = catch_unwind(AssertUnwindSafe(run));
     let time = cpu_time().saturating_sub(started);
     let memory = allocator::peak().saturating_sub(before);
-    // Of any thread: that of one which is only joined comes to nobody else's notice.
+    // The panics of all threads, including those that are only joined.
     let message = std::mem::take(&mut *panics.lock().unwrap_or_else(PoisonError::into_inner));
     if outcome.is_err() || !message.is_empty() {
         return Err(format!("{}: panic: {message}", target.name()));
@@ -117,14 +117,14 @@ fn check(target: Target, panics: &Mutex<String>, run: impl FnOnce()) -> Result<C
     })
 }
 
-/// What all threads of this process used.
+/// Returns the processor time of all threads of this process.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Keeps what panics say instead of printing it: the parent tells each once.
+/// Collects panic messages instead of printing them: the parent reports each once.
 fn keep_panics() -> Arc<Mutex<String>> {
     let kept = Arc::new(Mutex::new(String::new()));
     let keep = Arc::clone(&kept);
@@ -139,7 +139,7 @@ fn keep_panics() -> Arc<Mutex<String>> {
 mod tests {
     use super::*;
 
-    /// One after the other, because time and memory are the whole process's.
+    /// One test for all three, because time and memory are those of the whole process.
     #[test]
     fn notices_panics_time_and_memory() {
         let panics = keep_panics();

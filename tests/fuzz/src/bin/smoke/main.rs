@@ -1,8 +1,8 @@
-//! Mutates the fixtures and runs the parsers on them, for a time.
+//! Mutates the fixtures and runs the parsers on them, for a given time.
 //!
-//! A case is a number: the same number of the same run makes the same image. Cases run in a child
-//! process, so that a stack that overflows or an allocation that fails is a finding like any other;
-//! this process notices, makes the image again and writes it to `artifacts`.
+//! A case is identified by a number: the same number and seed give the same image. Cases run in a
+//! child process, so that a stack overflow or a failed allocation is a finding like any other. This
+//! process then builds the image again and writes it to `artifacts`.
 
 mod allocator;
 mod child;
@@ -36,7 +36,7 @@ Mutates images and runs the parsers on them.
   --corpus DIR   write the seeds to DIR/TARGET, for cargo fuzz
 ";
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, Clone)]
 struct Arguments {
     seconds: u64,
@@ -47,7 +47,7 @@ struct Arguments {
     first: u64,
     replay: Option<PathBuf>,
     corpus: Option<PathBuf>,
-    /// The parent started this process to run cases.
+    /// True in the child process that runs the cases.
     is_child: bool,
 }
 
@@ -73,7 +73,7 @@ impl Arguments {
             }
             let value = arguments
                 .next()
-                .with_context(|| format!("{option} needs a value\n\n{USAGE}"))?;
+                .with_context(|| format!("missing value for {option}\n\n{USAGE}"))?;
             match option.as_str() {
                 "--seconds" => parsed.seconds = value.parse()?,
                 "--cases" => (parsed.cases, parsed.seconds) = (value.parse()?, u64::MAX),
@@ -83,7 +83,7 @@ impl Arguments {
                 "--replay" => parsed.replay = Some(value.into()),
                 "--corpus" => parsed.corpus = Some(value.into()),
                 "--target" => parsed.target = Some(target_named(&value)?),
-                _ => bail!("unknown option {option}\n\n{USAGE}"),
+                _ => bail!("unknown option `{option}`\n\n{USAGE}"),
             }
         }
         Ok(parsed)
@@ -92,16 +92,16 @@ impl Arguments {
 
 fn target_named(name: &str) -> Result<Target> {
     let named = Target::ALL.into_iter().find(|target| target.name() == name);
-    named.with_context(|| format!("no target is called {name}"))
+    named.with_context(|| format!("unknown target `{name}`"))
 }
 
-/// The seeds of a run; its cases are made of them.
+/// The seeds of a run, from which its cases are made.
 struct Run {
     seeds: Vec<Seed>,
     seed: u64,
 }
 
-/// One image to be run.
+/// An image for a target.
 struct Case {
     target: Target,
     name: String,
@@ -113,7 +113,7 @@ impl Run {
         let mut seeds = seeds::load(&arguments.images)?;
         seeds.retain(|seed| arguments.target.is_none_or(|target| seed.target == target));
         if seeds.is_empty() {
-            bail!("no image in {}", arguments.images.display());
+            bail!("no images in {}", arguments.images.display());
         }
         Ok(Self {
             seeds,
@@ -121,7 +121,7 @@ impl Run {
         })
     }
 
-    /// The seeds as they are come first.
+    /// Builds a case. The first cases are the unchanged seeds.
     fn case(&self, number: u64) -> Case {
         let as_it_is = usize::try_from(number).ok().and_then(|n| self.seeds.get(n));
         if let Some(seed) = as_it_is {
@@ -156,7 +156,9 @@ fn write_corpus(run: &Run, directory: &std::path::Path) -> Result<()> {
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse(std::env::args().skip(1))?;
     if let Some(file) = &arguments.replay {
-        let target = arguments.target.context("--replay needs --target")?;
+        let target = arguments
+            .target
+            .context("missing option --target, which --replay needs")?;
         let data = std::fs::read(file).with_context(|| file.display().to_string())?;
         return Ok(child::replay(target, &data));
     }

@@ -1,4 +1,4 @@
-//! Watches over the process that runs the cases, and keeps what it finds.
+//! The process that supervises the child, and saves the findings.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -11,19 +11,19 @@ use anyhow::{Context, Result};
 
 use crate::{Arguments, Run};
 
-/// How long a case may take until it counts as one that never ends.
+/// The time after which a case counts as one that never ends.
 const HANG: Duration = Duration::from_secs(30);
 
-/// How long the seeds may take.
+/// The time limit for loading the seeds.
 const START: Duration = Duration::from_mins(5);
 
-/// Different findings after which a run is over.
+/// The number of different findings after which a run stops.
 const MAX_FINDINGS: usize = 20;
 
-/// What was found: by what it is, the first case of it, and how many there are.
+/// The findings: for each text, the first case and the number of cases.
 type Findings = BTreeMap<String, (u64, u64)>;
 
-/// Runs cases until the time is over, and tells what was found.
+/// Runs cases until the time is over, and prints the findings.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
     let mut findings = Findings::new();
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let last = arguments.first.saturating_add(arguments.cases);
     let mut first_case = None;
     while next < last && findings.len() < MAX_FINDINGS {
-        // The time counts from the first case, not from the start.
+        // The time starts with the first case, not with the process.
         let since = first_case.unwrap_or_else(Instant::now).elapsed();
         let left = Duration::from_secs(arguments.seconds).saturating_sub(since);
         if left.is_zero() {
@@ -40,11 +40,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let mut child = start(arguments, next, last - next, left)?;
         let end = watch(&mut child, &mut findings, &mut first_case)?;
         match end {
-            End::Done(cases) => {
+            ChildEnd::Done(cases) => {
                 next = next.saturating_add(cases);
                 break;
             }
-            End::Died { case, how } => {
+            ChildEnd::Died { case, how } => {
                 note(&mut findings, case, how);
                 next = case.saturating_add(1);
             }
@@ -54,9 +54,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     report(arguments, &findings, cases, started.elapsed())
 }
 
-/// How a child ended.
-enum End {
-    /// It did so many cases.
+/// The way in which a child ended.
+enum ChildEnd {
+    /// The child completed this number of cases.
     Done(u64),
     /// This case killed it.
     Died { case: u64, how: String },
@@ -79,12 +79,12 @@ fn start(arguments: &Arguments, first: u64, cases: u64, left: Duration) -> Resul
         .context("cannot start the process that runs the cases")
 }
 
-/// Reads what the child says until it ends, or is silent for too long.
+/// Reads the output of the child until it ends, or is silent for too long.
 fn watch(
     child: &mut Child,
     findings: &mut Findings,
     first_case: &mut Option<Instant>,
-) -> Result<End> {
+) -> Result<ChildEnd> {
     let lines = lines_of(child)?;
     let (mut case, mut cases) = (0, 0);
     loop {
@@ -104,7 +104,7 @@ fn watch(
                     "done" => {
                         child.wait()?;
                         println!("{rest}");
-                        return Ok(End::Done(cases));
+                        return Ok(ChildEnd::Done(cases));
                     }
                     _ => {}
                 }
@@ -113,17 +113,20 @@ fn watch(
             Err(RecvTimeoutError::Timeout) => {
                 child.kill()?;
                 child.wait()?;
-                format!("hang: no end after {patience:?}")
+                format!("hang: not finished after {patience:?}")
             }
             Err(RecvTimeoutError::Disconnected) => format!("died: {}", child.wait()?),
         };
         anyhow::ensure!(cases > 0, "before the first case: {how}");
-        return Ok(End::Died { case, how });
+        return Ok(ChildEnd::Died { case, how });
     }
 }
 
 fn lines_of(child: &mut Child) -> Result<Receiver<String>> {
-    let stdout = child.stdout.take().context("the child has no output")?;
+    let stdout = child
+        .stdout
+        .take()
+        .context("the child process has no output pipe")?;
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -135,7 +138,8 @@ fn lines_of(child: &mut Child) -> Result<Receiver<String>> {
     Ok(receiver)
 }
 
-/// Counts a finding. The numbers in it make no difference: one bug gives many of them.
+/// Counts a finding. Numbers in its text are ignored, because one bug causes findings with many
+/// numbers.
 fn note(findings: &mut Findings, case: u64, what: String) {
     let alike = |known: &String| without_numbers(known) == without_numbers(&what);
     match findings
@@ -149,7 +153,7 @@ fn note(findings: &mut Findings, case: u64, what: String) {
     .or_insert((case, 1));
 }
 
-/// The text without the digits, but for those of a place in the source.
+/// Returns the text without digits, except those of a source location.
 fn without_numbers(what: &str) -> String {
     what.split_inclusive(' ')
         .filter(|word| word.contains(".rs:") || !word.contains(|c: char| c.is_ascii_digit()))

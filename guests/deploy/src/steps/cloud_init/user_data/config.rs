@@ -1,4 +1,4 @@
-//! `#cloud-config`.
+//! User data in the form of `#cloud-config`.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::super::super::super::guest::Guest;
 use super::super::super::certificate::Certificate;
 use super::super::super::clock::{Locale, Timezone};
 use super::super::super::hostname::Hostname;
-use super::{left_out, packages, quoted, run_once, users, value, write_files};
+use super::{note_ignored, packages, quoted, run_once, users, value, write_files};
 use diskfs_disk::Result;
 
 type Config = Map<String, Value>;
@@ -15,12 +15,12 @@ pub(super) fn apply(guest: &mut Guest, text: &str) -> Result<()> {
     let parsed = serde_saphyr::from_str::<Value>(text).map_err(|error| {
         let told = error.to_string();
         let told = told.lines().next().unwrap_or_default();
-        guest.invalid(format!("the user data is no #cloud-config: {told}"))
+        guest.invalid(format!("invalid #cloud-config in the user data: {told}"))
     })?;
     let mut config = match parsed {
         Value::Object(config) => config,
         Value::Null => Config::new(),
-        _ => return Err(guest.invalid("the user data is no #cloud-config: it has no keys")),
+        _ => return Err(guest.invalid("invalid #cloud-config in the user data: expected a map")),
     };
     set_name_and_place(guest, &mut config)?;
     users::apply(guest, &mut config)?;
@@ -30,7 +30,7 @@ pub(super) fn apply(guest: &mut Guest, text: &str) -> Result<()> {
     trust(guest, &mut config)?;
     put_script(guest, &mut config)?;
     for key in config.keys() {
-        left_out(guest, &format!("`{key}`"));
+        note_ignored(guest, &format!("`{key}`"));
     }
     Ok(())
 }
@@ -64,16 +64,16 @@ fn trust(guest: &mut Guest, config: &mut Config) -> Result<()> {
         Certificate { name, pem }.apply(guest)?;
     }
     for other in authorities.keys() {
-        left_out(guest, &format!("`{other}` of ca_certs"));
+        note_ignored(guest, &format!("`{other}` of ca_certs"));
     }
     Ok(())
 }
 
-/// What is run at the first start: commands, and what installs packages.
+/// Adds the script for the first boot: the commands, and the installation of packages.
 fn put_script(guest: &mut Guest, config: &mut Config) -> Result<()> {
     let mut lines = commands(guest, config, "bootcmd")?;
     if !lines.is_empty() {
-        guest.note("user data: bootcmd is run at the first start alone, not at each");
+        guest.note("user data: bootcmd runs only at the first boot, not at each boot");
     }
     lines.extend(packages::lines(guest, config)?);
     lines.extend(commands(guest, config, "runcmd")?);
@@ -83,7 +83,7 @@ fn put_script(guest: &mut Guest, config: &mut Config) -> Result<()> {
     run_once(guest, &format!("#!/bin/sh\n{}\n", lines.join("\n")))
 }
 
-/// Each a line of a shell's, or the words of one.
+/// Returns the commands of a key. Each is a shell command line, or a list of words.
 fn commands(guest: &Guest, config: &mut Config, key: &str) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for command in value::take_list(config, key) {
@@ -95,7 +95,11 @@ fn commands(guest: &Guest, config: &mut Config, key: &str) -> Result<Vec<String>
                 let words: Vec<String> = words.map(|word| quoted(&word)).collect();
                 words.join(" ")
             }
-            _ => return Err(guest.invalid(format!("user data: one of {key} is no command"))),
+            _ => {
+                return Err(guest.invalid(format!(
+                    "user data: invalid command in {key}: expected text or a list"
+                )));
+            }
         });
     }
     Ok(lines)

@@ -1,20 +1,20 @@
-//! `packages`: commands that install them when the guest starts.
+//! The key `packages`: commands that install packages at the first boot.
 
 use serde_json::{Map, Value};
 
 use super::super::super::super::guest::Guest;
 use super::super::super::repository::Manager;
-use super::{left_out, quoted, value};
+use super::{note_ignored, quoted, value};
 use diskfs_disk::Result;
 
-/// What a manager is told.
+/// The commands of a package manager.
 struct Commands {
     update: &'static str,
     upgrade: &'static str,
     install: &'static str,
 }
 
-/// The lines of a script.
+/// Returns the lines of the script that installs packages.
 pub(super) fn lines(guest: &mut Guest, config: &mut Map<String, Value>) -> Result<Vec<String>> {
     let mut is_on = |keys: [&str; 2]| {
         let flags = keys.map(|key| value::take_flag(config, key));
@@ -28,13 +28,13 @@ pub(super) fn lines(guest: &mut Guest, config: &mut Map<String, Value>) -> Resul
         return Ok(Vec::new());
     }
     let Some(commands) = commands(guest)? else {
-        left_out(
+        note_ignored(
             guest,
-            "what installs packages, for the guest has no manager that is known,",
+            "the installation of packages, for which the guest has no known package manager,",
         );
         return Ok(Vec::new());
     };
-    // cloud-init updates before it installs, whatever is said.
+    // cloud-init always updates before it installs.
     let mut lines = vec![commands.update.to_owned()];
     if upgrade {
         lines.push(commands.upgrade.to_owned());
@@ -45,19 +45,19 @@ pub(super) fn lines(guest: &mut Guest, config: &mut Map<String, Value>) -> Resul
     Ok(lines)
 }
 
-/// The names, as a shell takes them.
+/// Returns the names of packages, quoted for the shell.
 fn names(guest: &mut Guest, packages: Vec<Value>) -> Vec<String> {
     let mut names = Vec::new();
     for package in packages {
         match &package {
             Value::String(name) if !name.is_empty() => names.push(quoted(name)),
-            // Name and version, which each manager writes in its own way.
+            // A list of name and version. Each package manager has its own syntax for the version.
             Value::Array(words) => {
                 let name = words.first().and_then(value::text).unwrap_or_default();
-                left_out(guest, &format!("the version of the package {name}"));
+                note_ignored(guest, &format!("the version of the package {name}"));
                 names.push(quoted(&name));
             }
-            _ => left_out(guest, "a package that is not for the guest's own manager"),
+            _ => note_ignored(guest, "a package for another package manager"),
         }
     }
     names

@@ -67,7 +67,7 @@ ssh_pwauth: true"
     }
 }
 
-/// cloud-init takes keys with dashes for those with underscores.
+/// cloud-init accepts keys with dashes instead of underscores.
 #[test]
 fn keys_may_have_dashes() {
     let config = format!(
@@ -88,11 +88,11 @@ users:
     assert!(text(&guest, "/etc/ssh/sshd_config").contains("PasswordAuthentication yes"));
     assert_eq!(text(&guest, "/etc/app/a"), "a");
     let notes = notes(&mut guest);
-    assert!(!notes.contains("left out"), "{notes}");
+    assert!(!notes.contains("ignored"), "{notes}");
 }
 
 #[test]
-fn the_rest_is_done_by_steps_or_told() {
+fn the_rest_is_done_by_steps_or_reported() {
     let config = "#cloud-config
 hostname: web1
 fqdn: web1.example.org
@@ -142,7 +142,7 @@ ssh_authorized_keys: [{KEY}]"
     assert!(text(&guest, "/root/.ssh/authorized_keys").contains("AAAAC3Nza"));
     let report = guest.report("cloud-init");
     assert_eq!(report.secrets.len(), 1);
-    assert!(report.notes.join("\n").contains("taken to be root"));
+    assert!(report.notes.join("\n").contains("applied to root"));
 }
 
 #[test]
@@ -176,11 +176,11 @@ fn what_only_cloud_init_takes_apart_is_refused() {
         ("Content-Type: multipart/mixed; boundary=x", "multipart"),
         ("#include\nhttps://example.org/x", "#include"),
         ("## template: jinja\n#cloud-config\n", "template"),
-        ("hello", "neither"),
-        ("#cloud-config\n- a", "no keys"),
-        ("#cloud-config\na: [", "no #cloud-config"),
-        ("#cloud-config\nusers: [{shell: x}]", "no name"),
-        ("#cloud-config\nruncmd: [{a: b}]", "no command"),
+        ("hello", "unknown form"),
+        ("#cloud-config\n- a", "expected a map"),
+        ("#cloud-config\na: [", "invalid #cloud-config"),
+        ("#cloud-config\nusers: [{shell: x}]", "missing key `name`"),
+        ("#cloud-config\nruncmd: [{a: b}]", "invalid command"),
     ] {
         let error = apply(&mut guest(GUEST), &step(text)).unwrap_err();
         assert!(error.to_string().contains(told), "{error}");
@@ -197,7 +197,7 @@ fn a_guest_with_cloud_init_finds_it_there() {
     let meta = text(&with, &format!("{seed}/meta-data"));
     assert!(meta.starts_with("instance-id: iid-"), "{meta}");
     assert_eq!(text(&with, "/etc/hostname"), "old\n");
-    // One that does not run does not look.
+    // A disabled cloud-init does not read the seed.
     let off = "- cloud-init: {enabled: false, user-data: \"#cloud-config\\nhostname: web1\\n\"}";
     assert_eq!(text(&after(&tree, off), "/etc/hostname"), "web1\n");
     let both = "- cloud-init: {user-data: \"#!/bin/sh\", seed: {user-data: x}}";

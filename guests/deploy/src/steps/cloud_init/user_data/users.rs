@@ -1,4 +1,4 @@
-//! `users`, and what lets them in.
+//! The key `users`, and the keys for passwords and SSH login.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use super::super::super::ssh_key::SshKey;
 use super::super::super::sshd::Sshd;
 use super::super::super::sudoers::Sudoers;
 use super::super::super::user::User;
-use super::{left_out, value};
+use super::{note_ignored, value};
 use diskfs_disk::Result;
 
 pub(super) fn apply(guest: &mut Guest, config: &mut Map<String, Value>) -> Result<()> {
@@ -20,13 +20,14 @@ pub(super) fn apply(guest: &mut Guest, config: &mut Map<String, Value>) -> Resul
         Some(user) => Some(put(guest, user)?),
         None => None,
     };
-    // What is said of the default user is root's: there is no other that all guests have.
+    // The settings of the default user are applied to root: all guests have no other user in
+    // common.
     let default = default.flatten().unwrap_or_else(|| "root".to_owned());
     let keys = value::take_lines(config, "ssh_authorized_keys");
     let password = value::take_text(config, "password");
     if !keys.is_empty() || password.is_some() {
         guest.note(format!(
-            "user data: the default user is taken to be {default}"
+            "user data: settings of the default user were applied to {default}"
         ));
     }
     if !keys.is_empty() {
@@ -43,7 +44,7 @@ pub(super) fn apply(guest: &mut Guest, config: &mut Map<String, Value>) -> Resul
         _ => Map::new(),
     };
     change_passwords(guest, &default, password, changes)?;
-    // `unchanged` is neither.
+    // The value `unchanged` is neither true nor false.
     let password_authentication = value::take_flag(config, "ssh_pwauth");
     if password_authentication.is_none() {
         return Ok(());
@@ -57,19 +58,20 @@ pub(super) fn apply(guest: &mut Guest, config: &mut Map<String, Value>) -> Resul
     .apply(guest)
 }
 
-/// One of `users`. Returns the name.
+/// Applies an entry of `users`. Returns the user's name.
 fn put(guest: &mut Guest, user: Value) -> Result<Option<String>> {
     let mut user = match user {
         Value::String(name) if name == "default" => {
-            left_out(
-                guest,
-                "the default user, whom only cloud-init's own settings name,",
-            );
+            note_ignored(guest, "the default user of cloud-init");
             return Ok(None);
         }
         Value::String(name) => Map::from_iter([("name".to_owned(), Value::String(name))]),
         Value::Object(user) => user,
-        _ => return Err(guest.invalid("user data: one of users is no user")),
+        _ => {
+            return Err(
+                guest.invalid("user data: invalid entry of users: expected a name or a map")
+            );
+        }
     };
     let name = name_of(guest, &mut user)?;
     let groups = value::take(&mut user, "groups");
@@ -90,24 +92,24 @@ fn put(guest: &mut Guest, user: Value) -> Result<Option<String>> {
     .apply(guest)?;
     let rules = value::take_lines(&mut user, "sudo");
     let rules: Vec<String> = rules.iter().map(|rule| format!("{name} {rule}")).collect();
-    // `false` is no rule.
+    // `false` gives no rule.
     if !rules.is_empty() {
         let text = rules.join("\n");
         let name = format!("90-cloud-init-{name}");
         Sudoers { name, text }.apply(guest)?;
     }
     for key in user.keys() {
-        left_out(guest, &format!("`{key}` of the user {name}"));
+        note_ignored(guest, &format!("`{key}` of the user {name}"));
     }
     Ok(Some(name))
 }
 
 fn name_of(guest: &Guest, user: &mut Map<String, Value>) -> Result<String> {
     let name = value::take_text(user, "name");
-    name.ok_or_else(|| guest.invalid("user data: one of users has no name"))
+    name.ok_or_else(|| guest.invalid("user data: missing key `name` of an entry of users"))
 }
 
-/// The password, unless the user can't use one.
+/// Returns the password, unless it is locked.
 fn password(guest: &mut Guest, name: &str, user: &mut Map<String, Value>) -> Option<Selector> {
     let [hashed, hash, text] =
         ["hashed_passwd", "passwd", "plain_text_passwd"].map(|key| value::take_text(user, key));
@@ -117,8 +119,8 @@ fn password(guest: &mut Guest, name: &str, user: &mut Map<String, Value>) -> Opt
         return None;
     }
     if is_locked {
-        let what = format!("the password of {name}, which `lock_passwd: false` would let in,");
-        left_out(guest, &what);
+        let what = format!("the password of {name}, which is locked without `lock_passwd: false`,");
+        note_ignored(guest, &what);
         return None;
     }
     Some(Selector::Detailed(Password {
@@ -128,7 +130,7 @@ fn password(guest: &mut Guest, name: &str, user: &mut Map<String, Value>) -> Opt
     }))
 }
 
-/// Those groups that the guest has.
+/// Returns those of the groups that exist in the guest.
 fn known_groups(guest: &mut Guest, user: &str, groups: Option<&Value>) -> Result<Vec<String>> {
     let names = match groups {
         Some(Value::Object(groups)) => groups.keys().cloned().collect(),
@@ -140,21 +142,21 @@ fn known_groups(guest: &mut Guest, user: &str, groups: Option<&Value>) -> Result
         if accounts::gid_of(&guest.stage, &name)?.is_some() {
             known.push(name);
         } else {
-            let what = format!("the group {name} of {user}, which the guest hasn't,");
-            left_out(guest, &what);
+            let what = format!("the group {name} of {user}, which the guest does not have,");
+            note_ignored(guest, &what);
         }
     }
     Ok(known)
 }
 
-/// `password`, and `chpasswd` with lines in `list`, or `users` one by one.
+/// Applies `password`, and `chpasswd` with its lines in `list` or its entries in `users`.
 fn change_passwords(
     guest: &mut Guest,
     default: &str,
     password: Option<String>,
     mut wanted: Map<String, Value>,
 ) -> Result<()> {
-    // As cloud-init has it where nothing is said.
+    // The default is that of cloud-init.
     let expire = value::take_flag(&mut wanted, "expire").unwrap_or(true);
     if let Some(password) = password {
         change(guest, default, &password, is_hash(&password), expire)?;
@@ -162,14 +164,18 @@ fn change_passwords(
     for lines in value::take_lines(&mut wanted, "list") {
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let Some((name, password)) = line.split_once(':') else {
-                return Err(guest.invalid("user data: a line of chpasswd has no colon"));
+                return Err(
+                    guest.invalid("user data: invalid line of chpasswd: expected NAME:PASSWORD")
+                );
             };
             change(guest, name, password, is_hash(password), expire)?;
         }
     }
     for user in value::take_list(&mut wanted, "users") {
         let Value::Object(mut user) = user else {
-            return Err(guest.invalid("user data: one of chpasswd's users is no user"));
+            return Err(
+                guest.invalid("user data: invalid entry of users in chpasswd: expected a map")
+            );
         };
         let name = name_of(guest, &mut user)?;
         let kind = value::take_text(&mut user, "type").unwrap_or_else(|| "hash".to_owned());
@@ -178,17 +184,17 @@ fn change_passwords(
         change(guest, &name, password, kind == "hash", expire)?;
     }
     for key in wanted.keys() {
-        left_out(guest, &format!("`{key}` of chpasswd"));
+        note_ignored(guest, &format!("`{key}` of chpasswd"));
     }
     Ok(())
 }
 
-/// A hash begins as crypt(5) says, and a text does not.
+/// Returns true if a password is a hash. A hash begins with `$` (crypt(5)).
 fn is_hash(password: &str) -> bool {
     password.starts_with('$')
 }
 
-/// `R` and `RANDOM` are made up.
+/// Sets a password. `R` and `RANDOM` stand for a random password.
 fn change(
     guest: &mut Guest,
     user: &str,

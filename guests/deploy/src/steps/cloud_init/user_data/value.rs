@@ -1,9 +1,9 @@
-//! Values of YAML, as cloud-init takes them. A key is asked for as it is written with underscores, and found also with
-//! dashes: `ssh-authorized-keys` is `ssh_authorized_keys`.
+//! YAML values with cloud-init's conversions. Keys are looked up with underscores, and are also
+//! found with dashes: `ssh-authorized-keys` is `ssh_authorized_keys`.
 
 use serde_json::{Map, Value};
 
-/// A text, or a number as it would be written.
+/// Returns a text; a number is converted to text.
 pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -12,7 +12,7 @@ pub(super) fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// The texts of a list, or of one text with commas.
+/// Returns the texts of a list, or the parts of a text with commas.
 pub(super) fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::Array(values) => values.iter().filter_map(text).collect(),
@@ -27,7 +27,7 @@ pub(super) fn texts(value: &Value) -> Vec<String> {
     }
 }
 
-/// The texts of a list, or a single text as it is.
+/// Returns the texts of a list, or a single text unchanged.
 pub(super) fn lines(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => vec![text.clone()],
@@ -35,7 +35,7 @@ pub(super) fn lines(value: &Value) -> Vec<String> {
     }
 }
 
-/// Yes or no, also as words.
+/// Returns a boolean, which may also be a word such as `yes`.
 pub(super) fn flag(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(flag) => Some(*flag),
@@ -48,24 +48,25 @@ pub(super) fn flag(value: &Value) -> Option<bool> {
     }
 }
 
-/// Takes a value out of a map, what is `null` being nothing. Of both spellings the one with underscores counts.
+/// Removes a value from a map. `null` counts as missing. If both spellings of the key exist, the
+/// one with underscores counts.
 pub(super) fn take(map: &mut Map<String, Value>, key: &str) -> Option<Value> {
     let dashed = map.remove(&key.replace('_', "-"));
     let plain = map.remove(key).or(dashed);
     plain.filter(|value| !value.is_null())
 }
 
-/// Takes a text out of a map.
+/// Removes a text from a map.
 pub(super) fn take_text(map: &mut Map<String, Value>, key: &str) -> Option<String> {
     take(map, key).as_ref().and_then(text)
 }
 
-/// Takes yes or no out of a map.
+/// Removes a boolean from a map.
 pub(super) fn take_flag(map: &mut Map<String, Value>, key: &str) -> Option<bool> {
     take(map, key).as_ref().and_then(flag)
 }
 
-/// Takes a list out of a map.
+/// Removes a list from a map.
 pub(super) fn take_list(map: &mut Map<String, Value>, key: &str) -> Vec<Value> {
     match take(map, key) {
         Some(Value::Array(list)) => list,
@@ -74,7 +75,7 @@ pub(super) fn take_list(map: &mut Map<String, Value>, key: &str) -> Vec<Value> {
     }
 }
 
-/// Takes lines out of a map.
+/// Removes lines from a map.
 pub(super) fn take_lines(map: &mut Map<String, Value>, key: &str) -> Vec<String> {
     take(map, key).as_ref().map(lines).unwrap_or_default()
 }

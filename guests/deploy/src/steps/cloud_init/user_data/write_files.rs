@@ -1,4 +1,4 @@
-//! `write_files`.
+//! The key `write_files`.
 
 use std::io::Read;
 
@@ -8,26 +8,26 @@ use serde_json::{Map, Value};
 use super::super::super::super::guest::Guest;
 use super::super::super::super::text;
 use super::super::super::files::{Append, Mode, Owner, Permissions, Write};
-use super::{left_out, value};
+use super::{note_ignored, value};
 use diskfs_archive::unpack::{Limited, Streams, stream};
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// What a file may unpack to.
+/// The limit on the size of a decompressed file.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Whose files are, and with which mode, where nothing is said.
+/// The default owner and mode of a file.
 const OWNER: &str = "root:root";
 const MODE: &str = "0644";
 
 pub(super) fn write(guest: &mut Guest, file: Value) -> Result<()> {
     let Value::Object(mut file) = file else {
-        return Err(guest.invalid("user data: one of write_files is no file"));
+        return Err(guest.invalid("user data: invalid entry of write_files: expected a map"));
     };
     let Some(path) = value::take_text(&mut file, "path") else {
-        return Err(guest.invalid("user data: one of write_files has no path"));
+        return Err(guest.invalid("user data: missing key `path` of an entry of write_files"));
     };
     if file.contains_key("source") {
-        left_out(guest, &format!("{path}, which is fetched from elsewhere,"));
+        note_ignored(guest, &format!("{path} with a `source`"));
         return Ok(());
     }
     let wrong = |reason: &str| format!("user data: {path}: {reason}");
@@ -41,7 +41,7 @@ pub(super) fn write(guest: &mut Guest, file: Value) -> Result<()> {
     let owner = value::take_text(&mut file, "owner").unwrap_or_else(|| OWNER.to_owned());
     let owner = Some(Owner(owner));
     let is_more = value::take_flag(&mut file, "append") == Some(true);
-    tell_of_others(guest, &path, file);
+    note_ignored_keys(guest, &path, file);
     if is_more {
         let to = path.clone();
         Append {
@@ -62,15 +62,15 @@ pub(super) fn write(guest: &mut Guest, file: Value) -> Result<()> {
     .apply(guest)
 }
 
-fn tell_of_others(guest: &mut Guest, path: &str, mut file: Map<String, Value>) {
-    // All files are there when the guest starts, and so those that could wait, too.
+fn note_ignored_keys(guest: &mut Guest, path: &str, mut file: Map<String, Value>) {
+    // All files exist before the guest boots, including those that may be deferred.
     file.remove("defer");
     for key in file.keys() {
-        left_out(guest, &format!("`{key}` of the file {path}"));
+        note_ignored(guest, &format!("`{key}` of the file {path}"));
     }
 }
 
-/// What a text stands for: in base64, packed, or both.
+/// Decodes a text according to its encoding: base64, gzip or both.
 fn decoded(content: &str, encoding: &str) -> Result<Vec<u8>> {
     let invalid = |reason: String| Error::new(ErrorKind::Invalid, reason);
     let (is_gzip, is_base64) = match &*encoding.trim().to_ascii_lowercase() {
@@ -78,18 +78,18 @@ fn decoded(content: &str, encoding: &str) -> Result<Vec<u8>> {
         "b64" | "base64" => (false, true),
         "gz" | "gzip" => (true, false),
         "gz+b64" | "gz+base64" | "gzip+b64" | "gzip+base64" => (true, true),
-        other => return Err(invalid(format!("the encoding `{other}` is not known"))),
+        other => return Err(invalid(format!("unknown encoding `{other}`"))),
     };
     let mut bytes = content.as_bytes().to_vec();
     if is_base64 {
         let base64: String = content.split_whitespace().collect();
-        bytes = Base64::decode_vec(&base64).map_err(|_| invalid("is no base64".to_owned()))?;
+        bytes = Base64::decode_vec(&base64).map_err(|_| invalid("invalid base64".to_owned()))?;
     }
     if !is_gzip {
         return Ok(bytes);
     }
     let stream = stream(&bytes[..], Streams::All)?;
-    let stream = stream.ok_or_else(|| invalid("is not packed".to_owned()))?;
+    let stream = stream.ok_or_else(|| invalid("invalid gzip data".to_owned()))?;
     let mut plain = Vec::new();
     Limited::new(stream, MAX_BYTES).read_to_end(&mut plain)?;
     Ok(plain)

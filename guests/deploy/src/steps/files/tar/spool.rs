@@ -1,4 +1,5 @@
-//! Contents of members, until they are written: small ones in memory, others in a temporary file without a name.
+//! The contents of archive members until they are written: small ones in memory, others in an
+//! unnamed temporary file.
 
 use std::fs::File as HostFile;
 use std::io::{self, Read};
@@ -11,22 +12,22 @@ use super::super::super::super::stage::{Contents, Part};
 use diskfs_archive::Member;
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// A file up to here is taken into memory, so that the diff shows its text.
+/// Files up to this size are kept in memory, so that the diff shows their text.
 const SHOWN_BYTES: u64 = 1 << 20;
 
-/// What is in memory of one archive.
+/// The limit on memory for the contents of one archive.
 const MEMORY_BYTES: u64 = 64 << 20;
 
-/// What is copied at once.
+/// The number of bytes that are copied at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Contents that wait.
+/// A store for contents that are not yet written to the guest.
 #[derive(Debug)]
 pub(super) struct Spool {
     file: Option<Arc<HostFile>>,
     end: u64,
     memory_bytes: u64,
-    /// What the guest has room for: what is more is not unpacked.
+    /// The bytes that may still be unpacked: the guest's filesystem cannot hold more.
     left: u64,
 }
 
@@ -40,11 +41,12 @@ impl Spool {
         }
     }
 
-    /// What a regular file has.
+    /// Stores the contents of a regular file.
     pub(super) fn take(&mut self, member: &Member, from: &mut impl Read) -> Result<Contents> {
         let size = member.size_bytes;
         self.left = self.left.checked_sub(size).ok_or_else(|| {
-            let reason = "the archive has more in it than the guest's filesystem can hold";
+            let reason =
+                "no space left: the archive contains more than the guest's filesystem can hold";
             Error::new(ErrorKind::NoSpace, reason)
         })?;
         let is_small = size <= SHOWN_BYTES && self.memory_bytes + size <= MEMORY_BYTES;
@@ -70,7 +72,8 @@ impl Spool {
                 .checked_add(*len)
                 .is_none_or(|end| end > member.size_bytes)
             {
-                let reason = "a sparse file's map in the archive makes no sense";
+                let reason = "invalid map of a sparse file in the archive: a run ends after the \
+                              end of the file";
                 return Err(Error::new(ErrorKind::Corrupt, reason));
             }
             digest.update(offset.to_le_bytes());
@@ -108,7 +111,7 @@ fn copy(
     while at < end {
         let read = from.read(&mut buffer)?;
         if read == 0 {
-            return Err(Error::new(ErrorKind::Corrupt, "the archive is cut short"));
+            return Err(Error::new(ErrorKind::Corrupt, "the archive is truncated"));
         }
         let piece = &buffer[..read];
         digest.update(piece);
@@ -119,7 +122,8 @@ fn copy(
 }
 
 fn of_the_temporary(error: io::Error) -> Error {
-    Error::from(error)
-        .in_file(std::env::temp_dir())
-        .with_hint("large files of an archive wait there: set TMPDIR to a directory with room")
+    Error::from(error).in_file(std::env::temp_dir()).with_hint(
+        "large files of an archive are stored there temporarily; set TMPDIR to a directory \
+             with enough space",
+    )
 }

@@ -4,14 +4,14 @@ use ::tar::{Builder, EntryType, Header};
 use tempfile::NamedTempFile;
 
 use super::super::super::testing::{after, apply, attributes, guest, text};
-use crate::Kind;
+use crate::EntryKind;
 use crate::guest::Guest;
 
 const GUEST: &str = "-- /etc/passwd --\nroot:x:0:0::/root:/bin/sh\nann:x:1000:1001::/home/ann:/bin/sh\n\
     -- /etc/group --\nroot:x:0:\n-- /lib -> usr/lib --\n-- /usr/lib/x --\nx\n-- /srv/data -> /var/data --\n-- /var/data/x --\n\
     -- /srv/old -> x --\n";
 
-/// An archive that is being made.
+/// An archive under construction.
 struct Tree(Builder<Vec<u8>>);
 
 impl Tree {
@@ -31,7 +31,7 @@ impl Tree {
         if !link.is_empty() {
             header.set_link_name_literal(link).unwrap();
         }
-        // As it is, whatever it leads to.
+        // The target is used unchanged, wherever it points.
         header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
         header.set_cksum();
         self.0.append(&header, data).unwrap();
@@ -82,7 +82,7 @@ fn error(tree: Tree, to: &str) -> String {
 fn is_same_as(guest: &Guest, path: &str, first: &str) -> bool {
     use crate::Contents;
     let entry = guest.stage.link_entry(path).unwrap().unwrap();
-    entry.kind == Kind::File(Contents::SameAs(first.to_owned()))
+    entry.kind == EntryKind::File(Contents::HardLinkTo(first.to_owned()))
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn members_go_where_they_belong() {
     assert_eq!(attributes(&guest, "/app"), "0700 7:8");
     assert_eq!(attributes(&guest, "/deep/er"), "0755 0:0");
     assert_eq!(attributes(&guest, "/app/current"), "0777 7:8");
-    // Behind the symlink that the guest has.
+    // The file behind the guest's symlink.
     assert_eq!(text(&guest, "/usr/lib/y"), "y\n");
     assert!(is_same_as(&guest, "/app/other", "/app/conf"));
     assert_eq!(text(&guest, "/app/other"), "a=1\n");
@@ -132,27 +132,27 @@ fn a_file_takes_the_place_of_a_symlink() {
 #[test]
 fn nothing_leaves_the_directory() {
     let out = error(Tree::new().file("../x", b""), "/srv");
-    assert!(out.contains("goes up"), "{out}");
+    assert!(out.contains("with `..`"), "{out}");
     let out = error(Tree::new().file("/etc/passwd", b""), "/srv");
     assert!(out.contains("absolute"), "{out}");
-    // A symlink of the archive, and one of the guest.
+    // A symlink from the archive, and one from the guest.
     let tree = Tree::new().symlink("d", "/etc").file("d/passwd", b"");
-    assert!(error(tree, "/srv").contains("by a symlink"));
+    assert!(error(tree, "/srv").contains("through a symlink"));
     let tree = Tree::new().symlink("d", "../..").dir("d/etc2");
-    assert!(error(tree, "/srv").contains("by a symlink"));
+    assert!(error(tree, "/srv").contains("through a symlink"));
     let tree = Tree::new().symlink("d", "/etc").dir("d");
-    assert!(error(tree, "/srv").contains("by a symlink"));
-    assert!(error(Tree::new().file("data/y", b""), "/srv").contains("by a symlink"));
+    assert!(error(tree, "/srv").contains("through a symlink"));
+    assert!(error(Tree::new().file("data/y", b""), "/srv").contains("through a symlink"));
     let tree = Tree::new()
         .symlink("d", "/etc")
         .hard_link("mine", "d/passwd");
-    assert!(error(tree, "/srv").contains("by a symlink"));
+    assert!(error(tree, "/srv").contains("through a symlink"));
     let tree = Tree::new().hard_link("mine", "../etc/passwd");
-    assert!(error(tree, "/srv").contains("goes up"));
+    assert!(error(tree, "/srv").contains("with `..`"));
 }
 
 #[test]
-fn what_makes_no_sense_is_told_with_its_place() {
+fn what_makes_no_sense_is_reported_with_its_place() {
     assert!(error(Tree::new().hard_link("a", "b"), "/srv").contains("/srv/b"));
     assert!(error(Tree::new().file("x", &vec![0; 5 << 20]), "/srv").contains("can hold"));
     let mut guest = guest(GUEST);
@@ -163,7 +163,7 @@ fn what_makes_no_sense_is_told_with_its_place() {
     assert!(told.to_string().contains("bzip2"));
     let cut = archive(&Tree::new().file("x", &[0; 5000]).bytes()[..2000]);
     let told = apply(&mut guest, &step(&cut, "/srv")).unwrap_err();
-    assert!(told.to_string().contains("cut short"), "{told}");
+    assert!(told.to_string().contains("truncated"), "{told}");
 }
 
 #[test]

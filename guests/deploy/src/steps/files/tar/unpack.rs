@@ -1,32 +1,32 @@
-//! Members, put where they belong.
+//! Unpacking of archive members into the stage.
 
 use std::io::Read;
 
 use diskfs_vfs as vfs;
 
 use super::super::super::super::guest::Guest;
-use super::super::super::super::stage::{Kind as Staged, above};
+use super::super::super::super::stage::{EntryKind as Staged, above};
 use super::spool::Spool;
-use diskfs_archive::{Kind, Member};
+use diskfs_archive::{Member, MemberKind};
 use diskfs_disk::{Error, Result};
 
-/// More members than an archive has that is unpacked into a guest: each is kept in memory.
+/// The limit on the number of members, each of which is kept in memory.
 const MAX_MEMBERS: usize = 1_000_000;
 
-/// What attributes and names of all of them take of memory.
+/// The limit on the memory for the names and values of all extended attributes.
 const ATTRIBUTES_BYTES: usize = 64 << 20;
 
-/// `PATH_MAX`, with which a symlink's target has its NUL.
+/// The limit on the length of a symlink's target: `PATH_MAX` without the NUL.
 const TARGET_BYTES: usize = 4095;
 
 pub(super) struct Unpacker {
-    /// The directory, without symlinks on the way; "" for the root.
+    /// The destination directory with symlinks resolved; "" for the root.
     top: String,
     owner: Option<(u32, Option<u32>)>,
     spool: Spool,
     members: usize,
     attributes_bytes: usize,
-    /// Devices and FIFOs: the first one, and how many.
+    /// The skipped devices and FIFOs: the path of the first one, and their number.
     left_out: Option<(String, usize)>,
     xattrs_left_out: usize,
 }
@@ -48,7 +48,7 @@ impl Unpacker {
         })
     }
 
-    /// Puts a member into the stage.
+    /// Writes a member into the stage.
     pub(super) fn put(
         &mut self,
         guest: &mut Guest,
@@ -57,26 +57,28 @@ impl Unpacker {
     ) -> Result<()> {
         self.count(guest, member)?;
         let Some(path) = self.path_of(guest, &member.name)? else {
-            // The directory itself, which stays as it is.
+            // The destination directory itself, which stays unchanged.
             return Ok(());
         };
         let (uid, gid) = self.owner_of(member);
         match &member.kind {
-            Kind::Directory => self.put_directory(guest, member, &path),
-            Kind::Regular => {
+            MemberKind::Directory => self.put_directory(guest, member, &path),
+            MemberKind::Regular => {
                 make_room(guest, &path)?;
                 let contents = self.spool.take(member, contents);
                 let contents = contents.map_err(|error| about(guest, &path, &error))?;
                 guest.stage.write(&path, contents)?;
                 self.set(guest, member, &path)
             }
-            Kind::Symlink(target) => {
+            MemberKind::Symlink(target) => {
                 let target = std::str::from_utf8(target).ok();
                 let is_good = |target: &&str| {
                     !target.is_empty() && target.len() <= TARGET_BYTES && !target.contains('\0')
                 };
                 let target = target.filter(is_good).ok_or_else(|| {
-                    let reason = "is a symlink in the archive whose target is no path in UTF-8";
+                    let reason =
+                        "invalid symlink in the archive: the target is empty, too long or not \
+                         valid UTF-8";
                     guest.stage.error(vfs::ErrorKind::Invalid, reason, &path)
                 })?;
                 self.xattrs_left_out += member.xattrs.len();
@@ -84,15 +86,15 @@ impl Unpacker {
                 guest.stage.symlink(&path, target)?;
                 guest.stage.set_link_owner(&path, uid, gid)
             }
-            Kind::HardLink(first) => {
+            MemberKind::HardLink(first) => {
                 let first = self.path_of(guest, first)?.ok_or_else(|| {
-                    let reason = "is a hard link in the archive to a directory";
+                    let reason = "invalid hard link in the archive: it points to a directory";
                     guest.stage.error(vfs::ErrorKind::Invalid, reason, &path)
                 })?;
                 make_parent(guest, &path)?;
                 guest.stage.hard_link(&path, &first)
             }
-            Kind::CharacterDevice(_) | Kind::BlockDevice(_) | Kind::Fifo => {
+            MemberKind::CharacterDevice(_) | MemberKind::BlockDevice(_) | MemberKind::Fifo => {
                 let left_out = self.left_out.get_or_insert((path, 0));
                 left_out.1 += 1;
                 Ok(())
@@ -100,17 +102,18 @@ impl Unpacker {
         }
     }
 
-    /// What was left out.
-    pub(super) fn tell(self, guest: &mut Guest) {
+    /// Adds notes about what was skipped.
+    pub(super) fn add_notes(self, guest: &mut Guest) {
         if let Some((first, count)) = self.left_out {
             guest.note(format!(
-                "{count} devices and FIFOs of the archive are left out, the first is {first}"
+                "{count} devices and FIFOs of the archive were skipped; the first is {first}"
             ));
         }
         if self.xattrs_left_out > 0 {
             let count = self.xattrs_left_out;
             guest.note(format!(
-                "{count} extended attributes of the archive are left out: of symlinks, or with odd names"
+                "{count} extended attributes of the archive were skipped: they belong to \
+                 symlinks, or their names are not valid"
             ));
         }
     }
@@ -118,7 +121,7 @@ impl Unpacker {
     fn count(&mut self, guest: &Guest, member: &Member) -> Result<()> {
         self.members += 1;
         if self.members > MAX_MEMBERS {
-            let reason = format!("the archive has more than {MAX_MEMBERS} members");
+            let reason = format!("the archive is too large: at most {MAX_MEMBERS} members");
             return Err(guest.invalid(reason));
         }
         let values = member.xattrs.iter();
@@ -126,29 +129,30 @@ impl Unpacker {
         self.attributes_bytes += values;
         if self.attributes_bytes > ATTRIBUTES_BYTES {
             let reason = format!(
-                "the archive has more than {ATTRIBUTES_BYTES} bytes of extended attributes"
+                "the extended attributes of the archive are too large: at most \
+                 {ATTRIBUTES_BYTES} bytes"
             );
             return Err(guest.invalid(reason));
         }
         Ok(())
     }
 
-    /// Where a name of the archive is, without symlinks up to its directory; `None` for the directory that it is
-    /// unpacked in.
+    /// Returns the destination of a name in the archive, with symlinks resolved up to its parent
+    /// directory; `None` for the destination directory itself.
     fn path_of(&self, guest: &Guest, name: &[u8]) -> Result<Option<String>> {
         let shown = String::from_utf8_lossy(name).into_owned();
         let refused = |kind, reason: &str| Err(guest.stage.error(kind, reason, &shown));
         let Ok(name) = std::str::from_utf8(name) else {
-            let reason = "is a name in the archive that is no UTF-8";
+            let reason = "invalid name in the archive: not valid UTF-8";
             return refused(vfs::ErrorKind::Invalid, reason);
         };
         if name.starts_with('/') {
-            let reason = "is an absolute name in the archive";
+            let reason = "refusing to unpack an absolute name";
             return refused(vfs::ErrorKind::Denied, reason);
         }
         let mut names = name.split('/').filter(|name| !matches!(*name, "" | "."));
         if names.clone().any(|name| name == "..") {
-            let reason = "is a name in the archive that goes up with `..`";
+            let reason = "refusing to unpack a name with `..`";
             return refused(vfs::ErrorKind::Denied, reason);
         }
         let Some(last) = names.next_back() else {
@@ -160,13 +164,13 @@ impl Unpacker {
         Ok(Some(format!("{dir}/{last}")))
     }
 
-    /// That a path without symlinks is below the directory.
+    /// Checks that a path without symlinks is below the destination directory.
     fn check(&self, guest: &Guest, place: &str, path: &str) -> Result<()> {
         let rest = place.strip_prefix(&*self.top);
         if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
             return Ok(());
         }
-        let reason = "leads out of the directory that the archive is unpacked in, by a symlink";
+        let reason = "refusing to unpack through a symlink that leaves the destination directory";
         Err(guest.stage.error(vfs::ErrorKind::Denied, reason, path))
     }
 
@@ -177,7 +181,8 @@ impl Unpacker {
         }
     }
 
-    /// A directory, also behind a symlink: `/lib` of many guests is one, and must stay it.
+    /// Creates a directory, also behind a symlink: in many guests `/lib` is a symlink, and must
+    /// stay one.
     fn put_directory(&mut self, guest: &mut Guest, member: &Member, path: &str) -> Result<()> {
         let place = guest.stage.resolved(path)?;
         self.check(guest, &place, path)?;
@@ -207,7 +212,7 @@ fn make_parent(guest: &mut Guest, path: &str) -> Result<()> {
     guest.stage.make_dirs(above(path), 0o755)
 }
 
-/// Takes away a symlink that is in the place of a file.
+/// Removes a symlink at the place of a file.
 fn make_room(guest: &mut Guest, path: &str) -> Result<()> {
     make_parent(guest, path)?;
     let there = guest.stage.link_entry(path)?;
@@ -217,7 +222,7 @@ fn make_room(guest: &mut Guest, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// An error of the archive, with the member's path.
+/// Returns an error about the archive with the path of a member.
 fn about(guest: &Guest, path: &str, error: &Error) -> Error {
     let reason = format!("{path}: {}", error.reason());
     let told = Error::new(error.kind(), reason).in_file(guest.stage.guest().image_path());
