@@ -89,7 +89,7 @@ impl Prepared for Ready {
             read: vec![self.kernel.clone(), "/proc".into()],
             write: vec![dir.path().to_owned(), "/dev/null".into()],
             // A system call of the guest switches between two of its processes: on two processors,
-            // each switch wakes another processor, which takes more than ten times as long.
+            // each switch wakes another processor, which takes fifteen times as long.
             one_cpu: true,
             network: false,
         };

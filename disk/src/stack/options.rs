@@ -217,7 +217,7 @@ impl DiskOptions {
     ///
     /// # Errors
     /// `NotFound`, `Denied`, `Corrupt`, `Unsupported`; `Locked` if a running machine writes to the
-    /// image, or if any process uses an image that is to be opened for writing; `ReadOnly` for
+    /// image, or if the disk is opened for writing and any process uses the image; `ReadOnly` for
     /// writing to a snapshot; `Invalid` if the overlay's path has something other than an overlay
     /// of this image.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Disk> {

@@ -71,7 +71,7 @@ struct FaultyState {
     log: WriteLog,
 }
 
-/// The way in which a write is to be treated.
+/// The treatment of a write.
 enum WriteTreatment {
     Do,
     Fail,

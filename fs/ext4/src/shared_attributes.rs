@@ -9,8 +9,8 @@ use crate::block::FsBlock;
 /// that are no longer remembered.
 const REMEMBERED_MAX: usize = 4096;
 
-/// The blocks and values that can be shared, behind one lock. Whoever changes a reference count
-/// holds this lock.
+/// The blocks and values that can be shared, behind one lock. A thread that changes a
+/// reference count holds this lock.
 #[derive(Debug, Default)]
 pub(crate) struct SharedAttributes {
     found: Mutex<KnownPlaces>,

@@ -387,7 +387,7 @@ impl Transactions {
     ///
     /// # Errors
     /// `ReadOnly` if an error has stopped writing: the transaction may contain a half-done
-    /// operation. Whoever met the error reported it before closing its handle.
+    /// operation. The operation that met the error reported it before it closed its handle.
     pub(crate) fn close_running<R>(
         &self,
         take: impl FnOnce(&Changes) -> R,
