@@ -296,6 +296,42 @@ fn a_copy_that_is_cancelled_is_undone_with_its_transaction() {
 }
 
 #[test]
+fn a_removal_that_is_cancelled_is_undone_with_its_transaction() {
+    let copy = Copy::of("ext4-default");
+    let paths = || -> Vec<Vec<u8>> {
+        let fs = Disk::open(copy.path()).unwrap().filesystem().unwrap();
+        let walk = fs.walk("/").unwrap();
+        let mut paths: Vec<_> = walk.map(|entry| entry.unwrap().path).collect();
+        paths.sort();
+        paths
+    };
+    let before = paths();
+    let largest = before.iter().find(|path| {
+        let below = |other: &&Vec<u8>| other.starts_with(path) && other.len() > path.len();
+        path.len() > 1 && before.iter().filter(below).count() > 5
+    });
+    let directory = largest.expect("a directory with files");
+    let disk = copy.open();
+    let volume = disk.default_volume().unwrap();
+    let mut removed = 0;
+    let stopped = volume.transaction(&WriteOptions::default(), |fs| {
+        fs.remove_all_with_progress(directory, &mut |_| {
+            removed += 1;
+            match removed {
+                3 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        })
+    });
+    assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(removed, 3);
+    drop(volume);
+    disk.close().unwrap();
+    copy.check();
+    assert_eq!(paths(), before);
+}
+
+#[test]
 fn a_transaction_is_done_or_not() {
     let copy = Copy::of("ext4-default");
     let before = std::fs::read(copy.path()).unwrap();

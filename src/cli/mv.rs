@@ -223,6 +223,7 @@ fn remove(place: &TargetPlace) -> Result<()> {
         if let (Removed::Failed(error), Ok(())) = (removed, &first) {
             first = Err(error);
         }
+        ControlFlow::Continue(())
     });
     removed.and(first).map_err(|e| place.error(e))
 }

@@ -1,5 +1,7 @@
 //! The command `diskfs rm`.
 
+use std::ops::ControlFlow;
+
 use clap::Args;
 
 use diskfs::vfs::edit::{Removed, remove, remove_tree};
@@ -77,6 +79,7 @@ impl Rm {
                     }
                     Removed::Failed(error) => session.report(&place.error(error)),
                 }
+                ControlFlow::Continue(())
             })
             .map_err(|e| place.error(e));
         }

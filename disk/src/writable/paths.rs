@@ -119,14 +119,31 @@ impl WritableFilesystem {
     /// # Errors
     /// `NotFound`, `Denied` for an immutable file. Of several errors the first one is returned.
     pub fn remove_all(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        self.remove_all_with_progress(path, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// Removes a file or a directory like [`remove_all`](Self::remove_all), and calls `progress`
+    /// with the path of each removed file. It can return
+    /// [`CancellationToken::flow`](crate::CancellationToken::flow).
+    ///
+    /// # Errors
+    /// As [`remove_all`](Self::remove_all); `Cancelled` if `progress` ended the removal, in which
+    /// case the remaining files are kept.
+    pub fn remove_all_with_progress(
+        &self,
+        path: impl AsRef<[u8]>,
+        progress: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
         self.at(path, |fs, path| {
             let mut failed = None;
-            edit::remove_tree(fs, path, &mut |removed| {
-                if let edit::Removed::Failed(error) = removed {
+            let removed = edit::remove_tree(fs, path, &mut |removed| match removed {
+                edit::Removed::File(path) | edit::Removed::Directory(path) => progress(path),
+                edit::Removed::Failed(error) => {
                     failed.get_or_insert(error);
+                    ControlFlow::Continue(())
                 }
-            })?;
-            failed.map_or(Ok(()), Err)
+            });
+            removed.and(failed.map_or(Ok(()), Err))
         })
     }
 

@@ -473,6 +473,8 @@ impl FsWrite for Recorder {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
     use crate::testing::WritableMemoryFs;
     use crate::{edit, resolve, resolve_parent};
@@ -542,7 +544,7 @@ mod tests {
         let (dir, _) = resolve_parent(&fs, "/a/g").unwrap();
         fs.rename(dir, b"temporary", dir, b"g", RenameMode::Replace)
             .unwrap();
-        edit::remove_tree(&fs, b"/a/b", &mut |_| {}).unwrap();
+        edit::remove_tree(&fs, b"/a/b", &mut |_| ControlFlow::Continue(())).unwrap();
         assert_eq!(
             told(&fs),
             [

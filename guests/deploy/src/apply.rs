@@ -175,6 +175,7 @@ impl Writer<'_> {
             if let (Removed::Failed(error), Ok(())) = (removed, &first) {
                 first = Err(error);
             }
+            ControlFlow::Continue(())
         })?;
         first
     }

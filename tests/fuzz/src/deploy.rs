@@ -1,6 +1,7 @@
 //! Plans on hostile guests. An input has 8 bytes that select steps, a byte for each of [`PATHS`]
 //! that selects a replacement for that path, and a tree in the format of Go's txtar.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
@@ -318,7 +319,7 @@ fn put(fs: &WritableMemoryFs, path: &str, hostile: Hostile) {
     if make_dirs(fs, above.as_bytes(), &ATTRIBUTES, &mut |_| {}).is_err() {
         return;
     }
-    let _ = remove_tree(fs, path.as_bytes(), &mut |_| {});
+    let _ = remove_tree(fs, path.as_bytes(), &mut |_| ControlFlow::Continue(()));
     let Ok((dir, name)) = resolve_parent(fs, path) else {
         return;
     };

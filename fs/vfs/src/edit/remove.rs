@@ -1,11 +1,12 @@
 //! Removal of a file, or of a directory with everything in it.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
 use crate::walk::check_name;
 use crate::{
     DirEntry, Error, ErrorKind, FileType, FsWrite, InodeNumber, Result, WALK_PATH_MAX_BYTES,
-    resolve_parent,
+    check_cancelled, resolve_parent,
 };
 
 /// The number of names that are read from a directory at once, so that memory use does not grow
@@ -49,14 +50,15 @@ pub fn remove(fs: &dyn FsWrite, path: &[u8]) -> Result<()> {
 /// Removes the file at `path` with everything below it, and calls `report` for each name. Symlinks
 /// are not followed, so nothing outside of `path` is changed. After an error the removal continues
 /// with the next name, unless the failed operation [may be half
-/// done](crate::ErrorKind::is_halfway).
+/// done](crate::ErrorKind::is_halfway). If `report` returns `Break`, the remaining names are kept.
 ///
 /// # Errors
-/// Errors before the first removal: as [`resolve_parent`], and `NotFound`.
+/// Errors before the first removal: as [`resolve_parent`], and `NotFound`. `Cancelled` if `report`
+/// ended the removal.
 pub fn remove_tree(
     fs: &dyn FsWrite,
     path: &[u8],
-    report: &mut dyn FnMut(Removed<'_>),
+    report: &mut dyn FnMut(Removed<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
     let (dir, name) = resolve_parent(fs, path)?;
     let inode = fs.lookup(dir, &name).map_err(|error| error.in_path(path))?;
@@ -67,6 +69,7 @@ pub fn remove_tree(
         levels: Vec::new(),
         entered: HashSet::new(),
         ended: false,
+        answer: ControlFlow::Continue(()),
     };
     removal.remove_name(dir, name, inode, None);
     while let Some(entry) = removal.next() {
@@ -74,20 +77,22 @@ pub fn remove_tree(
             removal.remove_name(level.inode, entry.name, entry.inode, entry.file_type);
         }
     }
-    Ok(())
+    check_cancelled(removal.answer)
 }
 
 struct Removal<'a> {
     fs: &'a dyn FsWrite,
-    report: &'a mut dyn FnMut(Removed<'_>),
+    report: &'a mut dyn FnMut(Removed<'_>) -> ControlFlow<()>,
     /// The path of the current file.
     path: Vec<u8>,
     levels: Vec<Level>,
     /// The directories that were entered: in a broken filesystem a directory can have several
     /// names, and it is entered only once.
     entered: HashSet<InodeNumber>,
-    /// True after an error that prevents all further removals.
+    /// True after an error that prevents all further removals, or a cancellation.
     ended: bool,
+    /// The last answer of `report`.
+    answer: ControlFlow<()>,
 }
 
 /// A directory that is being emptied.
@@ -130,7 +135,10 @@ impl Removal<'_> {
                 }
                 self.levels.push(level);
             }
-            Ok(None) => (self.report)(Removed::File(&self.path)),
+            Ok(None) => {
+                let answer = (self.report)(Removed::File(&self.path));
+                self.follow(answer);
+            }
             Err(error) => self.fail(error),
         }
     }
@@ -176,7 +184,14 @@ impl Removal<'_> {
         }
         // Corruption in one directory does not affect the others.
         self.ended |= error.kind().is_halfway() && error.kind() != ErrorKind::Corrupt;
-        (self.report)(Removed::Failed(error.in_path(&self.path)));
+        let answer = (self.report)(Removed::Failed(error.in_path(&self.path)));
+        self.follow(answer);
+    }
+
+    /// Ends the removal if this answer of `report` says so.
+    fn follow(&mut self, answer: ControlFlow<()>) {
+        self.answer = answer;
+        self.ended |= answer.is_break();
     }
 
     /// Returns the next name of the innermost directory, and removes finished directories on the
@@ -214,7 +229,10 @@ impl Removal<'_> {
             return;
         }
         match self.fs.rmdir(level.dir, &level.name) {
-            Ok(()) => (self.report)(Removed::Directory(&self.path)),
+            Ok(()) => {
+                let answer = (self.report)(Removed::Directory(&self.path));
+                self.follow(answer);
+            }
             Err(error) => self.fail(error),
         }
     }
@@ -274,6 +292,7 @@ mod tests {
                 Removed::Directory(path) => text(path) + "/",
                 Removed::Failed(error) => format!("!{error}"),
             });
+            ControlFlow::Continue(())
         })
         .unwrap();
         reported
@@ -300,9 +319,27 @@ mod tests {
         assert!(resolve(&fs, "/keep/file", Follow::All).is_ok());
         assert!(resolve(&fs, "/a", Follow::All).is_err());
         assert_eq!(removed(&fs, "/keep/file"), ["/keep/file"]);
-        let missing = remove_tree(&fs, b"/no", &mut |_| {}).unwrap_err();
+        let next = ControlFlow::Continue(());
+        let missing = remove_tree(&fs, b"/no", &mut |_| next).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
-        assert!(remove_tree(&fs, b"/", &mut |_| {}).is_err());
+        assert!(remove_tree(&fs, b"/", &mut |_| next).is_err());
+    }
+
+    #[test]
+    fn a_cancelled_removal_keeps_the_rest() {
+        let fs = tree();
+        let mut removed = 0;
+        let cancelled = remove_tree(&fs, b"/a", &mut |_| {
+            removed += 1;
+            ControlFlow::Break(())
+        });
+        assert_eq!(cancelled.unwrap_err().kind(), ErrorKind::Cancelled);
+        assert_eq!(removed, 1);
+        assert!(resolve(&fs, "/a/b", Follow::All).is_ok());
+        // The last name is removed before its report, so only the report is cancelled.
+        let file = remove_tree(&fs, b"/keep/file", &mut |_| ControlFlow::Break(()));
+        assert_eq!(file.unwrap_err().kind(), ErrorKind::Cancelled);
+        assert!(resolve(&fs, "/keep/file", Follow::All).is_err());
     }
 
     #[test]
