@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::accounts;
 use super::super::guest::Guest;
-use super::super::text::{WRITTEN, of_lines, with_line};
+use super::super::text::{WRITTEN, of_lines};
 use diskfs_disk::Result;
 
 const CRON_D: &str = "/etc/cron.d";
@@ -17,7 +17,7 @@ const TABLES: [&str; 3] = [
 ];
 
 /// A cron job: a file in `/etc/cron.d` if the guest has that directory, otherwise a line of the
-/// user's crontab.
+/// user's crontab, below a comment with the job's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -58,15 +58,35 @@ impl CronStep {
         let before = guest.stage.text(path)?;
         let is_new = before.is_none();
         let text = before.unwrap_or_default();
-        let line = format!("{} {}", self.schedule, self.command);
-        if text.lines().any(|known| known == line) {
+        let table = self.table_with_job(&text);
+        if text.lines().eq(table.lines()) {
             return Ok(());
         }
-        guest.stage.write_text(path, &with_line(text, &line))?;
+        guest.stage.write_text(path, &table)?;
         if is_new {
             guest.stage.set_permissions(path, 0o600)?;
         }
         Ok(())
+    }
+
+    /// Returns a crontab with this job, below a comment with its name, by which a later deployment
+    /// finds it again. A job without the comment is somebody else's, and is kept.
+    fn table_with_job(&self, table: &str) -> String {
+        let name = format!("# diskfs deploy: {}", self.name);
+        let job = format!("{} {}", self.schedule, self.command);
+        let mut lines: Vec<&str> = table.lines().collect();
+        let after_name = lines.iter().position(|line| *line == name);
+        let after_name = after_name.map(|at| at.saturating_add(1));
+        let is_job = |line: &&str| !line.is_empty() && !line.starts_with('#');
+        match after_name {
+            Some(at) if lines.get(at).is_some_and(is_job) => {
+                lines.splice(at..=at, [&*job]);
+            }
+            Some(at) => lines.insert(at, &job),
+            None if lines.contains(&&*job) => {}
+            None => lines.extend([&*name, &*job]),
+        }
+        of_lines(lines)
     }
 
     fn check(&self, guest: &Guest) -> Result<()> {
@@ -111,10 +131,31 @@ mod tests {
         let alpine = after("-- /etc/crontabs/root --\n# x\n", STEP);
         assert_eq!(
             text(&alpine, "/etc/crontabs/root"),
-            "# x\n5 4 * * * /usr/bin/clean -a\n"
+            "# x\n# diskfs deploy: clean\n5 4 * * * /usr/bin/clean -a\n"
         );
         let other = after("-- /var/spool/cron/ann --\n# x\n", STEP);
         assert_eq!(attributes(&other, "/var/spool/cron/root"), "0600 0:0");
+    }
+
+    #[test]
+    fn a_changed_job_replaces_the_former_one_alone() {
+        let tree = "-- /etc/crontabs/root --\n1 1 * * * a\n# diskfs deploy: clean\n@daily old\n\
+                    2 2 * * * b\n# diskfs deploy: other\n# x\n";
+        let changed = after(tree, STEP);
+        assert_eq!(
+            text(&changed, "/etc/crontabs/root"),
+            "1 1 * * * a\n# diskfs deploy: clean\n5 4 * * * /usr/bin/clean -a\n2 2 * * * b\n\
+             # diskfs deploy: other\n# x\n"
+        );
+        let removed = after(tree, &STEP.replace("clean,", "other,"));
+        let table = text(&removed, "/etc/crontabs/root");
+        assert!(table.ends_with("# diskfs deploy: other\n5 4 * * * /usr/bin/clean -a\n# x\n"));
+        let own = "-- /etc/crontabs/root --\n5 4 * * * /usr/bin/clean -a\n";
+        let same = after(own, STEP);
+        assert_eq!(
+            text(&same, "/etc/crontabs/root"),
+            "5 4 * * * /usr/bin/clean -a\n"
+        );
     }
 
     #[test]
