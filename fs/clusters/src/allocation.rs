@@ -14,6 +14,13 @@ pub struct Allocation {
     next: u32,
 }
 
+/// The use of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClusterUse {
+    Free,
+    InUse,
+}
+
 impl Allocation {
     /// Returns an allocation of `clusters` clusters, all of them free.
     pub fn new(clusters: u32) -> Self {
@@ -90,25 +97,42 @@ impl Allocation {
         Some(chain)
     }
 
+    /// Returns the runs of free clusters in ascending order: the first cluster and the number.
+    pub fn into_free_runs(self) -> impl Iterator<Item = (Cluster, u32)> {
+        let mut nth = 0;
+        std::iter::from_fn(move || {
+            let start = self.find(nth, self.clusters, ClusterUse::Free)?;
+            let end = self.find(start, self.clusters, ClusterUse::InUse);
+            nth = end.unwrap_or(self.clusters);
+            Some((Cluster(2).plus(start), nth.saturating_sub(start)))
+        })
+    }
+
     /// Returns the first free cluster at or after index `nth`; wraps around to the beginning.
     fn next_free(&self, nth: u32) -> Option<u32> {
-        let from = |start: u32, end: u32| {
-            let mut nth = start;
-            while nth < end {
-                let at = index(nth / 8);
-                if nth.is_multiple_of(64) && array(&self.used, at) == Some([u8::MAX; 8]) {
-                    nth = nth.saturating_add(64);
-                } else if nth.is_multiple_of(8) && self.used.get(at) == Some(&u8::MAX) {
-                    nth = nth.saturating_add(8);
-                } else if self.is_used(nth) {
-                    nth = nth.saturating_add(1);
-                } else {
-                    return Some(nth);
-                }
-            }
-            None
+        self.find(nth, self.clusters, ClusterUse::Free)
+            .or_else(|| self.find(0, nth.min(self.clusters), ClusterUse::Free))
+    }
+
+    /// Returns the first cluster in `nth..end` with this use.
+    fn find(&self, mut nth: u32, end: u32, wanted: ClusterUse) -> Option<u32> {
+        let other = match wanted {
+            ClusterUse::Free => u8::MAX,
+            ClusterUse::InUse => 0,
         };
-        from(nth, self.clusters).or_else(|| from(0, nth.min(self.clusters)))
+        while nth < end {
+            let at = index(nth / 8);
+            if nth.is_multiple_of(64) && array(&self.used, at) == Some([other; 8]) {
+                nth = nth.saturating_add(64);
+            } else if nth.is_multiple_of(8) && self.used.get(at) == Some(&other) {
+                nth = nth.saturating_add(8);
+            } else if self.is_used(nth) == (wanted == ClusterUse::Free) {
+                nth = nth.saturating_add(1);
+            } else {
+                return Some(nth);
+            }
+        }
+        None
     }
 
     /// Frees the clusters of a chain.
@@ -138,6 +162,16 @@ pub fn count_used(bits: &[u8], clusters: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn free_runs_end_at_used_clusters_and_at_the_end() {
+        let mut used = vec![0xff; 40];
+        used[8..24].fill(0);
+        used[39] = 0x0f;
+        let runs = Allocation::from_bits(used, 319).into_free_runs();
+        let runs: Vec<_> = runs.map(|(first, count)| (first.0, count)).collect();
+        assert_eq!(runs, [(66, 128), (318, 3)]);
+    }
 
     #[test]
     fn bits_behind_the_last_cluster_do_not_count() {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use diskfs_block::BlockRead;
 use diskfs_vfs::{
-    DirEntries, FileExtents, FsRead, Identity, InodeNumber, Metadata, Result, Statistics,
+    DirEntries, FileExtents, FreeRanges, FsRead, Identity, InodeNumber, Metadata, Result,
+    Statistics,
 };
 
 use crate::format::Format;
@@ -78,6 +79,10 @@ impl<F: Format> FsRead for ReadOnly<F> {
     fn statistics(&self) -> Result<Statistics> {
         let free = self.volume.free_clusters()?;
         Ok(self.volume.statistics(free))
+    }
+
+    fn free_ranges(&self) -> Result<FreeRanges<'_>> {
+        self.volume.free_ranges()
     }
 
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use diskfs_block::BlockRead;
 use diskfs_block::bytes::len_u64;
-use diskfs_vfs::{Error, ErrorKind, InodeNumber, Result};
+use diskfs_vfs::{Error, ErrorKind, FreeRanges, InodeNumber, Result};
 use foldhash::HashMap;
 
 use crate::chain::{Chain, Cluster};
@@ -327,6 +327,18 @@ impl<F: Format> Volume<F> {
     ) -> Option<(u32, &'a Name)> {
         let keys = keys_to_find(name, |units| self.format.fold(units));
         keys.iter().flatten().find_map(|key| directory.find(key))
+    }
+
+    /// Returns the ranges of the device that the free clusters occupy.
+    pub(crate) fn free_ranges(&self) -> Result<FreeRanges<'_>> {
+        let allocation = self.format.read_allocation(&*self.device)?;
+        let geometry = self.geometry();
+        Ok(Box::new(allocation.into_free_runs().map(
+            |(first, count)| {
+                let start = geometry.offset_of(first);
+                Ok(start..start.saturating_add(geometry.bytes_of(count)))
+            },
+        )))
     }
 
     /// Returns the number of free clusters on the device. They are counted once.

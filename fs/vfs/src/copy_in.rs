@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::copy_out::{Existing, OnError, Preserve, Summary};
-use crate::{Follow, FsRead, FsWrite, InodeNumber, Result};
+use crate::{Follow, FsRead, FsWrite, InodeNumber, Result, Timestamp};
 
 /// The options of a copy into a filesystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +40,10 @@ pub struct CopyInOptions {
     /// Files of the host, by device and inode, that must not be copied: copying the image into
     /// itself would never end.
     pub refused: Vec<(u64, u64)>,
+    /// The newest time that a copy gets if times are kept: newer times become this one, and each
+    /// access time becomes the modification time, because reading a tree changes its access times.
+    /// `None` keeps all times.
+    pub newest_time: Option<Timestamp>,
 }
 
 impl Default for CopyInOptions {
@@ -53,6 +57,7 @@ impl Default for CopyInOptions {
             on_error: OnError::Continue,
             source_link: Follow::AllButLast,
             refused: Vec::new(),
+            newest_time: None,
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::{Error, ErrorKind, FileAttributes, FileType, InodeNumber, Metadata, Result};
+use crate::{
+    Error, ErrorKind, FileAttributes, FileType, FreeRanges, InodeNumber, Metadata, Result,
+};
 
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,6 +153,20 @@ pub trait FsRead: Debug + Send + Sync {
     fn statistics_at(&self, inode: InodeNumber) -> Result<Statistics> {
         let _ = inode;
         self.statistics()
+    }
+
+    /// Returns the ranges of the filesystem's device that neither a file nor a structure of the
+    /// filesystem uses. Their bytes have no meaning, so they may be discarded as long as nobody
+    /// writes to the filesystem.
+    ///
+    /// # Errors
+    /// `Unsupported` if the driver does not know, or if the filesystem must first be recovered by
+    /// opening it for writing.
+    fn free_ranges(&self) -> Result<FreeRanges<'_>> {
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "listing the free space is not supported for this filesystem",
+        ))
     }
 
     /// Returns the index of the mount that a file is on, in a tree of several filesystems: 0 is the

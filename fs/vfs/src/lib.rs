@@ -24,6 +24,7 @@ pub mod copy_out;
 pub mod edit;
 pub mod elf;
 mod error;
+mod free_ranges;
 mod fs;
 mod fs_write;
 pub mod glob;
@@ -52,6 +53,7 @@ mod write_file;
 pub use copy_in::{copy_in, copy_within};
 pub use copy_out::copy_out;
 pub use error::{Error, ErrorKind, Result, check_cancelled};
+pub use free_ranges::{FreeRanges, join_ranges};
 pub use fs::{
     DirEntries, DirEntry, FileExtent, FileExtentKind, FileExtents, FsRead, Identity, Statistics,
 };

@@ -1,31 +1,37 @@
 //! The owner, permissions, times and extended attributes of a copy.
 
+use super::CopyInOptions;
 use super::source::SourceFile;
-use crate::copy_out::{Preserve, Summary, count};
+use crate::copy_out::{Summary, count};
 use crate::edit::remove_inherited_acls;
 use crate::{ErrorKind, FileType, FsWrite, InodeNumber, Result, SetMetadata, SetTime, SetXattr};
 
-/// Gives `inode` those attributes of `found` that `preserve` selects.
+/// Gives `inode` those attributes of `found` that the options keep.
 ///
 /// The order matters: an ACL changes the mode, and every change updates the times.
 pub(super) fn apply(
     fs: &dyn FsWrite,
     found: &dyn SourceFile,
     inode: InodeNumber,
-    preserve: Preserve,
+    options: &CopyInOptions,
     summary: &mut Summary,
 ) -> Result<()> {
+    let preserve = options.preserve;
     if preserve.xattrs {
         set_xattrs(fs, found, inode, summary)?;
     }
     let from = found.metadata();
+    let (accessed, modified) = match options.newest_time {
+        None => (from.accessed, from.modified),
+        Some(newest) => (from.modified.min(newest), from.modified.min(newest)),
+    };
     let permissions = preserve.mode && from.file_type != FileType::Symlink;
     let change = SetMetadata {
         permissions: permissions.then_some(from.permissions),
         uid: preserve.owner.then_some(from.uid),
         gid: preserve.owner.then_some(from.gid),
-        accessed: preserve.times.then_some(SetTime::At(from.accessed)),
-        modified: preserve.times.then_some(SetTime::At(from.modified)),
+        accessed: preserve.times.then_some(SetTime::At(accessed)),
+        modified: preserve.times.then_some(SetTime::At(modified)),
         ..SetMetadata::default()
     };
     if change == SetMetadata::default() {

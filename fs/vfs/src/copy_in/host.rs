@@ -212,7 +212,8 @@ fn grown(
     }
 }
 
-/// Returns the names in a directory, without `.` and `..`.
+/// Returns the names in a directory, sorted, without `.` and `..`. The order of the host's
+/// filesystem would make two copies of one tree differ.
 pub(super) fn names_in(dir: &OwnedFd) -> Result<Vec<OsString>> {
     let entries = rustix::fs::Dir::read_from(dir);
     let mut names = Vec::new();
@@ -223,5 +224,6 @@ pub(super) fn names_in(dir: &OwnedFd) -> Result<Vec<OsString>> {
             names.push(OsStr::from_bytes(name).to_owned());
         }
     }
+    names.sort_unstable();
     Ok(names)
 }

@@ -243,13 +243,7 @@ impl<'a> Copy<'a> {
             FileType::Regular => self.copy_file(found, dir, name)?,
             _ => self.copy_other(found, dir, name)?,
         };
-        attributes::apply(
-            self.fs,
-            found,
-            inode,
-            self.options.preserve,
-            &mut self.summary,
-        )?;
+        attributes::apply(self.fs, found, inode, self.options, &mut self.summary)?;
         if has_more_names {
             self.linked.insert(found.id(), inode);
         }
@@ -290,8 +284,8 @@ impl<'a> Copy<'a> {
 
     /// Gives a directory its attributes, after the last entry was created in it.
     fn finish_dir(&mut self, found: &dyn SourceFile, into: InodeNumber) -> Result<()> {
-        let (preserve, summary) = (self.options.preserve, &mut self.summary);
-        let applied = attributes::apply(self.fs, found, into, preserve, summary);
+        let (options, summary) = (self.options, &mut self.summary);
+        let applied = attributes::apply(self.fs, found, into, options, summary);
         self.note(applied)
     }
 
