@@ -4,18 +4,19 @@
 //! with too little free space. A group's descriptor is kept in memory; the handle that changes it
 //! also changes the block that holds it. Bitmaps are in the pool like all other metadata.
 
-mod bits;
-mod block_bitmap;
+pub(crate) mod bits;
+pub(crate) mod block_bitmap;
 mod blocks;
 mod claim;
 mod counters;
-mod geometry;
+mod free_ranges;
+pub(crate) mod geometry;
 mod goal;
 mod group;
 mod inode_bitmap;
 mod inodes;
 mod spread;
-mod system_zone;
+pub(crate) mod system_zone;
 #[cfg(test)]
 mod tests;
 
@@ -33,16 +34,21 @@ use crate::transaction::TransactionHandle;
 use crate::volume::Volume;
 
 use counters::Counters;
-use geometry::Geometry;
 use group::{Group, Summary};
 use system_zone::SystemZone;
 
+pub(crate) use bits::{Run as BitRun, set as set_bits};
+pub(crate) use block_bitmap::{
+    checksum as bitmap_checksum, has_flags, set_padding, stored as bitmap_checksum_mask,
+};
 pub(crate) use blocks::{Allocated, Request, Reserve};
 pub(crate) use counters::Totals;
+pub(crate) use free_ranges::free_ranges;
+pub(crate) use geometry::Geometry;
 
 /// The maximum number of block groups of a filesystem that is opened for writing: 256 TiB with
 /// blocks of 4 KiB, 16 TiB with blocks of 1 KiB. Each group takes some 100 bytes of memory.
-const GROUPS_MAX: u32 = 1 << 21;
+pub(crate) const GROUPS_MAX: u32 = 1 << 21;
 
 /// The allocation state of all block groups.
 #[derive(Debug)]
@@ -90,7 +96,7 @@ impl Allocator {
         for group in 0..superblock.groups_count {
             let descriptor = GroupDescriptor::read(volume, group)?;
             check(superblock, &geometry, group, &descriptor)?;
-            system_zone.add_group(volume, group, &descriptor);
+            system_zone.add_group(superblock, group, &descriptor);
             counters.add(
                 descriptor.free_clusters,
                 descriptor.free_inodes,

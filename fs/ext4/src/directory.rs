@@ -18,11 +18,16 @@ mod insert;
 mod leaf;
 mod listing;
 mod lookup;
+mod new_block;
 mod region;
-mod tail;
+pub(crate) mod tail;
 
+pub(crate) use block::htree_directory_of;
+pub(crate) use casefold::hashed;
 pub(crate) use change::{is_empty, remove, replace, set_parent};
 pub(crate) use edited::{entries, lookup};
+pub(crate) use entry::{Entry, problem_of_name};
 pub(crate) use initialise::initialise;
 pub(crate) use insert::insert;
 pub(crate) use listing::{Batch, batch};
+pub(crate) use new_block::new_block;

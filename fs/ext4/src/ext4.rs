@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use diskfs_block::BlockRead;
 use diskfs_vfs::{
-    DirEntries, Error, ErrorKind, FileAttributes, FileExtents, FileType, FsRead, Holds, Identity,
-    InodeNumber, Metadata, Result, Statistics,
+    DirEntries, Error, ErrorKind, FileAttributes, FileExtents, FileType, FreeRanges, FsRead, Holds,
+    Identity, InodeNumber, Metadata, Result, Statistics,
 };
 
+use crate::allocator::free_ranges;
+use crate::ambient::Ambient;
 use crate::bytes::len_u64;
 use crate::contents;
 use crate::directory;
@@ -16,6 +18,7 @@ use crate::error::{InInode, Unsupported};
 use crate::identity::identity;
 use crate::inode::{Inode, InodeFlags, ROOT};
 use crate::inode_table;
+use crate::options::WriteOptions;
 use crate::recovery::{Recovered, recover};
 use crate::statistics::statistics;
 use crate::superblock::{self, Superblock};
@@ -104,13 +107,14 @@ impl Ext4 {
     pub(crate) fn for_writing(
         device: Arc<dyn BlockRead>,
         superblock: Superblock,
-        cache_bytes: u64,
+        options: &WriteOptions,
         holds: Arc<Holds<u32>>,
     ) -> Self {
+        let ambient = Ambient::new(options.fixed_time);
         Self {
             holds: Some(holds),
             identity: identity(&superblock),
-            volume: Volume::writable(device, superblock, cache_bytes),
+            volume: Volume::writable(device, superblock, options.cache_bytes, ambient),
             statistics: OnceLock::new(),
         }
     }
@@ -288,6 +292,10 @@ impl FsRead for Ext4 {
         }
         let statistics = statistics(&self.volume)?;
         Ok(*self.statistics.get_or_init(|| statistics))
+    }
+
+    fn free_ranges(&self) -> Result<FreeRanges<'_>> {
+        free_ranges(&self.volume)
     }
 
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {

@@ -115,6 +115,56 @@ pub(crate) struct Features {
 }
 
 impl Features {
+    /// No features.
+    pub(crate) const EMPTY: Self = Self {
+        compatible: Compatible::empty(),
+        incompatible: Incompatible::empty(),
+        read_only_compatible: ReadOnlyCompatible::empty(),
+    };
+
+    /// All features, including unknown ones.
+    pub(crate) const ALL: Self = Self {
+        compatible: Compatible::from_bits_retain(u32::MAX),
+        incompatible: Incompatible::from_bits_retain(u32::MAX),
+        read_only_compatible: ReadOnlyCompatible::from_bits_retain(u32::MAX),
+    };
+
+    /// Returns the feature that `dumpe2fs` prints with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let bit = |name_of: fn(u32) -> Option<&'static str>| {
+            let found = (0..u32::BITS).find(|&bit| name_of(bit) == Some(name));
+            found.map_or(0, |bit| 1u32.wrapping_shl(bit))
+        };
+        let features = Self {
+            compatible: Compatible::from_bits_retain(bit(compatible_name)),
+            incompatible: Incompatible::from_bits_retain(bit(incompatible_name)),
+            read_only_compatible: ReadOnlyCompatible::from_bits_retain(bit(
+                read_only_compatible_name,
+            )),
+        };
+        Some(features).filter(|&features| features != Self::EMPTY)
+    }
+
+    /// Returns the features of both sets.
+    pub(crate) const fn union(self, other: Self) -> Self {
+        Self {
+            compatible: self.compatible.union(other.compatible),
+            incompatible: self.incompatible.union(other.incompatible),
+            read_only_compatible: self.read_only_compatible.union(other.read_only_compatible),
+        }
+    }
+
+    /// Returns the features without those of the other set.
+    pub(crate) const fn difference(self, other: Self) -> Self {
+        Self {
+            compatible: self.compatible.difference(other.compatible),
+            incompatible: self.incompatible.difference(other.incompatible),
+            read_only_compatible: self
+                .read_only_compatible
+                .difference(other.read_only_compatible),
+        }
+    }
+
     /// Returns true if all of these features are set.
     pub(crate) fn has(self, features: impl Into<AnyFeature>) -> bool {
         match features.into() {

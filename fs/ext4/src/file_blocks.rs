@@ -21,12 +21,15 @@ use crate::run::Run;
 use crate::volume::Volume;
 
 pub(crate) use allocation::Reserved;
+pub(crate) use block_map::{NewMap, map_blocks_for};
 pub(crate) use change::{
     BlockMapping, END, Hole, REMOVE_CREDITS, append_block, check_shift_up, extent_at,
     fits_in_one_step, initialise, map_new, map_reach, mapping_at, mark_unwritten, mark_written,
     remove, shift_down, shift_up, split_at, too_large,
 };
 use extent_tree::empty_root;
+pub(crate) use extent_tree::node as extent_node;
+pub(crate) use extent_tree::{NewTree, tree_blocks_for};
 pub(crate) use new_run::allocate;
 pub(crate) use read::{Span, read, will_need};
 

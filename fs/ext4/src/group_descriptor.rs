@@ -9,7 +9,7 @@ use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::block::FsBlock;
-use crate::bytes::{index, join32, join64, low16, part, put, split32};
+use crate::bytes::{index, join32, join64, low16, part, put, split32, split64};
 use crate::checksum::crc16;
 use crate::error::{Corrupt, Error, Result, Structure, malformed};
 use crate::features::{Compatible, Incompatible, ReadOnlyCompatible};
@@ -161,17 +161,71 @@ impl GroupDescriptor {
             self.inode_bitmap_checksum,
         );
         raw.bg_flags.set(self.flags.bits());
-        if let Some(checksum) = checksum(superblock, group, bytes) {
-            put(bytes, CHECKSUM, &checksum.to_le_bytes());
-        }
+        store_checksum(superblock, group, bytes);
         Ok(())
     }
 
-    fn parse(superblock: &Superblock, group: u32, bytes: &[u8]) -> Result<Self> {
+    /// Writes all fields of a new group's descriptor.
+    ///
+    /// # Errors
+    /// `Corrupt` if there are too few bytes.
+    pub(crate) fn encode_new(
+        &self,
+        superblock: &Superblock,
+        group: u32,
+        bytes: &mut [u8],
+    ) -> Result<()> {
+        bytes.fill(0);
+        let (raw, rest) =
+            RawGroupDescriptor::mut_from_prefix(bytes).map_err(|_| cut_short(group))?;
+        let mut none = RawGroupDescriptorHigh::default();
+        let high = match RawGroupDescriptorHigh::mut_from_prefix(rest) {
+            Ok((high, _)) if superblock.features.has(Incompatible::SIXTY_FOUR_BIT) => high,
+            _ => &mut none,
+        };
+        let set = |high: &mut U32, low: &mut U32, block: FsBlock| {
+            let (upper, lower) = split64(block.0);
+            high.set(upper);
+            low.set(lower);
+        };
+        set(
+            &mut high.bg_block_bitmap_hi,
+            &mut raw.bg_block_bitmap_lo,
+            self.block_bitmap,
+        );
+        set(
+            &mut high.bg_inode_bitmap_hi,
+            &mut raw.bg_inode_bitmap_lo,
+            self.inode_bitmap,
+        );
+        set(
+            &mut high.bg_inode_table_hi,
+            &mut raw.bg_inode_table_lo,
+            self.inode_table,
+        );
+        self.encode(superblock, group, bytes)
+    }
+
+    /// Parses and checks a descriptor's bytes.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn parse(superblock: &Superblock, group: u32, bytes: &[u8]) -> Result<Self> {
         let structure = Structure::GroupDescriptor(group);
+        verify(superblock, group, bytes)?;
+        let descriptor = Self::decode(superblock, group, bytes)?;
+        let table_blocks = u64::from(superblock.inode_table_blocks());
+        superblock.check_blocks(structure, descriptor.inode_table, table_blocks)?;
+        Ok(descriptor)
+    }
+
+    /// Decodes the fields without checking them.
+    ///
+    /// # Errors
+    /// `Corrupt` if there are too few bytes.
+    pub(crate) fn decode(superblock: &Superblock, group: u32, bytes: &[u8]) -> Result<Self> {
         let (raw, rest) =
             RawGroupDescriptor::ref_from_prefix(bytes).map_err(|_| cut_short(group))?;
-        verify(superblock, group, bytes, raw.bg_checksum.get())?;
         let none = RawGroupDescriptorHigh::default();
         let high = match RawGroupDescriptorHigh::ref_from_prefix(rest) {
             Ok((high, _)) if superblock.features.has(Incompatible::SIXTY_FOUR_BIT) => high,
@@ -179,7 +233,7 @@ impl GroupDescriptor {
         };
         let block = |high: U32, low: U32| FsBlock(join64(high.get(), low.get()));
         let count = |high: U16, low: U16| join32(high.get(), low.get());
-        let descriptor = Self {
+        Ok(Self {
             block_bitmap: block(high.bg_block_bitmap_hi, raw.bg_block_bitmap_lo),
             inode_bitmap: block(high.bg_inode_bitmap_hi, raw.bg_inode_bitmap_lo),
             inode_table: block(high.bg_inode_table_hi, raw.bg_inode_table_lo),
@@ -190,10 +244,7 @@ impl GroupDescriptor {
             unused_inodes: count(high.bg_itable_unused_hi, raw.bg_itable_unused_lo),
             block_bitmap_checksum: count(high.bg_block_bitmap_csum_hi, raw.bg_block_bitmap_csum_lo),
             inode_bitmap_checksum: count(high.bg_inode_bitmap_csum_hi, raw.bg_inode_bitmap_csum_lo),
-        };
-        let table_blocks = u64::from(superblock.inode_table_blocks());
-        superblock.check_blocks(structure, descriptor.inode_table, table_blocks)?;
-        Ok(descriptor)
+        })
     }
 }
 
@@ -225,7 +276,19 @@ fn checksum(superblock: &Superblock, group: u32, bytes: &[u8]) -> Option<u16> {
         .then(crc)
 }
 
-fn verify(superblock: &Superblock, group: u32, bytes: &[u8], actual: u16) -> Result<()> {
+fn store_checksum(superblock: &Superblock, group: u32, bytes: &mut [u8]) {
+    if let Some(checksum) = checksum(superblock, group, bytes) {
+        put(bytes, CHECKSUM, &checksum.to_le_bytes());
+    }
+}
+
+/// Verifies the checksum in a descriptor's bytes, if the filesystem has such checksums.
+///
+/// # Errors
+/// `Corrupt` if it does not match.
+pub(crate) fn verify(superblock: &Superblock, group: u32, bytes: &[u8]) -> Result<()> {
+    let (raw, _) = RawGroupDescriptor::ref_from_prefix(bytes).map_err(|_| cut_short(group))?;
+    let actual = raw.bg_checksum.get();
     match checksum(superblock, group, bytes) {
         Some(expected) if expected != actual => Err(Corrupt::Checksum {
             structure: Structure::GroupDescriptor(group),
@@ -240,7 +303,7 @@ fn verify(superblock: &Superblock, group: u32, bytes: &[u8], actual: u16) -> Res
 /// Returns the block that holds the `nth` block of the descriptor table. The table follows the
 /// superblock, or with `meta_bg` each of its blocks is at the start of the first group that it
 /// describes.
-fn table_block(superblock: &Superblock, nth: u32) -> FsBlock {
+pub(crate) fn table_block(superblock: &Superblock, nth: u32) -> FsBlock {
     let primary = superblock_block(superblock.block_size);
     if !superblock.features.has(Incompatible::META_BG) || nth < superblock.first_meta_bg {
         return primary.after(u64::from(nth)).after(1);
@@ -263,10 +326,13 @@ pub(crate) fn has_superblock(superblock: &Superblock, group: u32) -> bool {
     if superblock.features.has(Compatible::SPARSE_SUPER2) {
         return superblock.backup_groups.contains(&group);
     }
-    if group == 1 || !superblock.features.has(ReadOnlyCompatible::SPARSE_SUPER) {
-        return true;
-    }
-    [3, 5, 7].into_iter().any(|base| is_power_of(group, base))
+    !superblock.features.has(ReadOnlyCompatible::SPARSE_SUPER) || is_sparse_backup(group)
+}
+
+/// Returns true if `sparse_super` keeps the superblock of a group: 0, 1, and the powers of 3, 5 and
+/// 7.
+pub(crate) fn is_sparse_backup(group: u32) -> bool {
+    group <= 1 || [3, 5, 7].into_iter().any(|base| is_power_of(group, base))
 }
 
 fn is_power_of(mut number: u32, base: u32) -> bool {

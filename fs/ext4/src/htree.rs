@@ -21,11 +21,13 @@ mod dx_node;
 mod dx_root;
 mod dx_tail;
 mod hash;
+mod index_block;
 mod leaves;
 mod lookup;
 mod path;
 
 pub(crate) use change::{IndexPath, IndexStep, InsertStep, reaches};
 pub(crate) use hash::{Algorithm, HashSeed, HashSignedness, Hasher, NameHash};
+pub(crate) use index_block::{IndexRoot, index_block, index_root, is_node};
 pub(crate) use leaves::Leaves;
 pub(crate) use lookup::{Blocks, Directory, LookupOutcome, is_index_block, lookup, verify};

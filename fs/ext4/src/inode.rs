@@ -18,7 +18,7 @@ use crate::error::{Corrupt, Result, Structure, malformed};
 use crate::features::{Incompatible, ReadOnlyCompatible};
 use crate::superblock::Superblock;
 
-use raw::RawInode;
+pub(crate) use raw::RawInode;
 
 pub(crate) use device::encode as encode_device;
 pub(crate) use encode::{encode, encode_new, set_deleted};
@@ -104,6 +104,14 @@ impl Inode {
             checksum::verify(inode, bytes)?;
         }
         Ok(inode)
+    }
+
+    /// Verifies the checksum in the bytes from which the inode was parsed.
+    ///
+    /// # Errors
+    /// `Corrupt` if it does not match.
+    pub(crate) fn verify_checksum(&self, bytes: &[u8]) -> Result<()> {
+        checksum::verify(self, bytes)
     }
 
     /// Parses an inode like [`parse`](Self::parse), from bytes that a journal's checksum covers.

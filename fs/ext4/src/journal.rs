@@ -81,6 +81,7 @@ use superblock::{JournalSuperblock, SUPERBLOCK_BYTES, StoredSuperblock};
 pub(crate) use checkpoint_list::write_to_final_places;
 pub(crate) use fast_commit::{EditedStep, EditedWalk, FastCommits, NameEdit, NameEdits};
 pub(crate) use log::JournalRun;
+pub(crate) use superblock::new_superblock;
 pub(crate) use view::JournalView;
 
 /// A filesystem's journal, with a checked superblock; the log has not been read yet.
@@ -156,6 +157,11 @@ impl Journal {
             superblock,
             stored: StoredSuperblock::new(&bytes),
         })
+    }
+
+    /// Returns true if the log contains transactions.
+    pub(crate) const fn has_transactions(&self) -> bool {
+        self.superblock.start.is_some()
     }
 
     /// Replays the log. Returns `None` if it is empty.

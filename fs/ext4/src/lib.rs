@@ -3,7 +3,7 @@
 //! [`Ext4::open`] reads the superblock, and replays the journal into memory if necessary. The
 //! result is a [`FsRead`](diskfs_vfs::FsRead) that any number of threads can use. Each structure is
 //! read and checked when it is used. No byte of the device is changed. [`WritableExt4`] opens a
-//! filesystem for writing.
+//! filesystem for writing. [`resize`](resize()) makes one larger that is not open.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -40,8 +40,10 @@
 )]
 
 mod allocator;
+mod ambient;
 mod block;
 mod bytes;
+mod check;
 mod checksum;
 mod contents;
 mod delayed;
@@ -51,6 +53,7 @@ mod error;
 mod ext4;
 mod features;
 mod file_blocks;
+mod format;
 mod group_descriptor;
 mod handle;
 mod hashing;
@@ -67,6 +70,7 @@ mod options;
 mod pool;
 mod posix_acl;
 mod recovery;
+mod resize;
 mod run;
 mod shared_attributes;
 mod statistics;
@@ -78,7 +82,16 @@ mod writable;
 mod writer;
 mod xattr;
 
+pub use check::{
+    CheckOptions, CheckPhase, CheckProgress, CheckReport, CheckStatistics, Finding, FindingKind,
+    FindingPlace, check,
+};
 pub use ext4::{Ext4, Options};
+pub use format::{
+    BlockCount, ExtendedOptions, FeatureChanges, FormatKind, FormatOptions, JournalOptions,
+    TreeUsage, UsageType, fitting_size, format,
+};
 pub use options::{RootReserve, TransactionGrouping, WriteOptions};
+pub use resize::{NewSpace, ResizeOptions, Resized, resize};
 pub use writable::WritableExt4;
 pub use writer::{UuidChange, uuid_change};

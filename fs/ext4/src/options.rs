@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use diskfs_vfs::Timestamp;
+
 /// The options for opening a filesystem for writing.
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
@@ -15,6 +17,10 @@ pub struct WriteOptions {
     pub grouping: TransactionGrouping,
     /// The use of the blocks that the filesystem has reserved for root.
     pub root_reserve: RootReserve,
+    /// The time that all changes record instead of the present time. Then random numbers (inode
+    /// generations, the choice of a group) are fixed, too, so that the same changes in the same
+    /// order write the same bytes.
+    pub fixed_time: Option<Timestamp>,
 }
 
 /// The grouping of changes into transactions.
@@ -51,6 +57,7 @@ impl Default for WriteOptions {
             commit_interval: Some(Duration::from_secs(5)),
             grouping: TransactionGrouping::default(),
             root_reserve: RootReserve::default(),
+            fixed_time: None,
         }
     }
 }

@@ -168,7 +168,11 @@ fn volume(device: Arc<dyn BlockRead>, superblock: &Superblock) -> Volume {
     Volume::new(device, superblock.clone(), CACHE_BYTES)
 }
 
-fn open_journal(device: Arc<dyn BlockRead>, superblock: &Superblock) -> Result<Journal> {
+/// Opens the internal journal.
+///
+/// # Errors
+/// `Corrupt`, `Unsupported` for an external journal, `Io`.
+pub(crate) fn open_journal(device: Arc<dyn BlockRead>, superblock: &Superblock) -> Result<Journal> {
     let number = superblock.journal_inode;
     if number == 0 {
         return Err(Error::from(Unsupported::ExternalJournal).with_hint(

@@ -18,21 +18,21 @@ use crate::error::{Corrupt, Result, Structure, device_failed, malformed};
 use crate::features::{Features, Incompatible, ReadOnlyCompatible};
 use crate::htree::{Algorithm, HashSignedness};
 
-pub(crate) use change::{change, change_on};
+pub(crate) use change::{change, change_bytes, change_on, sealed};
 pub(crate) use check_writable::check_writable;
-pub(crate) use raw::RawSuperblock;
+pub(crate) use raw::{OFFSET_BYTES, RawSuperblock, SIZE_BYTES};
 
 pub(crate) const MAGIC: u16 = 0xef53;
 /// `EXT2_FLAGS_SIGNED_HASH`: directory hashes treat a name's bytes as signed.
-const FLAG_SIGNED_HASH: u32 = 0x1;
+pub(crate) const FLAG_SIGNED_HASH: u32 = 0x1;
 /// `EXT2_FLAGS_UNSIGNED_HASH`: directory hashes treat a name's bytes as unsigned.
 const FLAG_UNSIGNED_HASH: u32 = 0x2;
 /// `EXT4_ENC_STRICT_MODE_FL` of `s_encoding_flags`.
-const ENCODING_STRICT: u16 = 0x1;
+pub(crate) const ENCODING_STRICT: u16 = 0x1;
 /// `EXT2_FLAGS_TEST_FILESYS`: a filesystem that blkid calls ext4dev.
-const FLAG_TEST: u32 = 0x4;
+pub(crate) const FLAG_TEST: u32 = 0x4;
 /// The only valid `s_checksum_type`: CRC-32C.
-const CHECKSUM_CRC32C: u8 = 1;
+pub(crate) const CHECKSUM_CRC32C: u8 = 1;
 /// A flag of `s_state`: the filesystem was unmounted cleanly.
 pub(crate) const STATE_VALID: u16 = 0x1;
 /// A flag of `s_state`: the kernel found an inconsistency.
@@ -348,6 +348,15 @@ impl Superblock {
             .next()
             .unwrap_or_default()
     }
+}
+
+/// Returns `s_free_blocks_count`.
+pub(crate) fn free_blocks(superblock: &Superblock, raw: &RawSuperblock) -> u64 {
+    fields::wide(
+        superblock.features,
+        raw.s_free_blocks_count_hi.get(),
+        raw.s_free_blocks_count_lo.get(),
+    )
 }
 
 /// Returns the block of the superblock, `1024 / block size`, from which the places of the group

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use diskfs_block::BlockRead;
 use quick_cache::sync::Cache;
 
+use crate::ambient::Ambient;
 use crate::block::FsBlock;
 use crate::bytes::index;
 use crate::error::{Result, device_failed};
@@ -24,6 +25,7 @@ pub(crate) struct Volume {
     /// The device, if some blocks are read from the journal.
     pub(crate) journal_view: Option<Arc<JournalView>>,
     pub(crate) superblock: Superblock,
+    pub(crate) ambient: Ambient,
     pub(crate) metadata: MetadataCache,
     /// The pool of metadata blocks, if the filesystem is opened for writing; it is used instead of
     /// `metadata`.
@@ -53,6 +55,7 @@ impl Volume {
             device,
             journal_view: None,
             superblock,
+            ambient: Ambient::default(),
             metadata: MetadataCache::new(cache_bytes.saturating_sub(eighth.saturating_mul(2))),
             maps: FileMaps::new(eighth),
             fast_commits: None,
@@ -67,10 +70,12 @@ impl Volume {
         device: Arc<dyn BlockRead>,
         superblock: Superblock,
         cache_bytes: u64,
+        ambient: Ambient,
     ) -> Self {
         let pool = BlockPool::new(cache_bytes, superblock.block_size.bytes());
         Self {
             pool: Some(pool),
+            ambient,
             ..Self::new(device, superblock, cache_bytes)
         }
     }

@@ -57,8 +57,8 @@ impl WritableExt4 {
         } = recovered;
         let block_size = superblock.block_size;
         let holds = Arc::new(Holds::default());
-        let reader = Ext4::for_writing(below, superblock, options.cache_bytes, Arc::clone(&holds))
-            .with_notes(notes);
+        let reader =
+            Ext4::for_writing(below, superblock, options, Arc::clone(&holds)).with_notes(notes);
         let orphans = Orphans::open(reader.volume())?;
         let volume = reader.volume();
         let journal_inode = journal_inode(volume)?;
@@ -143,7 +143,7 @@ impl WritableExt4 {
     }
 
     /// Ends writing in good order.
-    fn finish(&self) -> Result<()> {
+    pub(crate) fn finish(&self) -> Result<()> {
         let threads = self.take_threads();
         if threads.is_empty() {
             return Ok(());

@@ -39,7 +39,7 @@ mod uuid;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use diskfs_vfs::{Holds, Timestamp};
+use diskfs_vfs::Holds;
 
 use crate::allocator::Allocator;
 use crate::delayed::DelayedFiles;
@@ -59,6 +59,7 @@ pub(crate) use contents::start_writing_back;
 pub(crate) use durable::Durable;
 pub(crate) use log::Log;
 pub(crate) use orphans::Orphans;
+pub(crate) use orphans::empty_block as empty_orphan_block;
 pub use uuid::{UuidChange, uuid_change};
 
 /// The state that all parts of writing share. See the [module](self).
@@ -187,9 +188,4 @@ fn needs_what_is_replaced() -> Error {
     let reason = "no space left for the new contents beside the old ones";
     let hint = "delete something first, or truncate the file with `diskfs truncate -s 0`";
     Error::new(ErrorKind::NoSpace, reason).with_hint(hint)
-}
-
-/// Returns the present time.
-pub(crate) fn now() -> Timestamp {
-    Timestamp::now()
 }

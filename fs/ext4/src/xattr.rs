@@ -8,7 +8,7 @@ mod acl;
 mod attribute;
 mod block;
 mod entry;
-mod hash;
+pub(crate) mod hash;
 mod inline;
 mod name;
 mod set;
@@ -21,6 +21,9 @@ use crate::inode::Inode;
 use crate::volume::Volume;
 
 use entry::{Entries, Entry};
+
+pub(crate) use block::{check as check_block, references as block_references};
+pub(crate) use entry::RawEntry;
 use name::NameIndex;
 
 pub(crate) use inline::{inline_data_room, set_inline_data};

@@ -7,7 +7,7 @@ const WORD_BITS: u32 = u64::BITS;
 /// A group's bits, where a set bit is in use or held: the bitmap combined with the bits that are
 /// held in memory.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bits<'a> {
+pub(crate) struct Bits<'a> {
     words: &'a [[u8; 8]],
     held: &'a [u64],
     /// The number of valid bits; all bits after them count as set.
@@ -15,7 +15,7 @@ pub(super) struct Bits<'a> {
 }
 
 impl<'a> Bits<'a> {
-    pub(super) fn new(bitmap: &'a [u8], held: Option<&'a [u64]>, len: u32) -> Self {
+    pub(crate) fn new(bitmap: &'a [u8], held: Option<&'a [u64]>, len: u32) -> Self {
         Self {
             words: bitmap.as_chunks().0,
             held: held.unwrap_or_default(),
@@ -77,7 +77,7 @@ impl<'a> Bits<'a> {
     }
 
     /// Returns the number of clear bits.
-    pub(super) fn count_clear(&self) -> u32 {
+    pub(crate) fn count_clear(&self) -> u32 {
         let mut count = 0u32;
         let mut base = 0u32;
         while base < self.len {
@@ -116,13 +116,13 @@ impl<'a> Bits<'a> {
 
 /// A run of consecutive bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) start: u32,
-    pub(super) len: u32,
+pub(crate) struct Run {
+    pub(crate) start: u32,
+    pub(crate) len: u32,
 }
 
 impl Run {
-    pub(super) const fn end(self) -> u32 {
+    pub(crate) const fn end(self) -> u32 {
         self.start.saturating_add(self.len)
     }
 }
@@ -163,12 +163,12 @@ fn words_of(run: Run) -> impl Iterator<Item = (usize, u64)> {
 }
 
 /// Sets the bits of a run in a bitmap.
-pub(super) fn set(bitmap: &mut [u8], run: Run) {
+pub(crate) fn set(bitmap: &mut [u8], run: Run) {
     change(bitmap, run, |word, mask| word | mask);
 }
 
 /// Clears the bits of a run in a bitmap.
-pub(super) fn clear(bitmap: &mut [u8], run: Run) {
+pub(crate) fn clear(bitmap: &mut [u8], run: Run) {
     change(bitmap, run, |word, mask| word & !mask);
 }
 

@@ -60,13 +60,13 @@ impl Bitmap {
 }
 
 /// Returns the checksum of a bitmap: of its first bytes, which contain the valid bits.
-pub(super) fn checksum(superblock: &Superblock, bitmap: &[u8], bytes: usize) -> Option<u32> {
+pub(crate) fn checksum(superblock: &Superblock, bitmap: &[u8], bytes: usize) -> Option<u32> {
     let seed = superblock.checksum_seed?;
     Some(seed.of(&[bitmap.get(..bytes).unwrap_or(bitmap)]))
 }
 
 /// Compares a bitmap with the checksum in its group descriptor.
-pub(super) fn verify(
+pub(crate) fn verify(
     superblock: &Superblock,
     structure: Structure,
     bitmap: &[u8],
@@ -89,7 +89,7 @@ pub(super) fn verify(
 }
 
 /// Returns a mask of the checksum bits that fit into a descriptor (16 or 32).
-pub(super) fn stored(superblock: &Superblock) -> u32 {
+pub(crate) fn stored(superblock: &Superblock) -> u32 {
     const WITH_UPPER_HALVES: u16 = 64;
     if superblock.descriptor_size >= WITH_UPPER_HALVES {
         u32::MAX
@@ -99,7 +99,7 @@ pub(super) fn stored(superblock: &Superblock) -> u32 {
 }
 
 /// Returns true if the flags of descriptors and their counts of unused inodes are valid.
-pub(super) fn has_flags(superblock: &Superblock) -> bool {
+pub(crate) fn has_flags(superblock: &Superblock) -> bool {
     use crate::features::ReadOnlyCompatible;
     superblock.checksum_seed.is_some() || superblock.features.has(ReadOnlyCompatible::GDT_CSUM)
 }
@@ -194,7 +194,7 @@ impl Allocator {
 }
 
 /// Sets all bits after the last valid one.
-pub(super) fn set_padding(bitmap: &mut [u8], len: u32) {
+pub(crate) fn set_padding(bitmap: &mut [u8], len: u32) {
     let bits = u32::try_from(bitmap.len())
         .unwrap_or(u32::MAX)
         .saturating_mul(8);

@@ -1,8 +1,5 @@
 //! Allocation of inodes near their directory, and freeing.
 
-use std::hash::{BuildHasher, RandomState};
-
-use crate::bytes::split64;
 use crate::error::{Result, Structure, malformed};
 use crate::group_descriptor::{GroupDescriptor, GroupFlags};
 use crate::metadata_cache::{Key, zeroed};
@@ -47,12 +44,6 @@ impl Allocator {
             }
         }
         Err(self.full(handle.volume(), "no space left: no free inodes"))
-    }
-
-    /// Returns a new inode generation (`i_generation`): a client that still knows the inode's
-    /// previous file must not mistake the new one for it.
-    pub(crate) fn new_generation() -> u32 {
-        split64(RandomState::new().hash_one(0)).1
     }
 
     fn take_inode(

@@ -43,7 +43,7 @@ impl Allocator {
                 .inode(parent)?
                 .is_some_and(|inode| inode.has(InodeFlags::TOP_DIR));
         let flex = if is_top {
-            self.emptiest_flex(Self::new_generation())
+            self.emptiest_flex(volume.ambient.random())
         } else {
             self.flex_near(parent_flex)
         };

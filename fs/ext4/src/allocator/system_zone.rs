@@ -7,11 +7,11 @@ use crate::error::Result;
 use crate::group_descriptor::GroupDescriptor;
 use crate::run::Run;
 use crate::statistics::blocks_at_start;
-use crate::volume::Volume;
+use crate::superblock::Superblock;
 
 /// The blocks, as sorted runs that do not touch each other.
 #[derive(Debug, Default)]
-pub(super) struct SystemZone {
+pub(crate) struct SystemZone {
     runs: Vec<Zone>,
 }
 
@@ -24,8 +24,12 @@ struct Zone {
 
 impl SystemZone {
     /// Adds a group's metadata: the blocks at places given by the geometry and by its descriptor.
-    pub(super) fn add_group(&mut self, volume: &Volume, group: u32, descriptor: &GroupDescriptor) {
-        let superblock = &volume.superblock;
+    pub(crate) fn add_group(
+        &mut self,
+        superblock: &Superblock,
+        group: u32,
+        descriptor: &GroupDescriptor,
+    ) {
         let table_blocks = u64::from(superblock.inode_table_blocks());
         let first = superblock.first_block_of_group(group);
         let at_start = blocks_at_start(superblock, group);
@@ -45,7 +49,7 @@ impl SystemZone {
     ///
     /// # Errors
     /// Returns those of `runs`.
-    pub(super) fn add_journal(&mut self, runs: impl Iterator<Item = Result<Run>>) -> Result<()> {
+    pub(crate) fn add_journal(&mut self, runs: impl Iterator<Item = Result<Run>>) -> Result<()> {
         for run in runs {
             let run = run?;
             self.add(run.fs_block, u64::from(run.len_blocks));
@@ -67,7 +71,7 @@ impl SystemZone {
     }
 
     /// Sorts the runs; queries are valid only after this.
-    pub(super) fn sort(&mut self) {
+    pub(crate) fn sort(&mut self) {
         self.runs.sort_unstable();
         self.runs.dedup_by(|next, last| {
             let joins = next.first <= last.end;
@@ -81,7 +85,7 @@ impl SystemZone {
 
     /// Returns the first block and the length of the part of the zone that is within a run of
     /// blocks.
-    pub(super) fn within(
+    pub(crate) fn within(
         &self,
         first: FsBlock,
         len_blocks: u64,
@@ -98,7 +102,7 @@ impl SystemZone {
     }
 
     /// Returns true if no block of the run is in the zone.
-    pub(super) fn is_disjoint(&self, first: FsBlock, len_blocks: u64) -> bool {
+    pub(crate) fn is_disjoint(&self, first: FsBlock, len_blocks: u64) -> bool {
         self.within(first, len_blocks).next().is_none()
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::block::FileBlock;
+use crate::checksum::ChecksumSeed;
 use crate::error::{Corrupt, InInode, Result, Structure, malformed};
 use crate::features::{Compatible, Incompatible};
 use crate::file_blocks::runs;
@@ -10,6 +11,7 @@ use crate::htree;
 use crate::inode::{Inode, InodeFlags};
 use crate::metadata_cache::Key;
 use crate::run::Run;
+use crate::superblock::Superblock;
 use crate::volume::Volume;
 
 use super::tail;
@@ -26,11 +28,23 @@ pub(super) fn is_indexed(volume: &Volume, directory: &Inode) -> bool {
 
 /// Returns the directory's properties that the htree code needs.
 pub(super) fn htree_directory(volume: &Volume, directory: &Inode) -> htree::Directory {
-    let superblock = &volume.superblock;
+    htree_directory_of(
+        &volume.superblock,
+        directory.number,
+        directory.checksum_seed,
+    )
+}
+
+/// Returns the properties of the directory `inode` that the htree code needs.
+pub(crate) fn htree_directory_of(
+    superblock: &Superblock,
+    inode: u32,
+    checksum: Option<ChecksumSeed>,
+) -> htree::Directory {
     htree::Directory {
-        inode: diskfs_vfs::InodeNumber(u64::from(directory.number)),
+        inode: diskfs_vfs::InodeNumber(u64::from(inode)),
         block_size: superblock.block_size,
-        checksum: directory.checksum_seed,
+        checksum,
         levels_max: if superblock.features.has(Incompatible::LARGE_DIR) {
             htree::Directory::LEVELS_MAX_LARGE_DIR
         } else {

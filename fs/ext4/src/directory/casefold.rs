@@ -13,7 +13,7 @@ use regex_syntax::hir::{Class, HirKind};
 use unicode_normalization::char::{canonical_combining_class, decompose_canonical};
 
 /// Returns the folded name, or `None` if the name is used byte by byte.
-pub(super) fn fold(name: &[u8]) -> Option<Cow<'_, [u8]>> {
+pub(crate) fn fold(name: &[u8]) -> Option<Cow<'_, [u8]>> {
     if name.is_ascii() {
         return Some(if name.iter().any(u8::is_ascii_uppercase) {
             Cow::Owned(name.to_ascii_lowercase())
@@ -38,7 +38,7 @@ pub(super) fn fold(name: &[u8]) -> Option<Cow<'_, [u8]>> {
 }
 
 /// Returns the bytes whose hash is that of a name in a casefolded directory.
-pub(super) fn hashed(name: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn hashed(name: &[u8]) -> Cow<'_, [u8]> {
     fold(name).unwrap_or(Cow::Borrowed(name))
 }
 

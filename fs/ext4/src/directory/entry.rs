@@ -18,13 +18,13 @@ const ALIGNMENT: usize = 4;
 
 /// An entry, in use or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// The inode number, 0 if the entry is not in use.
-    pub(super) inode: u32,
-    pub(super) name: &'a [u8],
-    pub(super) file_type: Option<FileType>,
+    pub(crate) inode: u32,
+    pub(crate) name: &'a [u8],
+    pub(crate) file_type: Option<FileType>,
     /// The offset where the next entry begins.
-    pub(super) end: usize,
+    pub(crate) end: usize,
 }
 
 impl<'a> Entry<'a> {
@@ -34,6 +34,22 @@ impl<'a> Entry<'a> {
     /// # Errors
     /// A description of what is invalid.
     pub(super) fn parse(
+        superblock: &Superblock,
+        region: &'a [u8],
+        offset: usize,
+    ) -> Result<Self, &'static str> {
+        let entry = Self::parse_any_inode(superblock, region, offset)?;
+        if entry.inode > superblock.inodes_count {
+            return Err("its inode number is out of range");
+        }
+        Ok(entry)
+    }
+
+    /// Parses an entry like [`parse`](Self::parse), with any inode number.
+    ///
+    /// # Errors
+    /// A description of what is invalid.
+    pub(crate) fn parse_any_inode(
         superblock: &Superblock,
         region: &'a [u8],
         offset: usize,
@@ -48,9 +64,6 @@ impl<'a> Entry<'a> {
         let name_len = usize::from(name_len);
         let end = offset.saturating_add(len);
         check_length(len, name_len, region.len().saturating_sub(offset))?;
-        if inode > superblock.inodes_count {
-            return Err("its inode number is out of range");
-        }
         let name = part(region, offset.saturating_add(HEADER_BYTES), name_len);
         Ok(Self {
             inode,
@@ -71,10 +84,10 @@ pub(super) fn bytes_for(name_len: usize) -> usize {
 /// An entry to be added to a directory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewEntry<'a> {
-    pub(super) inode: u32,
+    pub(crate) inode: u32,
     /// The name, at most 255 bytes.
-    pub(super) name: &'a [u8],
-    pub(super) file_type: FileType,
+    pub(crate) name: &'a [u8],
+    pub(crate) file_type: FileType,
 }
 
 impl NewEntry<'_> {
@@ -199,7 +212,7 @@ fn decode_type(superblock: &Superblock, file_type: u8) -> Option<FileType> {
 }
 
 /// Returns what is invalid in a name that is in use, if anything.
-pub(super) fn problem_of_name(name: &[u8]) -> Option<&'static str> {
+pub(crate) fn problem_of_name(name: &[u8]) -> Option<&'static str> {
     if name.is_empty() {
         return Some("its name is empty");
     }

@@ -19,7 +19,7 @@ const fn start(bytes: &[u8]) -> usize {
 }
 
 /// Returns the part of a block that contains entries.
-pub(super) fn entries(seed: Option<ChecksumSeed>, bytes: &[u8]) -> &[u8] {
+pub(crate) fn entries(seed: Option<ChecksumSeed>, bytes: &[u8]) -> &[u8] {
     let end = seed.map_or(bytes.len(), |_| start(bytes));
     bytes.get(..end).unwrap_or_default()
 }
@@ -40,8 +40,14 @@ pub(super) fn seal(seed: Option<ChecksumSeed>, bytes: &mut [u8]) {
     put(bytes, behind, &sum.to_le_bytes());
 }
 
+/// Returns true if a block has a tail, whatever its checksum.
+pub(crate) fn exists(bytes: &[u8]) -> bool {
+    let tail = bytes.get(start(bytes)..).unwrap_or_default();
+    tail.starts_with(&TAIL_START)
+}
+
 /// Checks a block's checksum.
-pub(super) fn verify(seed: ChecksumSeed, block: FileBlock, bytes: &[u8]) -> Result<()> {
+pub(crate) fn verify(seed: ChecksumSeed, block: FileBlock, bytes: &[u8]) -> Result<()> {
     let structure = Structure::DirectoryBlock(block);
     let (covered, tail) = bytes.split_at_checked(start(bytes)).unwrap_or_default();
     let Some(stored) = tail.strip_prefix(&TAIL_START) else {

@@ -8,6 +8,7 @@
 //! Block Addressing".
 
 mod edit;
+mod new_map;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use crate::volume::Volume;
 use super::WalkStep;
 
 pub(super) use edit::{fits_in_one_step, leaf_end, map, mapping_at, reach_of, remove_last};
+pub(crate) use new_map::{NewMap, map_blocks_for};
 
 /// The number of direct block numbers in `i_block`.
 const DIRECT: u64 = 12;

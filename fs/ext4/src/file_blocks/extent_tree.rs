@@ -10,7 +10,8 @@ mod clusters;
 mod edit;
 mod map;
 mod narrow;
-mod node;
+mod new_tree;
+pub(crate) mod node;
 mod path;
 mod remove;
 mod shift;
@@ -29,6 +30,7 @@ use crate::volume::Volume;
 use node::{DEPTH_MAX, RawExtent, RawIndex, entries, header, verify};
 
 pub(super) use edit::Editor;
+pub(crate) use new_tree::{NewTree, tree_blocks_for};
 pub(super) use node::empty_root;
 use path::Path;
 pub(super) use path::{end_of, next_run};

@@ -62,6 +62,8 @@ pub(crate) struct Transaction {
     pub(crate) blocks: Vec<ChangedBlock>,
     /// The blocks of metadata that it freed.
     pub(crate) revoked: Vec<FsBlock>,
+    /// The time of the commit.
+    pub(crate) time: Timestamp,
 }
 
 /// The part of the log that one transaction may use.
@@ -340,7 +342,7 @@ impl LogWriter {
         device.flush()?;
         self.failed = Some(FailedCommit::AtCommitBlock(at));
         let mut appender = LogAppender::new(self.area(), at, write);
-        appender.append(&self.commit_block(), &[])?;
+        appender.append(&self.commit_block(transaction.time), &[])?;
         let (at, _) = appender.finish()?;
         device.flush()?;
         self.head = (at, sequence.next());
@@ -392,9 +394,9 @@ impl LogWriter {
         }
     }
 
-    fn commit_block(&self) -> Vec<u8> {
+    fn commit_block(&self, time: Timestamp) -> Vec<u8> {
         let (_, sequence) = self.head;
-        let mut block = commit::encode(self.block_size.len(), sequence, Timestamp::now());
+        let mut block = commit::encode(self.block_size.len(), sequence, time);
         if self.format.checksums.per_block() {
             commit::put_checksum(&mut block, self.format.block_checksum);
         }

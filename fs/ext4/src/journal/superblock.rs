@@ -1,5 +1,6 @@
 //! `journal_superblock_t`: block 0 of the journal, versions 1 and 2.
 
+mod new;
 mod stored;
 
 use std::mem::offset_of;
@@ -19,6 +20,7 @@ use super::log::LogBlock;
 use super::revocation::RecordWidth;
 use super::tag::TagForm;
 
+pub(crate) use new::new_superblock;
 pub(super) use stored::{LogState, StoredSuperblock};
 
 /// The size of the journal's superblock, independent of the block size.

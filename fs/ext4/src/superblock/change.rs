@@ -3,12 +3,12 @@
 use diskfs_block::BlockWrite;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::bytes::index;
+use crate::bytes::{index, put};
 use crate::checksum::crc32c;
 use crate::error::write_failed;
 use crate::error::{Result, Structure, device_failed, malformed};
 
-use super::{RawSuperblock, Superblock, raw};
+use super::{CHECKSUM_CRC32C, RawSuperblock, Superblock, raw};
 
 /// Changes the superblock in `block`, the block that contains it, and updates its checksum.
 ///
@@ -44,7 +44,23 @@ pub(crate) fn change_on(
         .map_err(write_failed)
 }
 
-fn change_bytes(
+/// Returns the bytes of a superblock, after updating its checksum if it has one.
+pub(crate) fn sealed(raw: &mut RawSuperblock) -> [u8; raw::SIZE_BYTES] {
+    if raw.s_checksum_type == CHECKSUM_CRC32C {
+        let covered = raw.as_bytes().get(..raw::CHECKED_BYTES);
+        let checksum = crc32c(u32::MAX, covered.unwrap_or_default());
+        raw.s_checksum.set(checksum);
+    }
+    let mut bytes = [0; raw::SIZE_BYTES];
+    put(&mut bytes, 0, raw.as_bytes());
+    bytes
+}
+
+/// Changes a copy of the superblock in its bytes, and updates its checksum.
+///
+/// # Errors
+/// `Corrupt` if there are too few bytes.
+pub(crate) fn change_bytes(
     superblock: &Superblock,
     bytes: &mut [u8],
     change: impl FnOnce(&mut RawSuperblock),

@@ -1,7 +1,7 @@
 //! The bytes of the superblock, `struct ext4_super_block`.
 //!
-//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Super Block". Only
-//! the fields that a reader needs have names; they are the specification's.
+//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Super Block". The
+//! names of the fields are the specification's.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -28,9 +28,9 @@ pub(crate) struct RawSuperblock {
     pub(crate) s_max_mnt_count: U16,
     pub(crate) s_magic: U16,
     pub(crate) s_state: U16,
-    s_errors: U16,
+    pub(crate) s_errors: U16,
     s_minor_rev_level: U16,
-    s_lastcheck: U32,
+    pub(crate) s_lastcheck: U32,
     s_checkinterval: U32,
     pub(crate) s_creator_os: U32,
     pub(crate) s_rev_level: U32,
@@ -55,28 +55,28 @@ pub(crate) struct RawSuperblock {
     pub(crate) s_last_orphan: U32,
     pub(crate) s_hash_seed: [U32; 4],
     pub(crate) s_def_hash_version: u8,
-    s_jnl_backup_type: u8,
+    pub(crate) s_jnl_backup_type: u8,
     pub(crate) s_desc_size: U16,
-    s_default_mount_opts: U32,
+    pub(crate) s_default_mount_opts: U32,
     pub(crate) s_first_meta_bg: U32,
-    s_mkfs_time: U32,
-    s_jnl_blocks: [U32; 17],
+    pub(crate) s_mkfs_time: U32,
+    pub(crate) s_jnl_blocks: [U32; 17],
     pub(crate) s_blocks_count_hi: U32,
     pub(crate) s_r_blocks_count_hi: U32,
     pub(crate) s_free_blocks_count_hi: U32,
     pub(crate) s_min_extra_isize: U16,
     pub(crate) s_want_extra_isize: U16,
     pub(crate) s_flags: U32,
-    s_raid_stride: U16,
+    pub(crate) s_raid_stride: U16,
     s_mmp_interval: U16,
-    s_mmp_block: U64,
-    s_raid_stripe_width: U32,
+    pub(crate) s_mmp_block: U64,
+    pub(crate) s_raid_stripe_width: U32,
     pub(crate) s_log_groups_per_flex: u8,
     pub(crate) s_checksum_type: u8,
     s_encryption_level: u8,
     s_reserved_pad: u8,
     pub(crate) s_kbytes_written: U64,
-    s_snapshot_inum: U32,
+    pub(crate) s_snapshot_inum: U32,
     s_snapshot_id: U32,
     s_snapshot_r_blocks_count: U64,
     s_snapshot_list: U32,
@@ -92,14 +92,14 @@ pub(crate) struct RawSuperblock {
     pub(crate) s_last_error_block: U64,
     pub(crate) s_last_error_func: [u8; 32],
     s_mount_opts: [u8; 64],
-    s_usr_quota_inum: U32,
-    s_grp_quota_inum: U32,
+    pub(crate) s_usr_quota_inum: U32,
+    pub(crate) s_grp_quota_inum: U32,
     pub(crate) s_overhead_clusters: U32,
     pub(crate) s_backup_bgs: [U32; 2],
-    s_encrypt_algos: [u8; 4],
+    pub(crate) s_encrypt_algos: [u8; 4],
     s_encrypt_pw_salt: [u8; 16],
     s_lpf_ino: U32,
-    s_prj_quota_inum: U32,
+    pub(crate) s_prj_quota_inum: U32,
     pub(crate) s_checksum_seed: U32,
     pub(crate) s_time_hi: [u8; 6],
     pub(crate) s_error_codes: [u8; 2],
@@ -111,9 +111,9 @@ pub(crate) struct RawSuperblock {
 }
 
 /// The byte offset of the superblock on the device, independent of the block size.
-pub(super) const OFFSET_BYTES: u64 = 1024;
+pub(crate) const OFFSET_BYTES: u64 = 1024;
 /// The size of the superblock.
-pub(super) const SIZE_BYTES: usize = 1024;
+pub(crate) const SIZE_BYTES: usize = 1024;
 /// The number of bytes that the checksum covers: all before it.
 pub(super) const CHECKED_BYTES: usize = std::mem::offset_of!(RawSuperblock, s_checksum);
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use diskfs_vfs::SyncFile;
+use diskfs_vfs::{SyncFile, Timestamp};
 
 use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, InInode, Result, Structure, malformed};
@@ -68,6 +68,11 @@ impl<'c> TransactionHandle<'c> {
     /// Returns the volume for reading.
     pub(crate) fn volume(&self) -> &'c Volume {
         self.context.volume
+    }
+
+    /// Returns the time that a change records.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.context.volume.ambient.now()
     }
 
     /// Returns the transaction that the handle belongs to.

@@ -8,8 +8,8 @@ use crate::inode::{Inode, InodeFlags};
 use crate::posix_acl::{self, PosixAcl};
 use crate::xattr;
 
+use super::Core;
 use super::namespace::{live, not_append_only, not_immutable};
-use super::{Core, now};
 
 /// The credits: an inode, its block of attributes, a value's inode and blocks, bitmaps and
 /// descriptors.
@@ -31,7 +31,7 @@ impl Core {
                 follow_mode(handle, &mut inode)?;
             }
             self.store_write_time(&mut inode);
-            set_times(&mut inode, change);
+            set_times(&mut inode, change, handle.now());
             handle.store_attributes(&inode)
         })
     }
@@ -52,7 +52,7 @@ impl Core {
                 posix_acl::DEFAULT => set_default_acl(handle, &mut inode, value)?,
                 _ => xattr::set(handle, &mut inode, name, Some(value))?,
             }
-            inode.changed = now();
+            inode.changed = handle.now();
             handle.store(&inode)
         })
     }
@@ -63,7 +63,7 @@ impl Core {
             let mut inode = changeable(handle, number)?;
             check_exists(handle, &inode, name, SetXattr::Replace)?;
             xattr::set(handle, &mut inode, name, None)?;
-            inode.changed = now();
+            inode.changed = handle.now();
             handle.store(&inode)
         })
     }
@@ -125,8 +125,7 @@ fn set_flags(inode: &mut Inode, flags: FileFlags) -> Result<()> {
     Ok(())
 }
 
-fn set_times(inode: &mut Inode, change: &SetMetadata) {
-    let present = now();
+fn set_times(inode: &mut Inode, change: &SetMetadata, present: Timestamp) {
     let time = |set: Option<SetTime>, old: Timestamp| match set {
         None => old,
         Some(SetTime::Now) => present,

@@ -9,8 +9,8 @@ use crate::features::{Incompatible, ReadOnlyCompatible};
 use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 
+use super::Core;
 use super::namespace::live;
-use super::{Core, now};
 
 /// The credits: an inode and its block of the inode table.
 const CREDITS: u32 = 8;
@@ -39,7 +39,7 @@ impl Core {
         self.update(&[number], CREDITS, |handle| {
             let mut inode = live(handle, number)?;
             set(handle, &mut inode, wanted).in_inode(number)?;
-            inode.changed = now();
+            inode.changed = handle.now();
             handle.store_attributes(&inode)
         })
     }

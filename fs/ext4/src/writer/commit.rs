@@ -94,6 +94,7 @@ impl Core {
                     id,
                     blocks,
                     revoked: changes.revoked.into_iter().collect(),
+                    time: self.volume().ambient.now(),
                 },
             )?;
             self.durable.commit();

@@ -4,6 +4,7 @@
 //! All of it is written outside of transactions: before the first one, after the last one is
 //! checkpointed, or when there will be no other.
 
+use diskfs_vfs::Timestamp;
 use zerocopy::little_endian::U32;
 
 use crate::bytes::split64;
@@ -12,7 +13,7 @@ use crate::features::{Compatible, Incompatible, ReadOnlyCompatible};
 use crate::superblock::{self, RawSuperblock, STATE_ERRORS, STATE_VALID, Superblock};
 use crate::transaction::Abort;
 
-use super::{Core, now};
+use super::Core;
 
 /// A timestamp of the superblock whose bits above 32 are in a byte of `s_time_hi`.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +33,7 @@ impl Core {
     pub(crate) fn mark_mounted(&self) -> Result<()> {
         let superblock = &self.volume().superblock;
         let journal = superblock.features.has(Compatible::HAS_JOURNAL);
+        let now = self.volume().ambient.now();
         superblock::change_on(self.device.device(), superblock, |raw| {
             if journal {
                 let needs_recovery = Incompatible::NEEDS_RECOVERY.bits();
@@ -41,8 +43,8 @@ impl Core {
             }
             let count = raw.s_mnt_count.get();
             raw.s_mnt_count.set(count.saturating_add(1));
-            raw.s_mtime = stamp(raw, TimeHigh::Mount);
-            raw.s_wtime = stamp(raw, TimeHigh::Write);
+            raw.s_mtime = stamp(raw, now, TimeHigh::Mount);
+            raw.s_wtime = stamp(raw, now, TimeHigh::Write);
         })?;
         self.pool()
             .forget(superblock::superblock_block(superblock.block_size));
@@ -82,6 +84,7 @@ impl Core {
     fn mark_closed(&self) -> Result<()> {
         let superblock = &self.volume().superblock;
         let free = self.allocator.totals();
+        let now = self.volume().ambient.now();
         superblock::change_on(self.device.device(), superblock, |raw| {
             clear(
                 &mut raw.s_feature_incompat,
@@ -97,7 +100,7 @@ impl Core {
             raw.s_free_blocks_count_hi.set(high);
             let inodes = u32::try_from(free.free_inodes).unwrap_or(u32::MAX);
             raw.s_free_inodes_count.set(inodes);
-            raw.s_wtime = stamp(raw, TimeHigh::Write);
+            raw.s_wtime = stamp(raw, now, TimeHigh::Write);
             let written = raw.s_kbytes_written.get();
             raw.s_kbytes_written
                 .set(written.saturating_add(self.device.written_kbytes()));
@@ -119,21 +122,22 @@ impl Core {
         // Waits for a running commit; that commit does not wait for the thread that met the error.
         self.log()?.mark_error(self, why.kind().errno())?;
         let superblock = &self.volume().superblock;
+        let now = self.volume().ambient.now();
         superblock::change_on(self.device.device(), superblock, |raw| {
-            note_error(raw, superblock, why);
+            note_error(raw, superblock, why, now);
         })?;
         self.device.flush()
     }
 }
 
-fn note_error(raw: &mut RawSuperblock, superblock: &Superblock, why: &Error) {
+fn note_error(raw: &mut RawSuperblock, superblock: &Superblock, why: &Error, now: Timestamp) {
     raw.s_state.set(raw.s_state.get() | STATE_ERRORS);
     let count = raw.s_error_count.get();
     raw.s_error_count.set(count.saturating_add(1));
     let inode = why.inode().and_then(|inode| u32::try_from(inode.0).ok());
     let byte = why.offset().unwrap_or(0);
     let block = byte.wrapping_shr(superblock.block_size.bits());
-    raw.s_last_error_time = stamp(raw, TimeHigh::LastError);
+    raw.s_last_error_time = stamp(raw, now, TimeHigh::LastError);
     raw.s_last_error_ino.set(inode.unwrap_or(0));
     raw.s_last_error_block.set(block);
     raw.s_last_error_func = WRITER;
@@ -146,7 +150,7 @@ fn note_error(raw: &mut RawSuperblock, superblock: &Superblock, why: &Error) {
         raw.s_first_error_block = raw.s_last_error_block;
         raw.s_first_error_func = WRITER;
         raw.s_first_error_line.set(0);
-        raw.s_first_error_time = stamp(raw, TimeHigh::FirstError);
+        raw.s_first_error_time = stamp(raw, now, TimeHigh::FirstError);
     }
 }
 
@@ -163,9 +167,9 @@ const fn error_code(kind: ErrorKind) -> u8 {
     }
 }
 
-/// Stores the upper byte of the present time in its place, and returns the lower 32 bits.
-fn stamp(raw: &mut RawSuperblock, place: TimeHigh) -> U32 {
-    let seconds = u64::try_from(now().seconds).unwrap_or(0);
+/// Stores the upper byte of a time in its place, and returns the lower 32 bits.
+fn stamp(raw: &mut RawSuperblock, time: Timestamp, place: TimeHigh) -> U32 {
+    let seconds = u64::try_from(time.seconds).unwrap_or(0);
     let (high, low) = split64(seconds);
     let [high, ..] = high.to_le_bytes();
     if let Some(byte) = raw.s_time_hi.get_mut(place.index()) {

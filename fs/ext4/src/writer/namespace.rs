@@ -19,7 +19,7 @@ use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 use crate::superblock::Superblock;
 
-use super::{Core, now};
+use super::Core;
 
 /// The maximum length of a name, `EXT4_NAME_LEN`.
 const NAME_MAX_BYTES: usize = 255;
@@ -182,8 +182,8 @@ fn discount_subdirectory(dir: &mut Inode) {
 }
 
 /// Updates the times of `dir` after a name was added or removed.
-fn touch(dir: &mut Inode) {
-    let now = now();
+fn touch(handle: &Handle<'_>, dir: &mut Inode) {
+    let now = handle.now();
     dir.modified = now;
     dir.changed = now;
 }

@@ -20,6 +20,7 @@ use crate::superblock::RawSuperblock;
 use crate::volume::Volume;
 
 use crate::handle::Handle;
+pub(crate) use orphan_file::empty_block;
 use orphan_file::{OrphanFile, Slot};
 
 /// The known orphans.

@@ -58,7 +58,11 @@ pub(super) fn entries<'a>(inode: &Inode, bytes: &'a [u8]) -> Entries<'a> {
     Entries::new(structure, bytes, HEADER_BYTES)
 }
 
-fn check(superblock: &Superblock, block: FsBlock, bytes: &[u8]) -> Result<()> {
+/// Checks the header of a block of attributes, and its checksum.
+///
+/// # Errors
+/// `Corrupt` if one is invalid.
+pub(crate) fn check(superblock: &Superblock, block: FsBlock, bytes: &[u8]) -> Result<()> {
     let structure = Structure::XattrBlock(block);
     let (header, _) =
         RawHeader::ref_from_prefix(bytes).map_err(|_| malformed(structure, "truncated"))?;
@@ -124,7 +128,7 @@ pub(super) fn seal(superblock: &Superblock, block: FsBlock, bytes: &mut [u8]) {
 }
 
 /// Returns how many inodes have the block (`h_refcount`).
-pub(super) fn references(bytes: &[u8]) -> u32 {
+pub(crate) fn references(bytes: &[u8]) -> u32 {
     RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| header.h_refcount.get())
 }
 

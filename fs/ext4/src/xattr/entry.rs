@@ -9,40 +9,40 @@ use crate::error::{Result, Structure, malformed};
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
-pub(super) struct RawEntry {
-    pub(super) e_name_len: u8,
-    pub(super) e_name_index: u8,
-    pub(super) e_value_offs: U16,
-    pub(super) e_value_inum: U32,
-    pub(super) e_value_size: U32,
-    pub(super) e_hash: U32,
+pub(crate) struct RawEntry {
+    pub(crate) e_name_len: u8,
+    pub(crate) e_name_index: u8,
+    pub(crate) e_value_offs: U16,
+    pub(crate) e_value_inum: U32,
+    pub(crate) e_value_size: U32,
+    pub(crate) e_hash: U32,
 }
 
-pub(super) const HEADER_BYTES: usize = size_of::<RawEntry>();
+pub(crate) const HEADER_BYTES: usize = size_of::<RawEntry>();
 /// `EXT4_XATTR_ROUND`: entries begin at multiples of 4.
 const ROUND: usize = 3;
 
 /// An entry of the list of attributes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// `e_name_index`, which stands for the name's prefix.
-    pub(super) index: u8,
-    pub(super) name: &'a [u8],
-    pub(super) value: Value<'a>,
+    pub(crate) index: u8,
+    pub(crate) name: &'a [u8],
+    pub(crate) value: Value<'a>,
     /// `e_hash`; 0 if it was not computed.
-    pub(super) hash: u32,
+    pub(crate) hash: u32,
 }
 
 /// The place of a value.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Here(&'a [u8]),
     InInode { inode: u32, size_bytes: u32 },
 }
 
 impl<'a> Entry<'a> {
     /// Returns the value if it is beside the entry.
-    pub(super) fn bytes(&self) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&self) -> Option<&'a [u8]> {
         match self.value {
             Value::Here(bytes) => Some(bytes),
             Value::InInode { .. } => None,
@@ -52,7 +52,7 @@ impl<'a> Entry<'a> {
 
 /// The entries of an inode or of a block. The iterator ends after the first error.
 #[derive(Debug)]
-pub(super) struct Entries<'a> {
+pub(crate) struct Entries<'a> {
     structure: Structure,
     /// The bytes from whose start the values' offsets count.
     bytes: &'a [u8],
@@ -62,7 +62,7 @@ pub(super) struct Entries<'a> {
 
 impl<'a> Entries<'a> {
     /// Returns the entries of `bytes` from `first` on.
-    pub(super) fn new(structure: Structure, bytes: &'a [u8], first: usize) -> Self {
+    pub(crate) fn new(structure: Structure, bytes: &'a [u8], first: usize) -> Self {
         Self {
             structure,
             bytes,

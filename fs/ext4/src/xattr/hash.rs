@@ -9,7 +9,20 @@ const NAME_SHIFT: u32 = 5;
 const VALUE_SHIFT: u32 = 16;
 
 /// Returns the hash of an entry with its value beside it.
-pub(super) fn of_entry(name: &[u8], value: &[u8]) -> u32 {
+pub(crate) fn of_entry(name: &[u8], value: &[u8]) -> u32 {
+    with_value(of_name(name), value)
+}
+
+/// Returns the hash of an entry whose name's bytes are taken as signed, as Linux did before version
+/// 6.2 on most machines. For names in ASCII it is that of [`of_entry`].
+pub(crate) fn of_entry_signed(name: &[u8], value: &[u8]) -> u32 {
+    let signed = name.iter().fold(0u32, |hash, &byte| {
+        hash.rotate_left(NAME_SHIFT) ^ i32::from(byte.cast_signed()).cast_unsigned()
+    });
+    with_value(signed, value)
+}
+
+fn with_value(name_hash: u32, value: &[u8]) -> u32 {
     let (words, rest) = value.as_chunks::<4>();
     let mut last = [0; 4];
     for (to, from) in last.iter_mut().zip(rest) {
@@ -17,13 +30,11 @@ pub(super) fn of_entry(name: &[u8], value: &[u8]) -> u32 {
     }
     let last = (!rest.is_empty()).then_some(last);
     let words = words.iter().copied().chain(last).map(u32::from_le_bytes);
-    words.fold(of_name(name), |hash, word| {
-        hash.rotate_left(VALUE_SHIFT) ^ word
-    })
+    words.fold(name_hash, |hash, word| hash.rotate_left(VALUE_SHIFT) ^ word)
 }
 
 /// Returns the hash of an entry with its value in an inode, which has this checksum.
-pub(super) fn of_entry_with_inode(name: &[u8], checksum: u32) -> u32 {
+pub(crate) fn of_entry_with_inode(name: &[u8], checksum: u32) -> u32 {
     of_name(name).rotate_left(VALUE_SHIFT) ^ checksum
 }
 
@@ -35,7 +46,7 @@ fn of_name(name: &[u8]) -> u32 {
 
 /// Returns the hash of a block whose entries have these hashes. It is 0, which means that the block
 /// is not shared, if one entry has none.
-pub(super) fn of_block(entries: impl IntoIterator<Item = u32>) -> u32 {
+pub(crate) fn of_block(entries: impl IntoIterator<Item = u32>) -> u32 {
     let fold =
         |block: u32, entry: u32| (entry != 0).then_some(block.rotate_left(VALUE_SHIFT) ^ entry);
     entries.into_iter().try_fold(0, fold).unwrap_or(0)

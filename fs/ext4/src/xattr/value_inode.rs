@@ -7,13 +7,13 @@
 
 use diskfs_vfs::{FileType, Timestamp};
 
-use crate::allocator::Allocator;
 use crate::bytes::{len_u64, split64};
 use crate::error::{ErrorKind, InInode, Result, Structure, malformed};
 use crate::features::Incompatible;
 use crate::file_blocks;
 use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
+use crate::volume::Volume;
 
 /// Reads the inode of a value.
 pub(super) fn read(handle: &Handle<'_>, number: u32) -> Result<Inode> {
@@ -55,9 +55,13 @@ pub(super) fn make(handle: &Handle<'_>, owner: &Inode, checksum: u32) -> Result<
 }
 
 fn new_value_inode(handle: &Handle<'_>, owner: &Inode, number: u32, checksum: u32) -> Inode {
-    let superblock = &handle.volume().superblock;
-    let generation = Allocator::new_generation();
-    let time = Timestamp::now();
+    let Volume {
+        superblock,
+        ambient,
+        ..
+    } = handle.volume();
+    let generation = ambient.random();
+    let time = ambient.now();
     let mut inode = Inode {
         number,
         generation,
@@ -123,7 +127,7 @@ pub(super) fn remove(handle: &Handle<'_>, number: u32) -> Result<()> {
     inode.size_bytes = 0;
     inode.links = 0;
     handle.store(&inode)?;
-    let seconds = Timestamp::now().seconds.cast_unsigned();
+    let seconds = handle.now().seconds.cast_unsigned();
     handle.set_deleted(number, split64(seconds).1)?;
     handle.allocator.free_inode(handle, number, false)
 }

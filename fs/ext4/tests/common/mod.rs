@@ -13,6 +13,12 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, File};
 use diskfs_ext4::{Ext4, Options, WritableExt4, WriteOptions};
 
+/// Returns a directory for images that are written often: in memory if possible, because e2fsck
+/// flushes.
+pub(crate) fn fast_dir() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
+}
+
 /// Runs a program, which must succeed.
 pub(crate) fn run(program: &str, args: &[&str]) -> String {
     let output = diskfs_fixtures::command(program)

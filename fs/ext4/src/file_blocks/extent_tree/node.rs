@@ -15,7 +15,7 @@ use crate::run::Run;
 pub(super) const MAGIC: u16 = 0xf30a;
 /// The maximum depth, `EXT4_MAX_EXTENT_DEPTH`: five levels of 340 entries reach 2^32 blocks with
 /// one block each.
-pub(super) const DEPTH_MAX: u16 = 5;
+pub(crate) const DEPTH_MAX: u16 = 5;
 /// The maximum length of a written extent, `EXT_INIT_MAX_LEN`: larger lengths mark an extent as
 /// unwritten.
 const WRITTEN_LEN_MAX: u16 = 1 << 15;
@@ -24,11 +24,11 @@ const WRITTEN_LEN_MAX: u16 = 1 << 15;
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
-pub(super) struct RawHeader {
-    pub(super) eh_magic: U16,
-    pub(super) eh_entries: U16,
-    pub(super) eh_max: U16,
-    pub(super) eh_depth: U16,
+pub(crate) struct RawHeader {
+    pub(crate) eh_magic: U16,
+    pub(crate) eh_entries: U16,
+    pub(crate) eh_max: U16,
+    pub(crate) eh_depth: U16,
     eh_generation: U32,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct RawHeader {
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
-pub(super) struct RawExtent {
+pub(crate) struct RawExtent {
     ee_block: U32,
     ee_len: U16,
     ee_start_hi: U16,
@@ -47,8 +47,8 @@ pub(super) struct RawExtent {
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
-pub(super) struct RawIndex {
-    pub(super) ei_block: U32,
+pub(crate) struct RawIndex {
+    pub(crate) ei_block: U32,
     ei_leaf_lo: U32,
     ei_leaf_hi: U16,
     ei_unused: U16,
@@ -63,7 +63,7 @@ pub(super) struct RawEntry {
 }
 
 /// The size of the header and of each entry.
-pub(super) const ENTRY_BYTES: usize = 12;
+pub(crate) const ENTRY_BYTES: usize = 12;
 
 const _: () = {
     assert!(size_of::<RawHeader>() == ENTRY_BYTES);
@@ -82,7 +82,7 @@ pub(super) const fn len_max(written: bool) -> u32 {
 }
 
 impl RawExtent {
-    pub(super) fn run(&self) -> Run {
+    pub(crate) fn run(&self) -> Run {
         let len = self.ee_len.get();
         let written = len <= WRITTEN_LEN_MAX;
         Run {
@@ -102,7 +102,7 @@ impl RawExtent {
 }
 
 impl RawIndex {
-    pub(super) fn child(&self) -> FsBlock {
+    pub(crate) fn child(&self) -> FsBlock {
         FsBlock(join64(
             u32::from(self.ei_leaf_hi.get()),
             self.ei_leaf_lo.get(),
@@ -142,7 +142,7 @@ impl RawEntry {
 }
 
 /// Returns a node's header, after checking that its entries are within the node.
-pub(super) fn header(structure: Structure, bytes: &[u8]) -> Result<&RawHeader> {
+pub(crate) fn header(structure: Structure, bytes: &[u8]) -> Result<&RawHeader> {
     let (header, rest) =
         RawHeader::ref_from_prefix(bytes).map_err(|_| malformed(structure, "truncated"))?;
     let magic = header.eh_magic.get();
@@ -170,7 +170,7 @@ pub(super) fn header(structure: Structure, bytes: &[u8]) -> Result<&RawHeader> {
 
 /// Returns the entries after a header, as many as it counts; they were checked to be within the
 /// bytes.
-pub(super) fn entries<T: FromBytes + Immutable + KnownLayout + Unaligned>(
+pub(crate) fn entries<T: FromBytes + Immutable + KnownLayout + Unaligned>(
     bytes: &[u8],
     count: u16,
 ) -> &[T] {
@@ -184,12 +184,12 @@ pub(super) fn all_entries(bytes: &[u8]) -> &[RawEntry] {
 }
 
 /// Returns all entries of a leaf.
-pub(super) fn extents(bytes: &[u8]) -> &[RawExtent] {
+pub(crate) fn extents(bytes: &[u8]) -> &[RawExtent] {
     entries(bytes, count(bytes))
 }
 
 /// Returns all entries of a node above the leaves.
-pub(super) fn indices(bytes: &[u8]) -> &[RawIndex] {
+pub(crate) fn indices(bytes: &[u8]) -> &[RawIndex] {
     entries(bytes, count(bytes))
 }
 
@@ -204,7 +204,7 @@ pub(super) fn first_key(bytes: &[u8]) -> Option<u32> {
 
 /// Checks the tail of an extent block, `struct ext4_extent_tail`: it is after the maximum number of
 /// entries.
-pub(super) fn verify(inode: &Inode, structure: Structure, bytes: &[u8]) -> Result<()> {
+pub(crate) fn verify(inode: &Inode, structure: Structure, bytes: &[u8]) -> Result<()> {
     let header = header(structure, bytes)?;
     let Some(seed) = inode.checksum_seed else {
         return Ok(());

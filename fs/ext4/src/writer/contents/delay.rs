@@ -12,7 +12,7 @@ use crate::features::Incompatible;
 use crate::file_blocks::Reserved;
 use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
-use crate::writer::{Core, now};
+use crate::writer::Core;
 
 use super::blocks::WriteData;
 use super::inline;
@@ -49,7 +49,7 @@ impl Core {
             .unwrap_or_else(|| Delayed::new(inode.size_bytes));
         let kept = self.add_delayed(&mut delayed, data);
         if kept {
-            delayed.written = Some(inode.storable(now()));
+            delayed.written = Some(inode.storable(self.volume().ambient.now()));
         }
         if !delayed.bytes.is_empty() {
             self.delayed.put(number, delayed);

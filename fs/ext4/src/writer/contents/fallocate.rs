@@ -11,8 +11,8 @@ use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 use crate::run::Run;
 use crate::volume::Volume;
+use crate::writer::Core;
 use crate::writer::namespace::not_append_only;
-use crate::writer::{Core, now};
 
 use super::blocks::zero_part;
 use super::delay::write_back;
@@ -146,7 +146,7 @@ impl<'h, 'c> RangeChange<'h, 'c> {
 
     /// Stores the inode, with the present as its times of modification and change.
     fn finish(&mut self) -> Result<()> {
-        let time = now();
+        let time = self.handle.now();
         (self.inode.modified, self.inode.changed) = (time, time);
         self.handle.store(&self.inode)
     }

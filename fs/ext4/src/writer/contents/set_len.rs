@@ -5,7 +5,7 @@ use crate::file_blocks;
 use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::writer::namespace::not_append_only;
-use crate::writer::{Core, Orphans, now};
+use crate::writer::{Core, Orphans};
 
 use super::blocks::{zero_after_end, zero_part};
 use super::delay::write_back;
@@ -29,7 +29,7 @@ impl Core {
             if size_bytes == 0 && inode.size_bytes > 0 {
                 self.delayed.note_emptied(number);
             }
-            let time = now();
+            let time = handle.now();
             (inode.modified, inode.changed) = (time, time);
             if inline::set_len(handle, &mut inode, size_bytes)? {
                 return Ok(());

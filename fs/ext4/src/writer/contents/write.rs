@@ -8,8 +8,8 @@ use crate::file_blocks::{
 use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::run::Run;
+use crate::writer::Core;
 use crate::writer::namespace::not_append_only;
-use crate::writer::{Core, now};
 
 use super::blocks::{self, WriteData};
 use super::delay::write_back;
@@ -54,7 +54,7 @@ impl Core {
             if data.bytes.is_empty() {
                 return Ok(0);
             }
-            let time = now();
+            let time = handle.now();
             (inode.modified, inode.changed) = (time, time);
             if inline::write(handle, &mut inode, data)? {
                 return Ok(data.bytes.len());

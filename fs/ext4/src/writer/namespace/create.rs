@@ -68,7 +68,7 @@ fn create(
         handle.store(&dir)?;
         return Err(e);
     }
-    touch(&mut dir);
+    touch(handle, &mut dir);
     handle.store(&dir)?;
     Ok(inode.number)
 }

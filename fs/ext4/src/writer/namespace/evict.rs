@@ -8,7 +8,7 @@ use crate::file_blocks;
 use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 use crate::volume::Volume;
-use crate::writer::{Core, Orphans, now};
+use crate::writer::{Core, Orphans};
 use crate::xattr;
 
 /// The minimum credits for a step of deleting a file: bitmaps and descriptors of some groups, its
@@ -39,7 +39,7 @@ pub(super) fn drop_link(
     } else {
         inode.links.saturating_sub(1)
     };
-    inode.changed = now();
+    inode.changed = handle.now();
     handle.store(inode)?;
     if inode.links != 0 {
         return Ok(RemainingWork::Nothing);
@@ -96,7 +96,7 @@ pub(crate) fn has_blocks(inode: &Inode) -> bool {
 fn free(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
     inode.links = 0;
     handle.store(inode)?;
-    let seconds = now().seconds.cast_unsigned();
+    let seconds = handle.now().seconds.cast_unsigned();
     handle.set_deleted(inode.number, bytes::split64(seconds).1)?;
     let is_dir = inode.is(FileType::Directory);
     handle.volume().maps.forget(inode.number);

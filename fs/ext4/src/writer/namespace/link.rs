@@ -6,7 +6,7 @@ use crate::directory;
 use crate::error::{Error, ErrorKind, InInode, Result};
 use crate::handle::Handle;
 use crate::inode::InodeFlags;
-use crate::writer::{Core, Orphans, now};
+use crate::writer::{Core, Orphans};
 
 use super::{
     CREDITS_BASE, CREDITS_INSERT, LINKS_MAX, changeable_dir, check_name, entry, live,
@@ -51,7 +51,7 @@ fn link(handle: &Handle<'_>, orphans: &Orphans, number: u32, dir: u32, name: &[u
     let file_type = inode.file_type.unwrap_or(FileType::Regular);
     let inserted = directory::insert(handle, &mut dir, name, number, file_type);
     if inserted.is_ok() {
-        touch(&mut dir);
+        touch(handle, &mut dir);
     }
     handle.store(&dir)?;
     inserted?;
@@ -59,6 +59,6 @@ fn link(handle: &Handle<'_>, orphans: &Orphans, number: u32, dir: u32, name: &[u
         orphans.remove(handle, number)?;
     }
     inode.links = inode.links.saturating_add(1);
-    inode.changed = now();
+    inode.changed = handle.now();
     handle.store(&inode)
 }

@@ -2,7 +2,6 @@
 
 use diskfs_vfs::{FileType, NewAttributes, NewKind};
 
-use crate::allocator::Allocator;
 use crate::bytes::{len_u64, put};
 use crate::directory;
 use crate::error::{Error, ErrorKind, Result};
@@ -11,8 +10,7 @@ use crate::file_blocks;
 use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags, encode_device};
 use crate::posix_acl::{self, PosixAcl};
-use crate::superblock::Superblock;
-use crate::writer::now;
+use crate::volume::Volume;
 use crate::xattr;
 
 use super::evict;
@@ -79,7 +77,7 @@ pub(super) fn make(
     let is_dir = matches!(kind, NewKind::Directory);
     let allocator = handle.allocator;
     let number = allocator.allocate_inode(handle, dir.number, is_dir)?;
-    let mut inode = initial_inode(&handle.volume().superblock, dir, kind, number);
+    let mut inode = initial_inode(handle.volume(), dir, kind, number);
     owned(&mut inode, dir, attributes);
     inode.permissions = acl.permissions(kind, attributes);
     let filled = handle
@@ -96,9 +94,10 @@ pub(super) fn make(
     }
 }
 
-fn initial_inode(superblock: &Superblock, dir: &Inode, kind: NewKind<'_>, number: u32) -> Inode {
-    let time = now();
-    let generation = Allocator::new_generation();
+fn initial_inode(volume: &Volume, dir: &Inode, kind: NewKind<'_>, number: u32) -> Inode {
+    let superblock = &volume.superblock;
+    let time = volume.ambient.now();
+    let generation = volume.ambient.random();
     let mut flags = dir.flags.intersection(INHERITED);
     flags = match kind {
         NewKind::Directory => flags,

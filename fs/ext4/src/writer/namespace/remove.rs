@@ -74,7 +74,7 @@ fn remove(
     if what == RemovedKind::Directory {
         discount_subdirectory(&mut dir);
     }
-    touch(&mut dir);
+    touch(handle, &mut dir);
     handle.store(&dir)?;
     evict::drop_link(handle, orphans, &mut inode).map(Some)
 }

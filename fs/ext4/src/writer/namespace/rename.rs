@@ -8,7 +8,7 @@ use crate::directory;
 use crate::error::{Error, ErrorKind, InInode, Result};
 use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags, ROOT};
-use crate::writer::{Core, Orphans, now};
+use crate::writer::{Core, Orphans};
 
 use super::evict::RemainingWork;
 use super::{
@@ -285,7 +285,7 @@ impl Rename<'_> {
         let before = dir.links;
         let changed = change(&mut dir);
         match changed {
-            Ok(()) => touch(&mut dir),
+            Ok(()) => touch(self.handle, &mut dir),
             Err(_) => dir.links = before,
         }
         self.handle.store(&dir)?;
@@ -337,7 +337,7 @@ impl Rename<'_> {
         if inode.is(FileType::Directory) && self.from.dir != self.to.dir {
             directory::set_parent(self.handle, &mut inode, dir)?;
         }
-        inode.changed = now();
+        inode.changed = self.handle.now();
         self.handle.store(&inode)
     }
 }

@@ -21,6 +21,33 @@ const NUMBER_BYTES: usize = 4;
 /// The maximum size of the file (`EXT4_MAX_ORPHAN_FILE_SIZE`, 8 MiB in Linux).
 const SIZE_MAX_BYTES: u64 = 8 << 20;
 
+/// Returns a block without orphans, with its checksum if there is a seed.
+pub(crate) fn empty_block(
+    block_bytes: usize,
+    seed: Option<ChecksumSeed>,
+    place: FsBlock,
+) -> Vec<u8> {
+    let numbers_bytes = block_bytes.saturating_sub(TAIL_BYTES);
+    let mut bytes = vec![0; block_bytes];
+    put(&mut bytes, numbers_bytes, &MAGIC.to_le_bytes());
+    if let Some(checksum) = checksum(seed, place, numbers_bytes, &bytes) {
+        let at = block_bytes.saturating_sub(NUMBER_BYTES);
+        put(&mut bytes, at, &checksum.to_le_bytes());
+    }
+    bytes
+}
+
+/// Computes the checksum of a block's number and its slots.
+fn checksum(
+    seed: Option<ChecksumSeed>,
+    place: FsBlock,
+    numbers_bytes: usize,
+    bytes: &[u8],
+) -> Option<u32> {
+    let slots = bytes.get(..numbers_bytes).unwrap_or_default();
+    Some(seed?.of(&[&place.0.to_le_bytes(), slots]))
+}
+
 /// The place of one inode number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
@@ -163,8 +190,7 @@ impl OrphanFile {
 
     /// Computes the checksum of the block's number and its slots.
     fn checksum(&self, place: FsBlock, bytes: &[u8]) -> Option<u32> {
-        let slots = bytes.get(..self.numbers_bytes).unwrap_or_default();
-        Some(self.seed?.of(&[&place.0.to_le_bytes(), slots]))
+        checksum(self.seed, place, self.numbers_bytes, bytes)
     }
 }
 
