@@ -236,7 +236,7 @@ pub fn create_with_progress(
 }
 
 /// Rounds the size up to whole sectors, as QEMU does.
-fn whole_sectors(size_bytes: u64) -> Result<u64> {
+pub(crate) fn whole_sectors(size_bytes: u64) -> Result<u64> {
     const SECTOR_BYTES: u64 = 512;
     let rounded = size_bytes.checked_next_multiple_of(SECTOR_BYTES);
     // The size must fit a signed number, as the host and QEMU use for sizes.

@@ -97,12 +97,14 @@ impl Image {
         &self.description
     }
 
-    /// Compares the reference counts of a qcow2 image with the references to its clusters, as
-    /// `qemu-img check` does; returns `None` for a format without reference counts. Checks only the
-    /// top of the chain, repairs nothing, and reads all tables of the image.
+    /// Checks the metadata of a qcow2 image, as `qemu-img check` does: reference counts, "copied"
+    /// flags and the entries of all tables. Returns `None` for a format without metadata. Checks
+    /// only the top of the chain, repairs nothing (see [`repair()`](crate::repair())), and reads all
+    /// tables of the image, of a file with many clusters several times.
     ///
     /// # Errors
-    /// * [`Corrupt`](diskfs_block::ErrorKind::Corrupt) if a table is too broken to continue.
+    /// * [`Corrupt`](diskfs_block::ErrorKind::Corrupt) if tables overlap so that reading them would
+    ///   take too long.
     /// * [`Unsupported`](diskfs_block::ErrorKind::Unsupported) for a file with too many clusters to
     ///   count.
     /// * [`Io`](diskfs_block::ErrorKind::Io) if the host cannot read the file.

@@ -12,7 +12,7 @@
 //! * [`Unlock`]: the interface that the caller implements for encrypted images;
 //! * [`ImageSpec`]: an image as the user spells it, `disk.qcow2,snapshot=before`;
 //! * [`create()`]: new images; [`snapshots`] of existing ones; [`commit`] and [`rebase`] of
-//!   overlays;
+//!   overlays; [`resize()`]; [`repair()`];
 //! * [`Description`], [`Image::map`]: the information of `qemu-img info` and `qemu-img map`.
 //!
 //! ```
@@ -82,6 +82,8 @@ pub mod probe;
 mod qcow2;
 mod raw;
 pub mod rebase;
+pub mod repair;
+pub mod resize;
 mod shared;
 pub mod snapshots;
 mod source;
@@ -98,6 +100,8 @@ pub use gate::{Gate, Policy};
 pub use image::Image;
 pub use map::{Map, MapEntry};
 pub use options::{OpenOptions, Share, StaleBase};
-pub use qcow2::check::CheckReport;
+pub use qcow2::check::{CheckReport, CheckStatistics, Finding, FindingKind};
+pub use repair::{Repair, Repaired, repair};
+pub use resize::{ResizeOptions, Resized, Shrink, resize};
 pub use spec::ImageSpec;
 pub use writable::WritableImage;

@@ -6,7 +6,7 @@ use diskfs_block::{BlockRead, BlockWrite, Extent, Result, check_bounds};
 
 use crate::layer::{Layer, Status, read_only};
 use crate::numbers::to_u64;
-use crate::qcow2::Qcow2;
+use crate::qcow2::{Fill, Qcow2};
 use crate::raw::{Raw, RawWriter};
 
 /// An image with all its backing files.
@@ -139,6 +139,17 @@ impl BlockWrite for Node {
 }
 
 impl Node {
+    /// Changes the size of the disk, and ends writing.
+    pub(crate) fn resize(self, size_bytes: u64, fill: Fill) -> Result<()> {
+        match self {
+            Self::Raw(raw) => {
+                let writer = raw.writer.ok_or_else(read_only)?;
+                writer.resize(size_bytes, fill)
+            }
+            Self::Qcow2(qcow2, _) => qcow2.resize(size_bytes, fill),
+        }
+    }
+
     /// Ends writing, with everything durable.
     pub(crate) fn close(&self) -> Result<()> {
         match self {

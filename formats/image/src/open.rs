@@ -140,6 +140,19 @@ impl<'a> Opener<'a> {
         Ok(changed)
     }
 
+    /// Changes the file at `path`, locked as for writing, without opening it as an image.
+    pub(crate) fn edit_file<T>(
+        mut self,
+        path: &Path,
+        change: impl FnOnce(&dyn BlockWrite) -> Result<T>,
+    ) -> Result<T> {
+        let source = self.source(File::open_read_write(path)?, Access::ReadWrite)?;
+        let file = source
+            .writable
+            .ok_or_else(|| Error::new(ErrorKind::ReadOnly, "the image is open read-only"))?;
+        change(file.as_ref())
+    }
+
     /// Opens a file as the backing file of `image`.
     pub(crate) fn open_as_backing(
         &mut self,

@@ -140,7 +140,7 @@ impl Chain {
         assert!(self.bytes_of("top") == self.disk, "{context}: bytes");
         let image = Image::open(&self.path(name), &OpenOptions::default()).unwrap();
         let report = image.check().unwrap().unwrap();
-        assert_eq!(report.corrupt_clusters, 0, "{context}: {report:?}");
+        assert_eq!(report.corruptions, 0, "{context}: {report:?}");
     }
 
     fn check_with_qemu(&self, name: &str, context: &str) {

@@ -28,6 +28,11 @@ mod mapping;
 mod mapping_tests;
 mod reader;
 pub(crate) mod refcounts;
+pub(crate) mod repair;
+#[cfg(test)]
+mod repair_tests;
+#[cfg(test)]
+mod resize_tests;
 mod snapshot_table;
 pub(crate) mod snapshots;
 #[cfg(test)]
@@ -57,13 +62,13 @@ use crate::qcow2::feature_names::FeatureField;
 use crate::qcow2::features::bits;
 use crate::qcow2::header::{Header, Table, check_l1};
 use crate::qcow2::l1_table::refuse_shared_l2_tables;
-use crate::qcow2::l2_entry::{DataPlace, L2Rules, ZeroClusters};
 use crate::qcow2::mapping::{Mapping, Run, RunKind};
 use crate::qcow2::reader::Reader;
 use crate::qcow2::snapshot_table::SnapshotEntry;
 use crate::qcow2::table_store::TableStore;
 use crate::qcow2::units::{GuestOffset, HostOffset};
 use crate::qcow2::workers::Workers;
+pub(crate) use crate::qcow2::write::Fill;
 use crate::qcow2::write::Writer;
 
 /// An image whose header is read, but whose backing file and data file are not open yet.
@@ -266,27 +271,19 @@ impl Unopened {
         Ok(())
     }
 
-    pub(crate) fn open(self, path: PathBuf, around: Surroundings) -> Result<Qcow2> {
-        if around.writable.is_some() {
+    pub(crate) fn open(mut self, path: PathBuf, around: Surroundings) -> Result<Qcow2> {
+        if let Some(files) = &around.writable {
             self.refuse_writing()?;
+            if self.header.incompatible.dirty() {
+                repair::complete(files.image.as_ref())?;
+                self.header = Header::read(self.file.as_ref())?;
+            }
         }
         let (size_bytes, l1) = self.state()?;
         if around.writable.is_some() {
             refuse_shared_l2_tables(self.file.as_ref(), l1)?;
         }
-        let rules = L2Rules {
-            geometry: self.header.geometry,
-            zero_clusters: if self.header.version >= 3 {
-                ZeroClusters::Allowed
-            } else {
-                ZeroClusters::Reserved
-            },
-            data: if around.data_file.is_some() {
-                DataPlace::External
-            } else {
-                DataPlace::Inside
-            },
-        };
+        let rules = self.header.l2_rules();
         let store = around.writable.as_ref().map(|_| {
             let budget_bytes = around.caches.tables.capacity();
             Arc::new(TableStore::new(
@@ -559,6 +556,23 @@ impl Qcow2 {
     pub(crate) fn flush(&self) -> Result<()> {
         let flushed = self.writer.as_ref().map_or(Ok(()), Writer::flush);
         flushed.map_err(|e| e.in_file(&self.path))
+    }
+
+    /// Changes the size of the disk, and ends writing.
+    pub(crate) fn resize(self, size_bytes: u64, fill: Fill) -> Result<()> {
+        self.writer()?;
+        let Self {
+            path,
+            writer,
+            reader,
+            ..
+        } = self;
+        // The writer changes the mapping, so it must be the only user of it.
+        drop(reader);
+        let mut writer = writer.ok_or_else(read_only)?;
+        writer
+            .resize(size_bytes, fill)
+            .map_err(|e| e.in_file(&path))
     }
 
     pub(crate) fn close(&self) -> Result<()> {

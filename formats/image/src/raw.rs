@@ -1,5 +1,6 @@
 //! The raw format: the file contains the guest's bytes.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
@@ -8,6 +9,10 @@ use crate::Format;
 use crate::layer::Status;
 use crate::numbers::{to_u64, to_usize};
 use crate::probe::{HEAD_BYTES, of_head};
+use crate::qcow2::Fill;
+
+/// The number of zeroes to write at once for full preallocation.
+const FILL_BYTES: u64 = 1 << 20;
 
 /// A raw image. Its size is exactly the file's.
 #[derive(Debug)]
@@ -87,6 +92,32 @@ impl RawWriter {
     }
 
     pub(crate) fn flush(&self) -> Result<()> {
+        self.file.flush()
+    }
+
+    /// Changes the size of the file durably. If it cannot be filled, it keeps its old size.
+    pub(crate) fn resize(&self, size_bytes: u64, fill: Fill) -> Result<()> {
+        let old_bytes = self.file.size_bytes();
+        self.file.set_size(size_bytes)?;
+        if fill == Fill::Zeroes
+            && let Err(e) = self.fill(old_bytes..size_bytes)
+        {
+            self.file.set_size(old_bytes)?;
+            return Err(e);
+        }
+        self.file.flush()
+    }
+
+    /// Writes zeroes. Asking the host for zeroes would only reserve space.
+    fn fill(&self, range: Range<u64>) -> Result<()> {
+        let zeroes = vec![0; to_usize(FILL_BYTES)];
+        let mut at = range.start;
+        while at < range.end {
+            let len_bytes = FILL_BYTES.min(range.end.saturating_sub(at));
+            let piece = zeroes.get(..to_usize(len_bytes)).unwrap_or_default();
+            self.file.write_at(at, piece)?;
+            at = at.saturating_add(len_bytes);
+        }
         self.file.flush()
     }
 

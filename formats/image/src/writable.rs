@@ -66,6 +66,11 @@ impl WritableImage {
             .map(Self::from_parts)
     }
 
+    /// Returns the image itself, if nothing else uses it.
+    pub(crate) fn into_node(self) -> Option<Node> {
+        Arc::into_inner(self.node)
+    }
+
     pub(crate) fn from_parts(opened: Opened) -> Self {
         let (node, description) = *opened;
         Self {

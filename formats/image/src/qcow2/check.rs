@@ -1,382 +1,310 @@
-//! The check of reference counts against the references to clusters.
+//! The check of an image's metadata: reference counts, "copied" flags and the entries of all
+//! tables, with the same verdict as `qemu-img check`.
+//!
+//! * [`counter`], [`l2`]: count the references to each cluster and check table entries;
+//! * [`blocks`]: check refcount blocks and compare their counts;
+//! * [`copied`]: checks "copied" flags against the counts;
+//! * [`report`]: the result.
+
+mod bitmaps;
+mod blocks;
+mod copied;
+mod counter;
+mod l2;
+mod references;
+mod report;
+mod tables;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use diskfs_block::{BlockRead, Error, Result};
 
-use crate::numbers::{power_of_two, round_up, shift_right, to_u64, to_usize};
-use crate::qcow2::bitmap_directory;
+use crate::numbers::{power_of_two, round_up, shift_right, to_usize};
 use crate::qcow2::cache::TableSlice;
-use crate::qcow2::header::{Header, Table, check_l1};
-use crate::qcow2::l1_entry;
+use crate::qcow2::header::{Header, Table};
 use crate::qcow2::l1_table;
-use crate::qcow2::l2_entry::{DataPlace, L2Entry, L2Rules};
-use crate::qcow2::refcounts::Refcounts;
-use crate::qcow2::snapshot_table;
+use crate::qcow2::l2_entry::L2Rules;
 use crate::qcow2::units::HostOffset;
 
-/// The largest number of clusters to count: 256 MiB of counters, for 4 TiB at QEMU's default
-/// cluster size.
-const CLUSTERS_MAX: u64 = 1 << 26;
-/// The number of bytes of tables to read at most, if the file is that long. Tables that do not
-/// overlap fit into their file, and no program writes overlapping ones.
-const TABLES_MAX_BYTES: u64 = 4 << 30;
-/// The number of bytes of a table to read at once.
-const PIECE_BYTES: u64 = 64 << 10;
+use blocks::BlockPlace;
+use counter::{Counter, TableReferences};
 
-/// The result of comparing reference counts with references.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct CheckReport {
-    /// The number of clusters whose count is higher than their references: space is lost, data is
-    /// safe.
-    pub leaked_clusters: u64,
-    /// The number of clusters that have more references than their count, or do not exist: writing
-    /// would destroy data.
-    pub corrupt_clusters: u64,
-    /// The offset of the first corrupt cluster in the file.
-    pub first_corrupt: Option<u64>,
-}
+pub(crate) use copied::wrong_flags;
+pub(crate) use counter::Scope;
+pub(crate) use references::{references, references_of, references_without};
+pub use report::{CheckReport, CheckStatistics, Finding, FindingKind};
 
-impl CheckReport {
-    /// Returns true if no error was found.
-    pub const fn is_clean(&self) -> bool {
-        self.leaked_clusters == 0 && self.corrupt_clusters == 0
-    }
-
-    fn add_corrupt(&mut self, at: HostOffset) {
-        self.corrupt_clusters = self.corrupt_clusters.saturating_add(1);
-        self.first_corrupt.get_or_insert(at.0);
-    }
-}
-
-/// The number of references to an L2 table.
-#[derive(Debug, Clone, Copy, Default)]
-struct TableReferences {
-    times: u32,
-    /// The number of the L1 table that refers to it last, counted from 1.
-    last_l1: u32,
-}
-
-/// The counter of references to each cluster.
-struct Counter<'a> {
-    file: &'a dyn BlockRead,
-    header: &'a Header,
-    rules: L2Rules,
-    counts: Vec<u32>,
-    /// The number of references to each L2 table. Each table is read once, however many snapshots
-    /// share it.
-    l2_tables: BTreeMap<HostOffset, TableReferences>,
-    /// The number of bytes of tables that may still be read.
-    left_bytes: u64,
+/// The largest number of clusters to check: 32 TiB at QEMU's default cluster size. It bounds the
+/// bitmap of single references to 64 MiB, and the number of walks to 16.
+const CLUSTERS_MAX: u64 = 1 << 29;
+/// The largest number of clusters to count in one walk: 128 MiB of counters, for 2 TiB at QEMU's
+/// default cluster size. A multiple of the number of counts in any refcount block.
+const WINDOW_CLUSTERS: u64 = 1 << 25;
+/// The result of a check, with what a repair needs to know.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    pub(crate) report: CheckReport,
+    /// True if some references could not be followed.
+    pub(crate) is_incomplete: bool,
+    /// The lowest offset of a reference past the end of the file.
+    pub(crate) dangling_from: Option<HostOffset>,
+    /// The first cluster after all clusters that are referenced or counted.
+    pub(crate) used_end: u64,
+    /// True if a cluster has more references than its count can hold.
+    pub(crate) has_overflow: bool,
+    /// True if refcount blocks are broken or missing.
+    pub(crate) needs_rebuild: bool,
     /// The first L2 table to which one L1 table refers twice, and that L1 table.
-    shared: Option<(HostOffset, Table)>,
-    report: CheckReport,
+    pub(crate) shared: Option<(HostOffset, Table)>,
+    pub(crate) counts: StoredCounts,
+    l2_tables: BTreeMap<HostOffset, TableReferences>,
 }
 
-/// Compares the reference counts of the image in `file` with its tables.
+/// The stored counts of all clusters, as far as "copied" flags depend on them.
+#[derive(Debug)]
+pub(crate) struct StoredCounts {
+    /// The bits of clusters with a count of one, one bit for each cluster.
+    singles: Vec<u64>,
+    /// The bits of clusters with an unreadable count. Empty if all counts are readable.
+    unreadable: Vec<u64>,
+    clusters: u64,
+}
+
+/// Checks the image in `file`.
 pub(crate) fn check(file: &dyn BlockRead, header: &Header, rules: L2Rules) -> Result<CheckReport> {
-    counted(file, header, rules, None)?.compare()
+    let mut checked = check_counts(file, header, rules)?;
+    let mut report = std::mem::take(&mut checked.report);
+    wrong_flags(file, header, &checked, |words, wrong| {
+        for flag in wrong {
+            flag.add_to(&mut report, words);
+        }
+        Ok(())
+    })?;
+    Ok(report)
 }
 
-/// Counts the references to each cluster of the image in `file`. Fails if no reference counts could
-/// make the image consistent.
-pub(crate) fn references(
+/// Checks the image in `file`, except for "copied" flags.
+pub(crate) fn check_counts(
     file: &dyn BlockRead,
     header: &Header,
     rules: L2Rules,
-) -> Result<Vec<u32>> {
-    references_without(file, header, rules, None)
+) -> Result<Checked> {
+    check_in_windows(file, header, rules, WINDOW_CLUSTERS)
 }
 
-/// Counts the references as if the snapshot whose entry is at `gone` did not exist; that snapshot
-/// is not read.
-pub(crate) fn references_without(
+fn check_in_windows(
     file: &dyn BlockRead,
     header: &Header,
     rules: L2Rules,
-    gone: Option<HostOffset>,
-) -> Result<Vec<u32>> {
-    let counter = counted(file, header, rules, gone)?;
-    counter.refuse_shared()?;
-    match counter.report.first_corrupt {
-        None => Ok(counter.counts),
-        Some(at) => {
-            let reason = "a referenced cluster is past the end of the file";
-            Err(Error::corrupt(reason).at(at))
+    window_clusters: u64,
+) -> Result<Checked> {
+    let mut checked = Checked {
+        report: CheckReport::default(),
+        is_incomplete: false,
+        dangling_from: None,
+        used_end: 0,
+        has_overflow: false,
+        needs_rebuild: false,
+        shared: None,
+        counts: StoredCounts::new(clusters_of(file, header)),
+        l2_tables: BTreeMap::new(),
+    };
+    let report = &mut checked.report;
+    report.statistics.image_end_bytes = header.geometry.cluster_size();
+    report.statistics.total_clusters = header.size_bytes.div_ceil(header.geometry.cluster_size());
+    for window in windows(file, header, window_clusters)? {
+        let mut counter = Counter::new(file, header, rules, window);
+        counter.report = std::mem::take(&mut checked.report);
+        counter.count_all(Scope::All)?;
+        counter.limit_counts();
+        counter.compare(|cluster, count| checked.counts.set(cluster, count))?;
+        checked.is_incomplete |= counter.is_incomplete;
+        checked.needs_rebuild |= counter.needs_rebuild;
+        checked.has_overflow |= counter.has_overflow;
+        checked.dangling_from = counter.dangling_from;
+        checked.used_end = checked.used_end.max(counter.used_end);
+        checked.shared = counter.shared;
+        checked.l2_tables = counter.l2_tables;
+        checked.report = counter.report;
+    }
+    Ok(checked)
+}
+
+/// Returns the number of clusters in the file. The last one may be truncated.
+fn clusters_of(file: &dyn BlockRead, header: &Header) -> u64 {
+    let bits = header.geometry.cluster_bits();
+    shift_right(round_up(file.size_bytes(), bits), bits)
+}
+
+/// Returns the ranges of clusters to count in one walk each. The last one includes the cluster
+/// after the end of the file, to which compressed data may extend.
+fn windows(
+    file: &dyn BlockRead,
+    header: &Header,
+    window_clusters: u64,
+) -> Result<impl Iterator<Item = Range<u64>> + use<>> {
+    let clusters = clusters_of(file, header);
+    if clusters > CLUSTERS_MAX {
+        let reason =
+            format!("the file is too large to check: {clusters} clusters, at most {CLUSTERS_MAX}");
+        return Err(Error::unsupported(reason).with_hint("use `qemu-img check`"));
+    }
+    let end = clusters.saturating_add(1);
+    let starts = (0..end).step_by(to_usize(window_clusters));
+    Ok(starts.map(move |start| start..start.saturating_add(window_clusters).min(end)))
+}
+
+/// The references to the clusters of one window.
+pub(crate) struct WindowReferences<'a>(Counter<'a>);
+
+/// Counts the references to all clusters, window by window, in several walks for a large file.
+/// Numbers that a count cannot store are reduced to the largest count.
+pub(crate) fn for_each_window(
+    file: &dyn BlockRead,
+    header: &Header,
+    scope: Scope,
+    mut visit: impl FnMut(&WindowReferences<'_>) -> Result<()>,
+) -> Result<()> {
+    for window in windows(file, header, WINDOW_CLUSTERS)? {
+        let mut counter = Counter::new(file, header, header.l2_rules(), window);
+        counter.count_all(scope)?;
+        counter.limit_counts();
+        visit(&WindowReferences(counter))?;
+    }
+    Ok(())
+}
+
+impl WindowReferences<'_> {
+    /// Returns the clusters of the window.
+    pub(crate) fn window(&self) -> Range<u64> {
+        self.0.window()
+    }
+
+    /// Returns the number of references to a cluster, zero outside of the window.
+    pub(crate) fn of(&self, cluster: u64) -> u64 {
+        self.0.references(cluster).unwrap_or(0)
+    }
+
+    /// Reads the `index`th refcount block, if it has a valid place.
+    pub(crate) fn stored_block(&self, index: u64) -> Result<Option<TableSlice>> {
+        let place = self.0.block_place(index)?;
+        match place {
+            BlockPlace::At(_) => self.0.read_block(place),
+            BlockPlace::Missing | BlockPlace::Invalid => Ok(None),
         }
     }
 }
 
-/// Counts the references to each cluster from one L1 table and its L2 tables, including those
-/// tables themselves.
-pub(crate) fn references_of(
-    file: &dyn BlockRead,
-    header: &Header,
-    rules: L2Rules,
-    l1: Table,
-) -> Result<Vec<u32>> {
-    let mut counter = Counter::new(file, header, rules)?;
-    counter.count_l1(l1, 1)?;
-    counter.count_l2_tables()?;
-    counter.refuse_shared()?;
-    Ok(counter.counts)
+impl Checked {
+    /// Fails for errors that no reference counts and flags can correct.
+    pub(crate) fn refuse_unrepairable(&self) -> Result<()> {
+        refuse_unrepairable(self.shared, &self.report)
+    }
 }
 
-fn counted<'a>(
-    file: &'a dyn BlockRead,
-    header: &'a Header,
-    rules: L2Rules,
-    gone: Option<HostOffset>,
-) -> Result<Counter<'a>> {
-    let mut counter = Counter::new(file, header, rules)?;
-    counter.count_all(gone)?;
-    Ok(counter)
+fn refuse_unrepairable(shared: Option<(HostOffset, Table)>, report: &CheckReport) -> Result<()> {
+    if let Some((table, l1)) = shared {
+        return Err(l1_table::shared(table, l1));
+    }
+    match &report.unrepairable {
+        Some(finding) => Err(finding.to_error()),
+        None => Ok(()),
+    }
 }
 
-impl<'a> Counter<'a> {
-    fn new(file: &'a dyn BlockRead, header: &'a Header, rules: L2Rules) -> Result<Self> {
-        let clusters = shift_right(
-            round_up(file.size_bytes(), header.geometry.cluster_bits()),
-            header.geometry.cluster_bits(),
+impl StoredCounts {
+    fn new(clusters: u64) -> Self {
+        let words = to_usize(
+            clusters
+                .saturating_add(1)
+                .div_ceil(64)
+                .min(CLUSTERS_MAX / 64 + 1),
         );
-        if clusters > CLUSTERS_MAX {
-            let reason = format!(
-                "the file is too large to check: {clusters} clusters, at most {CLUSTERS_MAX}"
-            );
-            return Err(Error::unsupported(reason).with_hint("use `qemu-img check`"));
-        }
-        Ok(Self {
-            file,
-            header,
-            rules,
-            counts: vec![0; to_usize(clusters)],
-            l2_tables: BTreeMap::new(),
-            shared: None,
-            left_bytes: TABLES_MAX_BYTES.min(file.size_bytes()),
-            report: CheckReport::default(),
-        })
-    }
-}
-
-impl Counter<'_> {
-    fn count_all(&mut self, gone: Option<HostOffset>) -> Result<()> {
-        self.count(HostOffset(0), 1);
-        if let Some(luks) = self.header.encryption {
-            self.count(luks.at, luks.size_bytes);
-        }
-        self.count_refcounts()?;
-        self.count_l1(self.header.l1, 1)?;
-        let snapshots = snapshot_table::read(self.file, self.header)?;
-        let at = self.header.snapshots_at;
-        self.count(at, snapshots.end.0.saturating_sub(at.0));
-        let entries = snapshots.entries.iter();
-        for (entry, number) in entries.filter(|entry| Some(entry.at) != gone).zip(2_u32..) {
-            self.count_l1(entry.l1, number)?;
-        }
-        self.count_l2_tables()?;
-        self.count_bitmaps()
-    }
-
-    fn refuse_shared(&self) -> Result<()> {
-        match self.shared {
-            Some((table, l1)) => Err(l1_table::shared(table, l1)),
-            None => Ok(()),
+        Self {
+            singles: vec![0; words],
+            unreadable: Vec::new(),
+            clusters,
         }
     }
 
-    /// Adds one reference to each cluster that the range touches.
-    fn count(&mut self, at: HostOffset, len_bytes: u64) {
-        self.count_times(at, len_bytes, 1);
-    }
-
-    fn count_times(&mut self, at: HostOffset, len_bytes: u64, times: u32) {
-        let bits = self.header.geometry.cluster_bits();
-        if len_bytes == 0 {
-            return;
-        }
-        let first = shift_right(at.0, bits);
-        let last = shift_right(at.plus(len_bytes.saturating_sub(1)).0, bits);
-        let end = to_u64(self.counts.len());
-        if last >= end {
-            self.report
-                .add_corrupt(HostOffset(at.0.max(self.file.size_bytes())));
-        }
-        for index in first..=last.min(end.saturating_sub(1)) {
-            if let Some(count) = self.counts.get_mut(to_usize(index)) {
-                *count = count.saturating_add(times);
+    fn set(&mut self, cluster: u64, count: Option<u64>) {
+        let index = to_usize(cluster / 64);
+        let bit = power_of_two(u32::try_from(cluster % 64).unwrap_or(0));
+        let words = match count {
+            Some(1) => &mut self.singles,
+            Some(_) => return,
+            None => {
+                let len = self.singles.len();
+                self.unreadable.resize(len, 0);
+                &mut self.unreadable
             }
-        }
-    }
-
-    fn count_refcounts(&mut self) -> Result<()> {
-        let table = self.header.refcount_table;
-        self.count(table.at, table.size_bytes());
-        let cluster_size = self.header.geometry.cluster_size();
-        self.for_each_word(table.at, table.size_bytes(), |counter, words, index| {
-            let refcounts = Refcounts::new(counter.file, counter.header);
-            if let Some(at) = refcounts.decode_entry(words.word(index), words.place_of(index))? {
-                counter.count(at, cluster_size);
-                if at.plus(cluster_size).0 > counter.file.size_bytes() {
-                    counter.report.add_corrupt(at);
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// Counts the L1 table with this number, and its L2 tables without their entries, which are
-    /// counted later.
-    fn count_l1(&mut self, l1: Table, number: u32) -> Result<()> {
-        let geometry = self.header.geometry;
-        check_l1(self.file, geometry, l1, 0)?;
-        self.count(l1.at, l1.size_bytes());
-        self.for_each_word(l1.at, l1.size_bytes(), |counter, words, index| {
-            let entry = words.word(index);
-            if let Some(at) = l1_entry::l2_table(entry, geometry, words.place_of(index))? {
-                counter.name_l2(at, l1, number)?;
-            }
-            Ok(())
-        })
-    }
-
-    fn name_l2(&mut self, at: HostOffset, l1: Table, number: u32) -> Result<()> {
-        let cluster_size = self.header.geometry.cluster_size();
-        // This bounds the number of L2 tables by the number of clusters.
-        if at.plus(cluster_size).0 > self.file.size_bytes() {
-            return Err(past_the_end(at));
-        }
-        self.count(at, cluster_size);
-        let named = self.l2_tables.entry(at).or_default();
-        if named.last_l1 == number {
-            self.shared.get_or_insert((at, l1));
-        }
-        named.last_l1 = number;
-        named.times = named.times.saturating_add(1);
-        Ok(())
-    }
-
-    /// Counts the clusters to which the entries of all L2 tables point.
-    fn count_l2_tables(&mut self) -> Result<()> {
-        for (at, named) in std::mem::take(&mut self.l2_tables) {
-            self.count_l2(at, named.times)?;
-        }
-        Ok(())
-    }
-
-    fn count_l2(&mut self, table: HostOffset, times: u32) -> Result<()> {
-        let geometry = self.header.geometry;
-        let words_per_entry = geometry.layout().words();
-        self.for_each_word(table, geometry.cluster_size(), |counter, words, index| {
-            if !index.is_multiple_of(words_per_entry) {
-                return Ok(());
-            }
-            let bitmap = match words_per_entry {
-                1 => 0,
-                _ => words.word(index.saturating_add(1)),
-            };
-            let at = words.place_of(index);
-            match L2Entry::decode(words.word(index), bitmap, counter.rules, at)? {
-                L2Entry::Compressed(cluster) => {
-                    counter.count_times(cluster.host, cluster.len_bytes, times);
-                }
-                L2Entry::Standard(cluster) => {
-                    if let (Some(host), DataPlace::Inside) = (cluster.host, counter.rules.data) {
-                        counter.count_times(host, geometry.cluster_size(), times);
-                    }
-                }
-            }
-            Ok(())
-        })
-    }
-
-    fn count_bitmaps(&mut self) -> Result<()> {
-        /// The bits of the offset in a bitmap table entry: 9 to 55.
-        const OFFSET_MASK: u64 = 0x00ff_ffff_ffff_fe00;
-        let Some(directory) = self.header.extensions.bitmaps else {
-            return Ok(());
         };
-        if !self.header.autoclear.bitmaps() {
-            return Ok(());
+        if let Some(word) = words.get_mut(index) {
+            *word |= bit;
         }
-        self.count(directory.at, directory.size_bytes);
-        let cluster_size = self.header.geometry.cluster_size();
-        for entry in bitmap_directory::read(self.file, self.header)? {
-            let size_bytes = u64::from(entry.table_entries).saturating_mul(8);
-            self.count(entry.table_at, size_bytes);
-            self.for_each_word(entry.table_at, size_bytes, |counter, words, index| {
-                let at = words.word(index) & OFFSET_MASK;
-                if at != 0 {
-                    counter.count(HostOffset(at), cluster_size);
-                }
-                Ok(())
-            })?;
-        }
-        Ok(())
     }
 
-    /// Calls `visit` with each 64-bit word of a table, which may be long.
-    fn for_each_word(
-        &mut self,
-        at: HostOffset,
-        size_bytes: u64,
-        visit: impl Fn(&mut Self, &TableSlice, usize) -> Result<()>,
-    ) -> Result<()> {
-        let file = self.file;
-        self.left_bytes = self
-            .left_bytes
-            .checked_sub(size_bytes)
-            .ok_or_else(|| self.too_much(at))?;
-        let mut done = 0;
-        while done < size_bytes {
-            let len_bytes = PIECE_BYTES.min(size_bytes.saturating_sub(done));
-            let piece_at = at.plus(done);
-            if piece_at.plus(len_bytes).0 > file.size_bytes() {
-                return Err(past_the_end(piece_at));
-            }
-            let words = TableSlice::read(file, piece_at, len_bytes)?;
-            for index in 0..words.len() {
-                visit(self, &words, index)?;
-            }
-            done = done.saturating_add(len_bytes);
+    /// Returns true if the count of a cluster is one; `None` if it is unreadable.
+    fn is_single(
+        &self,
+        file: &dyn BlockRead,
+        header: &Header,
+        cluster: u64,
+    ) -> Result<Option<bool>> {
+        if cluster >= self.clusters {
+            let count = blocks::stored_count(file, header, cluster)?;
+            return Ok(count.map(|count| count == 1));
         }
-        Ok(())
-    }
-
-    fn too_much(&self, at: HostOffset) -> Error {
-        if self.file.size_bytes() > TABLES_MAX_BYTES {
-            let reason = format!("the tables are too large: more than {TABLES_MAX_BYTES} bytes");
-            return Error::unsupported(reason).with_hint("use `qemu-img check`");
-        }
-        let reason = "tables overlap: together they are longer than the file";
-        Error::corrupt(reason).at(at.0)
-    }
-
-    fn compare(mut self) -> Result<CheckReport> {
-        let refcounts = Refcounts::new(self.file, self.header);
-        let block_bits = refcounts.block_entries_bits();
-        let block_entries = to_usize(power_of_two(block_bits)).max(1);
-        let counts = std::mem::take(&mut self.counts);
-        for (index, counts) in (0_u64..).zip(counts.chunks(block_entries)) {
-            let block = refcounts.block(index)?;
-            for (in_block, &references) in (0_u64..).zip(counts) {
-                let stored = block.get(in_block);
-                let references = u64::from(references);
-                if stored > references {
-                    self.report.leaked_clusters = self.report.leaked_clusters.saturating_add(1);
-                } else if stored < references {
-                    let cluster = index.saturating_mul(power_of_two(block_bits));
-                    let at = cluster
-                        .saturating_add(in_block)
-                        .saturating_mul(self.header.geometry.cluster_size());
-                    self.report.add_corrupt(HostOffset(at));
-                }
-            }
-        }
-        Ok(self.report)
+        let index = to_usize(cluster / 64);
+        let bit = power_of_two(u32::try_from(cluster % 64).unwrap_or(0));
+        let has = |words: &[u64]| words.get(index).is_some_and(|word| word & bit != 0);
+        Ok((!has(&self.unreadable)).then(|| has(&self.singles)))
     }
 }
 
-fn past_the_end(at: HostOffset) -> Error {
-    Error::corrupt("table extends past the end of the file").at(at.0)
+#[cfg(test)]
+mod tests {
+    use diskfs_block::Memory;
+
+    use super::*;
+    use crate::create::{NewImage, NewQcow2, create};
+    use crate::{CreateOptions, OpenOptions, WritableImage};
+
+    /// An image that is counted in several walks has the same findings as in one walk.
+    #[test]
+    fn windows_do_not_change_the_result() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        let new = NewQcow2 {
+            cluster_size_bytes: 512,
+            ..NewQcow2::default()
+        };
+        let image = NewImage::Qcow2(Box::new(new));
+        create(&path, &CreateOptions::new(image, Some(1 << 20))).unwrap();
+        let image = WritableImage::open(&path, &OpenOptions::default()).unwrap();
+        image.device().write_at(1000, &vec![1; 600_000]).unwrap();
+        image.close().unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let header = Header::read(&Memory::new(bytes.as_slice())).unwrap();
+        // Damage counts, and entries of tables.
+        let l1 = to_usize(header.l1.at.0);
+        bytes[l1 + 4] ^= 1;
+        bytes[l1 + 14] ^= 2;
+        for at in (1024..1300).step_by(30) {
+            bytes[at] ^= 3;
+        }
+        let file = Memory::new(bytes);
+        let rules = header.l2_rules();
+        let expected = check_counts(&file, &header, rules).unwrap();
+        assert!(expected.report.corruptions > 5 && expected.report.leaked_clusters > 5);
+        // 256 counts are in one block.
+        for window_clusters in [256, 512, 2048] {
+            let found = check_in_windows(&file, &header, rules, window_clusters).unwrap();
+            assert_eq!(found.report, expected.report, "{window_clusters}");
+            assert_eq!(found.counts.singles, expected.counts.singles);
+            assert_eq!(found.used_end, expected.used_end);
+            assert_eq!(found.needs_rebuild, expected.needs_rebuild);
+        }
+    }
 }

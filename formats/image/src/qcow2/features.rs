@@ -23,6 +23,7 @@ impl Incompatible {
     const KNOWN: u64 = 0b1_1111;
 
     pub(crate) const DIRTY: u64 = 1;
+    pub(crate) const CORRUPT: u64 = 1 << 1;
     pub(crate) const EXTERNAL_DATA_FILE: u64 = 1 << 2;
     pub(crate) const COMPRESSION_TYPE: u64 = 1 << 3;
     pub(crate) const EXTENDED_L2: u64 = 1 << 4;

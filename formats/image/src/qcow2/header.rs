@@ -12,6 +12,7 @@ use crate::qcow2::encryption_header::EncryptionHeader;
 use crate::qcow2::feature_names::FeatureNames;
 use crate::qcow2::features::{Autoclear, Compatible, Incompatible};
 use crate::qcow2::header_extensions::{ExtensionKind, HeaderExtensions, push_extension};
+use crate::qcow2::l2_entry::{DataPlace, L2Rules, ZeroClusters};
 use crate::qcow2::units::{Geometry, HostOffset, L2Layout};
 
 /// The magic number `QFI\xfb`.
@@ -143,6 +144,23 @@ impl Header {
         ]
         .into_iter()
         .any(|(start, len)| len > 0 && at.0 < start.plus(len).0 && start.0 < end)
+    }
+
+    /// Returns the rules for the image's L2 entries.
+    pub(crate) fn l2_rules(&self) -> L2Rules {
+        L2Rules {
+            geometry: self.geometry,
+            zero_clusters: if self.version >= 3 {
+                ZeroClusters::Allowed
+            } else {
+                ZeroClusters::Reserved
+            },
+            data: if self.incompatible.external_data_file() {
+                DataPlace::External
+            } else {
+                DataPlace::Inside
+            },
+        }
     }
 
     /// Returns the width of a reference count in bits.

@@ -30,6 +30,11 @@ pub(crate) fn l2_table(
     Ok((offset != 0).then_some(HostOffset(offset)))
 }
 
+/// Returns true if reserved bits of an entry are set.
+pub(crate) const fn has_reserved_bits(entry: u64) -> bool {
+    entry & !(OFFSET_MASK | COPIED) != 0
+}
+
 /// Returns the offset in an entry without checking it; 0 for none.
 pub(crate) const fn offset(entry: u64) -> u64 {
     entry & OFFSET_MASK

@@ -19,6 +19,81 @@ pub(crate) const fn descriptor_for(cluster: HostOffset) -> u64 {
     cluster.0 | COPIED
 }
 
+/// An entry that may be invalid, for the check of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RawL2Entry {
+    pub(crate) descriptor: u64,
+    /// The second half of an extended entry, or zero.
+    pub(crate) bitmap: u64,
+}
+
+/// The kind of an entry, as QEMU distinguishes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RawKind {
+    Unallocated,
+    Data,
+    /// Zeroes, with a preallocated cluster.
+    ZeroAllocated,
+    Zero,
+    Compressed,
+}
+
+impl RawL2Entry {
+    pub(crate) fn kind(self, rules: L2Rules) -> RawKind {
+        let has_cluster = self.offset() != 0;
+        let is_zero = self.descriptor & ZERO != 0 && rules.geometry.layout() == L2Layout::Standard;
+        if self.descriptor & COMPRESSED != 0 {
+            RawKind::Compressed
+        } else if is_zero && has_cluster {
+            RawKind::ZeroAllocated
+        } else if is_zero {
+            RawKind::Zero
+        } else if has_cluster || rules.data == DataPlace::External && self.is_copied() {
+            RawKind::Data
+        } else {
+            RawKind::Unallocated
+        }
+    }
+
+    /// Returns the offset in a standard descriptor.
+    pub(crate) const fn offset(self) -> u64 {
+        self.descriptor & OFFSET_MASK
+    }
+
+    pub(crate) const fn is_copied(self) -> bool {
+        self.descriptor & COPIED != 0
+    }
+
+    /// Returns true if reserved bits of a standard descriptor are set.
+    pub(crate) const fn has_reserved_bits(self) -> bool {
+        self.descriptor & !(OFFSET_MASK | COPIED | ZERO) != 0
+    }
+
+    /// Returns the subclusters that are allocated.
+    pub(crate) const fn allocated(self) -> u64 {
+        low_bits(self.bitmap, 32)
+    }
+
+    /// Returns true if a subcluster is both allocated and zero.
+    pub(crate) const fn has_contradiction(self) -> bool {
+        shift_right(self.bitmap, 32) & self.bitmap != 0
+    }
+
+    /// Returns the range of a compressed cluster, whatever reserved bits are set.
+    pub(crate) fn compressed(self, rules: L2Rules) -> CompressedCluster {
+        compressed_range(self.descriptor, rules)
+    }
+}
+
+/// Returns the descriptor with its "copied" flag set or cleared.
+pub(crate) const fn with_copied(descriptor: u64, copied: bool) -> u64 {
+    if copied {
+        descriptor | COPIED
+    } else {
+        descriptor & !COPIED
+    }
+}
+
 /// The properties of an image that determine the meaning of its L2 entries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct L2Rules {
@@ -234,21 +309,26 @@ fn compressed(descriptor: u64, rules: L2Rules, at: HostOffset) -> Result<Compres
     if has_bit(descriptor, 63) {
         return Err(corrupt(at, descriptor, "has reserved bits set"));
     }
+    let cluster = compressed_range(descriptor, rules);
+    if shift_right(cluster.host.0, 56) != 0 {
+        return Err(corrupt(at, descriptor, "has reserved bits set"));
+    }
+    Ok(cluster)
+}
+
+fn compressed_range(descriptor: u64, rules: L2Rules) -> CompressedCluster {
     // Specification, "Compressed Clusters Descriptor": x = 62 - (cluster_bits - 8).
     let x = 62_u32.saturating_sub(rules.geometry.cluster_bits().saturating_sub(8));
     let host = low_bits(descriptor, x);
-    if shift_right(host, 56) != 0 {
-        return Err(corrupt(at, descriptor, "has reserved bits set"));
-    }
     let sectors_bits = 62_u32.saturating_sub(x);
     let more_sectors = low_bits(shift_right(descriptor, x), sectors_bits);
     let sectors_len = shift_left(more_sectors.saturating_add(1), 9).unwrap_or(0);
-    Ok(CompressedCluster {
+    CompressedCluster {
         host: HostOffset(host),
         // The length is at least one byte, because the offset in the first sector is less than a
         // sector.
         len_bytes: sectors_len.saturating_sub(low_bits(host, 9)),
-    })
+    }
 }
 
 #[cfg(test)]

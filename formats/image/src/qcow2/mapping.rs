@@ -294,6 +294,17 @@ impl Mapping {
         })
     }
 
+    /// Replaces the L1 table by a longer copy of it, which the file already has.
+    pub(crate) fn move_l1(&mut self, l1: Table) {
+        let pieces = shift_right(self.l1.size_bytes(), L1_PIECE_BITS);
+        if let Some(store) = &self.store {
+            for number in 0..=pieces {
+                store.remove(TableKey::L1(self.layer, number));
+            }
+        }
+        self.l1 = l1;
+    }
+
     /// Returns a piece of a table from the cache, and reads it on a miss. Two threads that miss the
     /// same piece read it once.
     fn read_cached(

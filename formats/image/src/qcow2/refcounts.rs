@@ -60,6 +60,11 @@ impl<'a> Refcounts<'a> {
         self.decode_entry(u64::from_be_bytes(entry), at)
     }
 
+    /// Returns the offset in a table entry, without its reserved bits.
+    pub(crate) const fn offset_in(entry: u64) -> u64 {
+        entry & OFFSET_MASK
+    }
+
     /// Returns the offset of the block to which a table entry points, if any. `at` is where the
     /// entry is stored.
     pub(crate) fn decode_entry(&self, entry: u64, at: HostOffset) -> Result<Option<HostOffset>> {

@@ -15,7 +15,7 @@ use crate::numbers::{low_bits, power_of_two, round_up, to_u64, to_usize};
 use crate::qcow2::check;
 use crate::qcow2::features::Incompatible;
 use crate::qcow2::header::{Header, SNAPSHOTS_MAX, Table};
-use crate::qcow2::l2_entry::{DataPlace, L2Rules, ZeroClusters};
+use crate::qcow2::l2_entry::L2Rules;
 use crate::qcow2::snapshot_table::{self, SnapshotEntry};
 use crate::qcow2::units::HostOffset;
 
@@ -117,11 +117,7 @@ impl<'a> Edit<'a> {
             let reason = "snapshots are not supported for an image with an external data file";
             return Err(Error::unsupported(reason));
         }
-        let rules = L2Rules {
-            geometry: header.geometry,
-            zero_clusters: ZeroClusters::Allowed,
-            data: DataPlace::Inside,
-        };
+        let rules = header.l2_rules();
         let snapshots = snapshot_table::read(file, &header)?.entries;
         Ok(Self {
             file,

@@ -79,7 +79,7 @@ fn an_l2_table_that_all_l1_entries_name_is_read_once() {
     let (of_sound, report) = reads(&sound);
     assert!(report.unwrap().is_clean());
     let (of_shared, report) = reads(&bytes);
-    assert!(report.unwrap().corrupt_clusters > 0);
+    assert!(report.unwrap().corruptions > 0);
     assert!(
         of_shared <= of_sound,
         "{of_shared} reads, {of_sound} of a sound image"
@@ -298,6 +298,6 @@ fn a_power_cut_while_the_refcount_table_is_moved() {
         opened.device().write_at(0, &[9; 5000]).unwrap();
         opened.close().unwrap();
         let (_, report) = reads(&left.to_vec());
-        assert_eq!(report.unwrap().corrupt_clusters, 0, "crash {number}");
+        assert_eq!(report.unwrap().corruptions, 0, "crash {number}");
     }
 }

@@ -8,6 +8,7 @@
 mod allocate;
 mod bitmaps;
 mod commit;
+mod contiguous;
 mod count_up;
 mod cow;
 mod dirty;
@@ -18,9 +19,12 @@ mod metadata;
 mod plan;
 mod refcount_block;
 mod refcount_table;
-mod repair;
 mod requests;
+mod resize;
+mod resize_tables;
 mod unmap;
+
+pub(crate) use resize::Fill;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -80,7 +84,7 @@ impl Writer {
         store: Arc<TableStore>,
     ) -> Result<Self> {
         let metadata = Metadata::load(files.image.as_ref(), &header)?;
-        let writer = Self {
+        Ok(Self {
             size_bytes: header.size_bytes,
             image: files.image,
             external: files.data,
@@ -98,11 +102,7 @@ impl Writer {
             recorders: Mutex::default(),
             records: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-        };
-        if writer.header.incompatible.dirty() {
-            writer.repair()?;
-        }
-        Ok(writer)
+        })
     }
 
     const fn geometry(&self) -> Geometry {
@@ -200,6 +200,15 @@ impl Writer {
     /// Flushes if too many changes or freed clusters are held in memory.
     fn flush_if_large(&self) -> Result<()> {
         if self.full.load(Ordering::Relaxed) {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Flushes if the changes so far are too many. Loops that change tables without writing data use
+    /// this.
+    fn flush_when_full(&self) -> Result<()> {
+        if self.lock().is_full() {
             self.flush()?;
         }
         Ok(())

@@ -124,7 +124,7 @@ fn check_writing(image: &Arc<Memory>, case: &Case, seed: u64) {
         .check()
         .unwrap()
         .unwrap();
-    assert_eq!(report.corrupt_clusters, 0, "after the crash: {report:?}");
+    assert_eq!(report.corruptions, 0, "after the crash: {report:?}");
     let writable = WritableImage::from_device(image.clone(), &options()).unwrap();
     let disk = writable.device();
     let mut bytes = vec![0; usize::try_from(disk.size_bytes()).unwrap()];
@@ -139,7 +139,7 @@ fn check_writing(image: &Arc<Memory>, case: &Case, seed: u64) {
     writable.close().unwrap();
     let opened = Image::from_device(image.clone(), &options()).unwrap();
     let report = opened.check().unwrap().unwrap();
-    assert_eq!(report.corrupt_clusters, 0, "after more writes: {report:?}");
+    assert_eq!(report.corruptions, 0, "after more writes: {report:?}");
     let mut after = vec![0; model.bytes.len()];
     opened.device().read_at(0, &mut after).unwrap();
     model.compare(0, &after);

@@ -1,10 +1,12 @@
 //! A full disk of the host, or one that fails: the result is an error and a consistent image.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use diskfs_block::{BlockWrite, ErrorKind, Fault, Faulty, Memory};
-use diskfs_image::{Format, Image, OpenOptions, WritableImage};
+use diskfs_image::create::Preallocation;
+use diskfs_image::{Format, Image, OpenOptions, ResizeOptions, WritableImage, resize};
 
 use crate::case::Case;
 use crate::model::{Model, Step, content, is_clean, open};
@@ -141,7 +143,7 @@ fn a_disk_that_fails_once() {
             };
             let report = Image::from_device(memory, &options).unwrap().check();
             let report = report.unwrap().unwrap();
-            assert_eq!(report.corrupt_clusters, 0, "{fault:?}: {report:?}");
+            assert_eq!(report.corruptions, 0, "{fault:?}: {report:?}");
         }
     }
 }
@@ -174,4 +176,54 @@ fn write_through(device: Arc<dyn BlockWrite>, before: Vec<u8>, seed: u64) {
     }
     drop(disk);
     let _ = image.close();
+}
+
+/// A disk that cannot grow keeps its size and its bytes, and gives back the space.
+#[test]
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+fn a_resize_on_a_full_disk() {
+    if !have_qemu() {
+        return;
+    }
+    let Some(disk) = SmallDisk::mount() else {
+        println!("SKIP: a_resize_on_a_full_disk: no right to mount");
+        return;
+    };
+    let dir = disk.path();
+    for cluster in ["512", "65536"] {
+        let options = format!("cluster_size={cluster}");
+        let args = ["create", "-q", "-f", "qcow2", "-o", &options];
+        run(
+            dir,
+            "qemu-img",
+            &[&args[..], &["disk.qcow2", "1M"]].concat(),
+        );
+        run(dir, "qemu-io", &["-c", "write -P 7 0 1M", "disk.qcow2"]);
+        let used = || std::fs::metadata(dir.join("disk.qcow2")).unwrap().blocks() * 512;
+        let how = ResizeOptions {
+            preallocation: Preallocation::Full,
+            ..ResizeOptions::default()
+        };
+        let e = resize(
+            &dir.join("disk.qcow2"),
+            16 << 20,
+            how,
+            &OpenOptions::default(),
+        )
+        .unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+        is_clean(dir, "disk.qcow2");
+        let bytes = bytes_of(dir);
+        assert!(bytes.len() == 1 << 20 && bytes.iter().all(|&byte| byte == 7));
+        assert!(used() < 2 << 20, "{}", used());
+        std::fs::remove_file(dir.join("disk.qcow2")).unwrap();
+    }
+}
+
+fn bytes_of(dir: &Path) -> Vec<u8> {
+    let image = open(dir, "disk.qcow2");
+    let disk = image.device();
+    let mut bytes = vec![0; usize::try_from(disk.size_bytes()).unwrap()];
+    disk.read_at(0, &mut bytes).unwrap();
+    bytes
 }

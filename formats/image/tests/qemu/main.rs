@@ -7,6 +7,7 @@
 mod bad_input;
 mod bitmaps;
 mod case;
+mod check;
 mod compare;
 mod cost;
 mod crash;
@@ -23,6 +24,7 @@ mod overlays;
 mod parallel;
 mod random_writes;
 mod repair;
+mod resize;
 mod snapshots;
 mod tools;
 mod writable;

@@ -5,13 +5,15 @@ use std::sync::atomic::Ordering;
 
 use diskfs_block::{Error, ErrorKind, Result};
 
-use crate::qcow2::features::{Autoclear, Incompatible};
+use crate::qcow2::features::Autoclear;
+use crate::qcow2::header::Table;
 use crate::qcow2::units::HostOffset;
 use crate::qcow2::write::Writer;
 
 /// The offsets of header fields (specification, section "Header").
+const SIZE_AT: u64 = 24;
+const L1_TABLE_AT: u64 = 36;
 const REFCOUNT_TABLE_AT: u64 = 48;
-const INCOMPATIBLE_AT: u64 = 72;
 const AUTOCLEAR_AT: u64 = 88;
 
 /// The start of writing: whether anything was written.
@@ -59,13 +61,6 @@ impl Writer {
         self.image.flush()
     }
 
-    /// Marks the image as closed properly.
-    pub(super) fn clear_dirty_bit(&self) -> Result<()> {
-        let bits = self.header.incompatible.0 & !Incompatible::DIRTY;
-        self.image.write_at(INCOMPATIBLE_AT, &bits.to_be_bytes())?;
-        self.image.flush()
-    }
-
     /// Updates the pointer to the refcount table. Both fields are in one sector, so a crash leaves
     /// the old table or the new one.
     pub(super) fn point_to_refcount_table(&self, at: HostOffset, clusters: u64) -> Result<()> {
@@ -75,5 +70,21 @@ impl Writer {
         offset.copy_from_slice(&at.0.to_be_bytes());
         count.copy_from_slice(&clusters.to_be_bytes());
         self.image.write_at(REFCOUNT_TABLE_AT, &fields)
+    }
+
+    /// Updates the pointer to the L1 table. Both fields are in one sector, so a crash leaves the old
+    /// table or the new one.
+    pub(super) fn point_to_l1_table(&self, l1: Table) -> Result<()> {
+        let entries = u32::try_from(l1.entries).unwrap_or(u32::MAX);
+        let mut fields = [0; 12];
+        let (count, offset) = fields.split_at_mut(4);
+        count.copy_from_slice(&entries.to_be_bytes());
+        offset.copy_from_slice(&l1.at.0.to_be_bytes());
+        self.image.write_at(L1_TABLE_AT, &fields)
+    }
+
+    /// Updates the size of the guest's disk.
+    pub(super) fn write_size(&self, size_bytes: u64) -> Result<()> {
+        self.image.write_at(SIZE_AT, &size_bytes.to_be_bytes())
     }
 }

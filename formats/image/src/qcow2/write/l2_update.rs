@@ -71,7 +71,7 @@ impl<'a> Locked<'a> {
     }
 
     /// Removes the slices of the old table from the store.
-    fn forget_slices(&self, guest: GuestOffset) {
+    pub(super) fn forget_slices(&self, guest: GuestOffset) {
         let geometry = self.writer.geometry();
         let coverage = geometry.l1_coverage();
         let in_table = guest.0.checked_rem(coverage).unwrap_or(0);

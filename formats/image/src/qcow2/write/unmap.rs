@@ -29,6 +29,9 @@ enum Unmap {
     Hide,
     /// Free them, because their contents are no longer needed.
     Discard,
+    /// Free them and leave no trace, because the disk no longer has this range. A backing file may
+    /// show through.
+    Drop,
 }
 
 /// The change of an entry.
@@ -49,21 +52,31 @@ impl Writer {
     pub(crate) fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.begin()?;
         self.record(offset, len_bytes);
+        self.zero_range(offset..offset.saturating_add(len_bytes))?;
+        self.flush_if_large()
+    }
+
+    /// Makes the range read as zeroes, without marking it in bitmaps.
+    pub(super) fn zero_range(&self, range: Range<u64>) -> Result<()> {
+        let Range { start: offset, end } = range;
         let bits = if self.has_zero_flag() {
             self.geometry().subcluster_bits()
         } else {
             self.geometry().cluster_bits()
         };
-        let end = offset.saturating_add(len_bytes);
         let whole = self.whole_units(offset, end, bits);
         if whole.is_empty() {
-            self.zero_as_data(offset..end)?;
-        } else {
-            self.zero_as_data(offset..whole.start)?;
-            self.zero_whole(whole.clone())?;
-            self.zero_as_data(whole.end.min(end)..end)?;
+            return self.zero_as_data(offset..end);
         }
-        self.flush_if_large()
+        self.zero_as_data(offset..whole.start)?;
+        self.zero_whole(whole.clone())?;
+        self.zero_as_data(whole.end.min(end)..end)
+    }
+
+    /// Frees the clusters of a range that the disk no longer has. The range must consist of whole
+    /// clusters.
+    pub(super) fn drop_clusters(&self, range: Range<u64>) -> Result<()> {
+        self.unmap(range, Unmap::Drop)
     }
 
     /// Makes the range read as zeroes whatever backing file this image gets; the caller has checked
@@ -139,7 +152,7 @@ impl Writer {
         Ok(())
     }
 
-    fn write_zeroes_as_data(&self, range: Range<u64>) -> Result<()> {
+    pub(super) fn write_zeroes_as_data(&self, range: Range<u64>) -> Result<()> {
         let mut at = range.start;
         while at < range.end {
             let len_bytes = ZEROES_BYTES.min(range.end.saturating_sub(at));
@@ -170,6 +183,7 @@ impl Writer {
         let mut at = range.start;
         while at < range.end {
             at = self.with_room(|| self.unmap_in_slice(at..range.end, what))?;
+            self.flush_when_full()?;
         }
         Ok(())
     }
@@ -179,7 +193,11 @@ impl Writer {
         let geometry = self.geometry();
         let at = GuestOffset(range.start);
         let stop = at.plus(geometry.left_in_slice(at)).0.min(range.end);
-        let says_nothing = what != Unmap::Hide && self.has_no_backing_data(at);
+        let says_nothing = match what {
+            Unmap::Drop => true,
+            Unmap::Hide => false,
+            Unmap::Zero | Unmap::Discard => self.has_no_backing_data(at),
+        };
         if says_nothing && self.reader.mapping.slice(at)?.is_none() {
             return Ok(at.plus(geometry.left_in_l1_entry(at)).0.min(range.end));
         }
@@ -233,7 +251,11 @@ impl Locked<'_> {
         // In version 2 only unallocated clusters read as zeroes; the caller has checked that no
         // backing file shows through.
         let unallocated = StandardCluster {
-            zero: if has_flag { u32::MAX } else { 0 },
+            zero: if has_flag && what != Unmap::Drop {
+                u32::MAX
+            } else {
+                0
+            },
             ..StandardCluster::default()
         };
         let cluster = match old {
@@ -248,6 +270,9 @@ impl Locked<'_> {
         };
         let is_stored = cluster.host.is_some();
         match what {
+            Unmap::Drop if is_stored => Change::Free(unallocated),
+            Unmap::Drop if cluster.zero != 0 => Change::Keep(unallocated),
+            Unmap::Drop => Change::Nothing,
             _ if is_zero && (!is_stored || what != Unmap::Discard) => Change::Nothing,
             Unmap::Discard if is_stored => Change::Free(unallocated),
             Unmap::Discard => Change::Keep(unallocated),
