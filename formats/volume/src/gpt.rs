@@ -3,9 +3,9 @@
 //! There are two copies: the primary from LBA 1 on, the backup at the end of the disk. Each has a
 //! header and an entry array with checksums of their own. A copy is used as a whole or not at all.
 
-mod copy;
-mod entry;
-mod header;
+pub(crate) mod copy;
+pub(crate) mod entry;
+pub(crate) mod header;
 mod types;
 
 use diskfs_block::{BlockRead, Error, Result};
@@ -23,7 +23,7 @@ use entry::Entry;
 use header::Header;
 
 /// The LBA of the primary header, for any sector size.
-const PRIMARY: Lba = Lba(1);
+pub(crate) const PRIMARY: Lba = Lba(1);
 
 /// The result of looking for a GPT.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ pub(crate) fn has_header(device: &dyn BlockRead, sizes: &[SectorSize]) -> Result
 }
 
 /// Reads the backup at the LBA that a usable primary header gives, otherwise at the disk's end.
-fn read_backup(
+pub(crate) fn read_backup(
     device: &dyn BlockRead,
     primary: &CopyError,
     sector_size: SectorSize,
@@ -142,7 +142,7 @@ fn compare_backup(
         )),
         Ok(_) if at < end => warnings.push(format!(
             "the backup GPT is at LBA {at}, not at the end of the disk (LBA {end}): the disk grew \
-             after it was partitioned; move it with `sgdisk --move-second-header`"
+             after it was partitioned; move it with `diskfs partition move-backup`"
         )),
         Ok(_) => {}
     }
@@ -150,7 +150,7 @@ fn compare_backup(
 }
 
 /// Returns the table that a valid copy describes.
-fn table(
+pub(crate) fn table(
     device: &dyn BlockRead,
     copy: TableCopy,
     sector_size: SectorSize,
@@ -158,7 +158,9 @@ fn table(
 ) -> PartitionTable {
     /// The only existing revision: 1.0, as major and minor 16-bit numbers.
     const REVISION: u32 = 0x0001_0000;
-    let TableCopy { header, entries } = copy;
+    let TableCopy {
+        header, entries, ..
+    } = copy;
     if header.revision != REVISION {
         warnings.push(format!(
             "unknown GPT revision {:#010x}, expected 1.0",

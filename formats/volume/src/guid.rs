@@ -37,6 +37,22 @@ impl Guid {
     }
 }
 
+impl std::str::FromStr for Guid {
+    type Err = diskfs_block::Error;
+
+    /// Parses a GUID in its printed form: `0fc63daf-8483-4772-8e79-3d69d8477de4`, in any case.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](diskfs_block::ErrorKind::Invalid).
+    fn from_str(text: &str) -> diskfs_block::Result<Self> {
+        let parsed = Uuid::try_parse(text).ok().filter(|_| text.len() == 36);
+        parsed.map(Self).ok_or_else(|| {
+            diskfs_block::Error::invalid(format!("invalid GUID `{text}`"))
+                .with_hint("write it as 0fc63daf-8483-4772-8e79-3d69d8477de4")
+        })
+    }
+}
+
 impl fmt::Display for Guid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::LowerHex::fmt(self.0.as_hyphenated(), f)
@@ -65,5 +81,15 @@ mod tests {
         assert_eq!(esp.to_disk(), disk);
         assert_eq!(esp.to_string(), "c12a7328-f81f-11d2-ba4b-00a0c93ec93b");
         assert!(Guid::NIL.is_nil() && !esp.is_nil());
+        let printed = "C12A7328-f81f-11d2-ba4b-00a0c93ec93b";
+        assert_eq!(printed.parse::<Guid>().unwrap(), esp);
+        for invalid in [
+            "",
+            "c12a7328f81f11d2ba4b00a0c93ec93b",
+            "{}",
+            "c12a7328-f81f",
+        ] {
+            assert!(invalid.parse::<Guid>().is_err(), "{invalid}");
+        }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! [`read_table()`] reads the partition table of a disk, and [`Partition::open`] opens one
 //! partition as a device. A disk without a table (a filesystem directly on it) is `None`, not an
-//! error.
+//! error. [`edit`] changes a GPT or an MBR.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -58,6 +58,7 @@ mod bsd;
 mod cache;
 mod check;
 mod cow;
+pub mod edit;
 mod gpt;
 mod guid;
 pub mod lvm;

@@ -1,6 +1,7 @@
 //! Master boot records with primary, extended and logical partitions.
 
-mod boot_record;
+pub(crate) mod boot_record;
+pub(crate) mod chs;
 mod extended;
 mod types;
 

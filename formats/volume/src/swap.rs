@@ -1,8 +1,12 @@
-//! Creation of swap areas, as in `mkswap` (Linux, `union swap_header` in `include/linux/swap.h`).
+//! Creation and resizing of swap areas, as in `mkswap` (Linux, `union swap_header` in `include/linux/swap.h`).
+
+mod resize;
 
 use diskfs_block::{BlockWrite, Error, ErrorKind, Result, wipe_ends};
 use zerocopy::little_endian::U32;
 use zerocopy::{Immutable, IntoBytes, Unaligned};
+
+pub use resize::{Resized, resize};
 
 /// The length of the boot area before the header in the first page.
 const BOOT_BYTES: usize = 1024;

@@ -11,16 +11,18 @@ use super::entry::Entry;
 use super::header::{Header, HeaderError};
 
 /// A copy with correct checksums of header and entries.
-#[derive(Debug)]
-pub(super) struct TableCopy {
-    pub(super) header: Header,
+#[derive(Debug, Clone)]
+pub(crate) struct TableCopy {
+    pub(crate) header: Header,
     /// The entries in use with their numbers, which count from 1.
-    pub(super) entries: Vec<(u32, Entry)>,
+    pub(crate) entries: Vec<(u32, Entry)>,
+    /// The entry array as it is on disk.
+    pub(crate) array: Vec<u8>,
 }
 
 /// The reason why a copy cannot be used.
 #[derive(Debug)]
-pub(super) enum CopyError {
+pub(crate) enum CopyError {
     Header(HeaderError),
     ArrayPastEnd(Box<Header>),
     ArrayChecksum { header: Box<Header>, actual: u32 },
@@ -28,7 +30,7 @@ pub(super) enum CopyError {
 
 impl CopyError {
     /// Returns true if there is no header.
-    pub(super) fn is_absence(&self) -> bool {
+    pub(crate) fn is_absence(&self) -> bool {
         matches!(
             self,
             Self::Header(HeaderError::NoSignature | HeaderError::PastEnd)
@@ -36,7 +38,7 @@ impl CopyError {
     }
 
     /// Returns the header if it is valid.
-    pub(super) fn header(&self) -> Option<&Header> {
+    pub(crate) fn header(&self) -> Option<&Header> {
         match self {
             Self::Header(_) => None,
             Self::ArrayPastEnd(header) | Self::ArrayChecksum { header, .. } => Some(header),
@@ -64,7 +66,7 @@ impl fmt::Display for CopyError {
 
 impl TableCopy {
     /// Reads the copy whose header is at `lba`. The outer error is the device's.
-    pub(super) fn read(
+    pub(crate) fn read(
         device: &dyn BlockRead,
         lba: Lba,
         sector_size: SectorSize,
@@ -85,11 +87,15 @@ impl TableCopy {
             .zip(array.chunks_exact(header.array.entry_bytes))
             .filter_map(|(number, bytes)| Some((number, Entry::from_bytes(bytes)?)))
             .collect();
-        Ok(Ok(Self { header, entries }))
+        Ok(Ok(Self {
+            header,
+            entries,
+            array,
+        }))
     }
 
     /// Returns true if both describe the same disk and partitions.
-    pub(super) fn tells_the_same_as(&self, other: &Self) -> bool {
+    pub(crate) fn tells_the_same_as(&self, other: &Self) -> bool {
         let (a, b) = (&self.header, &other.header);
         a.disk_guid == b.disk_guid
             && a.first_usable_lba == b.first_usable_lba
@@ -111,6 +117,6 @@ fn read_array(
 }
 
 /// Returns the disk's last whole sector, where the backup header belongs; LBA 0 on an empty disk.
-pub(super) fn last_lba(device: &dyn BlockRead, sector_size: SectorSize) -> Lba {
+pub(crate) fn last_lba(device: &dyn BlockRead, sector_size: SectorSize) -> Lba {
     Lba(sector_size.count_on(device).saturating_sub(1))
 }

@@ -1,13 +1,13 @@
 //! A GPT partition entry. UEFI specification 2.10, section 5.3.3, tables 5.6 to 5.8.
 
 use zerocopy::little_endian::{U16, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::sector::Lba;
 use crate::{Attributes, Guid};
 
 /// The part of an entry that the specification defines; a longer entry has zeroes after it.
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawEntry {
     partition_type_guid: [u8; 16],
@@ -15,27 +15,30 @@ struct RawEntry {
     starting_lba: U64,
     ending_lba: U64,
     attributes: U64,
-    partition_name: [U16; 36],
+    partition_name: [U16; MAX_NAME_UNITS],
 }
 
 const _: () = assert!(size_of::<RawEntry>() == 128);
 
+/// The longest name in UTF-16 units.
+pub(crate) const MAX_NAME_UNITS: usize = 36;
+
 /// An entry in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) type_guid: Guid,
-    pub(super) guid: Guid,
-    pub(super) first: Lba,
+pub(crate) struct Entry {
+    pub(crate) type_guid: Guid,
+    pub(crate) guid: Guid,
+    pub(crate) first: Lba,
     /// The last sector of the partition.
-    pub(super) last: Lba,
-    pub(super) attributes: Attributes,
-    pub(super) name: String,
+    pub(crate) last: Lba,
+    pub(crate) attributes: Attributes,
+    pub(crate) name: String,
 }
 
 impl Entry {
     /// Parses an entry; returns `None` if it is unused (or shorter than 128 bytes, which callers
     /// exclude).
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (raw, _) = RawEntry::ref_from_prefix(bytes).ok()?;
         let type_guid = Guid::from_disk(raw.partition_type_guid);
         if type_guid.is_nil() {
@@ -51,14 +54,34 @@ impl Entry {
         })
     }
 
+    /// Writes the entry over `bytes`, which are an entry of the array. A name that did not change
+    /// keeps its bytes, which may not be valid UTF-16.
+    pub(crate) fn write_to(&self, bytes: &mut [u8]) {
+        let Ok((raw, _)) = RawEntry::mut_from_prefix(bytes) else {
+            return;
+        };
+        raw.partition_type_guid = self.type_guid.to_disk();
+        raw.unique_partition_guid = self.guid.to_disk();
+        raw.starting_lba = U64::new(self.first.0);
+        raw.ending_lba = U64::new(self.last.0);
+        raw.attributes = U64::new(self.attributes.0);
+        if decode_name(&raw.partition_name) != self.name {
+            raw.partition_name = [U16::ZERO; MAX_NAME_UNITS];
+            let units = self.name.encode_utf16();
+            for (unit, value) in raw.partition_name.iter_mut().zip(units) {
+                *unit = U16::new(value);
+            }
+        }
+    }
+
     /// Returns the number of sectors; `None` if the first one is after the last.
-    pub(super) fn len_sectors(&self) -> Option<u64> {
+    pub(crate) fn len_sectors(&self) -> Option<u64> {
         self.last.0.checked_sub(self.first.0)?.checked_add(1)
     }
 }
 
 /// Decodes UTF-16 up to the first NUL or the field's end.
-fn decode_name(units: &[U16; 36]) -> String {
+fn decode_name(units: &[U16; MAX_NAME_UNITS]) -> String {
     let units = units.iter().map(|u| u.get()).take_while(|&u| u != 0);
     char::decode_utf16(units)
         .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))

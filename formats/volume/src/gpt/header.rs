@@ -4,7 +4,7 @@ use std::fmt;
 
 use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Guid;
 use crate::sector::{Lba, SectorSize};
@@ -15,6 +15,9 @@ const SIGNATURE: [u8; 8] = *b"EFI PART";
 /// The length of the fields that the specification defines; a header may be longer, padded with
 /// zeroes.
 const MIN_HEADER_BYTES: usize = 92;
+
+/// The number 92 as a header records it.
+const HEADER_BYTES: u32 = 92;
 
 /// The largest entry array in bytes. A usual one has 16 KiB (128 entries of 128 bytes), the largest
 /// seen in use 1 MiB. Linux refuses arrays that `kmalloc` cannot allocate, above 4 MiB
@@ -29,7 +32,7 @@ const MAX_ENTRY_BYTES: u32 = 4096;
 const MIN_ENTRY_BYTES: u32 = 128;
 
 /// The on-disk structure of the header.
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHeader {
     signature: [u8; 8],
@@ -52,29 +55,29 @@ const _: () = assert!(size_of::<RawHeader>() == MIN_HEADER_BYTES);
 
 /// A header with a correct checksum and consistent fields. It is not yet checked against the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) revision: u32,
-    pub(super) my_lba: Lba,
-    pub(super) alternate_lba: Lba,
-    pub(super) first_usable_lba: Lba,
-    pub(super) last_usable_lba: Lba,
-    pub(super) disk_guid: Guid,
-    pub(super) partition_entry_lba: Lba,
-    pub(super) array: ArraySize,
-    pub(super) array_crc32: u32,
+pub(crate) struct Header {
+    pub(crate) revision: u32,
+    pub(crate) my_lba: Lba,
+    pub(crate) alternate_lba: Lba,
+    pub(crate) first_usable_lba: Lba,
+    pub(crate) last_usable_lba: Lba,
+    pub(crate) disk_guid: Guid,
+    pub(crate) partition_entry_lba: Lba,
+    pub(crate) array: ArraySize,
+    pub(crate) array_crc32: u32,
 }
 
 /// The size of an entry array, within the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ArraySize {
-    pub(super) entries: u32,
-    pub(super) entry_bytes: usize,
-    pub(super) len_bytes: usize,
+pub(crate) struct ArraySize {
+    pub(crate) entries: u32,
+    pub(crate) entry_bytes: usize,
+    pub(crate) len_bytes: usize,
 }
 
 /// The reason why there is no usable header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum HeaderError {
+pub(crate) enum HeaderError {
     /// The device ends before the header's LBA.
     PastEnd,
     /// The sector has no GPT signature.
@@ -127,7 +130,7 @@ impl fmt::Display for HeaderError {
 
 impl Header {
     /// Reads the header at `lba`. The outer error is the device's.
-    pub(super) fn read(
+    pub(crate) fn read(
         device: &dyn BlockRead,
         lba: Lba,
         sector_size: SectorSize,
@@ -180,7 +183,49 @@ impl Header {
     }
 }
 
+impl Header {
+    /// Returns the header as a sector, with its checksum. A header that was longer than the
+    /// specification's 92 bytes is written with 92.
+    pub(crate) fn to_sector(&self, sector_size: SectorSize) -> Vec<u8> {
+        let entry_bytes = u32::try_from(self.array.entry_bytes).unwrap_or(u32::MAX);
+        let mut raw = RawHeader {
+            signature: SIGNATURE,
+            revision: U32::new(self.revision),
+            header_size: U32::new(HEADER_BYTES),
+            header_crc32: U32::ZERO,
+            reserved: U32::ZERO,
+            my_lba: U64::new(self.my_lba.0),
+            alternate_lba: U64::new(self.alternate_lba.0),
+            first_usable_lba: U64::new(self.first_usable_lba.0),
+            last_usable_lba: U64::new(self.last_usable_lba.0),
+            disk_guid: self.disk_guid.to_disk(),
+            partition_entry_lba: U64::new(self.partition_entry_lba.0),
+            number_of_partition_entries: U32::new(self.array.entries),
+            size_of_partition_entry: U32::new(entry_bytes),
+            partition_entry_array_crc32: U32::new(self.array_crc32),
+        };
+        raw.header_crc32 = U32::new(crc32fast::hash(raw.as_bytes()));
+        let mut sector = raw.as_bytes().to_vec();
+        let len = usize::try_from(sector_size.bytes()).unwrap_or(MIN_HEADER_BYTES);
+        sector.resize(len, 0);
+        sector
+    }
+}
+
 impl ArraySize {
+    /// The size that UEFI requires at least, and that all tools write: 128 entries of 128 bytes.
+    pub(crate) const USUAL: Self = Self {
+        entries: 128,
+        entry_bytes: 128,
+        len_bytes: 128 * 128,
+    };
+
+    /// Returns the number of sectors that the array occupies.
+    pub(crate) fn len_sectors(&self, sector_size: SectorSize) -> u64 {
+        let len_bytes = u64::try_from(self.len_bytes).unwrap_or(u64::MAX);
+        len_bytes.div_ceil(sector_size.len_bytes())
+    }
+
     fn new(entries: u32, entry_bytes: u32) -> std::result::Result<Self, HeaderError> {
         let range = MIN_ENTRY_BYTES..=MAX_ENTRY_BYTES;
         if !range.contains(&entry_bytes) || !entry_bytes.is_power_of_two() {

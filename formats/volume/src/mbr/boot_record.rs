@@ -3,10 +3,12 @@
 
 use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::U32;
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::chs;
 
 /// The on-disk structure of the sector. In sectors of 4096 bytes the rest is unused.
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawBootRecord {
     boot_code: [u8; 440],
@@ -17,7 +19,7 @@ struct RawBootRecord {
 }
 
 /// The on-disk structure of an entry.
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawEntry {
     boot_indicator: u8,
@@ -29,7 +31,7 @@ struct RawEntry {
 }
 
 /// The length of the record in bytes, for any sector size.
-pub(super) const LEN_BYTES: usize = 512;
+pub(crate) const LEN_BYTES: usize = 512;
 
 const _: () = assert!(size_of::<RawBootRecord>() == LEN_BYTES);
 
@@ -77,7 +79,60 @@ impl BootRecord {
     }
 }
 
+/// Puts the boot record's signature at the end of `sector`.
+pub(crate) fn sign(sector: &mut [u8; LEN_BYTES]) {
+    if let Ok((raw, _)) = RawBootRecord::mut_from_prefix(sector) {
+        raw.signature = [0x55, 0xaa];
+    }
+}
+
+/// Sets the disk id in `sector`.
+pub(crate) fn set_signature(sector: &mut [u8; LEN_BYTES], disk_signature: u32) {
+    if let Ok((raw, _)) = RawBootRecord::mut_from_prefix(sector) {
+        raw.unique_mbr_signature = U32::new(disk_signature);
+    }
+}
+
+/// Writes entry `index` of the record in `sector`, whose numbers count from `base`. An entry that
+/// did not change keeps its CHS fields, too; otherwise these are computed. An unused entry is
+/// zeroes.
+pub(crate) fn set_entry(sector: &mut [u8; LEN_BYTES], index: usize, entry: &Entry, base: u32) {
+    if BootRecord::from_sector(sector).is_some_and(|r| r.entries.get(index) == Some(entry)) {
+        return;
+    }
+    let Ok((raw, _)) = RawBootRecord::mut_from_prefix(sector) else {
+        return;
+    };
+    let Some(raw) = raw.partition_record.get_mut(index) else {
+        return;
+    };
+    let used = entry.is_used();
+    let start = u64::from(base).saturating_add(entry.start_sectors.into());
+    let last = start.saturating_add(u64::from(entry.len_sectors).saturating_sub(1));
+    *raw = RawEntry {
+        boot_indicator: entry.boot_indicator,
+        starting_chs: if used { chs::of(start) } else { [0; 3] },
+        os_type: entry.type_byte,
+        ending_chs: if used { chs::of(last) } else { [0; 3] },
+        starting_lba: U32::new(entry.start_sectors),
+        size_in_lba: U32::new(entry.len_sectors),
+    };
+    if entry.is_protective() {
+        // UEFI specification 2.10, table 5.4: the protective entry's fixed values.
+        raw.starting_chs = [0, 2, 0];
+        raw.ending_chs = [0xff; 3];
+    }
+}
+
 impl Entry {
+    /// An entry that is not in use.
+    pub(crate) const UNUSED: Self = Self {
+        boot_indicator: 0,
+        type_byte: 0,
+        start_sectors: 0,
+        len_sectors: 0,
+    };
+
     /// Returns true if the entry describes a partition. The type does not matter: bootable ISO
     /// images have partitions of type 0, and the kernel accepts them, too.
     pub(crate) fn is_used(&self) -> bool {
