@@ -1,29 +1,61 @@
-//! Tar archives as streams of members (POSIX.1-2017, pax; GNU tar manual, "Basic Tar Format").
+//! Tar archives as streams of members (POSIX.1-2017, pax; GNU tar manual, "Basic Tar Format"),
+//! container images, and the file trees that their layers make.
 //!
-//! Archives may be hostile. Names are returned as they are stored; the caller must make sure that
-//! unpacking them does not lead out of the destination.
+//! Archives may be hostile. [`Archive`] returns names as they are stored; its caller must make sure
+//! that unpacking them does not lead out of the destination. [`Tree`] does that itself.
 //!
 //! Pax headers are parsed here and not by the entries of the `tar` crate: those split pax records
 //! at newlines, which values of extended attributes may contain.
 
+mod acl_text;
+mod archive;
+#[cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+#[cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used))]
+mod background;
+mod damage;
+#[cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+#[cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used))]
+mod digest;
+#[cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+#[cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used))]
+pub mod image;
+#[cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+#[cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used))]
+mod layer;
+mod libarchive;
 mod member;
+mod pax;
+mod sparse_map;
+#[cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+#[cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used))]
+pub mod tree;
 pub mod unpack;
 
-use std::fmt;
 use std::io::{self, BufRead, Read};
-
-use tar::{EntryType, Header};
 
 use diskfs_disk::{Error, ErrorKind, Result};
 
-use member::Pax;
-
+pub use archive::{Archive, Contents};
+pub use digest::Digest;
+pub use image::Image;
+pub use layer::Layer;
 pub use member::{Member, MemberKind};
-
-const BLOCK_BYTES: usize = 512;
-
-/// The limit on the size of a pax header or a long name: a hundred of the largest attributes.
-const EXTENSION_MAX_BYTES: u64 = 8 << 20;
+pub use tree::Tree;
 
 /// The magic number of bzip2.
 const BZIP2: &[u8] = b"BZh";
@@ -50,251 +82,4 @@ pub fn decompressed<'r>(mut input: impl Read + 'r) -> Result<Box<dyn Read + 'r>>
     // The chain starts with the first bytes, which are in memory, so this call returns all of them.
     whole.fill_buf()?;
     unpack::stream(whole, unpack::Streams::All)?.ok_or_else(unpack::unknown)
-}
-
-/// A tar archive that is being read.
-pub struct Archive<'r> {
-    input: io::BufReader<Box<dyn Read + 'r>>,
-    /// The number of unread bytes of the current member: contents and padding.
-    left: u64,
-    padding: u64,
-    /// The pax keywords for all following members.
-    global: Pax,
-}
-
-impl fmt::Debug for Archive<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Archive")
-            .field("left", &self.left)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<'r> Archive<'r> {
-    /// Returns an archive that starts at the current position of `input`.
-    pub fn new(input: Box<dyn Read + 'r>) -> Self {
-        Self {
-            input: io::BufReader::with_capacity(1 << 20, input),
-            left: 0,
-            padding: 0,
-            global: Pax::default(),
-        }
-    }
-
-    /// Reads the header of the next member; returns `None` at the end. Unread contents of the
-    /// previous member are skipped.
-    ///
-    /// # Errors
-    /// `Corrupt` for a damaged archive, or for data that is not a tar archive; `Unsupported` for an
-    /// unknown type of member. The next member can't be found after an error.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "an iterator would not lend the contents"
-    )]
-    pub fn next(&mut self) -> Result<Option<Member>> {
-        let mut pax = Pax::default();
-        let mut long_name = None;
-        let mut long_link = None;
-        loop {
-            let Some(header) = self.header()? else {
-                return Ok(None);
-            };
-            match header.entry_type() {
-                EntryType::XHeader => pax = Pax::parse(&self.extension(&header)?)?,
-                EntryType::XGlobalHeader => self.global = Pax::parse(&self.extension(&header)?)?,
-                EntryType::GNULongName => long_name = Some(self.name(&header)?),
-                EntryType::GNULongLink => long_link = Some(self.name(&header)?),
-                _ => {
-                    let pax = self.global.with(pax);
-                    let mut member = Member::new(&header, &pax, long_name, long_link)?;
-                    self.begin(member.stored_bytes);
-                    if member.is_old_sparse {
-                        self.old_sparse_map(&header, &mut member)?;
-                    } else if member.has_map_in_front {
-                        self.map_in_front(&mut member)?;
-                    }
-                    return Ok(Some(member));
-                }
-            }
-        }
-    }
-
-    /// Returns the contents of the current member, as they are stored.
-    pub fn contents(&mut self) -> Contents<'_, 'r> {
-        Contents(self)
-    }
-
-    fn begin(&mut self, stored_bytes: u64) {
-        self.left = stored_bytes;
-        let partial = stored_bytes % BLOCK_BYTES as u64;
-        self.padding = (BLOCK_BYTES as u64 - partial) % BLOCK_BYTES as u64;
-    }
-
-    fn block(&mut self) -> Result<Option<[u8; BLOCK_BYTES]>> {
-        let mut block = [0; BLOCK_BYTES];
-        let mut filled = 0;
-        while filled < BLOCK_BYTES {
-            match self.input.read(&mut block[filled..])? {
-                0 if filled == 0 => return Ok(None),
-                0 => return Err(cut_short()),
-                read => filled += read,
-            }
-        }
-        Ok(Some(block))
-    }
-
-    /// Reads the next header; `None` at the end, which is two blocks of zeroes or the end of the
-    /// input.
-    fn header(&mut self) -> Result<Option<Header>> {
-        let skip = self.left.saturating_add(self.padding);
-        let skipped = io::copy(&mut self.input.by_ref().take(skip), &mut io::sink())?;
-        if skipped < skip {
-            return Err(cut_short());
-        }
-        self.begin(0);
-        let Some(block) = self.block()? else {
-            return Ok(None);
-        };
-        if block.iter().all(|byte| *byte == 0) {
-            return Ok(None);
-        }
-        let header = Header::from_byte_slice(&block).clone();
-        let sum: u32 = block
-            .iter()
-            .enumerate()
-            .map(|(at, byte)| sum_of(at, *byte))
-            .sum();
-        if header.cksum().ok() != Some(sum) {
-            let reason = "not a tar archive, or a damaged one: wrong checksum of a header";
-            return Err(Error::new(ErrorKind::Corrupt, reason));
-        }
-        Ok(Some(header))
-    }
-
-    /// Reads the contents of a header that extends the next one.
-    fn extension(&mut self, header: &Header) -> Result<Vec<u8>> {
-        let size = header.entry_size()?;
-        if size > EXTENSION_MAX_BYTES {
-            let reason = format!(
-                "the extended header is too large: {size} bytes, at most {EXTENSION_MAX_BYTES}"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, reason));
-        }
-        self.begin(size);
-        let mut bytes = Vec::new();
-        self.contents().read_to_end(&mut bytes)?;
-        Ok(bytes)
-    }
-
-    fn name(&mut self, header: &Header) -> Result<Vec<u8>> {
-        let mut name = self.extension(header)?;
-        if let Some(end) = name.iter().position(|byte| *byte == 0) {
-            name.truncate(end);
-        }
-        Ok(name)
-    }
-
-    /// Reads the map of a sparse file in old GNU format: four runs in the header, and 21 in each
-    /// following block.
-    fn old_sparse_map(&mut self, header: &Header, member: &mut Member) -> Result<()> {
-        let gnu = header
-            .as_gnu()
-            .ok_or_else(|| wrong("header of a sparse file"))?;
-        let mut push = |block: &tar::GnuSparseHeader| -> Result<()> {
-            if !block.is_empty() {
-                member.push_run(block.offset()?, block.length()?)?;
-            }
-            Ok(())
-        };
-        gnu.sparse.iter().try_for_each(&mut push)?;
-        let mut more = gnu.is_extended();
-        while more {
-            let block = self.block()?.ok_or_else(cut_short)?;
-            let mut extended = tar::GnuExtSparseHeader::new();
-            extended.as_mut_bytes().copy_from_slice(&block);
-            extended.sparse.iter().try_for_each(&mut push)?;
-            more = extended.is_extended();
-        }
-        member.size_bytes = gnu.real_size()?;
-        Ok(())
-    }
-
-    /// Reads the map of GNU sparse format 1.0: decimal numbers, each on a line, in whole blocks
-    /// before the data.
-    fn map_in_front(&mut self, member: &mut Member) -> Result<()> {
-        let mut numbers = Numbers {
-            contents: self.contents(),
-            block: Vec::new(),
-        };
-        let count = numbers.next()?;
-        for _ in 0..count {
-            let (offset, len) = (numbers.next()?, numbers.next()?);
-            member.push_run(offset, len)?;
-        }
-        Ok(())
-    }
-}
-
-/// Returns the contribution of a header byte to the checksum, whose own field counts as spaces.
-fn sum_of(at: usize, byte: u8) -> u32 {
-    if (148..156).contains(&at) {
-        u32::from(b' ')
-    } else {
-        u32::from(byte)
-    }
-}
-
-fn cut_short() -> Error {
-    Error::new(ErrorKind::Corrupt, "the archive is truncated")
-}
-
-fn wrong(what: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("invalid {what} in the archive"))
-}
-
-/// The stored contents of a member.
-#[derive(Debug)]
-pub struct Contents<'a, 'r>(&'a mut Archive<'r>);
-
-impl Read for Contents<'_, '_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let len = usize::try_from(self.0.left)
-            .unwrap_or(usize::MAX)
-            .min(buf.len());
-        let read = self.0.input.read(&mut buf[..len])?;
-        if read == 0 && len > 0 {
-            return Err(cut_short().into());
-        }
-        self.0.left -= read as u64;
-        Ok(read)
-    }
-}
-
-/// A reader of numbers on lines, in blocks.
-struct Numbers<'a, 'r> {
-    contents: Contents<'a, 'r>,
-    /// The remaining bytes of the block, the last byte first.
-    block: Vec<u8>,
-}
-
-impl Numbers<'_, '_> {
-    fn next(&mut self) -> Result<u64> {
-        let mut number: u64 = 0;
-        loop {
-            if self.block.is_empty() {
-                self.block.resize(BLOCK_BYTES, 0);
-                self.contents.read_exact(&mut self.block)?;
-                self.block.reverse();
-            }
-            match self.block.pop() {
-                Some(b'\n') => return Ok(number),
-                Some(digit @ b'0'..=b'9') => {
-                    let next = number.checked_mul(10);
-                    let next = next.and_then(|next| next.checked_add(u64::from(digit - b'0')));
-                    number = next.ok_or_else(|| wrong("map of a sparse file"))?;
-                }
-                _ => return Err(wrong("map of a sparse file")),
-            }
-        }
-    }
 }

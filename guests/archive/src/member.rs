@@ -3,8 +3,8 @@
 use diskfs_vfs::{Device, Timestamp};
 use tar::{EntryType, Header};
 
-use super::wrong;
-use diskfs_disk::time;
+use crate::damage::wrong;
+use crate::pax::Pax;
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// The limit on the runs of a sparse file, the same as that of `diskfs tar`.
@@ -54,12 +54,15 @@ pub struct Member {
     pub stored_bytes: u64,
     /// The runs of data of a sparse file, in order; `None` for a file without holes.
     pub runs: Option<Vec<(u64, u64)>>,
-    pub(super) is_old_sparse: bool,
-    pub(super) has_map_in_front: bool,
+    /// True if the member has an ACL as text that names a user or a group without a number. It is
+    /// not in `xattrs`, because only the system that wrote the archive knows the number.
+    pub has_named_acl: bool,
+    pub(crate) is_old_sparse: bool,
+    pub(crate) has_map_in_front: bool,
 }
 
 impl Member {
-    pub(super) fn new(
+    pub(crate) fn new(
         header: &Header,
         pax: &Pax,
         long_name: Option<Vec<u8>>,
@@ -100,13 +103,14 @@ impl Member {
             is_old_sparse: header.entry_type().is_gnu_sparse(),
             has_map_in_front: pax.text(b"GNU.sparse.major").as_deref() == Some(b"1"),
             xattrs: Vec::new(),
+            has_named_acl: false,
             name,
         };
         if member.is_old_sparse || real_size.is_some() {
             member.runs = Some(Vec::new());
         }
         member.take_map(pax)?;
-        member.xattrs = pax.xattrs();
+        (member.xattrs, member.has_named_acl) = pax.xattrs()?;
         Ok(member)
     }
 
@@ -130,8 +134,8 @@ impl Member {
             }
         }
         let mut offset = None;
-        for (keyword, value) in &pax.0 {
-            match (keyword.as_slice(), offset) {
+        for (keyword, value) in pax.records() {
+            match (keyword, offset) {
                 (b"GNU.sparse.offset", _) => offset = Some(number(value)?),
                 (b"GNU.sparse.numbytes", Some(at)) => self.push_run(at, number(value)?)?,
                 _ => {}
@@ -141,7 +145,7 @@ impl Member {
     }
 
     /// Adds a run of a sparse file, after the others.
-    pub(super) fn push_run(&mut self, offset: u64, len_bytes: u64) -> Result<()> {
+    pub(crate) fn push_run(&mut self, offset: u64, len_bytes: u64) -> Result<()> {
         let runs = self.runs.get_or_insert_default();
         let end = runs.last().map_or(0, |(offset, len)| offset + len);
         if offset < end || offset.checked_add(len_bytes).is_none() {
@@ -190,103 +194,4 @@ fn header_time(header: &Header) -> Result<Timestamp> {
         seconds: header.mtime()?.cast_signed(),
         nanoseconds: 0,
     })
-}
-
-/// The keywords and values of a pax header, in order.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Pax(Vec<(Vec<u8>, Vec<u8>)>);
-
-impl Pax {
-    /// Parses records: the length in decimal digits, a space, keyword, `=`, value, a newline.
-    pub(super) fn parse(mut bytes: &[u8]) -> Result<Self> {
-        let mut records = Vec::new();
-        while !bytes.is_empty() && bytes[0] != 0 {
-            let (record, rest) = split_record(bytes).ok_or_else(|| wrong("pax header"))?;
-            records.push(record);
-            bytes = rest;
-        }
-        Ok(Self(records))
-    }
-
-    /// Returns these records, overridden by `over`.
-    pub(super) fn with(&self, over: Self) -> Self {
-        let mut all = self.0.clone();
-        all.extend(over.0);
-        Self(all)
-    }
-
-    /// Returns the last value of a keyword; an empty value counts as missing.
-    fn text(&self, keyword: &[u8]) -> Option<Vec<u8>> {
-        let mut found = self.0.iter().rev().filter(|(name, _)| name == keyword);
-        let value = &found.next()?.1;
-        (!value.is_empty()).then(|| value.clone())
-    }
-
-    fn parsed<T>(
-        &self,
-        keyword: &[u8],
-        parse: impl FnOnce(&str) -> Option<T>,
-    ) -> Result<Option<T>> {
-        let Some(value) = self.text(keyword) else {
-            return Ok(None);
-        };
-        let parsed = std::str::from_utf8(&value).ok().and_then(parse);
-        parsed.map(Some).ok_or_else(|| wrong("pax header"))
-    }
-
-    fn number(&self, keyword: &[u8]) -> Result<Option<u64>> {
-        self.parsed(keyword, |text| text.parse().ok())
-    }
-
-    fn time(&self, keyword: &[u8]) -> Result<Option<Timestamp>> {
-        self.parsed(keyword, time::parse_decimal)
-    }
-
-    /// Returns the extended attributes; the last value of each name counts.
-    fn xattrs(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        for (keyword, value) in &self.0 {
-            if let Some(name) = keyword.strip_prefix(b"SCHILY.xattr.") {
-                pairs.retain(|(known, _)| known != name);
-                pairs.push((name.to_vec(), value.clone()));
-            }
-        }
-        pairs
-    }
-}
-
-type Record = (Vec<u8>, Vec<u8>);
-
-fn split_record(bytes: &[u8]) -> Option<(Record, &[u8])> {
-    let blank = bytes.iter().position(|byte| *byte == b' ')?;
-    let len: usize = std::str::from_utf8(&bytes[..blank]).ok()?.parse().ok()?;
-    let record = bytes.get(blank + 1..len)?.strip_suffix(b"\n")?;
-    let equals = record.iter().position(|byte| *byte == b'=')?;
-    let pair = (record[..equals].to_vec(), record[equals + 1..].to_vec());
-    Some((pair, &bytes[len..]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_may_hold_newlines_and_zeroes() {
-        let pax = Pax::parse(b"30 SCHILY.xattr.user.a=x\n=\n\x00\xff\n12 path=a/b\n").unwrap();
-        assert_eq!(
-            pax.xattrs(),
-            [(b"user.a".to_vec(), b"x\n=\n\x00\xff".to_vec())]
-        );
-        assert_eq!(pax.text(b"path").unwrap(), b"a/b");
-        let over = Pax::parse(b"10 path=c\n\0\0").unwrap();
-        assert_eq!(pax.with(over).text(b"path").unwrap(), b"c");
-        for bad in [
-            &b"8 path=c\n"[..],
-            b"11 path=c\n",
-            b"x path=c\n",
-            b"10 pathxc\n",
-        ] {
-            assert!(Pax::parse(bad).is_err(), "{bad:?}");
-        }
-    }
 }
