@@ -50,6 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = WriteOptions {
         commits: Commits::AtClose,
         root_reserve: RootReserve::Use,
+        ..WriteOptions::default()
     };
     deployment.apply(&system.writable_filesystem(&options)?)?;
     drop(system);

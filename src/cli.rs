@@ -4,7 +4,6 @@
 mod appliance;
 mod bytes;
 mod cat;
-#[cfg(feature = "microvm")]
 mod check;
 mod chmod;
 mod chown;
@@ -52,10 +51,10 @@ mod mv;
 mod operand;
 pub(crate) mod options;
 mod out_file;
+mod partition;
 mod pool;
 mod progress;
 mod rebase;
-#[cfg(feature = "microvm")]
 mod resize;
 mod rm;
 #[cfg(feature = "microvm")]
@@ -68,13 +67,11 @@ mod signals;
 mod snapshot;
 #[cfg(feature = "vhost-user")]
 mod socket;
-#[cfg(feature = "microvm")]
 mod sparsify;
 mod stat;
 mod tar;
 mod tar_in;
 mod target;
-#[cfg(feature = "microvm")]
 mod tool;
 mod touch;
 mod tree;
@@ -172,15 +169,13 @@ enum Command {
     Export(export::Export),
     Create(create::Create),
     Mkfs(mkfs::Mkfs),
-    #[cfg(feature = "microvm")]
     Check(check::Check),
-    #[cfg(feature = "microvm")]
     Resize(resize::Resize),
-    #[cfg(feature = "microvm")]
     Sparsify(sparsify::Sparsify),
     Rebase(rebase::Rebase),
     Commit(commit::Commit),
     Snapshot(snapshot::SnapshotArgs),
+    Partition(partition::PartitionArgs),
     Cp(cp::Cp),
     Tar(tar::Tar),
     TarIn(tar_in::TarIn),
@@ -237,15 +232,13 @@ impl Command {
             Self::Export(_) => "export",
             Self::Create(_) => "create",
             Self::Mkfs(_) => "mkfs",
-            #[cfg(feature = "microvm")]
             Self::Check(_) => "check",
-            #[cfg(feature = "microvm")]
             Self::Resize(_) => "resize",
-            #[cfg(feature = "microvm")]
             Self::Sparsify(_) => "sparsify",
             Self::Rebase(_) => "rebase",
             Self::Commit(_) => "commit",
             Self::Snapshot(_) => "snapshot",
+            Self::Partition(_) => "partition",
             Self::Cp(_) => "cp",
             Self::Tar(_) => "tar",
             Self::TarIn(_) => "tar-in",
@@ -300,15 +293,13 @@ impl Command {
             Self::Export(args) => export::run(args, session),
             Self::Create(args) => create::run(args, session),
             Self::Mkfs(args) => mkfs::run(args, session),
-            #[cfg(feature = "microvm")]
             Self::Check(args) => check::run(args, session),
-            #[cfg(feature = "microvm")]
             Self::Resize(args) => resize::run(args, session),
-            #[cfg(feature = "microvm")]
             Self::Sparsify(args) => sparsify::run(args, session),
             Self::Rebase(args) => rebase::run(args, session),
             Self::Commit(args) => commit::run(args, session),
             Self::Snapshot(args) => snapshot::run(args, session),
+            Self::Partition(args) => partition::run(args, session),
             Self::Cp(args) => cp::run(args, session),
             Self::Tar(args) => tar::run(args, session),
             Self::TarIn(args) => tar_in::run(args, session),

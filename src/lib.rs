@@ -59,10 +59,11 @@ pub use diskfs_volume as volume;
 
 pub use diskfs_disk::{
     CancellationToken, CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, Error,
-    ErrorKind, ExfatOptions, Fallback, FallbackRequest, FatKind, FatOptions, File, FileDevice,
-    Filesystem, Format, Gate, Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, Node,
-    OpenOptions, Result, RootReserve, Share, SortedEntry, SortedWalk, StaleBase, SwapOptions,
-    UuidChange, Volume, Walk, WritableFile, WritableFilesystem, WriteOptions, guest, time,
+    ErrorKind, ExfatOptions, ExtKind, ExtOptions, Fallback, FallbackRequest, FatKind, FatOptions,
+    File, FileDevice, Filesystem, Format, FreeSpace, Gate, Group, Keys, LvmId, MdArray,
+    NewFilesystem, NewIds, NewSpace, Node, OpenOptions, Resized, Result, RootReserve, Share,
+    SortedEntry, SortedWalk, StaleBase, SwapOptions, TreeUsage, UuidChange, Volume, Walk,
+    WritableFile, WritableFilesystem, WriteOptions, check, fitting_size, guest, time,
 };
 
 #[cfg(feature = "deploy")]

@@ -24,9 +24,11 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::File;
 pub use file_device::FileDevice;
 pub use filesystem::{Filesystem, Names, Node, SortedEntry, SortedWalk, Walk};
+pub use stack::check;
 pub use stack::{
-    CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, ExfatOptions, Fallback,
-    FallbackRequest, FatKind, FatOptions, Group, Keys, LvmId, MdArray, NewFilesystem, NewIds,
-    RootReserve, SwapOptions, UuidChange, Volume, WriteOptions,
+    CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, ExfatOptions, ExtKind,
+    ExtOptions, Fallback, FallbackRequest, FatKind, FatOptions, FreeSpace, Group, Keys, LvmId,
+    MdArray, NewFilesystem, NewIds, NewSpace, Resized, RootReserve, SwapOptions, TreeUsage,
+    UuidChange, Volume, WriteOptions, fitting_size,
 };
 pub use writable::{WritableFile, WritableFilesystem};

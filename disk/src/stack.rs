@@ -1,10 +1,12 @@
 //! The stack of layers from an image to its filesystems. Only this module knows every driver.
 
+pub mod check;
 mod choose;
 mod content;
 mod driver;
 mod fallback;
 mod filesystem_size;
+mod grow;
 mod guest_disk;
 mod lost_ext;
 mod lost_luks;
@@ -16,9 +18,11 @@ mod mkfs;
 mod names;
 mod options;
 mod overlay;
+mod partitions;
 mod place;
 mod probe;
 mod transaction;
+mod trim;
 mod volume;
 mod volumes;
 mod writer;
@@ -35,11 +39,16 @@ pub use diskfs_ext4::UuidChange;
 pub use driver::{Commits, RootReserve, WriteOptions};
 use fallback::FallbackOfDisk;
 pub use fallback::{DiskId, Fallback, FallbackRequest};
+pub use grow::{NewSpace, Resized};
 pub use luks::Keys;
 pub use lvm::{Group, LvmId, NewIds};
 pub use md::MdArray;
-pub use mkfs::{CodePage, ExfatOptions, FatKind, FatOptions, NewFilesystem, SwapOptions};
+pub use mkfs::{
+    CodePage, ExfatOptions, ExtKind, ExtOptions, FatKind, FatOptions, NewFilesystem, SwapOptions,
+    TreeUsage, fitting_size,
+};
 pub use options::DiskOptions;
+pub use trim::FreeSpace;
 pub use volume::Volume;
 
 use crate::cancellation::Cancellable;

@@ -1,30 +1,43 @@
 //! The command `diskfs check`.
 
-use std::io::Write as _;
+mod image;
+mod results;
+
+#[cfg(feature = "microvm")]
+use diskfs::vm::tools::{self, Work};
+
+use std::ffi::OsStr;
+use std::ops::ControlFlow;
 
 use clap::Args;
-use serde_json::{Map, Value, json};
 
-use diskfs::vm::tools::{self, Work};
-use diskfs::{Disk, Error, ErrorKind, Result, Volume};
+use diskfs::check::CheckOptions;
+use diskfs::{Content, Disk, Error, ErrorKind, Result, Volume};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
-use super::session::{Output, Session, stdout};
-use super::show::json as document;
-use super::show::name::message;
-use super::tool;
+use super::session::Session;
+use super::tool::{self, MethodArgs};
+use image::CheckedImage;
+use results::{Checked, Outcome, print_results};
 
-/// Check and repair filesystems with their own programs, in a microVM
+/// Check an image and its filesystems, and repair them
 ///
-/// Each filesystem of the image, or only the selected volume, is checked by the program for its
-/// type (`e2fsck`, `xfs_repair`, `btrfs check`, `fsck.f2fs`, `fsck.vfat`, `fsck.exfat`, `ntfsfix`).
+/// The tables of a qcow2 image are checked as by `qemu-img check`, unless one volume is selected.
+/// Leaked clusters are no damage: they only waste space.
+///
+/// ext2, ext3 and ext4 are checked by diskfs itself: superblock, groups, inodes, extents,
+/// directories, links, attributes and bitmaps, as `e2fsck -fn` does. Other filesystems are checked
+/// by the program for their type (`xfs_repair`, `btrfs check`, `fsck.f2fs`, `fsck.vfat`,
+/// `fsck.exfat`, `ntfsfix`) in a microVM.
+///
 /// Without --repair nothing is written to the image: a journal is replayed in memory only. With
-/// --repair, damage is repaired, and the filesystem is checked again.
+/// --repair, diskfs repairs the image, and these programs and `e2fsck` the filesystems, which are
+/// then checked again.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs check debian.qcow2
-  diskfs check -v --volume vg0/data lab.qcow2
+  diskfs check --json --volume vg0/data lab.qcow2
   diskfs check --repair --volume p2 broken.raw
 
 Exits with code 5 if a filesystem is damaged.")]
@@ -33,79 +46,108 @@ pub(super) struct Check {
     #[arg(value_name = "IMG")]
     image: Operand,
 
-    /// Repair damaged filesystems
+    /// Repair a damaged image, and damaged filesystems
     #[arg(long)]
     repair: bool,
+
+    #[command(flatten)]
+    method: MethodArgs,
 
     #[command(flatten)]
     source: SourceArgs,
 }
 
-/// The result of checking one volume.
-struct Checked {
-    volume: String,
-    kind: &'static str,
-    is_clean: bool,
-    command: String,
-    output: String,
-}
-
 pub(super) fn run(args: &Check, session: &mut Session) -> Result<()> {
     let image = args.image.image_alone("to check")?;
+    let checked_image = args.check_image(&image)?;
     let disk = if args.repair {
         args.source.open_writable(&image, None)?
     } else {
         args.source.open(&image)?
     };
-    let checked = args.check_all(&disk, session);
+    let checked = image::unless_only_image(args.check_all(&disk, session), checked_image.as_ref());
     session.print_warnings(&disk);
+    let disk_path = disk.path().to_owned();
     let closed = disk.close();
     let checked = checked?;
     closed?;
-    print_results(session, &checked)?;
-    for damaged in checked.iter().filter(|checked| !checked.is_clean) {
-        let reason = format!(
-            "volume {} is damaged: `{}` reports: {}",
-            damaged.volume,
-            damaged.command,
-            damaged.output.trim_end()
-        );
-        let error = Error::new(ErrorKind::Corrupt, reason);
-        let hint = if args.repair {
-            "the program could not repair the rest: restore a backup"
-        } else {
-            "--repair repairs it; make a copy of the image before"
-        };
-        session.report(&error.with_hint(hint));
+    print_results(session, checked_image.as_ref(), &checked)?;
+    if let Some(damaged) = checked_image.filter(|image| !image.is_safe()) {
+        let reason = format!("the image is {}", damaged.verdict());
+        let error = Error::new(ErrorKind::Corrupt, reason).in_file(disk_path);
+        session.report(&error.with_hint(args.next_step()));
+    }
+    for damaged in checked.iter().filter(|checked| !checked.is_clean()) {
+        let error = Error::new(ErrorKind::Corrupt, damaged.damage());
+        session.report(&error.with_hint(args.next_step()));
     }
     Ok(())
 }
 
 impl Check {
+    fn next_step(&self) -> &'static str {
+        if self.repair {
+            "the program could not repair the rest: restore a backup"
+        } else if cfg!(feature = "microvm") {
+            "--repair repairs it; make a copy of the image before"
+        } else {
+            "repair it with `e2fsck` on a copy"
+        }
+    }
+
+    /// Checks the image itself, unless a volume is selected.
+    fn check_image(&self, image: &OsStr) -> Result<Option<CheckedImage>> {
+        let which = &self.source.volume;
+        let is_whole =
+            which.volume.is_none() && which.partition.is_none() && which.offset.is_none();
+        if !is_whole {
+            return Ok(None);
+        }
+        image::check(image, &self.source.image, self.repair)
+    }
+
     fn check_all(&self, disk: &Disk, session: &mut Session) -> Result<Vec<Checked>> {
-        let volumes = tool::volumes(&self.source, disk, &Work::Check)?;
+        let volumes = tool::volumes(&self.source, disk, supports)?;
         let mut checked = Vec::new();
         for volume in &volumes {
             match self.check(volume, session) {
-                Ok(one) => checked.push(one),
+                Ok(outcome) => checked.push(Checked {
+                    volume: volume.name().to_owned(),
+                    kind: volume.filesystem_kind()?,
+                    outcome,
+                }),
                 Err(error) => session.report(&error),
             }
         }
         Ok(checked)
     }
 
-    fn check(&self, volume: &Volume, session: &Session) -> Result<Checked> {
-        if self.repair {
-            // The exit code of the repair is not used: the check afterwards decides.
-            tool::work(&self.source, volume, &Work::Repair, session)?;
+    #[cfg(feature = "microvm")]
+    fn check(&self, volume: &Volume, session: &Session) -> Result<Outcome> {
+        let native = || check_natively(volume);
+        let by_program = || self.check_by_program(volume, session);
+        let outcome = self.method.native_or_vm(native, by_program)?;
+        if !self.repair || outcome.is_clean() {
+            return Ok(outcome);
         }
+        // The exit code of the repair is not used: the check afterwards decides.
+        tool::work(&self.source, volume, &Work::Repair, session)?;
+        self.method.native_or_vm(native, by_program)
+    }
+
+    #[cfg(not(feature = "microvm"))]
+    #[expect(clippy::unused_self, reason = "with a microVM it chooses a program")]
+    fn check(&self, volume: &Volume, _: &Session) -> Result<Outcome> {
+        check_natively(volume)
+    }
+
+    #[cfg(feature = "microvm")]
+    fn check_by_program(&self, volume: &Volume, session: &Session) -> Result<Outcome> {
         let options = self.source.vm.options()?;
         let kind = volume.filesystem_kind()?;
         let handler = tool::output_handler(session);
         let done = tools::check(&options, kind, volume.device()?, handler)?;
-        Ok(Checked {
-            volume: volume.name().to_owned(),
-            kind,
+        Ok(Outcome::ByProgram {
             is_clean: done.is_well(),
             command: done.command,
             output: done.output,
@@ -113,34 +155,15 @@ impl Check {
     }
 }
 
-fn print_results(session: &Session, checked: &[Checked]) -> Result<()> {
-    let mut out = stdout()?;
-    match session.output() {
-        Output::Text => {
-            for Checked {
-                volume,
-                kind,
-                is_clean,
-                ..
-            } in checked
-            {
-                let verdict = if *is_clean { "clean" } else { "damaged" };
-                writeln!(out, "{}: {kind}, {verdict}", message(volume))?;
-            }
-        }
-        Output::Json => {
-            let volumes = checked.iter().map(|checked| {
-                json!({
-                    "volume": checked.volume,
-                    "type": checked.kind,
-                    "clean": checked.is_clean,
-                    "said": checked.output,
-                })
-            });
-            let volumes: Vec<Value> = volumes.collect();
-            let document = Map::from_iter([("volumes".to_owned(), volumes.into())]);
-            document::write(&mut out, session.command(), Value::Object(document))?;
-        }
+fn supports(content: &Content) -> bool {
+    #[cfg(feature = "microvm")]
+    if tool::has_program(content, &Work::Check) {
+        return true;
     }
-    Ok(out.flush()?)
+    matches!(content.kind, "ext2" | "ext3" | "ext4")
+}
+
+fn check_natively(volume: &Volume) -> Result<Outcome> {
+    let report = volume.check(&CheckOptions::default(), &mut |_| ControlFlow::Continue(()));
+    report.map(Outcome::Native)
 }

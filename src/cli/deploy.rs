@@ -388,6 +388,7 @@ impl Deploy {
             commits: Commits::AtClose,
             // The guest's root could make the same changes, so the root reserve may be used.
             root_reserve: RootReserve::Use,
+            ..WriteOptions::default()
         };
         let target = self.source.volume.writable_filesystem(disk, options)?;
         // A new overlay is removed with all its contents, so remaining changes need no hint.

@@ -35,8 +35,17 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Images as a whole",
         &[
-            "create", "mkfs", "check", "resize", "sparsify", "snapshot", "commit", "rebase",
-            "export", "uefi",
+            "create",
+            "partition",
+            "mkfs",
+            "check",
+            "resize",
+            "sparsify",
+            "snapshot",
+            "commit",
+            "rebase",
+            "export",
+            "uefi",
         ],
     ),
     (

@@ -1,18 +1,24 @@
 //! The command `diskfs mkfs`.
 
+mod ext;
+mod source;
+mod usage;
+
+use std::ffi::OsStr;
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use diskfs::image::create::Existing;
+use diskfs::image::create::{self, CreateOptions, Existing, NewImage, NewQcow2, Preallocation};
 #[cfg(feature = "microvm")]
 use diskfs::vm::tools::{self, NewByTool, Work};
 use diskfs::{
-    Content, Disk, Error, ErrorKind, ExfatOptions, FatKind, FatOptions, NewFilesystem, Result,
-    SwapOptions, Volume,
+    Content, Disk, Error, ErrorKind, ExfatOptions, ExtKind, FatKind, FatOptions, NewFilesystem,
+    Result, SwapOptions, Volume,
 };
 
 use super::bytes;
@@ -23,14 +29,18 @@ use super::show::json;
 use super::show::name::message;
 use super::show::size::units;
 use super::target::{self, WriteArgs};
+use ext::{ExtArgs, source_date};
+use source::{Opened, Written};
 
-/// Create an empty filesystem, or a swap area, on a volume
+/// Create a filesystem, empty or with files, or a swap area
 #[derive(Debug, Args)]
 #[command(
     after_help = "A volume with known contents is not overwritten, unless --force is given. On a disk with
 partitions, select the volume with --volume (or --partition).
 
 Examples:
+  diskfs mkfs ext4 -L root --volume p2 disk.qcow2
+  diskfs mkfs ext4 --size fit+10% --from-tar rootfs.tar.zst rootfs.img
   diskfs mkfs fat --label ESP --volume p1 disk.qcow2
   diskfs mkfs swap --volume vg0/swap disk.qcow2
   diskfs create seed.img 1M && diskfs mkfs fat --label CIDATA seed.img
@@ -43,6 +53,12 @@ pub(super) struct Mkfs {
 
 #[derive(Debug, Subcommand)]
 enum FilesystemKind {
+    /// Create an ext4 filesystem
+    Ext4(Box<ExtArgs>),
+    /// Create an ext3 filesystem
+    Ext3(Box<ExtArgs>),
+    /// Create an ext2 filesystem
+    Ext2(Box<ExtArgs>),
     /// Create a FAT12, FAT16 or FAT32 filesystem
     #[command(visible_alias = "vfat")]
     Fat(FatArgs),
@@ -56,9 +72,6 @@ enum FilesystemKind {
     /// Create a btrfs filesystem, with mkfs.btrfs in a microVM
     #[cfg(feature = "microvm")]
     Btrfs(ToolArgs),
-    /// Create an ext4 filesystem, with mke2fs in a microVM
-    #[cfg(feature = "microvm")]
-    Ext4(ToolArgs),
     /// Create an F2FS filesystem, with mkfs.f2fs in a microVM
     #[cfg(feature = "microvm")]
     F2fs(ToolArgs),
@@ -94,7 +107,12 @@ struct Common {
     #[arg(value_name = "IMG")]
     image: Operand,
 
-    /// Overwrite the existing contents of the volume
+    /// Create the image first, with this size; its format is qcow2 for a name in .qcow2, else raw.
+    /// With fit, the size is the smallest one for the tree, plus N percent or SIZE
+    #[arg(long, value_name = "SIZE|fit[+N%|+SIZE]", value_parser = image_size, conflicts_with = "overlay")]
+    size: Option<ImageSize>,
+
+    /// Overwrite the existing contents of the volume, or with --size the existing image
     #[arg(long)]
     force: bool,
 
@@ -184,20 +202,22 @@ struct SwapArgs {
 impl FilesystemKind {
     fn common(&self) -> &Common {
         match self {
+            Self::Ext4(args) | Self::Ext3(args) | Self::Ext2(args) => &args.common,
             Self::Fat(args) => &args.common,
             Self::Exfat(args) => &args.common,
             Self::Swap(args) => &args.common,
             #[cfg(feature = "microvm")]
-            Self::Xfs(args)
-            | Self::Btrfs(args)
-            | Self::Ext4(args)
-            | Self::F2fs(args)
-            | Self::Ntfs(args) => &args.common,
+            Self::Xfs(args) | Self::Btrfs(args) | Self::F2fs(args) | Self::Ntfs(args) => {
+                &args.common
+            }
         }
     }
 
     fn maker(&self) -> Result<Maker> {
         Ok(match self {
+            Self::Ext4(args) => args.maker(ExtKind::Ext4)?,
+            Self::Ext3(args) => args.maker(ExtKind::Ext3)?,
+            Self::Ext2(args) => args.maker(ExtKind::Ext2)?,
             Self::Fat(args) => Maker::Native(args.filesystem()?),
             Self::Exfat(args) => Maker::Native(args.filesystem()?),
             Self::Swap(args) => Maker::Native(args.area()?),
@@ -206,12 +226,36 @@ impl FilesystemKind {
             #[cfg(feature = "microvm")]
             Self::Btrfs(args) => args.maker("btrfs"),
             #[cfg(feature = "microvm")]
-            Self::Ext4(args) => args.maker("ext4"),
-            #[cfg(feature = "microvm")]
             Self::F2fs(args) => args.maker("f2fs"),
             #[cfg(feature = "microvm")]
             Self::Ntfs(args) => args.maker("ntfs"),
         })
+    }
+}
+
+impl FilesystemKind {
+    /// Opens the tree that the filesystem is filled with, if the options name one.
+    fn tree(&self, session: &Session) -> Result<Option<Opened>> {
+        match self {
+            Self::Ext4(args) | Self::Ext3(args) | Self::Ext2(args) => args.tree.open(session),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl ExtArgs {
+    fn maker(&self, kind: ExtKind) -> Result<Maker> {
+        #[cfg(feature = "microvm")]
+        if self.method.asks_for_vm() || !self.options.is_empty() {
+            let name = match kind {
+                ExtKind::Ext2 => "ext2",
+                ExtKind::Ext3 => "ext3",
+                ExtKind::Ext4 => "ext4",
+            };
+            return Ok(Maker::Tool(name, self.for_mke2fs()));
+        }
+        let options = self.format_options(kind)?;
+        Ok(Maker::Native(NewFilesystem::Ext(Box::new(options))))
     }
 }
 
@@ -286,29 +330,157 @@ impl FatBits {
 }
 
 pub(super) fn run(args: &Mkfs, session: &mut Session) -> Result<()> {
-    let maker = args.kind.maker()?;
+    let mut maker = args.kind.maker()?;
     let common = args.kind.common();
+    let time = source_date()?;
+    let tree = args.kind.tree(session)?;
     let new_overlay = common.write.new_overlay();
-    let disk = common.open()?;
-    let made = common.volume(&disk).and_then(|volume| {
-        let content = common.make(&volume, &maker).map_err(hint)?;
-        Ok((volume, content))
-    });
-    session.print_warnings(&disk);
-    let changed_bytes = disk.changed_in_memory();
-    let closed = disk.close();
-    let (volume, content) = made.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
-    closed?;
+    let new_image = match common.size {
+        Some(size) => Some(common.create_image(size.bytes(&mut maker, tree.as_ref())?)?),
+        None => None,
+    };
+    let mode = session.progress();
+    let fill = |volume: &Volume| match &tree {
+        Some(tree) => tree.fill(volume, time, mode).map(Some),
+        None => Ok(None),
+    };
+    let made = common.make_in(session, &maker, fill);
+    let made = made.inspect_err(|_| {
+        target::remove_new_overlay(new_overlay);
+        if let Some(path) = &new_image {
+            let _ = std::fs::remove_file(path);
+        }
+    })?;
     match session.output() {
-        Output::Json => common.write_json(session, &volume, &content, changed_bytes),
-        Output::Text => common.write_text(&volume, &content, changed_bytes),
+        Output::Json => common.write_json(session, &made),
+        Output::Text => common.write_text(&made),
     }
 }
 
+/// The size of a new image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ImageSize {
+    Bytes(u64),
+    /// The smallest size for the tree, and some more.
+    Fit(Extra),
+}
+
+/// The space that a fitting filesystem has beyond the needs of its tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extra {
+    Percent(u64),
+    Bytes(u64),
+}
+
+impl ImageSize {
+    /// Returns the size in bytes. For a fitting size, the options get enough inodes.
+    fn bytes(self, maker: &mut Maker, tree: Option<&Opened>) -> Result<u64> {
+        let extra = match self {
+            Self::Bytes(bytes) => return Ok(bytes),
+            Self::Fit(extra) => extra,
+        };
+        let (Maker::Native(NewFilesystem::Ext(options)), Some(tree)) = (maker, tree) else {
+            let reason = "--size fit requires ext2, ext3 or ext4 and a tree";
+            let error = Error::new(ErrorKind::Invalid, reason);
+            return Err(error.with_hint("add --from-dir, --from-tar or --from-oci"));
+        };
+        let usage = tree.usage()?;
+        if options.inodes.is_none() && options.bytes_per_inode.is_none() {
+            options.inodes = Some(usage.inodes());
+        }
+        let fitting = diskfs::fitting_size(options, &usage)?;
+        let more = match extra {
+            Extra::Percent(percent) => fitting.div_ceil(100).saturating_mul(percent),
+            Extra::Bytes(bytes) => bytes,
+        };
+        Ok(fitting.saturating_add(more))
+    }
+}
+
+/// Parses a size: `2G`, `fit`, `fit+10%` or `fit+64M`.
+fn image_size(text: &str) -> std::result::Result<ImageSize, String> {
+    let Some(extra) = text.strip_prefix("fit") else {
+        return bytes::parse(text).map(ImageSize::Bytes);
+    };
+    let invalid = || format!("invalid size `{text}`: expected fit, fit+N% or fit+SIZE");
+    let extra = match extra.strip_prefix('+') {
+        None if extra.is_empty() => Extra::Bytes(0),
+        None => return Err(invalid()),
+        Some(more) => match more.strip_suffix('%') {
+            Some(percent) => Extra::Percent(percent.parse().map_err(|_| invalid())?),
+            None => Extra::Bytes(bytes::parse(more)?),
+        },
+    };
+    Ok(ImageSize::Fit(extra))
+}
+
+/// A new filesystem.
+struct Made {
+    volume: String,
+    size_bytes: u64,
+    content: Content,
+    /// The number of bytes that would change, with --dry-run.
+    changed_bytes: Option<u64>,
+    written: Option<Written>,
+}
+
 impl Common {
+    /// Creates the image.
+    fn create_image(&self, size_bytes: u64) -> Result<PathBuf> {
+        let path = PathBuf::from(self.image.image_alone("to create")?);
+        if self.write.dry_run {
+            let reason = "--dry-run cannot be combined with --size, which creates the image";
+            return Err(Error::new(ErrorKind::Invalid, reason));
+        }
+        let is_qcow2 = path.extension() == Some(OsStr::new("qcow2"));
+        let options = CreateOptions {
+            image: if is_qcow2 {
+                NewImage::Qcow2(Box::<NewQcow2>::default())
+            } else {
+                NewImage::Raw
+            },
+            size_bytes: Some(size_bytes),
+            preallocation: Preallocation::Off,
+            existing: self.existing(),
+        };
+        create::create(&path, &options).map_err(|e| hint(e.into()))?;
+        Ok(path)
+    }
+
     fn open(&self) -> Result<Disk> {
         let image = self.image.image_alone("to create a filesystem in")?;
         self.write.open(&self.source, &image)
+    }
+
+    /// Creates the filesystem, and fills it. If that fails, no filesystem is left.
+    fn make_in(
+        &self,
+        session: &mut Session,
+        maker: &Maker,
+        fill: impl FnOnce(&Volume) -> Result<Option<Written>>,
+    ) -> Result<Made> {
+        let disk = self.open()?;
+        let made = self.volume(&disk).and_then(|volume| {
+            let content = self.make(&volume, maker).map_err(hint)?;
+            let fresh = volume.refreshed()?;
+            let written = fill(&fresh).inspect_err(|_| remove_filesystem(&volume))?;
+            Ok(Made {
+                volume: volume.name().to_owned(),
+                size_bytes: volume.size_bytes(),
+                content,
+                changed_bytes: None,
+                written,
+            })
+        });
+        session.print_warnings(&disk);
+        let changed_bytes = disk.changed_in_memory();
+        let closed = disk.close();
+        let made = made?;
+        closed?;
+        Ok(Made {
+            changed_bytes,
+            ..made
+        })
     }
 
     fn make(&self, volume: &Volume, maker: &Maker) -> Result<Content> {
@@ -354,41 +526,55 @@ impl Common {
         Err(error.with_hint(hint).in_file(disk.path()))
     }
 
-    fn write_text(&self, volume: &Volume, content: &Content, changed: Option<u64>) -> Result<()> {
+    fn write_text(&self, made: &Made) -> Result<()> {
         let mut out = stdout()?;
-        let (name, kind) = (volume.name(), content.kind);
-        let mut line = format!("{name}: {kind}, {}", units(volume.size_bytes()));
+        let content = &made.content;
+        let mut line = format!(
+            "{}: {}, {}",
+            made.volume,
+            content.kind,
+            units(made.size_bytes)
+        );
         for (word, value) in [("label", content.label()), ("UUID", content.uuid.clone())] {
             line.extend(value.map(|value| format!(", {word} {}", message(&value))));
         }
-        writeln!(out, "{line}")?;
-        if let Some(bytes) = changed.filter(|_| self.write.dry_run) {
+        let contents = made.written.map(|Written { files, bytes }| {
+            let size = units(bytes);
+            format!(", {files} files with {size}")
+        });
+        writeln!(out, "{line}{}", contents.unwrap_or_default())?;
+        if let Some(bytes) = made.changed_bytes.filter(|_| self.write.dry_run) {
             writeln!(out, "{bytes} bytes of the disk would change")?;
         }
         Ok(out.flush()?)
     }
 
-    fn write_json(
-        &self,
-        session: &Session,
-        volume: &Volume,
-        content: &Content,
-        changed: Option<u64>,
-    ) -> Result<()> {
+    fn write_json(&self, session: &Session, made: &Made) -> Result<()> {
         let mut fields = Map::new();
         let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-        put("volume", volume.name().into());
-        put("size_bytes", volume.size_bytes().into());
-        put("type", content.kind.into());
-        put("label", content.label().into());
-        put("uuid", content.uuid.clone().into());
+        put("volume", made.volume.clone().into());
+        put("size_bytes", made.size_bytes.into());
+        put("type", made.content.kind.into());
+        put("label", made.content.label().into());
+        put("uuid", made.content.uuid.clone().into());
+        if let Some(Written { files, bytes }) = made.written {
+            put("files", files.into());
+            put("content_bytes", bytes.into());
+        }
         put("dry_run", self.write.dry_run.into());
-        if let Some(bytes) = changed {
+        if let Some(bytes) = made.changed_bytes {
             put("changed_bytes", bytes.into());
         }
         let mut out = stdout()?;
         json::write(&mut out, session.command(), Value::Object(fields))?;
         Ok(out.flush()?)
+    }
+}
+
+/// Removes a filesystem that could not be filled, as far as the disk still allows it.
+fn remove_filesystem(volume: &Volume) {
+    if let Ok(device) = volume.writable_device() {
+        let _ = diskfs::block::wipe_ends(&*device, 0).and_then(|()| device.flush());
     }
 }
 
@@ -402,7 +588,7 @@ fn hint(error: Error) -> Error {
     }
 }
 
-fn random<const N: usize>() -> Result<[u8; N]> {
+pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     // getrandom(2) returns this few bytes completely or not at all.
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(std::io::Error::from)?;

@@ -95,7 +95,7 @@ impl SourceArgs {
 
     /// Returns the library's options, without the fallback driver. Asks for the keys that the user
     /// must enter.
-    fn disk_options(&self) -> Result<DiskOptions> {
+    pub(crate) fn disk_options(&self) -> Result<DiskOptions> {
         let keys = self.image.keys.load()?;
         let mut options = Disk::options().image(self.image.options_with(keys.as_ref())?);
         if let Some(keys) = keys {

@@ -1,35 +1,59 @@
 //! The command `diskfs resize`.
 
+use std::ffi::OsStr;
 use std::io::Write as _;
+use std::ops::ControlFlow;
 
 use clap::Args;
 use serde_json::{Map, Value};
 
+use diskfs::image::{self, Image};
+#[cfg(feature = "microvm")]
 use diskfs::vm::tools::Work;
-use diskfs::{Disk, Error, ErrorKind, Result, Volume};
+use diskfs::volume::TableKind;
+use diskfs::volume::edit::NewSize;
+use diskfs::{Disk, NewSpace, Result, Volume};
 
+use super::bytes;
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::progress::Progress;
 use super::session::{Output, Session, stdout};
 use super::show::json;
 use super::show::name::message;
 use super::show::size::units;
+use super::snapshot::open_options;
 use super::target::{self, WriteArgs};
+#[cfg(feature = "microvm")]
 use super::tool;
+use super::tool::MethodArgs;
 
-/// Grow a filesystem to the size of its volume, in a microVM
+/// Grow an image, a partition and its filesystem
 ///
-/// The kernel and the program for the filesystem's type do the work: `xfs_growfs`, `btrfs`,
-/// `resize2fs`, `resize.f2fs` or `ntfsresize`. The volume itself is not changed: enlarge the image,
-/// and the partition or logical volume, before.
+/// The image gets the size SIZE, if it is given. Then the partition of the selected volume gets the
+/// free space that follows it, and the filesystem the space of its partition, each in place. What
+/// can't grow further stays as it is, so the command can be repeated. An encrypted partition needs
+/// no step of its own. Logical volumes are not enlarged; their filesystems are.
+///
+/// ext2, ext3 and ext4 are grown by diskfs itself, other filesystems by the program for their type
+/// (`xfs_growfs`, `btrfs`, `resize.f2fs` or `ntfsresize`) in a microVM.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  qemu-img resize data.qcow2 20G && diskfs resize data.qcow2
+  diskfs resize data.qcow2 20G
+  diskfs resize --volume p2 data.raw +5G
   diskfs resize --volume p2 grown.raw")]
 pub(super) struct Resize {
     /// The image with the filesystem
     #[arg(value_name = "IMG")]
     image: Operand,
+
+    /// The new size of the disk, or with + the number of bytes to add (suffixes k, M, G, T)
+    /// [default: the present size]
+    #[arg(value_name = "[+]SIZE", value_parser = new_size, conflicts_with_all = ["overlay", "dry_run"])]
+    size: Option<NewSize>,
+
+    #[command(flatten)]
+    method: MethodArgs,
 
     #[command(flatten)]
     source: SourceArgs,
@@ -38,15 +62,25 @@ pub(super) struct Resize {
     write: WriteArgs,
 }
 
+/// A volume whose filesystem fills it.
+struct Grown {
+    volume: Volume,
+    old_bytes: u64,
+}
+
 pub(super) fn run(args: &Resize, session: &mut Session) -> Result<()> {
     let new_overlay = args.write.new_overlay();
     let image = args.image.image_alone("to resize")?;
-    let disk = args.write.open(&args.source, &image)?;
-    let grown = args.grow(&disk, session);
+    if let Some(size) = args.size {
+        args.resize_image(&image, size)?;
+    }
+    let mut disk = args.write.open(&args.source, &image)?;
+    let grown = args.grow(&mut disk, session);
     session.print_warnings(&disk);
     let changed_bytes = disk.changed_in_memory();
     let closed = disk.close();
-    let volume = grown.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
+    let Grown { volume, old_bytes } =
+        grown.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
     closed?;
     let mut out = stdout()?;
     match session.output() {
@@ -61,6 +95,7 @@ pub(super) fn run(args: &Resize, session: &mut Session) -> Result<()> {
             let mut document = Map::new();
             document.insert("volume".to_owned(), volume.name().into());
             document.insert("type".to_owned(), volume.filesystem_kind()?.into());
+            document.insert("old_size_bytes".to_owned(), old_bytes.into());
             document.insert("size_bytes".to_owned(), volume.size_bytes().into());
             document.insert("dry_run".to_owned(), args.write.dry_run.into());
             json::write(&mut out, session.command(), Value::Object(document))?;
@@ -69,53 +104,85 @@ pub(super) fn run(args: &Resize, session: &mut Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Unused space below this size, after a filesystem or a partition, is alignment or a table.
-const SLACK_BYTES: u64 = 1 << 20;
-
-/// Fails if the filesystem already fills its partition, and the disk has free space after the
-/// partition: then the image was enlarged, but the partition was not.
-fn check_can_grow(disk: &Disk, volume: &Volume) -> Result<()> {
-    let (Some(entry), Some(disk_bytes)) = (volume.entry(), volume.disk_bytes()) else {
-        return Ok(());
-    };
-    let end = entry.start_bytes.saturating_add(entry.len_bytes);
-    let neighbours = disk.volumes()?.iter();
-    let starts = neighbours
-        .filter(|other| other.entry().is_some() && other.disk_index() == volume.disk_index())
-        .filter_map(Volume::start_bytes);
-    let next = starts.filter(|start| *start >= end).min();
-    let free_after = next.unwrap_or(disk_bytes).saturating_sub(end);
-    let Some(filesystem_bytes) = volume.filesystem_bytes()? else {
-        return Ok(());
-    };
-    let left = entry.len_bytes.saturating_sub(filesystem_bytes);
-    if left >= SLACK_BYTES || free_after < SLACK_BYTES {
-        return Ok(());
+impl Resize {
+    fn resize_image(&self, image: &OsStr, size: NewSize) -> Result<()> {
+        let (path, options) = open_options(image, &self.source.image)?;
+        let size_bytes = match size {
+            NewSize::Bytes(bytes) => bytes,
+            NewSize::More(bytes) => {
+                let present = Image::open(&path, &options)?.device().size_bytes();
+                present.saturating_add(bytes)
+            }
+            NewSize::Largest => return Ok(()),
+        };
+        let how = image::ResizeOptions::default();
+        image::resize(&path, size_bytes, how, &options)?;
+        Ok(())
     }
-    let name = volume.name();
-    let reason = format!(
-        "the filesystem already fills {name} ({}): the partition must be enlarged first, and {} after it are unused",
-        units(entry.len_bytes),
-        units(free_after)
-    );
-    let hint = format!(
-        "enlarge partition {}, for example with `growpart` or `parted resizepart` in the guest, and run this command again",
-        entry.number
-    );
-    Err(Error::new(ErrorKind::Other, reason)
-        .in_file(disk.path())
-        .with_hint(hint))
+
+    fn volume(&self, disk: &Disk) -> Result<Volume> {
+        match self.source.volume.volume_alone(disk)? {
+            Some(volume) => Ok(volume),
+            None => disk.default_volume(),
+        }
+    }
+
+    fn grow(&self, disk: &mut Disk, session: &Session) -> Result<Grown> {
+        let volume = self.volume(disk)?;
+        let old_bytes = volume.size_bytes();
+        let number = partition_number(disk, &volume)?;
+        drop(volume);
+        if let Some(number) = number {
+            disk.edit_partitions(None, |editor| editor.grow(number, NewSize::Largest))?;
+        }
+        let volume = self.volume(disk)?;
+        self.grow_filesystem(&volume, session)?;
+        Ok(Grown { volume, old_bytes })
+    }
+
+    #[cfg_attr(
+        not(feature = "microvm"),
+        expect(clippy::unused_self, reason = "with a microVM the options choose")
+    )]
+    fn grow_filesystem(&self, volume: &Volume, session: &Session) -> Result<()> {
+        let native = || {
+            let mut progress = Progress::new(session.progress(), None);
+            let grown = volume.grow_filesystem(NewSpace::Unknown, &mut |bytes| {
+                progress.advance(bytes);
+                ControlFlow::Continue(())
+            });
+            progress.finish();
+            grown.map(|_| ())
+        };
+        #[cfg(feature = "microvm")]
+        return self.method.native_or_vm(native, || {
+            tool::work(&self.source, volume, &Work::Grow, session)?.check()
+        });
+        #[cfg(not(feature = "microvm"))]
+        native()
+    }
 }
 
-impl Resize {
-    fn grow(&self, disk: &Disk, session: &Session) -> Result<Volume> {
-        let volume = match self.source.volume.volume_alone(disk)? {
-            Some(volume) => volume,
-            None => disk.default_volume()?,
-        };
-        check_can_grow(disk, &volume)?;
-        let done = tool::work(&self.source, &volume, &Work::Grow, session)?;
-        done.check()?;
-        Ok(volume)
+/// Returns the number of the partition that the volume is, or that it is the inside of, if its
+/// table can be edited.
+fn partition_number(disk: &Disk, volume: &Volume) -> Result<Option<u32>> {
+    let outer = match volume.name().strip_suffix("/luks") {
+        Some(outer) => disk.volume(outer)?,
+        None => volume.clone(),
+    };
+    let table = disk.partition_table()?.map(|table| table.kind);
+    let is_editable = matches!(
+        table,
+        Some(TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr)
+    );
+    let entry = outer.entry().filter(|_| outer.disk_index() == Some(0));
+    Ok(entry.filter(|_| is_editable).map(|entry| entry.number))
+}
+
+/// Parses a size: `20G` or `+5G`.
+fn new_size(text: &str) -> std::result::Result<NewSize, String> {
+    match text.strip_prefix('+') {
+        Some(more) => bytes::parse(more).map(NewSize::More),
+        None => bytes::parse(text).map(NewSize::Bytes),
     }
 }

@@ -99,8 +99,8 @@ mod tests {
     use super::files::{Df, Diff, Du, Find, Grep, Hash, Ls, Stat, Tree};
     use super::guests::{Deploy, ErrorDocument, Log, Mount};
     use super::images::{
-        Appliance, Check, Commit, Create, Export, Man, Mkfs, Rebase, Resize, Schemas,
-        SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
+        Appliance, Check, Commit, Create, Export, Man, Mkfs, PartitionDocument, Rebase, Resize,
+        Schemas, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
     };
     use super::info::Info;
     use super::*;
@@ -147,6 +147,7 @@ mod tests {
             ("man", schema::<Man>()),
             ("mkfs", schema::<Mkfs>()),
             ("mount", schema::<Mount>()),
+            ("partition", schema::<PartitionDocument>()),
             ("rebase", schema::<Rebase>()),
             ("resize", schema::<Resize>()),
             ("run", none("the output of the program")),

@@ -76,7 +76,6 @@ impl Session {
     }
 
     /// Returns true if `-v` was given.
-    #[cfg(feature = "microvm")]
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose > 0
     }

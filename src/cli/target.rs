@@ -313,6 +313,7 @@ impl<'a> Targets<'a> {
             commits: self.commits,
             // The guest's root could make the same changes, so the root reserve may be used.
             root_reserve: RootReserve::Use,
+            ..WriteOptions::default()
         };
         self.source.volume.writable_filesystem(disk, options)
     }

@@ -1,19 +1,78 @@
-//! Common parts of the commands that run filesystem programs in a microVM.
+//! Common parts of the commands that work on whole filesystems, natively or with the filesystem's
+//! own program in a microVM.
 
+#[cfg(feature = "microvm")]
 use std::io::{self, Write as _};
 
-use diskfs::vm::Stream;
-use diskfs::vm::tools::{self, ToolResult, Work};
+use clap::Args;
+#[cfg(feature = "microvm")]
+use clap::ValueEnum;
+
+#[cfg(feature = "microvm")]
+use diskfs::vm::{
+    Stream,
+    tools::{self, ToolResult, Work},
+};
 use diskfs::{Content, ContentClass, Disk, Error, ErrorKind, Result, Volume};
 
 use super::options::SourceArgs;
+#[cfg(feature = "microvm")]
 use super::session::{Output, Session};
 
-/// Returns the selected volume, or all volumes whose filesystem the program supports.
+/// The program that does the work on a filesystem.
+#[cfg(feature = "microvm")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Method {
+    /// diskfs itself
+    Native,
+    /// The filesystem's own program, in a microVM
+    Vm,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MethodArgs {
+    /// Do the work with diskfs itself (native), or with the filesystem's own program in a microVM
+    /// (vm) [default: native if diskfs supports the filesystem, otherwise vm]
+    #[cfg(feature = "microvm")]
+    #[arg(long, value_name = "METHOD", hide_possible_values = true)]
+    with: Option<Method>,
+}
+
+impl MethodArgs {
+    /// Returns true if the options choose a microVM.
+    #[cfg(feature = "microvm")]
+    pub(super) fn asks_for_vm(&self) -> bool {
+        self.with == Some(Method::Vm)
+    }
+
+    /// Does the work natively, and in a microVM if the options say so, or if diskfs does not
+    /// support it and the options allow a microVM.
+    #[cfg(feature = "microvm")]
+    pub(super) fn native_or_vm<T>(
+        &self,
+        native: impl FnOnce() -> Result<T>,
+        vm: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match self.with {
+            Some(Method::Vm) => vm(),
+            Some(Method::Native) => native(),
+            None => match native() {
+                Err(e) if e.kind() == ErrorKind::Unsupported => vm(),
+                done => done,
+            },
+        }
+    }
+}
+
+/// Returns the selected volume, or all volumes with a filesystem that `supports` accepts.
 ///
 /// # Errors
 /// `NotFound` if there is none.
-pub(super) fn volumes(source: &SourceArgs, disk: &Disk, work: &Work) -> Result<Vec<Volume>> {
+pub(super) fn volumes(
+    source: &SourceArgs,
+    disk: &Disk,
+    supports: impl Fn(&Content) -> bool,
+) -> Result<Vec<Volume>> {
     if let Some(volume) = source.volume.volume_alone(disk)? {
         return Ok(vec![volume]);
     }
@@ -22,21 +81,26 @@ pub(super) fn volumes(source: &SourceArgs, disk: &Disk, work: &Work) -> Result<V
         if volume.problem().is_some() || volume.is_unlocked() || disk.is_member(volume)? {
             continue;
         }
-        let content = volume.content()?;
-        let takes =
-            |c: &Content| c.class == ContentClass::Filesystem && tools::is_known(c.kind, work);
-        if content.is_some_and(takes) {
+        let takes = |c: &Content| c.class == ContentClass::Filesystem && supports(c);
+        if volume.content()?.is_some_and(takes) {
             found.push(volume.clone());
         }
     }
     if found.is_empty() {
-        let reason = "no filesystem found that a known program supports";
+        let reason = "no filesystem found that is supported";
         return Err(Error::new(ErrorKind::NotFound, reason).in_file(disk.path()));
     }
     Ok(found)
 }
 
+/// Returns true if a program is known that does the work on this content.
+#[cfg(feature = "microvm")]
+pub(super) fn has_program(content: &Content, work: &Work) -> bool {
+    tools::is_known(content.kind, work)
+}
+
 /// Runs the program on a volume that is open for writing. Its output is shown with `-v`.
+#[cfg(feature = "microvm")]
 pub(super) fn work(
     source: &SourceArgs,
     volume: &Volume,
@@ -50,6 +114,7 @@ pub(super) fn work(
 }
 
 /// Returns a callback that shows a program's output with `-v`.
+#[cfg(feature = "microvm")]
 pub(super) fn output_handler(session: &Session) -> impl FnMut(Stream, &[u8]) -> Result<()> + use<> {
     let shows = session.is_verbose() && session.output() == Output::Text;
     move |_, bytes| {

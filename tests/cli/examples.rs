@@ -119,9 +119,11 @@ const ELSEWHERE: &[&str] = &[
     // These need a microVM; tests/vm runs them.
     "diskfs appliance",
     "diskfs check",
+    "rootfs.tar.zst",
+    "alpine.tar",
+    "p2 data.raw",
     "diskfs resize",
     "diskfs run",
-    "diskfs sparsify",
     "--vm ",
     "mkfs xfs",
     "fedora",

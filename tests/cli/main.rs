@@ -2,6 +2,7 @@
 
 mod between;
 mod changing;
+mod check;
 mod deploy;
 mod diff;
 mod du;
@@ -21,11 +22,15 @@ mod making;
 mod md;
 mod memory;
 mod mkfs;
+mod mkfs_ext;
 mod newcomer;
+mod partition;
 mod program;
 mod progress;
+mod resize;
 mod room;
 mod schemas;
+mod sparsify;
 mod systems;
 mod taking_out;
 mod uefi;

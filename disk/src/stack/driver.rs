@@ -8,7 +8,7 @@ use diskfs_exfat::{Exfat, WritableExfat};
 use diskfs_ext4::{Ext4, Options, WritableExt4};
 use diskfs_fat::{CodePage, Fat, WritableFat};
 use diskfs_iso9660::Iso9660;
-use diskfs_vfs::{FsRead, FsWrite, Result};
+use diskfs_vfs::{FsRead, FsWrite, Result, Timestamp};
 
 use super::content::Content;
 
@@ -39,6 +39,9 @@ pub struct WriteOptions {
     pub commits: Commits,
     /// The use of the space that the filesystem reserves for the guest's root.
     pub root_reserve: RootReserve,
+    /// The time that changes record instead of the present time, so that the same changes write the
+    /// same bytes. Only ext2, ext3 and ext4 use it.
+    pub fixed_time: Option<Timestamp>,
 }
 
 /// The time at which changes become durable without a sync.
@@ -47,6 +50,9 @@ pub enum Commits {
     /// A few seconds after a change, as the kernel does it.
     #[default]
     Timed,
+    /// Only when the caller syncs, when memory or the journal is full, and at close. The moments
+    /// then depend on nothing but the changes.
+    OnSync,
     /// At close: all changes at once if the filesystem's journal has room for them. Changes become
     /// durable earlier only if memory or the journal is full. After an error, including one of
     /// closing, nothing more is committed.
@@ -102,7 +108,7 @@ impl WriteOptions {
         diskfs_ext4::WriteOptions {
             commit_interval: self.commits.interval(defaults.commit_interval),
             grouping: match self.commits {
-                Commits::Timed => diskfs_ext4::TransactionGrouping::No,
+                Commits::Timed | Commits::OnSync => diskfs_ext4::TransactionGrouping::No,
                 Commits::AtClose => diskfs_ext4::TransactionGrouping::UntilClosed,
                 Commits::Once => diskfs_ext4::TransactionGrouping::InOneTransaction,
             },
@@ -110,6 +116,7 @@ impl WriteOptions {
                 RootReserve::Keep => diskfs_ext4::RootReserve::Keep,
                 RootReserve::Use => diskfs_ext4::RootReserve::Use,
             },
+            fixed_time: self.fixed_time,
             ..defaults
         }
     }
@@ -136,7 +143,7 @@ impl Commits {
     fn interval(self, usual: Option<Duration>) -> Option<Duration> {
         match self {
             Self::Timed => usual,
-            Self::AtClose | Self::Once => None,
+            Self::OnSync | Self::AtClose | Self::Once => None,
         }
     }
 }

@@ -4,6 +4,9 @@ use diskfs_image::create::Existing;
 use diskfs_volume::swap;
 
 pub use diskfs_exfat::FormatOptions as ExfatOptions;
+pub use diskfs_ext4::{
+    FormatKind as ExtKind, FormatOptions as ExtOptions, TreeUsage, fitting_size,
+};
 pub use diskfs_fat::{CodePage, FatKind, FormatOptions as FatOptions};
 pub use swap::FormatOptions as SwapOptions;
 
@@ -19,6 +22,8 @@ pub enum NewFilesystem {
     Fat(FatOptions),
     /// exFAT, with its options.
     Exfat(ExfatOptions),
+    /// ext2, ext3 or ext4, with its options.
+    Ext(Box<ExtOptions>),
     /// Linux swap space, with its options.
     Swap(SwapOptions),
 }
@@ -53,6 +58,9 @@ impl Volume {
                     ..options.clone()
                 };
                 diskfs_exfat::format(device, &options).map_err(|e| self.in_image(e))?;
+            }
+            NewFilesystem::Ext(options) => {
+                diskfs_ext4::format(device, options).map_err(|e| self.in_image(e))?;
             }
             NewFilesystem::Swap(options) => {
                 swap::format(device, options).map_err(|e| self.in_image(e))?;

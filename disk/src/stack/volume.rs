@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_ext4::UuidChange;
 use diskfs_fat::CodePage;
+use diskfs_vfs::{FsRead, FsWrite};
 use diskfs_volume::Partition;
 use diskfs_volume::lvm::LogicalVolume;
 
@@ -254,6 +255,20 @@ impl Volume {
         Ok(self.content.get().and_then(Option::as_ref))
     }
 
+    /// Returns the same volume with its present content, after a filesystem was created on it.
+    ///
+    /// # Errors
+    /// As [`content`](Self::content).
+    pub fn refreshed(&self) -> Result<Self> {
+        let fresh = Self {
+            content: OnceLock::new(),
+            cached: CachedFilesystem::default(),
+            ..self.clone()
+        };
+        fresh.content()?;
+        Ok(fresh)
+    }
+
     /// Returns true if a driver or the fallback reads its kind of filesystem.
     ///
     /// # Errors
@@ -339,6 +354,37 @@ impl Volume {
             "opened for writing"
         );
         Ok(WritableFilesystem::new(fs, &self.image_path, &self.name))
+    }
+
+    /// Opens its filesystem with a driver, never with the fallback.
+    pub(super) fn native_filesystem(&self) -> Result<Arc<dyn FsRead>> {
+        let content = self.known_content()?;
+        let code_page = self.code_page.unwrap_or_default();
+        let native = driver::open(content, self.device()?, code_page);
+        self.or_unsupported(content, native)
+    }
+
+    /// Opens its filesystem for writing with a driver, never with the fallback.
+    pub(super) fn native_writable_filesystem(
+        &self,
+        options: WriteOptions,
+    ) -> Result<Arc<dyn FsWrite>> {
+        let content = self.known_content()?;
+        let code_page = self.code_page.unwrap_or_default();
+        let device = self.writable_device()?;
+        let native = driver::open_for_writing(content, device, options, code_page);
+        self.or_unsupported(content, native)
+    }
+
+    fn or_unsupported<T>(
+        &self,
+        content: &Content,
+        native: Option<diskfs_vfs::Result<T>>,
+    ) -> Result<T> {
+        match native {
+            Some(opened) => opened.map_err(|e| self.in_image(e)),
+            None => Err(self.unsupported(content)),
+        }
     }
 
     /// Returns the driver's result, unless there is no driver or it failed with *unsupported*: then

@@ -24,6 +24,7 @@
 //!     commits: Commits::AtClose,
 //!     // The plan may use the space that is reserved for root.
 //!     root_reserve: RootReserve::Use,
+//!     ..WriteOptions::default()
 //! };
 //! deployment.apply(&disk.writable_filesystem(&options)?)?;
 //! disk.close()?;

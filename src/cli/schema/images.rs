@@ -125,6 +125,12 @@ pub(super) struct Mkfs {
     label: Option<String>,
     /// The UUID of the filesystem.
     uuid: Option<String>,
+    /// The number of files that the filesystem was filled with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<u64>,
+    /// The number of bytes in these files, without holes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_bytes: Option<u64>,
     /// True if nothing was written.
     dry_run: bool,
     /// The number of bytes of the disk that would change, with `--dry-run`.
@@ -138,8 +144,52 @@ pub(super) struct Mkfs {
 pub(super) struct Check {
     /// The header with the version and the command.
     diskfs: Header,
+    /// The result for the image itself; null for a raw image, and if a volume was selected.
+    image: Option<CheckedImage>,
     /// The filesystems that were checked.
     volumes: Vec<Checked>,
+}
+
+/// A qcow2 image that was checked.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct CheckedImage {
+    /// True if nothing was found.
+    clean: bool,
+    /// True if something was repaired; the other fields describe the image afterwards.
+    repaired: bool,
+    /// The number of clusters that are counted as used, but are not.
+    leaked_clusters: u64,
+    /// The number of errors that endanger data.
+    corruptions: u64,
+    /// The number of tables that could not be read.
+    check_errors: u64,
+    /// The first findings.
+    findings: Vec<ImageFinding>,
+    /// The number of findings that are not listed.
+    omitted_findings: u64,
+    /// The end of the last cluster in use, in bytes of the file.
+    image_end_bytes: u64,
+    /// The number of clusters of the guest's disk.
+    total_clusters: u64,
+    /// The number of clusters that are allocated.
+    allocated_clusters: u64,
+    /// The number of clusters that do not follow the previous one in the file.
+    fragmented_clusters: u64,
+    /// The number of compressed clusters.
+    compressed_clusters: u64,
+}
+
+/// An error in the tables of an image.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct ImageFinding {
+    /// The code of its kind, which stays the same.
+    code: String,
+    /// The offset in the file.
+    offset: u64,
+    /// The description.
+    detail: String,
 }
 
 /// A filesystem that was checked.
@@ -153,8 +203,38 @@ struct Checked {
     kind: String,
     /// True if the filesystem is undamaged.
     clean: bool,
-    /// The output of the program.
+    /// The findings as lines of text, or the output of the program.
     said: String,
+    /// The findings in the order of the phases; only if diskfs itself has checked it.
+    findings: Option<Vec<Finding>>,
+    /// The number of all findings; `findings` has at most 1000.
+    total_findings: Option<u64>,
+    /// Notes about what limits the check.
+    notes: Option<Vec<String>>,
+}
+
+/// An inconsistency that a check found.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Finding {
+    /// The code of its kind, which stays the same.
+    code: String,
+    /// A sentence with the actual and expected values.
+    detail: String,
+    /// The block group.
+    group: Option<u64>,
+    /// The inode.
+    inode: Option<u64>,
+    /// The block of the filesystem.
+    block: Option<u64>,
+    /// The path of the inode, if it is a directory that was reached.
+    path: Option<String>,
+    /// The bytes of the path in base64, if they are not valid UTF-8.
+    path_base64: Option<String>,
+    /// The name in the directory, or of the attribute.
+    name: Option<String>,
+    /// The bytes of the name in base64, if they are not valid UTF-8.
+    name_base64: Option<String>,
 }
 
 /// The document of `diskfs resize --json`.
@@ -168,6 +248,8 @@ pub(super) struct Resize {
     /// The filesystem's type.
     #[serde(rename = "type")]
     kind: String,
+    /// The size of the volume before.
+    old_size_bytes: u64,
     /// The size of the volume.
     size_bytes: u64,
     /// True if nothing was written.
@@ -182,6 +264,12 @@ pub(super) struct Sparsify {
     diskfs: Header,
     /// The names of the volumes that were trimmed.
     volumes: Vec<String>,
+    /// True if nothing was changed.
+    dry_run: bool,
+    /// The free space of the volumes that diskfs itself has trimmed, in bytes.
+    free_bytes: u64,
+    /// The part of it that the image stored and that was discarded, or would be, in bytes.
+    discarded_bytes: u64,
     /// The space that was allocated for the image file before.
     before_bytes: u64,
     /// The space that is allocated for the image file now.
@@ -208,6 +296,106 @@ pub(super) struct Commit {
     written_bytes: u64,
     /// True if the overlay was emptied.
     emptied: bool,
+}
+
+/// The document of `diskfs partition --json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum PartitionDocument {
+    /// The output of `list`.
+    List(PartitionList),
+    /// The output of all commands that change the table.
+    Edited(PartitionsEdited),
+}
+
+/// The partitions of a disk.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct PartitionList {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The partition table; null if the disk has none.
+    partition_table: Option<EditableTable>,
+    /// The free space of the disk, with `--free`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free: Option<Vec<FreePlace>>,
+}
+
+/// The result of a change of the partition table.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct PartitionsEdited {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The partition table after the change.
+    partition_table: Option<EditableTable>,
+    /// The free space of the disk after the change.
+    free: Vec<FreePlace>,
+    /// The number of the partition that was added or changed.
+    partition: Option<u32>,
+    /// True if the table was written; false if it was as requested already.
+    changed: bool,
+    /// True for a dry run, which changes nothing.
+    dry_run: bool,
+    /// The number of bytes of the disk that a dry run would have changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed_bytes: Option<u64>,
+}
+
+/// A partition table with the flags of its partitions.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct EditableTable {
+    /// The type of the table, such as `gpt`.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The ID of the disk in the table.
+    disk_id: String,
+    /// The size of a sector.
+    sector_size_bytes: u64,
+    /// The partitions in the table.
+    partitions: Vec<EditablePartition>,
+    /// Problems of the table that do not prevent reading it.
+    warnings: Vec<String>,
+}
+
+/// A partition with its flags.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct EditablePartition {
+    /// The name, as it is given to `--volume`.
+    volume: String,
+    /// The number of the partition.
+    number: u64,
+    /// The offset of the partition on the disk.
+    start_bytes: u64,
+    /// The size of the partition.
+    size_bytes: u64,
+    /// The name of the partition's type.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The type as a number or UUID, as it is stored in the table.
+    type_id: String,
+    /// The name of the partition in the table.
+    name: Option<String>,
+    /// The partition's UUID.
+    uuid: Option<String>,
+    /// The flags that are set, as `set-flags` names them.
+    flags: Vec<String>,
+    /// The reason why the partition cannot be used.
+    problem: Option<String>,
+}
+
+/// A free part of a disk.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct FreePlace {
+    /// The offset on the disk.
+    start_bytes: u64,
+    /// The size of the free part, before alignment.
+    size_bytes: u64,
+    /// True if it is in the extended partition, for logical partitions.
+    logical: bool,
 }
 
 /// The document of `diskfs snapshot --json`.

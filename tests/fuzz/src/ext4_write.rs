@@ -46,6 +46,10 @@ fn round(device: Arc<dyn BlockWrite>, random: &mut Random) -> Option<()> {
             TransactionGrouping::InOneTransaction,
         ]),
         root_reserve: *random.pick(&[RootReserve::Keep, RootReserve::Use]),
+        fixed_time: Some(diskfs_vfs::Timestamp {
+            seconds: 1_700_000_000,
+            nanoseconds: 0,
+        }),
     };
     let fs = WritableExt4::open(device, &options).ok()?;
     change::some(&fs, random);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Overlay, Result, check_bounds};
-use diskfs_image::{Format, Gate, Image, OpenOptions};
+use diskfs_image::repair::{Repair, repair_device};
+use diskfs_image::{Format, Gate, Image, OpenOptions, ResizeOptions, Shrink, WritableImage};
 
 use crate::luks::NoCipher;
 
@@ -34,7 +35,8 @@ impl BlockRead for Roomy {
     }
 }
 
-/// Opens a qcow2 image for writing, writes, zeroes and discards some ranges, and closes it.
+/// Opens a qcow2 image for writing, writes, zeroes and discards some ranges, and closes it. Then
+/// resizes and repairs it.
 pub(crate) fn qcow2(device: &Arc<dyn BlockRead>) {
     let roomy = Arc::new(Roomy(Arc::clone(device)));
     let overlay: Arc<dyn BlockWrite> = Arc::new(Overlay::in_memory(roomy, CHANGED_MAX_BYTES));
@@ -45,9 +47,17 @@ pub(crate) fn qcow2(device: &Arc<dyn BlockRead>) {
         cache_bytes: 4 << 20,
         ..OpenOptions::default()
     };
+    write_twice(&overlay, &options);
+    if let Ok(image) = Image::from_device(overlay.clone(), &options) {
+        let _ = image.check();
+    }
+    resize(&overlay, &options);
+    repair(&overlay);
+}
+
+fn write_twice(overlay: &Arc<dyn BlockWrite>, options: &OpenOptions) {
     for round in 0..2 {
-        let Ok(image) = diskfs_image::WritableImage::from_device(Arc::clone(&overlay), &options)
-        else {
+        let Ok(image) = WritableImage::from_device(Arc::clone(overlay), options) else {
             return;
         };
         let disk = image.device();
@@ -63,8 +73,38 @@ pub(crate) fn qcow2(device: &Arc<dyn BlockRead>) {
         drop(disk);
         let _ = image.close();
     }
-    if let Ok(image) = Image::from_device(overlay, &options) {
-        let _ = image.check();
+}
+
+/// Makes the disk longer and shorter, and reads the new range.
+fn resize(overlay: &Arc<dyn BlockWrite>, options: &OpenOptions) {
+    let how = ResizeOptions {
+        shrink: Shrink::Allowed,
+        ..ResizeOptions::default()
+    };
+    for change in [100_000, -300_000, 5_000_000] {
+        let Ok(image) = WritableImage::from_device(Arc::clone(overlay), options) else {
+            return;
+        };
+        let old_bytes = image.description().virtual_size_bytes;
+        let Ok(done) = image.resize(old_bytes.saturating_add_signed(change), how) else {
+            continue;
+        };
+        let added = done.new_size_bytes.saturating_sub(old_bytes).min(1 << 20);
+        let Ok(image) = Image::from_device(overlay.clone(), options) else {
+            continue;
+        };
+        let mut bytes = vec![0x5a; usize::try_from(added).unwrap_or(0)];
+        let _ = image.device().read_at(old_bytes, &mut bytes);
+    }
+}
+
+/// Repairs the image. A second repair changes nothing more.
+fn repair(overlay: &Arc<dyn BlockWrite>) {
+    let _ = repair_device(overlay.as_ref(), Repair::Leaks, Some(Format::Qcow2));
+    let all = || repair_device(overlay.as_ref(), Repair::All, Some(Format::Qcow2));
+    if let (Ok(first), Ok(second)) = (all(), all()) {
+        assert_eq!(first.after, second.before);
+        assert_eq!(first.after, second.after);
     }
 }
 

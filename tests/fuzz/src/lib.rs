@@ -12,6 +12,7 @@
 //! An input is an image, or a [`Sparse`] one: the fixtures are mebibytes of zeroes with a few
 //! blocks in them, and a fuzzer should not spend its time on the zeroes.
 
+mod archive;
 mod change;
 mod content;
 mod deploy;
@@ -97,11 +98,13 @@ pub enum Target {
     Etc,
     /// A UEFI variable store with a valid checksum: all variables, then edits.
     Varstore,
+    /// Layers of tar archives with valid checksums: their tree, written to a filesystem.
+    Archive,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -125,6 +128,7 @@ impl Target {
         Self::Selinux,
         Self::Etc,
         Self::Varstore,
+        Self::Archive,
     ];
 
     /// Returns the name of the target for `cargo fuzz`.
@@ -153,6 +157,7 @@ impl Target {
             Self::Selinux => "selinux",
             Self::Etc => "etc",
             Self::Varstore => "varstore",
+            Self::Archive => "archive",
         }
     }
 
@@ -182,6 +187,7 @@ impl Target {
             Self::Selinux => selinux::labels(device),
             Self::Etc => etc::texts(device),
             Self::Varstore => varstore::store(device),
+            Self::Archive => archive::tree(device),
         }
     }
 
@@ -209,7 +215,8 @@ impl Target {
             | Self::Remote
             | Self::Rpm
             | Self::Selinux
-            | Self::Etc => {
+            | Self::Etc
+            | Self::Archive => {
                 self.run(device);
             }
         }
@@ -337,4 +344,9 @@ pub fn selinux(data: &[u8]) {
 /// Runs [`Target::Etc`] on an input.
 pub fn etc(data: &[u8]) {
     Target::Etc.run(&device(data));
+}
+
+/// Runs [`Target::Archive`] on an input.
+pub fn archive(data: &[u8]) {
+    Target::Archive.run(&device(data));
 }

@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
 use crate::{
-    Sparse, Target, deploy, etc, guest, journal, labels, luks, registry, remote, rpm, selinux,
-    systemd_journal, varstore,
+    Sparse, Target, archive, deploy, etc, guest, journal, labels, luks, registry, remote, rpm,
+    selinux, systemd_journal, varstore,
 };
 
 /// An image with its target, and the ranges that the target reads.
@@ -229,6 +229,7 @@ fn tiny() -> Vec<Seed> {
     );
     seeds.extend(selinux::seeds().map(|(name, image)| of(Target::Selinux, name, &image)));
     seeds.push(of(Target::Etc, "texts", &etc::seed()));
+    seeds.push(of(Target::Archive, "layers", &archive::seed()));
     seeds.extend(labels::seeds().map(|(name, image)| of(Target::Mbr, name, &image)));
     seeds.extend(Target::ALL.map(|target| of(target, "zeroes", &empty)));
     seeds

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Overlay};
-use diskfs_volume::{SectorSize, read_table, read_table_with};
+use diskfs_volume::edit::{Flag, NewPartition, NewSize, PartitionType, TableEditor};
+use diskfs_volume::{Guid, SectorSize, read_table, read_table_with};
 
 use crate::labels;
 
-/// The maximum number of bytes that sealing writes.
-const SEALED_BYTES: u64 = 1 << 20;
+/// The maximum number of bytes that sealing or an edit writes. The entries of a GPT have at most
+/// 4 MiB in each copy.
+const SEALED_BYTES: u64 = 16 << 20;
 
 /// Reads any partition table, unchanged and with corrected label checksums.
 pub(crate) fn mbr(device: &Arc<dyn BlockRead>) {
@@ -41,6 +43,7 @@ pub(crate) fn gpt(device: &Arc<dyn BlockRead>) {
 }
 
 fn follow(device: &Arc<dyn BlockRead>) {
+    edit(device);
     let Ok(Some(table)) = read_table(&**device) else {
         return;
     };
@@ -52,6 +55,44 @@ fn follow(device: &Arc<dyn BlockRead>) {
                 .read_at(last, &mut [0])
                 .expect("the partition can be read");
         }
+    }
+}
+
+/// Changes the table in each way, in memory, and reads the result.
+fn edit(device: &Arc<dyn BlockRead>) {
+    let Ok(editor) = TableEditor::read(&**device, None) else {
+        return;
+    };
+    let _ = editor.free_space();
+    let new = NewPartition {
+        number: None,
+        start_bytes: None,
+        size_bytes: None,
+        partition_type: PartitionType::LINUX,
+        name: "x".to_owned(),
+        guid: Guid::from_u128(1),
+        flags: Vec::new(),
+        role: None,
+    };
+    let write = |edited: &TableEditor| {
+        let written = Overlay::in_memory(Arc::clone(device), SEALED_BYTES);
+        if edited.write(&written).is_ok() {
+            let _ = read_table(&written);
+        }
+    };
+    let mut repaired = editor.clone();
+    let _ = repaired.repair();
+    write(&repaired);
+    for number in [1, 2, 5, 6] {
+        let mut edited = editor.clone();
+        let _ = edited.shrink(number, 4096);
+        let _ = edited.add(&new);
+        let _ = edited.grow(number, NewSize::Largest);
+        let _ = edited.set_flag(number, Flag::Active, true);
+        let _ = edited.set_name(number, "y");
+        write(&edited);
+        let _ = edited.delete(number);
+        write(&edited);
     }
 }
 

@@ -1,0 +1,257 @@
+//! The file tree that a new filesystem is filled with.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use diskfs::archive::image::{Image, Selection};
+use diskfs::archive::{Layer, Tree, tree};
+use diskfs::vfs::copy_in::{CopyInOptions, CopyTo};
+use diskfs::vfs::copy_out::{OnError, Preserve};
+use diskfs::vfs::{FsWrite, Timestamp, copy_in};
+use diskfs::{Commits, Error, ErrorKind, Result, RootReserve, TreeUsage, Volume, WriteOptions};
+
+use super::usage;
+
+use crate::cli::ProgressMode;
+use crate::cli::out_file::is_standard;
+use crate::cli::progress::Progress;
+use crate::cli::session::Session;
+
+/// The largest archive from a pipe, which is stored in a temporary file because it is read twice.
+const PIPE_MAX_BYTES: u64 = 256 << 30;
+
+#[derive(Debug, Args)]
+pub(super) struct SourceTree {
+    /// Fill the filesystem with the contents of directory DIR of the host
+    #[arg(long, value_name = "DIR", group = "tree")]
+    from_dir: Option<PathBuf>,
+
+    /// Fill the filesystem with a tar archive, plain or compressed; - reads standard input
+    #[arg(long, value_name = "FILE", group = "tree")]
+    from_tar: Option<PathBuf>,
+
+    /// Fill the filesystem with the layers of an OCI image layout or of an archive of `docker save`
+    #[arg(long, value_name = "IMAGE[:TAG]", group = "tree")]
+    from_oci: Option<String>,
+
+    /// With --from-dir, give all files to this user and group
+    #[arg(long, value_name = "UID:GID", requires = "from_dir", value_parser = owner)]
+    owner: Option<(u32, u32)>,
+}
+
+/// The tree, opened and, if it consists of archives, read once.
+#[derive(Debug)]
+pub(super) enum Opened {
+    Directory {
+        path: PathBuf,
+        owner: Option<(u32, u32)>,
+    },
+    Archives(Box<Tree>),
+}
+
+/// The filesystem is synced after this share of its size, because until then delayed allocation
+/// reserves more than the files need.
+const SYNC_SHARE: u64 = 80;
+/// The limits of the number of bytes between two syncs.
+const SYNC_BYTES: std::ops::RangeInclusive<u64> = (256 << 10)..=(16 << 20);
+
+/// The number that a file counts besides its contents, so that many small files are synced, too.
+const FILE_BYTES: u64 = 4 << 10;
+
+/// The syncs of a filesystem that is being filled, at moments that depend only on its contents.
+struct Syncs<'a> {
+    fs: &'a dyn FsWrite,
+    interval_bytes: u64,
+    unsynced_bytes: u64,
+    error: Option<diskfs::vfs::Error>,
+}
+
+impl<'a> Syncs<'a> {
+    fn new(fs: &'a dyn FsWrite) -> Result<Self> {
+        let statistics = fs.statistics()?;
+        let size_bytes = statistics
+            .blocks
+            .saturating_mul(statistics.block_size.into());
+        let share = size_bytes / SYNC_SHARE;
+        Ok(Self {
+            fs,
+            interval_bytes: share.clamp(*SYNC_BYTES.start(), *SYNC_BYTES.end()),
+            unsynced_bytes: 0,
+            error: None,
+        })
+    }
+
+    /// Counts bytes, and syncs if there are many.
+    fn advance(&mut self, bytes: u64) -> ControlFlow<()> {
+        self.unsynced_bytes = self.unsynced_bytes.saturating_add(bytes);
+        if self.unsynced_bytes < self.interval_bytes {
+            return ControlFlow::Continue(());
+        }
+        self.unsynced_bytes = 0;
+        match self.fs.sync() {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.error = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// Returns the error of a sync, if there was one, in the place of that of the stopped work.
+    fn check<T>(self, done: Result<T>) -> Result<T> {
+        match self.error {
+            Some(error) => Err(error.into()),
+            None => done,
+        }
+    }
+}
+
+/// The number of files and bytes that were written.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Written {
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+}
+
+impl SourceTree {
+    /// Opens the tree, if the options name one. Reads the headers of archives, and verifies the
+    /// digests of an image.
+    pub(super) fn open(&self, session: &Session) -> Result<Option<Opened>> {
+        if let Some(path) = &self.from_dir {
+            let metadata = path.metadata().map_err(|e| Error::from(e).in_file(path))?;
+            if !metadata.is_dir() {
+                return Err(Error::new(ErrorKind::NotADirectory, "not a directory").in_file(path));
+            }
+            let (path, owner) = (path.clone(), self.owner);
+            return Ok(Some(Opened::Directory { path, owner }));
+        }
+        let layers = if let Some(path) = &self.from_tar {
+            vec![layer(path)?]
+        } else if let Some(text) = &self.from_oci {
+            let (path, selection) = Selection::split(text);
+            let image = Image::open(&path, &selection, PIPE_MAX_BYTES)?;
+            image.layers().to_vec()
+        } else {
+            return Ok(None);
+        };
+        let mut progress = Progress::new(session.progress(), None);
+        let tree = Tree::plan(&layers, &tree::Limits::default(), &mut |bytes| {
+            progress.advance(bytes);
+            ControlFlow::Continue(())
+        });
+        progress.finish();
+        Ok(Some(Opened::Archives(Box::new(tree?))))
+    }
+}
+
+fn layer(path: &Path) -> Result<Layer> {
+    if is_standard(path) {
+        return Layer::from_stream(io::stdin().lock(), Path::new("-"), PIPE_MAX_BYTES);
+    }
+    Layer::open(path, PIPE_MAX_BYTES)
+}
+
+impl Opened {
+    /// Returns the space that the tree needs.
+    pub(super) fn usage(&self) -> Result<TreeUsage> {
+        match self {
+            Self::Directory { path, .. } => usage::of_directory(path),
+            Self::Archives(tree) => Ok(usage::of_archives(tree)),
+        }
+    }
+
+    /// Fills the new filesystem of a volume. With a `time`, no file is newer, and the same tree
+    /// always makes the same bytes.
+    pub(super) fn fill(
+        &self,
+        volume: &Volume,
+        time: Option<Timestamp>,
+        mode: ProgressMode,
+    ) -> Result<Written> {
+        let options = WriteOptions {
+            commits: Commits::OnSync,
+            root_reserve: RootReserve::Use,
+            fixed_time: time,
+        };
+        let fs = volume.writable_filesystem(&options)?;
+        let written = match self {
+            Self::Directory { path, owner } => copy(fs.as_fs(), path, *owner, time, mode),
+            Self::Archives(tree) => unpack(fs.as_fs(), tree, mode),
+        };
+        let written = written.inspect_err(|_| {
+            // The caller removes the filesystem.
+            let _ = fs.abandon();
+        })?;
+        fs.close()?;
+        Ok(written)
+    }
+}
+
+fn copy(
+    fs: &dyn FsWrite,
+    from: &Path,
+    owner: Option<(u32, u32)>,
+    newest_time: Option<Timestamp>,
+    mode: ProgressMode,
+) -> Result<Written> {
+    let (uid, gid) = owner.unwrap_or_default();
+    let options = CopyInOptions {
+        preserve: Preserve {
+            owner: owner.is_none(),
+            ..Preserve::ALL
+        },
+        uid,
+        gid,
+        on_error: OnError::Stop,
+        newest_time,
+        ..CopyInOptions::default()
+    };
+    let mut progress = Progress::new(mode, None);
+    let to = CopyTo::Directory(fs.root());
+    let mut syncs = Syncs::new(fs)?;
+    let mut done_bytes = 0;
+    let copied = copy_in(fs, from, to, &options, &mut |_, summary| {
+        progress.set(summary.files, summary.bytes);
+        let more = summary.bytes.saturating_sub(done_bytes);
+        done_bytes = summary.bytes;
+        syncs.advance(more.saturating_add(FILE_BYTES))
+    });
+    progress.finish();
+    let copied = copied.map_err(|e| Error::from(e).in_file(from));
+    let summary = syncs.check(copied)?;
+    Ok(Written {
+        files: summary.files,
+        bytes: summary.bytes,
+    })
+}
+
+fn unpack(fs: &dyn FsWrite, tree: &Tree, mode: ProgressMode) -> Result<Written> {
+    let mut progress = Progress::new(mode, Some(tree.stream_bytes()));
+    let mut syncs = Syncs::new(fs)?;
+    let written = tree.write_to(fs, &tree::WriteOptions::default(), &mut |bytes| {
+        progress.advance(bytes);
+        syncs.advance(bytes)
+    });
+    progress.finish();
+    let written = syncs.check(written)?;
+    let kinds = [
+        written.regular_files,
+        written.directories,
+        written.symlinks,
+        written.special_files,
+    ];
+    Ok(Written {
+        files: kinds.into_iter().fold(0, u64::saturating_add),
+        bytes: written.content_bytes,
+    })
+}
+
+/// Parses an owner: `1000:1000`.
+fn owner(text: &str) -> std::result::Result<(u32, u32), String> {
+    let parts = text.split_once(':');
+    let owner = parts.and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
+    owner.ok_or_else(|| format!("invalid owner `{text}`: expected UID:GID"))
+}

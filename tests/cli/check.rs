@@ -1,0 +1,74 @@
+//! check: its verdicts, compared with e2fsck's, and what it says about damage.
+
+use diskfs_fixtures::have;
+
+use crate::diskfs_in;
+
+#[test]
+fn damage_is_found_and_named() {
+    if !have(&["mke2fs", "debugfs", "e2fsck"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    let tool = |words: &[&str]| {
+        let mut command = diskfs_fixtures::command(words[0]);
+        let command = command.args(&words[1..]).current_dir(directory.path());
+        command.output().unwrap().status.code()
+    };
+    for (damage, code) in [
+        ("freeb 9", "block-bitmap"),
+        ("clri /file", "unused-inode"),
+        ("set_inode_field /file links_count 7", "link-count"),
+        ("set_super_value free_blocks_count 1", "superblock-count"),
+    ] {
+        run(&["create", "--force", "disk.img", "16M"]).bytes();
+        tool(&["mke2fs", "-qF", "-t", "ext4", "disk.img"]);
+        std::fs::write(directory.path().join("file"), "contents\n").unwrap();
+        run(&["cp", "file", "disk.img:/file"]).bytes();
+        assert_eq!(run(&["check", "disk.img"]).text(), "disk: ext4, clean\n");
+
+        tool(&["debugfs", "-w", "-R", damage, "disk.img"]);
+        let before = std::fs::read(directory.path().join("disk.img")).unwrap();
+        let checked = run(&["check", "disk.img"]);
+        assert_eq!(checked.code(), Some(5), "{damage}");
+        assert!(
+            checked.stderr().contains("--repair"),
+            "{}",
+            checked.stderr()
+        );
+        let document = run(&["check", "--json", "disk.img"]);
+        let document = String::from_utf8_lossy(&document.output.stdout).into_owned();
+        assert!(document.contains(code), "{damage}: {document}");
+        let after = std::fs::read(directory.path().join("disk.img")).unwrap();
+        assert!(before == after, "{damage}");
+        tool(&["e2fsck", "-fn", "disk.img"]);
+    }
+}
+
+#[test]
+fn a_damaged_image_is_repaired() {
+    if !have(&["qemu-img"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    let path = directory.path().join("disk.qcow2");
+    run(&["mkfs", "ext4", "--size", "16M", "disk.qcow2"]).bytes();
+    let clean = "image: qcow2, clean\ndisk: ext4, clean\n";
+    assert_eq!(run(&["check", "disk.qcow2"]).text(), clean);
+    // The first refcount block is at cluster 2 in new images; its first counts become 0.
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[0x20000..0x2000a].fill(0);
+    std::fs::write(&path, &bytes).unwrap();
+    let checked = run(&["check", "disk.qcow2"]);
+    assert_eq!(checked.code(), Some(5), "{}", checked.stderr());
+    assert!(std::fs::read(&path).unwrap() == bytes);
+    let repaired = run(&["check", "--repair", "disk.qcow2"]).text();
+    assert_eq!(
+        repaired,
+        "image: qcow2, clean, repaired\ndisk: ext4, clean\n"
+    );
+    let mut command = diskfs_fixtures::command("qemu-img");
+    assert!(command.arg("check").arg(&path).status().unwrap().success());
+}
