@@ -225,6 +225,15 @@ impl Error {
         self.0.kind
     }
 
+    /// Returns the path of the file or image that the error is about, if it names one.
+    pub fn path(&self) -> Option<&Path> {
+        match (&self.0.path, &self.0.cause) {
+            (Some(path), _) => Some(path),
+            (None, Cause::Block(e)) => e.path(),
+            _ => None,
+        }
+    }
+
     /// Returns what failed, without place and next step.
     pub fn reason(&self) -> String {
         match &self.0.cause {

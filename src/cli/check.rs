@@ -12,11 +12,13 @@ use std::ops::ControlFlow;
 use clap::Args;
 
 use diskfs::check::CheckOptions;
+use diskfs::volume::{Partition, PartitionKind};
 use diskfs::{Content, Disk, Error, ErrorKind, Result, Volume};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::session::Session;
+use super::show::name::message;
 use super::tool::{self, MethodArgs};
 use image::CheckedImage;
 use results::{Checked, Outcome, print_results};
@@ -57,29 +59,37 @@ pub(super) struct Check {
     source: SourceArgs,
 }
 
+/// The types of partitions that contain no filesystem: BIOS boot, `PReP`, and Microsoft's reserved
+/// one.
+const RAW_TYPES: [&str; 3] = [
+    "21686148-6449-6e6f-744e-656564454649",
+    "9e1a2d38-c612-4316-aa26-8b49521e5a8b",
+    "e3c9e316-0b5c-4db8-817d-f92df00215ae",
+];
+
 pub(super) fn run(args: &Check, session: &mut Session) -> Result<()> {
     let image = args.image.image_alone("to check")?;
     let checked_image = args.check_image(&image)?;
-    let disk = if args.repair {
-        args.source.open_writable(&image, None)?
-    } else {
-        args.source.open(&image)?
+    // The image's own findings are printed even if it cannot be opened.
+    let checked = args.check_volumes(&image, session);
+    let checked = image::unless_only_image(checked, checked_image.as_ref());
+    let (checked, error) = match checked {
+        Ok(checked) => (checked, None),
+        Err(error) if checked_image.is_none() => return Err(error),
+        Err(error) => (Vec::new(), Some(error)),
     };
-    let checked = image::unless_only_image(args.check_all(&disk, session), checked_image.as_ref());
-    session.print_warnings(&disk);
-    let disk_path = disk.path().to_owned();
-    let closed = disk.close();
-    let checked = checked?;
-    closed?;
     print_results(session, checked_image.as_ref(), &checked)?;
     if let Some(damaged) = checked_image.filter(|image| !image.is_safe()) {
         let reason = format!("the image is {}", damaged.verdict());
-        let error = Error::new(ErrorKind::Corrupt, reason).in_file(disk_path);
+        let error = Error::new(ErrorKind::Corrupt, reason).in_file(damaged.path);
         session.report(&error.with_hint(args.next_step()));
     }
     for damaged in checked.iter().filter(|checked| !checked.is_clean()) {
         let error = Error::new(ErrorKind::Corrupt, damaged.damage());
         session.report(&error.with_hint(args.next_step()));
+    }
+    if let Some(error) = error {
+        session.report(&error);
     }
     Ok(())
 }
@@ -106,7 +116,25 @@ impl Check {
         image::check(image, &self.source.image, self.repair)
     }
 
+    fn check_volumes(&self, image: &OsStr, session: &mut Session) -> Result<Vec<Checked>> {
+        let disk = if self.repair {
+            self.source.open_writable(image, None)?
+        } else {
+            self.source.open(image)?
+        };
+        let checked = self.check_all(&disk, session);
+        session.print_warnings(&disk);
+        let closed = disk.close();
+        let checked = checked?;
+        closed?;
+        Ok(checked)
+    }
+
     fn check_all(&self, disk: &Disk, session: &mut Session) -> Result<Vec<Checked>> {
+        let is_selected = self.source.volume.volume_alone(disk)?.is_some();
+        if !is_selected {
+            report_unchecked(disk, session)?;
+        }
         let volumes = tool::volumes(&self.source, disk, supports)?;
         let mut checked = Vec::new();
         for volume in &volumes {
@@ -123,7 +151,7 @@ impl Check {
     }
 
     #[cfg(feature = "microvm")]
-    fn check(&self, volume: &Volume, session: &Session) -> Result<Outcome> {
+    fn check(&self, volume: &Volume, session: &mut Session) -> Result<Outcome> {
         let native = || check_natively(volume);
         let by_program = || self.check_by_program(volume, session);
         let outcome = self.method.native_or_vm(native, by_program)?;
@@ -131,13 +159,16 @@ impl Check {
             return Ok(outcome);
         }
         // The exit code of the repair is not used: the check afterwards decides.
-        tool::work(&self.source, volume, &Work::Repair, session)?;
+        if let Err(error) = tool::work(&self.source, volume, &Work::Repair, session) {
+            session.report(&error);
+            return Ok(outcome);
+        }
         self.method.native_or_vm(native, by_program)
     }
 
     #[cfg(not(feature = "microvm"))]
     #[expect(clippy::unused_self, reason = "with a microVM it chooses a program")]
-    fn check(&self, volume: &Volume, _: &Session) -> Result<Outcome> {
+    fn check(&self, volume: &Volume, _: &mut Session) -> Result<Outcome> {
         check_natively(volume)
     }
 
@@ -152,6 +183,45 @@ impl Check {
             command: done.command,
             output: done.output,
         })
+    }
+}
+
+/// Reports the volumes that are not checked: those that cannot be opened as damage, and encrypted
+/// and unknown ones as warnings.
+fn report_unchecked(disk: &Disk, session: &mut Session) -> Result<()> {
+    for volume in disk.volumes()? {
+        let name = message(volume.name());
+        if let Some(problem) = volume.problem() {
+            let reason = format!("volume {name} cannot be checked: it {problem}");
+            session.report(&Error::new(ErrorKind::Corrupt, reason).in_file(disk.path()));
+            continue;
+        }
+        let is_partition = volume.entry().is_some_and(has_filesystem);
+        match volume.content()? {
+            None if is_partition => {
+                session.warn(&format!(
+                    "volume {name} has no known content, and is not checked"
+                ));
+            }
+            Some(content) if content.kind == "crypto_LUKS" && !volume.is_unlocked() => {
+                let step = format!("give --key {name}:ask");
+                session.warn(&format!(
+                    "volume {name} is encrypted, and is not checked; {step}"
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns true if a partition of this type usually has a filesystem or the like.
+fn has_filesystem(entry: &Partition) -> bool {
+    match &entry.kind {
+        PartitionKind::Gpt { type_guid, .. } => {
+            !RAW_TYPES.contains(&type_guid.to_string().as_str())
+        }
+        _ => !entry.is_extended(),
     }
 }
 

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -109,7 +110,8 @@ struct Common {
 
     /// Create the image first, with this size; its format is qcow2 for a name in .qcow2, else raw.
     /// With fit, the size is the smallest one for the tree, plus N percent or SIZE
-    #[arg(long, value_name = "SIZE|fit[+N%|+SIZE]", value_parser = image_size, conflicts_with = "overlay")]
+    #[arg(long, value_name = "SIZE|fit[+N%|+SIZE]", value_parser = image_size,
+          conflicts_with_all = ["overlay", "volume", "partition", "offset", "format", "snapshot", "add"])]
     size: Option<ImageSize>,
 
     /// Overwrite the existing contents of the volume, or with --size the existing image
@@ -237,7 +239,10 @@ impl FilesystemKind {
     /// Opens the tree that the filesystem is filled with, if the options name one.
     fn tree(&self, session: &Session) -> Result<Option<Opened>> {
         match self {
-            Self::Ext4(args) | Self::Ext3(args) | Self::Ext2(args) => args.tree.open(session),
+            Self::Ext4(args) | Self::Ext3(args) | Self::Ext2(args) => {
+                let image = args.common.image.image_alone("to create a filesystem in")?;
+                args.tree.open(image.as_ref(), session)
+            }
             _ => Ok(None),
         }
     }
@@ -252,7 +257,7 @@ impl ExtArgs {
                 ExtKind::Ext3 => "ext3",
                 ExtKind::Ext4 => "ext4",
             };
-            return Ok(Maker::Tool(name, self.for_mke2fs()));
+            return Ok(Maker::Tool(name, self.for_mke2fs()?));
         }
         let options = self.format_options(kind)?;
         Ok(Maker::Native(NewFilesystem::Ext(Box::new(options))))
@@ -344,16 +349,59 @@ pub(super) fn run(args: &Mkfs, session: &mut Session) -> Result<()> {
         Some(tree) => tree.fill(volume, time, mode).map(Some),
         None => Ok(None),
     };
-    let made = common.make_in(session, &maker, fill);
-    let made = made.inspect_err(|_| {
+    let made = common.make_in(session, new_image.as_ref(), &maker, fill);
+    let made = made.map_err(|error| {
         target::remove_new_overlay(new_overlay);
-        if let Some(path) = &new_image {
-            let _ = std::fs::remove_file(path);
+        match &new_image {
+            Some(file) => file.under_its_name(error),
+            None => error,
         }
     })?;
+    if let Some(file) = &new_image {
+        file.finish(common.force)?;
+    }
     match session.output() {
         Output::Json => common.write_json(session, &made),
         Output::Text => common.write_text(&made),
+    }
+}
+
+/// A new image that has a temporary name until it is complete. Without
+/// [`finish`](Self::finish) it is removed.
+struct NewImageFile {
+    path: PathBuf,
+    temporary: PathBuf,
+}
+
+impl NewImageFile {
+    /// Gives the image its name.
+    fn finish(&self, force: bool) -> Result<()> {
+        let flags = if force {
+            RenameFlags::empty()
+        } else {
+            RenameFlags::NOREPLACE
+        };
+        let renamed = renameat_with(CWD, &self.temporary, CWD, &self.path, flags);
+        renamed.map_err(|e| hint(Error::from(std::io::Error::from(e)).in_file(&self.path)))
+    }
+
+    /// Returns an error about the temporary name as one about the image.
+    fn under_its_name(&self, error: Error) -> Error {
+        if error.path() != Some(&self.temporary) {
+            return error;
+        }
+        let renamed = Error::new(error.kind(), error.reason()).in_file(&self.path);
+        match error.next_step() {
+            Some(step) => renamed.with_hint(step),
+            None => renamed,
+        }
+    }
+}
+
+impl Drop for NewImageFile {
+    fn drop(&mut self) {
+        // After `finish` there is no such file.
+        let _ = std::fs::remove_file(&self.temporary);
     }
 }
 
@@ -425,12 +473,18 @@ struct Made {
 }
 
 impl Common {
-    /// Creates the image.
-    fn create_image(&self, size_bytes: u64) -> Result<PathBuf> {
+    /// Creates the image under a temporary name in its directory: it gets its name when it is
+    /// complete.
+    fn create_image(&self, size_bytes: u64) -> Result<NewImageFile> {
         let path = PathBuf::from(self.image.image_alone("to create")?);
         if self.write.dry_run {
             let reason = "--dry-run cannot be combined with --size, which creates the image";
             return Err(Error::new(ErrorKind::Invalid, reason));
+        }
+        if !self.force && path.symlink_metadata().is_ok() {
+            return Err(hint(
+                Error::new(ErrorKind::Exists, "the file exists").in_file(&path),
+            ));
         }
         let is_qcow2 = path.extension() == Some(OsStr::new("qcow2"));
         let options = CreateOptions {
@@ -441,13 +495,20 @@ impl Common {
             },
             size_bytes: Some(size_bytes),
             preallocation: Preallocation::Off,
-            existing: self.existing(),
+            existing: Existing::Keep,
         };
-        create::create(&path, &options).map_err(|e| hint(e.into()))?;
-        Ok(path)
+        let number = u64::from_le_bytes(random()?);
+        let name = path.file_name().unwrap_or_default().display();
+        let temporary = path.with_file_name(format!(".{name}.{number:016x}"));
+        let file = NewImageFile { path, temporary };
+        create::create(&file.temporary, &options).map_err(|e| file.under_its_name(e.into()))?;
+        Ok(file)
     }
 
-    fn open(&self) -> Result<Disk> {
+    fn open(&self, new_image: Option<&NewImageFile>) -> Result<Disk> {
+        if let Some(file) = new_image {
+            return self.source.open_writable(file.temporary.as_os_str(), None);
+        }
         let image = self.image.image_alone("to create a filesystem in")?;
         self.write.open(&self.source, &image)
     }
@@ -456,10 +517,11 @@ impl Common {
     fn make_in(
         &self,
         session: &mut Session,
+        new_image: Option<&NewImageFile>,
         maker: &Maker,
         fill: impl FnOnce(&Volume) -> Result<Option<Written>>,
     ) -> Result<Made> {
-        let disk = self.open()?;
+        let disk = self.open(new_image)?;
         let made = self.volume(&disk).and_then(|volume| {
             let content = self.make(&volume, maker).map_err(hint)?;
             let fresh = volume.refreshed()?;
@@ -574,6 +636,8 @@ impl Common {
 /// Removes a filesystem that could not be filled, as far as the disk still allows it.
 fn remove_filesystem(volume: &Volume) {
     if let Ok(device) = volume.writable_device() {
+        // The backup superblocks must go, too, and the host gets its space back.
+        let _ = device.discard(0, device.size_bytes());
         let _ = diskfs::block::wipe_ends(&*device, 0).and_then(|()| device.flush());
     }
 }

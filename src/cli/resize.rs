@@ -12,7 +12,7 @@ use diskfs::image::{self, Image};
 use diskfs::vm::tools::Work;
 use diskfs::volume::TableKind;
 use diskfs::volume::edit::NewSize;
-use diskfs::{Disk, NewSpace, Result, Volume};
+use diskfs::{Content, Disk, Error, ErrorKind, NewSpace, Result, Volume};
 
 use super::bytes;
 use super::operand::Operand;
@@ -72,6 +72,7 @@ pub(super) fn run(args: &Resize, session: &mut Session) -> Result<()> {
     let new_overlay = args.write.new_overlay();
     let image = args.image.image_alone("to resize")?;
     if let Some(size) = args.size {
+        args.check_volume(&image)?;
         args.resize_image(&image, size)?;
     }
     let mut disk = args.write.open(&args.source, &image)?;
@@ -98,6 +99,9 @@ pub(super) fn run(args: &Resize, session: &mut Session) -> Result<()> {
             document.insert("old_size_bytes".to_owned(), old_bytes.into());
             document.insert("size_bytes".to_owned(), volume.size_bytes().into());
             document.insert("dry_run".to_owned(), args.write.dry_run.into());
+            if let Some(bytes) = changed_bytes {
+                document.insert("changed_bytes".to_owned(), bytes.into());
+            }
             json::write(&mut out, session.command(), Value::Object(document))?;
         }
     }
@@ -105,6 +109,24 @@ pub(super) fn run(args: &Resize, session: &mut Session) -> Result<()> {
 }
 
 impl Resize {
+    /// Fails unless the volume can be selected and has a filesystem that can grow, so that the image
+    /// is not enlarged in vain.
+    fn check_volume(&self, image: &OsStr) -> Result<()> {
+        let disk = self.source.open(image)?;
+        let volume = self.volume(&disk)?;
+        let content = volume.content()?;
+        if content.is_some_and(supports) {
+            return Ok(());
+        }
+        let kind = content.map_or("no known filesystem", |content| content.kind);
+        let name = message(volume.name());
+        let reason = format!("volume {name} holds {kind}, which cannot be grown");
+        let hint =
+            "select another volume with --volume, or grow a partition with `diskfs partition grow`";
+        let error = Error::new(ErrorKind::Unsupported, reason).in_file(disk.path());
+        Err(error.with_hint(hint))
+    }
+
     fn resize_image(&self, image: &OsStr, size: NewSize) -> Result<()> {
         let (path, options) = open_options(image, &self.source.image)?;
         let size_bytes = match size {
@@ -161,6 +183,14 @@ impl Resize {
         #[cfg(not(feature = "microvm"))]
         native()
     }
+}
+
+fn supports(content: &Content) -> bool {
+    #[cfg(feature = "microvm")]
+    if tool::has_program(content, &Work::Grow) {
+        return true;
+    }
+    matches!(content.kind, "ext2" | "ext3" | "ext4")
 }
 
 /// Returns the number of the partition that the volume is, or that it is the inside of, if its

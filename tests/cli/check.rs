@@ -72,3 +72,31 @@ fn a_damaged_image_is_repaired() {
     let mut command = diskfs_fixtures::command("qemu-img");
     assert!(command.arg("check").arg(&path).status().unwrap().success());
 }
+
+#[test]
+fn nothing_is_left_out_in_silence() {
+    if !have(&["qemu-img"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    let path = directory.path().join("disk.qcow2");
+    run(&["create", "disk.qcow2", "32M"]).bytes();
+    run(&["partition", "create-table", "disk.qcow2", "gpt"]).bytes();
+    run(&["partition", "add", "disk.qcow2", "--size", "8M"]).bytes();
+    let unknown = run(&["check", "disk.qcow2"]);
+    assert!(
+        unknown.stderr().contains("p1 has no known content"),
+        "{}",
+        unknown.stderr()
+    );
+    // The first L1 entry leads past the end of the file: the image cannot be opened.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let l1 = usize::try_from(u64::from_be_bytes(bytes[40..48].try_into().unwrap())).unwrap();
+    bytes[l1..l1 + 8].copy_from_slice(&0x8000_0080_0000_0000_u64.to_be_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let damaged = run(&["check", "disk.qcow2"]);
+    assert_eq!(damaged.code(), Some(5));
+    let text = String::from_utf8_lossy(&damaged.output.stdout).into_owned();
+    assert!(text.starts_with("image: qcow2, damaged"), "{text}");
+}

@@ -200,3 +200,62 @@ fn a_failure_leaves_nothing_behind() {
     assert_ne!(diskfs_in(path, &broken).code(), Some(0));
     assert!(!path.join("new.img").exists());
 }
+
+#[test]
+fn a_failure_keeps_an_old_image() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    make_tree(&path.join("tree"));
+    fs::write(path.join("old.img"), "precious").unwrap();
+    for words in [
+        &["--size", "8M", "-L", "more than sixteen bytes"][..],
+        &["--size", "4M", "--from-dir", "tree"],
+        &["--size", "64M", "--from-dir", "."],
+    ] {
+        let words = [&["mkfs", "ext4", "--force"], words, &["old.img"]].concat();
+        let failed = diskfs_in(path, &words);
+        assert_ne!(failed.code(), Some(0), "{words:?}");
+        assert!(!failed.stderr().contains(".old.img"), "{}", failed.stderr());
+        assert_eq!(fs::read(path.join("old.img")).unwrap(), b"precious");
+        assert_eq!(fs::read_dir(path).unwrap().count(), 2, "{words:?}");
+    }
+}
+
+#[test]
+fn partitions_are_not_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let run = |words: &[&str]| diskfs_in(path, words);
+    run(&["create", "disk.img", "32M"]).bytes();
+    run(&["partition", "create-table", "disk.img", "gpt"]).bytes();
+    run(&["partition", "add", "disk.img", "--size", "8M"]).bytes();
+    let before = fs::read(path.join("disk.img")).unwrap();
+    for words in [
+        &["mkfs", "ext4", "--volume", "disk", "disk.img"][..],
+        &["mkfs", "fat", "--offset", "0", "disk.img"],
+        &["mkfs", "swap", "--offset", "4M", "disk.img"],
+    ] {
+        let refused = run(words);
+        assert_eq!(refused.code(), Some(1), "{words:?}: {}", refused.stderr());
+        assert!(refused.stderr().contains("--force"), "{}", refused.stderr());
+    }
+    assert!(before == fs::read(path.join("disk.img")).unwrap());
+    // A table of which both copies are damaged may be repaired, so it is kept, too.
+    let mut damaged = before.clone();
+    let backup = damaged.len() - 512;
+    for header in [512, backup] {
+        damaged[header + 16] ^= 1;
+    }
+    fs::write(path.join("disk.img"), &damaged).unwrap();
+    for words in [
+        &["partition", "create-table", "disk.img", "gpt"][..],
+        &["mkfs", "ext4", "--volume", "disk", "disk.img"],
+    ] {
+        let refused = run(words);
+        assert_ne!(refused.code(), Some(0), "{words:?}");
+        assert!(
+            damaged == fs::read(path.join("disk.img")).unwrap(),
+            "{words:?}"
+        );
+    }
+}

@@ -70,3 +70,19 @@ fn image_partition_and_filesystem_grow() {
         assert!(before == std::fs::read(path.join("disk.img")).unwrap());
     }
 }
+
+#[test]
+fn what_cannot_grow_is_refused_before_the_image_grows() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    run(&["mkfs", "swap", "--size", "8M", "swap.img"]).bytes();
+    for words in [
+        &["resize", "swap.img", "+1M"][..],
+        &["resize", "--volume", "p9", "swap.img", "+1M"],
+    ] {
+        let refused = run(words);
+        assert_ne!(refused.code(), Some(0), "{words:?}");
+        let len = directory.path().join("swap.img").metadata().unwrap().len();
+        assert_eq!(len, 8 << 20, "{words:?}");
+    }
+}

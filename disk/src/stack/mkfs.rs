@@ -1,7 +1,7 @@
 //! Creation of filesystems on volumes.
 
 use diskfs_image::create::Existing;
-use diskfs_volume::swap;
+use diskfs_volume::{Partition, read_table, swap};
 
 pub use diskfs_exfat::FormatOptions as ExfatOptions;
 pub use diskfs_ext4::{
@@ -11,6 +11,8 @@ pub use diskfs_fat::{CodePage, FatKind, FormatOptions as FatOptions};
 pub use swap::FormatOptions as SwapOptions;
 
 use super::content::Content;
+use super::guest_disk::GuestDisk;
+use super::place::VolumePlace;
 use super::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -82,7 +84,32 @@ impl Volume {
             );
             return Err(self.in_image(error));
         }
-        Ok(())
+        match (existing, self.place()) {
+            (Existing::Keep, VolumePlace::Rest(disk, start_bytes)) => {
+                self.refuse_partitions(disk, *start_bytes)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails if a part of the disk from `start_bytes` on has partitions, or if the disk has a table
+    /// that can't be read: it may be repaired.
+    fn refuse_partitions(&self, disk: &GuestDisk, start_bytes: u64) -> Result<()> {
+        let table = match read_table(&*disk.read()) {
+            Err(e) if e.kind() == diskfs_block::ErrorKind::Corrupt => {
+                let reason = format!("the disk has a damaged partition table: {}", e.reason());
+                return Err(self.in_image(Error::new(ErrorKind::Exists, reason)));
+            }
+            table => table.map_err(|e| self.in_image(e))?,
+        };
+        let partitions = table.map_or(Vec::new(), |table| table.partitions);
+        let end = |p: &Partition| p.start_bytes.saturating_add(p.len_bytes);
+        let count = partitions.iter().filter(|p| end(p) > start_bytes).count();
+        if count == 0 {
+            return Ok(());
+        }
+        let reason = format!("the disk has a partition table with {count} partitions there");
+        Err(self.in_image(Error::new(ErrorKind::Exists, reason)))
     }
 
     /// Returns the present content of the volume, probed anew.

@@ -80,13 +80,8 @@ impl Disk {
     fn check_replaceable(&self, existing: Existing) -> Result<bool> {
         let whole = self.whole();
         whole.check_replaceable(existing)?;
-        // A table of which no copy is valid can be replaced, but has no partitions to protect.
+        // With `Existing::Replace`, a table of which no copy is valid can be replaced.
         let table = self.partition_table().ok().flatten();
-        let count = table.map_or(0, |table| table.partitions.len());
-        if existing == Existing::Keep && count > 0 {
-            let reason = format!("the disk already has a partition table with {count} partitions");
-            return Err(self.in_image(Error::new(ErrorKind::Exists, reason)));
-        }
         let is_other = table.is_some_and(|table| {
             !matches!(
                 table.kind,

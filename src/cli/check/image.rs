@@ -1,6 +1,7 @@
 //! The check and repair of the image itself: the tables of qcow2.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
@@ -12,6 +13,7 @@ use crate::cli::snapshot::open_options;
 
 /// The result of checking the image.
 pub(super) struct CheckedImage {
+    pub(super) path: PathBuf,
     pub(super) report: CheckReport,
     /// True if something was repaired before.
     pub(super) is_repaired: bool,
@@ -36,6 +38,7 @@ pub(super) fn check(name: &OsStr, args: &ImageArgs, repair: bool) -> Result<Opti
     }
     let report = Image::open(&path, &options)?.check()?;
     Ok(report.map(|report| CheckedImage {
+        path,
         report,
         is_repaired,
     }))

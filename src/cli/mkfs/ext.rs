@@ -9,6 +9,9 @@ use super::source::SourceTree;
 use super::{Common, random, small_size};
 use crate::cli::tool::MethodArgs;
 
+/// The default share of the blocks that is reserved for root, in percent.
+const RESERVED: &str = "5";
+
 #[derive(Debug, Args)]
 pub(super) struct ExtArgs {
     /// The label, at most 16 bytes
@@ -44,7 +47,7 @@ pub(super) struct ExtArgs {
     inodes: Option<u64>,
 
     /// The share of the blocks that is reserved for root, in percent
-    #[arg(short = 'm', long, value_name = "PERCENT", default_value = "5")]
+    #[arg(short = 'm', long, value_name = "PERCENT", default_value = RESERVED)]
     reserved: String,
 
     /// The number of blocks in a group
@@ -122,12 +125,28 @@ impl ExtArgs {
 
     /// Returns the label and the UUID for mke2fs.
     #[cfg(feature = "microvm")]
-    pub(super) fn for_mke2fs(&self) -> diskfs::vm::tools::NewByTool {
-        diskfs::vm::tools::NewByTool {
+    pub(super) fn for_mke2fs(&self) -> Result<diskfs::vm::tools::NewByTool> {
+        let lists = [&self.features, &self.extended, &self.journal];
+        let is_native_only = lists.iter().any(|list| !list.is_empty())
+            || self.block_size.is_some()
+            || self.cluster_size.is_some()
+            || self.inode_size.is_some()
+            || self.bytes_per_inode.is_some()
+            || self.inodes.is_some()
+            || self.blocks_per_group.is_some()
+            || self.groups_per_flex.is_some()
+            || self.usage.is_some()
+            || self.reserved != RESERVED;
+        if is_native_only || self.tree.is_given() {
+            let reason = "only -L and -U apply to mke2fs in a microVM";
+            let hint = "give its other options after --, or leave out --with vm";
+            return Err(Error::new(ErrorKind::Invalid, reason).with_hint(hint));
+        }
+        Ok(diskfs::vm::tools::NewByTool {
             label: Some(self.label.clone()).filter(|label| !label.is_empty()),
             uuid: self.uuid.map(|uuid| uuid.to_string()),
             options: self.options.clone(),
-        }
+        })
     }
 }
 

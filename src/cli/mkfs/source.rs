@@ -117,10 +117,20 @@ pub(super) struct Written {
 }
 
 impl SourceTree {
+    /// Returns true if the options name a tree.
+    #[cfg(feature = "microvm")]
+    pub(super) fn is_given(&self) -> bool {
+        self.from_dir.is_some() || self.from_tar.is_some() || self.from_oci.is_some()
+    }
+
     /// Opens the tree, if the options name one. Reads the headers of archives, and verifies the
     /// digests of an image.
-    pub(super) fn open(&self, session: &Session) -> Result<Option<Opened>> {
+    ///
+    /// # Errors
+    /// `Invalid` if the image is inside the directory: it would be copied into itself.
+    pub(super) fn open(&self, image: &Path, session: &Session) -> Result<Option<Opened>> {
         if let Some(path) = &self.from_dir {
+            refuse_inside(image, path)?;
             let metadata = path.metadata().map_err(|e| Error::from(e).in_file(path))?;
             if !metadata.is_dir() {
                 return Err(Error::new(ErrorKind::NotADirectory, "not a directory").in_file(path));
@@ -145,6 +155,21 @@ impl SourceTree {
         progress.finish();
         Ok(Some(Opened::Archives(Box::new(tree?))))
     }
+}
+
+fn refuse_inside(image: &Path, directory: &Path) -> Result<()> {
+    let parent = image
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new(".")).canonicalize();
+    let (Ok(parent), Ok(directory)) = (parent, directory.canonicalize()) else {
+        return Ok(());
+    };
+    if !parent.starts_with(directory) {
+        return Ok(());
+    }
+    let reason = "the image is inside the directory that it would be filled with";
+    Err(Error::new(ErrorKind::Invalid, reason).in_file(image))
 }
 
 fn layer(path: &Path) -> Result<Layer> {

@@ -206,10 +206,13 @@ struct Checked {
     /// The findings as lines of text, or the output of the program.
     said: String,
     /// The findings in the order of the phases; only if diskfs itself has checked it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     findings: Option<Vec<Finding>>,
     /// The number of all findings; `findings` has at most 1000.
+    #[serde(skip_serializing_if = "Option::is_none")]
     total_findings: Option<u64>,
     /// Notes about what limits the check.
+    #[serde(skip_serializing_if = "Option::is_none")]
     notes: Option<Vec<String>>,
 }
 
@@ -222,18 +225,25 @@ struct Finding {
     /// A sentence with the actual and expected values.
     detail: String,
     /// The block group.
+    #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<u64>,
     /// The inode.
+    #[serde(skip_serializing_if = "Option::is_none")]
     inode: Option<u64>,
     /// The block of the filesystem.
+    #[serde(skip_serializing_if = "Option::is_none")]
     block: Option<u64>,
     /// The path of the inode, if it is a directory that was reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     /// The bytes of the path in base64, if they are not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
     /// The name in the directory, or of the attribute.
+    #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     /// The bytes of the name in base64, if they are not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
     name_base64: Option<String>,
 }
 
@@ -254,6 +264,9 @@ pub(super) struct Resize {
     size_bytes: u64,
     /// True if nothing was written.
     dry_run: bool,
+    /// The number of bytes of the disk that would change, with `--dry-run`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed_bytes: Option<u64>,
 }
 
 /// The document of `diskfs sparsify --json`.
