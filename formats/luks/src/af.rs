@@ -60,6 +60,27 @@ impl AntiForensic {
         key
     }
 
+    /// Splits a key into stripes. `random` holds the random bytes of all stripes but the last, and
+    /// becomes the result.
+    pub(crate) fn split(&self, key: &[u8], mut random: Zeroizing<Vec<u8>>) -> Zeroizing<Vec<u8>> {
+        random.truncate(self.split_bytes().saturating_sub(self.key_bytes));
+        let mut last = Zeroizing::new(vec![0; self.key_bytes]);
+        for stripe in random.chunks_exact(self.key_bytes.max(1)) {
+            for (byte, more) in last.iter_mut().zip(stripe) {
+                *byte ^= more;
+            }
+            self.diffuse(&mut last);
+        }
+        for (byte, more) in last.iter_mut().zip(key) {
+            *byte ^= more;
+        }
+        // The final length, so that no copy of the key stays in memory that is freed.
+        let mut split = Zeroizing::new(Vec::with_capacity(self.split_bytes()));
+        split.extend_from_slice(&random);
+        split.extend_from_slice(&last);
+        split
+    }
+
     /// Replaces each piece, of the hash's length, by the hash of its index and its contents.
     fn diffuse(&self, key: &mut [u8]) {
         for (number, piece) in (0_u32..).zip(key.chunks_mut(self.hash.len_bytes())) {
@@ -87,6 +108,18 @@ mod tests {
     fn one_stripe_is_the_key() {
         let af = AntiForensic::new(3, 1, Hash::Sha256).unwrap();
         assert_eq!(*af.merge(&[1, 2, 3, 4, 5, 6]), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_split_key_merges_again() {
+        for stripes in [1, 2, 5] {
+            let af = AntiForensic::new(40, stripes, Hash::Sha256).unwrap();
+            let random: Vec<u8> = (0..=255).cycle().take(40 * 4).collect();
+            let key = [9; 40];
+            let split = af.split(&key, Zeroizing::new(random));
+            assert_eq!(split.len(), af.split_bytes());
+            assert_eq!(*af.merge(&split), key);
+        }
     }
 
     #[test]

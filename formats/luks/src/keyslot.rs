@@ -6,12 +6,19 @@ use zeroize::Zeroizing;
 use crate::af::AntiForensic;
 use crate::cipher_spec::CipherSpec;
 use crate::kdf::Kdf;
-use crate::limits::Budget;
+use crate::limits::{Budget, Limits};
 use crate::problem::Problem;
 use crate::sector_cipher::Sectors;
 
 /// The sector size in key slots, whatever the sector size of the data.
 pub(crate) const SECTOR_BYTES: usize = 512;
+
+/// The numbers of an area's sectors.
+const SECTORS: Sectors = Sectors {
+    first: 0,
+    step: 1,
+    bytes: SECTOR_BYTES,
+};
 
 /// The order in which key slots are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,13 +61,27 @@ impl Keyslot {
         let key = self.kdf.derive(secret, self.area.key_bytes, budget)?;
         let cipher = self.area.cipher.with_key(&key);
         let cipher = cipher.map_err(|problem: Problem| problem.to_error())?;
-        let sectors = Sectors {
-            first: 0,
-            step: 1,
-            bytes: SECTOR_BYTES,
-        };
-        cipher.decrypt(sectors, &mut split);
+        cipher.decrypt(SECTORS, &mut split);
         Ok(self.anti_forensic.merge(&split))
+    }
+
+    /// Returns the contents of the area that holds `volume_key` for `secret`. `random` fills the
+    /// stripes.
+    pub(crate) fn seal(
+        &self,
+        volume_key: &[u8],
+        secret: &[u8],
+        random: Zeroizing<Vec<u8>>,
+    ) -> Result<Zeroizing<Vec<u8>>> {
+        let limits = Limits::default();
+        let mut budget = Budget::new(&limits);
+        let key = self.kdf.derive(secret, self.area.key_bytes, &mut budget)?;
+        let cipher = self.area.cipher.with_key(&key);
+        let cipher = cipher.map_err(|problem: Problem| problem.to_error())?;
+        let mut split = self.anti_forensic.split(volume_key, random);
+        split.resize(self.area_bytes(), 0);
+        cipher.encrypt(SECTORS, &mut split);
+        Ok(split)
     }
 
     /// Returns the length of the used part of the area, in whole sectors.

@@ -4,6 +4,7 @@
 //! * [`Header::unlock`] returns a [`VolumeKey`] for a passphrase, a key file's bytes or the volume
 //!   key itself.
 //! * [`Unlocked`] is the decrypted data as a device. It can be written if the device below can.
+//! * [`format()`] creates a LUKS2 volume.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -48,6 +49,7 @@ mod af;
 mod cbc;
 mod cipher_spec;
 mod digest;
+mod format;
 mod hash;
 mod header;
 mod iv;
@@ -64,6 +66,7 @@ mod segment;
 mod unlocked;
 mod xts;
 
+pub use format::{FormatOptions, NewKdf, device_bytes, format};
 pub use header::{Header, KeyslotState, Version};
 pub use key::{Key, Secret, VolumeKey};
 pub use keyslot::Priority;

@@ -3,6 +3,7 @@
 //! LUKS2 on-disk format specification 1.1.
 
 mod binary_header;
+mod create;
 mod keyslot;
 mod metadata;
 mod objects;
@@ -11,6 +12,8 @@ use diskfs_block::{BlockRead, Error, Result};
 
 use crate::header::Header;
 use binary_header::{Copy, Role};
+
+pub(crate) use create::{AREA_OFFSET_BYTES, CIPHER, DATA_OFFSET_BYTES, HASH, NewHeader, STRIPES};
 
 /// The length of the binary header; the JSON area follows.
 pub(crate) const BINARY_HEADER_BYTES: usize = 4096;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use diskfs_block::{BlockRead, BlockWrite, Error, Result, check_bounds, len_of};
+use diskfs_block::{BlockRead, BlockWrite, Error, Extent, Result, check_bounds, len_of};
 use zeroize::Zeroizing;
 
 use crate::header::Header;
@@ -240,6 +240,16 @@ impl<D: BlockRead + ?Sized> BlockRead for Unlocked<D> {
             self.read_within_sector(last_at, last)?;
         }
         Ok(())
+    }
+
+    fn stored_at(&self, offset: u64) -> Result<Extent> {
+        check_bounds(offset, 1, self.size())?;
+        let extent = self.inner.stored_at(self.below(offset))?;
+        let left = self.size().saturating_sub(offset);
+        Ok(Extent {
+            len_bytes: extent.len_bytes.min(left),
+            ..extent
+        })
     }
 
     fn block_size(&self) -> u32 {

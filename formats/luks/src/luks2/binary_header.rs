@@ -2,7 +2,7 @@
 
 use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::big_endian::{U16, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{BINARY_HEADER_BYTES, COPY_BYTES, metadata};
 use crate::hash::Hash;
@@ -11,11 +11,14 @@ use crate::header::{Header, MAGIC, text};
 /// The magic number of the secondary copy.
 const SECONDARY_MAGIC: [u8; 6] = *b"SKUL\xba\xbe";
 
+/// The hash of the checksum in new headers.
+const CHECKSUM_HASH: &str = "sha256";
+
 const CHECKSUM_OFFSET: usize = 448;
 const CHECKSUM_BYTES: usize = 64;
 
 /// The on-disk structure of the binary header, without the padding after it.
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawBinaryHeader {
     magic: [u8; 6],
@@ -33,6 +36,58 @@ struct RawBinaryHeader {
 }
 
 const _: () = assert!(size_of::<RawBinaryHeader>() == CHECKSUM_OFFSET + CHECKSUM_BYTES);
+
+/// A copy of a new header.
+#[derive(Debug)]
+pub(super) struct NewCopy<'a> {
+    pub(super) uuid: &'a str,
+    pub(super) label: &'a str,
+    pub(super) salt: [u8; 64],
+    pub(super) json: &'a [u8],
+    pub(super) size_bytes: u64,
+}
+
+impl NewCopy<'_> {
+    /// Returns the bytes of the copy, with its checksum.
+    pub(super) fn bytes(&self, role: Role) -> Option<Vec<u8>> {
+        let (magic, offset) = match role {
+            Role::Primary => (MAGIC, 0),
+            Role::Secondary => (SECONDARY_MAGIC, self.size_bytes),
+        };
+        let mut raw = RawBinaryHeader {
+            magic,
+            version: U16::new(2),
+            hdr_size: U64::new(self.size_bytes),
+            seqid: U64::new(1),
+            label: padded(self.label)?,
+            checksum_alg: padded(CHECKSUM_HASH)?,
+            salt: self.salt,
+            uuid: padded(self.uuid)?,
+            subsystem: [0; 48],
+            hdr_offset: U64::new(offset),
+            padding: [0; 184],
+            csum: [0; CHECKSUM_BYTES],
+        };
+        let mut bytes = vec![0; usize::try_from(self.size_bytes).ok()?];
+        let json = bytes.get_mut(BINARY_HEADER_BYTES..)?;
+        // A zero byte ends the text.
+        let json = json.get_mut(..self.json.len().checked_add(1)?)?;
+        json.get_mut(..self.json.len())?.copy_from_slice(self.json);
+        raw.write_to_prefix(&mut bytes).ok()?;
+        let sum = checksum(Hash::parse(CHECKSUM_HASH).ok()?, &bytes).ok()?;
+        raw.csum.get_mut(..sum.len())?.copy_from_slice(&sum);
+        raw.write_to_prefix(&mut bytes).ok()?;
+        Some(bytes)
+    }
+}
+
+/// Returns a text with a zero byte after it; `None` if it is too long.
+fn padded<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let used = bytes.get_mut(..text.len()).filter(|_| text.len() < N)?;
+    used.copy_from_slice(text.as_bytes());
+    Some(bytes)
+}
 
 /// The role of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
