@@ -69,6 +69,9 @@ pub(crate) enum Layout<D: ?Sized> {
     Error,
 }
 
+/// The question about the storage of a member: [`Area::extent_at`] or [`Area::stored_at`].
+type ExtentQuery<D> = fn(&Area<D>, u64) -> Result<Extent>;
+
 /// The members of a segment, and the geometry that assigns bytes to them.
 pub(crate) struct Members<D: ?Sized> {
     geometry: Geometry,
@@ -122,8 +125,8 @@ impl<D: BlockRead + ?Sized> Members<D> {
         }
     }
 
-    fn extent(&self, offset: u64, len_bytes: u64) -> Result<Extent> {
-        match (self.first(offset, Area::extent_at), self.geometry) {
+    fn extent(&self, offset: u64, len_bytes: u64, ask: ExtentQuery<D>) -> Result<Extent> {
+        match (self.first(offset, ask), self.geometry) {
             // Bytes that are computed from parity must be read to be known.
             (Err(_), Geometry::Parity { .. }) => Ok(Extent {
                 len_bytes,
@@ -242,14 +245,14 @@ impl<D: BlockRead + ?Sized> Run<'_, D> {
         }
     }
 
-    fn extent(&self) -> Result<Extent> {
+    fn extent(&self, ask: ExtentQuery<D>) -> Result<Extent> {
         let nothing = |kind| Extent {
             len_bytes: self.len_bytes,
             kind,
         };
         let extent = match self.source {
-            RunSource::Members(members, offset) => members.extent(offset, self.len_bytes)?,
-            RunSource::One(area, offset, _) => area.extent_at(offset)?,
+            RunSource::Members(members, offset) => members.extent(offset, self.len_bytes, ask)?,
+            RunSource::One(area, offset, _) => ask(area, offset)?,
             RunSource::Hole(_) => nothing(ExtentKind::Unallocated),
             RunSource::Zeroes => nothing(ExtentKind::Zero),
             RunSource::Error => return Err(error_segment()),
@@ -350,7 +353,12 @@ impl<D: BlockRead + ?Sized> BlockRead for Mapped<D> {
 
     fn extent_at(&self, offset: u64) -> Result<Extent> {
         check_bounds(offset, 1, self.size_bytes)?;
-        self.run_at(offset)?.extent()
+        self.run_at(offset)?.extent(Area::extent_at)
+    }
+
+    fn stored_at(&self, offset: u64) -> Result<Extent> {
+        check_bounds(offset, 1, self.size_bytes)?;
+        self.run_at(offset)?.extent(Area::stored_at)
     }
 
     fn block_size(&self) -> u32 {

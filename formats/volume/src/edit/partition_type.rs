@@ -74,7 +74,7 @@ impl PartitionType {
     ///
     /// # Errors
     /// `Invalid` for a type that only an MBR has.
-    pub(super) fn guid(self) -> Result<Guid> {
+    pub fn guid(self) -> Result<Guid> {
         let guid = self.guid.filter(|guid| !guid.is_nil());
         guid.ok_or_else(|| {
             Error::invalid("a GPT has no partitions of this type")

@@ -64,14 +64,14 @@ pub struct NewPartition {
     pub role: Option<MbrRole>,
 }
 
-/// The new size of a partition.
+/// The new size of a partition or a logical volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewSize {
-    /// All free space after the partition.
+    /// All free space: after the partition, or in the volume group.
     Largest,
-    /// A size in bytes, rounded up to whole sectors.
+    /// A size in bytes, rounded up to whole sectors or extents.
     Bytes(u64),
-    /// This number of bytes more, rounded up to whole sectors.
+    /// This number of bytes more, rounded up to whole sectors or extents.
     More(u64),
 }
 

@@ -2,7 +2,7 @@
 
 use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::LvmId;
 use super::crc::crc;
@@ -14,7 +14,7 @@ const SCAN_SECTORS: usize = 4;
 pub(super) const SECTOR_BYTES: usize = 512;
 
 /// The on-disk structure of the header.
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawLabel {
     id: [u8; 8],
@@ -25,6 +25,9 @@ struct RawLabel {
 }
 
 const _: () = assert!(size_of::<RawLabel>() == 32);
+
+/// The offset of the header that follows a new label.
+const HEADER_OFFSET: u32 = 32;
 
 /// The offset of the checksum.
 const CRC_AT: usize = 16;
@@ -105,13 +108,41 @@ impl Label {
         })
     }
 
+    /// Returns a label in sector 1 with this header of a physical volume.
+    pub(super) fn new(header: &[u8]) -> Self {
+        const NUMBER: u64 = 1;
+        let raw = RawLabel {
+            id: *b"LABELONE",
+            sector: NUMBER.into(),
+            crc: 0.into(),
+            offset: HEADER_OFFSET.into(),
+            kind: *b"LVM2 001",
+        };
+        let mut sector = [raw.as_bytes(), header].concat();
+        sector.resize(SECTOR_BYTES, 0);
+        let start_bytes = u64::try_from(SECTOR_BYTES).unwrap_or(u64::MAX);
+        let label = Self {
+            sector,
+            start_bytes,
+            header_offset: size_of::<RawLabel>(),
+        };
+        let sector = label.with_header(|_| ());
+        Self { sector, ..label }
+    }
+
     /// Returns the sector with another UUID of the physical volume.
     pub(super) fn with_id(&self, id: LvmId) -> Vec<u8> {
+        self.with_header(|header| {
+            for (byte, new) in header.iter_mut().zip(id.as_bytes()) {
+                *byte = *new;
+            }
+        })
+    }
+
+    /// Returns the sector after a change of the header of the physical volume, with a new checksum.
+    pub(super) fn with_header(&self, change: impl FnOnce(&mut [u8])) -> Vec<u8> {
         let mut sector = self.sector.clone();
-        let header = sector.get_mut(self.header_offset..).unwrap_or_default();
-        for (byte, new) in header.iter_mut().zip(id.as_bytes()) {
-            *byte = *new;
-        }
+        change(sector.get_mut(self.header_offset..).unwrap_or(&mut []));
         let sum = crc(&[sector.get(CRC_FROM..).unwrap_or_default()]);
         let stored = sector.get_mut(CRC_AT..CRC_FROM).unwrap_or_default();
         stored.copy_from_slice(&sum.to_le_bytes());

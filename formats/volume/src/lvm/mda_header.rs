@@ -3,7 +3,7 @@
 
 use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::crc::crc;
 use super::pv_header::DiskLocn;
@@ -25,7 +25,7 @@ const MAX_TEXT_BYTES: u64 = 4 << 20;
 
 /// The on-disk structure of the header. `raw_locn`s follow: that of the committed text, and that of
 /// one that is being written (precommitted).
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawMdaHeader {
     checksum: U32,
@@ -36,6 +36,20 @@ struct RawMdaHeader {
 }
 
 const _: () = assert!(size_of::<RawMdaHeader>() == 40);
+
+/// Returns the header of an area without texts and without a checksum.
+pub(super) fn new_header(start: u64, size_bytes: u64) -> Vec<u8> {
+    let raw = RawMdaHeader {
+        checksum: 0.into(),
+        magic: MAGIC,
+        version: VERSION.into(),
+        start: start.into(),
+        size: size_bytes.into(),
+    };
+    let mut header = raw.as_bytes().to_vec();
+    header.resize(HEADER_BYTES, 0);
+    header
+}
 
 /// The header of a metadata area with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use diskfs_block::{BlockRead, BlockWrite, Error, Result};
 
 use super::crc::crc;
-use super::mda_header::{HEADER_BYTES, MdaHeader};
+use super::mda_header::{HEADER_BYTES, MdaHeader, new_header};
 use super::raw_locn::{RAW_LOCN_BYTES, RawLocn};
 
 /// The alignment of texts, as in LVM (`MDA_ORIGINAL_ALIGNMENT`).
@@ -49,12 +49,7 @@ impl MdaHeader {
                 device.write_at(self.start.saturating_add(offset), part)?;
             }
         }
-        Ok(RawLocn {
-            offset,
-            size_bytes,
-            checksum: crc(&[text]),
-            ignored: false,
-        })
+        Ok(RawLocn::of(text, offset))
     }
 
     /// Returns the offset in the area for a text of that length.
@@ -74,6 +69,30 @@ impl MdaHeader {
         (len_bytes <= free).then(|| next.saturating_add(header_bytes()))
     }
 
+    /// Returns a new area with this text at its start.
+    pub(super) fn with_first_text(start: u64, size_bytes: u64, text: &[u8]) -> Self {
+        Self {
+            start,
+            size_bytes,
+            text: RawLocn::of(text, header_bytes()),
+        }
+    }
+
+    /// Writes the area's header with its text, which is at the start of the area.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub(super) fn write_whole(&self, device: &dyn BlockWrite, text: &[u8]) -> Result<()> {
+        device.write_at(self.start, &[&self.to_bytes(), text].concat())
+    }
+
+    /// Returns the header of a new area with its text.
+    fn to_bytes(self) -> Vec<u8> {
+        let mut header = new_header(self.start, self.size_bytes);
+        set_locn(&mut header, self.text);
+        header
+    }
+
     /// Returns the area's header with another committed text, and no precommitted one.
     ///
     /// # Errors
@@ -81,17 +100,22 @@ impl MdaHeader {
     pub(super) fn header_with(&self, device: &dyn BlockRead, text: RawLocn) -> Result<Vec<u8>> {
         let mut header = vec![0; HEADER_BYTES];
         device.read_at(self.start, &mut header)?;
-        let mut locns = text.to_bytes();
-        locns.resize(RAW_LOCN_BYTES.saturating_mul(2), 0);
-        let stored = header.iter_mut().skip(LOCNS_AT);
-        for (byte, new) in stored.zip(locns) {
-            *byte = new;
-        }
-        let sum = crc(&[header.get(4..).unwrap_or_default()]);
-        for (byte, new) in header.iter_mut().zip(sum.to_le_bytes()) {
-            *byte = new;
-        }
+        set_locn(&mut header, text);
         Ok(header)
+    }
+}
+
+/// Sets the committed text in a header, removes a precommitted one, and corrects the checksum.
+fn set_locn(header: &mut [u8], text: RawLocn) {
+    let mut locns = text.to_bytes();
+    locns.resize(RAW_LOCN_BYTES.saturating_mul(2), 0);
+    let stored = header.iter_mut().skip(LOCNS_AT);
+    for (byte, new) in stored.zip(locns) {
+        *byte = new;
+    }
+    let sum = crc(&[header.get(4..).unwrap_or_default()]);
+    for (byte, new) in header.iter_mut().zip(sum.to_le_bytes()) {
+        *byte = new;
     }
 }
 

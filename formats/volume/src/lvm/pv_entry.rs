@@ -23,9 +23,18 @@ pub struct PvEntry {
     /// The offset of its first extent in bytes.
     pub(super) start_bytes: u64,
     pub(super) extents: u64,
+    /// The offset of its bootloader area in bytes, if it has one (`pvcreate --bootloaderareasize`).
+    pub(super) boot_area_start: Option<u64>,
+    /// True if new extents may be allocated on it (`pvchange --allocatable`).
+    pub(super) allocatable: bool,
 }
 
 impl PvEntry {
+    /// Returns the number of its extents.
+    pub const fn extent_count(&self) -> u64 {
+        self.extents
+    }
+
     /// Parses the entry's section.
     ///
     /// # Errors
@@ -37,6 +46,7 @@ impl PvEntry {
         let pe_start = section.number("pe_start")?;
         let hint = section.text("device").ok();
         let sectors = section.number("dev_size").ok();
+        let boot_area = section.number("ba_start").ok();
         Ok(Self {
             id,
             device_hint: hint.map(Cow::into_owned),
@@ -49,6 +59,8 @@ impl PvEntry {
                 format!("invalid `pe_start`: sector {pe_start} is past the end of any device")
             })?,
             extents: section.number("pe_count")?,
+            boot_area_start: boot_area.map(|sector| sector.saturating_mul(SECTOR_BYTES)),
+            allocatable: section.has("status", "ALLOCATABLE"),
         })
     }
 }

@@ -2,15 +2,15 @@
 //! `lib/format_text/layout.h`.
 
 use zerocopy::little_endian::U64;
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::LvmId;
 use super::label_header::Label;
 
 /// The fixed part of the on-disk structure. Lists of [`RawDiskLocn`] follow, each ended by an
-/// offset of zero: data areas, metadata areas. (An extension with boot areas follows, which is not
-/// needed.)
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+/// offset of zero: data areas, metadata areas. (An extension with boot areas follows, which is only
+/// written.)
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawPvHeader {
     pv_uuid: [u8; 32],
@@ -20,7 +20,7 @@ struct RawPvHeader {
 const _: () = assert!(size_of::<RawPvHeader>() == 40);
 
 /// An area of the device, in bytes: `disk_locn`.
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawDiskLocn {
     offset: U64,
@@ -60,6 +60,71 @@ impl PvHeader {
             device_bytes: raw.device_size.get(),
             metadata_areas,
         })
+    }
+}
+
+/// The version of the extension (`PV_HEADER_EXTENSION_VSN`).
+const EXTENSION_VERSION: u32 = 2;
+
+/// The flag of a physical volume that is in a group (`PV_EXT_USED`).
+const EXTENSION_USED: u32 = 1;
+
+/// Returns the header of a new physical volume in a group, with one metadata area, extents from
+/// `data_start` on, and an extension without boot areas.
+pub(super) fn new_header(
+    id: LvmId,
+    device_bytes: u64,
+    metadata_area: DiskLocn,
+    data_start: u64,
+) -> Vec<u8> {
+    let raw = RawPvHeader {
+        pv_uuid: *id.as_bytes(),
+        device_size: device_bytes.into(),
+    };
+    let locn = |offset: u64, size: u64| {
+        let (offset, size) = (offset.into(), size.into());
+        RawDiskLocn { offset, size }
+    };
+    let lists = [
+        locn(data_start, 0),
+        locn(0, 0),
+        locn(metadata_area.offset, metadata_area.size_bytes),
+        locn(0, 0),
+    ];
+    let extension = [
+        EXTENSION_VERSION.to_le_bytes(),
+        EXTENSION_USED.to_le_bytes(),
+    ]
+    .concat();
+    [
+        raw.as_bytes(),
+        lists.as_bytes(),
+        &extension,
+        locn(0, 0).as_bytes(),
+    ]
+    .concat()
+}
+
+/// Changes the bytes of a header: the size of the device, and the offset of a metadata area that
+/// moves, if any (old and new).
+pub(super) fn resize(bytes: &mut [u8], device_bytes: u64, moved: Option<(u64, u64)>) {
+    let Ok((raw, rest)) = RawPvHeader::mut_from_prefix(bytes) else {
+        return;
+    };
+    raw.device_size = device_bytes.into();
+    let Some((from, to)) = moved else { return };
+    let mut rest = rest;
+    let mut lists_ended = 0;
+    while lists_ended < 2 {
+        let Ok((raw, after)) = RawDiskLocn::mut_from_prefix(rest) else {
+            return;
+        };
+        rest = after;
+        if raw.offset.get() == 0 {
+            lists_ended = i32::saturating_add(lists_ended, 1);
+        } else if lists_ended == 1 && raw.offset.get() == from {
+            raw.offset = to.into();
+        }
     }
 }
 

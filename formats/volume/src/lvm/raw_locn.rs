@@ -3,6 +3,8 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::crc::crc;
+
 /// The flag `RAW_LOCN_IGNORED`: the area is kept empty (`pvchange --metadataignore`).
 const IGNORED: u32 = 1;
 
@@ -40,6 +42,21 @@ impl RawLocn {
             checksum: raw.checksum.get(),
             ignored: raw.flags.get() & IGNORED != 0,
         })
+    }
+
+    /// Returns the location of a text at an offset.
+    pub(super) fn of(text: &[u8], offset: u64) -> Self {
+        Self {
+            offset,
+            size_bytes: u64::try_from(text.len()).unwrap_or(u64::MAX),
+            checksum: crc(&[text]),
+            ignored: false,
+        }
+    }
+
+    /// Returns true if another location has the same text.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        (self.size_bytes, self.checksum) == (other.size_bytes, other.checksum)
     }
 
     /// Returns the on-disk bytes.

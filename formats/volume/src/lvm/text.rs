@@ -3,17 +3,24 @@
 mod edit;
 mod lexer;
 mod parser;
+mod writer;
 
 use std::borrow::Cow;
 
 pub(crate) use edit::edited;
 pub(crate) use parser::parse;
+pub(crate) use writer::written;
 
 /// A string as it is written between quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Text<'a>(&'a str);
 
 impl<'a> Text<'a> {
+    /// Creates a string of characters that need no escapes.
+    pub(crate) fn new(plain: &'a str) -> Self {
+        Self(plain)
+    }
+
     /// Returns the string with its escapes (`\"` and `\\`) decoded.
     pub(crate) fn plain(self) -> Cow<'a, str> {
         if !self.0.contains('\\') {
@@ -34,9 +41,12 @@ impl<'a> Text<'a> {
 /// A value after a `=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
-    /// An integer. (Fractions are kept as text; no value that we read has one.)
+    /// An integer. (Fractions are words; no value that we read has one.)
     Number(i64),
+    /// A string in quotes.
     Text(Text<'a>),
+    /// A word without quotes that is not an integer.
+    Word(Text<'a>),
     /// A list of numbers and strings.
     List(Vec<Self>),
 }
@@ -45,7 +55,7 @@ impl Value<'_> {
     /// Returns the string, if the value is one.
     pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
         match self {
-            Self::Text(text) => Some(text.plain()),
+            Self::Text(text) | Self::Word(text) => Some(text.plain()),
             Self::Number(_) | Self::List(_) => None,
         }
     }
@@ -54,7 +64,7 @@ impl Value<'_> {
     pub(crate) fn number(&self) -> Option<u64> {
         match self {
             Self::Number(number) => u64::try_from(*number).ok(),
-            Self::Text(_) | Self::List(_) => None,
+            Self::Text(_) | Self::Word(_) | Self::List(_) => None,
         }
     }
 
@@ -72,6 +82,23 @@ impl Value<'_> {
 pub(crate) struct Section<'a> {
     pub(crate) values: Vec<(Text<'a>, Value<'a>)>,
     pub(crate) sections: Vec<(Text<'a>, Self)>,
+}
+
+impl<'a> Section<'a> {
+    /// Sets the value of that name, in the place of an old one or at the end.
+    pub(crate) fn set(&mut self, name: &'a str, value: Value<'a>) {
+        match self.values.iter_mut().find(|(key, _)| key.0 == name) {
+            Some((_, old)) => *old = value,
+            None => self.values.push((Text(name), value)),
+        }
+    }
+
+    /// Returns the section of that name, to change it.
+    pub(crate) fn section_mut(&mut self, name: &str) -> Option<&mut Section<'a>> {
+        let mut sections = self.sections.iter_mut();
+        let found = sections.find(|(key, _)| key.0 == name);
+        found.map(|(_, section)| section)
+    }
 }
 
 impl Section<'_> {

@@ -168,7 +168,7 @@ fn inner_sections<'s>(section: &'s Section<'s>, name: &str) -> &'s [(text::Text<
 
 /// Checks that a name has only characters that LVM allows (lvm(8), "VALID NAMES"), so that it can
 /// be printed and joined by `/`.
-fn check_name(name: &str) -> Result<(), String> {
+pub(super) fn check_name(name: &str) -> Result<(), String> {
     let valid = |b: u8| b.is_ascii_alphanumeric() || b"+_.-".contains(&b);
     let fine = (1..=127).contains(&name.len())
         && name.bytes().all(valid)

@@ -93,6 +93,14 @@ impl<D: BlockRead + ?Sized> Area<D> {
         }
     }
 
+    pub(super) fn stored_at(&self, offset: u64) -> Result<Extent> {
+        let at = self.below(offset, 1)?;
+        match &self.source {
+            Source::Device(device) => device.stored_at(at),
+            Source::Volume(volume) => volume.stored_at(at),
+        }
+    }
+
     pub(super) fn block_size(&self) -> u32 {
         match &self.source {
             Source::Device(device) => device.block_size(),

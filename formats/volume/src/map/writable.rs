@@ -202,6 +202,10 @@ impl<D: BlockWrite + ?Sized> BlockRead for Writable<D> {
         self.volume.extent_at(offset)
     }
 
+    fn stored_at(&self, offset: u64) -> Result<Extent> {
+        self.volume.stored_at(offset)
+    }
+
     fn block_size(&self) -> u32 {
         self.volume.block_size()
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Memory, Result};
-use diskfs_volume::lvm::{LvmId, NewIds, PhysicalVolume, PvEntry, VolumeGroup, volume_groups};
+use diskfs_volume::lvm::{
+    GroupEditor, LvmId, NewIds, PhysicalVolume, PvEntry, VolumeGroup, volume_groups,
+};
 
 /// The extent size of the test groups in bytes.
 pub(crate) const EXTENT: u64 = 64 << 10;
@@ -184,6 +186,18 @@ impl Machine {
         group.change_ids(&ids, &|entry| {
             Ok(self.find(entry).map(|disk| disk as Arc<dyn BlockWrite>))
         })
+    }
+
+    /// Changes a group.
+    pub(crate) fn edit(
+        &self,
+        group: &VolumeGroup,
+        change: impl FnOnce(&mut GroupEditor) -> Result<()>,
+    ) -> Result<bool> {
+        let mut editor =
+            group.editor(&|entry| Ok(self.find(entry).map(|disk| disk as Arc<dyn BlockRead>)))?;
+        change(&mut editor)?;
+        editor.write(&|entry| Ok(self.find(entry).map(|disk| disk as Arc<dyn BlockWrite>)))
     }
 
     /// Opens the logical volume of that name for reading.

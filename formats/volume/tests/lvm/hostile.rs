@@ -1,9 +1,11 @@
 //! Malicious metadata: any bytes and texts lead to a result.
 
 use diskfs_block::BlockRead;
+use diskfs_volume::edit::NewSize;
+use diskfs_volume::lvm::{LvmId, NewVolume, VolumeGroup};
 use proptest::prelude::*;
 
-use crate::disk::{Machine, Pv, group_text, linear, seal_header, seal_label, volume_text};
+use crate::disk::{EXTENT, Machine, Pv, group_text, linear, seal_header, seal_label, volume_text};
 
 /// Opens and reads everything.
 fn exercise(disks: Vec<Vec<u8>>) {
@@ -19,7 +21,43 @@ fn exercise(disks: Vec<Vec<u8>>) {
             }
         }
         let _ = machine.change_ids(group);
+        // The group is then another one, unless it was refused.
+        let again = Machine::new(machine.disks.iter().map(|(_, disk)| disk.to_vec()));
+        again
+            .groups
+            .iter()
+            .take(1)
+            .for_each(|group| edit(&again, group));
     }
+}
+
+/// Makes all changes of a group that are not refused, and reads the result.
+fn edit(machine: &Machine, group: &VolumeGroup) {
+    let edited = machine.edit(group, |editor| {
+        let new = NewVolume {
+            name: "new".to_owned(),
+            id: LvmId::from_random([1; 32]),
+            size: NewSize::Bytes(1),
+        };
+        for volume in &group.logical_volumes {
+            let _ = editor.extend(&volume.name, NewSize::More(3 * EXTENT));
+            let _ = editor.reduce(&volume.name, volume.size_bytes / 2);
+        }
+        let _ = editor.add(&new);
+        let _ = editor.grow_physical_volumes();
+        for volume in &group.logical_volumes {
+            let _ = editor.extend(&volume.name, NewSize::Largest);
+        }
+        for entry in &group.physical_volumes {
+            let least = editor.least_device_bytes(&entry.id).unwrap_or(0);
+            let _ = editor.shrink_physical_volume(&entry.id, least);
+        }
+        Ok(())
+    });
+    let seqno = group.seqno + u64::from(edited.is_ok_and(|is_written| is_written));
+    let left = Machine::new(machine.disks.iter().map(|(_, disk)| disk.to_vec()));
+    // Only the areas may have been written a second time.
+    assert!([seqno, seqno - 1].contains(&left.groups[0].seqno));
 }
 
 /// Returns the text of a RAID5 of three images.

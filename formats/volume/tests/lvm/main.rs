@@ -2,6 +2,12 @@
 
 mod device_mapper;
 mod disk;
+mod edit_crash;
+mod edit_create;
+mod edit_random;
+mod edit_refused;
+mod edit_rig;
+mod edit_tools;
 mod fixtures;
 mod hostile;
 mod layouts;

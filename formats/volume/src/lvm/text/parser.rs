@@ -89,7 +89,7 @@ impl<'a> Parser<'a> {
         self.count()?;
         match token {
             Token::Quoted(text) => Ok(Value::Text(Text(text))),
-            Token::Word(word) => Ok(word.parse().map_or(Value::Text(Text(word)), Value::Number)),
+            Token::Word(word) => Ok(word.parse().map_or(Value::Word(Text(word)), Value::Number)),
             Token::Mark(mark) => Err(format!("unexpected `{mark}`, expected a value")),
         }
     }
