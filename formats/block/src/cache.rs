@@ -237,6 +237,10 @@ impl<D: BlockRead + ?Sized> BlockRead for Cache<D> {
         self.inner.extent_at(offset)
     }
 
+    fn stored_at(&self, offset: u64) -> Result<Extent> {
+        self.inner.stored_at(offset)
+    }
+
     fn block_size(&self) -> u32 {
         u32::try_from(self.block_bytes).unwrap_or(512)
     }

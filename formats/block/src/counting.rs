@@ -93,6 +93,10 @@ impl<D: BlockRead + ?Sized> BlockRead for Counting<D> {
         self.inner.extent_at(offset)
     }
 
+    fn stored_at(&self, offset: u64) -> Result<Extent> {
+        self.inner.stored_at(offset)
+    }
+
     fn block_size(&self) -> u32 {
         self.inner.block_size()
     }

@@ -42,6 +42,20 @@ pub trait BlockRead: Debug + Send + Sync {
         })
     }
 
+    /// Returns the run that begins at `offset`, and whether the device itself stores it: `Data` for
+    /// what it stores, and another kind for a hole, and for what only a backing file stores. Unlike
+    /// [`extent_at`](Self::extent_at) the kind says nothing about the contents. A discard of a run
+    /// that is not stored saves no space.
+    ///
+    /// The default is [`extent_at`](Self::extent_at), which is right for a device without a backing
+    /// file. A layer above another device asks that device.
+    ///
+    /// # Errors
+    /// As for [`extent_at`](Self::extent_at).
+    fn stored_at(&self, offset: u64) -> Result<Extent> {
+        self.extent_at(offset)
+    }
+
     /// Returns the unit in bytes in which reads are cheapest: a power of two, as a hint and not a
     /// requirement.
     fn block_size(&self) -> u32 {

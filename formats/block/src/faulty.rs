@@ -288,6 +288,21 @@ impl<D: BlockWrite + ?Sized> BlockRead for Faulty<D> {
         })
     }
 
+    fn stored_at(&self, offset: u64) -> Result<Extent> {
+        let state = self.lock();
+        if state.gone {
+            return Err(gone());
+        }
+        let below = self.inner.stored_at(offset)?;
+        if state.held.is_empty() {
+            return Ok(below);
+        }
+        Ok(Extent {
+            kind: crate::ExtentKind::Data,
+            ..below
+        })
+    }
+
     fn block_size(&self) -> u32 {
         self.inner.block_size()
     }

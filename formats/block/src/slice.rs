@@ -72,6 +72,15 @@ impl<D: BlockRead + ?Sized> BlockRead for Slice<D> {
         })
     }
 
+    fn stored_at(&self, offset: u64) -> Result<Extent> {
+        let extent = self.inner.stored_at(self.below(offset, 1)?)?;
+        let left = self.size_bytes.saturating_sub(offset);
+        Ok(Extent {
+            len_bytes: extent.len_bytes.min(left),
+            ..extent
+        })
+    }
+
     fn block_size(&self) -> u32 {
         self.inner.block_size()
     }

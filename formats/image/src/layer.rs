@@ -36,6 +36,15 @@ impl Status {
             ExtentKind::Data
         }
     }
+
+    /// Returns the kind of the run in the top image alone: what only a backing file stores is
+    /// unallocated there.
+    pub(crate) const fn kind_in_top(&self) -> ExtentKind {
+        match self.depth {
+            0 => self.kind(),
+            _ => ExtentKind::Unallocated,
+        }
+    }
 }
 
 /// Returns the error for a write to something that is open read-only.

@@ -61,6 +61,7 @@
 
 mod base;
 pub mod commit;
+mod compressed_copy;
 pub mod create;
 mod description;
 mod disguise;
@@ -90,6 +91,7 @@ mod source;
 mod spec;
 mod writable;
 
+pub use compressed_copy::compressed_copy;
 pub use create::{CreateOptions, create};
 pub use description::{
     Bitmap, BitmapState, Compression, Description, Encryption, Qcow2Details, Snapshot,

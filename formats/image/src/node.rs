@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite, Extent, Result, check_bounds};
+use diskfs_block::{BlockRead, BlockWrite, Extent, ExtentKind, Result, check_bounds};
 
 use crate::layer::{Layer, Status, read_only};
 use crate::numbers::to_u64;
@@ -51,24 +51,11 @@ impl BlockRead for Node {
     }
 
     fn extent_at(&self, offset: u64) -> Result<Extent> {
-        check_bounds(offset, 1, self.size_bytes())?;
-        let end = self.size_bytes();
-        let first = self.status_at(offset, end.saturating_sub(offset))?;
-        let mut at = offset.saturating_add(first.len_bytes);
-        for _ in 0..MERGE_MAX {
-            if at >= end {
-                break;
-            }
-            let next = self.status_at(at, end.saturating_sub(at))?;
-            if next.kind() != first.kind() {
-                break;
-            }
-            at = at.saturating_add(next.len_bytes);
-        }
-        Ok(Extent {
-            len_bytes: at.saturating_sub(offset),
-            kind: first.kind(),
-        })
+        self.merged(offset, Status::kind)
+    }
+
+    fn stored_at(&self, offset: u64) -> Result<Extent> {
+        self.merged(offset, Status::kind_in_top)
     }
 
     fn block_size(&self) -> u32 {
@@ -139,6 +126,29 @@ impl BlockWrite for Node {
 }
 
 impl Node {
+    /// Returns the run that begins at `offset`, merged from runs of the same kind.
+    fn merged(&self, offset: u64, kind_of: impl Fn(&Status) -> ExtentKind) -> Result<Extent> {
+        check_bounds(offset, 1, self.size_bytes())?;
+        let end = self.size_bytes();
+        let first = self.status_at(offset, end.saturating_sub(offset))?;
+        let kind = kind_of(&first);
+        let mut at = offset.saturating_add(first.len_bytes);
+        for _ in 0..MERGE_MAX {
+            if at >= end {
+                break;
+            }
+            let next = self.status_at(at, end.saturating_sub(at))?;
+            if kind_of(&next) != kind {
+                break;
+            }
+            at = at.saturating_add(next.len_bytes);
+        }
+        Ok(Extent {
+            len_bytes: at.saturating_sub(offset),
+            kind,
+        })
+    }
+
     /// Changes the size of the disk, and ends writing.
     pub(crate) fn resize(self, size_bytes: u64, fill: Fill) -> Result<()> {
         match self {

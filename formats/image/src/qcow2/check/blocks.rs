@@ -1,8 +1,10 @@
 //! The check of refcount blocks, and the comparison of their counts with the references.
 
+use std::ops::Range;
+
 use diskfs_block::{BlockRead, Result};
 
-use crate::numbers::{low_bits, shift_right, to_u64};
+use crate::numbers::{low_bits, power_of_two, shift_right, to_u64};
 use crate::qcow2::cache::TableSlice;
 use crate::qcow2::check::clusters_of;
 use crate::qcow2::check::counter::Counter;
@@ -19,6 +21,15 @@ pub(super) enum BlockPlace {
     Missing,
     /// The entry is not the offset of a cluster.
     Invalid,
+}
+
+/// A block of counts.
+struct StoredBlock {
+    place: BlockPlace,
+    /// The counts, if the block can be read.
+    counts: Option<TableSlice>,
+    /// The number of counts in the block, as a power of two.
+    entries_bits: u32,
 }
 
 impl Counter<'_> {
@@ -87,40 +98,75 @@ impl Counter<'_> {
     /// Compares the stored counts of the window with the references, and calls `stored` with each
     /// cluster and its count, or `None` if the count cannot be read.
     pub(super) fn compare(&mut self, mut stored: impl FnMut(u64, Option<u64>)) -> Result<()> {
-        let order = self.header.refcount_order;
         let bits = Refcounts::new(self.file, self.header).block_entries_bits();
-        let mut loaded: Option<(u64, BlockPlace, Option<TableSlice>)> = None;
+        // The last cluster may begin at the end of the file, if it is compressed data.
         let in_file = clusters_of(self.file, self.header);
-        for cluster in self.window() {
-            // The last cluster may begin at the end of the file, if it is compressed data.
-            if cluster >= in_file && self.references(cluster) == Some(0) {
-                break;
-            }
-            let block = shift_right(cluster, bits);
-            if loaded.as_ref().is_none_or(|(index, ..)| *index != block) {
-                let place = self.block_place(block)?;
-                loaded = Some((block, place, self.read_block(place)?));
-            }
-            let in_block = low_bits(cluster, bits);
-            let count = match &loaded {
-                Some((_, BlockPlace::Invalid, _)) => None,
-                Some((_, _, Some(slice))) => Some(CountPlace::new(order, in_block).get(slice)),
+        let window = self.window();
+        let has_last = self.references(in_file) > Some(0);
+        let end = window.end.min(in_file.saturating_add(u64::from(has_last)));
+        let mut first = window.start;
+        while first < end {
+            let index = shift_right(first, bits);
+            let next = index.saturating_add(1).saturating_mul(power_of_two(bits));
+            let place = self.block_place(index)?;
+            let block = StoredBlock {
+                place,
+                counts: self.read_block(place)?,
+                entries_bits: bits,
+            };
+            self.compare_block(&block, first..next.min(end), &mut stored);
+            first = next;
+        }
+        Ok(())
+    }
+
+    /// Compares the counts of clusters that one block stores.
+    fn compare_block(
+        &mut self,
+        block: &StoredBlock,
+        clusters: Range<u64>,
+        stored: &mut impl FnMut(u64, Option<u64>),
+    ) {
+        let order = self.header.refcount_order;
+        let mut last_used = None;
+        for cluster in clusters {
+            let count = match (block.place, &block.counts) {
+                (BlockPlace::Invalid, _) => None,
+                (_, Some(counts)) => {
+                    let in_block = low_bits(cluster, block.entries_bits);
+                    Some(CountPlace::new(order, in_block).get(counts))
+                }
                 _ => {
                     self.needs_rebuild |= self.references(cluster) > Some(0);
                     Some(0)
                 }
             };
             stored(cluster, count);
-            self.compare_cluster(cluster, count);
+            if count != self.references(cluster) {
+                self.compare_cluster(cluster, count);
+            } else if count > Some(0) {
+                last_used = Some(cluster);
+            }
         }
-        Ok(())
+        if let Some(cluster) = last_used {
+            self.note_used(cluster);
+        }
+    }
+
+    /// Notes that a cluster is referenced or counted.
+    fn note_used(&mut self, cluster: u64) {
+        let end = cluster.saturating_add(1);
+        self.used_end = self.used_end.max(end);
+        let end_bytes = end.saturating_mul(self.header.geometry.cluster_size());
+        let statistics = &mut self.report.statistics;
+        statistics.image_end_bytes = statistics.image_end_bytes.max(end_bytes);
     }
 
     fn compare_cluster(&mut self, cluster: u64, stored: Option<u64>) {
         let references = self.references(cluster).unwrap_or(0);
         let at = HostOffset(cluster.saturating_mul(self.header.geometry.cluster_size()));
         if references > 0 || stored > Some(0) {
-            self.used_end = cluster.saturating_add(1);
+            self.used_end = self.used_end.max(cluster.saturating_add(1));
         }
         let Some(stored) = stored else {
             self.needs_rebuild = true;
@@ -129,9 +175,7 @@ impl Counter<'_> {
             });
             return;
         };
-        if stored > 0 || references > 0 {
-            self.report.statistics.image_end_bytes = at.plus(self.header.geometry.cluster_size()).0;
-        }
+        self.note_used(cluster);
         if stored > references {
             self.report.add(FindingKind::LeakedCluster, at, 1, || {
                 format!("leaked cluster: its count is {stored}, and it has {references} references")

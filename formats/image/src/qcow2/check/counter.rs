@@ -43,6 +43,8 @@ pub(crate) enum Scope {
 pub(super) struct Counter<'a> {
     pub(super) file: &'a dyn BlockRead,
     pub(super) header: &'a Header,
+    /// The size of the file.
+    size_bytes: u64,
     pub(super) rules: L2Rules,
     /// The clusters to count.
     window: Range<u64>,
@@ -78,6 +80,7 @@ impl<'a> Counter<'a> {
         Self {
             file,
             header,
+            size_bytes: file.size_bytes(),
             rules,
             counts: vec![0; to_usize(len)],
             window,
@@ -178,7 +181,7 @@ impl<'a> Counter<'a> {
     /// Returns true if a range extends past the end of the file. The last cluster of the file may be
     /// truncated.
     pub(super) fn is_past_end(&self, at: HostOffset, len_bytes: u64) -> bool {
-        let past_end = at.plus(len_bytes).0.saturating_sub(self.file.size_bytes());
+        let past_end = at.plus(len_bytes).0.saturating_sub(self.size_bytes);
         past_end >= self.header.geometry.cluster_size()
     }
 

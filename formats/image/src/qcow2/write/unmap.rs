@@ -108,7 +108,7 @@ impl Writer {
             return Ok(());
         }
         if self.is_external_raw() {
-            return self.zero_external(whole);
+            return self.each_external(whole, |at, len_bytes| self.data().discard(at, len_bytes));
         }
         self.unmap(whole, Unmap::Discard)?;
         self.flush_if_large()
@@ -165,6 +165,17 @@ impl Writer {
     /// Writes zeroes to a raw external data file, which must have zeroes where the guest sees them;
     /// the tables are unchanged. Unallocated ranges are zeroes in both.
     fn zero_external(&self, range: Range<u64>) -> Result<()> {
+        self.each_external(range, |at, len_bytes| {
+            self.data().write_zeroes(at, len_bytes)
+        })
+    }
+
+    /// Calls `change` with each stored range of an external data file: its offset and its length.
+    fn each_external(
+        &self,
+        range: Range<u64>,
+        change: impl Fn(u64, u64) -> Result<()>,
+    ) -> Result<()> {
         let end = range.end.min(self.size_bytes);
         let mut at = GuestOffset(range.start);
         while at.0 < end {
@@ -172,7 +183,7 @@ impl Writer {
             let run = self.reader.mapping.run_at(at, end.saturating_sub(at.0))?;
             if let RunKind::Data(host) = run.kind {
                 let there = self.reader.stored_len(host, run.len_bytes)?;
-                self.data().write_zeroes(host.0, there)?;
+                change(host.0, there)?;
             }
             at = at.plus(run.len_bytes);
         }
