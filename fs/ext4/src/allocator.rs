@@ -23,6 +23,7 @@ mod tests;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::block::FsBlock;
 use crate::bytes::index;
 use crate::error::{Error, ErrorKind, Result, Structure, malformed};
 use crate::group_descriptor::{self, GroupDescriptor};
@@ -37,7 +38,7 @@ use counters::Counters;
 use group::{Group, Summary};
 use system_zone::SystemZone;
 
-pub(crate) use bits::{Run as BitRun, set as set_bits};
+pub(crate) use bits::{Bits, Run as BitRun, clear as clear_bits, set as set_bits};
 pub(crate) use block_bitmap::{
     checksum as bitmap_checksum, has_flags, set_padding, stored as bitmap_checksum_mask,
 };
@@ -54,6 +55,9 @@ pub(crate) const GROUPS_MAX: u32 = 1 << 21;
 #[derive(Debug)]
 pub(crate) struct Allocator {
     geometry: Geometry,
+    /// The part in which blocks and inodes may be allocated: all of it, unless the filesystem is
+    /// being shrunk.
+    allocatable: Geometry,
     system_zone: SystemZone,
     groups: Box<[Mutex<Group>]>,
     summaries: Box<[Summary]>,
@@ -110,10 +114,12 @@ impl Allocator {
         let kept = match root_reserve {
             RootReserve::Keep => reserved_blocks(superblock),
             RootReserve::Use => kernel_reserved_blocks(superblock),
+            RootReserve::UseAll => 0,
         };
         Ok(Self {
             reserve_clusters: kept.wrapping_shr(geometry.cluster_bits),
             geometry,
+            allocatable: geometry,
             system_zone,
             groups: groups.into(),
             summaries: summaries.into(),
@@ -121,6 +127,18 @@ impl Allocator {
             has_preallocated: AtomicBool::new(false),
             compared: AtomicBool::new(false),
         })
+    }
+
+    /// Limits allocations to a smaller filesystem, whose groups are the first of this one. No block
+    /// is kept in reserve.
+    pub(crate) fn limit_to(&mut self, smaller: &Superblock) {
+        self.allocatable = Geometry::new(smaller);
+        self.reserve_clusters = 0;
+    }
+
+    /// Returns the end of the blocks that may be allocated.
+    pub(crate) const fn allocatable_end(&self) -> FsBlock {
+        self.allocatable.end()
     }
 
     /// Returns the current totals of free blocks and inodes.

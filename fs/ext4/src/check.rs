@@ -11,8 +11,10 @@ mod budget;
 mod claims;
 mod connectivity;
 mod context;
+mod defective;
 mod directories;
 mod directory_entries;
+mod encryption;
 mod extent_walk;
 mod fields;
 mod finding;
@@ -23,28 +25,32 @@ mod inode_states;
 mod inode_tables;
 mod links;
 mod map_walk;
+mod mmp;
 mod orphans;
 mod owners;
 mod paths;
+mod quota;
 mod report;
+mod rounds;
 mod scan;
 mod special;
 mod summaries;
 mod superblock;
 mod threads;
 mod tree;
+mod window;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use diskfs_block::BlockRead;
 
 use crate::allocator::Geometry;
 use crate::block::FsBlock;
-use crate::bytes::index;
+use crate::bytes::{index, len_u64};
 use crate::error::{ErrorKind, Result};
-use crate::features::Incompatible;
+use crate::features::{Incompatible, ReadOnlyCompatible};
 use crate::recovery::{Recovered, recover};
 use crate::superblock::{RawSuperblock, Superblock};
 use crate::volume::Volume;
@@ -53,7 +59,6 @@ use block_set::BlockSet;
 use budget::Budget;
 use context::{Context, References};
 use directories::DirectoryPass;
-use groups::MetadataRange;
 use inode_states::InodeStates;
 use report::Findings;
 use scan::{Scan, ScanResult};
@@ -120,7 +125,8 @@ pub fn check(
     if !was_recovered {
         superblock::check_journal(&volume.device, &volume.superblock, &findings)?;
     }
-    let context = prepare(&volume, &findings, &budget, &mut report)?;
+    report.notes.extend(mmp::check(&volume, raw, &findings)?);
+    let context = prepare(&volume, raw, &findings, &budget, &mut report)?;
     run(&context, raw, was_recovered, &mut threads, &mut report)?;
     drop(context);
     (report.findings, report.total_findings) = findings.finish();
@@ -170,6 +176,7 @@ fn replay(
 /// Reads the group descriptors and the orphans, and creates the sets.
 fn prepare<'a>(
     volume: &'a Volume,
+    raw: &RawSuperblock,
     findings: &'a Findings,
     budget: &'a Budget,
     report: &mut CheckReport,
@@ -190,11 +197,14 @@ fn prepare<'a>(
         budget,
         findings,
         inodes: InodeStates::new(geometry, budget)?,
-        claimed: BlockSet::new(geometry, budget)?,
+        claimed: BlockSet::windowed(geometry, budget)?,
         twice: BlockSet::new(geometry, budget)?,
         trees: BlockSet::new(geometry, budget)?,
         orphans,
         references: References::default(),
+        defective: std::sync::OnceLock::new(),
+        quota: quota::Quota::new(&volume.superblock, raw),
+        policies: encryption::Policies::default(),
         progress: context::Progress::default(),
     })
 }
@@ -207,10 +217,16 @@ fn run(
     threads: &mut Threads<'_>,
     report: &mut CheckReport,
 ) -> Result<()> {
-    let metadata_clusters = claim_metadata(context, raw)?;
+    check_overlaps(context)?;
+    claim_metadata(context)?;
+    let mut summaries = SummaryPass::new(context)?;
+    summaries.count_metadata();
+    claim_mmp(context, raw)?;
+    defective::claim(context)?;
+    let hidden = HiddenInodes::new(context.superblock(), raw);
     let scan = Scan {
         context,
-        hidden: HiddenInodes::new(context.superblock(), raw),
+        hidden,
         result: std::sync::Mutex::default(),
     };
     let groups = context.geometry.groups;
@@ -218,7 +234,12 @@ fn run(
         scan.group(group)
     })?;
     scan.check_root();
-    if !context.twice.is_empty() {
+    summaries.first_unchecked = rounds::run(context, raw, hidden, &summaries, threads)?;
+    let shares_blocks = context
+        .superblock()
+        .features
+        .has(ReadOnlyCompatible::SHARED_BLOCKS);
+    if !context.twice.is_empty() && !shares_blocks {
         find_owners(context, threads)?;
     }
     let scanned = scan
@@ -228,18 +249,13 @@ fn run(
     report.statistics = scanned.statistics;
     check_names(context, scanned, threads)?;
     attributes::compare_references(context);
-    let summaries = SummaryPass {
-        context,
-        metadata_clusters: &metadata_clusters,
-        free_clusters: AtomicU64::new(0),
-        free_inodes: AtomicU64::new(0),
-    };
     threads.run(context, CheckPhase::Summaries, groups, &|group| {
         summaries.check(group)
     })?;
     if !was_recovered {
         summaries.check_totals(raw);
     }
+    context.quota.compare(context)?;
     let superblock = context.superblock();
     let free = summaries.free_clusters.load(Ordering::Relaxed);
     // Like e2fsck this counts a block before the first group.
@@ -249,32 +265,46 @@ fn run(
     Ok(())
 }
 
-/// Claims the metadata at fixed places. Returns the number of its clusters in each group.
-fn claim_metadata(context: &Context<'_>, raw: &RawSuperblock) -> Result<Vec<u32>> {
-    let mut ranges = groups::metadata(context.volume, &context.groups);
-    context.budget.take::<MetadataRange>(ranges.len())?;
+/// Reports metadata at fixed places that overlaps.
+fn check_overlaps(context: &Context<'_>) -> Result<()> {
+    /// The ranges of a group: superblock and descriptors, two bitmaps, the inode table.
+    const RANGES: u64 = 4;
+    let range_bytes = len_u64(size_of::<groups::MetadataRange>());
+    let bytes =
+        range_bytes.saturating_mul(u64::from(context.geometry.groups).saturating_mul(RANGES));
+    context.budget.take_bytes(bytes)?;
+    let mut ranges: Vec<_> = groups::metadata(context.volume, &context.groups).collect();
     groups::check_overlaps(context.findings, &mut ranges);
-    for range in ranges {
+    drop(ranges);
+    context.budget.give_back(bytes);
+    Ok(())
+}
+
+/// Claims the metadata at fixed places.
+fn claim_metadata(context: &Context<'_>) -> Result<()> {
+    for range in groups::metadata(context.volume, &context.groups) {
         let first = FsBlock(range.first);
         context
             .claimed
             .insert(first, range.len_blocks, context.budget, None)?;
     }
-    context.budget.take::<u32>(context.groups.len())?;
-    let groups = 0..context.geometry.groups;
-    let clusters = groups.map(|group| context.claimed.count(group)).collect();
+    Ok(())
+}
+
+/// Claims the block of multiple mount protection.
+fn claim_mmp(context: &Context<'_>, raw: &RawSuperblock) -> Result<()> {
     let superblock = context.superblock();
     let mmp = FsBlock(raw.s_mmp_block.get());
     if superblock.features.has(Incompatible::MMP) && superblock.holds(mmp, 1) {
         let twice = Some(&context.twice);
         context.claimed.insert(mmp, 1, context.budget, twice)?;
     }
-    Ok(clusters)
+    Ok(())
 }
 
 /// Looks for all owners of the blocks that have more than one.
 fn find_owners(context: &Context<'_>, threads: &mut Threads<'_>) -> Result<()> {
-    context.trees.clear();
+    context.trees.clear(context.budget);
     let groups = context.geometry.groups;
     threads.run(context, CheckPhase::Inodes, groups, &|group| {
         owners::report(context, group)

@@ -20,6 +20,7 @@ mod listing;
 mod lookup;
 mod new_block;
 mod region;
+mod renumber;
 pub(crate) mod tail;
 
 pub(crate) use block::htree_directory_of;
@@ -31,3 +32,4 @@ pub(crate) use initialise::initialise;
 pub(crate) use insert::insert;
 pub(crate) use listing::{Batch, batch};
 pub(crate) use new_block::new_block;
+pub(crate) use renumber::{EntryBlock, for_each_number, renumber, seal_all};

@@ -9,7 +9,9 @@ mod block_map;
 mod change;
 mod extent_tree;
 mod new_run;
+mod nodes;
 mod read;
+mod relocate;
 
 use std::sync::Arc;
 
@@ -31,7 +33,9 @@ use extent_tree::empty_root;
 pub(crate) use extent_tree::node as extent_node;
 pub(crate) use extent_tree::{NewTree, tree_blocks_for};
 pub(crate) use new_run::allocate;
+pub(crate) use nodes::{LEN_MAX, nodes, seal_nodes};
 pub(crate) use read::{Span, read, will_need};
+pub(crate) use relocate::{RELOCATE_CREDITS, Relocation, relocate};
 
 /// The maximum number of runs of a cached list: 96 KiB of memory. A file with more runs is looked
 /// up in its tree each time; such a file is huge, or its fragments have only a few blocks.

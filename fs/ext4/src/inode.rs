@@ -21,8 +21,10 @@ use crate::superblock::Superblock;
 pub(crate) use raw::RawInode;
 
 pub(crate) use device::encode as encode_device;
-pub(crate) use encode::{encode, encode_new, set_deleted};
+pub(crate) use encode::{encode, encode_copy, encode_new, set_deleted};
 
+/// The offset of `i_links_count`.
+pub(crate) const LINKS_COUNT: usize = 0x1a;
 /// The root directory's inode number.
 pub(crate) const ROOT: u32 = 2;
 
@@ -37,6 +39,7 @@ bitflags! {
         const NO_ATIME = 0x80;
         const ENCRYPT = 0x800;
         const INDEX = 0x1000;
+        const IMAGIC = 0x2000;
         const JOURNAL_DATA = 0x4000;
         const NO_TAIL = 0x8000;
         const DIR_SYNC = 0x1_0000;

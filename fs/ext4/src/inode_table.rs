@@ -177,6 +177,19 @@ fn pooled(volume: &Volume, piece: TablePiece, key: Key) -> Result<Arc<[u8]>> {
     volume.block(key)
 }
 
+/// Returns the block of the inode table that contains an inode, and the byte offset of the inode in
+/// the block.
+///
+/// # Errors
+/// `Corrupt` if the filesystem has no such inode; `Io`.
+pub(crate) fn block_of_inode(volume: &Volume, number: u32) -> Result<(FsBlock, usize)> {
+    let place = place(&volume.superblock, number)
+        .ok_or_else(|| malformed(Structure::Inode(number), "no such inode in the filesystem"))?;
+    let (piece, offset) = piece_at(volume, place)?;
+    let (key, within) = block_of(volume, piece, offset);
+    Ok((key.block, within))
+}
+
 /// Reads the block of the inode table that contains an inode into the pool. Returns the block's
 /// key, and the byte offset of the inode in the block.
 ///

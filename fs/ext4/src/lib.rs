@@ -73,6 +73,7 @@ mod recovery;
 mod resize;
 mod run;
 mod shared_attributes;
+mod shrink;
 mod statistics;
 mod superblock;
 mod symlink;
@@ -93,5 +94,6 @@ pub use format::{
 };
 pub use options::{RootReserve, TransactionGrouping, WriteOptions};
 pub use resize::{NewSpace, ResizeOptions, Resized, resize};
+pub use shrink::{ShrinkOptions, minimum_size, shrink};
 pub use writable::WritableExt4;
 pub use writer::{UuidChange, uuid_change};

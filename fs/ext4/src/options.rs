@@ -47,6 +47,9 @@ pub enum RootReserve {
     Keep,
     /// They may be allocated, as for root.
     Use,
+    /// All free blocks may be allocated, including those that Linux keeps free for delayed
+    /// allocation. For a new filesystem that is filled before anybody mounts it.
+    UseAll,
 }
 
 impl Default for WriteOptions {

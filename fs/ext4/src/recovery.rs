@@ -10,7 +10,7 @@ use crate::block::FileBlock;
 use crate::error::{Structure, Unsupported, malformed, write_failed};
 use crate::features::{Compatible, Incompatible};
 use crate::file_blocks::runs;
-use crate::inode::Inode;
+use crate::inode::{Inode, InodeFlags};
 use crate::inode_table;
 use crate::journal::log_writer::LogWriter;
 use crate::journal::{FastCommits, Journal, JournalRun, JournalView};
@@ -209,6 +209,12 @@ fn journal_inode(volume: &Volume, number: u32) -> Result<Inode> {
         return Err(malformed(
             structure,
             "not a regular file, although it is the journal's inode",
+        ));
+    }
+    if inode.has(InodeFlags::ENCRYPT) {
+        return Err(malformed(
+            structure,
+            "encrypted, although it is the journal's inode",
         ));
     }
     Ok(inode)

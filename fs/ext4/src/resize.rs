@@ -5,16 +5,16 @@
 //! of the old filesystem that change are committed together ([`commit`]): the superblock, blocks of
 //! the descriptor table, the bitmap of the last group, and the resize inode. The backups follow.
 
-mod backups;
-mod commit;
-mod edits;
+pub(crate) mod backups;
+pub(crate) mod commit;
+pub(crate) mod edits;
 mod geometry;
 mod new_groups;
 mod old_groups;
 mod placement;
-mod redo;
-mod resize_inode;
-mod stage;
+pub(crate) mod redo;
+pub(crate) mod resize_inode;
+pub(crate) mod stage;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -167,14 +167,14 @@ fn target_blocks(
             "cannot shrink the filesystem to {size_bytes} bytes: it has {} bytes",
             self::size_bytes(superblock)
         );
-        let hint = "shrink it with resize2fs";
+        let hint = "shrinking is an operation of its own";
         return Err(Error::new(ErrorKind::Invalid, reason).with_hint(hint));
     }
     Ok(target)
 }
 
 /// Replays the journal, and deletes or truncates orphans, if there are any.
-fn recover(device: &Arc<dyn BlockWrite>) -> Result<()> {
+pub(crate) fn recover(device: &Arc<dyn BlockWrite>) -> Result<()> {
     let superblock = Superblock::read(&**device)?;
     check_writable(&superblock)?;
     let features = superblock.features;
@@ -191,11 +191,11 @@ fn recover(device: &Arc<dyn BlockWrite>) -> Result<()> {
     WritableExt4::open(Arc::clone(device), &options)?.finish()
 }
 
-fn volume(device: &Arc<dyn BlockWrite>, superblock: Superblock) -> Volume {
+pub(crate) fn volume(device: &Arc<dyn BlockWrite>, superblock: Superblock) -> Volume {
     Volume::new(device.clone(), superblock, CACHE_BYTES)
 }
 
-fn size_bytes(superblock: &Superblock) -> u64 {
+pub(crate) fn size_bytes(superblock: &Superblock) -> u64 {
     superblock.block_size.bytes_of(superblock.blocks_count)
 }
 
@@ -211,11 +211,11 @@ fn backups_differ(old: &Superblock, new: &Superblock) -> bool {
 
 /// The totals of what a stage adds to the filesystem, in clusters.
 #[derive(Debug, Default)]
-struct Added {
+pub(crate) struct Added {
     /// The clusters that are free in addition.
-    free: u64,
+    pub(crate) free: u64,
     /// The clusters of new metadata.
-    overhead: u32,
+    pub(crate) overhead: u32,
     /// The clusters of backups that moved to another group.
-    released: u32,
+    pub(crate) released: u32,
 }

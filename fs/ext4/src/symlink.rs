@@ -62,7 +62,7 @@ fn without_key(inode: &Inode, stored: &[u8]) -> Result<Vec<u8>> {
 /// Returns true if the target is in `i_block`: the inode has no blocks besides that of attributes.
 /// If attribute values can have inodes of their own, their blocks count, too; then only the size
 /// decides.
-fn is_short(volume: &Volume, inode: &Inode) -> bool {
+pub(crate) fn is_short(volume: &Volume, inode: &Inode) -> bool {
     // A target that fills `i_block` completely has no room for its NUL terminator in memory.
     if inode.has(InodeFlags::INLINE_DATA) || inode.size_bytes >= len_u64(inode.block.len()) {
         return false;

@@ -45,6 +45,19 @@ impl WritableExt4 {
     /// # Errors
     /// Fails like [`Ext4::open`].
     pub fn open(device: Arc<dyn BlockWrite>, options: &WriteOptions) -> Result<Self> {
+        Self::open_within(device, options, None)
+    }
+
+    /// Opens the filesystem like [`open`](Self::open), but allocates blocks and inodes only within
+    /// `smaller`, the filesystem that it will be shrunk to.
+    ///
+    /// # Errors
+    /// Fails like [`Ext4::open`].
+    pub(crate) fn open_within(
+        device: Arc<dyn BlockWrite>,
+        options: &WriteOptions,
+        smaller: Option<&Superblock>,
+    ) -> Result<Self> {
         let below: Arc<dyn diskfs_block::BlockRead> = device.clone();
         let superblock = Superblock::read(&*below)?;
         let was_clean = !superblock.features.has(Incompatible::NEEDS_RECOVERY);
@@ -65,7 +78,10 @@ impl WritableExt4 {
         let journal_runs = journal_inode
             .iter()
             .flat_map(|inode| runs(volume, inode, FileBlock(0)));
-        let allocator = Allocator::open(volume, options.root_reserve, journal_runs)?;
+        let mut allocator = Allocator::open(volume, options.root_reserve, journal_runs)?;
+        if let Some(smaller) = smaller {
+            allocator.limit_to(smaller);
+        }
         let core = Arc::new(Core {
             reader,
             device: DeviceWriter::new(device, block_size),

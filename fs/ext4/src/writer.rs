@@ -125,7 +125,8 @@ impl Core {
     /// the maximum number of metadata blocks that it may change.
     ///
     /// An operation that fails with `NoSpace` because freed blocks become usable only with a commit
-    /// is repeated from its beginning after that commit.
+    /// is repeated from its beginning after that commit. One that fails while delayed data reserves
+    /// more than it needs is repeated after that data is written.
     ///
     /// # Errors
     /// `ReadOnly` if writing has stopped; the errors of `operation`.
@@ -134,6 +135,24 @@ impl Core {
         inodes: &[u32],
         credits: u32,
         mut operation: impl FnMut(&Handle<'_>) -> Result<R>,
+    ) -> Result<R> {
+        match self.update_beside_delayed(inodes, credits, &mut operation) {
+            Err(e) if e.kind() == ErrorKind::NoSpace && self.delayed.bytes() > 0 => {
+                // A file that can't be written reports that itself.
+                let _ = self.write_all_back();
+                self.update_beside_delayed(inodes, credits, &mut operation)
+            }
+            result => result,
+        }
+    }
+
+    /// Does the same as [`update`](Self::update), but leaves delayed data and its reservations in
+    /// memory.
+    pub(crate) fn update_beside_delayed<R>(
+        &self,
+        inodes: &[u32],
+        credits: u32,
+        operation: &mut dyn FnMut(&Handle<'_>) -> Result<R>,
     ) -> Result<R> {
         /// The maximum number of repetitions: others may use up the blocks that a commit has
         /// released.

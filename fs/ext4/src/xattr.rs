@@ -11,6 +11,7 @@ mod entry;
 pub(crate) mod hash;
 mod inline;
 mod name;
+mod renumber;
 mod set;
 mod shared;
 mod value;
@@ -20,14 +21,17 @@ use crate::error::{InInode, Result, Structure};
 use crate::inode::Inode;
 use crate::volume::Volume;
 
-use entry::{Entries, Entry};
+use entry::Entry;
 
-pub(crate) use block::{check as check_block, references as block_references};
-pub(crate) use entry::RawEntry;
+pub(crate) use block::references as block_references;
+pub(crate) use block::{HEADER_BYTES as BLOCK_HEADER_BYTES, check as check_block};
+pub(crate) use entry::{Entries, RawEntry};
 use name::NameIndex;
 
 pub(crate) use inline::{inline_data_room, set_inline_data};
+pub(crate) use renumber::{AttributePlace, for_each_value_inode, renumber_values};
 pub(crate) use set::{check_name, release_all, set};
+pub(crate) use shared::{RelocatedBlocks, relocate_block};
 
 /// Returns the value of the attribute with this full name.
 pub(crate) fn get(volume: &Volume, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {

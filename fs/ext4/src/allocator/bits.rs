@@ -32,13 +32,13 @@ impl<'a> Bits<'a> {
     }
 
     /// Returns the first clear bit at or after `from`.
-    pub(super) fn next_clear(&self, from: u32) -> Option<u32> {
+    pub(crate) fn next_clear(&self, from: u32) -> Option<u32> {
         let end = self.next(from, self.len, |word| !word);
         (end < self.len).then_some(end)
     }
 
     /// Returns the first set bit from `from` on, or `until` if there is none before that.
-    pub(super) fn next_set(&self, from: u32, until: u32) -> u32 {
+    pub(crate) fn next_set(&self, from: u32, until: u32) -> u32 {
         self.next(from, until.min(self.len), |word| word)
     }
 

@@ -209,6 +209,9 @@ impl Allocator {
         search: Search,
     ) -> Result<Option<(u32, Run)>> {
         for group in self.geometry.groups_from(search.goal.0) {
+            if group >= self.allocatable.groups {
+                continue;
+            }
             let longest = self.summary(group).map_or(0, super::Summary::longest_run);
             if longest < search.least {
                 continue;
@@ -269,7 +272,7 @@ impl Allocator {
         bitmap: &Bitmap,
         search: Search,
     ) -> Option<Run> {
-        let len = self.geometry.clusters_in(number);
+        let len = self.allocatable.clusters_in(number);
         let bits = Bits::new(&bitmap.bytes, group.held_words(), len);
         let from = search.start_in(number);
         let behind = bits.find_run(from..len, search.wanted);

@@ -46,6 +46,11 @@ impl Geometry {
         }
     }
 
+    /// Returns the block after the last one.
+    pub(crate) const fn end(&self) -> FsBlock {
+        FsBlock(self.blocks_count)
+    }
+
     /// Returns the number of clusters in every group but the last.
     pub(crate) const fn clusters_per_group(&self) -> u32 {
         self.blocks_per_group.wrapping_shr(self.cluster_bits)

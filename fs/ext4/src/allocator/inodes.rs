@@ -55,6 +55,9 @@ impl Allocator {
         let Some(mut group) = self.group(number) else {
             return Ok(None);
         };
+        if number >= self.allocatable.groups {
+            return Ok(None);
+        }
         let superblock = &handle.volume().superblock;
         if group.descriptor.free_inodes == 0 {
             return Ok(None);

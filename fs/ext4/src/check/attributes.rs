@@ -10,16 +10,29 @@ use crate::bytes::{index, le32, part};
 use crate::error::Result;
 use crate::features::{Compatible, Incompatible};
 use crate::inode::{Inode, InodeFlags};
-use crate::xattr::{RawEntry, block_references, check_block, hash};
+use crate::xattr::{BLOCK_HEADER_BYTES, RawEntry, block_references, check_block, hash};
 
-/// The size of the header of a block of attributes.
-const BLOCK_HEADER_BYTES: usize = 32;
 /// The magic of a block of attributes, `EXT4_XATTR_MAGIC`.
 const BLOCK_MAGIC: u32 = 0xea02_0000;
 const ENTRY_BYTES: usize = size_of::<RawEntry>();
 
-/// Checks the attributes in an inode. Returns the number of bytes of values in other inodes.
-pub(super) fn check_in_inode(context: &Context<'_>, inode: &Inode) -> u64 {
+/// The values of attributes that are in other inodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ValueInodes {
+    /// The bytes of the values, which count as blocks of the owner.
+    pub(super) bytes: u64,
+    pub(super) inodes: u64,
+}
+
+impl ValueInodes {
+    pub(super) const fn add(&mut self, other: Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.inodes = self.inodes.saturating_add(other.inodes);
+    }
+}
+
+/// Checks the attributes in an inode. Returns the values in other inodes.
+pub(super) fn check_in_inode(context: &Context<'_>, inode: &Inode) -> ValueInodes {
     let list = AttributeList {
         context,
         inode,
@@ -29,9 +42,12 @@ pub(super) fn check_in_inode(context: &Context<'_>, inode: &Inode) -> u64 {
     list.check(0)
 }
 
-/// Checks the inode's block of attributes, unless another inode has it, too. Returns the number of
-/// bytes of values in other inodes, and whether the block is new.
-pub(super) fn check_in_block(context: &Context<'_>, inode: &Inode) -> Result<Option<(u64, bool)>> {
+/// Checks the inode's block of attributes, unless another inode has it, too. Returns the
+/// values in other inodes, and whether the block is new.
+pub(super) fn check_in_block(
+    context: &Context<'_>,
+    inode: &Inode,
+) -> Result<Option<(ValueInodes, bool)>> {
     let block = FsBlock(inode.xattr_block);
     let superblock = context.superblock();
     if block.0 == 0 {
@@ -49,12 +65,12 @@ pub(super) fn check_in_block(context: &Context<'_>, inode: &Inode) -> Result<Opt
     let mut blocks = context.references.blocks();
     if let Some(known) = blocks.get_mut(&block.0) {
         known.found = known.found.saturating_add(1);
-        return Ok(Some((known.value_bytes, false)));
+        return Ok(Some((known.values, false)));
     }
     context.budget.take::<(u64, Referenced)>(1)?;
     let bytes = context.volume.read_blocks(block, 1)?;
     let is_header_valid = le32(&bytes, 0) == Some(BLOCK_MAGIC) && le32(&bytes, 8) == Some(1);
-    let mut value_bytes = 0;
+    let mut values = ValueInodes::default();
     if let Err(e) = check_block(superblock, block, &bytes) {
         let kind = if is_header_valid {
             FindingKind::AttributeChecksum
@@ -70,17 +86,17 @@ pub(super) fn check_in_block(context: &Context<'_>, inode: &Inode) -> Result<Opt
             block: Some(block),
             bytes: &bytes,
         };
-        value_bytes = list.check(BLOCK_HEADER_BYTES);
+        values = list.check(BLOCK_HEADER_BYTES);
     }
     let stored = u64::from(block_references(&bytes));
     let referenced = Referenced {
         found: 1,
         // An invalid header has no count to compare.
-        stored: if is_header_valid { stored } else { 0 },
-        value_bytes,
+        stored: is_header_valid.then_some(stored),
+        values,
     };
     blocks.insert(block.0, referenced);
-    Ok(Some((value_bytes, true)))
+    Ok(Some((values, true)))
 }
 
 /// A list of attributes in an inode or in a block.
@@ -94,10 +110,10 @@ struct AttributeList<'a> {
 }
 
 impl AttributeList<'_> {
-    /// Checks all entries from `first` on. Returns the number of bytes of values in other inodes.
-    fn check(&self, first: usize) -> u64 {
+    /// Checks all entries from `first` on. Returns the values in other inodes.
+    fn check(&self, first: usize) -> ValueInodes {
         let mut offset = first;
-        let mut value_bytes = 0u64;
+        let mut in_inodes = ValueInodes::default();
         let mut values = Vec::new();
         // Four bytes of zeroes end the list; so does the end of the inode.
         while le32(self.bytes, offset).unwrap_or(0) != 0 {
@@ -108,7 +124,7 @@ impl AttributeList<'_> {
                     b"",
                     "an entry is truncated".into(),
                 );
-                return value_bytes;
+                return in_inodes;
             };
             let Some(name) = behind.get(..usize::from(entry.e_name_len)) else {
                 self.found(
@@ -116,18 +132,23 @@ impl AttributeList<'_> {
                     b"",
                     "a name is truncated".into(),
                 );
-                return value_bytes;
+                return in_inodes;
             };
-            value_bytes = value_bytes.saturating_add(self.value(entry, name, &mut values));
+            in_inodes.add(self.value(entry, name, &mut values));
             let len = ENTRY_BYTES.saturating_add(name.len());
             offset = offset.saturating_add(len.next_multiple_of(4));
         }
         self.check_overlaps(offset, values);
-        value_bytes
+        in_inodes
     }
 
-    /// Checks a value. Returns its number of bytes if it is in another inode.
-    fn value(&self, entry: &RawEntry, name: &[u8], values: &mut Vec<(usize, usize)>) -> u64 {
+    /// Checks a value. Counts it if it is in another inode.
+    fn value(
+        &self,
+        entry: &RawEntry,
+        name: &[u8],
+        values: &mut Vec<(usize, usize)>,
+    ) -> ValueInodes {
         let size = entry.e_value_size.get();
         let number = entry.e_value_inum.get();
         if number != 0 {
@@ -141,7 +162,7 @@ impl AttributeList<'_> {
                 "the value has {size} bytes at offset {offset}, expected an end of at most {end}"
             );
             self.found(FindingKind::AttributeEntry, name, detail);
-            return 0;
+            return ValueInodes::default();
         };
         if size > 0 {
             values.push((
@@ -152,7 +173,7 @@ impl AttributeList<'_> {
         self.check_hash(entry, name, hash::of_entry(name, value), || {
             hash::of_entry_signed(name, value)
         });
-        0
+        ValueInodes::default()
     }
 
     fn check_hash(&self, entry: &RawEntry, name: &[u8], expected: u32, signed: impl Fn() -> u32) {
@@ -165,40 +186,46 @@ impl AttributeList<'_> {
         }
     }
 
-    fn value_inode(&self, entry: &RawEntry, name: &[u8], number: u32) -> u64 {
+    fn value_inode(&self, entry: &RawEntry, name: &[u8], number: u32) -> ValueInodes {
         let context = self.context;
         let size = u64::from(entry.e_value_size.get());
         let inode = context.volume.inode(number).ok().flatten();
         let is_value = |inode: &Inode| {
-            inode.has(InodeFlags::EA_INODE)
-                && inode.is(FileType::Regular)
-                && inode.size_bytes == size
+            is_value(inode) && size > 0 && inode.size_bytes == size && number != self.inode.number
         };
         let Some(value) = inode.filter(|inode| is_value(inode)) else {
             let detail =
                 format!("the value is in inode {number}, which contains no value of {size} bytes");
             self.found(FindingKind::AttributeInode, name, detail);
-            return 0;
+            return ValueInodes::default();
         };
         if !context.superblock().features.has(Incompatible::EA_INODE) {
             let detail = "the value is in an inode, which needs the feature `ea_inode`";
             self.found(FindingKind::AttributeInode, name, detail.into());
         }
-        let of_lustre = value.modified.seconds == i64::from(self.inode.number)
-            && value.generation == self.inode.generation;
-        if !of_lustre {
-            let expected = hash::of_entry_with_inode(name, value.raw_atime);
-            self.check_hash(entry, name, expected, || expected);
-        }
         let mut inodes = context.references.inodes();
         let references = inodes.entry(number).or_default();
         references.found = references.found.saturating_add(1);
+        drop(inodes);
+        let expected = hash::of_entry_with_inode(name, value.raw_atime);
+        let signed = hash::of_entry_with_inode_signed(name, value.raw_atime);
+        let stored = entry.e_hash.get();
+        let of_lustre = value.modified.seconds == i64::from(self.inode.number)
+            && value.generation == self.inode.generation;
+        if of_lustre && stored != expected && stored != signed {
+            // Values of Lustre have no hash, and do not count as blocks of their owner.
+            return ValueInodes::default();
+        }
+        self.check_hash(entry, name, expected, || signed);
         let superblock = context.superblock();
         let bits = superblock
             .block_size
             .bits()
             .saturating_add(superblock.cluster_ratio_bits);
-        size.div_ceil(1u64.wrapping_shl(bits)).wrapping_shl(bits)
+        ValueInodes {
+            bytes: size.div_ceil(1u64.wrapping_shl(bits)).wrapping_shl(bits),
+            inodes: 1,
+        }
     }
 
     /// Reports values that overlap each other or the entries. The entries end at `end`, and four
@@ -234,12 +261,33 @@ impl AttributeList<'_> {
     }
 }
 
+/// Returns true if an inode contains the value of an attribute.
+pub(super) fn is_value(inode: &Inode) -> bool {
+    inode.has(InodeFlags::EA_INODE) && inode.is(FileType::Regular)
+}
+
+/// Counts one link of each inode with a value that an attribute refers to. Returns these inodes,
+/// sorted.
+pub(super) fn link_values(context: &Context<'_>) -> Result<Vec<u32>> {
+    let mut referenced = Vec::new();
+    for (&inode, references) in context.references.inodes().iter() {
+        if references.found > 0 && context.inodes.get(inode).is_some() {
+            context.budget.take::<u32>(1)?;
+            context.inodes.found_link(inode, context.budget)?;
+            referenced.push(inode);
+        }
+    }
+    Ok(referenced)
+}
+
 /// Compares the stored counts of references with those that were found.
 pub(super) fn compare_references(context: &Context<'_>) {
     let kind = FindingKind::AttributeReferences;
     for (&block, references) in context.references.blocks().iter() {
         let Referenced { found, stored, .. } = *references;
-        if stored != found && stored != 0 {
+        if let Some(stored) = stored
+            && stored != found
+        {
             let place = FindingPlace::filesystem().with_block(block);
             let detail =
                 format!("the block of attributes has {stored} references, expected {found}");
@@ -248,7 +296,11 @@ pub(super) fn compare_references(context: &Context<'_>) {
     }
     for (&inode, references) in context.references.inodes().iter() {
         let Referenced { found, stored, .. } = *references;
-        if stored != found {
+        // Without a reference it is a file like any other.
+        if let Some(stored) = stored
+            && stored != found
+            && found > 0
+        {
             let detail = format!("the attribute value has {stored} references, expected {found}");
             context.found_in(kind, inode, detail);
         }

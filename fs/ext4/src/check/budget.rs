@@ -25,14 +25,37 @@ impl Budget {
     /// # Errors
     /// `Invalid` if the budget is exceeded.
     pub(super) fn take<T>(&self, count: usize) -> Result<()> {
-        let bytes = len_u64(count.saturating_mul(size_of::<T>()));
+        self.take_bytes(len_u64(count.saturating_mul(size_of::<T>())))
+    }
+
+    /// Takes memory.
+    ///
+    /// # Errors
+    /// `Invalid` if the budget is exceeded.
+    pub(super) fn take_bytes(&self, bytes: u64) -> Result<()> {
         let before = self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) <= self.limit_bytes {
             return Ok(());
         }
+        Err(self.exceeded())
+    }
+
+    /// Gives memory back.
+    pub(super) fn give_back(&self, bytes: u64) {
+        // What was taken is at least as much.
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the limit.
+    pub(super) const fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// Returns the error of a check that needs more memory.
+    pub(super) fn exceeded(&self) -> Error {
         let limit_mib = self.limit_bytes.wrapping_shr(20);
         let reason = format!("the check needs more memory than its limit of {limit_mib} MiB");
-        Err(Error::new(ErrorKind::Invalid, reason).with_hint("raise the limit"))
+        Error::new(ErrorKind::Invalid, reason).with_hint("raise the limit")
     }
 }
 

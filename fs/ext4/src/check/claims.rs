@@ -109,6 +109,16 @@ impl<'a> Claims<'a> {
         self.context.found_in(kind, self.inode.number, detail);
     }
 
+    /// Returns the number of bytes of the clusters.
+    pub(super) fn bytes(&self) -> u64 {
+        let superblock = self.context.superblock();
+        let cluster_bits = superblock
+            .block_size
+            .bits()
+            .saturating_add(superblock.cluster_ratio_bits);
+        self.clusters.wrapping_shl(cluster_bits)
+    }
+
     /// Compares the size and the count of blocks with the blocks that were found. `value_bytes` are
     /// those of attribute values in other inodes, which count as blocks of this one.
     pub(super) fn compare(&self, value_bytes: u64) {
@@ -116,15 +126,7 @@ impl<'a> Claims<'a> {
             return;
         }
         self.compare_size();
-        let superblock = self.context.superblock();
-        let cluster_bits = superblock
-            .block_size
-            .bits()
-            .saturating_add(superblock.cluster_ratio_bits);
-        let bytes = self
-            .clusters
-            .wrapping_shl(cluster_bits)
-            .saturating_add(value_bytes);
+        let bytes = self.bytes().saturating_add(value_bytes);
         if bytes != self.inode.allocated_bytes {
             let (stored, found) = (self.inode.allocated_bytes, bytes);
             self.found(

@@ -2,15 +2,19 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::attributes::ValueInodes;
 use super::block_set::BlockSet;
 use super::budget::Budget;
+use super::encryption::Policies;
 use super::finding::{FindingKind, FindingPlace};
 use super::groups::Group;
 use super::inode_states::InodeStates;
+use super::quota::Quota;
 use super::report::Findings;
 use crate::allocator::Geometry;
+use crate::bytes::index;
 use crate::error::{Error, ErrorKind, Result};
 use crate::superblock::Superblock;
 use crate::volume::Volume;
@@ -33,12 +37,38 @@ pub(super) struct Context<'a> {
     /// The inodes that recovery will delete or truncate.
     pub(super) orphans: HashSet<u32>,
     pub(super) references: References,
+    /// The defective blocks, if there are some.
+    pub(super) defective: OnceLock<BlockSet>,
+    /// The usage for the quota files.
+    pub(super) quota: Quota,
+    pub(super) policies: Policies,
     pub(super) progress: Progress,
 }
 
 impl Context<'_> {
     pub(super) fn superblock(&self) -> &Superblock {
         &self.volume.superblock
+    }
+
+    /// Returns true if an inode is in a defective block, and must be left out.
+    pub(super) fn is_in_defective_block(&self, inode: u32) -> bool {
+        let blocks = self.defective.get();
+        blocks.is_some_and(|blocks| self.is_defective(inode, blocks))
+    }
+
+    /// Returns true if an inode is in one of `blocks`.
+    pub(super) fn is_defective(&self, inode: u32, blocks: &BlockSet) -> bool {
+        let Some((group, nth)) = self.geometry.inode_place(inode) else {
+            return false;
+        };
+        let Some(group) = self.groups.get(index(group)) else {
+            return false;
+        };
+        let superblock = self.superblock();
+        let offset = u64::from(nth).saturating_mul(u64::from(superblock.inode_size));
+        let nth_block = offset.wrapping_shr(superblock.block_size.bits());
+        let block = group.descriptor.inode_table.after(nth_block);
+        superblock.holds(block, 1) && blocks.within(block, 1).clusters > 0
     }
 
     /// Adds a finding.
@@ -57,10 +87,10 @@ impl Context<'_> {
 pub(super) struct Referenced {
     /// The number of references that were found.
     pub(super) found: u64,
-    /// The stored number of references.
-    pub(super) stored: u64,
-    /// The bytes of values in inodes, which each owner counts as its own.
-    pub(super) value_bytes: u64,
+    /// The stored number of references, if there is one.
+    pub(super) stored: Option<u64>,
+    /// The values in inodes, which each owner counts as its own.
+    pub(super) values: ValueInodes,
 }
 
 /// The references to blocks of attributes and to inodes with values.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
+use super::attributes::link_values;
 use super::block_set::BlockSet;
 use super::context::Context;
 use super::scan::Directory;
@@ -24,6 +25,8 @@ pub(super) struct DirectoryPass<'a> {
     /// All directories, sorted by inode.
     pub(super) directories: &'a [Directory],
     pub(super) parents: Vec<Parents>,
+    /// The inodes with values that attributes refer to, sorted.
+    pub(super) values: Vec<u32>,
     /// The blocks that were read: each is read once, however many directories refer to it.
     pub(super) read: BlockSet,
 }
@@ -36,6 +39,7 @@ impl<'a> DirectoryPass<'a> {
             context,
             directories,
             parents: parents.take(directories.len()).collect(),
+            values: link_values(context)?,
             read: BlockSet::new(context.geometry.by_blocks(), context.budget)?,
         })
     }

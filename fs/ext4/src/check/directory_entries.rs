@@ -13,7 +13,7 @@ use super::scan::Directory;
 use crate::block::{FileBlock, FsBlock};
 use crate::bytes::le32;
 use crate::checksum::ChecksumSeed;
-use crate::directory::{Entry, problem_of_name, tail};
+use crate::directory::{Entry, hashed, problem_of_name, tail};
 use crate::error::Result;
 use crate::features::{Compatible, Incompatible};
 use crate::inline_data;
@@ -24,6 +24,9 @@ use crate::run::Run;
 const READ_BYTES: u32 = 256 << 10;
 /// `.` may have up to 12 bytes more than it needs, which are too few for another entry.
 const DOT_BYTES_MAX: usize = 24;
+
+/// The minimum length of an encrypted name, `FSCRYPT_FNAME_MIN_MSG_LEN`.
+const CIPHERTEXT_BYTES_MIN: usize = 16;
 
 /// Checks the directory at a position of a pass.
 pub(super) fn check(pass: &DirectoryPass<'_>, position: usize) -> Result<()> {
@@ -46,8 +49,18 @@ struct CheckedDirectory<'a> {
     position: usize,
     seed: Option<ChecksumSeed>,
     index: Option<Index>,
+    /// The encryption policy that the entries must have.
+    policy: Option<u32>,
     /// The number of entries so far, up to 2: the first ones must be `.` and `..`.
     entries: usize,
+}
+
+/// Returns true if files of this type are encrypted in an encrypted directory.
+const fn is_encryptable(file_type: Option<FileType>) -> bool {
+    matches!(
+        file_type,
+        Some(FileType::Regular | FileType::Directory | FileType::Symlink)
+    )
 }
 
 /// A region of entries.
@@ -76,6 +89,11 @@ impl<'a> CheckedDirectory<'a> {
             position,
             seed,
             index: is_indexed.then(|| Index::new(superblock, directory, seed)),
+            policy: if directory.flags.contains(InodeFlags::ENCRYPT) {
+                context.policies.of(directory.inode)
+            } else {
+                None
+            },
             entries: 0,
         }
     }
@@ -296,11 +314,40 @@ impl<'a> CheckedDirectory<'a> {
             self.found_at(FindingKind::UnusedInode, region, entry.name, detail);
             return Ok(());
         };
+        self.check_reference(region, entry);
+        self.check_policy(region, entry, state.file_type);
         self.check_type(region, entry, stored_type);
         if state.file_type == Some(FileType::Directory) {
             self.subdirectory(region, entry);
         }
         context.inodes.found_link(inode, context.budget)
+    }
+
+    /// Reports an entry of an inode that must have no name.
+    fn check_reference(&self, region: Region<'_>, entry: &Entry<'_>) {
+        let inode = entry.inode;
+        let problem = if self.pass.values.binary_search(&inode).is_ok() {
+            "contains the value of an attribute"
+        } else if self.context.is_in_defective_block(inode) {
+            "is in a defective block"
+        } else {
+            return;
+        };
+        let detail = format!("the entry refers to inode {inode}, which {problem}");
+        self.found_at(FindingKind::EntryInode, region, entry.name, detail);
+    }
+
+    /// Checks that an encrypted directory and its entry have the same policy.
+    fn check_policy(&self, region: Region<'_>, entry: &Entry<'_>, file_type: Option<FileType>) {
+        let Some(policy) = self.policy else { return };
+        let problem = match self.context.policies.of(entry.inode) {
+            Some(other) if other == policy => return,
+            Some(_) => "has another encryption policy than its directory",
+            None if is_encryptable(file_type) => "is not encrypted, but its directory is",
+            None => return,
+        };
+        let detail = format!("the entry refers to inode {}, which {problem}", entry.inode);
+        self.found_at(FindingKind::EncryptionPolicy, region, entry.name, detail);
     }
 
     fn check_name(&self, region: Region<'_>, name: &[u8]) {
@@ -311,7 +358,11 @@ impl<'a> CheckedDirectory<'a> {
             return;
         }
         let is_encrypted = self.directory.flags.contains(InodeFlags::ENCRYPT);
-        let problem = problem_of_name(name).filter(|_| !is_encrypted || name.is_empty());
+        let problem = if is_encrypted {
+            (name.len() < CIPHERTEXT_BYTES_MIN).then_some("its name is too short to be encrypted")
+        } else {
+            problem_of_name(name)
+        };
         if let Some(problem) = problem {
             let detail = format!("the entry is invalid: {problem}");
             self.found_at(FindingKind::DirectoryName, region, name, detail);
@@ -362,6 +413,32 @@ impl<'a> CheckedDirectory<'a> {
             {
                 let detail = "the name occurs twice in its block".to_owned();
                 self.found_at(FindingKind::DuplicateName, region, first, detail);
+            }
+        }
+        names.dedup();
+        if self.directory.flags.contains(InodeFlags::CASEFOLD) && self.policy.is_none() {
+            self.check_folded(region, &names);
+        }
+    }
+
+    /// Reports names that are equal when case is ignored, and names that are not valid UTF-8 if the
+    /// encoding is strict.
+    fn check_folded(&self, region: Region<'_>, names: &[&[u8]]) {
+        let is_strict = self.context.superblock().strict_encoding;
+        for name in names {
+            if is_strict && std::str::from_utf8(name).is_err() {
+                let detail = "the name is not valid UTF-8".to_owned();
+                self.found_at(FindingKind::DirectoryName, region, name, detail);
+            }
+        }
+        let mut folded: Vec<_> = names.iter().map(|name| (hashed(name), *name)).collect();
+        folded.sort_unstable();
+        for pair in folded.windows(2) {
+            if let [(first, _), (second, name)] = pair
+                && first == second
+            {
+                let detail = "the name is equal to another one of its block, without case";
+                self.found_at(FindingKind::DuplicateName, region, name, detail.into());
             }
         }
     }

@@ -18,6 +18,9 @@ use crate::xattr;
 /// The size of `i_block`.
 const BLOCK_FIELD_BYTES: usize = 60;
 
+/// The flags that forbid changes.
+const IMMUTABLE: InodeFlags = InodeFlags::IMMUTABLE.union(InodeFlags::APPEND);
+
 /// An inode that is being checked.
 #[derive(Clone, Copy)]
 pub(super) struct InodeFields<'a> {
@@ -55,6 +58,13 @@ impl InodeFields<'_> {
             )
         ) {
             self.check_special();
+        }
+        if inode.is(FileType::Symlink) && inode.flags.intersects(IMMUTABLE) {
+            let detail = format!(
+                "i_flags is {:#x}: a symlink cannot be immutable or append-only",
+                inode.flags.bits()
+            );
+            self.found(FindingKind::InodeFlags, detail);
         }
         if lacks_large_file(self.context, inode) {
             let size = inode.size_bytes;
@@ -126,7 +136,17 @@ impl InodeFields<'_> {
     fn check_flags(&self) {
         let features = self.features();
         let is_directory = self.inode.is(FileType::Directory);
-        let needs: [(InodeFlags, &str, bool); 5] = [
+        let needs: [(InodeFlags, &str, bool); 7] = [
+            (
+                InodeFlags::EA_INODE,
+                "only a regular file can contain the value of an attribute",
+                self.inode.is(FileType::Regular),
+            ),
+            (
+                InodeFlags::IMAGIC,
+                "an inode that is opened by number needs the feature `imagic_inodes`",
+                features.has(Compatible::IMAGIC_INODES),
+            ),
             (
                 InodeFlags::EXTENTS,
                 "an extent tree needs the feature `extent`",
@@ -166,8 +186,9 @@ impl InodeFields<'_> {
 
     /// Checks a device, a FIFO or a socket.
     fn check_special(&self) {
-        let forbidden =
-            InodeFlags::IMMUTABLE | InodeFlags::APPEND | InodeFlags::EXTENTS | InodeFlags::INDEX;
+        let forbidden = IMMUTABLE
+            .union(InodeFlags::EXTENTS)
+            .union(InodeFlags::INDEX);
         let flags = self.inode.flags;
         if flags.intersects(forbidden) {
             let detail = format!(

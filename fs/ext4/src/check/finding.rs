@@ -96,6 +96,27 @@ macro_rules! kinds {
     };
 }
 
+impl FindingKind {
+    /// Returns the position of the kind within its phase, before the place: that of the step in
+    /// which e2fsck looks for it.
+    pub(super) const fn step(self) -> u8 {
+        match self {
+            Self::GroupChecksum
+            | Self::GroupLocation
+            | Self::GroupFlags
+            | Self::MetadataOverlap
+            | Self::MultiplyClaimed
+            | Self::InodeBitmap => 1,
+            Self::Journal | Self::GroupCount => 2,
+            Self::ResizeInode | Self::SuperblockCount => 3,
+            Self::BitmapPadding => 4,
+            Self::BitmapChecksum => 5,
+            Self::Quota => 6,
+            _ => 0,
+        }
+    }
+}
+
 /// A phase of a check, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -121,6 +142,8 @@ kinds! {
     SuperblockField = "superblock-field", Superblock;
     /// The journal or its inode is invalid.
     Journal = "journal", Superblock;
+    /// The block of multiple mount protection is invalid, or names a check that did not finish.
+    MultipleMount = "multiple-mount", Superblock;
     /// A group descriptor's checksum does not match.
     GroupChecksum = "group-checksum", Superblock;
     /// A group descriptor refers to blocks that cannot contain a bitmap or an inode table.
@@ -132,7 +155,9 @@ kinds! {
     /// The inode that reserves blocks for resizing is invalid.
     ResizeInode = "resize-inode", Superblock;
     /// The orphan list or the orphan file is invalid.
-    Orphan = "orphan", Superblock;
+    Orphan = "orphan", Inodes;
+    /// A defective block contains metadata.
+    DefectiveBlock = "defective-block", Inodes;
     /// A reserved inode is invalid.
     ReservedInode = "reserved-inode", Inodes;
     /// The root directory is missing or is not a directory.
@@ -175,6 +200,8 @@ kinds! {
     AttributeHash = "attribute-hash", Inodes;
     /// An extended attribute refers to an inode that does not contain a value.
     AttributeInode = "attribute-inode", Inodes;
+    /// The encryption context of an encrypted inode is missing or invalid.
+    EncryptionContext = "encryption-context", Inodes;
     /// A directory's index has an invalid root or index block.
     HtreeBlock = "htree-block", Directories;
     /// The checksum of an index block does not match.
@@ -199,6 +226,8 @@ kinds! {
     UnusedInode = "unused-inode", Directories;
     /// A directory entry's file type differs from that of the inode.
     EntryType = "entry-type", Directories;
+    /// An entry of an encrypted directory refers to an inode with another encryption policy.
+    EncryptionPolicy = "encryption-policy", Directories;
     /// A directory has more than one name.
     DirectoryLinked = "directory-linked", Directories;
     /// A directory cannot be reached from the root directory.
@@ -223,4 +252,6 @@ kinds! {
     GroupCount = "group-count", Summaries;
     /// The superblock's count of free blocks or inodes is wrong.
     SuperblockCount = "superblock-count", Summaries;
+    /// The usage in a quota file differs from the usage found, or the file is invalid.
+    Quota = "quota", Summaries;
 }

@@ -1,13 +1,11 @@
 //! A set of clusters of one block group.
 
-use super::budget::Budget;
 use crate::allocator::BitRun;
-use crate::bytes::index;
-use crate::error::Result;
+use crate::bytes::{index, len_u64};
 
-/// A group with more runs than one for so many clusters is stored as bits: at most 64 runs (512
-/// bytes) in place of 4 KiB of bits.
-const CLUSTERS_PER_RUN: u32 = 512;
+/// A group with more runs than one for so many clusters is stored as bits: at most 256 runs (2 KiB)
+/// in place of 4 KiB of bits.
+const CLUSTERS_PER_RUN: u32 = 128;
 const WORD_BITS: u32 = u64::BITS;
 
 /// The clusters of a group.
@@ -34,13 +32,7 @@ impl Default for Members {
 impl GroupSet {
     /// Inserts a run into the set of a group of `len` clusters. Appends the parts that were in the
     /// set before to `present`.
-    pub(super) fn insert(
-        &mut self,
-        run: BitRun,
-        len: u32,
-        budget: &Budget,
-        present: &mut Vec<BitRun>,
-    ) -> Result<()> {
+    pub(super) fn insert(&mut self, run: BitRun, len: u32, present: &mut Vec<BitRun>) {
         let before = present.len();
         match &mut self.members {
             Members::Full => present.push(run),
@@ -49,9 +41,7 @@ impl GroupSet {
                 insert_run(runs, run, present);
                 let runs_max = index(len.wrapping_div(CLUSTERS_PER_RUN)).max(2);
                 if runs.len() > runs_max {
-                    let words = self.to_words(len);
-                    budget.take::<u64>(words.len())?;
-                    self.members = Members::Bits(words.into());
+                    self.members = Members::Bits(self.to_words(len).into());
                 }
             }
         }
@@ -63,7 +53,22 @@ impl GroupSet {
         if self.count >= len {
             self.members = Members::Full;
         }
-        Ok(())
+    }
+
+    /// Returns the memory of the members.
+    pub(super) fn heap_bytes(&self) -> u64 {
+        let words = match &self.members {
+            Members::Full => 0,
+            Members::Runs(runs) => runs.capacity(),
+            Members::Bits(words) => words.len(),
+        };
+        // A run and a word both have eight bytes.
+        len_u64(words).saturating_mul(8)
+    }
+
+    /// Forgets the members, but not their number.
+    pub(super) fn forget_members(&mut self) {
+        self.members = Members::default();
     }
 
     /// Returns the parts of a run that are in the set.
@@ -177,7 +182,6 @@ mod tests {
         fn same_as_a_vector_of_booleans(
             runs in prop::collection::vec((0u32..1000, 1u32..200), 1..60),
         ) {
-            let budget = Budget::new(1 << 20);
             let len = 1100;
             let mut set = GroupSet::default();
             let mut model = vec![false; 1100];
@@ -190,7 +194,7 @@ mod tests {
                     within += part.len;
                 }
                 let mut present = Vec::new();
-                set.insert(run, len, &budget, &mut present).unwrap();
+                set.insert(run, len, &mut present);
                 let found: u32 = present.iter().map(|run| run.len).sum();
                 prop_assert_eq!(usize::try_from(found).unwrap(), before);
                 prop_assert_eq!(within, found);

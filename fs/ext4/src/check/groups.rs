@@ -157,12 +157,13 @@ fn check_place(
 }
 
 /// Returns the ranges of all metadata at fixed places.
-pub(super) fn metadata(volume: &Volume, groups: &[Group]) -> Vec<MetadataRange> {
-    let mut ranges = Vec::new();
-    for (group, found) in (0u32..).zip(groups) {
-        ranges.extend(metadata_of(volume, group, found));
-    }
-    ranges
+pub(super) fn metadata<'a>(
+    volume: &'a Volume,
+    groups: &'a [Group],
+) -> impl Iterator<Item = MetadataRange> + 'a {
+    (0u32..)
+        .zip(groups)
+        .flat_map(|(group, found)| metadata_of(volume, group, found))
 }
 
 /// Returns the ranges of a group's metadata that are within the filesystem.

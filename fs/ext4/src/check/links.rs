@@ -7,8 +7,8 @@ use diskfs_vfs::FileType;
 use super::directories::DirectoryPass;
 use super::finding::FindingKind;
 use crate::error::Result;
-use crate::features::ReadOnlyCompatible;
-use crate::inode::ROOT;
+use crate::features::{Compatible, ReadOnlyCompatible};
+use crate::inode::{InodeFlags, ROOT};
 use crate::inode_table;
 
 /// `EXT4_LINK_MAX`: a directory with more links counts 1.
@@ -25,6 +25,9 @@ pub(super) fn check(pass: &DirectoryPass<'_>, group: u32) -> Result<()> {
 
 fn check_inode(pass: &DirectoryPass<'_>, number: u32) {
     let context = pass.context;
+    if context.is_in_defective_block(number) {
+        return;
+    }
     let missing = context.inodes.missing_links(number);
     // The inode is damaged if it cannot be read, which was reported.
     let Ok(Some(inode)) = inode_table::read(context.volume, number) else {
@@ -34,6 +37,10 @@ fn check_inode(pass: &DirectoryPass<'_>, number: u32) {
     let found = stored.saturating_sub(missing);
     let is_directory = inode.is(FileType::Directory);
     let features = context.superblock().features;
+    if inode.has(InodeFlags::IMAGIC) && features.has(Compatible::IMAGIC_INODES) {
+        // A program opens such an inode by its number.
+        return;
+    }
     if is_directory && stored == 1 && features.has(ReadOnlyCompatible::DIR_NLINK) {
         return;
     }

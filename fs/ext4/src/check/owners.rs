@@ -20,7 +20,9 @@ pub(super) fn report(context: &Context<'_>, group: u32) -> Result<()> {
         let (Ok(Some(inode)), Ok((raw, _))) = (inode, RawInode::ref_from_prefix(bytes)) else {
             return Ok(());
         };
-        if context.inodes.get(number).is_none() || number == special::RESIZE {
+        let is_other = number == special::RESIZE || number == special::BAD_BLOCKS;
+        if context.inodes.get(number).is_none() || is_other || context.is_in_defective_block(number)
+        {
             return Ok(());
         }
         let fields = InodeFields {

@@ -17,11 +17,11 @@ pub struct CheckOptions {
 }
 
 impl Default for CheckOptions {
-    /// Returns 1000 findings, 512 MiB, and the machine's number of threads.
+    /// Returns 1000 findings, 128 MiB, and the machine's number of threads.
     fn default() -> Self {
         Self {
             max_findings: 1000,
-            memory_bytes: 512 << 20,
+            memory_bytes: 128 << 20,
             threads: 0,
         }
     }
@@ -41,7 +41,7 @@ pub struct CheckProgress {
 /// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CheckReport {
-    /// The findings in the order of the phases and places; at most
+    /// The findings in the order of the phases, the steps of e2fsck and the places; at most
     /// [`max_findings`](CheckOptions::max_findings).
     pub findings: Vec<Finding>,
     /// The number of all findings.
@@ -103,7 +103,7 @@ pub(super) struct Findings {
 
 #[derive(Debug, Default)]
 struct KeptFindings {
-    sorted: BTreeSet<(CheckPhase, Finding)>,
+    sorted: BTreeSet<(CheckPhase, u8, Finding)>,
     total: u64,
 }
 
@@ -124,7 +124,7 @@ impl Findings {
         };
         let mut kept = self.kept();
         kept.total = kept.total.saturating_add(1);
-        kept.sorted.insert((kind.phase(), finding));
+        kept.sorted.insert((kind.phase(), kind.step(), finding));
         if kept.sorted.len() > self.max {
             kept.sorted.pop_last();
         }
@@ -136,7 +136,7 @@ impl Findings {
             .kept
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
-        let findings = kept.sorted.into_iter().map(|(_, finding)| finding);
+        let findings = kept.sorted.into_iter().map(|(_, _, finding)| finding);
         (findings.collect(), kept.total)
     }
 

@@ -5,22 +5,21 @@ use std::sync::{Mutex, PoisonError};
 use diskfs_vfs::FileType;
 use zerocopy::FromBytes;
 
-use super::attributes;
+use super::attributes::{self, ValueInodes};
 use super::claims::Claims;
 use super::context::Context;
+use super::encryption;
 use super::fields::InodeFields;
 use super::finding::{FindingKind, FindingPlace};
 use super::inode_tables::for_each_inode;
+use super::quota::{Usage, Used};
 use super::report::CheckStatistics;
 use super::special::{self, HiddenInodes};
 use crate::block::FsBlock;
 use crate::bytes::{index, join64, put};
 use crate::error::Result;
-use crate::inode::{Inode, InodeFlags, ROOT, RawInode};
+use crate::inode::{Inode, InodeFlags, LINKS_COUNT, ROOT, RawInode};
 use crate::run::Run;
-
-/// The offset of `i_links_count`.
-const LINKS_COUNT: usize = 0x1a;
 
 /// A directory that the scan found.
 #[derive(Debug)]
@@ -39,6 +38,7 @@ pub(super) struct Directory {
 pub(super) struct ScanResult {
     pub(super) directories: Vec<Directory>,
     pub(super) statistics: CheckStatistics,
+    pub(super) usage: Usage,
 }
 
 /// The scan of inode tables, which several threads run for different groups.
@@ -62,6 +62,9 @@ impl Scan<'_> {
         for_each_inode(context, group, |number, bytes| {
             self.inode(number, bytes, &mut part)
         })?;
+        context
+            .quota
+            .add(std::mem::take(&mut part.usage), context.budget)?;
         let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
         result.directories.append(&mut part.directories);
         result.statistics.add(part.statistics);
@@ -73,6 +76,9 @@ impl Scan<'_> {
             return Ok(());
         };
         let context = self.context;
+        if context.is_in_defective_block(number) {
+            return context.inodes.set(number, None, 0, context.budget);
+        }
         let deleted = raw.i_dtime.get();
         if self.hidden.is_orphan_link(deleted) && !context.orphans.contains(&number) {
             let detail = format!("i_dtime is {deleted}, the next inode of a broken orphan list");
@@ -87,6 +93,7 @@ impl Scan<'_> {
                 let detail = "the inode is not in use, but has a type and no deletion time";
                 context.found_in(FindingKind::InodeDeletionTime, number, detail);
             }
+            self.check_unused(number, bytes);
             return Ok(());
         }
         let superblock = context.superblock();
@@ -101,13 +108,16 @@ impl Scan<'_> {
             }
         };
         self.count(&inode, part);
-        let is_hidden = self.hidden.contains(number) || inode.has(InodeFlags::EA_INODE);
+        let is_hidden = self.hidden.contains(number);
         let links = if is_hidden { 0 } else { inode.links };
         context
             .inodes
             .set(number, inode.file_type, links, context.budget)?;
-        if inode.has(InodeFlags::EA_INODE) {
+        if attributes::is_value(&inode) {
             self.note_value(number, raw)?;
+        }
+        if inode.has(InodeFlags::ENCRYPT) {
+            encryption::check(context, &inode)?;
         }
         let fields = InodeFields {
             context,
@@ -119,11 +129,29 @@ impl Scan<'_> {
         self.contents(&fields, part)
     }
 
+    /// Verifies the checksum of an inode that is not in use, but was before.
+    fn check_unused(&self, number: u32, bytes: &[u8]) {
+        let superblock = self.context.superblock();
+        if superblock.checksum_seed.is_none() || bytes.iter().all(|&byte| byte == 0) {
+            return;
+        }
+        let mut with_link = bytes.to_vec();
+        put(&mut with_link, LINKS_COUNT, &[1, 0]);
+        if let Ok(Some(inode)) = Inode::parse_unchecked(superblock, number, &with_link)
+            && let Err(e) = inode.verify_checksum(bytes)
+        {
+            self.context
+                .found_in(FindingKind::InodeChecksum, number, e.to_string());
+        }
+    }
+
     /// Notes the count of references of an inode with a value.
     fn note_value(&self, number: u32, raw: &RawInode) -> Result<()> {
         let context = self.context;
         context.budget.take::<[u64; 5]>(1)?;
-        let stored = join64(raw.i_ctime.get(), raw.l_i_version.get());
+        // Values of Lustre have equal times in place of a count.
+        let has_count = raw.i_ctime.get() != raw.i_atime.get();
+        let stored = has_count.then(|| join64(raw.i_ctime.get(), raw.l_i_version.get()));
         let mut inodes = context.references.inodes();
         inodes.entry(number).or_default().stored = stored;
         Ok(())
@@ -157,9 +185,14 @@ impl Scan<'_> {
             part.statistics.non_contiguous = part.statistics.non_contiguous.saturating_add(1);
         }
         let first = claims.first_run();
-        let value_bytes = claim_attributes(context, inode, &mut claims)?;
-        if inode.number != special::BAD_BLOCKS {
-            claims.compare(value_bytes);
+        let values = claim_attributes(context, inode, &mut claims)?;
+        claims.compare(values.bytes);
+        if self.has_quota(inode) {
+            let used = Used {
+                bytes: claims.bytes().saturating_add(values.bytes),
+                inodes: values.inodes.saturating_add(1),
+            };
+            context.quota.count(&mut part.usage, inode, used);
         }
         match inode.file_type {
             Some(FileType::Symlink) => fields.check_symlink(first)?,
@@ -181,6 +214,27 @@ impl Scan<'_> {
         Ok(())
     }
 
+    /// Returns true if quota counts an inode.
+    fn has_quota(&self, inode: &Inode) -> bool {
+        !self.hidden.contains(inode.number) && !inode.has(InodeFlags::EA_INODE)
+    }
+
+    /// Checks the inode that owns the defective blocks, except for the blocks.
+    fn defective(&self, inode: &Inode, raw: &RawInode) {
+        let is_unused = raw.i_mode.get() == 0
+            && raw.i_links_count.get() == 0
+            && inode.uid == 0
+            && inode.gid == 0
+            && inode.xattr_block == 0
+            && !inode.has(InodeFlags::INLINE_DATA);
+        if !is_unused {
+            let detail = "the inode of the defective blocks has a mode, links, an owner, \
+                          attributes or inline data";
+            self.context
+                .found_in(FindingKind::ReservedInode, inode.number, detail);
+        }
+    }
+
     /// Checks a reserved inode.
     fn reserved(
         &self,
@@ -192,6 +246,9 @@ impl Scan<'_> {
         let context = self.context;
         context.inodes.set(number, None, 0, context.budget)?;
         part.statistics.used_inodes = part.statistics.used_inodes.saturating_add(1);
+        if number == special::RESIZE {
+            special::check_is_used(context, raw);
+        }
         if bytes.iter().all(|&byte| byte == 0) {
             return Ok(());
         }
@@ -213,7 +270,16 @@ impl Scan<'_> {
             bytes,
         };
         fields.check_checksum();
-        if raw.i_mode.get() == 0 && number != special::BAD_BLOCKS {
+        if number == special::BAD_BLOCKS {
+            self.defective(&inode, raw);
+            return Ok(());
+        }
+        let has_journal = self.context.superblock().journal_inode == number;
+        if number == special::JOURNAL && !has_journal && raw.i_links_count.get() != 0 {
+            let detail = "the inode of a journal is in use, but the superblock names no journal";
+            context.found_in(FindingKind::ReservedInode, number, detail);
+        }
+        if raw.i_mode.get() == 0 {
             return Ok(());
         }
         if raw.i_mode.get() != 0 && !inode.is(FileType::Regular) {
@@ -256,12 +322,16 @@ impl Scan<'_> {
     }
 }
 
-/// Checks the attributes and claims their block. Returns the bytes of values in other inodes.
-fn claim_attributes(context: &Context<'_>, inode: &Inode, claims: &mut Claims<'_>) -> Result<u64> {
-    let mut value_bytes = attributes::check_in_inode(context, inode);
-    if let Some((bytes, is_new)) = attributes::check_in_block(context, inode)? {
-        value_bytes = value_bytes.saturating_add(bytes);
+/// Checks the attributes and claims their block. Returns the values in other inodes.
+fn claim_attributes(
+    context: &Context<'_>,
+    inode: &Inode,
+    claims: &mut Claims<'_>,
+) -> Result<ValueInodes> {
+    let mut values = attributes::check_in_inode(context, inode);
+    if let Some((in_block, is_new)) = attributes::check_in_block(context, inode)? {
+        values.add(in_block);
         claims.attribute_block(FsBlock(inode.xattr_block), is_new)?;
     }
-    Ok(value_bytes)
+    Ok(values)
 }

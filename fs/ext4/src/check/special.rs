@@ -9,13 +9,17 @@ use crate::bytes::{index, le32, len_u64};
 use crate::error::Result;
 use crate::features::Compatible;
 use crate::group_descriptor::{has_superblock, table_blocks_in_group};
-use crate::inode::{Inode, ROOT};
+use crate::inode::{Inode, ROOT, RawInode};
 use crate::superblock::{RawSuperblock, Superblock, superblock_block};
 
 /// `EXT4_BAD_INO`: the inode that owns the defective blocks.
 pub(super) const BAD_BLOCKS: u32 = 1;
 /// The inode that reserves blocks for the growth of the descriptors, `EXT4_RESIZE_INO`.
 pub(super) const RESIZE: u32 = 7;
+/// The inode of an internal journal, `EXT4_JOURNAL_INO`.
+pub(super) const JOURNAL: u32 = 8;
+/// The number of block numbers in `i_block`.
+const BLOCK_NUMBERS: usize = 15;
 /// The position of the double indirect block number in `i_block`.
 const DOUBLE_INDIRECT: usize = 13;
 
@@ -66,6 +70,17 @@ impl HiddenInodes {
     }
 }
 
+/// Reports an inode without contents, although it must reserve blocks.
+pub(super) fn check_is_used(context: &Context<'_>, raw: &RawInode) {
+    let superblock = context.superblock();
+    let must_be_used =
+        superblock.features.has(Compatible::RESIZE_INODE) && superblock.reserved_gdt_blocks > 0;
+    if must_be_used && (raw.i_mode.get() == 0 || raw.i_links_count.get() == 0) {
+        let detail = "the inode is not in use, although it must reserve blocks";
+        context.found_in(FindingKind::ResizeInode, RESIZE, detail);
+    }
+}
+
 /// Checks the inode that reserves the blocks after the group descriptors for their growth. Returns
 /// the number of blocks that it counts.
 ///
@@ -74,9 +89,20 @@ impl HiddenInodes {
 pub(super) fn check_resize_inode(context: &Context<'_>, inode: &Inode) -> Result<u64> {
     let superblock = context.superblock();
     if !superblock.features.has(Compatible::RESIZE_INODE) {
+        if (0..BLOCK_NUMBERS).any(|position| number_at(inode, position) != 0) {
+            let detail = "the inode has blocks, although the feature `resize_inode` is not set";
+            context.found_in(FindingKind::ResizeInode, RESIZE, detail);
+        }
         return Ok(0);
     }
     let double = FsBlock(number_at(inode, DOUBLE_INDIRECT));
+    let is_other =
+        |&position: &usize| position != DOUBLE_INDIRECT && number_at(inode, position) != 0;
+    if let Some(position) = (0..BLOCK_NUMBERS).find(is_other) {
+        let block = number_at(inode, position);
+        let detail = format!("i_block[{position}] is {block}, expected 0");
+        context.found_in(FindingKind::ResizeInode, RESIZE, detail);
+    }
     if superblock.reserved_gdt_blocks == 0 && double.0 == 0 {
         return Ok(0);
     }
@@ -85,8 +111,7 @@ pub(super) fn check_resize_inode(context: &Context<'_>, inode: &Inode) -> Result
         context.found_in(FindingKind::ResizeInode, RESIZE, detail);
         return Ok(0);
     }
-    let twice = Some(&context.twice);
-    context.claimed.insert(double, 1, context.budget, twice)?;
+    claim_resize_inode(context, inode)?;
     let bytes = context.volume.read_blocks(double, 1)?;
     let table_blocks = table_blocks_in_group(superblock, 0);
     let first = superblock_block(superblock.block_size)
@@ -117,6 +142,17 @@ pub(super) fn check_resize_inode(context: &Context<'_>, inode: &Inode) -> Result
     Ok(blocks)
 }
 
+/// Claims the double indirect block. The blocks that it refers to are metadata at fixed places.
+pub(super) fn claim_resize_inode(context: &Context<'_>, inode: &Inode) -> Result<()> {
+    let superblock = context.superblock();
+    let double = FsBlock(number_at(inode, DOUBLE_INDIRECT));
+    if superblock.features.has(Compatible::RESIZE_INODE) && superblock.holds(double, 1) {
+        let twice = Some(&context.twice);
+        context.claimed.insert(double, 1, context.budget, twice)?;
+    }
+    Ok(())
+}
+
 /// Checks a reserved block of group 0. Returns the number of blocks that it stands for, or `None` if
 /// it is invalid.
 fn check_reserved(context: &Context<'_>, block: FsBlock) -> Result<Option<u64>> {
@@ -134,6 +170,13 @@ fn check_reserved(context: &Context<'_>, block: FsBlock) -> Result<Option<u64>> 
             return Ok(None);
         }
         position = position.saturating_add(1);
+    }
+    let behind = bytes.get(position.saturating_mul(4)..).unwrap_or_default();
+    if behind.iter().any(|&byte| byte != 0) {
+        let place = FindingPlace::inode(RESIZE).with_block(block.0);
+        let detail = format!("entry {position} or a later one is not 0");
+        context.found(FindingKind::ResizeInode, place, detail);
+        return Ok(None);
     }
     Ok(Some(len_u64(position).saturating_add(1)))
 }

@@ -1,6 +1,6 @@
 //! Bitmaps, and the counts of free blocks, free inodes and directories.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::context::Context;
 use super::finding::{FindingKind, FindingPlace};
@@ -16,7 +16,9 @@ use crate::superblock::RawSuperblock;
 pub(super) struct SummaryPass<'a> {
     pub(super) context: &'a Context<'a>,
     /// The number of clusters with metadata at fixed places, by group.
-    pub(super) metadata_clusters: &'a [u32],
+    pub(super) metadata_clusters: Vec<AtomicU32>,
+    /// The first group whose block bitmap was not compared yet.
+    pub(super) first_unchecked: u32,
     pub(super) free_clusters: AtomicU64,
     pub(super) free_inodes: AtomicU64,
 }
@@ -35,7 +37,20 @@ struct Bitmap<'a> {
     expected: &'a [u64],
 }
 
-impl SummaryPass<'_> {
+impl<'a> SummaryPass<'a> {
+    pub(super) fn new(context: &'a Context<'a>) -> Result<Self> {
+        let groups = context.groups.len();
+        context.budget.take::<AtomicU32>(groups)?;
+        let counts = std::iter::repeat_with(AtomicU32::default).take(groups);
+        Ok(Self {
+            context,
+            metadata_clusters: counts.collect(),
+            first_unchecked: 0,
+            free_clusters: AtomicU64::new(0),
+            free_inodes: AtomicU64::new(0),
+        })
+    }
+
     /// Checks the bitmaps and the counts of a group.
     pub(super) fn check(&self, group: u32) -> Result<()> {
         let context = self.context;
@@ -44,17 +59,33 @@ impl SummaryPass<'_> {
             return Ok(());
         };
         let inodes = context.inodes.words(group);
-        self.check_blocks(group, found)?;
+        if group >= self.first_unchecked {
+            self.check_blocks(group)?;
+        }
         self.check_inodes(group, found, &inodes)?;
         self.check_counts(group, found, &inodes);
         Ok(())
     }
 
-    fn check_blocks(&self, group: u32, found: &Group) -> Result<()> {
+    /// Notes how many clusters are claimed in the stored groups, which is before inodes claim some.
+    pub(super) fn count_metadata(&self) {
+        for group in self.context.claimed.stored() {
+            if let Some(count) = self.metadata_clusters.get(index(group)) {
+                count.store(self.context.claimed.count(group), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Compares the block bitmap of a group.
+    pub(super) fn check_blocks(&self, group: u32) -> Result<()> {
         let context = self.context;
+        let Some(found) = context.groups.get(index(group)) else {
+            return Ok(());
+        };
         if found.is_block_uninit(context.volume) {
             let used = context.claimed.count(group);
-            let metadata = self.metadata_clusters.get(index(group)).copied();
+            let metadata = self.metadata_clusters.get(index(group));
+            let metadata = metadata.map(|count| count.load(Ordering::Relaxed));
             if metadata != Some(used) {
                 let detail = format!(
                     "the block bitmap is marked as uninitialized, but {used} clusters are in use, \

@@ -12,6 +12,13 @@ use crate::features::{Compatible, Incompatible, ReadOnlyCompatible};
 use crate::recovery::open_journal;
 use crate::superblock::{OFFSET_BYTES, RawSuperblock, SIZE_BYTES, Superblock};
 
+/// The reserved inodes that are quota files: `EXT4_USR_QUOTA_INO` and `EXT4_GRP_QUOTA_INO`.
+const QUOTA_INODES: [u32; 2] = [3, 4];
+/// The size of an inode without extra fields, `EXT4_GOOD_OLD_INODE_SIZE`.
+const GOOD_OLD_INODE_BYTES: u16 = 128;
+/// The minimum of `i_extra_isize`: that field and `i_checksum_hi`.
+const EXTRA_BYTES_MIN: u16 = 4;
+
 /// The bytes of the superblock.
 #[derive(Debug)]
 pub(super) struct SuperblockBytes([u8; SIZE_BYTES]);
@@ -85,12 +92,58 @@ pub(super) fn check(superblock: &Superblock, raw: &RawSuperblock, findings: &Fin
             "the feature `has_journal` is set, but the superblock names no journal".into(),
         ),
     ];
+    let problems = problems
+        .into_iter()
+        .chain(special_fields(superblock, raw))
+        .chain(extra_sizes(superblock, raw));
     for (is_problem, detail) in problems {
         if is_problem {
             let place = FindingPlace::filesystem();
             findings.add(FindingKind::SuperblockField, place, detail);
         }
     }
+}
+
+/// Returns whether fields that few features use are invalid, and why.
+fn special_fields(superblock: &Superblock, raw: &RawSuperblock) -> [(bool, String); 4] {
+    let features = superblock.features;
+    let has_quota = features.has(ReadOnlyCompatible::QUOTA);
+    let first_meta_bg = raw.s_first_meta_bg.get();
+    let table_bytes =
+        u64::from(superblock.groups_count).saturating_mul(u64::from(superblock.descriptor_size));
+    let table_blocks = superblock.block_size.blocks_for(table_bytes);
+    let quota = |field: &str, inode: u32| {
+        let is_reserved = inode < superblock.first_inode && !QUOTA_INODES.contains(&inode);
+        (
+            has_quota && inode != 0 && (is_reserved || inode > superblock.inodes_count),
+            format!("{field} is {inode}, which cannot be a quota file"),
+        )
+    };
+    [
+        (
+            features.has(Incompatible::META_BG) && u64::from(first_meta_bg) > table_blocks,
+            format!("s_first_meta_bg is {first_meta_bg}, expected at most {table_blocks}"),
+        ),
+        quota("s_usr_quota_inum", raw.s_usr_quota_inum.get()),
+        quota("s_grp_quota_inum", raw.s_grp_quota_inum.get()),
+        quota("s_prj_quota_inum", raw.s_prj_quota_inum.get()),
+    ]
+}
+
+/// Returns whether the sizes of extra fields for new inodes are invalid, and why.
+fn extra_sizes(superblock: &Superblock, raw: &RawSuperblock) -> [(bool, String); 2] {
+    let max = superblock.inode_size.saturating_sub(GOOD_OLD_INODE_BYTES);
+    let size = |field: &str, value: u16| {
+        let is_valid = (EXTRA_BYTES_MIN..=max).contains(&value) && value.is_multiple_of(4);
+        (
+            max > 0 && value != 0 && !is_valid,
+            format!("{field} is {value}, expected a multiple of 4 up to {max}"),
+        )
+    };
+    [
+        size("s_min_extra_isize", raw.s_min_extra_isize.get()),
+        size("s_want_extra_isize", raw.s_want_extra_isize.get()),
+    ]
 }
 
 /// Returns the notes about properties that the check leaves out.
@@ -106,20 +159,12 @@ pub(super) fn notes(superblock: &Superblock, raw: &RawSuperblock) -> Vec<String>
             "the filesystem was not unmounted cleanly",
         ),
         (
-            features.has(Incompatible::MMP),
-            "the block of multiple mount protection (`mmp`) is not checked",
-        ),
-        (
-            features.has(ReadOnlyCompatible::QUOTA),
-            "the usage in the quota files is not checked",
-        ),
-        (
             raw.s_journal_dev.get() != 0,
             "the external journal is not checked",
         ),
         (
             features.has(Incompatible::ENCRYPT),
-            "names and contents of encrypted files are not checked",
+            "the contents of encrypted files are not checked",
         ),
     ];
     let set = notes.into_iter().filter(|(is_set, _)| *is_set);

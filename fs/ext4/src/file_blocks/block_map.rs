@@ -22,7 +22,9 @@ use crate::volume::Volume;
 
 use super::WalkStep;
 
-pub(super) use edit::{fits_in_one_step, leaf_end, map, mapping_at, reach_of, remove_last};
+pub(super) use edit::{
+    fits_in_one_step, leaf_end, map, mapping_at, nodes_at, reach_of, relocate_step, remove_last,
+};
 pub(crate) use new_map::{NewMap, map_blocks_for};
 
 /// The number of direct block numbers in `i_block`.

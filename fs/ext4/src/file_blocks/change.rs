@@ -233,7 +233,7 @@ fn set_written(
 }
 
 /// Stores the changes of the last step, and begins another one.
-fn next_step(handle: &Handle<'_>, inode: &Inode, credits: u32) -> Result<()> {
+pub(super) fn next_step(handle: &Handle<'_>, inode: &Inode, credits: u32) -> Result<()> {
     handle.store(inode)?;
     handle.volume().maps.forget(inode.number);
     handle.extend_or_restart(credits)

@@ -13,6 +13,7 @@ mod narrow;
 mod new_tree;
 pub(crate) mod node;
 mod path;
+mod relocate;
 mod remove;
 mod shift;
 
@@ -33,7 +34,7 @@ pub(super) use edit::Editor;
 pub(crate) use new_tree::{NewTree, tree_blocks_for};
 pub(super) use node::empty_root;
 use path::Path;
-pub(super) use path::{end_of, next_run};
+pub(super) use path::{end_of, next_run, nodes_at};
 pub(super) use remove::fits_in_one_step;
 
 /// The place of a node, and with it the owner of its bytes.

@@ -5,7 +5,6 @@ use super::plan::Plan;
 use super::tree_usage::{TreeForm, TreeUsage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::Incompatible;
-use crate::statistics::reserved_blocks;
 
 /// The smallest size that is tried.
 const START_BYTES: u64 = 128 << 10;
@@ -16,11 +15,11 @@ const PRECISION: u64 = 4096;
 /// The maximum number of sizes that are tried.
 const ATTEMPTS_MAX: u32 = 400;
 
-/// The share of the tree's clusters that stays free: delayed allocation reserves a cluster more than
-/// each file needs, until it is written.
-const SLACK_SHARE: u64 = 40;
+/// The share of the tree's clusters that stays free, because free space is fragmented at the end:
+/// extent trees may need more nodes than estimated.
+const SLACK_SHARE: u64 = 200;
 /// The number of clusters that stay free for the same reason in a small filesystem.
-const SLACK_CLUSTERS: u64 = 16;
+const SLACK_CLUSTERS: u64 = 8;
 
 /// A filesystem of some size, compared with the needs of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +30,8 @@ enum Comparison {
 }
 
 /// Returns the smallest size in bytes of a device on which `options` create a filesystem with room
-/// for a tree. Root's reserve remains free, and so does the kernel's (2 %, at most 4096 clusters).
-///
-/// Whoever creates the tree must call `sync` now and then, or delayed allocation reserves a cluster
-/// too many for each file.
+/// for a tree. Root's reserve remains free; whoever creates the tree must open the filesystem with
+/// [`RootReserve::UseAll`](crate::RootReserve::UseAll).
 ///
 /// A tree of small files may need a device that is larger only for the sake of its inodes. To
 /// prevent that, set [`FormatOptions::inodes`] to [`TreeUsage::inodes`].
@@ -105,7 +102,7 @@ fn compare(options: &FormatOptions, usage: &TreeUsage, size_bytes: u64) -> Resul
         .wrapping_div(SLACK_SHARE)
         .saturating_add(SLACK_CLUSTERS);
     let blocks = clusters.saturating_add(slack).wrapping_shl(cluster_bits);
-    let needed = blocks.saturating_add(reserved_blocks(superblock));
+    let needed = blocks.saturating_add(superblock.reserved_blocks_count);
     let missing_blocks = needed.saturating_sub(plan.free_blocks(0..superblock.blocks_count));
     let missing_inodes = usage
         .inodes_with_own()

@@ -198,12 +198,17 @@ impl Directory {
         });
     }
 
-    /// Updates the root's checksum after a change before its table.
-    pub(crate) fn seal_root(&self, bytes: &mut [u8]) {
+    /// Updates the checksum of an index block.
+    pub(crate) fn seal(&self, block: FileBlock, bytes: &mut [u8]) {
         if let Some(seed) = self.checksum {
-            let offset = dx_root::TABLE_OFFSET;
+            let offset = Self::offset_in(block);
             dx_tail::seal(bytes, offset, self.limit(offset), seed);
         }
+    }
+
+    /// Updates the root's checksum after a change before its table.
+    pub(crate) fn seal_root(&self, bytes: &mut [u8]) {
+        self.seal(FileBlock(0), bytes);
     }
 
     /// Makes block 0 of a directory the root of an index with one leaf.

@@ -49,6 +49,27 @@ pub(crate) fn encode_new(superblock: &Superblock, inode: &Inode, bytes: &mut [u8
     encode(superblock, inode, bytes)
 }
 
+/// Writes the bytes of another inode, which gets the number `number`.
+///
+/// # Errors
+/// `Corrupt` if there are too few bytes.
+pub(crate) fn encode_copy(
+    superblock: &Superblock,
+    number: u32,
+    from: &[u8],
+    bytes: &mut [u8],
+) -> Result<()> {
+    let (raw, _) = RawInode::ref_from_prefix(from)
+        .map_err(|_| malformed(Structure::Inode(number), "truncated"))?;
+    let seed = superblock.inode_checksum_seed(number, raw.i_generation.get());
+    bytes.fill(0);
+    put(bytes, 0, from);
+    if let Some(seed) = seed {
+        checksum::update(seed, bytes);
+    }
+    Ok(())
+}
+
 /// Writes `i_dtime` into an inode's bytes: the time of deletion, or for an orphan the next inode on
 /// the orphan list. It is separate because updates of the list change inodes that other threads
 /// have locked.

@@ -21,12 +21,12 @@ use super::edits::Blocks;
 const SUPERBLOCK_BYTES: usize = 1024;
 
 /// A writer of backups. It reads the primary structures through `read`.
-pub(super) struct Backups<'b, R> {
-    pub(super) superblock: &'b Superblock,
-    pub(super) device: &'b DeviceWriter,
+pub(crate) struct Backups<'b, R> {
+    pub(crate) superblock: &'b Superblock,
+    pub(crate) device: &'b DeviceWriter,
     /// The first block of the table that changed.
-    pub(super) from: u32,
-    pub(super) read: R,
+    pub(crate) from: u32,
+    pub(crate) read: R,
 }
 
 impl<R: Fn(FsBlock) -> Result<Arc<[u8]>>> Backups<'_, R> {
@@ -34,7 +34,7 @@ impl<R: Fn(FsBlock) -> Result<Arc<[u8]>>> Backups<'_, R> {
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
-    pub(super) fn write(&self, groups: Range<u32>) -> Result<()> {
+    pub(crate) fn write(&self, groups: Range<u32>) -> Result<()> {
         for group in groups {
             let mut blocks = self.table(group)?;
             if group > 0 && has_superblock(self.superblock, group) {
@@ -92,7 +92,7 @@ impl<R: Fn(FsBlock) -> Result<Arc<[u8]>>> Backups<'_, R> {
 }
 
 /// Returns the first group with a backup of the superblock.
-pub(super) fn first_backup(superblock: &Superblock) -> Option<u32> {
+pub(crate) fn first_backup(superblock: &Superblock) -> Option<u32> {
     (1..superblock.groups_count).find(|&group| has_superblock(superblock, group))
 }
 
@@ -101,7 +101,7 @@ pub(super) fn first_backup(superblock: &Superblock) -> Option<u32> {
 ///
 /// # Errors
 /// `Io`.
-pub(super) fn are_current(device: &dyn BlockRead, superblock: &Superblock) -> Result<bool> {
+pub(crate) fn are_current(device: &dyn BlockRead, superblock: &Superblock) -> Result<bool> {
     let Some(group) = first_backup(superblock) else {
         return Ok(true);
     };

@@ -15,12 +15,12 @@ use crate::pool::{BlockPool, ChangedBlock, TransactionId};
 use crate::recovery::recover_for_writing;
 use crate::superblock::{self, Superblock};
 
-use super::edits::{Blocks, write_superblock_last};
+use super::edits::{Blocks, write_with_last};
 use super::redo::{self, OTHER_BLOCKS_MAX, Record};
 
 /// The way in which the blocks are committed.
 #[derive(Debug)]
-pub(super) enum Commit {
+pub(crate) enum Commit {
     Journal(Box<LogWriter>),
     /// A record in the new space, for a filesystem without a journal.
     Record,
@@ -31,7 +31,7 @@ impl Commit {
     ///
     /// # Errors
     /// Fails like [`recover_for_writing`].
-    pub(super) fn open(device: &Arc<dyn BlockWrite>, superblock: &Superblock) -> Result<Self> {
+    pub(crate) fn open(device: &Arc<dyn BlockWrite>, superblock: &Superblock) -> Result<Self> {
         let recovered = recover_for_writing(device, superblock.clone())?;
         Ok(match recovered.journal {
             Some(log) => Self::Journal(Box::new(log)),
@@ -43,7 +43,7 @@ impl Commit {
     ///
     /// # Errors
     /// `NoSpace` if the journal is too small.
-    pub(super) fn table_blocks_max(&self, superblock: &Superblock) -> Result<u32> {
+    pub(crate) fn table_blocks_max(&self, superblock: &Superblock) -> Result<u32> {
         let all = match self {
             Self::Journal(log) => log.blocks_max(LogShare::Whole),
             Self::Record => redo::blocks_max(superblock),
@@ -60,7 +60,7 @@ impl Commit {
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
-    pub(super) fn run(
+    pub(crate) fn run(
         self,
         device: &DeviceWriter,
         new: &Superblock,
@@ -68,18 +68,26 @@ impl Commit {
         record: Option<Record>,
     ) -> Result<()> {
         match (self, record) {
-            (Self::Journal(log), _) => run_journaled(*log, device, new, changed),
+            (Self::Journal(log), _) => {
+                let superblock = superblock::superblock_block(new.block_size);
+                run_journaled(*log, device, new, (changed, superblock))
+            }
             (Self::Record, Some(record)) => record.commit(device, new, changed),
             (Self::Record, None) => Err(redo::no_room()),
         }
     }
 }
 
-fn run_journaled(
+/// Commits `changed` through the journal, and writes the blocks to their places, `last` after all
+/// others.
+///
+/// # Errors
+/// `Io`, `NoSpace`.
+pub(crate) fn run_journaled(
     mut log: LogWriter,
     device: &DeviceWriter,
     new: &Superblock,
-    changed: &Blocks,
+    (changed, last): (&Blocks, FsBlock),
 ) -> Result<()> {
     let needs_recovery = Incompatible::NEEDS_RECOVERY.bits();
     let pool = BlockPool::new(0, new.block_size.bytes());
@@ -106,7 +114,7 @@ fn run_journaled(
     }
     // A kernel reads the descriptors before it replays the journal: the superblock on the device
     // must never be newer than they are.
-    write_superblock_last(device, new, changed)?;
+    write_with_last(device, changed, last)?;
     log.close(device, &pool)?;
     superblock::change_on(device.device(), new, |raw| {
         let features = raw.s_feature_incompat.get() & !needs_recovery;

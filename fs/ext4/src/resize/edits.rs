@@ -15,14 +15,14 @@ use crate::volume::Volume;
 
 /// Changed blocks over the blocks of a device.
 #[derive(Debug)]
-pub(super) struct Edits<'v> {
+pub(crate) struct Edits<'v> {
     volume: &'v Volume,
     blocks: BTreeMap<FsBlock, Arc<[u8]>>,
 }
 
 impl<'v> Edits<'v> {
     /// Returns no changes of a filesystem.
-    pub(super) const fn new(volume: &'v Volume) -> Self {
+    pub(crate) const fn new(volume: &'v Volume) -> Self {
         Self {
             volume,
             blocks: BTreeMap::new(),
@@ -33,7 +33,7 @@ impl<'v> Edits<'v> {
     ///
     /// # Errors
     /// `Io`.
-    pub(super) fn read(&self, block: FsBlock) -> Result<Arc<[u8]>> {
+    pub(crate) fn read(&self, block: FsBlock) -> Result<Arc<[u8]>> {
         match self.blocks.get(&block) {
             Some(bytes) => Ok(Arc::clone(bytes)),
             None => self.volume.read_blocks(block, 1),
@@ -44,7 +44,7 @@ impl<'v> Edits<'v> {
     ///
     /// # Errors
     /// `Io`.
-    pub(super) fn change<R>(
+    pub(crate) fn change<R>(
         &mut self,
         block: FsBlock,
         change: impl FnOnce(&mut [u8]) -> R,
@@ -59,12 +59,12 @@ impl<'v> Edits<'v> {
     }
 
     /// Replaces a block's content.
-    pub(super) fn put(&mut self, block: FsBlock, bytes: impl Into<Arc<[u8]>>) {
+    pub(crate) fn put(&mut self, block: FsBlock, bytes: impl Into<Arc<[u8]>>) {
         self.blocks.insert(block, bytes.into());
     }
 
     /// Fills a block with zeroes.
-    pub(super) fn zero(&mut self, block: FsBlock) {
+    pub(crate) fn zero(&mut self, block: FsBlock) {
         let len = self.volume.superblock.block_size.len();
         self.put(block, zeroed(len));
     }
@@ -73,7 +73,7 @@ impl<'v> Edits<'v> {
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
-    pub(super) fn descriptor(&self, group: u32) -> Result<GroupDescriptor> {
+    pub(crate) fn descriptor(&self, group: u32) -> Result<GroupDescriptor> {
         let superblock = &self.volume.superblock;
         let (block, offset) = descriptor_place(superblock, group);
         let bytes = self.read(block)?;
@@ -87,7 +87,7 @@ impl<'v> Edits<'v> {
     ///
     /// # Errors
     /// Those of `encode`; `Io`.
-    pub(super) fn change_descriptor(
+    pub(crate) fn change_descriptor(
         &mut self,
         superblock: &Superblock,
         group: u32,
@@ -101,34 +101,51 @@ impl<'v> Edits<'v> {
     }
 
     /// Returns the volume of the old filesystem.
-    pub(super) const fn volume(&self) -> &'v Volume {
+    pub(crate) const fn volume(&self) -> &'v Volume {
         self.volume
     }
 
+    /// Returns the number of changed blocks.
+    pub(crate) fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// Splits the changes into those before block `end` and those from it on.
-    pub(super) fn split(mut self, end: FsBlock) -> (Blocks, Blocks) {
+    pub(crate) fn split(mut self, end: FsBlock) -> (Blocks, Blocks) {
         let after = self.blocks.split_off(&end);
         (self.blocks, after)
     }
 }
 
 /// Blocks with their contents, in order.
-pub(super) type Blocks = BTreeMap<FsBlock, Arc<[u8]>>;
+pub(crate) type Blocks = BTreeMap<FsBlock, Arc<[u8]>>;
 
 /// Writes all blocks but that of the superblock, flushes, writes the superblock, and flushes.
 ///
 /// # Errors
 /// `Io`, `NoSpace`.
-pub(super) fn write_superblock_last(
+pub(crate) fn write_superblock_last(
     device: &DeviceWriter,
     new: &Superblock,
     changed: &Blocks,
 ) -> Result<()> {
     let superblock = superblock::superblock_block(new.block_size);
+    write_with_last(device, changed, superblock)
+}
+
+/// Writes all blocks but `last_block`, flushes, writes `last_block`, and flushes.
+///
+/// # Errors
+/// `Io`, `NoSpace`.
+pub(crate) fn write_with_last(
+    device: &DeviceWriter,
+    changed: &Blocks,
+    last_block: FsBlock,
+) -> Result<()> {
     for last in [false, true] {
         let now = changed
             .iter()
-            .filter(|(block, _)| (**block == superblock) == last);
+            .filter(|(block, _)| (**block == last_block) == last);
         write_to_final_places(device, now.map(|(block, bytes)| (*block, bytes)))?;
         device.flush()?;
     }

@@ -38,7 +38,7 @@ use super::{backups_differ, geometry};
 /// The maximum number of changed blocks besides those of the descriptor table and of the reserve:
 /// the superblock, two bitmaps with their descriptors, the resize inode and its double indirect
 /// block.
-pub(super) const OTHER_BLOCKS_MAX: u32 = 8;
+pub(crate) const OTHER_BLOCKS_MAX: u32 = 8;
 
 const MAGIC: [u8; 16] = *b"diskfs-ext4-grow";
 const CHECKSUM: usize = 16;
@@ -53,14 +53,14 @@ const SUPERBLOCK: Range<u64> = 1024..2048;
 
 /// The place of a record.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Record {
+pub(crate) struct Record {
     first: FsBlock,
     /// The maximum number of blocks in it.
     count_max: u32,
 }
 
 /// Returns the maximum number of blocks in a record.
-pub(super) fn blocks_max(superblock: &Superblock) -> u32 {
+pub(crate) fn blocks_max(superblock: &Superblock) -> u32 {
     let all = BYTES_MAX.wrapping_shr(superblock.block_size.bits());
     // The rest is for the block numbers.
     all.saturating_sub(all.wrapping_div(64)).saturating_sub(1)
@@ -70,7 +70,7 @@ pub(super) fn blocks_max(superblock: &Superblock) -> u32 {
 ///
 /// # Errors
 /// `Io`, `NoSpace`.
-pub(super) fn resume(
+pub(crate) fn resume(
     device: &Arc<dyn BlockWrite>,
     superblock: &Superblock,
     target_blocks: u64,
@@ -95,7 +95,7 @@ pub(super) fn resume(
 }
 
 /// Returns the error for a growth without room for a record.
-pub(super) fn no_room() -> Error {
+pub(crate) fn no_room() -> Error {
     let reason = "the filesystem has no journal, and the new space has no room for a record of the \
                   change";
     let hint = "grow it by some more MiB at once";
@@ -103,12 +103,22 @@ pub(super) fn no_room() -> Error {
 }
 
 impl Record {
+    /// Returns a record for at most `count_max` blocks at a place that the caller has chosen.
+    pub(crate) const fn at(first: FsBlock, count_max: u32) -> Self {
+        Self { first, count_max }
+    }
+
+    /// Returns the first block of the record.
+    pub(crate) const fn first(&self) -> FsBlock {
+        self.first
+    }
+
     /// Returns the place of the record of a stage: the first run of new blocks without metadata
     /// that is long enough. It depends only on the two superblocks.
     ///
     /// # Errors
     /// `Corrupt` if a group has no room for its metadata.
-    pub(super) fn place(old: &Superblock, new: &Superblock) -> Result<Option<Self>> {
+    pub(crate) fn place(old: &Superblock, new: &Superblock) -> Result<Option<Self>> {
         let table = |s: &Superblock| s.descriptor_place(s.groups_count.saturating_sub(1)).0;
         let mut count_max = table(new)
             .saturating_sub(table(old))
@@ -158,7 +168,7 @@ impl Record {
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
-    pub(super) fn commit(
+    pub(crate) fn commit(
         self,
         device: &DeviceWriter,
         new: &Superblock,
@@ -202,7 +212,7 @@ impl Record {
     }
 
     /// Reads the record; returns `None` if there is no complete record of this filesystem.
-    fn read(self, device: &dyn BlockRead, old: &Superblock) -> Result<Option<Blocks>> {
+    pub(crate) fn read(self, device: &dyn BlockRead, old: &Superblock) -> Result<Option<Blocks>> {
         let size = old.block_size;
         let header_len = index(size.bytes_of(self.header_blocks(old)));
         let mut record = vec![0; header_len];
@@ -231,7 +241,12 @@ impl Record {
     }
 
     /// Writes the blocks to their places, the superblock last, and wipes the record.
-    fn apply(self, device: &DeviceWriter, new: &Superblock, changed: &Blocks) -> Result<()> {
+    pub(crate) fn apply(
+        self,
+        device: &DeviceWriter,
+        new: &Superblock,
+        changed: &Blocks,
+    ) -> Result<()> {
         write_superblock_last(device, new, changed)?;
         let header = new.block_size.byte_of(self.first);
         device.zero(header, u64::from(new.block_size.bytes()))?;

@@ -29,7 +29,7 @@ const POINTER_BYTES: usize = 4;
 ///
 /// # Errors
 /// `Corrupt` if it is not as the old geometry requires; `Io`.
-pub(super) fn update(new: &Superblock, edits: &mut Edits<'_>, added: &mut Added) -> Result<()> {
+pub(crate) fn update(new: &Superblock, edits: &mut Edits<'_>, added: &mut Added) -> Result<()> {
     let old = &edits.volume().superblock;
     if !old.features.has(Compatible::RESIZE_INODE) {
         return Ok(());
@@ -46,6 +46,42 @@ pub(super) fn update(new: &Superblock, edits: &mut Edits<'_>, added: &mut Added)
         let end = offset.saturating_add(size);
         bytes.get_mut(offset..end).unwrap_or_default().fill(0);
     })
+}
+
+/// Returns the double indirect block of the resize inode, if the filesystem has one.
+///
+/// # Errors
+/// `Corrupt` if it is not as the geometry requires; `Io`.
+pub(crate) fn double_indirect(edits: &Edits<'_>) -> Result<Option<FsBlock>> {
+    let superblock = &edits.volume().superblock;
+    if !superblock.features.has(Compatible::RESIZE_INODE) {
+        return Ok(None);
+    }
+    let map = ResizeInode::read(edits).in_inode(NUMBER)?;
+    Ok(Some(map.double_indirect))
+}
+
+/// Moves the double indirect block to `to`, a block below 2^32. The caller changes the bitmaps.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub(crate) fn move_double_indirect(edits: &mut Edits<'_>, to: FsBlock) -> Result<()> {
+    let mut map = ResizeInode::read(edits).in_inode(NUMBER)?;
+    let content = edits.read(map.double_indirect)?;
+    edits.put(to, content);
+    let (_, number) = split64(to.0);
+    put(&mut map.inode.block, DOUBLE_INDIRECT, &number.to_le_bytes());
+    put_inode(edits, &map.inode)
+}
+
+fn put_inode(edits: &mut Edits<'_>, inode: &Inode) -> Result<()> {
+    let superblock = &edits.volume().superblock;
+    let (block, offset) = place(edits)?;
+    let end = offset.saturating_add(usize::from(superblock.inode_size));
+    edits.change(block, |bytes| {
+        let bytes = bytes.get_mut(offset..end).unwrap_or_default();
+        inode::encode(superblock, inode, bytes)
+    })?
 }
 
 /// The parsed resize inode of the old filesystem.
@@ -85,13 +121,19 @@ impl ResizeInode {
 
     /// Writes the inode and its blocks for the new geometry.
     fn write(mut self, new: &Superblock, edits: &mut Edits<'_>) -> Result<()> {
-        let used =
-            reserved(&edits.volume().superblock).take_while(|nth| !reserved(new).contains(nth));
-        let used: Vec<u32> = used.collect();
-        if !used.is_empty() {
+        let old = reserved(&edits.volume().superblock);
+        let now = reserved(new);
+        let removed: Vec<u32> = old.clone().filter(|nth| !now.contains(nth)).collect();
+        let added: Vec<u32> = now.filter(|nth| !old.contains(nth)).collect();
+        if !removed.is_empty() || !added.is_empty() {
             edits.change(self.double_indirect, |pointers| {
-                for nth in used {
+                for nth in removed {
                     put(pointers, pointer_offset(new, nth), &[0; POINTER_BYTES]);
+                }
+                for nth in added {
+                    let (_, pointer) = split64(table_block(new, nth).0);
+                    let offset = pointer_offset(new, nth);
+                    put(pointers, offset, &pointer.to_le_bytes());
                 }
             })?;
         }
@@ -101,12 +143,7 @@ impl ResizeInode {
             return Ok(());
         }
         self.inode.allocated_bytes = allocated;
-        let (block, offset) = place(edits)?;
-        let end = offset.saturating_add(usize::from(new.inode_size));
-        edits.change(block, |bytes| {
-            let bytes = bytes.get_mut(offset..end).unwrap_or_default();
-            inode::encode(new, &self.inode, bytes)
-        })?
+        put_inode(edits, &self.inode)
     }
 }
 

@@ -25,13 +25,13 @@ use super::{Added, NewSpace, resize_inode};
 
 /// A stage of growing.
 #[derive(Debug)]
-pub(super) struct Stage<'s> {
-    pub(super) device: &'s Arc<dyn BlockWrite>,
+pub(crate) struct Stage<'s> {
+    pub(crate) device: &'s Arc<dyn BlockWrite>,
     /// The old filesystem.
-    pub(super) volume: &'s Volume,
-    pub(super) new: &'s Superblock,
-    pub(super) space: NewSpace,
-    pub(super) time: Timestamp,
+    pub(crate) volume: &'s Volume,
+    pub(crate) new: &'s Superblock,
+    pub(crate) space: NewSpace,
+    pub(crate) time: Timestamp,
 }
 
 impl Stage<'_> {
@@ -41,7 +41,7 @@ impl Stage<'_> {
     ///
     /// # Errors
     /// `Corrupt`, `Io`, `NoSpace`; those of `progress`.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         commit: Commit,
         progress: &mut dyn FnMut(u64) -> Result<()>,
@@ -170,7 +170,7 @@ impl Stage<'_> {
 ///
 /// # Errors
 /// `Io`, `NoSpace`.
-pub(super) fn write_old_backups(
+pub(crate) fn write_old_backups(
     device: &DeviceWriter,
     volume: &Volume,
     new: &Superblock,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use diskfs_vfs::{SyncFile, Timestamp};
 
 use crate::block::FsBlock;
+use crate::bytes::part;
 use crate::error::{Error, ErrorKind, InInode, Result, Structure, malformed};
 use crate::inode::{self, Inode};
 use crate::inode_table;
@@ -191,6 +192,35 @@ impl<'c> TransactionHandle<'c> {
         self.volume().maps.forget(inode.number);
         self.put_inode(inode.number, |superblock, bytes| {
             inode::encode_new(superblock, inode, bytes)
+        })
+    }
+
+    /// Stores a copy of an inode with all its bytes under the unused number `to`.
+    ///
+    /// # Errors
+    /// `Io`, `Corrupt`.
+    pub(crate) fn copy_inode(&self, from: u32, to: u32) -> Result<()> {
+        let size = usize::from(self.volume().superblock.inode_size);
+        let (key, offset) = inode_table::key_of(self.volume(), from)?;
+        let block = self.volume().block(key)?;
+        let bytes = part(&block, offset, size)
+            .ok_or_else(|| malformed(Structure::Inode(from), "truncated"))?;
+        self.note_inode(to, SyncFile::Data);
+        self.volume().maps.forget(to);
+        self.put_inode(to, |superblock, place| {
+            inode::encode_copy(superblock, to, bytes, place)
+        })
+    }
+
+    /// Fills an inode that is no longer in use with zeroes.
+    ///
+    /// # Errors
+    /// `Io`, `Corrupt`.
+    pub(crate) fn clear_inode(&self, number: u32) -> Result<()> {
+        self.volume().maps.forget(number);
+        self.put_inode(number, |_, bytes| {
+            bytes.fill(0);
+            Ok(())
         })
     }
 

@@ -29,7 +29,7 @@ struct RawHeader {
 
 /// The magic of a block, `EXT4_XATTR_MAGIC`.
 const MAGIC: u32 = 0xea02_0000;
-pub(super) const HEADER_BYTES: usize = size_of::<RawHeader>();
+pub(crate) const HEADER_BYTES: usize = size_of::<RawHeader>();
 const CHECKSUM: usize = std::mem::offset_of!(RawHeader, h_checksum);
 const CHECKSUM_END: usize = CHECKSUM + size_of::<U32>();
 

@@ -16,10 +16,7 @@ pub(crate) fn of_entry(name: &[u8], value: &[u8]) -> u32 {
 /// Returns the hash of an entry whose name's bytes are taken as signed, as Linux did before version
 /// 6.2 on most machines. For names in ASCII it is that of [`of_entry`].
 pub(crate) fn of_entry_signed(name: &[u8], value: &[u8]) -> u32 {
-    let signed = name.iter().fold(0u32, |hash, &byte| {
-        hash.rotate_left(NAME_SHIFT) ^ i32::from(byte.cast_signed()).cast_unsigned()
-    });
-    with_value(signed, value)
+    with_value(of_name_signed(name), value)
 }
 
 fn with_value(name_hash: u32, value: &[u8]) -> u32 {
@@ -36,6 +33,17 @@ fn with_value(name_hash: u32, value: &[u8]) -> u32 {
 /// Returns the hash of an entry with its value in an inode, which has this checksum.
 pub(crate) fn of_entry_with_inode(name: &[u8], checksum: u32) -> u32 {
     of_name(name).rotate_left(VALUE_SHIFT) ^ checksum
+}
+
+/// Returns the hash of [`of_entry_with_inode`], with the name's bytes taken as signed.
+pub(crate) fn of_entry_with_inode_signed(name: &[u8], checksum: u32) -> u32 {
+    of_name_signed(name).rotate_left(VALUE_SHIFT) ^ checksum
+}
+
+fn of_name_signed(name: &[u8]) -> u32 {
+    name.iter().fold(0u32, |hash, &byte| {
+        hash.rotate_left(NAME_SHIFT) ^ i32::from(byte.cast_signed()).cast_unsigned()
+    })
 }
 
 fn of_name(name: &[u8]) -> u32 {

@@ -1,6 +1,8 @@
 //! Blocks of attributes and inodes of values that files with the same attributes share: their
 //! reference counts, and the search for one with given contents.
 
+mod relocate;
+
 use std::sync::MutexGuard;
 
 use crate::allocator::{Request, Reserve};
@@ -16,6 +18,8 @@ use crate::transaction::FreedRun;
 
 use super::attribute::{Attribute, ValueInode};
 use super::{block, value_inode};
+
+pub(crate) use relocate::{RelocatedBlocks, relocate_block};
 
 /// The maximum number of inodes that share a block (`EXT4_XATTR_REFCOUNT_MAX`).
 const REFERENCES_MAX: u32 = 1024;

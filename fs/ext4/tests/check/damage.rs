@@ -5,7 +5,7 @@ use std::path::Path;
 use diskfs_ext4::FindingKind::{self, *};
 use diskfs_fixtures::have;
 
-use crate::common::debugfs;
+use crate::common::{debugfs, mke2fs_empty};
 use crate::image::{check_file, e2fsck_verdict, lines, make};
 
 /// The damage, and the kind of finding that names it.
@@ -17,6 +17,8 @@ const DEFAULT: &[(FindingKind, &[&str])] = &[
     (SuperblockCount, &["set_super_value free_blocks_count 77"]),
     (SuperblockCount, &["set_super_value free_inodes_count 77"]),
     (SuperblockField, &["feature -resize_inode"]),
+    (SuperblockField, &["set_super_value min_extra_isize 1"]),
+    (SuperblockField, &["set_super_value want_extra_isize 1024"]),
     (GroupChecksum, &["set_block_group 0 checksum 0x1234"]),
     (GroupLocation, &["set_block_group 0 block_bitmap 999999"]),
     (
@@ -93,6 +95,23 @@ const DEFAULT: &[(FindingKind, &[&str])] = &[
     (Journal, &["set_inode_field <8> mode 040755"]),
     (Journal, &["set_inode_field <8> block[0] 0"]),
     (ResizeInode, &["set_inode_field <7> block[DIND] 9999999"]),
+    (ResizeInode, &["set_inode_field <7> block[2] 42"]),
+    (ResizeInode, &["clri <7>"]),
+    (Journal, &["set_inode_field <8> flags 0x80800"]),
+    (
+        ReservedInode,
+        &["feature -has_journal", "set_super_value journal_inum 0"],
+    ),
+    (ReservedInode, &["set_inode_field <1> uid 7"]),
+    (InodeFlags, &["set_inode_field /link-59 flags 0x10"]),
+    (InodeFlags, &["set_inode_field /a/len-4096 flags 0x82000"]),
+    (
+        EncryptionContext,
+        &[
+            "feature encrypt",
+            "set_inode_field /a/len-4096 flags 0x80800",
+        ],
+    ),
     (ExtentTree, &["set_inode_field /a/len-4096 block[0] 0"]),
     (
         ExtentTree,
@@ -187,6 +206,97 @@ fn each_kind_of_damage_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let image = make(dir.path(), "-t ext4 -O ^orphan_file -N 6144");
     each_is_found(dir.path(), &image, DEFAULT);
+}
+
+/// Damage with features that few filesystems have.
+#[test]
+fn damage_with_other_features_is_found() {
+    if !have(&["mke2fs", "e2fsck", "debugfs"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = make(dir.path(), "-t ext4 -O quota,project -N 6144");
+    each_is_found(dir.path(), &image, QUOTAS);
+    let image = mke2fs_empty(dir.path(), "-t ext4 -O mmp -N 6144", "24M");
+    let mmp = crate::common::run("dumpe2fs", &["-h", image.to_str().unwrap()]);
+    let (_, block) = mmp.split_once("MMP block number:").unwrap();
+    let zap = format!("zap_block -p 7 {}", block.lines().next().unwrap().trim());
+    each_is_found(dir.path(), &image, &[(MultipleMount, &[&zap])]);
+    let image = make(dir.path(), "-t ext4 -O casefold -E encoding=utf8 -N 6144");
+    each_is_found(dir.path(), &image, FOLDED);
+}
+
+/// Damage of quotas.
+const QUOTAS: &[(FindingKind, &[&str])] = &[
+    (Quota, &["set_inode_field /a/len-4096 uid 1000"]),
+    (Quota, &["set_inode_field /a/len-4096 gid 1000"]),
+    (Quota, &["set_inode_field /a/len-4096 projid 1000"]),
+    (Quota, &["set_inode_field <3> size 3000"]),
+    (Quota, &["zap_block -f <4> -p 7 0"]),
+    (
+        SuperblockField,
+        &["set_super_value usr_quota_inum 808464432"],
+    ),
+];
+
+/// Names that are equal without case.
+const FOLDED: &[(FindingKind, &[&str])] = &[(
+    DuplicateName,
+    &[
+        "mkdir /folded",
+        "link /pipe /folded/abc",
+        "link /pipe /folded/ABC",
+        "set_inode_field /folded flags 0x40080000",
+    ],
+)];
+
+/// The bitmaps of a group, an inode and a directory entry in defective blocks.
+#[test]
+fn metadata_in_defective_blocks_is_found() {
+    if !have(&["mke2fs", "e2fsck", "debugfs", "dumpe2fs"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = make(dir.path(), "-t ext2 -N 6144 -b 1024");
+    let patched = crate::image::Patched::open(&image);
+    let block = |what: &str| patched.named_block(what) / patched.block_bytes;
+    let bitmap = format!("set_inode_field <1> block[0] {}", block("Block bitmap at "));
+    let inode = patched.inode("/a/len-4096") / patched.block_bytes;
+    let table = format!("set_inode_field <1> block[0] {inode}");
+    let file = patched.file_block("/a/len-4096", 0) / patched.block_bytes;
+    let shared = format!("set_inode_field <1> block[0] {file}");
+    each_is_found(
+        dir.path(),
+        &image,
+        &[
+            (DefectiveBlock, &[&bitmap]),
+            (EntryInode, &[&table]),
+            (MultiplyClaimed, &[&shared]),
+            (BlockOutOfRange, &["set_inode_field <1> block[0] 9999999"]),
+        ],
+    );
+}
+
+/// Blocks with several owners are valid with the feature `shared_blocks`.
+#[test]
+fn shared_blocks_are_not_found() {
+    if !have(&["mke2fs", "e2fsck", "debugfs"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = make(dir.path(), "-t ext4 -O ^has_journal -N 6144");
+    debugfs(
+        &image,
+        &[
+            "feature shared_blocks",
+            "copy_inode /a/len-4096 /a/len-4095",
+        ],
+    );
+    let report = check_file(&image);
+    let kinds: Vec<_> = report.findings.iter().map(|found| found.kind).collect();
+    // The blocks that the second file had are lost.
+    assert!(kinds.contains(&BlockBitmap), "{}", lines(&report));
+    assert!(!kinds.contains(&MultiplyClaimed), "{}", lines(&report));
 }
 
 #[test]

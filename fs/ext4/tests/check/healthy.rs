@@ -91,18 +91,34 @@ fn large_blocks() {
 }
 
 #[test]
-fn quota_files_are_not_compared() {
+fn quota_files_are_compared() {
     if !have(&["mke2fs", "e2fsck", "debugfs"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let tree = dir.path().join("tree");
-    make_tree(&tree, 20);
-    let image = mke2fs(dir.path(), &tree, "24M", "-t ext4 -O quota,project");
-    let report = check_file(&image);
-    assert!(report.is_clean(), "{}", lines(&report));
-    let is_noted = |note: &String| note.contains("quota");
-    assert!(report.notes.iter().any(is_noted), "{:?}", report.notes);
+    for args in [
+        "-t ext4 -O quota,project",
+        "-t ext4 -O quota,ea_inode -I 512",
+    ] {
+        let image = make(dir.path(), args);
+        // Several ids, of which e2fsck computes the usage.
+        debugfs(
+            &image,
+            &[
+                "set_inode_field /a/len-4096 uid 1000",
+                "set_inode_field /a/len-70000 uid 70000",
+                "set_inode_field /link-200 gid 100000",
+            ],
+        );
+        let _ = diskfs_fixtures::command("e2fsck")
+            .args(["-f", "-y"])
+            .arg(&image)
+            .output()
+            .unwrap();
+        let report = check_file(&image);
+        assert!(report.is_clean(), "{args}:\n{}", lines(&report));
+        assert!(!e2fsck_verdict(&image).0, "{args}");
+    }
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use diskfs_block::Memory;
 use diskfs_ext4::{CheckOptions, CheckPhase, check};
 use diskfs_fixtures::have;
-use diskfs_vfs::ErrorKind;
+use diskfs_vfs::{ErrorKind, Fallocate, FsRead, FsWrite, NewAttributes, NewKind};
 
-use crate::common::debugfs;
+use crate::common::{debugfs, mke2fs_empty, open_for_writing};
 use crate::image::{check_bytes, lines, make};
 
 #[test]
@@ -91,6 +91,76 @@ fn too_little_memory_is_an_error() {
         let e = check(device, &options, &mut |_| ControlFlow::Continue(())).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Invalid);
         assert!(e.to_string().contains("more memory"), "{e}");
+    }
+}
+
+/// Creates a filesystem with a file of which every second block is a hole, and with damage.
+fn fragmented(dir: &std::path::Path, args: &str, damage: &[&str]) -> Vec<u8> {
+    const BLOCK: u64 = 1024;
+    let image = mke2fs_empty(dir, args, "40M");
+    let fs = open_for_writing(&image);
+    let attributes = NewAttributes::for_root(0o644);
+    for name in ["first", "second"] {
+        let file = fs
+            .create(fs.root(), name.as_bytes(), NewKind::Regular, &attributes)
+            .unwrap();
+        let data = vec![7; 1 << 20];
+        for mib in 0..16 {
+            fs.write_at(file, mib << 20, &data).unwrap();
+        }
+        for block in (0..16 << 10).step_by(2) {
+            let what = Fallocate::PunchHole;
+            fs.fallocate(file, block * BLOCK, BLOCK, what).unwrap();
+        }
+    }
+    fs.close().unwrap();
+    debugfs(&image, damage);
+    fs::read(&image).unwrap()
+}
+
+/// If the set of claimed blocks does not fit into its part of the memory, several rounds claim one
+/// part of the groups each. The report is the same.
+#[test]
+fn rounds_do_not_change_the_report() {
+    if !have(&["mke2fs", "e2fsck", "debugfs"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let damage = [
+        "copy_inode /first /third",
+        "setb 39000",
+        "freeb 20001",
+        "set_inode_field <1> block[0] 30001",
+    ];
+    for (args, damage) in [
+        ("-t ext4 -b 1024 -N 64 -O ^has_journal", &damage[..0]),
+        ("-t ext4 -b 1024 -N 64 -O ^has_journal", &damage),
+        ("-t ext2 -b 1024 -N 64 -g 4096", &damage),
+    ] {
+        let bytes = fragmented(dir.path(), args, damage);
+        let all = check_bytes(bytes.clone(), 1);
+        assert_eq!(all.is_clean(), damage.is_empty(), "{}", lines(&all));
+        let mut rounds = 0;
+        for kib in (4..40).step_by(2) {
+            let options = CheckOptions {
+                memory_bytes: kib << 10,
+                threads: 1 + usize::try_from(kib % 3).unwrap(),
+                ..CheckOptions::default()
+            };
+            let device = Arc::new(Memory::new(bytes.clone()));
+            let mut starts = 0;
+            let result = check(device, &options, &mut |progress| {
+                let is_start = progress.phase == CheckPhase::Inodes && progress.done == 0;
+                starts += u32::from(is_start);
+                ControlFlow::Continue(())
+            });
+            if let Ok(report) = result {
+                assert_eq!(report, all, "{args} {kib} KiB");
+                rounds = rounds.max(starts);
+            }
+        }
+        // The scan, and for each round the comparison of bitmaps and the claims.
+        assert!(rounds >= 5, "{args}: {rounds}");
     }
 }
 

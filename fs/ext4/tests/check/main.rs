@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
+mod e2fsprogs;
 mod healthy;
 mod image;
 mod limits;

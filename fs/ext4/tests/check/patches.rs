@@ -179,6 +179,16 @@ const CONTENTS: &[(FindingKind, &str, Patch)] = &[
         let used = (0..256).find(|nth| image.bytes[at + nth * 4] != 0).unwrap();
         image.flip(at + used * 4);
     }),
+    (ResizeInode, "a block after the last backup", |image| {
+        let inode = image.inode("<7>");
+        let double: [u8; 4] = image.bytes[inode + 40 + 13 * 4..][..4].try_into().unwrap();
+        let block = usize::try_from(u32::from_le_bytes(double)).unwrap();
+        let at = block * image.block_bytes;
+        let used = (0..256).find(|nth| image.bytes[at + nth * 4] != 0).unwrap();
+        let reserved: [u8; 4] = image.bytes[at + used * 4..][..4].try_into().unwrap();
+        let reserved = usize::try_from(u32::from_le_bytes(reserved)).unwrap();
+        image.put(reserved * image.block_bytes + 100 * 4, &[99]);
+    }),
     (Journal, "the magic of the journal", |image| {
         let block = image.file_block("<8>", 0);
         image.flip(block);
@@ -202,6 +212,12 @@ const CHECKSUMS: &[(FindingKind, &str, Patch)] = &[
     (InodeChecksum, "an inode without a name", |image| {
         let inode = image.inode("<8>");
         image.flip(inode + 8);
+    }),
+    (InodeChecksum, "a deleted inode", |image| {
+        let inode = image.inode("/a/len-1");
+        // The links and the time of deletion.
+        image.put(inode + 0x1a, &[0, 0]);
+        image.put(inode + 0x14, &[1, 2, 3, 4]);
     }),
     (ExtentChecksum, "an extent block", |image| {
         let block = extent_block(image);

@@ -1,5 +1,7 @@
 //! Changes of a block map.
 
+mod relocate;
+
 use std::ops::Range;
 
 use crate::block::{FileBlock, FsBlock};
@@ -14,6 +16,8 @@ use crate::run::Run;
 use crate::volume::Volume;
 
 use super::{DIRECT, NUMBER_BYTES, Walk, reach};
+
+pub(in crate::file_blocks) use relocate::relocate_step;
 
 /// The place of a block number: in the inode, or in a block of numbers.
 #[derive(Debug, Clone, Copy)]
@@ -299,6 +303,31 @@ pub(in super::super) fn fits_in_one_step(inode: &Inode) -> bool {
     let behind = index(DIRECT).saturating_mul(NUMBER_BYTES);
     let indirect = inode.block.get(behind..).unwrap_or_default();
     indirect.iter().all(|&byte| byte == 0)
+}
+
+/// Returns the blocks of numbers on the path to a file block, and the end of the last one or of the
+/// hole.
+pub(in super::super) fn nodes_at(
+    volume: &Volume,
+    inode: &Inode,
+    at: FileBlock,
+) -> Result<(Vec<FsBlock>, u64)> {
+    if u64::from(at.0) >= reach_of(volume) {
+        return Ok((Vec::new(), u64::MAX));
+    }
+    let way = MapPath::find(volume, inode, at)?;
+    let nodes = way.slots.iter().filter_map(|slot| slot.block).collect();
+    Ok((nodes, end_of_path(volume, &way, at)))
+}
+
+/// Returns the end of the block of numbers that a path leads to, or of the hole.
+fn end_of_path(volume: &Volume, way: &MapPath, at: FileBlock) -> u64 {
+    if way.missing.is_empty() {
+        return leaf_end(volume, at);
+    }
+    let levels = u32::try_from(way.missing.len()).unwrap_or(3);
+    let hole = reach(numbers_bits(volume), levels);
+    start_of_hole(volume, u64::from(at.0), way.missing.len()).saturating_add(hole)
 }
 
 /// Returns the start of the hole that `levels` of missing blocks make.

@@ -276,7 +276,7 @@ impl<'e, 'c> Editor<'e, 'c> {
         })
     }
 
-    fn key(&self, block: FsBlock) -> Key {
+    pub(super) fn key(&self, block: FsBlock) -> Key {
         Key::extent_block(self.inode.number, block)
     }
 

@@ -231,7 +231,7 @@ fn tail_offset(header: &RawHeader) -> usize {
 }
 
 /// Writes the checksum into the tail of an extent block.
-pub(super) fn update_checksum(seed: Option<ChecksumSeed>, bytes: &mut [u8]) {
+pub(in super::super) fn update_checksum(seed: Option<ChecksumSeed>, bytes: &mut [u8]) {
     let Some(seed) = seed else { return };
     let covered = RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| tail_offset(header));
     let sum = seed.of(&[bytes.get(..covered).unwrap_or_default()]);
@@ -343,6 +343,16 @@ pub(super) fn change_keys(bytes: &mut [u8], position: usize, change: impl Fn(u32
     let entries = found.map_or(&mut [][..], |(entries, _)| entries);
     for entry in entries.get_mut(position..).unwrap_or_default() {
         entry.key.set(change(entry.key.get()));
+    }
+}
+
+/// Makes an entry refer to another child.
+pub(super) fn set_child(bytes: &mut [u8], position: usize, child: FsBlock) {
+    let key = all_entries(bytes)
+        .get(position)
+        .map(|entry| entry.key.get());
+    if let Some(key) = key {
+        splice(bytes, position, 1, &[RawEntry::index(key, child)]);
     }
 }
 

@@ -131,6 +131,17 @@ pub(in super::super) fn next_run(
     Ok(None)
 }
 
+/// Returns the nodes on the path to a file block, besides the root, and the end of the leaf.
+pub(in super::super) fn nodes_at(
+    volume: &Volume,
+    inode: &Inode,
+    at: FileBlock,
+) -> Result<(Vec<FsBlock>, u64)> {
+    let path = Path::find(volume, inode, at)?;
+    let nodes = path.stops.iter().filter_map(|stop| stop.block).collect();
+    Ok((nodes, path.range().end))
+}
+
 /// Returns the end of the last extent.
 pub(in super::super) fn end_of(volume: &Volume, inode: &Inode) -> Result<u64> {
     let path = Path::find(volume, inode, FileBlock(u32::MAX))?;

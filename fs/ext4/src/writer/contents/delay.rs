@@ -115,7 +115,7 @@ impl Core {
         if !self.delayed.contains(number) {
             return Ok(());
         }
-        self.update(&[number], CREDITS, |handle| {
+        self.update_beside_delayed(&[number], CREDITS, &mut |handle| {
             if !self.delayed.contains(number) {
                 return Ok(());
             }
