@@ -108,6 +108,37 @@ impl Allocation {
         })
     }
 
+    /// Returns the first run of free clusters at or after `from`, among the first `clusters`
+    /// clusters: its first cluster and its length.
+    pub fn free_run(&self, from: Cluster, clusters: u32) -> Option<(Cluster, u32)> {
+        self.run(from, clusters, ClusterUse::Free, ClusterUse::InUse)
+    }
+
+    /// Returns the first run of used clusters at or after `from`, among the first `clusters`
+    /// clusters: its first cluster and its length.
+    pub fn used_run(&self, from: Cluster, clusters: u32) -> Option<(Cluster, u32)> {
+        self.run(from, clusters, ClusterUse::InUse, ClusterUse::Free)
+    }
+
+    fn run(
+        &self,
+        from: Cluster,
+        clusters: u32,
+        wanted: ClusterUse,
+        other: ClusterUse,
+    ) -> Option<(Cluster, u32)> {
+        let limit = clusters.min(self.clusters);
+        let start = self.find(from.0.saturating_sub(2), limit, wanted)?;
+        let end = self.find(start, limit, other).unwrap_or(limit);
+        Some((Cluster(2).plus(start), end.saturating_sub(start)))
+    }
+
+    /// Returns true if the cluster is in use or does not exist.
+    pub fn is_in_use(&self, cluster: Cluster) -> bool {
+        let nth = cluster.0.checked_sub(2);
+        nth.is_none_or(|nth| nth >= self.clusters || self.is_used(nth))
+    }
+
     /// Returns the first free cluster at or after index `nth`; wraps around to the beginning.
     fn next_free(&self, nth: u32) -> Option<u32> {
         self.find(nth, self.clusters, ClusterUse::Free)

@@ -27,6 +27,7 @@ mod numbers;
 mod place;
 mod read_only;
 mod reading;
+pub mod resize;
 mod sectors;
 mod table;
 mod volume;

@@ -7,7 +7,7 @@ use diskfs_block::BlockWrite;
 use diskfs_vfs::{
     DirEntries, Error, ErrorKind, Fallocate, FileExtents, FsRead, FsWrite, Holds, Identity,
     InodeNumber, Metadata, NewAttributes, NewKind, Remains, RenameMode, Result, SetMetadata,
-    SetXattr, Statistics, SyncFile,
+    SetXattr, Statistics, SyncFile, Timestamp,
 };
 
 use crate::committer::{Committer, ThreadControl};
@@ -21,6 +21,8 @@ pub struct WriteOptions<N> {
     /// The longest time until a change is made durable without a request. `None`: until a caller
     /// requests it, memory runs short, or the filesystem is closed.
     pub commit_interval: Option<Duration>,
+    /// The time of all changes, for reproducible filesystems; `None` for the present time.
+    pub fixed_time: Option<Timestamp>,
     /// The options for decoding names: FAT's code page; nothing on exFAT.
     pub names: N,
 }
@@ -30,6 +32,7 @@ impl<N: Default> Default for WriteOptions<N> {
     fn default() -> Self {
         Self {
             commit_interval: Some(Duration::from_secs(5)),
+            fixed_time: None,
             names: N::default(),
         }
     }
@@ -55,7 +58,8 @@ impl<F: Format> Writable<F> {
     /// filesystem can only be read.
     pub fn open(device: Arc<dyn BlockWrite>, options: &WriteOptions<F::Names>) -> Result<Self> {
         let holds = Arc::new(Holds::default());
-        let writer = Writer::open(device, Arc::clone(&holds), &options.names)?;
+        let mut writer = Writer::open(device, Arc::clone(&holds), &options.names)?;
+        writer.fixed_time = options.fixed_time;
         let writer = Arc::new(RwLock::new(writer));
         let committed = Arc::downgrade(&writer);
         let commit = move || {

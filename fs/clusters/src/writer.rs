@@ -74,6 +74,8 @@ pub(crate) struct Writer<F: Format> {
     /// True if the filesystem is marked as dirty on the device.
     marked: bool,
     freed_space: FreedSpacePolicy,
+    /// The time of all changes; `None` for the present time.
+    pub(crate) fixed_time: Option<Timestamp>,
     /// The part of the changes that is on the device: the answer of `abandon`.
     remains: Remains,
     ended: Option<StopReason>,
@@ -99,6 +101,7 @@ impl<F: Format> Writer<F> {
             table_unflushed: false,
             marked: false,
             freed_space: FreedSpacePolicy::AfterCommit,
+            fixed_time: None,
             remains: Remains::Nothing,
             ended: None,
         })
@@ -388,10 +391,10 @@ impl<F: Format> Writer<F> {
             record.set_read_only(permissions & 0o222 == 0);
         }
         if let Some(at) = change.accessed {
-            record.set_accessed(time(at));
+            record.set_accessed(self.time(at));
         }
         if let Some(at) = change.modified {
-            record.set_modified(time(at));
+            record.set_modified(self.time(at));
         }
         self.put_record(inode, &record)
     }
@@ -402,6 +405,18 @@ impl<F: Format> Writer<F> {
             return Ok(());
         }
         self.change(|writer| writer.evict(inode))
+    }
+
+    /// Returns the time of a change.
+    pub(super) fn now(&self) -> Timestamp {
+        self.fixed_time.unwrap_or_else(Timestamp::now)
+    }
+
+    fn time(&self, at: SetTime) -> Timestamp {
+        match at {
+            SetTime::Now => self.now(),
+            SetTime::At(at) => at,
+        }
     }
 
     /// Frees the clusters and the number of a file without a name.
@@ -417,12 +432,5 @@ impl<F: Format> Writer<F> {
         }
         self.free_all(&chain);
         Ok(())
-    }
-}
-
-fn time(at: SetTime) -> Timestamp {
-    match at {
-        SetTime::Now => Timestamp::now(),
-        SetTime::At(at) => at,
     }
 }

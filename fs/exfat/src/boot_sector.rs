@@ -1,11 +1,12 @@
 //! The boot sector and its boot region (exFAT specification, 3).
 
 use diskfs_block::BlockRead;
+use diskfs_clusters::resize::check_unmarked;
 use diskfs_clusters::{Cluster, Geometry, Root};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::bytes::{index, le32};
+use crate::bytes::{index, le32, len_u64};
 use crate::checksum::checksum32;
 use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
 
@@ -71,8 +72,12 @@ const _: () = assert!(size_of::<RawBootSector>() == BOOT_SECTOR_BYTES);
 #[derive(Debug, Clone)]
 pub(crate) struct BootSector {
     pub(crate) geometry: Geometry,
+    /// The size of the volume.
+    pub(crate) size_bytes: u64,
     /// The offset of the table that is in use.
     pub(crate) fat_offset: u64,
+    /// The length of each table.
+    pub(crate) fat_bytes: u64,
     pub(crate) fats: u8,
     /// The table that is in use, which also selects the bitmap: 0 or 1.
     pub(crate) active: u8,
@@ -91,6 +96,10 @@ impl BootSector {
         };
         if e.kind() != ErrorKind::Corrupt {
             return Err(e);
+        }
+        if device.size_bytes() >= len_u64(BOOT_SECTOR_BYTES) {
+            // Then the backup is out of date.
+            check_unmarked(&read_sector(device, 0)?)?;
         }
         // The location of the backup depends on the sector size, which only the damaged region has,
         // so all sizes are tried.
@@ -117,8 +126,7 @@ impl BootSector {
             }
             .into());
         }
-        let mut bytes = [0; BOOT_SECTOR_BYTES];
-        device.read_at(offset, &mut bytes).map_err(device_failed)?;
+        let bytes = read_sector(device, offset)?;
         let boot = Self::parse(&bytes, device_bytes)?;
         boot.check_region(device, offset)?;
         Ok(boot)
@@ -142,7 +150,9 @@ impl BootSector {
                 first_offset: sectors(raw.cluster_heap_offset),
                 root: Root::Chain { first: root },
             },
+            size_bytes: raw.volume_length.get().saturating_mul(sector_bytes.into()),
             fat_offset: sectors(raw.fat_offset).saturating_add(before_active),
+            fat_bytes,
             fats: raw.number_of_fats,
             active,
             serial: raw.volume_serial_number.get(),
@@ -247,6 +257,12 @@ impl RawBootSector {
         let sane = (1..=2).contains(&fats);
         field("NumberOfFats", fats.into(), "1 or 2", sane)
     }
+}
+
+fn read_sector(device: &dyn BlockRead, offset: u64) -> Result<[u8; BOOT_SECTOR_BYTES]> {
+    let mut bytes = [0; BOOT_SECTOR_BYTES];
+    device.read_at(offset, &mut bytes).map_err(device_failed)?;
+    Ok(bytes)
 }
 
 fn check(field: &'static str, value: u64, range: &'static str, holds: bool) -> Result<()> {

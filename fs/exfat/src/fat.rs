@@ -13,6 +13,9 @@ use crate::error::Result;
 /// The entry of a chain's last cluster.
 pub(crate) const END: u32 = 0xffff_ffff;
 
+/// The entry of a bad cluster.
+pub(crate) const BAD: u32 = 0xffff_fff7;
+
 /// The file allocation table that is in use.
 #[derive(Debug)]
 pub(crate) struct FatTable {

@@ -3,7 +3,7 @@
 //! `open` of [`Exfat`] reads the boot region and the root directory's special entries, and returns
 //! a [`FsRead`](diskfs_vfs::FsRead), which any number of threads can use. `open` of
 //! [`WritableExfat`] returns a [`FsWrite`](diskfs_vfs::FsWrite). [`format`](format()) creates a new
-//! filesystem.
+//! filesystem, and [`resize`](resize()) changes the size of one.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -46,12 +46,15 @@ mod entry_set;
 mod error;
 mod fat;
 mod format;
+mod resize;
 mod root_entries;
 mod structures;
 mod timestamp;
 mod upcase_table;
 
+pub use diskfs_clusters::resize::{ResizeOptions, Resized};
 pub use format::{FormatOptions, format};
+pub use resize::{minimum_size, resize};
 use structures::Structures;
 
 /// An exFAT filesystem, opened for reading.

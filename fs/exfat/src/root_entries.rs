@@ -70,6 +70,16 @@ impl RootEntries {
         Ok((first, entry.data_length.get()))
     }
 
+    /// Returns the first cluster of the up-case table.
+    pub(crate) fn upcase_first(&self, boot: &BootSector) -> Result<Cluster> {
+        let entry = self
+            .upcase
+            .ok_or(Corrupt::NoSuchRootEntry("up-case table"))?;
+        let first = Cluster(entry.first_cluster.get());
+        boot.geometry.check_first(first)?;
+        Ok(first)
+    }
+
     /// Returns the up-case table. If it is damaged, returns the recommended table and the reason.
     pub(crate) fn upcase_table(
         &self,

@@ -4,6 +4,7 @@
 mod raw;
 
 use diskfs_block::BlockRead;
+use diskfs_clusters::resize::check_unmarked;
 use diskfs_clusters::{Cluster, ENTRY_BYTES, Geometry, Root};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32};
@@ -57,6 +58,8 @@ impl FatKind {
 pub(crate) struct BootSector {
     pub(crate) kind: FatKind,
     pub(crate) geometry: Geometry,
+    /// The size of the filesystem.
+    pub(crate) size_bytes: u64,
     /// The offset of the first copy of the table.
     pub(crate) fat_offset: u64,
     /// The length of each copy of the table.
@@ -66,6 +69,8 @@ pub(crate) struct BootSector {
     pub(crate) active_fat: Option<u8>,
     /// The offset of the `FSInfo` sector.
     pub(crate) fs_info_offset: Option<u64>,
+    /// The offset of the copy of the boot sector.
+    pub(crate) backup_offset: Option<u64>,
     /// The offset of the byte with [`STATE_DIRTY`].
     pub(crate) state_offset: u64,
     pub(crate) state: u8,
@@ -85,6 +90,7 @@ impl BootSector {
             .into());
         }
         device.read_at(0, &mut bytes).map_err(device_failed)?;
+        check_unmarked(&bytes)?;
         Self::parse(&bytes, device.size_bytes())
     }
 
@@ -111,11 +117,17 @@ impl BootSector {
                 first_offset: layout.sectors(layout.data_sector()),
                 root: layout.root(&fat32),
             },
+            size_bytes: layout.sectors(layout.total),
             fat_offset: layout.sectors(layout.reserved),
             fat_bytes: layout.sectors(layout.fat_sectors),
             fats: raw.fats,
             active_fat: (is_32 && flags & 0x80 != 0).then(|| flags.to_le_bytes()[0] & 0x0f),
-            fs_info_offset: is_32.then(|| layout.fs_info(&fat32)).flatten(),
+            fs_info_offset: is_32
+                .then(|| layout.reserved_sector(fat32.fs_info_sector))
+                .flatten(),
+            backup_offset: is_32
+                .then(|| layout.reserved_sector(fat32.backup_sector))
+                .flatten(),
             state_offset: if is_32 { STATE_OFFSET_32 } else { STATE_OFFSET },
             state: extended.state,
             volume_id: extended.volume_id.get(),
@@ -320,8 +332,9 @@ impl Layout {
         }
     }
 
-    fn fs_info(&self, fat32: &RawFat32) -> Option<u64> {
-        let sector = u64::from(fat32.fs_info_sector.get());
+    /// Returns the offset of a sector between the boot sector and the tables.
+    fn reserved_sector(&self, number: U16) -> Option<u64> {
+        let sector = u64::from(number.get());
         (1..self.reserved)
             .contains(&sector)
             .then(|| self.sectors(sector))

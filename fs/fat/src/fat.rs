@@ -85,6 +85,15 @@ impl FatTable {
         self.pages.read(self.position(cluster), read)
     }
 
+    /// Returns all bits of an entry: on FAT32 32, of which the upper four are reserved.
+    pub(crate) fn whole(&self, cluster: Cluster) -> Result<u32> {
+        let read = |page: &[u8], at: usize| match self.kind {
+            FatKind::Fat32 => le32(page, at).unwrap_or(0),
+            _ => self.read_raw(page, at, cluster),
+        };
+        self.pages.read(self.position(cluster), read)
+    }
+
     /// Changes an entry in memory.
     pub(crate) fn set(&self, cluster: Cluster, entry: FatEntry) -> Result<()> {
         let raw = match entry {
@@ -196,7 +205,7 @@ impl FatTable {
     }
 
     /// Returns a value of all ones, which ends a chain.
-    const fn mask(&self) -> u32 {
+    pub(crate) const fn mask(&self) -> u32 {
         match self.kind {
             FatKind::Fat12 => 0xfff,
             FatKind::Fat16 => 0xffff,
@@ -204,7 +213,8 @@ impl FatTable {
         }
     }
 
-    fn decode(&self, raw: u32) -> FatEntry {
+    /// Decodes the bits of an entry: 12, 16 or 28.
+    pub(crate) fn decode(&self, raw: u32) -> FatEntry {
         let end = self.mask() & !7;
         match raw {
             0 => FatEntry::Free,

@@ -39,6 +39,8 @@ pub struct FormatOptions {
     pub sector_bytes: u32,
     /// The number of sectors of the disk before the volume.
     pub hidden_sectors: u32,
+    /// The time of the label's directory entry; `None` for the present time.
+    pub time: Option<Timestamp>,
 }
 
 impl Default for FormatOptions {
@@ -50,6 +52,7 @@ impl Default for FormatOptions {
             cluster_bytes: None,
             sector_bytes: 512,
             hidden_sectors: 0,
+            time: None,
         }
     }
 }
@@ -75,7 +78,11 @@ pub fn format(device: &dyn BlockWrite, options: &FormatOptions) -> Result<()> {
         write(table, &first_entries(layout.kind))?;
     }
     if let Some(label) = label {
-        let entry = ShortEntry::new(label, VOLUME_ID, Timestamp::now());
+        let entry = ShortEntry::new(
+            label,
+            VOLUME_ID,
+            options.time.unwrap_or_else(Timestamp::now),
+        );
         write(layout.root_sector(), &entry.to_bytes())?;
     }
     if layout.kind == FatKind::Fat32 {

@@ -22,18 +22,29 @@ pub(crate) fn write(
     free_clusters: u32,
     next: u32,
 ) -> Result<bool> {
+    let Some(bytes) = changed(device, offset, free_clusters, next)? else {
+        return Ok(false);
+    };
+    device.write_at(offset, &bytes).map_err(device_failed)?;
+    Ok(true)
+}
+
+/// Returns the bytes of the sector at `offset` with these numbers; `None` if it is not an `FSInfo`
+/// sector, or has the numbers already.
+pub(crate) fn changed(
+    device: &dyn BlockRead,
+    offset: u64,
+    free_clusters: u32,
+    next: u32,
+) -> Result<Option<[u8; SECTOR_BYTES]>> {
     let mut bytes = [0; SECTOR_BYTES];
-    BlockRead::read_at(device, offset, &mut bytes).map_err(device_failed)?;
+    device.read_at(offset, &mut bytes).map_err(device_failed)?;
     let is_info = le32(&bytes, 0) == Some(LEAD_SIGNATURE)
         && le32(&bytes, STRUCTURE_OFFSET) == Some(STRUCTURE_SIGNATURE);
     let before = bytes;
     put(&mut bytes, FREE_OFFSET, &free_clusters.to_le_bytes());
     put(&mut bytes, NEXT_OFFSET, &next.to_le_bytes());
-    if !is_info || bytes == before {
-        return Ok(false);
-    }
-    device.write_at(offset, &bytes).map_err(device_failed)?;
-    Ok(true)
+    Ok((is_info && bytes != before).then_some(bytes))
 }
 
 /// Returns the bytes of a new `FSInfo` sector.

@@ -2,7 +2,7 @@
 //!
 //! `open` of [`Fat`] reads the boot sector and returns a [`FsRead`](diskfs_vfs::FsRead), which any
 //! number of threads can use. `open` of [`WritableFat`] returns a [`FsWrite`](diskfs_vfs::FsWrite).
-//! [`format()`] creates a new filesystem.
+//! [`format()`] creates a new filesystem, and [`resize()`] changes the size of one.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -46,12 +46,15 @@ mod format;
 mod fs_info;
 mod long_name;
 mod record;
+mod resize;
 mod short_name;
 mod structures;
 
 pub use boot_sector::FatKind;
 pub use code_page::CodePage;
+pub use diskfs_clusters::resize::{ResizeOptions, Resized};
 pub use format::{FormatOptions, format};
+pub use resize::{minimum_size, resize};
 use structures::Structures;
 
 /// A FAT filesystem, opened for reading.

@@ -74,6 +74,12 @@ impl Structures {
     }
 }
 
+/// Returns true if one of the dirty marks is set.
+pub(crate) fn is_dirty(boot: &BootSector, fat: &FatTable) -> Result<bool> {
+    let clean = clean_bit(boot.kind);
+    Ok(boot.state & STATE_DIRTY != 0 || (clean != 0 && fat.raw(Cluster(1))? & clean == 0))
+}
+
 impl Format for Structures {
     const NAME: &'static str = "FAT";
     /// The size field has 32 bits.
@@ -91,10 +97,8 @@ impl Format for Structures {
     fn open(device: &Arc<dyn BlockRead>, names: &CodePage) -> Result<Self> {
         let boot = BootSector::read(&**device)?;
         let fat = FatTable::new(Arc::clone(device), &boot);
-        let clean = clean_bit(boot.kind);
         Ok(Self {
-            was_dirty: boot.state & STATE_DIRTY != 0
-                || (clean != 0 && fat.raw(Cluster(1))? & clean == 0),
+            was_dirty: is_dirty(&boot, &fat)?,
             fat,
             code_page: *names,
             boot,

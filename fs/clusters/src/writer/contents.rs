@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use diskfs_block::bytes::{index, len_u64};
-use diskfs_vfs::{Error, ErrorKind, Fallocate, InodeNumber, Result, Timestamp};
+use diskfs_vfs::{Error, ErrorKind, Fallocate, InodeNumber, Result};
 
 use crate::chain::Chain;
 use crate::device_failed;
@@ -80,7 +80,7 @@ impl<F: Format> Writer<F> {
     }
 
     fn put_changed(&mut self, inode: InodeNumber, mut record: F::Record) -> Result<()> {
-        record.set_modified(Timestamp::now());
+        record.set_modified(self.now());
         record.set_archive();
         self.put_record(inode, &record)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diskfs_vfs::{ErrorKind, InodeNumber, Result, Timestamp};
+use diskfs_vfs::{ErrorKind, InodeNumber, Result};
 
 use crate::chain::{Chain, Cluster};
 use crate::directory::Name;
@@ -27,7 +27,7 @@ impl<F: Format> Writer<F> {
         if directory.has_key(&name.key) {
             return Err(ErrorKind::Exists.into());
         }
-        let record = F::new_record(is_directory, Timestamp::now());
+        let record = F::new_record(is_directory, self.now());
         let format = &self.volume.format;
         let mut record = format.named(&record, &name, &directory, None)?;
         drop(directory);
@@ -143,7 +143,7 @@ impl<F: Format> Writer<F> {
             return Ok(());
         }
         let mut record = self.volume.record(dir)?;
-        record.set_modified(Timestamp::now());
+        record.set_modified(self.now());
         self.put_record(dir, &record)
     }
 }
