@@ -1,7 +1,7 @@
 //! A stream that another thread produces, so that decompression and the writing of files run at the
 //! same time.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
@@ -113,6 +113,47 @@ impl Producer {
                 return Ok(false);
             }
         }
+    }
+}
+
+/// A writer that sends its bytes in pieces. A receiver that is gone is an error of the kind
+/// `BrokenPipe`.
+#[derive(Debug)]
+pub(crate) struct PieceWriter<'a> {
+    to: &'a Producer,
+    piece: Vec<u8>,
+}
+
+impl<'a> PieceWriter<'a> {
+    pub(crate) fn new(to: &'a Producer) -> Self {
+        Self {
+            to,
+            piece: Vec::with_capacity(PIECE_BYTES),
+        }
+    }
+}
+
+impl Write for PieceWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = PIECE_BYTES.saturating_sub(self.piece.len());
+        let taken = room.min(bytes.len());
+        self.piece
+            .extend_from_slice(bytes.get(..taken).unwrap_or_default());
+        if self.piece.len() >= PIECE_BYTES {
+            self.flush()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let mut next = self.to.spare.try_recv().unwrap_or_default();
+        next.clear();
+        let piece = std::mem::replace(&mut self.piece, next);
+        let sent = self.to.pieces.send(Ok(piece));
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 

@@ -1,7 +1,7 @@
 //! A layer: a tar archive that can be read several times.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,21 +9,49 @@ use std::sync::Arc;
 use diskfs_disk::{Error, ErrorKind, Result};
 
 use crate::Archive;
-use crate::background::{Background, Producer};
+use crate::background::{Background, PieceWriter, Producer};
 use crate::digest::{Digest, Verified};
+use crate::host::{HostFiles, HostOptions};
+use crate::small_file::{self, SmallFile};
 use crate::unpack::Limited;
 
-/// A tar archive that can be read several times: a file, or a part of one.
+/// A tar archive that can be read several times: a file, a part of one, or files that are packed
+/// while they are read.
 #[derive(Debug, Clone)]
 pub struct Layer {
     /// The name in errors: a path on the host, and the name of the member for a part of an archive.
     name: PathBuf,
-    file: Arc<File>,
-    offset: u64,
-    stored_bytes: u64,
+    stored: Stored,
     digest: Option<Digest>,
     diff_id: Option<Digest>,
     is_of_image: bool,
+    /// The path in the tree of the layer's root directory.
+    target: Vec<u8>,
+}
+
+/// The source of a layer's bytes.
+#[derive(Debug, Clone)]
+enum Stored {
+    Range {
+        file: Arc<File>,
+        offset: u64,
+        len_bytes: u64,
+    },
+    Host(HostFiles),
+    Bytes(Arc<[u8]>),
+}
+
+/// The rules by which a layer's members are put into a tree.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placement<'a> {
+    /// True if whiteouts remove files, and absolute names start at the root.
+    pub(crate) is_of_image: bool,
+    /// The path in the tree of the layer's root directory.
+    pub(crate) target: &'a [u8],
+    /// True if an existing target keeps its attributes.
+    pub(crate) keeps_target: bool,
+    /// True if the layer is one file, which is the target itself.
+    pub(crate) is_file: bool,
 }
 
 /// The verification of a layer while it is read.
@@ -71,15 +99,54 @@ impl Layer {
     }
 
     /// Returns a layer that is a part of a file.
-    pub(crate) fn part(name: PathBuf, file: Arc<File>, offset: u64, stored_bytes: u64) -> Self {
+    /// Creates a layer of a directory of the host with everything below it, or of one file, which
+    /// needs a target. They are packed while they are read, and nothing is stored. A directory that
+    /// an earlier layer created at the target keeps its attributes.
+    ///
+    /// # Errors
+    /// `NotFound` and the like, with the path.
+    pub fn of_host(path: &Path, options: HostOptions) -> Result<Self> {
+        std::fs::metadata(path).map_err(|error| Error::from(error).in_file(path))?;
+        let files = HostFiles {
+            path: path.to_owned(),
+            options,
+        };
+        Ok(Self::stored(path.to_owned(), Stored::Host(files)))
+    }
+
+    /// Creates a layer of small files that the program makes itself.
+    pub fn of_small_files(name: &Path, files: &[SmallFile]) -> Self {
+        let bytes = Stored::Bytes(small_file::archive(files).into());
+        Self::stored(name.to_owned(), bytes)
+    }
+
+    /// Puts the layer below a directory of the tree. The target of a single file of the host is the
+    /// path of the file itself.
+    #[must_use]
+    pub fn below(self, target: &[u8]) -> Self {
         Self {
-            name,
+            target: target.to_vec(),
+            ..self
+        }
+    }
+
+    pub(crate) fn part(name: PathBuf, file: Arc<File>, offset: u64, stored_bytes: u64) -> Self {
+        let stored = Stored::Range {
             file,
             offset,
-            stored_bytes,
+            len_bytes: stored_bytes,
+        };
+        Self::stored(name, stored)
+    }
+
+    fn stored(name: PathBuf, stored: Stored) -> Self {
+        Self {
+            name,
+            stored,
             digest: None,
             diff_id: None,
             is_of_image: false,
+            target: Vec::new(),
         }
     }
 
@@ -110,12 +177,21 @@ impl Layer {
 
     /// Returns the size of the layer in bytes, as it is stored.
     pub fn stored_bytes(&self) -> u64 {
-        self.stored_bytes
+        match &self.stored {
+            Stored::Range { len_bytes, .. } => *len_bytes,
+            Stored::Bytes(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            Stored::Host(_) => 0,
+        }
     }
 
-    /// Returns true if whiteouts in this layer remove files of lower layers.
-    pub(crate) fn is_of_image(&self) -> bool {
-        self.is_of_image
+    pub(crate) fn placement(&self) -> Placement<'_> {
+        let is_of_host = matches!(self.stored, Stored::Host(_));
+        Placement {
+            is_of_image: self.is_of_image,
+            target: &self.target,
+            keeps_target: is_of_host,
+            is_file: is_of_host && !self.name.is_dir(),
+        }
     }
 
     /// Returns the archive, which another thread decompresses. Reading fails after `limit_bytes` of
@@ -128,15 +204,40 @@ impl Layer {
             (Verify::One, Some(digest)) => (Some(digest), None),
             _ => (self.digest, self.diff_id),
         };
-        let range = Range::new(&self.file, self.offset, self.stored_bytes);
-        let stored = Verified::new(range, digest, "layer");
-        let stream = Background::start(move |to| produce(to, stored, diff_id, limit_bytes))?;
-        Ok(Archive::new(Box::new(stream)))
+        let stream: Box<dyn Read> = match &self.stored {
+            Stored::Range {
+                file,
+                offset,
+                len_bytes,
+            } => {
+                let range = Range::new(file, *offset, *len_bytes);
+                let stored = Verified::new(range, digest, "layer");
+                let produce = move |to: &Producer| produce(to, stored, diff_id, limit_bytes);
+                Box::new(Background::start(produce)?)
+            }
+            Stored::Host(files) => {
+                let files = files.clone();
+                let stream = Background::start(move |to| pack(to, &files))?;
+                Box::new(Limited::new(stream, limit_bytes))
+            }
+            Stored::Bytes(bytes) => Box::new(io::Cursor::new(Arc::clone(bytes))),
+        };
+        Ok(Archive::new(stream))
     }
 
     /// Adds the name of the layer to an error.
     pub(crate) fn place(&self, error: Error) -> Error {
         error.in_file(&self.name)
+    }
+}
+
+/// Packs files of the host. Does nothing more if the receiver is gone.
+fn pack(to: &Producer, files: &HostFiles) -> Result<()> {
+    let mut writer = PieceWriter::new(to);
+    let packed = files.pack(&mut writer);
+    match packed.and_then(|()| Ok(writer.flush()?)) {
+        Err(error) if error.is_broken_pipe() => Ok(()),
+        packed => packed,
     }
 }
 

@@ -27,6 +27,12 @@ mod digest;
     warn(clippy::arithmetic_side_effects, clippy::as_conversions)
 )]
 #[cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used))]
+mod host;
+#[cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+#[cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used))]
 pub mod image;
 #[cfg_attr(
     not(test),
@@ -36,7 +42,19 @@ pub mod image;
 mod layer;
 mod libarchive;
 mod member;
+#[cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+#[cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used))]
+mod pack;
 mod pax;
+#[cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+#[cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used))]
+mod small_file;
 mod sparse_map;
 #[cfg_attr(
     not(test),
@@ -52,9 +70,11 @@ use diskfs_disk::{Error, ErrorKind, Result};
 
 pub use archive::{Archive, Contents};
 pub use digest::Digest;
+pub use host::HostOptions;
 pub use image::Image;
 pub use layer::Layer;
 pub use member::{Member, MemberKind};
+pub use small_file::SmallFile;
 pub use tree::Tree;
 
 /// The magic number of bzip2.

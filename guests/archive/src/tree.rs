@@ -26,7 +26,7 @@ use plan::Plan;
 use sealed::Sealed;
 
 pub use inode::XattrSize;
-pub use nodes::{Node, Nodes};
+pub use nodes::{Named, Names, Node, Nodes};
 
 /// The limit on the number of layers; Docker allows 127.
 const MAX_LAYERS: usize = 1024;
@@ -147,7 +147,7 @@ fn plan_layer(
     limit_bytes: u64,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<u64> {
-    plan.begin_layer(layer.is_of_image());
+    plan.begin_layer(layer.placement())?;
     let mut archive = layer.archive(Verify::Both, limit_bytes)?;
     let planned = plan_members(plan, &mut archive, progress);
     finish(&mut archive, planned)?;

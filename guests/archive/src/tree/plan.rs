@@ -9,6 +9,7 @@ use super::file::{new_file, xattr_sizes};
 use super::inode::{Body, Dentry, Directory, Id, Inode, Source};
 use super::paths;
 use super::resolve::Missing;
+use crate::layer::Placement;
 use crate::{Member, MemberKind};
 
 /// The inode of the root directory.
@@ -45,6 +46,11 @@ pub(super) struct Plan {
     /// The index of the current layer, from 1 on: the root directory is below all layers.
     layer: u16,
     is_of_image: bool,
+    /// The path of the current layer's root directory.
+    target: Vec<u8>,
+    keeps_target: bool,
+    /// True if the current layer is one file, whose path is the target.
+    is_file: bool,
     /// The parent of the last member, which is usually also that of the next one.
     pub(super) last_directory: Option<(Vec<u8>, Id)>,
 }
@@ -64,14 +70,43 @@ impl Plan {
             steps: 0,
             layer: 0,
             is_of_image: false,
+            target: Vec::new(),
+            keeps_target: false,
+            is_file: false,
             last_directory: None,
         }
     }
 
-    pub(super) fn begin_layer(&mut self, is_of_image: bool) {
+    /// Begins a layer. The caller has checked its target.
+    pub(super) fn begin_layer(&mut self, placement: Placement<'_>) -> Result<()> {
         self.layer = self.layer.saturating_add(1);
-        self.is_of_image = is_of_image;
+        self.is_of_image = placement.is_of_image;
+        self.target = paths::plain(placement.target, true)?;
+        self.keeps_target = placement.keeps_target;
+        self.is_file = placement.is_file;
         self.last_directory = None;
+        Ok(())
+    }
+
+    /// Returns the path in the tree of a name in the current layer.
+    fn path_of(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let path = paths::plain(name, self.is_of_image)?;
+        if self.is_file || path.is_empty() {
+            return Ok(self.target.clone());
+        }
+        if self.target.is_empty() {
+            return Ok(path);
+        }
+        paths::plain(&[&self.target, &b"/"[..], &path].concat(), false)
+    }
+
+    /// Returns true if a directory of a lower layer keeps its attributes, although this layer has
+    /// it, too: it is the layer's target.
+    fn keeps(&self, inode: Id, path: &[u8]) -> bool {
+        let has_source = self
+            .inode(inode)
+            .is_some_and(|found| found.source.is_some());
+        self.keeps_target && path == self.target && has_source
     }
 
     pub(super) fn layer(&self) -> u16 {
@@ -108,7 +143,7 @@ impl Plan {
             layer: self.layer.saturating_sub(1),
             member: index,
         };
-        let path = paths::plain(&member.name, self.is_of_image)?;
+        let path = self.path_of(&member.name)?;
         let Some((parent, name)) = paths::split(&path) else {
             return self.put_root(member, source);
         };
@@ -120,7 +155,7 @@ impl Plan {
         }
         let parent = self.directory_at(parent, Missing::Create(member.modified))?;
         match &member.kind {
-            MemberKind::Directory => self.put_directory(parent, name, member, source),
+            MemberKind::Directory => self.put_directory((parent, name, &path), member, source),
             MemberKind::HardLink(target) => self.put_hard_link(parent, name, target),
             _ => {
                 let inode = new_file(member, source, unread_bytes)?;
@@ -135,6 +170,9 @@ impl Plan {
         if member.kind != MemberKind::Directory {
             let reason = "cannot replace the root directory of the tree";
             return Err(Error::new(ErrorKind::IsADirectory, reason));
+        }
+        if self.keeps(ROOT, b"") {
+            return Ok(());
         }
         self.set_directory(ROOT, member, source)
     }
@@ -168,8 +206,7 @@ impl Plan {
     /// Adds a directory, or replaces the attributes of an existing one.
     fn put_directory(
         &mut self,
-        parent: Id,
-        name: &[u8],
+        (parent, name, path): (Id, &[u8], &[u8]),
         member: &Member,
         source: Source,
     ) -> Result<()> {
@@ -186,6 +223,9 @@ impl Plan {
             self.remove(parent, name);
             self.make_directory(parent, name, member.modified)?
         };
+        if self.keeps(inode, path) {
+            return Ok(());
+        }
         self.set_directory(inode, member, source)
     }
 
@@ -209,7 +249,7 @@ impl Plan {
             let reason = format!("hard link to a missing file: `{}`", shown.escape_debug());
             Error::new(ErrorKind::Corrupt, reason)
         };
-        let path = paths::plain(target, self.is_of_image)?;
+        let path = self.path_of(target)?;
         let (target_parent, target_name) = paths::split(&path).ok_or_else(missing)?;
         let target_parent = self.walk_existing(target_parent).map_err(|_| missing())?;
         let found = self.find(target_parent, target_name).ok_or_else(missing)?;
