@@ -72,6 +72,11 @@ impl BlockRead for Cancellable {
         self.device.extent_at(offset)
     }
 
+    fn stored_at(&self, offset: u64) -> Result<Extent> {
+        check_cancelled(self.token.flow())?;
+        self.device.stored_at(offset)
+    }
+
     fn block_size(&self) -> u32 {
         self.device.block_size()
     }

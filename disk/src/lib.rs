@@ -6,6 +6,7 @@
 //! drivers; a [`Fallback`] opens filesystems without a driver. [`guest`] assembles the directory
 //! tree of a guest.
 
+mod byte_count;
 mod cancellation;
 mod error;
 mod file;
@@ -19,6 +20,7 @@ mod writable;
 
 pub use diskfs_image::{Format, Gate, OpenOptions, Share, StaleBase};
 
+pub use byte_count::parse_bytes;
 pub use cancellation::CancellationToken;
 pub use error::{Error, ErrorKind, Result};
 pub use file::File;
@@ -28,7 +30,8 @@ pub use stack::check;
 pub use stack::{
     CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, ExfatOptions, ExtKind,
     ExtOptions, Fallback, FallbackRequest, FatKind, FatOptions, FreeSpace, Group, Keys, LvmId,
-    MdArray, NewFilesystem, NewIds, NewSpace, Resized, RootReserve, SwapOptions, TreeUsage,
-    UuidChange, Volume, WriteOptions, fitting_size,
+    MdArray, NewFilesystem, NewIds, NewSpace, ResizeLayer, ResizeProgress, ResizeReport,
+    ResizeRequest, ResizeStep, ResizeTool, ResizeVolume, Resized, RootReserve, ShrinkTo,
+    SwapOptions, ToolUse, TreeUsage, UuidChange, Volume, WriteOptions, fitting_size,
 };
 pub use writable::{WritableFile, WritableFilesystem};

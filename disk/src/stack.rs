@@ -21,9 +21,12 @@ mod overlay;
 mod partitions;
 mod place;
 mod probe;
+mod resize;
+mod shrink;
 mod transaction;
 mod trim;
 mod volume;
+mod volume_groups;
 mod volumes;
 mod writer;
 
@@ -48,6 +51,10 @@ pub use mkfs::{
     TreeUsage, fitting_size,
 };
 pub use options::DiskOptions;
+pub use resize::{
+    ResizeLayer, ResizeProgress, ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume,
+    ShrinkTo, ToolUse,
+};
 pub use trim::FreeSpace;
 pub use volume::Volume;
 
@@ -80,6 +87,8 @@ enum OpenedImage {
     Writable(WritableImage),
     /// Changes are stored in memory and discarded.
     DryRun(Image, Arc<Overlay>),
+    /// The copy of a disk whose changes are stored in memory and discarded.
+    InMemory(Box<Description>, Arc<Overlay>),
 }
 
 impl Disk {
@@ -132,6 +141,7 @@ impl Disk {
         match &self.image {
             OpenedImage::ReadOnly(image) | OpenedImage::DryRun(image, _) => image.description(),
             OpenedImage::Writable(image) => image.description(),
+            OpenedImage::InMemory(description, _) => description,
         }
     }
 
@@ -139,7 +149,7 @@ impl Disk {
     pub fn image(&self) -> Option<&Image> {
         match &self.image {
             OpenedImage::ReadOnly(image) | OpenedImage::DryRun(image, _) => Some(image),
-            OpenedImage::Writable(_) => None,
+            OpenedImage::Writable(_) | OpenedImage::InMemory(..) => None,
         }
     }
 
@@ -157,7 +167,7 @@ impl Disk {
     /// without a dry run.
     pub fn changed_in_memory(&self) -> Option<u64> {
         match &self.image {
-            OpenedImage::DryRun(_, overlay) => {
+            OpenedImage::DryRun(_, overlay) | OpenedImage::InMemory(_, overlay) => {
                 let own: u64 = overlay.changed().map(|range| range.len_bytes).sum();
                 let others = self.other_disks.iter().filter_map(Self::changed_in_memory);
                 Some(others.fold(own, u64::saturating_add))
@@ -177,7 +187,9 @@ impl Disk {
                 GuestDisk::ReadOnly(self.until_cancelled(image.device()))
             }
             OpenedImage::Writable(image) => GuestDisk::Writable(image.device()),
-            OpenedImage::DryRun(_, overlay) => GuestDisk::Writable(overlay.clone()),
+            OpenedImage::DryRun(_, overlay) | OpenedImage::InMemory(_, overlay) => {
+                GuestDisk::Writable(overlay.clone())
+            }
         }
     }
 
@@ -201,7 +213,9 @@ impl Disk {
             OpenedImage::Writable(image) => image
                 .close()
                 .map_err(|e| Error::from(e).in_file(&self.path)),
-            OpenedImage::ReadOnly(_) | OpenedImage::DryRun(..) => Ok(()),
+            OpenedImage::ReadOnly(_) | OpenedImage::DryRun(..) | OpenedImage::InMemory(..) => {
+                Ok(())
+            }
         };
         let others = self.other_disks.into_iter().map(Self::close);
         others.fold(closed, Result::and)

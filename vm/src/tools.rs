@@ -153,6 +153,18 @@ pub fn check(
     work(options, kind, Arc::new(scratch), &Work::Check, on_output)
 }
 
+/// Checks that [`work`] finds a program for the work, without starting a machine.
+///
+/// # Errors
+/// Fails with `Unsupported` if no program does the work for this kind, or if the appliance has no
+/// programs.
+pub fn check_available(options: &VmOptions, kind: &str, work: &Work) -> Result<()> {
+    call(kind, work, "")?;
+    let tools = Appliance::find(options.appliance.as_deref()).tools()?;
+    let opened = File::open(&tools).map(drop);
+    opened.map_err(|e| Error::from(e).in_file(&tools))
+}
+
 fn run(
     tree: &MachineTree,
     call: &Call,

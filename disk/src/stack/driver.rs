@@ -40,7 +40,7 @@ pub struct WriteOptions {
     /// The use of the space that the filesystem reserves for the guest's root.
     pub root_reserve: RootReserve,
     /// The time that changes record instead of the present time, so that the same changes write the
-    /// same bytes. Only ext2, ext3 and ext4 use it.
+    /// same bytes.
     pub fixed_time: Option<Timestamp>,
 }
 
@@ -70,6 +70,9 @@ pub enum RootReserve {
     Keep,
     /// The space is allocated, as for the guest's root.
     Use,
+    /// All free space is allocated, including what Linux keeps free for delayed allocation: for a
+    /// new filesystem that is filled before a guest mounts it.
+    UseAll,
 }
 
 /// Opens the filesystem for writing, or returns `None` if its kind has no driver that writes.
@@ -115,6 +118,7 @@ impl WriteOptions {
             root_reserve: match self.root_reserve {
                 RootReserve::Keep => diskfs_ext4::RootReserve::Keep,
                 RootReserve::Use => diskfs_ext4::RootReserve::Use,
+                RootReserve::UseAll => diskfs_ext4::RootReserve::UseAll,
             },
             fixed_time: self.fixed_time,
             ..defaults
@@ -125,6 +129,7 @@ impl WriteOptions {
         let defaults = diskfs_exfat::WriteOptions::default();
         diskfs_exfat::WriteOptions {
             commit_interval: self.commits.interval(defaults.commit_interval),
+            fixed_time: self.fixed_time,
             ..defaults
         }
     }
@@ -133,6 +138,7 @@ impl WriteOptions {
         let defaults = diskfs_fat::WriteOptions::default();
         diskfs_fat::WriteOptions {
             commit_interval: self.commits.interval(defaults.commit_interval),
+            fixed_time: self.fixed_time,
             names: code_page,
         }
     }

@@ -1,7 +1,7 @@
 //! Volumes encrypted with LUKS, and the keys that the caller gives.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use diskfs_block::{BlockRead, BlockWrite, File, Slice};
 use diskfs_image::{Decrypt, Description, Unlock};
@@ -21,6 +21,8 @@ pub struct Keys {
     /// The headers of volumes whose header is stored elsewhere.
     headers: Vec<(String, Arc<DetachedHeader>)>,
     limits: Limits,
+    /// The volume keys of headers that were unlocked before: to derive a key again takes seconds.
+    unlocked: Arc<Mutex<Vec<(Header, VolumeKey)>>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +85,22 @@ impl Keys {
         }
         own.append(&mut others);
         Ok(own)
+    }
+
+    /// Returns the volume key of a header, which one of `keys` unlocks.
+    fn volume_key(
+        &self,
+        header: &Header,
+        slots: &dyn BlockRead,
+        keys: &[&Key],
+    ) -> diskfs_block::Result<VolumeKey> {
+        let known = || self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, key)) = known().iter().find(|(known, _)| known == header) {
+            return Ok(key.clone());
+        }
+        let key = first_matching_key(header, slots, keys, &self.limits)?;
+        known().push((header.clone(), key.clone()));
+        Ok(key)
     }
 
     /// Returns the header of a volume that is stored elsewhere.
@@ -197,6 +215,11 @@ enum Device {
 }
 
 impl UnlockedVolume {
+    /// Returns the encrypted volume.
+    pub(super) fn outer(&self) -> &Volume {
+        &self.outer
+    }
+
     pub(super) fn read(&self) -> diskfs_block::Result<Arc<dyn BlockRead>> {
         Ok(match self.device()? {
             Device::ReadOnly(device) => Arc::clone(device) as _,
@@ -311,7 +334,7 @@ fn unlock_volume(image: &Path, volume: &Volume, keys: &Keys) -> Result<Option<Vo
         return Err(Error::new(crate::ErrorKind::Unsupported, reason)
             .with_hint("name that volume, for example --luks-header p1:FILE"));
     }
-    let key = first_matching_key(&header, &**slots, &keys_of, &keys.limits)?;
+    let key = keys.volume_key(&header, &**slots, &keys_of)?;
     let size_bytes = Unlocked::new(below, &header, &key)?.size_bytes();
     let name = format!("{}/luks", volume.name());
     tracing::info!(volume = name, uuid = header.uuid(), "unlocked");

@@ -41,15 +41,27 @@ impl Group {
         found.map(|(_, volume)| volume)
     }
 
+    /// Returns the volumes that hold its physical volumes.
+    pub(super) fn members(&self) -> impl Iterator<Item = &Volume> {
+        self.members.iter().map(|(_, volume)| volume)
+    }
+
+    /// Returns the UUID of the physical volume that a volume holds, by the volume's name: `p3`,
+    /// `p3/luks`.
+    pub fn physical_volume_on(&self, volume: &str) -> Option<LvmId> {
+        let mut members = self.members.iter();
+        let found = members.find(|(_, member)| member.name() == volume);
+        found.map(|(id, _)| *id)
+    }
+
     /// Checks that [`change_ids`](Self::change_ids) can change the group. Nothing is written.
     ///
     /// # Errors
     /// As [`VolumeGroup::change_ids`] before its first write.
     pub fn check_new_ids(&self, ids: &NewIds) -> Result<()> {
-        let checked = self.metadata.check_new_ids(ids, &|entry| {
-            let member = self.find(entry)?;
-            member.map(|member| member.place().read()).transpose()
-        });
+        let checked = self
+            .metadata
+            .check_new_ids(ids, &|entry| self.device(entry));
         checked.map_err(|error| self.in_image(error))
     }
 
@@ -59,11 +71,9 @@ impl Group {
     /// # Errors
     /// As [`VolumeGroup::change_ids`]; `ReadOnly` if the disk is open read-only.
     pub fn change_ids(&self, ids: &NewIds) -> Result<()> {
-        let changed = self.metadata.change_ids(ids, &|entry| {
-            let member = self.find(entry)?;
-            let device = member.map(|member| member.place().write()?.ok_or_else(read_only));
-            device.transpose()
-        });
+        let changed = self
+            .metadata
+            .change_ids(ids, &|entry| self.device_for_writing(entry));
         changed.map_err(|error| self.in_image(error))
     }
 
@@ -78,6 +88,28 @@ impl Group {
     pub(super) fn is_on(&self, volume: &Volume) -> bool {
         let mut members = self.members.iter();
         members.any(|(_, member)| member.name() == volume.name())
+    }
+
+    /// Returns the device of a physical volume; `None` if it is missing.
+    pub(super) fn device(
+        &self,
+        entry: &PvEntry,
+    ) -> diskfs_block::Result<Option<Arc<dyn BlockRead>>> {
+        let member = self.find(entry)?;
+        member.map(|member| member.place().read()).transpose()
+    }
+
+    /// Returns the device of a physical volume for writing; `None` if it is missing.
+    ///
+    /// # Errors
+    /// `ReadOnly` if its disk is open read-only.
+    pub(super) fn device_for_writing(
+        &self,
+        entry: &PvEntry,
+    ) -> diskfs_block::Result<Option<Arc<dyn BlockWrite>>> {
+        let member = self.find(entry)?;
+        let device = member.map(|member| member.place().write()?.ok_or_else(read_only));
+        device.transpose()
     }
 
     /// Returns the volume with the UUID of `entry`; `None` without one.
@@ -115,10 +147,10 @@ impl LvmVolume {
     }
 
     pub(super) fn read(&self) -> diskfs_block::Result<Arc<dyn BlockRead>> {
-        let opened = self.group.metadata.open(self.volume(), &|entry| {
-            let member = self.group.find(entry)?;
-            member.map(|member| member.place().read()).transpose()
-        });
+        let opened = self
+            .group
+            .metadata
+            .open(self.volume(), &|entry| self.group.device(entry));
         Ok(Arc::new(opened?))
     }
 
@@ -128,11 +160,9 @@ impl LvmVolume {
             return Ok(None);
         }
         let writer = self.group.writers[self.index].get(|| {
-            self.group.metadata.open_writable(self.volume(), &|entry| {
-                let member = self.group.find(entry)?;
-                let device = member.map(|member| member.place().write()?.ok_or_else(read_only));
-                device.transpose()
-            })
+            self.group
+                .metadata
+                .open_writable(self.volume(), &|entry| self.group.device_for_writing(entry))
         });
         Ok(Some(writer?))
     }

@@ -51,7 +51,7 @@ enum Access {
 
 /// The storage of an image.
 #[derive(Debug, Clone)]
-enum ImageSource {
+pub(super) enum ImageSource {
     /// An image file of the host.
     File(ImageSpec),
     /// Storage that the caller implements, and the name that errors give it.
@@ -69,7 +69,7 @@ impl ImageSource {
 
 /// Storage that the caller implements.
 #[derive(Debug, Clone)]
-enum Storage {
+pub(super) enum Storage {
     ReadOnly(Arc<dyn BlockRead>),
     Writable(Arc<dyn BlockWrite>),
 }
@@ -259,7 +259,7 @@ impl DiskOptions {
         self.open_source(&ImageSource::Device(name.into(), Storage::Writable(device)))
     }
 
-    fn open_source(&self, first: &ImageSource) -> Result<Disk> {
+    pub(super) fn open_source(&self, first: &ImageSource) -> Result<Disk> {
         if matches!(self.access, Access::Overlay(_)) && !self.other_disks.is_empty() {
             let reason = "an overlay can only be used with one image";
             return Err(Error::new(ErrorKind::Invalid, reason));

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use diskfs_block::{BlockWrite, wipe_ends};
+use diskfs_block::{BlockWrite, Slice, wipe_ends};
 use diskfs_image::create::Existing;
 use diskfs_volume::edit::{NewTable, TableEditor};
 use diskfs_volume::{SectorSize, TableKind};
@@ -47,6 +47,26 @@ impl Disk {
             Ok((value, editor.write(&*device)?))
         };
         edit().map_err(|e: diskfs_block::Error| self.in_image(e))
+    }
+
+    /// Moves the backup of a GPT to where the disk will end with `disk_bytes`. Other tables have
+    /// none.
+    ///
+    /// # Errors
+    /// As [`edit_partitions`](Self::edit_partitions); `Corrupt` if a partition is in the way.
+    pub(super) fn move_backup_before(&mut self, disk_bytes: u64) -> Result<()> {
+        let kind = self.partition_table()?.map(|table| table.kind);
+        if !matches!(kind, Some(TableKind::Gpt | TableKind::HybridMbr)) {
+            return Ok(());
+        }
+        let device = self.device_for_table()?;
+        let edit = || {
+            let shorter = Slice::new(device, 0, disk_bytes)?;
+            let mut editor = TableEditor::read(&shorter, None)?;
+            editor.move_backup()?;
+            editor.write(&shorter)
+        };
+        edit().map(drop).map_err(|e| self.in_image(e))
     }
 
     /// Creates an empty partition table. The boot code of a GPT or an MBR is kept. If a filesystem

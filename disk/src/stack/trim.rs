@@ -17,8 +17,8 @@ const DISCARD_MAX_BYTES: u64 = 1 << 30;
 pub struct FreeSpace {
     /// The size of the free space in bytes.
     pub free_bytes: u64,
-    /// The part of it that the image stores as data, in bytes. For an overlay this includes what
-    /// its backing files store.
+    /// The part of it that the image stores as data, in bytes. What only a backing file of the
+    /// image stores is not included.
     pub stored_bytes: u64,
 }
 
@@ -35,7 +35,8 @@ impl Volume {
 
     /// Discards the free space of the volume's filesystem, as fstrim(8) does in a running guest:
     /// the image then stores less. Only space that the image stores is discarded. A journal is
-    /// replayed first. `progress` gets the number of bytes that each step discarded.
+    /// replayed first. What only a backing file stores is left alone: to hide it, an overlay would
+    /// have to grow. `progress` gets the number of bytes that each step discarded.
     ///
     /// An interruption at any moment is safe: files and metadata are not touched, and the next run
     /// discards the rest.
@@ -87,7 +88,7 @@ impl Volume {
     }
 }
 
-/// Returns the parts of a range that the device stores as data.
+/// Returns the parts of a range that the device itself stores as data.
 fn stored_ranges<D: BlockRead + ?Sized>(
     device: &D,
     range: Range<u64>,
@@ -96,7 +97,7 @@ fn stored_ranges<D: BlockRead + ?Sized>(
     std::iter::from_fn(move || {
         while at < range.end {
             let start = at;
-            let extent = match device.extent_at(start) {
+            let extent = match device.stored_at(start) {
                 Ok(extent) => extent,
                 Err(error) => {
                     at = range.end;

@@ -49,7 +49,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 
 pub use apply::{Applied, apply};
-pub use plan::{Plan, Step};
+pub use plan::{Plan, Step, parse_plan};
 pub use stage::{Aspect, Change, Contents, Entry, EntryKind, Part, Stage};
 pub use steps::*;
 pub use volumes::{NewUuid, VolumeChanges};

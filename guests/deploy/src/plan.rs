@@ -1,5 +1,6 @@
 //! Plans: ordered lists of steps that change a guest.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::guest::Guest;
@@ -27,15 +28,23 @@ impl Plan {
     /// # Errors
     /// `Invalid` with the line number if the text is not a valid plan.
     pub fn parse(text: &str) -> Result<Self> {
-        serde_saphyr::from_str(text).map_err(|error| {
-            // The first line of the message gives the position. The others show the source around
-            // it and repeat the message.
-            let told = error.to_string();
-            let told = told.lines().next().unwrap_or_default();
-            let told = told.strip_prefix("error: ").unwrap_or(told);
-            Error::new(ErrorKind::Invalid, format!("invalid plan: {told}"))
-        })
+        parse_plan(text)
     }
+}
+
+/// Parses a plan of any kind from YAML or JSON.
+///
+/// # Errors
+/// `Invalid` with the line number if the text is not a valid plan.
+pub fn parse_plan<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        // The first line of the message gives the position. The others show the source around it
+        // and repeat the message.
+        let told = error.to_string();
+        let told = told.lines().next().unwrap_or_default();
+        let told = told.strip_prefix("error: ").unwrap_or(told);
+        Error::new(ErrorKind::Invalid, format!("invalid plan: {told}"))
+    })
 }
 
 /// Defines the enum of all steps, with the name of each in a plan.

@@ -97,6 +97,11 @@ fn a_fat_needs_more_than_its_name() {
         ("vfat", Some("1A2B-3C4D"))
     );
     assert_eq!(found.label, b"ESP");
+    let mut resizing = sane.to_vec();
+    resizing[3] = (11, b"\0\x02\x01\x20\0\0");
+    assert_eq!(told(&resizing), None);
+    resizing.push((128, b"diskfs resizing\0"));
+    assert_eq!(told(&resizing).unwrap().kind, "vfat");
 }
 
 #[test]

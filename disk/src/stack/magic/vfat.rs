@@ -34,7 +34,13 @@ fn is_sane(view: &View<'_>) -> bool {
         && sector_bytes.is_power_of_two()
         && view.u8(13).is_power_of_two() // sectors per cluster
         && view.le16(14) > 0 // reserved sectors
-        && (1..=2).contains(&view.u8(16)) // number of FATs
+        && ((1..=2).contains(&view.u8(16)) || is_resizing(view)) // number of FATs
+}
+
+/// Returns true if a change of the size by diskfs was interrupted. No driver may use the
+/// filesystem until the same change is repeated.
+fn is_resizing(view: &View<'_>) -> bool {
+    view.u8(16) == 0 && view.has(128, b"diskfs resizing\0")
 }
 
 /// Returns the start of the FATs.
