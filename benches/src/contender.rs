@@ -4,8 +4,10 @@ mod diskfs;
 mod fuse2fs;
 mod guestmount;
 mod kernel;
+mod making;
 mod qemu;
 
+use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +17,8 @@ use anyhow::Result;
 use crate::filesystem::Filesystem;
 use crate::image::ImageFormat;
 use crate::mount::Mount;
+
+pub(crate) use making::Making;
 
 /// A program that gives access to the files of an image.
 pub(crate) trait Contender: Debug {
@@ -87,6 +91,11 @@ pub(crate) trait Contender: Debug {
         None
     }
 
+    /// Returns the command that creates or changes a filesystem, if the program has one.
+    fn make(&self, _making: &Making<'_>) -> Option<Command> {
+        None
+    }
+
     /// Returns true if it is measured only when it is named, because it would take an hour.
     fn is_by_name_only(&self) -> bool {
         false
@@ -136,6 +145,13 @@ pub(crate) fn all(diskfs: &Path, filesystem: Filesystem) -> Vec<Box<dyn Contende
     let by_name_only = filesystem.has_driver();
     all.push(Box::new(guestmount::Guestmount { by_name_only }));
     all
+}
+
+/// Returns a command that runs a shell script with these words as `$0`, `$1` and so on.
+fn script(text: &str, words: &[&OsStr]) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", text]).args(words);
+    shell
 }
 
 /// Returns an obstacle if one of the required programs is not installed.

@@ -2,7 +2,7 @@
 //! once.
 
 mod debian;
-mod large_file;
+pub(crate) mod large_file;
 
 use std::fs;
 use std::io::Write;
@@ -230,7 +230,7 @@ fn build_filled(
             .parent()
             .context("the large file has no parent directory")?,
     )?;
-    large_file::write(&large_file)?;
+    large_file::write(&large_file, LARGE_FILE_BYTES)?;
     rustix::fs::syncfs(&fs::File::open(point.path())?)?;
     // Otherwise the data that debootstrap deleted would be data in the qcow2 image, too.
     command::output(Command::new("fstrim").arg(point.path()))?;

@@ -47,7 +47,8 @@ pub(crate) struct Options {
     pub(crate) contenders: Vec<String>,
 
     /// Measure only visits whose name contains one of these (first-byte, session, find, tar,
-    /// sequential, random, commands, inspect, deploy, tree, write, creates)
+    /// sequential, random, commands, inspect, deploy, tree, write, creates,
+    /// make)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) visits: Vec<String>,
 

@@ -7,6 +7,7 @@ mod find;
 mod first_byte;
 mod inspect;
 mod large_write;
+mod make;
 mod overlays;
 mod random;
 mod sequential;
@@ -103,7 +104,7 @@ pub(crate) trait Visit: Debug {
 pub(crate) type Record<'a> = dyn FnMut(&'static str, f64) + 'a;
 
 /// Returns all visits, in the order of the table.
-pub(crate) fn all() -> [&'static dyn Visit; 12] {
+pub(crate) fn all() -> [&'static dyn Visit; 13] {
     [
         &first_byte::FirstByte,
         &session::Session,
@@ -117,6 +118,7 @@ pub(crate) fn all() -> [&'static dyn Visit; 12] {
         &tree::Tree,
         &large_write::LargeWrite,
         &creates::Creates,
+        &make::Make,
     ]
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Contender, Deployment};
+use super::{Contender, Deployment, Making};
 use crate::command;
 use crate::filesystem::Filesystem;
 use crate::image::ImageFormat;
@@ -170,6 +170,34 @@ impl Contender for Diskfs {
         command.arg("--allow-backing").arg(backing.parent()?);
         command.arg("-j").arg(at_once.to_string());
         command.arg("--plan").arg(plan).arg("--fleet").arg(jobs);
+        Some(command)
+    }
+
+    fn make(&self, making: &Making<'_>) -> Option<Command> {
+        let mut command;
+        match making {
+            Making::Empty { image } => {
+                command = self.subcommand("mkfs");
+                command.arg("ext4").arg(image);
+            }
+            Making::Filled { image, archive, .. } => {
+                command = self.subcommand("mkfs");
+                command.args(["ext4", "--size", "fit", "--from-tar"]);
+                command.arg(archive).arg(image);
+            }
+            Making::Grown { image, size } => {
+                command = self.subcommand("resize");
+                command.arg(image).arg(size);
+            }
+            Making::Checked { image } => {
+                command = self.subcommand("check");
+                command.arg(image);
+            }
+            Making::Sparsified { image } => {
+                command = self.subcommand("sparsify");
+                command.arg(image);
+            }
+        }
         Some(command)
     }
 

@@ -1,12 +1,12 @@
 //! The contender fuse2fs, e2fsprogs' own FUSE server, with `debugfs` of the same package for the
-//! commands.
+//! commands, and its programs that create, grow and check filesystems.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
 
-use super::Contender;
+use super::{Contender, Making, script};
 use crate::command;
 use crate::filesystem::Filesystem;
 use crate::image::ImageFormat;
@@ -55,6 +55,30 @@ impl Contender for Fuse2fs {
 
     fn list(&self, image: &Path, path: &str) -> Option<Command> {
         Some(debugfs(image, &format!("ls -l {path}")))
+    }
+
+    fn make(&self, making: &Making<'_>) -> Option<Command> {
+        let image = making.image().as_os_str();
+        let command = match making {
+            Making::Empty { .. } => script("mke2fs -q -t ext4 -F \"$0\"", &[image]),
+            Making::Filled { directory, .. } => {
+                let text = "mke2fs -q -t ext4 -d \"$1\" \"$0\" 8G && resize2fs -M \"$0\" && \
+                    size=$(dumpe2fs -h \"$0\" | awk '/^Block count/ { print $3 * 4 }') && \
+                    truncate -s \"${size}K\" \"$0\" && sync \"$0\"";
+                script(text, &[image, directory.as_os_str()])
+            }
+            Making::Grown { size, .. } => {
+                let text = "truncate -s \"$1\" \"$0\" && \
+                    echo ', +' | sfdisk -q --no-reread -N 1 \"$0\" && \
+                    loop=$(losetup -f --show -o 1048576 --sizelimit 107373117952 \"$0\") && \
+                    { resize2fs -f \"$loop\" && sync \"$loop\" \"$0\" || failed=1; } && \
+                    losetup -d \"$loop\" && test -z \"$failed\"";
+                script(text, &[image, size.as_ref()])
+            }
+            Making::Checked { .. } => script("e2fsck -fn \"$0\"", &[image]),
+            Making::Sparsified { .. } => return None,
+        };
+        Some(command)
     }
 }
 

@@ -1,10 +1,11 @@
 //! The kernel's own driver on a loop device: the contender that all others are compared with.
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Result;
 
-use super::Contender;
+use super::{Contender, Making, script};
 use crate::filesystem::Filesystem;
 use crate::image::ImageFormat;
 use crate::mount::{Access, Mount, MountPoint};
@@ -46,5 +47,25 @@ impl Contender for Kernel {
 
     fn mount_for_writing(&self, image: &Path, dir: &Path) -> Result<Mount> {
         self.mount_with(Access::Write, image, dir)
+    }
+
+    fn make(&self, making: &Making<'_>) -> Option<Command> {
+        let image = making.image().as_os_str();
+        match making {
+            Making::Filled { archive, .. } => {
+                let text = "truncate -s 8G \"$0\" && mke2fs -q -t ext4 \"$0\" && \
+                    dir=$(mktemp -d) && mount -o loop \"$0\" \"$dir\" && \
+                    { tar --xattrs --acls -xpf \"$1\" -C \"$dir\" || failed=1; } && \
+                    umount \"$dir\" && rmdir \"$dir\" && sync \"$0\" && test -z \"$failed\"";
+                Some(script(text, &[image, archive.as_os_str()]))
+            }
+            Making::Sparsified { .. } => {
+                let text = "dir=$(mktemp -d) && mount -o loop \"$0\" \"$dir\" && \
+                    { fstrim \"$dir\" || failed=1; } && \
+                    umount \"$dir\" && rmdir \"$dir\" && sync \"$0\" && test -z \"$failed\"";
+                Some(script(text, &[image]))
+            }
+            Making::Empty { .. } | Making::Grown { .. } | Making::Checked { .. } => None,
+        }
     }
 }

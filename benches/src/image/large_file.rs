@@ -1,4 +1,4 @@
-//! The large file, which is read sequentially and at random.
+//! The large files, of which one is read sequentially and at random.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -6,18 +6,16 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::LARGE_FILE_BYTES;
-
 /// The length of a run. Every second run has half the entropy, so that the compressed image has
 /// both compressed clusters and uncompressed ones. A multiple of qcow2's default cluster size.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// Writes the file: pseudo-random words, the same each time.
-pub(super) fn write(path: &Path) -> Result<()> {
+/// Writes a file of that length: pseudo-random words, the same each time.
+pub(crate) fn write(path: &Path, len_bytes: u64) -> Result<()> {
     let file = File::create(path).with_context(|| path.display().to_string())?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let mut state = 0x9e37_79b9_7f4a_7c15;
-    for at in (0..LARGE_FILE_BYTES).step_by(8) {
+    for at in (0..len_bytes).step_by(8) {
         state = xorshift(state);
         let is_dull = (at / RUN_BYTES) % 2 == 1;
         let word = if is_dull {
