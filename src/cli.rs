@@ -2,6 +2,7 @@
 
 #[cfg(feature = "microvm")]
 mod appliance;
+mod build;
 mod bytes;
 mod cat;
 mod check;
@@ -55,6 +56,7 @@ mod partition;
 mod pool;
 mod progress;
 mod rebase;
+mod reference;
 mod resize;
 mod rm;
 #[cfg(feature = "microvm")]
@@ -62,7 +64,6 @@ mod run;
 mod schema;
 mod session;
 mod show;
-#[cfg(any(feature = "fuse", feature = "vhost-user"))]
 mod signals;
 mod snapshot;
 #[cfg(feature = "vhost-user")]
@@ -168,6 +169,7 @@ enum Command {
     #[cfg(feature = "vhost-user")]
     Export(export::Export),
     Create(create::Create),
+    Build(Box<build::Build>),
     Mkfs(mkfs::Mkfs),
     Check(check::Check),
     Resize(resize::Resize),
@@ -231,6 +233,7 @@ impl Command {
             #[cfg(feature = "vhost-user")]
             Self::Export(_) => "export",
             Self::Create(_) => "create",
+            Self::Build(_) => "build",
             Self::Mkfs(_) => "mkfs",
             Self::Check(_) => "check",
             Self::Resize(_) => "resize",
@@ -292,6 +295,7 @@ impl Command {
             #[cfg(feature = "vhost-user")]
             Self::Export(args) => export::run(args, session),
             Self::Create(args) => create::run(args, session),
+            Self::Build(args) => build::run(args, session),
             Self::Mkfs(args) => mkfs::run(args, session),
             Self::Check(args) => check::run(args, session),
             Self::Resize(args) => resize::run(args, session),

@@ -61,13 +61,17 @@ pub use diskfs_disk::{
     CancellationToken, CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, Error,
     ErrorKind, ExfatOptions, ExtKind, ExtOptions, Fallback, FallbackRequest, FatKind, FatOptions,
     File, FileDevice, Filesystem, Format, FreeSpace, Gate, Group, Keys, LvmId, MdArray,
-    NewFilesystem, NewIds, NewSpace, Node, OpenOptions, Resized, Result, RootReserve, Share,
-    SortedEntry, SortedWalk, StaleBase, SwapOptions, TreeUsage, UuidChange, Volume, Walk,
-    WritableFile, WritableFilesystem, WriteOptions, check, fitting_size, guest, time,
+    NewFilesystem, NewIds, NewSpace, Node, OpenOptions, ResizeLayer, ResizeProgress, ResizeReport,
+    ResizeRequest, ResizeStep, ResizeTool, ResizeVolume, Resized, Result, RootReserve, Share,
+    ShrinkTo, SortedEntry, SortedWalk, StaleBase, SwapOptions, ToolUse, TreeUsage, UuidChange,
+    Volume, Walk, WritableFile, WritableFilesystem, WriteOptions, check, fitting_size, guest,
+    parse_bytes, time,
 };
 
 #[cfg(feature = "deploy")]
 pub use diskfs_archive::{self as archive, unpack};
+#[cfg(feature = "build")]
+pub use diskfs_build as build;
 #[cfg(feature = "deploy")]
 pub use diskfs_deploy as deploy;
 #[cfg(any(feature = "fuse", feature = "vhost-user"))]

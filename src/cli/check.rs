@@ -11,12 +11,14 @@ use std::ops::ControlFlow;
 
 use clap::Args;
 
-use diskfs::check::CheckOptions;
+use diskfs::check::{CheckOptions, CheckPhase};
 use diskfs::volume::{Partition, PartitionKind};
 use diskfs::{Content, Disk, Error, ErrorKind, Result, Volume};
 
+use super::ProgressMode;
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::progress::Progress;
 use super::session::Session;
 use super::show::name::message;
 use super::tool::{self, MethodArgs};
@@ -34,8 +36,9 @@ use results::{Checked, Outcome, print_results};
 /// `fsck.exfat`, `ntfsfix`) in a microVM.
 ///
 /// Without --repair nothing is written to the image: a journal is replayed in memory only. With
-/// --repair, diskfs repairs the image, and these programs and `e2fsck` the filesystems, which are
-/// then checked again.
+/// --repair, diskfs repairs the image itself; damaged filesystems, including ext4, are repaired by
+/// these programs and `e2fsck` in a microVM, and then checked again. With --with native no
+/// filesystem is repaired.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs check debian.qcow2
@@ -48,7 +51,7 @@ pub(super) struct Check {
     #[arg(value_name = "IMG")]
     image: Operand,
 
-    /// Repair a damaged image, and damaged filesystems
+    /// Repair a damaged image, and in a microVM damaged filesystems
     #[arg(long)]
     repair: bool,
 
@@ -82,7 +85,7 @@ pub(super) fn run(args: &Check, session: &mut Session) -> Result<()> {
     if let Some(damaged) = checked_image.filter(|image| !image.is_safe()) {
         let reason = format!("the image is {}", damaged.verdict());
         let error = Error::new(ErrorKind::Corrupt, reason).in_file(damaged.path);
-        session.report(&error.with_hint(args.next_step()));
+        session.report(&error.with_hint(args.image_next_step()));
     }
     for damaged in checked.iter().filter(|checked| !checked.is_clean()) {
         let error = Error::new(ErrorKind::Corrupt, damaged.damage());
@@ -95,8 +98,27 @@ pub(super) fn run(args: &Check, session: &mut Session) -> Result<()> {
 }
 
 impl Check {
-    fn next_step(&self) -> &'static str {
+    fn image_next_step(&self) -> &'static str {
         if self.repair {
+            "it could not be repaired completely: restore a backup"
+        } else {
+            "--repair repairs it; make a copy of the image before"
+        }
+    }
+
+    /// Returns true if no microVM may repair a filesystem.
+    fn is_native_only(&self) -> bool {
+        #[cfg(feature = "microvm")]
+        return self.method.asks_for_native();
+        #[cfg(not(feature = "microvm"))]
+        true
+    }
+
+    fn next_step(&self) -> &'static str {
+        if self.repair && self.is_native_only() {
+            "diskfs repairs no filesystem itself: leave out `--with native` for a repair in a \
+             microVM, or use `e2fsck` on a copy"
+        } else if self.repair {
             "the program could not repair the rest: restore a backup"
         } else if cfg!(feature = "microvm") {
             "--repair repairs it; make a copy of the image before"
@@ -152,10 +174,10 @@ impl Check {
 
     #[cfg(feature = "microvm")]
     fn check(&self, volume: &Volume, session: &mut Session) -> Result<Outcome> {
-        let native = || check_natively(volume);
+        let native = || check_natively(volume, session.progress());
         let by_program = || self.check_by_program(volume, session);
         let outcome = self.method.native_or_vm(native, by_program)?;
-        if !self.repair || outcome.is_clean() {
+        if !self.repair || outcome.is_clean() || self.is_native_only() {
             return Ok(outcome);
         }
         // The exit code of the repair is not used: the check afterwards decides.
@@ -168,8 +190,8 @@ impl Check {
 
     #[cfg(not(feature = "microvm"))]
     #[expect(clippy::unused_self, reason = "with a microVM it chooses a program")]
-    fn check(&self, volume: &Volume, _: &mut Session) -> Result<Outcome> {
-        check_natively(volume)
+    fn check(&self, volume: &Volume, session: &mut Session) -> Result<Outcome> {
+        check_natively(volume, session.progress())
     }
 
     #[cfg(feature = "microvm")]
@@ -233,7 +255,24 @@ fn supports(content: &Content) -> bool {
     matches!(content.kind, "ext2" | "ext3" | "ext4")
 }
 
-fn check_natively(volume: &Volume) -> Result<Outcome> {
-    let report = volume.check(&CheckOptions::default(), &mut |_| ControlFlow::Continue(()));
+fn check_natively(volume: &Volume, mode: ProgressMode) -> Result<Outcome> {
+    let mut progress = Progress::new(mode, None);
+    let report = volume.check(&CheckOptions::default(), &mut |now| {
+        progress.step(phase_name(now.phase), now.done, now.total);
+        ControlFlow::Continue(())
+    });
+    progress.finish();
     report.map(Outcome::Native)
+}
+
+fn phase_name(phase: CheckPhase) -> &'static str {
+    match phase {
+        CheckPhase::Superblock => "superblock",
+        CheckPhase::Inodes => "inodes",
+        CheckPhase::Directories => "directories",
+        CheckPhase::Connectivity => "connectivity",
+        CheckPhase::References => "references",
+        CheckPhase::Summaries => "summaries",
+        _ => "filesystem",
+    }
 }

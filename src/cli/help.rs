@@ -36,6 +36,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Images as a whole",
         &[
             "create",
+            "build",
             "partition",
             "mkfs",
             "check",

@@ -148,6 +148,25 @@ fn load(selectors: &[KeySelector], in_clear: bool) -> Result<Keys> {
     Ok(keys)
 }
 
+/// Loads the passphrases for new volumes, with the names of their volumes. Of a file, all bytes are
+/// used, as `cryptsetup luksFormat --key-file` does.
+pub(crate) fn new_passphrases(
+    selectors: &[KeySelector],
+    in_clear: bool,
+) -> Result<Vec<(String, Secret)>> {
+    let mut passphrases = Vec::new();
+    for KeySelector { name, source } in selectors {
+        let loaded = source.load(name, in_clear)?.into_iter().next();
+        let Some(Key::Passphrase(secret)) = loaded else {
+            let reason = format!("--key {name}: a new volume needs a passphrase");
+            let error = Error::new(ErrorKind::Invalid, reason);
+            return Err(error.with_hint("give the volume key in the plan: `volume-key`"));
+        };
+        passphrases.push((name.clone(), secret));
+    }
+    Ok(passphrases)
+}
+
 impl Source {
     fn load(&self, name: &str, in_clear: bool) -> Result<Vec<Key>> {
         let passphrase = |bytes: Vec<u8>| vec![Key::Passphrase(Secret::new(bytes))];

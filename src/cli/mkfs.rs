@@ -1,6 +1,8 @@
 //! The command `diskfs mkfs`.
 
 mod ext;
+mod manifest;
+mod owner_map;
 mod source;
 mod usage;
 
@@ -9,12 +11,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use diskfs::image::create::{self, CreateOptions, Existing, NewImage, NewQcow2, Preallocation};
+use diskfs::build::{Extra, NewImageFile, Size};
+use diskfs::image::create::{Existing, NewImage, NewQcow2};
 #[cfg(feature = "microvm")]
 use diskfs::vm::tools::{self, NewByTool, Work};
 use diskfs::{
@@ -30,7 +32,8 @@ use super::show::json;
 use super::show::name::message;
 use super::show::size::units;
 use super::target::{self, WriteArgs};
-use ext::{ExtArgs, source_date};
+use ext::ExtArgs;
+pub(super) use ext::source_date;
 use source::{Opened, Written};
 
 /// Create a filesystem, empty or with files, or a swap area
@@ -114,7 +117,9 @@ struct Common {
           conflicts_with_all = ["overlay", "volume", "partition", "offset", "format", "snapshot", "add"])]
     size: Option<ImageSize>,
 
-    /// Overwrite the existing contents of the volume, or with --size the existing image
+    /// Overwrite the existing contents of the volume, or with --size the existing image. The tree
+    /// is checked before anything is overwritten; if filling the filesystem fails later, the volume
+    /// is left empty, but an image that --size would replace stays
     #[arg(long)]
     force: bool,
 
@@ -280,6 +285,7 @@ impl FatArgs {
             volume_id: serial(self.volume_id)?,
             cluster_bytes: self.cluster_size,
             sector_bytes: self.sector_size,
+            time: source_date()?,
             ..FatOptions::default()
         }))
     }
@@ -345,11 +351,15 @@ pub(super) fn run(args: &Mkfs, session: &mut Session) -> Result<()> {
         None => None,
     };
     let mode = session.progress();
+    let check = |volume: &Volume| match &tree {
+        Some(tree) if common.force => tree.check_fits(volume, &maker),
+        _ => Ok(()),
+    };
     let fill = |volume: &Volume| match &tree {
         Some(tree) => tree.fill(volume, time, mode).map(Some),
         None => Ok(None),
     };
-    let made = common.make_in(session, new_image.as_ref(), &maker, fill);
+    let made = common.make_in(session, new_image.as_ref(), &maker, check, fill);
     let made = made.map_err(|error| {
         target::remove_new_overlay(new_overlay);
         match &new_image {
@@ -358,50 +368,11 @@ pub(super) fn run(args: &Mkfs, session: &mut Session) -> Result<()> {
         }
     })?;
     if let Some(file) = &new_image {
-        file.finish(common.force)?;
+        file.finish(common.existing()).map_err(hint)?;
     }
     match session.output() {
         Output::Json => common.write_json(session, &made),
         Output::Text => common.write_text(&made),
-    }
-}
-
-/// A new image that has a temporary name until it is complete. Without
-/// [`finish`](Self::finish) it is removed.
-struct NewImageFile {
-    path: PathBuf,
-    temporary: PathBuf,
-}
-
-impl NewImageFile {
-    /// Gives the image its name.
-    fn finish(&self, force: bool) -> Result<()> {
-        let flags = if force {
-            RenameFlags::empty()
-        } else {
-            RenameFlags::NOREPLACE
-        };
-        let renamed = renameat_with(CWD, &self.temporary, CWD, &self.path, flags);
-        renamed.map_err(|e| hint(Error::from(std::io::Error::from(e)).in_file(&self.path)))
-    }
-
-    /// Returns an error about the temporary name as one about the image.
-    fn under_its_name(&self, error: Error) -> Error {
-        if error.path() != Some(&self.temporary) {
-            return error;
-        }
-        let renamed = Error::new(error.kind(), error.reason()).in_file(&self.path);
-        match error.next_step() {
-            Some(step) => renamed.with_hint(step),
-            None => renamed,
-        }
-    }
-}
-
-impl Drop for NewImageFile {
-    fn drop(&mut self) {
-        // After `finish` there is no such file.
-        let _ = std::fs::remove_file(&self.temporary);
     }
 }
 
@@ -411,13 +382,6 @@ enum ImageSize {
     Bytes(u64),
     /// The smallest size for the tree, and some more.
     Fit(Extra),
-}
-
-/// The space that a fitting filesystem has beyond the needs of its tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Extra {
-    Percent(u64),
-    Bytes(u64),
 }
 
 impl ImageSize {
@@ -437,29 +401,17 @@ impl ImageSize {
             options.inodes = Some(usage.inodes());
         }
         let fitting = diskfs::fitting_size(options, &usage)?;
-        let more = match extra {
-            Extra::Percent(percent) => fitting.div_ceil(100).saturating_mul(percent),
-            Extra::Bytes(bytes) => bytes,
-        };
-        Ok(fitting.saturating_add(more))
+        Ok(extra.added_to(fitting))
     }
 }
 
 /// Parses a size: `2G`, `fit`, `fit+10%` or `fit+64M`.
 fn image_size(text: &str) -> std::result::Result<ImageSize, String> {
-    let Some(extra) = text.strip_prefix("fit") else {
-        return bytes::parse(text).map(ImageSize::Bytes);
-    };
-    let invalid = || format!("invalid size `{text}`: expected fit, fit+N% or fit+SIZE");
-    let extra = match extra.strip_prefix('+') {
-        None if extra.is_empty() => Extra::Bytes(0),
-        None => return Err(invalid()),
-        Some(more) => match more.strip_suffix('%') {
-            Some(percent) => Extra::Percent(percent.parse().map_err(|_| invalid())?),
-            None => Extra::Bytes(bytes::parse(more)?),
-        },
-    };
-    Ok(ImageSize::Fit(extra))
+    match Size::parse(text)? {
+        Size::Bytes(bytes) => Ok(ImageSize::Bytes(bytes)),
+        Size::Fit(extra) => Ok(ImageSize::Fit(extra)),
+        Size::Rest => Err("invalid size `rest`: a new image has no remaining space".to_owned()),
+    }
 }
 
 /// A new filesystem.
@@ -481,51 +433,49 @@ impl Common {
             let reason = "--dry-run cannot be combined with --size, which creates the image";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
-        if !self.force && path.symlink_metadata().is_ok() {
-            return Err(hint(
-                Error::new(ErrorKind::Exists, "the file exists").in_file(&path),
-            ));
-        }
         let is_qcow2 = path.extension() == Some(OsStr::new("qcow2"));
-        let options = CreateOptions {
-            image: if is_qcow2 {
-                NewImage::Qcow2(Box::<NewQcow2>::default())
-            } else {
-                NewImage::Raw
-            },
-            size_bytes: Some(size_bytes),
-            preallocation: Preallocation::Off,
-            existing: Existing::Keep,
+        let image = if is_qcow2 {
+            NewImage::Qcow2(Box::<NewQcow2>::default())
+        } else {
+            NewImage::Raw
         };
-        let number = u64::from_le_bytes(random()?);
-        let name = path.file_name().unwrap_or_default().display();
-        let temporary = path.with_file_name(format!(".{name}.{number:016x}"));
-        let file = NewImageFile { path, temporary };
-        create::create(&file.temporary, &options).map_err(|e| file.under_its_name(e.into()))?;
-        Ok(file)
+        NewImageFile::create(&path, image, size_bytes, self.existing()).map_err(hint)
     }
 
     fn open(&self, new_image: Option<&NewImageFile>) -> Result<Disk> {
         if let Some(file) = new_image {
-            return self.source.open_writable(file.temporary.as_os_str(), None);
+            return self
+                .source
+                .open_writable(file.temporary().as_os_str(), None);
         }
         let image = self.image.image_alone("to create a filesystem in")?;
         self.write.open(&self.source, &image)
     }
 
-    /// Creates the filesystem, and fills it. If that fails, no filesystem is left.
+    /// Creates the filesystem, and fills it. If that fails, no filesystem is left. `check` is
+    /// called before anything is overwritten.
     fn make_in(
         &self,
         session: &mut Session,
         new_image: Option<&NewImageFile>,
         maker: &Maker,
+        check: impl FnOnce(&Volume) -> Result<()>,
         fill: impl FnOnce(&Volume) -> Result<Option<Written>>,
     ) -> Result<Made> {
         let disk = self.open(new_image)?;
         let made = self.volume(&disk).and_then(|volume| {
+            volume.check_replaceable(self.existing()).map_err(hint)?;
+            check(&volume)?;
             let content = self.make(&volume, maker).map_err(hint)?;
             let fresh = volume.refreshed()?;
-            let written = fill(&fresh).inspect_err(|_| remove_filesystem(&volume))?;
+            let written = fill(&fresh).map_err(|error| {
+                remove_filesystem(&volume);
+                if self.force && new_image.is_none() && !self.keeps_image() {
+                    left_empty(error, volume.name())
+                } else {
+                    error
+                }
+            })?;
             Ok(Made {
                 volume: volume.name().to_owned(),
                 size_bytes: volume.size_bytes(),
@@ -566,6 +516,11 @@ impl Common {
         } else {
             Existing::Keep
         }
+    }
+
+    /// Returns true if a failure leaves the image as it was.
+    fn keeps_image(&self) -> bool {
+        self.write.dry_run || self.write.overlay.is_some()
     }
 
     /// Returns the selected volume, or the disk itself if it has no partitions.
@@ -639,6 +594,18 @@ fn remove_filesystem(volume: &Volume) {
         // The backup superblocks must go, too, and the host gets its space back.
         let _ = device.discard(0, device.size_bytes());
         let _ = diskfs::block::wipe_ends(&*device, 0).and_then(|()| device.flush());
+    }
+}
+
+/// Adds to an error of filling a filesystem what is left of the volume.
+fn left_empty(error: Error, volume: &str) -> Error {
+    let left = format!("the previous contents of volume {volume} are lost, it is left empty");
+    match error.next_step() {
+        Some(step) => {
+            let hint = format!("{step}; {left}");
+            error.with_hint(hint)
+        }
+        None => error.with_hint(left),
     }
 }
 

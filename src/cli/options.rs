@@ -10,7 +10,7 @@ use clap::Args;
 use diskfs::guest;
 use diskfs::{
     CodePage, Disk, DiskOptions, Error, ErrorKind, Filesystem, Format, Gate, Keys, OpenOptions,
-    Result, Share, StaleBase, WritableFilesystem, WriteOptions,
+    ResizeVolume, Result, Share, StaleBase, WritableFilesystem, WriteOptions,
 };
 
 use super::bytes;
@@ -78,6 +78,15 @@ impl SourceArgs {
         image: &OsStr,
         access: impl Fn(DiskOptions) -> DiskOptions,
     ) -> Result<Disk> {
+        access(self.options_for(image)?).open_spec(image)
+    }
+
+    /// Returns the options for opening `image`, with the fallback.
+    #[cfg_attr(
+        not(feature = "microvm"),
+        expect(unused_variables, reason = "the fallback looks into the image")
+    )]
+    pub(crate) fn options_for(&self, image: &OsStr) -> Result<DiskOptions> {
         let options = self.disk_options()?;
         #[cfg(feature = "microvm")]
         let options = {
@@ -90,7 +99,7 @@ impl SourceArgs {
             }
             options.fallback(self.vm.fallback()?)
         };
-        access(options).open_spec(image)
+        Ok(options)
     }
 
     /// Returns the library's options, without the fallback driver. Asks for the keys that the user
@@ -237,10 +246,22 @@ impl VolumeArgs {
     /// that work on volumes, not on the files of a system.
     pub(crate) fn volume_alone(&self, disk: &Disk) -> Result<Option<diskfs::Volume>> {
         if self.os.is_some() {
-            let reason = "--os selects the files of a system, and this command works on a volume; use --volume";
-            return Err(Error::new(ErrorKind::Invalid, reason));
+            return Err(os_and_volume());
         }
         self.volume(disk)
+    }
+
+    /// Returns the selected volume as a request to resize names it.
+    pub(crate) fn resize_volume(&self) -> Result<ResizeVolume> {
+        if self.os.is_some() {
+            return Err(os_and_volume());
+        }
+        Ok(match (&self.volume, self.partition, self.offset) {
+            (Some(name), _, _) => ResizeVolume::Named(name.clone()),
+            (None, Some(number), _) => ResizeVolume::Named(format!("p{number}")),
+            (None, None, Some(offset)) => ResizeVolume::At(offset),
+            (None, None, None) => ResizeVolume::Default,
+        })
     }
 
     /// Opens the selected filesystem. Without a selection, that is the tree of the operating
@@ -312,6 +333,12 @@ impl VolumeArgs {
         }
         Err(guest::no_system(disk))
     }
+}
+
+fn os_and_volume() -> Error {
+    let reason =
+        "--os selects the files of a system, and this command works on a volume; use --volume";
+    Error::new(ErrorKind::Invalid, reason)
 }
 
 fn code_page(text: &str) -> std::result::Result<CodePage, String> {

@@ -238,7 +238,7 @@ struct Add {
     #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
     name: String,
 
-    /// The UUID in a GPT [default: a random one]
+    /// The UUID, only in a GPT [default: a random one]
     #[arg(short = 'U', long)]
     uuid: Option<String>,
 

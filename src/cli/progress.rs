@@ -34,6 +34,16 @@ pub(crate) struct Progress {
     total: TotalBytes,
     /// The rate since progress was first shown.
     rate: Option<Rate>,
+    /// The present step of work that is not counted in bytes.
+    step: Option<Step>,
+}
+
+/// A step of an operation, with the number of its units (block groups, directories) that are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Step {
+    name: &'static str,
+    done: u64,
+    total: u64,
 }
 
 /// The form in which progress is shown.
@@ -59,7 +69,19 @@ impl Progress {
             bytes: 0,
             total: total.into(),
             rate: None,
+            step: None,
         }
+    }
+
+    /// Sets the present step, and how many of its units are done.
+    pub(crate) fn step(&mut self, name: &'static str, done: u64, total: u64) {
+        self.step = Some(Step { name, done, total });
+        self.update();
+    }
+
+    /// Sets the name of the present step of work that is counted in bytes.
+    pub(crate) fn name_step(&mut self, name: &'static str) {
+        self.step(name, 0, 0);
     }
 
     /// Returns the number of files and bytes done so far.
@@ -116,6 +138,7 @@ impl Progress {
             bytes: self.bytes,
             total_bytes,
             per_second,
+            step: self.step,
         };
         match self.shown {
             Shown::Not => {}
@@ -152,6 +175,16 @@ struct ProgressState {
     bytes: u64,
     total_bytes: Option<u64>,
     per_second: Option<u64>,
+    step: Option<Step>,
+}
+
+impl Step {
+    fn text(&self) -> String {
+        if self.total == 0 {
+            return self.name.to_owned();
+        }
+        format!("{}: {} of {}", self.name, self.done, self.total)
+    }
 }
 
 impl ProgressState {
@@ -162,24 +195,47 @@ impl ProgressState {
     }
 
     fn json(&self) -> serde_json::Value {
-        json!({
+        let mut fields = json!({
             "files": self.files,
             "bytes": self.bytes,
             "total_bytes": self.total_bytes,
             "bytes_per_second": self.per_second,
             "seconds_left": self.seconds_left(),
-        })
+        });
+        if let Some(step) = self.step {
+            fields["step"] = step.name.into();
+            if step.total > 0 {
+                fields["step_done"] = step.done.into();
+                fields["step_total"] = step.total.into();
+            }
+        }
+        fields
+    }
+
+    /// Returns how much is done, and of how much if that is known.
+    fn position(&self) -> (u64, Option<u64>) {
+        match self.step.filter(|step| step.total > 0) {
+            Some(step) if self.bytes == 0 => (step.done, Some(step.total)),
+            _ => (self.bytes, self.total_bytes),
+        }
     }
 
     /// Returns the numbers beside the bar. They are computed here, because the library's rate
     /// includes what was done before the bar was shown.
     fn text(&self) -> String {
+        if let Some(step) = self.step.filter(|_| self.bytes == 0) {
+            return step.text();
+        }
         let bytes = units(self.bytes);
         let mut parts = vec![match self.total_bytes {
             Some(total) => format!("{bytes} of {}", units(total)),
             None if self.bytes == 0 => format!("{} files", self.files),
+            None if self.files == 0 => bytes,
             None => format!("{} files, {bytes}", self.files),
         }];
+        if let Some(step) = self.step {
+            parts.insert(0, step.text());
+        }
         let per_second = self.per_second.filter(|_| self.bytes > 0);
         parts.extend(per_second.map(|rate| format!("{}/s", units(rate))));
         parts.extend(
@@ -207,15 +263,16 @@ fn print_json(progress: &serde_json::Value) {
 fn draw(state: &ProgressState) {
     let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
     let bar = drawn.get_or_insert_with(|| ProgressBar::new(0));
-    let template = match state.total_bytes {
+    let template = match state.position().1 {
         Some(_) => "[{bar:30}] {msg}",
         None => "{msg}",
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));
     }
-    bar.set_length(state.total_bytes.unwrap_or(0));
-    bar.set_position(state.bytes);
+    let (done, total) = state.position();
+    bar.set_length(total.unwrap_or(0));
+    bar.set_position(done);
     bar.set_message(state.text());
     bar.tick();
 }
@@ -239,6 +296,7 @@ mod tests {
             bytes: 512 << 20,
             total_bytes: Some(1 << 30),
             per_second: Some(64 << 20),
+            step: None,
         };
         assert_eq!(state.text(), "512 MiB of 1 GiB, 64 MiB/s, 8 s left");
         let unknown = ProgressState {
@@ -252,6 +310,26 @@ mod tests {
             ..unknown
         };
         assert_eq!(first.text(), "7 files");
+        let step = |done, total| Step {
+            name: "inodes",
+            done,
+            total,
+        };
+        let checking = ProgressState {
+            files: 0,
+            step: Some(step(3, 12)),
+            ..first
+        };
+        assert_eq!(checking.text(), "inodes: 3 of 12");
+        assert_eq!(checking.position(), (3, Some(12)));
+        assert_eq!(checking.json()["step_total"], 12);
+        let growing = ProgressState {
+            bytes: 1 << 20,
+            step: Some(step(0, 0)),
+            per_second: None,
+            ..checking
+        };
+        assert_eq!(growing.text(), "inodes, 1 MiB");
         assert_eq!(duration(125), "2 min 5 s");
         assert_eq!(duration(12_000), "3 h 20 min");
     }

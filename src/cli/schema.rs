@@ -99,8 +99,8 @@ mod tests {
     use super::files::{Df, Diff, Du, Find, Grep, Hash, Ls, Stat, Tree};
     use super::guests::{Deploy, ErrorDocument, Log, Mount};
     use super::images::{
-        Appliance, Check, Commit, Create, Export, Man, Mkfs, PartitionDocument, Rebase, Resize,
-        Schemas, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
+        Appliance, Build, Check, Commit, Create, Export, Man, Mkfs, PartitionDocument, Rebase,
+        Resize, Schemas, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
     };
     use super::info::Info;
     use super::*;
@@ -124,6 +124,7 @@ mod tests {
     fn generate() -> Map<String, Value> {
         let mut all = [
             ("appliance", schema::<Appliance>()),
+            ("build", schema::<Build>()),
             ("cat", none("the contents of files")),
             ("changing", schema::<Changing>()),
             ("check", schema::<Check>()),

@@ -26,7 +26,8 @@ use super::tool::{self, MethodArgs};
 /// The space that no file uses is discarded in each filesystem of the image, or in the selected
 /// volume, as fstrim(8) does in a running guest: clusters of a qcow2 image are freed, and a raw
 /// image gets holes, in place. Nothing else in the image changes, except that a journal is replayed
-/// first.
+/// first. In an overlay, only space that the overlay itself stores is freed: what is in the backing
+/// file stays there.
 ///
 /// This is done for ext2, ext3, ext4, FAT and exFAT by diskfs itself, and for other filesystems by
 /// their kernel driver in a microVM.
@@ -65,13 +66,20 @@ pub(super) fn run(args: &Sparsify, session: &mut Session) -> Result<()> {
         args.source.open_writable(&image, None)?
     };
     let path = disk.path().to_owned();
-    let before = allocated_bytes(&path)?;
+    let qcow2 = disk.description().qcow2.as_ref();
+    let data_file = qcow2.and_then(|qcow2| qcow2.data_file.clone());
+    let files = [Some(path.clone()), data_file];
+    let allocated = || {
+        let files = files.iter().flatten();
+        files.map(|file| allocated_bytes(file)).sum::<Result<u64>>()
+    };
+    let before = allocated()?;
     let trimmed = args.trim_all(&disk, session);
     session.print_warnings(&disk);
     let closed = disk.close();
     let trimmed = trimmed?;
     closed?;
-    let after = allocated_bytes(&path)?;
+    let after = allocated()?;
     match session.output() {
         Output::Text if args.dry_run => print_free(&trimmed),
         Output::Text => print_saved(&path, before, after),

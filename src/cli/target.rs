@@ -14,8 +14,8 @@ use diskfs::vfs::{
     Change, ChangeKind, FsWrite, InodeNumber, NewAttributes, Recorder, Remains, edit,
 };
 use diskfs::{
-    Commits, Disk, Error, ErrorKind, Filesystem, Result, RootReserve, WritableFilesystem,
-    WriteOptions,
+    Commits, Disk, DiskOptions, Error, ErrorKind, Filesystem, Result, RootReserve,
+    WritableFilesystem, WriteOptions,
 };
 
 use super::operand::{Operand, OperandParts};
@@ -48,6 +48,17 @@ impl WriteArgs {
             return source.open_dry_run(image);
         }
         source.open_writable(image, self.overlay.as_deref())
+    }
+
+    /// Returns the options for opening `image`, so that changes are written where these options
+    /// say.
+    pub(crate) fn disk_options(&self, source: &SourceArgs, image: &OsStr) -> Result<DiskOptions> {
+        let options = source.options_for(image)?;
+        Ok(match &self.overlay {
+            _ if self.dry_run => options.dry_run(),
+            Some(overlay) => options.overlay(overlay),
+            None => options.read_only(false),
+        })
     }
 
     /// Returns the overlay's path, if opening will create it.

@@ -45,6 +45,12 @@ impl MethodArgs {
         self.with == Some(Method::Vm)
     }
 
+    /// Returns true if the options forbid a microVM.
+    #[cfg(feature = "microvm")]
+    pub(super) fn asks_for_native(&self) -> bool {
+        self.with == Some(Method::Native)
+    }
+
     /// Does the work natively, and in a microVM if the options say so, or if diskfs does not
     /// support it and the options allow a microVM.
     #[cfg(feature = "microvm")]

@@ -4,6 +4,7 @@
 //! The test logs in on the serial console with the password of the plan, and by ssh with the key,
 //! and checks every setting from inside. It takes some minutes, and needs root and the emulator.
 
+mod built;
 mod images;
 mod machine;
 mod questions;

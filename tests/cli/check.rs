@@ -100,3 +100,34 @@ fn nothing_is_left_out_in_silence() {
     let text = String::from_utf8_lossy(&damaged.output.stdout).into_owned();
     assert!(text.starts_with("image: qcow2, damaged"), "{text}");
 }
+
+#[test]
+fn a_native_repair_says_that_it_repairs_no_filesystem() {
+    if !have(&["mke2fs", "debugfs"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    run(&["mkfs", "ext4", "--size", "16M", "disk.img"]).bytes();
+    let mut command = diskfs_fixtures::command("debugfs");
+    let command = command.args(["-w", "-R", "freeb 9", "disk.img"]);
+    let output = command.current_dir(directory.path()).output().unwrap();
+    assert!(output.status.success());
+    let before = std::fs::read(directory.path().join("disk.img")).unwrap();
+    let checked = run(&["check", "--repair", "--with", "native", "disk.img"]);
+    assert_eq!(checked.code(), Some(5), "{}", checked.stderr());
+    let said = checked.stderr();
+    assert!(said.contains("repairs no filesystem itself"), "{said}");
+    assert!(!said.contains("appliance"), "{said}");
+    assert!(before == std::fs::read(directory.path().join("disk.img")).unwrap());
+}
+
+#[test]
+fn progress_names_the_phase_of_a_check() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    run(&["mkfs", "ext4", "--size", "64M", "disk.img"]).bytes();
+    let checked = run(&["check", "--progress", "json", "disk.img"]);
+    let said = checked.stderr();
+    assert!(said.contains(r#""step":"#), "{said}");
+}

@@ -196,6 +196,11 @@ fn scene() -> tempfile::TempDir {
         ("keys", "ssh-ed25519 AAAA me\n"),
         ("plan.yaml", "steps:\n- hostname: web1\n"),
         (
+            "disk.yaml",
+            "partitions: [{size: 16M, filesystem: {type: ext4, mount: /}}]\n\
+             sources: [{text: x, to: /etc/motd}]\n",
+        ),
+        (
             "jobs.jsonl",
             "{\"image\": \"disk.qcow2\", \"plan\": {\"steps\": [{\"hostname\": \"web2\"}]}}\n",
         ),

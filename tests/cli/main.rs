@@ -1,6 +1,7 @@
 //! The `diskfs` program as its users run it: output, exit codes, files that it writes.
 
 mod between;
+mod build;
 mod changing;
 mod check;
 mod deploy;
@@ -23,11 +24,14 @@ mod md;
 mod memory;
 mod mkfs;
 mod mkfs_ext;
+mod mkfs_large;
+mod mkfs_owners;
 mod newcomer;
 mod partition;
 mod program;
 mod progress;
 mod resize;
+mod resize_stacks;
 mod room;
 mod schemas;
 mod sparsify;

@@ -255,3 +255,18 @@ fn a_broken_copy_is_repaired() {
     run(&["partition", "repair", "disk.raw"]).bytes();
     assert!(judge(directory, "sgdisk", &["--verify", "disk.raw"]).contains("No problems"));
 }
+
+#[test]
+fn an_mbr_refuses_uuids_of_partitions() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let run = |words: &[&str]| diskfs_in(directory, words);
+    run(&["create", "disk.raw", "8M"]).bytes();
+    run(&["partition", "create-table", "disk.raw", "mbr"]).bytes();
+    let before = fs::read(directory.join("disk.raw")).unwrap();
+    let uuid = "11111111-2222-3333-4444-555555555555";
+    let refused = run(&["partition", "add", "disk.raw", "--uuid", uuid]);
+    assert_eq!(refused.code(), Some(2), "{}", refused.stderr());
+    assert!(refused.stderr().contains("--uuid"), "{}", refused.stderr());
+    assert!(fs::read(directory.join("disk.raw")).unwrap() == before);
+}

@@ -1,9 +1,12 @@
 //! resize: image, partition and filesystem grow in one command, judged by sfdisk, sgdisk, e2fsck
 //! and qemu-img.
 
+use std::path::Path;
+
 use diskfs_fixtures::have;
 
 use crate::diskfs_in;
+use crate::resize_stacks::shell;
 
 #[test]
 fn image_partition_and_filesystem_grow() {
@@ -39,11 +42,11 @@ fn image_partition_and_filesystem_grow() {
         let words = ["resize", "--format", format, "disk.img", "+160M"];
         let said = run(&words).text();
         let expected = if label == "gpt" {
-            "p1: ext4, 190"
+            "p1: ext4, 30 MiB -> 190.98 MiB\n"
         } else {
-            "p1: ext4, 191 MiB\n"
+            "p1: ext4, 30 MiB -> 191 MiB\n"
         };
-        assert!(said.starts_with(expected), "{said}");
+        assert!(said.ends_with(expected), "{said}");
         tool(&["qemu-img", "convert", "-O", "raw", "disk.img", "after.raw"]);
         tool(&["sfdisk", "--verify", "after.raw"]);
         if label == "gpt" {
@@ -71,18 +74,192 @@ fn image_partition_and_filesystem_grow() {
     }
 }
 
+/// Creates a disk with a GPT and two filesystems of 20 MiB and 40 MiB, the second with a file.
+fn two_partitions(directory: &Path) {
+    shell(
+        directory,
+        "truncate -s 64M disk.raw
+         printf 'label: gpt\n2048,40960,L\n43008,81920,L\n' | sfdisk -q disk.raw
+         head -c 9000000 /dev/urandom > file",
+    );
+    for volume in ["p1", "p2"] {
+        let words = ["mkfs", "ext4", "--volume", volume, "disk.raw"];
+        diskfs_in(directory, &words).bytes();
+    }
+    let words = ["cp", "--volume", "p2", "file", "disk.raw:/file"];
+    diskfs_in(directory, &words).bytes();
+}
+
+/// Fails unless the table is valid and the second filesystem is whole.
+fn judge_second(directory: &Path) {
+    shell(
+        directory,
+        "sfdisk --verify disk.raw > said; sgdisk -v disk.raw | grep -q 'No problems'
+         dd if=disk.raw of=part bs=512 skip=43008 status=none conv=sparse
+         e2fsck -fn part > said 2>&1",
+    );
+    let read = diskfs_in(directory, &["cat", "--volume", "p2", "disk.raw:/file"]);
+    assert!(read.bytes() == std::fs::read(directory.join("file")).unwrap());
+}
+
+fn length(directory: &Path) -> u64 {
+    directory.join("disk.raw").metadata().unwrap().len()
+}
+
 #[test]
-fn what_cannot_grow_is_refused_before_the_image_grows() {
+fn bad_requests_leave_the_image_as_it_was() {
+    if !have(&["sfdisk", "sgdisk", "mke2fs"]) {
+        return;
+    }
     let directory = tempfile::tempdir().unwrap();
     let run = |words: &[&str]| diskfs_in(directory.path(), words);
-    run(&["mkfs", "swap", "--size", "8M", "swap.img"]).bytes();
-    for words in [
-        &["resize", "swap.img", "+1M"][..],
-        &["resize", "--volume", "p9", "swap.img", "+1M"],
+    two_partitions(directory.path());
+    run(&["create", "blank.raw", "8M"]).bytes();
+    shell(
+        directory.path(),
+        "truncate -s 64M mbr.raw; printf 'label: dos\n2048,40960,L\n' | sfdisk -q mbr.raw
+         truncate -s 16M small.raw; mke2fs -qF -t ext4 -b 1024 -O ^64bit,^resize_inode small.raw",
+    );
+    run(&["mkfs", "ext4", "--volume", "p1", "mbr.raw"]).bytes();
+    let hash = || shell(directory.path(), "sha256sum *.raw");
+    let sizes = || shell(directory.path(), "stat -c '%n %s' *.raw");
+    let (before, sizes_before) = (hash(), sizes());
+    for (words, reason) in [
+        (
+            &["disk.raw", "+8M", "--volume", "p1"][..],
+            "partition p2 follows it",
+        ),
+        (&["disk.raw", "32M", "--volume", "p2"], "--shrink"),
+        (&["disk.raw", "+8M", "--volume", "p9"], "p9"),
+        (&["mbr.raw", "3T"], "MBR"),
+        // Blocks of 1 KiB without 64bit end at 4 TiB.
+        (&["small.raw", "5T"], "64bit"),
+        (&["disk.raw", "7E", "--volume", "p2"], ""),
+        (&["blank.raw", "+1M"], ""),
+        (
+            &["disk.raw", "24M", "--shrink", "--volume", "p2"],
+            "at least",
+        ),
+        (
+            &["disk.raw", "128M", "--shrink", "--volume", "p2"],
+            "larger",
+        ),
     ] {
-        let refused = run(words);
-        assert_ne!(refused.code(), Some(0), "{words:?}");
-        let len = directory.path().join("swap.img").metadata().unwrap().len();
-        assert_eq!(len, 8 << 20, "{words:?}");
+        let (_, said) = run(&[&["resize"], words].concat()).failure();
+        assert!(said.contains(reason), "{words:?}: {said}");
+        assert_eq!(sizes(), sizes_before, "{words:?}");
+        assert_eq!(hash(), before, "{words:?}");
     }
+    // Without a new size there is nothing to do, which is no failure.
+    let said = run(&["resize", "--volume", "p1", "disk.raw"]).text();
+    assert!(said.contains("p2 follows"), "{said}");
+    assert!(said.ends_with("nothing to resize\n"), "{said}");
+    let done = run(&["resize", "--json", "--volume", "p1", "disk.raw"]).json();
+    assert_eq!(done["changed"], false);
+    let note = done["steps"][1]["note"].as_str().unwrap();
+    assert!(note.contains("p2"), "{done}");
+    assert_eq!(hash(), before);
+}
+
+#[test]
+fn an_overlay_and_a_dry_run_leave_the_image_as_it_is() {
+    if !have(&["sfdisk", "sgdisk", "qemu-img"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    two_partitions(directory.path());
+    let hash = || shell(directory.path(), "sha256sum disk.raw");
+    let before = hash();
+    let words = ["resize", "--json", "--volume", "p2", "disk.raw", "128M"];
+    let planned = run(&[&words[..], &["--dry-run"]].concat()).json();
+    assert_eq!(hash(), before);
+    let done = run(&[&words[..], &["--overlay", "o.qcow2"]].concat()).json();
+    assert_eq!(planned["steps"].as_array().unwrap().len(), 3);
+    assert_eq!(planned["steps"][2], done["steps"][2]);
+    assert_eq!(hash(), before);
+    let script = "qemu-img check -q o.qcow2; qemu-img convert -O raw o.qcow2 new.raw
+                  mv new.raw disk.raw";
+    shell(directory.path(), script);
+    judge_second(directory.path());
+    assert_eq!(length(directory.path()), 128 << 20);
+}
+
+#[test]
+fn a_disk_shrinks_from_the_inside_to_the_outside() {
+    if !have(&["sfdisk", "sgdisk", "e2fsck"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let run = |words: &[&str]| diskfs_in(path, words);
+    two_partitions(path);
+    run(&["resize", "--volume", "p2", "disk.raw", "256M"]).bytes();
+    let words = ["resize", "--shrink", "--volume", "p2", "disk.raw", "100M"];
+    run(&words).bytes();
+    assert_eq!(length(path), 100 << 20);
+    judge_second(path);
+    let words = [
+        "resize",
+        "--json",
+        "--shrink-to-minimum",
+        "--volume",
+        "p2",
+        "disk.raw",
+    ];
+    let done = run(&words).json();
+    let layers = done["steps"].as_array().unwrap().iter();
+    let layers: Vec<_> = layers.map(|step| step["step"].as_str().unwrap()).collect();
+    assert_eq!(layers, ["filesystem", "partition", "image"]);
+    assert!(length(path) < 60 << 20, "{done}");
+    judge_second(path);
+}
+
+/// The command is killed at some moments of its run; the same command then completes the work.
+#[test]
+fn a_killed_resize_is_completed_by_the_same_command() {
+    if !have(&["sfdisk", "sgdisk", "e2fsck"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    two_partitions(path);
+    std::fs::copy(path.join("disk.raw"), path.join("old.raw")).unwrap();
+    let words = ["resize", "--json", "--volume", "p2", "disk.raw", "300M"];
+    for delay_ms in [1, 4, 10, 20, 35, 60] {
+        std::fs::copy(path.join("old.raw"), path.join("disk.raw")).unwrap();
+        let mut command = std::process::Command::new(crate::DISKFS);
+        let command = command
+            .args(words)
+            .current_dir(path)
+            .stdout(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(delay_ms));
+        let _ = child.kill();
+        child.wait().unwrap();
+        let again = diskfs_in(path, &words);
+        assert_eq!(again.code(), Some(0), "{delay_ms}: {}", again.stderr());
+        judge_second(path);
+        let done = diskfs_in(path, &words).json();
+        assert_eq!(done["changed"], false, "{done}");
+    }
+}
+
+#[test]
+fn an_image_in_use_is_refused() {
+    if !have(&["sfdisk", "sgdisk"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    two_partitions(directory.path());
+    let path = directory.path().join("disk.raw");
+    let options = diskfs::Disk::options().read_only(false);
+    let in_use = options.open(&path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let words = ["resize", "--volume", "p2", "disk.raw", "+8M"];
+    let (code, said) = diskfs_in(directory.path(), &words).failure();
+    assert_eq!(code, 6, "{said}");
+    assert!(before == std::fs::read(&path).unwrap());
+    in_use.close().unwrap();
+    diskfs_in(directory.path(), &words).bytes();
 }

@@ -63,6 +63,10 @@ const RUNS: &[&str] = &[
     "deploy guest.img --hostname web1",
     "deploy demo.qcow2 --root-password random",
     "deploy --fleet jobs.jsonl",
+    "build --from-dir files --dry-run",
+    "build --from-dir files -o built.qcow2",
+    "build --describe",
+    "build --describe partitions",
     "create new.qcow2 64M",
     "create new.raw 8M",
     "mkfs fat --label DATA --dry-run new.raw",
@@ -157,6 +161,8 @@ fn scene() -> Option<tempfile::TempDir> {
     let store = Path::new(env!("CARGO_MANIFEST_DIR")).join(store);
     let bytes = zstd::decode_all(fs::File::open(store).unwrap()).unwrap();
     fs::write(at.join("VARS.fd"), bytes).unwrap();
+    fs::create_dir(at.join("files")).unwrap();
+    fs::write(at.join("files/file"), "contents").unwrap();
     let jobs = [
         json!({ "image": "guest.img", "plan": { "steps": [{ "hostname": "web2" }] } }),
         json!({ "image": "gone.img", "plan": { "steps": [{ "hostname": "web2" }] } }),

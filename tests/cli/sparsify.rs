@@ -262,3 +262,73 @@ fn a_damaged_filesystem_is_refused() {
     }
     assert!(fs::read(directory.path().join("disk.raw")).unwrap() == before);
 }
+
+#[test]
+fn what_only_the_backing_file_stores_is_left_alone() {
+    if !have(&["qemu-img", "mke2fs", "e2fsck"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    run(&["create", "base.raw", SIZE]).bytes();
+    tool(
+        directory.path(),
+        &["mke2fs", "-qF", "-t", "ext4"],
+        "base.raw",
+    );
+    fill(directory.path(), "base.raw");
+    let overlay = [
+        "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", "base.raw",
+    ];
+    tool(directory.path(), &overlay, "over.qcow2");
+    let path = directory.path().join("over.qcow2");
+    let before = allocated(&path);
+    let planned = run(&["sparsify", "--dry-run", "--json", "over.qcow2"]).json();
+    assert_eq!(planned["discarded_bytes"], 0, "{planned}");
+    assert!(planned["free_bytes"].as_u64() > Some(2 << 20), "{planned}");
+    run(&["sparsify", "over.qcow2"]).bytes();
+    // Closing the filesystem may write its superblock: a few clusters at most.
+    assert!(allocated(&path) <= before + (512 << 10));
+
+    // Space that the overlay itself stores is freed.
+    fs::write(directory.path().join("new"), vec![7; 20 << 20]).unwrap();
+    run(&["cp", "new", "over.qcow2:/new"]).bytes();
+    run(&["rm", "over.qcow2:/new"]).bytes();
+    let full = allocated(&path);
+    let done = run(&["sparsify", "--json", "over.qcow2"]).json();
+    assert!(done["discarded_bytes"].as_u64() > Some(19 << 20), "{done}");
+    assert!(allocated(&path) + (19 << 20) < full, "{done}");
+    tool(directory.path(), &["qemu-img", "check", "-q"], "over.qcow2");
+    assert_eq!(run(&["diff", "base.raw", "over.qcow2"]).text(), "");
+}
+
+#[test]
+fn an_external_data_file_is_measured() {
+    if !have(&["qemu-img", "mke2fs"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    run(&["create", "plain.raw", SIZE]).bytes();
+    tool(
+        directory.path(),
+        &["mke2fs", "-qF", "-t", "ext4"],
+        "plain.raw",
+    );
+    fill(directory.path(), "plain.raw");
+    let script =
+        "qemu-img create -q -f qcow2 -o data_file=data.raw,data_file_raw=on disk.qcow2 96M";
+    tool(directory.path(), &["sh", "-c"], script);
+    let convert = ["qemu-img", "convert", "-n", "-O", "qcow2", "plain.raw"];
+    tool(directory.path(), &convert, "disk.qcow2");
+    let words = [
+        "sparsify",
+        "--json",
+        "--data-file",
+        "data.raw",
+        "disk.qcow2",
+    ];
+    let done = run(&words).json();
+    let saved = done["before_bytes"].as_u64().unwrap() - done["after_bytes"].as_u64().unwrap();
+    assert!(saved > 2 << 20, "{done}");
+}

@@ -354,7 +354,10 @@ fn a_partition_of_a_grown_image_grows() {
     let files = || disk.diskfs(&["find", "disk.raw:/"]).output.stdout;
     let before = files();
     let grown = disk.diskfs(&["resize", "disk.raw"]).text();
-    assert_eq!(grown, "p1: ext4, 62.98 MiB\n");
+    let steps = "image: raw, 64 MiB\n\
+        p1: partition, 16 MiB -> 62.98 MiB\n\
+        p1: ext4, 16 MiB -> 62.98 MiB\n";
+    assert_eq!(grown, steps);
     assert!(before == files());
     assert_eq!(
         disk.diskfs(&["check", "disk.raw"]).text(),

@@ -95,6 +95,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-selinux",
         ],
     ),
+    // Whole images: it makes everything that the layers below can make, and fills it.
+    (
+        "diskfs-build",
+        &[
+            "diskfs-archive",
+            "diskfs-block",
+            "diskfs-deploy",
+            "diskfs-disk",
+            "diskfs-image",
+            "diskfs-luks",
+            "diskfs-vfs",
+            "diskfs-volume",
+        ],
+    ),
     // Exports know only their trait, and the errors of the disk.
     (
         "diskfs-export",
@@ -117,6 +131,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "diskfs-archive",
             "diskfs-block",
+            "diskfs-build",
             "diskfs-deploy",
             "diskfs-disk",
             "diskfs-etc",

@@ -12,8 +12,8 @@ use public_api::Builder;
 
 /// The crates that the facade re-exports completely.
 const CRATES: &[&str] = &[
-    "archive", "block", "deploy", "disk", "export", "image", "inspect", "logs", "luks", "vfs",
-    "vm", "volume",
+    "archive", "block", "build", "deploy", "disk", "export", "image", "inspect", "logs", "luks",
+    "vfs", "vm", "volume",
 ];
 
 #[test]

@@ -162,7 +162,7 @@ fn random_uuid() -> Result<[u8; 16]> {
 ///
 /// # Errors
 /// `Invalid` if it is not a number of seconds.
-pub(super) fn source_date() -> Result<Option<Timestamp>> {
+pub(in crate::cli) fn source_date() -> Result<Option<Timestamp>> {
     let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") else {
         return Ok(None);
     };

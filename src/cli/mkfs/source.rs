@@ -8,17 +8,23 @@ use clap::Args;
 
 use diskfs::archive::image::{Image, Selection};
 use diskfs::archive::{Layer, Tree, tree};
+use diskfs::build::Syncs;
 use diskfs::vfs::copy_in::{CopyInOptions, CopyTo};
 use diskfs::vfs::copy_out::{OnError, Preserve};
 use diskfs::vfs::{FsWrite, Timestamp, copy_in};
-use diskfs::{Commits, Error, ErrorKind, Result, RootReserve, TreeUsage, Volume, WriteOptions};
+use diskfs::{
+    Commits, Error, ErrorKind, NewFilesystem, Result, RootReserve, TreeUsage, Volume, WriteOptions,
+};
 
-use super::usage;
+use super::manifest::Manifest;
+use super::owner_map::OwnerMap;
+use super::{Maker, usage};
 
 use crate::cli::ProgressMode;
 use crate::cli::out_file::is_standard;
 use crate::cli::progress::Progress;
 use crate::cli::session::Session;
+use crate::cli::show::size::units;
 
 /// The largest archive from a pipe, which is stored in a temporary file because it is read twice.
 const PIPE_MAX_BYTES: u64 = 256 << 30;
@@ -40,6 +46,23 @@ pub(super) struct SourceTree {
     /// With --from-dir, give all files to this user and group
     #[arg(long, value_name = "UID:GID", requires = "from_dir", value_parser = owner)]
     owner: Option<(u32, u32)>,
+
+    /// With --from-dir, change the owners as the lines of FILE say: HOST-UID[:GID]
+    /// GUEST-UID[:GID] [COUNT]. A line without groups applies to users and groups alike, and one
+    /// with a COUNT to a range of IDs; an owner without a line is an error
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "from_dir",
+        conflicts_with = "owner"
+    )]
+    owner_map: Option<PathBuf>,
+
+    /// With --from-dir, take owners and modes from FILE, a manifest in the format of mtree(5), as
+    /// `bsdtar --format=mtree` writes it: the keywords type, uid, gid, mode, device and link. Device
+    /// nodes, FIFOs, directories and symlinks that the directory lacks are created
+    #[arg(long, value_name = "FILE", requires = "from_dir")]
+    manifest: Option<PathBuf>,
 }
 
 /// The tree, opened and, if it consists of archives, read once.
@@ -48,66 +71,14 @@ pub(super) enum Opened {
     Directory {
         path: PathBuf,
         owner: Option<(u32, u32)>,
+        map: Option<OwnerMap>,
+        manifest: Option<Manifest>,
     },
     Archives(Box<Tree>),
 }
 
-/// The filesystem is synced after this share of its size, because until then delayed allocation
-/// reserves more than the files need.
-const SYNC_SHARE: u64 = 80;
-/// The limits of the number of bytes between two syncs.
-const SYNC_BYTES: std::ops::RangeInclusive<u64> = (256 << 10)..=(16 << 20);
-
 /// The number that a file counts besides its contents, so that many small files are synced, too.
 const FILE_BYTES: u64 = 4 << 10;
-
-/// The syncs of a filesystem that is being filled, at moments that depend only on its contents.
-struct Syncs<'a> {
-    fs: &'a dyn FsWrite,
-    interval_bytes: u64,
-    unsynced_bytes: u64,
-    error: Option<diskfs::vfs::Error>,
-}
-
-impl<'a> Syncs<'a> {
-    fn new(fs: &'a dyn FsWrite) -> Result<Self> {
-        let statistics = fs.statistics()?;
-        let size_bytes = statistics
-            .blocks
-            .saturating_mul(statistics.block_size.into());
-        let share = size_bytes / SYNC_SHARE;
-        Ok(Self {
-            fs,
-            interval_bytes: share.clamp(*SYNC_BYTES.start(), *SYNC_BYTES.end()),
-            unsynced_bytes: 0,
-            error: None,
-        })
-    }
-
-    /// Counts bytes, and syncs if there are many.
-    fn advance(&mut self, bytes: u64) -> ControlFlow<()> {
-        self.unsynced_bytes = self.unsynced_bytes.saturating_add(bytes);
-        if self.unsynced_bytes < self.interval_bytes {
-            return ControlFlow::Continue(());
-        }
-        self.unsynced_bytes = 0;
-        match self.fs.sync() {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                self.error = Some(error);
-                ControlFlow::Break(())
-            }
-        }
-    }
-
-    /// Returns the error of a sync, if there was one, in the place of that of the stopped work.
-    fn check<T>(self, done: Result<T>) -> Result<T> {
-        match self.error {
-            Some(error) => Err(error.into()),
-            None => done,
-        }
-    }
-}
 
 /// The number of files and bytes that were written.
 #[derive(Debug, Clone, Copy, Default)]
@@ -135,8 +106,7 @@ impl SourceTree {
             if !metadata.is_dir() {
                 return Err(Error::new(ErrorKind::NotADirectory, "not a directory").in_file(path));
             }
-            let (path, owner) = (path.clone(), self.owner);
-            return Ok(Some(Opened::Directory { path, owner }));
+            return self.directory(path).map(Some);
         }
         let layers = if let Some(path) = &self.from_tar {
             vec![layer(path)?]
@@ -154,6 +124,26 @@ impl SourceTree {
         });
         progress.finish();
         Ok(Some(Opened::Archives(Box::new(tree?))))
+    }
+}
+
+impl SourceTree {
+    /// Reads the files that say more about a directory of the host, and checks them against it.
+    fn directory(&self, path: &Path) -> Result<Opened> {
+        let map = self.owner_map.as_deref().map(OwnerMap::read).transpose()?;
+        let manifest = self.manifest.as_deref().map(Manifest::read).transpose()?;
+        if let Some(map) = &map {
+            map.check(path)?;
+        }
+        if let Some(manifest) = &manifest {
+            manifest.check(path)?;
+        }
+        Ok(Opened::Directory {
+            path: path.to_owned(),
+            owner: self.owner,
+            map,
+            manifest,
+        })
     }
 }
 
@@ -183,9 +173,43 @@ impl Opened {
     /// Returns the space that the tree needs.
     pub(super) fn usage(&self) -> Result<TreeUsage> {
         match self {
-            Self::Directory { path, .. } => usage::of_directory(path),
+            Self::Directory { path, manifest, .. } => {
+                let mut usage = usage::of_directory(path)?;
+                if let Some(manifest) = manifest {
+                    manifest.add_to(&mut usage, path);
+                }
+                Ok(usage)
+            }
             Self::Archives(tree) => Ok(usage::of_archives(tree)),
         }
+    }
+
+    /// Fails if files of the tree can't be read, or certainly don't fit in the volume.
+    pub(super) fn check_fits(&self, volume: &Volume, maker: &Maker) -> Result<()> {
+        /// The share of the computed size that a tree may need less, in percent.
+        const TOLERANCE: u64 = 5;
+        if let Self::Directory { path, .. } = self {
+            usage::check_readable(path)?;
+        }
+        let Maker::Native(NewFilesystem::Ext(options)) = maker else {
+            return Ok(());
+        };
+        let usage = self.usage()?;
+        let mut options = options.clone();
+        options.inodes = options.inodes.or(Some(usage.inodes()));
+        let needed = diskfs::fitting_size(&options, &usage)?;
+        let least = needed.saturating_sub(needed / 100 * TOLERANCE);
+        if least <= volume.size_bytes() {
+            return Ok(());
+        }
+        let reason = format!(
+            "the tree needs a filesystem of about {}, and volume {} has {}",
+            units(needed),
+            volume.name(),
+            units(volume.size_bytes())
+        );
+        let error = Error::new(ErrorKind::NoSpace, reason);
+        Err(error.with_hint("nothing was changed; use a larger volume, or a smaller tree"))
     }
 
     /// Fills the new filesystem of a volume. With a `time`, no file is newer, and the same tree
@@ -198,12 +222,25 @@ impl Opened {
     ) -> Result<Written> {
         let options = WriteOptions {
             commits: Commits::OnSync,
-            root_reserve: RootReserve::Use,
+            root_reserve: RootReserve::UseAll,
             fixed_time: time,
         };
         let fs = volume.writable_filesystem(&options)?;
         let written = match self {
-            Self::Directory { path, owner } => copy(fs.as_fs(), path, *owner, time, mode),
+            Self::Directory {
+                path,
+                owner,
+                map,
+                manifest,
+            } => copy(fs.as_fs(), path, *owner, time, mode).and_then(|written| {
+                if let Some(map) = map {
+                    map.apply(fs.as_fs())?;
+                }
+                if let Some(manifest) = manifest {
+                    manifest.apply(fs.as_fs())?;
+                }
+                Ok(written)
+            }),
             Self::Archives(tree) => unpack(fs.as_fs(), tree, mode),
         };
         let written = written.inspect_err(|_| {
@@ -275,7 +312,7 @@ fn unpack(fs: &dyn FsWrite, tree: &Tree, mode: ProgressMode) -> Result<Written> 
 }
 
 /// Parses an owner: `1000:1000`.
-fn owner(text: &str) -> std::result::Result<(u32, u32), String> {
+pub(in crate::cli) fn owner(text: &str) -> std::result::Result<(u32, u32), String> {
     let parts = text.split_once(':');
     let owner = parts.and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
     owner.ok_or_else(|| format!("invalid owner `{text}`: expected UID:GID"))

@@ -6,9 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use diskfs::archive::Tree;
-use diskfs::vfs::FileType;
 use diskfs::{Error, Result, TreeUsage};
-use rustix::fs::{lgetxattr, llistxattr};
+use rustix::fs::{Access, AtFlags, CWD, accessat, lgetxattr, llistxattr};
 
 /// The largest list of names of extended attributes (xattr(7)).
 const XATTR_LIST_MAX_BYTES: usize = 64 << 10;
@@ -16,21 +15,7 @@ const XATTR_LIST_MAX_BYTES: usize = 64 << 10;
 /// Returns the usage of the files that archives make.
 pub(super) fn of_archives(tree: &Tree) -> TreeUsage {
     let mut usage = TreeUsage::new();
-    for node in tree.nodes() {
-        match node.file_type {
-            FileType::Regular => usage.add_file(node.size_bytes, node.allocated_bytes),
-            FileType::Directory => {
-                usage.add_directory(node.name_bytes.iter().map(|len| usize::from(*len)));
-            }
-            FileType::Symlink => usage.add_symlink(node.size_bytes),
-            _ => usage.add_special(),
-        }
-        let sizes = node.xattrs.iter().map(|xattr| {
-            let value_bytes = u64::from(xattr.value_bytes);
-            value_bytes.saturating_add(xattr.name_bytes.into())
-        });
-        add_xattrs(&mut usage, sizes.collect());
-    }
+    tree.nodes().for_each(|node| node.add_to(&mut usage));
     usage
 }
 
@@ -51,6 +36,26 @@ pub(super) fn of_directory(path: &Path) -> Result<TreeUsage> {
         add_xattrs(&mut usage, xattr_sizes(&directory)?);
     }
     Ok(usage)
+}
+
+/// Checks that all files below a directory of the host can be opened, without opening them.
+pub(super) fn check_readable(path: &Path) -> Result<()> {
+    let mut directories = vec![path.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let in_directory = |e| Error::from(e).in_file(&directory);
+        for entry in fs::read_dir(&directory).map_err(in_directory)? {
+            let entry = entry.map_err(in_directory)?;
+            let file_type = entry.file_type().map_err(in_directory)?;
+            let path = entry.path();
+            if file_type.is_dir() {
+                directories.push(path);
+            } else if file_type.is_file() {
+                let readable = accessat(CWD, &path, Access::READ_OK, AtFlags::EACCESS);
+                readable.map_err(|e| Error::from(std::io::Error::from(e)).in_file(&path))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn add_entry(

@@ -132,7 +132,10 @@ fn change(action: &Action, target: &Target, disk: &mut Disk) -> Result<Edited> {
         });
     }
     let guid = match action {
-        Action::Add(args) => guid_or_random(args.uuid.as_deref())?,
+        Action::Add(args) => {
+            args.check_uuid(target.source.table(disk)?.map(|table| table.kind))?;
+            guid_or_random(args.uuid.as_deref())?
+        }
         _ => Guid::NIL,
     };
     let id = match action {
@@ -230,6 +233,17 @@ impl CreateTable {
 }
 
 impl Add {
+    /// Fails if the partition is given a UUID that the table cannot store.
+    fn check_uuid(&self, table: Option<TableKind>) -> Result<()> {
+        if self.uuid.is_none() || table != Some(TableKind::Mbr) {
+            return Ok(());
+        }
+        let reason = "--uuid: the partitions of an MBR have no UUIDs of their own";
+        let hint = "leave out --uuid, or create a GPT; the id of the disk determines the PARTUUIDs \
+                    of an MBR";
+        Err(Error::new(ErrorKind::Invalid, reason).with_hint(hint))
+    }
+
     fn partition(&self, guid: Guid) -> NewPartition {
         NewPartition {
             number: self.number,

@@ -108,6 +108,118 @@ pub(super) struct Create {
     file_size_bytes: u64,
 }
 
+/// The document of `diskfs build --json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum Build {
+    /// The layout of the image.
+    Image(BuiltImage),
+    /// The output of `--describe` without a key.
+    Keys(PlanKeys),
+    /// The output of `--describe` with a key.
+    Key(PlanKey),
+}
+
+/// The keys of plans.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct PlanKeys {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The keys that a plan can have.
+    keys: Vec<DescribedKey>,
+}
+
+/// A key of plans.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct DescribedKey {
+    /// The name of the key.
+    name: String,
+    /// A description of the key.
+    description: String,
+}
+
+/// The description of a key of plans, with everything in it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct PlanKey {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The name of the key.
+    key: String,
+    /// The key, and the keys and values in it.
+    items: Vec<PlanItem>,
+}
+
+/// A key or a value of plans.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct PlanItem {
+    /// The number of items that this one is nested in.
+    depth: usize,
+    /// The name, and the form of the value.
+    term: String,
+    /// A description of the item.
+    description: String,
+}
+
+/// The layout of an image, and what was written to it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct BuiltImage {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The size of the disk.
+    size_bytes: u64,
+    /// The partitions and volumes, each before those in it.
+    volumes: Vec<BuiltVolume>,
+    /// The boot loader with its architecture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bootloader: Option<String>,
+    /// True if nothing was written.
+    dry_run: bool,
+    /// The number of files that were written; missing in a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<u64>,
+    /// The number of bytes in these files, without holes; missing in a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_bytes: Option<u64>,
+    /// The reports of the deploy plan's steps, as of `diskfs deploy`; missing in a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<Vec<serde_json::Value>>,
+}
+
+/// A partition or a volume of a new image.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct BuiltVolume {
+    /// The name of the volume: `p1`, `vg0/root`, `p2/luks`.
+    volume: String,
+    /// The number of volumes that contain this one.
+    depth: usize,
+    /// The offset on the disk, for a partition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_bytes: Option<u64>,
+    /// The size in bytes.
+    size_bytes: u64,
+    /// The type of the contents; empty for none.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The label of the contents, or the name of the volume group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    /// The UUID of the contents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uuid: Option<String>,
+    /// The mount point.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mount: Option<String>,
+    /// The size of the contents of all files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_bytes: Option<u64>,
+}
+
 /// The document of `diskfs mkfs --json`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -255,18 +367,42 @@ pub(super) struct Resize {
     diskfs: Header,
     /// The name of the volume.
     volume: String,
-    /// The filesystem's type.
+    /// The type of its content, such as ext4 or `LVM2_member`.
     #[serde(rename = "type")]
     kind: String,
     /// The size of the volume before.
     old_size_bytes: u64,
     /// The size of the volume.
     size_bytes: u64,
+    /// True if the size of anything was changed, or would be with `--dry-run`.
+    changed: bool,
     /// True if nothing was written.
     dry_run: bool,
+    /// The steps, in the order in which they were carried out.
+    steps: Vec<ResizeStep>,
     /// The number of bytes of the disk that would change, with `--dry-run`.
     #[serde(skip_serializing_if = "Option::is_none")]
     changed_bytes: Option<u64>,
+}
+
+/// A step of a resize.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct ResizeStep {
+    /// The layer: image, partition, array, luks, physical-volume, logical-volume or filesystem.
+    step: String,
+    /// The name of the volume, or `disk` for the image.
+    name: String,
+    /// The format of the image, the type of the filesystem, or the kind of volume in words.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The size before in bytes.
+    from_bytes: u64,
+    /// The size in bytes.
+    to_bytes: u64,
+    /// A remark, for example the reason why the size stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 /// The document of `diskfs sparsify --json`.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Overlay, Slice};
-use diskfs_volume::lvm::{PhysicalVolume, VolumeGroup, volume_groups};
+use diskfs_volume::edit::NewSize;
+use diskfs_volume::lvm::{PhysicalVolume, PvEntry, VolumeGroup, volume_groups};
 use diskfs_volume::read_table;
 
 use crate::persistent;
@@ -37,6 +38,7 @@ pub(crate) fn groups(device: &Arc<dyn BlockRead>) {
     for group in volume_groups(physical.iter().map(|(read, _)| read)) {
         seal_pools(&group, &starts, &sealed);
         follow(&group, &physical);
+        edit(&group, &starts, &sealed);
     }
 }
 
@@ -71,6 +73,32 @@ fn seal_pools(group: &VolumeGroup, physical: &[(PhysicalVolume, u64)], sealed: &
             persistent::seal(&opened);
         }
     }
+}
+
+/// Changes the group in memory, and writes it.
+fn edit(group: &VolumeGroup, physical: &[(PhysicalVolume, u64)], sealed: &Arc<Overlay>) {
+    let find = |entry: &PvEntry| -> diskfs_block::Result<Option<Arc<Slice<Overlay>>>> {
+        let found = physical.iter().find(|(read, _)| read.id == entry.id);
+        let slice = found.map(|(_, start)| {
+            let len_bytes = sealed.size_bytes().saturating_sub(*start);
+            Slice::new(Arc::clone(sealed), *start, len_bytes)
+        });
+        Ok(slice.transpose()?.map(Arc::new))
+    };
+    let reading = |entry: &PvEntry| Ok(find(entry)?.map(|slice| slice as Arc<dyn BlockRead>));
+    let Ok(mut editor) = group.editor(&reading) else {
+        return;
+    };
+    for volume in group.logical_volumes.iter().take(16) {
+        let _ = editor.reduce(&volume.name, volume.size_bytes / 2);
+        let _ = editor.extend(&volume.name, NewSize::More(1 << 20));
+    }
+    let _ = editor.grow_physical_volumes();
+    for entry in group.physical_volumes.iter().take(4) {
+        let least = editor.least_device_bytes(&entry.id).unwrap_or(0);
+        let _ = editor.shrink_physical_volume(&entry.id, least);
+    }
+    let _ = editor.write(&|entry| Ok(find(entry)?.map(|slice| slice as Arc<dyn BlockWrite>)));
 }
 
 fn follow(group: &VolumeGroup, physical: &[(PhysicalVolume, &Arc<dyn BlockRead>)]) {
