@@ -62,6 +62,8 @@ mod rm;
 #[cfg(feature = "microvm")]
 mod run;
 mod schema;
+#[cfg(feature = "serve")]
+mod serve;
 mod session;
 mod show;
 mod signals;
@@ -168,6 +170,8 @@ enum Command {
     Wait(wait::Wait),
     #[cfg(feature = "vhost-user")]
     Export(export::Export),
+    #[cfg(feature = "serve")]
+    Serve(serve::ServeArgs),
     Create(create::Create),
     Build(Box<build::Build>),
     Mkfs(mkfs::Mkfs),
@@ -232,6 +236,8 @@ impl Command {
             Self::Wait(_) => "wait",
             #[cfg(feature = "vhost-user")]
             Self::Export(_) => "export",
+            #[cfg(feature = "serve")]
+            Self::Serve(_) => "serve",
             Self::Create(_) => "create",
             Self::Build(_) => "build",
             Self::Mkfs(_) => "mkfs",
@@ -271,6 +277,15 @@ impl Command {
         }
     }
 
+    /// Returns whether the command is a service, which always logs, and whether its log is in JSON.
+    fn log_settings(&self) -> (bool, bool) {
+        match self {
+            #[cfg(feature = "serve")]
+            Self::Serve(args) => (true, args.log_format() == serve::LogFormat::Json),
+            _ => (false, false),
+        }
+    }
+
     fn run(&self, session: &mut Session) -> Result<()> {
         match self {
             Self::Info(args) => info::run(args, session),
@@ -294,6 +309,8 @@ impl Command {
             Self::Wait(args) => wait::run(args, session),
             #[cfg(feature = "vhost-user")]
             Self::Export(args) => export::run(args, session),
+            #[cfg(feature = "serve")]
+            Self::Serve(args) => serve::run(args, session),
             Self::Create(args) => create::run(args, session),
             Self::Build(args) => build::run(args, session),
             Self::Mkfs(args) => mkfs::run(args, session),
@@ -337,7 +354,7 @@ impl Command {
 /// Runs the command and returns the exit code, which is that of the first error. Errors are printed
 /// where they happen.
 pub(crate) fn run(cli: &Cli) -> u8 {
-    start_log(cli.global.verbose);
+    start_log(cli);
     let mut session = Session::new(&cli.global, cli.command.name());
     if let Err(error) = cli.command.run(&mut session) {
         session.report(&error);
@@ -346,10 +363,12 @@ pub(crate) fn run(cli: &Cli) -> u8 {
 }
 
 /// Starts logging to standard error, filtered by `RUST_LOG` or by the number of `-v` options.
-fn start_log(verbose: u8) {
+fn start_log(cli: &Cli) {
     use tracing_subscriber::EnvFilter;
-    let filter = match (verbose, std::env::var("RUST_LOG")) {
+    let (is_service, is_json) = cli.command.log_settings();
+    let filter = match (cli.global.verbose, std::env::var("RUST_LOG")) {
         (0, Ok(filter)) => filter,
+        (0, Err(_)) if is_service => "info".to_owned(),
         (0, Err(_)) => return,
         (1, _) => "info".to_owned(),
         (2, _) => "debug".to_owned(),
@@ -358,9 +377,13 @@ fn start_log(verbose: u8) {
     // Colour escapes are written only to a terminal, and only if its user allows colour
     // (https://no-color.org).
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_ansi(!is_plain && std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
+        .with_writer(std::io::stderr);
+    if is_json {
+        log.json().init();
+    } else {
+        log.init();
+    }
 }

@@ -46,6 +46,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "commit",
             "rebase",
             "export",
+            "serve",
             "uefi",
         ],
     ),

@@ -115,6 +115,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["diskfs-disk", "diskfs-vfs", "diskfs-block"],
     ),
     (
+        "diskfs-service",
+        &[
+            "diskfs-block",
+            "diskfs-deploy",
+            "diskfs-disk",
+            "diskfs-image", // gates
+            "diskfs-inspect",
+            "diskfs-luks", // keys
+            "diskfs-varstore",
+            "diskfs-vfs",
+            "diskfs-volume", // editing partitions
+        ],
+    ),
+    (
         "diskfs-vm",
         &[
             "diskfs-archive",
@@ -140,6 +154,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-inspect",
             "diskfs-logs",
             "diskfs-luks",
+            "diskfs-service",
             "diskfs-varstore",
             "diskfs-vfs",
             "diskfs-vm",
