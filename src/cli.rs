@@ -28,7 +28,6 @@ mod explain;
 mod export;
 mod find;
 mod fleet;
-#[cfg(feature = "fuse")]
 mod fork;
 mod grep;
 mod hash;
@@ -61,6 +60,7 @@ mod resize;
 mod rm;
 #[cfg(feature = "microvm")]
 mod run;
+mod sandbox;
 mod schema;
 #[cfg(feature = "serve")]
 mod serve;
@@ -98,6 +98,7 @@ use diskfs::Result;
 pub(crate) use help::command as definition;
 #[cfg(feature = "fuse")]
 pub(crate) use helper::{Invocation, exit_code as helper_exit_code};
+use sandbox::Needs;
 use session::Session;
 pub(crate) use usage::refuse;
 
@@ -130,6 +131,11 @@ pub(crate) struct GlobalArgs {
         hide_possible_values = true
     )]
     pub(crate) progress: ProgressMode,
+
+    /// Do not confine the process that reads the image; the image's author may then attack the
+    /// host through an error in diskfs
+    #[arg(long, global = true)]
+    pub(crate) no_sandbox: bool,
 
     /// Log what diskfs does; give it twice for more detail (or set `RUST_LOG`)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -277,6 +283,28 @@ impl Command {
         }
     }
 
+    /// Returns the files of the host that the command uses, if it is to be confined: it only reads
+    /// images, and the command line names all of them.
+    fn needs(&self) -> Option<Needs<'_>> {
+        match self {
+            Self::Info(args) => Some(args.needs()),
+            Self::Inspect(args) => args.needs(),
+            Self::Log(args) => Some(args.needs()),
+            Self::Df(args) => args.needs(),
+            Self::Du(args) => Some(args.needs()),
+            Self::Diff(args) => Some(args.needs()),
+            Self::Grep(args) => args.needs(),
+            Self::Ls(args) => Some(args.needs()),
+            Self::Tree(args) => Some(args.needs()),
+            Self::Find(args) => Some(args.needs()),
+            Self::Stat(args) => Some(args.needs()),
+            Self::Cat(args) => Some(args.needs()),
+            Self::Tar(args) => Some(args.needs()),
+            Self::Hash(args) => Some(args.needs()),
+            _ => None,
+        }
+    }
+
     /// Returns whether the command is a service, which always logs, and whether its log is in JSON.
     fn log_settings(&self) -> (bool, bool) {
         match self {
@@ -356,10 +384,27 @@ impl Command {
 pub(crate) fn run(cli: &Cli) -> u8 {
     start_log(cli);
     let mut session = Session::new(&cli.global, cli.command.name());
+    let needs = cli.command.needs();
+    if cli.global.no_sandbox && needs.is_some() {
+        tracing::warn!("not confined: --no-sandbox");
+    }
+    let needs = needs.filter(|_| !cli.global.no_sandbox);
+    let confined = match needs.map_or(Ok(None), |needs| sandbox::enter(&needs)) {
+        Ok(confined) => confined,
+        Err(error) => {
+            session.report(&error);
+            return session.exit_code();
+        }
+    };
     if let Err(error) = cli.command.run(&mut session) {
         session.report(&error);
     }
-    session.exit_code()
+    let exit_code = session.exit_code();
+    drop(session);
+    if let Some(confined) = confined {
+        confined.finish();
+    }
+    exit_code
 }
 
 /// Starts logging to standard error, filtered by `RUST_LOG` or by the number of `-v` options.

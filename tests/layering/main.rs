@@ -114,6 +114,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "diskfs-export",
         &["diskfs-disk", "diskfs-vfs", "diskfs-block"],
     ),
+    // The confinement of processes, and the files that they get: only their images.
+    ("diskfs-sandbox", &["diskfs-block", "diskfs-image"]),
     (
         "diskfs-service",
         &[
@@ -135,6 +137,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-disk",
             "diskfs-export",
             "diskfs-remote",
+            "diskfs-sandbox",
             "diskfs-vfs",
             "diskfs-block",
         ],
@@ -154,6 +157,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-inspect",
             "diskfs-logs",
             "diskfs-luks",
+            "diskfs-sandbox",
             "diskfs-service",
             "diskfs-varstore",
             "diskfs-vfs",
