@@ -91,35 +91,24 @@ impl Gate {
             && self.files.is_empty()
     }
 
-    /// Opens a file that an image names.
-    pub(crate) fn open(&self, named: &NamedFile<'_>) -> Result<File> {
+    /// Opens the file that `image` names as `name`.
+    pub(crate) fn open(
+        &self,
+        image: Namer<'_>,
+        name: &[u8],
+        what: NamedFor,
+        access: Access,
+    ) -> Result<File> {
+        let gate = self;
         let request = Request {
-            gate: self,
-            image: Namer {
-                path: named.image,
-                owner: named.owner,
-            },
-            name: named.name,
-            what: named.named_for,
-            access: named.access,
+            gate,
+            image,
+            name,
+            what,
+            access,
         };
         request.open()
     }
-}
-
-/// A file that an image names.
-#[derive(Debug, Clone, Copy)]
-pub struct NamedFile<'a> {
-    /// The path by which the image was opened.
-    pub image: &'a Path,
-    /// The user id of the image's owner; `None` if the image is not a file of the host.
-    pub owner: Option<u32>,
-    /// The name, as it stands in the image.
-    pub name: &'a [u8],
-    /// The purpose for which the image needs the file.
-    pub named_for: NamedFor,
-    /// The access that the image needs.
-    pub access: Access,
 }
 
 /// An image that names a file.
@@ -132,10 +121,8 @@ pub(crate) struct Namer<'a> {
 
 /// The purpose for which an image names a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NamedFor {
-    /// The backing file, which is only read.
+pub(crate) enum NamedFor {
     Backing,
-    /// The external data file.
     Data,
 }
 
@@ -150,10 +137,8 @@ impl NamedFor {
 
 /// The access mode of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Reading only.
+pub(crate) enum Access {
     Read,
-    /// Reading and writing.
     ReadWrite,
 }
 

@@ -156,7 +156,6 @@ const FLAGS: &[Flag] = &[
                 path,
                 text,
                 only_if_missing: false,
-                verbatim: false,
             }))
         },
     },
@@ -237,7 +236,6 @@ const FLAGS: &[Flag] = &[
                 path,
                 text,
                 only_if_missing: false,
-                verbatim: false,
             }))
         },
     },

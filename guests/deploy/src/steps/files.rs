@@ -60,10 +60,6 @@ pub struct Append {
         skip_serializing_if = "std::ops::Not::not"
     )]
     pub only_if_missing: bool,
-    /// Appends the text byte for byte: without a line break before it, unless the file ends with
-    /// the text already.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub verbatim: bool,
 }
 
 /// A local file and its destination in the guest.
@@ -152,15 +148,10 @@ impl Append {
         let is_there = before.is_some();
         let mut contents = before.unwrap_or_default();
         let added = text::encode(&self.text);
-        let is_done = if self.verbatim {
-            contents.ends_with(&added)
-        } else {
-            has_lines(&contents, &added)
-        };
-        if is_there && is_done {
+        if is_there && has_lines(&contents, &added) {
             return Ok(());
         }
-        if !self.verbatim && !contents.is_empty() && !contents.ends_with(b"\n") {
+        if !contents.is_empty() && !contents.ends_with(b"\n") {
             contents.push(b'\n');
         }
         contents.extend(added);
@@ -292,15 +283,6 @@ mod tests {
     fn a_text_is_added_once() {
         let guest = after(GUEST, "- append: {path: /run/motd, text: \"more\\n\"}");
         assert_eq!(text(&guest, "/run/motd"), "hi\nmore\n");
-    }
-
-    #[test]
-    fn a_text_can_be_added_without_a_line_break() {
-        let step = "- append: {path: /run/motd, text: \"i, \", verbatim: true}";
-        let guest = after("-- /run/motd --\nhi\n", step);
-        assert_eq!(text(&guest, "/run/motd"), "hi\ni, ");
-        let missing = after("-- /etc/x --\nx\n", step);
-        assert_eq!(text(&missing, "/run/motd"), "i, ");
     }
 
     #[test]
