@@ -268,7 +268,7 @@ impl Build {
         cancellation: &CancellationToken,
     ) -> Result<Built> {
         let output = self.output.clone().unwrap_or_default();
-        let mut options = BuildOptions {
+        let options = BuildOptions {
             existing: if self.force {
                 Existing::Replace
             } else {
@@ -282,10 +282,11 @@ impl Build {
         #[cfg(feature = "microvm")]
         let by_tool = |new: &ToolFilesystem, volume: &diskfs::Volume| self.by_tool(new, volume);
         #[cfg(feature = "microvm")]
-        {
-            options.fallback = Some(self.vm.fallback()?);
-            options.format_by_tool = Some(&by_tool);
-        }
+        let options = BuildOptions {
+            fallback: Some(self.vm.fallback()?),
+            format_by_tool: Some(&by_tool),
+            ..options
+        };
         let mut progress = Progress::new(session.progress(), Some(prepared.stream_bytes()));
         let built = prepared.build(&output, &options, &mut |bytes| {
             progress.advance(bytes);
