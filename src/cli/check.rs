@@ -109,7 +109,10 @@ impl Check {
     /// Returns true if no microVM may repair a filesystem.
     #[cfg_attr(
         not(feature = "microvm"),
-        expect(clippy::unused_self, reason = "without microVMs, the answer is always the same")
+        expect(
+            clippy::unused_self,
+            reason = "without microVMs, the answer is always the same"
+        )
     )]
     fn is_native_only(&self) -> bool {
         #[cfg(feature = "microvm")]

@@ -13,7 +13,6 @@ use crate::boot::{EspFile, EspSource};
 use crate::fstab;
 use crate::prepared::{Prepared, root};
 use crate::slot::Slot;
-use crate::syncs::Syncs;
 
 /// The size of the pieces in which files are copied.
 const PIECE_BYTES: usize = 1 << 20;
@@ -33,21 +32,12 @@ impl Prepared {
             return Ok(Written::default());
         };
         let fs = self.writable_tree(disk, options)?;
-        let written = {
-            let mut syncs = Syncs::new(fs.as_fs())?;
-            // FAT has no extended attributes.
-            let tree_options = TreeOptions {
-                into: None,
-                skip_refused_xattrs: false,
-            };
-            let written = tree.write_to(fs.as_fs(), &tree_options, &mut |bytes| match progress(
-                bytes,
-            ) {
-                ControlFlow::Continue(()) => syncs.advance(bytes),
-                ControlFlow::Break(()) => ControlFlow::Break(()),
-            });
-            syncs.check(written)
+        // FAT has no extended attributes.
+        let tree_options = TreeOptions {
+            into: None,
+            skip_refused_xattrs: false,
         };
+        let written = tree.write_to(fs.as_fs(), &tree_options, progress);
         let done = written.and_then(|written| {
             self.write_tables(&fs)?;
             self.write_boot_loader(disk, &fs, options, progress)?;

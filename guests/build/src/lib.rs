@@ -51,7 +51,6 @@ mod schema;
 mod secrets;
 mod slot;
 mod sources;
-mod syncs;
 
 pub use filesystem::{FormatByTool, ToolFilesystem};
 pub use make::{BuildOptions, Built};
@@ -64,4 +63,3 @@ pub use plan::{
 pub use prepared::Prepared;
 pub use report::{Layout, LayoutRow};
 pub use sources::{SourceOptions, Sources};
-pub use syncs::Syncs;

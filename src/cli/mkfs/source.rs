@@ -8,7 +8,6 @@ use clap::Args;
 
 use diskfs::archive::image::{Image, Selection};
 use diskfs::archive::{Layer, Tree, tree};
-use diskfs::build::Syncs;
 use diskfs::vfs::copy_in::{CopyInOptions, CopyTo};
 use diskfs::vfs::copy_out::{OnError, Preserve};
 use diskfs::vfs::{FsWrite, Timestamp, copy_in};
@@ -76,9 +75,6 @@ pub(super) enum Opened {
     },
     Archives(Box<Tree>),
 }
-
-/// The number that a file counts besides its contents, so that many small files are synced, too.
-const FILE_BYTES: u64 = 4 << 10;
 
 /// The number of files and bytes that were written.
 #[derive(Debug, Clone, Copy, Default)]
@@ -273,17 +269,12 @@ fn copy(
     };
     let mut progress = Progress::new(mode, None);
     let to = CopyTo::Directory(fs.root());
-    let mut syncs = Syncs::new(fs)?;
-    let mut done_bytes = 0;
     let copied = copy_in(fs, from, to, &options, &mut |_, summary| {
         progress.set(summary.files, summary.bytes);
-        let more = summary.bytes.saturating_sub(done_bytes);
-        done_bytes = summary.bytes;
-        syncs.advance(more.saturating_add(FILE_BYTES))
+        ControlFlow::Continue(())
     });
     progress.finish();
-    let copied = copied.map_err(|e| Error::from(e).in_file(from));
-    let summary = syncs.check(copied)?;
+    let summary = copied.map_err(|e| Error::from(e).in_file(from))?;
     Ok(Written {
         files: summary.files,
         bytes: summary.bytes,
@@ -292,13 +283,12 @@ fn copy(
 
 fn unpack(fs: &dyn FsWrite, tree: &Tree, mode: ProgressMode) -> Result<Written> {
     let mut progress = Progress::new(mode, Some(tree.stream_bytes()));
-    let mut syncs = Syncs::new(fs)?;
     let written = tree.write_to(fs, &tree::WriteOptions::default(), &mut |bytes| {
         progress.advance(bytes);
-        syncs.advance(bytes)
+        ControlFlow::Continue(())
     });
     progress.finish();
-    let written = syncs.check(written)?;
+    let written = written?;
     let kinds = [
         written.regular_files,
         written.directories,

@@ -52,8 +52,10 @@ pub(super) fn write(
 fn wipe(device: &dyn BlockWrite, options: &FormatOptions, zeroes: &mut Zeroes<'_>) -> Result<()> {
     let size_bytes = device.size_bytes();
     let first = OLD_SUPERBLOCK_BYTES.min(size_bytes);
-    device.write_zeroes(0, first).map_err(write_failed)?;
-    device.flush().map_err(device_failed)?;
+    if !zeroes.covers(0..first)? {
+        device.write_zeroes(0, first).map_err(write_failed)?;
+        device.flush().map_err(device_failed)?;
+    }
     if options.extended.assume_zeroed {
         zeroes.assume_all();
         return Ok(());
