@@ -21,6 +21,7 @@ use diskfs::{
 };
 
 use super::ProgressMode;
+use super::fleet::Shard;
 use super::options::SourceArgs;
 use super::out_file::is_standard;
 use super::progress::Progress;
@@ -72,6 +73,12 @@ pub(super) struct Deploy {
     /// The number of guests to deploy at once [default: one per processor]
     #[arg(short = 'j', long, value_name = "N", requires = "fleet")]
     jobs: Option<NonZero<u8>>,
+
+    /// Take only a part of the list, so that several machines share it: INDEX/TOTAL, from 0/TOTAL
+    ///
+    /// Jobs with the same image are in the same part, if they name it in the same way.
+    #[arg(long, value_name = "INDEX/TOTAL", requires = "fleet")]
+    shard: Option<Shard>,
 
     /// List the operations of --operations, which remove a guest's identity
     #[arg(long, conflicts_with_all = ["images", "plan", "fleet"])]

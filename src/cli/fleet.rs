@@ -1,6 +1,8 @@
 //! Processing of many images in parallel. The output is one line of JSON for each image, in their
 //! order, as soon as it is known.
 
+mod shard;
+
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::num::NonZero;
@@ -13,6 +15,8 @@ use super::out_file::is_standard;
 use super::pool;
 use super::progress::Progress;
 use super::session::{Session, error_json};
+
+pub(super) use shard::Shard;
 
 /// The minimum size of an image: a sector.
 const SMALLEST_BYTES: u64 = 512;

@@ -17,6 +17,7 @@ use diskfs::vfs::Timestamp;
 use diskfs::volume::Partition;
 use diskfs::{Disk, Error, ErrorKind, Result};
 
+use super::fleet::Shard;
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::session::{Output, Session, stdout};
@@ -75,6 +76,10 @@ pub(super) struct Inspect {
     /// The number of images to inspect at once [default: one per processor]
     #[arg(short = 'j', long, value_name = "N", requires = "fleet")]
     jobs: Option<NonZero<u8>>,
+
+    /// Take only a part of the list, so that several machines share it: INDEX/TOTAL, from 0/TOTAL
+    #[arg(long, value_name = "INDEX/TOTAL", requires = "fleet")]
+    shard: Option<Shard>,
 
     /// Write the lines of a fleet to FILE instead of standard output
     #[arg(long, value_name = "FILE", requires = "fleet")]

@@ -338,6 +338,14 @@ fn jobs_of_one_image_are_done_one_after_the_other() {
     assert_eq!(told.lines().count(), names.len(), "{told}");
     guest.is_right();
     assert_eq!(guest.cat("/etc/order"), "1\n2\n3\n4\n5\n");
+    // The first and the last job name the image in the same way.
+    let shard = ["deploy", "--fleet", "jobs", "--shard", "0/4", "-j", "2"];
+    let told = guest.diskfs(&shard).text();
+    let images: Vec<Value> = told
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["image"].take())
+        .collect();
+    assert_eq!(images, ["disk.img", "disk.img"]);
 }
 
 /// Every step is described, with all its keys.

@@ -518,4 +518,12 @@ fn a_fleet_has_a_line_an_image_and_goes_on_where_it_ended() {
     let found = lines(&fs::read_to_string(&output).unwrap());
     assert_eq!(found.len(), 3);
     assert!(found.iter().all(|line| line.get("error").is_none()));
+    let shard = |shard| {
+        let words = ["inspect", "--fleet", "fleet", "--shard", shard];
+        let found = lines(&diskfs(&disk, &words).text());
+        let images = found.iter().map(|line| line["image"].as_str().unwrap());
+        images.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(shard("0/2"), ["fleet/b.raw"]);
+    assert_eq!(shard("1/2"), ["fleet/below/c.raw"]);
 }

@@ -36,7 +36,11 @@ struct Job {
 }
 
 pub(super) fn run(args: &Deploy, plan: &Plan, jobs: &Path, session: &mut Session) -> Result<()> {
-    let jobs = queued(read(jobs)?);
+    let mut jobs = read(jobs)?;
+    if let Some(shard) = args.shard {
+        shard.retain(&mut jobs, |job| job.image.clone());
+    }
+    let jobs = queued(jobs);
     let queues = Queues::default();
     let mut out = stdout()?;
     let work = |queued: &Queued| {

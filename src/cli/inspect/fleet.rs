@@ -21,6 +21,9 @@ use crate::cli::session::{Session, stdout};
 
 pub(super) fn run(args: &Inspect, images: &Path, session: &mut Session) -> Result<()> {
     let mut images = fleet::listed(images)?;
+    if let Some(shard) = args.shard {
+        shard.retain(&mut images, Clone::clone);
+    }
     let mut out: Box<dyn Write> = match &args.output {
         None => Box::new(stdout()?),
         Some(path) if is_standard(path) => {
