@@ -28,7 +28,6 @@ mod explain;
 mod export;
 mod find;
 mod fleet;
-#[cfg(feature = "fuse")]
 mod fork;
 mod grep;
 mod hash;
@@ -61,7 +60,10 @@ mod resize;
 mod rm;
 #[cfg(feature = "microvm")]
 mod run;
+mod sandbox;
 mod schema;
+#[cfg(feature = "serve")]
+mod serve;
 mod session;
 mod show;
 mod signals;
@@ -96,6 +98,7 @@ use diskfs::Result;
 pub(crate) use help::command as definition;
 #[cfg(feature = "fuse")]
 pub(crate) use helper::{Invocation, exit_code as helper_exit_code};
+use sandbox::Needs;
 use session::Session;
 pub(crate) use usage::refuse;
 
@@ -128,6 +131,11 @@ pub(crate) struct GlobalArgs {
         hide_possible_values = true
     )]
     pub(crate) progress: ProgressMode,
+
+    /// Do not confine the process that reads the image; the image's author may then attack the
+    /// host through an error in diskfs
+    #[arg(long, global = true)]
+    pub(crate) no_sandbox: bool,
 
     /// Log what diskfs does; give it twice for more detail (or set `RUST_LOG`)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -168,6 +176,8 @@ enum Command {
     Wait(wait::Wait),
     #[cfg(feature = "vhost-user")]
     Export(export::Export),
+    #[cfg(feature = "serve")]
+    Serve(serve::ServeArgs),
     Create(create::Create),
     Build(Box<build::Build>),
     Mkfs(mkfs::Mkfs),
@@ -232,6 +242,8 @@ impl Command {
             Self::Wait(_) => "wait",
             #[cfg(feature = "vhost-user")]
             Self::Export(_) => "export",
+            #[cfg(feature = "serve")]
+            Self::Serve(_) => "serve",
             Self::Create(_) => "create",
             Self::Build(_) => "build",
             Self::Mkfs(_) => "mkfs",
@@ -271,6 +283,37 @@ impl Command {
         }
     }
 
+    /// Returns the files of the host that the command uses, if it is to be confined: it only reads
+    /// images, and the command line names all of them.
+    fn needs(&self) -> Option<Needs<'_>> {
+        match self {
+            Self::Info(args) => Some(args.needs()),
+            Self::Inspect(args) => args.needs(),
+            Self::Log(args) => Some(args.needs()),
+            Self::Df(args) => args.needs(),
+            Self::Du(args) => Some(args.needs()),
+            Self::Diff(args) => Some(args.needs()),
+            Self::Grep(args) => args.needs(),
+            Self::Ls(args) => Some(args.needs()),
+            Self::Tree(args) => Some(args.needs()),
+            Self::Find(args) => Some(args.needs()),
+            Self::Stat(args) => Some(args.needs()),
+            Self::Cat(args) => Some(args.needs()),
+            Self::Tar(args) => Some(args.needs()),
+            Self::Hash(args) => Some(args.needs()),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the command is a service, which always logs, and whether its log is in JSON.
+    fn log_settings(&self) -> (bool, bool) {
+        match self {
+            #[cfg(feature = "serve")]
+            Self::Serve(args) => (true, args.log_format() == serve::LogFormat::Json),
+            _ => (false, false),
+        }
+    }
+
     fn run(&self, session: &mut Session) -> Result<()> {
         match self {
             Self::Info(args) => info::run(args, session),
@@ -294,6 +337,8 @@ impl Command {
             Self::Wait(args) => wait::run(args, session),
             #[cfg(feature = "vhost-user")]
             Self::Export(args) => export::run(args, session),
+            #[cfg(feature = "serve")]
+            Self::Serve(args) => serve::run(args, session),
             Self::Create(args) => create::run(args, session),
             Self::Build(args) => build::run(args, session),
             Self::Mkfs(args) => mkfs::run(args, session),
@@ -337,19 +382,38 @@ impl Command {
 /// Runs the command and returns the exit code, which is that of the first error. Errors are printed
 /// where they happen.
 pub(crate) fn run(cli: &Cli) -> u8 {
-    start_log(cli.global.verbose);
+    start_log(cli);
     let mut session = Session::new(&cli.global, cli.command.name());
+    let needs = cli.command.needs();
+    if cli.global.no_sandbox && needs.is_some() {
+        tracing::warn!("not confined: --no-sandbox");
+    }
+    let needs = needs.filter(|_| !cli.global.no_sandbox);
+    let confined = match needs.map_or(Ok(None), |needs| sandbox::enter(&needs)) {
+        Ok(confined) => confined,
+        Err(error) => {
+            session.report(&error);
+            return session.exit_code();
+        }
+    };
     if let Err(error) = cli.command.run(&mut session) {
         session.report(&error);
     }
-    session.exit_code()
+    let exit_code = session.exit_code();
+    drop(session);
+    if let Some(confined) = confined {
+        confined.finish();
+    }
+    exit_code
 }
 
 /// Starts logging to standard error, filtered by `RUST_LOG` or by the number of `-v` options.
-fn start_log(verbose: u8) {
+fn start_log(cli: &Cli) {
     use tracing_subscriber::EnvFilter;
-    let filter = match (verbose, std::env::var("RUST_LOG")) {
+    let (is_service, is_json) = cli.command.log_settings();
+    let filter = match (cli.global.verbose, std::env::var("RUST_LOG")) {
         (0, Ok(filter)) => filter,
+        (0, Err(_)) if is_service => "info".to_owned(),
         (0, Err(_)) => return,
         (1, _) => "info".to_owned(),
         (2, _) => "debug".to_owned(),
@@ -358,9 +422,13 @@ fn start_log(verbose: u8) {
     // Colour escapes are written only to a terminal, and only if its user allows colour
     // (https://no-color.org).
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_ansi(!is_plain && std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
+        .with_writer(std::io::stderr);
+    if is_json {
+        log.json().init();
+    } else {
+        log.init();
+    }
 }

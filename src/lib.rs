@@ -80,6 +80,8 @@ pub use diskfs_export as export;
 pub use diskfs_inspect as inspect;
 #[cfg(feature = "logs")]
 pub use diskfs_logs as logs;
+#[cfg(feature = "serve")]
+pub use diskfs_service as service;
 #[cfg(feature = "cli")]
 pub use diskfs_varstore as varstore;
 #[cfg(feature = "microvm")]

@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use diskfs_block::{BlockRead, Overlay};
-use diskfs_image::{Description, Image, WritableImage};
+use diskfs_image::{Description, DirectOpener, Image, WritableImage};
 use diskfs_volume::{PartitionTable, read_table};
 
 pub use content::{Content, ContentClass};
@@ -133,7 +133,8 @@ impl Disk {
     /// # Errors
     /// `Corrupt`, `Io`.
     pub fn image_luks(&self) -> Result<Option<diskfs_luks::Header>> {
-        luks::of_image(self.description())
+        let files = self.settings.files.as_deref();
+        luks::of_image(self.description(), files.unwrap_or(&DirectOpener))
     }
 
     /// Returns the facts that the image records: format, sizes, backing chain, snapshots.

@@ -13,6 +13,7 @@ use super::operand::Operand;
 use super::options::SourceArgs;
 use super::out_file::OutFile;
 use super::progress::Progress;
+use super::sandbox::Needs;
 use super::session::{Located, Session};
 
 /// Print the contents of files
@@ -32,6 +33,13 @@ pub(super) struct Cat {
 
     #[command(flatten)]
     source: SourceArgs,
+}
+
+impl Cat {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Needs<'_> {
+        Needs::reading(&self.files, &self.source).writing(self.output.as_deref())
+    }
 }
 
 pub(super) fn run(args: &Cat, session: &mut Session) -> Result<()> {

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use serde::Deserialize;
 
@@ -25,11 +26,24 @@ pub(crate) struct Config {
     /// The files that images may refer to: `none`, `chain-owner`, or a list of directories.
     #[serde(deserialize_with = "policy")]
     pub(crate) backing: Policy,
+    /// The policy for a host that cannot confine a command completely.
+    pub(crate) sandbox: Sandbox,
     #[cfg(feature = "microvm")]
     pub(crate) vm: Vm,
     /// The table `[vm]`, accepted but not used in programs without microVMs.
     #[cfg(not(feature = "microvm"))]
     vm: toml::Table,
+}
+
+/// The policy for a host that cannot confine a command completely.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Sandbox {
+    /// The command runs with what the host has, and warns in the log.
+    #[default]
+    BestEffort,
+    /// The command fails.
+    Required,
 }
 
 /// The forms of [`Policy`] in the configuration file.
@@ -100,6 +114,16 @@ impl Config {
     /// `Invalid`, with the line, if the file is invalid; `NotFound` if the file that the variable
     /// names is missing.
     pub(crate) fn load() -> Result<Self> {
+        // Read once: a process that has confined itself cannot open the file again.
+        static LOADED: OnceLock<Config> = OnceLock::new();
+        if let Some(loaded) = LOADED.get() {
+            return Ok(loaded.clone());
+        }
+        let loaded = Self::find()?;
+        Ok(LOADED.get_or_init(|| loaded).clone())
+    }
+
+    fn find() -> Result<Self> {
         if let Some(named) = std::env::var_os(VARIABLE) {
             // An empty variable means no configuration file.
             return match PathBuf::from(named) {

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::fleet::listed;
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::sandbox::Needs;
 use super::session::{Output, Session, stdout};
 use super::show::json as document;
 use super::show::name::text;
@@ -63,6 +64,16 @@ struct Candidate {
 struct Row {
     filesystem: Filesystem,
     statistics: Statistics,
+}
+
+impl Df {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Option<Needs<'_>> {
+        // Directories are searched for images while the command runs.
+        let is_dir = |operand: &Operand| Path::new(operand.as_os_str()).is_dir();
+        let all_named = self.fleet.is_none() && !self.images.iter().any(is_dir);
+        all_named.then(|| Needs::reading(&self.images, &self.source))
+    }
 }
 
 pub(super) fn run(args: &Df, session: &mut Session) -> Result<()> {

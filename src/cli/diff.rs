@@ -18,6 +18,7 @@ use super::operand::Operand;
 use super::options::SourceArgs;
 use super::pool;
 use super::progress::Progress;
+use super::sandbox::Needs;
 use super::session::{Output, Session, stdout};
 use super::show::json::List;
 use compare::{Comparison, Outcome};
@@ -110,6 +111,15 @@ pub(super) struct Diff {
 
     #[command(flatten)]
     source: SourceArgs,
+}
+
+impl Diff {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Needs<'_> {
+        let mut operands = vec![self.from.clone()];
+        operands.extend(self.to.clone());
+        Needs::reading(&operands, &self.source)
+    }
 }
 
 pub(super) fn run(args: &Diff, session: &mut Session) -> Result<()> {

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::exclude::ExcludeArgs;
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::sandbox::Needs;
 use super::session::{Located, Output, Session, name_style, shown_path, stdout};
 use super::show::json::{List, put_name};
 use super::show::name::{NameStyle, join};
@@ -100,6 +101,13 @@ pub(super) struct Du {
 
     #[command(flatten)]
     source: SourceArgs,
+}
+
+impl Du {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Needs<'_> {
+        Needs::reading(&self.paths, &self.source)
+    }
 }
 
 pub(super) fn run(args: &Du, session: &mut Session) -> Result<()> {

@@ -16,6 +16,7 @@ use diskfs::{Filesystem, Result};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::sandbox::Needs;
 use super::session::{Located, Output, Session, name_style, stdout};
 use super::show::json::{self, List, put_name};
 use super::show::name::{NameStyle, join};
@@ -62,6 +63,13 @@ pub(super) struct Find {
 
     #[command(flatten)]
     source: SourceArgs,
+}
+
+impl Find {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Needs<'_> {
+        Needs::reading(std::slice::from_ref(&self.start), &self.source)
+    }
 }
 
 pub(super) fn run(args: &Find, session: &mut Session) -> Result<()> {

@@ -20,6 +20,7 @@ use super::operand::Operand;
 use super::options::SourceArgs;
 use super::pool;
 use super::progress::Progress;
+use super::sandbox::Needs;
 use super::session::{Located, Output, Session, stdout};
 use super::show::json::List;
 use super::show::name::join;
@@ -192,6 +193,14 @@ pub(super) struct Grep {
 
     #[command(flatten)]
     source: SourceArgs,
+}
+
+impl Grep {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Option<Needs<'_>> {
+        let (_, operands) = self.words().ok()?;
+        Some(Needs::reading(&operands, &self.source))
+    }
 }
 
 pub(super) fn run(args: &Grep, session: &mut Session) -> Result<()> {

@@ -14,6 +14,7 @@ use super::operand::Operand;
 use super::options::SourceArgs;
 use super::pool;
 use super::progress::{Holes, Progress, sizes_below};
+use super::sandbox::Needs;
 use super::session::{Located, Output, Session, stdout};
 use super::show::json::{self, List, put_name};
 use super::show::mode;
@@ -50,6 +51,13 @@ pub(super) struct Hash {
 
     #[command(flatten)]
     source: SourceArgs,
+}
+
+impl Hash {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Needs<'_> {
+        Needs::reading(&self.paths, &self.source)
+    }
 }
 
 pub(super) fn run(args: &Hash, session: &mut Session) -> Result<()> {

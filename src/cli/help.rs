@@ -46,6 +46,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "commit",
             "rebase",
             "export",
+            "serve",
             "uefi",
         ],
     ),
@@ -105,6 +106,8 @@ Configuration:
     backing = \"chain-owner\"      # files that an image can refer to (backing files, data files):
                                  # \"chain-owner\": below the image's directory, with its owner;
                                  # \"none\"; or a list of directories, such as [\"/srv/templates\"]
+    sandbox = \"best-effort\"      # if the host lacks Landlock or seccomp, reading commands continue
+                                 # with a warning in the log; \"required\": they fail
     [vm]
     backend = \"uml\"              # same as --vm
     appliance = \"/srv/appliance\" # same as --appliance

@@ -13,6 +13,7 @@ use diskfs::{Content, Disk, Error, Result, Volume};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::sandbox::Needs;
 use super::session::{Output, Session, stdout};
 use super::show::json;
 
@@ -36,6 +37,13 @@ struct VolumeReport {
     content: Option<Content>,
     filesystem: Option<(Identity, Statistics)>,
     luks: Option<Header>,
+}
+
+impl Info {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Needs<'_> {
+        Needs::reading(std::slice::from_ref(&self.image), &self.source)
+    }
 }
 
 pub(super) fn run(args: &Info, session: &mut Session) -> Result<()> {

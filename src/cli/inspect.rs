@@ -20,6 +20,7 @@ use diskfs::{Disk, Error, ErrorKind, Result};
 use super::fleet::Shard;
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::sandbox::Needs;
 use super::session::{Output, Session, stdout};
 use super::show::json as document;
 
@@ -124,6 +125,14 @@ struct Guest {
 
 /// The JSON Schema of the document.
 const SCHEMA: &str = include_str!("inspect/schema.json");
+
+impl Inspect {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Option<Needs<'_>> {
+        let image = self.image.as_ref()?;
+        Some(Needs::reading(std::slice::from_ref(image), &self.source))
+    }
+}
 
 pub(super) fn run(args: &Inspect, session: &mut Session) -> Result<()> {
     if args.schema {

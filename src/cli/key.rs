@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 
@@ -44,6 +44,11 @@ pub(crate) struct KeyArgs {
     /// them
     #[arg(long)]
     pub(crate) keys_in_clear: bool,
+
+    /// The keys, once they were loaded: a process that has confined itself cannot open their files
+    /// again.
+    #[arg(skip)]
+    loaded: OnceLock<Keys>,
 }
 
 impl KeyArgs {
@@ -52,9 +57,13 @@ impl KeyArgs {
         if self.key.is_empty() && self.luks_header.is_empty() {
             return Ok(None);
         }
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(Some(loaded.clone()));
+        }
         let keys = load(&self.key, self.keys_in_clear)?;
         let mut headers = self.luks_header.iter();
-        headers.try_fold(keys, HeaderSelector::add_to).map(Some)
+        let keys = headers.try_fold(keys, HeaderSelector::add_to)?;
+        Ok(Some(self.loaded.get_or_init(|| keys).clone()))
     }
 }
 

@@ -15,6 +15,7 @@ use diskfs::{Error, ErrorKind, Result};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::sandbox::Needs;
 use super::session::{Output, Session, stdout};
 use filter::{Filter, Priorities};
 use format::{Format, Writer};
@@ -110,6 +111,13 @@ pub(super) struct Log {
 
     #[command(flatten)]
     source: SourceArgs,
+}
+
+impl Log {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Needs<'_> {
+        Needs::reading(std::slice::from_ref(&self.image), &self.source).reading_logs()
+    }
 }
 
 pub(super) fn run(args: &Log, session: &mut Session) -> Result<()> {

@@ -10,6 +10,7 @@ use diskfs::{Filesystem, Node, Result};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::sandbox::Needs;
 use super::session::{Located, Output, Session, name_style, stdout};
 use super::show::json::{self, List, put_name};
 use super::show::name::{NameStyle, join};
@@ -109,6 +110,13 @@ enum Sink<'a> {
         first: bool,
     },
     Json(List<'a>),
+}
+
+impl Ls {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Needs<'_> {
+        Needs::reading(&self.paths, &self.source)
+    }
 }
 
 pub(super) fn run(args: &Ls, session: &mut Session) -> Result<()> {

@@ -30,6 +30,17 @@ pub(crate) fn with_destination<'a>(
     }
 }
 
+/// Returns the images that operands name. A path without an image belongs to the image before it.
+pub(crate) fn images(operands: &[Operand]) -> Vec<OsString> {
+    let mut images: Vec<OsString> = Vec::new();
+    for operand in operands {
+        if images.is_empty() || !operand.is_bare_path() {
+            images.push(operand.split().image);
+        }
+    }
+    images
+}
+
 /// The parts of an [`Operand`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OperandParts {

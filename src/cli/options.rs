@@ -16,6 +16,7 @@ use diskfs::{
 use super::bytes;
 use super::config::Config;
 use super::key::KeyArgs;
+use super::sandbox;
 #[cfg(feature = "microvm")]
 use super::vm::VmArgs;
 
@@ -78,6 +79,7 @@ impl SourceArgs {
         image: &OsStr,
         access: impl Fn(DiskOptions) -> DiskOptions,
     ) -> Result<Disk> {
+        diskfs_sandbox::act_if_planted();
         access(self.options_for(image)?).open_spec(image)
     }
 
@@ -97,7 +99,7 @@ impl SourceArgs {
                 self.vm
                     .take_kernel(&looked_into.open_spec(image)?, self.volume.os)?;
             }
-            options.fallback(self.vm.fallback()?)
+            options.fallback(sandbox::fallback(&self.vm)?)
         };
         Ok(options)
     }
@@ -167,6 +169,7 @@ impl ImageArgs {
             format: self.format,
             snapshot: self.snapshot.clone(),
             gate: self.gate()?,
+            files: sandbox::opener(),
             share: if self.force_share {
                 Share::Force
             } else {

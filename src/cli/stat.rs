@@ -9,6 +9,7 @@ use diskfs::vfs::{FileType, Follow, Metadata, Timestamp};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::sandbox::Needs;
 use super::session::{Located, Output, Session, name_style, stdout};
 use super::show::json::{self, List, put_name};
 use super::show::name::NameStyle;
@@ -38,6 +39,13 @@ struct Facts {
     metadata: Metadata,
     target: Option<Vec<u8>>,
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Stat {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Needs<'_> {
+        Needs::reading(&self.paths, &self.source)
+    }
 }
 
 pub(super) fn run(args: &Stat, session: &mut Session) -> Result<()> {

@@ -21,6 +21,7 @@ use super::operand::Operand;
 use super::options::SourceArgs;
 use super::out_file::{OutFile, is_standard};
 use super::progress::{Holes, Progress, TotalBytes, sizes_below};
+use super::sandbox::Needs;
 use super::session::{Output, Session, raw_stdout};
 use super::show::json::{self as document, put_name};
 use super::show::name::{join, text};
@@ -64,6 +65,14 @@ pub(super) struct Tar {
 
     #[command(flatten)]
     source: SourceArgs,
+}
+
+impl Tar {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Needs<'_> {
+        Needs::reading(std::slice::from_ref(&self.directory), &self.source)
+            .writing(self.file.as_deref())
+    }
 }
 
 pub(super) fn run(args: &Tar, session: &mut Session) -> Result<()> {

@@ -9,6 +9,7 @@ use diskfs::{Result, SortedEntry};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::sandbox::Needs;
 use super::session::{Located, Output, Session, name_style, stdout};
 use super::show::json::{self, List, put_name};
 use super::show::name::{NameStyle, join};
@@ -49,6 +50,13 @@ const NO_TRUNK: &str = "    ";
 struct Count {
     directories: u64,
     files: u64,
+}
+
+impl Tree {
+    /// Returns the files of the host that the command uses.
+    pub(super) fn needs(&self) -> Needs<'_> {
+        Needs::reading(&self.paths, &self.source)
+    }
 }
 
 pub(super) fn run(args: &Tree, session: &mut Session) -> Result<()> {

@@ -93,6 +93,13 @@ impl VmArgs {
         Ok(Arc::new(MicroVm::new(self.options()?)))
     }
 
+    /// Returns the same fallback for a process that starts no machines: it knows what it would
+    /// support.
+    pub(crate) fn fallback_without_machines(&self) -> Result<Arc<dyn Fallback>> {
+        let options = self.options()?;
+        Ok(Arc::new(MicroVm::new(VmOptions { pool: 0, ..options })))
+    }
+
     /// Returns true if the guest's kernel is needed, but not yet extracted.
     pub(crate) fn lacks_kernel(&self) -> bool {
         self.vm_kernel == Kernel::Guest && self.guest_kernel.get().is_none()

@@ -33,6 +33,7 @@ mod progress;
 mod resize;
 mod resize_stacks;
 mod room;
+mod sandbox;
 mod schemas;
 mod sparsify;
 mod systems;

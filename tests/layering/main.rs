@@ -114,6 +114,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "diskfs-export",
         &["diskfs-disk", "diskfs-vfs", "diskfs-block"],
     ),
+    // The confinement of processes, and the files that they get: only their images.
+    ("diskfs-sandbox", &["diskfs-block", "diskfs-image"]),
+    (
+        "diskfs-service",
+        &[
+            "diskfs-block",
+            "diskfs-deploy",
+            "diskfs-disk",
+            "diskfs-image", // gates
+            "diskfs-inspect",
+            "diskfs-luks", // keys
+            "diskfs-varstore",
+            "diskfs-vfs",
+            "diskfs-volume", // editing partitions
+        ],
+    ),
     (
         "diskfs-vm",
         &[
@@ -121,6 +137,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-disk",
             "diskfs-export",
             "diskfs-remote",
+            "diskfs-sandbox",
             "diskfs-vfs",
             "diskfs-block",
         ],
@@ -140,6 +157,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-inspect",
             "diskfs-logs",
             "diskfs-luks",
+            "diskfs-sandbox",
+            "diskfs-service",
             "diskfs-varstore",
             "diskfs-vfs",
             "diskfs-vm",

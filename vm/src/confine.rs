@@ -14,18 +14,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, Scope, path_beneath_rules,
-};
+use diskfs_sandbox::{FileRules, HostFiles, Network, RulesError};
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getgid, getppid, getuid, set_parent_process_death_signal,
     setrlimit, setsid,
 };
 use rustix::thread::{CpuSet, UnshareFlags, sched_setaffinity, set_no_new_privs, unshare_unsafe};
-
-/// The version of Landlock's rights; rights that the host's kernel does not know are left out.
-const LANDLOCK_ABI: ABI = ABI::V6;
 
 /// The user id in the machine's namespace, `nobody` by convention; it has no rights outside.
 const NOBODY: u32 = 65_534;
@@ -60,7 +54,7 @@ impl Confinement {
 /// The confinement steps of the new process. They allocate no memory.
 struct BeforeExec {
     parent: Option<Pid>,
-    rules: Option<RulesetCreated>,
+    rules: Option<FileRules>,
     cpu: Option<CpuSet>,
     network: bool,
     uid_map: String,
@@ -101,7 +95,7 @@ impl BeforeExec {
         set_no_new_privs(true)?;
         if let Some(rules) = self.rules.take() {
             // The rules fit the kernel's version of Landlock, if it has one.
-            let _ = rules.restrict_self();
+            let _ = rules.enforce();
         }
         // This must come last: a change of credentials resets the signal.
         set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -136,20 +130,18 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
         .write_all(text.as_bytes())
 }
 
-fn rules(confinement: &Confinement) -> Result<RulesetCreated, landlock::RulesetError> {
-    let read = AccessFs::from_read(LANDLOCK_ABI);
-    let all = AccessFs::from_all(LANDLOCK_ABI);
-    let mut rules = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(all)?;
-    if !confinement.network {
-        rules = rules.handle_access(AccessNet::from_all(LANDLOCK_ABI))?;
-    }
-    rules
-        .scope(Scope::from_all(LANDLOCK_ABI))?
-        .create()?
-        .add_rules(path_beneath_rules(&confinement.read, read))?
-        .add_rules(path_beneath_rules(&confinement.write, all))
+fn rules(confinement: &Confinement) -> Result<FileRules, RulesError> {
+    let files = HostFiles {
+        execute: confinement.read.clone(),
+        write_and_execute: confinement.write.clone(),
+        ..HostFiles::default()
+    };
+    let network = if confinement.network {
+        Network::Kept
+    } else {
+        Network::None
+    };
+    FileRules::new(&files, network)
 }
 
 /// Returns the last processor that this process may use: the first ones are usually busier.

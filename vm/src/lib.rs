@@ -16,6 +16,7 @@ mod confine;
 mod connection;
 mod console;
 mod filesystem_kinds;
+mod forward;
 mod kvm_probe;
 mod machine;
 mod mount;
@@ -34,6 +35,7 @@ mod watch;
 
 pub use boot_files::Appliance;
 pub use diskfs_remote::client::{Ended, Program, ProgramEvent, Running, Stream, User};
+pub use forward::{ForwardServer, ForwardedFallback};
 pub use options::{BackendChoice, BackendKind, VmOptions};
 use pool::Pool;
 pub use tree::MachineTree;

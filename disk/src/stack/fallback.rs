@@ -58,8 +58,12 @@ pub struct FallbackRequest<'a> {
 pub struct DiskId(u64);
 
 impl DiskId {
-    /// Returns a new identity.
-    pub(super) fn new() -> Self {
+    /// Returns a new identity, for a program that calls a [`Fallback`] itself.
+    #[expect(
+        clippy::new_without_default,
+        reason = "each identity is a different one"
+    )]
+    pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use diskfs_block::{BlockRead, BlockWrite, File, Slice};
-use diskfs_image::{Decrypt, Description, Unlock};
+use diskfs_block::{BlockRead, BlockWrite, Slice};
+use diskfs_image::{Access, Decrypt, Description, FileOpener, Unlock};
 use diskfs_luks::{Header, Key, Limits, Unlocked, Version, VolumeKey};
 
 use super::Volume;
@@ -167,12 +167,12 @@ pub(super) fn header_of_image(device: &dyn BlockRead) -> diskfs_block::Result<He
 }
 
 /// Returns the LUKS header of an image, if its data is encrypted.
-pub(super) fn of_image(image: &Description) -> Result<Option<Header>> {
+pub(super) fn of_image(image: &Description, files: &dyn FileOpener) -> Result<Option<Header>> {
     let encryption = image.qcow2.as_ref().and_then(|qcow2| qcow2.encryption);
     let Some(encryption) = encryption else {
         return Ok(None);
     };
-    let header = File::open(&image.path).and_then(|file| {
+    let header = files.open(&image.path, Access::Read).and_then(|file| {
         let (start, len) = (encryption.header_offset_bytes, encryption.header_len_bytes);
         header_of_image(&Slice::new(Arc::new(file), start, len)?)
     });

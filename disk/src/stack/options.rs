@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Overlay};
-use diskfs_image::{Format, Gate, Image, ImageSpec, OpenOptions, Share, StaleBase, WritableImage};
+use diskfs_image::{
+    FileOpener, Format, Gate, Image, ImageSpec, OpenOptions, Share, StaleBase, WritableImage,
+};
 
 use super::{CodePage, Disk, Fallback, Keys, OpenedImage, overlay};
 use crate::{CancellationToken, Error, ErrorKind, Result};
@@ -81,6 +83,8 @@ pub(super) struct Settings {
     pub(super) code_page: Option<CodePage>,
     pub(super) fallback: Option<Arc<dyn Fallback>>,
     pub(super) cancellation: Option<CancellationToken>,
+    /// The opener of the disk's images; `None` opens them directly.
+    pub(super) files: Option<Arc<dyn FileOpener>>,
 }
 
 impl DiskOptions {
@@ -282,7 +286,11 @@ impl DiskOptions {
             }
         };
         tracing::info!(image = %path.display(), access = ?self.access, "image opened");
-        Ok(Disk::new(image, path, self.settings.clone()))
+        let settings = Settings {
+            files: Some(options.files),
+            ..self.settings.clone()
+        };
+        Ok(Disk::new(image, path, settings))
     }
 
     /// Returns the options of each image, with the keys that unlock it.

@@ -72,9 +72,15 @@ const TOLD_MAX: usize = 4;
 /// The longest name of a backing file in bytes (specification, field `backing_file_size`).
 const NAME_MAX_BYTES: u32 = 1023;
 
-/// Returns a warning if a disk is about to be written while overlays in its directory use it as
-/// their backing file. Only some hundreds of files are examined, and only their headers.
-pub(crate) fn overlays_warning(path: &Path, id: FileId) -> Option<String> {
+/// Returns the names of the overlays in the directory of an open image that use it as their backing
+/// file. Only some hundreds of files are examined, and only their headers.
+pub(crate) fn overlays_of(path: &Path, file: &diskfs_block::File) -> Vec<String> {
+    find_overlays(path, file).unwrap_or_default()
+}
+
+fn find_overlays(path: &Path, file: &diskfs_block::File) -> Option<Vec<String>> {
+    let stat = rustix::fs::fstat(file).ok()?;
+    let id = (stat.st_dev, stat.st_ino);
     let real = path.canonicalize().ok()?;
     let dir = real.parent()?;
     let entries = dir.read_dir().ok()?.take(LOOKED_AT_MAX).flatten();
@@ -82,20 +88,20 @@ pub(crate) fn overlays_warning(path: &Path, id: FileId) -> Option<String> {
     let overlays = files
         .map(|entry| entry.path())
         .filter(|file| *file != real && is_overlay_of(file, &real, id).unwrap_or(false));
-    let mut names: Vec<String> = overlays
-        .filter_map(|file| {
-            Some(
-                file.file_name()?
-                    .to_string_lossy()
-                    .escape_debug()
-                    .to_string(),
-            )
-        })
-        .collect();
+    let names = overlays.filter_map(|file| Some(file.file_name()?.to_string_lossy().into_owned()));
+    Some(names.collect())
+}
+
+/// Returns a warning if a disk is about to be written while overlays use it as their backing file.
+pub(crate) fn overlays_warning(mut names: Vec<String>) -> Option<String> {
     names.sort_unstable();
     let more = names.len().saturating_sub(TOLD_MAX);
     names.truncate(TOLD_MAX);
-    let told = names.join(", ");
+    let shown: Vec<String> = names
+        .iter()
+        .map(|name| name.escape_debug().to_string())
+        .collect();
+    let told = shown.join(", ");
     let more = if more > 0 {
         format!(" and {more} more")
     } else {

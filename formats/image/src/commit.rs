@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use diskfs_block::{BlockWrite, Error, File, Result, check_cancelled};
+use diskfs_block::{BlockWrite, Error, Result, check_cancelled};
 
 use crate::base::Identity;
 use crate::create::{
@@ -15,7 +15,7 @@ use crate::lock::lock_for_writing;
 use crate::map::MapEntry;
 use crate::numbers::to_usize;
 use crate::qcow2::base_record;
-use crate::{Image, OpenOptions, Share, WritableImage, create};
+use crate::{Access, Image, OpenOptions, Share, WritableImage, create};
 
 /// The number of bytes to read and write at once.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -55,7 +55,7 @@ pub fn commit(
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Committed> {
     // The chain is read without locks, because we are about to write to its second file.
-    let locked = File::open_read_write(path)?;
+    let locked = options.files.open(path, Access::ReadWrite)?;
     lock_for_writing(&locked, path)?;
     let unlocked = OpenOptions {
         share: Share::Force,
@@ -90,7 +90,7 @@ pub fn commit(
     let emptied = overlay == Overlay::Emptied && empty(path, &description)?;
     if let Some(identity) = Identity::of_file(&below.path) {
         // Emptying the overlay created a new file.
-        let file = File::open_read_write(path)?;
+        let file = options.files.open(path, Access::ReadWrite)?;
         lock_for_writing(&file, path)?;
         base_record::renew(&file, identity)?;
     }

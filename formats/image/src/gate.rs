@@ -91,24 +91,35 @@ impl Gate {
             && self.files.is_empty()
     }
 
-    /// Opens the file that `image` names as `name`.
-    pub(crate) fn open(
-        &self,
-        image: Namer<'_>,
-        name: &[u8],
-        what: NamedFor,
-        access: Access,
-    ) -> Result<File> {
-        let gate = self;
+    /// Opens a file that an image names.
+    pub(crate) fn open(&self, named: &NamedFile<'_>) -> Result<File> {
         let request = Request {
-            gate,
-            image,
-            name,
-            what,
-            access,
+            gate: self,
+            image: Namer {
+                path: named.image,
+                owner: named.owner,
+            },
+            name: named.name,
+            what: named.named_for,
+            access: named.access,
         };
         request.open()
     }
+}
+
+/// A file that an image names.
+#[derive(Debug, Clone, Copy)]
+pub struct NamedFile<'a> {
+    /// The path by which the image was opened.
+    pub image: &'a Path,
+    /// The user id of the image's owner; `None` if the image is not a file of the host.
+    pub owner: Option<u32>,
+    /// The name, as it stands in the image.
+    pub name: &'a [u8],
+    /// The purpose for which the image needs the file.
+    pub named_for: NamedFor,
+    /// The access that the image needs.
+    pub access: Access,
 }
 
 /// An image that names a file.
@@ -121,8 +132,10 @@ pub(crate) struct Namer<'a> {
 
 /// The purpose for which an image names a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NamedFor {
+pub enum NamedFor {
+    /// The backing file, which is only read.
     Backing,
+    /// The external data file.
     Data,
 }
 
@@ -137,8 +150,10 @@ impl NamedFor {
 
 /// The access mode of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
+pub enum Access {
+    /// Reading only.
     Read,
+    /// Reading and writing.
     ReadWrite,
 }
 

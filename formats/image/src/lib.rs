@@ -66,6 +66,7 @@ pub mod create;
 mod description;
 mod disguise;
 mod encryption;
+mod files;
 mod format;
 mod gate;
 mod image;
@@ -97,8 +98,9 @@ pub use description::{
     Bitmap, BitmapState, Compression, Description, Encryption, Qcow2Details, Snapshot,
 };
 pub use encryption::{Decrypt, Unlock};
+pub use files::{DirectOpener, FileOpener};
 pub use format::Format;
-pub use gate::{Gate, Policy};
+pub use gate::{Access, Gate, NamedFile, NamedFor, Policy};
 pub use image::Image;
 pub use map::{Map, MapEntry};
 pub use options::{OpenOptions, Share, StaleBase};

@@ -20,7 +20,7 @@ use crate::qcow2::workers::Workers;
 use crate::qcow2::{Surroundings, Unopened, WritableFiles};
 use crate::raw::{Raw, RawWriter};
 use crate::source::Source;
-use crate::{Format, OpenOptions, Share, StaleBase};
+use crate::{Format, NamedFile, OpenOptions, Share, StaleBase};
 
 /// The largest number of images in a chain, the first included. QEMU has no limit; longer chains
 /// are not made on purpose, and each image costs a descriptor and a stack frame.
@@ -95,14 +95,13 @@ impl<'a> Opener<'a> {
 
     /// Opens the file that the user named.
     pub(crate) fn open_top(&mut self, path: &Path) -> Result<Opened> {
-        let file = match self.access {
-            Access::Read => File::open(path)?,
-            Access::ReadWrite => File::open_read_write(path)?,
+        let file = self.options.files.open(path, self.access)?;
+        let overlays = match self.access {
+            Access::Read => Vec::new(),
+            Access::ReadWrite => self.options.files.overlays_of(path, &file),
         };
         let mut source = self.source(file, self.access)?;
-        if let (Access::ReadWrite, Some(id)) = (self.access, source.id) {
-            source.warnings.extend(overlays_warning(path, id));
-        }
+        source.warnings.extend(overlays_warning(overlays));
         self.open_source(source)
     }
 
@@ -116,7 +115,7 @@ impl<'a> Opener<'a> {
         path: &Path,
         change: impl FnOnce(&dyn BlockWrite) -> Result<T>,
     ) -> Result<T> {
-        let source = self.source(File::open_read_write(path)?, Access::ReadWrite)?;
+        let source = self.source(self.open_to_edit(path)?, Access::ReadWrite)?;
         let options = self.options;
         let (Some(file), is_qcow2) = (source.writable.clone(), {
             let (node, _) = *self.open_source(source.clone())?;
@@ -146,7 +145,7 @@ impl<'a> Opener<'a> {
         path: &Path,
         change: impl FnOnce(&dyn BlockWrite) -> Result<T>,
     ) -> Result<T> {
-        let source = self.source(File::open_read_write(path)?, Access::ReadWrite)?;
+        let source = self.source(self.open_to_edit(path)?, Access::ReadWrite)?;
         let file = source
             .writable
             .ok_or_else(|| Error::new(ErrorKind::ReadOnly, "the image is open read-only"))?;
@@ -160,8 +159,7 @@ impl<'a> Opener<'a> {
         name: &[u8],
         format: Format,
     ) -> Result<Opened> {
-        let gate = &self.options.gate;
-        let file = gate.open(image, name, NamedFor::Backing, Access::Read)?;
+        let file = self.open_named(image, name, NamedFor::Backing, Access::Read)?;
         let source = self.source(file, Access::Read)?;
         self.layer(&source, format, ImageState::Current)
     }
@@ -180,6 +178,28 @@ impl<'a> Opener<'a> {
         let mut opened = self.layer(&source, format, state)?;
         opened.1.probed = source.probed;
         Ok(opened)
+    }
+
+    fn open_to_edit(&self, path: &Path) -> Result<File> {
+        self.options.files.open(path, Access::ReadWrite)
+    }
+
+    /// Opens a file that an image names, as far as the gate allows it.
+    fn open_named(
+        &self,
+        image: Namer<'_>,
+        name: &[u8],
+        named_for: NamedFor,
+        access: Access,
+    ) -> Result<File> {
+        let named = NamedFile {
+            image: image.path,
+            owner: image.owner,
+            name,
+            named_for,
+            access,
+        };
+        self.options.files.open_named(&named, &self.options.gate)
     }
 
     /// Adds an open file to the chain: at most once, and locked.
@@ -346,8 +366,7 @@ impl<'a> Opener<'a> {
         let Some(name) = name else {
             return Ok(None);
         };
-        let gate = &self.options.gate;
-        let file = gate.open(namer, name, NamedFor::Data, access)?;
+        let file = self.open_named(namer, name, NamedFor::Data, access)?;
         let source = self.source(file, access)?;
         if access == Access::ReadWrite {
             disguise::refuse_image_as_data(&source, namer.path)?;
@@ -364,8 +383,7 @@ impl<'a> Opener<'a> {
         let Some(name) = image.backing_name() else {
             return Ok(None);
         };
-        let gate = &self.options.gate;
-        let file = gate.open(namer, name, NamedFor::Backing, Access::Read)?;
+        let file = self.open_named(namer, name, NamedFor::Backing, Access::Read)?;
         let format = match image.backing_format_name() {
             Some(name) => named_format(name).map_err(|e| e.in_file(namer.path))?,
             None => self.unnamed_format(name, warnings),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Format, Gate, Unlock};
+use crate::{DirectOpener, FileOpener, Format, Gate, Unlock};
 
 /// The options for opening an image. Use `..Default::default()` for the rest.
 #[derive(Debug, Clone)]
@@ -18,6 +18,8 @@ pub struct OpenOptions {
     pub backing_format: Option<Format>,
     /// The policy for the files that the image may name.
     pub gate: Gate,
+    /// The opener of the image's files. [`DirectOpener`] opens them in this process.
+    pub files: Arc<dyn FileOpener>,
     /// The policy for concurrent use of the image.
     pub share: Share,
     /// The policy for an overlay whose backing file has changed.
@@ -41,6 +43,7 @@ impl Default for OpenOptions {
             snapshot: None,
             backing_format: None,
             gate: Gate::default(),
+            files: Arc::new(DirectOpener),
             share: Share::default(),
             stale_base: StaleBase::default(),
             unlock: None,

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use diskfs_block::{BlockRead, BlockWrite, Error, File, Result, check_cancelled};
+use diskfs_block::{BlockRead, BlockWrite, Error, Result, check_cancelled};
 
 use crate::base::Identity;
 use crate::create::directory_of;
@@ -19,7 +19,7 @@ use crate::open::Opener;
 use crate::qcow2::backing_name;
 use crate::qcow2::header::NamedBacking;
 use crate::qcow2::units::SUBCLUSTERS_BITS;
-use crate::{Format, OpenOptions, WritableImage};
+use crate::{Access, Format, OpenOptions, WritableImage};
 
 /// The number of bytes to compare at once; a multiple of every cluster size.
 const PIECE_BYTES: u64 = 2 << 20;
@@ -74,7 +74,7 @@ pub fn rebase(
         }
         Contents::Trusted => 0,
     };
-    let file = File::open_read_write(path)?;
+    let file = options.files.open(path, Access::ReadWrite)?;
     lock_for_writing(&file, path)?;
     let identity = base.and_then(|base| Identity::of_file(&directory_of(path).join(&base.name)));
     set_base(&file, base, identity).map_err(|e| e.in_file(path))?;

@@ -156,6 +156,7 @@ const FLAGS: &[Flag] = &[
                 path,
                 text,
                 only_if_missing: false,
+                verbatim: false,
             }))
         },
     },
@@ -236,6 +237,7 @@ const FLAGS: &[Flag] = &[
                 path,
                 text,
                 only_if_missing: false,
+                verbatim: false,
             }))
         },
     },

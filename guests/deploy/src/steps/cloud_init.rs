@@ -47,6 +47,10 @@ pub struct CloudInit {
     /// and notes list what is not supported.
     #[serde(default, rename = "user-data", skip_serializing_if = "Option::is_none")]
     pub user_data: Option<String>,
+    /// Applies the user data with steps even if cloud-init is enabled, which then keeps its own
+    /// data source.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub translate: bool,
 }
 
 /// The files of a seed.
@@ -84,7 +88,7 @@ impl CloudInit {
         let Some(text) = &self.user_data else {
             return Ok(());
         };
-        if !is_there || guest.stage.exists(DISABLED)? {
+        if self.translate || !is_there || guest.stage.exists(DISABLED)? {
             return user_data::translate(guest, text);
         }
         // The instance ID is derived from the user data, so that cloud-init runs new user data as

@@ -60,6 +60,10 @@ pub struct Append {
         skip_serializing_if = "std::ops::Not::not"
     )]
     pub only_if_missing: bool,
+    /// Appends the text byte for byte: without a line break before it, unless the file ends with
+    /// the text already.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub verbatim: bool,
 }
 
 /// A local file and its destination in the guest.
@@ -148,10 +152,15 @@ impl Append {
         let is_there = before.is_some();
         let mut contents = before.unwrap_or_default();
         let added = text::encode(&self.text);
-        if is_there && has_lines(&contents, &added) {
+        let is_done = if self.verbatim {
+            contents.ends_with(&added)
+        } else {
+            has_lines(&contents, &added)
+        };
+        if is_there && is_done {
             return Ok(());
         }
-        if !contents.is_empty() && !contents.ends_with(b"\n") {
+        if !self.verbatim && !contents.is_empty() && !contents.ends_with(b"\n") {
             contents.push(b'\n');
         }
         contents.extend(added);
@@ -283,6 +292,15 @@ mod tests {
     fn a_text_is_added_once() {
         let guest = after(GUEST, "- append: {path: /run/motd, text: \"more\\n\"}");
         assert_eq!(text(&guest, "/run/motd"), "hi\nmore\n");
+    }
+
+    #[test]
+    fn a_text_can_be_added_without_a_line_break() {
+        let step = "- append: {path: /run/motd, text: \"i, \", verbatim: true}";
+        let guest = after("-- /run/motd --\nhi\n", step);
+        assert_eq!(text(&guest, "/run/motd"), "hi\ni, ");
+        let missing = after("-- /etc/x --\nx\n", step);
+        assert_eq!(text(&missing, "/run/motd"), "i, ");
     }
 
     #[test]

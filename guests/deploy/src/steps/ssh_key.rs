@@ -26,6 +26,13 @@ pub struct SshKey {
     /// The public keys to remove.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
+    /// The comments of keys to remove, such as that of a program which manages its own keys.
+    #[serde(
+        default,
+        rename = "remove-comments",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub remove_comments: Vec<String>,
     /// Removes all other keys.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
@@ -45,7 +52,9 @@ impl SshKey {
         let is_of =
             |keys: &[(&str, Key<'_>)], blob: &[u8]| keys.iter().any(|(_, key)| key.blob == blob);
         file.remove(|key| {
-            let is_gone = self.exclusive || is_of(&removed, &key.blob);
+            let is_gone = self.exclusive
+                || is_of(&removed, &key.blob)
+                || self.remove_comments.iter().any(|it| key.comment == *it);
             is_gone && !is_of(&keys, &key.blob)
         });
         for (line, key) in &keys {
@@ -64,6 +73,7 @@ pub(super) fn add(guest: &mut Guest, user: &str, keys: &[String]) -> Result<()> 
         user: user.to_owned(),
         keys: keys.to_vec(),
         remove: Vec::new(),
+        remove_comments: Vec::new(),
         exclusive: false,
     };
     step.apply(guest)

@@ -22,6 +22,7 @@ pub(super) fn parse(value: &str) -> Result<SshKey, String> {
         user: user.to_owned(),
         keys: keys.map(str::to_owned).collect(),
         remove: Vec::new(),
+        remove_comments: Vec::new(),
         exclusive: false,
     })
 }

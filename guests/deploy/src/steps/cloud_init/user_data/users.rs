@@ -35,6 +35,7 @@ pub(super) fn apply(guest: &mut Guest, config: &mut Map<String, Value>) -> Resul
             user: default.clone(),
             keys,
             remove: Vec::new(),
+            remove_comments: Vec::new(),
             exclusive: false,
         }
         .apply(guest)?;

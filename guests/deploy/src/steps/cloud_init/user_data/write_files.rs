@@ -48,6 +48,7 @@ pub(super) fn write(guest: &mut Guest, file: Value) -> Result<()> {
             path: to,
             text,
             only_if_missing: false,
+            verbatim: false,
         }
         .apply(guest)?;
         return Permissions { path, mode, owner }.apply(guest);

@@ -1,0 +1,54 @@
+//! Opening the files of an image: directly, or by another process.
+
+use std::fmt;
+use std::path::Path;
+
+use diskfs_block::{File, Result};
+
+use crate::base;
+use crate::gate::{Access, Gate, NamedFile};
+
+/// An opener of the host files that belong to images.
+///
+/// Every file that opening an image needs is opened here: the image, its backing files, its data
+/// file. A process that may not open files asks another one through it, which then decides by facts
+/// that it has gathered itself.
+pub trait FileOpener: fmt::Debug + Send + Sync {
+    /// Opens a file that the user named.
+    ///
+    /// # Errors
+    /// As for [`File::open`] and [`File::open_read_write`].
+    fn open(&self, path: &Path, access: Access) -> Result<File>;
+
+    /// Opens a file that an image names, as far as `gate` allows it.
+    ///
+    /// # Errors
+    /// [`Denied`](diskfs_block::ErrorKind::Denied) if the gate refuses the file, and those of
+    /// [`File::open`].
+    fn open_named(&self, named: &NamedFile<'_>, gate: &Gate) -> Result<File>;
+
+    /// Returns the names of the overlays in the directory of `image` whose backing file it is, as
+    /// far as they can be found quickly. They are only shown in a warning.
+    fn overlays_of(&self, image: &Path, file: &File) -> Vec<String>;
+}
+
+/// Opens files directly, in this process.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DirectOpener;
+
+impl FileOpener for DirectOpener {
+    fn open(&self, path: &Path, access: Access) -> Result<File> {
+        match access {
+            Access::Read => File::open(path),
+            Access::ReadWrite => File::open_read_write(path),
+        }
+    }
+
+    fn open_named(&self, named: &NamedFile<'_>, gate: &Gate) -> Result<File> {
+        gate.open(named)
+    }
+
+    fn overlays_of(&self, image: &Path, file: &File) -> Vec<String> {
+        base::overlays_of(image, file)
+    }
+}

@@ -1,0 +1,200 @@
+//! The worker: a process that confines itself, does one job, and exits.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use diskfs_image::FileOpener;
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::client::{BrokeredOpener, FileAnswer};
+use crate::link::Link;
+use crate::message::{Level, ToParent, ToWorker};
+use crate::profile::{Confined, Profile};
+use crate::ruleset::HostFiles;
+use crate::seccomp::Calls;
+use crate::sys;
+use crate::wire::{Frame, Incoming};
+
+/// The stack of the thread that does the job: that of a main thread.
+const STACK_BYTES: usize = 8 << 20;
+
+/// The services of the parent that a job can use.
+#[derive(Debug, Clone)]
+pub struct WorkerContext {
+    link: Arc<Link>,
+    opener: Arc<BrokeredOpener>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl WorkerContext {
+    /// Returns the opener of images, for
+    /// [`OpenOptions::files`](diskfs_image::OpenOptions::files). It opens the granted images, and
+    /// what they name as far as the parent's gate allows it.
+    pub fn opener(&self) -> Arc<dyn FileOpener> {
+        self.opener.clone()
+    }
+
+    /// Reports progress to the parent, in whatever form both have agreed on.
+    pub fn progress(&self, report: &[u8]) {
+        // Without a parent, the process ends by itself.
+        let _ = self.link.send(&ToParent::Progress, report);
+    }
+
+    /// Adds a line to the parent's log.
+    pub fn log(&self, level: Level, target: &str, line: &str) {
+        let target = target.to_owned();
+        let message = ToParent::Log { level, target };
+        let _ = self.link.send(&message, line.as_bytes());
+    }
+
+    /// Returns true once the parent has cancelled the job. The job then ends soon, with an answer
+    /// that says so; otherwise the process is killed.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Returns the flag behind [`is_cancelled`](Self::is_cancelled).
+    pub fn cancelled(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cancelled)
+    }
+}
+
+/// Runs this process as a worker of a [`Pool`](crate::Pool): confines it, waits for a job, runs
+/// `work` and sends its result.
+///
+/// This must be the first thing that the program does: no thread runs and no file is open yet. All
+/// descriptors above 2 are closed, standard input becomes the connection to the parent, and after
+/// the confinement nothing can be opened.
+pub fn serve(work: impl Fn(&[u8], &WorkerContext) -> Vec<u8> + Send + Sync) -> ExitCode {
+    match run(&work) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Nobody reads a message: the parent has gone, or breaks the protocol.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn run(work: &(impl Fn(&[u8], &WorkerContext) -> Vec<u8> + Send + Sync)) -> io::Result<()> {
+    sys::close_all_but_standard_ones()?;
+    // The parent may have been killed before this; then the connection has ended.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let socket = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+    rustix::stdio::dup2_stdin(rustix::stdio::stdout())?;
+    let mut incoming = Incoming::with_descriptors(u64::MAX);
+    let link = Arc::new(Link::new(socket.try_clone()?));
+    let setup = next(&mut incoming, &socket)?.map(|frame| frame.message);
+    let Some(ToWorker::Setup { limits, strictness }) = setup else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    let profile = Profile {
+        files: HostFiles::default(),
+        calls: Calls::Compute,
+        limits,
+        strictness,
+    };
+    let confined = match profile.apply() {
+        Ok(confined) => confined,
+        Err(error) => {
+            link.send(&ToParent::Refused(error.to_string()), b"")?;
+            return Err(error);
+        }
+    };
+    work_in_thread(work, &Arc::clone(&link), incoming, &socket, confined)
+}
+
+/// Does the job in a thread, while this one receives messages.
+fn work_in_thread(
+    work: &(impl Fn(&[u8], &WorkerContext) -> Vec<u8> + Send + Sync),
+    link: &Arc<Link>,
+    mut incoming: Incoming,
+    socket: &UnixStream,
+    confined: Confined,
+) -> io::Result<()> {
+    let (give_job, take_job) = mpsc::channel::<Vec<u8>>();
+    let (give_file, take_file) = mpsc::channel();
+    let context = WorkerContext {
+        link: Arc::clone(link),
+        opener: Arc::new(BrokeredOpener::new(Arc::clone(link), take_file)),
+        cancelled: Arc::default(),
+    };
+    let cancelled = context.cancelled();
+    let sender = Arc::clone(link);
+    keep_panics_short();
+    thread::scope(|scope| {
+        let builder = thread::Builder::new()
+            .name("job".to_owned())
+            .stack_size(STACK_BYTES);
+        builder.spawn_scoped(scope, move || {
+            if sender.send(&ToParent::Ready(confined), b"").is_err() {
+                std::process::exit(1);
+            }
+            let Ok(job) = take_job.recv() else {
+                std::process::exit(1);
+            };
+            std::process::exit(i32::from(do_job(work, &job, &context, &sender).is_err()))
+        })?;
+        while let Some(frame) = next(&mut incoming, socket)? {
+            match frame.message {
+                // The receivers live as long as the process.
+                ToWorker::Job => drop(give_job.send(frame.payload)),
+                ToWorker::File(Ok(path)) => {
+                    let fd = incoming.take_descriptor();
+                    let fd = fd.ok_or(io::ErrorKind::InvalidData)?;
+                    let _ = give_file.send(FileAnswer::File(Ok((path, fd))));
+                }
+                ToWorker::File(Err(error)) => {
+                    let _ = give_file.send(FileAnswer::File(Err(error)));
+                }
+                ToWorker::Overlays(names) => {
+                    let _ = give_file.send(FileAnswer::Overlays(names));
+                }
+                ToWorker::Cancel => cancelled.store(true, Ordering::Release),
+                ToWorker::Setup { .. } | ToWorker::Other { .. } => break,
+            }
+        }
+        // The parent has ended: nobody waits for the job.
+        std::process::exit(1)
+    })
+}
+
+fn do_job(
+    work: &(impl Fn(&[u8], &WorkerContext) -> Vec<u8> + Send + Sync),
+    job: &[u8],
+    context: &WorkerContext,
+    link: &Link,
+) -> io::Result<()> {
+    match panic::catch_unwind(AssertUnwindSafe(|| work(job, context))) {
+        Ok(answer) => link.send(&ToParent::Answer, &answer),
+        Err(payload) => {
+            let words = payload
+                .downcast_ref::<&str>()
+                .map(|words| (*words).to_owned());
+            let words = words.or_else(|| payload.downcast_ref::<String>().cloned());
+            let words = words.unwrap_or_else(|| "unknown reason".to_owned());
+            link.send(&ToParent::Panicked, words.as_bytes())
+        }
+    }
+}
+
+/// Replaces the hook that prints a panic with its backtrace, which would open files.
+fn keep_panics_short() {
+    panic::set_hook(Box::new(|info| {
+        use std::io::Write;
+        let _ = writeln!(io::stderr(), "{info}"); // The parent shows the panic anyhow.
+    }));
+}
+
+fn next(incoming: &mut Incoming, socket: &UnixStream) -> io::Result<Option<Frame<ToWorker>>> {
+    loop {
+        if let Some(frame) = incoming.take()? {
+            return Ok(Some(frame));
+        }
+        if !incoming.receive(socket)? {
+            return Ok(None);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The sockets that the server listens on.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener as StdListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use diskfs_disk::{Error, ErrorKind, Result};
+use tokio::net::{TcpListener, UnixListener};
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tonic::transport::{Certificate, Identity, ServerTlsConfig};
+
+use crate::notify;
+
+/// The files of TLS, all in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate of the server, with its intermediate certificates.
+    pub certificate: PathBuf,
+    /// The private key of the server.
+    pub key: PathBuf,
+    /// The certificate authority whose clients may connect.
+    pub client_ca: PathBuf,
+}
+
+/// A socket in the filesystem, which is removed at the end.
+#[derive(Debug)]
+pub(super) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Another server may have replaced it; nobody listens on ours any more.
+        if is_stale(&self.0) {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+}
+
+/// Returns true for a socket that nobody listens on.
+fn is_stale(path: &Path) -> bool {
+    let connected = UnixStream::connect(path);
+    connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Returns the socket that the service manager passes, or else binds the path.
+pub(super) fn unix(path: &Path) -> Result<(UnixListenerStream, Option<SocketFile>)> {
+    let (listener, file) = if let Some(listener) = notify::inherited_listener() {
+        (listener, None)
+    } else {
+        let (listener, file) = bind(path).map_err(|error| error.in_file(path))?;
+        (listener, Some(file))
+    };
+    listener.set_nonblocking(true)?;
+    let stream = UnixListenerStream::new(UnixListener::from_std(listener)?);
+    Ok((stream, file))
+}
+
+fn bind(path: &Path) -> Result<(StdListener, SocketFile)> {
+    remove_stale(path)?;
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    // The socket gets its final mode before anyone can connect: it has another name until then.
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let _ = fs::remove_file(&temporary);
+    let listener = StdListener::bind(&temporary)?;
+    let bound = fs::set_permissions(&temporary, fs::Permissions::from_mode(0o600))
+        .and_then(|()| fs::rename(&temporary, path));
+    match bound {
+        Ok(()) => Ok((listener, SocketFile(path.to_owned()))),
+        Err(error) => {
+            let _ = fs::remove_file(&temporary);
+            Err(error.into())
+        }
+    }
+}
+
+/// Removes a socket that nobody listens on.
+fn remove_stale(path: &Path) -> Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    if !found.file_type().is_socket() {
+        return Err(Error::new(ErrorKind::Exists, "the file is not a socket"));
+    }
+    if is_stale(path) {
+        return Ok(fs::remove_file(path)?);
+    }
+    let error = Error::new(ErrorKind::Exists, "another server listens on the socket");
+    Err(error.with_hint("stop it first, or give another path with --socket"))
+}
+
+/// Binds an address for clients of other machines.
+pub(super) async fn tcp(address: SocketAddr) -> Result<TcpListenerStream> {
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        let reason = format!("cannot listen on {address}: {error}");
+        Error::new(ErrorKind::Other, reason)
+    })?;
+    Ok(TcpListenerStream::new(listener))
+}
+
+/// Reads the files of TLS. Clients must have a certificate.
+pub(super) fn tls(files: &Tls) -> Result<ServerTlsConfig> {
+    let read = |path: &Path| fs::read(path).map_err(|error| Error::from(error).in_file(path));
+    let identity = Identity::from_pem(read(&files.certificate)?, read(&files.key)?);
+    Ok(ServerTlsConfig::new()
+        .identity(identity)
+        .client_ca_root(Certificate::from_pem(read(&files.client_ca)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sub/deploy.sock");
+        let (listener, file) = bind(&path).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(bind(&path).unwrap_err().kind(), ErrorKind::Exists);
+        drop(listener);
+        let (listener, second) = bind(&path).unwrap();
+        drop(file);
+        assert!(path.exists(), "the second server's socket stays");
+        drop((listener, second));
+        assert!(!path.exists());
+        fs::write(&path, "x").unwrap();
+        assert_eq!(bind(&path).unwrap_err().kind(), ErrorKind::Exists);
+    }
+}

@@ -1,0 +1,261 @@
+//! Confinement of the commands that only read images.
+//!
+//! Before such a command opens an image, it forks. The new process is its broker: it opens the
+//! images that the command line names, and the files that these name, as far as the gate allows
+//! them; and it starts microVMs. The command then confines itself: it can open no file, and only
+//! make the system calls that reading and printing take.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use diskfs::image::{DirectOpener, FileOpener, ImageSpec};
+#[cfg(feature = "microvm")]
+use diskfs::vm::{ForwardServer, ForwardedFallback};
+use diskfs::{Error, ErrorKind, Result};
+use diskfs_sandbox::{
+    BrokerClient, Calls, Grants, HostFiles, OtherAnswer, Profile, Strictness, serve_broker,
+};
+use rustix::process::{Pid, WaitOptions, waitpid};
+use tempfile::TempDir;
+
+use super::config::{Config, Sandbox};
+use super::fork::{Fork, fork};
+use super::operand::{self, Operand};
+use super::options::SourceArgs;
+use super::out_file::is_standard;
+
+/// The broker of this process; unset in a process that is not confined.
+static BROKER: OnceLock<Arc<BrokerClient>> = OnceLock::new();
+
+/// The files of the host that a command uses.
+#[derive(Debug)]
+pub(crate) struct Needs<'a> {
+    /// The images that the command line names.
+    images: Vec<OsString>,
+    source: &'a SourceArgs,
+    /// The file that the command creates.
+    output: Option<&'a Path>,
+    /// True if the command unpacks logs and reads times in the time zones that the host knows.
+    reads_logs: bool,
+}
+
+impl<'a> Needs<'a> {
+    /// Returns the needs of a command that reads the images of these operands.
+    pub(crate) fn reading(operands: &[Operand], source: &'a SourceArgs) -> Self {
+        let mut images = operand::images(operands);
+        images.extend_from_slice(&source.add);
+        Self {
+            images,
+            source,
+            output: None,
+            reads_logs: false,
+        }
+    }
+
+    /// Adds what reading logs takes: the host's time zones, and a private directory for unpacked
+    /// logs.
+    pub(crate) fn reading_logs(mut self) -> Self {
+        self.reads_logs = true;
+        self
+    }
+
+    /// Adds the file that the command creates; `-` is standard output.
+    pub(crate) fn writing(mut self, output: Option<&'a Path>) -> Self {
+        self.output = output.filter(|path| !is_standard(path));
+        self
+    }
+
+    /// Returns the images that the broker may open, or `None` if an option is invalid: the command
+    /// then fails before it opens an image.
+    fn grants(&self) -> Option<Grants> {
+        let gate = self.source.image.open_options().ok()?.gate;
+        #[cfg(feature = "microvm")]
+        self.source.vm.options().ok()?;
+        let mut grants = Grants::default().gate(gate);
+        for image in &self.images {
+            // An invalid name is reported by the command.
+            if let Ok(spec) = ImageSpec::parse(image) {
+                grants = grants.reading(spec.path);
+            }
+        }
+        Some(grants)
+    }
+
+    /// Returns a directory for temporary files, which only this command uses.
+    fn scratch(&self) -> Result<Option<TempDir>> {
+        if !self.reads_logs {
+            return Ok(None);
+        }
+        let dir = tempfile::Builder::new().prefix("diskfs-").tempdir()?;
+        // It fails only if it was set before.
+        let _ = tempfile::env::override_temp_dir(dir.path());
+        Ok(Some(dir))
+    }
+
+    fn profile(&self, scratch: Option<&Path>) -> Result<Profile> {
+        let strictness = match Config::load()?.sandbox {
+            Sandbox::BestEffort => Strictness::BestEffort,
+            Sandbox::Required => Strictness::Required,
+        };
+        let mut files = HostFiles::default();
+        files.write.extend(scratch.map(Into::into));
+        if let Some(output) = self.output {
+            files.write.extend(written_for(output));
+        }
+        if self.reads_logs {
+            files.read = ZONES.map(PathBuf::from).into();
+            files.read.extend(std::env::var_os("TZDIR").map(Into::into));
+        }
+        let calls = if files.write.is_empty() {
+            Calls::ReadMetadata
+        } else {
+            Calls::ChangeFiles
+        };
+        Ok(Profile {
+            files,
+            calls,
+            strictness,
+            ..Profile::default()
+        })
+    }
+}
+
+/// The directories of time zones (tzfile(5), and those of other systems).
+const ZONES: [&str; 3] = [
+    "/usr/share/zoneinfo",
+    "/usr/share/lib/zoneinfo",
+    "/etc/zoneinfo",
+];
+
+/// Returns what is written to create a file, or to replace it.
+fn written_for(output: &Path) -> Vec<PathBuf> {
+    // A symlink is kept, and the file that it points to is replaced.
+    let target = output.canonicalize().unwrap_or_else(|_| output.to_owned());
+    let parent = |path: &Path| match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let mut written = vec![parent(&target), parent(output)];
+    // Devices and pipes are written to directly.
+    written.extend(target.metadata().is_ok().then_some(target));
+    written
+}
+
+/// The broker process of a confined command.
+#[derive(Debug)]
+pub(crate) struct Confined {
+    connection: UnixStream,
+    broker: Pid,
+}
+
+impl Confined {
+    /// Ends the broker, with its microVMs, and waits for that.
+    pub(crate) fn finish(self) {
+        let _ = self.connection.shutdown(Shutdown::Both); // It fails only if the broker has ended.
+        let _ = waitpid(Some(self.broker), WaitOptions::empty());
+    }
+}
+
+/// Confines this process, unless an option is invalid.
+///
+/// # Errors
+/// If the host has no resources for another process, or refuses a limit.
+pub(crate) fn enter(needs: &Needs<'_>) -> Result<Option<Confined>> {
+    #[cfg(feature = "microvm")]
+    if needs.source.vm.lacks_kernel() {
+        tracing::warn!("not confined: --vm-kernel guest extracts a kernel to a file");
+        return Ok(None);
+    }
+    let Some(grants) = needs.grants() else {
+        return Ok(None);
+    };
+    let scratch = needs.scratch()?;
+    let profile = needs.profile(scratch.as_ref().map(TempDir::path))?;
+    let (ours, theirs) = UnixStream::pair()?;
+    match fork()? {
+        Fork::Child => {
+            drop(ours);
+            serve(&theirs, &grants, needs.source, scratch)
+        }
+        Fork::Parent(broker) => {
+            drop(theirs);
+            // The broker removes it.
+            let _ = scratch.map(TempDir::keep);
+            let connection = ours.try_clone()?;
+            let confined = profile.apply().map_err(|error| {
+                let reason = format!("cannot confine this process: {error}");
+                Error::new(ErrorKind::Other, reason).with_hint("use --no-sandbox")
+            })?;
+            tracing::info!(%confined, "the process that reads the image is confined");
+            // It is set only once.
+            let _ = BROKER.set(Arc::new(BrokerClient::new(ours)));
+            Ok(Some(Confined { connection, broker }))
+        }
+    }
+}
+
+/// Returns the opener of images.
+pub(crate) fn opener() -> Arc<dyn FileOpener> {
+    match BROKER.get() {
+        Some(broker) => Arc::clone(broker) as _,
+        None => Arc::new(DirectOpener),
+    }
+}
+
+/// Returns the fallback for filesystems without a driver: of the broker if this process is
+/// confined.
+#[cfg(feature = "microvm")]
+pub(crate) fn fallback(vm: &super::vm::VmArgs) -> Result<Arc<dyn diskfs::Fallback>> {
+    let Some(broker) = BROKER.get() else {
+        return vm.fallback();
+    };
+    let broker = Arc::clone(broker);
+    let local = vm.fallback_without_machines()?;
+    let ask = move |request: &[u8]| {
+        let answer = broker.ask(request)?;
+        Ok((answer.bytes, answer.descriptor))
+    };
+    Ok(Arc::new(ForwardedFallback::new(local, ask)))
+}
+
+/// Serves as the broker, and ends the process.
+fn serve(socket: &UnixStream, grants: &Grants, source: &SourceArgs, scratch: Option<TempDir>) -> ! {
+    let code = match leave_streams().and_then(|()| answer(socket, grants, source)) {
+        Ok(()) => 0,
+        Err(error) => {
+            tracing::warn!(%error, "the broker of a confined command ended");
+            1
+        }
+    };
+    drop(scratch);
+    std::process::exit(code)
+}
+
+/// Leaves the streams of the command: its output ends when the command ends.
+fn leave_streams() -> io::Result<()> {
+    let null = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(())
+}
+
+#[cfg(feature = "microvm")]
+fn answer(socket: &UnixStream, grants: &Grants, source: &SourceArgs) -> io::Result<()> {
+    let mut server = ForwardServer::new(|| source.vm.fallback());
+    serve_broker(socket, grants, &mut |request| {
+        let (bytes, descriptor) = server.answer(request);
+        OtherAnswer { bytes, descriptor }
+    })
+}
+
+#[cfg(not(feature = "microvm"))]
+fn answer(socket: &UnixStream, grants: &Grants, _source: &SourceArgs) -> io::Result<()> {
+    serve_broker(socket, grants, &mut |_| OtherAnswer::default())
+}

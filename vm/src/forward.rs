@@ -1,0 +1,344 @@
+//! A fallback in another process: for a process that is confined and can start no machines.
+//!
+//! The confined process has the images. It serves the volume as a device over one stream, and the
+//! other process, which was there before the confinement, serves the filesystem over a second one.
+//! Both are created by that other process, which trusts nothing that it is asked for: it offers
+//! nothing but filesystems of the device that it is given.
+
+mod device;
+mod read_only;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use diskfs_block::{BlockRead, BlockWrite};
+use diskfs_disk::{DiskId, Error, ErrorKind, Fallback, FallbackRequest, Result};
+use diskfs_remote::client::{Client, MountRequest};
+use diskfs_remote::server;
+use diskfs_vfs::{FsRead, FsWrite};
+use serde::{Deserialize, Serialize};
+
+use device::{StreamDevice, serve_device};
+use read_only::OneFilesystem;
+
+/// The time for the handshake with the other process, which only starts a thread for it.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// The largest number of devices of one process. Each has its own threads.
+const DEVICES_MAX: usize = 256;
+
+/// A request to the other process.
+#[derive(Debug, Serialize, Deserialize)]
+enum ForwardRequest {
+    /// Create the stream for a device.
+    Device { size_bytes: u64 },
+    /// Open the filesystem of the last device.
+    Open {
+        volume: String,
+        kind: String,
+        disk: usize,
+    },
+}
+
+/// The answer to a request; a stream comes with it unless it failed.
+#[derive(Debug, Serialize, Deserialize)]
+enum ForwardAnswer {
+    Stream,
+    Failed {
+        kind: String,
+        reason: String,
+        hint: Option<String>,
+    },
+}
+
+/// Sends a request to the other process and returns its answer.
+type Ask = dyn Fn(&[u8]) -> io::Result<(Vec<u8>, Option<OwnedFd>)> + Send + Sync;
+
+/// A [`Fallback`] that another process provides, for reading only.
+pub struct ForwardedFallback {
+    /// A fallback in this process, which knows what the other one supports but can open nothing.
+    local: Arc<dyn Fallback>,
+    ask: Box<Ask>,
+    /// The disks so far; locked from the first request for a filesystem to the last one.
+    disks: Mutex<Vec<DiskId>>,
+}
+
+impl fmt::Debug for ForwardedFallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForwardedFallback").finish_non_exhaustive()
+    }
+}
+
+impl ForwardedFallback {
+    /// Creates a fallback that sends its requests by `ask`, to a [`ForwardServer`].
+    pub fn new(
+        local: Arc<dyn Fallback>,
+        ask: impl Fn(&[u8]) -> io::Result<(Vec<u8>, Option<OwnedFd>)> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            local,
+            ask: Box::new(ask),
+            disks: Mutex::default(),
+        }
+    }
+
+    fn stream(&self, request: &ForwardRequest) -> Result<UnixStream> {
+        let request = serde_json::to_vec(request).map_err(io::Error::from)?;
+        let (answer, stream) = (self.ask)(&request)?;
+        match serde_json::from_slice(&answer).map_err(io::Error::from)? {
+            ForwardAnswer::Stream => {
+                let lost = || Error::new(ErrorKind::Io, "the other process sent no stream");
+                Ok(stream.ok_or_else(lost)?.into())
+            }
+            ForwardAnswer::Failed { kind, reason, hint } => {
+                let error = Error::new(kind_named(&kind), reason);
+                Err(match hint {
+                    Some(hint) => error.with_hint(hint),
+                    None => error,
+                })
+            }
+        }
+    }
+}
+
+impl Fallback for ForwardedFallback {
+    fn supports(&self, kind: &str) -> bool {
+        self.local.supports(kind)
+    }
+
+    fn open(
+        &self,
+        wanted: &FallbackRequest<'_>,
+        device: Arc<dyn BlockRead>,
+    ) -> Result<Arc<dyn FsRead>> {
+        let mut disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = disks.iter().position(|disk| *disk == wanted.disk);
+        let disk = known.unwrap_or(disks.len());
+        if known.is_none() {
+            disks.push(wanted.disk);
+        }
+        let size_bytes = device.size_bytes();
+        let requests = self.stream(&ForwardRequest::Device { size_bytes })?;
+        std::thread::Builder::new()
+            .name("forwarded disk".to_owned())
+            .spawn(move || serve_device(requests, device.as_ref()))?;
+        let files = self.stream(&ForwardRequest::Open {
+            volume: wanted.volume.to_owned(),
+            kind: wanted.kind.to_owned(),
+            disk,
+        })?;
+        let client = Client::connect(files.try_clone()?, files, HANDSHAKE_DEADLINE)?;
+        let request = MountRequest {
+            read_only: true,
+            ..MountRequest::new("forwarded", wanted.kind)
+        };
+        Ok(Arc::new(client.mount(&request)?))
+    }
+
+    fn open_for_writing(
+        &self,
+        _wanted: &FallbackRequest<'_>,
+        _device: Arc<dyn BlockWrite>,
+    ) -> Result<Arc<dyn FsWrite>> {
+        let reason = "writing by a microVM is not supported in a confined process";
+        Err(Error::new(ErrorKind::Unsupported, reason).with_hint("use --no-sandbox"))
+    }
+}
+
+/// The other process's end of a [`ForwardedFallback`].
+#[derive(Debug)]
+pub struct ForwardServer<F> {
+    /// Creates the fallback when it is first needed.
+    create: F,
+    fallback: Option<Arc<dyn Fallback>>,
+    device: Option<StreamDevice>,
+    devices: usize,
+    disks: HashMap<usize, DiskId>,
+}
+
+impl<F: FnMut() -> Result<Arc<dyn Fallback>>> ForwardServer<F> {
+    /// Creates a server whose fallback `create` makes when it is first needed.
+    pub fn new(create: F) -> Self {
+        Self {
+            create,
+            fallback: None,
+            device: None,
+            devices: 0,
+            disks: HashMap::new(),
+        }
+    }
+
+    /// Answers a request; a stream comes with the answer.
+    pub fn answer(&mut self, request: &[u8]) -> (Vec<u8>, Option<OwnedFd>) {
+        let (answer, stream) = match self.handle(request) {
+            Ok(stream) => (ForwardAnswer::Stream, Some(stream.into())),
+            Err(error) => {
+                let failed = ForwardAnswer::Failed {
+                    kind: error.kind().name().to_owned(),
+                    reason: error.reason(),
+                    hint: error.next_step().map(Into::into),
+                };
+                (failed, None)
+            }
+        };
+        // An enum of texts can always be encoded.
+        (serde_json::to_vec(&answer).unwrap_or_default(), stream)
+    }
+
+    fn handle(&mut self, request: &[u8]) -> Result<UnixStream> {
+        let (ours, theirs) = UnixStream::pair()?;
+        match serde_json::from_slice(request).map_err(io::Error::from)? {
+            ForwardRequest::Device { size_bytes } => {
+                if self.devices >= DEVICES_MAX {
+                    return Err(Error::new(ErrorKind::Denied, "too many devices"));
+                }
+                self.devices = self.devices.saturating_add(1);
+                self.device = Some(StreamDevice::new(ours, size_bytes));
+            }
+            ForwardRequest::Open { volume, kind, disk } => {
+                let fs = self.open(&volume, &kind, disk)?;
+                std::thread::Builder::new()
+                    .name("forwarded files".to_owned())
+                    .spawn(move || serve_files(&ours, fs))?;
+            }
+        }
+        Ok(theirs)
+    }
+
+    fn open(&mut self, volume: &str, kind: &str, disk: usize) -> Result<Arc<dyn FsRead>> {
+        let device = self.device.take();
+        let device = device.ok_or_else(|| Error::new(ErrorKind::Invalid, "no device"))?;
+        let fallback = match &self.fallback {
+            Some(fallback) => Arc::clone(fallback),
+            None => Arc::clone(self.fallback.insert((self.create)()?)),
+        };
+        let disk = *self.disks.entry(disk).or_insert_with(DiskId::new);
+        let wanted = FallbackRequest { volume, kind, disk };
+        fallback.open(&wanted, Arc::new(device))
+    }
+}
+
+/// Serves a filesystem until the other process ends.
+fn serve_files(stream: &UnixStream, fs: Arc<dyn FsRead>) {
+    let served = server::serve(stream, stream, &OneFilesystem(fs));
+    if let Err(error) = served {
+        tracing::debug!(%error, "a forwarded filesystem ended");
+    }
+}
+
+fn kind_named(name: &str) -> ErrorKind {
+    let kinds = [
+        ErrorKind::Corrupt,
+        ErrorKind::Unsupported,
+        ErrorKind::NotFound,
+        ErrorKind::ReadOnly,
+        ErrorKind::NoSpace,
+        ErrorKind::Locked,
+        ErrorKind::Denied,
+        ErrorKind::Invalid,
+        ErrorKind::Io,
+    ];
+    let mut named = kinds.into_iter().filter(|kind| kind.name() == name);
+    named.next().unwrap_or(ErrorKind::Other)
+}
+
+#[cfg(test)]
+mod tests {
+    use diskfs_block::Memory;
+    use diskfs_vfs::testing::MemoryFs;
+    use diskfs_vfs::{Follow, resolve};
+
+    use super::*;
+
+    /// A fallback that finds the name of a file in the first bytes of the device.
+    #[derive(Debug)]
+    struct Fake;
+
+    impl Fallback for Fake {
+        fn supports(&self, kind: &str) -> bool {
+            kind == "fake"
+        }
+
+        fn open(
+            &self,
+            wanted: &FallbackRequest<'_>,
+            device: Arc<dyn BlockRead>,
+        ) -> Result<Arc<dyn FsRead>> {
+            let mut name = [0; 4];
+            device.read_at(1 << 20, &mut name)?;
+            assert_eq!((wanted.volume, device.size_bytes()), ("p1", 2 << 20));
+            if name == [0; 4] {
+                let error = Error::new(ErrorKind::Unsupported, "no kernel");
+                return Err(error.with_hint("build one"));
+            }
+            let mut fs = MemoryFs::new();
+            fs.file(
+                &format!("/{}", String::from_utf8_lossy(&name)),
+                &[7; 300_000],
+            );
+            Ok(Arc::new(fs))
+        }
+
+        fn open_for_writing(
+            &self,
+            _wanted: &FallbackRequest<'_>,
+            _device: Arc<dyn BlockWrite>,
+        ) -> Result<Arc<dyn FsWrite>> {
+            Err(Error::new(ErrorKind::Other, "not here"))
+        }
+    }
+
+    #[test]
+    fn filesystems_come_from_the_other_side() {
+        let server = ForwardServer::new(|| Ok(Arc::new(Fake) as Arc<dyn Fallback>));
+        let server = Mutex::new(server);
+        let forwarded = ForwardedFallback::new(Arc::new(Fake), move |request| {
+            Ok(server.lock().unwrap().answer(request))
+        });
+        assert!(forwarded.supports("fake") && !forwarded.supports("ext4"));
+        let wanted = FallbackRequest {
+            volume: "p1",
+            kind: "fake",
+            disk: DiskId::new(),
+        };
+        for name in [b"abcd", b"efgh"] {
+            let mut bytes = vec![0; 2 << 20];
+            bytes[1 << 20..][..4].copy_from_slice(name);
+            let fs = forwarded
+                .open(&wanted, Arc::new(Memory::new(bytes)))
+                .unwrap();
+            let file = resolve(&*fs, name, Follow::All).unwrap();
+            let mut contents = vec![0; 300_000];
+            let mut at = 0;
+            while at < contents.len() {
+                at += fs.read_at(file, at as u64, &mut contents[at..]).unwrap();
+            }
+            assert!(contents.iter().all(|byte| *byte == 7));
+        }
+        let empty = Arc::new(Memory::new(vec![0; 2 << 20]));
+        let error = forwarded.open(&wanted, empty).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert_eq!(error.next_step(), Some("build one"));
+    }
+
+    #[test]
+    fn requests_of_a_compromised_process_do_no_harm() {
+        let mut server = ForwardServer::new(|| Ok(Arc::new(Fake) as Arc<dyn Fallback>));
+        for request in [
+            &b""[..],
+            b"{",
+            br#"{"Open":{"volume":"","kind":"x","disk":0}}"#,
+        ] {
+            let (answer, stream) = server.answer(request);
+            assert!(stream.is_none());
+            assert!(String::from_utf8(answer).unwrap().contains("Failed"));
+        }
+        let device = br#"{"Device":{"size_bytes":18446744073709551615}}"#;
+        let streams: Vec<_> = (0..DEVICES_MAX).map(|_| server.answer(device).1).collect();
+        assert!(streams.iter().all(Option::is_some) && server.answer(device).1.is_none());
+    }
+}
