@@ -1,5 +1,6 @@
 //! The server: its listeners, its services, its end.
 
+mod deadline;
 mod listeners;
 mod shutdown;
 
@@ -19,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::proto::{DESCRIPTORS, apis, v1};
 use crate::runner::Runner;
 use crate::{metrics_http, notify};
+use deadline::Deadline;
 pub use listeners::Tls;
 use listeners::tls;
 
@@ -151,8 +153,8 @@ async fn services(
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(|error| other("invalid descriptors", &error))?;
-    let routes = tonic::service::Routes::new(agent)
-        .add_service(disks)
+    let routes = tonic::service::Routes::new(Deadline(agent))
+        .add_service(Deadline(disks))
         .add_service(health_service)
         .add_service(reflection);
     Ok((health, routes))

@@ -245,3 +245,67 @@ fn the_boot_order_is_set() {
     let result = server.call("apis.DeployAgent/SetOvmfBootOrder", &request);
     assert_eq!(result["code"], "NOT_FOUND", "{result}");
 }
+
+/// The partition, the physical volume, the logical volume and the filesystem grow; the other logical
+/// volume stays.
+#[test]
+fn a_logical_volume_grows() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    if require("e2fsck").is_none() {
+        return;
+    }
+    let directory = server.directory();
+    fs::create_dir_all(directory.path().join("tree/etc")).unwrap();
+    fs::write(
+        directory.path().join("tree/etc/os-release"),
+        "ID=debian\nVERSION_ID=\"12\"\n",
+    )
+    .unwrap();
+    fs::write(directory.path().join("plan.yaml"), LVM_PLAN).unwrap();
+    text(directory.path(), &["build", "plan.yaml", "-o", "lvm.raw"]);
+    let disk = json!({ "disk_info": server.image("lvm.raw") });
+    let sizes = || {
+        let info = text(directory.path(), &["info", "--json", "lvm.raw"]);
+        let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+        let volumes = info["volumes"].as_array().unwrap();
+        let size = |name: &str| {
+            let found = volumes.iter().find(|volume| volume["volume"] == name);
+            found.unwrap()["size_bytes"].as_u64().unwrap()
+        };
+        ["p1", "vg0/root", "vg0/data"].map(size)
+    };
+    server.answer("ResizeFs", &disk);
+    let before = sizes();
+    server.answer("ResizeFs", &disk);
+    assert_eq!(sizes(), before, "nothing to grow is a success");
+    let file = fs::File::options();
+    let file = file.clone().write(true).open(server.path("lvm.raw"));
+    file.unwrap().set_len(256 << 20).unwrap();
+    server.answer("ResizeFs", &disk);
+    let after = sizes();
+    assert!(after[0] > 250 << 20 && after[1] > 200 << 20, "{after:?}");
+    assert_eq!(after[2], before[2]);
+    let root = text(directory.path(), &["df", "--json", "lvm.raw"]);
+    let root: serde_json::Value = serde_json::from_str(&root).unwrap();
+    let largest = root["filesystems"].as_array().and_then(|volumes| {
+        volumes
+            .iter()
+            .filter_map(|it| it["size_bytes"].as_u64())
+            .max()
+    });
+    assert!(largest > Some(180 << 20), "{root}");
+    let release = text(directory.path(), &["cat", "lvm.raw:/etc/os-release"]);
+    assert!(release.starts_with("ID=debian"), "{release}");
+}
+
+const LVM_PLAN: &str = "disk: {size: 96M}
+partitions:
+  - lvm:
+      group: vg0
+      volumes:
+        - {name: data, size: 16M, filesystem: {type: ext4, mount: /data}}
+        - {name: root, size: 40M, filesystem: {type: ext4, mount: /}}
+sources: [{directory: tree}]
+";

@@ -148,6 +148,30 @@ impl DiskOptions {
     }
 }
 
+impl Disk {
+    /// Grows a volume with everything around it to the size of the disk, and closes the disk. Nothing
+    /// to grow is a success. The guarantees are those of [`DiskOptions::resize`] without a size.
+    ///
+    /// # Errors
+    /// As [`DiskOptions::resize`], after the opening of the image.
+    pub fn grow(
+        self,
+        volume: ResizeVolume,
+        tool: Option<&dyn ResizeTool>,
+        progress: &mut dyn FnMut(ResizeProgress) -> ControlFlow<()>,
+    ) -> Result<ResizeReport> {
+        let request = ResizeRequest {
+            volume,
+            ..ResizeRequest::default()
+        };
+        let request = &request.resolved(&self)?;
+        let disk_bytes = self.device().size_bytes();
+        drop(Plan::make(&self, disk_bytes, request, tool, Depth::Checks)?);
+        let image_step = report::image_step(&self, disk_bytes);
+        carry_out(self, image_step, request, tool, progress)
+    }
+}
+
 /// Carries out the steps after that of the image, and closes the disk.
 fn carry_out(
     mut disk: Disk,

@@ -1,16 +1,17 @@
 //! The job of `ResizeFs`: grows what is on an image to the image's size.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use diskfs_disk::{ContentClass, Disk, ErrorKind, NewSpace, Result, Volume};
+use diskfs_disk::{Content, ContentClass, Disk, ResizeTool, ResizeVolume, Result, ToolUse, Volume};
 use diskfs_volume::TableKind;
 use diskfs_volume::edit::NewSize;
 use serde::{Deserialize, Serialize};
 
-use super::{Access, JobContext, Phase, Source, enter, written};
+use super::{Access, FilesystemTools, JobContext, Phase, Source, enter, written};
 
-/// Grows the last partition of an image and its filesystem, or the filesystem of an image without
-/// partitions. Nothing to grow is a success.
+/// Grows the last partition of an image with what is in it (the physical and the logical volume,
+/// the filesystem), or the filesystem of an image without partitions. Nothing to grow is a success.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Resize {
     /// The image.
@@ -24,15 +25,11 @@ impl Resize {
             return Ok(());
         }
         enter(context, Phase::Open)?;
-        let mut disk = context.open(&self.disk, Access::Write)?;
+        let disk = context.open(&self.disk, Access::Write)?;
         enter(context, Phase::Prepare)?;
-        let name = grow_partition(&mut disk)?;
-        if let Some(name) = name {
-            enter(context, Phase::Write)?;
-            let volume = disk.volume(&name)?;
-            grow_filesystem(&disk, &volume, context)?;
-        }
-        disk.close()
+        let growth = Growth::of(&disk)?;
+        enter(context, Phase::Write)?;
+        growth.carry_out(disk, context)
     }
 }
 
@@ -41,91 +38,116 @@ fn is_loop(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with("loop"))
 }
 
-/// Grows the last partition, and returns the name of the volume whose filesystem must grow.
-fn grow_partition(disk: &mut Disk) -> Result<Option<String>> {
-    let table = disk.partition_table()?;
-    let is_editable = table.is_some_and(|table| {
+/// The part of a disk that grows.
+enum Growth {
+    /// No part.
+    Nothing,
+    /// The partition with this number, without what it contains.
+    Partition(u32),
+    /// The volume with this name, with everything around it.
+    Volume(String),
+}
+
+impl Growth {
+    fn of(disk: &Disk) -> Result<Self> {
+        let Some(number) = last_partition(disk)? else {
+            let Ok(volume) = disk.default_volume() else {
+                return Ok(Self::Nothing);
+            };
+            return Ok(match volume.content()? {
+                Some(content) if can_grow(content) => Self::Volume(logical(disk, &volume)),
+                _ => Self::Nothing,
+            });
+        };
+        let volume = disk.volume(&format!("p{number}"))?;
+        Ok(match volume.content()? {
+            // Windows grows it together with its partition: its own programs for that need the free
+            // space to be behind the partition.
+            Some(content) if content.kind == "ntfs" => Self::Nothing,
+            Some(content) if can_grow(content) => Self::Volume(logical(disk, &volume)),
+            _ => Self::Partition(number),
+        })
+    }
+
+    fn carry_out(self, mut disk: Disk, context: &mut dyn JobContext) -> Result<()> {
+        match self {
+            Self::Nothing => {}
+            Self::Partition(number) => {
+                disk.edit_partitions(None, |editor| editor.grow(number, NewSize::Largest))?;
+            }
+            Self::Volume(name) => {
+                let tool = context.tools().map(Tool);
+                let tool = tool.as_ref().map(|tool| tool as &dyn ResizeTool);
+                let mut progress = written(context);
+                let volume = ResizeVolume::Named(name);
+                let grown = disk.grow(volume, tool, &mut |now| progress(now.bytes, 0));
+                return grown.map(|_| ());
+            }
+        }
+        disk.close()
+    }
+}
+
+/// Returns the number of the last partition of a table that can be edited.
+fn last_partition(disk: &Disk) -> Result<Option<u32>> {
+    let table = disk.partition_table()?.filter(|table| {
         matches!(
             table.kind,
             TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr
         )
     });
-    if !is_editable {
-        let volume = disk.default_volume().ok();
-        return Ok(volume.map(|volume| volume.name().to_owned()));
-    }
-    let partitions = table
-        .map(|table| table.partitions.as_slice())
-        .unwrap_or_default();
-    let last = partitions
-        .iter()
-        .filter(|it| it.problem.is_none() && it.start_bytes < u64::MAX);
-    let Some(number) = last.max_by_key(|it| it.start_bytes).map(|it| it.number) else {
-        return Ok(None);
-    };
-    let name = format!("p{number}");
-    if leaves_growth_to_guest(&disk.volume(&name)?)? {
-        return Ok(None);
-    }
-    disk.edit_partitions(None, |editor| editor.grow(number, NewSize::Largest))?;
-    Ok(Some(name))
+    let partitions = table.map_or(&[][..], |table| &table.partitions);
+    let valid = partitions.iter().filter(|it| it.problem.is_none());
+    Ok(valid.max_by_key(|it| it.start_bytes).map(|it| it.number))
 }
 
-/// Returns true for NTFS, which Windows grows together with its partition: its own programs for
-/// that need the free space to be behind the partition.
-fn leaves_growth_to_guest(volume: &Volume) -> Result<bool> {
-    Ok(volume
-        .content()?
-        .is_some_and(|content| content.kind == "ntfs"))
+/// Returns true for contents that grow, here or by their program.
+fn can_grow(content: &Content) -> bool {
+    matches!(content.class, ContentClass::Filesystem | ContentClass::Swap)
+        || matches!(content.kind, "LVM2_member" | "crypto_LUKS")
 }
 
-fn grow_filesystem(disk: &Disk, volume: &Volume, context: &mut dyn JobContext) -> Result<()> {
-    let Some(content) = volume.content()? else {
-        return Ok(());
+/// Returns the name of the volume to grow inside of a physical volume: the logical volume with the
+/// system, or the only one. Otherwise only the physical volume grows.
+fn logical(disk: &Disk, volume: &Volume) -> String {
+    let is_physical = |volume: &Volume| {
+        let content = volume.content().ok().flatten();
+        content.is_some_and(|content| content.kind == "LVM2_member")
     };
-    if content.class == ContentClass::Swap {
-        return grow_swap(volume);
+    let unlocked = disk.volume(&format!("{}/luks", volume.name())).ok();
+    if !is_physical(volume) && !unlocked.as_ref().is_some_and(is_physical) {
+        return volume.name().to_owned();
     }
-    if content.kind == "LVM2_member" {
-        return refuse_lvm(disk);
+    let system = disk.default_volume().ok();
+    if let Some(system) = system.filter(|it| it.logical().is_some()) {
+        return system.name().to_owned();
     }
-    if content.class != ContentClass::Filesystem {
-        return Ok(());
+    let volumes = disk.volumes().unwrap_or_default();
+    let mut logical = volumes.iter().filter(|it| it.logical().is_some());
+    match (logical.next(), logical.next()) {
+        (Some(only), None) => only.name().to_owned(),
+        _ => volume.name().to_owned(),
     }
-    if matches!(content.kind, "vfat" | "exfat") {
-        tracing::warn!(
-            volume = volume.name(),
-            kind = content.kind,
-            "the filesystem cannot grow"
-        );
-        return Ok(());
-    }
-    let mut progress = written(context);
-    let native = volume.grow_filesystem(NewSpace::Unknown, &mut |bytes| progress(bytes, 0));
-    drop(progress);
-    match native {
-        Err(error) if error.kind() == ErrorKind::Unsupported && !is_ext(content.kind) => {
-            match context.tools() {
-                Some(tools) => tools.grow(content.kind, volume.writable_device()?),
-                None => Err(error),
-            }
+}
+
+/// The programs of filesystems that diskfs does not grow itself.
+struct Tool(Arc<dyn FilesystemTools>);
+
+impl ResizeTool for Tool {
+    fn use_for(&self, kind: &str) -> ToolUse {
+        match kind {
+            "xfs" | "btrfs" | "f2fs" => ToolUse::Fallback,
+            _ => ToolUse::Never,
         }
-        grown => grown.map(|_| ()),
     }
-}
 
-fn is_ext(kind: &str) -> bool {
-    matches!(kind, "ext2" | "ext3" | "ext4")
-}
+    fn check(&self, _: &str) -> Result<()> {
+        self.0.check()
+    }
 
-fn grow_swap(volume: &Volume) -> Result<()> {
-    let device = volume.writable_device()?;
-    diskfs_volume::swap::resize(&*device, None)?;
-    Ok(())
-}
-
-fn refuse_lvm(disk: &Disk) -> Result<()> {
-    let reason = "growing a physical volume of LVM is not supported; the partition was enlarged";
-    let error = diskfs_disk::Error::new(ErrorKind::Unsupported, reason);
-    Err(error.in_file(disk.path()))
+    fn grow(&self, volume: &Volume) -> Result<()> {
+        let content = volume.content()?;
+        let kind = content.map_or("", |content| content.kind);
+        self.0.grow(kind, volume.writable_device()?)
+    }
 }
