@@ -127,9 +127,10 @@ const ELSEWHERE: &[&str] = &[
     "--vm ",
     "mkfs xfs",
     "fedora",
-    // These need LVM, or run until they are stopped: tests/oracle and tests/cli/export.rs.
+    // These need LVM, or run until they are stopped: tests/oracle, tests/cli/export.rs, tests/serve.
     "vg0/",
     "diskfs export",
+    "diskfs serve",
     "qemu-system",
 ];
 
@@ -137,8 +138,9 @@ fn bash(directory: &Path, script: &str) -> Output {
     let program = Path::new(DISKFS).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     let own = directory.join("bin");
-    Command::new("bash")
-        .args(["-o", "pipefail", "-c", script])
+    // An example that does not end is an error, not a test that stands still.
+    Command::new("timeout")
+        .args(["300", "bash", "-o", "pipefail", "-c", script])
         .current_dir(directory)
         .env(
             "PATH",
