@@ -337,6 +337,7 @@ fn a_waiting_worker_may_die() {
     thread::sleep(Duration::from_millis(300));
     for child in children() {
         kill(child);
+        wait_for_end(child);
     }
     assert_eq!(run(&pool, "echo y").unwrap(), "y");
 }
@@ -604,6 +605,16 @@ fn children() -> Vec<i32> {
 fn kill(pid: i32) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+}
+
+/// Waits until a killed process has ended, which takes a while on a busy machine.
+fn wait_for_end(pid: i32) {
+    let until = Instant::now() + Duration::from_secs(10);
+    let status = format!("/proc/{pid}/status");
+    while std::fs::read_to_string(&status).is_ok_and(|text| !text.contains("State:\tZ")) {
+        assert!(Instant::now() < until, "{pid} does not end");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn descriptors() -> usize {

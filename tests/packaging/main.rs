@@ -1,5 +1,5 @@
 //! The files of `packaging/`: other programs accept them, and diskfs accepts what they pass to it.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "it is a test")]
+#![expect(clippy::unwrap_used, reason = "it is a test")]
 
 mod kubernetes;
 mod systemd;

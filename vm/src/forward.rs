@@ -278,7 +278,7 @@ mod tests {
             let mut fs = MemoryFs::new();
             fs.file(
                 &format!("/{}", String::from_utf8_lossy(&name)),
-                &[7; 300_000],
+                &vec![7; 300_000],
             );
             Ok(Arc::new(fs))
         }

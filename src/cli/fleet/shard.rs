@@ -51,7 +51,7 @@ mod tests {
     fn shard(text: &str, things: &[&'static str]) -> Vec<&'static str> {
         let mut kept = things.to_vec();
         let shard: Shard = text.parse().unwrap();
-        shard.retain(&mut kept, |thing| thing.to_owned());
+        shard.retain(&mut kept, |thing| *thing);
         kept
     }
 
