@@ -153,6 +153,7 @@ mod tests {
             ("resize", schema::<Resize>()),
             ("run", none("the output of the program")),
             ("schema", schema::<Schemas>()),
+            ("serve", none("empty")),
             ("snapshot", schema::<SnapshotDocument>()),
             ("sparsify", schema::<Sparsify>()),
             ("stat", schema::<Stat>()),
