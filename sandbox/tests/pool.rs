@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         ("failures_harm_no_other_job", failures_harm_no_other_job),
         ("a_job_can_be_cancelled", a_job_can_be_cancelled),
         ("violations_are_noticed", violations_are_noticed),
-        ("a_waiting_worker_may_die", a_waiting_worker_may_die),
+        ("waiting_workers_may_die", waiting_workers_may_die),
         ("a_pool_without_a_program", a_pool_without_a_program),
         (
             "images_open_through_the_broker",
@@ -327,9 +327,9 @@ fn violations_are_noticed() {
     assert!(matches!(error, JobError::Protocol { .. }), "{error}");
 }
 
-fn a_waiting_worker_may_die() {
+fn waiting_workers_may_die() {
     let pool = Pool::start(PoolOptions {
-        ready: 1,
+        ready: 5,
         ..options()
     })
     .unwrap();

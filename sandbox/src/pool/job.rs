@@ -22,8 +22,9 @@ use crate::wire::{Frame, Incoming, Outgoing};
 const START_DEADLINE: Duration = Duration::from_secs(30);
 /// The time that a cancelled job has to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
-/// The number of processes to try: one that waits for a job can be killed meanwhile.
-const TRIES: u32 = 3;
+/// The number of processes to try, besides those that waited for a job: all of them can be killed
+/// meanwhile.
+const TRIES: usize = 3;
 
 /// Runs a job in a process of the pool.
 pub(super) fn run(
@@ -69,7 +70,7 @@ pub(super) fn run(
 /// Takes a process that is confined and waits for its job.
 fn ready(spawner: &Spawner, answer_max_bytes: u64) -> Result<(Process, Incoming), JobError> {
     let mut last = JobError::start("no process");
-    for _ in 0..TRIES {
+    for _ in 0..TRIES.saturating_add(spawner.ready_max()) {
         let process = spawner.take()?;
         let mut incoming = Incoming::without_descriptors(answer_max_bytes);
         match wait_until_ready(&process, &mut incoming) {

@@ -16,6 +16,7 @@ use super::{JobError, PoolOptions};
 pub(super) struct Spawner {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    ready_max: usize,
 }
 
 #[derive(Debug, Default)]
@@ -44,13 +45,20 @@ impl Spawner {
     pub(super) fn start(options: PoolOptions) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let its_own = Arc::clone(&shared);
+        let ready_max = options.ready;
         let thread = thread::Builder::new()
             .name("sandbox pool".to_owned())
             .spawn(move || its_own.work(&options))?;
         Ok(Self {
             shared,
             thread: Some(thread),
+            ready_max,
         })
+    }
+
+    /// Returns the number of processes that wait at most.
+    pub(super) fn ready_max(&self) -> usize {
+        self.ready_max
     }
 
     /// Takes a process, or waits until one is started.
