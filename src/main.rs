@@ -7,8 +7,19 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
-#[cfg(feature = "fuse")]
 fn main() -> ExitCode {
+    #[cfg(feature = "serve")]
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == diskfs::service::executor::WORKER)
+    {
+        return diskfs::service::executor::worker();
+    }
+    start()
+}
+
+#[cfg(feature = "fuse")]
+fn start() -> ExitCode {
     use cli::Invocation;
     ExitCode::from(match Invocation::with(std::env::args_os().collect()) {
         Invocation::AsIs(words) => run(&words),
@@ -18,7 +29,7 @@ fn main() -> ExitCode {
 }
 
 #[cfg(not(feature = "fuse"))]
-fn main() -> ExitCode {
+fn start() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     run(&words).into()
 }

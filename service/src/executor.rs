@@ -2,6 +2,8 @@
 
 mod host;
 mod threads;
+mod worker;
+mod workers;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,6 +16,8 @@ use crate::job::{Answer, Job, Progress};
 
 pub use host::HostOptions;
 pub use threads::Threads;
+pub use worker::{WORKER, worker};
+pub use workers::Workers;
 
 /// A job that is being carried out, for whoever waits for it.
 pub type Execution<'a> = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send + 'a>>;

@@ -210,6 +210,11 @@ impl Job {
         }
     }
 
+    /// Returns true if the job may copy files of the host into a guest.
+    pub(crate) fn reads_host_files(&self) -> bool {
+        matches!(self, Self::Deploy(job) if job.policy.agents.is_some())
+    }
+
     /// Carries out the job.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use diskfs::service::executor::{HostOptions, Threads};
+use diskfs::service::executor::{HostOptions, Workers};
 use diskfs::service::job::Policy;
 use diskfs::service::{self, Config, SOCKET, ServerOptions, Tls};
 use diskfs::{Error, Gate, Result};
@@ -17,6 +17,9 @@ use super::options::configured;
 use super::session::Session;
 #[cfg(feature = "microvm")]
 use super::vm::VmArgs;
+
+/// The most worker processes that wait for requests.
+const READY_WORKERS: usize = 4;
 
 /// Serve requests of other programs over gRPC
 #[derive(Debug, Args)]
@@ -125,7 +128,8 @@ pub(super) fn run(args: &ServeArgs, _: &mut Session) -> Result<()> {
     let config = args.read_config()?;
     let host = args.host(&config)?;
     let options = args.server(config);
-    service::serve(&options, Arc::new(Threads::new(host)))
+    let workers = Workers::start(host, options.concurrency.min(READY_WORKERS))?;
+    service::serve(&options, Arc::new(workers))
 }
 
 impl Deploy {

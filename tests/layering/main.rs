@@ -124,7 +124,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-disk",
             "diskfs-image", // gates
             "diskfs-inspect",
-            "diskfs-luks", // keys
+            "diskfs-luks",    // keys
+            "diskfs-sandbox", // workers
             "diskfs-varstore",
             "diskfs-vfs",
             "diskfs-volume", // editing partitions

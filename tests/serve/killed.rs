@@ -116,6 +116,77 @@ fn a_client_that_is_gone_cancels_its_request() {
     old_or_new(&server);
 }
 
+/// Returns the processes of the server that carry out requests, or wait for one.
+fn workers(server: &Server) -> Vec<i32> {
+    let id = server.process();
+    let tasks = fs::read_dir(format!("/proc/{id}/task")).unwrap().flatten();
+    let children = tasks.flat_map(|task| {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        children
+            .split_whitespace()
+            .map(|child| child.parse().unwrap())
+            .collect::<Vec<_>>()
+    });
+    children.collect()
+}
+
+/// The request fails, its disk is old or new, and the server goes on.
+#[test]
+fn a_killed_worker_harms_no_other_request() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    if debian(&server.path("a.img"), "128M").is_none() {
+        return;
+    }
+    let probe = json!({ "disk_info": server.image("a.img") });
+    for delay in [0, 40, 120] {
+        let requests = slow(&server);
+        let result = std::thread::scope(|scope| {
+            let client = scope.spawn(|| server.calls(&requests).remove(0));
+            server.until("image opened");
+            std::thread::sleep(Duration::from_millis(delay));
+            for worker in workers(&server) {
+                let worker = rustix::process::Pid::from_raw(worker).unwrap();
+                let _ = rustix::process::kill_process(worker, Signal::KILL);
+            }
+            client.join().unwrap()
+        });
+        let is_new = old_or_new(&server);
+        match &result["code"] {
+            code if code == "OK" => assert!(is_new, "{result}"),
+            code => {
+                assert_eq!(code, "INTERNAL", "{result}");
+                let message = result["message"].as_str().unwrap();
+                assert!(message.contains("killed"), "{result}");
+            }
+        }
+        server.answer("ProbeImageInfo", &probe);
+        server.forget_log();
+    }
+}
+
+/// A worker can open nothing and has no network: it has no such system call, and no more rights than
+/// it needs.
+#[test]
+fn workers_are_confined() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let end = std::time::Instant::now() + Duration::from_secs(30);
+    let is_confined = |worker: i32| {
+        let status = fs::read_to_string(format!("/proc/{worker}/status")).unwrap_or_default();
+        let environment = fs::read(format!("/proc/{worker}/environ")).unwrap_or_default();
+        status.contains("Seccomp:\t2")
+            && status.contains("NoNewPrivs:\t1")
+            && environment.is_empty()
+    };
+    while workers(&server).is_empty() || !workers(&server).into_iter().all(is_confined) {
+        assert!(std::time::Instant::now() < end, "{}", server.log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn a_terminated_server_completes_or_cancels() {
     for timeout in ["60", "0"] {

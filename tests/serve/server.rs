@@ -72,6 +72,11 @@ impl Server {
         }
     }
 
+    /// Empties the log, so that [`until`](Self::until) waits for a new line.
+    pub(super) fn forget_log(&self) {
+        self.log.lock().unwrap().clear();
+    }
+
     pub(super) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }

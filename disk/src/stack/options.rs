@@ -138,6 +138,12 @@ impl DiskOptions {
         self
     }
 
+    /// Sets what opens the files of the image, in a process that can open none itself.
+    pub fn files(mut self, files: Arc<dyn FileOpener>) -> Self {
+        self.image.files = files;
+        self
+    }
+
     /// Sets who else may use the image at the same time.
     pub fn share(mut self, share: Share) -> Self {
         self.image.share = share;

@@ -42,7 +42,7 @@ fn run(job: &Job, options: &HostOptions, watch: Watch) -> Result<Answer, Failure
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(panicked()))
 }
 
-fn panicked() -> Failure {
+pub(super) fn panicked() -> Failure {
     let message = "internal error: the request made diskfs panic; the server's log has the place, \
                    please report it";
     Failure::new(FailureKind::Internal, message)

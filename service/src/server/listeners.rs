@@ -1,13 +1,14 @@
 //! The sockets that the server listens on.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use diskfs_disk::{Error, ErrorKind, Result};
+use rustix::fs::{Mode, OFlags};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
@@ -27,13 +28,34 @@ pub struct Tls {
 
 /// A socket in the filesystem, which is removed at the end.
 #[derive(Debug)]
-pub(super) struct SocketFile(PathBuf);
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// The file itself. While it is held, no other file gets its inode.
+    file: File,
+}
+
+impl SocketFile {
+    fn hold(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Self {
+            path: path.to_owned(),
+            file: file.into(),
+        })
+    }
+
+    /// Returns true if the path still names this file.
+    fn is_in_place(&self) -> io::Result<bool> {
+        let (ours, there) = (self.file.metadata()?, fs::symlink_metadata(&self.path)?);
+        Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Another server may have replaced it; nobody listens on ours any more.
-        if is_stale(&self.0) {
-            let _ = fs::remove_file(&self.0);
+        // Another server may have replaced it.
+        if self.is_in_place().unwrap_or(false) {
+            let _ = fs::remove_file(&self.path);
         }
     }
 }
@@ -67,9 +89,10 @@ fn bind(path: &Path) -> Result<(StdListener, SocketFile)> {
     let _ = fs::remove_file(&temporary);
     let listener = StdListener::bind(&temporary)?;
     let bound = fs::set_permissions(&temporary, fs::Permissions::from_mode(0o600))
-        .and_then(|()| fs::rename(&temporary, path));
+        .and_then(|()| fs::rename(&temporary, path))
+        .and_then(|()| SocketFile::hold(path));
     match bound {
-        Ok(()) => Ok((listener, SocketFile(path.to_owned()))),
+        Ok(file) => Ok((listener, file)),
         Err(error) => {
             let _ = fs::remove_file(&temporary);
             Err(error.into())
