@@ -16,6 +16,8 @@ use crate::job::{Answer, Job, Progress};
 
 pub use host::HostOptions;
 pub use threads::Threads;
+#[cfg(feature = "testing")]
+pub(crate) use worker::Reply;
 pub use worker::{WORKER, worker};
 pub use workers::Workers;
 

@@ -27,6 +27,8 @@ mod notify;
 mod proto;
 mod runner;
 mod server;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use config::Config;
 pub use server::{SOCKET, ServerOptions, Tls, serve};

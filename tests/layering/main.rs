@@ -198,6 +198,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-remote",
             "diskfs-rpm",
             "diskfs-selinux",
+            "diskfs-service",
             "diskfs-varstore",
         ],
     ),

@@ -55,7 +55,7 @@ impl<'a> Request<&'a Job> {
 
 /// The answer of a worker.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// The job has ended.
     Ended(std::result::Result<Answer, Failure>),
     /// The job has changed nothing: it needs a microVM, which a worker cannot start.
@@ -67,7 +67,7 @@ impl Reply {
     ///
     /// # Errors
     /// `Internal` for other bytes.
-    pub(super) fn decode(bytes: &[u8]) -> std::result::Result<Self, Failure> {
+    pub(crate) fn decode(bytes: &[u8]) -> std::result::Result<Self, Failure> {
         postcard::from_bytes(bytes).map_err(|error| not_understood(&error))
     }
 }

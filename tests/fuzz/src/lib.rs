@@ -38,6 +38,7 @@ mod remote;
 mod rpm;
 pub mod seeds;
 mod selinux;
+mod service;
 mod sparse;
 mod systemd_journal;
 mod tables;
@@ -100,11 +101,13 @@ pub enum Target {
     Varstore,
     /// Layers of tar archives with valid checksums: their tree, written to a filesystem.
     Archive,
+    /// The messages of the service: requests, and the answers of workers.
+    Service,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -129,6 +132,7 @@ impl Target {
         Self::Etc,
         Self::Varstore,
         Self::Archive,
+        Self::Service,
     ];
 
     /// Returns the name of the target for `cargo fuzz`.
@@ -158,6 +162,7 @@ impl Target {
             Self::Etc => "etc",
             Self::Varstore => "varstore",
             Self::Archive => "archive",
+            Self::Service => "service",
         }
     }
 
@@ -188,6 +193,7 @@ impl Target {
             Self::Etc => etc::texts(device),
             Self::Varstore => varstore::store(device),
             Self::Archive => archive::tree(device),
+            Self::Service => service::messages(device),
         }
     }
 
@@ -216,7 +222,8 @@ impl Target {
             | Self::Rpm
             | Self::Selinux
             | Self::Etc
-            | Self::Archive => {
+            | Self::Archive
+            | Self::Service => {
                 self.run(device);
             }
         }
@@ -349,4 +356,9 @@ pub fn etc(data: &[u8]) {
 /// Runs [`Target::Archive`] on an input.
 pub fn archive(data: &[u8]) {
     Target::Archive.run(&device(data));
+}
+
+/// Runs [`Target::Service`] on an input.
+pub fn service(data: &[u8]) {
+    Target::Service.run(&device(data));
 }

@@ -10,7 +10,7 @@ use diskfs_block::BlockRead;
 
 use crate::{
     Sparse, Target, archive, deploy, etc, guest, journal, labels, luks, registry, remote, rpm,
-    selinux, systemd_journal, varstore,
+    selinux, service, systemd_journal, varstore,
 };
 
 /// An image with its target, and the ranges that the target reads.
@@ -230,6 +230,7 @@ fn tiny() -> Vec<Seed> {
     seeds.extend(selinux::seeds().map(|(name, image)| of(Target::Selinux, name, &image)));
     seeds.push(of(Target::Etc, "texts", &etc::seed()));
     seeds.push(of(Target::Archive, "layers", &archive::seed()));
+    seeds.extend(service::seeds().map(|(name, input)| of(Target::Service, name, &input)));
     seeds.extend(labels::seeds().map(|(name, image)| of(Target::Mbr, name, &image)));
     seeds.extend(Target::ALL.map(|target| of(target, "zeroes", &empty)));
     seeds
