@@ -31,9 +31,9 @@ use super::tool::MethodArgs;
 /// can't grow further stays as it is. So after an interruption the command can be repeated, after
 /// +SIZE without the size.
 ///
-/// ext2, ext3, ext4, FAT, exFAT and swap are grown by diskfs itself, other filesystems by the
-/// program for their type (`xfs_growfs`, `btrfs`, `resize.f2fs` or `ntfsresize`) in a microVM. Only
-/// ext2, ext3 and ext4 can be shrunk. A swap area keeps its UUID, not its contents.
+/// ext2, ext3, ext4, FAT, exFAT and swap grow and shrink by diskfs itself. Other filesystems grow by
+/// the program for their type (`xfs_growfs`, `btrfs`, `resize.f2fs` or `ntfsresize`) in a microVM,
+/// and do not shrink. A swap area keeps its UUID, not its contents.
 ///
 /// If shrinking is interrupted, repeat the command before the filesystem is mounted: until its next
 /// mount, a kernel can continue to use the old size.

@@ -215,6 +215,127 @@ fn a_disk_shrinks_from_the_inside_to_the_outside() {
     judge_second(path);
 }
 
+/// Makes a disk of 128 MiB whose second partition has a file at its end.
+fn file_at_the_end(directory: &Path, kind: &str) {
+    shell(
+        directory,
+        "rm -f disk.raw; truncate -s 128M disk.raw
+         printf 'label: gpt\n2048,40960,L\n43008,,L\n' | sfdisk -q disk.raw
+         head -c 9000000 /dev/urandom > file; truncate -s 80M filler",
+    );
+    let run = |words: &[&str]| drop(diskfs_in(directory, words).bytes().to_vec());
+    run(&["mkfs", kind, "--volume", "p2", "disk.raw"]);
+    for name in ["filler", "file"] {
+        let to = format!("disk.raw:/{name}");
+        run(&["cp", "--volume", "p2", name, &to]);
+    }
+    run(&["rm", "--volume", "p2", "disk.raw:/filler"]);
+}
+
+/// Fails unless the table is valid and the second filesystem, of this checker, is whole.
+fn judge_second_by(directory: &Path, fsck: &str) {
+    shell(
+        directory,
+        &format!(
+            "sfdisk --verify disk.raw > said; sgdisk -v disk.raw | grep -q 'No problems'
+             dd if=disk.raw of=part bs=512 skip=43008 status=none conv=sparse
+             {fsck} -n part > said 2>&1 || {{ cat said; false; }}"
+        ),
+    );
+    let read = diskfs_in(directory, &["cat", "--volume", "p2", "disk.raw:/file"]);
+    assert!(read.bytes() == std::fs::read(directory.join("file")).unwrap());
+}
+
+#[test]
+fn fat_and_exfat_shrink_with_their_disk() {
+    if !have(&["sfdisk", "sgdisk", "fsck.fat", "fsck.exfat"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    for (kind, fsck) in [("fat", "fsck.fat"), ("exfat", "fsck.exfat")] {
+        file_at_the_end(path, kind);
+        let shrink = |words: &[&str]| {
+            let common = ["resize", "--json", "--volume", "p2", "disk.raw"];
+            diskfs_in(path, &[&common, words].concat())
+        };
+        let before = std::fs::read(path.join("disk.raw")).unwrap();
+        let (code, said) = shrink(&["--shrink", "24M"]).failure();
+        assert_eq!(code, 1, "{said}");
+        shrink(&["--shrink", "100M", "--dry-run"]).bytes();
+        assert!(before == std::fs::read(path.join("disk.raw")).unwrap());
+        shrink(&["--shrink", "100M"]).bytes();
+        assert_eq!(length(path), 100 << 20);
+        judge_second_by(path, fsck);
+        let done = shrink(&["--shrink-to-minimum"]).json();
+        assert!(length(path) < 50 << 20, "{done}");
+        judge_second_by(path, fsck);
+        let again = shrink(&["--shrink-to-minimum"]).json();
+        assert_eq!(again["changed"], false, "{again}");
+    }
+}
+
+/// The command is killed at some moments of its run; the same command then completes the work.
+#[test]
+fn a_killed_shrink_is_completed_by_the_same_command() {
+    if !have(&["sfdisk", "sgdisk", "fsck.fat", "fsck.exfat", "e2fsck"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    for (kind, fsck) in [
+        ("ext4", "e2fsck -f"),
+        ("fat", "fsck.fat"),
+        ("exfat", "fsck.exfat"),
+    ] {
+        file_at_the_end(path, kind);
+        std::fs::copy(path.join("disk.raw"), path.join("old.raw")).unwrap();
+        let words = ["resize", "--shrink", "--volume", "p2", "disk.raw", "72M"];
+        for delay_ms in [5, 10, 15, 20, 30, 45] {
+            std::fs::copy(path.join("old.raw"), path.join("disk.raw")).unwrap();
+            let mut command = std::process::Command::new(crate::DISKFS);
+            let command = command.args(words).current_dir(path);
+            let command = command.stdout(std::process::Stdio::null());
+            let mut child = command.spawn().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(delay_ms));
+            let _ = child.kill();
+            child.wait().unwrap();
+            let again = diskfs_in(path, &words);
+            assert_eq!(
+                again.code(),
+                Some(0),
+                "{kind} {delay_ms}: {}",
+                again.stderr()
+            );
+            assert_eq!(length(path), 72 << 20);
+            judge_second_by(path, fsck);
+        }
+    }
+}
+
+#[test]
+fn swap_shrinks_with_its_disk() {
+    if !have(&["sfdisk", "blkid"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    shell(
+        path,
+        "truncate -s 64M disk.raw
+         printf 'label: gpt\n2048,,S\n' | sfdisk -q disk.raw",
+    );
+    let run = |words: &[&str]| diskfs_in(path, words);
+    run(&["mkfs", "swap", "--volume", "p1", "disk.raw"]).bytes();
+    run(&["resize", "--shrink", "disk.raw", "--volume", "p1", "20M"]).bytes();
+    assert_eq!(length(path), 20 << 20);
+    shell(
+        path,
+        "dd if=disk.raw of=part bs=1M skip=1 count=18 status=none
+         test \"$(blkid -p -o value -s TYPE part)\" = swap",
+    );
+}
+
 /// The command is killed at some moments of its run; the same command then completes the work.
 #[test]
 fn a_killed_resize_is_completed_by_the_same_command() {

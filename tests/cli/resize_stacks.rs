@@ -1,5 +1,5 @@
-//! resize: the growth of disks with partitions, LUKS, LVM and filesystems in any order. The layers
-//! are built by other programs, and judged by them after the growth.
+//! resize: growing and shrinking disks with partitions, LUKS, LVM and filesystems in any order. The
+//! layers are built by other programs, and judged by them afterwards.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -211,7 +211,55 @@ impl Stack {
         assert!(before == fs::read(directory.join("disk.img")).unwrap());
     }
 
+    /// Shrinks the disk to its minimum and judges all layers.
+    fn shrink(&self, directory: &Path) {
+        let keys = self.keys();
+        let volume = self.volume();
+        let words = [
+            "resize",
+            "--json",
+            "--shrink-to-minimum",
+            "--volume",
+            &volume,
+            "disk.img",
+        ];
+        let before = fs::read(directory.join("disk.img")).unwrap();
+        let dry = [&["resize", "--dry-run"], &words[1..]].concat();
+        diskfs_in(directory, &self.words(&dry, &keys)).json();
+        assert!(before == fs::read(directory.join("disk.img")).unwrap());
+        let done = diskfs_in(directory, &self.words(&words, &keys)).json();
+        let steps = done["steps"].as_array().unwrap();
+        let layers = [steps.first(), steps.last()].map(|step| &step.unwrap()["step"]);
+        assert_eq!(layers, ["filesystem", "image"], "{done}");
+        let disk = self.judge_layers(directory);
+        // The grown filesystem has 104 MiB.
+        let size = disk.volume(&self.volume()).unwrap().size_bytes();
+        assert!(size < 80 * MIB, "{self:?}: {done}");
+        if let Some((lvm, _)) = self.judged_group(directory, &disk) {
+            let physical = lvm.report("pvs", "pv_free").unwrap();
+            assert_eq!(physical[0]["pv_free"], "0", "{physical:?}");
+        }
+    }
+
+    /// Judges a disk that has grown.
     fn judge(&self, directory: &Path, done: &Value) {
+        let disk = self.judge_layers(directory);
+        let volume = disk.volume(&self.volume()).unwrap();
+        // Alignment, the tables and a last block group without room for data take a little.
+        let least = FS_BYTES + MORE_BYTES - 10 * MIB;
+        assert!(volume.size_bytes() > least, "{self:?}: {done}");
+        let steps = done["steps"].as_array().unwrap();
+        let last = steps.last().unwrap();
+        assert_eq!(last["step"], "filesystem", "{done}");
+        assert!(
+            last["to_bytes"].as_u64().unwrap() > least,
+            "{self:?}: {done}"
+        );
+        self.judge_group(directory, &disk, volume.size_bytes());
+    }
+
+    /// Judges the image, the table and the filesystem by other programs.
+    fn judge_layers(&self, directory: &Path) -> Disk {
         if self.format == "qcow2" {
             shell(directory, "qemu-img check -q disk.img");
         }
@@ -230,30 +278,19 @@ impl Stack {
         }
         let disk = open(&directory.join("after.raw"));
         let volume = disk.volume(&self.volume()).unwrap();
-        // Alignment, the tables and a last block group without room for data take a little.
-        let least = FS_BYTES + MORE_BYTES - 10 * MIB;
-        assert!(volume.size_bytes() > least, "{self:?}: {done}");
-        let steps = done["steps"].as_array().unwrap();
-        let last = steps.last().unwrap();
-        assert_eq!(last["step"], "filesystem", "{done}");
-        assert!(
-            last["to_bytes"].as_u64().unwrap() > least,
-            "{self:?}: {done}"
-        );
         copy_out(&volume, &directory.join("inner"));
         shell(directory, &format!("{} inner", self.kind.check));
         if self.has_files() {
             let read = diskfs_in(directory, &["cat", "inner:/file"]);
             assert!(read.bytes() == contents(), "{self:?}");
         }
-        self.judge_group(directory, &disk, volume.size_bytes());
+        disk
     }
 
-    /// Compares the volume group with what LVM's tools say of it.
-    fn judge_group(&self, directory: &Path, disk: &Disk, volume_bytes: u64) {
-        let Some(group) = disk.groups().unwrap().first() else {
-            return;
-        };
+    /// Lets LVM's tools check the volume group, and returns them with the size of the logical
+    /// volume; `None` without a group.
+    fn judged_group(&self, directory: &Path, disk: &Disk) -> Option<(Lvm, Value)> {
+        let group = disk.groups().unwrap().first()?;
         let entry = &group.metadata().physical_volumes[0];
         let member = group.member(&entry.id).unwrap();
         copy_out(member, &directory.join("pv"));
@@ -266,8 +303,17 @@ impl Stack {
         lvm.run("vgck vg0").unwrap();
         lvm.run("pvck @0").unwrap();
         let volumes = lvm.report("lvs vg0", "lv_name,lv_size").unwrap();
+        let size = volumes[0]["lv_size"].clone();
+        Some((lvm, size))
+    }
+
+    /// Compares the volume group with what LVM's tools say of it.
+    fn judge_group(&self, directory: &Path, disk: &Disk, volume_bytes: u64) {
+        let Some((lvm, lv_size)) = self.judged_group(directory, disk) else {
+            return;
+        };
         if self.inside != Inside::LuksOnLv {
-            assert_eq!(volumes[0]["lv_size"], volume_bytes.to_string(), "{self:?}");
+            assert_eq!(lv_size, volume_bytes.to_string(), "{self:?}");
         }
         let physical = lvm.report("pvs", "pv_size,dev_size,pv_free").unwrap();
         let size = |field: &str| physical[0][field].as_str().unwrap().parse::<u64>().unwrap();
@@ -375,7 +421,7 @@ fn all() -> Vec<Stack> {
 }
 
 #[test]
-fn every_stack_grows() {
+fn every_stack_grows_and_shrinks() {
     if !have(&[
         "mke2fs",
         "e2fsck",
@@ -401,5 +447,6 @@ fn every_stack_grows() {
         let directory = tempfile::tempdir().unwrap();
         stack.build(directory.path());
         stack.grow(directory.path());
+        stack.shrink(directory.path());
     }
 }

@@ -34,19 +34,19 @@ impl Volume {
             "ext2" | "ext3" | "ext4" => self.grow_ext(new_space, progress),
             "vfat" => {
                 let options = diskfs_fat::ResizeOptions::default();
-                self.grow_with(|device| {
+                self.resize_with(|device| {
                     let resized = diskfs_fat::resize(device, &options, progress)?;
                     Ok((resized.old_bytes, resized.new_bytes))
                 })
             }
             "exfat" => {
                 let options = diskfs_exfat::ResizeOptions::default();
-                self.grow_with(|device| {
+                self.resize_with(|device| {
                     let resized = diskfs_exfat::resize(device, &options, progress)?;
                     Ok((resized.old_bytes, resized.new_bytes))
                 })
             }
-            "swap" => self.grow_with(|device| {
+            "swap" => self.resize_with(|device| {
                 let resized = swap::resize(&**device, None)?;
                 Ok((resized.old_bytes, resized.new_bytes))
             }),
@@ -71,13 +71,13 @@ impl Volume {
         resized.map_err(|e| self.in_image(e))
     }
 
-    /// Runs `grow`, which returns the old and the new size.
-    fn grow_with(
+    /// Runs `resize`, which returns the old and the new size.
+    pub(super) fn resize_with(
         &self,
-        grow: impl FnOnce(&Arc<dyn BlockWrite>) -> Result<(u64, u64)>,
+        resize: impl FnOnce(&Arc<dyn BlockWrite>) -> Result<(u64, u64)>,
     ) -> Result<Resized> {
         let device = self.writable_device()?;
-        let (old_bytes, new_bytes) = grow(&device).map_err(|e| self.in_image(e))?;
+        let (old_bytes, new_bytes) = resize(&device).map_err(|e| self.in_image(e))?;
         Ok(Resized {
             old_bytes,
             new_bytes,

@@ -16,6 +16,9 @@ const MAGIC: [u8; 10] = *b"SWAPSPACE2";
 /// The smallest number of pages, which the kernel requires (swapon(8) fails with fewer).
 const MIN_PAGES: u64 = 10;
 
+/// The size in bytes that suffices for a swap area with pages of any size: ten pages of 64 KiB.
+pub const MIN_BYTES: u64 = MIN_PAGES * (64 << 10);
+
 #[derive(Debug, Clone, Copy, IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 struct RawHeader {

@@ -73,9 +73,12 @@ pub fn resize(
 /// Returns the smallest size in bytes to which [`resize`] can shrink the filesystem. Its files
 /// limit it, its type, and the space for the record of the change.
 ///
+/// A change that was interrupted is completed first, as by [`resize`].
+///
 /// # Errors
 /// Those of [`resize`] for a filesystem that cannot be changed.
 pub fn minimum_size(device: &Arc<dyn BlockWrite>) -> Result<u64> {
+    resume(&**device)?;
     let old = OldVolume::open(device)?;
     let scan = Scan::of(&old)?;
     let room = scan

@@ -379,16 +379,10 @@ impl Volume {
     fn shrunk_minimum(&self) -> Result<u64> {
         match self.content()?.map(|content| content.kind) {
             Some(LVM) => Ok(0),
-            Some("ext2" | "ext3" | "ext4") => self.minimum_size(),
-            Some("xfs") => {
-                let reason = format!("volume {} holds xfs, which cannot shrink", self.name());
-                let hint = "copy its files to a smaller filesystem";
-                Err(self.in_image(Error::new(ErrorKind::Unsupported, reason).with_hint(hint)))
-            }
-            kind => {
-                let kind = kind.unwrap_or("no known filesystem");
+            Some(_) => self.minimum_size(),
+            None => {
                 let reason = format!(
-                    "volume {} holds {kind}, which diskfs cannot shrink",
+                    "volume {} holds no known filesystem, which diskfs cannot shrink",
                     self.name()
                 );
                 Err(self.in_image(Error::new(ErrorKind::Unsupported, reason)))

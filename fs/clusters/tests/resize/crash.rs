@@ -64,10 +64,13 @@ impl Case {
         assert!(self.form.judge(bytes, &what) == self.tree, "{what}");
     }
 
-    /// Repeats the call, and checks the result.
+    /// Asks for the smallest size and repeats the call, as a caller does who plans first; checks the
+    /// result.
     fn complete(&self, bytes: Vec<u8>, new_bytes: u64, when: &str) -> Vec<u8> {
         let memory = Arc::new(Memory::new(bytes));
         let device: Arc<dyn BlockWrite> = memory.clone();
+        let minimum = self.form.minimum_size(&device);
+        minimum.unwrap_or_else(|e| panic!("{}, {when}, smallest size: {e}", self.what));
         let resized = self.form.resize(&device, self.target);
         let resized = resized.unwrap_or_else(|e| panic!("{}, {when}: {e}", self.what));
         assert_eq!(resized.new_bytes, new_bytes, "{}, {when}", self.what);
