@@ -235,7 +235,7 @@ impl Stack {
         // The grown filesystem has 104 MiB.
         let size = disk.volume(&self.volume()).unwrap().size_bytes();
         assert!(size < 80 * MIB, "{self:?}: {done}");
-        if let Some((lvm, _)) = self.judged_group(directory, &disk) {
+        if let Some((lvm, _)) = Self::judged_group(directory, &disk) {
             let physical = lvm.report("pvs", "pv_free").unwrap();
             assert_eq!(physical[0]["pv_free"], "0", "{physical:?}");
         }
@@ -289,7 +289,7 @@ impl Stack {
 
     /// Lets LVM's tools check the volume group, and returns them with the size of the logical
     /// volume; `None` without a group.
-    fn judged_group(&self, directory: &Path, disk: &Disk) -> Option<(Lvm, Value)> {
+    fn judged_group(directory: &Path, disk: &Disk) -> Option<(Lvm, Value)> {
         let group = disk.groups().unwrap().first()?;
         let entry = &group.metadata().physical_volumes[0];
         let member = group.member(&entry.id).unwrap();
@@ -309,7 +309,7 @@ impl Stack {
 
     /// Compares the volume group with what LVM's tools say of it.
     fn judge_group(&self, directory: &Path, disk: &Disk, volume_bytes: u64) {
-        let Some((lvm, lv_size)) = self.judged_group(directory, disk) else {
+        let Some((lvm, lv_size)) = Self::judged_group(directory, disk) else {
             return;
         };
         if self.inside != Inside::LuksOnLv {
