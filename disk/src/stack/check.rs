@@ -23,17 +23,11 @@ impl Volume {
         options: &CheckOptions,
         progress: &mut dyn FnMut(CheckProgress) -> ControlFlow<()>,
     ) -> Result<CheckReport> {
-        self.refuse_unless_ext("checking")?;
-        diskfs_ext4::check(self.device()?, options, progress).map_err(|e| self.in_image(e))
-    }
-
-    /// Fails unless the filesystem is ext2, ext3 or ext4. `work` names what is not supported.
-    pub(super) fn refuse_unless_ext(&self, work: &str) -> Result<()> {
         let kind = self.filesystem_kind()?;
-        if matches!(kind, "ext2" | "ext3" | "ext4") {
-            return Ok(());
+        if !matches!(kind, "ext2" | "ext3" | "ext4") {
+            let reason = format!("checking {kind} is not supported without a microVM");
+            return Err(self.in_image(Error::new(ErrorKind::Unsupported, reason)));
         }
-        let reason = format!("{work} {kind} is not supported without a microVM");
-        Err(self.in_image(Error::new(ErrorKind::Unsupported, reason)))
+        diskfs_ext4::check(self.device()?, options, progress).map_err(|e| self.in_image(e))
     }
 }

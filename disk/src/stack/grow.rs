@@ -1,9 +1,7 @@
 //! The growth of a volume's filesystem.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use diskfs_block::BlockWrite;
 use diskfs_ext4::ResizeOptions;
 use diskfs_volume::swap;
 
@@ -32,28 +30,10 @@ impl Volume {
     ) -> Result<Resized> {
         match self.filesystem_kind()? {
             "ext2" | "ext3" | "ext4" => self.grow_ext(new_space, progress),
-            "vfat" => {
-                let options = diskfs_fat::ResizeOptions::default();
-                self.resize_with(|device| {
-                    let resized = diskfs_fat::resize(device, &options, progress)?;
-                    Ok((resized.old_bytes, resized.new_bytes))
-                })
-            }
-            "exfat" => {
-                let options = diskfs_exfat::ResizeOptions::default();
-                self.resize_with(|device| {
-                    let resized = diskfs_exfat::resize(device, &options, progress)?;
-                    Ok((resized.old_bytes, resized.new_bytes))
-                })
-            }
-            "swap" => self.resize_with(|device| {
-                let resized = swap::resize(&**device, None)?;
-                Ok((resized.old_bytes, resized.new_bytes))
-            }),
-            kind => {
+            kind => self.resize_in_place(kind, None, progress)?.ok_or_else(|| {
                 let reason = format!("growing {kind} is not supported without a microVM");
-                Err(self.in_image(Error::new(ErrorKind::Unsupported, reason)))
-            }
+                self.in_image(Error::new(ErrorKind::Unsupported, reason))
+            }),
         }
     }
 
@@ -71,17 +51,36 @@ impl Volume {
         resized.map_err(|e| self.in_image(e))
     }
 
-    /// Runs `resize`, which returns the old and the new size.
-    pub(super) fn resize_with(
+    /// Resizes a FAT or exFAT filesystem or a swap area to the size of the volume, or shrinks it to
+    /// `size_bytes`. Returns `None` for other kinds.
+    pub(super) fn resize_in_place(
         &self,
-        resize: impl FnOnce(&Arc<dyn BlockWrite>) -> Result<(u64, u64)>,
-    ) -> Result<Resized> {
+        kind: &str,
+        size_bytes: Option<u64>,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Option<Resized>> {
+        if !matches!(kind, "vfat" | "exfat" | "swap") {
+            return Ok(None);
+        }
         let device = self.writable_device()?;
-        let (old_bytes, new_bytes) = resize(&device).map_err(|e| self.in_image(e))?;
-        Ok(Resized {
+        let options = diskfs_fat::ResizeOptions {
+            size_bytes,
+            may_shrink: size_bytes.is_some(),
+        };
+        let in_clusters = |resized: diskfs_fat::Resized| (resized.old_bytes, resized.new_bytes);
+        let sizes = match kind {
+            "vfat" => diskfs_fat::resize(&device, &options, progress).map(in_clusters),
+            "exfat" => diskfs_exfat::resize(&device, &options, progress).map(in_clusters),
+            _ => {
+                let resized = swap::resize(&*device, size_bytes).map_err(|e| self.in_image(e))?;
+                Ok((resized.old_bytes, resized.new_bytes))
+            }
+        };
+        let (old_bytes, new_bytes) = sizes.map_err(|e| self.in_image(e))?;
+        Ok(Some(Resized {
             old_bytes,
             new_bytes,
-        })
+        }))
     }
 }
 

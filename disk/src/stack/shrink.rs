@@ -35,31 +35,9 @@ impl Volume {
                 let resized = diskfs_ext4::shrink(&device, &options, progress);
                 resized.map_err(|e| self.in_image(e))
             }
-            "vfat" => {
-                let options = diskfs_fat::ResizeOptions {
-                    size_bytes: Some(size_bytes),
-                    may_shrink: true,
-                };
-                self.resize_with(|device| {
-                    let resized = diskfs_fat::resize(device, &options, progress)?;
-                    Ok((resized.old_bytes, resized.new_bytes))
-                })
-            }
-            "exfat" => {
-                let options = diskfs_exfat::ResizeOptions {
-                    size_bytes: Some(size_bytes),
-                    may_shrink: true,
-                };
-                self.resize_with(|device| {
-                    let resized = diskfs_exfat::resize(device, &options, progress)?;
-                    Ok((resized.old_bytes, resized.new_bytes))
-                })
-            }
-            "swap" => self.resize_with(|device| {
-                let resized = swap::resize(&**device, Some(size_bytes))?;
-                Ok((resized.old_bytes, resized.new_bytes))
-            }),
-            kind => Err(self.cannot_shrink(kind)),
+            kind => self
+                .resize_in_place(kind, Some(size_bytes), progress)?
+                .ok_or_else(|| self.cannot_shrink(kind)),
         }
     }
 

@@ -9,13 +9,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Mounted, Random, make_tree, open, run};
+use common::populated::listing;
+use common::resized::{e2fsck_finds_nothing, field, set_len};
+use common::{Mounted, Random, make_tree, run};
 use diskfs_block::{BlockRead, BlockWrite, Faulty, File, Memory};
 use diskfs_ext4::{NewSpace, ResizeOptions, Resized, resize};
 use diskfs_fixtures::have;
-use diskfs_vfs::{
-    ErrorKind, FileType, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, Result, read_file,
-};
+use diskfs_vfs::{ErrorKind, FsRead, FsWrite, NewAttributes, NewKind, Result};
 
 const MIB: u64 = 1 << 20;
 
@@ -104,11 +104,6 @@ fn path(image: &Path) -> &str {
     image.to_str().unwrap()
 }
 
-fn set_len(image: &Path, len: u64) {
-    let file = fs::OpenOptions::new().write(true).open(image).unwrap();
-    file.set_len(len).unwrap();
-}
-
 /// Fills the space after the filesystem with bytes that look like nothing.
 fn lengthen(image: &Path, len: u64, space: NewSpace) {
     let old = image.metadata().unwrap().len();
@@ -124,57 +119,6 @@ fn lengthen(image: &Path, len: u64, space: NewSpace) {
             .unwrap();
         left -= n;
     }
-}
-
-/// Returns a line for every file: its path and a checksum of its contents.
-fn contents(image: &Path) -> Vec<String> {
-    let fs = open(image);
-    let mut lines = Vec::new();
-    walk(&fs, fs.root(), "", &mut lines);
-    lines
-}
-
-fn walk(fs: &dyn FsRead, dir: InodeNumber, path: &str, lines: &mut Vec<String>) {
-    for entry in fs.read_dir(dir, 0).unwrap() {
-        let entry = entry.unwrap();
-        if entry.name == b"." || entry.name == b".." {
-            continue;
-        }
-        let path = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
-        let metadata = fs.metadata(entry.inode).unwrap();
-        if metadata.file_type == FileType::Directory {
-            walk(fs, entry.inode, &path, lines);
-        } else if metadata.file_type == FileType::Regular {
-            let bytes = read_file(fs, entry.inode, 16 << 20).unwrap();
-            let sum = bytes.iter().fold(7u64, |sum, &byte| {
-                sum.wrapping_mul(31).wrapping_add(u64::from(byte))
-            });
-            lines.push(format!("{path} {} {sum:x}", bytes.len()));
-        }
-    }
-}
-
-fn e2fsck(image: &Path, what: &str) {
-    let output = diskfs_fixtures::command("e2fsck")
-        .args(["-f", "-n"])
-        .arg(image)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{what}:\n{text}");
-    // Some repairs don't change the result.
-    let words = ["ixed", "ix?", "rror", "rong", "nvalid", "orrupt"];
-    let told = words.iter().find(|&&word| text.contains(word));
-    assert_eq!(told, None, "{what}:\n{text}");
-}
-
-/// Returns a number from the output of `dumpe2fs -h`.
-fn field(image: &Path, name: &str) -> u64 {
-    let text = run("dumpe2fs", &["-h", image.to_str().unwrap()]);
-    let line = text.lines().find(|line| line.starts_with(name));
-    let value = line.unwrap_or_else(|| panic!("{name} in {text}"));
-    let value = value.rsplit_once(' ').unwrap().1;
-    value.parse().unwrap()
 }
 
 /// Compares the result with that of resize2fs, where both have the same layout.
@@ -213,7 +157,7 @@ fn case(random: &mut Random, form: (&str, u64)) {
     let groups = 1 + below(random, if group_mib > 8 { 5 } else { 20 });
     let old = (9 * MIB).max(groups * group_mib * MIB + below(random, group_mib << 10) * 1024);
     let image = common::mke2fs(dir.path(), &tree, &format!("{}k", old >> 10), args);
-    let before = contents(&image);
+    let before = listing(&image);
     assert!(before.len() > 60);
     let theirs = dir.path().join("theirs");
     let space = if random.below(2) == 0 && group_mib < 64 {
@@ -248,13 +192,13 @@ fn case(random: &mut Random, form: (&str, u64)) {
                 // There is no room for the record of the change.
                 let small = len - image_bytes < 3 * group_mib * MIB;
                 assert!(e.kind() == ErrorKind::NoSpace && small, "{what}: {e}");
-                e2fsck(&image, &what);
+                e2fsck_finds_nothing(&image, &what);
                 continue;
             }
         };
         assert!(resized.new_bytes >= resized.old_bytes, "{what}");
-        e2fsck(&image, &what);
-        assert_eq!(contents(&image), before, "{what}");
+        e2fsck_finds_nothing(&image, &what);
+        assert_eq!(listing(&image), before, "{what}");
         let block_bytes = field(&image, "Block size:");
         assert_eq!(
             field(&image, "Block count:") * block_bytes,
@@ -295,7 +239,7 @@ fn the_kernel_writes_to_grown_filesystems() {
             };
             fill(mounted.path(), nth);
             drop(mounted);
-            e2fsck(&image, args);
+            e2fsck_finds_nothing(&image, args);
         }
     }
 }
@@ -338,7 +282,7 @@ fn write_again(image: &Path, what: &str, round: usize) {
     }
     fs.close().unwrap();
     drop(fs);
-    e2fsck(image, what);
+    e2fsck_finds_nothing(image, what);
 }
 
 /// Checks that a filesystem that must be repaired is refused.

@@ -9,8 +9,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use common::resized::{is_clean, repair, replay, seeds};
 use common::{make_tree, mke2fs, run};
-use diskfs_block::{BlockRead, BlockWrite, Crash, Event, Fate, Fault, Faulty, Memory, WriteLog};
+use diskfs_block::{BlockRead, BlockWrite, Fate, Fault, Faulty, Memory, WriteLog};
 use diskfs_ext4::{Ext4, NewSpace, Options, ResizeOptions, Resized, resize};
 use diskfs_fixtures::have;
 use diskfs_vfs::{FsRead, Result, read_file};
@@ -59,11 +60,6 @@ fn size(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes[1028..1032].try_into().unwrap())
 }
 
-/// Returns true if a filesystem without a journal is marked as clean.
-fn is_clean(bytes: &[u8]) -> bool {
-    bytes[0x43a] & 1 == 1
-}
-
 /// Checks an image with e2fsck, after the journal was replayed, and a file's contents.
 fn check(dir: &Path, bytes: &[u8], what: &str) -> Vec<u8> {
     let path = dir.join("crashed");
@@ -98,18 +94,8 @@ fn check(dir: &Path, bytes: &[u8], what: &str) -> Vec<u8> {
 }
 
 /// Checks that e2fsck can repair an unclean image, too, and that no contents are lost.
-fn repair(dir: &Path, bytes: &[u8], what: &str) {
-    let path = dir.join("repaired");
-    fs::write(&path, bytes).unwrap();
-    let repaired = diskfs_fixtures::command("e2fsck")
-        .args(["-fy", path.to_str().unwrap()])
-        .output()
-        .unwrap();
-    assert!(
-        matches!(repaired.status.code(), Some(0 | 1)),
-        "{what}: {repaired:?}"
-    );
-    let repaired = fs::read(&path).unwrap();
+fn grow_repaired(dir: &Path, bytes: &[u8], what: &str) {
+    let repaired = repair(dir, bytes, what);
     check(dir, &repaired, what);
     let memory: Arc<dyn BlockWrite> = Arc::new(Memory::new(repaired));
     grow(&memory).unwrap_or_else(|e| panic!("{what}: repaired: {e}"));
@@ -162,7 +148,7 @@ fn crashes(form: (&str, u64, u64)) {
                 let recovered = check(dir, &crashed, &what);
                 assert!(sizes.contains(&size(&recovered)), "{what}");
             } else {
-                repair(dir, &crashed, &what);
+                grow_repaired(dir, &crashed, &what);
                 completed += 1;
             }
             let device: Arc<dyn BlockWrite> = memory.clone();
@@ -186,33 +172,6 @@ fn step() -> usize {
         Ok(_) => 1,
         Err(_) => 5,
     }
-}
-
-/// Returns what happens to the open writes in one crash: 0 means that they are lost, 1 that they are
-/// kept, other numbers mean a random choice.
-fn seeds(nth: usize) -> Vec<u64> {
-    match std::env::var("DISKFS_CRASHES") {
-        Ok(count) => (0..count.parse().unwrap()).collect(),
-        Err(_) => vec![[0, 1, 2, 2][nth % 4]],
-    }
-}
-
-fn replay(crash: &Crash<'_>, memory: &Memory, nth: usize, seed: u64) {
-    let mut chance = Fate::by_chance(seed * 1000 + nth as u64);
-    let fate = |index: usize, event: &Event| match seed {
-        0 => Fate::Lost,
-        1 => Fate::Kept,
-        // No disk tears a superblock.
-        _ => match chance(index, event) {
-            Fate::Torn { .. } if touches_superblock(event) => Fate::Lost,
-            fate => fate,
-        },
-    };
-    crash.replay(memory, fate).unwrap();
-}
-
-fn touches_superblock(event: &Event) -> bool {
-    matches!(event, Event::Write { offset, .. } if *offset <= 1024)
 }
 
 /// Checks that the first backup superblock has the new size.

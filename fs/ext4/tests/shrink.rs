@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::populated::{listing, populate, with_late_journal};
+use common::resized::{e2fsck_finds_nothing, field, set_len};
 use common::{Mounted, Random, make_tree, run};
 use diskfs_block::{BlockRead, BlockWrite, Faulty, File, Memory};
 use diskfs_ext4::{NewSpace, ResizeOptions, Resized, ShrinkOptions, minimum_size, resize, shrink};
@@ -90,34 +91,8 @@ fn minimum(image: &Path) -> u64 {
     minimum_size(&device).unwrap()
 }
 
-fn e2fsck(image: &Path, what: &str) {
-    let output = diskfs_fixtures::command("e2fsck")
-        .args(["-f", "-n"])
-        .arg(image)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{what}:\n{text}");
-    let words = ["ixed", "ix?", "rror", "rong", "nvalid", "orrupt"];
-    let told = words.iter().find(|&&word| text.contains(word));
-    assert_eq!(told, None, "{what}:\n{text}");
-}
-
-/// Returns a number from the output of `dumpe2fs -h`.
-fn field(image: &Path, name: &str) -> u64 {
-    let text = run("dumpe2fs", &["-h", image.to_str().unwrap()]);
-    let line = text.lines().find(|line| line.starts_with(name));
-    let value = line.unwrap_or_else(|| panic!("{name} in {text}"));
-    value.rsplit_once(' ').unwrap().1.parse().unwrap()
-}
-
 fn size(image: &Path) -> u64 {
     field(image, "Block count:") * field(image, "Block size:")
-}
-
-fn set_len(image: &Path, len: u64) {
-    let file = fs::OpenOptions::new().write(true).open(image).unwrap();
-    file.set_len(len).unwrap();
 }
 
 fn below(random: &mut Random, limit: u64) -> u64 {
@@ -134,7 +109,7 @@ fn case(random: &mut Random, (args, kib): (&str, u64)) {
     let image = common::mke2fs(dir.path(), &tree, &format!("{kib}k"), args);
     let keep_one_in = 2 + random.below(4);
     populate(&image, random, keep_one_in);
-    e2fsck(&image, args);
+    e2fsck_finds_nothing(&image, args);
     let before = listing(&image);
     let old = size(&image);
     let theirs = dir.path().join("theirs");
@@ -151,7 +126,7 @@ fn case(random: &mut Random, (args, kib): (&str, u64)) {
         assert!(resized.new_bytes <= wanted, "{what}: {resized:?}");
         assert_eq!(size(&image), resized.new_bytes, "{what}");
         set_len(&image, resized.new_bytes);
-        e2fsck(&image, &what);
+        e2fsck_finds_nothing(&image, &what);
         assert!(listing(&image) == before, "{what}");
         let again = try_shrink(&image, resized.new_bytes).unwrap();
         assert_eq!(again.new_bytes, resized.new_bytes, "{what}");
@@ -165,7 +140,7 @@ fn case(random: &mut Random, (args, kib): (&str, u64)) {
     };
     resize(&device, &options, &mut |_| ControlFlow::Continue(()))
         .unwrap_or_else(|e| panic!("{what}: growing: {e}"));
-    e2fsck(&image, &what);
+    e2fsck_finds_nothing(&image, &what);
     assert!(listing(&image) == before, "{what}");
 }
 
@@ -268,7 +243,7 @@ fn the_kernel_uses_shrunk_filesystems() {
         let wanted = minimum(&image) + 2 * MIB;
         let resized = try_shrink(&image, wanted).unwrap_or_else(|e| panic!("{args}: {e}"));
         set_len(&image, resized.new_bytes);
-        e2fsck(&image, args);
+        e2fsck_finds_nothing(&image, args);
         let mounted = Mounted::new(name, &image).unwrap();
         assert!(seen_by_kernel(&mounted) == before, "{args}");
         let contents = vec![b'x'; 50_000];
@@ -276,7 +251,7 @@ fn the_kernel_uses_shrunk_filesystems() {
             .find(|n| fs::write(mounted.path().join(format!("new-{n}")), &contents).is_err());
         assert!(full > Some(5), "{args}: {full:?}");
         drop(mounted);
-        e2fsck(&image, args);
+        e2fsck_finds_nothing(&image, args);
     }
 }
 
@@ -350,14 +325,14 @@ fn a_journal_at_the_end_moves() {
         let end = size(&image) / field(&image, "Block size:");
         assert!(blocks(&image) < end && last >= end, "{args}: {last}, {end}");
         set_len(&image, resized.new_bytes);
-        e2fsck(&image, args);
+        e2fsck_finds_nothing(&image, args);
         assert!(listing(&image) == before, "{args}");
         let Some(mounted) = Mounted::new("a_journal_at_the_end_moves", &image) else {
             return;
         };
         fs::write(mounted.path().join("new"), "contents").unwrap();
         drop(mounted);
-        e2fsck(&image, args);
+        e2fsck_finds_nothing(&image, args);
     }
 }
 
@@ -442,6 +417,6 @@ fn a_block_of_the_resize_inode_moves() {
     let resized = try_shrink(&image, u64::try_from(new << 10).unwrap()).unwrap();
     assert_eq!(resized.new_bytes, u64::try_from(new << 10).unwrap());
     set_len(&image, resized.new_bytes);
-    e2fsck(&image, "shrunk");
+    e2fsck_finds_nothing(&image, "shrunk");
     assert!(listing(&image) == before);
 }

@@ -11,8 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::populated::{listing, populate, with_late_journal};
+use common::resized::{is_clean, repair, replay, seeds};
 use common::{Random, make_tree, mke2fs};
-use diskfs_block::{BlockWrite, Crash, Event, Fate, Fault, Faulty, Memory, WriteLog};
+use diskfs_block::{BlockWrite, Fault, Faulty, Memory, WriteLog};
 use diskfs_ext4::{Resized, ShrinkOptions, minimum_size, shrink};
 use diskfs_fixtures::have;
 use diskfs_vfs::{ErrorKind, Result, Timestamp};
@@ -90,11 +91,6 @@ fn before(dir: &Path, (args, kib, share): (&str, u64, u64)) -> Before {
     }
 }
 
-/// Returns true if a filesystem without a journal is marked as clean.
-fn is_clean(bytes: &[u8]) -> bool {
-    bytes[0x43a] & 1 == 1
-}
-
 /// Checks an image with e2fsck, after the journal was replayed, and its files.
 fn check(dir: &Path, bytes: &[u8], before: &Before, what: &str) {
     let path = dir.join("crashed");
@@ -119,21 +115,6 @@ fn check(dir: &Path, bytes: &[u8], before: &Before, what: &str) {
         "{what}:\n{text}"
     );
     assert!(listing(&path) == before.listing, "{what}");
-}
-
-/// Lets e2fsck repair an unclean image. Returns it.
-fn repair(dir: &Path, bytes: &[u8], what: &str) -> Vec<u8> {
-    let path = dir.join("repaired");
-    fs::write(&path, bytes).unwrap();
-    let repaired = diskfs_fixtures::command("e2fsck")
-        .args(["-fy", path.to_str().unwrap()])
-        .output()
-        .unwrap();
-    assert!(
-        matches!(repaired.status.code(), Some(0 | 1)),
-        "{what}: {repaired:?}"
-    );
-    fs::read(&path).unwrap()
 }
 
 /// Shrinks an image without a fault. Returns the log of writes.
@@ -208,33 +189,6 @@ fn step(moments: usize) -> usize {
         Ok(_) => 1,
         Err(_) => (moments / 20).max(1),
     }
-}
-
-/// Returns what happens to the open writes in one crash: 0 means that they are lost, 1 that they
-/// are kept, other numbers mean a random choice.
-fn seeds(nth: usize) -> Vec<u64> {
-    match std::env::var("DISKFS_CRASHES") {
-        Ok(count) => (0..count.parse().unwrap()).collect(),
-        Err(_) => vec![[0, 1, 2, 2][nth % 4]],
-    }
-}
-
-fn replay(crash: &Crash<'_>, memory: &Memory, nth: usize, seed: u64) {
-    let mut chance = Fate::by_chance(seed * 1000 + nth as u64);
-    let fate = |index: usize, event: &Event| match seed {
-        0 => Fate::Lost,
-        1 => Fate::Kept,
-        // No disk tears a superblock.
-        _ => match chance(index, event) {
-            Fate::Torn { .. } if touches_superblock(event) => Fate::Lost,
-            fate => fate,
-        },
-    };
-    crash.replay(memory, fate).unwrap();
-}
-
-fn touches_superblock(event: &Event) -> bool {
-    matches!(event, Event::Write { offset, .. } if *offset <= 1024)
 }
 
 #[test]

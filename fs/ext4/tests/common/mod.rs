@@ -5,6 +5,7 @@
 #![allow(clippy::print_stderr, reason = "a test that skips says why")]
 
 pub(crate) mod populated;
+pub(crate) mod resized;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};

@@ -1,0 +1,83 @@
+//! Checks of filesystems whose size was changed, and crashes meanwhile.
+
+use std::fs;
+use std::path::Path;
+
+use diskfs_block::{Crash, Event, Fate, Memory};
+
+use super::run;
+
+pub(crate) fn set_len(image: &Path, len: u64) {
+    let file = fs::OpenOptions::new().write(true).open(image).unwrap();
+    file.set_len(len).unwrap();
+}
+
+/// Checks that e2fsck finds nothing, and would change nothing.
+pub(crate) fn e2fsck_finds_nothing(image: &Path, what: &str) {
+    let output = diskfs_fixtures::command("e2fsck")
+        .args(["-f", "-n"])
+        .arg(image)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{what}:\n{text}");
+    // Some repairs don't change the result.
+    let words = ["ixed", "ix?", "rror", "rong", "nvalid", "orrupt"];
+    let told = words.iter().find(|&&word| text.contains(word));
+    assert_eq!(told, None, "{what}:\n{text}");
+}
+
+/// Returns a number from the output of `dumpe2fs -h`.
+pub(crate) fn field(image: &Path, name: &str) -> u64 {
+    let text = run("dumpe2fs", &["-h", image.to_str().unwrap()]);
+    let line = text.lines().find(|line| line.starts_with(name));
+    let value = line.unwrap_or_else(|| panic!("{name} in {text}"));
+    value.rsplit_once(' ').unwrap().1.parse().unwrap()
+}
+
+/// Returns true if a filesystem without a journal is marked as clean.
+pub(crate) fn is_clean(bytes: &[u8]) -> bool {
+    bytes[0x43a] & 1 == 1
+}
+
+/// Returns what happens to the open writes in one crash: 0 means that they are lost, 1 that they
+/// are kept, other numbers mean a random choice.
+pub(crate) fn seeds(nth: usize) -> Vec<u64> {
+    match std::env::var("DISKFS_CRASHES") {
+        Ok(count) => (0..count.parse().unwrap()).collect(),
+        Err(_) => vec![[0, 1, 2, 2][nth % 4]],
+    }
+}
+
+pub(crate) fn replay(crash: &Crash<'_>, memory: &Memory, nth: usize, seed: u64) {
+    let mut chance = Fate::by_chance(seed * 1000 + nth as u64);
+    let fate = |index: usize, event: &Event| match seed {
+        0 => Fate::Lost,
+        1 => Fate::Kept,
+        // No disk tears a superblock.
+        _ => match chance(index, event) {
+            Fate::Torn { .. } if touches_superblock(event) => Fate::Lost,
+            fate => fate,
+        },
+    };
+    crash.replay(memory, fate).unwrap();
+}
+
+fn touches_superblock(event: &Event) -> bool {
+    matches!(event, Event::Write { offset, .. } if *offset <= 1024)
+}
+
+/// Lets e2fsck repair an unclean image. Returns it.
+pub(crate) fn repair(dir: &Path, bytes: &[u8], what: &str) -> Vec<u8> {
+    let path = dir.join("repaired");
+    fs::write(&path, bytes).unwrap();
+    let repaired = diskfs_fixtures::command("e2fsck")
+        .args(["-fy", path.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(
+        matches!(repaired.status.code(), Some(0 | 1)),
+        "{what}: {repaired:?}"
+    );
+    fs::read(&path).unwrap()
+}
