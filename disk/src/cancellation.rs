@@ -44,6 +44,13 @@ impl CancellationToken {
     }
 }
 
+impl From<Arc<AtomicBool>> for CancellationToken {
+    /// Returns a token that is cancelled when somebody sets the flag.
+    fn from(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
+    }
+}
+
 /// A device whose reads fail once its token is cancelled.
 #[derive(Debug)]
 pub(crate) struct Cancellable {

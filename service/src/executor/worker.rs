@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_disk::{
@@ -22,9 +21,6 @@ use crate::job::{Access, Answer, FilesystemTools, Job, JobContext, Progress, Sou
 
 /// The first argument of a process that is a worker.
 pub const WORKER: &str = "service-worker";
-
-/// The time between two looks at the parent's cancellation.
-const CANCELLATION_PERIOD: Duration = Duration::from_millis(20);
 
 /// The message to a worker.
 #[derive(Debug, Serialize, Deserialize)]
@@ -102,7 +98,10 @@ fn carry_out(request: &[u8], parent: &WorkerContext) -> Reply {
         .with_ansi(false)
         .with_writer(Log(parent.clone()));
     log.init();
-    let need = Need::default();
+    let need = Need {
+        is_noted: Arc::default(),
+        cancellation: parent.cancelled().into(),
+    };
     let mut context = Context {
         parent: parent.clone(),
         options: HostOptions {
@@ -112,14 +111,6 @@ fn carry_out(request: &[u8], parent: &WorkerContext) -> Reply {
         },
         cancellation: need.cancellation.clone(),
     };
-    let token = need.cancellation.clone();
-    let cancelled = parent.cancelled();
-    std::thread::spawn(move || {
-        while !cancelled.load(Ordering::Acquire) {
-            std::thread::sleep(CANCELLATION_PERIOD);
-        }
-        token.cancel();
-    });
     let result = request.job.run(&mut context).map_err(Failure::from);
     if result.is_err() && need.is_noted.load(Ordering::Acquire) {
         return Reply::NeedsHost;
@@ -162,7 +153,7 @@ impl JobContext for Context {
 }
 
 /// Stands for the microVM of the host: notes that the job needs it, and ends the job.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Need {
     is_noted: Arc<AtomicBool>,
     cancellation: CancellationToken,
