@@ -72,6 +72,8 @@ async fn run(options: &ServerOptions, executor: Arc<dyn Executor>) -> Result<()>
         options.concurrency,
         Arc::clone(&metrics),
     ));
+    // Before anybody can see the server: a signal right after that must not leave its socket behind.
+    let mut signals = shutdown::Signals::take()?;
     let (unix, socket) = listeners::unix(&options.socket)?;
     let (stop, stopped) = watch::channel(false);
     let (health, services) = services(options, &runner).await?;
@@ -95,8 +97,8 @@ async fn run(options: &ServerOptions, executor: Arc<dyn Executor>) -> Result<()>
     tracing::info!(socket = %options.socket.display(), "serving");
     notify::notify("READY=1");
     let failed = tokio::select! {
-        signal = shutdown::signal() => {
-            tracing::info!("stopping: {}", signal?);
+        signal = signals.wait() => {
+            tracing::info!("stopping: {signal}");
             None
         }
         ended = servers.join_next() => Some(ended),

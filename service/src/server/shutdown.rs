@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal as listen};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 use crate::runner::Runner;
@@ -14,14 +14,29 @@ const POLL: Duration = Duration::from_millis(20);
 /// The time that cancelled jobs may take to end.
 const CANCELLED: Duration = Duration::from_secs(30);
 
-/// Waits for a signal that asks the server to stop, and returns its name.
-pub(super) async fn signal() -> io::Result<&'static str> {
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    Ok(tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    })
+/// The signals that ask the server to stop. Once this exists, they kill the server no longer.
+#[derive(Debug)]
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Takes the signals.
+    pub(super) fn take() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for a signal, and returns its name.
+    pub(super) async fn wait(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
 }
 
 /// Refuses new requests, and waits until the running ones are done. After `timeout` they are
