@@ -49,6 +49,24 @@ impl Disk {
         edit().map_err(|e: diskfs_block::Error| self.in_image(e))
     }
 
+    /// Changes the partition table like [`edit_partitions`](Self::edit_partitions), and also repairs
+    /// a GPT: a crash of the same change can have left only one valid copy, which has it already.
+    pub(super) fn edit_and_repair_partitions<T>(
+        &mut self,
+        change: impl FnOnce(&mut TableEditor) -> diskfs_block::Result<T>,
+    ) -> Result<T> {
+        let kind = self.partition_table()?.map(|table| table.kind);
+        let is_gpt = matches!(kind, Some(TableKind::Gpt | TableKind::HybridMbr));
+        let edited = self.edit_partitions(None, |editor| {
+            let value = change(editor)?;
+            if is_gpt {
+                editor.repair()?;
+            }
+            Ok(value)
+        });
+        edited.map(|(value, _)| value)
+    }
+
     /// Moves the backup of a GPT to where the disk will end with `disk_bytes`. Other tables have
     /// none.
     ///

@@ -5,6 +5,8 @@
 //! disk, from the outside to the inside, each durable before the next. After a crash or an error the
 //! same request completes the rest, because each step does nothing if its layer has its size.
 
+#[cfg(test)]
+mod crash_tests;
 mod extended;
 mod filesystem;
 mod grow;
@@ -116,7 +118,18 @@ impl DiskOptions {
         progress: &mut dyn FnMut(ResizeProgress) -> ControlFlow<()>,
     ) -> Result<ResizeReport> {
         let source = ImageSource::File(ImageSpec::parse(image.as_ref())?);
-        let disk = self.open_source(&source)?;
+        self.resize_source(&source, request, tool, progress)
+    }
+
+    /// Carries out [`resize`](Self::resize) on an image in any storage.
+    fn resize_source(
+        &self,
+        source: &ImageSource,
+        request: &ResizeRequest,
+        tool: Option<&dyn ResizeTool>,
+        progress: &mut dyn FnMut(ResizeProgress) -> ControlFlow<()>,
+    ) -> Result<ResizeReport> {
+        let disk = self.open_source(source)?;
         let request = &request.resolved(&disk)?;
         if request.shrink.is_some() {
             return shrink_disk(disk, request, progress);
@@ -132,7 +145,7 @@ impl DiskOptions {
         let image_step = report::image_step(&disk, new_bytes);
         let disk = if image_step.is_changed() {
             resize_image(disk, new_bytes, Shrink::Refused)?;
-            self.open_source(&source)?
+            self.open_source(source)?
         } else {
             disk
         };

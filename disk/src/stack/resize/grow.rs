@@ -155,8 +155,8 @@ fn grow_partition(disk: &mut Disk, number: u32, name: &str) -> Result<ResizeStep
         return Ok(step(old.len_bytes).with_note(note));
     }
     let obstacle = obstacle(table, &old);
-    let (new_bytes, _) =
-        disk.edit_partitions(None, |editor| editor.grow(number, NewSize::Largest))?;
+    let new_bytes =
+        disk.edit_and_repair_partitions(|editor| editor.grow(number, NewSize::Largest))?;
     let done = step(new_bytes);
     Ok(match obstacle {
         Some(note) if !done.is_changed() => done.with_note(note),

@@ -346,7 +346,7 @@ fn shrink_partition(disk: &mut Disk, number: u32, name: &str, bytes: u64) -> Res
         .and_then(|table| around_last(table, partition))
         .cloned();
     let wanted = bytes.min(old_bytes);
-    let (new_bytes, _) = disk.edit_partitions(None, |editor| editor.shrink(number, wanted))?;
+    let new_bytes = disk.edit_and_repair_partitions(|editor| editor.shrink(number, wanted))?;
     if let Some(extended) = extended {
         let end = start_bytes.saturating_add(new_bytes);
         let wanted = end.saturating_sub(extended.start_bytes);
