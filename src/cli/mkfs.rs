@@ -360,15 +360,9 @@ pub(super) fn run(args: &Mkfs, session: &mut Session) -> Result<()> {
         None => Ok(None),
     };
     let made = common.make_in(session, new_image.as_ref(), &maker, check, fill);
-    let made = made.map_err(|error| {
-        target::remove_new_overlay(new_overlay);
-        match &new_image {
-            Some(file) => file.under_its_name(error),
-            None => error,
-        }
-    })?;
-    if let Some(file) = &new_image {
-        file.finish(common.existing()).map_err(hint)?;
+    let made = made.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
+    if let Some(file) = new_image {
+        file.finish().map_err(hint)?;
     }
     match session.output() {
         Output::Json => common.write_json(session, &made),
@@ -425,8 +419,7 @@ struct Made {
 }
 
 impl Common {
-    /// Creates the image under a temporary name in its directory: it gets its name when it is
-    /// complete.
+    /// Creates the image, which gets its name when it is complete.
     fn create_image(&self, size_bytes: u64) -> Result<NewImageFile> {
         let path = PathBuf::from(self.image.image_alone("to create")?);
         if self.write.dry_run {
@@ -444,9 +437,7 @@ impl Common {
 
     fn open(&self, new_image: Option<&NewImageFile>) -> Result<Disk> {
         if let Some(file) = new_image {
-            return self
-                .source
-                .open_writable(file.temporary().as_os_str(), None);
+            return self.source.open_new(file);
         }
         let image = self.image.image_alone("to create a filesystem in")?;
         self.write.open(&self.source, &image)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use diskfs::build::NewImageFile;
 use diskfs::guest;
 use diskfs::{
     CodePage, Disk, DiskOptions, Error, ErrorKind, Filesystem, Format, Gate, Keys, OpenOptions,
@@ -69,6 +70,15 @@ impl SourceArgs {
         })
     }
 
+    /// Opens a new image for writing, before it has its name.
+    pub(crate) fn open_new(&self, image: &NewImageFile) -> Result<Disk> {
+        diskfs_sandbox::act_if_planted();
+        let path = image.path();
+        let options = self.disk_options()?.files(image.opener());
+        let options = self.with_fallback(options, path.as_os_str())?;
+        options.read_only(false).open(path)
+    }
+
     /// Opens `image` for writing, with changes that are discarded.
     pub(crate) fn open_dry_run(&self, image: &OsStr) -> Result<Disk> {
         self.open_with(image, DiskOptions::dry_run)
@@ -84,12 +94,20 @@ impl SourceArgs {
     }
 
     /// Returns the options for opening `image`, with the fallback.
+    pub(crate) fn options_for(&self, image: &OsStr) -> Result<DiskOptions> {
+        self.with_fallback(self.disk_options()?, image)
+    }
+
     #[cfg_attr(
         not(feature = "microvm"),
-        expect(unused_variables, reason = "the fallback looks into the image")
+        expect(
+            unused_variables,
+            clippy::unused_self,
+            clippy::unnecessary_wraps,
+            reason = "the fallback looks into the image"
+        )
     )]
-    pub(crate) fn options_for(&self, image: &OsStr) -> Result<DiskOptions> {
-        let options = self.disk_options()?;
+    fn with_fallback(&self, options: DiskOptions, image: &OsStr) -> Result<DiskOptions> {
         #[cfg(feature = "microvm")]
         let options = {
             if self.vm.lacks_kernel() {

@@ -238,18 +238,21 @@ fn a_failure_leaves_no_image() {
     assert!(fs::metadata(path.join("disk.raw")).unwrap().len() > 8 << 20);
 }
 
-/// Starts a build of large files, and ends it by a signal when the temporary file exists.
-fn interrupted(path: &Path, signal: &str) {
+/// Returns true if a process has a file open in a directory that has no name there.
+fn has_unnamed_file(process: u32, directory: &Path) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else {
+        return false;
+    };
+    let mut files = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    files.any(|file| {
+        file.parent() == Some(directory) && file.to_string_lossy().ends_with(" (deleted)")
+    })
+}
+
+/// Starts a command that creates an image of large files, and ends it by a signal when the image
+/// exists without a name.
+fn interrupted(path: &Path, words: &[&str], signal: &str) {
     let mut command = Command::new(DISKFS);
-    let words = [
-        "build",
-        "--from-dir",
-        "large",
-        "--owner",
-        "0:0",
-        "-o",
-        "disk.raw",
-    ];
     let mut child = command
         .args(words)
         .current_dir(path)
@@ -258,12 +261,12 @@ fn interrupted(path: &Path, signal: &str) {
         .spawn()
         .unwrap();
     let deadline = Instant::now() + Duration::from_mins(1);
-    while !names(path).iter().any(|name| name.starts_with(".disk.raw")) {
+    while !has_unnamed_file(child.id(), path) {
         assert!(
             child.try_wait().unwrap().is_none(),
-            "the build has ended early"
+            "the command has ended early"
         );
-        assert!(Instant::now() < deadline, "no temporary file appears");
+        assert!(Instant::now() < deadline, "no new file appears");
         std::thread::sleep(Duration::from_millis(1));
     }
     let id = child.id().to_string();
@@ -272,21 +275,44 @@ fn interrupted(path: &Path, signal: &str) {
 }
 
 #[test]
-fn an_interrupted_build_leaves_no_image() {
+fn an_interrupted_build_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path();
+    let path = &directory.path().canonicalize().unwrap();
     fs::create_dir(path.join("large")).unwrap();
     for nth in 0..64_u8 {
         fs::write(path.join(format!("large/{nth}")), vec![nth + 1; 4 << 20]).unwrap();
     }
-    interrupted(path, "-INT");
-    assert_eq!(names(path), ["large"]);
-    interrupted(path, "-KILL");
-    assert!(
-        !names(path).contains(&"disk.raw".to_owned()),
-        "{:?}",
-        names(path)
-    );
+    let build = "build --from-dir large --owner 0:0 -o disk.raw";
+    let mkfs = "mkfs ext4 --size fit --from-dir large disk.qcow2";
+    for (words, signal) in [(build, "-INT"), (build, "-KILL"), (mkfs, "-KILL")] {
+        let words: Vec<&str> = words.split(' ').collect();
+        interrupted(path, &words, signal);
+        assert_eq!(names(path), ["large"], "{words:?} {signal}");
+    }
+}
+
+#[test]
+fn a_key_without_a_volume_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    fs::create_dir(path.join("tree")).unwrap();
+    fs::write(path.join("secret"), "correct horse").unwrap();
+    let encrypted = "partitions:
+  - {luks: {name: cryptroot, filesystem: {type: ext4, mount: /}}}
+  - {luks: {name: cryptdata, key: {file: secret}, filesystem: {type: ext4, mount: /data}}}
+";
+    fs::write(path.join("encrypted.yaml"), encrypted).unwrap();
+    let before = names(path);
+    for (source, key, word) in [
+        ("encrypted.yaml", "cryptrot", "cryptroot, cryptdata"),
+        ("--from-dir=tree", "cryptroot", "no encrypted volume"),
+        ("--from-dir=tree", "all", "no encrypted volume"),
+    ] {
+        let key = format!("{key}:file:secret");
+        let said = fails(path, &["build", source, "-o", "disk.raw", "--key", &key], 2);
+        assert!(said.contains(word), "{word:?} is not in {said:?}");
+        assert_eq!(names(path), before, "{key}");
+    }
 }
 
 #[test]

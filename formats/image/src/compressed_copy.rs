@@ -9,6 +9,7 @@ use diskfs_block::{BlockRead, Error, ExtentKind, Result, check_cancelled};
 use flate2::{Compress, FlushCompress, Status};
 
 use crate::Compression;
+use crate::create::{Existing, UnfinishedImage};
 use crate::numbers::{to_u64, to_usize};
 use crate::qcow2::features::{Autoclear, Compatible, Incompatible};
 use crate::qcow2::header::{NewHeader, Table};
@@ -40,7 +41,7 @@ const WINDOW_BITS: u8 = 12;
 /// stored. The same contents always make the same file. Calls `progress` with the number of bytes
 /// of the device that were copied.
 ///
-/// When the function returns, the file is durable. After an error, the caller must remove it.
+/// The file appears only when it is complete and durable.
 ///
 /// # Errors
 /// `Exists` if there is such a file; the errors of both files; `Cancelled`.
@@ -49,11 +50,25 @@ pub fn compressed_copy(
     path: &Path,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<()> {
-    let file = File::options().write(true).create_new(true).open(path);
-    let file = file.map_err(|e| Error::from(e).in_file(path))?;
-    let copied = Copier::new(&file, from.size_bytes()).copy(from, progress);
-    let copied = copied.and_then(|()| Ok(file.sync_all()?));
-    copied.map_err(|error| error.in_file(path))
+    UnfinishedImage::compressed(from, path, Existing::Keep, progress)?.finish()
+}
+
+impl UnfinishedImage {
+    /// Copies a device into a compressed image, as [`compressed_copy`] does.
+    ///
+    /// # Errors
+    /// As for [`compressed_copy`].
+    pub fn compressed(
+        from: &dyn BlockRead,
+        path: &Path,
+        existing: Existing,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Self> {
+        let new = Self::empty(path, existing)?;
+        let copied = Copier::new(new.file(), from.size_bytes()).copy(from, progress);
+        copied.map_err(|error| error.in_file(path))?;
+        Ok(new)
+    }
 }
 
 /// A writer of one image.

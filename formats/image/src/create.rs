@@ -4,6 +4,7 @@ mod file;
 mod layout;
 mod qcow2;
 mod raw;
+mod unfinished;
 
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use crate::{Compression, Format, Gate};
 
 use file::NewFile;
 pub(crate) use file::directory_of;
+pub use unfinished::UnfinishedImage;
 
 /// The options for a new image.
 #[derive(Debug, Clone)]
@@ -228,11 +230,24 @@ pub fn create_with_progress(
     options: &CreateOptions,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Created> {
+    let mut create = || {
+        let (file, created) = write(path, options, progress)?;
+        file.finish()?;
+        Ok(created)
+    };
+    create().map_err(|e: Error| e.in_file(path))
+}
+
+/// Writes an image that does not have its name yet.
+fn write(
+    path: &Path,
+    options: &CreateOptions,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<(NewFile, Created)> {
     match &options.image {
-        NewImage::Raw => raw::create(path, options, progress),
-        NewImage::Qcow2(image) => qcow2::create(path, image, options, progress),
+        NewImage::Raw => raw::write(path, options, progress),
+        NewImage::Qcow2(image) => qcow2::write(path, image, options, progress),
     }
-    .map_err(|e| e.in_file(path))
 }
 
 /// Rounds the size up to whole sectors, as QEMU does.

@@ -106,18 +106,18 @@ impl Prepared {
         let mut maker = Maker {
             prepared: self,
             options,
-            path: file.temporary(),
+            file: &file,
             format,
             secrets: &secrets,
             keys: Keys::default(),
         };
-        let built = maker
-            .make(progress)
-            .map_err(|error| file.under_its_name(error))?;
-        if self.plan.disk.compress {
-            file.compress(&options.cancellation)?;
-        }
-        file.finish(options.existing)?;
+        let built = maker.make(progress)?;
+        let file = if self.plan.disk.compress {
+            file.compress(&options.cancellation)?
+        } else {
+            file
+        };
+        file.finish()?;
         Ok(built)
     }
 
@@ -147,7 +147,7 @@ impl Prepared {
 struct Maker<'a> {
     prepared: &'a Prepared,
     options: &'a BuildOptions<'a>,
-    path: &'a Path,
+    file: &'a NewImageFile,
     format: ImageFormat,
     secrets: &'a BTreeMap<String, VolumeSecrets>,
     /// The keys of the encrypted volumes that exist.
@@ -180,11 +180,12 @@ impl Maker<'_> {
                 ImageFormat::Qcow2 => Format::Qcow2,
             })
             .keys(self.keys.clone())
+            .files(self.file.opener())
             .cancellation(self.options.cancellation.clone());
         if let Some(fallback) = &self.options.fallback {
             options = options.fallback(Arc::clone(fallback));
         }
-        options.open(self.path)
+        options.open(self.file.path())
     }
 
     fn make_table(&self) -> Result<()> {

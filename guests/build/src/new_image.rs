@@ -1,24 +1,23 @@
-//! A new image that has a temporary name until it is complete.
+//! A new image that gets its name when it is complete.
 
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::sync::Arc;
 
 use diskfs_disk::{CancellationToken, Error, ErrorKind, Result};
-use diskfs_image::create::{self, CreateOptions, Existing, NewImage, Preallocation};
+use diskfs_image::create::{CreateOptions, Existing, NewImage, Preallocation, UnfinishedImage};
+use diskfs_image::{FileOpener, Image, OpenOptions};
 
-use crate::ids::fill_random;
-
-/// A new image that has a temporary name until it is complete. Without [`finish`](Self::finish) it
-/// is removed.
+/// A new image that has no name, or a temporary one, until it is complete. Without
+/// [`finish`](Self::finish) nothing is left of it.
 #[derive(Debug)]
 pub struct NewImageFile {
     path: PathBuf,
-    temporary: PathBuf,
+    existing: Existing,
+    image: UnfinishedImage,
 }
 
 impl NewImageFile {
-    /// Creates an image of this size in the directory of `path`.
+    /// Creates an image of this size for `path`.
     ///
     /// # Errors
     /// `Exists` if there is such a file that must be kept; the errors of creating it.
@@ -28,82 +27,68 @@ impl NewImageFile {
         size_bytes: u64,
         existing: Existing,
     ) -> Result<Self> {
-        if existing == Existing::Keep && path.symlink_metadata().is_ok() {
-            return Err(Error::new(ErrorKind::Exists, "the file exists").in_file(path));
-        }
         let options = CreateOptions {
             image,
             size_bytes: Some(size_bytes),
             preallocation: Preallocation::Off,
-            existing: Existing::Keep,
+            existing,
         };
-        let mut number = [0; 8];
-        fill_random(&mut number)?;
-        let name = path.file_name().unwrap_or_default().display();
-        let number = u64::from_le_bytes(number);
-        let temporary = path.with_file_name(format!(".{name}.{number:016x}"));
-        let file = Self {
+        let image = UnfinishedImage::create(path, &options).map_err(|e| of_new(path, e))?;
+        Ok(Self {
             path: path.to_owned(),
-            temporary,
-        };
-        create::create(&file.temporary, &options).map_err(|e| file.under_its_name(e.into()))?;
-        Ok(file)
+            existing,
+            image,
+        })
     }
 
-    /// Returns the temporary path.
-    pub fn temporary(&self) -> &Path {
-        &self.temporary
+    /// Returns the path that the image will have. Until then only [`opener`](Self::opener) opens it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns what opens the image by its path, and other files as usual.
+    pub fn opener(&self) -> Arc<dyn FileOpener> {
+        self.image.opener()
     }
 
     /// Replaces the image, which is qcow2, by a compressed copy.
     ///
     /// # Errors
     /// `Cancelled`; `NoSpace` and the like.
-    pub(crate) fn compress(&self, cancellation: &CancellationToken) -> Result<()> {
-        let packed = Self {
-            path: self.path.clone(),
-            temporary: self.temporary.with_extension("compressed"),
+    pub(crate) fn compress(self, cancellation: &CancellationToken) -> Result<Self> {
+        let options = OpenOptions {
+            files: self.opener(),
+            ..OpenOptions::default()
         };
-        let options = diskfs_image::OpenOptions::default();
-        let copied = diskfs_image::Image::open(&self.temporary, &options).and_then(|image| {
-            diskfs_image::compressed_copy(&*image.device(), &packed.temporary, &mut |_| {
+        let packed = Image::open(&self.path, &options);
+        let packed = packed.and_then(|image| {
+            let device = image.device();
+            UnfinishedImage::compressed(&*device, &self.path, self.existing, &mut |_| {
                 cancellation.flow()
             })
         });
-        copied.map_err(|error| packed.under_its_name(self.under_its_name(error.into())))?;
-        let renamed = std::fs::rename(&packed.temporary, &self.temporary);
-        renamed.map_err(|error| Error::from(error).in_file(&self.path))
+        let image = packed.map_err(|e| of_new(&self.path, e))?;
+        Ok(Self { image, ..self })
     }
 
-    /// Gives the image its name.
+    /// Makes the image durable, and gives it its name.
     ///
     /// # Errors
-    /// `Exists` if there is such a file by now that must be kept; `Io`.
-    pub fn finish(&self, existing: Existing) -> Result<()> {
-        let flags = match existing {
-            Existing::Replace => RenameFlags::empty(),
-            Existing::Keep => RenameFlags::NOREPLACE,
-        };
-        let renamed = renameat_with(CWD, &self.temporary, CWD, &self.path, flags);
-        renamed.map_err(|e| Error::from(std::io::Error::from(e)).in_file(&self.path))
-    }
-
-    /// Returns an error about the temporary name as one about the image.
-    pub fn under_its_name(&self, error: Error) -> Error {
-        if error.path() != Some(&self.temporary) {
-            return error;
-        }
-        let renamed = Error::new(error.kind(), error.reason()).in_file(&self.path);
-        match error.next_step() {
-            Some(step) => renamed.with_hint(step.to_owned()),
-            None => renamed,
-        }
+    /// `Exists` if there is such a file by now that must be kept; `Locked` if the file to be
+    /// replaced is in use; `Io`.
+    pub fn finish(self) -> Result<()> {
+        let Self { path, image, .. } = self;
+        image.finish().map_err(|e| of_new(&path, e))
     }
 }
 
-impl Drop for NewImageFile {
-    fn drop(&mut self) {
-        // After `finish` there is no such file.
-        let _ = std::fs::remove_file(&self.temporary);
+/// Returns an error about a new image. What replaces an existing file is the caller's to say.
+fn of_new(path: &Path, error: diskfs_block::Error) -> Error {
+    match error.kind() {
+        diskfs_block::ErrorKind::Exists if !path.is_dir() => {
+            Error::new(ErrorKind::Exists, error.reason()).in_file(path)
+        }
+        _ if error.path().is_some() => Error::from(error),
+        _ => Error::from(error).in_file(path),
     }
 }

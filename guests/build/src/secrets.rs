@@ -15,6 +15,9 @@ use crate::slot::{Contents, LuksSlot, Slot};
 /// The maximum size of a key file, which is that of `cryptsetup` (see its `--help`).
 const MAX_FILE_BYTES: u64 = 8 << 20;
 
+/// The name that stands for all encrypted volumes.
+const ALL: &str = "all";
+
 /// The keys of one encrypted volume.
 #[derive(Debug)]
 pub(crate) struct VolumeSecrets {
@@ -25,12 +28,14 @@ pub(crate) struct VolumeSecrets {
 /// Loads the keys of all encrypted volumes, by the key of their slot in the plan.
 ///
 /// # Errors
-/// `Invalid` for a volume without a key; the errors of reading files.
+/// `Invalid` for a volume without a key, and for a given key without a volume; the errors of
+/// reading files.
 pub(crate) fn load(
     slots: &[Slot],
     given: &[(String, Secret)],
     directory: &Path,
 ) -> Result<BTreeMap<String, VolumeSecrets>> {
+    refuse_unused(slots, given)?;
     let mut secrets = BTreeMap::new();
     for slot in slots.iter().flat_map(Slot::all) {
         if let Contents::Luks(luks) = &slot.contents {
@@ -42,6 +47,30 @@ pub(crate) fn load(
     Ok(secrets)
 }
 
+/// Fails if a given key is for none of the volumes: with a mistyped name, a volume would get
+/// another key.
+fn refuse_unused(slots: &[Slot], given: &[(String, Secret)]) -> Result<()> {
+    let slots = slots.iter().flat_map(Slot::all);
+    let names: Vec<&str> = slots
+        .filter_map(|slot| match &slot.contents {
+            Contents::Luks(luks) => Some(luks.plan.name.as_str()),
+            _ => None,
+        })
+        .collect();
+    let is_used = |name: &str| names.contains(&name) || (name == ALL && !names.is_empty());
+    let Some((name, _)) = given.iter().find(|(name, _)| !is_used(name)) else {
+        return Ok(());
+    };
+    if names.is_empty() {
+        let reason = format!("the key for `{name}` is unused: the plan has no encrypted volume");
+        let hint = "leave it out, or add `luks` to the plan";
+        return Err(Error::new(ErrorKind::Invalid, reason).with_hint(hint));
+    }
+    let reason = format!("the key for `{name}` is unused: the plan has no such encrypted volume");
+    let hint = format!("the encrypted volumes of the plan: {}", names.join(", "));
+    Err(Error::new(ErrorKind::Invalid, reason).with_hint(hint))
+}
+
 fn load_one(
     luks: &LuksSlot,
     key: &str,
@@ -51,7 +80,7 @@ fn load_one(
     let name = &luks.plan.name;
     let option = given
         .iter()
-        .find(|(volume, _)| volume == name || volume == "all");
+        .find(|(volume, _)| volume == name || volume == ALL);
     let passphrase = match (option, &luks.plan.key) {
         (Some((_, secret)), _) => secret.clone(),
         (None, Some(source)) => source

@@ -24,12 +24,12 @@ use crate::qcow2::units::{Geometry, HostOffset, L2Layout};
 use crate::qcow2::{l1_entry, l2_entry};
 use crate::{Compression, OpenOptions};
 
-pub(super) fn create(
+pub(super) fn write(
     path: &Path,
     image: &NewQcow2,
     options: &CreateOptions,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<Created> {
+) -> Result<(NewFile, Created)> {
     let checked = Checked::new(image, options.preallocation)?;
     let base = image
         .backing
@@ -55,11 +55,11 @@ pub(super) fn create(
     )?;
     plan.write_tables(&file.device()?)?;
     file.device()?.write_at(0, &header)?;
-    file.finish()?;
-    Ok(Created {
+    let created = Created {
         virtual_size_bytes: size_bytes,
         file_size_bytes: layout.len_bytes(),
-    })
+    };
+    Ok((file, created))
 }
 
 /// Options that were checked for consistency.

@@ -7,11 +7,11 @@ use diskfs_block::{Error, Result};
 
 use super::{CreateOptions, Created, NewFile, Preallocation, whole_sectors};
 
-pub(super) fn create(
+pub(super) fn write(
     path: &Path,
     options: &CreateOptions,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<Created> {
+) -> Result<(NewFile, Created)> {
     let size_bytes = options
         .size_bytes
         .ok_or_else(|| Error::invalid("missing size"))?;
@@ -24,9 +24,9 @@ pub(super) fn create(
     let file = NewFile::begin(path, options.existing)?;
     file.set_len(size_bytes)?;
     file.preallocate(0, size_bytes, options.preallocation, progress)?;
-    file.finish()?;
-    Ok(Created {
+    let created = Created {
         virtual_size_bytes: size_bytes,
         file_size_bytes: size_bytes,
-    })
+    };
+    Ok((file, created))
 }
