@@ -288,6 +288,12 @@ impl Error {
         }
     }
 
+    /// Returns true if a filesystem of the host is full, not one of the guest.
+    pub fn is_host_full(&self) -> bool {
+        self.kind() == ErrorKind::NoSpace
+            && block::with_reasons(self).contains(block::NO_SPACE_ON_HOST)
+    }
+
     /// Returns true if writing failed because the reader of our output has closed the pipe.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(&self.0.cause, Cause::Host(e) if e.kind() == io::ErrorKind::BrokenPipe)

@@ -98,7 +98,7 @@ impl Session {
             return;
         }
         let text = match self.output() {
-            Output::Text => format!("diskfs: {}\n", message(&block::with_reasons(error))),
+            Output::Text => format!("diskfs: {}\n", message(&text_of(error))),
             Output::Json => format!("{}\n", error_json(self.command, error, self.code_of(error))),
         };
         progress::clear();
@@ -315,10 +315,21 @@ pub(crate) fn stdout() -> Result<io::BufWriter<std::fs::File>> {
     ))
 }
 
+/// Returns the message of an error. If the host is full, it also says what to do.
+fn text_of(error: &Error) -> String {
+    const FREE: &str = "free space there";
+    let text = block::with_reasons(error);
+    if error.is_host_full() && !text.contains(FREE) {
+        format!("{text}; {FREE}, and repeat the command")
+    } else {
+        text
+    }
+}
+
 pub(crate) fn error_json(command: &str, error: &Error, exit_code: u8) -> Value {
     let mut fields = Map::new();
     fields.insert("kind".to_owned(), error.kind().name().into());
-    fields.insert("message".to_owned(), block::with_reasons(error).into());
+    fields.insert("message".to_owned(), text_of(error).into());
     fields.insert("exit_code".to_owned(), exit_code.into());
     if let Some(file) = error.file() {
         put_name(&mut fields, "file", file.as_os_str().as_encoded_bytes());

@@ -15,6 +15,7 @@ mod fat;
 mod faults;
 mod grep;
 mod guest;
+mod host_full;
 mod listing;
 mod log;
 mod luks;

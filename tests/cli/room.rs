@@ -10,10 +10,10 @@ use tempfile::TempDir;
 use crate::DISKFS;
 
 /// A small filesystem in the host's memory.
-struct Tmpfs(TempDir);
+pub(crate) struct Tmpfs(TempDir);
 
 impl Tmpfs {
-    fn new(size: &str) -> Option<Self> {
+    pub(crate) fn new(size: &str) -> Option<Self> {
         require_root()?;
         let dir = TempDir::new().unwrap();
         let mounted = Command::new("mount")
@@ -22,6 +22,10 @@ impl Tmpfs {
             .status();
         assert!(mounted.unwrap().success());
         Some(Self(dir))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
     }
 }
 
@@ -148,10 +152,10 @@ fn a_full_host_leaves_the_image_as_it_was() {
         &["lazy_itable_init=1,lazy_journal_init=1"],
     ]
     .concat();
-    let Some(image) = guest(tmpfs.0.path(), &words, 16 << 20) else {
+    let Some(image) = guest(tmpfs.path(), &words, 16 << 20) else {
         return;
     };
-    let fill = File::create(tmpfs.0.path().join("fill")).unwrap();
+    let fill = File::create(tmpfs.path().join("fill")).unwrap();
     let mut rest = 0;
     while std::os::unix::fs::FileExt::write_at(&fill, &[1; 4096], rest).is_ok_and(|n| n > 0) {
         rest += 4096;

@@ -312,10 +312,16 @@ fn resize_image(disk: Disk, new_bytes: u64, shrink: Shrink) -> Result<()> {
 
 /// Adds to an error after the first step how to complete the others.
 fn completed_by(error: Error) -> Error {
+    let first = if error.is_host_full() {
+        "free space there; "
+    } else {
+        ""
+    };
     match error.next_step() {
         Some(_) => error,
-        None => error.with_hint(
-            "the image has its new size; repeat the command without a size to complete the rest",
-        ),
+        None => error.with_hint(format!(
+            "{first}the image has its new size; repeat the command without a size to complete the \
+             rest"
+        )),
     }
 }

@@ -206,9 +206,18 @@ impl From<io::Error> for Error {
     }
 }
 
+/// The reason of errors of a full filesystem of the host, or of a user's full quota on it. It is
+/// not to be confused with a full filesystem of a guest.
+pub const NO_SPACE_ON_HOST: &str = "no space left on the host";
+
 /// Returns the host's error message in our style: lower case, and without the number that Rust adds
 /// (` (os error 2)`).
 pub fn host_reason(e: &io::Error) -> String {
+    match e.kind() {
+        io::ErrorKind::StorageFull => return NO_SPACE_ON_HOST.to_owned(),
+        io::ErrorKind::QuotaExceeded => return format!("{NO_SPACE_ON_HOST} within the disk quota"),
+        _ => {}
+    }
     let text = e.to_string();
     let text = text.split(" (os error ").next().unwrap_or(&text);
     let mut letters = text.chars();
@@ -246,6 +255,14 @@ impl From<rustix::io::Errno> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_host_is_named() {
+        let full = rustix::io::Errno::NOSPC;
+        let e = Error::from(full).in_file("disk.raw");
+        assert_eq!(e.to_string(), "disk.raw: no space left on the host");
+        assert!(host_reason(&rustix::io::Errno::DQUOT.into()).starts_with(NO_SPACE_ON_HOST));
+    }
 
     #[test]
     fn says_what_where_and_what_to_do() {

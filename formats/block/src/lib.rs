@@ -61,7 +61,9 @@ mod write_log;
 pub use cache::{Cache, CacheOptions, CacheStatistics};
 pub use counting::{Counting, Counts};
 pub use device::{BlockRead, BlockWrite, check_bounds, len_of, read_within};
-pub use error::{Error, ErrorKind, Result, check_cancelled, host_reason, with_reasons};
+pub use error::{
+    Error, ErrorKind, NO_SPACE_ON_HOST, Result, check_cancelled, host_reason, with_reasons,
+};
 pub use extent::{Extent, ExtentKind};
 pub use faulty::{Fault, Faulty};
 pub use file::File;

@@ -64,7 +64,11 @@ pub fn device_failed(e: diskfs_block::Error) -> Error {
         Device::NoSpace => ErrorKind::NoSpace,
         _ => ErrorKind::Io,
     };
-    let error = Error::new(kind, "the underlying device failed");
+    let reason = match kind {
+        ErrorKind::NoSpace => "no space left on the host for the image",
+        _ => "the underlying device failed",
+    };
+    let error = Error::new(kind, reason);
     match e.offset() {
         Some(offset) => error.at(offset),
         None => error,
