@@ -1,4 +1,4 @@
-//! What other programs say of a disk.
+//! The judges: other programs that check a disk, and its file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ fn read_file(case: &Case, disk: &Disk, what: &str) {
     }
 }
 
-/// Judges what a crash left: an ext4 is readable all the time.
+/// Judges a disk after a crash: an ext4 is readable all the time.
 pub(super) fn judge_left(case: &Case, bytes: &[u8], what: &str) {
     if case.kind != "ext4" {
         return;
