@@ -29,7 +29,15 @@ pub(super) enum Table {
     None,
 }
 
-/// A disk, and the direction of its change.
+/// The change of the size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Grow,
+    Shrink,
+    ShrinkToMinimum,
+}
+
+/// A disk, and the change of its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Case {
     pub(super) table: Table,
@@ -37,22 +45,26 @@ pub(super) struct Case {
     pub(super) lvm: bool,
     pub(super) kind: &'static str,
     pub(super) format: Format,
-    pub(super) shrinks: bool,
+    pub(super) change: Change,
 }
 
-const fn case(table: Table, lvm: bool, kind: &'static str, format: Format) -> [Case; 2] {
-    let grows = Case {
+const fn case(table: Table, lvm: bool, kind: &'static str, format: Format) -> [Case; 3] {
+    let grow = Case {
         table,
         lvm,
         kind,
         format,
-        shrinks: false,
+        change: Change::Grow,
     };
-    let shrinks = Case {
-        shrinks: true,
-        ..grows
+    let shrink = Case {
+        change: Change::Shrink,
+        ..grow
     };
-    [grows, shrinks]
+    let minimum = Case {
+        change: Change::ShrinkToMinimum,
+        ..grow
+    };
+    [grow, shrink, minimum]
 }
 
 pub(super) const CASES: &[Case] = [
@@ -81,18 +93,23 @@ impl Case {
 
     pub(super) fn request(&self) -> ResizeRequest {
         ResizeRequest {
-            size: Some(NewSize::Bytes(self.new_bytes())),
+            size: (self.change != Change::ShrinkToMinimum)
+                .then_some(NewSize::Bytes(self.new_bytes())),
             volume: ResizeVolume::Named(self.volume().to_owned()),
-            shrink: self.shrinks.then_some(ShrinkTo::Size),
+            shrink: match self.change {
+                Change::Grow => None,
+                Change::Shrink => Some(ShrinkTo::Size),
+                Change::ShrinkToMinimum => Some(ShrinkTo::Minimum),
+            },
             ..ResizeRequest::default()
         }
     }
 
+    /// Returns the new size of the disk, of which the smallest one is an upper limit.
     pub(super) fn new_bytes(&self) -> u64 {
-        if self.shrinks {
-            SMALL_BYTES
-        } else {
-            LARGE_BYTES
+        match self.change {
+            Change::Grow => LARGE_BYTES,
+            Change::Shrink | Change::ShrinkToMinimum => SMALL_BYTES,
         }
     }
 
@@ -150,7 +167,10 @@ impl Case {
         let fs = volume
             .writable_filesystem(&WriteOptions::default())
             .unwrap();
-        let filler = if self.shrinks { 12 * MIB } else { 1024 };
+        let filler = match self.change {
+            Change::Grow => 1024,
+            Change::Shrink | Change::ShrinkToMinimum => 12 * MIB,
+        };
         let filler = vec![b'f'; usize::try_from(filler).unwrap()];
         fs.write("/filler", filler).unwrap();
         fs.write("/file", contents()).unwrap();
