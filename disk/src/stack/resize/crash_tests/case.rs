@@ -6,15 +6,17 @@ use diskfs_block::{BlockRead, Memory};
 use diskfs_ext4::{FormatOptions, JournalOptions};
 use diskfs_image::Format;
 use diskfs_image::create::Existing;
+use diskfs_luks::{Key, NewKdf, Secret};
 use diskfs_volume::Guid;
 use diskfs_volume::edit::{MbrRole, NewPartition, NewSize, NewTable, PartitionType};
 use diskfs_volume::lvm::{LvmId, MetadataOrigin, NewGroup, NewVolume};
 
-use super::super::super::{Disk, DiskOptions};
+use super::super::super::{Disk, DiskOptions, Keys, Volume};
 use super::super::{ResizeRequest, ResizeVolume, ShrinkTo};
 use crate::{ExfatOptions, FatOptions, NewFilesystem, SwapOptions, WriteOptions};
 
 const MIB: u64 = 1 << 20;
+const PASSPHRASE: &[u8] = b"correct horse";
 /// The sizes of the disk.
 const SMALL_BYTES: u64 = 14 * MIB;
 const LARGE_BYTES: u64 = 24 * MIB;
@@ -29,6 +31,14 @@ pub(super) enum Table {
     None,
 }
 
+/// The layers between the partition and the filesystem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Inside {
+    Plain,
+    Lvm,
+    LvmOnLuks,
+}
+
 /// The change of the size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
@@ -41,17 +51,16 @@ pub(super) enum Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Case {
     pub(super) table: Table,
-    /// True if the filesystem is on a logical volume.
-    pub(super) lvm: bool,
+    pub(super) inside: Inside,
     pub(super) kind: &'static str,
     pub(super) format: Format,
     pub(super) change: Change,
 }
 
-const fn case(table: Table, lvm: bool, kind: &'static str, format: Format) -> [Case; 3] {
+const fn case(table: Table, inside: Inside, kind: &'static str, format: Format) -> [Case; 3] {
     let grow = Case {
         table,
-        lvm,
+        inside,
         kind,
         format,
         change: Change::Grow,
@@ -68,16 +77,17 @@ const fn case(table: Table, lvm: bool, kind: &'static str, format: Format) -> [C
 }
 
 pub(super) const CASES: &[Case] = [
-    case(Table::Gpt, false, "ext4", Format::Raw),
-    case(Table::Gpt, true, "ext4", Format::Raw),
-    case(Table::Gpt, true, "ext4", Format::Qcow2),
-    case(Table::Gpt, false, "vfat", Format::Raw),
-    case(Table::Gpt, false, "exfat", Format::Qcow2),
-    case(Table::Gpt, false, "swap", Format::Raw),
-    case(Table::Mbr, true, "vfat", Format::Raw),
-    case(Table::Logical, false, "ext4", Format::Raw),
-    case(Table::None, true, "ext4", Format::Raw),
-    case(Table::None, false, "vfat", Format::Qcow2),
+    case(Table::Gpt, Inside::Plain, "ext4", Format::Raw),
+    case(Table::Gpt, Inside::Lvm, "ext4", Format::Raw),
+    case(Table::Gpt, Inside::Lvm, "ext4", Format::Qcow2),
+    case(Table::Gpt, Inside::LvmOnLuks, "ext4", Format::Raw),
+    case(Table::Gpt, Inside::Plain, "vfat", Format::Raw),
+    case(Table::Gpt, Inside::Plain, "exfat", Format::Qcow2),
+    case(Table::Gpt, Inside::Plain, "swap", Format::Raw),
+    case(Table::Mbr, Inside::Lvm, "vfat", Format::Raw),
+    case(Table::Logical, Inside::Plain, "ext4", Format::Raw),
+    case(Table::None, Inside::Lvm, "ext4", Format::Raw),
+    case(Table::None, Inside::Plain, "vfat", Format::Qcow2),
 ]
 .as_flattened();
 
@@ -87,8 +97,13 @@ pub(super) fn contents() -> Vec<u8> {
 }
 
 impl Case {
+    /// Returns the options for reading the disk.
+    pub(super) fn reading(&self) -> DiskOptions {
+        with_keys(self.format)
+    }
+
     pub(super) fn options(&self) -> DiskOptions {
-        Disk::options().read_only(false).format(self.format)
+        self.reading().read_only(false)
     }
 
     pub(super) fn request(&self) -> ResizeRequest {
@@ -107,22 +122,43 @@ impl Case {
 
     /// Returns the new size of the disk, of which the smallest one is an upper limit.
     pub(super) fn new_bytes(&self) -> u64 {
-        match self.change {
+        let bytes = match self.change {
             Change::Grow => LARGE_BYTES,
             Change::Shrink | Change::ShrinkToMinimum => SMALL_BYTES,
+        };
+        bytes + self.overhead_bytes()
+    }
+
+    /// Returns the size of what encryption needs.
+    pub(super) fn overhead_bytes(&self) -> u64 {
+        match self.inside {
+            Inside::Plain | Inside::Lvm => 0,
+            Inside::LvmOnLuks => diskfs_luks::device_bytes(0),
         }
+    }
+
+    pub(super) fn has_lvm(&self) -> bool {
+        self.inside != Inside::Plain
     }
 
     /// Returns the name of the volume with the filesystem.
     pub(super) fn volume(&self) -> &'static str {
-        if self.lvm {
-            return "vg0/root";
+        match self.inside {
+            Inside::Plain => self.outer(),
+            Inside::Lvm | Inside::LvmOnLuks => "vg0/root",
         }
-        self.member()
+    }
+
+    /// Returns the name of the physical volume.
+    pub(super) fn member(&self) -> String {
+        match self.inside {
+            Inside::Plain | Inside::Lvm => self.outer().to_owned(),
+            Inside::LvmOnLuks => format!("{}/luks", self.outer()),
+        }
     }
 
     /// Returns the name of the volume that the table gives.
-    pub(super) fn member(&self) -> &'static str {
+    fn outer(&self) -> &'static str {
         match self.table {
             Table::Gpt | Table::Mbr => "p2",
             Table::Logical => "p5",
@@ -136,16 +172,23 @@ impl Case {
 
     /// Returns an image with the disk.
     pub(super) fn build(&self) -> Vec<u8> {
-        let old_bytes = LARGE_BYTES + SMALL_BYTES - self.new_bytes();
+        let old_bytes = match self.change {
+            Change::Grow => SMALL_BYTES,
+            Change::Shrink | Change::ShrinkToMinimum => LARGE_BYTES,
+        } + self.overhead_bytes();
         let memory = Arc::new(Memory::new(vec![0; usize::try_from(old_bytes).unwrap()]));
-        let options = Disk::options().read_only(false).format(Format::Raw);
-        let mut disk = options
-            .open_writable_device("disk", memory.clone())
-            .unwrap();
+        let options = with_keys(Format::Raw).read_only(false);
+        let open = || options.open_writable_device("disk", memory.clone());
+        let mut disk = open().unwrap();
         self.partition(&mut disk);
-        if self.lvm {
+        if self.inside == Inside::LvmOnLuks {
+            encrypt(&disk.volume(self.outer()).unwrap());
+            disk.close().unwrap();
+            disk = open().unwrap();
+        }
+        if self.has_lvm() {
             let member = self.member();
-            disk.create_volume_group(&group(), &[member], Existing::Keep)
+            disk.create_volume_group(&group(), &[&member], Existing::Keep)
                 .unwrap();
         }
         let volume = disk.volume(self.volume()).unwrap();
@@ -254,6 +297,30 @@ impl Case {
         diskfs_fixtures::run("qemu-img", words).unwrap();
         std::fs::read(made).unwrap()
     }
+}
+
+fn with_keys(format: Format) -> DiskOptions {
+    let keys = Keys::default().with_all(Key::passphrase(PASSPHRASE));
+    Disk::options().format(format).keys(keys)
+}
+
+fn encrypt(volume: &Volume) {
+    let options = diskfs_luks::FormatOptions {
+        uuid: "6d9a3c5e-0000-4000-8000-00000000c0de".to_owned(),
+        kdf: NewKdf::Pbkdf2 { iterations: 1000 },
+        ..diskfs_luks::FormatOptions::default()
+    };
+    let secret = Secret::new(PASSPHRASE.to_vec());
+    let device = volume.writable_device().unwrap();
+    let random = &mut |bytes: &mut [u8]| {
+        let numbers = (0..=u8::MAX).cycle().skip(7);
+        bytes
+            .iter_mut()
+            .zip(numbers)
+            .for_each(|(byte, number)| *byte = number);
+        Ok(())
+    };
+    diskfs_luks::format(&*device, &secret, &options, random).unwrap();
 }
 
 fn group() -> NewGroup {

@@ -23,8 +23,7 @@ pub(super) fn judge(case: &Case, bytes: &[u8], with_lvm: bool, what: &str) {
         // 3: leaked clusters, which a crash may leave.
         run("qemu-img", &words, &image, &[0, 3], what);
     }
-    let options = Disk::options().format(case.format);
-    let disk = options.open(&image).unwrap();
+    let disk = case.reading().open(&image).unwrap();
     let size_bytes = disk.device().size_bytes();
     match case.change {
         Change::ShrinkToMinimum => assert!(size_bytes < case.new_bytes(), "{what}: {size_bytes}"),
@@ -38,7 +37,7 @@ pub(super) fn judge(case: &Case, bytes: &[u8], with_lvm: bool, what: &str) {
         assert!(said.contains("No problems found"), "{what}: {said}");
     }
     judge_filesystem(case, &disk, directory, what);
-    if case.lvm && with_lvm && diskfs_fixtures::require_root().is_some() {
+    if case.has_lvm() && with_lvm && diskfs_fixtures::require_root().is_some() {
         judge_group(case, &disk, &directory.join("pv"), what);
     }
 }
@@ -73,12 +72,13 @@ pub(super) fn judge_report(case: &Case, report: &ResizeReport, what: &str) {
     let is_filesystem = |step: &&ResizeStep| step.layer == ResizeLayer::Filesystem;
     let step = report.steps.iter().find(is_filesystem).unwrap();
     // The tables, and groups of which too little would be left for data, are less than 5 MiB.
-    let expected = case.new_bytes() - (5 << 20)..=report.size_bytes;
+    let least = case.new_bytes() - case.overhead_bytes() - (5 << 20);
+    let expected = least..=report.size_bytes;
     assert!(expected.contains(&step.new_bytes), "{what}: {report:?}");
 }
 
 fn judge_group(case: &Case, disk: &Disk, path: &Path, what: &str) {
-    let member = disk.volume(case.member()).unwrap();
+    let member = disk.volume(&case.member()).unwrap();
     copy_out(&*member.device().unwrap(), path);
     let lvm = Lvm::new(&[Part {
         image: path,
@@ -108,8 +108,7 @@ pub(super) fn judge_left(case: &Case, bytes: &[u8], what: &str) {
         return;
     }
     let memory = Arc::new(Memory::new(bytes));
-    let options = Disk::options().format(case.format);
-    let disk = options.open_device("disk", memory);
+    let disk = case.reading().open_device("disk", memory);
     let disk = disk.unwrap_or_else(|e| panic!("{what}: {e}"));
     read_file(case, &disk, what);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use diskfs_block::{BlockRead, BlockWrite, Event, Extent, Fate, Faulty, Memory, Result};
+use diskfs_block::{BlockRead, BlockWrite, Event, Extent, Fate, Fault, Faulty, Memory, Result};
 
 /// A device in memory with the record of its changes.
 #[derive(Debug)]
@@ -24,9 +24,14 @@ pub(super) struct Moment {
 
 impl Recorder {
     pub(super) fn new(bytes: Vec<u8>) -> Self {
+        Self::with_fault(bytes, None)
+    }
+
+    /// Creates a device of which one request fails.
+    pub(super) fn with_fault(bytes: Vec<u8>, fault: Option<Fault>) -> Self {
         let memory = Arc::new(Memory::new(bytes));
         Self {
-            device: Faulty::new(Arc::clone(&memory), []),
+            device: Faulty::new(Arc::clone(&memory), fault),
             memory,
             sizes: Mutex::default(),
         }
