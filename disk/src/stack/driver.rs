@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use diskfs_block::{BlockRead, BlockWrite};
+use diskfs_block::{BlockRead, BlockWrite, WriteBehind};
 use diskfs_exfat::{Exfat, WritableExfat};
 use diskfs_ext4::{Ext4, Options, WritableExt4};
 use diskfs_fat::{CodePage, Fat, WritableFat};
@@ -42,6 +42,9 @@ pub struct WriteOptions {
     /// The time that changes record instead of the present time, so that the same changes write the
     /// same bytes.
     pub fixed_time: Option<Timestamp>,
+    /// True if another thread writes to the device while the caller prepares the next change. An
+    /// error of a write is then told by a later call.
+    pub write_behind: bool,
 }
 
 /// The time at which changes become durable without a sync.
@@ -82,6 +85,14 @@ pub(super) fn open_for_writing(
     options: WriteOptions,
     code_page: CodePage,
 ) -> Option<Result<Arc<dyn FsWrite>>> {
+    let device = if options.write_behind {
+        match WriteBehind::new(device) {
+            Ok(behind) => Arc::new(behind),
+            Err(error) => return Some(Err(error.into())),
+        }
+    } else {
+        device
+    };
     match content.kind {
         "ext2" | "ext3" | "ext4" => {
             let fs = WritableExt4::open(device, &options.for_ext4());

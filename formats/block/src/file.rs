@@ -19,6 +19,8 @@ pub struct File {
     path: PathBuf,
     size_bytes: AtomicU64,
     kind: FileKind,
+    /// True if [`flush`](BlockWrite::flush) does nothing.
+    unflushed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +81,18 @@ impl File {
             path,
             size_bytes: AtomicU64::new(size_bytes),
             kind,
+            unflushed: false,
         })
+    }
+
+    /// Makes [`flush`](BlockWrite::flush) do nothing. This is for a new file that is removed unless
+    /// it is completed, which is when it is made durable, once.
+    #[must_use]
+    pub fn unflushed(self) -> Self {
+        Self {
+            unflushed: true,
+            ..self
+        }
     }
 
     /// Returns the path by which the file was opened.
@@ -261,6 +274,9 @@ impl BlockWrite for File {
     }
 
     fn flush(&self) -> Result<()> {
+        if self.unflushed {
+            return Ok(());
+        }
         fs::fdatasync(&self.fd).map_err(|e| in_file(e, &self.path))
     }
 

@@ -11,6 +11,7 @@
 //! * [`Slice`]: a part of another device, bounds checked (a partition);
 //! * [`Cache`]: a cache of another device's metadata blocks, with a byte budget;
 //! * [`Overlay`]: copy-on-write over a read-only device, in memory or in a temporary file;
+//! * [`WriteBehind`]: lets another thread write, while the caller prepares the next write;
 //! * [`Counting`]: counts the requests that reach a device;
 //! * [`Faulty`]: for tests, fails, tears, loses or holds back the Nth write, and keeps a
 //!   [`WriteLog`] from which crash images are built.
@@ -56,6 +57,7 @@ mod overlay;
 mod range_map;
 mod slice;
 mod wipe;
+mod write_behind;
 mod write_log;
 
 pub use cache::{Cache, CacheOptions, CacheStatistics};
@@ -71,4 +73,5 @@ pub use memory::Memory;
 pub use overlay::{ChangedRange, Overlay};
 pub use slice::Slice;
 pub use wipe::wipe_ends;
+pub use write_behind::WriteBehind;
 pub use write_log::{Crash, Event, Fate, WriteLog};

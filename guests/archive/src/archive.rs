@@ -23,9 +23,29 @@ const EXTENSION_MAX_BYTES: u64 = 8 << 20;
 /// writes 52 bytes.
 const GLOBAL_MAX_BYTES: u64 = 64 << 10;
 
+/// The least number of bytes that are skipped without reading them: reading fewer is quicker.
+const SKIPPED_MIN_BYTES: u64 = 128 << 10;
+
+/// The size of a read if large contents are skipped.
+const SKIPPING_BUFFER_BYTES: usize = 64 << 10;
+
+/// The stream of an archive.
+pub(crate) trait Input: Read {
+    /// Skips at most this number of bytes without reading them, and returns how many: 0 if the
+    /// stream must be read.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn skip(&mut self, _len_bytes: u64) -> io::Result<u64> {
+        Ok(0)
+    }
+}
+
+impl Input for Box<dyn Read + '_> {}
+
 /// A tar archive that is being read.
 pub struct Archive<'r> {
-    input: io::BufReader<Box<dyn Read + 'r>>,
+    input: io::BufReader<Box<dyn Input + 'r>>,
     /// The number of unread bytes of the current member: contents and padding.
     left: u64,
     padding: u64,
@@ -51,6 +71,15 @@ impl<'r> Archive<'r> {
 
     /// Returns an archive that reads this number of bytes at once.
     pub(crate) fn with_buffer(input: Box<dyn Read + 'r>, buffer_bytes: usize) -> Self {
+        Self::of(Box::new(input), buffer_bytes)
+    }
+
+    /// Returns an archive whose large contents can be skipped without reading them.
+    pub(crate) fn skipping(input: Box<dyn Input + 'r>) -> Self {
+        Self::of(input, SKIPPING_BUFFER_BYTES)
+    }
+
+    fn of(input: Box<dyn Input + 'r>, buffer_bytes: usize) -> Self {
         Self {
             input: io::BufReader::with_capacity(buffer_bytes, input),
             left: 0,
@@ -79,18 +108,29 @@ impl<'r> Archive<'r> {
     /// [`ControlFlow::Break`].
     pub(crate) fn skip(&mut self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
         while self.left > 0 {
-            let available = self.input.fill_buf()?.len();
-            if available == 0 {
-                return Err(cut_short());
+            let mut piece_bytes = self.skip_unread()?;
+            if piece_bytes == 0 {
+                let available = self.input.fill_buf()?.len();
+                if available == 0 {
+                    return Err(cut_short());
+                }
+                piece_bytes = self.left.min(available as u64);
+                self.input
+                    .consume(usize::try_from(piece_bytes).unwrap_or(available));
             }
-            let piece_bytes = self.left.min(available as u64);
-            self.input
-                .consume(usize::try_from(piece_bytes).unwrap_or(available));
             self.left -= piece_bytes;
             self.position += piece_bytes;
             check_cancelled(progress(piece_bytes))?;
         }
         Ok(())
+    }
+
+    /// Skips contents that no buffer contains, if they are large. Returns their size.
+    fn skip_unread(&mut self) -> Result<u64> {
+        if self.left < SKIPPED_MIN_BYTES || !self.input.buffer().is_empty() {
+            return Ok(0);
+        }
+        Ok(self.input.get_mut().skip(self.left)?.min(self.left))
     }
 
     /// Reads the rest of the input, which is after the end of the archive, so that a reader that

@@ -9,11 +9,15 @@ use std::sync::Arc;
 use diskfs_disk::{Error, ErrorKind, Result};
 
 use crate::Archive;
+use crate::archive::Input;
 use crate::background::{Background, PieceWriter, Producer};
 use crate::digest::{Digest, Verified};
 use crate::host::{HostFiles, HostOptions};
 use crate::small_file::{self, SmallFile};
 use crate::unpack::Limited;
+
+/// The size of a read of headers. Larger contents are read directly.
+const HEADER_BUFFER_BYTES: usize = 8 << 10;
 
 /// A tar archive that can be read several times: a file, a part of one, or files that are packed
 /// while they are read.
@@ -211,6 +215,15 @@ impl Layer {
                 len_bytes,
             } => {
                 let range = Range::new(file, *offset, *len_bytes);
+                // Only the headers of an archive that is stored as it is are of interest first.
+                let is_verified = digest.is_some() || diff_id.is_some();
+                if verify == Verify::Both
+                    && !is_verified
+                    && *len_bytes <= limit_bytes
+                    && range.is_tar()?
+                {
+                    return Ok(Archive::skipping(Box::new(range)));
+                }
                 let stored = Verified::new(range, digest, "layer");
                 let produce = move |to: &Producer| produce(to, stored, diff_id, limit_bytes);
                 Box::new(Background::start(produce)?)
@@ -222,7 +235,8 @@ impl Layer {
             }
             Stored::Bytes(bytes) => Box::new(io::Cursor::new(Arc::clone(bytes))),
         };
-        Ok(Archive::new(stream))
+        // The stream has a buffer of its own.
+        Ok(Archive::with_buffer(stream, HEADER_BUFFER_BYTES))
     }
 
     /// Adds the name of the layer to an error.
@@ -309,6 +323,25 @@ impl Range {
             position: offset,
             left: len_bytes,
         }
+    }
+
+    /// Returns true if the part is an archive that is not compressed.
+    fn is_tar(&self) -> io::Result<bool> {
+        /// The place of the magic in a header (POSIX.1-1988 and later, and GNU).
+        const MAGIC: std::ops::Range<usize> = 257..262;
+        let mut start = [0; MAGIC.end];
+        let read = self.file.read_at(&mut start, self.position)?;
+        let magic = start.get(..read).and_then(|start| start.get(MAGIC));
+        Ok(magic == Some(b"ustar"))
+    }
+}
+
+impl Input for Range {
+    fn skip(&mut self, len_bytes: u64) -> io::Result<u64> {
+        let skipped = len_bytes.min(self.left);
+        self.position = self.position.saturating_add(skipped);
+        self.left = self.left.saturating_sub(skipped);
+        Ok(skipped)
     }
 }
 

@@ -188,7 +188,10 @@ impl Sizes<'_> {
             _ if slot.size == Size::Rest => return Ok(Self::least(filesystem.plan.kind)),
             other => {
                 let key = format!("{}.size", slot.key);
-                let reason = format!("missing size: {} can't be fitted", other.name());
+                let reason = format!(
+                    "missing size: {} can't be fitted; give one, or `rest`",
+                    other.name()
+                );
                 return Err(invalid(&key, reason));
             }
         };

@@ -139,6 +139,7 @@ impl Prepared {
             commits,
             root_reserve: RootReserve::Use,
             fixed_time: self.plan.time.map(|_| self.time),
+            write_behind: false,
         }
     }
 }
@@ -162,7 +163,12 @@ impl Maker<'_> {
             diskfs_vfs::check_cancelled(progress(0))?;
         }
         let disk = self.open()?;
-        let options = self.prepared.write_options(Commits::OnSync);
+        let options = WriteOptions {
+            // The order in which threads write decides where a qcow2 has its clusters, and the same
+            // plan must make the same bytes.
+            write_behind: self.format == ImageFormat::Raw,
+            ..self.prepared.write_options(Commits::OnSync)
+        };
         let written = self.prepared.fill(&disk, &options, progress)?;
         disk.close()?;
         Ok(Built {

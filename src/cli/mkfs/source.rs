@@ -220,6 +220,7 @@ impl Opened {
             commits: Commits::OnSync,
             root_reserve: RootReserve::UseAll,
             fixed_time: time,
+            write_behind: true,
         };
         let fs = volume.writable_filesystem(&options)?;
         let written = match self {

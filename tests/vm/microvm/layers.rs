@@ -1,4 +1,4 @@
-//! XFS on volumes that diskfs assembles itself: LVM, and LUKS.
+//! Filesystems of the machine on volumes that diskfs assembles itself: partitions, LVM, and LUKS.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -69,6 +69,66 @@ fn xfs_on_a_logical_volume() {
     made_and_written(&appliance, &image, "vg/data", &[]);
     let disk = Disk::open(&image).unwrap();
     check("xfs_repair", &["-n"], &copy_of(&shop, &disk, "vg/data"));
+}
+
+/// The plan of a disk whose filesystems the machine makes and fills.
+const PLAN: &str = "\
+disk: {size: 3G, table: gpt}
+sources: [{directory: tree}]
+partitions:
+  - name: data
+    size: 700M
+    filesystem: {type: btrfs, mount: /data}
+  - name: pv
+    size: rest
+    lvm:
+      group: vg
+      volumes: [{name: root, size: 700M, filesystem: {type: xfs, mount: /}}]
+";
+
+#[test]
+fn a_disk_of_xfs_and_btrfs_is_built_and_grows() {
+    let Some(appliance) = appliance().filter(|dir| dir.join("tools").is_file()) else {
+        return;
+    };
+    let Some(()) = require_all(&["xfs_repair", "btrfs"]) else {
+        return;
+    };
+    let shop = Workshop::new().unwrap();
+    std::fs::create_dir_all(shop.path("tree/data")).unwrap();
+    std::fs::create_dir_all(shop.path("tree/etc")).unwrap();
+    std::fs::write(shop.path("tree/data/inside"), "of btrfs").unwrap();
+    std::fs::write(shop.path("tree/etc/inside"), "of XFS").unwrap();
+    std::fs::write(shop.path("plan.yaml"), PLAN).unwrap();
+    let (plan, image) = (shop.path("plan.yaml"), shop.path("disk.qcow2"));
+    let words = [plan.as_os_str(), "-o".as_ref(), image.as_os_str()];
+    diskfs(&appliance, &[&["build".as_ref()], &words[..]].concat());
+    verify_disk(&appliance, &shop, &image, "3G");
+
+    // The physical volume, which is the last partition, and the logical volume in it.
+    let words = ["resize", "--volume", "vg/root"].map(OsStr::new);
+    diskfs(
+        &appliance,
+        &[&words[..], &[image.as_os_str(), "4G".as_ref()]].concat(),
+    );
+    verify_disk(&appliance, &shop, &image, "4G");
+}
+
+/// Compares the files of a disk with those that it was built from, and checks its filesystems.
+fn verify_disk(appliance: &Path, shop: &Workshop, image: &Path, size: &str) {
+    let disk = Disk::open(image).unwrap();
+    let gibibytes = disk.description().virtual_size_bytes >> 30;
+    assert_eq!(format!("{gibibytes}G"), size);
+    for (volume, path, contents) in [
+        ("p1", "/inside", "of btrfs"),
+        ("vg/root", "/etc/inside", "of XFS"),
+    ] {
+        let path = at(image, path);
+        let words = ["cat".as_ref(), "--volume".as_ref(), volume.as_ref(), &*path];
+        assert_eq!(diskfs(appliance, &words), contents.as_bytes());
+    }
+    check("btrfs", &["check"], &copy_of(shop, &disk, "p1"));
+    check("xfs_repair", &["-n"], &copy_of(shop, &disk, "vg/root"));
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! A new image without its name.
 
+mod early_writes;
+
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use diskfs_block::{File, Result};
+
+use early_writes::EarlyWrites;
 
 use super::file::NewFile;
 use super::{CreateOptions, Existing, write};
@@ -34,6 +38,7 @@ use crate::{Access, DirectOpener, FileOpener, Gate, NamedFile};
 #[derive(Debug)]
 pub struct UnfinishedImage {
     file: NewFile,
+    _early_writes: Option<EarlyWrites>,
 }
 
 impl UnfinishedImage {
@@ -44,14 +49,22 @@ impl UnfinishedImage {
     pub fn create(path: &Path, options: &CreateOptions) -> Result<Self> {
         let written = write(path, options, &mut |_| ControlFlow::Continue(()));
         written
-            .map(|(file, _)| Self { file })
+            .map(|(file, _)| Self::of(file))
             .map_err(|e| e.in_file(path))
     }
 
     /// Creates an empty file that will be called `path`.
     pub(crate) fn empty(path: &Path, existing: Existing) -> Result<Self> {
         let file = NewFile::begin(path, existing);
-        file.map(|file| Self { file }).map_err(|e| e.in_file(path))
+        file.map(Self::of).map_err(|e| e.in_file(path))
+    }
+
+    fn of(file: NewFile) -> Self {
+        let early_writes = EarlyWrites::start(file.file());
+        Self {
+            file,
+            _early_writes: early_writes,
+        }
     }
 
     pub(crate) fn file(&self) -> &std::fs::File {
@@ -59,7 +72,8 @@ impl UnfinishedImage {
     }
 
     /// Returns what opens the image by its path before it has it, and other files as usual. It
-    /// must not be used any longer than this value.
+    /// must not be used any longer than this value. The image is not flushed, since it is made
+    /// durable when it is complete.
     pub fn opener(&self) -> Arc<dyn FileOpener> {
         Arc::new(UnfinishedOpener {
             path: self.file.path().to_owned(),
@@ -95,7 +109,7 @@ impl FileOpener for UnfinishedOpener {
         let file = options.open(&self.open_path);
         // Errors name the path that the user knows.
         let file = file.map_err(|e| diskfs_block::Error::from(e).in_file(path))?;
-        File::from_fd(file.into(), path)
+        File::from_fd(file.into(), path).map(File::unflushed)
     }
 
     fn open_named(&self, named: &NamedFile<'_>, gate: &Gate) -> Result<File> {
