@@ -301,6 +301,8 @@ impl Command {
             Self::Cat(args) => Some(args.needs()),
             Self::Tar(args) => Some(args.needs()),
             Self::Hash(args) => Some(args.needs()),
+            #[cfg(feature = "fuse")]
+            Self::Mount(args) => args.needs(),
             _ => None,
         }
     }
@@ -385,11 +387,7 @@ pub(crate) fn run(cli: &Cli) -> u8 {
     start_log(cli);
     let mut session = Session::new(&cli.global, cli.command.name());
     let needs = cli.command.needs();
-    if cli.global.no_sandbox && needs.is_some() {
-        tracing::warn!("not confined: --no-sandbox");
-    }
-    let needs = needs.filter(|_| !cli.global.no_sandbox);
-    let confined = match needs.map_or(Ok(None), |needs| sandbox::enter(&needs)) {
+    let confined = match needs.map_or(Ok(None), |needs| session.confine(&needs, &mut || {})) {
         Ok(confined) => confined,
         Err(error) => {
             session.report(&error);

@@ -47,6 +47,24 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    const ALL: [Self; 15] = [
+        Self::Io,
+        Self::Corrupt,
+        Self::Unsupported,
+        Self::NotFound,
+        Self::Exists,
+        Self::NotADirectory,
+        Self::IsADirectory,
+        Self::ReadOnly,
+        Self::NoSpace,
+        Self::Locked,
+        Self::Denied,
+        Self::Ambiguous,
+        Self::Invalid,
+        Self::Cancelled,
+        Self::Other,
+    ];
+
     /// Returns the exit code of the `diskfs` program: 1 failed, 2 usage, 3 not found, 4
     /// unsupported, 5 corrupt, 6 locked or denied.
     pub const fn exit_code(self) -> u8 {
@@ -67,6 +85,12 @@ impl ErrorKind {
             self,
             Self::Io | Self::Corrupt | Self::ReadOnly | Self::NoSpace | Self::Cancelled
         )
+    }
+
+    /// Returns the kind with a [`name`](Self::name).
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|kind| kind.name() == name)
     }
 
     /// Returns the name of the kind in JSON.

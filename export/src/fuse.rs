@@ -27,6 +27,7 @@ mod device;
 mod directory;
 mod ending;
 mod flags;
+mod host;
 mod id_map;
 mod mount_table;
 mod options;
@@ -37,8 +38,9 @@ mod server_sockets;
 mod unmount;
 mod writing;
 
-pub use device::{Laziness, detach};
+pub use device::{DEVICE, Laziness, detach};
 pub use ending::{EndState, Ending};
+pub use host::{DirectHost, Host, MountPlace};
 pub use id_map::{IdMap, IdMapError, IdMapping, IdRange};
 pub use mount_table::{KIND, MountEntry, MountId, mounted_at, mounts};
 pub use options::{Access, Effect, Options, Writes};
@@ -52,9 +54,6 @@ use prefetch::{Guesses, Prefetcher};
 use request_waiter::RequestWaiter;
 use server_sockets::ServerSockets;
 use writing::{Served, WritingAdapter};
-
-/// The kernel's read-ahead in KiB, where we may set it: as much as one request transfers.
-const READ_AHEAD_KIB: u32 = 1024;
 
 /// A mounted filesystem. [`serve`](Self::serve) answers the kernel's requests; dropping it
 /// unmounts.
@@ -130,7 +129,7 @@ fn request_waiter(connection: &Connection, options: &Options) -> Result<RequestW
         failed(
             "cannot duplicate the FUSE descriptor",
             &error,
-            &connection.mount.path,
+            &connection.mount.place.path,
         )
     })
 }
@@ -150,7 +149,7 @@ fn begin<A: fuser::Filesystem>(
     // Without `allow_other` the kernel itself refuses the requests of other users.
     let session = Session::from_fd(adapter, device.into(), SessionACL::All, config)
         .map_err(|error| failed("the kernel refused the connection", &error, mountpoint))?;
-    device::raise_read_ahead(mount.id, READ_AHEAD_KIB);
+    mount.host.raise_read_ahead(mount.place.id);
     Ok((session, mount))
 }
 
@@ -161,7 +160,11 @@ fn failed(what: &str, error: &io::Error, mountpoint: &Path) -> Error {
 impl Mounted {
     fn new(service: Service, mount: MountPoint, options: &Options) -> Self {
         Self {
-            sockets: Arc::new(ServerSockets::announce(mount.id, &options.source)),
+            sockets: Arc::new(ServerSockets::announce(
+                &*mount.host,
+                mount.place.id,
+                &options.source,
+            )),
             service,
             mount,
         }
@@ -169,12 +172,12 @@ impl Mounted {
 
     /// Returns the device number that identifies the mount.
     pub fn id(&self) -> MountId {
-        self.mount.id
+        self.mount.place.id
     }
 
     /// Returns the mount point: an absolute path without symlinks.
     pub fn mountpoint(&self) -> &Path {
-        &self.mount.path
+        &self.mount.place.path
     }
 
     /// Returns a handle that can end the mount from another thread.
@@ -196,7 +199,7 @@ impl Mounted {
             mount,
             sockets,
         } = self;
-        let path = mount.path.clone();
+        let path = mount.place.path.clone();
         let (served, closed) = service.run();
         // Unmount first; only then tell the waiting processes that the server has ended.
         match &served {

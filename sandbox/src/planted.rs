@@ -116,10 +116,13 @@ fn try_files(report: &mut Report) {
         call!(report, SYS_openat2, here, path.as_ptr(), how.as_ptr(), 24);
     }
     let own_mem = c"/proc/self/mem";
-    for path in [own_mem, &mem, c"/dev/null", c"/tmp/planted", c"/dev/fuse"] {
+    for path in [own_mem, &mem, c"/dev/null", c"/tmp/planted"] {
         let flags = libc::O_RDWR | libc::O_CREAT;
         call!(report, SYS_openat, here, path.as_ptr(), flags, 0o600);
     }
+    // Only the server of a mount can open it, and do nothing with it: it can't mount.
+    let fuse = c"/dev/fuse";
+    call!(report, SYS_openat, here, fuse.as_ptr(), libc::O_RDWR);
     let tmpfile = libc::O_RDWR | libc::O_TMPFILE;
     call!(report, SYS_openat, here, c"/tmp".as_ptr(), tmpfile, 0o600);
     call!(report, SYS_mkdirat, here, c"/tmp/planted".as_ptr(), 0o700);

@@ -1,15 +1,18 @@
 //! The command `diskfs mount`.
 //!
-//! A mount has three processes of this program. The first is started by the user, and exits when
+//! A mount has several processes of this program. The first is started by the user, and exits when
 //! the mount is ready. The second is the server, a fork of the first. The third is a small process,
 //! the companion, which unmounts if the server is killed. The companion is executed anew and not
 //! forked: its process name must differ from the server's, so that killing the server by name does
-//! not kill the companion.
+//! not kill the companion. The server of a read-only mount is confined, and has a broker, a fork of
+//! it, that opens its images and mounts.
 
 mod companion;
 mod contents;
+pub(super) mod host;
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
@@ -23,6 +26,7 @@ use clap::{Args, ValueEnum};
 use diskfs::export::fuse::{
     self, Access, Effect, EndState, Ending, IdMap, IdMapping, Mounted, Options, Writes,
 };
+use diskfs::image::ImageSpec;
 use diskfs::{Disk, Error, ErrorKind, Result};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::Map;
@@ -30,12 +34,14 @@ use serde_json::Map;
 use super::explain;
 use super::fork::{Fork, fork};
 use super::options::SourceArgs;
+use super::sandbox::{self, Confined, Needs};
 use super::session::{Output, Session, stdout};
 use super::show::json::{self as document, put_name};
 use super::signals::Signals;
 use super::target::remove_new_overlay;
 use companion::{Companion, watch};
 use contents::{reader, with_read_only_hint, writer};
+use host::{BrokeredHost, HostServer};
 
 /// The time to wait for processes that use the mount when a signal ends it.
 const GRACE: Duration = Duration::from_secs(1);
@@ -255,18 +261,57 @@ fn wait_for(server: Pid, mut ready: PipeReader, session: &mut Session) -> Result
 fn serve(
     args: &Mount,
     operands: &Operands<'_>,
-    mut companion: Companion,
+    companion: Companion,
     background: Option<PipeWriter>,
     session: &mut Session,
 ) -> Result<()> {
     // Signals are blocked before other threads start: a signal that is delivered to one of these
-    // would end the whole process.
+    // would end the whole process. The broker, too, ends with the server only.
     let signals = Signals::block();
+    let mut watchers = Some(Watchers {
+        companion,
+        background: background.map(Background::new).transpose()?,
+    });
+    // The broker would keep them waiting.
+    let confined = args.confine(operands, session, &mut || watchers = None)?;
+    let Some(watchers) = watchers else {
+        return Ok(());
+    };
+    let served = serve_disk(args, operands, watchers, signals, session);
+    if let Some(confined) = confined {
+        confined.finish();
+    }
+    served
+}
+
+/// The pipes to the processes that wait for the server.
+struct Watchers {
+    companion: Companion,
+    background: Option<Background>,
+}
+
+/// Does the work of [`serve`], after this process was confined.
+fn serve_disk(
+    args: &Mount,
+    operands: &Operands<'_>,
+    watchers: Watchers,
+    signals: Signals,
+    session: &mut Session,
+) -> Result<()> {
+    let Watchers {
+        mut companion,
+        background,
+    } = watchers;
     let MountedDisk { mounted, disk } = mount(args, operands, session)?;
     let (id, mountpoint) = (mounted.id(), mounted.mountpoint().to_owned());
     companion.watch_over(id, &mountpoint)?;
     match background {
-        Some(waiting) => go_into_background(waiting)?,
+        Some(background) => {
+            if let Some(broker) = sandbox::broker() {
+                BrokeredHost(broker).leave_terminal()?;
+            }
+            background.enter()?;
+        }
         None => print_mounted(args, operands, rustix::process::getpid(), session)?,
     }
     let end = Arc::new(Shutdown {
@@ -311,6 +356,10 @@ fn mount(args: &Mount, operands: &Operands<'_>, session: &mut Session) -> Result
     let filesystem = filesystem?;
     let options = Options {
         source: std::path::absolute(filesystem.image_path())?,
+        host: match sandbox::broker() {
+            Some(broker) => Arc::new(BrokeredHost(broker)),
+            None => options.host,
+        },
         ..options
     };
     let mounted = fuse::mount(filesystem.driver(), operands.mountpoint, &options)?;
@@ -354,20 +403,32 @@ fn mount_disk(
     fuse::mount_writable(filesystem.driver(), operands.mountpoint, &options)
 }
 
-/// Signals that the mount is ready, and detaches from the terminal, the session and the directory.
-fn go_into_background(mut waiting: PipeWriter) -> Result<()> {
-    let null = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null).map_err(io::Error::from)?;
-    rustix::stdio::dup2_stdout(&null).map_err(io::Error::from)?;
-    rustix::stdio::dup2_stderr(&null).map_err(io::Error::from)?;
-    // This fails only for the leader of a process group, which has no terminal to detach from.
-    let _ = rustix::process::setsid();
-    std::env::set_current_dir("/")?;
-    waiting.write_all(b"\n")?;
-    Ok(())
+/// The way of a server into the background.
+struct Background {
+    /// Tells the waiting process that the mount is ready.
+    ready: PipeWriter,
+    /// `/dev/null`, which a confined process can't open.
+    null: File,
+}
+
+impl Background {
+    fn new(ready: PipeWriter) -> Result<Self> {
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        Ok(Self { ready, null })
+    }
+
+    /// Signals that the mount is ready, and detaches from the terminal, the session and the
+    /// directory.
+    fn enter(mut self) -> Result<()> {
+        rustix::stdio::dup2_stdin(&self.null).map_err(io::Error::from)?;
+        rustix::stdio::dup2_stdout(&self.null).map_err(io::Error::from)?;
+        rustix::stdio::dup2_stderr(&self.null).map_err(io::Error::from)?;
+        // This fails only for the leader of a process group, which has no terminal to detach from.
+        let _ = rustix::process::setsid();
+        std::env::set_current_dir("/")?;
+        self.ready.write_all(b"\n")?;
+        Ok(())
+    }
 }
 
 /// The end of a server, after a signal or an unmount.
@@ -415,6 +476,12 @@ struct Operands<'a> {
 }
 
 impl Mount {
+    /// Returns the needs of `--explain`. A server confines itself when it has forked.
+    pub(super) fn needs(&self) -> Option<Needs<'_>> {
+        let needs = || Needs::reading_images(self.operands.clone(), &self.source);
+        self.explain.then(needs)
+    }
+
     fn operands(&self) -> Result<Operands<'_>> {
         let (mountpoint, images) = match self.operands.split_last() {
             Some((mountpoint, images)) if !self.explain => (mountpoint.as_os_str(), images),
@@ -431,6 +498,28 @@ impl Mount {
             source,
             mountpoint: Path::new(mountpoint),
         })
+    }
+
+    /// Confines this process, if it is to mount read-only. Writing takes more: a microVM, and
+    /// unmounting in steps.
+    fn confine(
+        &self,
+        operands: &Operands<'_>,
+        session: &Session,
+        in_broker: &mut dyn FnMut(),
+    ) -> Result<Option<Confined>> {
+        if self.writes() {
+            tracing::info!("not confined: the mount is read-write");
+            return Ok(None);
+        }
+        let image = ImageSpec::parse(operands.image)?;
+        let options = Options {
+            source: std::path::absolute(image.path)?,
+            ..self.fuse_options()?
+        };
+        let needs = Needs::reading_images(vec![operands.image.to_owned()], &operands.source);
+        let mount = HostServer::new(operands.mountpoint, options);
+        session.confine(&needs.mounting(mount), in_broker)
     }
 
     fn writes(&self) -> bool {

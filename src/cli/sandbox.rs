@@ -12,6 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+#[cfg(feature = "fuse")]
+use diskfs::export::fuse::DEVICE;
 use diskfs::image::{DirectOpener, FileOpener, ImageSpec};
 #[cfg(feature = "microvm")]
 use diskfs::vm::{ForwardServer, ForwardedFallback};
@@ -24,6 +26,8 @@ use tempfile::TempDir;
 
 use super::config::{Config, Sandbox};
 use super::fork::{Fork, fork};
+#[cfg(feature = "fuse")]
+use super::mount::host::HostServer;
 use super::operand::{self, Operand};
 use super::options::SourceArgs;
 use super::out_file::is_standard;
@@ -41,19 +45,35 @@ pub(crate) struct Needs<'a> {
     output: Option<&'a Path>,
     /// True if the command unpacks logs and reads times in the time zones that the host knows.
     reads_logs: bool,
+    /// The broker's end of a mount.
+    #[cfg(feature = "fuse")]
+    mount: Option<HostServer>,
 }
 
 impl<'a> Needs<'a> {
     /// Returns the needs of a command that reads the images of these operands.
     pub(crate) fn reading(operands: &[Operand], source: &'a SourceArgs) -> Self {
-        let mut images = operand::images(operands);
+        Self::reading_images(operand::images(operands), source)
+    }
+
+    /// Returns the needs of a command that reads these images.
+    pub(crate) fn reading_images(mut images: Vec<OsString>, source: &'a SourceArgs) -> Self {
         images.extend_from_slice(&source.add);
         Self {
             images,
             source,
             output: None,
             reads_logs: false,
+            #[cfg(feature = "fuse")]
+            mount: None,
         }
+    }
+
+    /// Adds a mount.
+    #[cfg(feature = "fuse")]
+    pub(crate) fn mounting(mut self, mount: HostServer) -> Self {
+        self.mount = Some(mount);
+        self
     }
 
     /// Adds what reading logs takes: the host's time zones, and a private directory for unpacked
@@ -110,6 +130,11 @@ impl<'a> Needs<'a> {
             files.read = ZONES.map(PathBuf::from).into();
             files.read.extend(std::env::var_os("TZDIR").map(Into::into));
         }
+        #[cfg(feature = "fuse")]
+        if self.mount.is_some() {
+            // Each thread opens it.
+            files.write.push(DEVICE.into());
+        }
         let calls = if files.write.is_empty() {
             Calls::ReadMetadata
         } else {
@@ -160,11 +185,12 @@ impl Confined {
     }
 }
 
-/// Confines this process, unless an option is invalid.
+/// Confines this process, unless an option is invalid. The broker first runs `in_broker`, which
+/// closes what the broker must not keep open.
 ///
 /// # Errors
 /// If the host has no resources for another process, or refuses a limit.
-pub(crate) fn enter(needs: &Needs<'_>) -> Result<Option<Confined>> {
+pub(crate) fn enter(needs: &Needs<'_>, in_broker: &mut dyn FnMut()) -> Result<Option<Confined>> {
     #[cfg(feature = "microvm")]
     if needs.source.vm.lacks_kernel() {
         tracing::warn!("not confined: --vm-kernel guest extracts a kernel to a file");
@@ -179,7 +205,8 @@ pub(crate) fn enter(needs: &Needs<'_>) -> Result<Option<Confined>> {
     match fork()? {
         Fork::Child => {
             drop(ours);
-            serve(&theirs, &grants, needs.source, scratch)
+            in_broker();
+            serve(&theirs, &grants, needs, scratch)
         }
         Fork::Parent(broker) => {
             drop(theirs);
@@ -198,10 +225,15 @@ pub(crate) fn enter(needs: &Needs<'_>) -> Result<Option<Confined>> {
     }
 }
 
+/// Returns the broker, if this process is confined.
+pub(crate) fn broker() -> Option<Arc<BrokerClient>> {
+    BROKER.get().cloned()
+}
+
 /// Returns the opener of images.
 pub(crate) fn opener() -> Arc<dyn FileOpener> {
-    match BROKER.get() {
-        Some(broker) => Arc::clone(broker) as _,
+    match broker() {
+        Some(broker) => broker,
         None => Arc::new(DirectOpener),
     }
 }
@@ -210,10 +242,9 @@ pub(crate) fn opener() -> Arc<dyn FileOpener> {
 /// confined.
 #[cfg(feature = "microvm")]
 pub(crate) fn fallback(vm: &super::vm::VmArgs) -> Result<Arc<dyn diskfs::Fallback>> {
-    let Some(broker) = BROKER.get() else {
+    let Some(broker) = broker() else {
         return vm.fallback();
     };
-    let broker = Arc::clone(broker);
     let local = vm.fallback_without_machines()?;
     let ask = move |request: &[u8]| {
         let answer = broker.ask(request)?;
@@ -223,8 +254,8 @@ pub(crate) fn fallback(vm: &super::vm::VmArgs) -> Result<Arc<dyn diskfs::Fallbac
 }
 
 /// Serves as the broker, and ends the process.
-fn serve(socket: &UnixStream, grants: &Grants, source: &SourceArgs, scratch: Option<TempDir>) -> ! {
-    let code = match leave_streams().and_then(|()| answer(socket, grants, source)) {
+fn serve(socket: &UnixStream, grants: &Grants, needs: &Needs<'_>, scratch: Option<TempDir>) -> ! {
+    let code = match leave_streams().and_then(|()| answer(socket, grants, needs)) {
         Ok(()) => 0,
         Err(error) => {
             tracing::warn!(%error, "the broker of a confined command ended");
@@ -246,16 +277,28 @@ fn leave_streams() -> io::Result<()> {
     Ok(())
 }
 
-#[cfg(feature = "microvm")]
-fn answer(socket: &UnixStream, grants: &Grants, source: &SourceArgs) -> io::Result<()> {
-    let mut server = ForwardServer::new(|| source.vm.fallback());
+/// Answers the requests of the command until it ends.
+fn answer(socket: &UnixStream, grants: &Grants, needs: &Needs<'_>) -> io::Result<()> {
+    #[cfg(feature = "fuse")]
+    let mut mount = needs.mount.clone();
+    #[cfg(feature = "microvm")]
+    let mut machines = ForwardServer::new(|| needs.source.vm.fallback());
+    #[cfg(not(any(feature = "fuse", feature = "microvm")))]
+    let _ = needs;
     serve_broker(socket, grants, &mut |request| {
-        let (bytes, descriptor) = server.answer(request);
-        OtherAnswer { bytes, descriptor }
+        #[cfg(feature = "fuse")]
+        if let Some(answer) = mount.as_mut().and_then(|mount| mount.answer(request)) {
+            return answer;
+        }
+        #[cfg(feature = "microvm")]
+        {
+            let (bytes, descriptor) = machines.answer(request);
+            OtherAnswer { bytes, descriptor }
+        }
+        #[cfg(not(feature = "microvm"))]
+        {
+            let _ = request;
+            OtherAnswer::default()
+        }
     })
-}
-
-#[cfg(not(feature = "microvm"))]
-fn answer(socket: &UnixStream, grants: &Grants, _source: &SourceArgs) -> io::Result<()> {
-    serve_broker(socket, grants, &mut |_| OtherAnswer::default())
 }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::operand::{Operand, OperandParts};
 use super::options::SourceArgs;
+use super::sandbox::{self, Confined, Needs};
 use super::show::json::put_name;
 use super::show::name::{NameStyle, message};
 use super::{GlobalArgs, ProgressMode, progress};
@@ -27,6 +28,7 @@ pub(crate) struct Session {
     progress: ProgressMode,
     /// The number of `-v` options.
     verbose: u8,
+    no_sandbox: bool,
     /// The open filesystems; `None` for one that could not be opened, which was already reported.
     open: HashMap<OsString, Option<Filesystem>>,
     warned: HashSet<String>,
@@ -53,6 +55,7 @@ impl Session {
             json: global.json,
             progress: global.progress,
             verbose: global.verbose,
+            no_sandbox: global.no_sandbox,
             open: HashMap::new(),
             warned: HashSet::new(),
             exit_code: 0,
@@ -60,6 +63,22 @@ impl Session {
             silent: false,
             failed_halfway: false,
         }
+    }
+
+    /// Confines this process, as [`sandbox::enter`] does, unless `--no-sandbox` was given.
+    ///
+    /// # Errors
+    /// As for [`sandbox::enter`].
+    pub(crate) fn confine(
+        &self,
+        needs: &Needs<'_>,
+        in_broker: &mut dyn FnMut(),
+    ) -> Result<Option<Confined>> {
+        if self.no_sandbox {
+            tracing::warn!("not confined: --no-sandbox");
+            return Ok(None);
+        }
+        sandbox::enter(needs, in_broker)
     }
 
     /// Returns the command's name, for JSON.

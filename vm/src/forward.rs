@@ -95,7 +95,7 @@ impl ForwardedFallback {
                 Ok(stream.ok_or_else(lost)?.into())
             }
             ForwardAnswer::Failed { kind, reason, hint } => {
-                let error = Error::new(kind_named(&kind), reason);
+                let error = Error::new(ErrorKind::named(&kind).unwrap_or(ErrorKind::Other), reason);
                 Err(match hint {
                     Some(hint) => error.with_hint(hint),
                     None => error,
@@ -228,22 +228,6 @@ fn serve_files(stream: &UnixStream, fs: Arc<dyn FsRead>) {
     if let Err(error) = served {
         tracing::debug!(%error, "a forwarded filesystem ended");
     }
-}
-
-fn kind_named(name: &str) -> ErrorKind {
-    let kinds = [
-        ErrorKind::Corrupt,
-        ErrorKind::Unsupported,
-        ErrorKind::NotFound,
-        ErrorKind::ReadOnly,
-        ErrorKind::NoSpace,
-        ErrorKind::Locked,
-        ErrorKind::Denied,
-        ErrorKind::Invalid,
-        ErrorKind::Io,
-    ];
-    let mut named = kinds.into_iter().filter(|kind| kind.name() == name);
-    named.next().unwrap_or(ErrorKind::Other)
 }
 
 #[cfg(test)]

@@ -9,17 +9,23 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
+use super::host::{Host, MountPlace};
 use super::mount_table::{KIND, MountId, lossy, mounted_at};
 use super::options::{Access, Direction, Effect, Options};
 use diskfs_disk::{Error, ErrorKind, Result};
 
-const DEVICE: &str = "/dev/fuse";
+/// The device; each thread that serves a mount opens it.
+pub const DEVICE: &str = "/dev/fuse";
+
+/// The kernel's read-ahead in KiB, where we may set it: as much as one request transfers.
+const READ_AHEAD_KIB: u32 = 1024;
 
 /// The set-user-id helper that mounts for an ordinary user.
 const FUSERMOUNT: &str = "fusermount3";
@@ -41,17 +47,17 @@ pub(super) struct Connection {
 /// The place where the filesystem is mounted.
 #[derive(Debug)]
 pub(super) struct MountPoint {
-    pub(super) path: PathBuf,
-    pub(super) id: MountId,
+    pub(super) place: MountPlace,
+    pub(super) host: Arc<dyn Host>,
     unique_id: Option<u64>,
 }
 
 impl MountPoint {
-    fn new(path: PathBuf, id: MountId) -> Self {
+    fn new(place: MountPlace, host: Arc<dyn Host>) -> Self {
         Self {
-            unique_id: unique_id(&path),
-            path,
-            id,
+            unique_id: unique_id(&place.path),
+            place,
+            host,
         }
     }
 
@@ -59,7 +65,7 @@ impl MountPoint {
     /// leaves nothing to do; an abort leaves a dead mount. The kernel reuses device numbers at
     /// once, so the mount that is found may already be another one.
     pub(super) fn clear(self) {
-        if unique_id(&self.path) != self.unique_id {
+        if unique_id(&self.place.path) != self.unique_id {
             std::mem::forget(self);
         }
     }
@@ -67,7 +73,7 @@ impl MountPoint {
 
 impl Drop for MountPoint {
     fn drop(&mut self) {
-        let _ = detach(&self.path, self.id);
+        let _ = self.host.detach(&self.place);
     }
 }
 
@@ -105,6 +111,22 @@ pub(super) fn connect(
     direction: Direction,
     options: &Options,
 ) -> Result<Connection> {
+    let (device, place) = match direction {
+        Direction::ReadOnly => options.host.mount(mountpoint, options)?,
+        Direction::ReadWrite => mount(mountpoint, direction, options)?,
+    };
+    Ok(Connection {
+        device: device.into(),
+        mount: MountPoint::new(place, Arc::clone(&options.host)),
+    })
+}
+
+/// Mounts at `mountpoint` in this process.
+pub(super) fn mount(
+    mountpoint: &Path,
+    direction: Direction,
+    options: &Options,
+) -> Result<(OwnedFd, MountPlace)> {
     let path = check_mountpoint(mountpoint).map_err(|error| error.in_file(mountpoint))?;
     let device = mount_directly(&path, direction, options)
         .and_then(|mounted| match mounted {
@@ -119,10 +141,7 @@ pub(super) fn connect(
             let reason = "mounted, but the mount is missing in /proc/self/mountinfo";
             Error::new(ErrorKind::Other, reason).in_file(mountpoint)
         })?;
-    Ok(Connection {
-        device,
-        mount: MountPoint::new(path, id),
-    })
+    Ok((device.into(), MountPlace { path, id }))
 }
 
 fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf> {
@@ -416,10 +435,10 @@ pub(super) fn can_clone() -> bool {
 
 /// Raises the kernel's read-ahead above its default of 128 KiB. Only root can do so. Failure is
 /// ignored: it only costs speed.
-pub(super) fn raise_read_ahead(id: MountId, kib: u32) {
+pub(super) fn raise_read_ahead(id: MountId) {
     let _ = fs::write(
         format!("/sys/class/bdi/{id}/read_ahead_kb"),
-        kib.to_string(),
+        READ_AHEAD_KIB.to_string(),
     );
 }
 

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 use diskfs_vfs::FsWrite;
 
 use super::device::{Laziness, MountPoint, detach, unmount_if};
-use super::mount_table::MountId;
+use super::host::{Host, MountPlace};
 use super::server_sockets::ServerSockets;
 use super::writing::Losses;
 use diskfs_disk::{Error, ErrorKind, Result};
@@ -21,8 +20,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A handle that ends a mount from a thread that doesn't serve it.
 #[derive(Debug)]
 pub struct Ending {
-    path: PathBuf,
-    id: MountId,
+    place: MountPlace,
+    host: Arc<dyn Host>,
     /// The filesystem, if it is mounted read-write.
     written: Option<Written>,
     sockets: Arc<ServerSockets>,
@@ -63,8 +62,8 @@ impl Ending {
         sockets: Arc<ServerSockets>,
     ) -> Self {
         Self {
-            path: mount.path.clone(),
-            id: mount.id,
+            place: mount.place.clone(),
+            host: Arc::clone(&mount.host),
             written,
             sockets,
         }
@@ -77,7 +76,7 @@ impl Ending {
     pub fn end(&self, grace: Duration) -> Result<EndState> {
         match &self.written {
             None => {
-                detach(&self.path, self.id)?;
+                self.host.detach(&self.place)?;
                 thread::sleep(grace);
                 Ok(EndState::Now)
             }
@@ -89,9 +88,10 @@ impl Ending {
     /// a detached mount can't be synced any more, so what they write later would stay in the
     /// kernel.
     fn end_written(&self, written: &Written, grace: Duration) -> Result<EndState> {
+        let MountPlace { path, id } = &self.place;
         let deadline = Instant::now() + grace;
         loop {
-            match unmount_if(&self.path, self.id, Laziness::Refuse) {
+            match unmount_if(path, *id, Laziness::Refuse) {
                 Ok(()) => return Ok(EndState::ByItself),
                 Err(error) if error.kind() == ErrorKind::Locked && Instant::now() < deadline => {
                     thread::sleep(PAUSE);
@@ -99,8 +99,8 @@ impl Ending {
                 Err(_) => break,
             }
         }
-        let root = File::open(&self.path)?;
-        detach(&self.path, self.id)?;
+        let root = File::open(path)?;
+        detach(path, *id)?;
         let synced = rustix::fs::syncfs(&root).map_err(io::Error::from);
         let closed = written.close();
         let result = match (synced, closed) {
@@ -110,7 +110,7 @@ impl Ending {
         };
         result.map_err(|error: Error| {
             self.report_failure(&error);
-            error.in_file(&self.path)
+            error.in_file(path)
         })
     }
 

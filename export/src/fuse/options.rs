@@ -2,7 +2,9 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use super::host::{DirectHost, Host};
 use super::id_map::IdMap;
 
 /// The users who can access a mount, and the check of permissions.
@@ -73,6 +75,8 @@ pub struct Options {
     pub execute: Effect,
     /// The time at which written data reaches the filesystem.
     pub writes: Writes,
+    /// The host's part of a read-only mount.
+    pub host: Arc<dyn Host>,
 }
 
 impl Default for Options {
@@ -86,6 +90,7 @@ impl Default for Options {
             devices: Effect::Ignored,
             execute: Effect::Allowed,
             writes: Writes::default(),
+            host: Arc::new(DirectHost),
         }
     }
 }

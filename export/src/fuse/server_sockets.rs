@@ -15,6 +15,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
+use super::host::Host;
 use super::mount_table::MountId;
 
 /// The server's listening sockets.
@@ -48,11 +49,14 @@ fn image_addresses(image: &Path) -> Vec<SocketAddr> {
 }
 
 impl ServerSockets {
-    pub(super) fn announce(id: MountId, image: &Path) -> Self {
-        let by_image = image_addresses(image)
-            .iter()
-            .find_map(|address| UnixListener::bind_addr(address).ok());
-        Self(announce_mount(id).into_iter().chain(by_image).collect())
+    pub(super) fn announce(host: &dyn Host, id: MountId, image: &Path) -> Self {
+        let by_mount = host.announce_mount(id);
+        Self(
+            by_mount
+                .into_iter()
+                .chain(host.announce_image(image))
+                .collect(),
+        )
     }
 
     /// Sends a failure message to all processes that wait for the end.
@@ -66,7 +70,15 @@ impl ServerSockets {
     }
 }
 
-fn announce_mount(id: MountId) -> Option<UnixListener> {
+/// Listens under the name of an image.
+pub(super) fn announce_image(image: &Path) -> Option<UnixListener> {
+    let addresses = image_addresses(image);
+    let mut addresses = addresses.iter();
+    addresses.find_map(|address| UnixListener::bind_addr(address).ok())
+}
+
+/// Listens under the name of a mount.
+pub(super) fn announce_mount(id: MountId) -> Option<UnixListener> {
     let address = mount_address(id).ok()?;
     // The kernel reuses a device number at once; the server that had it may still be ending.
     for _ in 0..NAME_TIMEOUT_MS {
@@ -131,6 +143,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use super::super::host::DirectHost;
     use super::*;
 
     #[test]
@@ -142,7 +155,7 @@ mod tests {
         };
         let image = tempfile::NamedTempFile::new().unwrap();
         assert!(Watch::begin(id).is_none() && Watch::begin_image(image.path()).is_empty());
-        let sockets = ServerSockets::announce(id, image.path());
+        let sockets = ServerSockets::announce(&DirectHost, id, image.path());
         let mut early = Watch::begin(id).unwrap();
         assert_eq!(early.wait(Some(Duration::from_millis(10))), Ended::No);
         let mut watch = Watch::begin(id).unwrap();
@@ -160,8 +173,8 @@ mod tests {
             minor: std::process::id(),
         };
         let image = tempfile::NamedTempFile::new().unwrap();
-        let sockets = ServerSockets::announce(id, image.path());
-        let second = ServerSockets::announce(id, image.path());
+        let sockets = ServerSockets::announce(&DirectHost, id, image.path());
+        let second = ServerSockets::announce(&DirectHost, id, image.path());
         let mut watch = Watch::begin(id).unwrap();
         let by_image = Watch::begin_image(image.path());
         assert_eq!(by_image.len(), 2, "both servers of the image are found");

@@ -147,6 +147,8 @@ pub(super) const CHANGE_FILES: &[i64] = &[
     libc::SYS_flistxattr,
     libc::SYS_chdir,
     libc::SYS_fchdir,
+    // Leaving a terminal.
+    libc::SYS_setsid,
     libc::SYS_umask,
     libc::SYS_setsid,
     libc::SYS_syncfs,
