@@ -118,7 +118,7 @@ fn check(plan: &str, line: &str) -> Result<()> {
     ensure!(output.status.success(), "diskfs build: {told}");
     let image = work.path().join("disk.qcow2");
     run("qemu-img", ["check".as_ref(), image.as_path()])?;
-    let mut machine = Machine::start(&image, work.path(), Start::Firmware)?;
+    let mut machine = Machine::start(&[&image], work.path(), Start::Firmware)?;
     machine.expect(line)?;
     machine.is_off()
 }

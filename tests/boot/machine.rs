@@ -60,17 +60,19 @@ struct Printed {
 }
 
 impl Machine {
-    /// Starts a machine on an image, with its files in `work`.
-    pub(crate) fn start(image: &Path, work: &Path, start: Start<'_>) -> Result<Self> {
+    /// Starts a machine with these disks, with its files in `work`.
+    pub(crate) fn start(disks: &[&Path], work: &Path, start: Start<'_>) -> Result<Self> {
         let ssh_port = free_port()?;
         let mut qemu = Command::new("qemu-system-x86_64");
         qemu.args("-accel tcg -machine q35 -cpu max -smp 1 -m 512".split(' '))
             .args("-nodefaults -no-user-config -display none -no-reboot -monitor none".split(' '))
             .args(["-serial", "stdio", "-device", "virtio-rng-pci"])
-            .args(["-drive", &drive(image, "if=virtio,format=qcow2")])
             // The machine reaches only this host, and only through this port.
             .args(["-netdev".to_owned(), netdev(ssh_port)])
             .args(["-device", &format!("virtio-net-pci,netdev=net,mac={MAC}")]);
+        for disk in disks {
+            qemu.args(["-drive", &drive(disk, "if=virtio,format=qcow2")]);
+        }
         match start {
             Start::Kernel { root } => {
                 qemu.arg("-kernel").arg(work.join("vmlinuz"));

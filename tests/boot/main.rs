@@ -8,6 +8,10 @@ mod built;
 mod images;
 mod machine;
 mod questions;
+#[path = "../serve/server.rs"]
+#[allow(dead_code, reason = "the tests of the service use more of it")]
+mod server;
+mod service;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -113,7 +117,7 @@ impl Guest {
                 fs::write(self.at(name), bytes)?;
             }
         }
-        Machine::start(&self.image(), self.work.path(), start)
+        Machine::start(&[&self.image()], self.work.path(), start)
     }
 }
 
