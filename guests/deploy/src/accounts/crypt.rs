@@ -6,6 +6,7 @@
 
 mod base64;
 mod cost;
+mod memory;
 mod method;
 
 use sha_crypt::Params as Rounds;
@@ -153,7 +154,8 @@ fn yescrypt(text: &str, cost: &str, salt: &str) -> Option<String> {
     }
     let mut digest = [0; 32];
     let bytes = base64::decode(salt)?;
-    ::yescrypt::yescrypt(text.as_bytes(), &bytes, &params, &mut digest).ok()?;
+    let mut memory = memory::zeroed(params.memory_words()?);
+    ::yescrypt::yescrypt_in(text.as_bytes(), &bytes, &params, &mut memory, &mut digest).ok()?;
     Some(format!("$y${cost}${salt}${}", base64::encode(&digest)))
 }
 
