@@ -282,7 +282,7 @@ mod tests {
         "disk_count": 1, "data_disks": [], "is_kvm": true, "is_init": true, "files": [],
         "user_data": "", "telegraf": "", "password": [112],
         "keys": {"user": "", "removed": "", "of_cloudroot": []},
-        "login_account": "", "default_root_user": false, "enable_cloud_init": false,
+        "login_account": "", "default_root_user": false, "is_random_password": false, "enable_cloud_init": false,
         "policy": {"allow_selinux": false, "cloudroot_dir": "/opt", "private_prefixes": ["9.0.0.0/8"],
                    "user_data_opens_sshd": false, "agents": "/opt/agents"}
     }}"#;

@@ -144,3 +144,83 @@ fn the_account_is_chosen_as_by_the_host_deployer() {
         assert!(sudoers.contains(user), "{sudoers}");
     }
 }
+
+/// Writes a file of the guest.
+fn write(server: &Server, path: &str, contents: &str) {
+    std::fs::write(server.path("input"), contents).unwrap();
+    let to = format!("a.img:{path}");
+    let (parent, _) = to.rsplit_once('/').unwrap();
+    text(server.directory().path(), &["mkdir", "-p", parent]);
+    text(server.directory().path(), &["cp", "input", &to]);
+}
+
+/// The hash of Debian 12 needs memory and advice about it, which a confined worker can get.
+#[test]
+fn a_password_is_hashed_with_yescrypt() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    if debian(&server.path("a.img"), "32M").is_none() {
+        return;
+    }
+    write(&server, "/usr/lib/libcrypt.so.1.1.0", "ELF\n");
+    let pam = "password [success=1 default=ignore] pam_unix.so obscure yescrypt\n";
+    write(&server, "/etc/pam.d/common-password", pam);
+    let info = json!({ "password": "secret-1", "default_root_user": true });
+    deploy(&server, "a.img", info);
+    let shadow = text(server.directory().path(), &["cat", "a.img:/etc/shadow"]);
+    assert!(shadow.starts_with("root:$y$j9T$"), "{shadow}");
+    assert_password(&shadow, "root", "secret-1");
+}
+
+/// The answer has the password that was set, which callers show to the user.
+#[test]
+fn a_weak_random_password_is_replaced() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    if debian(&server.path("a.img"), "32M").is_none() {
+        return;
+    }
+    let rules = "minlen = 20\ndcredit = -3\n";
+    write(&server, "/etc/security/pwquality.conf", rules);
+    for (password, is_random, is_kept) in [
+        ("weak-Pass1", true, false),
+        ("weak-Pass1", false, true),
+        ("a-Strong-Enough-Password-123", true, true),
+    ] {
+        let info = json!({ "password": password, "is_random_password": is_random, "default_root_user": true });
+        let answer = deploy(&server, "a.img", info);
+        let uuid = "7c1f0a3e-0000-4000-8000-000000000001";
+        let key = server.calls(&json!([{ "cfb8": uuid, "secret": answer["key"] }]));
+        let answered = word(&key[0], "answer");
+        assert_eq!(answered == password, is_kept, "{answered}");
+        assert!(is_kept || answered.len() >= 20, "{answered}");
+        let shadow = text(server.directory().path(), &["cat", "a.img:/etc/shadow"]);
+        assert_password(&shadow, "root", answered);
+        assert!(!server.log().contains(answered), "the log has no password");
+    }
+}
+
+/// An expired account is refused by PAM even with a key.
+#[test]
+fn an_expired_cloudroot_is_renewed() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    if debian(&server.path("a.img"), "32M").is_none() {
+        return;
+    }
+    deploy(&server, "a.img", json!({}));
+    let read = || text(server.directory().path(), &["cat", "a.img:/etc/shadow"]);
+    let line = |shadow: &str| {
+        let line = shadow.lines().find(|line| line.starts_with("cloudroot:"));
+        line.unwrap().to_owned()
+    };
+    let shadow = read();
+    let fresh = line(&shadow);
+    let expired = "cloudroot:!:19000:1:90:7:14:19100:";
+    write(&server, "/etc/shadow", &shadow.replace(&fresh, expired));
+    deploy(&server, "a.img", json!({}));
+    assert_eq!(line(&read()), "cloudroot:!:19000:1:99999:7:::");
+}

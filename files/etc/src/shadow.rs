@@ -8,6 +8,12 @@ use crate::table::Table;
 pub const HASH: usize = 1;
 /// The index of the field with the day of the last change.
 pub const LAST_CHANGE: usize = 2;
+/// The index of the field with the number of days after which the password must be changed.
+pub const MAX_AGE: usize = 4;
+/// The index of the field with the number of days for which an expired password is accepted.
+pub const INACTIVE: usize = 6;
+/// The index of the field with the day on which the account expires.
+pub const EXPIRE: usize = 7;
 /// The number of fields in a row.
 pub const FIELDS: usize = 9;
 

@@ -43,6 +43,7 @@ pub(crate) fn deploy(request: apis::DeployParams, policy: &Policy) -> Result<Job
         password: Some(info.password)
             .filter(|password| !password.is_empty())
             .map(|password| Secret(password.into_bytes())),
+        is_random_password: info.is_random_password,
         keys: keys(info.public_key.unwrap_or_default()),
         login_account: info.login_account,
         default_root_user: info.default_root_user,

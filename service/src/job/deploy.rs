@@ -51,6 +51,9 @@ pub struct Deploy {
     pub telegraf: String,
     /// The password of the account; `None` to set none.
     pub password: Option<Secret>,
+    /// True if the password was generated: a stronger one replaces it in guests whose rules refuse
+    /// it.
+    pub is_random_password: bool,
     /// The SSH public keys.
     pub keys: Keys,
     /// The name of the account; empty to choose one.
@@ -227,6 +230,9 @@ impl Deploy {
         refuse_other_systems(&guest)?;
         let plan = self.plan(&guest, context, &mut deployed)?;
         let deployment = Deployment::prepare_on(&disk, guest.filesystem, &plan)?;
+        if let Some(password) = generated(&deployment) {
+            deployed.key = self.encrypted(password)?;
+        }
         let steps = apply(disk, &guest.found, deployment, context)?.steps;
         for step in steps {
             let notes = step.notes.iter();
@@ -266,7 +272,7 @@ impl Deploy {
         }
         if let Some(password) = &self.password {
             deployed.account = self.add_account(guest, password, &mut steps)?;
-            deployed.key = key::encrypt(&self.keys.user, &self.uuid, &password.text())?;
+            deployed.key = self.encrypted(&password.text())?;
         }
         self.add_sshd(guest, &deployed.account, &mut steps)?;
         self.add_host_policy(guest, &mut steps)?;
@@ -276,6 +282,18 @@ impl Deploy {
         }
         Ok(Plan { steps })
     }
+
+    fn encrypted(&self, password: &str) -> Result<String> {
+        key::encrypt(&self.keys.user, &self.uuid, password)
+    }
+}
+
+/// Returns the password that replaces the one of the request, if there is one.
+fn generated(deployment: &Deployment) -> Option<&str> {
+    // User data generates passwords, too, in another step.
+    let mut steps = deployment.steps().iter();
+    let step = steps.find(|step| step.step == "password")?;
+    step.secrets.first().map(|secret| &*secret.secret)
 }
 
 fn refuse_other_systems(guest: &Guest) -> Result<()> {

@@ -46,6 +46,14 @@ pub struct Password {
     /// Generates a random password each time, and reports it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub random: bool,
+    /// With `text`: generates a random password instead, and reports it, if the text breaks the
+    /// guest's rules for passwords (pwquality.conf, or the options of PAM that replace it).
+    #[serde(
+        rename = "random-if-weak",
+        default,
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub random_if_weak: bool,
     /// Locks the password: the hash is kept, and login with it is refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub locked: bool,
@@ -118,6 +126,14 @@ impl Password {
             self.disabled.then_some(HashChange::Disabled),
         ];
         let mut all = all.into_iter().flatten();
+        if self.random_if_weak {
+            let Some(text) = &self.text else {
+                return Err(guest.invalid("`random-if-weak` needs the key `text`"));
+            };
+            if random::is_refused(guest, text)? {
+                return Ok(HashChange::Random);
+            }
+        }
         match (all.next(), all.next()) {
             (Some(wanted), None) => Ok(wanted),
             (None, _) if self.expire => Ok(HashChange::Same),

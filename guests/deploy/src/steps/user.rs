@@ -1,6 +1,7 @@
 //! The step `user`: creates accounts as useradd(8) does, and changes them.
 
 mod create;
+mod expiry;
 mod home;
 
 use diskfs_etc::passwd::{COMMENT, HOME, SHELL};
@@ -64,6 +65,10 @@ pub struct User {
     /// SSH public keys that the user can log in with, in addition to existing keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ssh_keys: Vec<String>,
+    /// Lets neither the account nor its password expire: what `/etc/shadow` says about that is
+    /// removed. Default: it stays.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_expires: bool,
     /// Creates a missing user (default). With `false`, a missing user is an error.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub create: bool,
@@ -132,6 +137,9 @@ impl User {
             self.join(guest, group)?;
         }
         self.set_password(guest)?;
+        if self.never_expires {
+            expiry::remove(guest, &self.name)?;
+        }
         if let Some(sudo) = self.sudo {
             sudoers::set(guest, &self.name, sudo)?;
         }

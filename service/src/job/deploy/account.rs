@@ -35,6 +35,7 @@ impl Deploy {
         steps.push(Step::Password(Password {
             user: Some(account.clone()),
             text: Some(password.text()),
+            random_if_weak: self.is_random_password,
             ..no_password()
         }));
         Ok(account)
@@ -82,6 +83,7 @@ impl Deploy {
             shell: Some("/bin/bash".to_owned()),
             system: Some(true),
             sudo: Some(Sudo::NoPassword),
+            never_expires: true,
             ..user(CLOUDROOT)
         }));
         let keys = self.keys.of_cloudroot.iter();
@@ -140,6 +142,7 @@ fn user(name: &str) -> User {
         system: None,
         sudo: None,
         ssh_keys: Vec::new(),
+        never_expires: false,
         create: true,
     }
 }
@@ -151,6 +154,7 @@ fn no_password() -> Password {
         hash: None,
         file: None,
         random: false,
+        random_if_weak: false,
         locked: false,
         unlock: false,
         disabled: false,

@@ -123,32 +123,109 @@ fn char_of(random: &mut UniformRandom<'_>, class: usize, before: Option<char>) -
 
 impl Rules {
     fn of(guest: &Guest) -> Result<Self> {
-        let texts = texts(guest)?;
-        let value = |key: &str| -> Result<Option<i64>> {
-            let word = pam::first_word(guest, &MODULES, |word| {
-                word.strip_prefix(key)?.strip_prefix('=')?.parse().ok()
-            })?;
-            // The last value counts.
-            Ok(word.or(texts.iter().rev().find_map(|text| number(text, key))))
-        };
+        let settings = Settings::read(guest)?;
         let mut counts = [1_usize; 4];
-        for (count, key) in counts.iter_mut().zip(CREDITS) {
-            // Below 0, the value is the required number; above 0, it is the credit for the length,
-            // which is ignored.
-            let wanted = value(key)?.filter(|value| *value < 0).unwrap_or(-1);
-            let wanted = usize::try_from(wanted.unsigned_abs()).unwrap_or(MAX_LEN);
-            *count = wanted.min(MAX_LEN / CLASSES.len());
+        for (count, required) in counts.iter_mut().zip(settings.counts()?) {
+            *count = required.unwrap_or(1).min(MAX_LEN / CLASSES.len());
         }
-        let least = value("minlen")?.and_then(|value| usize::try_from(value).ok());
-        let len = least.unwrap_or(LEN).clamp(LEN, MAX_LEN);
-        let run = value("maxclassrepeat")?.and_then(|value| usize::try_from(value).ok());
+        let len = settings.positive("minlen")?.unwrap_or(LEN);
         Ok(Self {
-            len,
+            len: len.clamp(LEN, MAX_LEN),
             counts,
-            // 0 means no limit.
-            run: run.filter(|run| *run > 0).unwrap_or(usize::MAX),
+            run: settings.positive("maxclassrepeat")?.unwrap_or(usize::MAX),
         })
     }
+}
+
+/// The settings of pwquality in a guest.
+struct Settings<'g> {
+    guest: &'g Guest,
+    texts: Vec<String>,
+}
+
+impl<'g> Settings<'g> {
+    fn read(guest: &'g Guest) -> Result<Self> {
+        let texts = texts(guest)?;
+        Ok(Self { guest, texts })
+    }
+
+    fn value(&self, key: &str) -> Result<Option<i64>> {
+        let word = pam::first_word(self.guest, &MODULES, |word| {
+            word.strip_prefix(key)?.strip_prefix('=')?.parse().ok()
+        })?;
+        // The last value counts.
+        Ok(word.or(self.texts.iter().rev().find_map(|text| number(text, key))))
+    }
+
+    /// Returns a limit; `None` if there is none, which 0 means, too.
+    fn positive(&self, key: &str) -> Result<Option<usize>> {
+        let value = self.value(key)?.filter(|value| *value > 0);
+        Ok(value.map(|value| usize::try_from(value).unwrap_or(usize::MAX)))
+    }
+
+    /// Returns the required number of characters of each class. Values above 0 are credits for the
+    /// length, which are ignored.
+    fn counts(&self) -> Result<[Option<usize>; 4]> {
+        let mut counts = [None; 4];
+        for (count, key) in counts.iter_mut().zip(CREDITS) {
+            let required = self.value(key)?.filter(|value| *value < 0);
+            *count =
+                required.map(|value| usize::try_from(value.unsigned_abs()).unwrap_or(usize::MAX));
+        }
+        Ok(counts)
+    }
+}
+
+/// Returns true if a password breaks a rule that the guest sets. Dictionaries, names and former
+/// passwords are not compared.
+pub(super) fn is_refused(guest: &Guest, text: &str) -> Result<bool> {
+    let settings = Settings::read(guest)?;
+    let chars: Vec<char> = text.chars().collect();
+    let mut has = [0_usize; 4];
+    for char in &chars {
+        if let Some(count) = has.get_mut(class_of(*char)) {
+            *count = count.saturating_add(1);
+        }
+    }
+    let lacks = |(has, required): (usize, Option<usize>)| required.is_some_and(|it| has < it);
+    let classes = has.iter().filter(|count| **count > 0).count();
+    let runs = [
+        ("maxrepeat", longest_run(&chars, |a, b| a == b)),
+        (
+            "maxclassrepeat",
+            longest_run(&chars, |a, b| class_of(a) == class_of(b)),
+        ),
+        ("maxsequence", longest_run(&chars, follows)),
+        ("maxsequence", longest_run(&chars, |a, b| follows(b, a))),
+    ];
+    for (key, longest) in runs {
+        if settings.positive(key)?.is_some_and(|most| longest > most) {
+            return Ok(true);
+        }
+    }
+    Ok(has.into_iter().zip(settings.counts()?).any(lacks)
+        || lacks((chars.len(), settings.positive("minlen")?))
+        || lacks((classes, settings.positive("minclass")?)))
+}
+
+/// Returns the class of a character, in the order of [`CREDITS`].
+fn class_of(char: char) -> usize {
+    match char {
+        _ if char.is_lowercase() => 0,
+        _ if char.is_uppercase() => 1,
+        '0'..='9' => 2,
+        _ => 3,
+    }
+}
+
+fn follows(a: char, b: char) -> bool {
+    u32::from(a).checked_add(1) == Some(u32::from(b))
+}
+
+/// Returns the length of the longest part in which each character and the next are `alike`.
+fn longest_run(chars: &[char], alike: impl Fn(char, char) -> bool) -> usize {
+    let runs = chars.chunk_by(|a, b| alike(*a, *b));
+    runs.map(<[char]>::len).max().unwrap_or(0)
 }
 
 /// Reads the files in the order in which pwquality reads them.
@@ -257,6 +334,34 @@ mod tests {
         let pam = "-- /etc/pam.d/system-auth --\npassword requisite pam_pwquality.so try_first_pass minlen=30 ucredit=-9\n";
         let text = random(&format!("{drop_in}{pam}"));
         assert_eq!((text.len(), count(&text, 1) >= 9), (30, true), "{text}");
+    }
+
+    #[test]
+    fn weak_passwords_are_refused() {
+        let is_refused = |rules: &str, text: &str| {
+            let guest = guest(&format!("-- /etc/security/pwquality.conf --\n{rules}\n"));
+            is_refused(&guest, text).unwrap()
+        };
+        for (rules, weak, strong) in [
+            ("minlen = 9", "12345678", "123456789"),
+            ("dcredit = -2\nucredit = 1", "abcdefgh1", "abcdefgh12"),
+            ("ocredit = -1", "abcDEF123", "abcDEF-123"),
+            ("lcredit = -1\nucredit = -1", "ABC", "ABc"),
+            ("minclass = 3", "abc123", "Abc123"),
+            ("maxrepeat = 2", "baaac", "baacaa"),
+            ("maxclassrepeat = 3", "abcd-1", "abc-d1"),
+            ("maxsequence = 3", "x1234", "x123y"),
+            ("maxsequence = 3", "xdcba", "xdcb"),
+        ] {
+            assert!(is_refused(rules, weak), "{rules}: {weak}");
+            assert!(!is_refused(rules, strong), "{rules}: {strong}");
+        }
+        assert!(!is_refused("# nothing", "x"));
+        let pam =
+            "-- /etc/pam.d/common-password --\npassword requisite pam_pwquality.so minlen=30\n";
+        assert!(super::is_refused(&guest(pam), "a-B1a-B1a-B1a-B1").unwrap());
+        let hostile = "minlen = 99999999999\nmaxrepeat = -9\ndcredit = -9223372036854775808";
+        assert!(is_refused(hostile, "a1"));
     }
 
     #[test]

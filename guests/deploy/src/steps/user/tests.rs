@@ -192,6 +192,31 @@ fn what_is_no_user_is_refused() {
 }
 
 #[test]
+fn an_account_expires_no_more() {
+    let step = "- user: {name: bob, never-expires: true}";
+    for (row, expected) in [
+        ("bob:!:19000:0:90:7:14:19100:", "bob:!:19000:0:99999:7:::"),
+        ("bob:x:0:1:99999:7:::", "bob:x:19675:1:99999:7:::"),
+        ("bob:x:19000::::30", "bob:x:19000::::::"),
+        // Nothing expires: the line stays as it is.
+        ("bob:x:19000", "bob:x:19000"),
+        ("bob:x:19000:0:99999:7:::", "bob:x:19000:0:99999:7:::"),
+    ] {
+        let account = "-- /etc/passwd --\nbob:x:7:7::/:/bin/sh\n-- /etc/shadow --\n";
+        let guest = after(&format!("{account}{row}\n"), step);
+        assert_eq!(line(&guest, SHADOW, "bob"), expected);
+    }
+    // The defaults of a new account are overridden, too.
+    let defaults = "-- /etc/passwd --\nroot:x:0:0::/:/bin/sh\n-- /etc/shadow --\nroot:*:::::::\n\
+        -- /etc/group --\nroot:x:0:\n-- /etc/default/useradd --\nINACTIVE=3\nEXPIRE=2030-01-01\n";
+    let guest = after(
+        defaults,
+        "- user: {name: bob, system: true, never-expires: true}",
+    );
+    assert_eq!(line(&guest, SHADOW, "bob"), "bob:!:19675::::::");
+}
+
+#[test]
 fn a_plan_is_written_as_it_was_read() {
     let text = r#"{"name":"bob","password":"x","sudo":"nopasswd","ssh-keys":["k"]}"#;
     let user: User = serde_json::from_str(text).unwrap();

@@ -88,6 +88,7 @@ fn put(guest: &mut Guest, user: Value) -> Result<Option<String>> {
         system: value::take_flag(&mut user, "system"),
         sudo: None,
         ssh_keys: value::take_lines(&mut user, "ssh_authorized_keys"),
+        never_expires: false,
         create: true,
     }
     .apply(guest)?;
