@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use diskfs_disk::{Error, ErrorKind, Result};
 use rustix::fs::{Mode, OFlags};
@@ -100,6 +101,11 @@ fn bind(path: &Path) -> Result<(StdListener, SocketFile)> {
     }
 }
 
+/// The waiting for the end of a killed server: a worker that it was just starting has its socket
+/// until it executes its program.
+const STALE_TRIES: u32 = 20;
+const STALE_PERIOD: Duration = Duration::from_millis(50);
+
 /// Removes a socket that nobody listens on.
 fn remove_stale(path: &Path) -> Result<()> {
     let found = match fs::symlink_metadata(path) {
@@ -110,8 +116,11 @@ fn remove_stale(path: &Path) -> Result<()> {
     if !found.file_type().is_socket() {
         return Err(Error::new(ErrorKind::Exists, "the file is not a socket"));
     }
-    if is_stale(path) {
-        return Ok(fs::remove_file(path)?);
+    for _ in 0..STALE_TRIES {
+        if is_stale(path) {
+            return Ok(fs::remove_file(path)?);
+        }
+        std::thread::sleep(STALE_PERIOD);
     }
     let error = Error::new(ErrorKind::Exists, "another server listens on the socket");
     Err(error.with_hint("stop it first, or give another path with --socket"))
