@@ -190,6 +190,49 @@ fn large_messages_and_unknown_fields_are_taken() {
     assert!(before == fs::read(server.path("a.img")).unwrap());
 }
 
+/// 60 MB in one file. There is no space for as much again.
+#[test]
+fn sixty_megabytes_are_deployed() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    if debian(&server.path("a.img"), "112M").is_none() {
+        return;
+    }
+    let content = "0123456789abcde\n".repeat(3_750_000);
+    let call = |path: &str| {
+        json!({ "call": "apis.DeployAgent/DeployGuestFs", "request": {
+            "disk_info": server.image("a.img"),
+            "guest_desc": { "name": "a" },
+            "deploy_info": { "is_init": true, "deploys": [{ "path": path, "content": content }] },
+        }})
+    };
+    let results = server.calls(&json!([call("/opt/large"), call("/opt/again")]));
+    assert_eq!(results[0]["code"], "OK", "{}", results[0]);
+    assert_eq!(results[1]["code"], "RESOURCE_EXHAUSTED", "{}", results[1]);
+    let directory = server.directory();
+    let large = super::text(directory.path(), &["cat", "a.img:/opt/large"]);
+    assert!(large == content);
+    let files = super::text(directory.path(), &["ls", "a.img:/opt"]);
+    assert!(!files.contains("again"), "{files}");
+    super::guest::check(&server.path("a.img"));
+    let peak = peak_mib(&server);
+    assert!(peak < 400, "{peak} MiB");
+}
+
+/// Returns the largest memory that the server had.
+fn peak_mib(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.process())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib: u64 = line
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap();
+    kib >> 10
+}
+
 #[test]
 fn a_disk_in_use_and_an_encrypted_disk() {
     let Some(server) = Server::start(&[]) else {

@@ -230,3 +230,48 @@ fn the_server_keeps_no_descriptors() {
     std::thread::sleep(Duration::from_millis(100));
     assert!(open() <= before + 2, "{} and {before}", open());
 }
+
+/// Returns the server's memory that is no file's, in KiB.
+fn anonymous_kib(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.process())).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let line = line.unwrap().trim().trim_end_matches(" kB");
+    line.parse().unwrap()
+}
+
+/// 240 requests, or as many as `DISKFS_REQUESTS` says.
+#[test]
+fn the_server_keeps_no_memory() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    if debian(&server.path("a.img"), "32M").is_none() {
+        return;
+    }
+    let count = std::env::var("DISKFS_REQUESTS").ok();
+    let count: usize = count.and_then(|it| it.parse().ok()).unwrap_or(240);
+    let calls = |from: usize, to: usize| {
+        let calls: Vec<Value> = (from..to)
+            .map(|number| {
+                let mut call = json!({ "threads": 8, "call": "apis.DeployAgent/ProbeImageInfo",
+                    "request": { "disk_info": server.image("a.img") } });
+                if number % 2 == 0 {
+                    call["call"] = "apis.DeployAgent/DeployGuestFs".into();
+                    call["request"]["guest_desc"] = json!({ "name": format!("vm{number}") });
+                    call["request"]["deploy_info"] = json!({ "password": format!("p{number}") });
+                }
+                call
+            })
+            .collect();
+        for result in server.calls(&Value::Array(calls)) {
+            assert_eq!(result["code"], "OK", "{result}");
+        }
+        anonymous_kib(&server)
+    };
+    // The first requests fill the pools of threads and of the allocator.
+    let before = calls(0, count / 4);
+    let after = calls(count / 4, count);
+    assert!(after < before + 2048, "{before} and {after} KiB");
+}

@@ -7,6 +7,7 @@ mod guest;
 mod keys;
 mod killed;
 mod operations;
+mod room;
 mod server;
 mod side_by_side;
 mod vectors;
