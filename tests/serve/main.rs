@@ -3,6 +3,7 @@
 mod bad_input;
 mod deploy;
 mod disks;
+mod go_client;
 mod guest;
 mod keys;
 mod killed;
