@@ -28,7 +28,7 @@ pub(crate) struct Session {
     progress: ProgressMode,
     /// The number of `-v` options.
     verbose: u8,
-    no_sandbox: bool,
+    confinement: Confinement,
     /// The open filesystems; `None` for one that could not be opened, which was already reported.
     open: HashMap<OsString, Option<Filesystem>>,
     warned: HashSet<String>,
@@ -39,6 +39,13 @@ pub(crate) struct Session {
     silent: bool,
     /// True if an operation failed that may have been partly done.
     failed_halfway: bool,
+}
+
+/// The choice whether processes that read images confine themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Confinement {
+    On,
+    Off,
 }
 
 /// The format of reports: text for people, or JSON for programs.
@@ -55,7 +62,11 @@ impl Session {
             json: global.json,
             progress: global.progress,
             verbose: global.verbose,
-            no_sandbox: global.no_sandbox,
+            confinement: if global.no_sandbox {
+                Confinement::Off
+            } else {
+                Confinement::On
+            },
             open: HashMap::new(),
             warned: HashSet::new(),
             exit_code: 0,
@@ -74,7 +85,7 @@ impl Session {
         needs: &Needs<'_>,
         in_broker: &mut dyn FnMut(),
     ) -> Result<Option<Confined>> {
-        if self.no_sandbox {
+        if self.confinement == Confinement::Off {
             tracing::warn!("not confined: --no-sandbox");
             return Ok(None);
         }
