@@ -54,24 +54,30 @@ impl<'a> BlockWriter<'a> {
         self.collected_bytes = 0;
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.sort_by_key(|(block, _)| *block);
-        let mut request: (u64, Vec<u8>) = (0, Vec::new());
+        let (mut start, mut request) = (0, Vec::new());
         for (block, bytes) in blocks {
             let offset = self.block_size.byte_of(block);
-            let end = request.0.saturating_add(len_u64(request.1.len()));
-            if end != offset || request.1.len().saturating_add(bytes.len()) > REQUEST_BYTES {
-                self.write(&request)?;
-                request = (offset, bytes);
-            } else {
-                request.1.extend_from_slice(&bytes);
+            let end = u64::saturating_add(start, len_u64(request.len()));
+            if end != offset || request.len().saturating_add(bytes.len()) > REQUEST_BYTES {
+                self.write(start, &request)?;
+                start = offset;
+                request.clear();
             }
+            request.extend_from_slice(&bytes);
         }
-        self.write(&request)
+        self.write(start, &request)
     }
 
-    fn write(&self, (offset, bytes): &(u64, Vec<u8>)) -> Result<()> {
+    /// Writes large contents that begin with a block at once, without a copy.
+    pub(super) fn write_now(&mut self, block: FsBlock, bytes: &[u8]) -> Result<()> {
+        self.written_bytes = self.written_bytes.saturating_add(len_u64(bytes.len()));
+        self.write(self.block_size.byte_of(block), bytes)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.device.write_at(*offset, bytes).map_err(write_failed)
+        self.device.write_at(offset, bytes).map_err(write_failed)
     }
 }

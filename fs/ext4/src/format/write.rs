@@ -145,18 +145,15 @@ fn write_descriptors(plan: &mut Plan, table: &[u8], writer: &mut BlockWriter<'_>
     for group in 0..plan.superblock.groups_count {
         let superblock = &plan.superblock;
         let mut place = superblock.first_block_of_group(group);
-        let mut bytes = Vec::new();
-        let part = descriptors_in_group(superblock, group, table);
         if group == 0 {
             place = superblock_block(superblock.block_size).after(1);
         } else if has_superblock(superblock, group) {
-            bytes.resize(block_bytes, 0);
+            let mut bytes = vec![0; block_bytes];
             put(&mut bytes, 0, &bytes_for_group(&mut plan.raw, group));
-        }
-        bytes.extend_from_slice(part);
-        if !bytes.is_empty() {
             writer.put(place, bytes)?;
+            place = place.after(1);
         }
+        writer.write_now(place, descriptors_in_group(superblock, group, table))?;
     }
     Ok(())
 }
