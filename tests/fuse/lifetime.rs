@@ -28,13 +28,32 @@ fn umount(at: &Mountpoint, words: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), stderr(&output))
 }
 
-/// Returns the process that serves a mount (not its companion).
+/// Returns the process that serves a mount (not its companion), and its broker.
+fn server_and_broker(image: &TempImage) -> (Pid, Option<Pid>) {
+    let found: Vec<Pid> = processes_with(&image.path())
+        .iter()
+        .filter_map(|process| Pid::from_raw(process.file_name()?.to_str()?.parse().ok()?))
+        .collect();
+    let is_broker = |pid: &Pid| {
+        let parent = status(*pid, "PPid").parse().ok();
+        found.contains(&parent.and_then(Pid::from_raw).expect("it has a parent"))
+    };
+    let broker = found.iter().copied().find(is_broker);
+    let server = found.iter().copied().find(|pid| Some(*pid) != broker);
+    (server.expect("find the server"), broker)
+}
+
 fn server(image: &TempImage) -> Pid {
-    let found = processes_with(&image.path());
-    let pid = found
-        .first()
-        .and_then(|process| process.file_name()?.to_str()?.parse().ok());
-    Pid::from_raw(pid.expect("find the server")).expect("the process number is valid")
+    server_and_broker(image).0
+}
+
+/// Returns a value of `/proc/PID/status`.
+fn status(pid: Pid, key: &str) -> String {
+    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
+    let text = fs::read_to_string(path).expect("the process runs");
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
+    let value = line.and_then(|line| line.strip_prefix(':'));
+    value.expect("the kernel shows it").trim().to_owned()
 }
 
 fn wait_for(what: &str, done: impl Fn() -> bool) {
@@ -93,6 +112,36 @@ fn a_killed_server_leaves_no_dead_mount() {
     at.wait_until(false);
     assert_eq!(fs::read_dir(&*at).unwrap().count(), 0);
     wait_for("the companion's end", || processes_with(&at).is_empty());
+}
+
+/// Without its broker, the server still serves, and its companion unmounts.
+#[test]
+fn a_server_is_confined_and_survives_its_broker() {
+    if can_mount().is_none() {
+        return;
+    }
+    for unmounts in [true, false] {
+        let (image, at) = (image(FIXTURE), Mountpoint::new());
+        mount(&image, &at);
+        let (server, broker) = server_and_broker(&image);
+        assert_eq!(
+            (&*status(server, "Seccomp"), &*status(server, "NoNewPrivs")),
+            ("2", "1")
+        );
+        let broker = broker.expect("a confined server has a broker");
+        assert_eq!(status(broker, "Seccomp"), "0");
+        kill_process(broker, Signal::KILL).unwrap();
+        assert!(fs::read_dir(&*at).unwrap().count() > 0);
+        if unmounts {
+            assert_eq!(umount(&at, &[]), (Some(0), String::new()));
+        } else {
+            kill_process(server, Signal::TERM).unwrap();
+        }
+        at.wait_until(false);
+        wait_for("the processes' end", || {
+            processes_with(&image.path()).is_empty() && processes_with(&at).is_empty()
+        });
+    }
 }
 
 #[test]
