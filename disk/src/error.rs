@@ -312,9 +312,10 @@ impl Error {
         }
     }
 
-    /// Returns true if a filesystem of the host is full, not one of the guest.
+    /// Returns true if a filesystem of the host is full, not one of the guest. That may be why
+    /// writing had stopped before (`ReadOnly`).
     pub fn is_host_full(&self) -> bool {
-        self.kind() == ErrorKind::NoSpace
+        matches!(self.kind(), ErrorKind::NoSpace | ErrorKind::ReadOnly)
             && block::with_reasons(self).contains(block::NO_SPACE_ON_HOST)
     }
 

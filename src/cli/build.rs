@@ -48,7 +48,7 @@ use super::vm::VmArgs;
   diskfs build disk.yaml --dry-run
   diskfs build --from-tar rootfs.tar.zst -o disk.qcow2
   diskfs build --from-oci alpine.tar --size 10G -o disk.raw
-  diskfs build disk.yaml -o encrypted.qcow2 --key cryptroot:file:secret
+  diskfs build encrypted.yaml -o encrypted.qcow2 --key cryptroot:file:secret
   diskfs build --describe partitions
 
 A plan:

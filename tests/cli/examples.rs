@@ -203,6 +203,12 @@ fn scene() -> tempfile::TempDir {
              sources: [{text: x, to: /etc/motd}]\n",
         ),
         (
+            "encrypted.yaml",
+            "partitions: [{size: 32M, luks: {name: cryptroot, pbkdf: {pbkdf2: {iterations: 1000}}, \
+             filesystem: {type: ext4, mount: /}}}]\n\
+             sources: [{text: x, to: /etc/motd}]\n",
+        ),
+        (
             "jobs.jsonl",
             "{\"image\": \"disk.qcow2\", \"plan\": {\"steps\": [{\"hostname\": \"web2\"}]}}\n",
         ),

@@ -50,6 +50,7 @@ struct Failure {
     reason: String,
     path: Option<PathBuf>,
     offset: Option<u64>,
+    hint: Option<String>,
 }
 
 impl Queue {
@@ -194,6 +195,7 @@ impl Failure {
             reason: error.reason().to_owned(),
             path: error.path().map(Into::into),
             offset: error.offset(),
+            hint: error.next_step().map(Into::into),
         }
     }
 
@@ -202,8 +204,11 @@ impl Failure {
         if let Some(path) = &self.path {
             error = error.in_file(path);
         }
-        match self.offset {
-            Some(offset) => error.at(offset),
+        if let Some(offset) = self.offset {
+            error = error.at(offset);
+        }
+        match &self.hint {
+            Some(hint) => error.with_hint(hint.clone()),
             None => error,
         }
     }
