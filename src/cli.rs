@@ -75,6 +75,8 @@ mod stat;
 mod tar;
 mod tar_in;
 mod target;
+#[cfg(feature = "serve")]
+mod telemetry;
 mod tool;
 mod touch;
 mod tree;
@@ -384,8 +386,14 @@ impl Command {
 /// Runs the command and returns the exit code, which is that of the first error. Errors are printed
 /// where they happen.
 pub(crate) fn run(cli: &Cli) -> u8 {
-    start_log(cli);
     let mut session = Session::new(&cli.global, cli.command.name());
+    let _log = match start_log(cli) {
+        Ok(log) => log,
+        Err(error) => {
+            session.report(&error);
+            return session.exit_code();
+        }
+    };
     let needs = cli.command.needs();
     let confined = match needs.map_or(Ok(None), |needs| session.confine(&needs, &mut || {})) {
         Ok(confined) => confined,
@@ -405,14 +413,23 @@ pub(crate) fn run(cli: &Cli) -> u8 {
     exit_code
 }
 
-/// Starts logging to standard error, filtered by `RUST_LOG` or by the number of `-v` options.
-fn start_log(cli: &Cli) {
-    use tracing_subscriber::EnvFilter;
+/// The part of the log that must be kept until the end of the program, so that nothing is lost.
+#[cfg(feature = "serve")]
+type LogGuard = Option<telemetry::Telemetry>;
+#[cfg(not(feature = "serve"))]
+type LogGuard = ();
+
+/// Starts logging to standard error, filtered by `RUST_LOG` or by the number of `-v` options. A
+/// service also sends traces, if the environment names a collector.
+fn start_log(cli: &Cli) -> Result<LogGuard> {
+    use tracing_subscriber::layer::{Layer, SubscriberExt};
+    use tracing_subscriber::util::SubscriberInitExt;
+    use tracing_subscriber::{EnvFilter, fmt, registry};
     let (is_service, is_json) = cli.command.log_settings();
     let filter = match (cli.global.verbose, std::env::var("RUST_LOG")) {
         (0, Ok(filter)) => filter,
         (0, Err(_)) if is_service => "info".to_owned(),
-        (0, Err(_)) => return,
+        (0, Err(_)) => return Ok(LogGuard::default()),
         (1, _) => "info".to_owned(),
         (2, _) => "debug".to_owned(),
         _ => "trace".to_owned(),
@@ -420,13 +437,22 @@ fn start_log(cli: &Cli) {
     // Colour escapes are written only to a terminal, and only if its user allows colour
     // (https://no-color.org).
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter))
+    let log = fmt::layer()
         .with_ansi(!is_plain && std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
-    if is_json {
-        log.json().init();
+    let log = if is_json {
+        log.json().boxed()
     } else {
-        log.init();
+        log.boxed()
+    };
+    let log = registry().with(log.with_filter(EnvFilter::new(filter)));
+    #[cfg(feature = "serve")]
+    if is_service {
+        let traces = telemetry::Telemetry::start()?;
+        log.with(traces.as_ref().map(telemetry::Telemetry::layer))
+            .init();
+        return Ok(traces);
     }
+    log.init();
+    Ok(LogGuard::default())
 }

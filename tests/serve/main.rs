@@ -11,6 +11,7 @@ mod operations;
 mod room;
 mod server;
 mod side_by_side;
+mod traces;
 mod vectors;
 
 use std::path::Path;

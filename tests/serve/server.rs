@@ -30,8 +30,18 @@ impl Server {
         ))
     }
 
+    /// Starts a server with these options and variables of the environment.
+    pub(super) fn start_with(options: &[&str], variables: &[(&str, &str)]) -> Self {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        Self::start_all(directory, options, variables)
+    }
+
     /// Starts a server in a directory that another one had.
     pub(super) fn start_in(directory: Arc<TempDir>, options: &[&str]) -> Self {
+        Self::start_all(directory, options, &[])
+    }
+
+    fn start_all(directory: Arc<TempDir>, options: &[&str], variables: &[(&str, &str)]) -> Self {
         let socket = directory.path().join("deploy.sock");
         let mut child = Command::new(DISKFS)
             .args(["serve", "deploy", "--socket"])
@@ -40,6 +50,7 @@ impl Server {
             .current_dir(directory.path())
             .env_remove("RUST_LOG")
             .env("DISKFS_VM", "none")
+            .envs(variables.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
