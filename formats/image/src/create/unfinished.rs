@@ -60,7 +60,7 @@ impl UnfinishedImage {
     }
 
     fn of(file: NewFile) -> Self {
-        let early_writes = EarlyWrites::start(file.file());
+        let early_writes = EarlyWrites::start(file.open_path());
         Self {
             file,
             _early_writes: early_writes,

@@ -1,13 +1,12 @@
 //! A thread that has the host write a file while it is filled.
 
 use std::fs::File;
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{Advice, fadvise};
-
-/// The time between two requests.
+/// The pause after everything was written.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// A thread that has the host write a file to its disk while it is filled, so that little is left
@@ -19,15 +18,17 @@ pub(super) struct EarlyWrites {
 }
 
 impl EarlyWrites {
-    /// Starts the thread. Without one, the host decides when to write.
-    pub(super) fn start(file: &File) -> Option<Self> {
-        let file = file.try_clone().ok()?;
+    /// Starts the thread, for the file that can be opened by this path. Without one, the host
+    /// decides when to write.
+    pub(super) fn start(path: &Path) -> Option<Self> {
+        // Another descriptor of the same opening would take errors away from the end.
+        let file = File::open(path).ok()?;
         let (running, ended) = channel();
         let thread = thread::Builder::new().name("early-writes".into());
         let started = thread.spawn(move || {
             while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                // This begins to write what has changed, and waits for nothing (posix_fadvise(2)).
-                let _ = fadvise(&file, 0, None, Advice::DontNeed);
+                // The end tells the error, too.
+                let _ = file.sync_data();
             }
         });
         started.ok().map(|_| Self { _running: running })
