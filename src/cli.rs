@@ -95,6 +95,7 @@ mod xattr;
 use std::io::IsTerminal;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tracing_subscriber::{Layer, Registry};
 
 use diskfs::Result;
 pub(crate) use help::command as definition;
@@ -387,13 +388,19 @@ impl Command {
 /// where they happen.
 pub(crate) fn run(cli: &Cli) -> u8 {
     let mut session = Session::new(&cli.global, cli.command.name());
-    let _log = match start_log(cli) {
-        Ok(log) => log,
+    #[cfg(feature = "serve")]
+    let telemetry = match telemetry::start_for(&cli.command) {
+        Ok(telemetry) => telemetry,
         Err(error) => {
             session.report(&error);
             return session.exit_code();
         }
     };
+    #[cfg(feature = "serve")]
+    let traces = telemetry.as_ref().map(telemetry::Telemetry::layer);
+    #[cfg(not(feature = "serve"))]
+    let traces = None::<tracing_subscriber::layer::Identity>;
+    start_log(cli, traces);
     let needs = cli.command.needs();
     let confined = match needs.map_or(Ok(None), |needs| session.confine(&needs, &mut || {})) {
         Ok(confined) => confined,
@@ -413,23 +420,17 @@ pub(crate) fn run(cli: &Cli) -> u8 {
     exit_code
 }
 
-/// The part of the log that must be kept until the end of the program, so that nothing is lost.
-#[cfg(feature = "serve")]
-type LogGuard = Option<telemetry::Telemetry>;
-#[cfg(not(feature = "serve"))]
-type LogGuard = ();
-
-/// Starts logging to standard error, filtered by `RUST_LOG` or by the number of `-v` options. A
-/// service also sends traces, if the environment names a collector.
-fn start_log(cli: &Cli) -> Result<LogGuard> {
-    use tracing_subscriber::layer::{Layer, SubscriberExt};
+/// Starts logging to standard error, filtered by `RUST_LOG` or by the number of `-v` options, and to
+/// `traces`.
+fn start_log(cli: &Cli, traces: Option<impl Layer<Registry> + Send + Sync>) {
+    use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::util::SubscriberInitExt;
     use tracing_subscriber::{EnvFilter, fmt, registry};
     let (is_service, is_json) = cli.command.log_settings();
     let filter = match (cli.global.verbose, std::env::var("RUST_LOG")) {
         (0, Ok(filter)) => filter,
         (0, Err(_)) if is_service => "info".to_owned(),
-        (0, Err(_)) => return Ok(LogGuard::default()),
+        (0, Err(_)) => return,
         (1, _) => "info".to_owned(),
         (2, _) => "debug".to_owned(),
         _ => "trace".to_owned(),
@@ -445,14 +446,6 @@ fn start_log(cli: &Cli) -> Result<LogGuard> {
     } else {
         log.boxed()
     };
-    let log = registry().with(log.with_filter(EnvFilter::new(filter)));
-    #[cfg(feature = "serve")]
-    if is_service {
-        let traces = telemetry::Telemetry::start()?;
-        log.with(traces.as_ref().map(telemetry::Telemetry::layer))
-            .init();
-        return Ok(traces);
-    }
-    log.init();
-    Ok(LogGuard::default())
+    let log = log.with_filter(EnvFilter::new(filter));
+    registry().with(traces).with(log).init();
 }

@@ -43,8 +43,8 @@ enum Service {
 /// Requests for one image wait for each other. A request that fails or is cancelled leaves its disk
 /// as it was. SIGTERM completes the running requests, and then ends the server.
 ///
-/// If OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry (http://127.0.0.1:4317), a
-/// trace of each request is sent to it, over gRPC.
+/// If the variable `OTEL_EXPORTER_OTLP_ENDPOINT` names a collector of OpenTelemetry, a trace of each
+/// request is sent to it, over gRPC.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs serve deploy

@@ -8,10 +8,10 @@ use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tokio::runtime::{Builder, Runtime};
-use tracing::Subscriber;
-use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, Registry};
+
+use super::Command;
 
 /// The variables that name a collector (OpenTelemetry specification, "OpenTelemetry Protocol
 /// Exporter").
@@ -31,13 +31,27 @@ pub(super) struct Telemetry {
     _runtime: Runtime,
 }
 
+/// Starts sending the traces of a command, if it is a service and the environment names a
+/// collector.
+///
+/// # Errors
+/// As for [`Telemetry::start`].
+pub(super) fn start_for(command: &Command) -> Result<Option<Telemetry>> {
+    let (is_service, _) = command.log_settings();
+    if is_service {
+        Telemetry::start()
+    } else {
+        Ok(None)
+    }
+}
+
 impl Telemetry {
     /// Starts sending, if the environment names a collector. The SDK reads the rest of the
     /// `OTEL_` variables: the name of the service, attributes, headers, the share of the requests.
     ///
     /// # Errors
     /// `Invalid` for an endpoint that is not one; `Io` if the host starts no thread.
-    pub(super) fn start() -> Result<Option<Self>> {
+    fn start() -> Result<Option<Self>> {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         if !ENDPOINTS.into_iter().any(is_set) {
             return Ok(None);
@@ -72,10 +86,7 @@ impl Telemetry {
     }
 
     /// Returns the layer that makes spans of traces from those of the log.
-    pub(super) fn layer<S>(&self) -> impl Layer<S> + use<S>
-    where
-        S: Subscriber + for<'span> LookupSpan<'span>,
-    {
+    pub(super) fn layer(&self) -> impl Layer<Registry> + Send + Sync + use<> {
         let tracer = self.provider.tracer("diskfs");
         let layer = tracing_opentelemetry::layer().with_tracer(tracer);
         layer.with_filter(LevelFilter::INFO)
