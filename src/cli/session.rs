@@ -357,8 +357,14 @@ fn text_of(error: &Error) -> String {
 }
 
 pub(crate) fn error_json(command: &str, error: &Error, exit_code: u8) -> Value {
+    // What has stopped by a full host is not read-only by itself.
+    let kind = if error.is_host_full() {
+        ErrorKind::NoSpace
+    } else {
+        error.kind()
+    };
     let mut fields = Map::new();
-    fields.insert("kind".to_owned(), error.kind().name().into());
+    fields.insert("kind".to_owned(), kind.name().into());
     fields.insert("message".to_owned(), text_of(error).into());
     fields.insert("exit_code".to_owned(), exit_code.into());
     if let Some(file) = error.file() {

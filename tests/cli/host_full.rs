@@ -161,6 +161,12 @@ fn a_new_image_does_not_appear() {
         for words in &commands {
             is_full(&diskfs_in(full, words), "new.");
             assert_eq!(names(full), [""; 0], "{but_kib} {words:?}");
+            let json = diskfs_in(full, &[&["--json"], &words[..]].concat());
+            let (_, said) = json.failure();
+            assert!(
+                said.contains(r#""kind":"no_space""#),
+                "{but_kib} {words:?}: {said}"
+            );
         }
     }
     free(full);
