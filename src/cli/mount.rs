@@ -17,6 +17,7 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -317,6 +318,7 @@ fn serve_disk(
     let end = Arc::new(Shutdown {
         ending: mounted.ending(),
         disk: Mutex::new(disk),
+        is_unmounted: AtomicBool::new(false),
     });
     let by_signal = Arc::clone(&end);
     thread::Builder::new()
@@ -326,6 +328,7 @@ fn serve_disk(
             by_signal.now();
         })?;
     let served = mounted.serve();
+    end.is_unmounted.store(true, Ordering::Release);
     if served.is_ok() {
         companion.release();
     }
@@ -436,13 +439,20 @@ struct Shutdown {
     ending: Ending,
     /// The disk that is written to; `None` after it was closed.
     disk: Mutex<Option<Disk>>,
+    /// True when the thread that serves has returned: it ends the process, and the broker.
+    is_unmounted: AtomicBool,
 }
 
 impl Shutdown {
     /// Unmounts after a signal.
     fn now(&self) {
         let ends = self.ending.end(GRACE);
-        if let Ok(EndState::ByItself) = ends {
+        let ends_by_itself = match ends {
+            Ok(state) => state == EndState::ByItself,
+            // The broker ends before it can answer that it has unmounted.
+            Err(_) => self.is_unmounted.load(Ordering::Acquire),
+        };
+        if ends_by_itself {
             return;
         }
         let closed = self.close_disk();
