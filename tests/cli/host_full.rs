@@ -2,33 +2,14 @@
 //! to do, and leave the image as it was, or a state that the same command completes.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use diskfs_fixtures::have;
+use diskfs_fixtures::{Tmpfs, have};
 
 use crate::resize_stacks::shell;
-use crate::room::Tmpfs;
 use crate::{Run, diskfs_in};
 
 const KIB: u64 = 1 << 10;
-
-/// Fills the filesystem of a directory but for this number of bytes.
-fn fill(directory: &Path, but_bytes: u64) {
-    let path = directory.join("filler");
-    let _ = fs::remove_file(&path);
-    let filler = fs::File::create(&path).unwrap();
-    let mut at = 0;
-    while filler.write_at(&[1; 4096], at).is_ok_and(|len| len > 0) {
-        at += 4096;
-    }
-    filler.set_len(at.saturating_sub(but_bytes)).unwrap();
-}
-
-/// Frees what [`fill`] has taken.
-fn free(directory: &Path) {
-    fs::remove_file(directory.join("filler")).unwrap();
-}
 
 /// Fails unless a command has failed because the host is full, and says so.
 fn is_full(run: &Run, name: &str) {
@@ -42,7 +23,7 @@ fn is_full(run: &Run, name: &str) {
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.filter(|name| name != "filler").collect();
+    let mut names: Vec<String> = names.filter(|name| name != Tmpfs::FILLER).collect();
     names.sort();
     names
 }
@@ -97,9 +78,9 @@ fn resize(kind: &str, format: &str, words: &[&str]) {
     for but_kib in [0, 8, 64, 200, 1024] {
         let copy = format!("cp --sparse=always {name} {}", full.display());
         shell(directory, &copy);
-        fill(full, but_kib * KIB);
+        tmpfs.fill(but_kib * KIB);
         let run = resize(words);
-        free(full);
+        tmpfs.free();
         if run.code() != Some(0) {
             is_full(&run, &name);
             failures += 1;
@@ -157,7 +138,7 @@ fn a_new_image_does_not_appear() {
         vec!["build", &plan, "-o", "new.qcow2"],
     ];
     for but_kib in [0, 64, 1024, 3000] {
-        fill(full, but_kib * KIB);
+        tmpfs.fill(but_kib * KIB);
         for words in &commands {
             is_full(&diskfs_in(full, words), "new.");
             assert_eq!(names(full), [""; 0], "{but_kib} {words:?}");
@@ -169,7 +150,7 @@ fn a_new_image_does_not_appear() {
             );
         }
     }
-    free(full);
+    tmpfs.free();
     for words in &commands {
         assert_eq!(diskfs_in(full, words).code(), Some(0), "{words:?}");
         for name in names(full) {
@@ -193,9 +174,9 @@ fn a_filesystem_in_an_image_is_made_or_not() {
     diskfs_in(full, &["create", "disk.raw", "64M"]).bytes();
     let words = ["mkfs", "ext4", "--from-dir", &tree, "disk.raw"];
     for but_kib in [0, 8, 64, 1024] {
-        fill(full, but_kib * KIB);
+        tmpfs.fill(but_kib * KIB);
         is_full(&diskfs_in(full, &words), "disk.raw");
-        free(full);
+        tmpfs.free();
         let before = fs::read(full.join("disk.raw")).unwrap();
         // No filesystem is left, so the same command does not find one.
         let info = diskfs_in(full, &["info", "--json", "disk.raw"]).json();
@@ -219,20 +200,20 @@ fn a_table_is_changed_or_not() {
         let _ = fs::remove_file(full.join("disk.raw"));
         diskfs_in(full, &["create", "disk.raw", "64M"]).bytes();
         let create = ["partition", "create-table", "disk.raw", table];
-        fill(full, 0);
+        tmpfs.fill(0);
         is_full(&diskfs_in(full, &create), "disk.raw");
-        free(full);
+        tmpfs.free();
         diskfs_in(full, &create).bytes();
         let add = ["partition", "add", "disk.raw", "--size", "8M"];
         diskfs_in(full, &add).bytes();
         // Only the new place of the backup needs space.
         shell(full, "truncate -s 96M disk.raw");
-        fill(full, 0);
+        tmpfs.fill(0);
         let again = diskfs_in(full, &add);
         if table == "gpt" {
             is_full(&again, "disk.raw");
         }
-        free(full);
+        tmpfs.free();
         if again.code() != Some(0) {
             let again = diskfs_in(full, &add);
             assert_eq!(again.code(), Some(0), "{}", again.stderr());
@@ -264,7 +245,7 @@ fn a_full_host_does_not_prevent_a_sparsify() {
         full.display()
     );
     shell(directory, &script);
-    fill(full, 0);
+    tmpfs.fill(0);
     for format in ["qcow2", "raw"] {
         let name = format!("disk.{format}");
         diskfs_in(full, &["sparsify", &name]).text();

@@ -4,37 +4,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use diskfs_fixtures::{require, require_root};
+use diskfs_fixtures::{Tmpfs, require};
 use tempfile::TempDir;
 
 use crate::DISKFS;
-
-/// A small filesystem in the host's memory.
-pub(crate) struct Tmpfs(TempDir);
-
-impl Tmpfs {
-    pub(crate) fn new(size: &str) -> Option<Self> {
-        require_root()?;
-        let dir = TempDir::new().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-            .arg(dir.path())
-            .status();
-        assert!(mounted.unwrap().success());
-        Some(Self(dir))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        // A process that another test is just starting may have a file of it open.
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
 
 /// Makes a new filesystem with /etc/passwd in it.
 fn guest(dir: &Path, kind: &[&str], size: u64) -> Option<PathBuf> {

@@ -1,59 +1,16 @@
 //! Requests that find no space left on the host: the disk is as before, the error says so, and the
 //! server goes on.
 
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use diskfs_fixtures::{require, require_root};
+use diskfs_fixtures::{Tmpfs, require};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::guest::{check, debian};
 use super::server::Server;
 use super::{text, word};
-
-/// A small filesystem in the host's memory.
-struct Tmpfs(TempDir);
-
-impl Tmpfs {
-    fn new(size: &str) -> Option<Self> {
-        require_root()?;
-        let dir = TempDir::new().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-            .arg(dir.path())
-            .status();
-        assert!(mounted.unwrap().success());
-        Some(Self(dir))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// Fills the filesystem, but for this number of bytes.
-    fn leave(&self, free_bytes: u64) {
-        let fill = File::create(self.path("fill")).unwrap();
-        let mut end = 0;
-        while fill.write_at(&[1; 4096], end).is_ok_and(|n| n > 0) {
-            end += 4096;
-        }
-        fill.set_len(end.saturating_sub(free_bytes)).unwrap();
-    }
-
-    fn empty(&self) {
-        fs::remove_file(self.path("fill")).unwrap();
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        // A process that another test is just starting may have a file of it open.
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
 
 /// Makes a sparse image of a guest.
 fn make(image: &Path, format: &str) -> Option<()> {
@@ -71,8 +28,8 @@ fn make(image: &Path, format: &str) -> Option<()> {
 /// Returns true if the guest has the changes of [`request`], all of them. Also checks the image.
 fn is_deployed(tmpfs: &Tmpfs, image: &Path) -> bool {
     let place = |path: &str| format!("{}:{path}", image.display());
-    let hostname = text(tmpfs.0.path(), &["cat", &place("/etc/hostname")]);
-    let files = text(tmpfs.0.path(), &["find", &place("/")]);
+    let hostname = text(tmpfs.path(), &["cat", &place("/etc/hostname")]);
+    let files = text(tmpfs.path(), &["find", &place("/")]);
     let is_new = hostname.trim() == "after";
     assert_eq!(files.contains("/opt/large"), is_new, "{hostname} {files}");
     let raw = TempDir::new().unwrap();
@@ -120,11 +77,11 @@ fn a_full_host_leaves_the_disk_as_it_was() {
         ("qcow2", 0, true),
         ("qcow2", 700, true),
     ] {
-        let image = tmpfs.path("a.img");
+        let image = tmpfs.path().join("a.img");
         if make(&image, format).is_none() {
             return;
         }
-        tmpfs.leave(free_kib << 10);
+        tmpfs.fill(free_kib << 10);
         let probe = json!({ "call": "apis.DeployAgent/ProbeImageInfo", "request": { "disk_info": { "path": &image } } });
         let deploy =
             json!({ "call": "apis.DeployAgent/DeployGuestFs", "request": request(&image) });
@@ -141,10 +98,10 @@ fn a_full_host_leaves_the_disk_as_it_was() {
             assert_eq!(result["code"], "OK", "{result}");
         }
         assert_eq!(word(&results[1]["answer"], "os_type"), "Linux");
-        tmpfs.empty();
+        tmpfs.free();
     }
     // With space, the same request succeeds.
-    let image = tmpfs.path("a.img");
+    let image = tmpfs.path().join("a.img");
     server.answer("DeployGuestFs", &request(&image));
     assert!(is_deployed(&tmpfs, &image));
 }
