@@ -19,6 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-volume", &["diskfs-block"]),
     // Files of guests that have a format of their own.
     ("diskfs-journal", &["diskfs-block"]),
+    ("diskfs-btrfs", &["diskfs-vfs", "diskfs-block"]),
     ("diskfs-ext4", &["diskfs-vfs", "diskfs-block"]),
     // The common parts of FAT and exFAT.
     ("diskfs-clusters", &["diskfs-vfs", "diskfs-block"]),
@@ -31,6 +32,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["diskfs-vfs", "diskfs-block", "diskfs-clusters"],
     ),
     ("diskfs-iso9660", &["diskfs-vfs", "diskfs-block"]),
+    ("diskfs-xfs", &["diskfs-vfs", "diskfs-block"]),
+    ("diskfs-squashfs", &["diskfs-vfs", "diskfs-block"]),
+    ("diskfs-erofs", &["diskfs-vfs", "diskfs-block"]),
     ("diskfs-registry", &["diskfs-block"]),
     // The client of a filesystem that another process serves, and the server.
     ("diskfs-remote", &["diskfs-vfs"]),
@@ -51,10 +55,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-image",
             "diskfs-luks",
             "diskfs-volume",
+            "diskfs-btrfs",
+            "diskfs-erofs",
             "diskfs-exfat",
             "diskfs-ext4",
             "diskfs-fat",
             "diskfs-iso9660",
+            "diskfs-squashfs",
+            "diskfs-xfs",
             "diskfs-etc",
         ],
     ),
@@ -189,7 +197,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-journal",
             "diskfs-luks",
             "diskfs-volume",
+            "diskfs-erofs",
             "diskfs-etc",
+            "diskfs-btrfs",
             "diskfs-exfat",
             "diskfs-ext4",
             "diskfs-fat",
@@ -199,7 +209,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-rpm",
             "diskfs-selinux",
             "diskfs-service",
+            "diskfs-squashfs",
             "diskfs-varstore",
+            "diskfs-xfs",
         ],
     ),
     (
@@ -363,7 +375,10 @@ fn parts_use_only_what_the_table_allows() {
 fn the_drivers_are_known_to_the_stack_alone() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("disk/src");
     let stack = root.join("stack");
-    let drivers = ["exfat", "ext4", "fat", "iso9660"].map(|driver| format!("diskfs_{driver}"));
+    let drivers = [
+        "btrfs", "erofs", "exfat", "ext4", "fat", "iso9660", "squashfs", "xfs",
+    ]
+    .map(|driver| format!("diskfs_{driver}"));
     for file in sources(&root) {
         if file == stack.with_extension("rs") || file.starts_with(&stack) {
             continue;

@@ -13,9 +13,11 @@
 //! blocks in them, and a fuzzer should not spend its time on the zeroes.
 
 mod archive;
+mod btrfs;
 mod change;
 mod content;
 mod deploy;
+mod erofs;
 mod etc;
 mod exfat;
 mod ext4;
@@ -40,9 +42,11 @@ pub mod seeds;
 mod selinux;
 mod service;
 mod sparse;
+mod squashfs;
 mod systemd_journal;
 mod tables;
 mod varstore;
+mod xfs;
 
 use std::sync::Arc;
 
@@ -77,8 +81,14 @@ pub enum Target {
     Ext4Write,
     /// A FAT filesystem: its whole tree and contents, then changes.
     Fat,
+    /// A btrfs filesystem with valid checksums: its whole tree and contents.
+    Btrfs,
     /// An ISO 9660 filesystem: its whole tree and contents.
     Iso9660,
+    /// A squashfs filesystem: its whole tree, contents and attributes.
+    Squashfs,
+    /// An EROFS filesystem without a checksum: its whole tree, contents and attributes.
+    Erofs,
     /// An exFAT filesystem with valid checksums: its whole tree and contents, then changes.
     Exfat,
     /// A journal file of systemd: boots, entries and fields.
@@ -99,6 +109,8 @@ pub enum Target {
     Etc,
     /// A UEFI variable store with a valid checksum: all variables, then edits.
     Varstore,
+    /// An XFS filesystem: metadata, attributes, contents.
+    Xfs,
     /// Layers of tar archives with valid checksums: their tree, written to a filesystem.
     Archive,
     /// The messages of the service: requests, and the answers of workers.
@@ -107,7 +119,7 @@ pub enum Target {
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 29] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -120,7 +132,10 @@ impl Target {
         Self::Ext4Walk,
         Self::Ext4Write,
         Self::Fat,
+        Self::Btrfs,
         Self::Iso9660,
+        Self::Squashfs,
+        Self::Erofs,
         Self::Exfat,
         Self::SystemdJournal,
         Self::Guest,
@@ -131,6 +146,7 @@ impl Target {
         Self::Selinux,
         Self::Etc,
         Self::Varstore,
+        Self::Xfs,
         Self::Archive,
         Self::Service,
     ];
@@ -150,7 +166,10 @@ impl Target {
             Self::Ext4Walk => "ext4_walk",
             Self::Ext4Write => "ext4_write",
             Self::Fat => "fat",
+            Self::Btrfs => "btrfs",
             Self::Iso9660 => "iso9660",
+            Self::Squashfs => "squashfs",
+            Self::Erofs => "erofs",
             Self::Exfat => "exfat",
             Self::SystemdJournal => "systemd_journal",
             Self::Guest => "guest",
@@ -161,6 +180,7 @@ impl Target {
             Self::Selinux => "selinux",
             Self::Etc => "etc",
             Self::Varstore => "varstore",
+            Self::Xfs => "xfs",
             Self::Archive => "archive",
             Self::Service => "service",
         }
@@ -181,7 +201,10 @@ impl Target {
             Self::Ext4Walk => ext4::walk(device),
             Self::Ext4Write => ext4_write::write(device),
             Self::Fat => fat::all(device),
+            Self::Btrfs => btrfs::walk(device),
             Self::Iso9660 => iso9660::walk(device),
+            Self::Squashfs => squashfs::walk(device),
+            Self::Erofs => erofs::walk(device),
             Self::Exfat => exfat::all(device),
             Self::SystemdJournal => systemd_journal::all(device),
             Self::Guest => guest::report(device),
@@ -192,6 +215,7 @@ impl Target {
             Self::Selinux => selinux::labels(device),
             Self::Etc => etc::texts(device),
             Self::Varstore => varstore::store(device),
+            Self::Xfs => xfs::walk(device),
             Self::Archive => archive::tree(device),
             Self::Service => service::messages(device),
         }
@@ -204,9 +228,13 @@ impl Target {
             Self::Ext4Walk => ext4::survey(device),
             Self::Ext4Write => ext4_write::survey(device),
             Self::Fat => fat::survey(device),
+            Self::Btrfs => btrfs::survey(device),
             Self::Iso9660 => iso9660::survey(device),
+            Self::Squashfs => squashfs::survey(device),
+            Self::Erofs => erofs::survey(device),
             Self::Exfat => exfat::survey(device),
             Self::Varstore => varstore::survey(device),
+            Self::Xfs => xfs::survey(device),
             Self::Probe
             | Self::ProbeContent
             | Self::Gpt
@@ -298,9 +326,24 @@ pub fn fat(data: &[u8]) {
     Target::Fat.run(&device(data));
 }
 
+/// Runs [`Target::Btrfs`] on an input.
+pub fn btrfs(data: &[u8]) {
+    Target::Btrfs.run(&device(data));
+}
+
 /// Runs [`Target::Iso9660`] on an input.
 pub fn iso9660(data: &[u8]) {
     Target::Iso9660.run(&device(data));
+}
+
+/// Runs [`Target::Squashfs`] on an input.
+pub fn squashfs(data: &[u8]) {
+    Target::Squashfs.run(&device(data));
+}
+
+/// Runs [`Target::Erofs`] on an input.
+pub fn erofs(data: &[u8]) {
+    Target::Erofs.run(&device(data));
 }
 
 /// Runs [`Target::Exfat`] on an input.
@@ -336,6 +379,11 @@ pub fn remote(data: &[u8]) {
 /// Runs [`Target::Varstore`] on an input.
 pub fn varstore(data: &[u8]) {
     Target::Varstore.run(&device(data));
+}
+
+/// Runs [`Target::Xfs`] on an input.
+pub fn xfs(data: &[u8]) {
+    Target::Xfs.run(&device(data));
 }
 
 /// Runs [`Target::Rpm`] on an input.

@@ -102,20 +102,17 @@ fn cut(target: Target, name: &str, image: &Sparse) -> Seed {
 
 /// Returns the seeds of a fixture. The contents of the image decide, not its name.
 fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
+    let has = |at: u64, magic: &[u8]| (at..).zip(magic).all(|(at, b)| image.byte(at) == *b);
     let targets: &[Target] = match () {
-        () if image.byte(0) == b'Q' && image.byte(3) == 0xfb => {
-            &[Target::Qcow2, Target::Qcow2Write, Target::Probe]
-        }
-        () if image.byte(1080) == 0x53 && image.byte(1081) == 0xef => {
-            &[Target::Ext4Walk, Target::Ext4Write]
-        }
-        () if (32769..).zip(b"CD001").all(|(at, b)| image.byte(at) == *b) => {
-            &[Target::Iso9660, Target::Mbr, Target::Probe]
-        }
+        () if has(0, b"QFI\xfb") => &[Target::Qcow2, Target::Qcow2Write, Target::Probe],
+        () if has(1080, b"\x53\xef") => &[Target::Ext4Walk, Target::Ext4Write],
+        () if has(32_769, b"CD001") => &[Target::Iso9660, Target::Mbr, Target::Probe],
+        () if has(0, b"XFSB") => &[Target::Xfs, Target::Probe],
+        () if has(0, b"hsqs") => &[Target::Squashfs],
+        () if has(1024, &0xe0f5_e1e2_u32.to_le_bytes()) => &[Target::Erofs],
+        () if has(BTRFS_MAGIC_AT, b"_BHRfS_M") => &[Target::Btrfs, Target::Probe],
         () if is_fat(image) => &[Target::Fat, Target::Probe],
-        () if (3..).zip(b"EXFAT   ").all(|(at, b)| image.byte(at) == *b) => {
-            &[Target::Exfat, Target::Probe]
-        }
+        () if has(3, b"EXFAT   ") => &[Target::Exfat, Target::Probe],
         () if has_lvm(image) => &[Target::Lvm, Target::Probe],
         () if has_md(image) => &[Target::Md, Target::Probe],
         () => &[Target::Gpt, Target::Mbr, Target::Probe],
@@ -131,6 +128,9 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
     }
     seeds
 }
+
+/// The offset of the magic number of a btrfs superblock.
+const BTRFS_MAGIC_AT: u64 = (64 << 10) + 64;
 
 /// Returns true if the boot sector has the name of a FAT type.
 fn is_fat(image: &Sparse) -> bool {

@@ -27,8 +27,9 @@ Mutates images and runs the parsers on them.
   --seconds N    run for N seconds (70)
   --cases N      run N cases instead
   --target NAME  probe, probe_content, qcow2, qcow2_write, gpt, mbr, lvm, md, luks,
-                 ext4_walk, ext4_write, fat, iso9660, exfat, systemd_journal, guest, deploy,
-                 registry, remote, rpm, selinux, etc, varstore, archive or service only
+                 ext4_walk, ext4_write, fat, iso9660, xfs, btrfs, squashfs, erofs, exfat,
+                 systemd_journal, guest, deploy, registry, remote, rpm, selinux, etc,
+                 varstore, archive or service only
   --seed N       another run with other cases (1)
   --images DIR   compressed images to begin with (fixtures/images)
   --first N      begin with case N (0)

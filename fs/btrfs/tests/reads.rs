@@ -1,0 +1,138 @@
+//! Reads of parts of files, and extents, compared with whole files.
+
+use std::sync::Arc;
+
+use diskfs_block::BlockRead;
+use diskfs_btrfs::{Btrfs, Options};
+use diskfs_fixtures::{TempImage, image};
+use diskfs_vfs::{FileExtentKind, FileType, FsRead, InodeNumber, walk};
+
+/// The fixtures, each with its devices.
+const FIXTURES: [&[&str]; 8] = [
+    &["btrfs-extents"],
+    &["btrfs-extents-holes"],
+    &["btrfs-zstd"],
+    &["btrfs-lzo"],
+    &["btrfs-zlib"],
+    &["btrfs-nodatacow"],
+    &["btrfs-raid0-a", "btrfs-raid0-b"],
+    &["btrfs-raid5-a", "btrfs-raid5-b", "btrfs-raid5-c"],
+];
+
+/// A sequence of numbers that look random (Knuth's MMIX).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit.max(1)
+    }
+}
+
+fn index(number: u64) -> usize {
+    number.try_into().unwrap()
+}
+
+fn read(fs: &Btrfs, inode: InodeNumber, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0xee; len];
+    let read = fs.read_at(inode, offset, &mut bytes).unwrap();
+    bytes.truncate(read);
+    bytes
+}
+
+fn each_file(mut check: impl FnMut(&Btrfs, &Arc<dyn BlockRead>, InodeNumber, &[u8])) {
+    for names in FIXTURES {
+        let images: Vec<TempImage> = names.iter().map(|name| image(name)).collect();
+        let open = |image: &TempImage| -> Arc<dyn BlockRead> {
+            Arc::new(diskfs_block::File::open(image.path()).unwrap())
+        };
+        let devices: Vec<_> = images.iter().map(open).collect();
+        let fs = Btrfs::open(devices.clone(), &Options::default()).unwrap();
+        for found in walk(&fs, fs.root()) {
+            let found = found.unwrap();
+            if found.metadata.file_type == FileType::Regular && found.metadata.size_bytes < 4 << 20
+            {
+                let size = index(found.metadata.size_bytes);
+                let whole = read(&fs, found.inode, 0, size + 5000);
+                assert_eq!(whole.len(), size);
+                check(&fs, &devices[0], found.inode, &whole);
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_of_files_are_the_same_as_the_whole() {
+    let mut numbers = Numbers(1);
+    each_file(|fs, _, inode, whole| {
+        let size: u64 = whole.len().try_into().unwrap();
+        for _ in 0..12 {
+            let offset = numbers.below(size + 10);
+            let limit = [10, 5000, 200_000][index(numbers.below(3))];
+            let len = index(numbers.below(limit));
+            let start = whole.len().min(index(offset));
+            let end = whole.len().min(start + len);
+            assert!(
+                read(fs, inode, offset, len) == whole[start..end],
+                "{inode}, {offset}, {len}"
+            );
+        }
+    });
+}
+
+#[test]
+fn extents_are_the_contents() {
+    let mut stored = 0;
+    each_file(|fs, device, inode, whole| {
+        let mut at = 0;
+        for extent in fs.extents_of(inode, 0).unwrap() {
+            let extent = extent.unwrap();
+            assert_eq!(extent.offset, at, "{inode}");
+            assert!(extent.len_bytes > 0);
+            let part = &whole[index(at)..index(at + extent.len_bytes)];
+            match extent.kind {
+                FileExtentKind::Hole => assert!(part.iter().all(|byte| *byte == 0), "{inode}"),
+                FileExtentKind::Inline => {}
+                FileExtentKind::Stored { device_offset } => {
+                    let mut bytes = vec![0; part.len()];
+                    device.read_at(device_offset, &mut bytes).unwrap();
+                    assert!(bytes == part, "{inode}");
+                    stored += 1;
+                }
+            }
+            at += extent.len_bytes;
+        }
+        assert_eq!(index(at), whole.len());
+        if at > 10 {
+            let rest = fs.extents_of(inode, 7).unwrap().next().unwrap().unwrap();
+            assert_eq!(rest.offset, 7);
+        }
+    });
+    assert!(stored > 10, "{stored}");
+}
+
+#[test]
+fn a_listing_continues_at_each_cookie() {
+    let image = image("btrfs-directories");
+    let device = Arc::new(diskfs_block::File::open(image.path()).unwrap());
+    let fs = Btrfs::open(vec![device], &Options::default()).unwrap();
+    for found in walk(&fs, fs.root()) {
+        let found = found.unwrap();
+        if !found.metadata.is_dir() {
+            continue;
+        }
+        let list = |cookie| {
+            let entries = fs.read_dir(found.inode, cookie).unwrap();
+            entries.map(Result::unwrap).collect::<Vec<_>>()
+        };
+        let all = list(0);
+        assert_eq!((&*all[0].name, &*all[1].name), (&b"."[..], &b".."[..]));
+        for (nth, entry) in all.iter().enumerate().step_by(all.len() / 50 + 1) {
+            assert_eq!(list(entry.cookie), all[nth + 1..]);
+            assert_eq!(fs.lookup(found.inode, &entry.name).unwrap(), entry.inode);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The contents of files.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use diskfs_block::bytes::{index, len_u64};
+
+use crate::block_list::FileBlocks;
+use crate::data_block::DataBlock;
+use crate::error::{Error, ErrorKind, Result, corrupt};
+use crate::fragment;
+use crate::inode::Inode;
+use crate::inode_body::{File, FragmentPlace};
+use crate::volume::Volume;
+
+/// The size from which on a read of several compressed blocks uses several threads: starting one
+/// takes as long as decompressing some KiB.
+const PARALLEL_MIN_BYTES: usize = 128 << 10;
+
+/// The maximum range of a file for which its blocks are announced to the device.
+const ANNOUNCED_MAX_BYTES: u64 = 4 << 20;
+
+/// A part of a block to be read.
+struct Part<'b> {
+    block: DataBlock,
+    /// The length of the whole block, decompressed.
+    len: usize,
+    skip: usize,
+    out: &'b mut [u8],
+}
+
+impl Part<'_> {
+    fn read(self, volume: &Volume) -> Result<()> {
+        if self.block.size.is_hole() {
+            self.out.fill(0);
+            return Ok(());
+        }
+        if self.skip == 0 && self.out.len() == self.len {
+            return volume.data.read_whole(self.block, self.out);
+        }
+        volume
+            .data
+            .read_part(self.block, self.len, self.skip, self.out)
+    }
+}
+
+/// Reads from byte `offset` into `buf`, at most to the end of the file.
+pub(crate) fn read_at(
+    volume: &Volume,
+    inode: &Inode,
+    offset: u64,
+    buf: &mut [u8],
+) -> Result<usize> {
+    let file = inode.file()?;
+    let left = index(file.size_bytes.saturating_sub(offset));
+    let len = left.min(buf.len());
+    let buf = buf.get_mut(..len).unwrap_or_default();
+    if buf.is_empty() {
+        return Ok(0);
+    }
+    let block_bytes = u64::from(volume.superblock.block_bytes);
+    let mut blocks = FileBlocks::new(
+        volume,
+        inode.reference,
+        file,
+        offset.checked_div(block_bytes).unwrap_or(0),
+    )?;
+    let (mut at, mut rest, mut parts) = (offset, buf, Vec::new());
+    while !rest.is_empty() {
+        let skip = at.checked_rem(block_bytes).unwrap_or(0);
+        let of_file = file.size_bytes.saturating_sub(at.saturating_sub(skip));
+        let len = index(block_bytes.min(of_file));
+        let skip = index(skip);
+        let take = len.saturating_sub(skip).min(rest.len());
+        let (out, after) = rest.split_at_mut(take);
+        match blocks.next() {
+            Some(block) => parts.push(Part {
+                block: block?,
+                len,
+                skip,
+                out,
+            }),
+            None => read_fragment(volume, file, skip, out)?,
+        }
+        at = at.saturating_add(len_u64(take));
+        rest = after;
+    }
+    read_parts(volume, parts)?;
+    Ok(len)
+}
+
+/// Reads bytes of the end of a file from `skip` on.
+fn read_fragment(volume: &Volume, file: &File, skip: usize, out: &mut [u8]) -> Result<()> {
+    let Some(FragmentPlace { number, offset }) = file.fragment else {
+        return Err(corrupt("invalid file: missing block", file.start));
+    };
+    let block = fragment::block(volume, number)?;
+    let bytes = volume.data.fragment(block)?;
+    let start = index(offset).saturating_add(skip);
+    let Some(part) = diskfs_block::bytes::part(bytes.bytes(), start, out.len()) else {
+        let reason = format!("invalid file: its end is outside of fragment {number}");
+        return Err(corrupt(reason, block.start));
+    };
+    out.copy_from_slice(part);
+    Ok(())
+}
+
+/// Reads parts of blocks, on several threads if there are several to be decompressed.
+fn read_parts(volume: &Volume, parts: Vec<Part<'_>>) -> Result<()> {
+    let compressed = parts
+        .iter()
+        .filter(|part| !part.block.size.is_hole() && part.block.size.is_compressed());
+    let (count, bytes) = compressed.fold((0_usize, 0_usize), |(count, bytes), part| {
+        (
+            count.saturating_add(1),
+            bytes.saturating_add(part.out.len()),
+        )
+    });
+    let threads = volume.threads.min(count);
+    if threads < 2 || bytes < PARALLEL_MIN_BYTES {
+        return parts.into_iter().try_for_each(|part| part.read(volume));
+    }
+    announce(volume, &parts);
+    let queue = Mutex::new(parts.into_iter());
+    let work = || {
+        loop {
+            let part = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+            match part {
+                Some(part) => part.read(volume)?,
+                None => return Ok(()),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        // Where no thread can be started, this one does all the work.
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+        let helpers: Vec<_> = (1..threads).filter_map(spawn).collect();
+        let own = work();
+        helpers.into_iter().fold(own, |result, helper| {
+            let panicked = |_| Err(Error::new(ErrorKind::Io, "a thread of a read has failed"));
+            result.and(helper.join().unwrap_or_else(panicked))
+        })
+    })
+}
+
+/// Announces the bytes from the first to the last block.
+fn announce(volume: &Volume, parts: &[Part<'_>]) {
+    let end_of = |block: DataBlock| block.start.saturating_add(block.size.bytes().into());
+    if let (Some(first), Some(last)) = (parts.first(), parts.last()) {
+        let start = first.block.start;
+        let len_bytes = end_of(last.block).saturating_sub(start);
+        volume.data.will_need(start, len_bytes);
+    }
+}
+
+/// Announces a part of a file to the device.
+pub(crate) fn will_need(volume: &Volume, inode: &Inode, offset: u64, len_bytes: u64) -> Result<()> {
+    let block_bytes = u64::from(volume.superblock.block_bytes);
+    let first = offset.checked_div(block_bytes).unwrap_or(0);
+    let wanted = len_bytes.min(ANNOUNCED_MAX_BYTES).div_ceil(block_bytes);
+    let mut range: Option<(u64, u64)> = None;
+    for block in FileBlocks::new(volume, inode.reference, inode.file()?, first)?.take(index(wanted))
+    {
+        let block = block?;
+        let end = block.start.saturating_add(block.size.bytes().into());
+        range = Some((range.map_or(block.start, |(start, _)| start), end));
+    }
+    if let Some((start, end)) = range {
+        volume.data.will_need(start, end.saturating_sub(start));
+    }
+    Ok(())
+}
