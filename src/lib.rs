@@ -58,14 +58,14 @@ pub use diskfs_vfs as vfs;
 pub use diskfs_volume as volume;
 
 pub use diskfs_disk::{
-    CancellationToken, CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, Error,
-    ErrorKind, ExfatOptions, ExtKind, ExtOptions, Fallback, FallbackRequest, FatKind, FatOptions,
-    File, FileDevice, Filesystem, Format, FreeSpace, Gate, Group, Keys, LvmId, MdArray,
-    NewFilesystem, NewIds, NewSpace, Node, OpenOptions, ResizeLayer, ResizeProgress, ResizeReport,
-    ResizeRequest, ResizeStep, ResizeTool, ResizeVolume, Resized, Result, RootReserve, Share,
-    ShrinkTo, SortedEntry, SortedWalk, StaleBase, SwapOptions, ToolUse, TreeUsage, UuidChange,
-    Volume, Walk, WritableFile, WritableFilesystem, WriteOptions, check, fitting_size, guest,
-    parse_bytes, time,
+    CancellationToken, ChosenDriver, CodePage, Commits, Content, ContentClass, Disk, DiskId,
+    DiskOptions, Error, ErrorKind, ExfatOptions, ExtKind, ExtOptions, Fallback, FallbackRequest,
+    FatKind, FatOptions, File, FileDevice, Filesystem, Format, FreeSpace, Gate, Group, Keys, LvmId,
+    MdArray, NewFilesystem, NewIds, NewSpace, Node, OpenOptions, ResizeLayer, ResizeProgress,
+    ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume, Resized, Result,
+    RootReserve, Share, ShrinkTo, SortedEntry, SortedWalk, StaleBase, SwapOptions, ToolUse,
+    TreeUsage, UuidChange, Volume, Walk, WritableFile, WritableFilesystem, WriteOptions, check,
+    fitting_size, guest, parse_bytes, time,
 };
 
 #[cfg(feature = "deploy")]

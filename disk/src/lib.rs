@@ -28,10 +28,10 @@ pub use file_device::FileDevice;
 pub use filesystem::{Filesystem, Names, Node, SortedEntry, SortedWalk, Walk};
 pub use stack::check;
 pub use stack::{
-    CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, ExfatOptions, ExtKind,
-    ExtOptions, Fallback, FallbackRequest, FatKind, FatOptions, FreeSpace, Group, Keys, LvmId,
-    MdArray, NewFilesystem, NewIds, NewSpace, ResizeLayer, ResizeProgress, ResizeReport,
-    ResizeRequest, ResizeStep, ResizeTool, ResizeVolume, Resized, RootReserve, ShrinkTo,
-    SwapOptions, ToolUse, TreeUsage, UuidChange, Volume, WriteOptions, fitting_size,
+    ChosenDriver, CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions,
+    ExfatOptions, ExtKind, ExtOptions, Fallback, FallbackRequest, FatKind, FatOptions, FreeSpace,
+    Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, NewSpace, ResizeLayer, ResizeProgress,
+    ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume, Resized, RootReserve,
+    ShrinkTo, SwapOptions, ToolUse, TreeUsage, UuidChange, Volume, WriteOptions, fitting_size,
 };
 pub use writable::{WritableFile, WritableFilesystem};

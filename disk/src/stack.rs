@@ -1,5 +1,6 @@
 //! The stack of layers from an image to its filesystems. Only this module knows every driver.
 
+mod btrfs;
 pub mod check;
 mod choose;
 mod content;
@@ -16,6 +17,7 @@ mod magic;
 mod md;
 mod mkfs;
 mod names;
+mod opening;
 mod options;
 mod overlay;
 mod partitions;
@@ -50,6 +52,7 @@ pub use mkfs::{
     CodePage, ExfatOptions, ExtKind, ExtOptions, FatKind, FatOptions, NewFilesystem, SwapOptions,
     TreeUsage, fitting_size,
 };
+pub use opening::ChosenDriver;
 pub use options::DiskOptions;
 pub use resize::{
     ResizeLayer, ResizeProgress, ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume,
@@ -243,6 +246,7 @@ impl Disk {
         match self.settings.fallback.clone() {
             Some(fallback) => volume.with_fallback(FallbackOfDisk {
                 fallback,
+                used: self.settings.fallback_use,
                 disk: self.id,
             }),
             None => volume,
@@ -281,7 +285,7 @@ impl Disk {
     }
 
     /// Returns true if a volume is a member of an array or a volume group, which are listed
-    /// separately.
+    /// separately, or a further device of a btrfs filesystem.
     ///
     /// # Errors
     /// As [`volumes`](Self::volumes).
@@ -296,6 +300,10 @@ impl Disk {
         let mut found = Volumes::find(self, self.settings.keys.as_ref())?;
         let all = std::mem::take(&mut found.all).into_iter();
         found.all = all.map(|volume| self.with_settings(volume)).collect();
+        let beside: Arc<[Volume]> = found.all.clone().into();
+        for volume in &mut found.all {
+            volume.set_beside(Arc::clone(&beside));
+        }
         // Another thread may have read the same bytes in the meantime.
         Ok(self.volumes.get_or_init(|| found))
     }

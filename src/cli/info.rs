@@ -9,7 +9,7 @@ use clap::Args;
 
 use diskfs::luks::Header;
 use diskfs::vfs::{Identity, Statistics};
-use diskfs::{Content, Disk, Error, Result, Volume};
+use diskfs::{ChosenDriver, Content, ContentClass, Disk, Error, Result, Volume};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
@@ -35,6 +35,8 @@ pub(super) struct Info {
 struct VolumeReport {
     volume: Volume,
     content: Option<Content>,
+    /// The driver of the filesystem.
+    driver: Option<ChosenDriver>,
     filesystem: Option<(Identity, Statistics)>,
     luks: Option<Header>,
 }
@@ -89,14 +91,27 @@ fn report(session: &mut Session, volume: Volume) -> VolumeReport {
         return VolumeReport {
             volume,
             content: None,
+            driver: None,
             filesystem: None,
             luks: None,
         };
     }
     let content = volume.content().map(Option::<&Content>::cloned);
     let content = content.unwrap_or_else(|error| failed(session, &error));
+    let driver = content
+        .as_ref()
+        .filter(|content| content.class == ContentClass::Filesystem)
+        .and_then(|_| {
+            let driver = volume.driver();
+            driver.map_or_else(|error| failed(session, &error), Some)
+        });
+    let is_opened = matches!(
+        driver,
+        Some(ChosenDriver::Native | ChosenDriver::Fallback(_))
+    );
     let filesystem = content
         .as_ref()
+        .filter(|_| is_opened)
         .filter(|content| content.is_readable())
         .and_then(|_| {
             let opened = volume.filesystem();
@@ -108,6 +123,7 @@ fn report(session: &mut Session, volume: Volume) -> VolumeReport {
     VolumeReport {
         volume,
         content,
+        driver,
         filesystem,
         luks,
     }

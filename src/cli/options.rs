@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+#[cfg(feature = "microvm")]
+use clap::ValueEnum;
 
 use diskfs::build::NewImageFile;
 use diskfs::guest;
@@ -35,12 +37,54 @@ pub(crate) struct SourceArgs {
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
 
+    /// Open filesystems only with the drivers of diskfs (native), or all in a microVM (vm) [default:
+    /// `$DISKFS_DRIVER`, or native if diskfs supports the filesystem, otherwise vm]
+    #[cfg(feature = "microvm")]
+    #[arg(
+        long,
+        value_name = "DRIVER",
+        hide_possible_values = true,
+        help_heading = "MicroVM options"
+    )]
+    pub(crate) driver: Option<DriverKind>,
+
     #[cfg(feature = "microvm")]
     #[command(flatten)]
     pub(crate) vm: VmArgs,
 }
 
+/// The environment variable for the drivers, which the command line overrides.
+#[cfg(feature = "microvm")]
+const DRIVER_VARIABLE: &str = "DISKFS_DRIVER";
+
+/// The drivers that may open filesystems.
+#[cfg(feature = "microvm")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DriverKind {
+    /// The drivers of diskfs
+    Native,
+    /// The kernel of a microVM
+    Vm,
+}
+
 impl SourceArgs {
+    /// Returns the only drivers to use, if the options or the environment restrict them.
+    #[cfg(feature = "microvm")]
+    fn driver(&self) -> Result<Option<DriverKind>> {
+        let value = std::env::var(DRIVER_VARIABLE).unwrap_or_default();
+        if self.driver.is_some() || value.is_empty() {
+            return Ok(self.driver);
+        }
+        let parsed = DriverKind::from_str(&value, false);
+        parsed.map(Some).map_err(|_| {
+            let reason = format!(
+                "{DRIVER_VARIABLE}: unknown driver `{}`; expected native or vm",
+                value.escape_debug()
+            );
+            Error::new(ErrorKind::Invalid, reason)
+        })
+    }
+
     /// Opens `image`, which may carry options in QEMU's syntax, together with the machine's other
     /// disks.
     pub(crate) fn open(&self, image: &OsStr) -> Result<Disk> {
@@ -110,6 +154,11 @@ impl SourceArgs {
     fn with_fallback(&self, options: DiskOptions, image: &OsStr) -> Result<DiskOptions> {
         #[cfg(feature = "microvm")]
         let options = {
+            let options = match self.driver()? {
+                Some(DriverKind::Native) => return Ok(options),
+                Some(DriverKind::Vm) => options.always_fallback(),
+                None => options,
+            };
             if self.vm.lacks_kernel() {
                 // An image can be open for writing only once, so this first disk is closed before
                 // the second open.

@@ -47,7 +47,7 @@ fn what_is_hidden_or_not_read_is_no_empty_directory() {
     assert_eq!(code, 3, "{stderr}");
     let (code, stderr) = failure("/boot/other/x");
     assert_eq!(code, 4, "{stderr}");
-    assert!(stderr.contains("xfs"), "{stderr}");
+    assert!(stderr.contains("XFS"), "{stderr}");
     // A volume that is chosen by its name is shown alone.
     let words = ["ls", "--volume", "vg-0/my-root", "guest.raw:/boot"];
     assert_eq!(diskfs(&disk, &words).text(), "below\nhidden\n");

@@ -6,6 +6,7 @@ mod changing;
 mod check;
 mod deploy;
 mod diff;
+mod drivers;
 mod du;
 mod errors;
 mod examples;

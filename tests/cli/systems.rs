@@ -266,12 +266,12 @@ fn an_encrypted_root_without_a_key_is_named() {
 
 #[test]
 fn a_root_without_a_driver_is_named() {
-    if require("mkfs.btrfs").is_none() {
+    if require("mkfs.f2fs").is_none() {
         return;
     }
-    let btrfs = |file: &Path| run(diskfs_fixtures::command("mkfs.btrfs").arg("-q").arg(file));
-    if let Some(disk) = Layout::new(&[boot(), linux(120, "root", &btrfs)]) {
-        disk.fails(4, &["p2 (btrfs)", "not supported"]);
+    let f2fs = |file: &Path| run(diskfs_fixtures::command("mkfs.f2fs").arg("-q").arg(file));
+    if let Some(disk) = Layout::new(&[boot(), linux(120, "root", &f2fs)]) {
+        disk.fails(4, &["p2 (f2fs)", "not supported"]);
     }
 }
 

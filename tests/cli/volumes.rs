@@ -177,8 +177,8 @@ fn an_iso_with_a_partition_table_is_no_failure() {
     );
     let told = String::from_utf8_lossy(&run.output.stdout);
     for expected in [
-        "disk    iso9660  DISKFS",
-        "p2      vfat     ESP",
+        "disk    iso9660  native  DISKFS",
+        "p2      vfat     native  ESP",
         "overlaps partition 2",
     ] {
         assert!(told.contains(expected), "{expected}: {told}");

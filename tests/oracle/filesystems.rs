@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use diskfs::Disk;
 use diskfs_fixtures::{Fixture, Mount, Reference, Tree, image, require_root};
 
 use super::{differences, disk, summary};
@@ -38,7 +39,8 @@ fn compare(
 
 #[test]
 fn each_filesystem_is_as_recorded() {
-    compare(with(|reference| reference != Reference::None), |fixture| {
+    let on_one_device = |reference| !matches!(reference, Reference::None | Reference::Devices);
+    compare(with(on_one_device), |fixture| {
         let image = image(&fixture.name);
         let disk = disk(&image.path());
         match disk.filesystem() {
@@ -49,6 +51,41 @@ fn each_filesystem_is_as_recorded() {
             Err(error) => vec![error.to_string()],
         }
     });
+}
+
+/// Returns the fixtures with the other devices of a filesystem whose first one is `first`.
+fn other_devices(first: &str) -> impl Iterator<Item = &'static Fixture> {
+    let set = first.strip_suffix('a').expect("the first of a set");
+    let fixtures = diskfs_fixtures::all().iter();
+    fixtures.filter(move |fixture| {
+        let letter = fixture.name.strip_prefix(set);
+        letter.is_some_and(|letter| letter.len() == 1 && letter != "a")
+    })
+}
+
+#[test]
+fn each_filesystem_on_several_images_is_as_recorded() {
+    compare(
+        with(|reference| reference == Reference::Devices),
+        |fixture| {
+            let first = image(&fixture.name);
+            let others: Vec<_> = other_devices(&fixture.name)
+                .map(|other| image(&other.name))
+                .collect();
+            let options = Disk::options();
+            let options = others
+                .iter()
+                .fold(options, |options, other| options.add(other.path()));
+            let opened = options.open(first.path());
+            match opened.and_then(|disk| disk.filesystem()) {
+                Ok(filesystem) => {
+                    let expected = diskfs_fixtures::expected_tree(&fixture.name);
+                    differences(&expected, &filesystem)
+                }
+                Err(error) => vec![error.to_string()],
+            }
+        },
+    );
 }
 
 #[test]
@@ -76,7 +113,8 @@ fn each_filesystem_is_as_the_kernel_shows_it_now() {
 /// Reading doesn't change the image, even if a journal must be replayed.
 #[test]
 fn no_filesystem_changes_by_being_read() {
-    compare(with(|reference| reference != Reference::None), |fixture| {
+    let on_one_device = |reference| !matches!(reference, Reference::None | Reference::Devices);
+    compare(with(on_one_device), |fixture| {
         let image = image(&fixture.name);
         if let Ok(filesystem) = disk(&image.path()).filesystem() {
             let _ = Tree::of_filesystem(filesystem.as_fs());

@@ -47,6 +47,7 @@ fn command(appliance: &Path, words: impl IntoIterator<Item = impl AsRef<OsStr>>)
     command.args(words).env("DISKFS_APPLIANCE", appliance);
     command.env_remove("DISKFS_VM");
     command.env("DISKFS_CONFIG", ""); // Ignore the user's configuration.
+    command.env("DISKFS_DRIVER", "vm"); // Also for filesystems with a driver of diskfs.
     command
 }
 
@@ -73,6 +74,7 @@ fn at(image: &Path, path: &str) -> std::ffi::OsString {
 fn open(appliance: &Path, image: &Path) -> Disk {
     Disk::options()
         .fallback(Arc::new(micro_vm(appliance)))
+        .always_fallback()
         .open(image)
         .expect("open the image")
 }

@@ -59,11 +59,25 @@ impl Content {
         (!self.label.is_empty()).then(|| String::from_utf8_lossy(&self.label).into_owned())
     }
 
+    /// Returns true if diskfs has a driver that writes it.
+    pub fn is_writable(&self) -> bool {
+        matches!(self.kind, "exfat" | "ext2" | "ext3" | "ext4" | "vfat")
+    }
+
     /// Returns true if diskfs has a driver that reads it.
     pub fn is_readable(&self) -> bool {
         matches!(
             self.kind,
-            "exfat" | "ext2" | "ext3" | "ext4" | "iso9660" | "vfat"
+            "btrfs"
+                | "erofs"
+                | "exfat"
+                | "ext2"
+                | "ext3"
+                | "ext4"
+                | "iso9660"
+                | "squashfs"
+                | "vfat"
+                | "xfs"
         )
     }
 }

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use diskfs_block::{BlockRead, BlockWrite, WriteBehind};
+use diskfs_erofs::Erofs;
 use diskfs_exfat::{Exfat, WritableExfat};
 use diskfs_ext4::{Ext4, Options, WritableExt4};
 use diskfs_fat::{CodePage, Fat, WritableFat};
 use diskfs_iso9660::Iso9660;
+use diskfs_squashfs::Squashfs;
 use diskfs_vfs::{FsRead, FsWrite, Result, Timestamp};
+use diskfs_xfs::Xfs;
 
 use super::content::Content;
 
@@ -22,12 +25,15 @@ pub(super) fn open(
         "ext2" | "ext3" | "ext4" => {
             Some(Ext4::open(device, &Options::default()).map(|fs| Arc::new(fs) as Arc<dyn FsRead>))
         }
+        "erofs" => Some(Erofs::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
         "exfat" => Some(Exfat::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
         "vfat" => {
             let fs = Fat::open_with(device, &code_page);
             Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsRead>))
         }
         "iso9660" => Some(Iso9660::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
+        "squashfs" => Some(Squashfs::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
+        "xfs" => Some(Xfs::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
         _ => None,
     }
 }

@@ -69,15 +69,27 @@ impl DiskId {
     }
 }
 
+/// The filesystems that a fallback opens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum FallbackUse {
+    /// The filesystems that no driver of diskfs opens.
+    #[default]
+    WithoutDriver,
+    /// All filesystems, also those that a driver of diskfs opens.
+    Always,
+}
+
 /// The fallback for the volumes of one disk.
 #[derive(Debug, Clone)]
 pub(super) struct FallbackOfDisk {
     pub(super) fallback: Arc<dyn Fallback>,
+    pub(super) used: FallbackUse,
     pub(super) disk: DiskId,
 }
 
-/// A cache for the filesystem that a fallback opened for reading. Opening takes long, and the
-/// search for systems and the choice of a filesystem open it before anyone reads files.
+/// A cache for a filesystem that is open for reading and that no driver of diskfs writes to. Opening
+/// it may take long (a microVM, a log to replay), and the search for systems and the choice of a
+/// filesystem open it before anyone reads files.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CachedFilesystem(Arc<Mutex<Option<Arc<dyn FsRead>>>>);
 

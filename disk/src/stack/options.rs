@@ -9,6 +9,7 @@ use diskfs_image::{
     FileOpener, Format, Gate, Image, ImageSpec, OpenOptions, Share, StaleBase, WritableImage,
 };
 
+use super::fallback::FallbackUse;
 use super::{CodePage, Disk, Fallback, Keys, OpenedImage, overlay};
 use crate::{CancellationToken, Error, ErrorKind, Result};
 
@@ -82,6 +83,7 @@ pub(super) struct Settings {
     pub(super) keys: Option<Keys>,
     pub(super) code_page: Option<CodePage>,
     pub(super) fallback: Option<Arc<dyn Fallback>>,
+    pub(super) fallback_use: FallbackUse,
     pub(super) cancellation: Option<CancellationToken>,
     /// The opener of the disk's images; `None` opens them directly.
     pub(super) files: Option<Arc<dyn FileOpener>>,
@@ -171,6 +173,12 @@ impl DiskOptions {
     /// Sets the fallback, which opens the filesystems that have no driver.
     pub fn fallback(mut self, fallback: Arc<dyn Fallback>) -> Self {
         self.settings.fallback = Some(fallback);
+        self
+    }
+
+    /// Opens every filesystem with the fallback, also those that a driver of diskfs supports.
+    pub fn always_fallback(mut self) -> Self {
+        self.settings.fallback_use = FallbackUse::Always;
         self
     }
 

@@ -6,20 +6,18 @@ use std::sync::{Arc, OnceLock};
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_ext4::UuidChange;
 use diskfs_fat::CodePage;
-use diskfs_vfs::{FsRead, FsWrite};
 use diskfs_volume::Partition;
 use diskfs_volume::lvm::LogicalVolume;
 
 use super::content::{Content, ContentClass, LUKS};
-use super::driver::{self, WriteOptions};
-use super::fallback::{CachedFilesystem, Fallback, FallbackOfDisk, FallbackRequest};
+use super::fallback::{CachedFilesystem, FallbackOfDisk};
 use super::filesystem_size;
 use super::guest_disk::GuestDisk;
 use super::luks::{self, DetachedHeader, UnlockOutcome};
 use super::lvm::Group;
 use super::md::MdArray;
 use super::place::VolumePlace;
-use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
+use crate::{Error, ErrorKind, Result};
 
 /// A part of a disk that may hold a filesystem: a partition, a logical volume, an array, the
 /// decrypted inside of an encrypted volume, or the whole disk.
@@ -38,9 +36,11 @@ pub struct Volume {
     /// The code page of short names on FAT; `None` if it was not set.
     code_page: Option<CodePage>,
     detached_header: Option<Arc<DetachedHeader>>,
-    fallback: Option<FallbackOfDisk>,
-    /// The filesystem that the fallback opened.
-    cached: CachedFilesystem,
+    pub(super) fallback: Option<FallbackOfDisk>,
+    /// The volumes of the machine, for a filesystem that spans several. They have none themselves.
+    beside: Arc<[Volume]>,
+    /// The filesystem, if opening it again would take long.
+    pub(super) cached: CachedFilesystem,
 }
 
 impl Volume {
@@ -61,6 +61,7 @@ impl Volume {
             code_page: None,
             detached_header: None,
             fallback: None,
+            beside: Arc::default(),
             cached: CachedFilesystem::default(),
         }
     }
@@ -107,6 +108,24 @@ impl Volume {
             code_page: self.code_page.or(Some(code_page)),
             ..self
         }
+    }
+
+    /// Returns the code page of short names on FAT.
+    pub(super) fn code_page(&self) -> CodePage {
+        self.code_page.unwrap_or_default()
+    }
+
+    pub(super) fn image_path(&self) -> &Path {
+        &self.image_path
+    }
+
+    /// Sets the volumes of the machine, among which a filesystem finds its other devices.
+    pub(super) fn set_beside(&mut self, beside: Arc<[Volume]>) {
+        self.beside = beside;
+    }
+
+    pub(super) fn beside(&self) -> &[Volume] {
+        &self.beside
     }
 
     pub(super) fn with_fallback(self, fallback: FallbackOfDisk) -> Self {
@@ -275,12 +294,8 @@ impl Volume {
     /// As [`content`](Self::content).
     pub fn is_readable(&self) -> Result<bool> {
         let content = self.content()?;
-        Ok(content.is_some_and(|content| content.is_readable() || self.falls_back(content)))
-    }
-
-    fn falls_back(&self, content: &Content) -> bool {
-        let supports = |of_disk: &FallbackOfDisk| of_disk.fallback.supports(content.kind);
-        content.class == ContentClass::Filesystem && self.fallback.as_ref().is_some_and(supports)
+        Ok(content
+            .is_some_and(|content| content.is_readable() || self.fallback_for(content).is_some()))
     }
 
     /// Returns the kind of its filesystem, as `blkid` names it.
@@ -318,123 +333,23 @@ impl Volume {
         diskfs_ext4::uuid_change(&*self.device()?).map_err(|e| self.in_image(e))
     }
 
-    /// Opens its filesystem.
-    ///
-    /// # Errors
-    /// `Unsupported` for a kind without a driver, with its name, and for a volume without a
-    /// filesystem; `Corrupt`, `Io`.
-    pub fn filesystem(&self) -> Result<Filesystem> {
-        let content = self.known_content()?;
-        let device = self.device()?;
-        let native = driver::open(content, device.clone(), self.code_page.unwrap_or_default());
-        let fs = self.or_fallback(content, native, |fallback, wanted| {
-            self.cached.get_or(|| fallback.open(wanted, device))
-        })?;
-        tracing::info!(volume = self.name, kind = content.kind, "filesystem opened");
-        Ok(Filesystem::new(fs, &self.image_path, &self.name))
-    }
-
-    /// Opens its filesystem for writing.
-    ///
-    /// # Errors
-    /// As [`filesystem`](Self::filesystem); `ReadOnly` if the disk is open read-only;
-    /// `Unsupported` for a filesystem with a feature that can't be written, before any byte is
-    /// changed.
-    pub fn writable_filesystem(&self, options: &WriteOptions) -> Result<WritableFilesystem> {
-        let content = self.known_content()?;
-        let device = self.writable_device()?;
-        let code_page = self.code_page.unwrap_or_default();
-        let native = driver::open_for_writing(content, device.clone(), *options, code_page);
-        let fs = self.or_fallback(content, native, |fallback, wanted| {
-            fallback.open_for_writing(wanted, device)
-        })?;
-        tracing::info!(
-            volume = self.name,
-            kind = content.kind,
-            "opened for writing"
-        );
-        Ok(WritableFilesystem::new(fs, &self.image_path, &self.name))
-    }
-
-    /// Opens its filesystem with a driver, never with the fallback.
-    pub(super) fn native_filesystem(&self) -> Result<Arc<dyn FsRead>> {
-        let content = self.known_content()?;
-        let code_page = self.code_page.unwrap_or_default();
-        let native = driver::open(content, self.device()?, code_page);
-        self.or_unsupported(content, native)
-    }
-
-    /// Opens its filesystem for writing with a driver, never with the fallback.
-    pub(super) fn native_writable_filesystem(
-        &self,
-        options: WriteOptions,
-    ) -> Result<Arc<dyn FsWrite>> {
-        let content = self.known_content()?;
-        let code_page = self.code_page.unwrap_or_default();
-        let device = self.writable_device()?;
-        let native = driver::open_for_writing(content, device, options, code_page);
-        self.or_unsupported(content, native)
-    }
-
-    fn or_unsupported<T>(
-        &self,
-        content: &Content,
-        native: Option<diskfs_vfs::Result<T>>,
-    ) -> Result<T> {
-        match native {
-            Some(opened) => opened.map_err(|e| self.in_image(e)),
-            None => Err(self.unsupported(content)),
-        }
-    }
-
-    /// Returns the driver's result, unless there is no driver or it failed with *unsupported*: then
-    /// the fallback opens the filesystem.
-    fn or_fallback<T>(
-        &self,
-        content: &Content,
-        native: Option<diskfs_vfs::Result<T>>,
-        open: impl FnOnce(&dyn Fallback, &FallbackRequest<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let unsupported = match native {
-            Some(Ok(fs)) => return Ok(fs),
-            Some(Err(e)) if e.kind() != diskfs_vfs::ErrorKind::Unsupported => {
-                return Err(self.in_image(e));
-            }
-            Some(Err(e)) => self.in_image(e),
-            None => self.unsupported(content),
-        };
-        let Some(FallbackOfDisk { fallback, disk }) = &self.fallback else {
-            return Err(unsupported);
-        };
-        if !self.falls_back(content) {
-            return Err(unsupported);
-        }
-        tracing::info!(volume = self.name, reason = %unsupported, "opening with the fallback");
-        let wanted = FallbackRequest {
-            volume: &self.name,
-            kind: content.kind,
-            disk: *disk,
-        };
-        let opened = open(&**fallback, &wanted);
-        opened.map_err(|error| match error.kind() {
-            ErrorKind::Unsupported => self.in_image(combined_error(&unsupported, &error)),
-            _ => self.in_image(error),
-        })
-    }
-
-    fn known_content(&self) -> Result<&Content> {
+    pub(super) fn known_content(&self) -> Result<&Content> {
         self.content()?.ok_or_else(|| {
             let reason = format!("volume {} holds no known filesystem", self.name);
             self.in_image(Error::new(ErrorKind::Unsupported, reason))
         })
     }
 
-    fn unsupported(&self, content: &Content) -> Error {
+    pub(super) fn unsupported(&self, content: &Content) -> Error {
         let (name, kind) = (&self.name, content.kind);
         if kind == LUKS {
             return self.in_image(self.encrypted());
         }
         let reason = match content.class {
+            // A driver that only reads was asked to write.
+            ContentClass::Filesystem if content.is_readable() && !content.is_writable() => {
+                format!("volume {name} holds {kind}: writing to {kind} is not supported")
+            }
             ContentClass::Filesystem => {
                 format!("volume {name} holds {kind}, which is not supported")
             }
@@ -468,16 +383,5 @@ impl Volume {
 
     pub(super) fn in_image(&self, error: impl Into<Error>) -> Error {
         error.into().in_file(&self.image_path)
-    }
-}
-
-/// Combines the errors of the driver and of the fallback. The next step is the fallback's, because
-/// only its failure can be remedied.
-fn combined_error(driver: &Error, fallback: &Error) -> Error {
-    let reason = format!("{}; {}", driver.reason(), fallback.reason());
-    let error = Error::new(ErrorKind::Unsupported, reason);
-    match fallback.next_step() {
-        Some(step) => error.with_hint(step),
-        None => error,
     }
 }

@@ -7,7 +7,7 @@ use diskfs_volume::{Partition, Problem};
 
 use super::lvm::{self, Group, PhysicalVolumes};
 use super::md::{self, MdArray};
-use super::{Disk, Keys, Volume, luks, magic};
+use super::{Disk, Keys, Volume, btrfs, luks, magic};
 use crate::Result;
 
 /// The limit on nesting (LUKS in LVM in LUKS, and so on), deeper than any real disk.
@@ -91,11 +91,13 @@ impl Volumes {
     }
 
     /// Returns true if a volume is a member of an array or a volume group, which are listed
-    /// separately.
+    /// separately, or a further device of a btrfs filesystem.
     pub(super) fn is_member(&self, volume: &Volume) -> bool {
         let in_array = self.members.iter().any(|name| name == volume.name());
         let mut groups = self.groups.iter();
-        in_array || groups.any(|group| group.is_on(volume))
+        in_array
+            || groups.any(|group| group.is_on(volume))
+            || btrfs::is_further_device(volume, &self.all)
     }
 }
 

@@ -3,7 +3,7 @@
 use diskfs::image::{Bitmap, BitmapState, Description, Qcow2Details, Snapshot};
 use diskfs::luks::Header;
 use diskfs::volume::{Partition, PartitionKind, PartitionTable};
-use diskfs::{Disk, Group, Volume};
+use diskfs::{ChosenDriver, Disk, Group, Volume};
 use serde_json::{Map, Value, json};
 
 use super::VolumeReport;
@@ -236,6 +236,14 @@ fn filesystem(report: &VolumeReport) -> Option<Value> {
     object.insert("volume".to_owned(), report.volume.name().into());
     object.insert("type".to_owned(), content.kind.into());
     object.insert("readable".to_owned(), report.filesystem.is_some().into());
+    let (driver, reason) = match &report.driver {
+        Some(ChosenDriver::Native) => (Some("native"), None),
+        Some(ChosenDriver::Fallback(reason)) => (Some("vm"), Some(reason)),
+        Some(ChosenDriver::None(reason)) => (None, Some(reason)),
+        _ => (None, None),
+    };
+    object.insert("driver".to_owned(), driver.into());
+    object.insert("driver_reason".to_owned(), reason.cloned().into());
     put_name(&mut object, "label", &content.label);
     object.insert("uuid".to_owned(), content.uuid.clone().into());
     if let Some((identity, statistics)) = &report.filesystem {

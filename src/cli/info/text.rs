@@ -6,7 +6,7 @@ use diskfs::image::{BitmapState, Description, Qcow2Details, Snapshot};
 use diskfs::luks::Header;
 use diskfs::vfs::{Statistics, Timestamp};
 use diskfs::volume::{Partition, PartitionTable};
-use diskfs::{Disk, Group, Volume};
+use diskfs::{ChosenDriver, Disk, Group, Volume};
 
 use super::VolumeReport;
 use crate::cli::show::name::text as safe;
@@ -308,7 +308,7 @@ fn with_problem(what: &str, volume: &Volume) -> String {
 fn contents(volumes: &[VolumeReport]) -> String {
     use Align::{Left, Right};
     let mut rows = vec![row([
-        "Volume", "Type", "Label", "UUID", "Size", "Used", "Use%",
+        "Volume", "Type", "Driver", "Label", "UUID", "Size", "Used", "Use%",
     ])];
     for report in volumes {
         let Some(content) = &report.content else {
@@ -336,6 +336,7 @@ fn contents(volumes: &[VolumeReport]) -> String {
         rows.push(vec![
             volume,
             content.kind.to_owned(),
+            driver(report).to_owned(),
             label,
             uuid,
             size,
@@ -343,7 +344,24 @@ fn contents(volumes: &[VolumeReport]) -> String {
             percent,
         ]);
     }
-    lay_out(&[Left, Left, Left, Left, Right, Right, Right], &rows)
+    lay_out(&[Left, Left, Left, Left, Left, Right, Right, Right], &rows)
+}
+
+fn driver(report: &VolumeReport) -> &'static str {
+    match report.driver {
+        Some(ChosenDriver::Native) => "native",
+        Some(ChosenDriver::Fallback(_)) => "microVM",
+        _ => "-",
+    }
+}
+
+/// Returns the reason why the driver of diskfs is not used.
+fn driver_reason(report: &VolumeReport) -> Option<(&'static str, String)> {
+    match report.driver.as_ref()? {
+        ChosenDriver::Fallback(reason) => Some(("microVM", safe(reason.as_bytes()))),
+        ChosenDriver::None(reason) => Some(("no driver", safe(reason.as_bytes()))),
+        _ => None,
+    }
 }
 
 fn usage(s: &Statistics) -> (String, String, String) {
@@ -412,10 +430,10 @@ fn details(report: &VolumeReport) -> String {
     if let Some(header) = &report.luks {
         return volume_encryption(&report.volume, header);
     }
+    let mut rows: Vec<_> = driver_reason(report).into_iter().collect();
     let Some((identity, _)) = &report.filesystem else {
-        return String::new();
+        return section(report, &rows);
     };
-    let mut rows = Vec::new();
     if !identity.features.is_empty() {
         rows.push(("features", safe(identity.features.join(", ").as_bytes())));
     }
@@ -425,13 +443,15 @@ fn details(report: &VolumeReport) -> String {
             .iter()
             .map(|note| ("note", safe(note.as_bytes()))),
     );
-    if rows.is_empty() {
-        return String::new();
+    section(report, &rows)
+}
+
+fn section(report: &VolumeReport, rows: &[(&str, String)]) -> String {
+    match &report.content {
+        Some(content) if !rows.is_empty() => {
+            let (name, kind) = (report.volume.name(), content.kind);
+            format!("\n{name} ({kind}):\n{}", fields(rows, 2))
+        }
+        _ => String::new(),
     }
-    format!(
-        "\n{} ({}):\n{}",
-        report.volume.name(),
-        identity.kind,
-        fields(&rows, 2)
-    )
 }

@@ -311,6 +311,9 @@ struct ExplainedSystem {
     name: String,
     /// The volume with the system's root filesystem.
     root: String,
+    /// The driver that opens the root filesystem: `native` (of diskfs) or `vm` (the kernel of a
+    /// microVM); null if there is none.
+    driver: Option<String>,
     /// The filesystems that the system mounts.
     mounts: Vec<ExplainedMount>,
 }
@@ -328,6 +331,9 @@ struct ExplainedMount {
     what: String,
     /// The volume that the device stands for; null if it is not in the images.
     volume: Option<String>,
+    /// The driver that opens the filesystem: `native` (of diskfs) or `vm` (the kernel of a microVM);
+    /// null if there is none.
+    driver: Option<String>,
     /// The place in the guest that specifies the mount, such as a line of fstab.
     from: String,
     /// True if the filesystem would be mounted.

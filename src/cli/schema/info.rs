@@ -326,6 +326,11 @@ struct Filesystem {
     kind: String,
     /// True if diskfs can read the contents.
     readable: bool,
+    /// The driver that opens the filesystem: `native` (of diskfs) or `vm` (the kernel of a
+    /// microVM); null if there is none.
+    driver: Option<String>,
+    /// The reason why the driver is not a native one.
+    driver_reason: Option<String>,
     /// The label of the contents.
     label: String,
     /// The label's bytes in base64, if it is not valid UTF-8.

@@ -78,6 +78,27 @@ fn a_plan_on_btrfs() {
     deployed("mkfs.btrfs", &["-q"], &["btrfs", "check"]);
 }
 
+/// Checks that the changes of a plan are computed without a microVM and without a change.
+fn shows_changes_without_a_machine(image: &Path, plan: &Path) {
+    let before = fs::read(image).unwrap();
+    let words = [
+        "deploy".as_ref(),
+        "--dry-run".as_ref(),
+        image.as_os_str(),
+        "--plan".as_ref(),
+        plan.as_os_str(),
+    ];
+    let output = command(Path::new("/nonexistent"), words)
+        .env_remove("DISKFS_DRIVER")
+        .env("DISKFS_VM", "none")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("+web1"), "{shown}");
+    assert!(fs::read(image).unwrap() == before, "the image has changed");
+}
+
 fn deployed(mkfs: &str, options: &[&str], checker: &[&str]) {
     let Some(appliance) = appliance() else { return };
     let (Some(()), Some(())) = (require_all(&[mkfs, checker[0], "setfattr"]), require_root())
@@ -101,10 +122,15 @@ fn deployed(mkfs: &str, options: &[&str], checker: &[&str]) {
             "--plan".as_ref(),
             plan.as_os_str(),
         ];
-        let output = command(&appliance, words).output().unwrap();
+        // Only the commit needs a microVM.
+        let output = command(&appliance, words)
+            .env_remove("DISKFS_DRIVER")
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         String::from_utf8(output.stdout).unwrap()
     };
+    shows_changes_without_a_machine(&image, &plan);
     deploy();
     check(checker[0], &checker[1..], &image);
     on_mount(&image, "loop,ro", |root| {

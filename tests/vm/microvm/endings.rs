@@ -53,6 +53,7 @@ fn killed_it_answers_errors_and_loses_nothing_that_was_synced() {
     let disk = Disk::options()
         .read_only(false)
         .fallback(std::sync::Arc::new(micro_vm(&own)))
+        .always_fallback()
         .open(&image)
         .unwrap();
     let filesystem = disk.writable_filesystem(&WriteOptions::default()).unwrap();

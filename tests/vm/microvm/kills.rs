@@ -132,6 +132,7 @@ fn write_until_killed(victim: &Victim, n: usize) -> Vec<(String, Vec<u8>)> {
     let disk = Disk::options()
         .read_only(false)
         .fallback(Arc::new(micro_vm(&victim.own)))
+        .always_fallback()
         .open(&victim.image)
         .unwrap();
     let filesystem = disk.writable_filesystem(&WriteOptions::default()).unwrap();

@@ -32,6 +32,7 @@ fn no_request_is_slept_through() {
     let disk = Disk::options()
         .read_only(false)
         .fallback(Arc::new(micro_vm(&appliance)))
+        .always_fallback()
         .open(&image)
         .unwrap();
     let filesystem = disk.writable_filesystem(&WriteOptions::default()).unwrap();

@@ -117,6 +117,7 @@ fn twins_through_one_machine(kind: &str, checker: (&str, &[&str])) {
     let disk = Disk::options()
         .read_only(false)
         .fallback(Arc::new(micro_vm(&own)))
+        .always_fallback()
         .open(&image)
         .unwrap();
     write_file(&disk, "p1", PARTS[0].contents);
@@ -182,6 +183,7 @@ fn open_with(vm: &MicroVm, image: &Path) -> Disk {
     Disk::options()
         .read_only(false)
         .fallback(Arc::new(vm.clone()))
+        .always_fallback()
         .open(image)
         .unwrap()
 }
@@ -293,6 +295,7 @@ fn emulated_machines_hear_of_another_disk_too() {
             appliance: Some(appliance),
             ..VmOptions::default()
         })))
+        .always_fallback()
         .open(&image)
         .unwrap();
     let began = Instant::now();
