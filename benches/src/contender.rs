@@ -135,14 +135,14 @@ pub(crate) fn all(diskfs: &Path, filesystem: Filesystem) -> Vec<Box<dyn Contende
     let kinds = [ImageFormat::Raw, ImageFormat::Qcow2, ImageFormat::Qcow2Zstd];
     let mut all: Vec<Box<dyn Contender>> = vec![Box::new(kernel::Kernel::new(filesystem))];
     for (engine, kind) in self::diskfs::engines(filesystem) {
-        let diskfs = self::diskfs::Diskfs::new(diskfs.to_owned(), engine, kind);
+        let diskfs = self::diskfs::Diskfs::new(diskfs.to_owned(), engine, kind, filesystem);
         all.push(Box::new(diskfs));
     }
     all.push(Box::new(fuse2fs::Fuse2fs::new(filesystem)));
     for kind in kinds {
         all.push(Box::new(qemu::StorageDaemon::new(filesystem, kind)));
     }
-    let by_name_only = filesystem.has_driver();
+    let by_name_only = filesystem.is_written();
     all.push(Box::new(guestmount::Guestmount { by_name_only }));
     all
 }
@@ -189,15 +189,19 @@ mod tests {
             let all = all(Path::new("diskfs"), filesystem);
             let by_name_only = all.iter().filter(|it| it.is_by_name_only());
             let names: Vec<String> = by_name_only.map(|it| it.name()).collect();
-            let expected = filesystem.has_driver().then(|| "guestmount raw".to_owned());
+            let expected = filesystem.is_written().then(|| "guestmount raw".to_owned());
             assert_eq!(names, Vec::from_iter(expected));
         }
         let ext4 = names(Filesystem::Ext4);
         assert!(ext4.contains(&"diskfs raw".into()), "{ext4:?}");
         let xfs = names(Filesystem::Xfs);
-        for name in ["diskfs+uml raw", "diskfs+tcg raw", "guestmount raw"] {
+        for name in [
+            "diskfs raw",
+            "diskfs+uml raw",
+            "diskfs+tcg raw",
+            "guestmount raw",
+        ] {
             assert!(xfs.contains(&name.into()), "{xfs:?}");
         }
-        assert!(!xfs.contains(&"diskfs raw".into()), "{xfs:?}");
     }
 }

@@ -5,11 +5,11 @@ use std::process::Command;
 /// The filesystem of the Debian tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Filesystem {
-    /// ext4, for which diskfs has a driver.
+    /// ext4, which diskfs reads and writes.
     Ext4,
-    /// XFS, which diskfs opens by a kernel in a microVM.
+    /// XFS, which diskfs reads, and writes through a kernel in a microVM.
     Xfs,
-    /// btrfs, which diskfs opens by a kernel in a microVM.
+    /// btrfs, which diskfs reads, and writes through a kernel in a microVM.
     Btrfs,
 }
 
@@ -23,8 +23,8 @@ impl Filesystem {
         }
     }
 
-    /// Returns true if diskfs has a driver for it and needs no microVM.
-    pub(crate) fn has_driver(self) -> bool {
+    /// Returns true if diskfs has a driver that writes to it, and needs no microVM.
+    pub(crate) fn is_written(self) -> bool {
         self == Self::Ext4
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 
-    /// Filesystem of the image; all except ext4 are opened through a microVM
+    /// Filesystem of the image
     #[arg(long, value_enum, default_value_t = Filesystem::Ext4)]
     pub(crate) filesystem: Filesystem,
 

@@ -92,7 +92,8 @@ impl<'a> Report<'a> {
     }
 
     fn target(&self, row: &Row) -> String {
-        let target = if self.rig.filesystem().has_driver() {
+        let mut programs = self.rig.contenders().iter().map(|it| it.program());
+        let target = if programs.any(|program| program == "diskfs") {
             row.target.map(|ratio| ratio.to_string())
         } else {
             row.machine_target.map(|limit| bound(row.unit, limit))

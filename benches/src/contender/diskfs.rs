@@ -37,11 +37,11 @@ impl Engine {
 /// the image, so one kind of image is enough for it.
 pub(super) fn engines(filesystem: Filesystem) -> Vec<(Engine, ImageFormat)> {
     let kinds = [ImageFormat::Raw, ImageFormat::Qcow2, ImageFormat::Qcow2Zstd];
-    if filesystem.has_driver() {
-        return kinds.map(|kind| (Engine::Driver, kind)).to_vec();
+    let mut engines = kinds.map(|kind| (Engine::Driver, kind)).to_vec();
+    if !filesystem.is_written() {
+        engines.extend(kinds.map(|kind| (Engine::Uml, kind)));
+        engines.push((Engine::Tcg, ImageFormat::Raw));
     }
-    let mut engines = kinds.map(|kind| (Engine::Uml, kind)).to_vec();
-    engines.push((Engine::Tcg, ImageFormat::Raw));
     engines
 }
 
@@ -51,15 +51,22 @@ pub(super) struct Diskfs {
     program: PathBuf,
     engine: Engine,
     kind: ImageFormat,
+    filesystem: Filesystem,
 }
 
 impl Diskfs {
     /// Returns a contender that opens images of this kind with this program.
-    pub(super) fn new(program: PathBuf, engine: Engine, kind: ImageFormat) -> Self {
+    pub(super) fn new(
+        program: PathBuf,
+        engine: Engine,
+        kind: ImageFormat,
+        filesystem: Filesystem,
+    ) -> Self {
         Self {
             program,
             engine,
             kind,
+            filesystem,
         }
     }
 
@@ -67,7 +74,7 @@ impl Diskfs {
         let mut command = Command::new(&self.program);
         command.arg(name);
         if let Some(backend) = self.engine.backend() {
-            command.args(["--vm", backend]);
+            command.args(["--driver", "vm", "--vm", backend]);
         }
         command
     }
@@ -115,6 +122,11 @@ impl Contender for Diskfs {
             Engine::Driver | Engine::Uml => u32::MAX,
             Engine::Tcg => 3,
         }
+    }
+
+    fn writes(&self) -> bool {
+        let has_driver = self.engine != Engine::Driver || self.filesystem.is_written();
+        has_driver && self.kind != ImageFormat::Qcow2Zstd
     }
 
     fn mount(&self, image: &Path, dir: &Path) -> Result<Mount> {
