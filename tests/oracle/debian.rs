@@ -11,7 +11,9 @@ use std::sync::OnceLock;
 
 use anyhow::{Result, ensure};
 use diskfs::inspect::{Depth, Report};
-use diskfs_fixtures::{Mount, Tree, Variant, cached, debootstrap, require, require_root, run};
+use diskfs_fixtures::{
+    Mount, Tree, Variant, Workshop, cached, debootstrap, require, require_root, run,
+};
 
 use super::{assert_same, filesystem};
 
@@ -168,6 +170,38 @@ fn compare(image: &str) {
         let filesystem = filesystem(&debian.directory.join(image));
         assert_same(image, &debian.tree, &filesystem);
     }
+}
+
+/// The kernel copies the system to filesystems that diskfs only reads.
+#[test]
+fn a_debian_system_on_xfs_and_btrfs_is_as_the_kernel_shows_it() {
+    let Some(debian) = debian() else { return };
+    for kind in ["xfs", "btrfs"] {
+        let program = format!("mkfs.{kind}");
+        if require(&program).is_none() {
+            return;
+        }
+        let workshop = Workshop::new().unwrap();
+        let image = workshop.sparse_file("image", DISK_BYTES).unwrap();
+        run(&program, [Path::new("-q"), &image]).unwrap();
+        let mut expected = copied(&debian.directory.join("debian.raw"), &image).unwrap();
+        expected.statfs = None; // The device of the mount is read-only, which btrfs subtracts.
+        assert_same(kind, &expected, &filesystem(&image));
+    }
+}
+
+/// Copies the system to another filesystem, and returns the tree that the kernel shows there.
+fn copied(disk: &Path, image: &Path) -> Result<Tree> {
+    let source = Mount::of_image(disk, &format!("ro,offset={ROOT_OFFSET_BYTES}"))?;
+    let target = Mount::of_image(image, "noatime")?;
+    let all = source.path().join(".");
+    run(
+        "cp",
+        ["-a".as_ref(), all.as_os_str(), target.path().as_os_str()],
+    )?;
+    target.unmount()?;
+    source.unmount()?;
+    Tree::of_directory(Mount::of_image(image, "ro")?.path())
 }
 
 #[test]
