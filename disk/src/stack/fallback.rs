@@ -87,9 +87,9 @@ pub(super) struct FallbackOfDisk {
     pub(super) disk: DiskId,
 }
 
-/// A cache for a filesystem that is open for reading and that no driver of diskfs writes to. Opening
-/// it may take long (a microVM, a log to replay), and the search for systems and the choice of a
-/// filesystem open it before anyone reads files.
+/// A cache for a filesystem that is open for reading. Opening may take long (a microVM, a log to
+/// replay), and the search for systems and the choice of a filesystem open it before anyone reads
+/// files.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CachedFilesystem(Arc<Mutex<Option<Arc<dyn FsRead>>>>);
 
@@ -111,6 +111,18 @@ impl CachedFilesystem {
         let fs = open()?;
         *cached = Some(Arc::clone(&fs));
         Ok(fs)
+    }
+
+    /// Returns the cached filesystem, if there is one.
+    pub(super) fn get(&self) -> Option<Arc<dyn FsRead>> {
+        let cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.clone()
+    }
+
+    /// Caches a filesystem.
+    pub(super) fn set(&self, fs: &Arc<dyn FsRead>) {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *cached = Some(Arc::clone(fs));
     }
 
     /// Drops the cached filesystem, before another one opens the volume for writing.

@@ -33,18 +33,11 @@ impl Volume {
     pub fn filesystem(&self) -> Result<Filesystem> {
         let content = self.known_content()?;
         let device = self.device()?;
-        let open = || {
-            let native = || self.open_native(content, Arc::clone(&device));
-            self.native_or_fallback(content, native, |fallback, wanted| {
-                fallback.open(wanted, Arc::clone(&device))
-            })
-        };
-        // Opening with a driver that also writes takes no time, and shows what was written.
-        let fs = if content.is_writable() && !self.avoids_drivers() {
-            open()?
-        } else {
-            self.cached.get_or(open)?
-        };
+        let native = || self.open_native(content, Arc::clone(&device));
+        let fs = self.native_or_fallback(content, native, |fallback, wanted| {
+            let open = || fallback.open(wanted, Arc::clone(&device));
+            self.by_fallback.get_or(open)
+        })?;
         tracing::info!(
             volume = self.name(),
             kind = content.kind,
@@ -113,10 +106,18 @@ impl Volume {
         content: &Content,
         device: Arc<dyn BlockRead>,
     ) -> Option<diskfs_vfs::Result<Arc<dyn FsRead>>> {
-        match content.kind {
+        let open = || match content.kind {
             "btrfs" => Some(btrfs::open(self, device)),
             _ => driver::open(content, device, self.code_page()),
+        };
+        // Opening with a driver that also writes takes no time, and shows what was written.
+        if content.is_writable() {
+            return open();
         }
+        if let Some(fs) = self.by_driver.get() {
+            return Some(Ok(fs));
+        }
+        Some(open()?.inspect(|fs| self.by_driver.set(fs)))
     }
 
     /// Opens its filesystem for writing with a driver, never with the fallback.
@@ -214,5 +215,81 @@ fn combined_error(driver: &Error, fallback: &Error) -> Error {
     match fallback.next_step() {
         Some(step) => error.with_hint(step),
         None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use diskfs_block::BlockWrite;
+    use diskfs_fixtures::{TempImage, image};
+    use diskfs_vfs::testing::MemoryFs;
+
+    use super::*;
+    use crate::Disk;
+
+    /// A fallback that supports everything, and counts what it opens.
+    #[derive(Debug, Default)]
+    struct Counting(AtomicU32);
+
+    impl Fallback for Counting {
+        fn supports(&self, _: &str) -> bool {
+            true
+        }
+
+        fn open(&self, _: &FallbackRequest<'_>, _: Arc<dyn BlockRead>) -> Result<Arc<dyn FsRead>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(Arc::new(MemoryFs::new()))
+        }
+
+        fn open_for_writing(
+            &self,
+            _: &FallbackRequest<'_>,
+            _: Arc<dyn BlockWrite>,
+        ) -> Result<Arc<dyn FsWrite>> {
+            Err(Error::new(ErrorKind::Unsupported, "not in this test"))
+        }
+    }
+
+    /// Opens the filesystem twice. Returns its driver, and how often the fallback opened it.
+    fn opened(image: &TempImage, always: bool) -> (ChosenDriver, u32) {
+        let counting = Arc::new(Counting::default());
+        let mut options = Disk::options().fallback(Arc::clone(&counting) as _);
+        if always {
+            options = options.always_fallback();
+        }
+        let disk = options.open(image.path()).unwrap();
+        let volume = disk.default_volume().unwrap();
+        let driver = volume.driver().unwrap();
+        volume.filesystem().unwrap();
+        volume.filesystem().unwrap();
+        (driver, counting.0.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn a_fallback_opens_what_a_driver_refuses_once() {
+        let ext2 = image("ext2");
+        assert_eq!(opened(&ext2, false), (ChosenDriver::Native, 0));
+        // A bit of `s_feature_incompat` that no version of ext4 knows.
+        let file = std::fs::File::options().write(true).open(ext2.path());
+        file.unwrap()
+            .write_all_at(&[0x80], 1024 + 0x60 + 3)
+            .unwrap();
+        let (driver, count) = opened(&ext2, false);
+        assert!(matches!(driver, ChosenDriver::Fallback(_)), "{driver:?}");
+        assert_eq!(count, 1);
+    }
+
+    #[test]
+    fn a_forced_fallback_opens_what_a_driver_supports_once() {
+        for name in ["xfs-default", "ext2"] {
+            let image = image(name);
+            assert_eq!(opened(&image, false), (ChosenDriver::Native, 0), "{name}");
+            let (driver, count) = opened(&image, true);
+            assert!(matches!(driver, ChosenDriver::Fallback(_)), "{driver:?}");
+            assert_eq!(count, 1, "{name}");
+        }
     }
 }

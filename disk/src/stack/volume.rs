@@ -39,8 +39,10 @@ pub struct Volume {
     pub(super) fallback: Option<FallbackOfDisk>,
     /// The volumes of the machine, for a filesystem that spans several. They have none themselves.
     beside: Arc<[Volume]>,
-    /// The filesystem, if opening it again would take long.
-    pub(super) cached: CachedFilesystem,
+    /// The filesystem that a driver opened which does not write.
+    pub(super) by_driver: CachedFilesystem,
+    /// The filesystem that the fallback opened.
+    pub(super) by_fallback: CachedFilesystem,
 }
 
 impl Volume {
@@ -62,7 +64,8 @@ impl Volume {
             detached_header: None,
             fallback: None,
             beside: Arc::default(),
-            cached: CachedFilesystem::default(),
+            by_driver: CachedFilesystem::default(),
+            by_fallback: CachedFilesystem::default(),
         }
     }
 
@@ -248,14 +251,15 @@ impl Volume {
         self.place.read().map_err(|e| self.in_image(e))
     }
 
-    /// Returns the volume as a device for writing. A filesystem that a fallback had opened for
-    /// reading is dropped.
+    /// Returns the volume as a device for writing. A filesystem that was cached for reading is
+    /// dropped.
     ///
     /// # Errors
     /// As [`device`](Self::device); `ReadOnly` if the disk is open read-only.
     pub fn writable_device(&self) -> Result<Arc<dyn BlockWrite>> {
         let device = self.place.write().map_err(|e| self.in_image(e))?;
-        self.cached.forget();
+        self.by_driver.forget();
+        self.by_fallback.forget();
         device.ok_or_else(|| {
             let reason = "the disk is open read-only";
             self.in_image(Error::new(ErrorKind::ReadOnly, reason))
@@ -281,7 +285,8 @@ impl Volume {
     pub fn refreshed(&self) -> Result<Self> {
         let fresh = Self {
             content: OnceLock::new(),
-            cached: CachedFilesystem::default(),
+            by_driver: CachedFilesystem::default(),
+            by_fallback: CachedFilesystem::default(),
             ..self.clone()
         };
         fresh.content()?;
