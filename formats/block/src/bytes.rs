@@ -1,4 +1,4 @@
-//! Lengths and raw little-endian fields, without casts or indexing that could fail.
+//! Lengths and raw fields, without casts or indexing that could fail.
 
 /// Converts a length in memory to a number of bytes. No platform has a `usize` above 64 bits.
 #[inline]
@@ -35,6 +35,30 @@ pub fn le16(bytes: &[u8], offset: usize) -> Option<u16> {
 #[inline]
 pub fn le32(bytes: &[u8], offset: usize) -> Option<u32> {
     array(bytes, offset).map(u32::from_le_bytes)
+}
+
+/// Reads the little-endian 64-bit number at `offset`.
+#[inline]
+pub fn le64(bytes: &[u8], offset: usize) -> Option<u64> {
+    array(bytes, offset).map(u64::from_le_bytes)
+}
+
+/// Reads the big-endian 16-bit number at `offset`.
+#[inline]
+pub fn be16(bytes: &[u8], offset: usize) -> Option<u16> {
+    array(bytes, offset).map(u16::from_be_bytes)
+}
+
+/// Reads the big-endian 32-bit number at `offset`.
+#[inline]
+pub fn be32(bytes: &[u8], offset: usize) -> Option<u32> {
+    array(bytes, offset).map(u32::from_be_bytes)
+}
+
+/// Reads the big-endian 64-bit number at `offset`.
+#[inline]
+pub fn be64(bytes: &[u8], offset: usize) -> Option<u64> {
+    array(bytes, offset).map(u64::from_be_bytes)
 }
 
 /// Writes `value` at `offset`, if it fits.

@@ -10,6 +10,7 @@
 //! * [`Memory`]: bytes in memory;
 //! * [`Slice`]: a part of another device, bounds checked (a partition);
 //! * [`Cache`]: a cache of another device's metadata blocks, with a byte budget;
+//! * [`ByteCache`]: a cache of anything else, with a byte budget, for drivers;
 //! * [`Overlay`]: copy-on-write over a read-only device, in memory or in a temporary file;
 //! * [`WriteBehind`]: lets another thread write, while the caller prepares the next write;
 //! * [`Counting`]: counts the requests that reach a device;
@@ -44,6 +45,7 @@
     )
 )]
 
+mod byte_cache;
 pub mod bytes;
 mod cache;
 mod counting;
@@ -60,6 +62,7 @@ mod wipe;
 mod write_behind;
 mod write_log;
 
+pub use byte_cache::{ByteCache, Weight};
 pub use cache::{Cache, CacheOptions, CacheStatistics};
 pub use counting::{Counting, Counts};
 pub use device::{BlockRead, BlockWrite, check_bounds, len_of, read_within};

@@ -1,13 +1,7 @@
 //! Conversions of lengths and raw little-endian fields, without a cast or an index that could go
 //! wrong.
 
-pub(crate) use diskfs_block::bytes::{array, index, le16, le32, len_u64, part};
-
-/// Reads the little-endian 64-bit number at `offset`.
-#[inline]
-pub(crate) fn le64(bytes: &[u8], offset: usize) -> Option<u64> {
-    array(bytes, offset).map(u64::from_le_bytes)
-}
+pub(crate) use diskfs_block::bytes::{array, index, le16, le32, le64, len_u64, part};
 
 /// Returns the low 32 bits of a number.
 #[inline]

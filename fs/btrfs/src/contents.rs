@@ -4,12 +4,13 @@ mod extents;
 
 use std::sync::Arc;
 
+use diskfs_block::ByteCache;
+
 pub(crate) use self::extents::Extents;
 use crate::bytes::{index, len_u64};
 use crate::compression::Decompressor;
 use crate::data::{self, Verify};
 use crate::error::Result;
-use crate::extent_cache::ExtentCache;
 use crate::file_extent_item::{CompressedExtent, ExtentKind, FileExtentItem, inline_data};
 use crate::file_extents::ExtentItems;
 use crate::inode::Inode;
@@ -19,8 +20,11 @@ use crate::volume::Volume;
 #[derive(Debug)]
 pub(crate) struct Reader {
     decompressor: Decompressor,
-    cache: ExtentCache,
+    cache: ByteCache<CompressedExtent, [u8]>,
 }
+
+/// The usual size of a decompressed extent.
+const EXTENT_TYPICAL_BYTES: u64 = 128 << 10;
 
 /// The part of an extent that is to be read.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +40,7 @@ impl Reader {
     pub(crate) fn new(sector_bytes: u64, cache_bytes: u64) -> Self {
         Self {
             decompressor: Decompressor::new(index(sector_bytes)),
-            cache: ExtentCache::new(cache_bytes),
+            cache: ByteCache::new(cache_bytes, EXTENT_TYPICAL_BYTES),
         }
     }
 

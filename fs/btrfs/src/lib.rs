@@ -57,7 +57,6 @@ mod device_set;
 mod dir_item;
 mod directory;
 mod error;
-mod extent_cache;
 mod features;
 mod file_extent_item;
 mod file_extents;

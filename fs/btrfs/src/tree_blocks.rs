@@ -2,24 +2,18 @@
 
 use std::sync::Arc;
 
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use diskfs_block::{ByteCache, Weight};
 
-use crate::bytes::{index, len_u64};
+use crate::bytes::index;
 use crate::error::{Error, Result};
 use crate::logical::Logical;
 use crate::storage::{Storage, no_copy};
 use crate::tree_block::{BlockFormat, Expected, TreeBlock};
 use crate::tree_root::TreeRoot;
 
-#[derive(Debug, Clone, Copy)]
-struct ByBytes;
-
-impl Weighter<Logical, Arc<TreeBlock>> for ByBytes {
-    fn weight(&self, _: &Logical, block: &Arc<TreeBlock>) -> u64 {
-        /// The memory for an entry besides its bytes: header, pointers, overhead of the cache.
-        const ENTRY_BYTES: u64 = 160;
-        len_u64(block.len_bytes()).saturating_add(ENTRY_BYTES)
+impl Weight for TreeBlock {
+    fn weight_bytes(&self) -> usize {
+        self.len_bytes()
     }
 }
 
@@ -29,7 +23,7 @@ impl Weighter<Logical, Arc<TreeBlock>> for ByBytes {
 pub(crate) struct TreeBlocks {
     pub(crate) storage: Storage,
     format: BlockFormat,
-    cache: Cache<Logical, Arc<TreeBlock>, ByBytes>,
+    cache: ByteCache<Logical, TreeBlock>,
 }
 
 impl TreeBlocks {
@@ -41,9 +35,8 @@ impl TreeBlocks {
             node_bytes: superblock.node_bytes,
             fsids: storage.devices.fsids.clone(),
         };
-        let items = budget_bytes.checked_div(u64::from(format.node_bytes));
         Self {
-            cache: Cache::with_weighter(index(items.unwrap_or(0)), budget_bytes, ByBytes),
+            cache: ByteCache::new(budget_bytes, format.node_bytes.into()),
             format,
             storage,
         }
@@ -98,7 +91,7 @@ impl TreeBlocks {
     /// Reads blocks that will be needed soon, neighbours with one read. Errors are left to the real
     /// reads.
     pub(crate) fn prefetch(&self, mut wanted: Vec<Expected>) {
-        wanted.retain(|expected| !self.cache.contains_key(&expected.logical));
+        wanted.retain(|expected| !self.cache.contains(&expected.logical));
         wanted.sort_unstable_by_key(|expected| expected.logical);
         wanted.dedup_by_key(|expected| expected.logical);
         let node_bytes = u64::from(self.format.node_bytes);
@@ -131,7 +124,7 @@ impl TreeBlocks {
 
     /// Returns true if the block is cached.
     pub(crate) fn has(&self, logical: Logical) -> bool {
-        self.cache.contains_key(&logical)
+        self.cache.contains(&logical)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The contents of inodes of all types.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use diskfs_block::bytes::{index, len_u64, part};
@@ -166,11 +166,13 @@ fn read_encoded(volume: &Volume, extent: &Encoded, skip: u64, out: &mut [u8]) ->
         }
         return decompress::read(volume, extent, out);
     }
-    let kept = volume.extents.get_or_make(extent, || {
-        let mut bytes = vec![0; index(extent.len)];
-        decompress::read(volume, extent, &mut bytes)?;
-        Ok(Decompressed(bytes))
-    })?;
+    let kept = volume
+        .extents
+        .get_or_make(extent, || -> Result<Arc<Decompressed>> {
+            let mut bytes = vec![0; index(extent.len)];
+            decompress::read(volume, extent, &mut bytes)?;
+            Ok(Arc::new(Decompressed(bytes)))
+        })?;
     let bytes = part(&kept.0, index(skip), out.len());
     let short = || corrupt("invalid extent: too short", extent.place.at());
     out.copy_from_slice(bytes.ok_or_else(short)?);

@@ -1,5 +1,7 @@
 //! Extents of compressed files.
 
+use std::sync::Arc;
+
 use crate::cluster::ClusterKind;
 use crate::error::{Result, corrupt};
 use crate::extent::{
@@ -14,7 +16,7 @@ use crate::{cluster_index, encoded_extent, map_tail};
 
 /// Returns the extent that contains the byte `offset`.
 pub(crate) fn map(volume: &Volume, inode: &Inode, offset: u64) -> Result<Mapped> {
-    let make = || map_tail::read_header(volume, inode);
+    let make = || map_tail::read_header(volume, inode).map(Arc::new);
     let header = volume.headers.get_or_make(&inode.number, make)?;
     if let Tail::WholeFragment(fragment) = header.tail {
         return Ok(Mapped {

@@ -1,6 +1,7 @@
 //! Extents of compressed files: how they are stored, and decoded ones.
 
-use crate::cache::Weight;
+use diskfs_block::Weight;
+
 use crate::error::{Error, ErrorKind, Result, corrupt};
 use crate::place::Place;
 

@@ -37,7 +37,6 @@
     )
 )]
 
-mod cache;
 mod chunk;
 mod cluster;
 mod cluster_index;

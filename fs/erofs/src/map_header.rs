@@ -2,10 +2,10 @@
 
 use std::sync::Mutex;
 
+use diskfs_block::Weight;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use crate::cache::Weight;
 use crate::error::{Result, corrupt};
 use crate::place::Place;
 

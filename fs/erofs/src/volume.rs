@@ -5,10 +5,9 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use diskfs_block::bytes::len_u64;
-use diskfs_block::{BlockRead, Cache, CacheOptions};
+use diskfs_block::{BlockRead, ByteCache, Cache, CacheOptions};
 use diskfs_vfs::InodeNumber;
 
-use crate::cache::ByteCache;
 use crate::device_slot::Devices;
 use crate::error::{Result, corrupt, device_failed};
 use crate::extent::{Decompressed, Encoded};

@@ -154,7 +154,7 @@ fn piece_with(volume: &Volume, place: InodePlace) -> Result<(Arc<[u8]>, usize)> 
     }
     let bytes = volume
         .metadata
-        .get_or_read(Key::inode_table(piece.first), || {
+        .get_or_make(&Key::inode_table(piece.first), || -> Result<Arc<[u8]>> {
             volume.read_blocks(piece.first, piece.len_blocks)
         })?;
     Ok((bytes, offset))

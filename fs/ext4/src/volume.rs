@@ -12,7 +12,7 @@ use crate::error::{Result, device_failed};
 use crate::inode::Inode;
 use crate::journal::FastCommits;
 use crate::journal::JournalView;
-use crate::metadata_cache::{Key, MetadataCache, zeroed};
+use crate::metadata_cache::{self, Key, MetadataCache, zeroed};
 use crate::pool::BlockPool;
 use crate::run::FileMaps;
 use crate::superblock::Superblock;
@@ -56,7 +56,10 @@ impl Volume {
             journal_view: None,
             superblock,
             ambient: Ambient::default(),
-            metadata: MetadataCache::new(cache_bytes.saturating_sub(eighth.saturating_mul(2))),
+            metadata: MetadataCache::new(
+                cache_bytes.saturating_sub(eighth.saturating_mul(2)),
+                metadata_cache::TYPICAL_BYTES,
+            ),
             maps: FileMaps::new(eighth),
             fast_commits: None,
             pool: None,
@@ -123,7 +126,7 @@ impl Volume {
             }
             return Ok(bytes);
         }
-        self.metadata.get_or_read(key, || {
+        self.metadata.get_or_make(&key, || -> Result<Arc<[u8]>> {
             let bytes = self.read_blocks(key.block, 1)?;
             checked(&bytes)?;
             Ok(bytes)
@@ -134,7 +137,7 @@ impl Volume {
     pub(crate) fn has_block(&self, key: Key) -> bool {
         match &self.pool {
             Some(pool) => pool.contains(key.block),
-            None => self.metadata.contains(key),
+            None => self.metadata.contains(&key),
         }
     }
 

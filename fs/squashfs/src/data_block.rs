@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use diskfs_block::BlockRead;
 use diskfs_block::bytes::{index, len_u64};
+use diskfs_block::{BlockRead, ByteCache, Weight};
 
-use crate::cache::{ByteCache, Weight};
 use crate::compressor::Compressor;
 use crate::decompress::decompress;
 use crate::error::{Result, corrupt, device_failed};
@@ -131,11 +130,13 @@ impl DataBlocks {
             block,
             len: Some(len),
         };
-        let kept = self.cache.get_or_make(&key, || {
-            let mut bytes = vec![0; len];
-            self.unpack(block, &mut bytes)?;
-            Ok(Decompressed(bytes))
-        })?;
+        let kept = self
+            .cache
+            .get_or_make(&key, || -> Result<Arc<Decompressed>> {
+                let mut bytes = vec![0; len];
+                self.unpack(block, &mut bytes)?;
+                Ok(Arc::new(Decompressed(bytes)))
+            })?;
         let part = diskfs_block::bytes::part(kept.bytes(), skip, out.len());
         out.copy_from_slice(part.ok_or_else(|| corrupt("invalid block: too short", block.start))?);
         Ok(())
@@ -144,16 +145,17 @@ impl DataBlocks {
     /// Returns a fragment block, which has at most as many bytes as a block of a file.
     pub(crate) fn fragment(&self, block: DataBlock) -> Result<Arc<Decompressed>> {
         let key = Key { block, len: None };
-        self.cache.get_or_make(&key, || {
-            let stored = self.stored(block)?;
-            if !block.size.is_compressed() {
-                return Ok(Decompressed(stored));
-            }
-            let mut bytes = vec![0; index(self.block_bytes)];
-            let len = self.decompress(block, &stored, &mut bytes)?;
-            bytes.truncate(len);
-            Ok(Decompressed(bytes))
-        })
+        self.cache
+            .get_or_make(&key, || -> Result<Arc<Decompressed>> {
+                let stored = self.stored(block)?;
+                if !block.size.is_compressed() {
+                    return Ok(Arc::new(Decompressed(stored)));
+                }
+                let mut bytes = vec![0; index(self.block_bytes)];
+                let len = self.decompress(block, &stored, &mut bytes)?;
+                bytes.truncate(len);
+                Ok(Arc::new(Decompressed(bytes)))
+            })
     }
 
     fn unpack(&self, block: DataBlock, out: &mut [u8]) -> Result<()> {

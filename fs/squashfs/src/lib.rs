@@ -38,7 +38,6 @@
 )]
 
 mod block_list;
-mod cache;
 mod compressor;
 mod compressor_options;
 mod contents;

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use diskfs_block::bytes::{index, len_u64};
-use diskfs_block::{BlockRead, Cache, CacheOptions};
+use diskfs_block::{BlockRead, ByteCache, Cache, CacheOptions, Weight};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use crate::cache::{ByteCache, Weight};
 use crate::compressor::Compressor;
 use crate::decompress::decompress;
 use crate::error::{Result, corrupt, device_failed};
@@ -79,7 +78,8 @@ impl MetadataBlocks {
     }
 
     fn block(&self, at: u64) -> Result<Arc<MetadataBlock>> {
-        self.blocks.get_or_make(&at, || self.read_block(at))
+        self.blocks
+            .get_or_make(&at, || self.read_block(at).map(Arc::new))
     }
 
     fn read_block(&self, at: u64) -> Result<MetadataBlock> {

@@ -1,8 +1,8 @@
 //! Segments of the list of a file's blocks, which are cached.
 
 use diskfs_block::bytes::index;
+use diskfs_block::{ByteCache, Weight};
 
-use crate::cache::{ByteCache, Weight};
 use crate::data_block::StoredSize;
 use crate::error::Result;
 use crate::inode_reference::InodeReference;
@@ -21,11 +21,9 @@ const BUDGET_BYTES: u64 = 1 << 20;
 /// The cache of segments, by inode and number of the segment.
 pub(crate) type Segments = ByteCache<(InodeReference, u64), Segment>;
 
-impl Segments {
-    /// Returns an empty cache. Most segments are those of small files.
-    pub(crate) fn of_files() -> Self {
-        Self::new(BUDGET_BYTES, SEGMENT_BYTES)
-    }
+/// Returns an empty cache. Most segments are those of small files.
+pub(crate) fn no_segments() -> Segments {
+    Segments::new(BUDGET_BYTES, SEGMENT_BYTES)
 }
 
 /// A part of a list of blocks.

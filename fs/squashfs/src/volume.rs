@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result, corrupt};
 use crate::inode_reference::InodeReference;
 use crate::lookup_table::LookupTable;
 use crate::metadata_block::{MetadataBlocks, Table};
-use crate::segment::Segments;
+use crate::segment::{Segments, no_segments};
 use crate::superblock::Superblock;
 use crate::xattr_id::XattrIds;
 
@@ -58,7 +58,7 @@ impl Volume {
         let parallelism = std::thread::available_parallelism().map_or(1, NonZero::get);
         Ok(Self {
             data: DataBlocks::new(device, compressor, superblock.block_bytes, bytes_used),
-            segments: Segments::of_files(),
+            segments: no_segments(),
             fragments: fragments.map(|start| table(start, superblock.fragments.into())),
             xattr_ids: xattr_ids.transpose()?,
             parents: OnceLock::new(),

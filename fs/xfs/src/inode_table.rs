@@ -77,9 +77,11 @@ fn read(volume: &Volume, number: u64) -> Result<Option<Inode>> {
     let Some((window, at)) = window(volume, number) else {
         return Ok(None);
     };
-    let bytes = volume.metadata.get_or_read(window.key(), || {
-        volume.read_bytes(window.start, index(window.len_bytes))
-    })?;
+    let bytes = volume
+        .metadata
+        .get_or_make(&window.key(), || -> Result<Arc<[u8]>> {
+            volume.read_bytes(window.start, index(window.len_bytes))
+        })?;
     let offset = index(at.saturating_sub(window.start));
     let size = usize::from(volume.superblock.inode_bytes);
     let bytes = part(&bytes, offset, size).ok_or_else(|| corrupt("inode is truncated", at))?;
@@ -97,7 +99,7 @@ pub(crate) fn will_need(volume: &Volume, numbers: impl Iterator<Item = u64>) {
         .collect();
     windows.sort_unstable();
     windows.dedup();
-    windows.retain(|window| !volume.metadata.contains(window.key()));
+    windows.retain(|window| !volume.metadata.contains(&window.key()));
     for run in merge(&windows) {
         volume.device.will_need(run.start, run.len_bytes);
     }

@@ -4,13 +4,7 @@
 //! one inode is not therefore a valid block of another. So a hostile image gains nothing by using a
 //! block twice, and cached blocks need not be checked again.
 
-use std::sync::Arc;
-
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
-
-use crate::bytes::{index, len_u64};
-use crate::error::Result;
+use diskfs_block::ByteCache;
 
 /// The key of a cached block: what it was read as, for which inode, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,52 +28,8 @@ pub(crate) enum BlockKind {
     Attributes,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct ByBytes;
+/// The cache of metadata blocks.
+pub(crate) type MetadataCache = ByteCache<Key, [u8]>;
 
-impl Weighter<Key, Arc<[u8]>> for ByBytes {
-    fn weight(&self, _: &Key, bytes: &Arc<[u8]>) -> u64 {
-        /// The memory for an entry besides its bytes: key, pointer, counters, overhead of the
-        /// cache.
-        const ENTRY_BYTES: u64 = 96;
-        len_u64(bytes.len()).saturating_add(ENTRY_BYTES)
-    }
-}
-
-/// A sharded cache with a budget in bytes.
-#[derive(Debug)]
-pub(crate) struct MetadataCache {
-    blocks: Cache<Key, Arc<[u8]>, ByBytes>,
-}
-
-impl MetadataCache {
-    /// Returns an empty cache that keeps about `budget_bytes`.
-    pub(crate) fn new(budget_bytes: u64) -> Self {
-        /// The average size of an entry: a block of the usual size, or a chunk of inodes.
-        const TYPICAL_BYTES: u64 = 8192;
-        let items = index(budget_bytes.wrapping_div(TYPICAL_BYTES));
-        Self {
-            blocks: Cache::with_weighter(items, budget_bytes, ByBytes),
-        }
-    }
-
-    /// Returns the cached bytes under `key`; if there are none, it calls `read` and caches the
-    /// result. Threads that want the same block wait for the one that reads it.
-    pub(crate) fn get_or_read(
-        &self,
-        key: Key,
-        read: impl FnOnce() -> Result<Arc<[u8]>>,
-    ) -> Result<Arc<[u8]>> {
-        self.blocks.get_or_insert_with(&key, read)
-    }
-
-    /// Returns true if the cache has an entry under `key`.
-    pub(crate) fn contains(&self, key: Key) -> bool {
-        self.blocks.contains_key(&key)
-    }
-
-    /// Adds bytes that were read and checked elsewhere.
-    pub(crate) fn insert(&self, key: Key, bytes: Arc<[u8]>) {
-        self.blocks.insert(key, bytes);
-    }
-}
+/// The average size of a cached block: a block of the usual size, or a chunk of inodes.
+pub(crate) const TYPICAL_BYTES: u64 = 8192;

@@ -10,7 +10,7 @@ use crate::bytes::{index, len_u64};
 use crate::error::{Result, device_failed};
 use crate::extent::Extent;
 use crate::inode::{ForkKind, Inode};
-use crate::metadata_cache::MetadataCache;
+use crate::metadata_cache::{self, MetadataCache};
 use crate::superblock::Superblock;
 
 /// The memory for all caches: the metadata of a system's tree of some 20,000 files.
@@ -65,7 +65,7 @@ impl Volume {
         Self {
             device,
             superblock,
-            metadata: MetadataCache::new(eighth.saturating_mul(5)),
+            metadata: MetadataCache::new(eighth.saturating_mul(5), metadata_cache::TYPICAL_BYTES),
             maps: Cache::with_weighter(items(eighth, LIST_BYTES), eighth, MapBytes),
             inodes: Cache::with_weighter(items(quarter, INODE_BYTES), quarter, InodeBytes),
         }

@@ -118,7 +118,7 @@ fn fetch(volume: &Volume, directory: &Inode, run: Run, batch: u32) -> Result<Arc
     }
     volume
         .metadata
-        .get_or_read(key, || {
+        .get_or_make(&key, || -> Result<Arc<[u8]>> {
             let all = volume.read_blocks(run.fs_block, batch)?;
             let mut blocks = all.chunks(volume.superblock.block_size.len());
             let first = blocks.next().unwrap_or_default();

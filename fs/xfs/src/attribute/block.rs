@@ -27,7 +27,7 @@ fn read(volume: &Volume, inode: &Inode, file_block: u64) -> Result<Arc<[u8]>> {
         owner: inode.number,
         place: file_block,
     };
-    volume.metadata.get_or_read(key, || {
+    volume.metadata.get_or_make(&key, || -> Result<Arc<[u8]>> {
         let at = place(volume, inode, file_block)?;
         let bytes = volume.read_bytes(at, volume.superblock.block_len())?;
         check(&volume.superblock, inode, &bytes, at)?;

@@ -89,7 +89,7 @@ impl Node {
             owner: inode.number,
             place: block.0,
         };
-        let bytes = volume.metadata.get_or_read(key, || {
+        let bytes = volume.metadata.get_or_make(&key, || -> Result<Arc<[u8]>> {
             let bytes = volume.read_bytes(at, superblock.block_len())?;
             check(volume, inode, &bytes, at)?;
             Ok(bytes)

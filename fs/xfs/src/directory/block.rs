@@ -56,7 +56,7 @@ pub(super) fn read(
 ) -> Result<Arc<[u8]>> {
     volume
         .metadata
-        .get_or_read(part.key(inode, file_block), || {
+        .get_or_make(&part.key(inode, file_block), || -> Result<Arc<[u8]>> {
             let (bytes, at) = read_uncached(volume, inode, file_block)?;
             part.check(&volume.superblock, inode, &bytes, at)?;
             Ok(bytes)
@@ -70,7 +70,7 @@ pub(super) fn read_ahead(
     file_block: u64,
     extent: &Extent,
 ) -> Result<Arc<[u8]>> {
-    if !volume.metadata.contains(Part::Data.key(inode, file_block)) {
+    if !volume.metadata.contains(&Part::Data.key(inode, file_block)) {
         fill(volume, inode, file_block, extent)?;
     }
     read(volume, inode, Part::Data, file_block)
