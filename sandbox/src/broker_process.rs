@@ -40,7 +40,7 @@ pub fn serve_broker(
 ) -> io::Result<()> {
     let mut incoming = Incoming::without_descriptors(OTHER_MAX_BYTES);
     let mut broker = Broker::new(grants);
-    while let Some(frame) = next::<ToParent>(&mut incoming, socket)? {
+    while let Some(frame) = incoming.next::<ToParent>(socket)? {
         let mut payload = Vec::new();
         let (answer, descriptor) = match frame.message {
             ToParent::Open { path, access } => file_answer(broker.open(&path, access.into()))?,
@@ -77,23 +77,6 @@ fn file_answer(opened: Result<File>) -> io::Result<(ToWorker, Option<OwnedFd>)> 
         }
         Err(error) => (ToWorker::File(Err(FileError::from(error))), None),
     })
-}
-
-fn next<M: serde::de::DeserializeOwned>(
-    incoming: &mut Incoming,
-    socket: &UnixStream,
-) -> io::Result<Option<Frame<M>>> {
-    loop {
-        if let Some(frame) = incoming.take()? {
-            return Ok(Some(frame));
-        }
-        match incoming.receive(socket) {
-            Ok(true) => {}
-            Ok(false) => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 /// The confined end of a broker in another process.
@@ -159,7 +142,9 @@ impl BrokerClient {
 impl Exchange {
     fn ask(&mut self, request: &ToParent, payload: &[u8]) -> io::Result<Frame<ToWorker>> {
         Outgoing::new(request, payload, None)?.send_all(&self.socket)?;
-        next(&mut self.incoming, &self.socket)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        self.incoming
+            .next(&self.socket)?
+            .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 }
 

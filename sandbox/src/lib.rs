@@ -60,6 +60,7 @@ mod seccomp;
 mod sys;
 mod wire;
 pub mod worker;
+mod zygote;
 
 pub use broker::{Broker, Grants};
 pub use broker_process::{BrokerClient, OtherAnswer, serve_broker};

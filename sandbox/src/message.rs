@@ -9,10 +9,15 @@ use serde::{Deserialize, Serialize};
 use crate::limits::Limits;
 use crate::profile::{Confined, Strictness};
 
+/// The only message to a zygote. The connection of the new worker comes with it. The answer is the
+/// process id, or the negative number of an error: 4 bytes, little-endian.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ForkWorker;
+
 /// A message from the parent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToWorker {
-    /// Confine yourself like this; the first message.
+    /// Confine yourself like this; the first message. The standard error comes with it.
     Setup {
         limits: Limits,
         strictness: Strictness,

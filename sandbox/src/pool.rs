@@ -5,6 +5,7 @@ mod error;
 mod job;
 mod process;
 mod spawner;
+mod zygote;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -24,7 +25,8 @@ use spawner::Spawner;
 /// The options of a pool.
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
-    /// The program of the workers, which calls [`worker::serve`](crate::worker::serve).
+    /// The program of the workers, which calls [`worker::serve`](crate::worker::serve). It is executed
+    /// once for many workers.
     pub program: PathBuf,
     /// The arguments of the program.
     pub arguments: Vec<OsString>,

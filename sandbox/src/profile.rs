@@ -112,7 +112,8 @@ fn missing(strictness: Strictness, part: &str, protects: &str) -> io::Result<()>
     }
 }
 
-fn refuse_threads() -> io::Result<()> {
+/// Fails if this process has several threads.
+pub(crate) fn refuse_threads() -> io::Result<()> {
     // Without /proc, the threads cannot be counted; all callers come before any thread.
     let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     if threads == 1 {

@@ -1,10 +1,12 @@
 //! System calls that neither std nor rustix offers.
 #![expect(
     unsafe_code,
-    reason = "neither std nor rustix has close_range, and closing descriptors by number is unsafe"
+    reason = "neither std nor rustix has close_range and clone"
 )]
 
 use std::io;
+
+use rustix::process::Pid;
 
 /// Closes every descriptor from `first` on.
 ///
@@ -37,8 +39,26 @@ pub(crate) unsafe fn close_from(first: u32) -> io::Result<()> {
 /// Closes all descriptors but the standard ones. For the start of a program, when nothing owns any
 /// other descriptor.
 pub(crate) fn close_all_but_standard_ones() -> io::Result<()> {
-    // SAFETY: the only caller is `worker::serve`, as its first step: the documentation of that
-    // function demands that the program has opened nothing before. Descriptors above 2 were
+    // SAFETY: the only caller is `zygote::workers`, as the first step of `worker::serve`: the
+    // documentation of that function demands that the program has opened nothing before. Descriptors above 2 were
     // inherited, and no object of this process owns them.
     unsafe { close_from(3) }
+}
+
+/// Forks this process, which must have one thread. Returns `None` in the new process, whose parent is
+/// the parent of this one.
+///
+/// The C library does not learn of the fork: `raise(3)` in the new process's first thread may fail.
+/// Threads that it starts are not affected.
+pub(crate) fn fork_sibling() -> io::Result<Option<Pid>> {
+    let (flags, unused) = (libc::CLONE_PARENT, 0_usize);
+    // SAFETY: without CLONE_VM and with no stack, this is a fork: the new process continues here, on
+    // a copy of this stack, and shares no memory. Its only caller has checked that no other thread
+    // exists, so no lock of the C library or of Rust is held by a thread that the copy lacks.
+    let result = unsafe { libc::syscall(libc::SYS_clone, flags, unused, unused, unused, unused) };
+    match i32::try_from(result) {
+        Ok(-1) => Err(io::Error::last_os_error()),
+        Ok(pid) => Ok(Pid::from_raw(pid)),
+        Err(error) => Err(io::Error::other(error)),
+    }
 }

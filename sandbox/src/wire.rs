@@ -187,6 +187,27 @@ impl Incoming {
         Ok(Some(Frame { message, payload }))
     }
 
+    /// Waits for the next frame of a blocking socket; returns `None` at the end of the stream.
+    ///
+    /// # Errors
+    /// As for [`take`](Self::take).
+    pub(crate) fn next<M: DeserializeOwned>(
+        &mut self,
+        socket: impl AsFd,
+    ) -> io::Result<Option<Frame<M>>> {
+        loop {
+            if let Some(frame) = self.take()? {
+                return Ok(Some(frame));
+            }
+            match self.receive(&socket) {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Takes the descriptor that came first.
     pub(crate) fn take_descriptor(&mut self) -> Option<OwnedFd> {
         self.fds.pop_front()

@@ -9,7 +9,6 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use diskfs_image::FileOpener;
-use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::client::{BrokeredOpener, FileAnswer};
 use crate::link::Link;
@@ -17,8 +16,8 @@ use crate::message::{Level, ToParent, ToWorker};
 use crate::profile::{Confined, Profile};
 use crate::ruleset::HostFiles;
 use crate::seccomp::Calls;
-use crate::sys;
-use crate::wire::{Frame, Incoming};
+use crate::wire::Incoming;
+use crate::zygote;
 
 /// The stack of the thread that does the job: that of a main thread.
 const STACK_BYTES: usize = 8 << 20;
@@ -64,32 +63,38 @@ impl WorkerContext {
     }
 }
 
-/// Runs this process as a worker of a [`Pool`](crate::Pool): confines it, waits for a job, runs
-/// `work` and sends its result.
+/// Runs this process for a [`Pool`](crate::Pool): forks the pool's workers, and in each of them
+/// confines the process, waits for a job, runs `work` and sends its result.
 ///
 /// This must be the first thing that the program does: no thread runs and no file is open yet. All
-/// descriptors above 2 are closed, standard input becomes the connection to the parent, and after
-/// the confinement nothing can be opened.
+/// descriptors above 2 are closed, standard input is the connection to the parent, and after the
+/// confinement nothing can be opened.
 pub fn serve(work: impl Fn(&[u8], &WorkerContext) -> Vec<u8> + Send + Sync) -> ExitCode {
-    match run(&work) {
+    let ended = match zygote::workers() {
+        Ok(Some(connection)) => run(&work, &connection),
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         // Nobody reads a message: the parent has gone, or breaks the protocol.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn run(work: &(impl Fn(&[u8], &WorkerContext) -> Vec<u8> + Send + Sync)) -> io::Result<()> {
-    sys::close_all_but_standard_ones()?;
-    // The parent may have been killed before this; then the connection has ended.
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    let socket = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
-    rustix::stdio::dup2_stdin(rustix::stdio::stdout())?;
+fn run(
+    work: &(impl Fn(&[u8], &WorkerContext) -> Vec<u8> + Send + Sync),
+    socket: &UnixStream,
+) -> io::Result<()> {
     let mut incoming = Incoming::with_descriptors(u64::MAX);
     let link = Arc::new(Link::new(socket.try_clone()?));
-    let setup = next(&mut incoming, &socket)?.map(|frame| frame.message);
-    let Some(ToWorker::Setup { limits, strictness }) = setup else {
+    let setup = incoming.next(socket)?.map(|frame| frame.message);
+    let (Some(ToWorker::Setup { limits, strictness }), Some(output)) =
+        (setup, incoming.take_descriptor())
+    else {
         return Err(io::ErrorKind::InvalidData.into());
     };
+    rustix::stdio::dup2_stderr(output)?;
     let profile = Profile {
         files: HostFiles::default(),
         calls: Calls::Compute,
@@ -103,7 +108,7 @@ fn run(work: &(impl Fn(&[u8], &WorkerContext) -> Vec<u8> + Send + Sync)) -> io::
             return Err(error);
         }
     };
-    work_in_thread(work, &Arc::clone(&link), incoming, &socket, confined)
+    work_in_thread(work, &link, incoming, socket, confined)
 }
 
 /// Does the job in a thread, while this one receives messages.
@@ -137,7 +142,7 @@ fn work_in_thread(
             };
             std::process::exit(i32::from(do_job(work, &job, &context, &sender).is_err()))
         })?;
-        while let Some(frame) = next(&mut incoming, socket)? {
+        while let Some(frame) = incoming.next(socket)? {
             match frame.message {
                 // The receivers live as long as the process.
                 ToWorker::Job => drop(give_job.send(frame.payload)),
@@ -186,15 +191,4 @@ fn keep_panics_short() {
         use std::io::Write;
         let _ = writeln!(io::stderr(), "{info}"); // The parent shows the panic anyhow.
     }));
-}
-
-fn next(incoming: &mut Incoming, socket: &UnixStream) -> io::Result<Option<Frame<ToWorker>>> {
-    loop {
-        if let Some(frame) = incoming.take()? {
-            return Ok(Some(frame));
-        }
-        if !incoming.receive(socket)? {
-            return Ok(None);
-        }
-    }
 }

@@ -36,6 +36,8 @@ fn main() -> ExitCode {
         ("a_job_can_be_cancelled", a_job_can_be_cancelled),
         ("violations_are_noticed", violations_are_noticed),
         ("waiting_workers_may_die", waiting_workers_may_die),
+        ("a_zygote_may_die", a_zygote_may_die),
+        ("no_worker_resembles_another", no_worker_resembles_another),
         ("a_pool_without_a_program", a_pool_without_a_program),
         (
             "images_open_through_the_broker",
@@ -66,6 +68,8 @@ fn job(job: &[u8], context: &WorkerContext) -> Vec<u8> {
     let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
     match word {
         "echo" => rest.into(),
+        "random" => random().into(),
+        "address" => format!("{:p}", job_address()).into(),
         "len" => job.len().to_string().into(),
         "large" => vec![7; rest.parse().unwrap()],
         "panic" => panic!("the job says: {rest}"),
@@ -111,6 +115,18 @@ fn job(job: &[u8], context: &WorkerContext) -> Vec<u8> {
         "write" => write_forever(Path::new(rest), context),
         other => panic!("unknown job {other}"),
     }
+}
+
+/// Returns what libraries take for random.
+fn random() -> String {
+    use std::hash::BuildHasher;
+    let hash = std::collections::hash_map::RandomState::new().hash_one(0);
+    let name = tempfile::Builder::new().make(|path| Ok(path.to_owned()));
+    format!("{hash} {:?}", name.unwrap().path())
+}
+
+fn job_address() -> *const () {
+    job as *const ()
 }
 
 fn deeper(n: u64) -> u64 {
@@ -340,6 +356,48 @@ fn waiting_workers_may_die() {
         wait_for_end(child);
     }
     assert_eq!(run(&pool, "echo y").unwrap(), "y");
+}
+
+fn a_zygote_may_die() {
+    let pool = Pool::start(PoolOptions {
+        ready: 0,
+        ..options()
+    })
+    .unwrap();
+    assert_eq!(run(&pool, "echo x").unwrap(), "x");
+    let zygote = zygote();
+    // A zygote without a process to wait for it is replaced, and its workers go on.
+    thread::scope(|scope| {
+        let patient = scope.spawn(|| run_for(&pool, "sleep", Duration::from_secs(2)));
+        thread::sleep(Duration::from_millis(500));
+        kill(zygote);
+        wait_for_end(zygote);
+        assert_eq!(run(&pool, "echo y").unwrap(), "y");
+        let ended = patient.join().unwrap();
+        assert!(
+            matches!(ended, Err(JobError::OutOfTime { .. })),
+            "{ended:?}"
+        );
+    });
+}
+
+fn no_worker_resembles_another() {
+    let pool = pool();
+    let answers = |job: &str, count: usize| -> Vec<String> {
+        (0..count).map(|_| run(&pool, job).unwrap()).collect()
+    };
+    let randoms = answers("random", 10);
+    let different: std::collections::HashSet<&String> = randoms.iter().collect();
+    assert_eq!(different.len(), randoms.len(), "{randoms:?}");
+
+    let before = answers("address", 1);
+    if before[0] == run(&self::pool(), "address").unwrap() {
+        return skip("the addresses of programs are not random on this host");
+    }
+    // After a crash, those that waited have the addresses that they had.
+    run(&pool, "abort").unwrap_err();
+    let after = answers("address", 5);
+    assert_ne!(after.last(), before.last());
 }
 
 fn a_pool_without_a_program() {
@@ -600,6 +658,15 @@ fn children() -> Vec<i32> {
         );
     }
     all
+}
+
+/// Returns the process from which workers are forked.
+fn zygote() -> i32 {
+    let is_zygote = |pid: &i32| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name.trim() == "diskfs-zygote")
+    };
+    children().into_iter().find(is_zygote).unwrap()
 }
 
 fn kill(pid: i32) {

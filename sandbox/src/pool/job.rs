@@ -11,15 +11,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::error::{printable, printable_bytes};
-use super::process::Process;
+use super::process::{Process, START_DEADLINE};
 use super::spawner::Spawner;
 use super::{Event, JobControl, JobError};
 use crate::broker::{Broker, Grants};
 use crate::message::{FileError, Level, ToParent, ToWorker};
 use crate::wire::{Frame, Incoming, Outgoing};
 
-/// The time that a process may take to start and to confine itself, on a busy host.
-const START_DEADLINE: Duration = Duration::from_secs(30);
 /// The time that a cancelled job has to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
 /// The number of processes to try, besides those that waited for a job: all of them can be killed
@@ -58,6 +56,7 @@ pub(super) fn run(
         Err(Ended::ByItself) => {
             let is_cancelled = run.is_cancelled.is_some();
             let error = run.process.ending();
+            spawner.renew_zygote();
             Err(if is_cancelled {
                 JobError::Cancelled
             } else {

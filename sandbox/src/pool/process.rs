@@ -1,23 +1,27 @@
-//! The process of a worker, seen from its parent.
+//! A process of the pool, seen from its parent.
 
-use std::io::{self, PipeReader, Read};
+use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::process::Signal;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 
 use super::error::printable;
 use super::{JobError, PoolOptions};
-use crate::message::ToWorker;
+use crate::message::{ForkWorker, ToWorker};
 use crate::wire::Outgoing;
 
+/// The time that a process may take to start and to confine itself, on a busy host.
+pub(super) const START_DEADLINE: Duration = Duration::from_secs(30);
 /// The beginning of the message with which Rust aborts if an allocation fails.
 const ALLOCATION_FAILED: &str = "memory allocation of ";
 
-/// A running worker. It is killed when this is dropped.
+/// A zygote or a worker. It is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     /// `None` once somebody else waits for its end.
@@ -28,18 +32,11 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a process. The kernel kills it when the calling thread ends.
+    /// Executes the program, as a zygote. The kernel kills it when the calling thread ends.
     pub(super) fn start(options: &PoolOptions) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
-        let (output, their_output) = io::pipe()?;
-        fcntl_setfl(&output, OFlags::NONBLOCK)?;
-        fcntl_setfl(&their_output, OFlags::NONBLOCK)?;
-        let setup = ToWorker::Setup {
-            limits: options.limits.clone(),
-            strictness: options.strictness,
-        };
-        Outgoing::new(&setup, b"", None)?.send_all(&ours)?;
-        ours.set_nonblocking(true)?;
+        let (output, their_output) = output()?;
+        ours.set_read_timeout(Some(START_DEADLINE))?;
         let child = Command::new(&options.program)
             .arg0("diskfs")
             .args(&options.arguments)
@@ -52,7 +49,32 @@ impl Process {
             .stderr(their_output)
             .spawn()?;
         Ok(Self {
-            child: Some(child),
+            child: Some(Child(Pid::from_child(&child))),
+            socket: ours,
+            output,
+        })
+    }
+
+    /// Forks a worker from this zygote. It is a child of the thread that started the zygote, and the
+    /// kernel kills it when that thread ends.
+    pub(super) fn fork(&self, options: &PoolOptions) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let (output, their_output) = output()?;
+        let setup = ToWorker::Setup {
+            limits: options.limits.clone(),
+            strictness: options.strictness,
+        };
+        Outgoing::new(&setup, b"", Some(their_output.into()))?.send_all(&ours)?;
+        ours.set_nonblocking(true)?;
+        Outgoing::new(&ForkWorker, b"", Some(theirs.into()))?.send_all(&self.socket)?;
+        let mut forked = [0; 4];
+        (&self.socket).read_exact(&mut forked)?;
+        let forked = i32::from_le_bytes(forked);
+        let Some(pid) = Pid::from_raw(forked).filter(|_| forked > 0) else {
+            return Err(io::Error::from_raw_os_error(forked.saturating_neg()));
+        };
+        Ok(Self {
+            child: Some(Child(pid)),
             socket: ours,
             output,
         })
@@ -60,8 +82,8 @@ impl Process {
 
     /// Kills the process, unless it has ended.
     pub(super) fn kill(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill(); // It fails only if the process has ended.
+        if let Some(child) = &self.child {
+            child.kill();
         }
     }
 
@@ -74,7 +96,7 @@ impl Process {
     /// Waits for the end of a process that has closed its socket. It is killed if it still runs.
     pub(super) fn ending(mut self) -> JobError {
         self.kill();
-        let Some(mut child) = self.child.take() else {
+        let Some(child) = self.child.take() else {
             return JobError::protocol("it has ended");
         };
         match child.wait() {
@@ -83,21 +105,21 @@ impl Process {
         }
     }
 
-    fn explain(&mut self, status: ExitStatus) -> JobError {
+    fn explain(&mut self, status: WaitStatus) -> JobError {
         let mut printed = Vec::new();
         let _ = self.output.read_to_end(&mut printed); // What was read until an error counts.
         let printed = String::from_utf8_lossy(&printed);
         let last_words = printed.lines().rev().find(|line| !line.is_empty());
         let is_out_of_memory = printed.contains(ALLOCATION_FAILED);
         let last_words = last_words.map(printable);
-        match status.signal() {
+        match status.terminating_signal() {
             Some(signal) if signal == Signal::XCPU.as_raw() => JobError::OutOfProcessorTime,
             Some(signal) if signal == Signal::ABORT.as_raw() && is_out_of_memory => {
                 JobError::OutOfMemory
             }
             Some(signal) => JobError::Killed { signal, last_words },
             None => JobError::Exited {
-                code: status.code().unwrap_or_default(),
+                code: status.exit_status().unwrap_or_default(),
                 last_words,
             },
         }
@@ -107,8 +129,37 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
-        if let Some(mut child) = self.child.take() {
+        if let Some(child) = self.child.take() {
             let _ = child.wait(); // It was killed.
         }
     }
+}
+
+/// A child of this process that nobody has waited for yet, so its process id belongs to it.
+#[derive(Debug)]
+pub(super) struct Child(Pid);
+
+impl Child {
+    fn kill(&self) {
+        let _ = kill_process(self.0, Signal::KILL); // It fails only if the process has ended.
+    }
+
+    /// Waits for the end of the process.
+    pub(super) fn wait(self) -> io::Result<WaitStatus> {
+        loop {
+            match waitpid(Some(self.0), WaitOptions::empty()) {
+                Ok(Some((_, status))) => return Ok(status),
+                Ok(None) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Creates the standard error of a process. It takes no more once it is full.
+fn output() -> io::Result<(PipeReader, PipeWriter)> {
+    let (ours, theirs) = io::pipe()?;
+    fcntl_setfl(&ours, OFlags::NONBLOCK)?;
+    fcntl_setfl(&theirs, OFlags::NONBLOCK)?;
+    Ok((ours, theirs))
 }

@@ -5,11 +5,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::process::Child;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use super::process::Process;
+use super::process::{Child, Process};
+use super::zygote::Zygote;
 use super::{JobError, PoolOptions};
 
 #[derive(Debug)]
@@ -38,6 +38,8 @@ struct State {
     last_failure: String,
     /// True after a failure, until a caller needs a process.
     pauses: bool,
+    /// True if the next worker comes from a new zygote.
+    renews_zygote: bool,
     stops: bool,
 }
 
@@ -87,6 +89,12 @@ impl Spawner {
             self.shared.changed.notify_all();
         }
     }
+
+    /// Lets later workers come from a new zygote, after one ended by itself: an attack that has
+    /// guessed an address wrongly does not find the same addresses again.
+    pub(super) fn renew_zygote(&self) {
+        self.shared.lock().renews_zygote = true;
+    }
 }
 
 impl Drop for Spawner {
@@ -111,12 +119,17 @@ impl Shared {
     }
 
     fn work(&self, options: &PoolOptions) {
+        let mut zygote = Zygote::new(options);
         let mut state = self.lock();
         while !state.stops {
             let needs_one = state.ready.len() < options.ready.saturating_add(state.waiting);
             if needs_one && (!state.pauses || state.waiting > 0) {
+                let renews = std::mem::take(&mut state.renews_zygote);
                 drop(state);
-                let started = Process::start(options);
+                if renews {
+                    zygote.renew();
+                }
+                let started = zygote.fork();
                 state = self.lock();
                 state.note(started);
                 self.changed.notify_all();
@@ -155,7 +168,7 @@ impl State {
 
 /// Waits for processes that were killed.
 fn wait_for(children: Vec<Child>) {
-    for mut child in children {
+    for child in children {
         let _ = child.wait(); // It fails only if somebody else waited for it.
     }
 }
