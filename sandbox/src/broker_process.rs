@@ -17,7 +17,7 @@ use crate::message::{FileError, ToParent, ToWorker};
 use crate::wire::{Frame, Incoming, Outgoing};
 
 /// The longest request or answer that is not about files.
-const OTHER_MAX_BYTES: u64 = 64 << 10;
+pub(crate) const OTHER_MAX_BYTES: u64 = 64 << 10;
 
 /// The answer to a request that is not about files.
 #[derive(Debug, Default)]
@@ -28,6 +28,9 @@ pub struct OtherAnswer {
     pub descriptor: Option<OwnedFd>,
 }
 
+/// Answers requests that are not about files; it does not trust them.
+pub type AnswerOther<'a> = dyn FnMut(&[u8]) -> OtherAnswer + 'a;
+
 /// Serves as the broker of the process at the other end of `socket` until it ends. `other` answers
 /// requests that are not about files; it does not trust them.
 ///
@@ -36,7 +39,7 @@ pub struct OtherAnswer {
 pub fn serve_broker(
     socket: &UnixStream,
     grants: &Grants,
-    other: &mut dyn FnMut(&[u8]) -> OtherAnswer,
+    other: &mut AnswerOther<'_>,
 ) -> io::Result<()> {
     let mut incoming = Incoming::without_descriptors(OTHER_MAX_BYTES);
     let mut broker = Broker::new(grants);
@@ -64,7 +67,7 @@ pub fn serve_broker(
             }
             _ => return Err(io::ErrorKind::InvalidData.into()),
         };
-        Outgoing::new(&answer, &payload, descriptor)?.send_all(socket)?;
+        Outgoing::new(&answer, payload, descriptor)?.send_all(socket)?;
     }
     Ok(())
 }

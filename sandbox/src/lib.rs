@@ -63,7 +63,7 @@ pub mod worker;
 mod zygote;
 
 pub use broker::{Broker, Grants};
-pub use broker_process::{BrokerClient, OtherAnswer, serve_broker};
+pub use broker_process::{AnswerOther, BrokerClient, OtherAnswer, serve_broker};
 pub use limits::Limits;
 pub use message::Level;
 pub use pool::{Cancellation, Event, JobControl, JobError, Pool, PoolOptions};

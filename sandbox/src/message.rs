@@ -52,7 +52,7 @@ pub(crate) enum ToParent {
     },
     /// List the overlays beside an open image.
     OverlaysOf { image: PathBuf },
-    /// The payload is another request, which workers do not make.
+    /// The payload is another request.
     Other,
     /// The payload reports progress.
     Progress,

@@ -17,6 +17,7 @@ pub use cancellation::Cancellation;
 pub use error::JobError;
 
 use crate::broker::Grants;
+use crate::broker_process::AnswerOther;
 use crate::limits::Limits;
 use crate::message::Level;
 use crate::profile::Strictness;
@@ -87,6 +88,9 @@ pub struct JobControl<'a> {
     pub deadline: Option<Duration>,
     /// The cancellation of the job.
     pub cancellation: Option<&'a Cancellation>,
+    /// The answers to requests that are not about files, of at most 64 KiB. Without it, such a request
+    /// breaks the protocol. While it works, nothing else of the job is handled, not even its deadline.
+    pub requests: Option<&'a mut AnswerOther<'a>>,
     /// The receiver of events. Without one, lines of the log go to the log of this process.
     pub events: Option<&'a mut dyn FnMut(Event)>,
 }

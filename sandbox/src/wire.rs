@@ -4,6 +4,7 @@
 //! little-endian, the message, and the payload. The payload is not part of the message so that
 //! large ones are neither encoded nor copied. A descriptor travels with the first byte of its frame.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -35,7 +36,7 @@ pub(crate) struct Frame<M> {
 #[derive(Debug)]
 pub(crate) struct Outgoing<'a> {
     head: Vec<u8>,
-    payload: &'a [u8],
+    payload: Cow<'a, [u8]>,
     fd: Option<OwnedFd>,
     sent: usize,
 }
@@ -43,9 +44,10 @@ pub(crate) struct Outgoing<'a> {
 impl<'a> Outgoing<'a> {
     pub(crate) fn new(
         message: &impl Serialize,
-        payload: &'a [u8],
+        payload: impl Into<Cow<'a, [u8]>>,
         fd: Option<OwnedFd>,
     ) -> io::Result<Self> {
+        let payload = payload.into();
         let message = postcard::to_allocvec(message).map_err(invalid)?;
         if message.len() > MESSAGE_MAX_BYTES {
             return Err(invalid("the message is too long"));
@@ -230,7 +232,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let payload = vec![7; 300_000];
         let sender = std::thread::spawn(move || {
-            let frame = Outgoing::new(&"one", &payload, Some(file.into())).unwrap();
+            let frame = Outgoing::new(&"one", &payload[..], Some(file.into())).unwrap();
             frame.send_all(&here).unwrap();
             Outgoing::new(&"two", b"", None).unwrap().send_all(&here)
         });

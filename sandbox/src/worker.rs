@@ -10,7 +10,8 @@ use std::thread;
 
 use diskfs_image::FileOpener;
 
-use crate::client::{BrokeredOpener, FileAnswer};
+use crate::broker_process::OtherAnswer;
+use crate::client::{Answer, BrokeredOpener};
 use crate::link::Link;
 use crate::message::{Level, ToParent, ToWorker};
 use crate::profile::{Confined, Profile};
@@ -36,6 +37,15 @@ impl WorkerContext {
     /// what they name as far as the parent's gate allows it.
     pub fn opener(&self) -> Arc<dyn FileOpener> {
         self.opener.clone()
+    }
+
+    /// Makes a request that is not about files, which the parent answers by
+    /// [`JobControl::requests`](crate::JobControl::requests).
+    ///
+    /// # Errors
+    /// Fails if the parent has ended.
+    pub fn ask(&self, request: &[u8]) -> io::Result<OtherAnswer> {
+        self.opener.ask_other(request)
     }
 
     /// Reports progress to the parent, in whatever form both have agreed on.
@@ -120,10 +130,10 @@ fn work_in_thread(
     confined: Confined,
 ) -> io::Result<()> {
     let (give_job, take_job) = mpsc::channel::<Vec<u8>>();
-    let (give_file, take_file) = mpsc::channel();
+    let (give_answer, take_answer) = mpsc::channel();
     let context = WorkerContext {
         link: Arc::clone(link),
-        opener: Arc::new(BrokeredOpener::new(Arc::clone(link), take_file)),
+        opener: Arc::new(BrokeredOpener::new(Arc::clone(link), take_answer)),
         cancelled: Arc::default(),
     };
     let cancelled = context.cancelled();
@@ -149,16 +159,23 @@ fn work_in_thread(
                 ToWorker::File(Ok(path)) => {
                     let fd = incoming.take_descriptor();
                     let fd = fd.ok_or(io::ErrorKind::InvalidData)?;
-                    let _ = give_file.send(FileAnswer::File(Ok((path, fd))));
+                    let _ = give_answer.send(Answer::File(Ok((path, fd))));
                 }
                 ToWorker::File(Err(error)) => {
-                    let _ = give_file.send(FileAnswer::File(Err(error)));
+                    let _ = give_answer.send(Answer::File(Err(error)));
                 }
                 ToWorker::Overlays(names) => {
-                    let _ = give_file.send(FileAnswer::Overlays(names));
+                    let _ = give_answer.send(Answer::Overlays(names));
+                }
+                ToWorker::Other { has_descriptor } => {
+                    let answer = OtherAnswer {
+                        bytes: frame.payload,
+                        descriptor: has_descriptor.then(|| incoming.take_descriptor()).flatten(),
+                    };
+                    let _ = give_answer.send(Answer::Other(answer));
                 }
                 ToWorker::Cancel => cancelled.store(true, Ordering::Release),
-                ToWorker::Setup { .. } | ToWorker::Other { .. } => break,
+                ToWorker::Setup { .. } => break,
             }
         }
         // The parent has ended: nobody waits for the job.

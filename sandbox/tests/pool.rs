@@ -122,7 +122,7 @@ fn random() -> String {
     use std::hash::BuildHasher;
     let hash = std::collections::hash_map::RandomState::new().hash_one(0);
     let name = tempfile::Builder::new().make(|path| Ok(path.to_owned()));
-    format!("{hash} {:?}", name.unwrap().path())
+    format!("{hash} {}", name.unwrap().path().display())
 }
 
 fn job_address() -> *const () {

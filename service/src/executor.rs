@@ -17,7 +17,7 @@ use crate::job::{Answer, Job, Progress};
 pub use host::HostOptions;
 pub use threads::Threads;
 #[cfg(feature = "testing")]
-pub(crate) use worker::Reply;
+pub(crate) use worker::decode;
 pub use worker::{WORKER, worker};
 pub use workers::Workers;
 

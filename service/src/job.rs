@@ -19,8 +19,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use diskfs_block::BlockWrite;
 use diskfs_disk::{CancellationToken, Disk, Result};
+use diskfs_vm::tools::FilesystemTools;
 use serde::{Deserialize, Serialize};
 
 pub use boot_order::{BootDevice, BootDeviceKind, BootOrder};
@@ -147,34 +147,6 @@ pub trait JobContext {
 
     /// Returns true if a file of the host exists that a deployment may copy into a guest.
     fn has_file(&self, path: &Path) -> bool;
-}
-
-/// Programs for filesystems that diskfs does not make or grow itself, in a microVM.
-pub trait FilesystemTools: std::fmt::Debug + Send + Sync {
-    /// Checks that the programs are there and may run, before anything is changed for them.
-    ///
-    /// # Errors
-    /// `Unsupported` or `NotFound` if not.
-    fn check(&self) -> Result<()>;
-
-    /// Makes a filesystem. `options` are those of the filesystem's own `mkfs` program.
-    ///
-    /// # Errors
-    /// `Unsupported` if no program makes such a filesystem here, or no machine starts; `Other` if
-    /// the program fails.
-    fn make(
-        &self,
-        kind: &str,
-        uuid: Option<&str>,
-        options: &[String],
-        device: Arc<dyn BlockWrite>,
-    ) -> Result<()>;
-
-    /// Grows a filesystem to the size of its device.
-    ///
-    /// # Errors
-    /// As [`make`](Self::make).
-    fn grow(&self, kind: &str, device: Arc<dyn BlockWrite>) -> Result<()>;
 }
 
 impl Job {

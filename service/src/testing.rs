@@ -3,7 +3,7 @@
 use prost::Message;
 
 use crate::convert;
-use crate::executor::Reply;
+use crate::executor;
 use crate::job::Policy;
 use crate::proto::apis;
 
@@ -17,7 +17,7 @@ pub fn decode(bytes: &[u8]) {
     let _ = apis::SaveToGlanceParams::decode(bytes).map(convert::save);
     let _ = apis::FormatFsParams::decode(bytes).map(convert::format);
     let _ = apis::OvmfBootOrderParams::decode(bytes).map(|it| convert::boot_order(&it));
-    let _ = Reply::decode(bytes);
+    let _ = executor::decode(bytes);
 }
 
 /// Returns requests to begin with.

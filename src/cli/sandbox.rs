@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use diskfs::export::fuse::DEVICE;
 use diskfs::image::{DirectOpener, FileOpener, ImageSpec};
 #[cfg(feature = "microvm")]
-use diskfs::vm::{ForwardServer, ForwardedFallback};
+use diskfs::vm::{ForwardServer, Forwarded};
 use diskfs::{Error, ErrorKind, Result};
 use diskfs_sandbox::{
     BrokerClient, Calls, Grants, HostFiles, OtherAnswer, Profile, Strictness, serve_broker,
@@ -250,7 +250,7 @@ pub(crate) fn fallback(vm: &super::vm::VmArgs) -> Result<Arc<dyn diskfs::Fallbac
         let answer = broker.ask(request)?;
         Ok((answer.bytes, answer.descriptor))
     };
-    Ok(Arc::new(ForwardedFallback::new(local, ask)))
+    Ok(Arc::new(Forwarded::new(local, ask)))
 }
 
 /// Serves as the broker, and ends the process.

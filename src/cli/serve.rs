@@ -11,11 +11,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use diskfs::service::executor::{HostOptions, Workers};
 use diskfs::service::job::Policy;
 use diskfs::service::{self, Config, SOCKET, ServerOptions, Tls};
+use diskfs::vm::BackendChoice;
 use diskfs::{Error, Gate, Result};
 
 use super::options::configured;
 use super::session::Session;
-#[cfg(feature = "microvm")]
 use super::vm::VmArgs;
 
 /// The most worker processes that wait for requests.
@@ -103,7 +103,6 @@ struct Deploy {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
 
-    #[cfg(feature = "microvm")]
     #[command(flatten)]
     vm: VmArgs,
 }
@@ -152,17 +151,15 @@ impl Deploy {
     fn host(&self, config: &Config) -> Result<HostOptions> {
         let dirs = config.allow_backing.iter().chain(&self.allow_backing);
         let gate = dirs.fold(configured()?, Gate::allow);
-        #[cfg(feature = "microvm")]
-        let (fallback, tools) = {
-            let tools = tools::VmTools(self.vm.options()?);
-            (Some(self.vm.fallback()?), Some(Arc::new(tools) as _))
+        let machines = self.vm.options()?;
+        let fallback = match machines.choice {
+            BackendChoice::None => None,
+            _ => Some(self.vm.fallback()?),
         };
-        #[cfg(not(feature = "microvm"))]
-        let (fallback, tools) = (None, None);
         Ok(HostOptions {
             gate,
             fallback,
-            tools,
+            tools: Some(Arc::new(machines)),
         })
     }
 
@@ -196,60 +193,5 @@ impl Deploy {
             key: file(&self.tls_key)?,
             client_ca: file(&self.tls_client_ca)?,
         })
-    }
-}
-
-#[cfg(feature = "microvm")]
-mod tools {
-    //! The programs of filesystems, in a microVM.
-
-    use std::sync::Arc;
-
-    use diskfs::block::BlockWrite;
-    use diskfs::service::job::FilesystemTools;
-    use diskfs::vm::tools::{NewByTool, Work, work};
-    use diskfs::vm::{Appliance, BackendChoice, VmOptions};
-    use diskfs::{Error, ErrorKind, Result};
-
-    /// Runs the programs in a microVM with these options.
-    #[derive(Debug)]
-    pub(super) struct VmTools(pub(super) VmOptions);
-
-    impl VmTools {
-        fn work(&self, kind: &str, device: Arc<dyn BlockWrite>, what: &Work) -> Result<()> {
-            work(&self.0, kind, device, what, |_, _| Ok(()))?.check()
-        }
-    }
-
-    impl FilesystemTools for VmTools {
-        fn check(&self) -> Result<()> {
-            if self.0.choice == BackendChoice::None {
-                let reason = "this filesystem needs its own program in a microVM";
-                let error = Error::new(ErrorKind::Unsupported, reason);
-                return Err(error.with_hint("start the service without `--vm none`"));
-            }
-            Appliance::find(self.0.appliance.as_deref())
-                .tools()
-                .map(|_| ())
-        }
-
-        fn make(
-            &self,
-            kind: &str,
-            uuid: Option<&str>,
-            options: &[String],
-            device: Arc<dyn BlockWrite>,
-        ) -> Result<()> {
-            let new = NewByTool {
-                label: None,
-                uuid: uuid.map(str::to_owned),
-                options: options.to_vec(),
-            };
-            self.work(kind, device, &Work::Make(new))
-        }
-
-        fn grow(&self, kind: &str, device: Arc<dyn BlockWrite>) -> Result<()> {
-            self.work(kind, device, &Work::Grow)
-        }
     }
 }

@@ -136,6 +136,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-sandbox", // workers
             "diskfs-varstore",
             "diskfs-vfs",
+            "diskfs-vm",
             "diskfs-volume", // editing partitions
         ],
     ),

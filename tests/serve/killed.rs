@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
 use super::guest::{check, debian};
@@ -116,20 +116,6 @@ fn a_client_that_is_gone_cancels_its_request() {
     old_or_new(&server);
 }
 
-/// Returns the processes of the server that carry out requests, or wait for one.
-fn workers(server: &Server) -> Vec<i32> {
-    let id = server.process();
-    let tasks = fs::read_dir(format!("/proc/{id}/task")).unwrap().flatten();
-    let children = tasks.flat_map(|task| {
-        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        children
-            .split_whitespace()
-            .map(|child| child.parse().unwrap())
-            .collect::<Vec<_>>()
-    });
-    children.collect()
-}
-
 /// The request fails, its disk is old or new, and the server goes on.
 #[test]
 fn a_killed_worker_harms_no_other_request() {
@@ -146,8 +132,7 @@ fn a_killed_worker_harms_no_other_request() {
             let client = scope.spawn(|| server.calls(&requests).remove(0));
             server.until("image opened");
             std::thread::sleep(Duration::from_millis(delay));
-            for worker in workers(&server) {
-                let worker = rustix::process::Pid::from_raw(worker).unwrap();
+            for worker in server.workers() {
                 let _ = rustix::process::kill_process(worker, Signal::KILL);
             }
             client.join().unwrap()
@@ -174,14 +159,15 @@ fn workers_are_confined() {
         return;
     };
     let end = std::time::Instant::now() + Duration::from_secs(30);
-    let is_confined = |worker: i32| {
+    let is_confined = |worker: Pid| {
+        let worker = worker.as_raw_nonzero();
         let status = fs::read_to_string(format!("/proc/{worker}/status")).unwrap_or_default();
         let environment = fs::read(format!("/proc/{worker}/environ")).unwrap_or_default();
         status.contains("Seccomp:\t2")
             && status.contains("NoNewPrivs:\t1")
             && environment.is_empty()
     };
-    while workers(&server).is_empty() || !workers(&server).into_iter().all(is_confined) {
+    while server.workers().is_empty() || !server.workers().into_iter().all(is_confined) {
         assert!(std::time::Instant::now() < end, "{}", server.log());
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -1,5 +1,6 @@
 //! A running server, and calls to it.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -116,6 +117,22 @@ impl Server {
 
     pub(super) fn process(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Returns the processes that carry out requests, or wait for one.
+    pub(super) fn workers(&self) -> Vec<Pid> {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.process()));
+        let mut all = Vec::new();
+        for thread in threads.unwrap().flatten() {
+            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            let is_worker = |id: &&str| {
+                let name = fs::read_to_string(format!("/proc/{id}/comm"));
+                name.is_ok_and(|name| name == "diskfs-worker\n")
+            };
+            let ids = children.split_whitespace().filter(is_worker);
+            all.extend(ids.filter_map(|id| Pid::from_raw(id.parse().unwrap())));
+        }
+        all
     }
 
     /// Makes calls, and returns their results.

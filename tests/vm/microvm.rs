@@ -15,6 +15,7 @@ mod pool;
 mod programs;
 mod qemu;
 mod sandboxes;
+mod service;
 mod tools;
 
 use std::ffi::OsStr;

@@ -1,12 +1,11 @@
-//! A fallback in another process: for a process that is confined and can start no machines.
+//! Machines of another process: for a process that is confined and can start none.
 //!
 //! The confined process has the images. It serves the volume as a device over one stream, and the
 //! other process, which was there before the confinement, serves the filesystem over a second one.
 //! Both are created by that other process, which trusts nothing that it is asked for: it offers
-//! nothing but filesystems of the device that it is given.
+//! nothing but filesystems of the device that it is given, and programs for it.
 
 mod device;
-mod read_only;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,13 +17,13 @@ use std::time::Duration;
 
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_disk::{DiskId, Error, ErrorKind, Fallback, FallbackRequest, Result};
-use diskfs_remote::client::{Client, MountRequest};
-use diskfs_remote::server;
-use diskfs_vfs::{FsRead, FsWrite};
+use diskfs_remote::client::{Client, MountRequest, Remote};
+use diskfs_remote::server::{self, Machine, Served};
+use diskfs_vfs::{Driver, FsRead, FsWrite, MountTree};
 use serde::{Deserialize, Serialize};
 
-use device::{StreamDevice, serve_device};
-use read_only::OneFilesystem;
+use super::tools::{FilesystemTools, Work};
+use device::{Device, StreamDevice};
 
 /// The time for the handshake with the other process, which only starts a thread for it.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
@@ -41,13 +40,20 @@ enum ForwardRequest {
         volume: String,
         kind: String,
         disk: usize,
+        writes: bool,
     },
+    /// Check that programs for filesystems are there and may run.
+    CheckTools,
+    /// Run a program on the last device.
+    Work { kind: String, work: Work },
 }
 
-/// The answer to a request; a stream comes with it unless it failed.
+/// The answer to a request.
 #[derive(Debug, Serialize, Deserialize)]
 enum ForwardAnswer {
+    /// A stream comes with it.
     Stream,
+    Done,
     Failed {
         kind: String,
         reason: String,
@@ -58,8 +64,8 @@ enum ForwardAnswer {
 /// Sends a request to the other process and returns its answer.
 type Ask = dyn Fn(&[u8]) -> io::Result<(Vec<u8>, Option<OwnedFd>)> + Send + Sync;
 
-/// A [`Fallback`] that another process provides, for reading only.
-pub struct ForwardedFallback {
+/// A [`Fallback`] and [programs](FilesystemTools) that another process provides.
+pub struct Forwarded {
     /// A fallback in this process, which knows what the other one supports but can open nothing.
     local: Arc<dyn Fallback>,
     ask: Box<Ask>,
@@ -67,14 +73,14 @@ pub struct ForwardedFallback {
     disks: Mutex<Vec<DiskId>>,
 }
 
-impl fmt::Debug for ForwardedFallback {
+impl fmt::Debug for Forwarded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ForwardedFallback").finish_non_exhaustive()
+        f.debug_struct("Forwarded").finish_non_exhaustive()
     }
 }
 
-impl ForwardedFallback {
-    /// Creates a fallback that sends its requests by `ask`, to a [`ForwardServer`].
+impl Forwarded {
+    /// Creates one that sends its requests by `ask`, to a [`ForwardServer`].
     pub fn new(
         local: Arc<dyn Fallback>,
         ask: impl Fn(&[u8]) -> io::Result<(Vec<u8>, Option<OwnedFd>)> + Send + Sync + 'static,
@@ -86,14 +92,12 @@ impl ForwardedFallback {
         }
     }
 
-    fn stream(&self, request: &ForwardRequest) -> Result<UnixStream> {
+    fn request(&self, request: &ForwardRequest) -> Result<Option<UnixStream>> {
         let request = serde_json::to_vec(request).map_err(io::Error::from)?;
         let (answer, stream) = (self.ask)(&request)?;
         match serde_json::from_slice(&answer).map_err(io::Error::from)? {
-            ForwardAnswer::Stream => {
-                let lost = || Error::new(ErrorKind::Io, "the other process sent no stream");
-                Ok(stream.ok_or_else(lost)?.into())
-            }
+            ForwardAnswer::Stream => Ok(stream.map(Into::into)),
+            ForwardAnswer::Done => Ok(None),
             ForwardAnswer::Failed { kind, reason, hint } => {
                 let error = Error::new(ErrorKind::named(&kind).unwrap_or(ErrorKind::Other), reason);
                 Err(match hint {
@@ -103,9 +107,47 @@ impl ForwardedFallback {
             }
         }
     }
+
+    fn stream(&self, request: &ForwardRequest) -> Result<UnixStream> {
+        let lost = || Error::new(ErrorKind::Io, "the other process sent no stream");
+        self.request(request)?.ok_or_else(lost)
+    }
+
+    /// Serves the device, until the other process needs it no longer.
+    fn give(&self, device: Device) -> Result<()> {
+        let size_bytes = device.size_bytes();
+        let requests = self.stream(&ForwardRequest::Device { size_bytes })?;
+        std::thread::Builder::new()
+            .name("forwarded disk".to_owned())
+            .spawn(move || device.serve(&requests))?;
+        Ok(())
+    }
+
+    fn mount(&self, wanted: &FallbackRequest<'_>, device: Device) -> Result<Remote> {
+        let mut disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = disks.iter().position(|disk| *disk == wanted.disk);
+        let disk = known.unwrap_or(disks.len());
+        if known.is_none() {
+            disks.push(wanted.disk);
+        }
+        let writes = matches!(device, Device::Writable(_));
+        self.give(device)?;
+        let files = self.stream(&ForwardRequest::Open {
+            volume: wanted.volume.to_owned(),
+            kind: wanted.kind.to_owned(),
+            disk,
+            writes,
+        })?;
+        let client = Client::connect(files.try_clone()?, files, HANDSHAKE_DEADLINE)?;
+        let request = MountRequest {
+            read_only: !writes,
+            ..MountRequest::new("forwarded", wanted.kind)
+        };
+        Ok(client.mount(&request)?)
+    }
 }
 
-impl Fallback for ForwardedFallback {
+impl Fallback for Forwarded {
     fn supports(&self, kind: &str) -> bool {
         self.local.supports(kind)
     }
@@ -115,46 +157,39 @@ impl Fallback for ForwardedFallback {
         wanted: &FallbackRequest<'_>,
         device: Arc<dyn BlockRead>,
     ) -> Result<Arc<dyn FsRead>> {
-        let mut disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = disks.iter().position(|disk| *disk == wanted.disk);
-        let disk = known.unwrap_or(disks.len());
-        if known.is_none() {
-            disks.push(wanted.disk);
-        }
-        let size_bytes = device.size_bytes();
-        let requests = self.stream(&ForwardRequest::Device { size_bytes })?;
-        std::thread::Builder::new()
-            .name("forwarded disk".to_owned())
-            .spawn(move || serve_device(requests, device.as_ref()))?;
-        let files = self.stream(&ForwardRequest::Open {
-            volume: wanted.volume.to_owned(),
-            kind: wanted.kind.to_owned(),
-            disk,
-        })?;
-        let client = Client::connect(files.try_clone()?, files, HANDSHAKE_DEADLINE)?;
-        let request = MountRequest {
-            read_only: true,
-            ..MountRequest::new("forwarded", wanted.kind)
-        };
-        Ok(Arc::new(client.mount(&request)?))
+        Ok(Arc::new(self.mount(wanted, Device::ReadOnly(device))?))
     }
 
     fn open_for_writing(
         &self,
-        _wanted: &FallbackRequest<'_>,
-        _device: Arc<dyn BlockWrite>,
+        wanted: &FallbackRequest<'_>,
+        device: Arc<dyn BlockWrite>,
     ) -> Result<Arc<dyn FsWrite>> {
-        let reason = "writing by a microVM is not supported in a confined process";
-        Err(Error::new(ErrorKind::Unsupported, reason).with_hint("use --no-sandbox"))
+        Ok(Arc::new(self.mount(wanted, Device::Writable(device))?))
     }
 }
 
-/// The other process's end of a [`ForwardedFallback`].
+impl FilesystemTools for Forwarded {
+    fn check(&self) -> Result<()> {
+        self.request(&ForwardRequest::CheckTools).map(drop)
+    }
+
+    fn work(&self, kind: &str, device: Arc<dyn BlockWrite>, work: &Work) -> Result<()> {
+        // The next device is not given before the program has this one.
+        let _disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
+        self.give(Device::Writable(device))?;
+        let (kind, work) = (kind.to_owned(), work.clone());
+        self.request(&ForwardRequest::Work { kind, work }).map(drop)
+    }
+}
+
+/// The other process's end of a [`Forwarded`].
 #[derive(Debug)]
 pub struct ForwardServer<F> {
     /// Creates the fallback when it is first needed.
     create: F,
     fallback: Option<Arc<dyn Fallback>>,
+    tools: Option<Arc<dyn FilesystemTools>>,
     device: Option<StreamDevice>,
     devices: usize,
     disks: HashMap<usize, DiskId>,
@@ -166,16 +201,24 @@ impl<F: FnMut() -> Result<Arc<dyn Fallback>>> ForwardServer<F> {
         Self {
             create,
             fallback: None,
+            tools: None,
             device: None,
             devices: 0,
             disks: HashMap::new(),
         }
     }
 
-    /// Answers a request; a stream comes with the answer.
+    /// Also runs these programs.
+    #[must_use]
+    pub fn with_tools(self, tools: Option<Arc<dyn FilesystemTools>>) -> Self {
+        Self { tools, ..self }
+    }
+
+    /// Answers a request; a stream comes with some answers.
     pub fn answer(&mut self, request: &[u8]) -> (Vec<u8>, Option<OwnedFd>) {
         let (answer, stream) = match self.handle(request) {
-            Ok(stream) => (ForwardAnswer::Stream, Some(stream.into())),
+            Ok(Some(stream)) => (ForwardAnswer::Stream, Some(stream.into())),
+            Ok(None) => (ForwardAnswer::Done, None),
             Err(error) => {
                 let failed = ForwardAnswer::Failed {
                     kind: error.kind().name().to_owned(),
@@ -189,42 +232,77 @@ impl<F: FnMut() -> Result<Arc<dyn Fallback>>> ForwardServer<F> {
         (serde_json::to_vec(&answer).unwrap_or_default(), stream)
     }
 
-    fn handle(&mut self, request: &[u8]) -> Result<UnixStream> {
-        let (ours, theirs) = UnixStream::pair()?;
+    fn handle(&mut self, request: &[u8]) -> Result<Option<UnixStream>> {
         match serde_json::from_slice(request).map_err(io::Error::from)? {
             ForwardRequest::Device { size_bytes } => {
                 if self.devices >= DEVICES_MAX {
                     return Err(Error::new(ErrorKind::Denied, "too many devices"));
                 }
                 self.devices = self.devices.saturating_add(1);
+                let (ours, theirs) = UnixStream::pair()?;
                 self.device = Some(StreamDevice::new(ours, size_bytes));
+                Ok(Some(theirs))
             }
-            ForwardRequest::Open { volume, kind, disk } => {
-                let fs = self.open(&volume, &kind, disk)?;
+            ForwardRequest::Open {
+                volume,
+                kind,
+                disk,
+                writes,
+            } => {
+                let tree = self.open(&volume, &kind, disk, writes)?;
+                let (ours, theirs) = UnixStream::pair()?;
                 std::thread::Builder::new()
                     .name("forwarded files".to_owned())
-                    .spawn(move || serve_files(&ours, fs))?;
+                    .spawn(move || serve_files(&ours, tree))?;
+                Ok(Some(theirs))
+            }
+            ForwardRequest::CheckTools => self.tools()?.check().map(|()| None),
+            ForwardRequest::Work { kind, work } => {
+                let device = Arc::new(self.device()?);
+                self.tools()?.work(&kind, device, &work).map(|()| None)
             }
         }
-        Ok(theirs)
     }
 
-    fn open(&mut self, volume: &str, kind: &str, disk: usize) -> Result<Arc<dyn FsRead>> {
+    fn tools(&self) -> Result<&dyn FilesystemTools> {
+        let none = || Error::new(ErrorKind::Unsupported, "no programs for filesystems here");
+        self.tools.as_deref().ok_or_else(none)
+    }
+
+    fn device(&mut self) -> Result<StreamDevice> {
         let device = self.device.take();
-        let device = device.ok_or_else(|| Error::new(ErrorKind::Invalid, "no device"))?;
+        device.ok_or_else(|| Error::new(ErrorKind::Invalid, "no device"))
+    }
+
+    fn open(&mut self, volume: &str, kind: &str, disk: usize, writes: bool) -> Result<MountTree> {
+        let device = Arc::new(self.device()?);
         let fallback = match &self.fallback {
             Some(fallback) => Arc::clone(fallback),
             None => Arc::clone(self.fallback.insert((self.create)()?)),
         };
         let disk = *self.disks.entry(disk).or_insert_with(DiskId::new);
         let wanted = FallbackRequest { volume, kind, disk };
-        fallback.open(&wanted, Arc::new(device))
+        Ok(MountTree::new(if writes {
+            Driver::Writable(fallback.open_for_writing(&wanted, device)?)
+        } else {
+            Driver::ReadOnly(fallback.open(&wanted, device)?)
+        }))
+    }
+}
+
+/// A machine with one filesystem, which is mounted already.
+#[derive(Debug)]
+struct OneFilesystem(Arc<MountTree>);
+
+impl Machine for OneFilesystem {
+    fn mount(&self, _request: &MountRequest) -> diskfs_vfs::Result<Arc<dyn Served>> {
+        Ok(Arc::clone(&self.0) as _)
     }
 }
 
 /// Serves a filesystem until the other process ends.
-fn serve_files(stream: &UnixStream, fs: Arc<dyn FsRead>) {
-    let served = server::serve(stream, stream, &OneFilesystem(fs));
+fn serve_files(stream: &UnixStream, tree: MountTree) {
+    let served = server::serve(stream, stream, &OneFilesystem(Arc::new(tree)));
     if let Err(error) = served {
         tracing::debug!(%error, "a forwarded filesystem ended");
     }
@@ -280,7 +358,7 @@ mod tests {
     fn filesystems_come_from_the_other_side() {
         let server = ForwardServer::new(|| Ok(Arc::new(Fake) as Arc<dyn Fallback>));
         let server = Mutex::new(server);
-        let forwarded = ForwardedFallback::new(Arc::new(Fake), move |request| {
+        let forwarded = Forwarded::new(Arc::new(Fake), move |request| {
             Ok(server.lock().unwrap().answer(request))
         });
         assert!(forwarded.supports("fake") && !forwarded.supports("ext4"));

@@ -35,7 +35,7 @@ mod watch;
 
 pub use boot_files::Appliance;
 pub use diskfs_remote::client::{Ended, Program, ProgramEvent, Running, Stream, User};
-pub use forward::{ForwardServer, ForwardedFallback};
+pub use forward::{ForwardServer, Forwarded};
 pub use options::{BackendChoice, BackendKind, VmOptions};
 use pool::Pool;
 pub use tree::MachineTree;

@@ -1,17 +1,19 @@
 //! Work on a filesystem that only a kernel or the filesystem's own programs can do: making,
 //! checking, growing, trimming.
 
+use std::fmt;
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, File, Overlay};
 use diskfs_remote::client::{Ended, Program, Stream};
+use serde::{Deserialize, Serialize};
 
 use super::boot_files::Appliance;
 use super::filesystem_kinds;
 use super::filesystem_kinds::Access;
 use super::machine::serial;
 use super::tree::{MachineTree, Part};
-use super::{RECOVERY_MAX_BYTES, VmOptions};
+use super::{BackendChoice, RECOVERY_MAX_BYTES, VmOptions};
 use diskfs_disk::{Error, ErrorKind, Result};
 use diskfs_export::vhost_user::BlockDevice;
 
@@ -22,8 +24,40 @@ const TARGET_DIR: &str = "/mnt";
 /// The number of bytes of a program's output that are kept to explain a failure.
 const OUTPUT_BYTES_MAX: usize = 16 << 10;
 
+/// Makes and changes filesystems by their own programs.
+pub trait FilesystemTools: fmt::Debug + Send + Sync {
+    /// Checks that the programs are there and may run, before anything is changed for them.
+    ///
+    /// # Errors
+    /// `Unsupported` or `NotFound` if not.
+    fn check(&self) -> Result<()>;
+
+    /// Does the work on a device.
+    ///
+    /// # Errors
+    /// As for [`work`]; `Other` if the program fails.
+    fn work(&self, kind: &str, device: Arc<dyn BlockWrite>, work: &Work) -> Result<()>;
+}
+
+/// Runs the programs in a machine with these options.
+impl FilesystemTools for VmOptions {
+    fn check(&self) -> Result<()> {
+        if self.choice == BackendChoice::None {
+            let reason = "this filesystem needs its own program in a microVM";
+            let error = Error::new(ErrorKind::Unsupported, reason);
+            return Err(error.with_hint("start the service without `--vm none`"));
+        }
+        let tools = Appliance::find(self.appliance.as_deref()).tools();
+        tools.map(drop)
+    }
+
+    fn work(&self, kind: &str, device: Arc<dyn BlockWrite>, what: &Work) -> Result<()> {
+        work(self, kind, device, what, |_, _| Ok(()))?.check()
+    }
+}
+
 /// The operation on a filesystem or volume.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Work {
     /// Make a new filesystem.
     Make(NewByTool),
@@ -45,7 +79,7 @@ pub fn is_known(kind: &str, work: &Work) -> bool {
 }
 
 /// The properties of a new filesystem.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewByTool {
     /// The label of the filesystem.
     pub label: Option<String>,

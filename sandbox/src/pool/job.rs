@@ -15,6 +15,7 @@ use super::process::{Process, START_DEADLINE};
 use super::spawner::Spawner;
 use super::{Event, JobControl, JobError};
 use crate::broker::{Broker, Grants};
+use crate::broker_process::OTHER_MAX_BYTES;
 use crate::message::{FileError, Level, ToParent, ToWorker};
 use crate::wire::{Frame, Incoming, Outgoing};
 
@@ -239,7 +240,7 @@ impl<'a> Run<'a, '_> {
                 let opened = self.broker.open_named(&image, &name, named_for, access);
                 self.send_file(opened)?;
             }
-            ToParent::Other => return Err(JobError::protocol("an unknown request").into()),
+            ToParent::Other => self.answer_other(&frame.payload)?,
             ToParent::OverlaysOf { image } => self.send_overlays(&image)?,
             ToParent::Progress => self.report(Event::Progress(frame.payload)),
             ToParent::Log { level, target } => self.report(Event::Log {
@@ -269,6 +270,19 @@ impl<'a> Run<'a, '_> {
             },
             (None, Event::Progress(_)) => {}
         }
+    }
+
+    fn answer_other(&mut self, request: &[u8]) -> Result<(), Ended> {
+        let is_short = u64::try_from(request.len()).is_ok_and(|len| len <= OTHER_MAX_BYTES);
+        let Some(answer) = self.control.requests.as_mut().filter(|_| is_short) else {
+            return Err(JobError::protocol("an unknown request").into());
+        };
+        let answer = answer(request);
+        let has_descriptor = answer.descriptor.is_some();
+        let message = ToWorker::Other { has_descriptor };
+        let frame = Outgoing::new(&message, answer.bytes, answer.descriptor)?;
+        self.outgoing.push_back(frame);
+        Ok(())
     }
 
     fn send_overlays(&mut self, image: &Path) -> Result<(), Ended> {

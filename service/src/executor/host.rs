@@ -7,9 +7,10 @@ use diskfs_disk::{
     CancellationToken, Disk, DiskOptions, Error, ErrorKind, Fallback, Gate, Keys, Result,
 };
 use diskfs_luks::Key;
+use diskfs_vm::tools::FilesystemTools;
 
 use super::Watch;
-use crate::job::{Access, FilesystemTools, JobContext, Progress, Source};
+use crate::job::{Access, JobContext, Progress, Source};
 
 /// The options of a host for all of its jobs.
 #[derive(Debug, Clone, Default)]

@@ -4,20 +4,17 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use diskfs_block::{BlockRead, BlockWrite};
-use diskfs_disk::{
-    CancellationToken, Disk, Error, ErrorKind, Fallback, FallbackRequest, Gate, Result,
-};
+use diskfs_disk::{CancellationToken, Disk, Gate, Result};
 use diskfs_sandbox::worker::WorkerContext;
-use diskfs_vfs::{FsRead, FsWrite};
+use diskfs_vm::tools::FilesystemTools;
+use diskfs_vm::{Forwarded, MicroVm, VmOptions};
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::host::HostOptions;
 use crate::failure::{Failure, FailureKind};
-use crate::job::{Access, Answer, FilesystemTools, Job, JobContext, Progress, Source};
+use crate::job::{Access, Answer, Job, JobContext, Progress, Source};
 
 /// The first argument of a process that is a worker.
 pub const WORKER: &str = "service-worker";
@@ -25,47 +22,32 @@ pub const WORKER: &str = "service-worker";
 /// The message to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request<J> {
-    job: J,
-    has_tools: bool,
-    has_fallback: bool,
+    pub(super) job: J,
+    /// True if the host has programs for filesystems.
+    pub(super) has_tools: bool,
+    /// True if the host has microVMs.
+    pub(super) has_fallback: bool,
 }
 
-impl<'a> Request<&'a Job> {
+impl Request<&Job> {
     /// Returns the bytes of a request.
     ///
     /// # Errors
     /// `Internal` if a value cannot be encoded.
-    pub(super) fn encode(
-        job: &'a Job,
-        has_tools: bool,
-        has_fallback: bool,
-    ) -> std::result::Result<Vec<u8>, Failure> {
-        let request = Self {
-            job,
-            has_tools,
-            has_fallback,
-        };
-        postcard::to_allocvec(&request).map_err(|error| not_understood(&error))
+    pub(super) fn encode(&self) -> std::result::Result<Vec<u8>, Failure> {
+        postcard::to_allocvec(self).map_err(|error| not_understood(&error))
     }
 }
 
 /// The answer of a worker.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Reply {
-    /// The job has ended.
-    Ended(std::result::Result<Answer, Failure>),
-    /// The job has changed nothing: it needs a microVM, which a worker cannot start.
-    NeedsHost,
-}
+pub(crate) type Reply = std::result::Result<Answer, Failure>;
 
-impl Reply {
-    /// Decodes the answer of a worker.
-    ///
-    /// # Errors
-    /// `Internal` for other bytes.
-    pub(crate) fn decode(bytes: &[u8]) -> std::result::Result<Self, Failure> {
-        postcard::from_bytes(bytes).map_err(|error| not_understood(&error))
-    }
+/// Decodes the answer of a worker.
+///
+/// # Errors
+/// `Internal` for other bytes.
+pub(crate) fn decode(bytes: &[u8]) -> Reply {
+    postcard::from_bytes(bytes).map_err(|error| not_understood(&error))?
 }
 
 fn not_understood(error: &postcard::Error) -> Failure {
@@ -86,10 +68,8 @@ pub fn worker() -> ExitCode {
 }
 
 fn carry_out(request: &[u8], parent: &WorkerContext) -> Reply {
-    let request: Request<Job> = match postcard::from_bytes(request) {
-        Ok(request) => request,
-        Err(error) => return Reply::Ended(Err(not_understood(&error))),
-    };
+    let request: Request<Job> =
+        postcard::from_bytes(request).map_err(|error| not_understood(&error))?;
     let log = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::INFO)
         .without_time()
@@ -98,24 +78,27 @@ fn carry_out(request: &[u8], parent: &WorkerContext) -> Reply {
         .with_ansi(false)
         .with_writer(Log(parent.clone()));
     log.init();
-    let need = Need {
-        is_noted: Arc::default(),
-        cancellation: parent.cancelled().into(),
-    };
+    let machines = Arc::new(machines(parent.clone()));
     let mut context = Context {
         parent: parent.clone(),
         options: HostOptions {
             gate: Gate::default(),
-            fallback: request.has_fallback.then(|| Arc::new(need.clone()) as _),
-            tools: request.has_tools.then(|| Arc::new(need.clone()) as _),
+            fallback: request.has_fallback.then(|| Arc::clone(&machines) as _),
+            tools: request.has_tools.then_some(machines as _),
         },
-        cancellation: need.cancellation.clone(),
+        cancellation: parent.cancelled().into(),
     };
-    let result = request.job.run(&mut context).map_err(Failure::from);
-    if result.is_err() && need.is_noted.load(Ordering::Acquire) {
-        return Reply::NeedsHost;
-    }
-    Reply::Ended(result)
+    request.job.run(&mut context).map_err(Failure::from)
+}
+
+/// Returns the microVMs of the parent.
+fn machines(parent: WorkerContext) -> Forwarded {
+    // It starts none, and knows the filesystems that a microVM can open.
+    let local = Arc::new(MicroVm::new(VmOptions::default()));
+    Forwarded::new(local, move |request| {
+        let answer = parent.ask(request)?;
+        Ok((answer.bytes, answer.descriptor))
+    })
 }
 
 /// The context of a job in a worker.
@@ -149,53 +132,6 @@ impl JobContext for Context {
 
     fn has_file(&self, _: &Path) -> bool {
         false
-    }
-}
-
-/// Stands for the microVM of the host: notes that the job needs it, and ends the job.
-#[derive(Debug, Clone)]
-struct Need {
-    is_noted: Arc<AtomicBool>,
-    cancellation: CancellationToken,
-}
-
-impl Need {
-    fn note(&self) -> Error {
-        self.is_noted.store(true, Ordering::Release);
-        self.cancellation.cancel();
-        Error::new(ErrorKind::Unsupported, "a worker starts no microVM")
-    }
-}
-
-impl Fallback for Need {
-    fn supports(&self, _: &str) -> bool {
-        true
-    }
-
-    fn open(&self, _: &FallbackRequest<'_>, _: Arc<dyn BlockRead>) -> Result<Arc<dyn FsRead>> {
-        Err(self.note())
-    }
-
-    fn open_for_writing(
-        &self,
-        _: &FallbackRequest<'_>,
-        _: Arc<dyn BlockWrite>,
-    ) -> Result<Arc<dyn FsWrite>> {
-        Err(self.note())
-    }
-}
-
-impl FilesystemTools for Need {
-    fn check(&self) -> Result<()> {
-        Err(self.note())
-    }
-
-    fn make(&self, _: &str, _: Option<&str>, _: &[String], _: Arc<dyn BlockWrite>) -> Result<()> {
-        Err(self.note())
-    }
-
-    fn grow(&self, _: &str, _: Arc<dyn BlockWrite>) -> Result<()> {
-        Err(self.note())
     }
 }
 

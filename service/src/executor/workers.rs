@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use diskfs_disk::{CancellationToken, Error, ErrorKind, Gate};
-use diskfs_sandbox::{Cancellation, Event, Grants, JobControl, JobError, Pool, PoolOptions};
+use diskfs_disk::{CancellationToken, Error, ErrorKind, Fallback, Gate};
+use diskfs_sandbox::{
+    Cancellation, Event, Grants, JobControl, JobError, OtherAnswer, Pool, PoolOptions,
+};
+use diskfs_vm::ForwardServer;
+use diskfs_vm::tools::FilesystemTools;
 
 use super::host::HostOptions;
 use super::threads::{Threads, panicked};
-use super::worker::{Reply, Request, WORKER};
+use super::worker::{Reply, Request, WORKER, decode};
 use super::{Execution, Executor, Watch};
 use crate::failure::{Failure, FailureKind};
 use crate::job::{Access, Job};
@@ -16,17 +20,17 @@ use crate::job::{Access, Job};
 /// The time between two looks at the token of a job.
 const CANCELLATION_PERIOD: Duration = Duration::from_millis(20);
 
-/// Carries out each job in a process of its own, which gets the image and nothing else.
+/// Carries out each job in a process of its own, which gets the image and nothing else. This process
+/// starts the microVMs, and the job's process gives them its volumes.
 ///
-/// Jobs that need more of the host (a microVM, or a host's file for a guest) run on a thread of this
-/// process.
+/// Jobs that copy a host's file into a guest run on a thread of this process.
 #[derive(Debug)]
 pub struct Workers {
     pool: Arc<Pool>,
     threads: Threads,
     gate: Gate,
-    has_tools: bool,
-    has_fallback: bool,
+    fallback: Option<Arc<dyn Fallback>>,
+    tools: Option<Arc<dyn FilesystemTools>>,
 }
 
 impl Workers {
@@ -47,8 +51,8 @@ impl Workers {
         Ok(Self {
             pool: Arc::new(pool),
             gate: host.gate.clone(),
-            has_tools: host.tools.is_some(),
-            has_fallback: host.fallback.is_some(),
+            fallback: host.fallback.clone(),
+            tools: host.tools.clone(),
             threads: Threads::new(host),
         })
     }
@@ -62,15 +66,22 @@ impl Workers {
         }
     }
 
-    async fn run(&self, job: &Arc<Job>, watch: &Watch) -> Result<Reply, Failure> {
+    async fn run(&self, job: &Job, watch: &Watch) -> Reply {
         let cancellation = Cancellation::new().map_err(|error| {
             let reason = format!("cannot start a worker process: {error}");
             Failure::new(FailureKind::Unavailable, reason)
         })?;
+        let request = Request {
+            job,
+            has_tools: self.tools.is_some(),
+            has_fallback: self.fallback.is_some(),
+        };
         let in_worker = InWorker {
             pool: Arc::clone(&self.pool),
             grants: self.grants(job),
-            request: Request::encode(job, self.has_tools, self.has_fallback)?,
+            request: request.encode()?,
+            fallback: self.fallback.clone(),
+            tools: self.tools.clone(),
             cancellation: cancellation.clone(),
             watch: watch.clone(),
         };
@@ -89,15 +100,7 @@ impl Executor for Workers {
         if job.reads_host_files() {
             return self.threads.execute(job, watch);
         }
-        Box::pin(async move {
-            match self.run(&job, &watch).await? {
-                Reply::Ended(result) => result,
-                Reply::NeedsHost => {
-                    tracing::info!("repeated outside of the worker, for a microVM");
-                    self.threads.execute(job, watch).await
-                }
-            }
-        })
+        Box::pin(async move { self.run(&job, &watch).await })
     }
 }
 
@@ -114,12 +117,23 @@ struct InWorker {
     pool: Arc<Pool>,
     grants: Grants,
     request: Vec<u8>,
+    fallback: Option<Arc<dyn Fallback>>,
+    tools: Option<Arc<dyn FilesystemTools>>,
     cancellation: Cancellation,
     watch: Watch,
 }
 
 impl InWorker {
-    fn run(self) -> Result<Reply, Failure> {
+    fn run(self) -> Reply {
+        let fallback = || {
+            let none = || Error::new(ErrorKind::Unsupported, "this host starts no microVMs");
+            self.fallback.clone().ok_or_else(none)
+        };
+        let mut machines = ForwardServer::new(fallback).with_tools(self.tools.clone());
+        let mut requests = |request: &[u8]| {
+            let (bytes, descriptor) = machines.answer(request);
+            OtherAnswer { bytes, descriptor }
+        };
         let progress = Arc::clone(&self.watch.progress);
         let mut events = |event| match event {
             Event::Progress(report) => {
@@ -137,10 +151,11 @@ impl InWorker {
         let mut control = JobControl {
             cancellation: Some(&self.cancellation),
             events: Some(&mut events),
+            requests: Some(&mut requests),
             ..JobControl::default()
         };
         let reply = self.pool.run(&self.request, &self.grants, &mut control);
-        Reply::decode(&reply.map_err(|error| failure(&error))?)
+        decode(&reply.map_err(|error| failure(&error))?)
     }
 }
 

@@ -6,12 +6,13 @@ use diskfs_disk::{
 };
 use diskfs_image::create::Existing;
 use diskfs_vfs::Timestamp;
+use diskfs_vm::tools::{FilesystemTools, NewByTool, Work};
 use diskfs_volume::Guid;
 use diskfs_volume::edit::{NewPartition, NewTable, PartitionType};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Access, FilesystemTools, JobContext, Phase, Source, enter};
+use super::{Access, JobContext, Phase, Source, enter};
 use crate::key::random_bytes;
 
 /// Replaces the contents of an image by a GPT with one partition and an empty filesystem.
@@ -202,17 +203,19 @@ impl Format {
         volume: &diskfs_disk::Volume,
     ) -> Result<()> {
         let uuid = Uuid::from_bytes(uuid).to_string();
-        let device = volume.writable_device()?;
-        if self.kind != FormatKind::F2fs {
-            return tools.make(self.name(), Some(&uuid), &[], device);
+        let mut new = NewByTool::default();
+        if self.kind == FormatKind::F2fs {
+            new.options.extend(["-U".to_owned(), uuid]);
+            if self.casefold {
+                let options = ["-O", "casefold", "-C", "utf8"];
+                new.options.extend(options.map(str::to_owned));
+            }
+            if let Some(percent) = self.reserved_percent {
+                new.options.extend(["-o".to_owned(), percent.to_string()]);
+            }
+        } else {
+            new.uuid = Some(uuid);
         }
-        let mut options = vec!["-U".to_owned(), uuid];
-        if self.casefold {
-            options.extend(["-O", "casefold", "-C", "utf8"].map(str::to_owned));
-        }
-        if let Some(percent) = self.reserved_percent {
-            options.extend(["-o".to_owned(), percent.to_string()]);
-        }
-        tools.make("f2fs", None, &options, device)
+        tools.work(self.name(), volume.writable_device()?, &Work::Make(new))
     }
 }

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use diskfs_disk::{Content, ContentClass, Disk, ResizeTool, ResizeVolume, Result, ToolUse, Volume};
+use diskfs_vm::tools::{FilesystemTools, Work};
 use diskfs_volume::TableKind;
 use diskfs_volume::edit::NewSize;
 use serde::{Deserialize, Serialize};
 
-use super::{Access, FilesystemTools, JobContext, Phase, Source, enter, written};
+use super::{Access, JobContext, Phase, Source, enter, written};
 
 /// Grows the last partition of an image with what is in it (the physical and the logical volume,
 /// the filesystem), or the filesystem of an image without partitions. Nothing to grow is a success.
@@ -148,6 +149,6 @@ impl ResizeTool for Tool {
     fn grow(&self, volume: &Volume) -> Result<()> {
         let content = volume.content()?;
         let kind = content.map_or("", |content| content.kind);
-        self.0.grow(kind, volume.writable_device()?)
+        self.0.work(kind, volume.writable_device()?, &Work::Grow)
     }
 }

@@ -152,7 +152,7 @@ fn deployed(mkfs: &str, options: &[&str], checker: &[&str]) {
     );
 }
 
-fn on_mount<T>(image: &Path, options: &str, work: impl FnOnce(&Path) -> T) -> T {
+pub(super) fn on_mount<T>(image: &Path, options: &str, work: impl FnOnce(&Path) -> T) -> T {
     let words = [Path::new("-o"), Path::new(options), image];
     let mount = Mount::by("mount", words).unwrap();
     let done = work(mount.path());
@@ -160,7 +160,7 @@ fn on_mount<T>(image: &Path, options: &str, work: impl FnOnce(&Path) -> T) -> T 
     done
 }
 
-fn fill(root: &Path) {
+pub(super) fn fill(root: &Path) {
     for (path, text, mode) in [
         ("usr/lib/os-release", "ID=debian\nVERSION_ID=12\n", 0o644),
         ("usr/lib/systemd/systemd", "ELF", 0o755),

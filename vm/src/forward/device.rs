@@ -1,18 +1,31 @@
 //! A device at the other end of a stream.
 //!
-//! A request is an offset (8 bytes) and a length (4 bytes), little-endian; the answer is a byte
-//! that is 1 for success, and the bytes.
+//! A request is an operation (1 byte), an offset and a length (8 bytes each), little-endian, and the
+//! bytes to be written; the answer is a byte that says how it ended, and the bytes that were read.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use diskfs_block::{BlockRead, Error, ErrorKind, Result, check_bounds};
+use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result, check_bounds};
 
-/// The longest piece that is read at once.
+/// The longest piece that is read or written at once.
 const PIECE_BYTES: usize = 1 << 20;
+const REQUEST_BYTES: usize = 17;
 
-/// A device whose bytes another process reads.
+/// The operations.
+const READ: u8 = 0;
+const WRITE: u8 = 1;
+const WRITE_ZEROES: u8 = 2;
+const DISCARD: u8 = 3;
+const FLUSH: u8 = 4;
+
+/// The first byte of an answer.
+const SUCCEEDED: u8 = 0;
+const FAILED: u8 = 1;
+const NO_SPACE: u8 = 2;
+
+/// A device whose bytes are in another process.
 #[derive(Debug)]
 pub(super) struct StreamDevice {
     stream: Mutex<UnixStream>,
@@ -27,19 +40,41 @@ impl StreamDevice {
         }
     }
 
-    fn read_piece(&self, offset: u64, piece: &mut [u8]) -> io::Result<bool> {
+    fn request(
+        &self,
+        (operation, offset, len_bytes): (u8, u64, u64),
+        written: &[u8],
+        read: &mut [u8],
+    ) -> Result<()> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let len = u32::try_from(piece.len()).map_err(io::Error::other)?;
-        let mut request = [0; 12];
-        request[..8].copy_from_slice(&offset.to_le_bytes());
-        request[8..].copy_from_slice(&len.to_le_bytes());
-        stream.write_all(&request)?;
-        let mut succeeded = [0];
-        stream.read_exact(&mut succeeded)?;
-        if succeeded == [1] {
-            stream.read_exact(piece)?;
-        }
-        Ok(succeeded == [1])
+        let mut exchange = || {
+            let mut request = [0; REQUEST_BYTES];
+            request[0] = operation;
+            request[1..9].copy_from_slice(&offset.to_le_bytes());
+            request[9..].copy_from_slice(&len_bytes.to_le_bytes());
+            stream.write_all(&request)?;
+            stream.write_all(written)?;
+            let mut ended = [FAILED];
+            stream.read_exact(&mut ended)?;
+            if ended == [SUCCEEDED] {
+                stream.read_exact(read)?;
+            }
+            io::Result::Ok(ended)
+        };
+        let (kind, reason) = match exchange() {
+            Ok([SUCCEEDED]) => return Ok(()),
+            Ok([NO_SPACE]) => (
+                ErrorKind::NoSpace,
+                "the host has no space left for the disk",
+            ),
+            Ok(_) => (ErrorKind::Io, "the confined process cannot use the disk"),
+            Err(_) => (ErrorKind::Io, "the confined process has ended"),
+        };
+        Err(Error::new(kind, reason).at(offset))
+    }
+
+    fn check(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        check_bounds(offset, len_bytes, self.size_bytes)
     }
 }
 
@@ -49,45 +84,118 @@ impl BlockRead for StreamDevice {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let len = u64::try_from(buf.len()).unwrap_or(u64::MAX);
-        check_bounds(offset, len, self.size_bytes)?;
+        self.check(offset, len_bytes(buf))?;
         let mut at = offset;
         for piece in buf.chunks_mut(PIECE_BYTES) {
-            let failed = |reason| Error::new(ErrorKind::Io, reason).at(at);
-            match self.read_piece(at, piece) {
-                Ok(true) => {}
-                Ok(false) => return Err(failed("the confined process cannot read the disk")),
-                Err(_) => return Err(failed("the confined process has ended")),
-            }
-            at = at.saturating_add(u64::try_from(piece.len()).unwrap_or(0));
+            let len_bytes = len_bytes(piece);
+            self.request((READ, at, len_bytes), b"", piece)?;
+            at = at.saturating_add(len_bytes);
         }
         Ok(())
     }
 }
 
-/// Serves `device` until the stream ends.
-pub(super) fn serve_device(mut stream: UnixStream, device: &dyn BlockRead) {
-    let mut piece = Vec::new();
-    let mut request = [0; 12];
-    while stream.read_exact(&mut request).is_ok() {
-        let ([offset @ .., _, _, _, _], [.., a, b, c, d]) = (&request, &request);
-        let offset = u64::from_le_bytes(*offset);
-        let len = usize::try_from(u32::from_le_bytes([*a, *b, *c, *d])).unwrap_or(usize::MAX);
-        if len > PIECE_BYTES {
-            return;
+impl BlockWrite for StreamDevice {
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.check(offset, len_bytes(buf))?;
+        let mut at = offset;
+        for piece in buf.chunks(PIECE_BYTES) {
+            let len_bytes = len_bytes(piece);
+            self.request((WRITE, at, len_bytes), piece, &mut [])?;
+            at = at.saturating_add(len_bytes);
         }
-        piece.resize(len, 0);
-        let answered = match device.read_at(offset, &mut piece) {
-            Ok(()) => stream
-                .write_all(&[1])
-                .and_then(|()| stream.write_all(&piece)),
-            Err(error) => {
-                tracing::warn!(%error, "cannot read a volume for the microVM");
-                stream.write_all(&[0])
+        Ok(())
+    }
+
+    fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.check(offset, len_bytes)?;
+        self.request((WRITE_ZEROES, offset, len_bytes), b"", &mut [])
+    }
+
+    fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.check(offset, len_bytes)?;
+        self.request((DISCARD, offset, len_bytes), b"", &mut [])
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.request((FLUSH, 0, 0), b"", &mut [])
+    }
+}
+
+fn len_bytes(buf: &[u8]) -> u64 {
+    u64::try_from(buf.len()).unwrap_or(u64::MAX)
+}
+
+/// A device that is served.
+#[derive(Debug, Clone)]
+pub(super) enum Device {
+    ReadOnly(Arc<dyn BlockRead>),
+    Writable(Arc<dyn BlockWrite>),
+}
+
+impl Device {
+    pub(super) fn size_bytes(&self) -> u64 {
+        match self {
+            Self::ReadOnly(device) => device.size_bytes(),
+            Self::Writable(device) => device.size_bytes(),
+        }
+    }
+
+    /// Serves the device until the stream ends.
+    pub(super) fn serve(&self, mut stream: &UnixStream) -> io::Result<()> {
+        let mut piece = Vec::new();
+        let mut request = [0; REQUEST_BYTES];
+        loop {
+            stream.read_exact(&mut request)?;
+            let [operation, numbers @ ..] = request;
+            let ([offset @ .., _, _, _, _, _, _, _, _], [_, _, _, _, _, _, _, _, len @ ..]) =
+                (numbers, numbers);
+            let (offset, len_bytes) = (u64::from_le_bytes(offset), u64::from_le_bytes(len));
+            piece.clear();
+            if matches!(operation, READ | WRITE) {
+                let len = usize::try_from(len_bytes).ok();
+                let len = len.filter(|len| *len <= PIECE_BYTES);
+                piece.resize(len.ok_or(io::ErrorKind::InvalidData)?, 0);
             }
+            if operation == WRITE {
+                stream.read_exact(&mut piece)?;
+            }
+            let ended = self.perform(operation, (offset, len_bytes), &mut piece);
+            let code = match &ended {
+                Ok(()) => SUCCEEDED,
+                Err(error) if error.kind() == ErrorKind::NoSpace => NO_SPACE,
+                Err(_) => FAILED,
+            };
+            stream.write_all(&[code])?;
+            match ended {
+                Ok(()) if operation == READ => stream.write_all(&piece)?,
+                Ok(()) => {}
+                Err(error) => tracing::warn!(%error, "cannot use a volume for the microVM"),
+            }
+        }
+    }
+
+    fn perform(
+        &self,
+        operation: u8,
+        (offset, len_bytes): (u64, u64),
+        piece: &mut [u8],
+    ) -> Result<()> {
+        let device = match self {
+            Self::ReadOnly(device) if operation == READ => return device.read_at(offset, piece),
+            Self::ReadOnly(_) => {
+                let reason = "the microVM writes to a volume that is only read";
+                return Err(Error::new(ErrorKind::ReadOnly, reason));
+            }
+            Self::Writable(device) => device,
         };
-        if answered.is_err() {
-            return;
+        match operation {
+            READ => device.read_at(offset, piece),
+            WRITE => device.write_at(offset, piece),
+            WRITE_ZEROES => device.write_zeroes(offset, len_bytes),
+            DISCARD => device.discard(offset, len_bytes),
+            FLUSH => device.flush(),
+            _ => Err(Error::new(ErrorKind::Invalid, "an unknown operation")),
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use diskfs_vfs::{
-    DirEntry, Error, ErrorKind, FsWrite, InodeNumber, Metadata, NewAttributes, NewKind, Result,
+    DirEntry, Error, ErrorKind, FsWrite, InodeNumber, Metadata, MountTree, NewAttributes, NewKind,
+    Result,
 };
 
 use super::area::BulkArea;
@@ -94,6 +95,8 @@ pub type Listed = (DirEntry, Option<Metadata>);
 
 /// The entries of a directory with their metadata; the iterator ends after the first error.
 pub type ListedEntries<'a> = Box<dyn Iterator<Item = Result<Listed>> + Send + 'a>;
+
+impl Served for MountTree {}
 
 /// A filesystem that is served. The methods combine calls that requests combine.
 pub trait Served: FsWrite {

@@ -133,6 +133,11 @@ impl FsRead for MountTree {
         mount.reader().extents_of(inner, offset)
     }
 
+    /// Returns the path in the root filesystem.
+    fn subvolume(&self, id: Option<u64>) -> Result<Vec<u8>> {
+        self.opened(0)?.reader().subvolume(id)
+    }
+
     fn has_aliases(&self) -> bool {
         let is_alias = |(index, mount): (usize, &Mount)| match &mount.source {
             MountSource::SameAs(_) => true,
