@@ -1,23 +1,18 @@
 //! The contents of inodes of all types.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 
 use diskfs_block::bytes::{index, len_u64, part};
-use diskfs_vfs::FileType;
+use diskfs_vfs::{FileType, parallel};
 
 use crate::decompress;
-use crate::error::{Error, ErrorKind, Result, corrupt};
+use crate::error::{Result, corrupt};
 use crate::extent::{Algorithm, Decompressed, Encoded};
 use crate::inode::Inode;
 use crate::map::map;
 use crate::mapped::{Mapped, Source};
 use crate::place::Place;
 use crate::volume::Volume;
-
-/// The size from which on a read of several compressed extents uses several threads: starting one
-/// takes as long as decompressing some KiB.
-const PARALLEL_MIN_BYTES: usize = 128 << 10;
 
 /// The maximum number of parts that are looked up before they are read.
 const BATCH_PARTS: usize = 256;
@@ -88,38 +83,15 @@ fn merged(volume: &Volume, inode: &Inode, offset: u64, wanted: u64) -> Result<Ma
 
 /// Reads parts of extents, on several threads if there are several to be decompressed.
 fn read_parts(volume: &Volume, inode: &Inode, parts: Vec<Part<'_>>) -> Result<()> {
-    let encoded = parts.iter().filter(|part| is_slow(&part.source));
-    let (count, bytes) = encoded.fold((0_usize, 0_usize), |(count, bytes), part| {
-        (
-            count.saturating_add(1),
-            bytes.saturating_add(part.out.len()),
-        )
-    });
-    let threads = volume.threads.min(count);
-    if threads < 2 || bytes < PARALLEL_MIN_BYTES {
-        let mut parts = parts.into_iter();
-        return parts.try_for_each(|part| part.read(volume, inode));
-    }
-    let queue = Mutex::new(parts.into_iter());
-    let work = || {
-        loop {
-            let part = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-            match part {
-                Some(part) => part.read(volume, inode)?,
-                None => return Ok(()),
-            }
+    let slow_bytes = |part: &Part<'_>| {
+        if is_slow(&part.source) {
+            part.out.len()
+        } else {
+            0
         }
     };
-    thread::scope(|scope| {
-        // Where no thread can be started, this one does all the work.
-        let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
-        let helpers: Vec<_> = (1..threads).filter_map(spawn).collect();
-        let own = work();
-        helpers.into_iter().fold(own, |result, helper| {
-            let panicked = |_| Err(Error::new(ErrorKind::Io, "a thread of a read has failed"));
-            result.and(helper.join().unwrap_or_else(panicked))
-        })
-    })
+    let threads = parallel::threads_for(&parts, slow_bytes);
+    parallel::read_parts(parts, threads, |part| part.read(volume, inode))
 }
 
 /// Returns true if decoding takes much longer than copying.

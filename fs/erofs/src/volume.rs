@@ -1,7 +1,6 @@
 //! An open filesystem: its superblock, devices and caches.
 
 use std::fmt::Debug;
-use std::num::NonZero;
 use std::sync::Arc;
 
 use diskfs_block::bytes::len_u64;
@@ -33,9 +32,6 @@ const EXTENTS_BYTES: u64 = 16 << 20;
 /// The usual size of a decompressed extent.
 const EXTENT_TYPICAL_BYTES: u64 = 64 << 10;
 
-/// The maximum number of threads that decompress for one read. A read of FUSE has at most 1 MiB.
-const THREADS_MAX: usize = 4;
-
 /// The inode that has metadata. Its contents are read like those of any other inode, which needs
 /// metadata in turn; so what reads them is given to the volume.
 pub(crate) trait Metabox: Debug + Send + Sync {
@@ -55,8 +51,6 @@ pub(crate) struct Volume {
     pub(crate) prefixes: Vec<Prefix>,
     pub(crate) headers: ByteCache<InodeNumber, MapHeader>,
     pub(crate) extents: ByteCache<Encoded, Decompressed>,
-    /// The number of threads that decompress the extents of one read.
-    pub(crate) threads: usize,
     /// The inode that has metadata, once it is open.
     pub(crate) metabox: Option<Box<dyn Metabox>>,
     metadata: Cache,
@@ -66,14 +60,12 @@ impl Volume {
     pub(crate) fn open(device: Arc<dyn BlockRead>, extra: Vec<Arc<dyn BlockRead>>) -> Result<Self> {
         let superblock = Superblock::read(&*device)?;
         let metadata = Cache::new(Arc::clone(&device), METADATA).map_err(device_failed)?;
-        let parallelism = std::thread::available_parallelism().map_or(1, NonZero::get);
         let volume = Self {
             devices: Devices::read(&superblock, device, extra)?,
             superblock,
             prefixes: Vec::new(),
             headers: ByteCache::new(HEADERS_BYTES, 256),
             extents: ByteCache::new(EXTENTS_BYTES, EXTENT_TYPICAL_BYTES),
-            threads: parallelism.min(THREADS_MAX),
             metabox: None,
             metadata,
         };

@@ -1,21 +1,15 @@
 //! The contents of files.
 
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-
 use diskfs_block::bytes::{index, len_u64};
+use diskfs_vfs::parallel;
 
 use crate::block_list::FileBlocks;
 use crate::data_block::DataBlock;
-use crate::error::{Error, ErrorKind, Result, corrupt};
+use crate::error::{Result, corrupt};
 use crate::fragment;
 use crate::inode::Inode;
 use crate::inode_body::{File, FragmentPlace};
 use crate::volume::Volume;
-
-/// The size from which on a read of several compressed blocks uses several threads: starting one
-/// takes as long as decompressing some KiB.
-const PARALLEL_MIN_BYTES: usize = 128 << 10;
 
 /// The maximum range of a file for which its blocks are announced to the device.
 const ANNOUNCED_MAX_BYTES: u64 = 4 << 20;
@@ -30,6 +24,16 @@ struct Part<'b> {
 }
 
 impl Part<'_> {
+    /// Returns the number of bytes to be decompressed.
+    fn slow_bytes(&self) -> usize {
+        let size = self.block.size;
+        if size.is_hole() || !size.is_compressed() {
+            0
+        } else {
+            self.out.len()
+        }
+    }
+
     fn read(self, volume: &Volume) -> Result<()> {
         if self.block.size.is_hole() {
             self.out.fill(0);
@@ -107,40 +111,11 @@ fn read_fragment(volume: &Volume, file: &File, skip: usize, out: &mut [u8]) -> R
 
 /// Reads parts of blocks, on several threads if there are several to be decompressed.
 fn read_parts(volume: &Volume, parts: Vec<Part<'_>>) -> Result<()> {
-    let compressed = parts
-        .iter()
-        .filter(|part| !part.block.size.is_hole() && part.block.size.is_compressed());
-    let (count, bytes) = compressed.fold((0_usize, 0_usize), |(count, bytes), part| {
-        (
-            count.saturating_add(1),
-            bytes.saturating_add(part.out.len()),
-        )
-    });
-    let threads = volume.threads.min(count);
-    if threads < 2 || bytes < PARALLEL_MIN_BYTES {
-        return parts.into_iter().try_for_each(|part| part.read(volume));
+    let threads = parallel::threads_for(&parts, Part::slow_bytes);
+    if threads > 1 {
+        announce(volume, &parts);
     }
-    announce(volume, &parts);
-    let queue = Mutex::new(parts.into_iter());
-    let work = || {
-        loop {
-            let part = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-            match part {
-                Some(part) => part.read(volume)?,
-                None => return Ok(()),
-            }
-        }
-    };
-    thread::scope(|scope| {
-        // Where no thread can be started, this one does all the work.
-        let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
-        let helpers: Vec<_> = (1..threads).filter_map(spawn).collect();
-        let own = work();
-        helpers.into_iter().fold(own, |result, helper| {
-            let panicked = |_| Err(Error::new(ErrorKind::Io, "a thread of a read has failed"));
-            result.and(helper.join().unwrap_or_else(panicked))
-        })
-    })
+    parallel::read_parts(parts, threads, |part| part.read(volume))
 }
 
 /// Announces the bytes from the first to the last block.

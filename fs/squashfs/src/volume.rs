@@ -1,7 +1,6 @@
 //! An open filesystem: its superblock, tables and caches.
 
 use std::collections::HashMap;
-use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
 use diskfs_block::BlockRead;
@@ -18,9 +17,6 @@ use crate::segment::{Segments, no_segments};
 use crate::superblock::Superblock;
 use crate::xattr_id::XattrIds;
 
-/// The maximum number of threads that decompress for one read. A read of FUSE has at most 1 MiB.
-const THREADS_MAX: usize = 4;
-
 /// The places of all directories by their stored numbers.
 pub(crate) type Parents = HashMap<u32, InodeReference>;
 
@@ -35,8 +31,6 @@ pub(crate) struct Volume {
     pub(crate) xattr_ids: Option<XattrIds>,
     /// The parents of directories, if there is no export table; made when they are needed.
     pub(crate) parents: OnceLock<Parents>,
-    /// The number of threads that decompress the blocks of one read.
-    pub(crate) threads: usize,
     ids: LookupTable,
     exports: Option<LookupTable>,
 }
@@ -55,14 +49,12 @@ impl Volume {
         let table = |start, entries| LookupTable { start, entries };
         let fragments = superblock.fragment_table;
         let exports = superblock.export_table;
-        let parallelism = std::thread::available_parallelism().map_or(1, NonZero::get);
         Ok(Self {
             data: DataBlocks::new(device, compressor, superblock.block_bytes, bytes_used),
             segments: no_segments(),
             fragments: fragments.map(|start| table(start, superblock.fragments.into())),
             xattr_ids: xattr_ids.transpose()?,
             parents: OnceLock::new(),
-            threads: parallelism.min(THREADS_MAX),
             ids: table(superblock.id_table, superblock.ids.into()),
             exports: exports.map(|start| table(start, superblock.inodes.into())),
             blocks,

@@ -33,6 +33,7 @@ mod join;
 mod metadata;
 mod mount_tree;
 mod numbers;
+pub mod parallel;
 pub mod path;
 mod read_ahead;
 mod read_file;
