@@ -79,14 +79,16 @@ impl Decompressor {
         Ok(())
     }
 
+    /// Decompresses zlib data. Its own checksum is not compared, as on Linux: the extent has one.
     fn inflate(&self, input: &[u8], output: &mut [u8]) -> Result<usize> {
+        let input = deflate_stream(input).ok_or_else(|| broken("zlib"))?;
         let idle = self
             .zlib
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
-        let mut context = idle.unwrap_or_else(|| Decompress::new(true));
-        context.reset(true);
+        let mut context = idle.unwrap_or_else(|| Decompress::new(false));
+        context.reset(false);
         let status = context.decompress(input, output, FlushDecompress::Finish);
         let len = crate::bytes::index(context.total_out());
         self.zlib
@@ -115,6 +117,17 @@ impl Decompressor {
             broken("zstd").with_source(std::io::Error::other(name))
         })
     }
+}
+
+/// Returns the deflate stream behind the header of zlib data (RFC 1950).
+fn deflate_stream(input: &[u8]) -> Option<&[u8]> {
+    const DEFLATE: u8 = 8;
+    const WINDOW_BITS_MAX: u8 = 7;
+    const PRESET_DICTIONARY: u8 = 0x20;
+    let (&[method, flags], stream) = input.split_first_chunk()?;
+    let is_deflate = method & 0x0f == DEFLATE && method >> 4 <= WINDOW_BITS_MAX;
+    let is_checked = u16::from_be_bytes([method, flags]).is_multiple_of(31);
+    (is_deflate && is_checked && flags & PRESET_DICTIONARY == 0).then_some(stream)
 }
 
 /// Decompresses the first frame: what follows it in its last sector has no meaning.

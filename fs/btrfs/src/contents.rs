@@ -1,19 +1,23 @@
 //! The contents of files.
 
 mod extents;
+mod part;
 
 use std::sync::Arc;
 
 use diskfs_block::ByteCache;
+use diskfs_vfs::parallel;
 
 pub(crate) use self::extents::Extents;
-use crate::bytes::{index, len_u64};
+use self::part::{Part, Parts};
+use crate::bytes::index;
 use crate::compression::Decompressor;
 use crate::data::{self, Verify};
 use crate::error::Result;
-use crate::file_extent_item::{CompressedExtent, ExtentKind, FileExtentItem, inline_data};
+use crate::file_extent_item::{CompressedExtent, ExtentKind, inline_data};
 use crate::file_extents::ExtentItems;
 use crate::inode::Inode;
+use crate::logical::Logical;
 use crate::volume::Volume;
 
 /// The reader of contents, with its cache of decompressed extents.
@@ -26,15 +30,9 @@ pub(crate) struct Reader {
 /// The usual size of a decompressed extent.
 const EXTENT_TYPICAL_BYTES: u64 = 128 << 10;
 
-/// The part of an extent that is to be read.
-#[derive(Debug, Clone, Copy)]
-struct Wanted {
-    /// The start of the part within the extent.
-    within: u64,
-    verify: Verify,
-    /// True if the part goes up to the end of the extent or of the file.
-    is_last: bool,
-}
+/// The maximum number of parts of a read that are looked up before they are read: those of 32 MiB
+/// of compressed extents.
+const BATCH_PARTS: usize = 256;
 
 impl Reader {
     pub(crate) fn new(sector_bytes: u64, cache_bytes: u64) -> Self {
@@ -54,39 +52,44 @@ impl Reader {
     ) -> Result<usize> {
         let size_bytes = inode.item.size_bytes;
         let len = index(size_bytes.saturating_sub(offset)).min(buf.len());
-        let mut rest = buf.get_mut(..len).unwrap_or_default();
-        if rest.is_empty() {
+        let buf = buf.get_mut(..len).unwrap_or_default();
+        if buf.is_empty() {
             return Ok(0);
         }
-        let mut at = offset;
-        for extent in ExtentItems::new(volume, inode, offset)? {
-            let extent = extent?;
-            let piece_len = index(extent.end().saturating_sub(at)).min(rest.len());
-            let (piece, after) = rest.split_at_mut(piece_len);
-            let end = at.saturating_add(len_u64(piece_len));
-            let wanted = Wanted {
-                within: at.saturating_sub(extent.start),
-                verify: verify(inode),
-                is_last: end >= extent.end().min(size_bytes),
-            };
-            self.read_extent(volume, &extent, wanted, piece)?;
-            at = end;
-            rest = after;
-            if rest.is_empty() {
-                break;
+        let mut parts = Parts::new(volume, inode, offset, buf)?;
+        loop {
+            let mut batch = Vec::new();
+            let looked_up: Result<()> = parts.by_ref().take(BATCH_PARTS).try_for_each(|part| {
+                batch.push(part?);
+                Ok(())
+            });
+            let is_last = batch.len() < BATCH_PARTS;
+            // What is before an extent that cannot be looked up is read, or its error reported.
+            self.read_parts(volume, batch)?;
+            looked_up?;
+            if is_last {
+                return Ok(len);
             }
         }
-        rest.fill(0);
-        Ok(len)
     }
 
-    fn read_extent(
-        &self,
-        volume: &Volume,
-        extent: &FileExtentItem,
-        wanted: Wanted,
-        buf: &mut [u8],
-    ) -> Result<()> {
+    /// Reads parts, on several threads if there are several to be decompressed.
+    fn read_parts(&self, volume: &Volume, parts: Vec<Part<'_>>) -> Result<()> {
+        let threads = parallel::threads_for(&parts, Part::slow_bytes);
+        if threads > 1 {
+            announce(volume, &parts);
+        }
+        parallel::read_parts(parts, threads, |part| self.read_part(volume, part))
+    }
+
+    fn read_part(&self, volume: &Volume, part: Part<'_>) -> Result<()> {
+        let Part {
+            extent,
+            within,
+            verify,
+            is_last,
+            buf,
+        } = part;
         match &extent.kind {
             ExtentKind::Hole => {
                 buf.fill(0);
@@ -100,61 +103,73 @@ impl Reader {
                 let mut bytes = vec![0; index(*ram_bytes)];
                 self.decompressor
                     .run(*compression, inline_data(item), &mut bytes)?;
-                copy_from(&bytes, wanted.within, buf);
+                copy_from(&bytes, within, buf);
                 Ok(())
             }
-            ExtentKind::Plain { logical } => {
-                data::read(volume, logical.plus(wanted.within), buf, wanted.verify)
-            }
+            ExtentKind::Plain { logical } => data::read(volume, logical.plus(within), buf, verify),
             ExtentKind::Compressed { extent, offset } => {
-                let start = offset.saturating_add(wanted.within);
-                self.read_compressed(volume, extent, start, wanted, buf)
+                let start = offset.saturating_add(within);
+                if start == 0 && is_last && !self.cache.contains(extent) {
+                    // The rest of the extent will hardly be needed.
+                    return self.decompress(volume, extent, verify, buf);
+                }
+                let bytes = self.cached(volume, extent, verify)?;
+                copy_from(&bytes, start, buf);
+                Ok(())
             }
         }
     }
 
-    /// Fills `buf` with decompressed bytes from byte `start` of the extent on.
-    fn read_compressed(
+    /// Returns the decompressed bytes of an extent, which are kept in the cache.
+    fn cached(
         &self,
         volume: &Volume,
         extent: &CompressedExtent,
-        start: u64,
-        wanted: Wanted,
+        verify: Verify,
+    ) -> Result<Arc<[u8]>> {
+        self.cache.get_or_make(extent, || {
+            let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, index(extent.ram_bytes)).collect();
+            let unshared = Arc::get_mut(&mut bytes).unwrap_or_default();
+            self.decompress(volume, extent, verify, unshared)?;
+            Ok(bytes)
+        })
+    }
+
+    /// Fills `buf` with the first decompressed bytes of an extent.
+    fn decompress(
+        &self,
+        volume: &Volume,
+        extent: &CompressedExtent,
+        verify: Verify,
         buf: &mut [u8],
     ) -> Result<()> {
-        if let Some(bytes) = self.cache.get(extent) {
-            copy_from(&bytes, start, buf);
-            return Ok(());
-        }
         let mut packed = vec![0; index(extent.disk_bytes)];
-        data::read(volume, extent.logical, &mut packed, wanted.verify)?;
-        let failed = |e: crate::error::Error| match volume.blocks.storage.place(extent.logical) {
-            Ok((Some(place), _)) => e.at(place.offset),
-            _ => e,
-        };
-        if start == 0 && wanted.is_last {
-            // The rest of the extent will hardly be needed.
-            let run = self.decompressor.run(extent.compression, &packed, buf);
-            return run.map_err(failed);
-        }
-        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, index(extent.ram_bytes)).collect();
-        let unshared = Arc::get_mut(&mut bytes).unwrap_or_default();
-        self.decompressor
-            .run(extent.compression, &packed, unshared)
-            .map_err(failed)?;
-        copy_from(&bytes, start, buf);
-        self.cache.insert(*extent, bytes);
-        Ok(())
+        data::read(volume, extent.logical, &mut packed, verify)?;
+        let run = self.decompressor.run(extent.compression, &packed, buf);
+        run.map_err(|error| match volume.blocks.storage.place(extent.logical) {
+            Ok((Some(place), _)) => error.at(place.offset),
+            _ => error,
+        })
     }
 }
 
-/// Returns whether the data of a file has checksums.
-fn verify(inode: &Inode) -> Verify {
-    if inode.item.flags.has_no_data_checksums() {
-        Verify::No
-    } else {
-        Verify::Yes
+/// Announces the compressed extents of a read to the devices. Those that lie one behind the other
+/// are one range.
+fn announce(volume: &Volume, parts: &[Part<'_>]) {
+    // What cannot be announced cannot be read, either, and the read says why.
+    let will_need = |(start, len_bytes)| {
+        let _ = volume.blocks.storage.will_need(start, len_bytes);
+    };
+    let mut range: Option<(Logical, u64)> = None;
+    for extent in parts.iter().filter_map(Part::compressed) {
+        let joined = range.filter(|(start, len)| start.plus(*len) == extent.logical);
+        if joined.is_none() {
+            range.take().into_iter().for_each(will_need);
+        }
+        let (start, len_bytes) = joined.unwrap_or((extent.logical, 0));
+        range = Some((start, len_bytes.saturating_add(extent.disk_bytes)));
     }
+    range.into_iter().for_each(will_need);
 }
 
 /// Fills `to` with the bytes from `start` on, and with zeroes past their end.

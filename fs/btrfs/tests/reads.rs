@@ -1,11 +1,12 @@
 //! Reads of parts of files, and extents, compared with whole files.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use diskfs_block::BlockRead;
 use diskfs_btrfs::{Btrfs, Options};
 use diskfs_fixtures::{TempImage, image};
-use diskfs_vfs::{FileExtentKind, FileType, FsRead, InodeNumber, walk};
+use diskfs_vfs::{ErrorKind, FileExtent, FileExtentKind, FileType, FsRead, InodeNumber, walk};
 
 /// The fixtures, each with its devices.
 const FIXTURES: [&[&str]; 8] = [
@@ -135,4 +136,78 @@ fn a_listing_continues_at_each_cookie() {
             assert_eq!(fs.lookup(found.inode, &entry.name).unwrap(), entry.inode);
         }
     }
+}
+
+/// A device that notes where contents are read, and fails to read them at some places.
+#[derive(Debug)]
+struct Watched {
+    device: Arc<dyn BlockRead>,
+    reads: Mutex<Vec<u64>>,
+    failing: Vec<u64>,
+}
+
+impl BlockRead for Watched {
+    fn size_bytes(&self) -> u64 {
+        self.device.size_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> diskfs_block::Result<()> {
+        self.reads.lock().unwrap().push(offset);
+        if let Some(nth) = self.failing.iter().position(|place| *place == offset) {
+            // The last one fails at once, those before it later.
+            let ms = 5 * (self.failing.len() - nth - 1);
+            std::thread::sleep(Duration::from_millis(ms.try_into().unwrap()));
+            return Err(
+                diskfs_block::Error::new(diskfs_block::ErrorKind::Io, "planted").at(offset),
+            );
+        }
+        self.device.read_at(offset, buf)
+    }
+}
+
+fn watched(device: &Arc<dyn BlockRead>, failing: Vec<u64>) -> (Arc<Watched>, Btrfs) {
+    let watched = Arc::new(Watched {
+        device: Arc::clone(device),
+        reads: Mutex::default(),
+        failing,
+    });
+    let fs = Btrfs::open(vec![watched.clone()], &Options::default()).unwrap();
+    (watched, fs)
+}
+
+#[test]
+fn the_first_extent_that_cannot_be_read_is_reported() {
+    let mut tried = 0;
+    each_file(|fs, device, inode, whole| {
+        let extents = fs.extents_of(inode, 0).unwrap();
+        let extents: Vec<_> = extents.map(Result::unwrap).collect();
+        let is_compressed = |extent: &FileExtent| extent.kind == FileExtentKind::Inline;
+        if extents.len() < 4 || whole.len() < 256 << 10 || !extents.iter().all(is_compressed) {
+            return;
+        }
+        // The places of the extents: the second time, the metadata is cached.
+        let (watched_device, fs) = watched(device, Vec::new());
+        let mut places = Vec::new();
+        for extent in &extents {
+            for _ in 0..2 {
+                watched_device.reads.lock().unwrap().clear();
+                read(&fs, inode, extent.offset, index(extent.len_bytes));
+            }
+            places.extend(watched_device.reads.lock().unwrap().iter());
+        }
+        if places.len() != extents.len() {
+            return; // some are parts of extents, which are cached
+        }
+        for first in 0..extents.len() - 1 {
+            let (_, fs) = watched(device, places[first..].to_vec());
+            let mut bytes = vec![0; whole.len()];
+            let error = fs.read_at(inode, 0, &mut bytes).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Io);
+            assert_eq!(error.offset(), Some(places[first]), "extent {first}");
+            let before = index(extents[first].offset);
+            assert!(bytes[..before] == whole[..before], "extent {first}");
+            tried += 1;
+        }
+    });
+    assert!(tried >= 3, "{tried}");
 }
