@@ -17,6 +17,11 @@ use crate::checksum;
 use crate::error::{Result, corrupt, device_failed};
 use crate::superblock::Superblock;
 
+/// The largest number of allocation groups that are counted after a replay, since each is a read of
+/// the device: an invalid superblock may have 2^32 groups. `mkfs.xfs` makes four groups or groups of
+/// 1 TiB; a filesystem of 300 MiB that has grown to 8 TiB has 100000.
+pub(crate) const COUNTED_GROUPS_MAX: u32 = 1 << 17;
+
 /// The place and the layout of a header.
 struct Header {
     name: &'static str,

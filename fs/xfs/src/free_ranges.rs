@@ -10,7 +10,8 @@ use crate::bytes::be32;
 use crate::error::{Result, corrupt};
 use crate::volume::Volume;
 
-/// Returns the free ranges of all allocation groups.
+/// Returns the free ranges of all allocation groups. The iterator ends at the first group without a
+/// valid header, and each header has its number, so the device bounds the number of groups.
 pub(crate) fn free_ranges(volume: &Volume) -> FreeRanges<'_> {
     let groups = 0..volume.superblock.ag_count;
     let mut failed = false;

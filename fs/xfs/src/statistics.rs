@@ -2,7 +2,7 @@
 
 use diskfs_vfs::Statistics;
 
-use crate::ag::Agf;
+use crate::ag::{Agf, COUNTED_GROUPS_MAX};
 use crate::error::Result;
 use crate::features::ReadOnlyCompatible;
 use crate::superblock::{INODES_PER_CHUNK, Superblock};
@@ -18,14 +18,16 @@ const SET_ASIDE_BLOCKS: u64 = 8;
 
 /// Returns the number of free blocks that no file can get. For the kernel, those are also the blocks
 /// of the trees of free space, but only in groups whose header it has read: after a replay in all,
-/// otherwise in none.
+/// otherwise in none. With too many groups, their trees are left out.
 fn set_aside(volume: &Volume, replayed: bool) -> Result<u64> {
     let superblock = &volume.superblock;
     let mut blocks = u64::from(superblock.ag_count).saturating_mul(SET_ASIDE_BLOCKS);
     if !replayed || !superblock.features.has_lazy_counters() {
         return Ok(blocks);
     }
-    // Each group has headers on the device, which bounds their number.
+    if superblock.ag_count > COUNTED_GROUPS_MAX {
+        return Ok(blocks);
+    }
     for ag in 0..superblock.ag_count {
         let agf = Agf::read(&*volume.device, superblock, ag)?;
         // The tree of reverse mappings is counted elsewhere, but for its root.
@@ -86,5 +88,36 @@ fn inode_limit(superblock: &Superblock, free_blocks: u64) -> u64 {
     match inodes_of(chunks.saturating_mul(per_chunk)) {
         0 => possible,
         limit => possible.min(limit).max(superblock.inode_count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn the_headers_of_too_many_groups_are_not_read() {
+        let image = diskfs_fixtures::image("xfs-default");
+        let device = Arc::new(diskfs_block::File::open(image.path()).unwrap());
+        let superblock = Superblock::read(&*device).unwrap();
+        let mut volume = Volume::new(device, superblock);
+        let groups = volume.superblock.ag_count;
+        let trees = |volume: &Volume| {
+            let set_aside = set_aside(volume, true)?;
+            Ok(set_aside - u64::from(volume.superblock.ag_count) * SET_ASIDE_BLOCKS)
+        };
+        let complete: Result<u64> = trees(&volume);
+        complete.unwrap();
+        // The device has no header of this group.
+        volume.superblock.ag_count = groups + 1;
+        let error = trees(&volume).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io));
+        for groups in [COUNTED_GROUPS_MAX + 1, u32::MAX] {
+            volume.superblock.ag_count = groups;
+            assert_eq!(trees(&volume).unwrap(), 0);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Counting free space and inodes after a replay.
 
-use crate::ag::{Agf, Agi, sector_byte};
+use crate::ag::{Agf, Agi, COUNTED_GROUPS_MAX, sector_byte};
 use crate::error::Result;
 
 use super::replay::Replay;
@@ -12,10 +12,6 @@ const INODES: usize = 128;
 const FREE_INODES: usize = 136;
 const FREE_BLOCKS: usize = 144;
 const CRC: usize = 224;
-
-/// The largest number of allocation groups that are counted. `mkfs.xfs` makes four groups or groups
-/// of 1 TiB; a filesystem of 300 MiB that has grown to 8 TiB has 100000.
-const GROUPS_MAX: u32 = 1 << 17;
 
 /// The counters of a superblock.
 #[derive(Debug, Default)]
@@ -60,7 +56,7 @@ impl Replay<'_> {
     }
 
     fn count(&self) -> Option<Counters> {
-        if self.superblock.ag_count > GROUPS_MAX {
+        if self.superblock.ag_count > COUNTED_GROUPS_MAX {
             return None;
         }
         let mut sum = Counters::default();
