@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::Path;
 
-use diskfs_fixtures::{Tmpfs, have};
+use diskfs_fixtures::{Tmpfs, Tree, have, image};
 
 use crate::resize_stacks::shell;
-use crate::{Run, diskfs_in};
+use crate::{Run, diskfs_in, diskfs_with};
 
 const KIB: u64 = 1 << 10;
 
@@ -262,4 +262,66 @@ fn a_full_host_does_not_prevent_a_sparsify() {
         full.join(name).metadata().unwrap().blocks() * 512
     };
     assert!(size("disk.raw") < 8 << 20 && size("disk.qcow2") < 8 << 20);
+}
+
+/// Fixtures of each kind that is read natively and can need memory for a replay.
+const READ_NATIVELY: [&str; 5] = [
+    "ext4-default",
+    "journal-v3",
+    "xfs-log",
+    "btrfs-zstd",
+    "btrfs-log-extents",
+];
+
+#[test]
+fn copies_on_a_full_host_are_complete_or_missing() {
+    let Some(tmpfs) = Tmpfs::new("4M") else {
+        return;
+    };
+    let full = tmpfs.path();
+    for name in READ_NATIVELY {
+        let (image, whole) = (image(name), tempfile::tempdir().unwrap());
+        let from = format!("{}:/", image.path().display());
+        let copied = diskfs_in(whole.path(), &["cp", "-a", &from, "out"]);
+        assert_eq!(copied.code(), Some(0), "{name}: {}", copied.stderr());
+        tmpfs.fill(40 * KIB);
+        is_full(&diskfs_in(full, &["cp", "-a", &from, "out"]), name);
+        let complete = Tree::of_directory(&whole.path().join("out")).unwrap();
+        let copied = Tree::of_directory(&full.join("out")).unwrap();
+        assert!(copied.entries.len() > 1, "{name}");
+        for entry in copied.entries.iter().filter(|entry| entry.kind == 'f') {
+            let expected = complete.entry(&entry.path).expect(&entry.path);
+            assert_eq!(entry.content, expected.content, "{name}: {}", entry.path);
+        }
+        fs::remove_dir_all(full.join("out")).unwrap();
+        let tar = diskfs_in(full, &["tar", "-f", "out.tar", &from]);
+        is_full(&tar, "");
+        assert_eq!(names(full), [""; 0], "{name}");
+        tmpfs.free();
+    }
+}
+
+#[test]
+fn reading_needs_no_temporary_files() {
+    let Some(tmpfs) = Tmpfs::new("1M") else {
+        return;
+    };
+    tmpfs.fill(0);
+    let full = tmpfs.path().to_str().expect("the path is text");
+    for name in READ_NATIVELY {
+        let image = image(name);
+        let hash = |envs: &[(&str, &str)]| {
+            let run = diskfs_with(image.directory(), &["hash", name], envs);
+            assert_eq!(run.code(), Some(0), "{name}: {}", run.stderr());
+            run.output.stdout
+        };
+        let expected = hash(&[]);
+        for none in [full, "/nonexistent"] {
+            let variables = ["TMPDIR", "HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"];
+            assert!(
+                hash(&variables.map(|name| (name, none))) == expected,
+                "{name}"
+            );
+        }
+    }
 }

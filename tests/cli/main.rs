@@ -64,12 +64,18 @@ fn diskfs(image: &TempImage, words: &[&str]) -> Run {
 }
 
 fn diskfs_in(directory: &Path, words: &[&str]) -> Run {
+    diskfs_with(directory, words, &[])
+}
+
+/// Runs `diskfs` with these variables in its environment, too.
+fn diskfs_with(directory: &Path, words: &[&str], variables: &[(&str, &str)]) -> Run {
     let output = Command::new(DISKFS)
         .args(words)
         .current_dir(directory)
         .env_remove("RUST_LOG")
         // The microVM backends of this host don't matter here: tests/vm tests them.
         .env("DISKFS_VM", "none")
+        .envs(variables.iter().copied())
         .output()
         .expect("start diskfs");
     Run { output }

@@ -56,7 +56,7 @@ fn status(pid: Pid, key: &str) -> String {
     value.expect("the kernel shows it").trim().to_owned()
 }
 
-fn wait_for(what: &str, done: impl Fn() -> bool) {
+pub(super) fn wait_for(what: &str, done: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !done() {
         assert!(Instant::now() < deadline, "waited for {what}");

@@ -11,6 +11,7 @@ mod killed;
 mod lifetime;
 mod linux;
 mod memory;
+mod reading;
 mod served;
 mod writing;
 
