@@ -133,7 +133,10 @@ fn bad_requests_leave_the_image_as_it_was() {
         (&["disk.raw", "+8M", "--volume", "p9"], "p9"),
         (&["mbr.raw", "3T"], "MBR"),
         // Blocks of 1 KiB without 64bit end at 4 TiB.
-        (&["small.raw", "5T"], "64bit"),
+        (
+            &["small.raw", "5T"],
+            "without the feature `64bit`, at most 4294967295 are possible; microVMs are disabled",
+        ),
         (&["disk.raw", "7E", "--volume", "p2"], ""),
         (&["blank.raw", "+1M"], ""),
         (

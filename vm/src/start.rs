@@ -28,6 +28,17 @@ pub(super) fn start(options: &VmOptions, disks: &[Disk]) -> Result<Machine> {
     Err(failures.into_error())
 }
 
+/// Checks that microVMs are not disabled.
+///
+/// # Errors
+/// `Unsupported` if they are.
+pub(super) fn check_enabled(options: &VmOptions) -> Result<()> {
+    if candidates(options.choice).is_empty() {
+        return Err(Failures::default().into_error());
+    }
+    Ok(())
+}
+
 /// Starts a machine with an empty disk, which is [exchanged](Machine::with) later.
 ///
 /// # Errors

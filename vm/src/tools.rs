@@ -12,6 +12,7 @@ use super::boot_files::Appliance;
 use super::filesystem_kinds;
 use super::filesystem_kinds::Access;
 use super::machine::serial;
+use super::start;
 use super::tree::{MachineTree, Part};
 use super::{BackendChoice, RECOVERY_MAX_BYTES, VmOptions};
 use diskfs_disk::{Error, ErrorKind, Result};
@@ -190,10 +191,11 @@ pub fn check(
 /// Checks that [`work`] finds a program for the work, without starting a machine.
 ///
 /// # Errors
-/// Fails with `Unsupported` if no program does the work for this kind, or if the appliance has no
-/// programs.
+/// Fails with `Unsupported` if no program does the work for this kind, if microVMs are disabled, or
+/// if the appliance has no programs.
 pub fn check_available(options: &VmOptions, kind: &str, work: &Work) -> Result<()> {
     call(kind, work, "")?;
+    start::check_enabled(options)?;
     let tools = Appliance::find(options.appliance.as_deref()).tools()?;
     let opened = File::open(&tools).map(drop);
     opened.map_err(|e| Error::from(e).in_file(&tools))

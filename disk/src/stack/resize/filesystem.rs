@@ -97,7 +97,11 @@ pub(super) fn grow(
     match (natively(volume, depth, progress), tool) {
         (Err(error), Some((tool, ToolUse::Fallback))) if error.kind() == ErrorKind::Unsupported => {
             tool.check(kind).map_err(|why| both(&error, &why))?;
-            by_tool(volume, tool, depth, &step).map(Some)
+            let grown = by_tool(volume, tool, depth, &step);
+            grown.map(Some).map_err(|why| match why.kind() {
+                ErrorKind::Unsupported => both(&error, &why),
+                _ => why,
+            })
         }
         (sizes, _) => sizes.map(|sizes| Some(step(sizes))),
     }
