@@ -1,6 +1,7 @@
 //! The `diskfs` program: parses the command line, runs the command, and returns an exit code.
 
 mod cli;
+mod version;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -35,6 +36,9 @@ fn start() -> ExitCode {
 }
 
 fn run(words: &[OsString]) -> u8 {
+    if version::is_answered(words) {
+        return 0;
+    }
     let matches = cli::definition().try_get_matches_from(words);
     let parsed = matches.and_then(|matches| cli::Cli::from_arg_matches(&matches));
     match parsed {
