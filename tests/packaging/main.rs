@@ -1,7 +1,9 @@
 //! The files of `packaging/`: other programs accept them, and diskfs accepts what they pass to it.
 #![expect(clippy::unwrap_used, reason = "it is a test")]
 
+mod debian;
 mod kubernetes;
+mod static_program;
 mod systemd;
 
 use std::path::{Path, PathBuf};
