@@ -86,8 +86,6 @@ pub(crate) struct Vm {
     /// The maximum memory of a machine in MiB, as with `--vm-memory`.
     #[serde(deserialize_with = "memory")]
     pub(crate) memory: Option<u32>,
-    /// The number of booted machines to keep ready, as with `--vm-pool`.
-    pub(crate) pool: Option<u8>,
 }
 
 /// Deserializes a value in the syntax of the command line.
@@ -212,13 +210,11 @@ mod tests {
     #[test]
     fn all_that_may_be_set() {
         assert_eq!(Config::parse("").unwrap(), Config::default());
-        let text =
-            "[vm]\nbackend = \"qemu-tcg\"\nappliance = \"/srv/a\"\nmemory = \"1G\"\npool = 2\n";
+        let text = "[vm]\nbackend = \"qemu-tcg\"\nappliance = \"/srv/a\"\nmemory = \"1G\"\n";
         let expected = Vm {
             backend: Some(BackendChoice::Only(BackendKind::QemuTcg)),
             appliance: Some("/srv/a".into()),
             memory: Some(1024),
-            pool: Some(2),
         };
         assert_eq!(Config::parse(text).unwrap().vm, expected);
     }
@@ -229,7 +225,7 @@ mod tests {
         for (text, expected) in [
             ("[vm]\nbackend = \"xen\"\n", "line 2: unknown backend `xen`"),
             ("[vm]\n\nmemory = \"1M\"\n", "line 3: "),
-            ("[vm]\npool = 300\n", "line 2: "),
+            ("[vm]\npool = 2\n", "line 2: "),
             (
                 "[vm]\nbackends = \"uml\"\n",
                 "line 2: unknown field `backends`",

@@ -112,7 +112,6 @@ Configuration:
     backend = \"uml\"              # same as --vm
     appliance = \"/srv/appliance\" # same as --appliance
     memory = \"512M\"              # same as --vm-memory
-    pool = 2                     # same as --vm-pool
 
 Exit codes:
   0 success, 1 failure, 2 usage error, 3 not found, 4 unsupported, 5 corrupt, 6 locked or denied.

@@ -245,7 +245,7 @@ pub(crate) fn fallback(vm: &super::vm::VmArgs) -> Result<Arc<dyn diskfs::Fallbac
     let Some(broker) = broker() else {
         return vm.fallback();
     };
-    let local = vm.fallback_without_machines()?;
+    let local = vm.fallback()?;
     let ask = move |request: &[u8]| {
         let answer = broker.ask(request)?;
         Ok((answer.bytes, answer.descriptor))

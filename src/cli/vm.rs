@@ -41,10 +41,6 @@ pub(crate) struct VmArgs {
     #[arg(long, value_name = "SIZE", value_parser = memory_mib)]
     vm_memory: Option<u32>,
 
-    /// The number of booted machines to keep ready, which mount the next image at once
-    #[arg(long, value_name = "N")]
-    vm_pool: Option<u8>,
-
     /// The guest's kernel, once it was extracted.
     #[arg(skip)]
     guest_kernel: OnceLock<GuestKernel>,
@@ -71,7 +67,6 @@ impl VmArgs {
             choice,
             appliance: self.appliance_dir(config.appliance),
             kernel: self.guest_kernel.get().cloned(),
-            pool: self.vm_pool.or(config.pool).unwrap_or_default(),
             memory_mib: self
                 .vm_memory
                 .or(config.memory)
@@ -91,13 +86,6 @@ impl VmArgs {
     /// Returns the fallback that opens filesystems without a driver.
     pub(crate) fn fallback(&self) -> Result<Arc<dyn Fallback>> {
         Ok(Arc::new(MicroVm::new(self.options()?)))
-    }
-
-    /// Returns the same fallback for a process that starts no machines: it knows what it would
-    /// support.
-    pub(crate) fn fallback_without_machines(&self) -> Result<Arc<dyn Fallback>> {
-        let options = self.options()?;
-        Ok(Arc::new(MicroVm::new(VmOptions { pool: 0, ..options })))
     }
 
     /// Returns true if the guest's kernel is needed, but not yet extracted.

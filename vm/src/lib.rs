@@ -95,8 +95,7 @@ pub struct MicroVm {
 }
 
 impl MicroVm {
-    /// Creates a fallback with these options. It starts only the machines that [are kept
-    /// ready](VmOptions::pool).
+    /// Creates a fallback with these options. It starts a machine when a filesystem is opened.
     pub fn new(options: VmOptions) -> Self {
         Self {
             pool: Arc::new(Pool::new(options)),

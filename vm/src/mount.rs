@@ -22,9 +22,9 @@ pub(super) fn mount(
 ) -> Result<Arc<Remote>> {
     let mounting = filesystem_kinds::for_access(wanted.kind, access)?;
     let began = Instant::now();
-    let waiting = mount_in_waiting(pool, wanted, &device, &mounting, access);
-    let has_waited = waiting.is_some();
-    let (machine, remote) = if let Some(mounted) = waiting {
+    let used = mount_in_used(pool, wanted, &device, &mounting, access);
+    let is_reused = used.is_some();
+    let (machine, remote) = if let Some(mounted) = used {
         mounted
     } else {
         let disk = only_disk(device);
@@ -36,7 +36,7 @@ pub(super) fn mount(
         volume = wanted.volume,
         backend = %machine.kind,
         kernel = machine.client.about().kernel,
-        has_waited,
+        is_reused,
         milliseconds = began.elapsed().as_millis(),
         "mounted in a microVM"
     );
@@ -50,7 +50,7 @@ pub(super) fn mount(
 
 /// Opens a filesystem in a machine from the pool. Returns `None` if the pool has none or if
 /// mounting fails: a new machine may succeed, and its error is the one that counts.
-fn mount_in_waiting(
+fn mount_in_used(
     pool: &Pool,
     wanted: &FallbackRequest<'_>,
     device: &Arc<dyn BlockWrite>,

@@ -86,9 +86,6 @@ pub struct VmOptions {
     /// The time until a call must be answered. After that the machine is assumed to hang and is
     /// killed: its filesystem is then as after a power cut. Programs may run without limit.
     pub call_deadline: Duration,
-    /// The number of booted machines that have never mounted anything and are kept ready for the
-    /// next image. With one of them, mounting takes milliseconds. Each takes about 40 MiB.
-    pub pool: u8,
     /// True if machines have a network for the programs that run in them. Such a program reaches
     /// everything that this user reaches. Only QEMU provides it.
     pub network: bool,
@@ -113,7 +110,6 @@ impl Default for VmOptions {
             memory_mib: Self::DEFAULT_MEMORY_MIB,
             deadline: None,
             call_deadline: Self::DEFAULT_CALL_DEADLINE,
-            pool: 0,
             network: false,
         }
     }

@@ -1,16 +1,16 @@
-//! The pool of idle machines.
+//! The pool of used machines.
 //!
 //! A machine that has mounted an image may be controlled by the author of that image. It is used
 //! again only for the same [disk](DiskId), whose bytes the author has chosen anyway; any other disk
-//! gets a machine that has never mounted anything.
+//! gets a new machine.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::VmOptions;
 use super::machine::Machine;
-use super::{VmOptions, start};
-use diskfs_disk::{DiskId, Result};
+use diskfs_disk::DiskId;
 
 /// The maximum number of used machines in the pool: a disk's filesystems are opened one after the
 /// other, and a system seldom has more.
@@ -37,26 +37,11 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct PoolState {
-    /// The machines that have never mounted anything.
-    new: Vec<Machine>,
     /// The used machines, the most recent one last.
     used: Vec<UsedMachine>,
     /// True if a thread maintains the pool.
     is_maintained: bool,
-    starting: Starting,
-    /// True after a machine could not be started: no more are kept ready.
-    has_failed: bool,
     has_ended: bool,
-}
-
-/// The state of starting a new machine for the pool.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Starting {
-    #[default]
-    No,
-    Yes,
-    /// The thread is starting a machine, and a caller waits for it.
-    Awaited,
 }
 
 #[derive(Debug)]
@@ -73,17 +58,13 @@ impl UsedMachine {
 }
 
 impl Pool {
-    /// Creates a pool and begins to start as many machines as the options keep ready.
+    /// Creates an empty pool.
     pub(super) fn new(options: VmOptions) -> Self {
-        let pool = Self(Arc::new(Shared {
+        Self(Arc::new(Shared {
             options,
             state: Mutex::default(),
             changed: Condvar::new(),
-        }));
-        if pool.0.target_count() > 0 {
-            pool.0.ensure_maintained(&mut pool.0.lock());
-        }
-        pool
+        }))
     }
 
     pub(super) fn options(&self) -> &VmOptions {
@@ -94,37 +75,14 @@ impl Pool {
         PoolHandle(Arc::downgrade(&self.0))
     }
 
-    /// Takes a machine that may be used for this disk: one that was used for it before, or a new
-    /// one.
+    /// Takes a machine that was used for this disk before.
     pub(super) fn take(&self, disk: DiskId) -> Option<Machine> {
-        let mut over = Vec::new(); // Ended after the lock was released.
         let mut state = self.0.lock();
-        if let Some(index) = state.used.iter().rposition(|used| used.disk == disk) {
-            let used = state.used.remove(index);
-            if !used.is_over() {
-                return Some(used.machine);
-            }
-            over.push(used.machine);
-        }
-        loop {
-            if let Some(machine) = state.new.pop() {
-                self.0.changed.notify_all();
-                if machine.is_sound() {
-                    return Some(machine);
-                }
-                over.push(machine);
-            } else if state.starting == Starting::Yes {
-                // The machine that is being started will be ready sooner than another one.
-                state.starting = Starting::Awaited;
-                let waited = self
-                    .0
-                    .changed
-                    .wait_while(state, |state| state.starting == Starting::Awaited);
-                state = waited.unwrap_or_else(PoisonError::into_inner);
-            } else {
-                return None;
-            }
-        }
+        let index = state.used.iter().rposition(|used| used.disk == disk)?;
+        let used = state.used.remove(index);
+        // A machine that is over is ended after the lock was released.
+        drop(state);
+        (!used.is_over()).then_some(used.machine)
     }
 }
 
@@ -132,10 +90,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.has_ended = true;
-        let all = (
-            std::mem::take(&mut state.new),
-            std::mem::take(&mut state.used),
-        );
+        let all = std::mem::take(&mut state.used);
         drop(state);
         self.0.changed.notify_all();
         drop(all);
@@ -172,10 +127,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn target_count(&self) -> usize {
-        self.options.pool.into()
-    }
-
     /// Makes sure that a thread maintains the pool.
     fn ensure_maintained(self: &Arc<Self>, state: &mut PoolState) {
         if state.is_maintained {
@@ -193,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// Starts new machines and ends those that were kept too long, until there is nothing to do.
+    /// Ends the machines that were kept too long, until none is left.
     fn maintain(&self) {
         let mut state = self.lock();
         while !state.has_ended {
@@ -202,42 +153,14 @@ impl Shared {
                 drop(state);
                 drop(over);
                 state = self.lock();
-            } else if !state.has_failed && state.new.len() < self.target_count() {
-                state = self.add_new(state);
             } else if let Some(next) = state.used.iter().filter_map(|used| used.until).min() {
                 let left = next.saturating_duration_since(Instant::now());
                 let waited = self.changed.wait_timeout(state, left);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            } else if self.target_count() > 0 && !state.has_failed {
-                let waited = self.changed.wait(state);
-                state = waited.unwrap_or_else(PoisonError::into_inner);
             } else {
                 break;
             }
         }
         state.is_maintained = false;
-    }
-
-    fn add_new<'s>(&'s self, mut state: MutexGuard<'s, PoolState>) -> MutexGuard<'s, PoolState> {
-        state.starting = Starting::Yes;
-        drop(state);
-        let started: Result<Machine> = start::start_empty(&self.options);
-        let mut state = self.lock();
-        state.starting = Starting::No;
-        self.changed.notify_all();
-        match started {
-            // The machine is ended outside the lock.
-            Ok(machine) if state.has_ended => {
-                drop(state);
-                drop(machine);
-                state = self.lock();
-            }
-            Ok(machine) => state.new.push(machine),
-            Err(error) => {
-                tracing::warn!(%error, "cannot start a microVM for the pool; none is kept ready");
-                state.has_failed = true;
-            }
-        }
-        state
     }
 }

@@ -2,7 +2,7 @@
 
 use super::backend::{Backend, Prepared};
 use super::boot_files::{Appliance, SEARCHED_IN};
-use super::machine::{self, Disk, Machine};
+use super::machine::{Disk, Machine};
 use super::options::{BackendChoice, BackendKind, VmOptions};
 use super::qemu::{Accelerator, Qemu};
 use super::uml::Uml;
@@ -37,14 +37,6 @@ pub(super) fn check_enabled(options: &VmOptions) -> Result<()> {
         return Err(Failures::default().into_error());
     }
     Ok(())
-}
-
-/// Starts a machine with an empty disk, which is [exchanged](Machine::with) later.
-///
-/// # Errors
-/// Fails for the same reasons as [`start`].
-pub(super) fn start_empty(options: &VmOptions) -> Result<Machine> {
-    start(options, &[machine::only_disk(machine::empty_device())])
 }
 
 /// Starts a machine of that kind only, ignoring earlier failures.

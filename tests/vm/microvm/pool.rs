@@ -1,4 +1,4 @@
-//! Machines that are reused, and those that wait.
+//! Machines that are reused.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -244,36 +244,6 @@ fn a_machine_that_died_waiting_is_replaced() {
     }
     all_end(&own);
     assert!(!use_it(&disk, &own).is_empty());
-}
-
-#[test]
-fn new_machines_wait_for_the_next_image() {
-    let Some(appliance) = appliance() else { return };
-    let Some(()) = require_all(&["mkfs.xfs", "xfs_repair"]) else {
-        return;
-    };
-    let shop = Workshop::new().unwrap();
-    let own = own_appliance(&shop, &appliance);
-    let vm = MicroVm::new(VmOptions {
-        choice: BackendChoice::Only(BackendKind::Uml),
-        appliance: Some(own.clone()),
-        pool: 1,
-        ..VmOptions::default()
-    });
-    let image = xfs(&shop, "xfs.img");
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while machines(&own).is_empty() {
-        assert!(Instant::now() < deadline, "no machine waits");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let disk = open_with(&vm, &image);
-    write_file(&disk, "disk", b"written");
-    let filesystem = disk.filesystem().unwrap();
-    assert_eq!(read_file(filesystem.as_fs()), b"written");
-    drop((filesystem, disk));
-    check("xfs_repair", &["-n"], &image);
-    drop(vm);
-    all_end(&own);
 }
 
 #[test]
