@@ -33,7 +33,10 @@ pub(super) trait Prepared: Debug {
 
     /// Returns the command that runs a machine with `disks` disks, whose sockets are in `dir`, and
     /// its confinement.
-    fn command(&self, dir: &RunDir, disks: usize) -> (Command, Confinement);
+    ///
+    /// # Errors
+    /// Fails if a file that the machine inherits can't be opened.
+    fn command(&self, dir: &RunDir, disks: usize) -> Result<(Command, Confinement)>;
 
     /// Returns the kind of stream to the agent.
     fn channel(&self) -> Channel;

@@ -10,11 +10,14 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use diskfs_sandbox::{FileRules, HostFiles, Network, RulesError};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getgid, getppid, getuid, set_parent_process_death_signal,
     setrlimit, setsid,
@@ -36,6 +39,8 @@ pub(super) struct Confinement {
     pub(super) one_cpu: bool,
     /// True if it shares this process's network.
     pub(super) network: bool,
+    /// An open file that it inherits, under the same number.
+    pub(super) inherits: Option<Arc<OwnedFd>>,
 }
 
 impl Confinement {
@@ -57,6 +62,7 @@ struct BeforeExec {
     rules: Option<FileRules>,
     cpu: Option<CpuSet>,
     network: bool,
+    inherits: Option<Arc<OwnedFd>>,
     uid_map: String,
     gid_map: String,
 }
@@ -75,6 +81,7 @@ impl BeforeExec {
             rules,
             cpu: confinement.one_cpu.then(last_cpu).flatten(),
             network: confinement.network,
+            inherits: confinement.inherits.clone(),
             uid_map: format!("{NOBODY} {} 1", getuid().as_raw()),
             gid_map: format!("{NOBODY} {} 1", getgid().as_raw()),
         }
@@ -85,6 +92,9 @@ impl BeforeExec {
         let _ = setsid(); // Fails only for a group leader, which a new process is not.
         if let Some(cpu) = &self.cpu {
             let _ = sched_setaffinity(None, cpu); // Failure only costs speed.
+        }
+        if let Some(fd) = &self.inherits {
+            fcntl_setfd(fd, FdFlags::empty())?;
         }
         let none = Rlimit {
             current: Some(0),

@@ -85,9 +85,10 @@ impl Machine {
             Channel::VhostUser => AgentPort::Served(console::serve(listen(&dir.console())?)?),
             Channel::Stream => AgentPort::Awaited(listen(&dir.console())?),
         };
-        let (command, confinement) = prepared.command(&dir, served.len());
+        let (command, confinement) = prepared.command(&dir, served.len())?;
         tracing::debug!(backend = %kind, ?command, "starting a microVM");
         let process = Arc::new(Process::start(command, &confinement)?);
+        drop(confinement); // What the machine inherits is now open there only.
         let (reader, writer, console) = console.open(&process, began, deadline)?;
         let left = deadline.saturating_sub(began.elapsed());
         let client = Client::connect_beside(Some(area), reader, writer, left);

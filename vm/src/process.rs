@@ -291,7 +291,7 @@ mod tests {
             read: vec!["/".into()],
             write: vec![],
             one_cpu: true,
-            network: false,
+            ..Confinement::default()
         };
         Process::start(command, &confinement).unwrap()
     }

@@ -1,7 +1,9 @@
 //! The QEMU backends: with KVM where it is usable, otherwise emulating the processor.
 
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::backend::{Backend, Channel, Prepared};
@@ -118,18 +120,23 @@ impl Prepared for Ready {
         }
     }
 
-    fn command(&self, dir: &RunDir, disks: usize) -> (Command, Confinement) {
+    fn command(&self, dir: &RunDir, disks: usize) -> Result<(Command, Confinement)> {
         let kind = match &self.start {
             Start::Boot(_) => MACHINE,
             Start::Restore(saved) => saved.machine(),
         };
         let mut qemu = machine(&self.program, kind, self.accelerator, self.memory_mib);
-        match &self.start {
-            Start::Boot(files) => boot(&mut qemu, files, KERNEL_COMMAND_LINE),
-            Start::Restore(saved) => {
-                qemu.args(["-incoming", &saved.uri()]);
+        let inherits = match &self.start {
+            Start::Boot(files) => {
+                boot(&mut qemu, files, KERNEL_COMMAND_LINE);
+                None
             }
-        }
+            Start::Restore(saved) => {
+                let state = saved.stream()?;
+                qemu.args(["-incoming", &format!("fd:{}", state.as_raw_fd())]);
+                Some(Arc::new(state))
+            }
+        };
         let socket =
             |id: &str, path: PathBuf| format!("socket,id={id},path={}", doubled_commas(&path));
         agent(&mut qemu, &socket(AGENT, dir.console()));
@@ -143,7 +150,11 @@ impl Prepared for Ready {
                 .args(["-device", "virtio-net-pci,netdev=network,romfile="]);
         }
         qemu.env_clear().env("TMPDIR", dir.path());
-        (qemu, self.confinement(dir))
+        let confinement = Confinement {
+            inherits,
+            ..self.confinement(dir)
+        };
+        Ok((qemu, confinement))
     }
 
     fn channel(&self) -> Channel {
@@ -231,8 +242,8 @@ impl Ready {
         Confinement {
             read,
             write,
-            one_cpu: false,
             network: self.network,
+            ..Confinement::default()
         }
     }
 }

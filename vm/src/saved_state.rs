@@ -1,19 +1,27 @@
 //! The saved state of a QEMU machine whose agent waits for its host: machines that begin with it
 //! don't need to boot.
 //!
-//! The file consists of a [header](Header) of one page, followed by QEMU's migration stream.
+//! The file consists of a [header](Header) of one page, followed by QEMU's migration stream. QEMU
+//! writes and reads the stream at a socket that it inherits or receives (`fd:`), which every version
+//! supports; only new ones open files.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use serde::{Deserialize, Serialize};
 
 use diskfs_disk::Result;
 
 /// The offset of QEMU's migration stream.
-pub(super) const STATE_OFFSET: u64 = 4096;
+const STATE_OFFSET: u64 = 4096;
+
+/// The size of the buffer for sending the stream.
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// The magic text of the file.
 const MAGIC: &str = "diskfs saved machine";
@@ -75,15 +83,40 @@ impl SavedState {
         &self.header.machine
     }
 
-    /// Returns the URI under which QEMU reads the state.
-    pub(super) fn uri(&self) -> String {
-        uri(&self.file)
+    /// Opens the state as a stream, which a thread fills until the other end is closed.
+    ///
+    /// # Errors
+    /// Fails if the file can't be opened or no thread can be started.
+    pub(super) fn stream(&self) -> io::Result<OwnedFd> {
+        let mut file = File::open(&self.file)?;
+        file.seek(SeekFrom::Start(STATE_OFFSET))?;
+        let (reader, writer) = UnixStream::pair()?;
+        thread::Builder::new()
+            .name("microvm state".to_owned())
+            .spawn(move || send(file, writer))?;
+        Ok(reader.into())
     }
 }
 
-/// Returns QEMU's URI for the migration stream in a file.
-pub(super) fn uri(file: &Path) -> String {
-    format!("file:{},offset={STATE_OFFSET:#x}", file.display())
+/// Writes the rest of a file to a stream. An error is noticed at the other end, whose stream ends
+/// too early.
+fn send(mut file: File, mut writer: UnixStream) {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    while let Ok(len @ 1..) = file.read(&mut buffer) {
+        let read = buffer.get(..len).unwrap_or_default();
+        if writer.write_all(read).is_err() {
+            return;
+        }
+    }
+}
+
+/// Writes QEMU's migration stream from `reader` behind the header of a file.
+///
+/// # Errors
+/// Fails with the error of reading or writing.
+pub(super) fn receive(mut reader: UnixStream, mut file: &File) -> io::Result<()> {
+    file.seek(SeekFrom::Start(STATE_OFFSET))?;
+    io::copy(&mut reader, &mut file).map(drop)
 }
 
 #[cfg(test)]
@@ -100,7 +133,11 @@ mod tests {
         assert_eq!(std::fs::metadata(&file).unwrap().len(), STATE_OFFSET);
         let found = SavedState::find(&file, 256).unwrap();
         assert_eq!(found.machine(), "pc-i440fx-10.0");
-        assert!(found.uri().ends_with("/state,offset=0x1000"), "{found:?}");
+        made.write_all_at(b"the state", STATE_OFFSET).unwrap();
+        let mut stream = UnixStream::from(found.stream().unwrap());
+        let mut state = String::new();
+        stream.read_to_string(&mut state).unwrap();
+        assert_eq!(state, "the state");
         assert_eq!(SavedState::find(&file, 512), None);
         std::fs::write(&file, "{}").unwrap();
         assert_eq!(SavedState::find(&file, 256), None);

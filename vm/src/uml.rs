@@ -66,7 +66,7 @@ impl Prepared for Ready {
         DEADLINE
     }
 
-    fn command(&self, dir: &RunDir, disks: usize) -> (Command, Confinement) {
+    fn command(&self, dir: &RunDir, disks: usize) -> Result<(Command, Confinement)> {
         let mut command = Command::new(&self.kernel);
         let device =
             |socket: PathBuf, kind: u32| format!("virtio_uml.device={}:{kind}", socket.display());
@@ -91,9 +91,9 @@ impl Prepared for Ready {
             // A system call of the guest switches between two of its processes: on two processors,
             // each switch wakes another processor, which takes fifteen times as long.
             one_cpu: true,
-            network: false,
+            ..Confinement::default()
         };
-        (command, confinement)
+        Ok((command, confinement))
     }
 
     fn channel(&self) -> Channel {

@@ -1,13 +1,21 @@
 //! The client side of QEMU's monitor (QEMU Machine Protocol, QMP), as far as saving a machine needs
 //! it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::{Value, json};
 
 use diskfs_disk::{Error, ErrorKind, Result};
+
+fn command_line(command: &str, arguments: &Value) -> String {
+    let line = json!({ "execute": command, "arguments": arguments });
+    format!("{line}\n")
+}
 
 /// A connection to the monitor of a machine that runs our own kernel; its answers are trusted.
 #[derive(Debug)]
@@ -49,8 +57,12 @@ impl Monitor {
     /// Fails with `Unsupported` and QEMU's message if QEMU refuses the command; with the stream's
     /// error.
     pub(super) fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value> {
-        let line = json!({ "execute": command, "arguments": arguments });
-        writeln!(self.writer, "{line}")?;
+        self.writer
+            .write_all(command_line(command, arguments).as_bytes())?;
+        self.answer(command)
+    }
+
+    fn answer(&mut self, command: &str) -> Result<Value> {
         loop {
             let mut answer = self.receive()?;
             if let Some(error) = answer.pointer("/error/desc") {
@@ -62,6 +74,23 @@ impl Monitor {
                 None => self.events.push(answer),
             }
         }
+    }
+
+    /// Passes a descriptor to QEMU, which keeps it under this name.
+    ///
+    /// # Errors
+    /// Fails for the same reasons as [`execute`](Self::execute).
+    pub(super) fn pass(&mut self, fd: BorrowedFd<'_>, name: &str) -> Result<()> {
+        let line = command_line("getfd", &json!({ "fdname": name }));
+        let fds = [fd];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        // So few bytes are sent completely or not at all.
+        let parts = [IoSlice::new(line.as_bytes())];
+        sendmsg(&self.writer, &parts, &mut control, SendFlags::NOSIGNAL)
+            .map_err(std::io::Error::from)?;
+        self.answer("getfd").map(drop)
     }
 
     /// Waits for an event for which `is_it` returns true. Returns the event's data.

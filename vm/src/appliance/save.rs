@@ -1,9 +1,12 @@
 //! Saving of a booted machine's state: machines that begin with it need not boot.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -14,13 +17,16 @@ use crate::confine::Confinement;
 use crate::connection::accept;
 use crate::process::Process;
 use crate::qemu::{self, Accelerator, KERNEL_COMMAND_LINE, MACHINE};
-use crate::saved_state::{SavedState, uri};
+use crate::saved_state::{SavedState, receive};
 
 use super::monitor::Monitor;
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// The timeout of each step: on a busy machine, booting takes many times as long as on an idle one.
 const DEADLINE: Duration = Duration::from_mins(2);
+
+/// The name of the stream for the state in QEMU.
+const STREAM: &str = "state";
 
 /// Boots a machine with this much memory, and saves it when its agent waits for a host. Returns the
 /// file's size.
@@ -50,10 +56,10 @@ pub(super) fn save(files: &QemuFiles, memory_mib: u32) -> Result<u64> {
     qemu::agent(&mut command, &stream);
     let monitor = format!("unix:{},server=off", at(&monitor));
     command.args(["-qmp", &monitor]);
-    let process = Process::start(command, &confinement(dir.path(), new.path()))?;
+    let process = Process::start(command, &confinement(dir.path()))?;
     let saved = accept(&listener, &process, began, DEADLINE)
         .and_then(|stream| Monitor::begin(stream, DEADLINE))
-        .and_then(|monitor| save_booted(monitor, new.path()));
+        .and_then(|monitor| save_booted(monitor, &process, new.as_file()));
     let machine = saved.inspect_err(|_| process.print_log())?;
     drop(process);
 
@@ -66,18 +72,17 @@ pub(super) fn save(files: &QemuFiles, memory_mib: u32) -> Result<u64> {
 }
 
 /// Returns a confinement that allows what saving needs: the kernel and its input are our own.
-fn confinement(dir: &Path, file: &Path) -> Confinement {
+fn confinement(dir: &Path) -> Confinement {
     Confinement {
         read: vec!["/".into()],
-        write: vec![dir.to_owned(), file.to_owned(), "/dev/null".into()],
-        one_cpu: false,
-        network: false,
+        write: vec![dir.to_owned(), "/dev/null".into()],
+        ..Confinement::default()
     }
 }
 
 /// Waits for the agent and writes the state after the header of `file`. Returns QEMU's machine
 /// type.
-fn save_booted(mut monitor: Monitor, file: &Path) -> Result<String> {
+fn save_booted(mut monitor: Monitor, process: &Process, file: &File) -> Result<String> {
     let kind = json!({ "path": "/machine", "property": "type" });
     let kind = monitor.execute("qom-get", &kind)?;
     let kind = kind.as_str().and_then(|kind| kind.strip_suffix("-machine"));
@@ -98,7 +103,23 @@ fn save_booted(mut monitor: Monitor, file: &Path) -> Result<String> {
     monitor.wait_for("VSERPORT_CHANGE", |data| {
         data.get("open") == Some(&Value::Bool(true))
     })?;
-    monitor.execute("migrate", &json!({ "uri": uri(file) }))?;
+    let (ours, theirs) = UnixStream::pair()?;
+    monitor.pass(theirs.as_fd(), STREAM)?;
+    drop(theirs); // The stream ends when QEMU closes it.
+    thread::scope(|scope| {
+        let received = scope.spawn(|| receive(ours, file));
+        let migrated = migrate(monitor);
+        process.kill(); // It closes the stream, also if it did not migrate.
+        let received = received.join();
+        let received = received.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+        migrated.and(Ok(received?))
+    })?;
+    Ok(kind.to_owned())
+}
+
+/// Lets QEMU write the state to the stream, and closes it.
+fn migrate(mut monitor: Monitor) -> Result<()> {
+    monitor.execute("migrate", &json!({ "uri": format!("fd:{STREAM}") }))?;
     let status = |data: &Value| Some(data.get("status")?.as_str()?.to_owned());
     let ended = monitor.wait_for("MIGRATION", |data| {
         matches!(status(data).as_deref(), Some("completed" | "failed"))
@@ -106,5 +127,5 @@ fn save_booted(mut monitor: Monitor, file: &Path) -> Result<String> {
     if status(&ended).as_deref() != Some("completed") {
         return Err(Error::new(ErrorKind::Io, "QEMU cannot save the machine"));
     }
-    Ok(kind.to_owned())
+    Ok(())
 }
