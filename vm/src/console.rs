@@ -64,4 +64,11 @@ impl Console {
         let port = || Arc::clone(&self.port);
         (PortReader::new(port()), PortWriter::new(port()))
     }
+
+    /// Returns a function that ends the stream in both directions: for a guest that has ended
+    /// before it has connected.
+    pub(crate) fn closer(&self) -> impl FnOnce() + Send + 'static {
+        let port = Arc::clone(&self.port);
+        move || port.close()
+    }
 }

@@ -246,6 +246,7 @@ impl AgentPort {
     ) -> Result<(Reader, Writer, Option<Console>)> {
         match self {
             Self::Served(console) => {
+                process.on_end(console.closer());
                 let (reader, writer) = console.stream();
                 Ok((Box::new(reader), Box::new(writer), Some(console)))
             }

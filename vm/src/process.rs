@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::ioctl_fionread;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open,
+    pidfd_send_signal, waitid,
+};
 
 use super::confine::Confinement;
 use diskfs_disk::{Error, Result};
@@ -45,12 +48,29 @@ struct SharedState {
     ended: Condvar,
 }
 
-#[derive(Debug, Default)]
+/// A function that is called once when the process has ended.
+type OnEnd = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
 struct Inner {
     status: Option<ExitStatus>,
+    on_end: Option<OnEnd>,
+    /// The signal that stopped the process, which was then killed: a stopped machine answers
+    /// nothing, and its callers would wait for it.
+    stopped_by: Option<i32>,
     log: Vec<String>,
     /// The number of log bytes that were read.
     log_bytes_read: u64,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("status", &self.status)
+            .field("stopped_by", &self.stopped_by)
+            .field("log", &self.log)
+            .finish_non_exhaustive()
+    }
 }
 
 impl SharedState {
@@ -100,6 +120,17 @@ impl Process {
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL); // It may have ended meanwhile.
     }
 
+    /// Calls `on_end` when the process has ended, or at once if it has. There is one such function.
+    pub(super) fn on_end(&self, on_end: impl FnOnce() + Send + 'static) {
+        let mut inner = self.state.lock();
+        if inner.status.is_none() {
+            inner.on_end = Some(Box::new(on_end));
+            return;
+        }
+        drop(inner);
+        on_end();
+    }
+
     /// Waits until the process ends. Returns false if it did not in time.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         let until = Instant::now().checked_add(at_most);
@@ -121,6 +152,7 @@ impl Process {
         let status = inner.status?;
         Some(Ending {
             status,
+            stopped_by: inner.stopped_by,
             last_log_line: last_log_line(&inner.log),
         })
     }
@@ -159,12 +191,17 @@ impl Drop for Process {
 #[derive(Debug, Clone)]
 pub(super) struct Ending {
     status: ExitStatus,
+    /// The signal that stopped it before it was killed.
+    stopped_by: Option<i32>,
     last_log_line: Option<String>,
 }
 
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.status.signal(), self.status.code()) {
+            _ if let Some(signal) = self.stopped_by => {
+                write!(f, "was stopped by signal {signal}, and then killed")?;
+            }
             (Some(signal), _) => write!(f, "was killed by signal {signal}")?,
             (None, Some(code)) => write!(f, "ended with exit code {code}")?,
             (None, None) => f.write_str("ended")?,
@@ -195,6 +232,7 @@ fn supervise(
             return;
         }
     };
+    let waited = pidfd.try_clone();
     let _ = started.send(Ok(pidfd));
     let log_state = Arc::clone(state);
     let (finish, finished) = mpsc::sync_channel::<()>(0);
@@ -204,6 +242,9 @@ fn supervise(
             keep_log(output, &log_state);
             drop(finish);
         });
+    if let Ok(pidfd) = waited {
+        kill_when_stopped(pidfd.as_fd(), state);
+    }
     let status = child.wait();
     // The process leads a process group; some of its members may still run.
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
@@ -215,7 +256,24 @@ fn supervise(
     }
     let mut inner = state.lock();
     inner.status = Some(status.unwrap_or_default());
+    let on_end = inner.on_end.take();
+    drop(inner);
     state.ended.notify_all();
+    if let Some(on_end) = on_end {
+        on_end();
+    }
+}
+
+/// Waits until the process has ended, without reaping it. If it is stopped, kills it.
+fn kill_when_stopped(pidfd: BorrowedFd<'_>, state: &SharedState) {
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    let changed = waitid(WaitId::PidFd(pidfd), ended | WaitIdOptions::STOPPED);
+    let stopped_by = changed.ok().flatten().and_then(|it| it.stopping_signal());
+    if let Some(signal) = stopped_by {
+        state.lock().stopped_by = Some(signal);
+        let _ = pidfd_send_signal(pidfd, Signal::KILL); // It may have ended meanwhile.
+        let _ = waitid(WaitId::PidFd(pidfd), ended); // Otherwise the caller waits for it.
+    }
 }
 
 fn with_pidfd(mut child: Child) -> io::Result<(Child, OwnedFd)> {
@@ -329,6 +387,30 @@ mod tests {
             process.ending().unwrap().to_string(),
             "was killed by signal 9"
         );
+    }
+
+    #[test]
+    fn one_that_is_stopped_is_killed_at_once() {
+        let process = shell("kill -STOP $$; echo never");
+        assert!(process.wait(SOON));
+        assert_eq!(
+            process.ending().unwrap().to_string(),
+            "was stopped by signal 19, and then killed"
+        );
+    }
+
+    #[test]
+    fn its_end_is_told_before_and_after_it() {
+        let process = shell("read -r line; exit 0");
+        let (told, heard) = mpsc::channel();
+        let tell = || {
+            let told = told.clone();
+            move || told.send(()).unwrap()
+        };
+        process.on_end(tell());
+        heard.recv_timeout(SOON).unwrap();
+        process.on_end(tell());
+        heard.recv_timeout(SOON).unwrap();
     }
 
     #[test]
