@@ -3,6 +3,7 @@
 
 mod agent;
 pub(super) mod bz_image;
+mod checksum;
 mod guest_kernel;
 mod initramfs;
 mod install;
@@ -10,6 +11,7 @@ mod modules;
 mod tools;
 
 pub(super) use agent::{install_agent, static_agent};
+pub(super) use checksum::{remove_checksum, verify_checksum, write_checksum};
 pub use guest_kernel::GuestKernel;
 pub(super) use initramfs::{Initramfs, initramfs};
 pub(super) use install::install;

@@ -1,7 +1,7 @@
 //! The choice of the backend: the first one whose machine answers.
 
 use super::backend::{Backend, Prepared};
-use super::boot_files::{Appliance, SEARCHED_IN};
+use super::boot_files::{Appliance, SEARCHED_IN, verify_checksum};
 use super::machine::{Disk, Machine};
 use super::options::{BackendChoice, BackendKind, VmOptions};
 use super::qemu::{Accelerator, Qemu};
@@ -97,6 +97,8 @@ fn start_prepared(
     repeats: bool,
 ) -> Result<Machine> {
     let files = way.files();
+    // Before the verdict: a damaged file is reported by its name each time.
+    files.iter().try_for_each(|file| verify_checksum(file))?;
     if !repeats && let Some(why) = verdicts.failure(kind, &files) {
         let hint = "try it again with `diskfs appliance test`";
         return Err(Error::new(ErrorKind::Unsupported, why).with_hint(hint));
@@ -136,7 +138,10 @@ struct Failures {
 
 impl Failures {
     fn add(&mut self, kind: BackendKind, error: &Error) {
-        let reason = error.reason();
+        let reason = match error.file() {
+            Some(file) => format!("{}: {}", file.display(), error.reason()),
+            None => error.reason(),
+        };
         match self.reasons.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, kinds)) => kinds.push(kind),
             None => self.reasons.push((reason, vec![kind])),

@@ -8,7 +8,7 @@ use diskfs_block::{BlockRead, BlockWrite, File, Overlay};
 use diskfs_remote::client::{Ended, Program, Stream};
 use serde::{Deserialize, Serialize};
 
-use super::boot_files::Appliance;
+use super::boot_files::{Appliance, verify_checksum};
 use super::filesystem_kinds;
 use super::filesystem_kinds::Access;
 use super::machine::serial;
@@ -148,6 +148,7 @@ pub fn work(
 ) -> Result<ToolResult> {
     let call = call(kind, work, &format!("/dev/{}", serial(1)))?;
     let tools = Appliance::find(options.appliance.as_deref()).tools()?;
+    verify_checksum(&tools)?;
     let tools = File::open(&tools).map_err(|e| Error::from(e).in_file(&tools))?;
     let native = filesystem_kinds::for_access("ext4", Access::ReadOnly)?;
     let tools = Part::mounted(

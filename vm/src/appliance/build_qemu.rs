@@ -7,7 +7,8 @@ use std::process::Command;
 
 use crate::VmOptions;
 use crate::boot_files::{
-    Modules, QemuFiles, bz_image, initramfs, install, install_agent, numbers, run, static_agent,
+    Modules, QemuFiles, bz_image, initramfs, install, install_agent, numbers, remove_checksum, run,
+    static_agent, write_checksum,
 };
 
 use super::save::save;
@@ -91,14 +92,18 @@ impl BuildQemu {
         fs::create_dir_all(&self.output).map_err(|e| Error::from(e).in_file(&self.output))?;
         let files = QemuFiles::in_dir(&self.output);
         // The saved state belongs to the previous kernel.
+        remove_checksum(&files.saved)?;
         match fs::remove_file(&files.saved) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(Error::from(error).in_file(&files.saved));
             }
             _ => {}
         }
-        install(&files.kernel, kernel, 0o644)?;
-        install(&files.initramfs, initramfs, 0o644)?;
+        for (file, contents) in [(&files.kernel, kernel), (&files.initramfs, initramfs)] {
+            remove_checksum(file)?;
+            install(file, contents, 0o644)?;
+            write_checksum(file)?;
+        }
         Ok(files)
     }
 }

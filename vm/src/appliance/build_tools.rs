@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::boot_files::{TOOLS, find_program, output_of, run};
+use crate::boot_files::{TOOLS, find_program, output_of, remove_checksum, run, write_checksum};
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// The programs, by their usual names. Those that the host does not have are left out.
@@ -84,7 +84,9 @@ impl BuildTools {
             .arg(&unfinished)
             // The filesystem's metadata takes a fraction, and each file a part of its last block.
             .arg(format!("{}k", kib + kib / 4 + 2048)))?;
+        remove_checksum(&file)?;
         fs::rename(&unfinished, &file)?;
+        write_checksum(&file)?;
         Ok(BuiltTools {
             size_bytes: fs::metadata(&file)?.len(),
             file,

@@ -5,7 +5,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::boot_files::{Initramfs, find_program, install_agent, run, static_agent};
+use crate::boot_files::{
+    Initramfs, find_program, install_agent, remove_checksum, run, static_agent, write_checksum,
+};
 
 use super::kernel_source;
 use diskfs_disk::{Error, ErrorKind, Result};
@@ -142,7 +144,9 @@ impl BuildUml {
             .arg("--strip-all")
             .arg("--remove-section=.note.gnu.build-id");
         run(strip.arg("-o").arg(&stripped).arg(kernel))?;
+        remove_checksum(&self.output)?;
         fs::rename(&stripped, &self.output).map_err(|e| Error::from(e).in_file(&self.output))?;
+        write_checksum(&self.output)?;
         Ok(fs::metadata(&self.output)?.len())
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use crate::boot_files::QemuFiles;
+use crate::boot_files::{QemuFiles, write_checksum};
 use crate::confine::Confinement;
 use crate::connection::accept;
 use crate::process::Process;
@@ -68,6 +68,7 @@ pub(super) fn save(files: &QemuFiles, memory_mib: u32) -> Result<u64> {
         .set_permissions(Permissions::from_mode(0o644))?;
     new.persist(to)
         .map_err(|e| Error::from(e.error).in_file(to))?;
+    write_checksum(to)?;
     Ok(fs::metadata(to)?.len())
 }
 
