@@ -58,6 +58,7 @@ enum Kernel {
 
 impl VmArgs {
     pub(crate) fn options(&self) -> Result<VmOptions> {
+        diskfs::vm::clean_up_on_signals();
         let config = Config::load()?.vm;
         let choice = match self.vm {
             Some(choice) => choice,

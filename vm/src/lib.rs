@@ -15,6 +15,7 @@ mod boot_files;
 mod confine;
 mod connection;
 mod console;
+mod ending_signals;
 mod filesystem_kinds;
 mod forward;
 mod kvm_probe;
@@ -35,6 +36,7 @@ mod watch;
 
 pub use boot_files::Appliance;
 pub use diskfs_remote::client::{Ended, Program, ProgramEvent, Running, Stream, User};
+pub use ending_signals::clean_up_on_signals;
 pub use forward::{ForwardServer, Forwarded};
 pub use options::{BackendChoice, BackendKind, VmOptions};
 use pool::Pool;

@@ -6,12 +6,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags, flock, open, statvfs};
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
+use super::ending_signals;
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// The longest path of a Unix socket: `sun_path` of unix(7), without its NUL.
@@ -27,9 +30,40 @@ const YOUNG: Duration = Duration::from_mins(1);
 /// that starts a machine.
 #[derive(Debug)]
 pub(super) struct RunDir {
-    dir: TempDir,
+    /// The directory; `None` only while this is dropped.
+    dir: Option<TempDir>,
+    path: PathBuf,
     /// The lock that marks the directory as in use.
-    _lock: File,
+    lock: File,
+}
+
+/// The directories of this process, which a signal removes.
+static DIRS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn dirs() -> MutexGuard<'static, Vec<PathBuf>> {
+    DIRS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number of attempts to remove a directory in which a starting machine still creates files, and
+/// the pause between them.
+const ATTEMPTS: usize = 20;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Removes the directories of all machines that are starting. Afterwards none can be created: the
+/// process is about to end.
+pub(super) fn remove_all() {
+    let dirs = dirs();
+    for _ in 0..ATTEMPTS {
+        for dir in &*dirs {
+            let _ = fs::remove_dir_all(dir); // Tried again below.
+        }
+        if !dirs.iter().any(|dir| dir.exists()) {
+            break;
+        }
+        thread::sleep(PAUSE);
+    }
+    // Never unlocked.
+    std::mem::forget(dirs);
 }
 
 impl RunDir {
@@ -64,14 +98,24 @@ impl RunDir {
 
     fn create_in(parent: &Path) -> io::Result<Self> {
         remove_abandoned(parent);
+        ending_signals::prepare();
+        // A signal waits until the directory is known.
+        let mut dirs = dirs();
         let dir = private_dir(parent)?;
-        let lock = File::open(dir.path())?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Self { dir, _lock: lock })
+        let path = dir.path().to_owned();
+        dirs.push(path.clone());
+        drop(dirs);
+        let made = Self {
+            lock: File::open(&path)?,
+            dir: Some(dir),
+            path,
+        };
+        flock(&made.lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(made)
     }
 
     pub(super) fn path(&self) -> &Path {
-        self.dir.path()
+        &self.path
     }
 
     /// Returns the socket of the machine's disk with that index.
@@ -82,6 +126,13 @@ impl RunDir {
     /// Returns the socket of the machine's console.
     pub(super) fn console(&self) -> PathBuf {
         self.path().join("console")
+    }
+}
+
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        drop(self.dir.take());
+        dirs().retain(|dir| *dir != self.path);
     }
 }
 
