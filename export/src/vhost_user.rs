@@ -27,6 +27,7 @@
 
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use diskfs_block::{BlockRead, BlockWrite, Error as BlockError};
@@ -54,8 +55,16 @@ pub struct BlockDevice {
     disk: RwLock<Disk>,
     serial: String,
     failures: Failures,
+    requests: Requests,
     /// The connected front end, if it accepts notifications of changes.
     front_end: Mutex<Option<Arc<FrontEnd>>>,
+}
+
+/// The numbers of requests.
+#[derive(Debug, Default)]
+struct Requests {
+    started: AtomicU64,
+    answered: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -80,6 +89,7 @@ impl BlockDevice {
             disk: RwLock::new(disk),
             serial: String::from("diskfs"),
             failures: Failures::default(),
+            requests: Requests::default(),
             front_end: Mutex::new(None),
         }
     }
@@ -99,6 +109,16 @@ impl BlockDevice {
     /// Returns the first error of the backing. The guest itself gets only an error status.
     pub fn first_error(&self) -> Option<Arc<BlockError>> {
         self.failures.first()
+    }
+
+    /// Returns the number of requests that were answered.
+    pub fn answered_requests(&self) -> u64 {
+        self.requests.answered.load(Ordering::Relaxed)
+    }
+
+    /// Returns true while a request is executed: the guest waits for this process.
+    pub fn is_working(&self) -> bool {
+        self.requests.started.load(Ordering::Relaxed) != self.answered_requests()
     }
 
     /// Returns the size of the device.

@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+#[cfg(feature = "microvm")]
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -86,6 +88,9 @@ pub(crate) struct Vm {
     /// The maximum memory of a machine in MiB, as with `--vm-memory`.
     #[serde(deserialize_with = "memory")]
     pub(crate) memory: Option<u32>,
+    /// The deadline of a call, as with `--vm-deadline`.
+    #[serde(deserialize_with = "deadline")]
+    pub(crate) deadline: Option<Duration>,
 }
 
 /// Deserializes a value in the syntax of the command line.
@@ -102,6 +107,15 @@ fn memory<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<Option
     let text = String::deserialize(from)?;
     let mib = super::vm::memory_mib(&text);
     mib.map(Some).map_err(serde::de::Error::custom)
+}
+
+#[cfg(feature = "microvm")]
+fn deadline<'d, D: serde::Deserializer<'d>>(
+    from: D,
+) -> std::result::Result<Option<Duration>, D::Error> {
+    let seconds = f64::deserialize(from)?;
+    let deadline = super::vm::deadline(&seconds.to_string());
+    deadline.map(Some).map_err(serde::de::Error::custom)
 }
 
 impl Config {
@@ -210,11 +224,12 @@ mod tests {
     #[test]
     fn all_that_may_be_set() {
         assert_eq!(Config::parse("").unwrap(), Config::default());
-        let text = "[vm]\nbackend = \"qemu-tcg\"\nappliance = \"/srv/a\"\nmemory = \"1G\"\n";
+        let text = "[vm]\nbackend = \"qemu-tcg\"\nappliance = \"/srv/a\"\nmemory = \"1G\"\ndeadline = 5.0\n";
         let expected = Vm {
             backend: Some(BackendChoice::Only(BackendKind::QemuTcg)),
             appliance: Some("/srv/a".into()),
             memory: Some(1024),
+            deadline: Some(Duration::from_secs(5)),
         };
         assert_eq!(Config::parse(text).unwrap().vm, expected);
     }

@@ -112,6 +112,7 @@ Configuration:
     backend = \"uml\"              # same as --vm
     appliance = \"/srv/appliance\" # same as --appliance
     memory = \"512M\"              # same as --vm-memory
+    deadline = 30.0              # same as --vm-deadline
 
 Exit codes:
   0 success, 1 failure, 2 usage error, 3 not found, 4 unsupported, 5 corrupt, 6 locked or denied.

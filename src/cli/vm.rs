@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
@@ -41,6 +42,11 @@ pub(crate) struct VmArgs {
     #[arg(long, value_name = "SIZE", value_parser = memory_mib)]
     vm_memory: Option<u32>,
 
+    /// The time after which a machine that neither answers nor uses its disks is killed: its
+    /// filesystem is then as after a power cut [default: 30]
+    #[arg(long, value_name = "SECONDS", value_parser = deadline)]
+    vm_deadline: Option<Duration>,
+
     /// The guest's kernel, once it was extracted.
     #[arg(skip)]
     guest_kernel: OnceLock<GuestKernel>,
@@ -68,6 +74,10 @@ impl VmArgs {
             choice,
             appliance: self.appliance_dir(config.appliance),
             kernel: self.guest_kernel.get().cloned(),
+            call_deadline: self
+                .vm_deadline
+                .or(config.deadline)
+                .unwrap_or(VmOptions::DEFAULT_CALL_DEADLINE),
             memory_mib: self
                 .vm_memory
                 .or(config.memory)
@@ -114,6 +124,12 @@ pub(super) fn memory_mib(text: &str) -> std::result::Result<u32, String> {
     mib.filter(|mib| *mib >= LEAST_MEMORY_MIB).ok_or_else(|| {
         format!("invalid memory size `{text}`: expected at least {LEAST_MEMORY_MIB}M")
     })
+}
+
+pub(super) fn deadline(text: &str) -> std::result::Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
+    let deadline = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    deadline.ok_or_else(|| format!("invalid number of seconds `{text}`"))
 }
 
 fn from_environment() -> Result<Option<BackendChoice>> {

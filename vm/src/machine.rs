@@ -97,7 +97,7 @@ impl Machine {
         // The machine has opened everything in the directory: if this process is killed now,
         // nothing is left behind.
         drop(dir);
-        let watch = Watch::start(client.clone(), &process, options.call_deadline)?;
+        let watch = Watch::start(client.clone(), &process, disks, options.call_deadline)?;
         let machine = Self {
             kind,
             watch,

@@ -84,7 +84,8 @@ pub struct VmOptions {
     /// The time until a machine must answer; `None` for the backend's default.
     pub deadline: Option<Duration>,
     /// The time until a call must be answered. After that the machine is assumed to hang and is
-    /// killed: its filesystem is then as after a power cut. Programs may run without limit.
+    /// killed: its filesystem is then as after a power cut. A machine that uses its disks meanwhile
+    /// has twenty times as long, and programs may run without limit.
     pub call_deadline: Duration,
     /// True if machines have a network for the programs that run in them. Such a program reaches
     /// everything that this user reaches. Only QEMU provides it.
@@ -96,9 +97,8 @@ impl VmOptions {
     /// any size in practice. With less than 128 MiB, a kernel that creates thousands of files runs
     /// out of memory.
     pub const DEFAULT_MEMORY_MIB: u32 = 256;
-    /// The default of [`call_deadline`](Self::call_deadline): more than it takes to write all of a
-    /// machine's memory to a very slow disk.
-    pub const DEFAULT_CALL_DEADLINE: Duration = Duration::from_mins(10);
+    /// The default of [`call_deadline`](Self::call_deadline).
+    pub const DEFAULT_CALL_DEADLINE: Duration = Duration::from_secs(30);
 }
 
 impl Default for VmOptions {

@@ -58,6 +58,8 @@ impl Backend {
                 rings.wake_one(WORKERS);
             }
             let writes_through = self.features.load(Ordering::Relaxed) & FLUSH == 0;
+            let requests = &self.device.requests;
+            requests.started.fetch_add(1, Ordering::Relaxed);
             // A panic is our bug, but the guest must not wait for an answer that never comes.
             let answered = catch_unwind(AssertUnwindSafe(|| {
                 worker.answer(&self.device, &mut taken, writes_through);
@@ -66,6 +68,7 @@ impl Backend {
                 tracing::error!("the handler of a guest's request panicked");
                 finish(&mut taken, Status::Failed, 0);
             }
+            requests.answered.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

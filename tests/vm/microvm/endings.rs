@@ -1,6 +1,7 @@
 //! The ends of machines: orderly, killed, and together with the process that started them.
 
 use std::io::Read;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use diskfs::vfs::{NewAttributes, NewKind, SyncFile};
 use diskfs::vm::{BackendChoice, BackendKind, MicroVm, VmOptions};
 use diskfs::{Disk, WriteOptions};
 use diskfs_fixtures::{Workshop, run};
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Signal, kill_process, kill_process_group};
 
 use super::{appliance, at, check, command, diskfs, micro_vm, open, require_all};
 
@@ -159,6 +160,103 @@ fn an_ordinary_user_needs_nothing_more() {
     assert!(output.status.success(), "{said}");
 }
 
+/// Returns the processes that run the programs in these machines.
+fn programs_of(machines: &[rustix::process::Pid]) -> Vec<rustix::process::Pid> {
+    let is_child = |id: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        // The parent comes after the name in parentheses and the state (proc(5)).
+        let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
+        let parent = fields.and_then(|fields| fields.split(' ').nth(1)?.parse().ok());
+        parent
+            .and_then(rustix::process::Pid::from_raw)
+            .is_some_and(|parent| machines.contains(&parent))
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let ids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+    let children = ids.filter(is_child);
+    children
+        .filter_map(rustix::process::Pid::from_raw)
+        .collect()
+}
+
+#[test]
+fn one_that_is_stopped_is_noticed_at_once() {
+    let Some(appliance) = appliance() else { return };
+    let Some(()) = require_all(&["mkfs.xfs", "xfs_repair"]) else {
+        return;
+    };
+    let shop = Workshop::new().unwrap();
+    let (image, own) = (xfs(&shop), own_appliance(&shop, &appliance));
+    let disk = Disk::options()
+        .read_only(false)
+        .fallback(std::sync::Arc::new(micro_vm(&own)))
+        .always_fallback()
+        .open(&image)
+        .unwrap();
+    let filesystem = disk.writable_filesystem(&WriteOptions::default()).unwrap();
+    let fs = filesystem.as_fs();
+    for machine in machines(&own) {
+        kill_process(machine, Signal::STOP).unwrap();
+    }
+    let began = Instant::now();
+    let attributes = NewAttributes::for_root(0o644);
+    let error = fs
+        .create(fs.root(), b"never", NewKind::Regular, &attributes)
+        .unwrap_err();
+    // The deadline of a call is 30 s.
+    assert!(began.elapsed() < Duration::from_secs(10), "{error}");
+    assert!(
+        error.to_string().contains("stopped by signal 19"),
+        "{error}"
+    );
+    assert!(filesystem.close().is_err());
+    drop(filesystem);
+    disk.close().unwrap();
+    assert_eq!(machines(&own), []);
+    diskfs(&appliance, &["touch".as_ref(), &at(&image, "/after")]);
+    check("xfs_repair", &["-n"], &image);
+}
+
+#[test]
+fn a_signal_while_a_machine_starts_leaves_nothing_behind() {
+    let Some(appliance) = appliance() else { return };
+    let Some(()) = require_all(&["mkfs.xfs"]) else {
+        return;
+    };
+    let shop = Workshop::new().unwrap();
+    let image = xfs(&shop);
+    let temporary = shop.path("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let files = || std::fs::read_dir(&temporary).unwrap().count();
+    let list = at(&image, "/");
+    for (signal, milliseconds) in (0..10).flat_map(|n| [(Signal::TERM, n), (Signal::INT, n)]) {
+        let mut program = command(&appliance, ["ls".as_ref(), list.as_os_str()])
+            .args(["--vm", "uml"])
+            .env("TMPDIR", &temporary)
+            .env("XDG_CACHE_HOME", shop.path("cache"))
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while files() == 0 {
+            assert!(Instant::now() < deadline, "no machine");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        let id = rustix::process::Pid::from_child(&program);
+        // Like Ctrl-C: also to the broker, in which the machine starts.
+        kill_process_group(id, signal).unwrap();
+        let status = program.wait().unwrap();
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{status}");
+        while files() > 0 {
+            assert!(Instant::now() < deadline, "{signal:?} leaves files");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
 #[test]
 fn one_that_hangs_is_killed_when_the_time_of_a_call_is_over() {
     let Some(appliance) = appliance() else { return };
@@ -180,8 +278,11 @@ fn one_that_hangs_is_killed_when_the_time_of_a_call_is_over() {
     let filesystem = disk.writable_filesystem(&WriteOptions::default()).unwrap();
     let fs = filesystem.as_fs();
     let attributes = NewAttributes::for_root(0o644);
-    for machine in machines(&own) {
-        kill_process(machine, Signal::STOP).unwrap();
+    // Only the programs in the machine are stopped: its kernel runs, but the agent does not.
+    let programs = programs_of(&machines(&own));
+    assert!(!programs.is_empty());
+    for program in programs {
+        kill_process(program, Signal::STOP).unwrap();
     }
     let began = Instant::now();
     let error = fs

@@ -1,10 +1,11 @@
 //! The messages if no backend can open a filesystem.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use diskfs_fixtures::{Workshop, require, run};
 
-use super::{at, command, stderr};
+use super::{appliance, at, command, stderr};
 
 /// Makes an XFS that nothing here can open.
 fn xfs(shop: &Workshop) -> Option<std::path::PathBuf> {
@@ -50,27 +51,40 @@ fn switched_off_it_is_unsupported() {
 }
 
 #[test]
-fn a_kernel_that_says_nothing_is_killed_and_told() {
+fn a_kernel_that_dies_at_once_is_told_at_once() {
+    let Some(appliance) = appliance() else { return };
     let shop = Workshop::new().unwrap();
     let Some(image) = xfs(&shop) else { return };
     let dir = shop.path("appliance");
     std::fs::create_dir(&dir).unwrap();
-    std::fs::write(
-        dir.join("uml"),
-        "#!/bin/sh\necho Kernel panic: of no use; exit 1\n",
-    )
-    .unwrap();
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(dir.join("uml"), executable).unwrap();
+    let kernel = dir.join("uml");
+    // Copied by other processes, see `endings::own_appliance`.
+    run("cp", [appliance.join("uml"), kernel.clone()]).unwrap();
+    run("truncate", [Path::new("-s5M"), &kernel]).unwrap();
     let list = at(&image, "/");
-    let output = command(&dir, ["ls".as_ref(), list.as_os_str()])
-        .args(["--vm", "uml"])
-        .env("XDG_CACHE_HOME", shop.path("cache"))
-        .output()
-        .unwrap();
+    let ls = || {
+        command(&dir, ["ls".as_ref(), list.as_os_str()])
+            .args(["--vm", "uml"])
+            .env("XDG_CACHE_HOME", shop.path("cache"))
+            .output()
+            .unwrap()
+    };
+    let began = Instant::now();
+    let output = ls();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(said.contains("uml: "), "{said}");
+    assert!(said.contains("its process was killed by signal"), "{said}");
+    // The deadline is 10 s.
+    assert!(began.elapsed() < Duration::from_secs(8), "{said}");
+    // With a checksum, the file is named.
+    std::fs::write(dir.join("uml.crc32c"), "e3069283 13000000\n").unwrap();
+    let said = stderr(&ls());
+    let damaged = format!("{}: damaged file", kernel.display());
+    assert!(said.contains(&damaged), "{said}");
+    assert!(
+        said.contains("and had 13000000 when it was built"),
+        "{said}"
+    );
 }
 
 #[test]
