@@ -70,12 +70,9 @@ impl Checked {
                 format!("volume {volume} is damaged ({count} findings), first: {first}")
             }
             #[cfg(feature = "microvm")]
-            Outcome::ByProgram {
-                command, output, ..
-            } => format!(
-                "volume {volume} is damaged: `{command}` reports: {}",
-                output.trim_end()
-            ),
+            Outcome::ByProgram { command, .. } => {
+                format!("volume {volume} is damaged: `{command}` has found errors")
+            }
         }
     }
 
@@ -176,15 +173,19 @@ pub(super) fn print_results(
     for one in checked {
         let verdict = if one.is_clean() { "clean" } else { "damaged" };
         writeln!(out, "{}: {}, {verdict}", message(&one.volume), one.kind)?;
-        #[cfg_attr(
-            not(feature = "microvm"),
-            expect(
-                irrefutable_let_patterns,
-                reason = "with a microVM there is another one"
-            )
-        )]
-        if let Outcome::Native(report) = &one.outcome {
-            print_report(&mut out, report, session.is_verbose())?;
+        match &one.outcome {
+            Outcome::Native(report) => print_report(&mut out, report, session.is_verbose())?,
+            // With `-v`, the output was shown while the program ran.
+            #[cfg(feature = "microvm")]
+            Outcome::ByProgram {
+                is_clean, output, ..
+            } if !is_clean && !session.is_verbose() => {
+                for line in output.lines() {
+                    writeln!(out, "  {}", message(line.trim_end()))?;
+                }
+            }
+            #[cfg(feature = "microvm")]
+            Outcome::ByProgram { .. } => {}
         }
     }
     Ok(out.flush()?)

@@ -123,7 +123,15 @@ fn damage_is_found_and_mended() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
-    assert!(output.stdout.ends_with(b"damaged\n"));
+    // The program's report follows, in lines as it was written.
+    let told = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(told.contains("damaged\n  Phase 1"), "{told}");
+    let said = stderr(&output);
+    assert!(said.contains("has found errors"), "{said}");
+    assert!(
+        !said.contains("\\n") && !told.contains("\\n"),
+        "{said}{told}"
+    );
     assert!(
         fs::read(&image).unwrap() == before,
         "the check has written to the image"
