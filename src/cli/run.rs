@@ -167,6 +167,8 @@ impl Run {
     fn run_on(&self, disk: &Disk, signals: Signals) -> std::result::Result<u8, RunError> {
         let (filesystem, mounts) = self.guest(disk)?;
         let program = self.program.program(&filesystem, &self.command)?;
+        // Checked here: the machine could not tell it from a missing program.
+        self.program.check_directory(&filesystem)?;
         // The filesystem was only needed to look up the user; from here on, the machine writes to
         // it.
         drop(filesystem);

@@ -5,13 +5,18 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use clap::Args;
 
+use diskfs::vfs::FileType;
 use diskfs::vm::{Program, User};
 use diskfs::{Error, ErrorKind, Filesystem, Result};
 
+use crate::cli::show::name::message;
 use crate::cli::show::owners::{Login, Numeric, Owners};
 
 /// The search path for programs, which is root's in common distributions.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The directories that the machine mounts over those of the guest.
+const MACHINE_DIRS: [&[u8]; 4] = [b"/dev", b"/proc", b"/run", b"/sys"];
 
 #[derive(Debug, Args)]
 pub(super) struct ProgramArgs {
@@ -60,6 +65,27 @@ impl ProgramArgs {
                 groups: login.groups,
             },
         })
+    }
+
+    /// Checks that the working directory exists.
+    ///
+    /// # Errors
+    /// Fails with `NotFound` or `NotADirectory`; the message names the directory.
+    pub(super) fn check_directory(&self, guest: &Filesystem) -> Result<()> {
+        let directory = self.workdir.as_bytes();
+        let shown = message(&String::from_utf8_lossy(directory));
+        let reason = match guest.metadata(directory) {
+            Ok(metadata) if metadata.file_type == FileType::Directory => return Ok(()),
+            // Mount points of the machine itself may be missing in the image.
+            _ if MACHINE_DIRS.iter().any(|dir| directory.starts_with(dir)) => return Ok(()),
+            Ok(_) => format!("the working directory `{shown}` is not a directory in the guest"),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                format!("the working directory `{shown}` does not exist in the guest")
+            }
+            Err(error) => return Err(error),
+        };
+        let hint = "name another one with --workdir";
+        Err(Error::new(ErrorKind::Invalid, reason).with_hint(hint))
     }
 
     fn login(&self, guest: &Filesystem) -> Result<Login> {

@@ -249,6 +249,11 @@ fn what_can_not_be_run_is_told_as_chroot_does() {
     assert!(said.contains("aarch64"), "{said}");
     let (status, _) = ended(&["sh", "-c", "kill -9 $$"]);
     assert_eq!(status, Some(128 + 9));
+    let output = guest.run(&["--workdir", "/nonexistent"], &["sh", "-c", "true"]);
+    assert_eq!(output.status.code(), Some(125));
+    let said = stderr(&output);
+    let expected = "the working directory `/nonexistent` does not exist in the guest";
+    assert!(said.contains(expected), "{said}");
     let output = guest.run(&["--user", "bob"], &["id"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(
