@@ -1,14 +1,18 @@
 //! The command `diskfs appliance`.
 
+mod all;
+
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use diskfs::vm::appliance::{Appliance, BuildQemu, BuildTools, BuildUml, QemuFiles, cache_dir};
+use diskfs::vm::appliance::{
+    self, Appliance, BuildQemu, BuildTools, BuildUml, Lacking, QemuFiles, cache_dir,
+};
 use diskfs::vm::{BackendChoice, BackendKind, Trial};
 use diskfs::{Error, ErrorKind, Result};
 
@@ -25,6 +29,7 @@ use super::vm::VmArgs;
 the program, /usr/lib/diskfs and the user's cache directory. `build` writes to the last of these.
 
 Examples:
+  diskfs appliance build
   diskfs appliance test
   diskfs appliance build uml --source linux-source-7.2.tar.xz
   diskfs appliance build qemu --kernel linux-image-6.1.0-56-cloud-amd64.deb
@@ -38,10 +43,16 @@ pub(super) struct ApplianceArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Build what a backend boots: a kernel with its agent, or the filesystem programs
+    /// Build what the backends boot: kernels with their agent, and the filesystem programs
+    ///
+    /// Without a part, builds all parts that this host has everything for, and names what the
+    /// others lack, with the command that installs it. Parts that are there already are kept.
+    #[command(args_conflicts_with_subcommands = true)]
     Build {
         #[command(subcommand)]
-        what: BuildTarget,
+        what: Option<BuildTarget>,
+        #[command(flatten)]
+        all: all::AllArgs,
     },
     /// Show the files that were found, and the directories that were searched
     Show {
@@ -73,10 +84,10 @@ enum BuildTarget {
     },
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 struct UmlArgs {
     /// A source tree of Linux 6.16 or newer, a tar archive of it, or Debian's package
-    /// linux-source-* [default: the newest one in /usr/src]
+    /// linux-source-* [default: the newest archive in /usr/src]
     #[arg(long, value_name = "FILE")]
     source: Option<PathBuf>,
 
@@ -92,7 +103,7 @@ struct UmlArgs {
     common: BuildArgs,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 struct QemuArgs {
     /// A vmlinuz, or Debian's package linux-image-* [default: the newest one in /boot]
     #[arg(long, value_name = "FILE")]
@@ -110,9 +121,10 @@ struct QemuArgs {
     common: BuildArgs,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Default, Args)]
 struct BuildArgs {
-    /// The agent [default: diskfs-agent next to the program, or in one of the searched directories]
+    /// The agent [default: the one in the program, or diskfs-agent next to it or in one of the
+    /// searched directories]
     #[arg(long, value_name = "FILE")]
     agent: Option<PathBuf>,
 
@@ -121,21 +133,44 @@ struct BuildArgs {
     output: Option<PathBuf>,
 }
 
-impl BuildArgs {
-    fn agent(&self) -> Result<PathBuf> {
-        match &self.agent {
-            Some(agent) => Ok(agent.clone()),
-            None => Appliance::find(None).agent(),
+impl UmlArgs {
+    fn with(common: BuildArgs) -> Self {
+        Self {
+            common,
+            ..Self::default()
         }
-    }
-
-    fn output(&self) -> Result<PathBuf> {
-        output_dir(self.output.as_deref())
     }
 }
 
-fn output_dir(dir: Option<&Path>) -> Result<PathBuf> {
-    dir.map(Path::to_owned).or_else(cache_dir).ok_or_else(|| {
+impl QemuArgs {
+    fn with(common: BuildArgs) -> Self {
+        Self {
+            common,
+            ..Self::default()
+        }
+    }
+}
+
+impl BuildArgs {
+    fn output(&self) -> Result<PathBuf> {
+        output_dir(self.output.clone())
+    }
+}
+
+/// A part that was built: the texts that report it.
+struct Built {
+    text: String,
+    document: Value,
+}
+
+impl Built {
+    fn report(self, session: &Session) -> Result<()> {
+        report(session, "built", &self.text, self.document)
+    }
+}
+
+fn output_dir(dir: Option<PathBuf>) -> Result<PathBuf> {
+    dir.or_else(cache_dir).ok_or_else(|| {
         let reason = "no cache directory: neither $XDG_CACHE_HOME nor $HOME is set";
         Error::new(ErrorKind::NotFound, reason).with_hint("give a directory with --output")
     })
@@ -143,10 +178,15 @@ fn output_dir(dir: Option<&Path>) -> Result<PathBuf> {
 
 pub(super) fn run(args: &ApplianceArgs, session: &mut Session) -> Result<()> {
     match &args.action {
-        Action::Build { what } => match what {
-            BuildTarget::Uml(args) => build_uml(args, session),
-            BuildTarget::Qemu(args) => build_qemu(args, session),
-            BuildTarget::Tools { output } => build_tools(output.as_deref(), session),
+        Action::Build { what, all } => match what {
+            None => all::build(all, session),
+            Some(BuildTarget::Uml(args)) => build_uml(args, session)?.report(session),
+            Some(BuildTarget::Qemu(args)) => build_qemu(args, session)?.report(session),
+            Some(BuildTarget::Tools { output }) => {
+                let built = build_tools(output.clone(), session)?;
+                warn_of_missing_tools(session);
+                built.report(session)
+            }
         },
         Action::Show { vm } => show(vm, session),
         Action::Test { vm } => test(vm, session),
@@ -154,10 +194,10 @@ pub(super) fn run(args: &ApplianceArgs, session: &mut Session) -> Result<()> {
     }
 }
 
-fn build_uml(args: &UmlArgs, session: &mut Session) -> Result<()> {
+fn build_uml(args: &UmlArgs, session: &mut Session) -> Result<Built> {
     let build = BuildUml {
         source: args.source.clone(),
-        agent: args.common.agent()?,
+        agent: args.common.agent.clone(),
         build_dir: args.build_dir.clone(),
         output: args.common.output()?.join("uml"),
         jobs: args
@@ -177,14 +217,14 @@ fn build_uml(args: &UmlArgs, session: &mut Session) -> Result<()> {
         built.version,
         units(built.size_bytes)
     );
-    report(session, "built", &text, document)
+    Ok(Built { text, document })
 }
 
-fn build_qemu(args: &QemuArgs, session: &mut Session) -> Result<()> {
+fn build_qemu(args: &QemuArgs, session: &mut Session) -> Result<Built> {
     let build = BuildQemu {
         kernel: args.kernel.clone(),
         modules: args.modules.clone(),
-        agent: args.common.agent()?,
+        agent: args.common.agent.clone(),
         output: args.common.output()?.join("qemu"),
         save: !args.no_saved,
     };
@@ -216,20 +256,26 @@ fn build_qemu(args: &QemuArgs, session: &mut Session) -> Result<()> {
         built.filesystems.join(", "),
         saved.map_or_else(String::new, |size| format!("; saved {}", units(size)))
     );
-    report(session, "built", &text, document)
+    Ok(Built { text, document })
 }
 
-fn build_tools(output: Option<&Path>, session: &mut Session) -> Result<()> {
+fn warn_of_missing_tools(session: &mut Session) {
+    let lacking = Lacking::for_tools();
+    if !lacking.names().is_empty() {
+        let missing = lacking.names().join(", ");
+        let mend = lacking.command().map(|it| format!("; install with `{it}`"));
+        session.warn(&format!(
+            "not installed on this host, and left out: {missing}{}",
+            mend.unwrap_or_default()
+        ));
+    }
+}
+
+fn build_tools(output: Option<PathBuf>, session: &Session) -> Result<Built> {
     let build = BuildTools {
         output: output_dir(output)?,
     };
     let built = build.run(&mut step_printer(session.output()))?;
-    if !built.missing.is_empty() {
-        let missing = built.missing.join(", ");
-        session.warn(&format!(
-            "{missing} is not installed on this machine, and is left out"
-        ));
-    }
     let document = json!({
         "path": built.file.display().to_string(),
         "size_bytes": built.size_bytes,
@@ -237,7 +283,7 @@ fn build_tools(output: Option<&Path>, session: &mut Session) -> Result<()> {
         "missing": built.missing,
     });
     let text = format!("{}: {}", built.file.display(), units(built.size_bytes));
-    report(session, "built", &text, document)
+    Ok(Built { text, document })
 }
 
 /// Prints what is done on standard error, if the output is text: a build takes minutes.
@@ -251,18 +297,24 @@ fn step_printer(output: Output) -> impl FnMut(&str) {
 
 fn show(args: &VmArgs, session: &mut Session) -> Result<()> {
     let options = args.options()?;
-    let appliance = Appliance::find(options.appliance.as_deref());
+    let found = Appliance::find(options.appliance.as_deref());
     let mut lines = Vec::new();
     let mut kernels = Vec::new();
     let mut add = |what: &str, found: Result<PathBuf>| {
         let (line, value) = match found {
             Ok(file) => {
                 let size = std::fs::metadata(&file).map_or(0, |metadata| metadata.len());
-                let line = format!("{what}: {} ({})", file.display(), units(size));
-                (
-                    line,
-                    json!({ "path": file.display().to_string(), "size_bytes": size }),
-                )
+                let problem = appliance::verify(&file).err().map(|error| error.reason());
+                let damage = problem
+                    .as_ref()
+                    .map(|it| format!("; {it}"))
+                    .unwrap_or_default();
+                let line = format!("{what}: {} ({}){damage}", file.display(), units(size));
+                let mut value = json!({ "path": file.display().to_string(), "size_bytes": size });
+                if let Some(problem) = problem {
+                    value["problem"] = json!(problem);
+                }
+                (line, value)
             }
             Err(error) => {
                 let hint = error
@@ -276,11 +328,11 @@ fn show(args: &VmArgs, session: &mut Session) -> Result<()> {
         lines.push(line);
         kernels.push((what.to_owned(), value));
     };
-    add("uml", appliance.uml());
-    add("qemu", appliance.qemu().map(|files| files.kernel));
-    add("qemu saved", appliance.qemu().and_then(saved));
-    add("tools", appliance.tools());
-    let places = appliance
+    add("uml", found.uml());
+    add("qemu", found.qemu().map(|files| files.kernel));
+    add("qemu saved", found.qemu().and_then(saved));
+    add("tools", found.tools());
+    let places = found
         .places()
         .iter()
         .map(|place| place.display().to_string());

@@ -12,10 +12,16 @@ mod build_qemu;
 mod build_tools;
 mod build_uml;
 mod kernel_source;
+mod lacking;
 mod monitor;
+mod part;
 mod save;
 
-pub use super::boot_files::{Appliance, GuestKernel, QemuFiles, VARIABLE, cache_dir};
+pub use super::boot_files::{
+    Appliance, GuestKernel, QemuFiles, VARIABLE, cache_dir, verify_checksum as verify,
+};
 pub use build_qemu::{BuildQemu, BuiltQemu};
 pub use build_tools::{BuildTools, BuiltTools};
 pub use build_uml::{BuildUml, Built};
+pub use lacking::Lacking;
+pub use part::Part;

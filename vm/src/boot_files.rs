@@ -10,8 +10,9 @@ mod install;
 mod modules;
 mod tools;
 
-pub(super) use agent::{install_agent, static_agent};
-pub(super) use checksum::{remove_checksum, verify_checksum, write_checksum};
+pub(super) use agent::{install_agent, is_built_with};
+pub use checksum::verify_checksum;
+pub(super) use checksum::{remove_checksum, write_checksum};
 pub use guest_kernel::GuestKernel;
 pub(super) use initramfs::{Initramfs, initramfs};
 pub(super) use install::install;

@@ -16,7 +16,7 @@ use super::{VmOptions, kvm_probe};
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// QEMU's program for x86-64. Other architectures boot in other ways.
-const PROGRAM: &str = "qemu-system-x86_64";
+pub(super) const PROGRAM: &str = "qemu-system-x86_64";
 
 /// The accelerator that runs the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use crate::VmOptions;
 use crate::boot_files::{
-    Modules, QemuFiles, bz_image, initramfs, install, install_agent, numbers, remove_checksum, run,
-    static_agent, write_checksum,
+    Appliance, Modules, QemuFiles, bz_image, initramfs, install, install_agent, numbers,
+    remove_checksum, run, write_checksum,
 };
 
 use super::save::save;
@@ -23,8 +23,8 @@ pub struct BuildQemu {
     /// The directory of its modules; `None` for the directory in `/lib/modules` with the kernel's
     /// version.
     pub modules: Option<PathBuf>,
-    /// The agent, a static program.
-    pub agent: PathBuf,
+    /// The agent, a static program; `None` for the one that is built in, or beside the program.
+    pub agent: Option<PathBuf>,
     /// The output directory.
     pub output: PathBuf,
     /// True if a machine without KVM is booted and saved, so that later machines need not boot.
@@ -51,7 +51,7 @@ impl BuildQemu {
     /// Fails with `NotFound` if the kernel, its modules or the agent are missing; with `Denied` if
     /// only root can read the kernel.
     pub fn run(&self, say: &mut dyn FnMut(&str)) -> Result<BuiltQemu> {
-        let agent = static_agent(&self.agent)?;
+        let agent = Appliance::find(None).agent(self.agent.as_deref())?;
         let unpacked; // The unpacked package, removed at the end.
         let (kernel, modules) = match &self.kernel {
             Some(package) if package.extension().is_some_and(|end| end == "deb") => {
@@ -109,7 +109,7 @@ impl BuildQemu {
 }
 
 /// Returns the newest kernel that is installed below `root`, and its modules.
-fn installed_in(root: &Path) -> Result<(PathBuf, Option<PathBuf>)> {
+pub(super) fn installed_in(root: &Path) -> Result<(PathBuf, Option<PathBuf>)> {
     let boot = root.join("boot");
     let entries = fs::read_dir(&boot).into_iter().flatten().flatten();
     let mut found: Vec<(String, PathBuf)> = entries

@@ -6,28 +6,35 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::lacking::{Package, package};
 use crate::boot_files::{TOOLS, find_program, output_of, remove_checksum, run, write_checksum};
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// The programs, by their usual names. Those that the host does not have are left out.
-const PROGRAMS: &[&str] = &[
-    "btrfs",
-    "e2fsck",
-    "fsck.exfat",
-    "fsck.f2fs",
-    "fsck.vfat",
-    "fstrim",
-    "mke2fs",
-    "mkfs.btrfs",
-    "mkfs.f2fs",
-    "mkfs.xfs",
-    "mkntfs",
-    "ntfsfix",
-    "ntfsresize",
-    "resize.f2fs",
-    "resize2fs",
-    "xfs_growfs",
-    "xfs_repair",
+const NTFS: Package = Package {
+    deb: "ntfs-3g",
+    rpm: "ntfsprogs",
+};
+
+/// The programs, by their usual names, with their packages. Those that the host does not have are
+/// left out.
+pub(super) const PROGRAMS: &[(&str, Package)] = &[
+    ("btrfs", package("btrfs-progs")),
+    ("e2fsck", package("e2fsprogs")),
+    ("fsck.exfat", package("exfatprogs")),
+    ("fsck.f2fs", package("f2fs-tools")),
+    ("fsck.vfat", package("dosfstools")),
+    ("fstrim", package("util-linux")),
+    ("mke2fs", package("e2fsprogs")),
+    ("mkfs.btrfs", package("btrfs-progs")),
+    ("mkfs.f2fs", package("f2fs-tools")),
+    ("mkfs.xfs", package("xfsprogs")),
+    ("mkntfs", NTFS),
+    ("ntfsfix", NTFS),
+    ("ntfsresize", NTFS),
+    ("resize.f2fs", package("f2fs-tools")),
+    ("resize2fs", package("e2fsprogs")),
+    ("xfs_growfs", package("xfsprogs")),
+    ("xfs_repair", package("xfsprogs")),
 ];
 
 /// The files that the programs read besides their libraries.
@@ -110,7 +117,7 @@ fn fill(tree: &Path) -> Result<(Vec<String>, Vec<String>)> {
     }
     let mut libraries = BTreeSet::new();
     let (mut there, mut missing) = (Vec::new(), Vec::new());
-    for &name in PROGRAMS {
+    for &(name, _) in PROGRAMS {
         let Some(program) = find_program(name) else {
             missing.push(name.to_owned());
             continue;

@@ -1,15 +1,19 @@
 //! Building of the User Mode Linux kernel with the agent in it, as one static program.
 
-use std::fs;
+use std::fs::{self, File};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::{FlockOperation, flock};
+use tempfile::TempDir;
+
 use crate::boot_files::{
-    Initramfs, find_program, install_agent, remove_checksum, run, static_agent, write_checksum,
+    Appliance, Initramfs, cache, find_program, install_agent, remove_checksum, run, write_checksum,
 };
 
 use super::kernel_source;
+use super::lacking::{Lacking, Package, package};
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// The kernel's configuration.
@@ -28,18 +32,32 @@ const IDLE_OBJECTS: [(&str, &str); 2] = [("time.o", "TIME"), ("signal.o", "SIGNA
 const BUILT_AT: &str = "Thu Jan  1 00:00:00 UTC 1970";
 const BUILT_BY: &str = "diskfs";
 
-/// The programs for building a kernel, with the Debian packages that contain them.
-const PROGRAMS: &[(&str, &str)] = &[
-    ("make", "make"),
-    ("gcc", "gcc"),
-    ("ld", "binutils"),
-    ("strip", "binutils"),
-    ("flex", "flex"),
-    ("bison", "bison"),
-    ("bc", "bc"),
-    ("tar", "tar"),
-    ("xz", "xz-utils"),
+/// The programs for building a kernel, with their packages.
+pub(super) const PROGRAMS: &[(&str, Package)] = &[
+    ("make", package("make")),
+    ("gcc", package("gcc")),
+    ("ld", package("binutils")),
+    ("strip", package("binutils")),
+    ("flex", package("flex")),
+    ("bison", package("bison")),
+    ("bc", package("bc")),
+    ("tar", package("tar")),
+    ("xz", XZ),
 ];
+
+const XZ: Package = Package {
+    deb: "xz-utils",
+    rpm: "xz",
+};
+
+/// The package of the static C library, which the kernel is linked with.
+pub(super) const LIBC: Package = Package {
+    deb: "libc6-dev",
+    rpm: "glibc-static",
+};
+
+/// The directories of the static C library.
+const LIBC_DIRS: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
 
 /// The parameters for building a User Mode Linux kernel. The same source, agent and compiler make
 /// the same bytes.
@@ -48,9 +66,9 @@ pub struct BuildUml {
     /// A tree of Linux, a tar archive of one, or a Debian package of one; `None` for the newest one
     /// in `/usr/src`.
     pub source: Option<PathBuf>,
-    /// The agent, a static program.
-    pub agent: PathBuf,
-    /// The build directory, which is kept for later builds; `None` for a temporary one.
+    /// The agent, a static program; `None` for the one that is built in, or beside the program.
+    pub agent: Option<PathBuf>,
+    /// The build directory, which is kept for later builds; `None` for one that is removed.
     pub build_dir: Option<PathBuf>,
     /// The output file.
     pub output: PathBuf,
@@ -76,12 +94,14 @@ impl BuildUml {
     /// Fails with `NotFound` if a program, the source or the agent is missing; the hint names the
     /// packages.
     pub fn run(&self, say: &mut dyn FnMut(&str)) -> Result<Built> {
-        check_programs()?;
-        let source = match &self.source {
-            Some(source) => source.clone(),
-            None => kernel_source::find()?,
+        let source = if let Some(source) = &self.source {
+            check_lacking(&Lacking::for_compiling())?;
+            source.clone()
+        } else {
+            check_lacking(&Lacking::for_uml())?;
+            kernel_source::find()?
         };
-        let agent = static_agent(&self.agent)?;
+        let agent = Appliance::find(None).agent(self.agent.as_deref())?;
 
         let removed; // A temporary directory, removed at the end.
         let dir = if let Some(dir) = &self.build_dir {
@@ -89,9 +109,7 @@ impl BuildUml {
             fs::create_dir_all(dir).map_err(|e| Error::from(e).in_file(dir))?;
             &dir.canonicalize()?
         } else {
-            removed = tempfile::Builder::new()
-                .prefix("diskfs-build-")
-                .tempdir_in("/var/tmp")?;
+            removed = ScratchDir::new()?;
             removed.path()
         };
         let unpacked = dir.join("linux");
@@ -151,6 +169,64 @@ impl BuildUml {
     }
 }
 
+/// A directory for the source and the objects of one build. It is removed when this is dropped.
+#[derive(Debug)]
+enum ScratchDir {
+    /// A directory with the same name in each build, so that ccache finds what an earlier one has
+    /// compiled. The lock keeps others away.
+    Own { dir: PathBuf, _lock: File },
+    /// A directory with a new name, for a build beside another one.
+    Temporary(TempDir),
+}
+
+impl ScratchDir {
+    fn new() -> Result<Self> {
+        if let Some(cache) = cache() {
+            fs::create_dir_all(&cache).map_err(|e| Error::from(e).in_file(&cache))?;
+            let lock = File::create(cache.join("build.lock"))?;
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                let dir = cache.join("build");
+                // A build that was killed has left it.
+                let _ = fs::remove_dir_all(&dir);
+                fs::create_dir(&dir).map_err(|e| Error::from(e).in_file(&dir))?;
+                return Ok(Self::Own { dir, _lock: lock });
+            }
+        }
+        let mut builder = tempfile::Builder::new();
+        let dir = builder.prefix("diskfs-build-").tempdir_in("/var/tmp")?;
+        Ok(Self::Temporary(dir))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Own { dir, .. } => dir,
+            Self::Temporary(dir) => dir.path(),
+        }
+    }
+}
+
+impl Drop for ScratchDir {
+    fn drop(&mut self) {
+        if let Self::Own { dir, .. } = self {
+            let _ = fs::remove_dir_all(dir); // The next build tries it again.
+        }
+    }
+}
+
+/// Fails if the host lacks something that is needed.
+fn check_lacking(lacking: &Lacking) -> Result<()> {
+    if lacking.names().is_empty() {
+        return Ok(());
+    }
+    let missing = lacking.names().join(", ");
+    let reason = format!("missing for building a kernel: {missing}");
+    let error = Error::new(ErrorKind::NotFound, reason);
+    Err(match lacking.command() {
+        Some(command) => error.with_hint(format!("run `{command}`")),
+        None => error,
+    })
+}
+
 /// A source tree, and the directory for its object files.
 #[derive(Debug)]
 struct Build<'a> {
@@ -165,6 +241,13 @@ impl Build<'_> {
         make.arg("-C").arg(self.tree);
         make.arg(format!("O={}", self.objects.display()));
         make.args(["ARCH=um", "--silent"]);
+        if find_program("ccache").is_some() {
+            make.arg("CC=ccache gcc");
+            make.env(
+                "CCACHE_BASEDIR",
+                self.objects.parent().unwrap_or(self.objects),
+            );
+        }
         make.arg(format!("-j{}", self.jobs));
         make.env("KBUILD_BUILD_TIMESTAMP", BUILT_AT)
             .env("KBUILD_BUILD_USER", BUILT_BY)
@@ -244,28 +327,10 @@ fn check_config(taken: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Unsupported, reason))
 }
 
-fn check_programs() -> Result<()> {
-    let missing: Vec<_> = PROGRAMS
-        .iter()
-        .filter(|(program, _)| find_program(program).is_none())
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let list = |part: fn(&(&'static str, &'static str)) -> &'static str| {
-        let mut names: Vec<_> = missing.iter().map(|pair| part(pair)).collect();
-        names.dedup();
-        names.join(" ")
-    };
-    let reason = format!(
-        "programs for building a kernel are not installed: {}",
-        list(|p| p.0)
-    );
-    let hint = format!(
-        "install them, for example with `apt-get install {}`",
-        list(|p| p.1)
-    );
-    Err(Error::new(ErrorKind::NotFound, reason).with_hint(hint))
+/// Returns true if the host has a static C library.
+pub(super) fn has_static_libc() -> bool {
+    let mut dirs = LIBC_DIRS.iter();
+    dirs.any(|dir| Path::new(dir).join("libc.a").is_file())
 }
 
 #[cfg(test)]

@@ -14,6 +14,66 @@ const SOURCES: &str = "/usr/src";
 /// ones crash on processors with AMX) and works without ptrace (`seccomp=`).
 const OLDEST: (u32, u32) = (6, 16);
 
+/// A version of Linux: major, minor and sublevel.
+type Version = (u32, u32, u32);
+
+/// The directories whose code is for other machines. Their `Kconfig` files are read, but unpacking
+/// their code would take most of the time.
+const FOREIGN: &[&str] = &[
+    "arch/alpha",
+    "arch/arc",
+    "arch/arm",
+    "arch/arm64",
+    "arch/csky",
+    "arch/hexagon",
+    "arch/loongarch",
+    "arch/m68k",
+    "arch/microblaze",
+    "arch/mips",
+    "arch/nios2",
+    "arch/openrisc",
+    "arch/parisc",
+    "arch/powerpc",
+    "arch/riscv",
+    "arch/s390",
+    "arch/sh",
+    "arch/sparc",
+    "arch/xtensa",
+    "drivers/accel",
+    "drivers/clk",
+    "drivers/gpu",
+    "drivers/hid",
+    "drivers/iio",
+    "drivers/infiniband",
+    "drivers/input",
+    "drivers/media",
+    "drivers/mfd",
+    "drivers/mtd",
+    "drivers/net/dsa",
+    "drivers/net/ethernet",
+    "drivers/net/phy",
+    "drivers/net/wireless",
+    "drivers/pinctrl",
+    "drivers/platform",
+    "drivers/power",
+    "drivers/scsi",
+    "drivers/soc",
+    "drivers/staging",
+    "drivers/usb",
+    "drivers/video",
+    "sound",
+    "tools/perf",
+    "tools/testing",
+];
+
+/// Files that no build of a kernel reads.
+const UNUSED: [&str; 4] = [
+    "*/Documentation/*.rst",
+    "*/Documentation/*.txt",
+    "*/Documentation/*.yaml",
+    "*.dts*",
+];
+
 /// Returns the newest source in [`SOURCES`].
 ///
 /// # Errors
@@ -22,27 +82,36 @@ pub(super) fn find() -> Result<PathBuf> {
     let entries = std::fs::read_dir(SOURCES).into_iter().flatten().flatten();
     let found = entries.filter_map(|entry| {
         let path = entry.path();
-        let version = version_in_name(path.file_name()?)?;
-        (version >= OLDEST).then_some((version, path))
+        Some((version_in_name(path.file_name()?)?, path))
     });
     let newest = found.max_by_key(|(version, _)| *version);
     newest.map(|(_, path)| path).ok_or_else(|| {
-        let reason = format!(
-            "missing source of Linux {}.{} or newer in {SOURCES}",
-            OLDEST.0, OLDEST.1
-        );
-        Error::new(ErrorKind::NotFound, reason).with_hint(
-            "install linux-source-7.2 (in Debian's trixie-backports), or name a source with --source",
-        )
+        let reason = format!("missing {}", described());
+        Error::new(ErrorKind::NotFound, reason).with_hint("name a source with --source")
     })
 }
 
-/// Parses the version in a name such as `linux-source-7.2.tar.xz`.
-fn version_in_name(name: &OsStr) -> Option<(u32, u32)> {
-    let rest = name.to_str()?.strip_prefix("linux-source-")?;
-    let version = rest.strip_suffix(".tar.xz")?;
-    let (major, minor) = version.split_once('.')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
+/// Returns the description of the sources that are usable.
+pub(super) fn described() -> String {
+    let (major, minor) = OLDEST;
+    format!("source of Linux {major}.{minor} or newer in {SOURCES}")
+}
+
+/// Parses a version such as `7.2` or `7.2.12`. Returns `None` if it is too old.
+pub(super) fn new_version(version: &str) -> Option<Version> {
+    let mut numbers = version.split('.').map(|number| number.parse().ok());
+    let mut next = || numbers.next();
+    let (major, minor) = (next()??, next()??);
+    let sublevel = next().unwrap_or(Some(0))?;
+    ((major, minor) >= OLDEST).then_some((major, minor, sublevel))
+}
+
+/// Parses the version in a name such as `linux-source-7.2.tar.xz` (Debian) or
+/// `linux-7.2.12.tar.xz` (kernel.org). Returns `None` if it is too old.
+fn version_in_name(name: &OsStr) -> Option<Version> {
+    let rest = name.to_str()?.strip_prefix("linux-")?;
+    let rest = rest.strip_prefix("source-").unwrap_or(rest);
+    new_version(rest.strip_suffix(".tar.xz")?)
 }
 
 /// Unpacks `source` (a tar archive, or a Debian package that contains one) into `tree`, unless an
@@ -80,7 +149,13 @@ fn unpack_package(source: &Path, tree: &Path) -> Result<()> {
 
 fn unpack_tar(archive: &Path, tree: &Path) -> Result<()> {
     let mut tar = Command::new("tar");
+    // xz has threads for decompressing since 5.4; an older one ignores the option.
+    tar.env("XZ_DEFAULTS", "-T0");
     tar.arg("-xf").arg(archive).arg("-C").arg(tree);
+    for dir in FOREIGN {
+        tar.arg(format!("--exclude=*/{dir}/*.[chS]"));
+    }
+    tar.args(UNUSED.map(|pattern| format!("--exclude={pattern}")));
     run(tar.arg("--strip-components=1"))
 }
 
@@ -120,9 +195,10 @@ mod tests {
     #[test]
     fn versions_are_numbers() {
         let version = |name: &str| version_in_name(OsStr::new(name));
-        assert_eq!(version("linux-source-7.2.tar.xz"), Some((7, 2)));
-        assert_eq!(version("linux-source-6.12.tar.xz"), Some((6, 12)));
-        assert!(version("linux-source-7.2.tar.xz") > version("linux-source-6.12.tar.xz"));
+        assert_eq!(version("linux-source-7.2.tar.xz"), Some((7, 2, 0)));
+        assert_eq!(version("linux-6.18.3.tar.xz"), Some((6, 18, 3)));
+        assert_eq!(version("linux-source-6.12.tar.xz"), None);
+        assert_eq!(version("linux-7.tar.xz"), None);
         assert_eq!(version("linux-config-7.2"), None);
         assert_eq!(version("linux-source-7.2"), None);
     }

@@ -1,6 +1,6 @@
 //! The agent: the first and only program of the machine.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::Appliance;
 use super::install::install;
@@ -9,36 +9,62 @@ use diskfs_disk::{Error, ErrorKind, Result};
 /// The name of the agent's file in the appliance.
 const NAME: &str = "diskfs-agent";
 
+/// The place of the agent after a build from a checkout, from the directory of the program.
+const IN_CHECKOUT: &str = "../x86_64-unknown-linux-gnu/agent/diskfs-agent";
+
+/// The agent that is built into this library (`build.rs`); empty if none is.
+const BUILT_IN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent"));
+
 impl Appliance {
-    /// Returns the agent for building appliances: from the appliance, or next to the program.
+    /// Returns the agent for building appliances: the one in the file `given`, else the one that is
+    /// built into this program, else a file beside the program or in the appliance.
     ///
     /// # Errors
-    /// Fails with `NotFound`; the message names the directories that were searched.
-    pub fn agent(&self) -> Result<PathBuf> {
+    /// Fails with `NotFound`; the message names the directories that were searched. Fails with
+    /// `Invalid` if the agent is not a static program.
+    pub(crate) fn agent(&self, given: Option<&Path>) -> Result<Vec<u8>> {
+        match given {
+            Some(file) => static_agent(file),
+            None if BUILT_IN.is_empty() => self.found_agent(),
+            None => check_agent(BUILT_IN).map(|()| BUILT_IN.to_vec()),
+        }
+    }
+
+    /// Reads the first static agent beside the program or in the appliance. Beside a program that
+    /// was built for tests there may be one with libraries.
+    fn found_agent(&self) -> Result<Vec<u8>> {
         let program = std::env::current_exe().ok();
-        let beside = program.and_then(|program| Some(program.parent()?.join(NAME)));
-        let beside = beside.filter(|file| file.is_file());
-        self.file(NAME).or(beside).ok_or_else(|| {
-            let missing = self.missing("missing agent (diskfs-agent)");
-            let hint = "name it with --agent, or build it as in packaging/appliance/README.md";
-            Error::new(ErrorKind::NotFound, missing.reason()).with_hint(hint)
-        })
+        let dir = program.as_deref().and_then(Path::parent);
+        let beside = [NAME, IN_CHECKOUT].map(|name| Some(dir?.join(name)));
+        let in_appliance = self.places().iter().map(|place| place.join(NAME));
+        let mut all = beside.into_iter().flatten().chain(in_appliance);
+        all.find_map(|file| static_agent(&file).ok())
+            .ok_or_else(|| {
+                let missing = self.missing("missing agent (diskfs-agent)");
+                let hint = "name it with --agent; a program that was built with `cargo install` or \
+                            `cargo build --release` contains it";
+                Error::new(ErrorKind::NotFound, missing.reason()).with_hint(hint)
+            })
     }
 }
 
 /// Reads the agent.
-///
-/// # Errors
-/// Fails with `Invalid` if the file is not a static program.
-pub(crate) fn static_agent(file: &Path) -> Result<Vec<u8>> {
+fn static_agent(file: &Path) -> Result<Vec<u8>> {
     let agent = std::fs::read(file).map_err(|e| Error::from(e).in_file(file))?;
     check_agent(&agent).map_err(|e| e.in_file(file))?;
     Ok(agent)
 }
 
-/// Installs the agent next to the file that was built with it: guest kernels need it, too.
+/// Installs the agent next to the file that was built with it: a later build finds out whether it
+/// is the same.
 pub(crate) fn install_agent(agent: &[u8], built: &Path) -> Result<()> {
     install(&built.with_file_name(NAME), agent, 0o755)
+}
+
+/// Returns true if the files in this directory of an appliance were built with that agent, or if
+/// the directory does not say so.
+pub(crate) fn is_built_with(dir: &Path, agent: &[u8]) -> bool {
+    std::fs::read(dir.join(NAME)).map_or(true, |installed| installed == agent)
 }
 
 /// Checks that the agent is a static program: the initramfs has no libraries.
@@ -64,5 +90,14 @@ mod tests {
         check_agent(b"\x7fELF and so on").unwrap();
         assert!(check_agent(b"#!/bin/sh").is_err());
         assert!(check_agent(b"\x7fELF /lib64/ld-linux-x86-64.so.2").is_err());
+    }
+
+    #[test]
+    fn another_agent_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(is_built_with(dir.path(), b"agent"));
+        install_agent(b"agent", &dir.path().join("uml")).unwrap();
+        assert!(is_built_with(dir.path(), b"agent"));
+        assert!(!is_built_with(dir.path(), b"newer agent"));
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn remove_checksum(file: &Path) -> Result<()> {
 ///
 /// # Errors
 /// Fails with `Unsupported` if the file is not as it was built.
-pub(crate) fn verify_checksum(file: &Path) -> Result<()> {
+pub fn verify_checksum(file: &Path) -> Result<()> {
     let Some(wanted) = checksum_of(file)? else {
         return Ok(());
     };

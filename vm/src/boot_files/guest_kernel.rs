@@ -8,7 +8,7 @@ use crate::run_dir::RunDir;
 use super::bz_image::{self, MAX_KERNEL_BYTES};
 use super::initramfs::initramfs;
 use super::modules::{Modules, numbers};
-use super::{Appliance, QemuFiles, static_agent};
+use super::{Appliance, QemuFiles};
 use diskfs_disk::guest::System;
 use diskfs_disk::{Error, ErrorKind, Filesystem, Result};
 
@@ -47,7 +47,7 @@ impl GuestKernel {
     /// Fails with `NotFound` if there is no kernel or agent, with `Unsupported` if the kernel's
     /// compression is unknown, and with the error of reading the guest's files.
     pub fn of(system: &System, appliance: &Appliance) -> Result<Self> {
-        let agent = static_agent(&appliance.agent()?)?;
+        let agent = appliance.agent(None)?;
         let tree = system.filesystem()?;
         let found = KernelInTree::newest(&tree)?;
         tracing::info!(

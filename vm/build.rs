@@ -1,0 +1,85 @@
+//! Puts the agent into the library, so that `diskfs appliance build` needs no other file.
+//!
+//! `$DISKFS_AGENT` names an agent that was built before; if it is empty, none is put in. Without the
+//! variable, a release build builds the agent, and every other build does without: there the agent
+//! is found beside the program (`boot_files/agent.rs`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// The variable that names an agent.
+const VARIABLE: &str = "DISKFS_AGENT";
+
+/// The sources of the agent, from the workspace's root.
+const SOURCES: [&str; 6] = [
+    "agent/Cargo.toml",
+    "agent/src",
+    "fs/remote/Cargo.toml",
+    "fs/remote/src",
+    "fs/vfs/Cargo.toml",
+    "fs/vfs/src",
+];
+
+/// Cargo's variables that would build the agent as the library is built.
+const UNWANTED: [&str; 3] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"];
+
+fn main() {
+    println!("cargo::rerun-if-env-changed={VARIABLE}");
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let agent = match env::var_os(VARIABLE) {
+        Some(none) if none.is_empty() => Vec::new(),
+        Some(named) => {
+            println!("cargo::rerun-if-changed={}", Path::new(&named).display());
+            fs::read(&named).unwrap_or_else(|error| panic!("{VARIABLE}: {error}"))
+        }
+        None if variable("PROFILE") == "release" => build(&out).unwrap_or_else(|why| {
+            println!("cargo::warning=the agent is not built in: {why}");
+            Vec::new()
+        }),
+        None => Vec::new(),
+    };
+    fs::write(out.join("agent"), agent).expect("OUT_DIR is writable");
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_default()
+}
+
+/// Builds the agent as a static program of this host.
+fn build(out: &Path) -> Result<Vec<u8>, String> {
+    let host = variable("HOST");
+    if !(host.starts_with("x86_64") && host.contains("linux")) {
+        return Err(format!(
+            "{host} does not build static programs for x86-64 Linux"
+        ));
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for source in SOURCES {
+        println!("cargo::rerun-if-changed={}", root.join(source).display());
+    }
+    let target_dir = out.join("agent-target");
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo
+        .args(["build", "--quiet", "--locked", "--package", "diskfs-agent"])
+        .args(["--profile", "agent", "--target", &host])
+        .arg("--manifest-path")
+        .arg(root.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target_dir)
+        .arg("--config")
+        .arg(format!(
+            "target.{host}.rustflags=[\"-C\",\"target-feature=+crt-static\",\
+             \"-C\",\"relocation-model=static\"]"
+        ));
+    for unwanted in UNWANTED {
+        cargo.env_remove(unwanted);
+    }
+    let output = cargo.output().map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(said.lines().last().unwrap_or_default().to_owned());
+    }
+    let agent = target_dir.join(host).join("agent/diskfs-agent");
+    fs::read(&agent).map_err(|error| format!("{}: {error}", agent.display()))
+}
