@@ -161,7 +161,7 @@ fn an_ordinary_user_needs_nothing_more() {
 }
 
 /// Returns the processes that run the programs in these machines.
-fn programs_of(machines: &[rustix::process::Pid]) -> Vec<rustix::process::Pid> {
+pub(super) fn programs_of(machines: &[rustix::process::Pid]) -> Vec<rustix::process::Pid> {
     let is_child = |id: &i32| {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         // The parent comes after the name in parentheses and the state (proc(5)).

@@ -3,11 +3,16 @@
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use diskfs_fixtures::{Workshop, pattern, require_fuse, require_root, run};
+use rustix::process::{Pid, Signal, kill_process};
 
+use super::endings::{machines, own_appliance, programs_of};
 use super::{appliance, check, command, require_all, stderr};
 
 #[test]
@@ -52,6 +57,53 @@ fn xfs_over_qcow2_with_a_backing_file() {
     run("qemu-img", words.into_iter().chain([image.as_path(), &raw])).unwrap();
     check("xfs_repair", &["-n"], &raw);
     assert_eq!(fs::metadata(&base).unwrap().len(), 320 << 20);
+}
+
+#[test]
+fn a_caller_of_a_hung_machine_can_be_killed() {
+    let Some(appliance) = appliance() else { return };
+    let Some(()) = require_all(&["mkfs.xfs"]) else {
+        return;
+    };
+    let (Some(()), Some(())) = (require_fuse(), require_root()) else {
+        return;
+    };
+    let shop = Workshop::new().unwrap();
+    let image = shop.sparse_file("disk.img", 320 << 20).unwrap();
+    run("mkfs.xfs", [Path::new("-q"), &image]).unwrap();
+    let (own, at) = (own_appliance(&shop, &appliance), shop.path("mnt"));
+    fs::create_dir(&at).unwrap();
+    let mounted = command(&own, ["mount".as_ref(), image.as_os_str(), at.as_os_str()])
+        .args(["--rw", "--vm-deadline", "20"])
+        .output()
+        .unwrap();
+    assert!(mounted.status.success(), "{}", stderr(&mounted));
+    for program in programs_of(&machines(&own)) {
+        kill_process(program, Signal::STOP).unwrap();
+    }
+    let began = Instant::now();
+    // More callers than threads.
+    let callers: Vec<_> = (0..6)
+        .map(|n| {
+            // Look-ups in one directory don't wait for each other; the first caller creates.
+            let mut caller = Command::new(if n == 0 { "touch" } else { "cat" });
+            caller.arg(at.join(n.to_string())).spawn().unwrap()
+        })
+        .collect();
+    thread::sleep(Duration::from_secs(2));
+    for caller in &callers {
+        kill_process(Pid::from_child(caller), Signal::TERM).unwrap();
+    }
+    for mut caller in callers {
+        let status = caller.wait().unwrap();
+        assert_eq!(status.signal(), Some(15), "{status}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(15));
+    // After its time, the machine is killed, and the mount has an error.
+    assert!(fs::write(at.join("file"), "never").is_err());
+    let mut umount = command(&own, ["umount".as_ref(), at.as_os_str()]);
+    umount.output().unwrap();
+    assert_eq!(machines(&own), []);
 }
 
 /// Does usual operations on files.

@@ -88,6 +88,7 @@ mod dev_fuse;
 #[cfg(feature = "experimental")]
 pub mod experimental;
 mod forget_one;
+mod interrupts;
 mod ll;
 mod mnt;
 mod notify;

@@ -33,6 +33,8 @@ use crate::Request;
 use crate::channel::Channel;
 use crate::channel::ChannelSender;
 use crate::dev_fuse::DevFuse;
+use crate::interrupts::Interrupts;
+use crate::interrupts::MORE_THREADS_MAX;
 use crate::ll;
 use crate::ll::Operation;
 use crate::ll::ResponseErrno;
@@ -268,6 +270,8 @@ impl<FS: Filesystem> Session<FS> {
         };
 
         let mut filesystem = Arc::new(filesystem);
+        let interrupts = Interrupts::new(n_threads);
+        let for_more = ch.clone();
 
         let mut channels = Vec::with_capacity(n_threads);
 
@@ -298,6 +302,7 @@ impl<FS: Filesystem> Session<FS> {
                 ch,
                 allowed,
                 session_owner,
+                interrupts: interrupts.clone(),
             };
             threads.push(
                 thread::Builder::new()
@@ -305,6 +310,40 @@ impl<FS: Filesystem> Session<FS> {
                     .spawn(move || event_loop.event_loop())?,
             );
         }
+
+        let more = {
+            let interrupts = interrupts.clone();
+            let filesystem = filesystem.clone();
+            thread::Builder::new()
+                .name("fuser-watch".to_string())
+                .spawn(move || {
+                    let mut more = Vec::new();
+                    while more.len() < MORE_THREADS_MAX && interrupts.wait_until_stuck() {
+                        let ch = if config.clone_fd {
+                            for_more.clone_fd()
+                        } else {
+                            Ok(for_more.clone())
+                        };
+                        let Ok(ch) = ch else { break };
+                        let thread_name = format!("fuser-more-{}", more.len());
+                        let event_loop = SessionEventLoop {
+                            thread_name: thread_name.clone(),
+                            filesystem: filesystem.clone(),
+                            ch,
+                            allowed,
+                            session_owner,
+                            interrupts: interrupts.clone(),
+                        };
+                        let thread = thread::Builder::new().name(thread_name);
+                        let Ok(thread) = thread.spawn(move || event_loop.event_loop()) else {
+                            break;
+                        };
+                        more.push(thread);
+                        interrupts.add_thread();
+                    }
+                    more
+                })?
+        };
 
         let mut reply: io::Result<()> = Ok(());
         for thread in threads {
@@ -319,6 +358,13 @@ impl<FS: Filesystem> Session<FS> {
                     reply = Err(e);
                 }
             }
+        }
+
+        interrupts.finish();
+        for thread in more.join().unwrap_or_default() {
+            let res = thread.join();
+            let res = res.unwrap_or_else(|_| Err(io::Error::other("event loop thread panicked")));
+            reply = reply.and(res);
         }
 
         let Some(filesystem) = Arc::get_mut(&mut filesystem) else {
@@ -518,6 +564,7 @@ pub(crate) struct SessionEventLoop<FS: Filesystem> {
     pub(crate) filesystem: Arc<FilesystemHolder<FS>>,
     pub(crate) allowed: SessionACL,
     pub(crate) session_owner: Uid,
+    interrupts: Arc<Interrupts>,
 }
 
 impl<FS: Filesystem> SessionEventLoop<FS> {
@@ -533,11 +580,20 @@ impl<FS: Filesystem> SessionEventLoop<FS> {
                 Ok(size) => match RequestWithSender::new(self.ch.sender(), &buf[..size]) {
                     // Dispatch request
                     Some(req) => {
-                        if let Ok(Operation::Destroy(_)) = req.request.operation() {
-                            req.reply::<ReplyEmpty>().ok();
-                            return Ok(());
-                        } else {
-                            req.dispatch(self)
+                        match req.request.operation() {
+                            Ok(Operation::Destroy(_)) => {
+                                req.reply::<ReplyEmpty>().ok();
+                                return Ok(());
+                            }
+                            // It has no answer of its own.
+                            Ok(Operation::Interrupt(it)) => self.interrupts.interrupt(it.unique()),
+                            _ => {
+                                let unique = req.request.unique();
+                                let caller = req.request.pid().as_raw().cast_unsigned();
+                                self.interrupts.begin(unique, caller, self.ch.sender());
+                                req.dispatch(self);
+                                self.interrupts.end(unique);
+                            }
                         }
                     }
                     // Quit loop on illegal request

@@ -1,0 +1,201 @@
+//! Requests in flight: an interrupted one is answered with EINTR if its caller is being killed, and
+//! more threads are started while all are busy for long, so that somebody reads the interrupts.
+
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use parking_lot::Condvar;
+use parking_lot::Mutex;
+
+use crate::channel::ChannelSender;
+use crate::ll::Errno;
+use crate::ll::RequestId;
+use crate::ll::ResponseErrno;
+use crate::reply::Reply;
+use crate::reply::ReplyRaw;
+use crate::reply::ReplySender;
+
+/// The pause between two looks at an interrupted request, and at threads that are busy.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The time after which a request is answered whose caller can't be looked at.
+const UNKNOWN_CALLER_MAX: Duration = Duration::from_secs(10);
+
+/// The time for which an interrupted request is watched.
+const WATCH_MAX: Duration = Duration::from_secs(3600);
+
+/// The most threads that are started while others are busy.
+pub(crate) const MORE_THREADS_MAX: usize = 64;
+
+/// A request that a thread works on.
+#[derive(Debug)]
+struct InFlight {
+    unique: RequestId,
+    caller: u32,
+    sender: ChannelSender,
+    /// True if it was answered with EINTR; the thread's own answer is then refused by the kernel.
+    is_interrupted: bool,
+}
+
+/// The requests in flight of a session.
+#[derive(Debug)]
+pub(crate) struct Interrupts {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    in_flight: Vec<InFlight>,
+    threads: usize,
+    /// True while the watching thread waits until all threads are busy.
+    is_watch_idle: bool,
+    has_ended: bool,
+}
+
+impl Interrupts {
+    pub(crate) fn new(threads: usize) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                in_flight: Vec::with_capacity(threads),
+                threads,
+                is_watch_idle: false,
+                has_ended: false,
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Notes a request that a thread begins.
+    pub(crate) fn begin(&self, unique: RequestId, caller: u32, sender: ChannelSender) {
+        let mut state = self.state.lock();
+        state.in_flight.push(InFlight {
+            unique,
+            caller,
+            sender,
+            is_interrupted: false,
+        });
+        if state.is_watch_idle && state.in_flight.len() >= state.threads {
+            state.is_watch_idle = false;
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Notes that the thread is done with it.
+    pub(crate) fn end(&self, unique: RequestId) {
+        let mut state = self.state.lock();
+        if let Some(index) = state.in_flight.iter().position(|it| it.unique == unique) {
+            state.in_flight.swap_remove(index);
+        }
+    }
+
+    /// Watches an interrupted request on a thread of its own.
+    pub(crate) fn interrupt(self: &Arc<Self>, unique: RequestId) {
+        let interrupts = Arc::clone(self);
+        let watch = move || {
+            let began = Instant::now();
+            while began.elapsed() < WATCH_MAX && !interrupts.answer(unique, began) {
+                thread::sleep(PAUSE);
+            }
+        };
+        let name = "fuser-interrupt".to_owned();
+        // Without the thread, the caller waits for the answer, as it did before.
+        let _ = thread::Builder::new().name(name).spawn(watch);
+    }
+
+    /// Answers an interrupted request if its caller is being killed. Returns true if it is no longer
+    /// to be watched.
+    fn answer(&self, unique: RequestId, began: Instant) -> bool {
+        let state = self.state.lock();
+        let found = state.in_flight.iter().find(|it| it.unique == unique);
+        let Some(caller) = found.filter(|it| !it.is_interrupted).map(|it| it.caller) else {
+            return true;
+        };
+        drop(state);
+        let is_over = match is_being_killed(caller) {
+            Some(is_being_killed) => is_being_killed,
+            None => began.elapsed() >= UNKNOWN_CALLER_MAX,
+        };
+        if !is_over {
+            return false;
+        }
+        let mut state = self.state.lock();
+        if let Some(it) = state.in_flight.iter_mut().find(|it| it.unique == unique) {
+            it.is_interrupted = true;
+            let sender = ReplySender::Channel(it.sender.clone());
+            <ReplyRaw as Reply>::new(unique, sender).send_ll(&ResponseErrno(Errno::EINTR));
+        }
+        true
+    }
+
+    /// Waits until the same requests have kept all threads busy for a while. Returns false at the
+    /// end of the session.
+    pub(crate) fn wait_until_stuck(&self) -> bool {
+        let mut state = self.state.lock();
+        let mut before = Vec::new();
+        loop {
+            if state.has_ended {
+                return false;
+            }
+            if state.in_flight.len() < state.threads {
+                before.clear();
+                state.is_watch_idle = true;
+                self.changed.wait(&mut state);
+                continue;
+            }
+            let now: Vec<RequestId> = state.in_flight.iter().map(|it| it.unique).collect();
+            if !before.is_empty() && before == now {
+                return true;
+            }
+            before = now;
+            self.changed.wait_for(&mut state, PAUSE);
+        }
+    }
+
+    /// Notes that another thread was started.
+    pub(crate) fn add_thread(&self) {
+        self.state.lock().threads += 1;
+    }
+
+    /// Ends [`wait_until_stuck`](Self::wait_until_stuck).
+    pub(crate) fn finish(&self) {
+        self.state.lock().has_ended = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Returns true if the thread has a pending SIGKILL: the kernel sends it to all threads of a process
+/// that a signal ends. So the result of the request is seen by nobody. Returns `None` if that can't
+/// be found out.
+fn is_being_killed(thread: u32) -> Option<bool> {
+    if thread == 0 {
+        return None; // A process of another PID namespace.
+    }
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    Some(has_sigkill(&status))
+}
+
+fn has_sigkill(status: &str) -> bool {
+    const SIGKILL: u64 = 1 << 8;
+    let mut lines = status.lines();
+    let pending = lines.find_map(|line| line.strip_prefix("SigPnd:"));
+    let pending = pending.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    pending.is_some_and(|pending| pending & SIGKILL != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pending_sigkill_is_seen() {
+        assert!(has_sigkill("Name:\tcat\nSigPnd:\t0000000000000100\n"));
+        assert!(!has_sigkill("Name:\tcat\nSigPnd:\t0000000000004000\n"));
+        assert_eq!(is_being_killed(std::process::id()), Some(false));
+        assert_eq!(is_being_killed(0), None);
+    }
+}
