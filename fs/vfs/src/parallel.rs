@@ -1,6 +1,7 @@
 //! Work of one read that several threads share: decompression of blocks or extents.
 
 use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
@@ -28,17 +29,47 @@ pub fn threads_for<T>(parts: &[T], slow_bytes: impl Fn(&T) -> usize) -> usize {
     slow.min(threads_max())
 }
 
-/// Returns the maximum number of threads, which is asked for once: that opens files of cgroups.
+/// Returns the maximum number of threads of a read.
 fn threads_max() -> usize {
-    static THREADS: OnceLock<usize> = OnceLock::new();
-    *THREADS.get_or_init(|| {
-        let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        processors.min(THREADS_MAX)
-    })
+    processors().min(THREADS_MAX)
 }
 
-/// Calls `read` for each part, on `threads` threads, of which the caller's is one. Threads that
-/// cannot be started are done without, as far as to the caller's alone.
+/// Returns the number of processors, which is looked up once: that opens files of cgroups.
+fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
+}
+
+/// The number of threads of this process that work for reads of several threads.
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
+/// The threads of one read, which count as busy until this value is dropped.
+struct Reserved(usize);
+
+impl Reserved {
+    /// Reserves the caller's thread and up to `threads - 1` more, of which there are as many as
+    /// processors without a busy thread: several large reads at once have no use for more.
+    fn new(threads: usize) -> Self {
+        let granted = |busy: usize| {
+            let idle = processors().saturating_sub(busy);
+            threads.min(idle).max(1)
+        };
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        let update = |busy: usize| Some(busy.saturating_add(granted(busy)));
+        let (Ok(busy) | Err(busy)) = BUSY.fetch_update(set, get, update);
+        Self(granted(busy))
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        BUSY.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+/// Calls `read` for each part, on up to `threads` threads, of which the caller's is one. Several
+/// reads at once together have about as many threads as there are processors. Threads that cannot
+/// be started are done without, as far as to the caller's alone.
 ///
 /// # Errors
 /// The error of the first part, in their order, that cannot be read. All parts before it were
@@ -51,6 +82,16 @@ pub fn read_parts<T: Send>(
     if threads < 2 {
         return parts.into_iter().try_for_each(read);
     }
+    let reserved = Reserved::new(threads);
+    read_on(reserved.0, parts, read)
+}
+
+/// Calls `read` for each part on this number of threads.
+fn read_on<T: Send>(
+    threads: usize,
+    parts: Vec<T>,
+    read: impl Fn(T) -> Result<()> + Sync,
+) -> Result<()> {
     let queue = Queue {
         parts: Mutex::new(Some(parts.into_iter().enumerate())),
         failed: Mutex::new(None),
@@ -108,7 +149,6 @@ impl<T, I: Iterator<Item = (usize, T)>> Queue<I> {
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     use super::*;
@@ -130,7 +170,7 @@ mod tests {
         for threads in 1..5 {
             let mut buffer = [0_u8; 40];
             let parts = buffer.chunks_mut(4).zip(1..).collect();
-            read_parts(parts, threads, |(out, n)| {
+            read_on(threads, parts, |(out, n)| {
                 out.fill(n);
                 Ok(())
             })
@@ -138,7 +178,7 @@ mod tests {
             assert!(buffer.iter().zip(0_u8..).all(|(&b, at)| b == at / 4 + 1));
         }
         let both = Barrier::new(2);
-        read_parts(vec![(), ()], 2, |()| {
+        read_on(2, vec![(), ()], |()| {
             both.wait();
             Ok(())
         })
@@ -149,7 +189,7 @@ mod tests {
     fn the_first_failed_part_is_reported() {
         for threads in 1..5 {
             let read = AtomicUsize::new(0);
-            let error = read_parts((0..100).collect(), threads, |part| {
+            let error = read_on(threads, (0..100).collect(), |part| {
                 // The later of the two fails earlier.
                 if part == 10 {
                     std::thread::sleep(Duration::from_millis(20));
@@ -171,11 +211,26 @@ mod tests {
     fn a_panic_of_a_thread_is_an_error() {
         let caller = std::thread::current().id();
         let both = Barrier::new(2);
-        let error = read_parts(vec![(), ()], 2, |()| {
+        let error = read_on(2, vec![(), ()], |()| {
             both.wait();
             assert_eq!(std::thread::current().id(), caller, "planted");
             Ok(())
         });
         assert_eq!(error.unwrap_err().kind(), ErrorKind::Io);
+    }
+
+    #[test]
+    fn reads_at_once_share_the_processors() {
+        let first = Reserved::new(usize::MAX);
+        assert_eq!(first.0, processors());
+        assert_eq!(Reserved::new(4).0, 1);
+        drop(first);
+        let mut read = [false; 2];
+        read_parts(read.iter_mut().collect(), 2, |part| {
+            *part = true;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!((read, BUSY.load(Ordering::Relaxed)), ([true; 2], 0));
     }
 }
