@@ -8,6 +8,11 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
+/// The allocator of musl has one lock for all threads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     #[cfg(feature = "serve")]
     if std::env::args_os()
