@@ -149,6 +149,33 @@ pub(super) fn run(args: &Diff, session: &mut Session) -> Result<()> {
     Ok(())
 }
 
+/// Prints the files of a disk that differ from those before a change, as `diskfs diff` does.
+#[cfg(feature = "microvm")]
+pub(super) fn print_changes(
+    before: diskfs::Disk,
+    after: diskfs::Disk,
+    source: &SourceArgs,
+    session: &mut Session,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let from = Side::new(session, before, b"/".to_vec(), source)?;
+    let to = Side::new(session, after, b"/".to_vec(), source)?;
+    let comparison = Comparison {
+        from: &from,
+        to: &to,
+        times: false,
+        trust_times: true,
+    };
+    let lines = Lines::new(false, None);
+    for pair in Pairs::new(&from, &to, &ExcludeArgs::default()) {
+        let outcome = comparison.outcome(pair?)?;
+        if outcome.is_difference() {
+            lines.write(&from, &to, &outcome, out)?;
+        }
+    }
+    Ok(())
+}
+
 /// Opens both sides, the old state first.
 fn sides(args: &Diff, session: &mut Session) -> Result<(Side, Side)> {
     let from = args.from.split();

@@ -2,7 +2,7 @@
 
 mod program;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,7 @@ use diskfs::guest::{self, KernelMounts};
 use diskfs::vm::{Ended, MachineTree, Running, Stream, VmOptions};
 use diskfs::{Disk, Error, ErrorKind, Filesystem, Result};
 
+use super::diff;
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::session::{Session, raw_stdout};
@@ -152,16 +153,31 @@ impl Run {
         let disk = self.write.open(&self.source, &place.image)?;
         let ran = self.run_on(&disk, signals);
         session.print_warnings(&disk);
-        let changed_bytes = disk.changed_in_memory();
+        if self.write.dry_run {
+            let exit_code = ran?;
+            if let Err(error) = self.print_changes(disk, &place.image, session) {
+                session.warn(&format!("cannot list what would change: {error}"));
+            }
+            return Ok(exit_code);
+        }
         let closed = disk.close();
         let exit_code = ran.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
         closed?;
-        if let Some(bytes) = changed_bytes.filter(|_| self.write.dry_run) {
-            // Standard output belongs to the program.
-            let line = format!("diskfs: {bytes} bytes of the disk would change\n");
-            let _ = io::stderr().write_all(line.as_bytes()); // A failure here cannot be reported.
-        }
         Ok(exit_code)
+    }
+
+    /// Prints the files that the program would have changed.
+    fn print_changes(&self, changed: Disk, image: &OsStr, session: &mut Session) -> Result<()> {
+        // Standard output belongs to the program.
+        let mut lines = Vec::new();
+        let bytes = changed.changed_in_memory();
+        let before = self.source.open(image)?;
+        diff::print_changes(before, changed, &self.source, session, &mut lines)?;
+        if let Some(bytes) = bytes {
+            writeln!(lines, "diskfs: {bytes} bytes of the disk would change")?;
+        }
+        let _ = io::stderr().write_all(&lines); // A failure here cannot be reported.
+        Ok(())
     }
 
     fn run_on(&self, disk: &Disk, signals: Signals) -> std::result::Result<u8, RunError> {

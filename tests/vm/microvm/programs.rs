@@ -190,7 +190,9 @@ fn a_program_sees_the_guest_and_changes_stay() {
         &["sh", "-c", "echo three >/etc/new; cat /etc/new"],
     );
     assert_eq!(output.stdout, b"three\n", "{}", stderr(&output));
-    assert!(stderr(&output).contains("bytes of the disk would change"));
+    let said = stderr(&output);
+    assert!(said.contains("M /etc/new\t"), "{said}");
+    assert!(said.contains("bytes of the disk would change"), "{said}");
     assert_eq!(read(&guest.root, "/etc/new"), b"one\n");
 }
 
