@@ -7,6 +7,7 @@ use diskfs::{Error, File, Node, Result};
 
 /// The number of bytes per read.
 const PIECE_BYTES: usize = 128 << 10;
+static ZEROES: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
 
 /// The maximum length of a line. A longer line is treated as several.
 pub(super) const LINE_MAX_BYTES: usize = 4 << 20;
@@ -75,7 +76,8 @@ impl Lines {
 
     fn fill(&mut self) -> Result<()> {
         let before = self.buffer.len();
-        self.buffer.resize(before + PIECE_BYTES, 0);
+        // A copy, which is fast also where the compiler optimises for size and `resize` is a loop.
+        self.buffer.extend_from_slice(&ZEROES);
         let read = self.reader.read(&mut self.buffer[before..]);
         let read = read.map_err(|e| failed(&self.node, e))?;
         self.buffer.truncate(before + read);
