@@ -18,7 +18,15 @@ mod console;
 mod ending_signals;
 mod filesystem_kinds;
 mod forward;
+#[cfg(target_arch = "x86_64")]
 mod kvm_probe;
+/// The probe runs a program for x86-64, as all machines are.
+#[cfg(not(target_arch = "x86_64"))]
+mod kvm_probe {
+    pub(super) fn problem() -> Option<String> {
+        Some("KVM machines are supported on x86-64 only".to_owned())
+    }
+}
 mod machine;
 mod mount;
 mod options;
