@@ -1,6 +1,6 @@
 //! Cleaning up when a signal ends this process while a machine starts.
 //!
-//! The directory of a starting machine ([`run_dir`](super::run_dir)) is in memory that outlives this
+//! The directory of a starting machine (`run_dir.rs`) is in memory that outlives this
 //! process. A signal such as Ctrl-C ends a program at once, and the directory would stay until
 //! another machine is started. A program that wants it removed says so with
 //! [`clean_up_on_signals`]: with the first machine, handlers are installed for the signals that
@@ -16,8 +16,6 @@ use std::os::fd::IntoRawFd;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
-
-use super::run_dir;
 
 /// The signals that ask a program to end.
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -36,23 +34,24 @@ pub fn clean_up_on_signals() {
     IS_WANTED.store(true, Ordering::Relaxed);
 }
 
-/// Installs the handlers, once, if the program wants them.
-pub(super) fn prepare() {
+/// Installs the handlers, once, if the program wants them. `clean` is called before a signal ends
+/// the program.
+pub(super) fn prepare(clean: fn()) {
     static PREPARED: Once = Once::new();
     if IS_WANTED.load(Ordering::Relaxed) {
         PREPARED.call_once(|| {
-            if let Err(error) = install() {
+            if let Err(error) = install(clean) {
                 tracing::debug!(%error, "cannot clean up after signals");
             }
         });
     }
 }
 
-fn install() -> io::Result<()> {
+fn install(clean: fn()) -> io::Result<()> {
     let (reader, writer) = io::pipe()?;
     thread::Builder::new()
         .name("signals".to_owned())
-        .spawn(move || clean_up(reader))?;
+        .spawn(move || end_at_signal(reader, clean))?;
     // SAFETY: the call has no arguments and can't fail.
     PROCESS.store(unsafe { libc::getpid() }, Ordering::SeqCst);
     // It stays open as long as the process runs.
@@ -90,11 +89,11 @@ extern "C" fn handle(signal: libc::c_int) {
     }
 }
 
-/// Waits for a signal, removes the directories, and ends the process by the signal.
-fn clean_up(mut reader: PipeReader) {
+/// Waits for a signal, cleans up, and ends the process by the signal.
+fn end_at_signal(mut reader: PipeReader, clean: fn()) {
     let mut byte = [0];
     if reader.read_exact(&mut byte).is_ok() {
-        run_dir::remove_all();
+        clean();
         end_by(libc::c_int::from(byte[0]));
     }
 }

@@ -44,14 +44,14 @@ fn dirs() -> MutexGuard<'static, Vec<PathBuf>> {
     DIRS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The number of attempts to remove a directory in which a starting machine still creates files, and
-/// the pause between them.
+/// The number of attempts to remove a directory in which a starting machine still creates files,
+/// and the pause between them.
 const ATTEMPTS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Removes the directories of all machines that are starting. Afterwards none can be created: the
 /// process is about to end.
-pub(super) fn remove_all() {
+fn remove_all() {
     let dirs = dirs();
     for _ in 0..ATTEMPTS {
         for dir in &*dirs {
@@ -98,7 +98,7 @@ impl RunDir {
 
     fn create_in(parent: &Path) -> io::Result<Self> {
         remove_abandoned(parent);
-        ending_signals::prepare();
+        ending_signals::prepare(remove_all);
         // A signal waits until the directory is known.
         let mut dirs = dirs();
         let dir = private_dir(parent)?;

@@ -2,8 +2,8 @@
 //! don't need to boot.
 //!
 //! The file consists of a [header](Header) of one page, followed by QEMU's migration stream. QEMU
-//! writes and reads the stream at a socket that it inherits or receives (`fd:`), which every version
-//! supports; only new ones open files.
+//! writes and reads the stream at a socket that it inherits or receives (`fd:`), which every
+//! version supports; only new ones open files.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};

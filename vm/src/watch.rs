@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use diskfs_remote::client::Client;
 
-use super::machine::Disk;
 use super::process::Process;
 use diskfs_export::vhost_user::BlockDevice;
 
@@ -43,7 +42,7 @@ impl Watch {
     pub(super) fn start(
         client: Client,
         process: &Arc<Process>,
-        disks: &[Disk],
+        disks: &[Arc<BlockDevice>],
         deadline: Duration,
     ) -> io::Result<Self> {
         let hung = Arc::new(OnceLock::new());
@@ -133,7 +132,7 @@ struct Activity {
 }
 
 impl Activity {
-    fn of(disks: &[Disk]) -> Self {
+    fn of(disks: &[Arc<BlockDevice>]) -> Self {
         Self {
             disks: disks.iter().map(Arc::downgrade).collect(),
             answered: 0,

@@ -1,4 +1,4 @@
-//! What the host lacks for building the appliance, and the command that installs it.
+//! The things that the host lacks for building the appliance, and the command that installs them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -117,7 +117,7 @@ impl Lacking {
         self.packages.insert(package);
     }
 
-    /// Adds what another part lacks.
+    /// Adds the things that another part lacks.
     pub fn extend(&mut self, other: Self) {
         self.names.extend(other.names);
         self.packages.extend(other.packages);
