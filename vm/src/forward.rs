@@ -240,7 +240,7 @@ impl<F: FnMut() -> Result<Arc<dyn Fallback>>> ForwardServer<F> {
                 }
                 self.devices = self.devices.saturating_add(1);
                 let (ours, theirs) = UnixStream::pair()?;
-                self.device = Some(StreamDevice::new(ours, size_bytes));
+                self.device = Some(StreamDevice::new(ours, size_bytes)?);
                 Ok(Some(theirs))
             }
             ForwardRequest::Open {

@@ -4,14 +4,19 @@
 //! bytes to be written; the answer is a byte that says how it ended, and the bytes that were read.
 
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result, check_bounds};
 
 /// The longest piece that is read or written at once.
 const PIECE_BYTES: usize = 1 << 20;
 const REQUEST_BYTES: usize = 17;
+/// The time for an answer: more than a slow disk takes. A confined process that was taken over can't
+/// hold the machine and its caller for longer.
+const DEADLINE: Duration = Duration::from_mins(2);
 
 /// The operations.
 const READ: u8 = 0;
@@ -33,11 +38,13 @@ pub(super) struct StreamDevice {
 }
 
 impl StreamDevice {
-    pub(super) fn new(stream: UnixStream, size_bytes: u64) -> Self {
-        Self {
+    pub(super) fn new(stream: UnixStream, size_bytes: u64) -> io::Result<Self> {
+        stream.set_read_timeout(Some(DEADLINE))?;
+        stream.set_write_timeout(Some(DEADLINE))?;
+        Ok(Self {
             stream: Mutex::new(stream),
             size_bytes,
-        }
+        })
     }
 
     fn request(
@@ -68,7 +75,12 @@ impl StreamDevice {
                 "the host has no space left for the disk",
             ),
             Ok(_) => (ErrorKind::Io, "the confined process cannot use the disk"),
-            Err(_) => (ErrorKind::Io, "the confined process has ended"),
+            Err(_) => {
+                // An answer that comes later would be taken for that of the next request.
+                let _ = stream.shutdown(Shutdown::Both);
+                let reason = "the confined process has ended, or does not answer";
+                (ErrorKind::Io, reason)
+            }
         };
         Err(Error::new(kind, reason).at(offset))
     }
