@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::install::install;
+use diskfs_block::bytes::len_u64;
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// The suffix of the files with checksums.
@@ -41,7 +42,7 @@ impl Checksum {
                 return Ok(Self { crc32c, size_bytes });
             };
             crc32c = crc32c::crc32c_append(crc32c, read);
-            size_bytes = size_bytes.saturating_add(u64::try_from(len).unwrap_or_default());
+            size_bytes = size_bytes.saturating_add(len_u64(len));
         }
     }
 }

@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use diskfs_block::bytes::{index, le64, len_u64};
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result, check_bounds};
 
 /// The longest piece that is read or written at once.
@@ -96,10 +97,10 @@ impl BlockRead for StreamDevice {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.check(offset, len_bytes(buf))?;
+        self.check(offset, len_u64(buf.len()))?;
         let mut at = offset;
         for piece in buf.chunks_mut(PIECE_BYTES) {
-            let len_bytes = len_bytes(piece);
+            let len_bytes = len_u64(piece.len());
             self.request((READ, at, len_bytes), b"", piece)?;
             at = at.saturating_add(len_bytes);
         }
@@ -109,10 +110,10 @@ impl BlockRead for StreamDevice {
 
 impl BlockWrite for StreamDevice {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.check(offset, len_bytes(buf))?;
+        self.check(offset, len_u64(buf.len()))?;
         let mut at = offset;
         for piece in buf.chunks(PIECE_BYTES) {
-            let len_bytes = len_bytes(piece);
+            let len_bytes = len_u64(piece.len());
             self.request((WRITE, at, len_bytes), piece, &mut [])?;
             at = at.saturating_add(len_bytes);
         }
@@ -132,10 +133,6 @@ impl BlockWrite for StreamDevice {
     fn flush(&self) -> Result<()> {
         self.request((FLUSH, 0, 0), b"", &mut [])
     }
-}
-
-fn len_bytes(buf: &[u8]) -> u64 {
-    u64::try_from(buf.len()).unwrap_or(u64::MAX)
 }
 
 /// A device that is served.
@@ -159,15 +156,16 @@ impl Device {
         let mut request = [0; REQUEST_BYTES];
         loop {
             stream.read_exact(&mut request)?;
-            let [operation, numbers @ ..] = request;
-            let ([offset @ .., _, _, _, _, _, _, _, _], [_, _, _, _, _, _, _, _, len @ ..]) =
-                (numbers, numbers);
-            let (offset, len_bytes) = (u64::from_le_bytes(offset), u64::from_le_bytes(len));
+            let operation = request[0];
+            let numbers = le64(&request, 1).zip(le64(&request, 9));
+            let (offset, len_bytes) = numbers.ok_or(io::ErrorKind::InvalidData)?;
             piece.clear();
             if matches!(operation, READ | WRITE) {
-                let len = usize::try_from(len_bytes).ok();
-                let len = len.filter(|len| *len <= PIECE_BYTES);
-                piece.resize(len.ok_or(io::ErrorKind::InvalidData)?, 0);
+                let len = index(len_bytes);
+                if len > PIECE_BYTES {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                piece.resize(len, 0);
             }
             if operation == WRITE {
                 stream.read_exact(&mut piece)?;
