@@ -32,6 +32,7 @@ pub use stack::{
     ExfatOptions, ExtKind, ExtOptions, Fallback, FallbackRequest, FatKind, FatOptions, FreeSpace,
     Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, NewSpace, ResizeLayer, ResizeProgress,
     ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume, Resized, RootReserve,
-    ShrinkTo, SwapOptions, ToolUse, TreeUsage, UuidChange, Volume, WriteOptions, fitting_size,
+    ShrinkTo, SwapOptions, ToolUse, TreeUsage, UuidChange, Volume, WriteOptions, create_overlay,
+    fitting_size,
 };
 pub use writable::{WritableFile, WritableFilesystem};

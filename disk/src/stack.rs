@@ -54,6 +54,7 @@ pub use mkfs::{
 };
 pub use opening::ChosenDriver;
 pub use options::DiskOptions;
+pub use overlay::create_overlay;
 pub use resize::{
     ResizeLayer, ResizeProgress, ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume,
     ShrinkTo, ToolUse,

@@ -43,13 +43,12 @@ pub use ending::{EndState, Ending};
 pub use host::{DirectHost, Host, MountPlace};
 pub use id_map::{IdMap, IdMapError, IdMapping, IdRange};
 pub use mount_table::{KIND, MountEntry, MountId, mounted_at, mounts};
-pub use options::{Access, Effect, Options, Writes};
+pub use options::{Access, Direction, Effect, Options, Writes};
 pub use unmount::{Unmounted, unmount, wait_for_servers};
 
 use adapter::Adapter;
 use attributes::Nodes;
 use device::{Connection, MountPoint};
-use options::Direction;
 use prefetch::{Guesses, Prefetcher};
 use request_waiter::RequestWaiter;
 use server_sockets::ServerSockets;

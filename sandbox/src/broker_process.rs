@@ -29,7 +29,7 @@ pub struct OtherAnswer {
 }
 
 /// Answers requests that are not about files; it does not trust them.
-pub type AnswerOther<'a> = dyn FnMut(&[u8]) -> OtherAnswer + 'a;
+pub type AnswerOther<'a> = dyn FnMut(&[u8]) -> OtherAnswer + Send + 'a;
 
 /// Serves as the broker of the process at the other end of `socket` until it ends. `other` answers
 /// requests that are not about files; it does not trust them.

@@ -89,7 +89,8 @@ pub struct JobControl<'a> {
     /// The cancellation of the job.
     pub cancellation: Option<&'a Cancellation>,
     /// The answers to requests that are not about files, of at most 64 KiB. Without it, such a request
-    /// breaks the protocol. While it works, nothing else of the job is handled, not even its deadline.
+    /// breaks the protocol. While it works, the process gets nothing else but a cancellation. At the
+    /// deadline the process is killed, and [`Pool::run`] returns when the answer has ended, too.
     pub requests: Option<&'a mut AnswerOther<'a>>,
     /// The receiver of events. Without one, lines of the log go to the log of this process.
     pub events: Option<&'a mut dyn FnMut(Event)>,

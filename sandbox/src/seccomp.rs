@@ -30,6 +30,9 @@ pub enum Calls {
     ReadFiles,
     /// In addition to `ReadFiles`: creating, changing, renaming and deleting files.
     ChangeFiles,
+    /// In addition to `ChangeFiles`: leaving a terminal, syncing a filesystem, and accepting
+    /// connections.
+    ServeMount,
 }
 
 /// The rules: each allowed call, with the conditions of which one must hold; none means always.
@@ -76,6 +79,9 @@ fn rules(calls: Calls) -> Rules {
     if calls >= Calls::ChangeFiles {
         allow(calls::CHANGE_FILES);
     }
+    if calls >= Calls::ServeMount {
+        allow(calls::SERVE_MOUNT);
+    }
     rules.extend(conditions::of(calls));
     rules
 }
@@ -117,6 +123,7 @@ mod tests {
             Calls::ReadMetadata,
             Calls::ReadFiles,
             Calls::ChangeFiles,
+            Calls::ServeMount,
         ] {
             let rules = rules(calls);
             for call in out {

@@ -1,7 +1,8 @@
 //! The pool: what one job does harms no other.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 use diskfs_image::create::{NewBacking, NewImage, NewQcow2};
 use diskfs_image::{CreateOptions, Gate, Image, OpenOptions, create};
 use diskfs_sandbox::{
-    Cancellation, Event, Grants, JobControl, JobError, Level, Limits, Pool, PoolOptions,
-    Strictness,
+    Cancellation, Event, Grants, JobControl, JobError, Level, Limits, OtherAnswer, Pool,
+    PoolOptions, Strictness,
     worker::{self, WorkerContext},
 };
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         ("each_failure_has_a_type", each_failure_has_a_type),
         ("failures_harm_no_other_job", failures_harm_no_other_job),
         ("a_job_can_be_cancelled", a_job_can_be_cancelled),
+        ("a_slow_answer_delays_no_end", a_slow_answer_delays_no_end),
         ("violations_are_noticed", violations_are_noticed),
         ("waiting_workers_may_die", waiting_workers_may_die),
         ("a_zygote_may_die", a_zygote_may_die),
@@ -96,6 +98,10 @@ fn job(job: &[u8], context: &WorkerContext) -> Vec<u8> {
         "abort" => {
             let _ = writeln!(io::stderr(), "about to\u{1b}[31m abort");
             std::process::abort()
+        }
+        "ask" => {
+            let _stream = context.ask(b"stream").unwrap();
+            context.ask(b"slow").unwrap().bytes
         }
         "pid" => std::process::id().to_string().into(),
         "events" => {
@@ -335,6 +341,44 @@ fn a_job_can_be_cancelled() {
         let result = pool.run(job.as_bytes(), &Grants::default(), &mut control);
         assert_eq!(result, answer);
         later.join().unwrap();
+    }
+}
+
+/// Neither the deadline nor a cancellation waits for an answer that needs the process, as one of a
+/// microVM does whose disk the process serves.
+fn a_slow_answer_delays_no_end() {
+    let pool = pool();
+    let cancellation = Cancellation::new().unwrap();
+    cancellation.cancel();
+    let deadline = Duration::from_millis(200);
+    for (deadline, cancellation, ended) in [
+        (Some(deadline), None, JobError::OutOfTime { deadline }),
+        (None, Some(&cancellation), JobError::Cancelled),
+    ] {
+        let mut stream = None;
+        let mut answer = |request: &[u8]| match request {
+            b"stream" => {
+                let (ours, theirs) = UnixStream::pair().unwrap();
+                stream = Some(ours);
+                OtherAnswer {
+                    bytes: Vec::new(),
+                    descriptor: Some(theirs.into()),
+                }
+            }
+            _ => {
+                let ended = stream.take().unwrap().read(&mut [0]);
+                assert_eq!(ended.unwrap(), 0, "the process has ended");
+                OtherAnswer::default()
+            }
+        };
+        let mut control = JobControl {
+            deadline,
+            cancellation,
+            requests: Some(&mut answer),
+            ..JobControl::default()
+        };
+        let result = pool.run(b"ask", &Grants::default(), &mut control);
+        assert_eq!(result, Err(ended));
     }
 }
 

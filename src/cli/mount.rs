@@ -4,8 +4,8 @@
 //! the mount is ready. The second is the server, a fork of the first. The third is a small process,
 //! the companion, which unmounts if the server is killed. The companion is executed anew and not
 //! forked: its process name must differ from the server's, so that killing the server by name does
-//! not kill the companion. The server of a read-only mount is confined, and has a broker, a fork of
-//! it, that opens its images and mounts.
+//! not kill the companion. The server is confined, and has a broker, a fork of it, that opens its
+//! images and mounts.
 
 mod companion;
 mod contents;
@@ -25,7 +25,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use diskfs::export::fuse::{
-    self, Access, Effect, EndState, Ending, IdMap, IdMapping, Mounted, Options, Writes,
+    self, Access, Direction, Effect, EndState, Ending, IdMap, IdMapping, Mounted, Options, Writes,
 };
 use diskfs::image::ImageSpec;
 use diskfs::{Disk, Error, ErrorKind, Result};
@@ -35,7 +35,7 @@ use serde_json::Map;
 use super::explain;
 use super::fork::{Fork, fork};
 use super::options::SourceArgs;
-use super::sandbox::{self, Confined, Needs};
+use super::sandbox::{self, Changes, Confined, Needs};
 use super::session::{Output, Session, stdout};
 use super::show::json::{self as document, put_name};
 use super::signals::Signals;
@@ -347,6 +347,13 @@ struct MountedDisk {
 /// Opens the selected filesystem and mounts it.
 fn mount(args: &Mount, operands: &Operands<'_>, session: &mut Session) -> Result<MountedDisk> {
     let options = args.fuse_options()?;
+    let options = match sandbox::broker() {
+        Some(broker) => Options {
+            host: Arc::new(BrokeredHost(broker)),
+            ..options
+        },
+        None => options,
+    };
     if args.wants_access_times() {
         session.warn("access times are not recorded: the mount is noatime");
     }
@@ -359,10 +366,6 @@ fn mount(args: &Mount, operands: &Operands<'_>, session: &mut Session) -> Result
     let filesystem = filesystem?;
     let options = Options {
         source: std::path::absolute(filesystem.image_path())?,
-        host: match sandbox::broker() {
-            Some(broker) => Arc::new(BrokeredHost(broker)),
-            None => options.host,
-        },
         ..options
     };
     let mounted = fuse::mount(filesystem.driver(), operands.mountpoint, &options)?;
@@ -380,10 +383,31 @@ fn mount_writable(
 ) -> Result<MountedDisk> {
     let overlay = args.write.overlay.as_deref();
     let new_overlay = overlay.filter(|path| path.symlink_metadata().is_err());
+    let host = sandbox::broker().map(BrokeredHost);
+    if let (Some(_), Some(host)) = (new_overlay, &host) {
+        let image = operands.source.open(operands.image)?;
+        let description = image.description();
+        let unknown = || Error::new(ErrorKind::Unsupported, "unknown format").in_file(image.path());
+        let format = description.format.ok_or_else(unknown)?;
+        host.create_overlay(format, description.virtual_size_bytes)?;
+    }
+    let mounted = open_and_mount(args, operands, options, session);
+    mounted.inspect_err(|_| match &host {
+        Some(host) => host.remove_overlay(),
+        None => remove_new_overlay(new_overlay),
+    })
+}
+
+fn open_and_mount(
+    args: &Mount,
+    operands: &Operands<'_>,
+    options: Options,
+    session: &mut Session,
+) -> Result<MountedDisk> {
+    let overlay = args.write.overlay.as_deref();
     let disk = operands.source.open_writable(operands.image, overlay);
     let disk = disk.map_err(with_read_only_hint)?;
-    let mounted = mount_disk(&disk, operands, options, session);
-    let mounted = mounted.inspect_err(|_| remove_new_overlay(new_overlay))?;
+    let mounted = mount_disk(&disk, operands, options, session)?;
     Ok(MountedDisk {
         mounted,
         disk: Some(disk),
@@ -510,26 +534,30 @@ impl Mount {
         })
     }
 
-    /// Confines this process, if it is to mount read-only. Writing takes more: a microVM, and
-    /// unmounting in steps.
+    /// Confines this process.
     fn confine(
         &self,
         operands: &Operands<'_>,
         session: &Session,
         in_broker: &mut dyn FnMut(),
     ) -> Result<Option<Confined>> {
-        if self.writes() {
-            tracing::info!("not confined: the mount is read-write");
-            return Ok(None);
-        }
-        let image = ImageSpec::parse(operands.image)?;
+        let image = ImageSpec::parse(operands.image)?.path;
+        let overlay = self.write.overlay.as_deref();
+        let (direction, changes) = match overlay {
+            Some(overlay) => (Direction::ReadWrite, Changes::Overlay(overlay)),
+            None if self.writes() => (Direction::ReadWrite, Changes::Images),
+            None => (Direction::ReadOnly, Changes::None),
+        };
         let options = Options {
-            source: std::path::absolute(image.path)?,
+            source: std::path::absolute(overlay.unwrap_or(&image))?,
             ..self.fuse_options()?
         };
         let needs = Needs::reading_images(vec![operands.image.to_owned()], &operands.source);
-        let mount = HostServer::new(operands.mountpoint, options);
-        session.confine(&needs.mounting(mount), in_broker)
+        let mut mount = HostServer::new(operands.mountpoint, direction, options);
+        if let Some(overlay) = overlay {
+            mount = mount.overlay(overlay, &image);
+        }
+        session.confine(&needs.changing(changes).mounting(mount), in_broker)
     }
 
     fn writes(&self) -> bool {

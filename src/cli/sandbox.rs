@@ -1,4 +1,4 @@
-//! Confinement of the commands that only read images.
+//! Confinement of the commands that only read images, and of mounts.
 //!
 //! Before such a command opens an image, it forks. The new process is its broker: it opens the
 //! images that the command line names, and the files that these name, as far as the gate allows
@@ -41,6 +41,7 @@ pub(crate) struct Needs<'a> {
     /// The images that the command line names.
     images: Vec<OsString>,
     source: &'a SourceArgs,
+    changes: Changes<'a>,
     /// The file that the command creates.
     output: Option<&'a Path>,
     /// True if the command unpacks logs and reads times in the time zones that the host knows.
@@ -48,6 +49,16 @@ pub(crate) struct Needs<'a> {
     /// The broker's end of a mount.
     #[cfg(feature = "fuse")]
     mount: Option<HostServer>,
+}
+
+/// The images that a command changes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Changes<'a> {
+    None,
+    /// All images of the command.
+    Images,
+    /// A qcow2 overlay of the image.
+    Overlay(&'a Path),
 }
 
 impl<'a> Needs<'a> {
@@ -62,6 +73,7 @@ impl<'a> Needs<'a> {
         Self {
             images,
             source,
+            changes: Changes::None,
             output: None,
             reads_logs: false,
             #[cfg(feature = "fuse")]
@@ -73,6 +85,13 @@ impl<'a> Needs<'a> {
     #[cfg(feature = "fuse")]
     pub(crate) fn mounting(mut self, mount: HostServer) -> Self {
         self.mount = Some(mount);
+        self
+    }
+
+    /// Sets which images are changed.
+    #[cfg(feature = "fuse")]
+    pub(crate) fn changing(mut self, changes: Changes<'a>) -> Self {
+        self.changes = changes;
         self
     }
 
@@ -92,17 +111,31 @@ impl<'a> Needs<'a> {
     /// Returns the images that the broker may open, or `None` if an option is invalid: the command
     /// then fails before it opens an image.
     fn grants(&self) -> Option<Grants> {
-        let gate = self.source.image.open_options().ok()?.gate;
+        let mut gate = self.source.image.open_options().ok()?.gate;
         #[cfg(feature = "microvm")]
         self.source.vm.options().ok()?;
-        let mut grants = Grants::default().gate(gate);
+        let mut grants = Grants::default();
         for image in &self.images {
             // An invalid name is reported by the command.
-            if let Ok(spec) = ImageSpec::parse(image) {
-                grants = grants.reading(spec.path);
-            }
+            let Ok(ImageSpec { path, .. }) = ImageSpec::parse(image) else {
+                continue;
+            };
+            grants = match self.changes {
+                Changes::None => grants.reading(path),
+                Changes::Images => grants.writing(path),
+                Changes::Overlay(_) => {
+                    // The overlay names it, and the user has named it, too.
+                    if let Ok(real) = path.canonicalize() {
+                        gate = gate.allow_file(real);
+                    }
+                    grants.reading(path)
+                }
+            };
         }
-        Some(grants)
+        if let Changes::Overlay(overlay) = self.changes {
+            grants = grants.writing(overlay);
+        }
+        Some(grants.gate(gate))
     }
 
     /// Returns a directory for temporary files, which only this command uses.
@@ -130,16 +163,16 @@ impl<'a> Needs<'a> {
             files.read = ZONES.map(PathBuf::from).into();
             files.read.extend(std::env::var_os("TZDIR").map(Into::into));
         }
+        let mut calls = match files.write.is_empty() {
+            true => Calls::ReadMetadata,
+            false => Calls::ChangeFiles,
+        };
         #[cfg(feature = "fuse")]
         if self.mount.is_some() {
             // Each thread opens it.
             files.write.push(DEVICE.into());
+            calls = Calls::ServeMount;
         }
-        let calls = if files.write.is_empty() {
-            Calls::ReadMetadata
-        } else {
-            Calls::ChangeFiles
-        };
         Ok(Profile {
             files,
             calls,

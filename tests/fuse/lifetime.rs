@@ -16,7 +16,12 @@ use super::{DISKFS, Mountpoint, can_mount, diskfs, processes_with, run, stderr};
 const FIXTURE: &str = "ext4-default";
 
 fn mount(image: &TempImage, at: &Mountpoint) {
-    let output = diskfs(["mount".as_ref(), image.path().as_os_str(), at.as_os_str()]);
+    mount_with(&[], image, at);
+}
+
+fn mount_with(words: &[&str], image: &TempImage, at: &Mountpoint) {
+    let words = ["mount"].iter().chain(words).map(AsRef::as_ref);
+    let output = diskfs(words.chain([image.path().as_os_str(), at.as_os_str()]));
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(output.stderr.is_empty() && output.stdout.is_empty());
     assert!(at.is_mounted());
@@ -120,9 +125,13 @@ fn a_server_is_confined_and_survives_its_broker() {
     if can_mount().is_none() {
         return;
     }
-    for unmounts in [true, false] {
+    let ways: [&[&str]; 2] = [&[], &["--rw"]];
+    for (unmounts, words) in [true, false].into_iter().flat_map(|unmounts| {
+        let both = ways.iter();
+        both.map(move |words| (unmounts, *words))
+    }) {
         let (image, at) = (image(FIXTURE), Mountpoint::new());
-        mount(&image, &at);
+        mount_with(words, &image, &at);
         let (server, broker) = server_and_broker(&image);
         assert_eq!(
             (&*status(server, "Seccomp"), &*status(server, "NoNewPrivs")),
@@ -132,6 +141,9 @@ fn a_server_is_confined_and_survives_its_broker() {
         assert_eq!(status(broker, "Seccomp"), "0");
         kill_process(broker, Signal::KILL).unwrap();
         assert!(fs::read_dir(&*at).unwrap().count() > 0);
+        if !words.is_empty() {
+            fs::write(at.join("written"), "before the end").unwrap();
+        }
         if unmounts {
             assert_eq!(umount(&at, &[]), (Some(0), String::new()));
         } else {
@@ -141,7 +153,37 @@ fn a_server_is_confined_and_survives_its_broker() {
         wait_for("the processes' end", || {
             processes_with(&image.path()).is_empty() && processes_with(&at).is_empty()
         });
+        if !words.is_empty() {
+            let place = format!("{}:/written", image.path().display());
+            assert_eq!(diskfs(["cat", &place]).stdout, b"before the end");
+        }
     }
+}
+
+/// The server asks its broker for the groups of a process, which `/proc` shows.
+#[test]
+fn a_confined_server_knows_the_groups_of_a_writer() {
+    if can_mount().is_none() || require("setpriv").is_none() {
+        return;
+    }
+    let (image, at) = (image(FIXTURE), Mountpoint::new());
+    let words = ["--rw", "--allow-other", "-o", "suid"];
+    mount_with(&words, &image, &at);
+    let path = at.join("locked");
+    // Without execution by the group, set-group-id means mandatory locking. Members keep it.
+    for (group, kept) in [("4242", 0o2666), ("4243", 0o666)] {
+        fs::write(&path, "x").unwrap();
+        std::os::unix::fs::chown(&path, Some(65534), Some(4242)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o2666)).unwrap();
+        let ids = ["--reuid=65534", "--regid=65534", "--groups"];
+        let writes = ["sh", "-c", "echo y >>\"$0\""];
+        let words = ids.iter().chain([&group]).chain(&writes);
+        let words = words.map(AsRef::as_ref).chain([path.as_os_str()]);
+        run("setpriv", &words.collect::<Vec<_>>());
+        let found = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(format!("{found:o}"), format!("{kept:o}"), "{group}");
+    }
+    assert_eq!(umount(&at, &[]), (Some(0), String::new()));
 }
 
 #[test]

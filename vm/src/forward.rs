@@ -191,6 +191,8 @@ pub struct ForwardServer<F> {
     fallback: Option<Arc<dyn Fallback>>,
     tools: Option<Arc<dyn FilesystemTools>>,
     device: Option<StreamDevice>,
+    /// The time for an answer about a device; `None` for no limit.
+    device_deadline: Option<Duration>,
     devices: usize,
     disks: HashMap<usize, DiskId>,
 }
@@ -203,6 +205,7 @@ impl<F: FnMut() -> Result<Arc<dyn Fallback>>> ForwardServer<F> {
             fallback: None,
             tools: None,
             device: None,
+            device_deadline: None,
             devices: 0,
             disks: HashMap::new(),
         }
@@ -212,6 +215,16 @@ impl<F: FnMut() -> Result<Arc<dyn Fallback>>> ForwardServer<F> {
     #[must_use]
     pub fn with_tools(self, tools: Option<Arc<dyn FilesystemTools>>) -> Self {
         Self { tools, ..self }
+    }
+
+    /// Gives a device up whose process has not answered for this time. Others may wait for this
+    /// process, or for its machine. Without a deadline, a slow disk has any time.
+    #[must_use]
+    pub fn with_device_deadline(self, deadline: Duration) -> Self {
+        Self {
+            device_deadline: Some(deadline),
+            ..self
+        }
     }
 
     /// Answers a request; a stream comes with some answers.
@@ -240,7 +253,7 @@ impl<F: FnMut() -> Result<Arc<dyn Fallback>>> ForwardServer<F> {
                 }
                 self.devices = self.devices.saturating_add(1);
                 let (ours, theirs) = UnixStream::pair()?;
-                self.device = Some(StreamDevice::new(ours, size_bytes)?);
+                self.device = Some(StreamDevice::new(ours, size_bytes, self.device_deadline)?);
                 Ok(Some(theirs))
             }
             ForwardRequest::Open {

@@ -7,6 +7,28 @@ use diskfs_image::{Description, Format, Image, OpenOptions, WritableImage};
 
 use crate::{Error, ErrorKind, Result};
 
+/// Creates `overlay`, a qcow2 overlay of an image that is not opened: its format and size are
+/// given.
+///
+/// # Errors
+/// `Exists`, `NotFound`, `Denied`, `NoSpace`, `Io`.
+pub fn create_overlay(overlay: &Path, image: &Path, format: Format, size_bytes: u64) -> Result<()> {
+    let real = image
+        .canonicalize()
+        .map_err(|e| Error::from(e).in_file(image))?;
+    let new = NewQcow2 {
+        backing: Some(NewBacking {
+            name: name_from(overlay, &real),
+            format,
+            check: BackingCheck::Skip,
+        }),
+        ..NewQcow2::default()
+    };
+    let new = NewImage::Qcow2(Box::new(new));
+    create(overlay, &CreateOptions::new(new, Some(size_bytes)))?;
+    Ok(())
+}
+
 /// Opens `overlay` for writing, with `image` as its backing file. A missing overlay is created; an
 /// existing one must be an overlay of this image.
 pub(super) fn open(image: &Path, overlay: &Path, options: &OpenOptions) -> Result<WritableImage> {
@@ -16,7 +38,7 @@ pub(super) fn open(image: &Path, overlay: &Path, options: &OpenOptions) -> Resul
             .in_file(image)
             .with_hint("copy the snapshot to a new image with `qemu-img convert -l`"));
     }
-    let format = format_of(image, options)?;
+    let (format, size_bytes) = format_and_size_of(image, options)?;
     let real = image
         .canonicalize()
         .map_err(|e| Error::from(e).in_file(image))?;
@@ -25,19 +47,7 @@ pub(super) fn open(image: &Path, overlay: &Path, options: &OpenOptions) -> Resul
     let gate = options.gate.clone().allow_file(&real);
     let is_new = overlay.symlink_metadata().is_err();
     if is_new {
-        let backing = NewBacking {
-            name: name_from(overlay, &real),
-            format,
-            check: BackingCheck::Open(gate.clone()),
-        };
-        let new = NewQcow2 {
-            backing: Some(backing),
-            ..NewQcow2::default()
-        };
-        create(
-            overlay,
-            &CreateOptions::new(NewImage::Qcow2(Box::new(new)), None),
-        )?;
+        create_overlay(overlay, image, format, size_bytes)?;
     }
     let options = OpenOptions {
         format: Some(Format::Qcow2),
@@ -66,11 +76,14 @@ fn open_overlay(
     Ok(opened)
 }
 
-/// Returns the image's format, probed if it is not given: the overlay must record it.
-fn format_of(image: &Path, options: &OpenOptions) -> Result<Format> {
+/// Returns the image's format, probed if it is not given, and its size in bytes: the overlay must
+/// record both.
+fn format_and_size_of(image: &Path, options: &OpenOptions) -> Result<(Format, u64)> {
     let opened = Image::open(image, options).map_err(|e| Error::from(e).in_file(image))?;
-    let format = opened.description().format;
-    format.ok_or_else(|| Error::new(ErrorKind::Unsupported, "unknown format").in_file(image))
+    let description = opened.description();
+    let unknown = || Error::new(ErrorKind::Unsupported, "unknown format").in_file(image);
+    let format = description.format.ok_or_else(unknown)?;
+    Ok((format, description.virtual_size_bytes))
 }
 
 /// Returns the image's path relative to the overlay's directory if it is below that, else its

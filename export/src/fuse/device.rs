@@ -111,10 +111,7 @@ pub(super) fn connect(
     direction: Direction,
     options: &Options,
 ) -> Result<Connection> {
-    let (device, place) = match direction {
-        Direction::ReadOnly => options.host.mount(mountpoint, options)?,
-        Direction::ReadWrite => mount(mountpoint, direction, options)?,
-    };
+    let (device, place) = options.host.mount(mountpoint, direction, options)?;
     Ok(Connection {
         device: device.into(),
         mount: MountPoint::new(place, Arc::clone(&options.host)),

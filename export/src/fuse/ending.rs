@@ -1,6 +1,5 @@
 //! The end of a mount by a signal instead of an unmount.
 
-use std::fs::File;
 use std::io;
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use diskfs_vfs::FsWrite;
 
-use super::device::{Laziness, MountPoint, detach, unmount_if};
+use super::device::MountPoint;
 use super::host::{Host, MountPlace};
 use super::server_sockets::ServerSockets;
 use super::writing::Losses;
@@ -88,10 +87,9 @@ impl Ending {
     /// a detached mount can't be synced any more, so what they write later would stay in the
     /// kernel.
     fn end_written(&self, written: &Written, grace: Duration) -> Result<EndState> {
-        let MountPlace { path, id } = &self.place;
         let deadline = Instant::now() + grace;
         loop {
-            match unmount_if(path, *id, Laziness::Refuse) {
+            match self.host.unmount(&self.place) {
                 Ok(()) => return Ok(EndState::ByItself),
                 Err(error) if error.kind() == ErrorKind::Locked && Instant::now() < deadline => {
                     thread::sleep(PAUSE);
@@ -99,19 +97,21 @@ impl Ending {
                 Err(_) => break,
             }
         }
-        let root = File::open(path)?;
-        detach(path, *id)?;
-        let synced = rustix::fs::syncfs(&root).map_err(io::Error::from);
-        let closed = written.close();
-        let result = match (synced, closed) {
-            (_, Err(error)) => Err(error.into()),
-            (Err(error), Ok(())) => Err(error.into()),
-            (Ok(()), Ok(())) => Ok(EndState::Now),
-        };
-        result.map_err(|error: Error| {
+        // Whatever fails, what was written is made durable.
+        let synced = self.detach_synced();
+        let closed = written.close().map_err(Error::from);
+        closed.and(synced).map_err(|error| {
             self.report_failure(&error);
-            error.in_file(path)
-        })
+            error.in_file(&self.place.path)
+        })?;
+        Ok(EndState::Now)
+    }
+
+    /// Detaches the mount, and makes the kernel write back everything.
+    fn detach_synced(&self) -> Result<()> {
+        let root = self.host.open_root(&self.place)?;
+        self.host.detach(&self.place)?;
+        Ok(rustix::fs::syncfs(&root).map_err(io::Error::from)?)
     }
 
     /// Reports to the waiting processes that not everything is durable, and why.

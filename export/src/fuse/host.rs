@@ -1,24 +1,41 @@
 //! The host's part of a mount, which a confined process leaves to another one.
 
 use std::fmt;
+use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use super::device::{detach, raise_read_ahead};
+use super::device::{self, Laziness, detach, raise_read_ahead, unmount_if};
 use super::mount_table::MountId;
-use super::options::Options;
+use super::options::{Direction, Options};
 use super::server_sockets::{announce_image, announce_mount};
-use super::{device, options};
 use diskfs_disk::Result;
 
 /// The host's part of a mount: what a process can't do once it is confined.
 pub trait Host: fmt::Debug + Send + Sync {
-    /// Mounts read-only at `mountpoint`; requests are not answered yet.
+    /// Mounts at `mountpoint`; requests are not answered yet.
     ///
     /// # Errors
     /// As for [`mount`](super::mount).
-    fn mount(&self, mountpoint: &Path, options: &Options) -> Result<(OwnedFd, MountPlace)>;
+    fn mount(
+        &self,
+        mountpoint: &Path,
+        direction: Direction,
+        options: &Options,
+    ) -> Result<(OwnedFd, MountPlace)>;
+
+    /// Unmounts.
+    ///
+    /// # Errors
+    /// `Locked` if the mount is in use; otherwise as for [`detach`](Self::detach).
+    fn unmount(&self, place: &MountPlace) -> Result<()>;
+
+    /// Opens the mount's root directory, by which the mount can be synced once it is detached.
+    ///
+    /// # Errors
+    /// Those of open(2).
+    fn open_root(&self, place: &MountPlace) -> Result<OwnedFd>;
 
     /// Detaches a mount, as [`detach`] does.
     ///
@@ -35,6 +52,10 @@ pub trait Host: fmt::Debug + Send + Sync {
 
     /// Returns such a socket for those who know the image.
     fn announce_image(&self, image: &Path) -> Option<UnixListener>;
+
+    /// Returns true if the process is in this supplementary group, as far as `/proc` shows it. A
+    /// request of the kernel contains only the primary group.
+    fn is_in_group(&self, pid: u32, gid: u32) -> bool;
 }
 
 /// The place of a mount.
@@ -51,8 +72,21 @@ pub struct MountPlace {
 pub struct DirectHost;
 
 impl Host for DirectHost {
-    fn mount(&self, mountpoint: &Path, options: &Options) -> Result<(OwnedFd, MountPlace)> {
-        device::mount(mountpoint, options::Direction::ReadOnly, options)
+    fn mount(
+        &self,
+        mountpoint: &Path,
+        direction: Direction,
+        options: &Options,
+    ) -> Result<(OwnedFd, MountPlace)> {
+        device::mount(mountpoint, direction, options)
+    }
+
+    fn unmount(&self, place: &MountPlace) -> Result<()> {
+        unmount_if(&place.path, place.id, Laziness::Refuse)
+    }
+
+    fn open_root(&self, place: &MountPlace) -> Result<OwnedFd> {
+        Ok(File::open(&place.path)?.into())
     }
 
     fn detach(&self, place: &MountPlace) -> Result<()> {
@@ -69,5 +103,12 @@ impl Host for DirectHost {
 
     fn announce_image(&self, image: &Path) -> Option<UnixListener> {
         announce_image(image)
+    }
+
+    fn is_in_group(&self, pid: u32, gid: u32) -> bool {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+        let mut groups = groups.unwrap_or_default().split_whitespace();
+        groups.any(|group| group.parse() == Ok(gid))
     }
 }

@@ -38,8 +38,10 @@ pub enum Effect {
 
 /// The choice between a read-only and a read-write mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub enum Direction {
+    /// Read-only.
     ReadOnly,
+    /// Read-write.
     ReadWrite,
 }
 

@@ -38,6 +38,7 @@ use super::attributes::no_attributes;
 use super::directory::is_dot;
 use super::ending::Written;
 use super::flags;
+use super::host::Host;
 use super::options::{Options, Writes};
 use super::reading::{Reading, guarded, is_acl, report};
 use super::request_waiter::RequestWaiter;
@@ -64,6 +65,7 @@ pub(super) struct WritingAdapter {
     notifier_thread: NotifierThread,
     losses: Arc<Losses>,
     changed: Changed,
+    host: Arc<dyn Host>,
 }
 
 /// The state that a server keeps of the filesystem that it serves.
@@ -173,6 +175,7 @@ impl WritingAdapter {
             notifier_thread: NotifierThread::default(),
             losses,
             changed,
+            host: Arc::clone(&options.host),
         };
         Ok((adapter, served))
     }
@@ -262,7 +265,7 @@ impl WritingAdapter {
 
     /// Returns true if a process is a member of the file's group.
     fn is_of_group(&self, requester: Requester, file: &Metadata) -> bool {
-        requester.has_group(self.reading.ids.gid.map(file.gid))
+        requester.has_group(self.reading.ids.gid.map(file.gid), &*self.host)
     }
 
     /// Writes to a file. Returns the number of bytes, less than all if there is no room for more.

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use diskfs_block::File;
@@ -137,6 +139,14 @@ impl From<io::Error> for Ended {
     }
 }
 
+/// What has ended waiting.
+struct Woken {
+    /// What happened to the descriptor.
+    by: PollFlags,
+    /// True if the job was cancelled.
+    is_cancelled: bool,
+}
+
 struct Run<'a, 'c> {
     process: Process,
     incoming: Incoming,
@@ -175,29 +185,39 @@ impl<'a> Run<'a, '_> {
         } else {
             PollFlags::OUT
         };
-        let cancellation = self.control.cancellation;
-        let cancellation = cancellation.filter(|_| self.is_cancelled.is_none());
-        let mut fds = vec![PollFd::new(&self.process.socket, wanted)];
-        fds.extend(cancellation.map(|it| PollFd::new(it.event(), PollFlags::IN)));
-        let in_time = wait(&mut fds, self.until())?;
-        let now_cancelled = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
-        let has_ended = fds.first().is_some_and(|fd| {
-            let ended = PollFlags::HUP | PollFlags::ERR;
-            fd.revents().intersects(ended) && !fd.revents().contains(PollFlags::IN)
-        });
-        drop(fds);
-        if now_cancelled {
-            self.is_cancelled = Some(Instant::now());
-            self.send(&ToWorker::Cancel, b"")?;
-        }
-        if !in_time {
-            return Err(self.out_of_time().into());
-        }
+        let woken = self.poll(self.process.socket.as_fd(), wanted)?;
+        self.note_cancellation(&woken)?;
+        let ended = PollFlags::HUP | PollFlags::ERR;
+        let has_ended = woken.by.intersects(ended) && !woken.by.contains(PollFlags::IN);
         if has_ended && !receives {
             return Err(Ended::ByItself);
         }
         if receives {
             receive(&self.process, &mut self.incoming)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the descriptor or for a cancellation, as long as the job has time.
+    fn poll(&self, fd: BorrowedFd<'_>, wanted: PollFlags) -> Result<Woken, Ended> {
+        let cancellation = self.control.cancellation;
+        let cancellation = cancellation.filter(|_| self.is_cancelled.is_none());
+        let mut fds = vec![PollFd::from_borrowed_fd(fd, wanted)];
+        fds.extend(cancellation.map(|it| PollFd::new(it.event(), PollFlags::IN)));
+        if !wait(&mut fds, self.until())? {
+            return Err(self.out_of_time().into());
+        }
+        let happened = |at: usize| fds.get(at).map_or(PollFlags::empty(), PollFd::revents);
+        Ok(Woken {
+            by: happened(0),
+            is_cancelled: !happened(1).is_empty(),
+        })
+    }
+
+    fn note_cancellation(&mut self, woken: &Woken) -> Result<(), Ended> {
+        if woken.is_cancelled {
+            self.is_cancelled = Some(Instant::now());
+            self.send(&ToWorker::Cancel, b"")?;
         }
         Ok(())
     }
@@ -272,17 +292,46 @@ impl<'a> Run<'a, '_> {
         }
     }
 
+    /// Has a request answered by another thread, because the deadline and a cancellation hold
+    /// meanwhile.
     fn answer_other(&mut self, request: &[u8]) -> Result<(), Ended> {
         let is_short = u64::try_from(request.len()).is_ok_and(|len| len <= OTHER_MAX_BYTES);
-        let Some(answer) = self.control.requests.as_mut().filter(|_| is_short) else {
+        let Some(requests) = self.control.requests.take().filter(|_| is_short) else {
             return Err(JobError::protocol("an unknown request").into());
         };
-        let answer = answer(request);
+        let (ended, open_until_then) = io::pipe()?;
+        let (waited, answer) = thread::scope(|scope| {
+            let answering = scope.spawn(|| {
+                let _open_until_then = open_until_then;
+                requests(request)
+            });
+            let waited = self.wait_for(ended.as_fd());
+            if waited.is_err() {
+                // What answers needs the process, or ends by itself.
+                self.process.kill();
+            }
+            (waited, answering.join())
+        });
+        self.control.requests = Some(requests);
+        waited?;
+        let answer = answer.unwrap_or_else(|panic| resume_unwind(panic));
         let has_descriptor = answer.descriptor.is_some();
         let message = ToWorker::Other { has_descriptor };
         let frame = Outgoing::new(&message, answer.bytes, answer.descriptor)?;
         self.outgoing.push_back(frame);
         Ok(())
+    }
+
+    /// Waits for the end of a stream.
+    fn wait_for(&mut self, stream: BorrowedFd<'_>) -> Result<(), Ended> {
+        loop {
+            let woken = self.poll(stream, PollFlags::IN)?;
+            self.note_cancellation(&woken)?;
+            self.flush()?;
+            if !woken.by.is_empty() {
+                return Ok(());
+            }
+        }
     }
 
     fn send_overlays(&mut self, image: &Path) -> Result<(), Ended> {

@@ -147,11 +147,7 @@ pub(super) const CHANGE_FILES: &[i64] = &[
     libc::SYS_flistxattr,
     libc::SYS_chdir,
     libc::SYS_fchdir,
-    // Leaving a terminal.
-    libc::SYS_setsid,
     libc::SYS_umask,
-    libc::SYS_setsid,
-    libc::SYS_syncfs,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_mkdir,
     #[cfg(target_arch = "x86_64")]
@@ -164,4 +160,14 @@ pub(super) const CHANGE_FILES: &[i64] = &[
     libc::SYS_link,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_symlink,
+];
+
+/// The further calls of [`Calls::ServeMount`](super::Calls::ServeMount).
+pub(super) const SERVE_MOUNT: &[i64] = &[
+    // Leaving a terminal.
+    libc::SYS_setsid,
+    // The mount itself, before it ends.
+    libc::SYS_syncfs,
+    // Only for a socket that listens already: the broker opens it.
+    libc::SYS_accept4,
 ];

@@ -19,6 +19,9 @@ use crate::job::{Access, Job};
 
 /// The time between two looks at the token of a job.
 const CANCELLATION_PERIOD: Duration = Duration::from_millis(20);
+/// The time in which a worker must answer for a volume in a microVM: more than a slow disk takes. A
+/// worker that was taken over can't hold the machine and its caller for longer.
+const DEVICE_DEADLINE: Duration = Duration::from_mins(2);
 
 /// Carries out each job in a process of its own, which gets the image and nothing else. This process
 /// starts the microVMs, and the job's process gives them its volumes.
@@ -129,7 +132,9 @@ impl InWorker {
             let none = || Error::new(ErrorKind::Unsupported, "this host starts no microVMs");
             self.fallback.clone().ok_or_else(none)
         };
-        let mut machines = ForwardServer::new(fallback).with_tools(self.tools.clone());
+        let mut machines = ForwardServer::new(fallback)
+            .with_tools(self.tools.clone())
+            .with_device_deadline(DEVICE_DEADLINE);
         let mut requests = |request: &[u8]| {
             let (bytes, descriptor) = machines.answer(request);
             OtherAnswer { bytes, descriptor }

@@ -9,26 +9,42 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use diskfs::export::fuse::{DirectHost, Host, MountId, MountPlace, Options};
-use diskfs::{Error, ErrorKind, Result};
+use diskfs::export::fuse::{DirectHost, Direction, Host, MountId, MountPlace, Options};
+use diskfs::{Error, ErrorKind, Format, Result, create_overlay};
 use diskfs_sandbox::{BrokerClient, OtherAnswer};
 use serde::{Deserialize, Serialize};
 
-/// A request to the broker. None has an argument: the broker knows the command line, and a server
-/// that was taken over can mount nothing else.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+use crate::cli::target::remove_new_overlay;
+
+/// A request to the broker. None names a file: the broker knows the command line, and a server that
+/// was taken over can mount nothing else.
+#[derive(Debug, Serialize, Deserialize)]
 enum HostRequest {
+    /// Create the overlay, which must be missing. The image has this format and size.
+    CreateOverlay {
+        format: String,
+        size_bytes: u64,
+    },
+    /// Remove the overlay, if it was created for this mount.
+    RemoveOverlay,
     Mount,
+    Unmount,
+    OpenRoot,
     Detach,
     RaiseReadAhead,
     AnnounceMount,
     AnnounceImage,
     LeaveTerminal,
+    IsInGroup {
+        pid: u32,
+        gid: u32,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 enum HostAnswer {
     Done,
+    Is(bool),
     Mounted {
         path: Vec<u8>,
         /// The major and the minor number of the mount's device.
@@ -46,21 +62,46 @@ struct Failure {
     path: Option<Vec<u8>>,
 }
 
+/// The overlay of an image.
+#[derive(Debug, Clone)]
+struct OverlayOf {
+    path: PathBuf,
+    image: PathBuf,
+    /// True if it was created for this mount.
+    is_new: bool,
+}
+
 /// The broker's end.
 #[derive(Debug, Clone)]
 pub(in crate::cli) struct HostServer {
     mountpoint: PathBuf,
+    direction: Direction,
     options: Options,
+    overlay: Option<OverlayOf>,
     place: Option<MountPlace>,
 }
 
 impl HostServer {
     /// Creates the end for a mount with these options at `mountpoint`.
-    pub(super) fn new(mountpoint: &Path, options: Options) -> Self {
+    pub(super) fn new(mountpoint: &Path, direction: Direction, options: Options) -> Self {
         Self {
             mountpoint: mountpoint.to_owned(),
+            direction,
             options,
+            overlay: None,
             place: None,
+        }
+    }
+
+    /// Sets the overlay that stores the changes of `image`.
+    pub(super) fn overlay(self, overlay: &Path, image: &Path) -> Self {
+        Self {
+            overlay: Some(OverlayOf {
+                path: overlay.to_owned(),
+                image: image.to_owned(),
+                is_new: false,
+            }),
+            ..self
         }
     }
 
@@ -78,32 +119,51 @@ impl HostServer {
     }
 
     fn handle(&mut self, request: HostRequest) -> Result<(HostAnswer, Option<OwnedFd>)> {
-        if let HostRequest::Mount = request {
-            return self.mount();
+        let mut descriptor = None;
+        match request {
+            HostRequest::Mount => return self.mount(),
+            HostRequest::CreateOverlay { format, size_bytes } => {
+                self.create_overlay(&format, size_bytes)?;
+            }
+            HostRequest::RemoveOverlay => self.remove_overlay(),
+            HostRequest::Unmount => DirectHost.unmount(self.place()?)?,
+            HostRequest::OpenRoot => descriptor = Some(DirectHost.open_root(self.place()?)?),
+            HostRequest::Detach => DirectHost.detach(self.place()?)?,
+            HostRequest::RaiseReadAhead => DirectHost.raise_read_ahead(self.place()?.id),
+            HostRequest::LeaveTerminal => leave_terminal()?,
+            HostRequest::AnnounceMount => {
+                descriptor = DirectHost.announce_mount(self.place()?.id).map(Into::into);
+            }
+            HostRequest::AnnounceImage => {
+                descriptor = DirectHost
+                    .announce_image(&self.options.source)
+                    .map(Into::into);
+            }
+            HostRequest::IsInGroup { pid, gid } => {
+                return Ok((HostAnswer::Is(DirectHost.is_in_group(pid, gid)), None));
+            }
         }
+        Ok((HostAnswer::Done, descriptor))
+    }
+
+    fn place(&self) -> Result<&MountPlace> {
         let none = || Error::new(ErrorKind::Invalid, "nothing is mounted");
-        let place = self.place.as_ref().ok_or_else(none)?;
-        let socket = match request {
-            HostRequest::Mount => None,
-            HostRequest::Detach => {
-                DirectHost.detach(place)?;
-                None
-            }
-            HostRequest::RaiseReadAhead => {
-                DirectHost.raise_read_ahead(place.id);
-                None
-            }
-            HostRequest::LeaveTerminal => {
-                let null = File::options().write(true).open("/dev/null")?;
-                rustix::stdio::dup2_stderr(&null).map_err(io::Error::from)?;
-                let _ = rustix::process::setsid(); // It leads no group of processes.
-                std::env::set_current_dir("/")?;
-                None
-            }
-            HostRequest::AnnounceMount => DirectHost.announce_mount(place.id),
-            HostRequest::AnnounceImage => DirectHost.announce_image(&self.options.source),
-        };
-        Ok((HostAnswer::Done, socket.map(Into::into)))
+        self.place.as_ref().ok_or_else(none)
+    }
+
+    /// Creates the overlay. The image is not opened: what the server says about it is written into
+    /// a file that the server may change anyway.
+    fn create_overlay(&mut self, format: &str, size_bytes: u64) -> Result<()> {
+        let none = || Error::new(ErrorKind::Denied, "the mount has no overlay");
+        let overlay = self.overlay.as_mut().ok_or_else(none)?;
+        create_overlay(&overlay.path, &overlay.image, format.parse()?, size_bytes)?;
+        overlay.is_new = true;
+        Ok(())
+    }
+
+    fn remove_overlay(&mut self) {
+        let overlay = self.overlay.take_if(|overlay| overlay.is_new);
+        remove_new_overlay(overlay.as_ref().map(|overlay| &*overlay.path));
     }
 
     /// Mounts, once.
@@ -111,7 +171,7 @@ impl HostServer {
         if self.place.is_some() {
             return Err(Error::new(ErrorKind::Denied, "mounted already"));
         }
-        let (device, place) = DirectHost.mount(&self.mountpoint, &self.options)?;
+        let (device, place) = DirectHost.mount(&self.mountpoint, self.direction, &self.options)?;
         let place = self.place.insert(place);
         let mounted = HostAnswer::Mounted {
             path: place.path.as_os_str().as_bytes().to_vec(),
@@ -119,6 +179,14 @@ impl HostServer {
         };
         Ok((mounted, Some(device)))
     }
+}
+
+/// Detaches this process from the terminal.
+fn leave_terminal() -> Result<()> {
+    let null = File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stderr(&null).map_err(io::Error::from)?;
+    let _ = rustix::process::setsid(); // It leads no group of processes.
+    Ok(std::env::set_current_dir("/")?)
 }
 
 /// The server's end.
@@ -140,6 +208,19 @@ impl BrokeredHost {
         self.ask(HostRequest::LeaveTerminal).map(drop)
     }
 
+    /// Creates the overlay of an image with this format and size.
+    pub(super) fn create_overlay(&self, format: Format, size_bytes: u64) -> Result<()> {
+        let format = format.name().to_owned();
+        self.ask(HostRequest::CreateOverlay { format, size_bytes })
+            .map(drop)
+    }
+
+    /// Removes the overlay, if it was created for this mount.
+    pub(super) fn remove_overlay(&self) {
+        // What fails in the broker has failed before, and was reported.
+        let _ = self.ask(HostRequest::RemoveOverlay);
+    }
+
     fn socket(&self, request: HostRequest) -> Option<UnixListener> {
         let (_, socket) = self.ask(request).ok()?;
         socket.map(Into::into)
@@ -147,7 +228,7 @@ impl BrokeredHost {
 }
 
 impl Host for BrokeredHost {
-    fn mount(&self, _: &Path, _: &Options) -> Result<(OwnedFd, MountPlace)> {
+    fn mount(&self, _: &Path, _: Direction, _: &Options) -> Result<(OwnedFd, MountPlace)> {
         let (
             HostAnswer::Mounted {
                 path,
@@ -161,6 +242,15 @@ impl Host for BrokeredHost {
         let path = OsString::from_vec(path).into();
         let id = MountId { major, minor };
         Ok((device, MountPlace { path, id }))
+    }
+
+    fn unmount(&self, _: &MountPlace) -> Result<()> {
+        self.ask(HostRequest::Unmount).map(drop)
+    }
+
+    fn open_root(&self, _: &MountPlace) -> Result<OwnedFd> {
+        let (_, root) = self.ask(HostRequest::OpenRoot)?;
+        root.ok_or_else(|| Error::new(ErrorKind::Other, "the broker sent no directory"))
     }
 
     fn detach(&self, _: &MountPlace) -> Result<()> {
@@ -178,6 +268,11 @@ impl Host for BrokeredHost {
 
     fn announce_image(&self, _: &Path) -> Option<UnixListener> {
         self.socket(HostRequest::AnnounceImage)
+    }
+
+    fn is_in_group(&self, pid: u32, gid: u32) -> bool {
+        let answer = self.ask(HostRequest::IsInGroup { pid, gid });
+        matches!(answer, Ok((HostAnswer::Is(true), _)))
     }
 }
 

@@ -15,9 +15,6 @@ use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result, check_bounds
 /// The longest piece that is read or written at once.
 const PIECE_BYTES: usize = 1 << 20;
 const REQUEST_BYTES: usize = 17;
-/// The time for an answer: more than a slow disk takes. A confined process that was taken over can't
-/// hold the machine and its caller for longer.
-const DEADLINE: Duration = Duration::from_mins(2);
 
 /// The operations.
 const READ: u8 = 0;
@@ -39,9 +36,13 @@ pub(super) struct StreamDevice {
 }
 
 impl StreamDevice {
-    pub(super) fn new(stream: UnixStream, size_bytes: u64) -> io::Result<Self> {
-        stream.set_read_timeout(Some(DEADLINE))?;
-        stream.set_write_timeout(Some(DEADLINE))?;
+    pub(super) fn new(
+        stream: UnixStream,
+        size_bytes: u64,
+        deadline: Option<Duration>,
+    ) -> io::Result<Self> {
+        stream.set_read_timeout(deadline)?;
+        stream.set_write_timeout(deadline)?;
         Ok(Self {
             stream: Mutex::new(stream),
             size_bytes,
@@ -207,5 +208,30 @@ impl Device {
             FLUSH => device.flush(),
             _ => Err(Error::new(ErrorKind::Invalid, "an unknown operation")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_does_not_answer_is_given_up() {
+        let (ours, silent) = UnixStream::pair().unwrap();
+        let deadline = Duration::from_millis(50);
+        let device = StreamDevice::new(ours, 1 << 20, Some(deadline)).unwrap();
+        let started = Instant::now();
+        for _ in 0..100 {
+            let error = device.read_at(0, &mut [0; 512]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Io);
+            assert_eq!(device.flush().unwrap_err().kind(), ErrorKind::Io);
+        }
+        // Only the first request waits, and the other process notices the end.
+        assert!((deadline..100 * deadline).contains(&started.elapsed()));
+        let mut asked = Vec::new();
+        (&silent).read_to_end(&mut asked).unwrap();
+        assert_eq!(asked.len(), REQUEST_BYTES);
     }
 }

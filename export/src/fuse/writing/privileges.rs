@@ -2,10 +2,10 @@
 //! set-user-id, set-group-id and capabilities. The kernel leaves that to us (`HANDLE_KILLPRIV_V2`),
 //! which saves a request for the file's capabilities on every write.
 
-use std::fs;
-
 use diskfs_vfs::{ErrorKind, FileType, FsWrite, InodeNumber, Metadata, Result, SetMetadata};
 use fuser::Request;
+
+use super::super::host::Host;
 
 const SET_USER_ID: u16 = 0o4000;
 const SET_GROUP_ID: u16 = 0o2000;
@@ -36,10 +36,11 @@ impl Requester {
         self.uid == 0
     }
 
-    /// Returns true if the process is a member of a group. Supplementary groups are read only if
-    /// its primary group differs.
-    pub(super) fn has_group(self, gid: u32) -> bool {
-        self.gid == gid || has_group(self.pid, gid)
+    /// Returns true if the process is a member of a group. The host is asked for its supplementary
+    /// groups only if its primary group differs.
+    pub(super) fn has_group(self, gid: u32, host: &dyn Host) -> bool {
+        // The kernel itself, writing back, has the process ID 0.
+        self.gid == gid || self.pid != 0 && host.is_in_group(self.pid, gid)
     }
 }
 
@@ -103,13 +104,4 @@ fn set_permissions(fs: &dyn FsWrite, inode: InodeNumber, permissions: u16) -> Re
         ..SetMetadata::default()
     };
     fs.set_metadata(inode, &change)
-}
-
-/// Returns true if the process is in a supplementary group, as far as `/proc` shows it. A request
-/// contains only the primary group.
-fn has_group(pid: u32, gid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
-    let mut groups = groups.unwrap_or_default().split_whitespace();
-    groups.any(|group| group.parse() == Ok(gid))
 }
