@@ -1,7 +1,7 @@
 //! System calls that neither std nor rustix offers.
 #![expect(
     unsafe_code,
-    reason = "neither std nor rustix has close_range and clone"
+    reason = "neither std nor rustix has close_range, clone and mallopt"
 )]
 
 use std::io;
@@ -44,6 +44,32 @@ pub(crate) fn close_all_but_standard_ones() -> io::Result<()> {
     // inherited, and no object of this process owns them.
     unsafe { close_from(3) }
 }
+
+/// Makes the C library's allocator keep freed memory, and use one heap for all threads. For workers,
+/// which end after one job: what is returned to the kernel costs them page faults when they need it
+/// again.
+#[cfg(target_env = "gnu")]
+pub(crate) fn keep_freed_memory() {
+    /// More than a worker can allocate.
+    const NEVER_BYTES: libc::c_int = libc::c_int::MAX;
+    /// Rare sizes, of which zeroed pages from the kernel are best.
+    const MAPPED_FROM_BYTES: libc::c_int = 4 << 20;
+    const GROWN_BY_BYTES: libc::c_int = 1 << 20;
+    for (option, value) in [
+        (libc::M_ARENA_MAX, 1),
+        (libc::M_TRIM_THRESHOLD, NEVER_BYTES),
+        (libc::M_MMAP_THRESHOLD, MAPPED_FROM_BYTES),
+        (libc::M_TOP_PAD, GROWN_BY_BYTES),
+    ] {
+        // SAFETY: it takes no pointers. It is only unsafe because other threads may allocate at the
+        // same time, and its only caller, the zygote, has one thread.
+        unsafe { libc::mallopt(option, value) };
+    }
+}
+
+/// Other C libraries have no such options.
+#[cfg(not(target_env = "gnu"))]
+pub(crate) fn keep_freed_memory() {}
 
 /// Forks this process, which must have one thread. Returns `None` in the new process, whose parent is
 /// the parent of this one.

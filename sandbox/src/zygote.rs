@@ -20,6 +20,7 @@ use crate::wire::Incoming;
 pub(crate) fn workers() -> io::Result<Option<UnixStream>> {
     sys::close_all_but_standard_ones()?;
     end_with_parent()?;
+    sys::keep_freed_memory();
     rustix::thread::set_name(c"diskfs-zygote")?;
     let mut control = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
     rustix::stdio::dup2_stdin(rustix::stdio::stdout())?;

@@ -9,6 +9,8 @@ use crate::{Error, ErrorKind, FsWrite, InodeNumber, Result, check_cancelled};
 /// The size of a write. A driver allocates the space of one write at once, so this is also the
 /// minimum that is contiguous on the device.
 const BUFFER_BYTES: usize = 1 << 20;
+/// The size of the buffer until a file turns out to be larger.
+const SMALL_BUFFER_BYTES: usize = 16 << 10;
 
 /// A regular file to write as a stream, from an offset on.
 ///
@@ -67,9 +69,13 @@ impl<'a> FileWriter<'a> {
         from: &mut dyn io::Read,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<()> {
-        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut buffer = vec![0; SMALL_BUFFER_BYTES];
         loop {
-            let filled = fill(from, &mut buffer)?;
+            let mut filled = fill(from, &mut buffer, 0)?;
+            if filled == SMALL_BUFFER_BYTES {
+                buffer.resize(BUFFER_BYTES, 0);
+                filled = fill(from, &mut buffer, filled)?;
+            }
             let piece = buffer.get(..filled).unwrap_or_default();
             self.write_all(piece)?;
             check_cancelled(progress(len_u64(filled)))?;
@@ -80,9 +86,9 @@ impl<'a> FileWriter<'a> {
     }
 }
 
-/// Reads until `buffer` is full or the end is reached: pipes return little at a time.
-fn fill(from: &mut dyn io::Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
+/// Reads into the rest of `buffer` until it is full or the end is reached: pipes return little at a
+/// time. Returns the number of bytes that are filled.
+fn fill(from: &mut dyn io::Read, buffer: &mut [u8], mut filled: usize) -> io::Result<usize> {
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match from.read(rest) {
             Ok(0) => break,

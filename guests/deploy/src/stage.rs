@@ -15,10 +15,10 @@ mod part;
 mod resolve;
 mod same;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use diskfs_vfs::{self as vfs, FileType, Follow};
 
@@ -35,10 +35,15 @@ const SETTINGS_BYTES: u64 = 16 << 20;
 /// The limit on the entries of a directory that steps list.
 const MAX_NAMES: usize = 100_000;
 
+/// The limit on the entries of the guest that are remembered.
+const KNOWN_MAX: usize = 4096;
+
 /// A guest's tree, and the changes to it.
 #[derive(Debug)]
 pub struct Stage {
     guest: Filesystem,
+    /// Entries of the unchanged guest that were looked up: steps ask for the same ones again.
+    known: Mutex<HashMap<String, Option<Entry>>>,
     /// The changed entries, by path without symlinks; the root is "". `None` for removed ones.
     nodes: BTreeMap<String, Option<Entry>>,
     touched: BTreeSet<String>,
@@ -51,6 +56,7 @@ impl Stage {
     pub fn new(guest: Filesystem) -> Self {
         Self {
             guest,
+            known: Mutex::default(),
             nodes: BTreeMap::new(),
             touched: BTreeSet::new(),
             names: BTreeMap::new(),

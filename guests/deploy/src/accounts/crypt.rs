@@ -16,6 +16,7 @@ pub(in super::super) use method::Method;
 
 use super::super::guest::Guest;
 use diskfs_disk::{Error, ErrorKind, Result};
+use memory::HugeMemory;
 
 /// The limit of libxcrypt on the length of a password: `CRYPT_MAX_PASSPHRASE_SIZE` without its NUL.
 const PASSWORD_BYTES: usize = 511;
@@ -154,8 +155,9 @@ fn yescrypt(text: &str, cost: &str, salt: &str) -> Option<String> {
     }
     let mut digest = [0; 32];
     let bytes = base64::decode(salt)?;
-    let mut memory = memory::zeroed(params.memory_words()?);
-    ::yescrypt::yescrypt_in(text.as_bytes(), &bytes, &params, &mut memory, &mut digest).ok()?;
+    let mut memory = HugeMemory::zeroed(params.memory_words()?);
+    let memory = memory.as_mut_slice();
+    ::yescrypt::yescrypt_in(text.as_bytes(), &bytes, &params, memory, &mut digest).ok()?;
     Some(format!("$y${cost}${salt}${}", base64::encode(&digest)))
 }
 

@@ -1,8 +1,10 @@
 //! Resolution of paths in a stage.
 
+use std::sync::PoisonError;
+
 use diskfs_vfs::{self as vfs, Follow};
 
-use super::{Contents, Entry, EntryKind, Stage, kind_of, root_or};
+use super::{Contents, Entry, EntryKind, KNOWN_MAX, Stage, kind_of, root_or};
 use diskfs_disk::{ErrorKind, Result};
 
 /// The limit on the symlinks in a path, which is Linux's limit.
@@ -82,6 +84,24 @@ impl Stage {
 
     /// Returns the guest's own entry of a path without symlinks.
     pub(super) fn of_guest(&self, place: &str) -> Result<Option<Entry>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = known.get(place) {
+            return Ok(entry.clone());
+        }
+        let above = place.rsplit_once('/').map(|(above, _)| above);
+        let is_below_nothing = above.is_some_and(|above| matches!(known.get(above), Some(None)));
+        let entry = match is_below_nothing {
+            true => None,
+            false => self.look_up(place)?,
+        };
+        if known.len() < KNOWN_MAX {
+            known.insert(place.to_owned(), entry.clone());
+        }
+        Ok(entry)
+    }
+
+    /// Looks a path without symlinks up in the guest.
+    fn look_up(&self, place: &str) -> Result<Option<Entry>> {
         let path = root_or(place);
         let metadata = match self.guest.symlink_metadata(path) {
             Ok(metadata) => metadata,

@@ -9,14 +9,33 @@ use rustix::mm::{Advice, madvise};
 /// The usual size of a huge page, and a multiple of all sizes of other pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Returns zeroed memory in huge pages, if the host has any.
+/// Zeroed memory in huge pages, if the host has any.
 ///
 /// yescrypt touches 16 MiB once or twice: with pages of 4 KiB, a third of its time is page faults.
-pub(super) fn zeroed(words: usize) -> Vec<u32> {
-    // Large allocations are mapped: no page exists yet.
-    let mut memory = vec![0_u32; words];
-    advise_huge_pages(&mut memory);
-    memory
+pub(super) struct HugeMemory {
+    words: Vec<u32>,
+    /// The first word that is used: at the beginning of a huge page.
+    start: usize,
+}
+
+impl HugeMemory {
+    pub(super) fn zeroed(len: usize) -> Self {
+        let huge_page_words = HUGE_PAGE_BYTES / size_of::<u32>();
+        // Large allocations are mapped: no page exists yet. What is not used is never touched.
+        let mut words = vec![0; len.saturating_add(huge_page_words)];
+        let start = words.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        // The distance is not always known; any start is correct.
+        let start = start.min(huge_page_words);
+        if let Some(used) = words.get_mut(start..start.saturating_add(len)) {
+            advise_huge_pages(used);
+        }
+        Self { words, start }
+    }
+
+    /// Returns the memory, at least as long as it was asked for.
+    pub(super) fn as_mut_slice(&mut self) -> &mut [u32] {
+        self.words.get_mut(self.start..).unwrap_or_default()
+    }
 }
 
 fn advise_huge_pages(memory: &mut [u32]) {
@@ -47,11 +66,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_every_size_is_zeroed() {
+    fn memory_of_every_size_is_zeroed_and_begins_at_a_huge_page() {
         let huge_words = HUGE_PAGE_BYTES / 4;
-        for words in [0, 1, 1024, huge_words, 2 * huge_words + 1, 4 << 20] {
-            let memory = zeroed(words);
-            assert_eq!(memory.len(), words);
+        for len in [0, 1, 1024, huge_words, 2 * huge_words + 1, 4 << 20] {
+            let mut memory = HugeMemory::zeroed(len);
+            let memory = memory.as_mut_slice();
+            assert!(memory.len() >= len);
+            assert_eq!(memory.as_ptr().align_offset(HUGE_PAGE_BYTES), 0);
             assert!(memory.iter().all(|word| *word == 0));
         }
     }
