@@ -286,14 +286,13 @@ impl Command {
         }
     }
 
-    /// Returns the files of the host that the command uses, if it is to be confined: it only reads
-    /// images, and the command line names all of them.
+    /// Returns the files of the host that the command uses, if it only reads images, and the command
+    /// line names all of them. Fleets and mounts confine themselves later.
     fn needs(&self) -> Option<Needs<'_>> {
         match self {
             Self::Info(args) => Some(args.needs()),
             Self::Inspect(args) => args.needs(),
             Self::Log(args) => Some(args.needs()),
-            Self::Df(args) => args.needs(),
             Self::Du(args) => Some(args.needs()),
             Self::Diff(args) => Some(args.needs()),
             Self::Grep(args) => args.needs(),

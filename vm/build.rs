@@ -4,9 +4,13 @@
 //! variable, a release build builds the agent, and every other build does without: there the agent
 //! is found beside the program (`boot_files/agent.rs`).
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 /// The variable that names an agent.
 const VARIABLE: &str = "DISKFS_AGENT";
@@ -39,7 +43,14 @@ fn main() {
         }),
         None => Vec::new(),
     };
-    fs::write(out.join("agent"), agent).expect("OUT_DIR is writable");
+    fs::write(out.join("agent.gz"), compressed(&agent)).expect("OUT_DIR is writable");
+}
+
+/// Compresses the agent, which is rarely needed, to less than half.
+fn compressed(agent: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let written = encoder.write_all(agent).and_then(|()| encoder.finish());
+    written.expect("memory takes everything")
 }
 
 fn variable(name: &str) -> String {

@@ -1,13 +1,14 @@
 //! The broker: opens files for a process that can open none.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use diskfs_block::{Error, ErrorKind, File, Result};
 use diskfs_image::{Access, DirectOpener, FileOpener, Gate, NamedFile, NamedFor};
 use rustix::fs::fstat;
 
-/// The largest number of files that one process may open: some chains of 64 images with a data file
-/// each, for all disks of a machine.
+/// The largest number of files that one process may open for each granted image: some chains of 64
+/// images with a data file each.
 const FILES_MAX: usize = 512;
 
 /// The files that a process may ask its broker for.
@@ -16,7 +17,7 @@ const FILES_MAX: usize = 512;
 /// as the [`Gate`] allows them.
 #[derive(Debug, Clone, Default)]
 pub struct Grants {
-    images: Vec<(PathBuf, Access)>,
+    images: HashMap<PathBuf, Access>,
     gate: Gate,
 }
 
@@ -24,14 +25,14 @@ impl Grants {
     /// Grants reading the image at `path`. The process must ask for exactly this path.
     #[must_use]
     pub fn reading(mut self, path: impl Into<PathBuf>) -> Self {
-        self.images.push((path.into(), Access::Read));
+        self.images.entry(path.into()).or_insert(Access::Read);
         self
     }
 
     /// Grants reading and writing the image at `path`.
     #[must_use]
     pub fn writing(mut self, path: impl Into<PathBuf>) -> Self {
-        self.images.push((path.into(), Access::ReadWrite));
+        self.images.insert(path.into(), Access::ReadWrite);
         self
     }
 
@@ -43,8 +44,8 @@ impl Grants {
     }
 
     fn allows(&self, path: &Path, access: Access) -> bool {
-        let mut granted = self.images.iter();
-        granted.any(|(image, most)| image == path && is_within(access, *most))
+        let granted = self.images.get(path);
+        granted.is_some_and(|most| is_within(access, *most))
     }
 }
 
@@ -156,7 +157,8 @@ impl<'a> Broker<'a> {
     }
 
     fn check_count(&self) -> Result<()> {
-        if self.opened.len() < FILES_MAX {
+        let files_max = self.grants.images.len().saturating_mul(FILES_MAX);
+        if self.opened.len() < files_max {
             return Ok(());
         }
         Err(denied("too many files for one job"))

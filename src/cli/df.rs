@@ -68,17 +68,21 @@ struct Row {
 
 impl Df {
     /// Returns the files of the host that the command uses.
-    pub(super) fn needs(&self) -> Option<Needs<'_>> {
-        // Directories are searched for images while the command runs.
-        let is_dir = |operand: &Operand| Path::new(operand.as_os_str()).is_dir();
-        let all_named = self.fleet.is_none() && !self.images.iter().any(is_dir);
-        all_named.then(|| Needs::reading(&self.images, &self.source))
+    fn needs(&self, images: &[Candidate]) -> Needs<'_> {
+        let named = images.iter().map(|candidate| candidate.image.clone());
+        Needs::reading_images(named.collect(), &self.source)
     }
 }
 
 pub(super) fn run(args: &Df, session: &mut Session) -> Result<()> {
+    // Directories are searched before the confinement.
+    let images = args.images()?;
+    session.while_confined(&args.needs(&images), |session| show(args, images, session))
+}
+
+fn show(args: &Df, images: Vec<Candidate>, session: &mut Session) -> Result<()> {
     let mut rows = Vec::new();
-    for Candidate { image, is_named } in args.images()? {
+    for Candidate { image, is_named } in images {
         let disk = match session.disk(&image, &args.source) {
             Ok(disk) => disk,
             Err(error) => {

@@ -92,6 +92,23 @@ impl Session {
         sandbox::enter(needs, in_broker)
     }
 
+    /// Does work in this process while it is [confined](Self::confine).
+    ///
+    /// # Errors
+    /// As for [`sandbox::enter`], and those of the work.
+    pub(crate) fn while_confined<T>(
+        &mut self,
+        needs: &Needs<'_>,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let confined = self.confine(needs, &mut || {})?;
+        let done = work(self);
+        if let Some(confined) = confined {
+            confined.finish();
+        }
+        done
+    }
+
     /// Returns the command's name, for JSON.
     pub(crate) fn command(&self) -> &'static str {
         self.command

@@ -26,11 +26,16 @@ fn run(dir: &Path, words: &[&str], variables: &[(&str, &str)]) -> Run {
 fn a_compromised_parser_gets_nowhere() {
     let demo = image("demo.qcow2");
     std::fs::create_dir(demo.directory().join("mnt")).unwrap();
-    let commands: [&[&str]; 18] = [
+    let list = demo.directory().join("list");
+    std::fs::write(&list, "demo.qcow2\ndemo.qcow2\n").unwrap();
+    let commands: [&[&str]; 21] = [
         &["info", "demo.qcow2"],
         &["inspect", "demo.qcow2"],
         &["log", "demo.qcow2"],
+        &["inspect", "--fleet", "list"],
         &["df", "demo.qcow2"],
+        &["df", "--fleet", "list"],
+        &["df", "."],
         &["du", "demo.qcow2:/"],
         &["diff", "demo.qcow2", "demo.qcow2:/etc"],
         &["grep", "-r", "x", "demo.qcow2:/"],

@@ -160,6 +160,49 @@ fn a_server_is_confined_and_survives_its_broker() {
     }
 }
 
+/// The broker creates the overlay, as a command does that is not confined.
+#[test]
+fn a_confined_server_has_a_new_overlay() {
+    if can_mount().is_none() {
+        return;
+    }
+    let (image, at) = (image(FIXTURE), Mountpoint::new());
+    let overlay = image.directory().join("new.qcow2");
+    let words = ["--overlay", overlay.to_str().unwrap()];
+    // Nothing is left of a mount that failed.
+    let failing = ["mount", words[0], words[1], "--volume", "p9"].map(AsRef::as_ref);
+    let failed = diskfs(
+        failing
+            .into_iter()
+            .chain([image.path().as_os_str(), at.as_os_str()]),
+    );
+    assert_eq!(failed.status.code(), Some(3), "{}", stderr(&failed));
+    assert!(!overlay.exists());
+    for round in 1..=2 {
+        mount_with(&words, &image, &at);
+        assert_eq!(
+            fs::read_dir(&*at)
+                .unwrap()
+                .flatten()
+                .filter(is_written)
+                .count(),
+            round - 1
+        );
+        fs::write(at.join(format!("written{round}")), "x").unwrap();
+        assert_eq!(umount(&at, &[]), (Some(0), String::new()));
+    }
+    // It has recorded the state of its backing file.
+    let place = format!("{}:/below", image.path().display());
+    assert!(diskfs(["mkdir", &place]).status.success());
+    let refused = diskfs(["ls".as_ref(), overlay.as_os_str()]);
+    assert_eq!(refused.status.code(), Some(6));
+    assert!(stderr(&refused).contains("stale"), "{}", stderr(&refused));
+}
+
+fn is_written(entry: &fs::DirEntry) -> bool {
+    entry.file_name().as_encoded_bytes().starts_with(b"written")
+}
+
 /// The server asks its broker for the groups of a process, which `/proc` shows.
 #[test]
 fn a_confined_server_knows_the_groups_of_a_writer() {

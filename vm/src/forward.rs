@@ -27,7 +27,7 @@ use device::{Device, StreamDevice};
 
 /// The time for the handshake with the other process, which only starts a thread for it.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-/// The largest number of devices of one process. Each has its own threads.
+/// The largest number of devices that one process has at the same time. Each has its own threads.
 const DEVICES_MAX: usize = 256;
 
 /// A request to the other process.
@@ -193,7 +193,8 @@ pub struct ForwardServer<F> {
     device: Option<StreamDevice>,
     /// The time for an answer about a device; `None` for no limit.
     device_deadline: Option<Duration>,
-    devices: usize,
+    /// A token of which each device has a clone.
+    devices: Arc<()>,
     disks: HashMap<usize, DiskId>,
 }
 
@@ -206,7 +207,7 @@ impl<F: FnMut() -> Result<Arc<dyn Fallback>>> ForwardServer<F> {
             tools: None,
             device: None,
             device_deadline: None,
-            devices: 0,
+            devices: Arc::default(),
             disks: HashMap::new(),
         }
     }
@@ -248,12 +249,13 @@ impl<F: FnMut() -> Result<Arc<dyn Fallback>>> ForwardServer<F> {
     fn handle(&mut self, request: &[u8]) -> Result<Option<UnixStream>> {
         match serde_json::from_slice(request).map_err(io::Error::from)? {
             ForwardRequest::Device { size_bytes } => {
-                if self.devices >= DEVICES_MAX {
+                if Arc::strong_count(&self.devices) > DEVICES_MAX {
                     return Err(Error::new(ErrorKind::Denied, "too many devices"));
                 }
-                self.devices = self.devices.saturating_add(1);
                 let (ours, theirs) = UnixStream::pair()?;
-                self.device = Some(StreamDevice::new(ours, size_bytes, self.device_deadline)?);
+                let token = Arc::clone(&self.devices);
+                let device = StreamDevice::new(ours, size_bytes, self.device_deadline, token)?;
+                self.device = Some(device);
                 Ok(Some(theirs))
             }
             ForwardRequest::Open {
@@ -413,7 +415,11 @@ mod tests {
             assert!(String::from_utf8(answer).unwrap().contains("Failed"));
         }
         let device = br#"{"Device":{"size_bytes":18446744073709551615}}"#;
-        let streams: Vec<_> = (0..DEVICES_MAX).map(|_| server.answer(device).1).collect();
-        assert!(streams.iter().all(Option::is_some) && server.answer(device).1.is_none());
+        // A device that nothing uses goes with the next one.
+        assert!((0..2 * DEVICES_MAX).all(|_| server.answer(device).1.is_some()));
+        let used = vec![Arc::clone(&server.devices); DEVICES_MAX];
+        assert!(server.answer(device).1.is_none());
+        drop(used);
+        assert!(server.answer(device).1.is_some());
     }
 }

@@ -20,7 +20,7 @@ pub fn create_overlay(overlay: &Path, image: &Path, format: Format, size_bytes: 
         backing: Some(NewBacking {
             name: name_from(overlay, &real),
             format,
-            check: BackingCheck::Skip,
+            check: BackingCheck::ByCaller,
         }),
         ..NewQcow2::default()
     };

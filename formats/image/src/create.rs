@@ -115,7 +115,9 @@ pub struct NewBacking {
 pub enum BackingCheck {
     /// The backing file must open through this gate.
     Open(Gate),
-    /// The backing file is not opened; the size must be given.
+    /// The caller has opened the backing file, and gives the size.
+    ByCaller,
+    /// The backing file is not opened and need not exist; the size must be given.
     Skip,
 }
 

@@ -190,6 +190,22 @@ mod tests {
     }
 
     #[test]
+    fn files_of_all_sizes_around_the_small_buffer_are_whole() {
+        let fs = WritableMemoryFs::new();
+        let inode = file(&fs);
+        let small = SMALL_BUFFER_BYTES as u64;
+        for size in [1, small - 1, small, small + 1, 1 << 20, (1 << 20) + small] {
+            let progress = &mut |_| ControlFlow::Continue(());
+            let written = replace_contents(&fs, inode, &mut Trickle(size), progress);
+            assert_eq!(written.unwrap(), size);
+            let mut contents = vec![0; usize::try_from(size).unwrap() + 1];
+            let read = fs.read_at(inode, 0, &mut contents).unwrap();
+            assert_eq!(read as u64, size);
+            assert!(contents[..read].iter().all(|byte| *byte == 7));
+        }
+    }
+
+    #[test]
     fn a_full_filesystem_is_reported_as_full() {
         let fs = WritableMemoryFs::with_limits(Limits {
             blocks: 3,

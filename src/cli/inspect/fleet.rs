@@ -17,6 +17,7 @@ use diskfs::{Error, ErrorKind, Result};
 use super::{Inspect, guests, json};
 use crate::cli::fleet;
 use crate::cli::out_file::is_standard;
+use crate::cli::sandbox::Needs;
 use crate::cli::session::{Session, stdout};
 
 pub(super) fn run(args: &Inspect, images: &Path, session: &mut Session) -> Result<()> {
@@ -40,6 +41,17 @@ pub(super) fn run(args: &Inspect, images: &Path, session: &mut Session) -> Resul
             Box::new(file)
         }
     };
+    let named = images.iter().map(Into::into).collect();
+    let needs = Needs::reading_images(named, &args.source);
+    session.while_confined(&needs, |session| inspect(args, images, &mut *out, session))
+}
+
+fn inspect(
+    args: &Inspect,
+    images: Vec<PathBuf>,
+    out: &mut dyn Write,
+    session: &mut Session,
+) -> Result<()> {
     let look = |image: &PathBuf| {
         let disk = args.source.open(image.as_os_str())?;
         Ok(json(args, &guests(args, &disk)?))
@@ -47,7 +59,7 @@ pub(super) fn run(args: &Inspect, images: &Path, session: &mut Session) -> Resul
     let failed = "images could not be inspected";
     fleet::run(
         session,
-        &mut *out,
+        out,
         images,
         args.jobs,
         look,

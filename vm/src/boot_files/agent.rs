@@ -1,5 +1,6 @@
 //! The agent: the first and only program of the machine.
 
+use std::io::Read;
 use std::path::Path;
 
 use super::Appliance;
@@ -12,8 +13,8 @@ const NAME: &str = "diskfs-agent";
 /// The place of the agent after a build from a checkout, from the directory of the program.
 const IN_CHECKOUT: &str = "../x86_64-unknown-linux-gnu/agent/diskfs-agent";
 
-/// The agent that is built into this library (`build.rs`); empty if none is.
-const BUILT_IN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent"));
+/// The agent that is built into this library (`build.rs`), compressed by gzip; empty if none is.
+const BUILT_IN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent.gz"));
 
 impl Appliance {
     /// Returns the agent for building appliances: the one in the file `given`, else the one that is
@@ -25,8 +26,10 @@ impl Appliance {
     pub(crate) fn agent(&self, given: Option<&Path>) -> Result<Vec<u8>> {
         match given {
             Some(file) => static_agent(file),
-            None if BUILT_IN.is_empty() => self.found_agent(),
-            None => check_agent(BUILT_IN).map(|()| BUILT_IN.to_vec()),
+            None => match built_in()? {
+                agent if agent.is_empty() => self.found_agent(),
+                agent => check_agent(&agent).map(|()| agent),
+            },
         }
     }
 
@@ -46,6 +49,13 @@ impl Appliance {
                 Error::new(ErrorKind::NotFound, missing.reason()).with_hint(hint)
             })
     }
+}
+
+/// Unpacks the agent that is built into this library.
+fn built_in() -> Result<Vec<u8>> {
+    let mut agent = Vec::new();
+    flate2::read::GzDecoder::new(BUILT_IN).read_to_end(&mut agent)?;
+    Ok(agent)
 }
 
 /// Reads the agent.

@@ -33,6 +33,8 @@ const NO_SPACE: u8 = 2;
 pub(super) struct StreamDevice {
     stream: Mutex<UnixStream>,
     size_bytes: u64,
+    /// What counts the devices.
+    _token: Arc<()>,
 }
 
 impl StreamDevice {
@@ -40,12 +42,14 @@ impl StreamDevice {
         stream: UnixStream,
         size_bytes: u64,
         deadline: Option<Duration>,
+        token: Arc<()>,
     ) -> io::Result<Self> {
         stream.set_read_timeout(deadline)?;
         stream.set_write_timeout(deadline)?;
         Ok(Self {
             stream: Mutex::new(stream),
             size_bytes,
+            _token: token,
         })
     }
 
@@ -221,7 +225,7 @@ mod tests {
     fn a_process_that_does_not_answer_is_given_up() {
         let (ours, silent) = UnixStream::pair().unwrap();
         let deadline = Duration::from_millis(50);
-        let device = StreamDevice::new(ours, 1 << 20, Some(deadline)).unwrap();
+        let device = StreamDevice::new(ours, 1 << 20, Some(deadline), Arc::default()).unwrap();
         let started = Instant::now();
         for _ in 0..100 {
             let error = device.read_at(0, &mut [0; 512]).unwrap_err();

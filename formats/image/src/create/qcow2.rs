@@ -36,7 +36,7 @@ pub(super) fn write(
         .as_ref()
         .map(|backing| open_backing(path, backing));
     let base = base.transpose()?.flatten();
-    let size_bytes = size(options.size_bytes, base.map(|base| base.size_bytes))?;
+    let size_bytes = size(options.size_bytes, base.and_then(|base| base.size_bytes))?;
     let plan = Plan::new(image, checked, size_bytes, options.preallocation)?;
     let identity = base.and_then(|base| base.identity);
     let header = plan.header(image, size_bytes, identity).encode()?;
@@ -168,14 +168,24 @@ fn size(wanted: Option<u64>, backing: Option<u64>) -> Result<u64> {
 /// An opened backing file.
 #[derive(Debug, Clone, Copy)]
 struct Base {
-    size_bytes: u64,
+    /// The size, if the file was opened here.
+    size_bytes: Option<u64>,
     identity: Option<Identity>,
 }
 
-/// Opens the backing file in the same way as opening the new image will.
+/// Returns the backing file as far as it may be looked at. It is opened in the same way as opening
+/// the new image will.
 fn open_backing(path: &Path, backing: &NewBacking) -> Result<Option<Base>> {
-    let BackingCheck::Open(gate) = &backing.check else {
-        return Ok(None);
+    let identity = || Identity::of_file(&file::directory_of(path).join(&backing.name));
+    let gate = match &backing.check {
+        BackingCheck::Open(gate) => gate,
+        BackingCheck::ByCaller => {
+            return Ok(Some(Base {
+                size_bytes: None,
+                identity: identity(),
+            }));
+        }
+        BackingCheck::Skip => return Ok(None),
     };
     let options = OpenOptions {
         gate: gate.clone(),
@@ -188,8 +198,8 @@ fn open_backing(path: &Path, backing: &NewBacking) -> Result<Option<Base>> {
     };
     let (node, _) = *Opener::new(&options)?.open_as_backing(namer, name, backing.format)?;
     Ok(Some(Base {
-        size_bytes: node.size_bytes(),
-        identity: Identity::of_file(&file::directory_of(path).join(&backing.name)),
+        size_bytes: Some(node.size_bytes()),
+        identity: identity(),
     }))
 }
 
