@@ -11,6 +11,7 @@ mod negative_cache;
 mod programs;
 mod reading;
 mod remote;
+mod small_files;
 mod writing;
 
 use std::fmt;

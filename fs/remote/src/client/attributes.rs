@@ -88,6 +88,11 @@ impl AttributeCache {
         part.known.insert(metadata.inode, metadata.clone());
     }
 
+    /// Returns true if this file was not changed since a request.
+    pub(super) fn is_unchanged(&self, asked: RequestTime, inode: InodeNumber) -> bool {
+        self.part(inode).is_some_and(|part| part.changed <= asked.0)
+    }
+
     /// Drops a file's metadata after a change, whether or not it failed. Metadata that was
     /// requested before is not stored later.
     pub(super) fn changed(&self, inode: InodeNumber) {

@@ -2,6 +2,7 @@
 
 use diskfs_vfs::{Error, ErrorKind, InodeNumber, Metadata, Result};
 
+use super::attributes::RequestTime;
 use super::connection::{Answer, Call, MISMATCH, done};
 use super::holds::ReleaseNeeded;
 use super::remote::Remote;
@@ -78,11 +79,11 @@ impl Remote {
         });
         match changed {
             Ok(metadata) => {
-                self.attributes.changed_to(asked, &metadata);
+                self.changed_to(asked, &metadata);
                 Ok(())
             }
             Err(error) => {
-                self.attributes.changed(inode);
+                self.changed(inode);
                 Err(error)
             }
         }
@@ -92,15 +93,28 @@ impl Remote {
     pub(super) fn change(&self, inodes: &[InodeNumber], operation: Operation<'_>) -> Result<()> {
         let changed = self.ask(operation, done);
         for &inode in inodes {
-            self.attributes.changed(inode);
+            self.changed(inode);
         }
         changed
+    }
+
+    /// Drops what is known of a file after a change.
+    pub(super) fn changed(&self, inode: InodeNumber) {
+        // In this order: contents that arrive meanwhile are either not stored or dropped.
+        self.attributes.changed(inode);
+        self.small_files.forget(inode);
+    }
+
+    /// Replaces a file's metadata after a change, and drops its contents.
+    pub(super) fn changed_to(&self, asked: RequestTime, metadata: &Metadata) {
+        self.attributes.changed_to(asked, metadata);
+        self.small_files.forget(metadata.inode);
     }
 
     /// Updates cache and holds after a file lost a name.
     pub(super) fn lost_a_name(&self, removed: Removed) -> Result<()> {
         let inode = InodeNumber(removed.inode);
-        self.attributes.changed(inode);
+        self.changed(inode);
         self.negative_cache.remove(inode);
         if removed.kept && self.holds.note_kept(inode) == ReleaseNeeded::Yes {
             return self.ask(Operation::Release { inode: inode.0 }, done);

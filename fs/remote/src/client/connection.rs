@@ -195,10 +195,51 @@ impl Connection {
             data,
             into,
         } = call;
-        let ticket = self.take_slot(into.len(), request.waits_for_a_program())?;
-        let answered = self
-            .send(ticket, &request, data)
-            .and_then(|()| self.receive(ticket, into));
+        let is_endless = request.waits_for_a_program();
+        let ticket = self.begin(&request, data, into.len(), is_endless)?;
+        self.finish(ticket, into, take)
+    }
+
+    /// Sends a request whose answer nobody waits for yet; [`finish_later`](Self::finish_later) must
+    /// follow.
+    pub(super) fn send_ahead(&self, request: &Request<'_>, bulk_limit: usize) -> Result<Ticket> {
+        // The answer may stay in the stream until somebody needs it.
+        self.begin(request, &[], bulk_limit, true)
+    }
+
+    /// Waits for the answer to a request that was sent ahead, and passes it to `take`.
+    pub(super) fn finish_later<T>(
+        &self,
+        ticket: Ticket,
+        into: &mut [u8],
+        take: impl FnOnce(Answer<'_>) -> Checked<T>,
+    ) -> Result<T> {
+        if let Some(slot) = lock(&self.state).slots.get_mut(ticket.index) {
+            slot.is_endless = false;
+        }
+        self.finish(ticket, into, take)
+    }
+
+    fn begin(
+        &self,
+        request: &Request<'_>,
+        data: &[u8],
+        bulk_limit: usize,
+        is_endless: bool,
+    ) -> Result<Ticket> {
+        let ticket = self.take_slot(bulk_limit, is_endless)?;
+        let sent = self.send(ticket, request, data);
+        sent.inspect_err(|_| self.give_back(ticket))?;
+        Ok(ticket)
+    }
+
+    fn finish<T>(
+        &self,
+        ticket: Ticket,
+        into: &mut [u8],
+        take: impl FnOnce(Answer<'_>) -> Checked<T>,
+    ) -> Result<T> {
+        let answered = self.receive(ticket, into);
         self.give_back(ticket);
         let (message, bulk_len) = answered?;
         let bulk = into.get(..bulk_len).unwrap_or_default();
@@ -462,7 +503,7 @@ fn invalid(reason: &'static str) -> io::Error {
 
 /// The slot and turn of a request, from which its number is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Ticket {
+pub(super) struct Ticket {
     index: usize,
     turn: u32,
 }

@@ -5,6 +5,7 @@ use diskfs_vfs::{DirEntry, Error, ErrorKind, FileType, InodeNumber, Metadata, Re
 use super::attributes::RequestTime;
 use super::connection::MISMATCH;
 use super::remote::Remote;
+use super::small_files::Listed;
 use crate::protocol::{
     Checked, MAX_LIST, MAX_MESSAGE, Operation, Reply, Violation, is_name, take_entry,
 };
@@ -30,6 +31,8 @@ pub(super) struct Listing<'r> {
     seen: u64,
     /// True if no page follows.
     ends: bool,
+    /// The small files of this page.
+    small: Vec<Listed>,
 }
 
 impl<'r> Listing<'r> {
@@ -44,6 +47,7 @@ impl<'r> Listing<'r> {
             asked: fs.attributes.request_time(),
             seen: 0,
             ends: false,
+            small: Vec::new(),
         };
         listing.next_page()?;
         Ok(listing)
@@ -74,6 +78,7 @@ impl<'r> Listing<'r> {
 
     fn next_entry(&mut self) -> Result<Option<DirEntry>> {
         while self.taken >= self.page.len() {
+            self.note_small_files();
             if self.ends {
                 return Ok(None);
             }
@@ -90,6 +95,15 @@ impl<'r> Listing<'r> {
         Ok(Some(entry))
     }
 
+    /// Passes on the small files of the page that ends.
+    fn note_small_files(&mut self) {
+        if !self.small.is_empty() {
+            self.fs.small_files.note_listing(&self.small);
+            self.fs.send_next();
+            self.small.clear();
+        }
+    }
+
     fn take(&mut self) -> Checked<DirEntry> {
         let mut rest = self.page.get(self.taken..).unwrap_or_default();
         let entry = take_entry(&mut rest)?;
@@ -102,6 +116,7 @@ impl<'r> Listing<'r> {
             if metadata.inode.0 != entry.inode {
                 return Err(MISMATCH);
             }
+            self.small.extend(Listed::new(self.dir, &metadata));
             self.fs.attributes.keep(self.asked, &metadata);
         }
         Ok(DirEntry {

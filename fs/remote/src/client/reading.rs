@@ -9,6 +9,7 @@ use super::calls::{check_name, data};
 use super::connection::MISMATCH;
 use super::listing::Listing;
 use super::remote::Remote;
+use super::small_files::SMALL_FILE_MAX;
 use crate::protocol::{
     MAX_BULK, MAX_EXTENTS, MAX_SUBVOLUME_PATH, MAX_TARGET, MAX_XATTR, Operation, Reply, Violation,
     is_xattr_name,
@@ -50,6 +51,10 @@ impl FsRead for Remote {
     }
 
     fn read_at(&self, inode: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if let Some(read) = self.read_small(inode, offset, buf) {
+            self.check_open()?;
+            return Ok(read);
+        }
         let mut read = 0_usize;
         for chunk in buf.chunks_mut(MAX_BULK) {
             let Some(at) = offset.checked_add(u64::try_from(read).unwrap_or(u64::MAX)) else {
@@ -134,6 +139,14 @@ impl FsRead for Remote {
         let len = self.ask_into(Operation::Subvolume { id }, &mut path, data)?;
         path.truncate(len);
         Ok(path)
+    }
+
+    fn will_need(&self, inode: InodeNumber, offset: u64, len_bytes: u64) {
+        let small = u32::try_from(len_bytes).ok();
+        let small = small.filter(|&len| offset == 0 && len <= SMALL_FILE_MAX);
+        if let Some(Ok(len)) = small.map(usize::try_from) {
+            self.small_files.announce(inode, len);
+        }
     }
 
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {

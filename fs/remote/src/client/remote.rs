@@ -10,6 +10,7 @@ use super::attributes::AttributeCache;
 use super::connection::{Call, Connection, done};
 use super::holds::Holds;
 use super::negative_cache::NegativeCache;
+use super::small_files::SmallFiles;
 use crate::protocol::Request;
 
 /// A filesystem that an agent has mounted.
@@ -25,6 +26,7 @@ pub struct Remote {
     pub(super) filesystem: u32,
     pub(super) root: InodeNumber,
     pub(super) attributes: AttributeCache,
+    pub(super) small_files: SmallFiles,
     pub(super) holds: Holds,
     pub(super) negative_cache: NegativeCache,
     pub(super) identity: Identity,
@@ -70,6 +72,7 @@ impl Remote {
             filesystem,
             root: root.inode,
             attributes,
+            small_files: SmallFiles::default(),
             holds: Holds::default(),
             negative_cache,
             identity,
@@ -123,6 +126,7 @@ impl Remote {
         if self.is_closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
+        self.finish_all_reads();
         let call = Call::new(Request::Unmount {
             filesystem: self.filesystem,
         });

@@ -115,10 +115,10 @@ impl FsWrite for Remote {
             Reply::Renamed { moved, replaced } => Ok((InodeNumber(moved), replaced)),
             _ => Err(MISMATCH),
         });
-        self.attributes.changed(dir);
-        self.attributes.changed(to_dir);
+        self.changed(dir);
+        self.changed(to_dir);
         let (moved, replaced) = renamed?;
-        self.attributes.changed(moved);
+        self.changed(moved);
         replaced.map_or(Ok(()), |replaced| self.lost_a_name(replaced))
     }
 
@@ -201,7 +201,7 @@ impl FsWrite for Remote {
             how: how.into(),
         };
         let set = self.send_bulk(operation, value, done);
-        self.attributes.changed(inode);
+        self.changed(inode);
         set
     }
 
@@ -253,10 +253,10 @@ impl Remote {
     fn make(&self, dir: InodeNumber, operation: Operation<'_>) -> Result<InodeNumber> {
         let asked = self.attributes.request_time();
         let made = self.ask(operation, file);
-        self.attributes.changed(dir);
+        self.changed(dir);
         let made = made?;
         // Another file may have had this inode number before.
-        self.attributes.changed_to(asked, &made);
+        self.changed_to(asked, &made);
         Ok(made.inode)
     }
 
@@ -266,7 +266,7 @@ impl Remote {
             Reply::Removed(removed) => Ok(removed),
             _ => Err(MISMATCH),
         });
-        self.attributes.changed(dir);
+        self.changed(dir);
         self.lost_a_name(removed?)
     }
 
@@ -282,7 +282,7 @@ impl Remote {
                 .ok_or(Violation("invalid number of bytes written")),
             _ => Err(MISMATCH),
         });
-        self.attributes.changed(inode);
+        self.changed(inode);
         written
     }
 }

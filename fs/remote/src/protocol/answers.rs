@@ -65,6 +65,12 @@ pub enum Reply<'a> {
     },
     /// A program has ended, and all its output was sent before.
     Ended(Ended),
+    /// The contents of several files are the bulk.
+    Files {
+        /// The number of bytes that were read from each file, in the order of the request; `None`
+        /// for a file that can't be read.
+        lens: Vec<Option<u32>>,
+    },
 }
 
 /// A file that lost a name.

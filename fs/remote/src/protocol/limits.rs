@@ -45,6 +45,9 @@ pub const MAX_XATTR: usize = 64 << 10;
 /// The maximum length of the directory entries in an answer, in bytes.
 pub const MAX_LIST: usize = 128 << 10;
 
+/// The maximum number of small files that one request reads.
+pub const MAX_FILE_READS: usize = 64;
+
 /// The maximum number of extents in an answer. Each takes up to 26 bytes.
 pub const MAX_EXTENTS: usize = 1024;
 

@@ -208,6 +208,12 @@ pub enum Operation<'a> {
     Sync,
     /// A call of `subvolume`; the path is the bulk of the answer.
     Subvolume { id: Option<u64> },
+    /// A call of `read_at` for each of these files ([`encode_file_reads`](super::encode_file_reads))
+    /// from its beginning; the contents are the bulk of the answer, one after the other.
+    ReadFiles {
+        #[serde(borrow)]
+        files: &'a [u8],
+    },
 }
 
 /// A [`NewKind`] in its wire format.

@@ -7,7 +7,7 @@ use diskfs_vfs::{Error, ErrorKind, InodeNumber, Metadata, NewKind, Result, SetMe
 use crate::protocol::{
     Attributes, Entry, Extent, Failure, FileKind, Frame, Head, MAX_BULK, MAX_EXTENTS, MAX_LIST,
     MAX_OUTPUT, MAX_SUBVOLUME_PATH, MAX_TARGET, MAX_XATTR, MIN_APART, MountRequest, Mounted,
-    Operation, Program, ProgramDir, Removed, Reply, Request, bulk_offset, is_name, is_signal,
+    Operation, Program, ProgramDir, Removed, Reply, Request, bulk_offset, decode_file_reads, is_name, is_signal,
     is_xattr_name,
 };
 
@@ -356,6 +356,7 @@ impl FilesystemCall<'_> {
                 out.set(at_most(&names.concat(), MAX_XATTR)?);
                 Ok(Reply::Data)
             }
+            O::ReadFiles { files } => self.read_files(files, out),
             O::Statistics => Ok(Reply::Statistics(fs.statistics()?.into())),
             O::Extents { inode, offset } => self.extents(InodeNumber(inode), offset),
             _ => self.change(operation, data),
@@ -486,6 +487,30 @@ impl FilesystemCall<'_> {
         out.text = bytes;
         out.set_text_len();
         Ok(Reply::Entries { ends })
+    }
+
+    /// Reads the beginnings of several files.
+    fn read_files(&self, files: &[u8], out: &mut AnswerBulk) -> Result<Reply<'static>> {
+        let (files, total) = decode_file_reads(files)
+            .map_err(|violation| Error::new(ErrorKind::Invalid, violation.0))?;
+        for file in &files {
+            let len_bytes = file.len.into();
+            self.fs.will_need(InodeNumber(file.inode), 0, len_bytes);
+        }
+        let mut lens = Vec::with_capacity(files.len());
+        out.fill(total, |room| {
+            let mut filled = 0_usize;
+            for file in &files {
+                let len = usize::try_from(file.len).unwrap_or(usize::MAX);
+                let room = room.get_mut(filled..).and_then(|rest| rest.get_mut(..len));
+                let read = room.map(|room| self.fs.read_at(InodeNumber(file.inode), 0, room));
+                let read = read.and_then(Result::ok);
+                filled = filled.saturating_add(read.unwrap_or_default());
+                lens.push(read.and_then(|read| u32::try_from(read).ok()));
+            }
+            Ok(filled)
+        })?;
+        Ok(Reply::Files { lens })
     }
 
     fn extents(&self, inode: InodeNumber, offset: u64) -> Result<Reply<'static>> {
