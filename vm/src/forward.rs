@@ -6,6 +6,7 @@
 //! nothing but filesystems of the device that it is given, and programs for it.
 
 mod device;
+mod read_ahead;
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,6 +1,9 @@
 //! The implementation of `FsRead`.
 
 use std::ffi::CString;
+use std::io::IoSliceMut;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use diskfs_remote::server::{ListedEntries, Served};
 use diskfs_vfs::{
@@ -8,13 +11,16 @@ use diskfs_vfs::{
     NewAttributes, NewKind, Result, Statistics,
 };
 use rustix::fs::{fstatvfs, getxattr, listxattr, readlinkat};
-use rustix::io::{Errno, pread};
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
 use super::KernelFs;
 use super::errors::failed;
 use super::extents::{Addresses, extents};
 use super::inodes::Inodes;
 use super::subvolumes;
+
+/// The length of the kernel's read-ahead.
+const READ_AHEAD_BYTES: usize = 128 << 10;
 
 /// Linux's limit for an attribute's value and for a list of names.
 const XATTR_MAX: usize = 64 << 10;
@@ -46,10 +52,11 @@ impl FsRead for KernelFs {
         let open = self.open();
         let node = open.node(inode)?;
         let fd = node.reader()?;
+        let caching = Caching::of_read(offset, buf.len());
         let mut read = 0_usize;
         while let Some(rest) = buf.get_mut(read..).filter(|rest| !rest.is_empty()) {
             let at = offset.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
-            match pread(fd, rest, at) {
+            match read_once(fd, rest, at, caching) {
                 Ok(0) => break,
                 Ok(len) => read = read.saturating_add(len),
                 Err(Errno::INTR) => {}
@@ -151,6 +158,46 @@ impl FsRead for KernelFs {
         let id = id.map_or_else(|| subvolumes::default_id(mount), Ok)?;
         subvolumes::path(mount, id)
     }
+}
+
+/// Says whether contents that were read stay in this kernel's page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Caching {
+    Stay,
+    /// The host's kernel has them, so keeping them here would only take memory.
+    Drop,
+}
+
+impl Caching {
+    /// Returns the caching of a read. The rest of a page of which a small read in the middle of a
+    /// file took a part is probably read next.
+    fn of_read(offset: u64, len: usize) -> Self {
+        if offset == 0 || len >= READ_AHEAD_BYTES {
+            Self::Drop
+        } else {
+            Self::Stay
+        }
+    }
+}
+
+/// Performs one `pread`.
+fn read_once(
+    fd: BorrowedFd<'_>,
+    buf: &mut [u8],
+    at: u64,
+    caching: Caching,
+) -> rustix::io::Result<usize> {
+    /// `RWF_DONTCACHE`, since Linux 6.14.
+    const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+    /// False once the kernel or the filesystem has refused the flag.
+    static CAN_DROP: AtomicBool = AtomicBool::new(true);
+    if caching == Caching::Drop && CAN_DROP.load(Ordering::Relaxed) {
+        match preadv2(fd, &mut [IoSliceMut::new(buf)], at, DONT_CACHE) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => CAN_DROP.store(false, Ordering::Relaxed),
+            read => return read,
+        }
+    }
+    pread(fd, buf, at)
 }
 
 impl Served for KernelFs {

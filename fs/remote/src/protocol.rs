@@ -22,9 +22,9 @@ pub use file_reads::{FileRead, decode_file_reads, encode_file_reads};
 pub use frame::{Frame, FrameReader, Head, write_frame};
 pub use hello::{About, AgentHello, HostHello};
 pub use limits::{
-    BULK_AREA_BYTES, BULK_AREA_SERIAL, MAX_BULK, MAX_EXTENTS, MAX_FILE_READS, MAX_FRAME, MAX_IN_FLIGHT, MAX_LIST,
-    MAX_MESSAGE, MAX_NAME, MAX_OUTPUT, MAX_PROGRAMS, MAX_REASON, MAX_SUBVOLUME_PATH, MAX_TARGET,
-    MAX_XATTR, MAX_XATTR_NAME, MIN_APART,
+    BULK_AREA_BYTES, BULK_AREA_SERIAL, MAX_BULK, MAX_EXTENTS, MAX_FILE_READS, MAX_FRAME,
+    MAX_IN_FLIGHT, MAX_LIST, MAX_MESSAGE, MAX_NAME, MAX_OUTPUT, MAX_PROGRAMS, MAX_REASON,
+    MAX_SUBVOLUME_PATH, MAX_TARGET, MAX_XATTR, MAX_XATTR_NAME, MIN_APART,
 };
 pub use programs::{Ended, Program, ProgramDir, Stream, User, is_signal};
 pub use requests::{

@@ -38,6 +38,8 @@ pub fn ask_everything(client: &Client) {
                 .filter(|entry| fs.metadata(entry.inode).is_ok())
                 .count()
         });
+        fs.will_need(f, 0, 100);
+        let _ = fs.read_at(f, 0, &mut [0; 100]);
         let _ = fs.lookup(root, b"l").and_then(|l| fs.read_link(l));
         let _ = fs.link(f, root, b"second");
         let _ = fs.rename(root, b"second", root, &name, RenameMode::Exchange);

@@ -3,14 +3,16 @@
 //! A request is an operation (1 byte), an offset and a length (8 bytes each), little-endian, and the
 //! bytes to be written; the answer is a byte that says how it ended, and the bytes that were read.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSliceMut, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use diskfs_block::bytes::{index, le64, len_u64};
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result, check_bounds};
+
+use super::read_ahead::ReadAhead;
 
 /// The longest piece that is read or written at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -31,10 +33,17 @@ const NO_SPACE: u8 = 2;
 /// A device whose bytes are in another process.
 #[derive(Debug)]
 pub(super) struct StreamDevice {
-    stream: Mutex<UnixStream>,
+    /// Locked for each request.
+    connection: Mutex<DeviceConnection>,
     size_bytes: u64,
     /// What counts the devices.
     _token: Arc<()>,
+}
+
+#[derive(Debug)]
+struct DeviceConnection {
+    stream: UnixStream,
+    ahead: ReadAhead,
 }
 
 impl StreamDevice {
@@ -47,19 +56,62 @@ impl StreamDevice {
         stream.set_read_timeout(deadline)?;
         stream.set_write_timeout(deadline)?;
         Ok(Self {
-            stream: Mutex::new(stream),
+            connection: Mutex::new(DeviceConnection {
+                stream,
+                ahead: ReadAhead::default(),
+            }),
             size_bytes,
             _token: token,
         })
     }
 
-    fn request(
-        &self,
+    /// Sends a request that changes the device.
+    fn change(&self, request: (u8, u64, u64), written: &[u8]) -> Result<()> {
+        let (_, offset, len_bytes) = request;
+        let mut connection = self.connection();
+        connection.ahead.drop_range(offset, len_bytes);
+        connection.exchange(request, written, &mut [])
+    }
+
+    /// Reads a piece, or copies it from what was read ahead.
+    fn read_piece(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut connection = self.connection();
+        if connection.ahead.read(offset, buf) {
+            return Ok(());
+        }
+        let wanted = connection.ahead.wanted(offset, buf.len(), self.size_bytes);
+        if let Some(wanted) = wanted {
+            let mut bytes = vec![0; wanted];
+            let request = (READ, offset, len_u64(wanted));
+            // If a byte that nobody has asked for can't be read, the piece is read alone.
+            if connection.exchange(request, b"", &mut bytes).is_ok() {
+                buf.copy_from_slice(bytes.get(..buf.len()).unwrap_or_default());
+                connection.ahead.store(offset, bytes);
+                return Ok(());
+            }
+        }
+        connection.exchange((READ, offset, len_u64(buf.len())), b"", buf)
+    }
+
+    fn connection(&self) -> MutexGuard<'_, DeviceConnection> {
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        check_bounds(offset, len_bytes, self.size_bytes)
+    }
+}
+
+impl DeviceConnection {
+    fn exchange(
+        &mut self,
         (operation, offset, len_bytes): (u8, u64, u64),
         written: &[u8],
         read: &mut [u8],
     ) -> Result<()> {
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = &mut self.stream;
         let mut exchange = || {
             let mut request = [0; REQUEST_BYTES];
             request[0] = operation;
@@ -68,9 +120,19 @@ impl StreamDevice {
             stream.write_all(&request)?;
             stream.write_all(written)?;
             let mut ended = [FAILED];
-            stream.read_exact(&mut ended)?;
-            if ended == [SUCCEEDED] {
-                stream.read_exact(read)?;
+            // Usually status and bytes arrive together.
+            let mut parts = [IoSliceMut::new(&mut ended), IoSliceMut::new(read)];
+            let arrived = loop {
+                match stream.read_vectored(&mut parts) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    arrived => break arrived?,
+                }
+            };
+            let read_len = arrived.checked_sub(1).ok_or(io::ErrorKind::UnexpectedEof)?;
+            match ended {
+                [SUCCEEDED] => stream.read_exact(read.get_mut(read_len..).unwrap_or_default())?,
+                _ if read_len > 0 => return Err(io::ErrorKind::InvalidData.into()),
+                _ => {}
             }
             io::Result::Ok(ended)
         };
@@ -90,10 +152,6 @@ impl StreamDevice {
         };
         Err(Error::new(kind, reason).at(offset))
     }
-
-    fn check(&self, offset: u64, len_bytes: u64) -> Result<()> {
-        check_bounds(offset, len_bytes, self.size_bytes)
-    }
 }
 
 impl BlockRead for StreamDevice {
@@ -105,9 +163,8 @@ impl BlockRead for StreamDevice {
         self.check(offset, len_u64(buf.len()))?;
         let mut at = offset;
         for piece in buf.chunks_mut(PIECE_BYTES) {
-            let len_bytes = len_u64(piece.len());
-            self.request((READ, at, len_bytes), b"", piece)?;
-            at = at.saturating_add(len_bytes);
+            self.read_piece(at, piece)?;
+            at = at.saturating_add(len_u64(piece.len()));
         }
         Ok(())
     }
@@ -119,7 +176,7 @@ impl BlockWrite for StreamDevice {
         let mut at = offset;
         for piece in buf.chunks(PIECE_BYTES) {
             let len_bytes = len_u64(piece.len());
-            self.request((WRITE, at, len_bytes), piece, &mut [])?;
+            self.change((WRITE, at, len_bytes), piece)?;
             at = at.saturating_add(len_bytes);
         }
         Ok(())
@@ -127,16 +184,16 @@ impl BlockWrite for StreamDevice {
 
     fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.check(offset, len_bytes)?;
-        self.request((WRITE_ZEROES, offset, len_bytes), b"", &mut [])
+        self.change((WRITE_ZEROES, offset, len_bytes), b"")
     }
 
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.check(offset, len_bytes)?;
-        self.request((DISCARD, offset, len_bytes), b"", &mut [])
+        self.change((DISCARD, offset, len_bytes), b"")
     }
 
     fn flush(&self) -> Result<()> {
-        self.request((FLUSH, 0, 0), b"", &mut [])
+        self.change((FLUSH, 0, 0), b"")
     }
 }
 
@@ -157,35 +214,44 @@ impl Device {
 
     /// Serves the device until the stream ends.
     pub(super) fn serve(&self, mut stream: &UnixStream) -> io::Result<()> {
-        let mut piece = Vec::new();
+        // The status and the bytes of an answer.
+        let mut answer = vec![0];
         let mut request = [0; REQUEST_BYTES];
         loop {
             stream.read_exact(&mut request)?;
             let operation = request[0];
             let numbers = le64(&request, 1).zip(le64(&request, 9));
             let (offset, len_bytes) = numbers.ok_or(io::ErrorKind::InvalidData)?;
-            piece.clear();
-            if matches!(operation, READ | WRITE) {
-                let len = index(len_bytes);
-                if len > PIECE_BYTES {
-                    return Err(io::ErrorKind::InvalidData.into());
-                }
-                piece.resize(len, 0);
+            let has_bytes = matches!(operation, READ | WRITE);
+            let len = if has_bytes { index(len_bytes) } else { 0 };
+            if len > PIECE_BYTES {
+                return Err(io::ErrorKind::InvalidData.into());
             }
+            // Not cleared: each byte that is sent was read from the device, or was sent before.
+            if answer.len() <= len {
+                answer.resize(len.saturating_add(1), 0);
+            }
+            let Some((status, rest)) = answer.split_first_mut() else {
+                return Err(io::ErrorKind::InvalidData.into());
+            };
+            let piece = rest.get_mut(..len).unwrap_or_default();
             if operation == WRITE {
-                stream.read_exact(&mut piece)?;
+                stream.read_exact(piece)?;
             }
-            let ended = self.perform(operation, (offset, len_bytes), &mut piece);
-            let code = match &ended {
+            let ended = self.perform(operation, (offset, len_bytes), piece);
+            *status = match &ended {
                 Ok(()) => SUCCEEDED,
                 Err(error) if error.kind() == ErrorKind::NoSpace => NO_SPACE,
                 Err(_) => FAILED,
             };
-            stream.write_all(&[code])?;
-            match ended {
-                Ok(()) if operation == READ => stream.write_all(&piece)?,
-                Ok(()) => {}
-                Err(error) => tracing::warn!(%error, "cannot use a volume for the microVM"),
+            let sent = if operation == READ && ended.is_ok() {
+                len
+            } else {
+                0
+            };
+            stream.write_all(answer.get(..=sent).unwrap_or_default())?;
+            if let Err(error) = ended {
+                tracing::warn!(%error, "cannot use a volume for the microVM");
             }
         }
     }

@@ -298,9 +298,7 @@ impl Remote {
         let total = batch.files.iter().map(|file| len(file.len)).sum();
         let mut into = vec![0; total];
         let take = |answer: Answer<'_>| self.store(batch, &answer);
-        let _ = self
-            .connection
-            .finish_later(batch.ticket, &mut into, take);
+        let _ = self.connection.finish_later(batch.ticket, &mut into, take);
         self.small_files.end(batch.number);
     }
 
@@ -334,10 +332,7 @@ impl Remote {
 }
 
 /// Returns the contents of each file in an answer.
-fn split<'a>(
-    files: &[FileRead],
-    answer: &Answer<'a>,
-) -> Checked<Vec<(InodeNumber, &'a [u8])>> {
+fn split<'a>(files: &[FileRead], answer: &Answer<'a>) -> Checked<Vec<(InodeNumber, &'a [u8])>> {
     let Reply::Files { lens } = &answer.reply else {
         return Err(MISMATCH);
     };
@@ -348,7 +343,9 @@ fn split<'a>(
     let mut contents = Vec::with_capacity(files.len());
     for (file, read) in files.iter().zip(lens) {
         let Some(read) = *read else { continue };
-        let taken = rest.split_at_checked(len(read)).filter(|_| read <= file.len);
+        let taken = rest
+            .split_at_checked(len(read))
+            .filter(|_| read <= file.len);
         let (of_file, later) = taken.ok_or(Violation("invalid lengths of files"))?;
         contents.push((InodeNumber(file.inode), of_file));
         rest = later;
@@ -362,7 +359,9 @@ fn split<'a>(
 /// Copies from offset `offset` of a file's contents.
 fn copy(contents: &[u8], offset: u64, buf: &mut [u8]) -> usize {
     let from = usize::try_from(offset).ok();
-    let rest = from.and_then(|from| contents.get(from..)).unwrap_or_default();
+    let rest = from
+        .and_then(|from| contents.get(from..))
+        .unwrap_or_default();
     let len = rest.len().min(buf.len());
     if let (Some(to), Some(from)) = (buf.get_mut(..len), rest.get(..len)) {
         to.copy_from_slice(from);

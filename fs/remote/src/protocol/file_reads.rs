@@ -57,7 +57,10 @@ mod tests {
 
     #[test]
     fn lists_are_bounded() {
-        let file = |len| FileRead { inode: 1 << 40, len };
+        let file = |len| FileRead {
+            inode: 1 << 40,
+            len,
+        };
         let files = [file(5), file(0), file(1000)];
         let (back, total) = decode_file_reads(&encode_file_reads(&files)).unwrap();
         assert_eq!((back.as_slice(), total), (&files[..], 1005));

@@ -7,8 +7,8 @@ use diskfs_vfs::{Error, ErrorKind, InodeNumber, Metadata, NewKind, Result, SetMe
 use crate::protocol::{
     Attributes, Entry, Extent, Failure, FileKind, Frame, Head, MAX_BULK, MAX_EXTENTS, MAX_LIST,
     MAX_OUTPUT, MAX_SUBVOLUME_PATH, MAX_TARGET, MAX_XATTR, MIN_APART, MountRequest, Mounted,
-    Operation, Program, ProgramDir, Removed, Reply, Request, bulk_offset, decode_file_reads, is_name, is_signal,
-    is_xattr_name,
+    Operation, Program, ProgramDir, Removed, Reply, Request, bulk_offset, decode_file_reads,
+    is_name, is_signal, is_xattr_name,
 };
 
 use super::area::Aligned;

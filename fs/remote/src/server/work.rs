@@ -61,6 +61,7 @@ pub fn serve(
             ending: None,
         }),
         writer: Mutex::new(writer),
+        idle: Mutex::default(),
     };
     thread::scope(|scope| {
         for _ in 1..WORKERS {
@@ -98,6 +99,9 @@ struct Server<'m, R, W> {
     state: ServerState<'m>,
     reader: Mutex<Source<R>>,
     writer: Mutex<W>,
+    /// The buffers that no thread uses: so many as were used at once, because each may grow to
+    /// megabytes.
+    idle: Mutex<Vec<Scratch>>,
 }
 
 struct Source<R> {
@@ -114,9 +118,9 @@ impl<R: Read + Send, W: Write + Send> Server<'_, R, W> {
     /// answered. A quick request is answered first, because waking another thread would cost as
     /// much.
     fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
-        let mut scratch = Scratch::default();
         loop {
             let mut source = lock(&self.reader);
+            let mut scratch = lock(&self.idle).pop().unwrap_or_default();
             loop {
                 if source.ending.is_some() {
                     return;
@@ -159,6 +163,7 @@ impl<R: Read + Send, W: Write + Send> Server<'_, R, W> {
                 drop(source);
                 self.answer(&head, request, &mut scratch);
                 scratch.message = message;
+                lock(&self.idle).push(scratch);
                 break;
             }
         }

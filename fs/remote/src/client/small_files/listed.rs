@@ -150,7 +150,10 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let listings = listings(0..20_000);
-        assert_eq!((listings.files.len(), listings.places.len()), (LISTED_MAX, LISTED_MAX));
+        assert_eq!(
+            (listings.files.len(), listings.places.len()),
+            (LISTED_MAX, LISTED_MAX)
+        );
         assert!(guess(&listings, 0).is_empty());
         assert_eq!(guess(&listings, 19_999), [19_999]);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use diskfs_vfs::InodeNumber;
 
 /// The maximum of stored contents. Above it, the oldest are dropped.
-const BYTES_MAX: usize = 4 << 20;
+const BYTES_MAX: usize = 2 << 20;
 const FILES_MAX: usize = 4096;
 
 /// Contents by inode number.
@@ -87,7 +87,11 @@ mod tests {
         assert_eq!(stored.insert(old, &[1; 10]), 0);
         assert_eq!(stored.get(old).map(|(_, which)| which), Some(Use::First));
         assert_eq!(stored.get(old).map(|(_, which)| which), Some(Use::Again));
-        assert_eq!(stored.insert(new, &vec![2; BYTES_MAX]), 0, "the old one was used");
+        assert_eq!(
+            stored.insert(new, &vec![2; BYTES_MAX]),
+            0,
+            "the old one was used"
+        );
         assert!(!stored.has(old) && stored.has(new));
         assert_eq!(stored.insert(old, b"again"), 1);
         assert_eq!((stored.bytes, stored.by_age.len()), (5, 1));
