@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use std::time::{Duration, Instant};
 
@@ -34,9 +34,16 @@ const END: u64 = u64::MAX - 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitPoint(pub usize);
 
-/// The longest busy-poll before blocking: waking a thread on another processor of a virtual machine
-/// takes about as long.
-const BUSY_POLL_MAX: Duration = Duration::from_micros(50);
+/// The longest busy-poll before blocking: most answers of a microVM, such as to the creation of a
+/// file, take less. Blocking costs the guest an interrupt and this side a wake-up on another
+/// processor of a virtual machine, which together take as long as a short answer.
+const BUSY_POLL_MAX: Duration = Duration::from_micros(150);
+
+/// A single poll takes a microsecond; when it took this long, another process had the processor.
+const INTERRUPTION_MIN: Duration = Duration::from_micros(200);
+
+/// The pause of busy-polling after an interruption: other processes may need more of the processor.
+const INTERRUPTION_PAUSE: Duration = Duration::from_millis(10);
 
 /// The rings of a device with their wait points.
 #[derive(Debug)]
@@ -45,6 +52,9 @@ pub struct Rings {
     queues: Vec<WaitQueue>,
     pub(super) memory: Arc<SharedMemory>,
     has_ended: AtomicBool,
+    created: Instant,
+    /// The time until which nobody busy-polls, in microseconds since `created`.
+    paused_until_micros: AtomicU64,
 }
 
 /// A wait point (an epoll). Each event wakes one thread: all events but the end are edge-triggered,
@@ -115,6 +125,8 @@ impl Rings {
             queues: queues?,
             memory,
             has_ended: AtomicBool::new(false),
+            created: Instant::now(),
+            paused_until_micros: AtomicU64::new(0),
         })
     }
 
@@ -144,17 +156,42 @@ impl Rings {
     }
 
     /// Waits as [`wait`](Self::wait) does, but busy-polls `ring` for a while before it blocks: for
-    /// a thread that expects the answer to what it has just sent.
+    /// a thread that expects the answer to what it has just sent. It does not if another process
+    /// has wanted the processor lately.
     pub fn poll_and_wait(&self, at: WaitPoint, ring: &Ring) -> WaitResult {
+        if self.poll(ring) {
+            return WaitResult::Anywhere;
+        }
+        self.wait(at)
+    }
+
+    /// Busy-polls a ring. Returns true if it has requests.
+    fn poll(&self, ring: &Ring) -> bool {
         let began = Instant::now();
-        while began.elapsed() < BUSY_POLL_MAX && !self.has_ended() {
+        let mut now = began;
+        if self.micros(now) < self.paused_until_micros.load(Ordering::Relaxed) {
+            return ring.has_more();
+        }
+        while now.duration_since(began) < BUSY_POLL_MAX && !self.has_ended() {
             if ring.has_more() {
-                return WaitResult::Anywhere;
+                return true;
             }
             // Yield to every other thread that wants the processor.
             rustix::thread::sched_yield();
+            let then = std::mem::replace(&mut now, Instant::now());
+            if now.duration_since(then) >= INTERRUPTION_MIN {
+                let until = self.micros(now.checked_add(INTERRUPTION_PAUSE).unwrap_or(now));
+                self.paused_until_micros.store(until, Ordering::Relaxed);
+                break;
+            }
         }
-        self.wait(at)
+        false
+    }
+
+    /// Returns a time in microseconds since this was created.
+    fn micros(&self, time: Instant) -> u64 {
+        let elapsed = time.saturating_duration_since(self.created);
+        u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Waits for requests at a wait point that only one thread uses.

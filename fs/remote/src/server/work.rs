@@ -188,7 +188,7 @@ impl<R: Read + Send, W: Write + Send> Server<'_, R, W> {
     }
 }
 
-/// Returns true if a request waits for nothing, or at most for one read of the device.
+/// Returns true if a request waits for nothing, or at most for few reads of the device.
 fn is_quick(request: &Request<'_>) -> bool {
     use crate::protocol::Operation as O;
     let Request::In { operation, .. } = request else {
@@ -198,6 +198,7 @@ fn is_quick(request: &Request<'_>) -> bool {
         operation,
         O::Lookup { .. }
             | O::Metadata { .. }
+            | O::List { .. }
             | O::ReadLink { .. }
             | O::Xattr { .. }
             | O::ListXattrs { .. }
