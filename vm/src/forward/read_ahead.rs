@@ -57,8 +57,8 @@ impl ReadAhead {
         true
     }
 
-    /// Returns how many bytes to read at `offset` of a device of `size_bytes` instead of `len`: more
-    /// if the read continues an earlier one.
+    /// Returns how many bytes to read at `offset` instead of `len`, if the read continues an
+    /// earlier one. The device has `size_bytes`.
     pub(super) fn wanted(&mut self, offset: u64, len: usize, size_bytes: u64) -> Option<usize> {
         let continues = |&end: &u64| (end..=end.saturating_add(GAP_MAX)).contains(&offset);
         let is_next = self.ends.iter().any(continues);

@@ -2,7 +2,7 @@
 //!
 //! A caller announces the files that it will read next ([`FsRead::will_need`]); without that, they
 //! are guessed from the directory's listing. The first read of one of them requests that file and
-//! those that follow it, and the next request is sent before its answer is needed, so that the other
+//! those that follow it. The next request is sent before its answer is needed, so that the other
 //! side works while this one does.
 //!
 //! Contents are dropped when the file is changed, as its metadata are, and are not stored if it was

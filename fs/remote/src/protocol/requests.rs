@@ -208,8 +208,9 @@ pub enum Operation<'a> {
     Sync,
     /// A call of `subvolume`; the path is the bulk of the answer.
     Subvolume { id: Option<u64> },
-    /// A call of `read_at` for each of these files ([`encode_file_reads`](super::encode_file_reads))
-    /// from its beginning; the contents are the bulk of the answer, one after the other.
+    /// A call of `read_at` for each of these files, from its beginning; the contents are the bulk
+    /// of the answer, one after the other. [`encode_file_reads`](super::encode_file_reads) makes
+    /// the list.
     ReadFiles {
         #[serde(borrow)]
         files: &'a [u8],
