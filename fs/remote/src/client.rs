@@ -12,6 +12,7 @@ mod programs;
 mod reading;
 mod remote;
 mod small_files;
+mod small_reads;
 mod writing;
 
 use std::fmt;

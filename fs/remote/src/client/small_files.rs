@@ -19,19 +19,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use diskfs_vfs::InodeNumber;
 
 use super::attributes::RequestTime;
-use super::connection::{Answer, MISMATCH, Ticket};
-use super::remote::Remote;
-use crate::protocol::{Checked, FileRead, Operation, Reply, Violation, encode_file_reads};
-pub(super) use listed::Listed;
-use listed::{Listings, small_len};
+use super::connection::Ticket;
+use crate::protocol::FileRead;
+use listed::Listings;
+pub(super) use listed::{Listed, SMALL_FILE_MAX, small_len};
 use stored::{Stored, Use};
-
-/// The size of the largest file that is read with others.
-pub(super) const SMALL_FILE_MAX: u32 = 128 << 10;
 
 /// The limits of a request: so small that the other side works on the next one meanwhile.
 const BATCH_FILES: usize = 32;
-const BATCH_BYTES: usize = 512 << 10;
+pub(super) const BATCH_BYTES: usize = 512 << 10;
 
 /// The number of requests that are sent before their answers are needed.
 const BATCHES_AHEAD: usize = 2;
@@ -62,15 +58,15 @@ struct SmallFilesState {
 
 /// A request that was sent.
 #[derive(Debug)]
-struct Batch {
-    number: u64,
-    ticket: Ticket,
-    asked: RequestTime,
-    files: Vec<FileRead>,
+pub(super) struct Batch {
+    pub(super) number: u64,
+    pub(super) ticket: Ticket,
+    pub(super) asked: RequestTime,
+    pub(super) files: Vec<FileRead>,
 }
 
 /// What a reader of a file must do next.
-enum Step {
+pub(super) enum Step {
     Use(Arc<[u8]>),
     /// Request these files as the batch with this number.
     Send(u64, Vec<InodeNumber>),
@@ -82,7 +78,7 @@ enum Step {
 
 /// Says whether a file was requested with others before, which has failed if it is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Attempt {
+pub(super) enum Attempt {
     First,
     Failed,
 }
@@ -188,7 +184,7 @@ impl SmallFiles {
         self.state().stored.remove(inode);
     }
 
-    fn next_step(&self, inode: InodeNumber, attempt: Attempt) -> Step {
+    pub(super) fn next_step(&self, inode: InodeNumber, attempt: Attempt) -> Step {
         let mut state = self.state();
         loop {
             if let Some(step) = state.step(inode, attempt) {
@@ -200,175 +196,45 @@ impl SmallFiles {
     }
 
     /// Returns the files to request before they are read, if there are any.
-    fn next_batch(&self) -> Option<(u64, Vec<InodeNumber>)> {
+    pub(super) fn next_batch(&self) -> Option<(u64, Vec<InodeNumber>)> {
         let mut state = self.state();
         let is_next = !state.announced.is_empty() && state.sent.len() < BATCHES_AHEAD;
         is_next.then(|| state.take_batch(0))
     }
 
-    fn note_sent(&self, batch: Batch) {
+    pub(super) fn note_sent(&self, batch: Batch) {
         self.state().sent.insert(batch.number, batch);
         self.changed.notify_all();
     }
 
     /// Records that a batch is over, and wakes the threads that wait for its files.
-    fn end(&self, number: u64) {
+    pub(super) fn end(&self, number: u64) {
         let mut state = self.state();
         state.requested.retain(|_, of| *of != number);
         drop(state);
         self.changed.notify_all();
     }
-}
 
-impl Remote {
-    /// Reads from a small file that was announced. Returns `None` for all others.
-    pub(super) fn read_small(
+    /// Stores contents of files for which `is_unchanged` returns true. A change from then on drops
+    /// them.
+    pub(super) fn store(
         &self,
-        inode: InodeNumber,
-        offset: u64,
-        buf: &mut [u8],
-    ) -> Option<usize> {
-        let mut attempt = Attempt::First;
-        loop {
-            match self.small_files.next_step(inode, attempt) {
-                Step::ReadAlone => return None,
-                Step::Use(contents) => {
-                    self.send_next();
-                    return Some(copy(&contents, offset, buf));
-                }
-                Step::Send(number, files) => {
-                    attempt = Attempt::Failed;
-                    self.send_batch(number, &files);
-                }
-                Step::Finish(batch) => {
-                    self.send_next();
-                    self.finish_batch(&batch);
-                }
-            }
-        }
-    }
-
-    /// Sends requests for announced files before they are read.
-    pub(super) fn send_next(&self) {
-        while let Some((number, files)) = self.small_files.next_batch() {
-            self.send_batch(number, &files);
-        }
-    }
-
-    /// Requests files. If that fails, they are read one by one, and the error is met there.
-    fn send_batch(&self, number: u64, files: &[InodeNumber]) {
-        let asked = self.attributes.request_time();
-        let files = self.files_to_read(files);
-        let encoded = encode_file_reads(&files);
-        let request = self.request(Operation::ReadFiles { files: &encoded });
-        let limit = files.iter().map(|file| len(file.len)).sum();
-        let can_send = !files.is_empty() && self.check_open().is_ok();
-        let sent = can_send.then(|| self.connection.send_ahead(&request, limit));
-        match sent {
-            Some(Ok(ticket)) => self.small_files.note_sent(Batch {
-                number,
-                ticket,
-                asked,
-                files,
-            }),
-            _ => self.small_files.end(number),
-        }
-    }
-
-    /// Returns the regular files of known size whose contents fit into one answer.
-    fn files_to_read(&self, files: &[InodeNumber]) -> Vec<FileRead> {
-        let mut room = BATCH_BYTES;
-        let known = files.iter().filter_map(|&inode| {
-            let len = small_len(&self.attributes.get(inode)?)?;
-            let inode = inode.0;
-            Some(FileRead { inode, len })
-        });
-        known
-            .take_while(|file| {
-                let rest = room.checked_sub(len(file.len));
-                room = rest.unwrap_or_default();
-                rest.is_some()
-            })
-            .collect()
-    }
-
-    /// Waits for a batch, and stores its contents. A file that can't be read is read alone later,
-    /// which returns the error.
-    fn finish_batch(&self, batch: &Batch) {
-        let total = batch.files.iter().map(|file| len(file.len)).sum();
-        let mut into = vec![0; total];
-        let take = |answer: Answer<'_>| self.store(batch, &answer);
-        let _ = self.connection.finish_later(batch.ticket, &mut into, take);
-        self.small_files.end(batch.number);
-    }
-
-    /// Checks an answer, and stores the contents of the files that were not changed meanwhile.
-    fn store(&self, batch: &Batch, answer: &Answer<'_>) -> Checked<()> {
-        let contents = split(&batch.files, answer)?;
-        let mut state = self.small_files.state();
+        contents: Vec<(InodeNumber, &[u8])>,
+        is_unchanged: impl Fn(InodeNumber) -> bool,
+    ) {
+        let mut state = self.state();
         for (inode, contents) in contents {
-            // Under the lock: a change from here on drops the contents.
-            if self.attributes.is_unchanged(batch.asked, inode) {
-                let unused = state.stored.insert(inode, contents);
-                if unused > 0 {
-                    state.listings.note_wrong();
-                }
+            // Under the lock, which a change takes after it is recorded.
+            if is_unchanged(inode) && state.stored.insert(inode, contents) > 0 {
+                state.listings.note_wrong();
             }
         }
-        Ok(())
     }
 
-    /// Waits for all requests that were sent ahead.
-    pub(super) fn finish_all_reads(&self) {
-        let sent: Vec<Batch> = {
-            let mut state = self.small_files.state();
-            state.announced.clear();
-            state.sent.drain().map(|(_, batch)| batch).collect()
-        };
-        for batch in sent {
-            self.finish_batch(&batch);
-        }
+    /// Forgets what was announced, and returns the batches whose answers nobody waits for.
+    pub(super) fn take_sent(&self) -> Vec<Batch> {
+        let mut state = self.state();
+        state.announced.clear();
+        state.sent.drain().map(|(_, batch)| batch).collect()
     }
-}
-
-/// Returns the contents of each file in an answer.
-fn split<'a>(files: &[FileRead], answer: &Answer<'a>) -> Checked<Vec<(InodeNumber, &'a [u8])>> {
-    let Reply::Files { lens } = &answer.reply else {
-        return Err(MISMATCH);
-    };
-    if lens.len() != files.len() {
-        return Err(MISMATCH);
-    }
-    let mut rest = answer.bulk;
-    let mut contents = Vec::with_capacity(files.len());
-    for (file, read) in files.iter().zip(lens) {
-        let Some(read) = *read else { continue };
-        let taken = rest
-            .split_at_checked(len(read))
-            .filter(|_| read <= file.len);
-        let (of_file, later) = taken.ok_or(Violation("invalid lengths of files"))?;
-        contents.push((InodeNumber(file.inode), of_file));
-        rest = later;
-    }
-    if !rest.is_empty() {
-        return Err(MISMATCH);
-    }
-    Ok(contents)
-}
-
-/// Copies from offset `offset` of a file's contents.
-fn copy(contents: &[u8], offset: u64, buf: &mut [u8]) -> usize {
-    let from = usize::try_from(offset).ok();
-    let rest = from
-        .and_then(|from| contents.get(from..))
-        .unwrap_or_default();
-    let len = rest.len().min(buf.len());
-    if let (Some(to), Some(from)) = (buf.get_mut(..len), rest.get(..len)) {
-        to.copy_from_slice(from);
-    }
-    len
-}
-
-fn len(len: u32) -> usize {
-    usize::try_from(len).unwrap_or(usize::MAX)
 }

@@ -7,7 +7,8 @@ use std::collections::{HashMap, VecDeque};
 
 use diskfs_vfs::{FileType, InodeNumber, Metadata};
 
-use super::SMALL_FILE_MAX;
+/// The size of the largest file that is read with others.
+pub(in crate::client) const SMALL_FILE_MAX: u32 = 128 << 10;
 
 /// The number of files that are remembered; about 600 KiB.
 const LISTED_MAX: usize = 8192;
@@ -34,7 +35,7 @@ impl Listed {
 }
 
 /// Returns the length of a file if it is small and has contents.
-pub(super) fn small_len(file: &Metadata) -> Option<u32> {
+pub(in crate::client) fn small_len(file: &Metadata) -> Option<u32> {
     let len = u32::try_from(file.size_bytes).ok();
     let is_regular = file.file_type == FileType::Regular;
     len.filter(|&len| is_regular && (1..=SMALL_FILE_MAX).contains(&len))
