@@ -65,7 +65,7 @@ pub(super) struct Batch {
     pub(super) files: Vec<FileRead>,
 }
 
-/// What a reader of a file must do next.
+/// The next step of a thread that reads a file.
 pub(super) enum Step {
     Use(Arc<[u8]>),
     /// Request these files as the batch with this number.
