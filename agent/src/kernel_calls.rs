@@ -15,7 +15,7 @@ use std::process::Command;
 
 use rustix::fs::{Gid, Mode, Uid};
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, chdir, chroot, fchdir, setrlimit, setsid, umask,
+    Pid, Resource, Rlimit, Signal, chdir, chroot, fchdir, ioctl_tiocsctty, setrlimit, setsid, umask,
 };
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
@@ -154,6 +154,8 @@ pub(crate) struct ProcessSetup {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) groups: Vec<u32>,
+    /// True if the standard input is a terminal, which the process then controls.
+    pub(crate) has_terminal: bool,
 }
 
 /// The limit of open files for a program, as distributions set it for a session.
@@ -169,8 +171,12 @@ pub(crate) fn set_up_before_exec(command: &mut Command, setup: ProcessSetup) {
     let directory = std::ffi::CString::new(setup.directory.as_os_str().as_bytes());
     let directory = directory.unwrap_or_default(); // The path contains no NUL.
     let (root, uid, gid) = (setup.root, setup.uid, setup.gid);
+    let has_terminal = setup.has_terminal;
     let run = move || -> io::Result<()> {
         setsid()?;
+        if has_terminal {
+            ioctl_tiocsctty(rustix::stdio::stdin())?;
+        }
         setrlimit(Resource::Nofile, PROGRAM_FILES)?;
         umask(Mode::from_raw_mode(0o022));
         fchdir(&root)?;

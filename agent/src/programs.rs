@@ -6,6 +6,7 @@
 mod name_server;
 mod orphans;
 mod process;
+mod terminal;
 mod tree;
 
 use std::collections::BTreeSet;
@@ -15,7 +16,7 @@ use std::mem::take;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ use rustix::process::{Signal, getpid};
 use crate::kernel_calls::{ProcessSetup, kill_all, set_up_before_exec};
 use crate::kernel_log::log;
 use process::Process;
+use terminal::Terminal;
 
 /// The timeout for the end of programs that were killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -78,6 +80,8 @@ impl Programs {
                 )),
             }
         }
+        let terminal = program.terminal.map(|size| Terminal::open(&root_dir, size));
+        let terminal = terminal.transpose()?;
         let mut command = command(program);
         let user = &program.user;
         set_up_before_exec(
@@ -88,10 +92,14 @@ impl Programs {
                 uid: user.uid,
                 gid: user.gid,
                 groups: user.groups.clone(),
+                has_terminal: terminal.is_some(),
             },
         );
         state.running.retain(|process| process.ended().is_none());
-        let process = Process::start(&mut command);
+        let process = match terminal {
+            Some(terminal) => Process::start_at(&mut command, terminal),
+            None => Process::start(&mut command),
+        };
         let process = Arc::new(process.map_err(|error| tree::not_started(root, program, &error))?);
         state.running.push(Arc::clone(&process));
         drop(state);
@@ -152,10 +160,6 @@ fn command(program: &Program) -> Command {
         let value = parts.next().unwrap_or_default();
         command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
     }
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
     command
 }
 

@@ -1,6 +1,7 @@
 //! The command `diskfs run`.
 
 mod program;
+mod terminal;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _, Write as _};
@@ -23,6 +24,7 @@ use super::session::{Session, raw_stdout};
 use super::signals::Signals;
 use super::target::{self, WriteArgs};
 use program::ProgramArgs;
+use terminal::RawTerminal;
 
 /// The exit code if diskfs itself fails, as in chroot(1).
 const FAILED: u8 = 125;
@@ -43,13 +45,14 @@ const GRACE: Duration = Duration::from_secs(5);
 /// other filesystems where its fstab puts them, and /proc, /sys, /dev and an empty /run. It runs on
 /// a separate kernel, as root unless --user is given, and without a network unless --network is
 /// given (which requires QEMU). Its changes are written to the image, unless --dry-run or --overlay
-/// is given. Standard input, output and error are those of diskfs; signals (Ctrl-C, kill) are
-/// forwarded to the program. When the program ends, processes that it left running are killed.
+/// is given. Standard input, output and error are those of diskfs, or a terminal with --terminal;
+/// signals (Ctrl-C, kill) are forwarded to the program. When the program ends, processes that it left running are killed.
 ///
 /// diskfs runs programs of a guest only with this command.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs run debian.qcow2 -- dpkg -l
+  diskfs run -t debian.qcow2 -- bash
   diskfs run --overlay new.qcow2 base.qcow2 -- passwd -l root
   diskfs run --user postgres --workdir /var/lib/postgresql db.qcow2 -- pg_controldata
   echo 'touch /.autorelabel' | diskfs run fedora.qcow2 -- sh
@@ -76,6 +79,10 @@ pub(super) struct Run {
     /// End the program after this number of seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
+
+    /// Give the program a terminal, for shells and editors; standard input must be one
+    #[arg(short, long, conflicts_with = "no_input")]
+    terminal: bool,
 
     /// Do not pass standard input to the program
     #[arg(short = 'n', long)]
@@ -149,6 +156,9 @@ impl Run {
                 .with_hint("give the image alone, and the directory with --workdir")
                 .into());
         }
+        if self.terminal {
+            RawTerminal::check()?;
+        }
         let new_overlay = self.write.new_overlay();
         let disk = self.write.open(&self.source, &place.image)?;
         let ran = self.run_on(&disk, signals);
@@ -182,7 +192,8 @@ impl Run {
 
     fn run_on(&self, disk: &Disk, signals: Signals) -> std::result::Result<u8, RunError> {
         let (filesystem, mounts) = self.guest(disk)?;
-        let program = self.program.program(&filesystem, &self.command)?;
+        let mut program = self.program.program(&filesystem, &self.command)?;
+        program.terminal = self.terminal.then(terminal::size).transpose()?;
         // Checked here: the machine could not tell it from a missing program.
         self.program.check_directory(&filesystem)?;
         // The filesystem was only needed to look up the user; from here on, the machine writes to
@@ -194,7 +205,9 @@ impl Run {
         };
         let tree = Arc::new(MachineTree::mount(&options, &mounts)?);
         let running = tree.start(program).map_err(RunError::not_started)?;
-        let ended = self.forward_until_exit(&tree, &running, signals);
+        // Only now: what goes wrong before is told to a terminal in its usual mode.
+        let raw = self.terminal.then(RawTerminal::begin).transpose();
+        let ended = raw.and_then(|_raw| self.forward_until_exit(&tree, &running, signals));
         let closed = tree.end();
         let exit_code = ended?;
         closed?;
@@ -227,11 +240,17 @@ impl Run {
             let input = running.clone();
             thread::spawn(move || forward_input(&input));
         }
-        let signalled = running.clone();
+        let (signalled, has_terminal) = (running.clone(), self.terminal);
         thread::spawn(move || {
             loop {
-                // The signal fails if the program has already ended.
-                let _ = signalled.signal(signals.wait());
+                // It fails if the program has already ended.
+                let _ = match signals.wait() {
+                    libc::SIGWINCH if has_terminal => {
+                        terminal::size().and_then(|size| Ok(signalled.resize(size)?))
+                    }
+                    libc::SIGWINCH => Ok(()),
+                    signal => signalled.signal(signal).map_err(Error::from),
+                };
             }
         });
         let is_over = Arc::new(AtomicBool::new(false));

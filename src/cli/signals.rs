@@ -11,13 +11,14 @@ const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Further signals that programs treat as commands.
 #[cfg(feature = "microvm")]
-const FOR_PROGRAMS: [libc::c_int; 6] = [
+const FOR_PROGRAMS: [libc::c_int; 7] = [
     libc::SIGINT,
     libc::SIGTERM,
     libc::SIGHUP,
     libc::SIGQUIT,
     libc::SIGUSR1,
     libc::SIGUSR2,
+    libc::SIGWINCH,
 ];
 
 /// A set of signals that no longer end the program by themselves, but are waited for.

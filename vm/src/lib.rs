@@ -43,7 +43,9 @@ mod verdict;
 mod watch;
 
 pub use boot_files::Appliance;
-pub use diskfs_remote::client::{Ended, Program, ProgramEvent, Running, Stream, User};
+pub use diskfs_remote::client::{
+    Ended, Program, ProgramEvent, Running, Stream, TerminalSize, User,
+};
 pub use ending_signals::clean_up_on_signals;
 pub use forward::{ForwardServer, Forwarded};
 pub use options::{BackendChoice, BackendKind, VmOptions};

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
+use diskfs_remote::protocol::TerminalSize;
 use diskfs_remote::server::{Ended, ProgramEvent, Running, Stream};
 use diskfs_vfs::{Error, ErrorKind, Result};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -18,6 +19,10 @@ use rustix::process::{
 };
 
 use super::io_error;
+use super::terminal::{Terminal, resize};
+
+/// The character that ends the input at a terminal: Ctrl-D.
+const END_OF_INPUT: &[u8] = b"\x04";
 
 /// The children that a thread waits for. Locked while one is started, so that the orphan reaper
 /// sees it.
@@ -37,6 +42,8 @@ pub(super) fn is_known(pid: Pid) -> bool {
 pub(super) struct Process {
     pid: Pid,
     input: Mutex<Option<OwnedFd>>,
+    /// Our end of the terminal, if the program has one.
+    terminal: Option<OwnedFd>,
     outputs: Mutex<Outputs>,
     /// A pipe that hangs up when the program has ended.
     end: OwnedFd,
@@ -60,19 +67,50 @@ struct Ending {
 impl Process {
     /// Starts the program as the leader of a process group.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
-        let mut known = lock(&KNOWN);
-        let mut child = command.spawn()?;
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let (pid, child) = spawn(command)?;
         let missing = || io::Error::other("the child process has no pipes");
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(missing)?;
-        known.insert(pid.as_raw_nonzero().get());
-        drop(known);
-        let input = OwnedFd::from(child.stdin.take().ok_or_else(missing)?);
-        let output = OwnedFd::from(child.stdout.take().ok_or_else(missing)?);
-        let error = OwnedFd::from(child.stderr.take().ok_or_else(missing)?);
-        for end in [&input, &output, &error] {
+        let input = OwnedFd::from(child.stdin.ok_or_else(missing)?);
+        let outputs = Outputs {
+            output: Some(child.stdout.ok_or_else(missing)?.into()),
+            error: Some(child.stderr.ok_or_else(missing)?.into()),
+        };
+        let ours = [&outputs.output, &outputs.error];
+        for end in ours.into_iter().flatten().chain([&input]) {
             fcntl_setfl(end, OFlags::NONBLOCK)?;
         }
+        Self::new(pid, input, outputs, None)
+    }
+
+    /// Starts the program at a terminal, as the leader of a session.
+    pub(super) fn start_at(command: &mut Command, terminal: Terminal) -> io::Result<Self> {
+        let Terminal { ours, programs } = terminal;
+        command
+            .stdin(programs.try_clone()?)
+            .stdout(programs.try_clone()?)
+            .stderr(programs);
+        let (pid, _) = spawn(command)?;
+        // The command has the program's end open, which would hide that the program closes it.
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let outputs = Outputs {
+            output: Some(ours.try_clone()?),
+            error: None,
+        };
+        Self::new(pid, ours.try_clone()?, outputs, Some(ours))
+    }
+
+    fn new(
+        pid: Pid,
+        input: OwnedFd,
+        outputs: Outputs,
+        terminal: Option<OwnedFd>,
+    ) -> io::Result<Self> {
         let (end, held) = pipe_with(PipeFlags::CLOEXEC)?;
         let ending = Arc::new(Ending::default());
         let waiting = Arc::clone(&ending);
@@ -83,10 +121,8 @@ impl Process {
         Ok(Self {
             pid,
             input: Mutex::new(Some(input)),
-            outputs: Mutex::new(Outputs {
-                output: Some(output),
-                error: Some(error),
-            }),
+            terminal,
+            outputs: Mutex::new(outputs),
             end,
             ending,
         })
@@ -108,6 +144,17 @@ impl Process {
             sent => sent,
         }
     }
+}
+
+/// Starts a program as a child that a thread will wait for.
+fn spawn(command: &mut Command) -> io::Result<(Pid, Child)> {
+    let mut known = lock(&KNOWN);
+    let child = command.spawn()?;
+    let invalid = || io::Error::other("the child process has no process id");
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(invalid)?;
+    known.insert(pid.as_raw_nonzero().get());
+    Ok((pid, child))
 }
 
 impl Ending {
@@ -177,7 +224,11 @@ impl Running for Process {
     }
 
     fn close_input(&self) -> Result<()> {
-        lock(&self.input).take();
+        let input = lock(&self.input).take();
+        if let (Some(_), Some(terminal)) = (input, &self.terminal) {
+            // It fails only if nobody reads so much input that it does not fit.
+            let _ = rustix::io::write(terminal, END_OF_INPUT);
+        }
         Ok(())
     }
 
@@ -186,6 +237,11 @@ impl Running for Process {
             .ok_or_else(|| Error::new(ErrorKind::Invalid, "invalid signal number"))?;
         self.send(signal)
             .map_err(|errno| io_error("cannot send the signal")(errno.into()))
+    }
+
+    fn resize(&self, size: TerminalSize) -> Result<()> {
+        let none = || Error::new(ErrorKind::Invalid, "the program has no terminal");
+        resize(self.terminal.as_ref().ok_or_else(none)?, size)
     }
 }
 
@@ -199,7 +255,8 @@ impl Outputs {
         let Some(pipe) = slot else { return Ok(None) };
         loop {
             match rustix::io::read(&*pipe, &mut *room) {
-                Ok(0) => {
+                // A terminal that no program has open any more is told so.
+                Ok(0) | Err(Errno::IO) => {
                     *slot = None;
                     return Ok(None);
                 }

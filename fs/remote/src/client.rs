@@ -26,7 +26,9 @@ use crate::protocol::{Mounted, Reply, Request};
 use connection::{Call, Connection};
 use negative_cache::NegativeCache;
 
-pub use crate::protocol::{About, Ended, MountRequest, Program, ProgramDir, Stream, User};
+pub use crate::protocol::{
+    About, Ended, MountRequest, Program, ProgramDir, Stream, TerminalSize, User,
+};
 pub use area::BulkArea;
 pub use programs::{ProgramEvent, Running};
 pub use remote::Remote;

@@ -26,7 +26,7 @@ pub use limits::{
     MAX_IN_FLIGHT, MAX_LIST, MAX_MESSAGE, MAX_NAME, MAX_OUTPUT, MAX_PROGRAMS, MAX_REASON,
     MAX_SUBVOLUME_PATH, MAX_TARGET, MAX_XATTR, MAX_XATTR_NAME, MIN_APART,
 };
-pub use programs::{Ended, Program, ProgramDir, Stream, User, is_signal};
+pub use programs::{Ended, Program, ProgramDir, Stream, TerminalSize, User, is_signal};
 pub use requests::{
     FallocateMode, FileKind, MountRequest, NewFile, Operation, RenameFlags, Request, SyncScope,
     XattrMode,

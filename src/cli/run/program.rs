@@ -64,6 +64,7 @@ impl ProgramArgs {
                 gid: login.gid,
                 groups: login.groups,
             },
+            terminal: None,
         })
     }
 

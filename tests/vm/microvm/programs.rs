@@ -27,8 +27,8 @@ struct Guest {
     _shop: Workshop,
 }
 
-const PROGRAMS: [&str; 10] = [
-    "sh", "bash", "cat", "id", "sleep", "touch", "ls", "env", "sync", "mkdir",
+const PROGRAMS: [&str; 12] = [
+    "sh", "bash", "cat", "id", "sleep", "touch", "ls", "env", "sync", "mkdir", "stty", "tty",
 ];
 
 const DATA_UUID: &str = "6d1f4f6a-0f9f-4a58-8f0e-3a2f9d1c7b11";
@@ -306,6 +306,56 @@ fn what_is_left_behind_is_killed_and_the_disk_is_whole() {
     // Also if it keeps the output open.
     let said = guest.shell("sleep 1000 & echo started");
     assert_eq!(said, "started\n");
+    guest.check();
+}
+
+/// The terminal of script(1) changes its size, and Ctrl-C is typed there.
+#[test]
+fn a_program_has_a_terminal() {
+    let Some(guest) = Guest::new() else { return };
+    if require_all(&["script", "stty"]).is_none() {
+        return;
+    }
+    let program = "test -t 0 && test -t 1 && test -t 2 && tty; stty size; trap \"stty size\" WINCH; \
+        echo began; while :; do sleep 0.1; done";
+    let inner = guest.command(&["--terminal"], &["bash", "-c", program]);
+    let words = inner.get_args().map(|word| word.to_str().unwrap());
+    let words: Vec<String> = words.map(|word| format!("'{word}'")).collect();
+    let script = format!(
+        "stty rows 33 cols 77; (sleep 4; stty rows 40 cols 100) & exec {} {}",
+        inner.get_program().display(),
+        words.join(" ")
+    );
+    let mut terminal = Command::new("script");
+    let variables = inner
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    let mut terminal = terminal
+        .args(["-qefc", &script, "/dev/null"])
+        .envs(variables)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut seen = String::new();
+    let mut output = terminal.stdout.take().unwrap();
+    while !seen.contains("40 100") {
+        let mut some = [0; 512];
+        let len = output.read(&mut some).unwrap();
+        assert_ne!(len, 0, "{seen}");
+        seen.push_str(&String::from_utf8_lossy(&some[..len]));
+    }
+    let lines: Vec<&str> = seen.lines().map(str::trim_end).collect();
+    assert_eq!(lines, ["/dev/pts/0", "33 77", "began", "40 100"]);
+    terminal.stdin.take().unwrap().write_all(b"\x03").unwrap();
+    assert_eq!(terminal.wait().unwrap().code(), Some(128 + libc::SIGINT));
+    let output = guest.run(&["--terminal"], &["true"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        stderr(&output).contains("is not a terminal"),
+        "{}",
+        stderr(&output)
+    );
     guest.check();
 }
 

@@ -7,7 +7,8 @@ use diskfs_vfs::{Error, ErrorKind, Result};
 use super::connection::{Call, Connection, MISMATCH, done};
 use super::{Client, Remote};
 use crate::protocol::{
-    Ended, MAX_BULK, MAX_OUTPUT, Program, ProgramDir, Reply, Request, Stream, Violation,
+    Ended, MAX_BULK, MAX_OUTPUT, Program, ProgramDir, Reply, Request, Stream, TerminalSize,
+    Violation,
 };
 
 /// A program that was started there. Dropping this does not end it.
@@ -183,6 +184,18 @@ impl Running {
         let call = Call::new(Request::Signal {
             program: self.program,
             signal,
+        });
+        self.connection.call(call, done)
+    }
+
+    /// Tells the program that its terminal has another size.
+    ///
+    /// # Errors
+    /// Fails with `NotFound` if it has ended, and with `Invalid` if it has no terminal.
+    pub fn resize(&self, size: TerminalSize) -> Result<()> {
+        let call = Call::new(Request::Resize {
+            program: self.program,
+            size,
         });
         self.connection.call(call, done)
     }

@@ -27,6 +27,18 @@ pub struct Program {
     pub directory: Vec<u8>,
     /// The user and groups.
     pub user: User,
+    /// The size of the terminal that is the program's standard input, output and error; `None` for
+    /// pipes.
+    pub terminal: Option<TerminalSize>,
+}
+
+/// The size of a terminal in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalSize {
+    /// The number of lines.
+    pub rows: u16,
+    /// The number of characters in a line.
+    pub columns: u16,
 }
 
 /// The user and groups of a program. The default is root.

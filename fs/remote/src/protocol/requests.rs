@@ -4,7 +4,7 @@ use diskfs_vfs::{Device, Fallocate, NewAttributes, NewKind, RenameMode, SetXattr
 use serde::{Deserialize, Serialize};
 
 use super::attributes::Change;
-use super::programs::{Program, ProgramDir};
+use super::programs::{Program, ProgramDir, TerminalSize};
 
 /// A request to mount a filesystem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +90,13 @@ pub enum Request<'a> {
     },
     /// Set up the machine's network, if it has one.
     Connect,
+    /// Tell a program that its terminal has another size.
+    Resize {
+        /// The program's number.
+        program: u32,
+        /// The new size.
+        size: TerminalSize,
+    },
 }
 
 impl Request<'_> {

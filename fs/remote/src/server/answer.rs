@@ -167,6 +167,7 @@ impl ServerState<'_> {
                 }
                 self.programs.get(program)?.signal(signal).map(done)
             }
+            Request::Resize { program, size } => self.programs.get(program)?.resize(size).map(done),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use diskfs_vfs::{Error, ErrorKind, Result};
 
-use crate::protocol::{Ended, MAX_PROGRAMS, Stream};
+use crate::protocol::{Ended, MAX_PROGRAMS, Stream, TerminalSize};
 
 /// A program that was started. Its methods may be called concurrently.
 pub trait Running: Send + Sync {
@@ -33,6 +33,12 @@ pub trait Running: Send + Sync {
     /// # Errors
     /// Fails with `Invalid` if the signal can't be sent.
     fn signal(&self, signal: i32) -> Result<()>;
+
+    /// Sets the size of the program's terminal, which tells the program.
+    ///
+    /// # Errors
+    /// Fails with `Invalid` if the program has no terminal.
+    fn resize(&self, size: TerminalSize) -> Result<()>;
 }
 
 /// An event of a running program.
