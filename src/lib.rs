@@ -51,6 +51,9 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+#[cfg(feature = "documents")]
+pub mod document;
+
 pub use diskfs_block as block;
 pub use diskfs_image as image;
 pub use diskfs_luks as luks;

@@ -258,6 +258,31 @@ impl Error {
         }
     }
 
+    /// Returns the errno(3) for callers that know no other errors: that of the filesystem or of
+    /// the host if there is one, else one for the kind.
+    pub fn errno(&self) -> i32 {
+        use vfs::ErrorKind as K;
+        match (&self.0.cause, self.0.kind) {
+            (Cause::Vfs(e), _) => e.kind().errno(),
+            (Cause::Host(e), _) if e.raw_os_error().is_some() => {
+                e.raw_os_error().unwrap_or_default()
+            }
+            (_, ErrorKind::Corrupt) => K::Corrupt.errno(),
+            (_, ErrorKind::Unsupported) => K::Unsupported.errno(),
+            (_, ErrorKind::NotFound) => K::NotFound.errno(),
+            (_, ErrorKind::Exists) => K::Exists.errno(),
+            (_, ErrorKind::NotADirectory) => K::NotADirectory.errno(),
+            (_, ErrorKind::IsADirectory) => K::IsADirectory.errno(),
+            (_, ErrorKind::ReadOnly) => K::ReadOnly.errno(),
+            (_, ErrorKind::NoSpace) => K::NoSpace.errno(),
+            (_, ErrorKind::Locked) => K::Busy.errno(),
+            (_, ErrorKind::Denied) => K::Denied.errno(),
+            (_, ErrorKind::Ambiguous | ErrorKind::Invalid) => K::Invalid.errno(),
+            (_, ErrorKind::Cancelled) => K::Cancelled.errno(),
+            (_, ErrorKind::Io | ErrorKind::Other) => K::Io.errno(),
+        }
+    }
+
     /// Returns what failed, without place and next step.
     pub fn reason(&self) -> String {
         match &self.0.cause {
@@ -497,6 +522,16 @@ mod tests {
         );
         assert_eq!((e.kind(), e.offset()), (ErrorKind::Corrupt, Some(512)));
         assert_eq!(e.file(), Some(Path::new("a.qcow2")));
+    }
+
+    #[test]
+    fn the_errno_is_that_of_the_layer_below() {
+        let errno = |error: Error| error.errno();
+        assert_eq!(errno(vfs::Error::from(vfs::ErrorKind::NotEmpty).into()), 39);
+        assert_eq!(errno(io::Error::from_raw_os_error(24).into()), 24);
+        assert_eq!(errno(io::Error::from(io::ErrorKind::NotFound).into()), 2);
+        assert_eq!(errno(block::Error::corrupt("header").into()), 117);
+        assert_eq!(errno(Error::new(ErrorKind::Locked, "in use")), 16);
     }
 
     #[test]

@@ -12,9 +12,9 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::{Value, json};
 
 use diskfs::deploy::{self, Applied, Change, Deployment, Plan, StepReport, VolumeChanges};
+use diskfs::document::{Deployed, deployed};
 use diskfs::vfs::Remains;
 use diskfs::{
     Commits, Disk, Error, ErrorKind, Result, RootReserve, WritableFilesystem, WriteOptions,
@@ -138,7 +138,7 @@ pub(super) fn run(args: &Deploy, session: &mut Session) -> Result<()> {
     let outcome = args.deploy_all(&plan, session, |session, image, deployed| {
         match session.output() {
             Output::Text => report::write(&mut out, args, image, &deployed)?,
-            Output::Json => guests.push(deployed.json(image)),
+            Output::Json => guests.push(deployed.document(image)),
         }
         Ok(())
     });
@@ -149,7 +149,7 @@ pub(super) fn run(args: &Deploy, session: &mut Session) -> Result<()> {
         session.report(&error);
     }
     if session.output() == Output::Json {
-        let body = json!({ "dry_run": args.write.dry_run, "guests": guests });
+        let body = deployed(args.write.dry_run, &guests);
         document::write(&mut out, session.command(), body)?;
     }
     Ok(out.flush()?)
@@ -171,29 +171,6 @@ struct Work {
     changes: Vec<Change>,
     volumes: VolumeChanges,
     steps: Vec<StepReport>,
-}
-
-/// The result of deploying a guest, or of a dry run.
-struct Deployed {
-    steps: Vec<StepReport>,
-    /// The changes as a diff, in a dry run.
-    diff: Option<Vec<u8>>,
-    /// True if the changes were not one transaction, so a crash could have left a part of them.
-    in_parts: bool,
-}
-
-impl Deployed {
-    fn json(&self, image: &OsStr) -> Value {
-        let mut document = report::json(&self.steps);
-        document.insert("image".to_owned(), image.to_string_lossy().into());
-        if let Some(diff) = &self.diff {
-            document.insert("diff".to_owned(), String::from_utf8_lossy(diff).into());
-        }
-        if self.in_parts {
-            document.insert("in_parts".to_owned(), true.into());
-        }
-        Value::Object(document)
-    }
 }
 
 /// Adds to a write error what became of the changes.

@@ -265,28 +265,8 @@ fn row_json(row: &Row) -> Value {
     document::put_name(&mut object, "image", image);
     object.insert("volume".to_owned(), row.filesystem.volume().into());
     object.insert("type".to_owned(), row.filesystem.identity().kind.into());
-    object.extend(statistics_json(&row.statistics));
+    object.extend(diskfs::document::statistics(&row.statistics));
     object.into()
-}
-
-/// Returns the usage of a filesystem as JSON, in the form that all commands share.
-pub(super) fn statistics_json(s: &Statistics) -> Map<String, Value> {
-    let fields = [
-        ("size_bytes", bytes(s.blocks, s)),
-        (
-            "used_bytes",
-            bytes(s.blocks.saturating_sub(s.blocks_free), s),
-        ),
-        ("free_bytes", bytes(s.blocks_free, s)),
-        ("available_bytes", bytes(s.blocks_available, s)),
-        ("block_size_bytes", s.block_size.into()),
-        ("inodes", s.inodes),
-        ("inodes_free", s.inodes_free),
-    ];
-    fields
-        .map(|(name, number)| (name.to_owned(), number.into()))
-        .into_iter()
-        .collect()
 }
 
 #[cfg(test)]

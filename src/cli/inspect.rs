@@ -6,12 +6,14 @@ mod xml;
 
 use std::io::Write;
 use std::num::NonZero;
+use std::ops::Deref;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use diskfs::guest::{self, MountedFilesystem};
+use diskfs::document::{InspectedSystem, Sources, inspected};
+use diskfs::guest;
 use diskfs::inspect::{Depth, Drive, Report, SbomFormat, sbom};
 use diskfs::vfs::Timestamp;
 use diskfs::volume::Partition;
@@ -116,11 +118,17 @@ impl Inspect {
 
 /// A guest with its report.
 struct Guest {
-    volume: String,
-    filesystems: Vec<MountedFilesystem>,
-    report: Report,
+    system: InspectedSystem,
     /// The drive letters of Windows, such as `C`, and their volumes.
     drives: Vec<DriveMapping>,
+}
+
+impl Deref for Guest {
+    type Target = InspectedSystem;
+
+    fn deref(&self) -> &InspectedSystem {
+        &self.system
+    }
 }
 
 /// The JSON Schema of the document.
@@ -163,34 +171,19 @@ pub(super) fn run(args: &Inspect, session: &mut Session) -> Result<()> {
 
 /// Returns the systems of an image, or the system on the selected volume.
 fn guests(args: &Inspect, disk: &Disk) -> Result<Vec<Guest>> {
-    if let Some(volume) = args.source.volume.volume(disk)? {
-        let tree = volume.filesystem()?;
-        let filesystem = guest::mounted("/", &volume, tree.statistics());
-        let report = Report::of(&tree, args.depth());
-        return Ok(vec![Guest {
-            volume: volume.name().to_owned(),
-            filesystems: vec![filesystem],
-            drives: drives(disk, &report)?,
-            report,
-        }]);
-    }
-    let systems = match args.source.volume.os {
-        Some(number) => guest::select_system(disk, Some(number))?
-            .into_iter()
-            .collect(),
-        None => guest::systems(disk)?,
+    let depth = args.depth();
+    let systems = if let Some(volume) = args.source.volume.volume(disk)? {
+        vec![InspectedSystem::on_volume(&volume, depth)?]
+    } else if let Some(number) = args.source.volume.os {
+        let system = guest::select_system(disk, Some(number))?;
+        let system = system.ok_or_else(|| guest::no_system(disk))?;
+        vec![InspectedSystem::of(&system, depth)?]
+    } else {
+        InspectedSystem::all(disk, depth)?
     };
-    if systems.is_empty() {
-        return Err(guest::no_system(disk));
-    }
-    let guests = systems.iter().map(|system| {
-        let report = Report::of(&system.filesystem()?, args.depth());
-        Ok(Guest {
-            volume: system.volume().name().to_owned(),
-            filesystems: system.filesystems(),
-            drives: drives(disk, &report)?,
-            report,
-        })
+    let guests = systems.into_iter().map(|system| {
+        let drives = drives(disk, &system.report)?;
+        Ok(Guest { system, drives })
     });
     guests.collect()
 }
@@ -232,21 +225,12 @@ fn drives(disk: &Disk, report: &Report) -> Result<Vec<DriveMapping>> {
 
 /// Returns the reports of all guests of an image.
 fn json(args: &Inspect, guests: &[Guest]) -> Value {
-    let systems: Vec<Value> = guests.iter().map(|guest| guest_json(args, guest)).collect();
-    json!({ "systems": systems })
-}
-
-fn guest_json(args: &Inspect, guest: &Guest) -> Value {
-    let mut report = document::value(&guest.report);
-    if let Value::Object(fields) = &mut report {
-        fields.insert("volume".to_owned(), guest.volume.as_str().into());
-        let filesystems = document::value(&guest.filesystems);
-        fields.insert("filesystems".to_owned(), filesystems);
-        if !args.sources {
-            fields.remove("sources");
-        }
-    }
-    report
+    let sources = if args.sources {
+        Sources::Included
+    } else {
+        Sources::Omitted
+    };
+    inspected(guests.iter().map(|guest| &guest.system), sources)
 }
 
 fn write_bill(out: &mut impl Write, bill: BillFormat, disk: &Disk, guests: &[Guest]) -> Result<()> {

@@ -141,7 +141,7 @@ fn deploy(args: &Deploy, common: &Plan, job: &Job) -> Result<Value> {
     plan.steps.extend(job.plan.steps.iter().cloned());
     let image = OsString::from(&job.image);
     let deployed = args.deploy(&image, &plan)?;
-    Ok(deployed.json(&image))
+    Ok(deployed.document(&image))
 }
 
 /// Reads all jobs first, so that an invalid one is found before any guest is changed.

@@ -3,12 +3,13 @@
 use std::ffi::OsStr;
 use std::io::Write;
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use diskfs::Result;
-use diskfs::deploy::{OPERATIONS, StepReport};
+use diskfs::deploy::OPERATIONS;
+use diskfs::document::Deployed;
 
-use super::{Deploy, Deployed};
+use super::Deploy;
 use crate::cli::session::{Output, Session, name_style, stdout};
 use crate::cli::show::json as document;
 use crate::cli::show::name::NameStyle;
@@ -63,13 +64,6 @@ pub(super) fn write(
         writeln!(out, "note: {IN_PARTS}")?;
     }
     Ok(())
-}
-
-/// Returns the steps as members of a JSON object.
-pub(super) fn json(steps: &[StepReport]) -> Map<String, Value> {
-    let mut document = Map::new();
-    document.insert("steps".to_owned(), json!(steps));
-    document
 }
 
 /// Prints the operations of sysprep, one per line. A star marks those of `defaults`, as in

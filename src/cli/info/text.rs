@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use diskfs::image::{BitmapState, Description, Qcow2Details, Snapshot};
+use diskfs::document::{VolumeReport, taken_at};
+use diskfs::image::{BitmapState, Description, Qcow2Details};
 use diskfs::luks::Header;
-use diskfs::vfs::{Statistics, Timestamp};
+use diskfs::vfs::Statistics;
 use diskfs::volume::{Partition, PartitionTable};
 use diskfs::{ChosenDriver, Disk, Group, Volume};
 
-use super::VolumeReport;
 use crate::cli::show::name::text as safe;
 use crate::cli::show::size::units;
 use crate::cli::show::table::{Align, lay_out};
@@ -166,18 +166,6 @@ fn snapshots(qcow2: &Qcow2Details, indent: usize) -> String {
     }
     let table = indented(&[Left, Left, Left, Right, Right], &rows, indent + 2);
     format!("{:indent$}snapshots:\n{table}", "")
-}
-
-/// Returns the time at which a snapshot was taken, as our type of timestamps.
-pub(super) fn taken_at(snapshot: &Snapshot) -> Timestamp {
-    let since = snapshot
-        .taken_at
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp {
-        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        nanoseconds: since.subsec_nanos(),
-    }
 }
 
 fn bitmaps(qcow2: &Qcow2Details, indent: usize) -> String {

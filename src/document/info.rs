@@ -1,19 +1,68 @@
-//! The report as JSON.
+//! The document of `diskfs info`.
 
-use diskfs::image::{Bitmap, BitmapState, Description, Qcow2Details, Snapshot};
-use diskfs::luks::Header;
-use diskfs::volume::{Partition, PartitionKind, PartitionTable};
-use diskfs::{ChosenDriver, Disk, Group, Volume};
+use diskfs_disk::{ChosenDriver, Content, ContentClass, Disk, Error, Format, Group, Volume, time};
+use diskfs_image::{Bitmap, BitmapState, Description, Qcow2Details, Snapshot};
+use diskfs_luks::Header;
+use diskfs_vfs::{Identity, Statistics, Timestamp};
+use diskfs_volume::{Partition, PartitionKind, PartitionTable};
 use serde_json::{Map, Value, json};
 
-use super::VolumeReport;
-use super::text::taken_at;
-use crate::cli::df::statistics_json;
-use crate::cli::show::json::put_name;
-use crate::cli::show::time;
+use super::put_name;
 
-/// Returns the whole report.
-pub(super) fn document(disk: &Disk, volumes: &[VolumeReport]) -> Value {
+/// A volume with its contents.
+#[derive(Debug)]
+pub struct VolumeReport {
+    /// The volume.
+    pub volume: Volume,
+    /// The content that its magic numbers identify.
+    pub content: Option<Content>,
+    /// The driver of the filesystem.
+    pub driver: Option<ChosenDriver>,
+    /// The identity and the usage of the filesystem.
+    pub filesystem: Option<(Identity, Statistics)>,
+    /// The LUKS header, if the volume is encrypted.
+    pub luks: Option<Header>,
+}
+
+impl VolumeReport {
+    /// Looks into a volume. What can't be read is passed to `failed`, and left out.
+    pub fn of(volume: Volume, failed: &mut dyn FnMut(&Error)) -> Self {
+        let mut report = Self {
+            volume,
+            content: None,
+            driver: None,
+            filesystem: None,
+            luks: None,
+        };
+        let volume = &report.volume;
+        // The problem is shown with the partition table, group or array, and is not a failure.
+        if volume.problem().is_some() {
+            return report;
+        }
+        let content = volume.content().inspect_err(&mut *failed);
+        report.content = content.ok().flatten().cloned();
+        let content = report.content.as_ref();
+        report.driver = content
+            .filter(|content| content.class == ContentClass::Filesystem)
+            .and_then(|_| volume.driver().inspect_err(&mut *failed).ok());
+        let is_opened = matches!(
+            report.driver,
+            Some(ChosenDriver::Native | ChosenDriver::Fallback(_))
+        );
+        report.filesystem = content
+            .filter(|content| is_opened && content.is_readable())
+            .and_then(|_| {
+                let opened = volume.filesystem();
+                let details = opened.and_then(|fs| Ok((fs.identity(), fs.statistics()?)));
+                details.inspect_err(&mut *failed).ok()
+            });
+        report.luks = volume.luks().inspect_err(failed).ok().flatten();
+        report
+    }
+}
+
+/// Returns the body of the document: the image, its volumes and filesystems.
+pub fn info(disk: &Disk, volumes: &[VolumeReport]) -> Value {
     let table = disk.partition_table().ok().flatten();
     let mut image = image(disk.description());
     image["luks"] = image_luks(disk).into();
@@ -36,10 +85,7 @@ fn image(description: &Description) -> Value {
         description.path.as_os_str().as_encoded_bytes(),
     );
     let fields = [
-        (
-            "format",
-            description.format.map(diskfs::Format::name).into(),
-        ),
+        ("format", description.format.map(Format::name).into()),
         ("probed", description.probed.into()),
         ("virtual_size_bytes", description.virtual_size_bytes.into()),
         ("file_size_bytes", description.file_size_bytes.into()),
@@ -246,10 +292,39 @@ fn filesystem(report: &VolumeReport) -> Option<Value> {
     object.insert("driver_reason".to_owned(), reason.cloned().into());
     put_name(&mut object, "label", &content.label);
     object.insert("uuid".to_owned(), content.uuid.clone().into());
-    if let Some((identity, statistics)) = &report.filesystem {
+    if let Some((identity, usage)) = &report.filesystem {
         object.insert("features".to_owned(), identity.features.clone().into());
         object.insert("notes".to_owned(), identity.notes.clone().into());
-        object.extend(statistics_json(statistics));
+        object.extend(self::statistics(usage));
     }
     Some(object.into())
+}
+
+/// Returns the time at which a snapshot was taken, as our type of timestamps.
+pub fn taken_at(snapshot: &Snapshot) -> Timestamp {
+    let since = snapshot
+        .taken_at
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanoseconds: since.subsec_nanos(),
+    }
+}
+
+/// Returns the usage of a filesystem, in the form that all documents share.
+pub fn statistics(usage: &Statistics) -> Map<String, Value> {
+    let bytes = |blocks: u64| blocks.saturating_mul(usage.block_size.into());
+    let used = usage.blocks.saturating_sub(usage.blocks_free);
+    let fields = [
+        ("size_bytes", bytes(usage.blocks)),
+        ("used_bytes", bytes(used)),
+        ("free_bytes", bytes(usage.blocks_free)),
+        ("available_bytes", bytes(usage.blocks_available)),
+        ("block_size_bytes", usage.block_size.into()),
+        ("inodes", usage.inodes),
+        ("inodes_free", usage.inodes_free),
+    ];
+    let fields = fields.map(|(name, number)| (name.to_owned(), number.into()));
+    fields.into_iter().collect()
 }
