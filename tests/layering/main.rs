@@ -175,6 +175,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-volume",
         ],
     ),
+    // The bindings for other languages, over the facade.
+    ("diskfs-session", &["diskfs"]),
+    ("diskfs-c", &["diskfs", "diskfs-session"]),
     // These are for tests and measurements only, and nothing depends on them.
     ("diskfs-fixtures", &["diskfs-vfs", "diskfs-block"]),
     (
