@@ -15,12 +15,13 @@
  * Threads: any number of threads may use one diskfs_disk and one diskfs_file at the same time. A
  * diskfs_options, diskfs_dir, diskfs_volumes and diskfs_error must not be used by two threads at
  * once. No other thread may use an object while it is freed or closed. A callback is called on the
- * thread that called the function, and must not use longjmp or throw an exception.
+ * thread that called the function. It must not use longjmp or throw an exception, and functions that
+ * it calls with the same disk fail.
  *
  * fork: after fork(2), the child must not use any object of the parent.
  *
  * Lifetime: a disk may be closed before its files, directories and volumes are. They must still be
- * freed, and their functions fail or return what was read before.
+ * freed. Files then fail with DISKFS_ERROR_KIND_INVALID, the others return what was read before.
  */
 
 #ifndef DISKFS_H
@@ -503,8 +504,7 @@ char *diskfs_inspect_json(const diskfs_disk *disk, bool with_sources, diskfs_err
  * Applies a plan, in YAML or JSON, to the only operating system of a disk that is open for
  * writing, and returns the document of `diskfs deploy --json`. Changes so far become durable first.
  * All changes of the plan are durable afterwards, or after an error none, unless the message says
- * otherwise. Files that are open for writing can no longer be written. `progress` may be NULL. Free
- * the document with `diskfs_string_free()`.
+ * otherwise. Files of the disk are closed first. `progress` may be NULL. Free the document with `diskfs_string_free()`.
  */
 char *diskfs_deploy(const diskfs_disk *disk,
                     const char *plan,

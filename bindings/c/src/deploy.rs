@@ -21,8 +21,7 @@ pub type DiskfsProgress =
 /// Applies a plan, in YAML or JSON, to the only operating system of a disk that is open for
 /// writing, and returns the document of `diskfs deploy --json`. Changes so far become durable first.
 /// All changes of the plan are durable afterwards, or after an error none, unless the message says
-/// otherwise. Files that are open for writing can no longer be written. `progress` may be NULL. Free
-/// the document with `diskfs_string_free()`.
+/// otherwise. Files of the disk are closed first. `progress` may be NULL. Free the document with `diskfs_string_free()`.
 ///
 /// # Safety
 /// `plan` is NULL or a string; `progress` is NULL or a function that accepts `data`.

@@ -63,9 +63,12 @@ pub unsafe extern "C" fn diskfs_open_file(
 ) -> Option<Box<DiskfsFile>> {
     guard(error, None, || {
         let mode = file_mode(mode)?;
+        let disk = ffi::object(disk, "disk")?;
         // SAFETY: the caller promises it.
-        let Place { tree, path } = unsafe { place(disk, volume, path) }?;
-        let file = OpenFile::open(&tree, path, mode)?;
+        let volume = unsafe { ffi::optional_text(volume, "volume") }?;
+        // SAFETY: the caller promises it.
+        let path = unsafe { ffi::bytes(path, "path") }?;
+        let file = disk.0.open_file(volume, path, mode)?;
         Ok(Some(Box::new(DiskfsFile(file))))
     })
 }

@@ -208,6 +208,7 @@ fn changes_are_there_when_the_image_is_opened_again() {
         "exists 17",
         "invalid 22",
         "exists 17",
+        "invalid 22",
         "read_only 30",
     ];
     assert_eq!(kinds, expected, "{told}");

@@ -21,8 +21,7 @@ impl Session {
     /// document of `diskfs deploy`. When it returns, the changes are durable; after an error
     /// nothing was changed, or the error says what was.
     ///
-    /// Files that are open for writing can no longer be written afterwards. A plan that changes
-    /// volume groups closes the disk.
+    /// Files of the disk are closed first. A plan that changes volume groups closes the disk.
     ///
     /// # Errors
     /// `Invalid` for an invalid plan; `NotFound` without an operating system; `ReadOnly`;
