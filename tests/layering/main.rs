@@ -178,6 +178,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The bindings for other languages, over the facade.
     ("diskfs-session", &["diskfs"]),
     ("diskfs-c", &["diskfs", "diskfs-session"]),
+    ("diskfs-python", &["diskfs", "diskfs-session"]),
     // These are for tests and measurements only, and nothing depends on them.
     ("diskfs-fixtures", &["diskfs-vfs", "diskfs-block"]),
     (
