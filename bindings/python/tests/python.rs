@@ -3,6 +3,7 @@
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use diskfs_fixtures::{have, image, run, run_with_input};
 
