@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use diskfs_fixtures::{debian_tree, have, require_fuse, require_root, run};
+use diskfs_fixtures::{debian_tree, have, image, require_fuse, require_root, run, skip};
 
 use crate::packaging;
 use crate::static_program::static_program;
@@ -125,6 +125,64 @@ fn packages_are_installed_in_debian_used_and_purged() {
     ] {
         assert!(told.contains(line), "{line}\n{told}");
     }
+}
+
+/// The package of the library for C has what a program needs to be compiled and run.
+#[test]
+fn the_library_is_packaged() {
+    if !have(&["dpkg-deb", "cc"]) {
+        return;
+    }
+    // Built with the workspace, of which this test is a part.
+    let library = Path::new(env!("CARGO_BIN_EXE_diskfs")).with_file_name("deps");
+    if !library.join("libdiskfs_c.so").exists() {
+        skip("the library for C is not built (cargo build --workspace --all-targets)");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    fs::write(path.join("licences"), "licences").unwrap();
+    let program = program(path);
+    let output = path.join("output");
+    let options = ["--compression", "none", "--library"].map(Path::new);
+    let options = options
+        .into_iter()
+        .chain([&*library, Path::new("--program")]);
+    let options: Vec<&Path> = options
+        .chain([&*program, Path::new("--output"), &*output])
+        .collect();
+    build("debian/build", &options, path);
+
+    let packages = fs::read_dir(&output).unwrap();
+    let packages = packages.map(|entry| entry.unwrap().path());
+    let is_library = |path: &PathBuf| path.to_string_lossy().contains("/libdiskfs-dev_");
+    let package = packages.into_iter().find(is_library).unwrap();
+    let root = path.join("root");
+    run("dpkg-deb", ["-x".as_ref(), &*package, &*root]).unwrap();
+    let libraries = root.join("usr/lib/x86_64-linux-gnu");
+    let config = fs::read_to_string(libraries.join("pkgconfig/diskfs.pc")).unwrap();
+    assert!(
+        config.contains("\nLibs: -L${libdir} -ldiskfs\n"),
+        "{config}"
+    );
+    assert!(libraries.join("libdiskfs.a").exists());
+    let example = root.join("usr/share/doc/libdiskfs-dev/examples/files.c");
+    let compiled = path.join("files");
+    let words = [
+        Path::new("-I"),
+        &root.join("usr/include"),
+        &example,
+        Path::new("-o"),
+        &compiled,
+        Path::new("-L"),
+        &libraries,
+        Path::new("-ldiskfs"),
+    ];
+    run("cc", words).unwrap();
+    let environment = format!("LD_LIBRARY_PATH={}", libraries.display());
+    let image = image("ext4-default");
+    let told = run("env", [environment.as_ref(), &*compiled, &*image.path()]).unwrap();
+    assert!(told.ends_with("by a program in C\n"), "{told}");
 }
 
 /// The licences of what is linked are complete, and none of them is the GPL.

@@ -34,14 +34,14 @@ fn wheel(python: &Path, directory: &Path) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = root.join("Cargo.toml");
     let maturin = python.with_file_name("maturin");
-    let cargo = format!("CARGO={}", root.join("tests/cargo").display());
-    let options = ["build", "--offline", "--profile", "dev", "--manifest-path"].map(Path::new);
-    let options = [Path::new(&cargo), &maturin].into_iter().chain(options);
-    run(
-        "env",
-        options.chain([&*manifest, Path::new("--out"), directory]),
-    )
-    .unwrap();
+    let status = Command::new(maturin)
+        .env("CARGO", root.join("tests/cargo"))
+        .args(["build", "--offline", "--profile", "dev", "--manifest-path"])
+        .arg(manifest)
+        .arg("--out")
+        .arg(directory)
+        .status();
+    assert!(status.unwrap().success(), "maturin");
     let built = fs::read_dir(directory).unwrap();
     let built = built.map(|entry| entry.unwrap().path());
     let mut wheels = built.filter(|path| path.extension().is_some_and(|it| it == "whl"));
