@@ -356,20 +356,18 @@ fn a_slow_answer_delays_no_end() {
         (None, Some(&cancellation), JobError::Cancelled),
     ] {
         let mut stream = None;
-        let mut answer = |request: &[u8]| match request {
-            b"stream" => {
+        let mut answer = |request: &[u8]| {
+            if request == b"stream" {
                 let (ours, theirs) = UnixStream::pair().unwrap();
                 stream = Some(ours);
-                OtherAnswer {
+                return OtherAnswer {
                     bytes: Vec::new(),
                     descriptor: Some(theirs.into()),
-                }
+                };
             }
-            _ => {
-                let ended = stream.take().unwrap().read(&mut [0]);
-                assert_eq!(ended.unwrap(), 0, "the process has ended");
-                OtherAnswer::default()
-            }
+            let ended = stream.take().unwrap().read(&mut [0]);
+            assert_eq!(ended.unwrap(), 0, "the process has ended");
+            OtherAnswer::default()
         };
         let mut control = JobControl {
             deadline,

@@ -53,6 +53,10 @@ pub(crate) struct Needs<'a> {
 
 /// The images that a command changes.
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(
+    not(feature = "fuse"),
+    expect(dead_code, reason = "only mounts change images")
+)]
 pub(crate) enum Changes<'a> {
     None,
     /// All images of the command.
@@ -163,16 +167,17 @@ impl<'a> Needs<'a> {
             files.read = ZONES.map(PathBuf::from).into();
             files.read.extend(std::env::var_os("TZDIR").map(Into::into));
         }
-        let mut calls = match files.write.is_empty() {
-            true => Calls::ReadMetadata,
-            false => Calls::ChangeFiles,
-        };
         #[cfg(feature = "fuse")]
         if self.mount.is_some() {
             // Each thread opens it.
             files.write.push(DEVICE.into());
-            calls = Calls::ServeMount;
         }
+        let calls = match () {
+            #[cfg(feature = "fuse")]
+            () if self.mount.is_some() => Calls::ServeMount,
+            () if files.write.is_empty() => Calls::ReadMetadata,
+            () => Calls::ChangeFiles,
+        };
         Ok(Profile {
             files,
             calls,

@@ -147,16 +147,22 @@ fn make_devices(dev: &OwnedFd) {
     for (target, name) in LINKS {
         symlinkat(target, dev, name).ok();
     }
-    for (name, kind, data) in [
+    for (name, kind, flags, data) in [
+        // Its files are devices.
         (
             "pts",
             "devpts",
+            MountFlags::NOSUID | MountFlags::NOEXEC,
             c"newinstance,ptmxmode=0666,mode=0620,gid=5",
         ),
-        ("shm", "tmpfs", c"mode=1777"),
+        (
+            "shm",
+            "tmpfs",
+            MountFlags::NOSUID | MountFlags::NODEV,
+            c"mode=1777",
+        ),
     ] {
         mkdirat(dev, name, Mode::from_raw_mode(0o755)).ok();
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
         mount_below(dev, name, kind, flags, data).ok();
     }
 }

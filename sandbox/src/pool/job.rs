@@ -139,9 +139,9 @@ impl From<io::Error> for Ended {
     }
 }
 
-/// What has ended waiting.
+/// The reason why waiting has ended.
 struct Woken {
-    /// What happened to the descriptor.
+    /// The events of the descriptor.
     by: PollFlags,
     /// True if the job was cancelled.
     is_cancelled: bool,

@@ -194,8 +194,8 @@ fn leave_terminal() -> Result<()> {
 pub(super) struct BrokeredHost(pub(super) Arc<BrokerClient>);
 
 impl BrokeredHost {
-    fn ask(&self, request: HostRequest) -> Result<(HostAnswer, Option<OwnedFd>)> {
-        let request = serde_json::to_vec(&request).map_err(io::Error::from)?;
+    fn ask(&self, request: &HostRequest) -> Result<(HostAnswer, Option<OwnedFd>)> {
+        let request = serde_json::to_vec(request).map_err(io::Error::from)?;
         let answer = self.0.ask(&request)?;
         match serde_json::from_slice(&answer.bytes).map_err(io::Error::from)? {
             HostAnswer::Failed(failure) => Err(failure.into()),
@@ -205,23 +205,23 @@ impl BrokeredHost {
 
     /// Detaches the broker from the terminal, when the server goes into the background.
     pub(super) fn leave_terminal(&self) -> Result<()> {
-        self.ask(HostRequest::LeaveTerminal).map(drop)
+        self.ask(&HostRequest::LeaveTerminal).map(drop)
     }
 
     /// Creates the overlay of an image with this format and size.
     pub(super) fn create_overlay(&self, format: Format, size_bytes: u64) -> Result<()> {
         let format = format.name().to_owned();
-        self.ask(HostRequest::CreateOverlay { format, size_bytes })
+        self.ask(&HostRequest::CreateOverlay { format, size_bytes })
             .map(drop)
     }
 
     /// Removes the overlay, if it was created for this mount.
     pub(super) fn remove_overlay(&self) {
         // What fails in the broker has failed before, and was reported.
-        let _ = self.ask(HostRequest::RemoveOverlay);
+        let _ = self.ask(&HostRequest::RemoveOverlay);
     }
 
-    fn socket(&self, request: HostRequest) -> Option<UnixListener> {
+    fn socket(&self, request: &HostRequest) -> Option<UnixListener> {
         let (_, socket) = self.ask(request).ok()?;
         socket.map(Into::into)
     }
@@ -235,7 +235,7 @@ impl Host for BrokeredHost {
                 id: (major, minor),
             },
             Some(device),
-        ) = self.ask(HostRequest::Mount)?
+        ) = self.ask(&HostRequest::Mount)?
         else {
             return Err(Error::new(ErrorKind::Other, "the broker sent no mount"));
         };
@@ -245,33 +245,33 @@ impl Host for BrokeredHost {
     }
 
     fn unmount(&self, _: &MountPlace) -> Result<()> {
-        self.ask(HostRequest::Unmount).map(drop)
+        self.ask(&HostRequest::Unmount).map(drop)
     }
 
     fn open_root(&self, _: &MountPlace) -> Result<OwnedFd> {
-        let (_, root) = self.ask(HostRequest::OpenRoot)?;
+        let (_, root) = self.ask(&HostRequest::OpenRoot)?;
         root.ok_or_else(|| Error::new(ErrorKind::Other, "the broker sent no directory"))
     }
 
     fn detach(&self, _: &MountPlace) -> Result<()> {
-        self.ask(HostRequest::Detach).map(drop)
+        self.ask(&HostRequest::Detach).map(drop)
     }
 
     fn raise_read_ahead(&self, _: MountId) {
         // A failure only costs speed.
-        let _ = self.ask(HostRequest::RaiseReadAhead);
+        let _ = self.ask(&HostRequest::RaiseReadAhead);
     }
 
     fn announce_mount(&self, _: MountId) -> Option<UnixListener> {
-        self.socket(HostRequest::AnnounceMount)
+        self.socket(&HostRequest::AnnounceMount)
     }
 
     fn announce_image(&self, _: &Path) -> Option<UnixListener> {
-        self.socket(HostRequest::AnnounceImage)
+        self.socket(&HostRequest::AnnounceImage)
     }
 
     fn is_in_group(&self, pid: u32, gid: u32) -> bool {
-        let answer = self.ask(HostRequest::IsInGroup { pid, gid });
+        let answer = self.ask(&HostRequest::IsInGroup { pid, gid });
         matches!(answer, Ok((HostAnswer::Is(true), _)))
     }
 }

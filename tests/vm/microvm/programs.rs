@@ -322,16 +322,16 @@ fn a_program_has_a_terminal() {
     let words = inner.get_args().map(|word| word.to_str().unwrap());
     let words: Vec<String> = words.map(|word| format!("'{word}'")).collect();
     let script = format!(
-        "stty rows 33 cols 77; (sleep 4; stty rows 40 cols 100) & exec {} {}",
+        "stty rows 33 cols 77; (sleep 4; stty -F /dev/tty rows 40 cols 100) & exec {} {}",
         inner.get_program().display(),
         words.join(" ")
     );
-    let mut terminal = Command::new("script");
+    let mut terminal = Command::new("timeout");
     let variables = inner
         .get_envs()
         .filter_map(|(name, value)| Some((name, value?)));
     let mut terminal = terminal
-        .args(["-qefc", &script, "/dev/null"])
+        .args(["60", "script", "-qefc", &script, "/dev/null"])
         .envs(variables)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -36,7 +36,7 @@ pub(super) struct StreamDevice {
     /// Locked for each request.
     connection: Mutex<DeviceConnection>,
     size_bytes: u64,
-    /// What counts the devices.
+    /// A token, whose clones count the devices.
     _token: Arc<()>,
 }
 

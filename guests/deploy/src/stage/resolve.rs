@@ -90,9 +90,10 @@ impl Stage {
         }
         let above = place.rsplit_once('/').map(|(above, _)| above);
         let is_below_nothing = above.is_some_and(|above| matches!(known.get(above), Some(None)));
-        let entry = match is_below_nothing {
-            true => None,
-            false => self.look_up(place)?,
+        let entry = if is_below_nothing {
+            None
+        } else {
+            self.look_up(place)?
         };
         if known.len() < KNOWN_MAX {
             known.insert(place.to_owned(), entry.clone());
