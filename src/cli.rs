@@ -301,6 +301,7 @@ impl Command {
             Self::Find(args) => Some(args.needs()),
             Self::Stat(args) => Some(args.needs()),
             Self::Cat(args) => Some(args.needs()),
+            Self::Cp(args) => args.needs(),
             Self::Tar(args) => Some(args.needs()),
             Self::Hash(args) => Some(args.needs()),
             #[cfg(feature = "fuse")]

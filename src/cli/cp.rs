@@ -3,6 +3,8 @@
 mod into;
 mod out;
 
+use std::path::Path;
+
 use clap::Args;
 
 use diskfs::vfs::Follow;
@@ -12,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::operand::{Operand, with_destination};
 use super::options::SourceArgs;
+use super::sandbox::Needs;
 use super::session::Session;
 use super::target::WriteArgs;
 
@@ -96,11 +99,22 @@ pub(super) fn run(args: &Cp, session: &mut Session) -> Result<()> {
 
 /// Returns true if an operand is a path in an image, and not a host path that looks like one.
 fn is_in_image(operand: &Operand) -> bool {
-    let path = std::path::Path::new(operand.as_os_str());
+    let path = Path::new(operand.as_os_str());
     operand.split().path.is_some() && path.symlink_metadata().is_err()
 }
 
 impl Cp {
+    /// Returns the files of the host that the command uses, if it copies out of images and preserves
+    /// no attributes: the calls for these take paths, which Landlock does not restrict.
+    pub(super) fn needs(&self) -> Option<Needs<'_>> {
+        let (destination, sources) = with_destination(&self.operands, "DEST").ok()?;
+        if is_in_image(destination) || self.preserve || self.archive {
+            return None;
+        }
+        let output = Path::new(destination.as_os_str());
+        Some(Needs::reading(sources, &self.source).writing(Some(output)))
+    }
+
     fn is_recursive(&self) -> bool {
         self.recursive || self.archive
     }

@@ -150,6 +150,27 @@ fn output_files_are_created() {
     )
     .text();
     diskfs(&demo, &["tar", "-f", "etc.tar", "demo.qcow2:/etc"]).text();
+    for (words, is_confined) in [
+        (["cp", "demo.qcow2:/etc/hostname", "out"], true),
+        (["cp", "demo.qcow2:/etc/hostname", "copied"], true),
+        (["cp", "demo.qcow2:/etc/hostname", "out/hostname"], true),
+        (["cp", "out/hostname", "demo.qcow2:/copied"], false),
+    ] {
+        let words: Vec<&str> = ["-v"].iter().chain(&words).copied().collect();
+        let run = run(dir, &words, &[]);
+        assert!(run.output.status.success(), "{words:?}: {}", run.stderr());
+        assert_eq!(
+            run.stderr().contains("is confined"),
+            is_confined,
+            "{words:?}"
+        );
+    }
+    diskfs(&demo, &["cp", "-r", "demo.qcow2:/etc", "tree"]).text();
+    diskfs(&demo, &["cp", "-a", "demo.qcow2:/etc", "kept"]).text();
+    let hostname = |path: &str| std::fs::read(dir.join(path)).unwrap();
+    for path in ["copied", "tree/hostname", "kept/hostname"] {
+        assert_eq!(hostname("out/hostname"), hostname(path), "{path}");
+    }
     let expected = diskfs(&demo, &["cat", "demo.qcow2:/etc/hostname"]);
     assert_eq!(
         std::fs::read(dir.join("out/name")).unwrap(),
