@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use diskfs_vfs::{FsRead, FsWrite};
-use fuser::{Config, Session, SessionACL};
+use fuser::{Config, IsBeingKilled, Session, SessionACL};
 
 use diskfs_disk::{Error, ErrorKind, Result};
 
@@ -145,6 +145,8 @@ fn begin<A: fuser::Filesystem>(
     let mut config = Config::default();
     config.n_threads = Some(threads);
     config.clone_fd = threads > 1 && device::can_clone();
+    let host = Arc::clone(&mount.host);
+    config.is_being_killed = IsBeingKilled(Arc::new(move |thread| host.is_being_killed(thread)));
     // Without `allow_other` the kernel itself refuses the requests of other users.
     let session = Session::from_fd(adapter, device.into(), SessionACL::All, config)
         .map_err(|error| failed("the kernel refused the connection", &error, mountpoint))?;

@@ -56,6 +56,9 @@ pub trait Host: fmt::Debug + Send + Sync {
     /// Returns true if the process is in this supplementary group, as far as `/proc` shows it. A
     /// request of the kernel contains only the primary group.
     fn is_in_group(&self, pid: u32, gid: u32) -> bool;
+
+    /// Returns true if a signal is ending the thread's process; `None` if that can't be found out.
+    fn is_being_killed(&self, thread: u32) -> Option<bool>;
 }
 
 /// The place of a mount.
@@ -110,5 +113,9 @@ impl Host for DirectHost {
         let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
         let mut groups = groups.unwrap_or_default().split_whitespace();
         groups.any(|group| group.parse() == Ok(gid))
+    }
+
+    fn is_being_killed(&self, thread: u32) -> Option<bool> {
+        fuser::is_being_killed(thread)
     }
 }

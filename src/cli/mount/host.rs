@@ -39,12 +39,16 @@ enum HostRequest {
         pid: u32,
         gid: u32,
     },
+    IsBeingKilled {
+        thread: u32,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 enum HostAnswer {
     Done,
     Is(bool),
+    MayBe(Option<bool>),
     Mounted {
         path: Vec<u8>,
         /// The major and the minor number of the mount's device.
@@ -141,6 +145,9 @@ impl HostServer {
             }
             HostRequest::IsInGroup { pid, gid } => {
                 return Ok((HostAnswer::Is(DirectHost.is_in_group(pid, gid)), None));
+            }
+            HostRequest::IsBeingKilled { thread } => {
+                return Ok((HostAnswer::MayBe(DirectHost.is_being_killed(thread)), None));
             }
         }
         Ok((HostAnswer::Done, descriptor))
@@ -273,6 +280,13 @@ impl Host for BrokeredHost {
     fn is_in_group(&self, pid: u32, gid: u32) -> bool {
         let answer = self.ask(&HostRequest::IsInGroup { pid, gid });
         matches!(answer, Ok((HostAnswer::Is(true), _)))
+    }
+
+    fn is_being_killed(&self, thread: u32) -> Option<bool> {
+        match self.ask(&HostRequest::IsBeingKilled { thread }).ok()? {
+            (HostAnswer::MayBe(answer), _) => answer,
+            _ => None,
+        }
     }
 }
 

@@ -98,7 +98,8 @@ fn a_caller_of_a_hung_machine_can_be_killed() {
         let status = caller.wait().unwrap();
         assert_eq!(status.signal(), Some(15), "{status}");
     }
-    assert!(began.elapsed() < Duration::from_secs(15));
+    // At once, and not after the time for callers that can't be looked at.
+    assert!(began.elapsed() < Duration::from_secs(8));
     // After its time, the machine is killed, and the mount has an error.
     assert!(fs::write(at.join("file"), "never").is_err());
     let mut umount = command(&own, ["umount".as_ref(), at.as_os_str()]);

@@ -1,6 +1,7 @@
 //! Requests in flight: an interrupted one is answered with EINTR if its caller is being killed, and
 //! more threads are started while all are busy for long, so that somebody reads the interrupts.
 
+use std::fmt;
 use std::fs;
 use std::sync::Arc;
 use std::thread;
@@ -40,9 +41,35 @@ struct InFlight {
     is_interrupted: bool,
 }
 
+/// Finds out whether a thread is being killed, for a process that can't look at others itself.
+/// `None` if that can't be found out.
+#[derive(Clone)]
+pub struct IsBeingKilled(pub Arc<dyn Fn(u32) -> Option<bool> + Send + Sync>);
+
+impl Default for IsBeingKilled {
+    fn default() -> Self {
+        Self(Arc::new(is_being_killed))
+    }
+}
+
+impl PartialEq for IsBeingKilled {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for IsBeingKilled {}
+
+impl fmt::Debug for IsBeingKilled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IsBeingKilled").finish_non_exhaustive()
+    }
+}
+
 /// The requests in flight of a session.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
+    is_being_killed: IsBeingKilled,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -57,8 +84,9 @@ struct State {
 }
 
 impl Interrupts {
-    pub(crate) fn new(threads: usize) -> Arc<Self> {
+    pub(crate) fn new(threads: usize, is_being_killed: IsBeingKilled) -> Arc<Self> {
         Arc::new(Self {
+            is_being_killed,
             state: Mutex::new(State {
                 in_flight: Vec::with_capacity(threads),
                 threads,
@@ -116,7 +144,7 @@ impl Interrupts {
             return true;
         };
         drop(state);
-        let is_over = match is_being_killed(caller) {
+        let is_over = match (self.is_being_killed.0)(caller) {
             Some(is_being_killed) => is_being_killed,
             None => began.elapsed() >= UNKNOWN_CALLER_MAX,
         };
@@ -171,7 +199,7 @@ impl Interrupts {
 /// Returns true if the thread has a pending SIGKILL: the kernel sends it to all threads of a process
 /// that a signal ends. So the result of the request is seen by nobody. Returns `None` if that can't
 /// be found out.
-fn is_being_killed(thread: u32) -> Option<bool> {
+pub fn is_being_killed(thread: u32) -> Option<bool> {
     if thread == 0 {
         return None; // A process of another PID namespace.
     }

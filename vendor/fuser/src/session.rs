@@ -270,7 +270,7 @@ impl<FS: Filesystem> Session<FS> {
         };
 
         let mut filesystem = Arc::new(filesystem);
-        let interrupts = Interrupts::new(n_threads);
+        let interrupts = Interrupts::new(n_threads, config.is_being_killed.clone());
         let for_more = ch.clone();
 
         let mut channels = Vec::with_capacity(n_threads);

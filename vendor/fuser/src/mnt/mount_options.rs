@@ -18,6 +18,8 @@ pub struct Config {
     /// This enables more efficient request processing
     /// when multiple threads are used. Requires Linux 4.5+.
     pub clone_fd: bool,
+    /// Finds out whether a caller is being killed.
+    pub is_being_killed: crate::IsBeingKilled,
 }
 
 /// Mount options accepted by the FUSE filesystem type
