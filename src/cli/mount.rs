@@ -7,13 +7,14 @@
 //! not kill the companion. The server is confined, and has a broker, a fork of it, that opens its
 //! images and mounts.
 
+mod background;
 mod companion;
 mod contents;
 pub(super) mod host;
+mod opening;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, PipeReader, PipeWriter, Read};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use diskfs::export::fuse::{
-    self, Access, Direction, Effect, EndState, Ending, IdMap, IdMapping, Mounted, Options, Writes,
+    Access, Direction, Effect, EndState, Ending, IdMap, IdMapping, Options, Writes,
 };
 use diskfs::image::ImageSpec;
 use diskfs::{Disk, Error, ErrorKind, Result};
@@ -39,10 +40,10 @@ use super::sandbox::{self, Changes, Confined, Needs};
 use super::session::{Output, Session, stdout};
 use super::show::json::{self as document, put_name};
 use super::signals::Signals;
-use super::target::remove_new_overlay;
+use background::Background;
 use companion::{Companion, watch};
-use contents::{reader, with_read_only_hint, writer};
 use host::{BrokeredHost, HostServer};
+use opening::{MountedDisk, mount};
 
 /// The time to wait for processes that use the mount when a signal ends it.
 const GRACE: Duration = Duration::from_secs(1);
@@ -334,128 +335,6 @@ fn serve_disk(
     }
     let closed = end.close_disk();
     served.and(closed)
-}
-
-/// A mount with the disk that it writes to.
-struct MountedDisk {
-    mounted: Mounted,
-    /// The disk of a writable mount until it is closed. In a read-only mount, the filesystem keeps
-    /// the images open.
-    disk: Option<Disk>,
-}
-
-/// Opens the selected filesystem and mounts it.
-fn mount(args: &Mount, operands: &Operands<'_>, session: &mut Session) -> Result<MountedDisk> {
-    let options = args.fuse_options()?;
-    let options = match sandbox::broker() {
-        Some(broker) => Options {
-            host: Arc::new(BrokeredHost(broker)),
-            ..options
-        },
-        None => options,
-    };
-    if args.wants_access_times() {
-        session.warn("access times are not recorded: the mount is noatime");
-    }
-    if args.writes() {
-        return mount_writable(args, operands, options, session);
-    }
-    let disk = session.disk(operands.image, &operands.source)?;
-    let filesystem = reader(&disk, &operands.source, session);
-    session.print_warnings(&disk);
-    let filesystem = filesystem?;
-    let options = Options {
-        source: std::path::absolute(filesystem.image_path())?,
-        ..options
-    };
-    let mounted = fuse::mount(filesystem.driver(), operands.mountpoint, &options)?;
-    Ok(MountedDisk {
-        mounted,
-        disk: None,
-    })
-}
-
-fn mount_writable(
-    args: &Mount,
-    operands: &Operands<'_>,
-    options: Options,
-    session: &mut Session,
-) -> Result<MountedDisk> {
-    let overlay = args.write.overlay.as_deref();
-    let new_overlay = overlay.filter(|path| path.symlink_metadata().is_err());
-    let host = sandbox::broker().map(BrokeredHost);
-    if let (Some(_), Some(host)) = (new_overlay, &host) {
-        let image = operands.source.open(operands.image)?;
-        let description = image.description();
-        let unknown = || Error::new(ErrorKind::Unsupported, "unknown format").in_file(image.path());
-        let format = description.format.ok_or_else(unknown)?;
-        host.create_overlay(format, description.virtual_size_bytes)?;
-    }
-    let mounted = open_and_mount(args, operands, options, session);
-    mounted.inspect_err(|_| match &host {
-        Some(host) => host.remove_overlay(),
-        None => remove_new_overlay(new_overlay),
-    })
-}
-
-fn open_and_mount(
-    args: &Mount,
-    operands: &Operands<'_>,
-    options: Options,
-    session: &mut Session,
-) -> Result<MountedDisk> {
-    let overlay = args.write.overlay.as_deref();
-    let disk = operands.source.open_writable(operands.image, overlay);
-    let disk = disk.map_err(with_read_only_hint)?;
-    let mounted = mount_disk(&disk, operands, options, session)?;
-    Ok(MountedDisk {
-        mounted,
-        disk: Some(disk),
-    })
-}
-
-fn mount_disk(
-    disk: &Disk,
-    operands: &Operands<'_>,
-    options: Options,
-    session: &mut Session,
-) -> Result<Mounted> {
-    let filesystem = writer(disk, &operands.source, session);
-    session.print_warnings(disk);
-    let filesystem = filesystem.map_err(with_read_only_hint)?;
-    let options = Options {
-        source: std::path::absolute(disk.path())?,
-        ..options
-    };
-    fuse::mount_writable(filesystem.driver(), operands.mountpoint, &options)
-}
-
-/// The way of a server into the background.
-struct Background {
-    /// Tells the waiting process that the mount is ready.
-    ready: PipeWriter,
-    /// `/dev/null`, which a confined process can't open.
-    null: File,
-}
-
-impl Background {
-    fn new(ready: PipeWriter) -> Result<Self> {
-        let null = File::options().read(true).write(true).open("/dev/null")?;
-        Ok(Self { ready, null })
-    }
-
-    /// Signals that the mount is ready, and detaches from the terminal, the session and the
-    /// directory.
-    fn enter(mut self) -> Result<()> {
-        rustix::stdio::dup2_stdin(&self.null).map_err(io::Error::from)?;
-        rustix::stdio::dup2_stdout(&self.null).map_err(io::Error::from)?;
-        rustix::stdio::dup2_stderr(&self.null).map_err(io::Error::from)?;
-        // This fails only for the leader of a process group, which has no terminal to detach from.
-        let _ = rustix::process::setsid();
-        std::env::set_current_dir("/")?;
-        self.ready.write_all(b"\n")?;
-        Ok(())
-    }
 }
 
 /// The end of a server, after a signal or an unmount.

@@ -47,8 +47,8 @@ enum HostRequest {
 #[derive(Debug, Serialize, Deserialize)]
 enum HostAnswer {
     Done,
-    Is(bool),
-    MayBe(Option<bool>),
+    /// `None` if it can't be found out.
+    Is(Option<bool>),
     Mounted {
         path: Vec<u8>,
         /// The major and the minor number of the mount's device.
@@ -144,10 +144,11 @@ impl HostServer {
                     .map(Into::into);
             }
             HostRequest::IsInGroup { pid, gid } => {
-                return Ok((HostAnswer::Is(DirectHost.is_in_group(pid, gid)), None));
+                let is_member = DirectHost.is_in_group(pid, gid);
+                return Ok((HostAnswer::Is(Some(is_member)), None));
             }
             HostRequest::IsBeingKilled { thread } => {
-                return Ok((HostAnswer::MayBe(DirectHost.is_being_killed(thread)), None));
+                return Ok((HostAnswer::Is(DirectHost.is_being_killed(thread)), None));
             }
         }
         Ok((HostAnswer::Done, descriptor))
@@ -279,12 +280,12 @@ impl Host for BrokeredHost {
 
     fn is_in_group(&self, pid: u32, gid: u32) -> bool {
         let answer = self.ask(&HostRequest::IsInGroup { pid, gid });
-        matches!(answer, Ok((HostAnswer::Is(true), _)))
+        matches!(answer, Ok((HostAnswer::Is(Some(true)), _)))
     }
 
     fn is_being_killed(&self, thread: u32) -> Option<bool> {
         match self.ask(&HostRequest::IsBeingKilled { thread }).ok()? {
-            (HostAnswer::MayBe(answer), _) => answer,
+            (HostAnswer::Is(answer), _) => answer,
             _ => None,
         }
     }

@@ -1,0 +1,111 @@
+//! Opening the selected filesystem, and mounting it.
+
+use std::sync::Arc;
+
+use diskfs::export::fuse::{self, Mounted, Options};
+use diskfs::{Disk, Error, ErrorKind, Result};
+
+use super::contents::{reader, with_read_only_hint, writer};
+use super::host::BrokeredHost;
+use super::{Mount, Operands};
+use crate::cli::sandbox;
+use crate::cli::session::Session;
+use crate::cli::target::remove_new_overlay;
+
+/// A mount with the disk that it writes to.
+pub(super) struct MountedDisk {
+    pub(super) mounted: Mounted,
+    /// The disk of a writable mount until it is closed. In a read-only mount, the filesystem keeps
+    /// the images open.
+    pub(super) disk: Option<Disk>,
+}
+
+/// Opens the selected filesystem and mounts it.
+pub(super) fn mount(
+    args: &Mount,
+    operands: &Operands<'_>,
+    session: &mut Session,
+) -> Result<MountedDisk> {
+    let options = args.fuse_options()?;
+    let options = match sandbox::broker() {
+        Some(broker) => Options {
+            host: Arc::new(BrokeredHost(broker)),
+            ..options
+        },
+        None => options,
+    };
+    if args.wants_access_times() {
+        session.warn("access times are not recorded: the mount is noatime");
+    }
+    if args.writes() {
+        return mount_writable(args, operands, options, session);
+    }
+    let disk = session.disk(operands.image, &operands.source)?;
+    let filesystem = reader(&disk, &operands.source, session);
+    session.print_warnings(&disk);
+    let filesystem = filesystem?;
+    let options = Options {
+        source: std::path::absolute(filesystem.image_path())?,
+        ..options
+    };
+    let mounted = fuse::mount(filesystem.driver(), operands.mountpoint, &options)?;
+    Ok(MountedDisk {
+        mounted,
+        disk: None,
+    })
+}
+
+fn mount_writable(
+    args: &Mount,
+    operands: &Operands<'_>,
+    options: Options,
+    session: &mut Session,
+) -> Result<MountedDisk> {
+    let overlay = args.write.overlay.as_deref();
+    let new_overlay = overlay.filter(|path| path.symlink_metadata().is_err());
+    let host = sandbox::broker().map(BrokeredHost);
+    if let (Some(_), Some(host)) = (new_overlay, &host) {
+        let image = operands.source.open(operands.image)?;
+        let description = image.description();
+        let unknown = || Error::new(ErrorKind::Unsupported, "unknown format").in_file(image.path());
+        let format = description.format.ok_or_else(unknown)?;
+        host.create_overlay(format, description.virtual_size_bytes)?;
+    }
+    let mounted = open_and_mount(args, operands, options, session);
+    mounted.inspect_err(|_| match &host {
+        Some(host) => host.remove_overlay(),
+        None => remove_new_overlay(new_overlay),
+    })
+}
+
+fn open_and_mount(
+    args: &Mount,
+    operands: &Operands<'_>,
+    options: Options,
+    session: &mut Session,
+) -> Result<MountedDisk> {
+    let overlay = args.write.overlay.as_deref();
+    let disk = operands.source.open_writable(operands.image, overlay);
+    let disk = disk.map_err(with_read_only_hint)?;
+    let mounted = mount_disk(&disk, operands, options, session)?;
+    Ok(MountedDisk {
+        mounted,
+        disk: Some(disk),
+    })
+}
+
+fn mount_disk(
+    disk: &Disk,
+    operands: &Operands<'_>,
+    options: Options,
+    session: &mut Session,
+) -> Result<Mounted> {
+    let filesystem = writer(disk, &operands.source, session);
+    session.print_warnings(disk);
+    let filesystem = filesystem.map_err(with_read_only_hint)?;
+    let options = Options {
+        source: std::path::absolute(disk.path())?,
+        ..options
+    };
+    fuse::mount_writable(filesystem.driver(), operands.mountpoint, &options)
+}
