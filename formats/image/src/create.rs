@@ -18,6 +18,7 @@ use crate::{Compression, Format, Gate};
 
 use file::NewFile;
 pub(crate) use file::directory_of;
+pub(crate) use qcow2::new_header;
 pub use unfinished::UnfinishedImage;
 
 /// The options for a new image.
@@ -41,6 +42,16 @@ pub enum NewImage {
     Raw,
     /// A qcow2 image, QEMU's format.
     Qcow2(Box<NewQcow2>),
+}
+
+impl NewImage {
+    /// Returns the format.
+    pub const fn format(&self) -> Format {
+        match self {
+            Self::Raw => Format::Raw,
+            Self::Qcow2(_) => Format::Qcow2,
+        }
+    }
 }
 
 /// The options for a new qcow2 image. Use `..Default::default()` for the rest.

@@ -11,7 +11,7 @@
 //! * [`Share`]: the locks that prevent conflicts between diskfs and a running QEMU;
 //! * [`Unlock`]: the interface that the caller implements for encrypted images;
 //! * [`ImageSpec`]: an image as the user spells it, `disk.qcow2,snapshot=before`;
-//! * [`create()`]: new images; [`snapshots`] of existing ones; [`commit`] and [`rebase`] of
+//! * [`create()`]: new images; [`convert()`]: copies in another format; [`snapshots`] of existing ones; [`commit`] and [`rebase`] of
 //!   overlays; [`resize()`]; [`repair()`];
 //! * [`Description`], [`Image::map`]: the information of `qemu-img info` and `qemu-img map`.
 //!
@@ -61,7 +61,7 @@
 
 mod base;
 pub mod commit;
-mod compressed_copy;
+pub mod convert;
 pub mod create;
 mod description;
 mod disguise;
@@ -92,7 +92,7 @@ mod source;
 mod spec;
 mod writable;
 
-pub use compressed_copy::compressed_copy;
+pub use convert::{ConvertOptions, convert};
 pub use create::{CreateOptions, create};
 pub use description::{
     Bitmap, BitmapState, Compression, Description, Encryption, Qcow2Details, Snapshot,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use diskfs_disk::{CancellationToken, Error, ErrorKind, Result};
 use diskfs_image::create::{CreateOptions, Existing, NewImage, Preallocation, UnfinishedImage};
-use diskfs_image::{FileOpener, Image, OpenOptions};
+use diskfs_image::{ConvertOptions, FileOpener, Image, OpenOptions};
 
 /// A new image that has no name, or a temporary one, until it is complete. Without
 /// [`finish`](Self::finish) nothing is left of it.
@@ -63,9 +63,11 @@ impl NewImageFile {
         let packed = Image::open(&self.path, &options);
         let packed = packed.and_then(|image| {
             let device = image.device();
-            UnfinishedImage::compressed(&*device, &self.path, self.existing, &mut |_| {
-                cancellation.flow()
-            })
+            let options = ConvertOptions {
+                existing: self.existing,
+                ..ConvertOptions::compressed()
+            };
+            UnfinishedImage::converted(&*device, &self.path, &options, &mut |_| cancellation.flow())
         });
         let image = packed.map_err(|e| of_new(&self.path, e))?;
         Ok(Self { image, ..self })

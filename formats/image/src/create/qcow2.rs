@@ -30,16 +30,11 @@ pub(super) fn write(
     options: &CreateOptions,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<(NewFile, Created)> {
-    let checked = Checked::new(image, options.preallocation)?;
-    let base = image
-        .backing
-        .as_ref()
-        .map(|backing| open_backing(path, backing));
-    let base = base.transpose()?.flatten();
-    let size_bytes = size(options.size_bytes, base.and_then(|base| base.size_bytes))?;
+    let (mut header, checked) = header(path, image, options.size_bytes, options.preallocation)?;
+    let size_bytes = header.size_bytes;
     let plan = Plan::new(image, checked, size_bytes, options.preallocation)?;
-    let identity = base.and_then(|base| base.identity);
-    let header = plan.header(image, size_bytes, identity).encode()?;
+    plan.complete(&mut header);
+    let header = header.encode()?;
     let file = NewFile::begin(path, options.existing)?;
     if let Some(data_file) = &image.data_file {
         create_data_file(path, &data_file.name, size_bytes, options, progress)?;
@@ -60,6 +55,80 @@ pub(super) fn write(
         file_size_bytes: layout.len_bytes(),
     };
     Ok((file, created))
+}
+
+/// Returns the header of a new image, without the places of its tables.
+///
+/// # Errors
+/// `Invalid` for options that cannot be combined, and for a disk that is too large; the errors of
+/// the gate.
+pub(crate) fn new_header(path: &Path, image: &NewQcow2, size_bytes: u64) -> Result<NewHeader> {
+    let (header, checked) = header(path, image, Some(size_bytes), Preallocation::Off)?;
+    let (geometry, order) = (checked.geometry, checked.refcount_order);
+    Layout::new(geometry, order, header.size_bytes, Allocated::Nothing)?;
+    Ok(header)
+}
+
+fn header(
+    path: &Path,
+    image: &NewQcow2,
+    size_bytes: Option<u64>,
+    preallocation: Preallocation,
+) -> Result<(NewHeader, Checked)> {
+    /// The place of a table that has none yet.
+    const NO_TABLE: Table = Table {
+        at: HostOffset(0),
+        entries: 0,
+    };
+    let checked = Checked::new(image, preallocation)?;
+    let base = image
+        .backing
+        .as_ref()
+        .map(|backing| open_backing(path, backing));
+    let base = base.transpose()?.flatten();
+    let data_file = image.data_file.as_ref();
+    let header = NewHeader {
+        version: match image.compat {
+            Compat::V0_10 => 2,
+            Compat::V1_1 => 3,
+        },
+        geometry: checked.geometry,
+        size_bytes: size(size_bytes, base.and_then(|base| base.size_bytes))?,
+        l1: NO_TABLE,
+        refcount_table: NO_TABLE,
+        refcount_order: checked.refcount_order,
+        incompatible: incompatible(image),
+        compatible: Compatible(flag(
+            image.refcounts == RefcountUpdates::Lazy,
+            Compatible::LAZY_REFCOUNTS,
+        )),
+        autoclear: Autoclear(flag(
+            data_file.is_some_and(|file| file.layout == DataFileLayout::Raw),
+            Autoclear::RAW_EXTERNAL_DATA,
+        )),
+        compression: image.compression,
+        backing: image.backing.as_ref().map(|backing| NamedBacking {
+            name: backing.name.as_os_str().as_bytes().to_vec(),
+            format: backing.format.name(),
+            identity: base.and_then(|base| base.identity),
+        }),
+        data_file: data_file.map(|file| file.name.as_os_str().as_bytes().to_vec()),
+    };
+    Ok((header, checked))
+}
+
+const fn flag(wanted: bool, bit: u64) -> u64 {
+    if wanted { bit } else { 0 }
+}
+
+fn incompatible(image: &NewQcow2) -> Incompatible {
+    let zstd = image.compression != Compression::Zlib;
+    let extended = image.l2_entries == L2Entries::Extended;
+    Incompatible(
+        flag(image.data_file.is_some(), Incompatible::EXTERNAL_DATA_FILE)
+            | flag(zstd, Incompatible::COMPRESSION_TYPE)
+            | flag(extended, Incompatible::EXTENDED_L2),
+    )
 }
 
 /// Options that were checked for consistency.
@@ -278,52 +347,18 @@ impl Plan {
         })
     }
 
-    fn header(&self, image: &NewQcow2, size_bytes: u64, identity: Option<Identity>) -> NewHeader {
+    /// Sets the places of the tables.
+    fn complete(&self, header: &mut NewHeader) {
         let layout = &self.layout;
         let at = |clusters: Clusters| HostOffset(clusters.offset(layout.geometry));
-        let flag = |wanted: bool, bit: u64| if wanted { bit } else { 0 };
-        let data_file = image.data_file.as_ref();
-        let raw = data_file.is_some_and(|file| file.layout == DataFileLayout::Raw);
-        NewHeader {
-            version: match image.compat {
-                Compat::V0_10 => 2,
-                Compat::V1_1 => 3,
-            },
-            geometry: layout.geometry,
-            size_bytes,
-            l1: Table {
-                at: at(layout.l1),
-                entries: layout.l1_entries,
-            },
-            refcount_table: Table {
-                at: at(layout.refcount_table),
-                entries: layout.refcount_table.len_bytes(layout.geometry) / 8,
-            },
-            refcount_order: layout.refcount_order,
-            incompatible: Incompatible(
-                flag(data_file.is_some(), Incompatible::EXTERNAL_DATA_FILE)
-                    | flag(
-                        image.compression != Compression::Zlib,
-                        Incompatible::COMPRESSION_TYPE,
-                    )
-                    | flag(
-                        image.l2_entries == L2Entries::Extended,
-                        Incompatible::EXTENDED_L2,
-                    ),
-            ),
-            compatible: Compatible(flag(
-                image.refcounts == RefcountUpdates::Lazy,
-                Compatible::LAZY_REFCOUNTS,
-            )),
-            autoclear: Autoclear(flag(raw, Autoclear::RAW_EXTERNAL_DATA)),
-            compression: image.compression,
-            backing: image.backing.as_ref().map(|backing| NamedBacking {
-                name: backing.name.as_os_str().as_bytes().to_vec(),
-                format: backing.format.name(),
-                identity,
-            }),
-            data_file: data_file.map(|file| file.name.as_os_str().as_bytes().to_vec()),
-        }
+        header.l1 = Table {
+            at: at(layout.l1),
+            entries: layout.l1_entries,
+        };
+        header.refcount_table = Table {
+            at: at(layout.refcount_table),
+            entries: layout.refcount_table.len_bytes(layout.geometry) / 8,
+        };
     }
 
     /// Writes everything but the header.

@@ -67,6 +67,10 @@ impl UnfinishedImage {
         }
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
     pub(crate) fn file(&self) -> &std::fs::File {
         self.file.file()
     }

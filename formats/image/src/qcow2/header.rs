@@ -148,24 +148,28 @@ impl Header {
 
     /// Returns the rules for the image's L2 entries.
     pub(crate) fn l2_rules(&self) -> L2Rules {
-        L2Rules {
-            geometry: self.geometry,
-            zero_clusters: if self.version >= 3 {
-                ZeroClusters::Allowed
-            } else {
-                ZeroClusters::Reserved
-            },
-            data: if self.incompatible.external_data_file() {
-                DataPlace::External
-            } else {
-                DataPlace::Inside
-            },
-        }
+        l2_rules(self.geometry, self.version, self.incompatible)
     }
 
     /// Returns the width of a reference count in bits.
     pub(crate) const fn refcount_bits(&self) -> u64 {
         power_of_two(self.refcount_order)
+    }
+}
+
+fn l2_rules(geometry: Geometry, version: u32, incompatible: Incompatible) -> L2Rules {
+    L2Rules {
+        geometry,
+        zero_clusters: if version >= 3 {
+            ZeroClusters::Allowed
+        } else {
+            ZeroClusters::Reserved
+        },
+        data: if incompatible.external_data_file() {
+            DataPlace::External
+        } else {
+            DataPlace::Inside
+        },
     }
 }
 
@@ -463,6 +467,11 @@ impl NamedBacking {
 }
 
 impl NewHeader {
+    /// Returns the rules for the image's L2 entries.
+    pub(crate) fn l2_rules(&self) -> L2Rules {
+        l2_rules(self.geometry, self.version, self.incompatible)
+    }
+
     /// Encodes the image's first bytes: header, extensions and the backing file's name. They must
     /// fit in the first cluster.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {

@@ -1,0 +1,276 @@
+//! Copying of a disk into a new image of another format, or to a device.
+
+mod compare;
+mod device;
+mod packer;
+mod parallel;
+mod pieces;
+mod sequential;
+mod tables;
+mod zeroes;
+
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::thread::available_parallelism;
+
+use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
+
+use crate::create::{
+    BackingCheck, CreateOptions, Existing, NewImage, NewQcow2, Preallocation, UnfinishedImage,
+    directory_of, new_header,
+};
+use crate::{Gate, Image, OpenOptions, WritableImage};
+pub use compare::compare;
+use device::DeviceCopy;
+use pieces::PIECE_BYTES;
+pub use sequential::Packing;
+use sequential::SequentialCopy;
+
+/// The largest number of threads. Each needs some megabytes.
+const THREADS_MAX: usize = 16;
+
+/// The options for copying a disk into a new image. Use `..Default::default()` for the rest.
+#[derive(Debug, Clone)]
+pub struct ConvertOptions {
+    /// The format of the new image, with the options of that format. If a qcow2 image has a backing
+    /// file, only what the source's own top image stores is copied: the rest is read from the
+    /// backing file, which must have the same contents as the source's.
+    pub image: NewImage,
+    /// The compression of clusters; `None` to store them as they are.
+    pub packing: Option<Packing>,
+    /// The preallocation mode.
+    pub preallocation: Preallocation,
+    /// The granularity at which zeroes are found in the source's data and not stored, for a raw
+    /// image: a power of two from 512 to 1 MiB; `None` to store all of them. A qcow2 image omits
+    /// clusters of zeroes.
+    pub sparse_bytes: Option<u64>,
+    /// The number of threads; `None` for as many as there are processors.
+    pub threads: Option<NonZeroUsize>,
+    /// The treatment of an existing file.
+    pub existing: Existing,
+}
+
+impl Default for ConvertOptions {
+    fn default() -> Self {
+        Self {
+            image: NewImage::Qcow2(Box::default()),
+            packing: None,
+            preallocation: Preallocation::default(),
+            sparse_bytes: Some(device::SPARSE_BYTES),
+            threads: None,
+            existing: Existing::default(),
+        }
+    }
+}
+
+impl ConvertOptions {
+    /// Returns the options for a qcow2 image with compressed clusters.
+    pub fn compressed() -> Self {
+        Self {
+            packing: Some(Packing { level: None }),
+            ..Self::default()
+        }
+    }
+
+    fn threads(&self) -> NonZeroUsize {
+        let processors = || available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let threads = self.threads.unwrap_or_else(processors);
+        NonZeroUsize::new(THREADS_MAX).map_or(threads, |max| threads.min(max))
+    }
+
+    fn check_sparse(&self) -> Result<()> {
+        match self.sparse_bytes {
+            Some(bytes) if !(512..=PIECE_BYTES).contains(&bytes) || !bytes.is_power_of_two() => {
+                let reason = format!(
+                    "invalid granularity of zeroes {bytes}: expected a power of two from 512 to 1M"
+                );
+                Err(Error::invalid(reason))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Copies a disk into a new image. The same contents and options always make the same file.
+///
+/// The file appears under its name only when it is complete and durable. Calls `progress` with the
+/// number of bytes of the disk that were done, holes included.
+///
+/// # Errors
+/// `Exists` if there is such a file; `Invalid` for options that cannot be combined; the errors of
+/// both files; `Cancelled`.
+pub fn convert(
+    from: &dyn BlockRead,
+    path: &Path,
+    options: &ConvertOptions,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<()> {
+    UnfinishedImage::converted(from, path, options, progress)?.finish()
+}
+
+/// Copies a disk into a new image like [`convert`], reads the image again before it gets its name,
+/// and compares it with the disk.
+///
+/// # Errors
+/// As for [`convert`]; `Io` if the image has other contents: the host has not stored what was
+/// written, or the source was changed meanwhile.
+pub fn convert_verified(
+    from: &dyn BlockRead,
+    path: &Path,
+    options: &ConvertOptions,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<()> {
+    let new = UnfinishedImage::converted(from, path, options, progress)?;
+    new.verify(from, options).map_err(|e| e.in_file(path))?;
+    new.finish()
+}
+
+/// Copies a disk to a device of at least its size, such as an existing image or a block device, and
+/// flushes it.
+///
+/// `is_zeroed` is true if the device reads as zeroes. Of the options only those for zeroes and
+/// threads are used.
+///
+/// # Errors
+/// `Invalid` if the device is too small; the errors of both; `Cancelled`.
+pub fn convert_into(
+    from: &dyn BlockRead,
+    to: &dyn BlockWrite,
+    is_zeroed: bool,
+    options: &ConvertOptions,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<()> {
+    options.check_sparse()?;
+    if to.size_bytes() < from.size_bytes() {
+        let (needed, there) = (from.size_bytes(), to.size_bytes());
+        let reason = format!("the target is too small: {there} bytes for a disk of {needed}");
+        return Err(Error::invalid(reason));
+    }
+    let copy = DeviceCopy {
+        from,
+        to,
+        is_zeroed,
+        sparse_bytes: options.sparse_bytes,
+        threads: options.threads(),
+    };
+    copy.run(progress)?;
+    to.flush()
+}
+
+impl UnfinishedImage {
+    /// Copies a disk into a new image, as [`convert`] does, that does not have its name yet.
+    ///
+    /// # Errors
+    /// As for [`convert`].
+    pub fn converted(
+        from: &dyn BlockRead,
+        path: &Path,
+        options: &ConvertOptions,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Self> {
+        let copied = match &options.image {
+            NewImage::Qcow2(image) if is_sequential(image, options) => {
+                sequential(from, path, image, options, progress)
+            }
+            _ => by_writing(from, path, options, progress),
+        };
+        copied.map_err(|error| error.in_file(path))
+    }
+}
+
+impl UnfinishedImage {
+    /// Compares the image with the disk that was copied.
+    fn verify(&self, from: &dyn BlockRead, options: &ConvertOptions) -> Result<()> {
+        let open = OpenOptions {
+            format: Some(options.image.format()),
+            files: self.opener(),
+            gate: gate(self.path(), &options.image),
+            ..OpenOptions::default()
+        };
+        let image = Image::open(self.path(), &open)?;
+        let mut go_on = |_| ControlFlow::Continue(());
+        match compare(from, &*image.device(), options.threads, &mut go_on)? {
+            None => Ok(()),
+            Some(offset) => {
+                let reason = "the new image differs from its source, which may have been changed \
+                     meanwhile";
+                Err(Error::new(ErrorKind::Io, reason).at(offset))
+            }
+        }
+    }
+}
+
+/// Returns true if an image can be written from its beginning to its end.
+fn is_sequential(image: &NewQcow2, options: &ConvertOptions) -> bool {
+    image.data_file.is_none() && options.preallocation == Preallocation::Off
+}
+
+fn sequential(
+    from: &dyn BlockRead,
+    path: &Path,
+    image: &NewQcow2,
+    options: &ConvertOptions,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<UnfinishedImage> {
+    let header = new_header(path, image, from.size_bytes())?;
+    let new = UnfinishedImage::empty(path, options.existing)?;
+    let copy = SequentialCopy {
+        from,
+        file: new.file(),
+        header,
+        packing: options.packing,
+        threads: options.threads(),
+    };
+    copy.run(progress)?;
+    Ok(new)
+}
+
+/// Returns the gate for the files that a new image names.
+fn gate(path: &Path, image: &NewImage) -> Gate {
+    match image {
+        NewImage::Qcow2(image) => match (&image.data_file, &image.backing) {
+            (Some(file), _) => Gate::closed().allow_data_file(directory_of(path).join(&file.name)),
+            (None, Some(backing)) => match &backing.check {
+                BackingCheck::Open(gate) => gate.clone(),
+                BackingCheck::ByCaller | BackingCheck::Skip => Gate::closed(),
+            },
+            (None, None) => Gate::closed(),
+        },
+        NewImage::Raw => Gate::closed(),
+    }
+}
+
+/// Creates an empty image and writes to it.
+fn by_writing(
+    from: &dyn BlockRead,
+    path: &Path,
+    options: &ConvertOptions,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<UnfinishedImage> {
+    if options.packing.is_some() {
+        let reason = "compression needs a qcow2 image without preallocation or data file";
+        return Err(Error::invalid(reason));
+    }
+    if matches!(&options.image, NewImage::Qcow2(image) if image.backing.is_some()) {
+        let reason = "a copy with a backing file has no preallocation and no data file";
+        return Err(Error::invalid(reason));
+    }
+    let create = CreateOptions {
+        image: options.image.clone(),
+        size_bytes: Some(from.size_bytes()),
+        preallocation: options.preallocation,
+        existing: options.existing,
+    };
+    let new = UnfinishedImage::create(path, &create)?;
+    let open = OpenOptions {
+        format: Some(options.image.format()),
+        files: new.opener(),
+        gate: gate(path, &options.image),
+        ..OpenOptions::default()
+    };
+    let image = WritableImage::open(path, &open)?;
+    convert_into(from, image.device().as_ref(), true, options, progress)?;
+    image.close()?;
+    Ok(new)
+}

@@ -1,0 +1,155 @@
+//! The division of a disk into pieces to copy.
+
+use diskfs_block::{BlockRead, ExtentKind, Result};
+
+/// The largest piece. It bounds the memory of a thread, and how long others wait for its turn.
+pub(super) const PIECE_BYTES: u64 = 1 << 20;
+
+/// A part of a disk to copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// The offset in the disk in bytes.
+    pub(super) offset: u64,
+    /// The length in bytes: at most [`PIECE_BYTES`] of data; zeroes have any length.
+    pub(super) len_bytes: u64,
+    /// True if the piece reads as zeroes.
+    pub(super) is_zero: bool,
+}
+
+/// The parts of a disk that are no pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Skipped {
+    /// Everything that is known to read as zeroes: the target reads as zeroes there.
+    Zeroes,
+    /// Everything that the top image does not store: the target's backing file has it.
+    Backed,
+    /// No part: every byte of the target must be written.
+    None,
+}
+
+/// The pieces of a disk, in order. Each begins at a multiple of the unit, and ends at one or at the
+/// end of the disk.
+pub(super) struct Pieces<'a> {
+    from: &'a dyn BlockRead,
+    unit_bytes: u64,
+    skipped: Skipped,
+    at: u64,
+    count: u64,
+}
+
+impl<'a> Pieces<'a> {
+    /// Divides a disk. The unit is a power of two of at most [`PIECE_BYTES`] * 2 bytes.
+    pub(super) fn new(from: &'a dyn BlockRead, unit_bytes: u64, skipped: Skipped) -> Self {
+        Self {
+            from,
+            unit_bytes,
+            skipped,
+            at: 0,
+            count: 0,
+        }
+    }
+
+    /// Returns the offset that has been reached.
+    pub(super) const fn position(&self) -> u64 {
+        self.at
+    }
+
+    /// Returns the number of pieces so far, which is the number of the next one.
+    pub(super) const fn number_of_next(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns the number of bytes of whole units from `at` on that are of one kind without data.
+    fn without_data(&self, at: u64) -> Result<(ExtentKind, u64)> {
+        let extent = match self.skipped {
+            Skipped::Backed => self.from.stored_at(at)?,
+            Skipped::Zeroes | Skipped::None => self.from.extent_at(at)?,
+        };
+        let left = self.from.size_bytes().saturating_sub(at);
+        let len = match extent.len_bytes {
+            len if len >= left => left,
+            len => len & !self.unit_bytes.saturating_sub(1),
+        };
+        Ok(match extent.kind {
+            ExtentKind::Data => (extent.kind, 0),
+            kind => (kind, len),
+        })
+    }
+
+    const fn is_skipped(&self, kind: ExtentKind) -> bool {
+        match self.skipped {
+            Skipped::Zeroes => true,
+            Skipped::Backed => matches!(kind, ExtentKind::Unallocated),
+            Skipped::None => false,
+        }
+    }
+
+    fn find(&mut self) -> Result<Option<Piece>> {
+        let size = self.from.size_bytes();
+        while self.at < size {
+            let offset = self.at;
+            let (kind, len_bytes) = self.without_data(offset)?;
+            if len_bytes == 0 {
+                let len_bytes = self.data_len(offset)?;
+                self.at = offset.saturating_add(len_bytes);
+                return Ok(Some(Piece {
+                    offset,
+                    len_bytes,
+                    is_zero: false,
+                }));
+            }
+            self.at = offset.saturating_add(len_bytes);
+            if !self.is_skipped(kind) {
+                return Ok(Some(Piece {
+                    offset,
+                    len_bytes,
+                    is_zero: true,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the length of the piece of data at `offset`: units up to one without data.
+    fn data_len(&self, offset: u64) -> Result<u64> {
+        let left = self.from.size_bytes().saturating_sub(offset);
+        let max = PIECE_BYTES.max(self.unit_bytes).min(left);
+        let mut len = self.unit_bytes.min(max);
+        while len < max {
+            let at = offset.saturating_add(len);
+            let (kind, without) = self.without_data(at)?;
+            if without > 0 {
+                break;
+            }
+            let run = match kind {
+                ExtentKind::Data => self.run_of_data(at)?,
+                // A part of a unit: it is read with the rest of the unit.
+                ExtentKind::Zero | ExtentKind::Unallocated => self.unit_bytes,
+            };
+            len = len.saturating_add(run).min(max);
+        }
+        Ok(len)
+    }
+
+    /// Returns the number of bytes of data from `at` on, rounded up to whole units.
+    fn run_of_data(&self, at: u64) -> Result<u64> {
+        let extent = match self.skipped {
+            Skipped::Backed => self.from.stored_at(at)?,
+            Skipped::Zeroes | Skipped::None => self.from.extent_at(at)?,
+        };
+        let rounded = extent.len_bytes.checked_next_multiple_of(self.unit_bytes);
+        Ok(rounded.unwrap_or(u64::MAX).max(self.unit_bytes))
+    }
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Result<Piece>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = self.find();
+        if let Ok(Some(_)) = &found {
+            self.count = self.count.saturating_add(1);
+        }
+        found.transpose()
+    }
+}

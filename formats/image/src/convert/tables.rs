@@ -1,0 +1,260 @@
+//! The tables of a qcow2 image that is written from its beginning to its end.
+
+use diskfs_block::{Error, Result};
+
+use crate::numbers::{power_of_two, to_u64, to_usize};
+use crate::qcow2::cache::TableSlice;
+use crate::qcow2::header::{REFCOUNT_TABLE_MAX_BYTES, Table};
+use crate::qcow2::l1_entry;
+use crate::qcow2::l2_entry::{L2Rules, StandardCluster};
+use crate::qcow2::refcounts::CountPlace;
+use crate::qcow2::units::{GuestOffset, HostOffset};
+
+const SECTOR_BYTES: u64 = 512;
+/// The flag of a compressed cluster's descriptor, bit 62.
+const COMPRESSED: u64 = 1 << 62;
+
+/// Writes bytes at an offset of the image.
+pub(super) type Write<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
+
+/// The tables and the end of the image so far. Clusters are added in the guest's order.
+pub(super) struct Tables {
+    rules: L2Rules,
+    refcount_order: u32,
+    l1: Vec<u64>,
+    /// The L2 table that covers the last cluster, with its index in the L1 table.
+    l2: Option<(u64, TableSlice)>,
+    /// The refcounts of all clusters before the end.
+    counts: Vec<u16>,
+    /// The end of the image in bytes.
+    end: u64,
+}
+
+impl Tables {
+    /// Returns the tables of an image that has a header, and an L1 table after it.
+    pub(super) fn new(rules: L2Rules, refcount_order: u32, size_bytes: u64) -> Self {
+        let entries = rules.geometry.l1_entries_for(size_bytes);
+        let mut tables = Self {
+            rules,
+            refcount_order,
+            l1: vec![0; to_usize(entries)],
+            l2: None,
+            counts: Vec::new(),
+            end: 0,
+        };
+        tables.take(tables.cluster_size());
+        if entries > 0 {
+            tables.take(tables.l1_table().size_bytes());
+        }
+        tables
+    }
+
+    const fn cluster_size(&self) -> u64 {
+        self.rules.geometry.cluster_size()
+    }
+
+    /// Returns the place of the L1 table.
+    pub(super) fn l1_table(&self) -> Table {
+        Table {
+            at: HostOffset(self.cluster_size()),
+            entries: to_u64(self.l1.len()),
+        }
+    }
+
+    /// Returns the end of the image in bytes.
+    pub(super) const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Adds a cluster that is stored as it is; returns its place.
+    pub(super) fn add_data(&mut self, guest: GuestOffset, write: &mut Write<'_>) -> Result<u64> {
+        self.select(guest, write)?;
+        let at = self.take(self.cluster_size());
+        let entry = StandardCluster {
+            host: Some(HostOffset(at)),
+            allocated: u32::MAX,
+            zero: 0,
+            copied: true,
+        };
+        self.set(guest, entry.encode(self.rules));
+        Ok(at)
+    }
+
+    /// Adds a cluster that reads as zeroes.
+    pub(super) fn add_zeroes(&mut self, guest: GuestOffset, write: &mut Write<'_>) -> Result<()> {
+        self.select(guest, write)?;
+        let entry = StandardCluster {
+            zero: u32::MAX,
+            ..StandardCluster::default()
+        };
+        self.set(guest, entry.encode(self.rules));
+        Ok(())
+    }
+
+    /// Adds a cluster of which `len` compressed bytes are stored; returns their place, which is
+    /// directly after the one before if that was compressed, too.
+    pub(super) fn add_packed(
+        &mut self,
+        guest: GuestOffset,
+        len: usize,
+        write: &mut Write<'_>,
+    ) -> Result<u64> {
+        self.select(guest, write)?;
+        // The host cluster at the end is shared, unless its refcount cannot grow.
+        if self.last_count() >= self.max_count() {
+            self.end = self.end.next_multiple_of(self.cluster_size());
+        }
+        let at = self.end;
+        let last = at.saturating_add(to_u64(len)).saturating_sub(1);
+        self.count(at, last);
+        self.end = last.saturating_add(1);
+        let sectors = (last / SECTOR_BYTES).saturating_sub(at / SECTOR_BYTES);
+        // The bits of an offset end where the number of sectors begins.
+        let shift = 70_u32.saturating_sub(self.rules.geometry.cluster_bits());
+        let descriptor = COMPRESSED | at | sectors.wrapping_shl(shift);
+        self.set(guest, (descriptor, 0));
+        Ok(at)
+    }
+
+    /// Writes the L2 table of the last cluster, the refcounts and the L1 table; returns the place of
+    /// the refcount table.
+    pub(super) fn finish(&mut self, write: &mut Write<'_>) -> Result<Table> {
+        self.write_l2(write)?;
+        let table = self.write_refcounts(write)?;
+        write(self.l1_table().at.0, &big_endian(&self.l1))?;
+        Ok(table)
+    }
+
+    /// Makes the L2 table that covers a cluster the present one.
+    fn select(&mut self, guest: GuestOffset, write: &mut Write<'_>) -> Result<()> {
+        let index = self.rules.geometry.l1_index(guest);
+        if self
+            .l2
+            .as_ref()
+            .is_some_and(|(present, _)| *present == index)
+        {
+            return Ok(());
+        }
+        self.write_l2(write)?;
+        let table = TableSlice::zeroed(HostOffset(0), self.cluster_size());
+        self.l2 = Some((index, table));
+        Ok(())
+    }
+
+    fn set(&self, guest: GuestOffset, (descriptor, bitmap): (u64, u64)) {
+        let Some((index, table)) = &self.l2 else {
+            return;
+        };
+        let geometry = self.rules.geometry;
+        let start = index.saturating_mul(geometry.l1_coverage());
+        let cluster = guest.0.saturating_sub(start) / self.cluster_size();
+        let words = geometry.layout().words();
+        let word = to_usize(cluster).saturating_mul(words);
+        table.set_word(word, descriptor);
+        if words > 1 {
+            table.set_word(word.saturating_add(1), bitmap);
+        }
+    }
+
+    fn write_l2(&mut self, write: &mut Write<'_>) -> Result<()> {
+        let Some((index, table)) = self.l2.take() else {
+            return Ok(());
+        };
+        let at = self.take(self.cluster_size());
+        write(at, &table.copy_of(0..table.len()))?;
+        if let Some(entry) = self.l1.get_mut(to_usize(index)) {
+            *entry = l1_entry::entry_for(HostOffset(at));
+        }
+        Ok(())
+    }
+
+    /// Allocates whole clusters, whose refcount is 1; returns their offset.
+    fn take(&mut self, len_bytes: u64) -> u64 {
+        let size = self.cluster_size();
+        let at = self.end.next_multiple_of(size);
+        self.end = at.saturating_add(len_bytes.max(1).next_multiple_of(size));
+        self.count(at, self.end.saturating_sub(1));
+        at
+    }
+
+    /// Counts a reference to each cluster of a range.
+    fn count(&mut self, first: u64, last: u64) {
+        let clusters = (last / self.cluster_size()).saturating_add(1);
+        if to_u64(self.counts.len()) < clusters {
+            self.counts.resize(to_usize(clusters), 0);
+        }
+        let range = to_usize(first / self.cluster_size())..to_usize(clusters);
+        for count in self.counts.get_mut(range).unwrap_or_default() {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Returns the refcount of the cluster that the next compressed byte would share; 0 for none.
+    fn last_count(&self) -> u64 {
+        match self.end.is_multiple_of(self.cluster_size()) {
+            true => 0,
+            false => self.counts.last().copied().unwrap_or(0).into(),
+        }
+    }
+
+    /// Returns the largest refcount of the image's width, and of the counts here.
+    fn max_count(&self) -> u64 {
+        let bits = u32::try_from(power_of_two(self.refcount_order)).unwrap_or(u32::MAX);
+        match bits {
+            0..16 => power_of_two(bits).saturating_sub(1),
+            _ => u16::MAX.into(),
+        }
+    }
+
+    /// Writes the refcount blocks and their table; returns the place of the table.
+    fn write_refcounts(&mut self, write: &mut Write<'_>) -> Result<Table> {
+        let size = self.cluster_size();
+        let bits = power_of_two(self.refcount_order);
+        let per_block = size.saturating_mul(8).checked_div(bits).unwrap_or(1).max(1);
+        let used = self.end.div_ceil(size);
+        // The blocks and the table count themselves, too.
+        let (mut blocks, mut table) = (1_u64, 1_u64);
+        loop {
+            let clusters = used.saturating_add(blocks).saturating_add(table);
+            let needed = clusters.div_ceil(per_block);
+            let table_needed = needed.saturating_mul(8).div_ceil(size);
+            if (needed, table_needed) == (blocks, table) {
+                break;
+            }
+            (blocks, table) = (needed, table_needed);
+        }
+        if table.saturating_mul(size) > REFCOUNT_TABLE_MAX_BYTES {
+            let reason = "too many clusters for this cluster size and refcount width";
+            return Err(Error::invalid(reason).with_hint("use a larger cluster size, at most 2M"));
+        }
+        let table_at = self.take(table.saturating_mul(size));
+        let blocks_at = self.take(blocks.saturating_mul(size));
+        let places: Vec<u64> = (0..blocks)
+            .map(|index| blocks_at.saturating_add(index.saturating_mul(size)))
+            .collect();
+        for (at, counts) in places.iter().zip(self.counts.chunks(to_usize(per_block))) {
+            write(*at, &encoded(counts, self.refcount_order, size))?;
+        }
+        write(table_at, &big_endian(&places))?;
+        Ok(Table {
+            at: HostOffset(table_at),
+            entries: table.saturating_mul(size) / 8,
+        })
+    }
+}
+
+/// Returns a refcount block with these counts, as it is stored.
+fn encoded(counts: &[u16], order: u32, block_bytes: u64) -> Vec<u8> {
+    let block = TableSlice::zeroed(HostOffset(0), block_bytes);
+    for (index, count) in (0..).zip(counts) {
+        CountPlace::new(order, index).set(&block, u64::from(*count));
+    }
+    block.copy_of(0..block.len())
+}
+
+fn big_endian(entries: &[u64]) -> Vec<u8> {
+    entries
+        .iter()
+        .flat_map(|entry| entry.to_be_bytes())
+        .collect()
+}
