@@ -9,8 +9,10 @@ mod check;
 mod chmod;
 mod chown;
 mod commit;
+mod compare;
 mod complete;
 mod config;
+mod convert;
 mod copy;
 mod cp;
 mod create;
@@ -34,6 +36,7 @@ mod hash;
 mod help;
 #[cfg(feature = "fuse")]
 mod helper;
+mod image_settings;
 mod info;
 mod inspect;
 mod into_dir;
@@ -42,6 +45,7 @@ mod ln;
 mod log;
 mod ls;
 mod man;
+mod map;
 mod mkdir;
 mod mkfs;
 mod mode_change;
@@ -182,6 +186,9 @@ enum Command {
     #[cfg(feature = "serve")]
     Serve(serve::ServeArgs),
     Create(create::Create),
+    Convert(convert::Convert),
+    Compare(compare::Compare),
+    Map(map::Map),
     Build(Box<build::Build>),
     Mkfs(mkfs::Mkfs),
     Check(check::Check),
@@ -248,6 +255,9 @@ impl Command {
             #[cfg(feature = "serve")]
             Self::Serve(_) => "serve",
             Self::Create(_) => "create",
+            Self::Convert(_) => "convert",
+            Self::Compare(_) => "compare",
+            Self::Map(_) => "map",
             Self::Build(_) => "build",
             Self::Mkfs(_) => "mkfs",
             Self::Check(_) => "check",
@@ -302,6 +312,9 @@ impl Command {
             Self::Stat(args) => Some(args.needs()),
             Self::Cat(args) => Some(args.needs()),
             Self::Cp(args) => args.needs(),
+            Self::Convert(args) => args.needs(),
+            Self::Compare(args) => Some(args.needs()),
+            Self::Map(args) => Some(args.needs()),
             Self::Tar(args) => Some(args.needs()),
             Self::Hash(args) => Some(args.needs()),
             #[cfg(feature = "fuse")]
@@ -345,6 +358,9 @@ impl Command {
             #[cfg(feature = "serve")]
             Self::Serve(args) => serve::run(args, session),
             Self::Create(args) => create::run(args, session),
+            Self::Convert(args) => convert::run(args, session),
+            Self::Compare(args) => compare::run(args, session),
+            Self::Map(args) => map::run(args, session),
             Self::Build(args) => build::run(args, session),
             Self::Mkfs(args) => mkfs::run(args, session),
             Self::Check(args) => check::run(args, session),

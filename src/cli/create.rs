@@ -1,21 +1,19 @@
 //! The command `diskfs create`.
 
-use std::ffi::OsString;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use diskfs::image::Compression;
 use diskfs::image::create::{
-    BackingCheck, Compat, CreateOptions, DataFileLayout, Existing, L2Entries, NewBacking,
-    NewDataFile, NewImage, NewQcow2, Preallocation, RefcountUpdates, create_with_progress,
+    BackingCheck, CreateOptions, Existing, Preallocation, create_with_progress,
 };
 use diskfs::{Error, ErrorKind, Format, Gate, Result};
 use serde_json::{Map, Value};
 
 use super::bytes;
+use super::image_settings::{ImageSettings, preallocation};
 use super::options::configured;
 use super::progress::Progress;
 use super::session::{Output, Session, stdout};
@@ -92,20 +90,6 @@ pub(super) struct Create {
 /// The file name extensions of formats that diskfs does not create.
 const OTHERS: [&str; 5] = ["vmdk", "vdi", "vhd", "vhdx", "qed"];
 
-/// The settings that the command line amounts to.
-#[derive(Debug, Clone, Default)]
-struct ImageSettings {
-    size: Option<u64>,
-    preallocation: Preallocation,
-    qcow2: NewQcow2,
-    /// An option that only qcow2 has, named in the error if the format is raw.
-    qcow2_only: Option<String>,
-    backing: Option<PathBuf>,
-    backing_format: Option<Format>,
-    data_file: Option<PathBuf>,
-    data_file_layout: DataFileLayout,
-}
-
 pub(super) fn run(args: &Create, session: &mut Session) -> Result<()> {
     let options = args.create_options()?;
     let total = match options.preallocation {
@@ -126,11 +110,8 @@ pub(super) fn run(args: &Create, session: &mut Session) -> Result<()> {
             "path",
             args.path.as_os_str().as_encoded_bytes(),
         );
-        let format = match options.image {
-            NewImage::Raw => Format::Raw,
-            NewImage::Qcow2(_) => Format::Qcow2,
-        };
-        fields.insert("format".to_owned(), format.name().into());
+        let format = options.image.format().name();
+        fields.insert("format".to_owned(), format.into());
         let numbers = [
             ("virtual_size_bytes", created.virtual_size_bytes),
             ("file_size_bytes", created.file_size_bytes),
@@ -147,10 +128,7 @@ impl Create {
     fn create_options(&self) -> Result<CreateOptions> {
         let wanted = self.wanted()?;
         self.refuse_others_names()?;
-        let image = match self.format(&wanted) {
-            Format::Raw => raw(&wanted)?,
-            _ => NewImage::Qcow2(Box::new(self.qcow2(&wanted)?)),
-        };
+        let image = wanted.image(self.format(&wanted), || self.backing_check())?;
         Ok(CreateOptions {
             image,
             size_bytes: wanted.size,
@@ -192,10 +170,7 @@ impl Create {
     /// Returns the settings. The options of `-o` are applied first: an option of its own overrides
     /// them.
     fn wanted(&self) -> Result<ImageSettings> {
-        let mut wanted = ImageSettings::default();
-        for option in self.options.iter().flat_map(|list| split_options(list)) {
-            wanted.apply(&option)?;
-        }
+        let mut wanted = ImageSettings::of(&self.options)?;
         wanted.size = self.size.or(wanted.size);
         wanted.preallocation = self.preallocation.unwrap_or(wanted.preallocation);
         if let Some(size) = self.cluster_size {
@@ -207,40 +182,6 @@ impl Create {
         Ok(wanted)
     }
 
-    fn qcow2(&self, wanted: &ImageSettings) -> Result<NewQcow2> {
-        let backing = match (&wanted.backing, wanted.backing_format) {
-            (None, None) => None,
-            (Some(name), Some(format)) => Some(NewBacking {
-                name: name.clone(),
-                format,
-                check: self.backing_check()?,
-            }),
-            (Some(_), None) => {
-                let error = Error::new(ErrorKind::Invalid, "missing format of the backing file");
-                return Err(
-                    error.with_hint("give -F raw or -F qcow2; `diskfs info` shows the format")
-                );
-            }
-            (None, Some(_)) => {
-                let reason = "the format of the backing file is given, but no backing file";
-                return Err(Error::new(ErrorKind::Invalid, reason));
-            }
-        };
-        let data_file = wanted.data_file.as_ref().map(|name| NewDataFile {
-            name: name.clone(),
-            layout: wanted.data_file_layout,
-        });
-        if data_file.is_none() && wanted.data_file_layout == DataFileLayout::Raw {
-            let reason = "option data_file_raw requires data_file";
-            return Err(Error::new(ErrorKind::Invalid, reason));
-        }
-        Ok(NewQcow2 {
-            backing,
-            data_file,
-            ..wanted.qcow2.clone()
-        })
-    }
-
     fn backing_check(&self) -> Result<BackingCheck> {
         if self.unsafe_backing {
             return Ok(BackingCheck::Skip);
@@ -250,133 +191,10 @@ impl Create {
     }
 }
 
-fn raw(wanted: &ImageSettings) -> Result<NewImage> {
-    let backing = wanted.backing.as_ref().map(|_| "a backing file".to_owned());
-    match backing.or_else(|| wanted.qcow2_only.clone()) {
-        None => Ok(NewImage::Raw),
-        Some(what) => {
-            let error = Error::new(
-                ErrorKind::Invalid,
-                format!("{what} is not supported for raw images"),
-            );
-            Err(error.with_hint("give -f qcow2"))
-        }
-    }
-}
-
-impl ImageSettings {
-    /// Applies one option of `-o`.
-    fn apply(&mut self, option: &str) -> Result<()> {
-        let (name, value) = option.split_once('=').unwrap_or((option, "on"));
-        let wrong =
-            |reason: String| Error::new(ErrorKind::Invalid, format!("option {name}: {reason}"));
-        let size = || bytes::parse(value).map_err(wrong);
-        let qcow2 = &mut self.qcow2;
-        match name {
-            "size" => self.size = Some(size()?),
-            "preallocation" => self.preallocation = preallocation(value).map_err(wrong)?,
-            "backing_file" => self.backing = Some(OsString::from(value).into()),
-            "backing_fmt" => self.backing_format = Some(value.parse()?),
-            "cluster_size" => qcow2.cluster_size_bytes = size()?,
-            "refcount_bits" => {
-                let not_a_number = |_| wrong(format!("invalid number `{value}`"));
-                qcow2.refcount_bits = value.parse().map_err(not_a_number)?;
-            }
-            "compat" => qcow2.compat = compat(value).map_err(wrong)?,
-            "compression_type" => qcow2.compression = compression(value).map_err(wrong)?,
-            "extended_l2" => {
-                qcow2.l2_entries = if switch(value).map_err(wrong)? {
-                    L2Entries::Extended
-                } else {
-                    L2Entries::Standard
-                }
-            }
-            "lazy_refcounts" => {
-                qcow2.refcounts = if switch(value).map_err(wrong)? {
-                    RefcountUpdates::Lazy
-                } else {
-                    RefcountUpdates::Eager
-                }
-            }
-            "data_file" => self.data_file = Some(OsString::from(value).into()),
-            "data_file_raw" => {
-                self.data_file_layout = if switch(value).map_err(wrong)? {
-                    DataFileLayout::Raw
-                } else {
-                    DataFileLayout::Private
-                }
-            }
-            _ => return Err(unknown(name)),
-        }
-        if !["size", "preallocation", "backing_file", "backing_fmt"].contains(&name) {
-            self.qcow2_only = Some(format!("option {name}"));
-        }
-        Ok(())
-    }
-}
-
-fn unknown(name: &str) -> Error {
-    if name.starts_with("encrypt") {
-        let reason = "creating encrypted images is not supported";
-        return Error::new(ErrorKind::Unsupported, reason);
-    }
-    let reason = format!("unknown option `{}`", name.escape_debug());
-    Error::new(ErrorKind::Invalid, reason).with_hint("`diskfs create --help` lists the options")
-}
-
-/// Splits a list of options at commas. As in QEMU, two commas stand for one comma in an option.
-fn split_options(list: &str) -> Vec<String> {
-    // A NUL cannot be part of an argument.
-    let parts = list.replace(",,", "\0");
-    let parts = parts.split(',').filter(|part| !part.is_empty());
-    parts.map(|part| part.replace('\0', ",")).collect()
-}
-
-fn preallocation(value: &str) -> std::result::Result<Preallocation, String> {
-    Ok(match value {
-        "off" => Preallocation::Off,
-        "metadata" => Preallocation::Metadata,
-        "falloc" => Preallocation::Falloc,
-        "full" => Preallocation::Full,
-        _ => {
-            return Err(format!(
-                "unknown mode `{value}`; known: off, metadata, falloc, full"
-            ));
-        }
-    })
-}
-
-fn compat(value: &str) -> std::result::Result<Compat, String> {
-    Ok(match value {
-        "0.10" | "v2" => Compat::V0_10,
-        "1.1" | "v3" => Compat::V1_1,
-        _ => return Err(format!("unknown version `{value}`; known: 0.10, 1.1")),
-    })
-}
-
-fn compression(value: &str) -> std::result::Result<Compression, String> {
-    Ok(match value {
-        "zlib" => Compression::Zlib,
-        "zstd" => Compression::Zstd,
-        _ => {
-            return Err(format!(
-                "unknown compression type `{value}`; known: zlib, zstd"
-            ));
-        }
-    })
-}
-
-fn switch(value: &str) -> std::result::Result<bool, String> {
-    Ok(match value {
-        "on" | "yes" | "true" | "y" => true,
-        "off" | "no" | "false" | "n" => false,
-        _ => return Err(format!("invalid switch `{value}`: expected on or off")),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use diskfs::image::create::{L2Entries, NewImage, RefcountUpdates};
 
     use super::*;
 

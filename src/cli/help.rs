@@ -36,6 +36,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Images as a whole",
         &[
             "create",
+            "convert",
+            "compare",
+            "map",
             "build",
             "partition",
             "mkfs",

@@ -99,8 +99,9 @@ mod tests {
     use super::files::{Df, Diff, Du, Find, Grep, Hash, Ls, Stat, Tree};
     use super::guests::{Deploy, ErrorDocument, Log, Mount};
     use super::images::{
-        Appliance, Build, Check, Commit, Create, Export, Man, Mkfs, PartitionDocument, Rebase,
-        Resize, Schemas, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
+        Appliance, Build, Check, Commit, Compare, Convert, Create, Export, Man, Map as ImageMap,
+        Mkfs, PartitionDocument, Rebase, Resize, Schemas, SnapshotDocument, Sparsify, Tar, Uefi,
+        Umount, Wait,
     };
     use super::info::Info;
     use super::*;
@@ -129,7 +130,9 @@ mod tests {
             ("changing", schema::<Changing>()),
             ("check", schema::<Check>()),
             ("commit", schema::<Commit>()),
+            ("compare", schema::<Compare>()),
             ("completions", none("a script for the shell")),
+            ("convert", schema::<Convert>()),
             ("cp", schema::<Cp>()),
             ("create", schema::<Create>()),
             ("demo", none("the output of the demonstrated commands")),
@@ -146,6 +149,7 @@ mod tests {
             ("log", schema::<Log>()),
             ("ls", schema::<Ls>()),
             ("man", schema::<Man>()),
+            ("map", schema::<ImageMap>()),
             ("mkfs", schema::<Mkfs>()),
             ("mount", schema::<Mount>()),
             ("partition", schema::<PartitionDocument>()),

@@ -4,6 +4,7 @@ mod between;
 mod build;
 mod changing;
 mod check;
+mod convert;
 mod deploy;
 mod diff;
 mod drivers;

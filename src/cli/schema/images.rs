@@ -108,6 +108,74 @@ pub(super) struct Create {
     file_size_bytes: u64,
 }
 
+/// The document of `diskfs convert --json`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Convert {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The path of the new image.
+    path: String,
+    /// The image's bytes in base64, if it is not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+    /// The format of the new image.
+    format: String,
+    /// The size of the guest's disk.
+    virtual_size_bytes: u64,
+    /// The size of the image file.
+    file_size_bytes: u64,
+    /// The space that the host has allocated for the image file.
+    allocated_bytes: u64,
+}
+
+/// The document of `diskfs compare --json`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Compare {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// True if the disks have the same contents.
+    equal: bool,
+    /// The offset of the first byte in which the disks differ; null if they are equal.
+    first_difference_bytes: Option<u64>,
+    /// The sizes of the two disks.
+    size_bytes: [u64; 2],
+}
+
+/// The document of `diskfs map --json`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Map {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The ranges of the disk, in order and without gaps.
+    extents: Vec<MapExtent>,
+}
+
+/// A range of the disk that is stored in one way.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct MapExtent {
+    /// The offset in the disk.
+    offset_bytes: u64,
+    /// The length of the range.
+    length_bytes: u64,
+    /// The form: `data`, `compressed`, `zero` or `unallocated`.
+    kind: String,
+    /// The number of images above the one that stores the range.
+    depth: u32,
+    /// The offset in the file, except of compressed and unallocated ranges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_offset_bytes: Option<u64>,
+    /// The file that stores the range, except for an unallocated one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    /// The file's bytes in base64, if it is not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_base64: Option<String>,
+}
+
 /// The document of `diskfs build --json`.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]

@@ -1,0 +1,263 @@
+//! The command `diskfs convert`.
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use diskfs::block::BlockRead;
+use diskfs::image::WritableImage;
+use diskfs::image::convert::{ConvertOptions, Packing, convert, convert_into, convert_verified};
+use diskfs::image::create::{BackingCheck, Existing};
+use diskfs::{Disk, Error, ErrorKind, Format, Gate, OpenOptions, Result};
+use serde_json::{Map, Value};
+
+use super::bytes;
+use super::image_settings::ImageSettings;
+use super::operand::Operand;
+use super::options::{SourceArgs, configured};
+use super::progress::Progress;
+use super::sandbox::Needs;
+use super::session::{Output, Session, stdout};
+use super::show::json;
+
+/// Copy an image into a new one, in another format or compressed
+///
+/// The contents of the disk stay the same. Holes and zeroes are neither read nor written, and
+/// reading, compressing and writing are done by several threads. The new image appears under its
+/// name only when it is complete and durable. An existing file is kept, unlike with qemu-img:
+/// --force replaces it, if no process is using it.
+///
+/// With --volume, only that volume is copied: a partition, a logical volume, or what an encrypted
+/// volume contains.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The format of DST is -O, or follows its name: qcow2 for .qcow2, else raw. The options of -o are
+those of `diskfs create`.
+
+With -B, DST is an overlay of FILE: only what IMG itself stores is copied, and the rest must be the
+same in FILE. Without it, DST contains everything that IMG and its backing files contain.
+
+Examples:
+  diskfs convert disk.raw disk.qcow2
+  diskfs convert -c -o compression_type=zstd disk.qcow2 small.qcow2
+  diskfs convert --snapshot before disk.qcow2 before.raw
+  diskfs convert --volume vg0/data disk.qcow2 data.raw
+  diskfs convert -n disk.qcow2 /dev/vg0/guest"
+)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one flag of the command line"
+)]
+pub(super) struct Convert {
+    /// The image to copy
+    #[arg(value_name = "IMG")]
+    image: Operand,
+
+    /// The new image
+    #[arg(value_name = "DST")]
+    target: PathBuf,
+
+    /// The format of DST: raw or qcow2
+    #[arg(short = 'O', long, value_name = "FORMAT")]
+    output_format: Option<Format>,
+
+    /// Compress the clusters of DST, which is qcow2
+    #[arg(short, long)]
+    compress: bool,
+
+    /// The level of compression: 1 to 9 for zlib, 1 to 22 for zstd
+    #[arg(long, value_name = "N", requires = "compress")]
+    level: Option<u32>,
+
+    /// Set options of DST in the syntax of qemu-img; can be repeated
+    #[arg(short, value_name = "NAME=VALUE,...")]
+    options: Vec<String>,
+
+    /// The backing file of DST, as DST will refer to it
+    #[arg(short = 'B', long, value_name = "FILE", requires = "backing_format")]
+    backing: Option<PathBuf>,
+
+    /// The format of the backing file of DST
+    #[arg(short = 'F', long, value_name = "FORMAT", requires = "backing")]
+    backing_format: Option<Format>,
+
+    /// The smallest run of zeroes that a raw DST does not store, 512 to 1M, or 0 to store all
+    #[arg(short = 'S', long, value_name = "SIZE", default_value = "4k", value_parser = bytes::parse)]
+    sparse: u64,
+
+    /// The number of threads [default: the number of processors]
+    #[arg(short = 'm', long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// Write to DST, which exists, instead of creating it: an image or a block device
+    #[arg(
+        short,
+        long,
+        conflicts_with_all = ["compress", "options", "backing", "force"]
+    )]
+    no_create: bool,
+
+    /// With -n, assume that DST reads as zeroes, so that zeroes need not be written
+    #[arg(long, requires = "no_create")]
+    target_is_zero: bool,
+
+    /// Read DST again and compare it with IMG before DST gets its name
+    #[arg(long, conflicts_with = "no_create")]
+    verify: bool,
+
+    /// Replace an existing file with DST
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
+    let options = args.convert_options()?;
+    let image = args.image.image_alone("to convert")?;
+    let disk = args.source.open(&image)?;
+    let from = args.device(&disk)?;
+    session.print_warnings(&disk);
+    args.refuse_source(&disk)?;
+    let mut progress = Progress::new(session.progress(), Some(from.size_bytes()));
+    let mut advance = |bytes| {
+        progress.advance(bytes);
+        ControlFlow::Continue(())
+    };
+    let converted = if args.no_create {
+        args.write_into(&*from, &options, &mut advance)
+    } else if args.verify {
+        convert_verified(&*from, &args.target, &options, &mut advance).map_err(Error::from)
+    } else {
+        convert(&*from, &args.target, &options, &mut advance).map_err(Error::from)
+    };
+    progress.finish();
+    converted?;
+    if session.output() == Output::Json {
+        args.print_json(session, &options, from.size_bytes())?;
+    }
+    Ok(())
+}
+
+impl Convert {
+    /// Returns the files of the host that the command uses, if it creates an image.
+    pub(super) fn needs(&self) -> Option<Needs<'_>> {
+        if self.no_create || self.backing.is_some() {
+            return None;
+        }
+        let image = std::slice::from_ref(&self.image);
+        Some(Needs::reading(image, &self.source).writing(Some(&self.target)))
+    }
+
+    fn format(&self) -> Format {
+        let named = self.target.extension().is_some_and(|name| name == "qcow2");
+        let implied = if named || self.compress || self.backing.is_some() {
+            Format::Qcow2
+        } else {
+            Format::Raw
+        };
+        self.output_format.unwrap_or(implied)
+    }
+
+    fn convert_options(&self) -> Result<ConvertOptions> {
+        let mut wanted = ImageSettings::of(&self.options)?;
+        if wanted.size.is_some() {
+            let reason = "option size: the new image has the size of the source";
+            return Err(Error::new(ErrorKind::Invalid, reason)
+                .with_hint("use `diskfs resize` before or afterwards"));
+        }
+        wanted.backing = self.backing.clone().or(wanted.backing);
+        wanted.backing_format = self.backing_format.or(wanted.backing_format);
+        let check = || Ok(BackingCheck::Open(self.gate()?));
+        Ok(ConvertOptions {
+            image: wanted.image(self.format(), check)?,
+            packing: self.compress.then_some(Packing { level: self.level }),
+            preallocation: wanted.preallocation,
+            sparse_bytes: (self.sparse > 0).then_some(self.sparse),
+            threads: self.threads,
+            existing: if self.force {
+                Existing::Replace
+            } else {
+                Existing::Keep
+            },
+        })
+    }
+
+    /// Returns the files to which DST may refer.
+    fn gate(&self) -> Result<Gate> {
+        let dirs = self.source.image.allow_backing.iter();
+        Ok(dirs.fold(configured()?, Gate::allow))
+    }
+
+    /// Returns the disk to copy, or the selected volume.
+    fn device(&self, disk: &Disk) -> Result<Arc<dyn BlockRead>> {
+        match self.source.volume.volume_alone(disk)? {
+            Some(volume) => volume.device(),
+            None => Ok(disk.device()),
+        }
+    }
+
+    /// Refuses to write to a file that is being read.
+    fn refuse_source(&self, disk: &Disk) -> Result<()> {
+        let Ok(target) = self.target.metadata() else {
+            return Ok(());
+        };
+        let id = (target.dev(), target.ino());
+        let mut image = Some(disk.description());
+        while let Some(description) = image {
+            if description.file_id == Some(id) {
+                let reason = "the target is the image that is read, or one of its backing files";
+                return Err(Error::new(ErrorKind::Invalid, reason).in_file(&self.target));
+            }
+            image = description.backing.as_deref();
+        }
+        Ok(())
+    }
+
+    fn write_into(
+        &self,
+        from: &dyn BlockRead,
+        options: &ConvertOptions,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let open = OpenOptions {
+            format: Some(self.format()),
+            gate: self.gate()?,
+            ..OpenOptions::default()
+        };
+        let image = WritableImage::open(&self.target, &open)?;
+        let device = image.device();
+        let is_zeroed = self.target_is_zero;
+        let written = convert_into(from, device.as_ref(), is_zeroed, options, progress);
+        written.map_err(|e| Error::from(e.in_file(&self.target)))?;
+        drop(device);
+        Ok(image.close()?)
+    }
+
+    fn print_json(&self, session: &Session, options: &ConvertOptions, size: u64) -> Result<()> {
+        let metadata = self.target.metadata();
+        let metadata = metadata.map_err(|e| Error::from(e).in_file(&self.target))?;
+        let mut fields = Map::new();
+        let path = self.target.as_os_str().as_encoded_bytes();
+        json::put_name(&mut fields, "path", path);
+        let format = match self.no_create {
+            true => self.format(),
+            false => options.image.format(),
+        };
+        fields.insert("format".to_owned(), format.name().into());
+        let numbers = [
+            ("virtual_size_bytes", size),
+            ("file_size_bytes", metadata.len()),
+            ("allocated_bytes", metadata.blocks().saturating_mul(512)),
+        ];
+        fields.extend(numbers.map(|(name, number)| (name.to_owned(), number.into())));
+        let mut out = stdout()?;
+        json::write(&mut out, session.command(), Value::Object(fields))?;
+        Ok(out.flush()?)
+    }
+}

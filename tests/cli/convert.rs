@@ -1,0 +1,279 @@
+//! convert, compare and map: what a caller sees, compared with `qemu-img`.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use diskfs_fixtures::{image, pattern, require, run};
+use serde_json::{Value, json};
+
+use crate::{Run, diskfs_in};
+
+const MIB: usize = 1 << 20;
+
+/// Writes a raw disk with data, zeroes that are stored, and a hole.
+fn write_disk(path: &Path) {
+    let file = fs::File::create(path).unwrap();
+    file.set_len(24 << 20).unwrap();
+    file.write_all_at(&pattern("disk", 3 * MIB), 1 << 20)
+        .unwrap();
+    file.write_all_at(&vec![0; 2 * MIB], 8 << 20).unwrap();
+    file.write_all_at(b"end", (24 << 20) - 3).unwrap();
+}
+
+fn qemu_img(directory: &Path, words: &[&str]) -> String {
+    let mut command = diskfs_fixtures::command("qemu-img");
+    let output = command.args(words).current_dir(directory).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_copy_is_the_same_disk_in_every_format() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let diskfs = |words: &[&str]| diskfs_in(dir, words);
+    write_disk(&dir.join("disk.raw"));
+    let copies: [(&str, &[&str]); 8] = [
+        ("plain.qcow2", &[]),
+        ("zlib.qcow2", &["-c", "--level", "1"]),
+        (
+            "zstd.qcow2",
+            &["-c", "-o", "compression_type=zstd", "-m", "3"],
+        ),
+        (
+            "small",
+            &["-O", "qcow2", "-o", "cluster_size=4k", "--verify"],
+        ),
+        ("falloc.qcow2", &["-o", "preallocation=falloc"]),
+        ("sparse.raw", &["-S", "64k", "--verify"]),
+        ("full.raw", &["-S", "0"]),
+        ("open.raw", &["--no-sandbox"]),
+    ];
+    for (name, options) in copies {
+        let words = [&["convert", "--json"], options, &["disk.raw", name]].concat();
+        let document = diskfs(&words).json();
+        assert_eq!(document["virtual_size_bytes"], 24 << 20, "{name}");
+        let blocks = fs::metadata(dir.join(name)).unwrap().blocks();
+        assert_eq!(document["allocated_bytes"], blocks * 512, "{name}");
+        let format = document["format"].as_str().unwrap();
+        assert_eq!(diskfs(&["compare", "disk.raw", name]).text(), "");
+        if require("qemu-img").is_some() {
+            qemu_img(
+                dir,
+                &["compare", "-f", "raw", "-F", format, "disk.raw", name],
+            );
+        }
+    }
+    let allocated = |name: &str| fs::metadata(dir.join(name)).unwrap().blocks() * 512;
+    assert!(allocated("full.raw") >= 24 << 20);
+    assert!(allocated("sparse.raw") < 4 << 20);
+    assert!(allocated("zstd.qcow2") < allocated("plain.qcow2"));
+}
+
+#[test]
+fn an_existing_file_is_kept_and_nothing_is_left_of_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let diskfs = |words: &[&str]| diskfs_in(dir, words);
+    write_disk(&dir.join("disk.raw"));
+    fs::write(dir.join("there.qcow2"), "mine").unwrap();
+    let names = || {
+        let entries = fs::read_dir(dir).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    for (words, said) in [
+        (&["convert", "disk.raw", "there.qcow2"][..], "exists"),
+        (&["convert", "--force", "disk.raw", "disk.raw"], "is read"),
+        (
+            &["convert", "-c", "disk.raw", "x.raw", "-O", "raw"],
+            "compression",
+        ),
+        (
+            &["convert", "-c", "--level", "99", "disk.raw", "x.qcow2"],
+            "invalid level 99",
+        ),
+        (
+            &["convert", "-S", "3000", "disk.raw", "x.raw"],
+            "power of two",
+        ),
+        (
+            &["convert", "-o", "size=1G", "disk.raw", "x.qcow2"],
+            "size of the source",
+        ),
+        (&["convert", "missing.raw", "x.qcow2"], "missing.raw"),
+        (&["convert", "disk.raw", "no/such/x.qcow2"], "no/such"),
+        (&["convert", "-n", "disk.raw", "x.raw"], "x.raw"),
+        (
+            &[
+                "convert", "-B", "no.raw", "-F", "raw", "disk.raw", "x.qcow2",
+            ],
+            "no.raw",
+        ),
+    ] {
+        let (_, message) = diskfs(words).failure();
+        assert!(message.contains(said), "{words:?}: {message}");
+        assert_eq!(names(), before, "{words:?}");
+    }
+    assert_eq!(fs::read(dir.join("there.qcow2")).unwrap(), b"mine");
+    diskfs(&["convert", "--force", "disk.raw", "there.qcow2"]).text();
+    diskfs(&["compare", "disk.raw", "there.qcow2"]).text();
+}
+
+#[test]
+fn an_overlay_keeps_its_backing_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let diskfs = |words: &[&str]| diskfs_in(dir, words);
+    write_disk(&dir.join("base.raw"));
+    diskfs(&["create", "-b", "base.raw", "-F", "raw", "top.qcow2"]).text();
+    if require("qemu-img").is_none() {
+        return;
+    }
+    let top = dir.join("top.qcow2");
+    let words = ["-c", "write -P 5 1M 64k"].map(Path::new);
+    run("qemu-io", words.into_iter().chain([top.as_path()])).unwrap();
+    let words = [
+        "convert",
+        "-B",
+        "base.raw",
+        "-F",
+        "raw",
+        "top.qcow2",
+        "copy.qcow2",
+    ];
+    diskfs(&words).text();
+    assert!(fs::metadata(dir.join("copy.qcow2")).unwrap().len() < 1 << 20);
+    qemu_img(dir, &["compare", "top.qcow2", "copy.qcow2"]);
+    qemu_img(dir, &["check", "copy.qcow2"]);
+    let info: Value =
+        serde_json::from_str(&qemu_img(dir, &["info", "--output=json", "copy.qcow2"])).unwrap();
+    assert_eq!(info["backing-filename"], "base.raw");
+    // Without -B everything is in the copy.
+    diskfs(&["convert", "top.qcow2", "all.qcow2"]).text();
+    fs::remove_file(dir.join("base.raw")).unwrap();
+    diskfs(&["info", "all.qcow2"]).text();
+}
+
+#[test]
+fn a_volume_and_a_snapshot_are_copied() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let diskfs = |words: &[&str]| diskfs_in(dir, words);
+    fs::copy(image("demo.qcow2").path(), dir.join("demo.qcow2")).unwrap();
+    let whole = diskfs(&["convert", "--json", "demo.qcow2", "disk.raw"]).json();
+    let words = ["convert", "--json", "-p", "1", "demo.qcow2", "fs.raw"];
+    let volume = diskfs(&words).json();
+    let size = |document: &Value| document["virtual_size_bytes"].as_u64().unwrap();
+    assert!(size(&volume) < size(&whole));
+    let listed = diskfs(&["ls", "fs.raw:/etc"]).text();
+    assert_eq!(listed, diskfs(&["ls", "-p", "1", "demo.qcow2:/etc"]).text());
+
+    diskfs(&["snapshot", "create", "demo.qcow2", "before"]).text();
+    diskfs(&["rm", "-p", "1", "demo.qcow2:/etc/os-release"]).text();
+    let words = [
+        "convert",
+        "--snapshot",
+        "before",
+        "demo.qcow2",
+        "before.raw",
+    ];
+    diskfs(&words).text();
+    diskfs(&["compare", "disk.raw", "before.raw"]).text();
+    assert_eq!(
+        diskfs(&["compare", "disk.raw", "demo.qcow2"]).code(),
+        Some(1)
+    );
+}
+
+#[test]
+fn an_existing_image_is_overwritten_with_n() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let diskfs = |words: &[&str]| diskfs_in(dir, words);
+    write_disk(&dir.join("disk.raw"));
+    for (name, size) in [("to.qcow2", "32M"), ("to.raw", "24M")] {
+        diskfs(&["create", name, size]).text();
+        diskfs(&["convert", "-n", "--target-is-zero", "disk.raw", name]).text();
+        diskfs(&["compare", "disk.raw", name]).text();
+        fs::write(dir.join("other.raw"), vec![7; 24 * MIB]).unwrap();
+        diskfs(&["convert", "-n", "other.raw", name]).text();
+        diskfs(&["convert", "-n", "disk.raw", name]).text();
+        diskfs(&["compare", "disk.raw", name]).text();
+    }
+    diskfs(&["create", "short.raw", "1M"]).text();
+    let (_, message) = diskfs(&["convert", "-n", "disk.raw", "short.raw"]).failure();
+    assert!(message.contains("too small"), "{message}");
+}
+
+#[test]
+fn differences_are_told_by_the_exit_code_and_the_byte() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let compare = |words: &[&str]| -> Run { diskfs_in(dir, &[&["compare"], words].concat()) };
+    write_disk(&dir.join("a.raw"));
+    fs::copy(dir.join("a.raw"), dir.join("b.raw")).unwrap();
+    assert_eq!(compare(&["a.raw", "b.raw"]).code(), Some(0));
+    let file = fs::File::options().write(true).open(dir.join("b.raw"));
+    let file = file.unwrap();
+    file.set_len(25 << 20).unwrap();
+    assert_eq!(compare(&["a.raw", "b.raw"]).code(), Some(0));
+    let strict = compare(&["--strict", "a.raw", "b.raw"]);
+    assert_eq!(strict.code(), Some(1));
+    file.write_all_at(&[1], (20 << 20) + 5).unwrap();
+    for words in [["a.raw", "b.raw"], ["b.raw", "a.raw"]] {
+        let ran = compare(&words);
+        assert_eq!(ran.code(), Some(1));
+        assert_eq!(ran.output.stdout, b"different at byte 20971525\n");
+    }
+    let document = compare(&["--json", "a.raw", "b.raw"]);
+    let document: Value = serde_json::from_slice(&document.output.stdout).unwrap();
+    assert_eq!(document["first_difference_bytes"], 20_971_525);
+    assert_eq!(document["equal"], json!(false));
+    assert_eq!(compare(&["a.raw", "missing.raw"]).code(), Some(2));
+}
+
+/// The map has the ranges of `qemu-img map`.
+#[test]
+fn the_map_is_that_of_qemu_img() {
+    if require("qemu-img").is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let diskfs = |words: &[&str]| diskfs_in(dir, words);
+    write_disk(&dir.join("disk.raw"));
+    diskfs(&["convert", "disk.raw", "plain.qcow2"]).text();
+    diskfs(&["convert", "-c", "disk.raw", "packed.qcow2"]).text();
+    diskfs(&["create", "-b", "plain.qcow2", "-F", "qcow2", "top.qcow2"]).text();
+    for name in ["plain.qcow2", "packed.qcow2", "top.qcow2", "disk.raw"] {
+        let ours = diskfs(&["map", "--json", name]).json();
+        let theirs: Value =
+            serde_json::from_str(&qemu_img(dir, &["map", "--output=json", name])).unwrap();
+        let ours = ours["extents"].as_array().unwrap();
+        let theirs = theirs.as_array().unwrap();
+        assert_eq!(ours.len(), theirs.len(), "{name}");
+        for (our, their) in ours.iter().zip(theirs) {
+            let kind = match (&their["present"], &their["zero"], &their["compressed"]) {
+                (Value::Bool(false), ..) => "unallocated",
+                (_, Value::Bool(true), _) => "zero",
+                (_, _, Value::Bool(true)) => "compressed",
+                _ => "data",
+            };
+            assert_eq!(our["kind"], kind, "{name}: {our} {their}");
+            for (our_key, their_key) in [
+                ("offset_bytes", "start"),
+                ("length_bytes", "length"),
+                ("depth", "depth"),
+                ("host_offset_bytes", "offset"),
+            ] {
+                assert_eq!(our[our_key], their[their_key], "{name}: {our} {their}");
+            }
+        }
+        let lines = diskfs(&["map", name]).text();
+        assert_eq!(lines.lines().count(), ours.len() + 1);
+    }
+}
