@@ -13,6 +13,7 @@
 //! * [`ByteCache`]: a cache of anything else, with a byte budget, for drivers;
 //! * [`Overlay`]: copy-on-write over a read-only device, in memory or in a temporary file;
 //! * [`WriteBehind`]: lets another thread write, while the caller prepares the next write;
+//! * [`ImageMap`]: the mapping that an image format implements, from the guest's disk to files;
 //! * [`Counting`]: counts the requests that reach a device;
 //! * [`Faulty`]: for tests, fails, tears, loses or holds back the Nth write, and keeps a
 //!   [`WriteLog`] from which crash images are built.
@@ -54,6 +55,7 @@ mod error;
 mod extent;
 mod faulty;
 mod file;
+mod image_map;
 mod memory;
 mod overlay;
 mod range_map;
@@ -72,6 +74,7 @@ pub use error::{
 pub use extent::{Extent, ExtentKind};
 pub use faulty::{Fault, Faulty};
 pub use file::File;
+pub use image_map::{CompressedUnit, ImageMap, MappedRun, RunStorage};
 pub use memory::Memory;
 pub use overlay::{ChangedRange, Overlay};
 pub use slice::Slice;
