@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-vfs", &[]),
     ("diskfs-image", &["diskfs-block"]),
     ("diskfs-luks", &["diskfs-block"]),
+    ("diskfs-vmdk", &["diskfs-block"]),
     ("diskfs-volume", &["diskfs-block"]),
     // Files of guests that have a format of their own.
     ("diskfs-journal", &["diskfs-block"]),

@@ -1,0 +1,13 @@
+//! Writers of images: stream-optimised ones in order, sparse ones at any place.
+
+mod compress;
+mod descriptor_text;
+mod header;
+mod options;
+mod sparse;
+mod stream;
+
+pub use compress::{GrainCompressor, compress_grain};
+pub use options::{GRAIN_BYTES, WriteOptions};
+pub use sparse::SparseWriter;
+pub use stream::StreamWriter;
