@@ -16,7 +16,7 @@ const SUBFORMATS: [&str; 5] = [
 
 /// No sector, one, an odd number, one more than a grain, several grain tables with a part of a
 /// grain.
-const SIZES: [u64; 5] = [0, 512, 512 * 77, (64 << 10) + 512, (70 << 20) + 512 * 3];
+const SIZES: [u64; 5] = [0, 512, 512 * 77, (64 << 10) + 512, (34 << 20) + 512 * 3];
 
 fn create(dir: &std::path::Path, name: &str, subformat: &str, size: u64) {
     let option = format!("subformat={subformat}");

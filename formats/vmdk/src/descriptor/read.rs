@@ -45,9 +45,12 @@ fn embedded(image: &dyn BlockRead) -> Result<Descriptor> {
         return Err(lone_extent("sparse"));
     };
     let start = to_bytes(sectors.start, "descriptorOffset", 0)?;
-    let end = to_bytes(sectors.end, "descriptorSize", 0)?.min(image.size_bytes());
+    let end = to_bytes(sectors.end, "descriptorSize", 0)?;
     let len_bytes = end.saturating_sub(start).min(MAX_DESCRIPTOR_BYTES);
-    let text = read_within(image, start, index(len_bytes))?.unwrap_or_default();
+    let text = read_within(image, start, index(len_bytes))?.ok_or_else(|| {
+        let reason = "descriptor past the end of the file; the file may be truncated";
+        Error::corrupt(reason).at(start)
+    })?;
     if text.first().is_none_or(|byte| *byte == 0) {
         return Err(lone_extent("sparse"));
     }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub(crate) mod made;
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -203,7 +205,7 @@ pub(crate) fn contents(size: u64, random: &mut Random) -> Vec<u8> {
             0 => bytes.extend(vec![0; 128 << 10]),
             1 => bytes.extend(random.bytes(64 << 10)),
             2 => bytes.extend(random.bytes(300).repeat(100)),
-            _ => bytes.extend([random.below(256) as u8; 5000]),
+            _ => bytes.extend([*random.pick(b"\x00\x01A\xff"); 5000]),
         }
     }
     bytes.truncate(usize::try_from(size).unwrap());
