@@ -217,6 +217,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-service",
             "diskfs-squashfs",
             "diskfs-varstore",
+            "diskfs-vmdk",
             "diskfs-xfs",
         ],
     ),

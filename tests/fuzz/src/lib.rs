@@ -46,6 +46,7 @@ mod squashfs;
 mod systemd_journal;
 mod tables;
 mod varstore;
+mod vmdk;
 mod xfs;
 
 use std::sync::Arc;
@@ -109,6 +110,8 @@ pub enum Target {
     Etc,
     /// A UEFI variable store with a valid checksum: all variables, then edits.
     Varstore,
+    /// A VMDK image, or a descriptor with its files: the whole map.
+    Vmdk,
     /// An XFS filesystem: metadata, attributes, contents.
     Xfs,
     /// Layers of tar archives with valid checksums: their tree, written to a filesystem.
@@ -119,7 +122,7 @@ pub enum Target {
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -146,6 +149,7 @@ impl Target {
         Self::Selinux,
         Self::Etc,
         Self::Varstore,
+        Self::Vmdk,
         Self::Xfs,
         Self::Archive,
         Self::Service,
@@ -180,6 +184,7 @@ impl Target {
             Self::Selinux => "selinux",
             Self::Etc => "etc",
             Self::Varstore => "varstore",
+            Self::Vmdk => "vmdk",
             Self::Xfs => "xfs",
             Self::Archive => "archive",
             Self::Service => "service",
@@ -215,6 +220,7 @@ impl Target {
             Self::Selinux => selinux::labels(device),
             Self::Etc => etc::texts(device),
             Self::Varstore => varstore::store(device),
+            Self::Vmdk => vmdk::all(device),
             Self::Xfs => xfs::walk(device),
             Self::Archive => archive::tree(device),
             Self::Service => service::messages(device),
@@ -234,6 +240,7 @@ impl Target {
             Self::Erofs => erofs::survey(device),
             Self::Exfat => exfat::survey(device),
             Self::Varstore => varstore::survey(device),
+            Self::Vmdk => vmdk::survey(device),
             Self::Xfs => xfs::survey(device),
             Self::Probe
             | Self::ProbeContent
@@ -379,6 +386,11 @@ pub fn remote(data: &[u8]) {
 /// Runs [`Target::Varstore`] on an input.
 pub fn varstore(data: &[u8]) {
     Target::Varstore.run(&device(data));
+}
+
+/// Runs [`Target::Vmdk`] on an input.
+pub fn vmdk(data: &[u8]) {
+    Target::Vmdk.run(&device(data));
 }
 
 /// Runs [`Target::Xfs`] on an input.

@@ -10,7 +10,7 @@ use diskfs_block::BlockRead;
 
 use crate::{
     Sparse, Target, archive, deploy, etc, guest, journal, labels, luks, registry, remote, rpm,
-    selinux, service, systemd_journal, varstore,
+    selinux, service, systemd_journal, varstore, vmdk,
 };
 
 /// An image with its target, and the ranges that the target reads.
@@ -221,6 +221,7 @@ fn tiny() -> Vec<Seed> {
     );
     seeds.extend(registry::seeds().map(|(name, image)| of(Target::Registry, name, &image)));
     seeds.extend(varstore::seeds().map(|(name, image)| of(Target::Varstore, name, &image)));
+    seeds.extend(vmdk::seeds().map(|(name, image)| of(Target::Vmdk, name, &image)));
     let databases = rpm::seeds();
     seeds.extend(
         databases
