@@ -67,10 +67,10 @@ impl Descriptor {
     /// # Errors
     /// `Unsupported` for extents on devices, by their type, and for extents without access.
     pub fn extent_files(&self) -> Result<Vec<&str>> {
+        self.refuse_devices()?;
         if self.place == DescriptorPlace::Embedded {
             return Ok(Vec::new());
         }
-        self.refuse_devices()?;
         let names = self.extents.iter().filter_map(|it| it.file_name.as_deref());
         let mut seen = HashSet::new();
         Ok(names.filter(|name| seen.insert(*name)).collect())
@@ -105,7 +105,7 @@ impl Descriptor {
         Err(Error::corrupt(reason))
     }
 
-    pub(crate) fn refuse_devices(&self) -> Result<()> {
+    fn refuse_devices(&self) -> Result<()> {
         if let CreateType::Device(name) = &self.create_type {
             let reason = format!("unsupported VMDK type `{name}`: the disk is a device");
             return Err(Error::unsupported(reason));

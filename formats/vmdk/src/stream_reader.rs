@@ -93,6 +93,12 @@ impl<R: Read> StreamReader<R> {
     /// `Corrupt` for an invalid marker, and if the stream ends before its end-of-stream marker; the
     /// errors of reading. No grain follows an error.
     pub fn next_grain(&mut self) -> Result<Option<StreamGrain>> {
+        let next = self.advance();
+        self.is_ended |= next.is_err();
+        next
+    }
+
+    fn advance(&mut self) -> Result<Option<StreamGrain>> {
         while !self.is_ended {
             let at = self.input.position;
             let mut bytes = self.input.read_up_to(GRAIN_MARKER_BYTES)?;

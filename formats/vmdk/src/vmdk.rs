@@ -34,7 +34,6 @@ impl Vmdk {
     /// name; `Corrupt` with the byte of the file.
     pub fn open(image: Arc<dyn BlockRead>, files: &[Arc<dyn BlockRead>]) -> Result<Self> {
         let descriptor = Descriptor::read(&*image)?;
-        descriptor.refuse_devices()?;
         check_files(&descriptor, files.len())?;
         let extents = match descriptor.place {
             DescriptorPlace::Embedded => embedded(image)?,

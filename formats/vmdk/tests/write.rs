@@ -132,6 +132,13 @@ fn streams_are_read_in_order() {
         let e = read_in_order(&written[..len]).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Corrupt, "{len}");
     }
+    let mut reader = StreamReader::new(&written[..70_000]).unwrap();
+    while let Ok(Some(_)) = reader.next_grain() {}
+    assert_eq!(
+        reader.next_grain().unwrap(),
+        None,
+        "nothing follows an error"
+    );
     if have(&["qemu-img"]) {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("source.raw"), &bytes).unwrap();
@@ -192,6 +199,25 @@ fn sparse_images_are_read_back() {
             check_with_qemu(dir.path(), &bytes);
         }
     }
+}
+
+#[test]
+fn qemu_writes_to_our_images() {
+    if !have(&["qemu-img", "qemu-io"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = Random::new(16);
+    let bytes = contents((34 << 20) + 512, &mut random);
+    sparse(&dir.path().join("disk.vmdk"), &bytes, &mut random);
+    tools::fill(dir.path(), "disk.vmdk", bytes.len() as u64, &mut random);
+    run(
+        dir.path(),
+        "qemu-img",
+        &["check", "-q", "-f", "vmdk", "disk.vmdk"],
+    );
+    tools::compare(dir.path(), "disk.vmdk");
+    assert!(Disk::open(dir.path(), "disk.vmdk").bytes().unwrap() != bytes);
 }
 
 #[test]
