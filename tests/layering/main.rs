@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-vfs", &[]),
     ("diskfs-image", &["diskfs-block"]),
     ("diskfs-luks", &["diskfs-block"]),
+    ("diskfs-ova", &["diskfs-block"]),
     ("diskfs-vmdk", &["diskfs-block"]),
     ("diskfs-volume", &["diskfs-block"]),
     // Files of guests that have a format of their own.
@@ -202,6 +203,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-image",
             "diskfs-journal",
             "diskfs-luks",
+            "diskfs-ova",
             "diskfs-volume",
             "diskfs-erofs",
             "diskfs-etc",
