@@ -33,6 +33,7 @@ mod luks;
 mod lvm;
 mod md;
 pub mod mutate;
+mod ova;
 mod persistent;
 pub mod random;
 mod registry;
@@ -116,13 +117,15 @@ pub enum Target {
     Xfs,
     /// Layers of tar archives with valid checksums: their tree, written to a filesystem.
     Archive,
+    /// An OVA with valid checksums: archive, envelope, disks.
+    Ova,
     /// The messages of the service: requests, and the answers of workers.
     Service,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -152,6 +155,7 @@ impl Target {
         Self::Vmdk,
         Self::Xfs,
         Self::Archive,
+        Self::Ova,
         Self::Service,
     ];
 
@@ -187,6 +191,7 @@ impl Target {
             Self::Vmdk => "vmdk",
             Self::Xfs => "xfs",
             Self::Archive => "archive",
+            Self::Ova => "ova",
             Self::Service => "service",
         }
     }
@@ -223,6 +228,7 @@ impl Target {
             Self::Vmdk => vmdk::all(device),
             Self::Xfs => xfs::walk(device),
             Self::Archive => archive::tree(device),
+            Self::Ova => ova::package(device),
             Self::Service => service::messages(device),
         }
     }
@@ -258,6 +264,7 @@ impl Target {
             | Self::Selinux
             | Self::Etc
             | Self::Archive
+            | Self::Ova
             | Self::Service => {
                 self.run(device);
             }
@@ -416,6 +423,11 @@ pub fn etc(data: &[u8]) {
 /// Runs [`Target::Archive`] on an input.
 pub fn archive(data: &[u8]) {
     Target::Archive.run(&device(data));
+}
+
+/// Runs [`Target::Ova`] on an input.
+pub fn ova(data: &[u8]) {
+    Target::Ova.run(&device(data));
 }
 
 /// Runs [`Target::Service`] on an input.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
 use crate::{
-    Sparse, Target, archive, deploy, etc, guest, journal, labels, luks, registry, remote, rpm,
+    Sparse, Target, archive, deploy, etc, guest, journal, labels, luks, ova, registry, remote, rpm,
     selinux, service, systemd_journal, varstore, vmdk,
 };
 
@@ -231,6 +231,7 @@ fn tiny() -> Vec<Seed> {
     seeds.extend(selinux::seeds().map(|(name, image)| of(Target::Selinux, name, &image)));
     seeds.push(of(Target::Etc, "texts", &etc::seed()));
     seeds.push(of(Target::Archive, "layers", &archive::seed()));
+    seeds.extend(ova::seeds().map(|(name, image)| of(Target::Ova, name, &image)));
     seeds.extend(service::seeds().map(|(name, input)| of(Target::Service, name, &input)));
     seeds.extend(labels::seeds().map(|(name, image)| of(Target::Mbr, name, &image)));
     seeds.extend(Target::ALL.map(|target| of(target, "zeroes", &empty)));

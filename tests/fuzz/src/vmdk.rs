@@ -11,6 +11,9 @@ use crate::Sparse;
 /// The maximum number of runs of a disk to visit: a hostile map can have one for each grain.
 const MAX_RUNS: usize = 300;
 
+/// The maximum number of grains to decompress: each has up to 8 MiB.
+const MAX_GRAINS: usize = 20;
+
 /// The maximum number of files that a descriptor gets.
 const MAX_FILES: usize = 4;
 
@@ -61,6 +64,7 @@ fn read(disk: &Vmdk, contents: bool) {
     let size_bytes = disk.size_bytes();
     let _ = (disk.grain_bytes(), disk.is_compressed());
     let mut at = 0;
+    let mut grains = 0;
     for _ in 0..MAX_RUNS {
         if at >= size_bytes {
             break;
@@ -71,7 +75,9 @@ fn read(disk: &Vmdk, contents: bool) {
         assert!(run.len_bytes > 0 && run.len_bytes <= size_bytes - at);
         if let RunStorage::Compressed { unit, .. } = run.storage
             && contents
+            && grains < MAX_GRAINS
         {
+            grains += 1;
             let _ = disk.decompress(unit);
         }
         at += run.len_bytes;
@@ -86,7 +92,7 @@ fn in_order(device: &dyn BlockRead) {
     let Ok(mut reader) = StreamReader::new(Reader { device, at: 0 }) else {
         return;
     };
-    for _ in 0..MAX_RUNS {
+    for _ in 0..MAX_GRAINS {
         let Ok(Some(grain)) = reader.next_grain() else {
             break;
         };
