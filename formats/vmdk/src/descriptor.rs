@@ -19,7 +19,7 @@ pub use extent_line::{Access, ExtentDescriptor, ExtentType};
 /// Each is an open file.
 pub const MAX_EXTENTS: usize = 4096;
 
-/// Where a descriptor is stored.
+/// The place of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DescriptorPlace {
     /// In a file of its own: all extents are other files.
@@ -41,7 +41,7 @@ pub struct Parent {
 /// The parsed descriptor of a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Descriptor {
-    /// Where the descriptor is stored.
+    /// The place of the descriptor.
     pub place: DescriptorPlace,
     /// The version of the descriptor's format: 1 to 3.
     pub version: u32,

@@ -19,7 +19,7 @@ pub(crate) struct Extent {
     pub(crate) storage: Storage,
 }
 
-/// How an extent is stored.
+/// The storage of an extent.
 #[derive(Debug)]
 pub(crate) enum Storage {
     Zero,

@@ -36,7 +36,7 @@ pub(crate) const LINE_ENDS: [u8; 4] = *b"\n \r\n";
 pub(crate) mod flags {
     /// The characters for the detection of line ends are valid.
     pub(crate) const NEW_LINE_TEST: u32 = 1;
-    /// There is a redundant grain directory.
+    /// The extent has a redundant grain directory.
     pub(crate) const REDUNDANT: u32 = 1 << 1;
     /// A grain table entry of 1 means a grain of zeroes.
     pub(crate) const ZEROED_GRAINS: u32 = 1 << 2;

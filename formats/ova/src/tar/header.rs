@@ -16,7 +16,7 @@ pub(super) enum Kind {
     LongName,
     /// An extended header for the next member (pax).
     Extended,
-    /// What says nothing about names and sizes: a global header, a long link target.
+    /// A header that says nothing about names and sizes: a global header, a long link target.
     Ignored,
     /// A directory, a link, a device.
     Other,

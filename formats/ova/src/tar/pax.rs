@@ -5,7 +5,7 @@ use diskfs_block::{Error, Result};
 
 use super::header::{Kind, until_nul};
 
-/// What extended headers state about the next member.
+/// The name and the size of the next member, as far as extended headers state them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Extended {
     pub(super) name: Option<Vec<u8>>,

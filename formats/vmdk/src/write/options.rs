@@ -1,4 +1,4 @@
-//! What an image to write is like.
+//! The properties of an image to write.
 
 use diskfs_block::{Error, Result};
 
