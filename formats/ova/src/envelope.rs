@@ -80,8 +80,8 @@ impl Envelope {
     /// Parses an envelope.
     ///
     /// # Errors
-    /// `Corrupt` with the byte for invalid XML, a document type (an envelope has none), nesting that
-    /// is too deep, and disks that refer to a file that is not listed.
+    /// `Corrupt` with the byte for invalid XML, a document type (an envelope has none), and nesting
+    /// that is too deep; `Corrupt` for disks that refer to a file that is not listed.
     pub fn parse(text: &[u8]) -> Result<Self> {
         let text = std::str::from_utf8(text).map_err(|e| {
             let at = u64::try_from(e.valid_up_to()).unwrap_or(0);

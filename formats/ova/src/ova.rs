@@ -71,8 +71,8 @@ impl Ova {
     /// Returns the file of a disk; `None` for an empty disk.
     ///
     /// # Errors
-    /// `Unsupported` for compressed files and for files in chunks; `NotFound` for a file that is not
-    /// in the archive; `Corrupt` for a name that several members have.
+    /// `Unsupported` for compressed files and for files in chunks; `NotFound` for a file that is
+    /// not in the archive; `Corrupt` for a name that several members have.
     pub fn device(&self, disk: &Disk) -> Result<Option<Slice>> {
         let Some(file) = &disk.file else {
             return Ok(None);

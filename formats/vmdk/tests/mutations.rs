@@ -119,7 +119,7 @@ proptest! {
 
     #[test]
     fn any_text_is_parsed_or_refused(text in ".{0,300}", lines in prop::collection::vec(
-        "(RW|RDONLY|NOACCESS|CID|version|createType|ddb.x)[ =]{0,2}[0-9a-f\"]{0,8} ?(FLAT|ZERO)?.{0,20}",
+        "(RW|RDONLY|NOACCESS|CID|version|ddb.x)[ =]{0,2}[0-9a-f\"]{0,8} ?(FLAT|ZERO)?.{0,20}",
         0..20,
     )) {
         let text = format!("CID=1\ncreateType=\"custom\"\n{}\n{text}", lines.join("\n"));
