@@ -46,6 +46,7 @@ mod log;
 mod ls;
 mod man;
 mod map;
+mod measure;
 mod mkdir;
 mod mkfs;
 mod mode_change;
@@ -189,6 +190,7 @@ enum Command {
     Convert(convert::Convert),
     Compare(compare::Compare),
     Map(map::Map),
+    Measure(measure::Measure),
     Build(Box<build::Build>),
     Mkfs(mkfs::Mkfs),
     Check(check::Check),
@@ -258,6 +260,7 @@ impl Command {
             Self::Convert(_) => "convert",
             Self::Compare(_) => "compare",
             Self::Map(_) => "map",
+            Self::Measure(_) => "measure",
             Self::Build(_) => "build",
             Self::Mkfs(_) => "mkfs",
             Self::Check(_) => "check",
@@ -315,6 +318,7 @@ impl Command {
             Self::Convert(args) => args.needs(),
             Self::Compare(args) => Some(args.needs()),
             Self::Map(args) => Some(args.needs()),
+            Self::Measure(args) => Some(args.needs()),
             Self::Tar(args) => Some(args.needs()),
             Self::Hash(args) => Some(args.needs()),
             #[cfg(feature = "fuse")]
@@ -361,6 +365,7 @@ impl Command {
             Self::Convert(args) => convert::run(args, session),
             Self::Compare(args) => compare::run(args, session),
             Self::Map(args) => map::run(args, session),
+            Self::Measure(args) => measure::run(args, session),
             Self::Build(args) => build::run(args, session),
             Self::Mkfs(args) => mkfs::run(args, session),
             Self::Check(args) => check::run(args, session),

@@ -245,11 +245,8 @@ impl Convert {
         let mut fields = Map::new();
         let path = self.target.as_os_str().as_encoded_bytes();
         json::put_name(&mut fields, "path", path);
-        let format = match self.no_create {
-            true => self.format(),
-            false => options.image.format(),
-        };
-        fields.insert("format".to_owned(), format.name().into());
+        let format = options.image.format().name();
+        fields.insert("format".to_owned(), format.into());
         let numbers = [
             ("virtual_size_bytes", size),
             ("file_size_bytes", metadata.len()),

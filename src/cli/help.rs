@@ -39,6 +39,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "convert",
             "compare",
             "map",
+            "measure",
             "build",
             "partition",
             "mkfs",

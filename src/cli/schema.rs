@@ -100,8 +100,8 @@ mod tests {
     use super::guests::{Deploy, ErrorDocument, Log, Mount};
     use super::images::{
         Appliance, Build, Check, Commit, Compare, Convert, Create, Export, Man, Map as ImageMap,
-        Mkfs, PartitionDocument, Rebase, Resize, Schemas, SnapshotDocument, Sparsify, Tar, Uefi,
-        Umount, Wait,
+        Measure, Mkfs, PartitionDocument, Rebase, Resize, Schemas, SnapshotDocument, Sparsify, Tar,
+        Uefi, Umount, Wait,
     };
     use super::info::Info;
     use super::*;
@@ -150,6 +150,7 @@ mod tests {
             ("ls", schema::<Ls>()),
             ("man", schema::<Man>()),
             ("map", schema::<ImageMap>()),
+            ("measure", schema::<Measure>()),
             ("mkfs", schema::<Mkfs>()),
             ("mount", schema::<Mount>()),
             ("partition", schema::<PartitionDocument>()),

@@ -1,4 +1,4 @@
-//! convert, compare and map: what a caller sees, compared with `qemu-img`.
+//! convert, compare, map and measure: what a caller sees, compared with `qemu-img`.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -275,5 +275,51 @@ fn the_map_is_that_of_qemu_img() {
         }
         let lines = diskfs(&["map", name]).text();
         assert_eq!(lines.lines().count(), ours.len() + 1);
+    }
+}
+
+#[test]
+fn the_measured_size_is_that_of_qemu_img_and_is_not_exceeded() {
+    if require("qemu-img").is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let diskfs = |words: &[&str]| diskfs_in(dir, words);
+    write_disk(&dir.join("disk.raw"));
+    diskfs(&["convert", "disk.raw", "disk.qcow2"]).text();
+    let odd = fs::File::create(dir.join("odd.raw")).unwrap();
+    odd.set_len((600 << 20) + 512).unwrap();
+    odd.write_all_at(b"end", (600 << 20) + 100).unwrap();
+    for (format, name) in [
+        ("raw", "disk.raw"),
+        ("qcow2", "disk.qcow2"),
+        ("raw", "odd.raw"),
+    ] {
+        for options in [
+            &["-O", "raw"][..],
+            &["-O", "qcow2"],
+            &["-O", "qcow2", "-o", "cluster_size=4k"],
+            &["-O", "qcow2", "-o", "cluster_size=2M,refcount_bits=64"],
+            &["-O", "qcow2", "-o", "extended_l2=on"],
+        ] {
+            let words = [&["measure", "--json"], options, &[name]].concat();
+            let ours = diskfs(&words).json();
+            let theirs = [
+                &["measure", "--output=json", "-f", format],
+                options,
+                &[name],
+            ]
+            .concat();
+            let theirs: Value = serde_json::from_str(&qemu_img(dir, &theirs)).unwrap();
+            assert_eq!(
+                ours["required_bytes"], theirs["required"],
+                "{name} {options:?}"
+            );
+            assert_eq!(ours["fully_allocated_bytes"], theirs["fully-allocated"]);
+            let copy = [&["convert", "--force", "--json"], options, &[name, "copy"]].concat();
+            let copied = diskfs(&copy).json();
+            assert!(copied["file_size_bytes"].as_u64() <= ours["required_bytes"].as_u64());
+        }
     }
 }

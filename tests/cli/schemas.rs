@@ -126,6 +126,7 @@ const RUNS: &[&str] = &[
     "compare guest.img guest-copy.qcow2",
     "compare guest.img demo.qcow2",
     "map guest-copy.qcow2",
+    "measure -O qcow2 guest-copy.qcow2",
     "uefi list VARS.fd",
     "appliance show",
     "appliance path",

@@ -2,6 +2,7 @@
 
 mod compare;
 mod device;
+mod measure;
 mod packer;
 mod parallel;
 mod pieces;
@@ -23,6 +24,7 @@ use crate::create::{
 use crate::{Gate, Image, OpenOptions, WritableImage};
 pub use compare::compare;
 use device::DeviceCopy;
+pub use measure::{Measured, measure};
 use pieces::PIECE_BYTES;
 pub use sequential::Packing;
 use sequential::SequentialCopy;

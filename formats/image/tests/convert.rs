@@ -266,9 +266,11 @@ fn a_backing_file_is_kept() {
     create::create(&overlay, &new).unwrap();
     let image = WritableImage::open(&overlay, &OpenOptions::default()).unwrap();
     let device = image.device();
-    device.write_at(MIB as u64 + 700, &[5; 100_000]).unwrap();
+    device
+        .write_at(MIB as u64 + 700, &vec![5; 100_000])
+        .unwrap();
     device.write_zeroes(2 * MIB as u64, MIB as u64).unwrap();
-    device.write_at(30 * MIB as u64, &[0; 1 << 16]).unwrap();
+    device.write_at(30 * MIB as u64, &vec![0; 1 << 16]).unwrap();
     image.close().unwrap();
     drop(device);
     bytes[MIB + 700..MIB + 100_700].fill(5);

@@ -143,6 +143,18 @@ pub(super) struct Compare {
     size_bytes: [u64; 2],
 }
 
+/// The document of `diskfs measure --json`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Measure {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The size of the new image's file with what the source stores, without compression.
+    required_bytes: u64,
+    /// The size of the new image's file with the whole disk allocated.
+    fully_allocated_bytes: u64,
+}
+
 /// The document of `diskfs map --json`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]

@@ -27,9 +27,10 @@ pub fn compare(
     threads: Option<NonZeroUsize>,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Option<u64>> {
-    let (long, short) = match one.size_bytes() >= other.size_bytes() {
-        true => (one, other),
-        false => (other, one),
+    let (long, short) = if one.size_bytes() >= other.size_bytes() {
+        (one, other)
+    } else {
+        (other, one)
     };
     let comparison = Comparison {
         long,
@@ -83,10 +84,10 @@ impl Comparison<'_> {
         }
         let extent = self.short.extent_at(at)?;
         let len = extent.len_bytes.min(left).min(there);
-        Ok(match extent.kind.reads_as_zeroes() {
-            true => (len, true),
-            false => (len.min(PIECE_BYTES), false),
-        })
+        if extent.kind.reads_as_zeroes() {
+            return Ok((len, true));
+        }
+        Ok((len.min(PIECE_BYTES), false))
     }
 
     fn read_and_compare(
@@ -170,8 +171,9 @@ mod tests {
             let mut other = one.clone();
             other.resize(len + extra, 0);
             prop_assert_eq!(compared(&one, &other), None);
-            for change in changes.iter().filter(|_| !other.is_empty()) {
-                let at = change.index(other.len());
+            let len = other.len();
+            for change in changes.iter().filter(|_| len > 0) {
+                let at = change.index(len);
                 other[at] = 9;
             }
             let expected = other.iter().position(|byte| *byte == 9);

@@ -203,9 +203,10 @@ impl SequentialCopy<'_> {
 
     fn write(&self, buffers: &Buffers) -> Result<()> {
         for write in &buffers.writes {
-            let buffer = match write.is_packed {
-                true => &buffers.packed,
-                false => &buffers.data,
+            let buffer = if write.is_packed {
+                &buffers.packed
+            } else {
+                &buffers.data
             };
             let bytes = buffer.get(write.range.clone()).unwrap_or_default();
             self.file.write_all_at(bytes, write.at)?;

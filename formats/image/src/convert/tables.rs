@@ -2,7 +2,7 @@
 
 use diskfs_block::{Error, Result};
 
-use crate::numbers::{power_of_two, to_u64, to_usize};
+use crate::numbers::{power_of_two, shift_right, to_u64, to_usize};
 use crate::qcow2::cache::TableSlice;
 use crate::qcow2::header::{REFCOUNT_TABLE_MAX_BYTES, Table};
 use crate::qcow2::l1_entry;
@@ -51,6 +51,11 @@ impl Tables {
 
     const fn cluster_size(&self) -> u64 {
         self.rules.geometry.cluster_size()
+    }
+
+    /// Returns the index of the cluster that contains an offset.
+    const fn cluster_of(&self, offset: u64) -> u64 {
+        shift_right(offset, self.rules.geometry.cluster_bits())
     }
 
     /// Returns the place of the L1 table.
@@ -147,7 +152,7 @@ impl Tables {
         };
         let geometry = self.rules.geometry;
         let start = index.saturating_mul(geometry.l1_coverage());
-        let cluster = guest.0.saturating_sub(start) / self.cluster_size();
+        let cluster = self.cluster_of(guest.0.saturating_sub(start));
         let words = geometry.layout().words();
         let word = to_usize(cluster).saturating_mul(words);
         table.set_word(word, descriptor);
@@ -179,11 +184,11 @@ impl Tables {
 
     /// Counts a reference to each cluster of a range.
     fn count(&mut self, first: u64, last: u64) {
-        let clusters = (last / self.cluster_size()).saturating_add(1);
+        let clusters = self.cluster_of(last).saturating_add(1);
         if to_u64(self.counts.len()) < clusters {
             self.counts.resize(to_usize(clusters), 0);
         }
-        let range = to_usize(first / self.cluster_size())..to_usize(clusters);
+        let range = to_usize(self.cluster_of(first))..to_usize(clusters);
         for count in self.counts.get_mut(range).unwrap_or_default() {
             *count = count.saturating_add(1);
         }
@@ -191,10 +196,10 @@ impl Tables {
 
     /// Returns the refcount of the cluster that the next compressed byte would share; 0 for none.
     fn last_count(&self) -> u64 {
-        match self.end.is_multiple_of(self.cluster_size()) {
-            true => 0,
-            false => self.counts.last().copied().unwrap_or(0).into(),
+        if self.end.is_multiple_of(self.cluster_size()) {
+            return 0;
         }
+        self.counts.last().copied().unwrap_or(0).into()
     }
 
     /// Returns the largest refcount of the image's width, and of the counts here.

@@ -69,6 +69,20 @@ pub(crate) fn new_header(path: &Path, image: &NewQcow2, size_bytes: u64) -> Resu
     Ok(header)
 }
 
+/// Returns the size of a new image's file with everything allocated.
+///
+/// # Errors
+/// As for [`new_header`].
+pub(crate) fn fully_allocated_bytes(image: &NewQcow2, size_bytes: u64) -> Result<u64> {
+    let Checked {
+        geometry,
+        refcount_order,
+    } = Checked::new(image, Preallocation::Off)?;
+    let size_bytes = whole_sectors(size_bytes)?;
+    let layout = Layout::new(geometry, refcount_order, size_bytes, Allocated::Everything)?;
+    Ok(layout.len_bytes())
+}
+
 fn header(
     path: &Path,
     image: &NewQcow2,

@@ -1,0 +1,45 @@
+//! The size of a new image, before it is made.
+
+use diskfs_block::{BlockRead, Error, Result};
+
+use super::pieces::{Pieces, Skipped};
+use crate::create::{NewImage, fully_allocated_bytes, whole_sectors};
+
+/// The size of an image file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// The size with what the source stores, without compression: what `convert` needs at most.
+    pub required_bytes: u64,
+    /// The size with everything allocated.
+    pub fully_allocated_bytes: u64,
+}
+
+/// Returns the size of the file that a disk needs as an image. Only the source's tables are read:
+/// zeroes in its data count as data. The numbers are those of `qemu-img measure`.
+///
+/// # Errors
+/// `Invalid` for options that cannot be combined; the errors of reading tables.
+pub fn measure(from: &dyn BlockRead, image: &NewImage) -> Result<Measured> {
+    let NewImage::Qcow2(image) = image else {
+        let size_bytes = whole_sectors(from.size_bytes())?;
+        return Ok(Measured {
+            required_bytes: size_bytes,
+            fully_allocated_bytes: size_bytes,
+        });
+    };
+    let all = fully_allocated_bytes(image, from.size_bytes())?;
+    let cluster = image.cluster_size_bytes;
+    let rounded = |len: u64| {
+        let rounded = len.checked_next_multiple_of(cluster);
+        rounded.ok_or_else(|| Error::invalid("the disk is too large"))
+    };
+    let mut stored = 0_u64;
+    for piece in Pieces::new(from, cluster, Skipped::Zeroes) {
+        stored = stored.saturating_add(rounded(piece?.len_bytes)?);
+    }
+    let absent = rounded(from.size_bytes())?.saturating_sub(stored);
+    Ok(Measured {
+        required_bytes: all.saturating_sub(absent),
+        fully_allocated_bytes: all,
+    })
+}
