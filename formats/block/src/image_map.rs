@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// A format's mapping from the guest's disk to the files of the image, for reading.
 ///
@@ -26,7 +26,9 @@ pub trait ImageMap: Debug + Send + Sync {
     ///
     /// # Errors
     /// `Corrupt` with the byte if the data cannot be decompressed; the errors of reading.
-    fn decompress(&self, unit: CompressedUnit) -> Result<Arc<[u8]>>;
+    fn decompress(&self, unit: CompressedUnit) -> Result<Arc<[u8]>> {
+        Err(Error::corrupt("the format has no compressed data").at(unit.offset))
+    }
 }
 
 /// A run of the guest's disk that is stored in one way.
@@ -74,4 +76,22 @@ pub struct CompressedUnit {
     pub stored_bytes: u64,
     /// The length of the decompressed data in bytes.
     pub unpacked_bytes: u64,
+}
+
+impl RunStorage {
+    /// Returns the place of the rest of a run after its first `len_bytes`.
+    #[must_use]
+    pub const fn skip(self, len_bytes: u64) -> Self {
+        match self {
+            Self::Stored { file, offset } => Self::Stored {
+                file,
+                offset: offset.saturating_add(len_bytes),
+            },
+            Self::Compressed { unit, skip_bytes } => Self::Compressed {
+                unit,
+                skip_bytes: skip_bytes.saturating_add(len_bytes),
+            },
+            Self::Zero | Self::Absent => self,
+        }
+    }
 }
