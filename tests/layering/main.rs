@@ -14,6 +14,8 @@ use serde_json::Value;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-block", &[]),
     ("diskfs-vfs", &[]),
+    // Image formats that are only read: each a map, which the image crate opens and reads.
+    ("diskfs-vdi", &["diskfs-block"]),
     ("diskfs-image", &["diskfs-block"]),
     ("diskfs-luks", &["diskfs-block"]),
     ("diskfs-ova", &["diskfs-block"]),

@@ -1,0 +1,195 @@
+//! The header: the pre-header and the header of version 1.1, which VirtualBox's source describes.
+
+use diskfs_block::{BlockRead, Error, Guid, Result, bytes};
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+/// The offset of the signature. The text before it is for humans.
+const SIGNATURE_AT: u64 = 0x40;
+const SIGNATURE: u32 = 0xbeda_107f;
+/// Version 1.1, the only one since 2007.
+const VERSION: u32 = 0x0001_0001;
+const SECTOR_BYTES: u32 = 512;
+/// The block sizes that are read, as VirtualBox makes them: powers of two. The upper limit is
+/// ours; VirtualBox and QEMU make blocks of 1 MiB.
+const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 4096..=64 << 20;
+/// The largest block map: 2^29 entries, as in QEMU, are 512 TiB at a block size of 1 MiB.
+const BLOCKS_MAX: u32 = 1 << 29;
+
+/// Bytes 0 to 511 of the file. The names are those of QEMU's and VirtualBox's sources.
+#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    text: [u8; 0x40],
+    signature: U32,
+    version: U32,
+    header_size: U32,
+    image_type: U32,
+    image_flags: U32,
+    description: [u8; 256],
+    offset_bmap: U32,
+    offset_data: U32,
+    cylinders: U32,
+    heads: U32,
+    sectors: U32,
+    sector_size: U32,
+    unused1: U32,
+    disk_size: U64,
+    block_size: U32,
+    block_extra: U32,
+    blocks_in_image: U32,
+    blocks_allocated: U32,
+    uuid_image: [u8; 16],
+    uuid_last_snap: [u8; 16],
+    uuid_link: [u8; 16],
+    uuid_parent: [u8; 16],
+    unused2: [u8; 56],
+}
+
+const _: () = assert!(size_of::<RawHeader>() == 512);
+
+/// The type of a VDI image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageType {
+    /// Blocks are allocated when they are written.
+    Dynamic,
+    /// All blocks are allocated.
+    Static,
+}
+
+impl ImageType {
+    /// Returns the name of the type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dynamic => "dynamic",
+            Self::Static => "static",
+        }
+    }
+}
+
+/// A header whose fields are in range.
+#[derive(Debug)]
+pub(crate) struct Header {
+    pub(crate) image_type: ImageType,
+    pub(crate) size_bytes: u64,
+    pub(crate) block_bytes: u64,
+    pub(crate) blocks: u64,
+    /// The offset of the block map in bytes.
+    pub(crate) map_at: u64,
+    /// The offset of the first block in bytes.
+    pub(crate) data_at: u64,
+    pub(crate) id: Guid,
+}
+
+impl Header {
+    /// Reads and checks the header of the image in `file`.
+    pub(crate) fn read(file: &dyn BlockRead) -> Result<Self> {
+        let mut start = [0; size_of::<RawHeader>()];
+        let len = bytes::len_u64(start.len());
+        if file.size_bytes() < len {
+            return Err(Error::corrupt("truncated VDI header").at(file.size_bytes()));
+        }
+        file.read_at(0, &mut start)?;
+        let raw = RawHeader::read_from_bytes(&start)
+            .map_err(|_| Error::corrupt("truncated VDI header").at(0))?;
+        raw.check_kind()?;
+        raw.check_parent()?;
+        raw.header()
+    }
+}
+
+impl RawHeader {
+    fn check_kind(&self) -> Result<()> {
+        if self.signature.get() != SIGNATURE {
+            return Err(
+                Error::corrupt("not a VDI image: its signature is missing").at(SIGNATURE_AT)
+            );
+        }
+        let version = self.version.get();
+        if version != VERSION {
+            let (major, minor) = (version.wrapping_shr(16), version & 0xffff);
+            let reason =
+                format!("unsupported version {major}.{minor} of VDI, only 1.1 is supported");
+            return Err(unsupported(reason, 0x44));
+        }
+        let (sector, extra) = (self.sector_size.get(), self.block_extra.get());
+        if sector != SECTOR_BYTES {
+            let reason = format!("unsupported VDI with sectors of {sector} bytes");
+            return Err(unsupported(reason, 0x168));
+        }
+        if extra != 0 {
+            let reason = format!("unsupported VDI with {extra} extra bytes in each block");
+            return Err(unsupported(reason, 0x17c));
+        }
+        Ok(())
+    }
+
+    /// Refuses images with a parent, of which an image stores only the UUID.
+    fn check_parent(&self) -> Result<()> {
+        let link = Guid::from_mixed_endian(self.uuid_link);
+        let of_type = match self.image_type.get() {
+            3 => "an undo image",
+            4 => "a differencing image",
+            _ => "an image with a parent",
+        };
+        if link.is_nil() && of_type == "an image with a parent" {
+            return Ok(());
+        }
+        let reason = format!(
+            "unsupported VDI: {of_type}; it stores only the UUID of its parent, {link}, not its name"
+        );
+        Err(unsupported(reason, 0x1a8).with_hint(
+            "merge it with its parent: `VBoxManage clonemedium disk CHILD.vdi WHOLE.vdi`",
+        ))
+    }
+
+    fn header(&self) -> Result<Header> {
+        let image_type = match self.image_type.get() {
+            1 => ImageType::Dynamic,
+            2 => ImageType::Static,
+            other => {
+                return Err(unsupported(
+                    format!("unsupported type {other} of VDI"),
+                    0x4c,
+                ));
+            }
+        };
+        let block_bytes = self.block_size.get();
+        if !block_bytes.is_power_of_two() || !BLOCK_BYTES.contains(&block_bytes) {
+            let reason = format!("unsupported VDI with blocks of {block_bytes} bytes");
+            return Err(unsupported(reason, 0x178));
+        }
+        let (blocks, block_bytes) = (self.blocks_in_image.get(), u64::from(block_bytes));
+        let size_bytes = self.disk_size.get();
+        if blocks > BLOCKS_MAX {
+            let reason = format!("unsupported VDI with {blocks} blocks, at most {BLOCKS_MAX}");
+            return Err(unsupported(reason, 0x180));
+        }
+        if size_bytes > block_bytes.saturating_mul(u64::from(blocks)) {
+            let reason = format!("disk of {size_bytes} bytes is larger than its {blocks} blocks");
+            return Err(Error::corrupt(reason).at(0x170));
+        }
+        let (map_at, data_at) = (self.offset_bmap.get(), self.offset_data.get());
+        let map_end = u64::from(map_at).saturating_add(u64::from(blocks).saturating_mul(4));
+        if u64::from(map_at) < bytes::len_u64(size_of::<Self>()) {
+            return Err(Error::corrupt("block map overlaps the header").at(0x154));
+        }
+        if map_end > u64::from(data_at) {
+            let reason = format!("block map ends at {map_end:#x}, after the first block");
+            return Err(Error::corrupt(reason).at(0x158));
+        }
+        Ok(Header {
+            image_type,
+            size_bytes,
+            block_bytes,
+            blocks: u64::from(blocks),
+            map_at: u64::from(map_at),
+            data_at: u64::from(data_at),
+            id: Guid::from_mixed_endian(self.uuid_image),
+        })
+    }
+}
+
+fn unsupported(reason: String, at: u64) -> Error {
+    Error::unsupported(reason).at(at)
+}

@@ -1,0 +1,29 @@
+//! Userspace VirtualBox disk images (VDI), for reading.
+//!
+//! [`Vdi::open`] reads the header. The result is an [`ImageMap`](diskfs_block::ImageMap): it says
+//! where each run of the guest's disk is stored in the file. Entries of the block map are read when
+//! they are used.
+//!
+//! # Errors
+//!
+//! `Corrupt` has the byte of the wrong field. `Unsupported` names the feature: an image with a
+//! parent, another version, extra bytes in blocks.
+//!
+//! # Limits
+//!
+//! `DESIGN.md` has all limits: what is read and what is refused.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+mod header;
+mod vdi;
+
+pub use header::ImageType;
+pub use vdi::Vdi;
