@@ -17,6 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Image formats that are only read: each a map, which the image crate opens and reads.
     ("diskfs-vdi", &["diskfs-block"]),
     ("diskfs-vhd", &["diskfs-block"]),
+    ("diskfs-vhdx", &["diskfs-block"]),
     ("diskfs-image", &["diskfs-block"]),
     ("diskfs-luks", &["diskfs-block"]),
     ("diskfs-ova", &["diskfs-block"]),

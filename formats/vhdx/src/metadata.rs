@@ -1,0 +1,121 @@
+//! The known metadata items: MS-VHDX 2.6.2.
+
+use diskfs_block::{BlockRead, Error, Guid, Result, bytes};
+
+use crate::metadata_table::{self, Item};
+use crate::parent_locator::Parent;
+use crate::region_table::Region;
+
+const FILE_PARAMETERS: &str = "caa16737-fa36-4d43-b3b6-33f0aa44e76b";
+const VIRTUAL_DISK_SIZE: &str = "2fa54224-cd1b-4876-b211-5dbed83bf4b8";
+const VIRTUAL_DISK_ID: &str = "beca12ab-b2e6-4523-93ef-c309e000c746";
+const LOGICAL_SECTOR_SIZE: &str = "8141bf1d-a96f-4709-ba47-f233a8faab5f";
+const PHYSICAL_SECTOR_SIZE: &str = "cda348c7-445d-4471-9cc9-e9885251c556";
+const PARENT_LOCATOR: &str = "a8d35f2d-b30b-454d-abf7-d3d84834ab0c";
+
+/// The block sizes of the specification (`BlockSize`).
+const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 1 << 20..=256 << 20;
+/// The largest disk of the specification: 64 TiB (`VirtualDiskSize`).
+const SIZE_MAX_BYTES: u64 = 64 << 40;
+const LEAVE_BLOCKS_ALLOCATED: u32 = 1;
+const HAS_PARENT: u32 = 2;
+
+/// The properties of the disk.
+#[derive(Debug)]
+pub(crate) struct Metadata {
+    pub(crate) block_bytes: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) sector_bytes: u64,
+    pub(crate) disk_id: Guid,
+    /// True if all blocks stay allocated (a fixed disk).
+    pub(crate) is_fixed: bool,
+    pub(crate) parent: Option<Parent>,
+}
+
+/// The items while they are read.
+#[derive(Default)]
+struct Found {
+    parameters: Option<(u32, u32)>,
+    size_bytes: Option<u64>,
+    sector_bytes: Option<u32>,
+    disk_id: Guid,
+    parent: Option<Parent>,
+}
+
+impl Metadata {
+    /// Reads and checks the items in the metadata region.
+    pub(crate) fn read(file: &dyn BlockRead, region: Region) -> Result<Self> {
+        let mut found = Found::default();
+        for item in metadata_table::read(file, region)? {
+            found.take(file, &item)?;
+        }
+        found.metadata(region)
+    }
+}
+
+impl Found {
+    fn take(&mut self, file: &dyn BlockRead, item: &Item) -> Result<()> {
+        match item.id.to_string().as_str() {
+            FILE_PARAMETERS => {
+                let bytes = read::<8>(file, item)?;
+                self.parameters = bytes::le32(&bytes, 0).zip(bytes::le32(&bytes, 4));
+            }
+            VIRTUAL_DISK_SIZE => self.size_bytes = Some(u64::from_le_bytes(read(file, item)?)),
+            LOGICAL_SECTOR_SIZE => self.sector_bytes = Some(u32::from_le_bytes(read(file, item)?)),
+            VIRTUAL_DISK_ID => self.disk_id = Guid::from_mixed_endian(read(file, item)?),
+            PHYSICAL_SECTOR_SIZE => {}
+            PARENT_LOCATOR => self.parent = Some(Parent::read(file, item)?),
+            name if item.is_required => {
+                let reason = format!("unsupported VHDX: it requires the unknown item {name}");
+                return Err(Error::unsupported(reason).at(item.at));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn metadata(self, region: Region) -> Result<Metadata> {
+        let corrupt = |reason: String| Error::corrupt(reason).at(region.at);
+        let missing = |what: &str| corrupt(format!("metadata has no item for the {what}"));
+        let (block_bytes, flags) = self.parameters.ok_or_else(|| missing("file parameters"))?;
+        let size_bytes = self.size_bytes.ok_or_else(|| missing("size of the disk"))?;
+        let sector_bytes = self.sector_bytes.ok_or_else(|| missing("sector size"))?;
+        if !block_bytes.is_power_of_two() || !BLOCK_BYTES.contains(&block_bytes) {
+            return Err(corrupt(format!("invalid block size {block_bytes}")));
+        }
+        if !matches!(sector_bytes, 512 | 4096) {
+            return Err(corrupt(format!("invalid sector size {sector_bytes}")));
+        }
+        let is_whole = size_bytes.checked_rem(u64::from(sector_bytes)) == Some(0);
+        if size_bytes > SIZE_MAX_BYTES || !is_whole {
+            return Err(corrupt(format!("invalid size {size_bytes} of the disk")));
+        }
+        let has_parent = flags & HAS_PARENT != 0;
+        if has_parent && self.parent.is_none() {
+            return Err(missing("parent of the differencing disk"));
+        }
+        Ok(Metadata {
+            block_bytes: u64::from(block_bytes),
+            size_bytes,
+            sector_bytes: u64::from(sector_bytes),
+            disk_id: self.disk_id,
+            is_fixed: flags & LEAVE_BLOCKS_ALLOCATED != 0 && !has_parent,
+            parent: self.parent.filter(|_| has_parent),
+        })
+    }
+}
+
+/// Reads an item of `N` bytes.
+fn read<const N: usize>(file: &dyn BlockRead, item: &Item) -> Result<[u8; N]> {
+    if item.len_bytes != bytes::len_u64(N) {
+        let reason = format!(
+            "metadata item {} has {} bytes, not {N}",
+            item.id, item.len_bytes
+        );
+        return Err(Error::corrupt(reason).at(item.at));
+    }
+    let mut bytes = [0; N];
+    file.read_at(item.at, &mut bytes)
+        .map_err(|e| e.at(item.at))?;
+    Ok(bytes)
+}
