@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-vfs", &[]),
     // Image formats that are only read: each a map, which the image crate opens and reads.
     ("diskfs-parallels", &["diskfs-block"]),
+    ("diskfs-qcow", &["diskfs-block"]),
     ("diskfs-qed", &["diskfs-block"]),
     ("diskfs-vdi", &["diskfs-block"]),
     ("diskfs-vhd", &["diskfs-block"]),
