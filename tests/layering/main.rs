@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-block", &[]),
     ("diskfs-vfs", &[]),
     // Image formats that are only read: each a map, which the image crate opens and reads.
+    ("diskfs-dmg", &["diskfs-block"]),
     ("diskfs-parallels", &["diskfs-block"]),
     ("diskfs-qcow", &["diskfs-block"]),
     ("diskfs-qed", &["diskfs-block"]),
