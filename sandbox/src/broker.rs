@@ -107,7 +107,7 @@ impl<'a> Broker<'a> {
     ) -> Result<File> {
         self.check_count()?;
         let namer = self.namer(image)?;
-        if !is_within(access, namer.access) || access == Access::ReadWrite && is_backing(named_for)
+        if !is_within(access, namer.access) || access == Access::ReadWrite && is_only_read(named_for)
         {
             return Err(denied("an image that is only read names no file to write").in_file(image));
         }
@@ -173,8 +173,9 @@ fn is_within(access: Access, most: Access) -> bool {
     access == Access::Read || most == Access::ReadWrite
 }
 
-fn is_backing(named_for: NamedFor) -> bool {
-    named_for == NamedFor::Backing
+/// Returns true for files that no image writes: all but external data files.
+fn is_only_read(named_for: NamedFor) -> bool {
+    named_for != NamedFor::Data
 }
 
 #[cfg(test)]

@@ -107,6 +107,8 @@ impl From<FileAccess> for Access {
 pub(crate) enum FilePurpose {
     Backing,
     Data,
+    Parent,
+    Extent,
 }
 
 impl From<NamedFor> for FilePurpose {
@@ -114,6 +116,8 @@ impl From<NamedFor> for FilePurpose {
         match named_for {
             NamedFor::Backing => Self::Backing,
             NamedFor::Data => Self::Data,
+            NamedFor::Parent => Self::Parent,
+            NamedFor::Extent => Self::Extent,
         }
     }
 }
@@ -123,6 +127,8 @@ impl From<FilePurpose> for NamedFor {
         match named_for {
             FilePurpose::Backing => Self::Backing,
             FilePurpose::Data => Self::Data,
+            FilePurpose::Parent => Self::Parent,
+            FilePurpose::Extent => Self::Extent,
         }
     }
 }

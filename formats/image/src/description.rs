@@ -26,10 +26,30 @@ pub struct Description {
     pub allocated_bytes: u64,
     /// The properties that only qcow2 has.
     pub qcow2: Option<Qcow2Details>,
-    /// The backing file.
+    /// The properties of an image that is neither raw nor qcow2.
+    pub mapped: Option<MappedDetails>,
+    /// The backing file, or the parent.
     pub backing: Option<Box<Description>>,
     /// Problems that do not prevent reading.
     pub warnings: Vec<String>,
+}
+
+/// The properties of an image of one of the formats that are only read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MappedDetails {
+    /// The variant of the format, as its specification names it: `dynamic`, `fixed`,
+    /// `differencing`.
+    pub variant: Option<&'static str>,
+    /// The unit of allocation in bytes.
+    pub block_size_bytes: Option<u64>,
+    /// The name of the program that created the image.
+    pub creator: Option<String>,
+    /// The identifier by which other images refer to this one. In some formats it changes with the
+    /// data.
+    pub id: Option<String>,
+    /// The name of the parent or backing file as the image spells it.
+    pub parent_name: Option<String>,
 }
 
 /// The properties of a qcow2 image beyond its size.

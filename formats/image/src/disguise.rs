@@ -10,7 +10,6 @@ use rustix::fs::Stat;
 
 use crate::Format;
 use crate::probe::probe;
-use crate::qcow2::Unopened;
 use crate::source::Source;
 
 /// The file name extensions of raw disks. Distributions use `.img` for qcow2 images, too, but those
@@ -22,30 +21,54 @@ fn ends_in(path: &Path, ending: &str) -> bool {
     extension.is_some_and(|found| found.eq_ignore_ascii_case(ending))
 }
 
-/// Refuses a qcow2 image that was found by probing, is named like a raw disk, and names other
-/// files.
-pub(crate) fn refuse(image: &Unopened, path: &Path) -> Result<()> {
+/// Refuses an image that was found by probing, is named like a raw disk, and names other files.
+pub(crate) fn refuse(format: Format, path: &Path) -> Result<()> {
     let is_called_raw = RAW_ENDINGS.iter().any(|ending| ends_in(path, ending));
-    if !is_called_raw || !image.names_files() {
+    if !is_called_raw {
         return Ok(());
     }
-    let reason = "is named like a raw disk, but looks like a qcow2 image that names other files: \
-         a guest can write such a header to its disk";
+    let reason = format!(
+        "is named like a raw disk, but looks like a {format} image that names other files: a \
+         guest can write such a header to its disk"
+    );
     Err(Error::new(ErrorKind::Denied, reason)
         .in_file(path)
-        .with_hint(
-            "add `,format=raw` to its name if it is a raw disk, or `,format=qcow2` if it is not",
-        ))
+        .with_hint(format!(
+            "add `,format=raw` to its name if it is a raw disk, or `,format={format}` if it is not"
+        )))
 }
 
 /// Returns a warning for a file that is named `.raw`, was probed, and is another format.
-pub(crate) fn warning(source: &Source) -> Option<String> {
+pub(crate) fn warning(source: &Source, format: Format) -> Option<String> {
     let is_odd = source.probed && ends_in(&source.path, "raw");
     is_odd.then(|| {
-        "is named .raw, but looks like a qcow2 image and is opened as one; \
-         if it is a raw disk whose guest wrote that header, add `,format=raw` to its name"
-            .to_owned()
+        format!(
+            "is named .raw, but looks like a {format} image and is opened as one; if it is a raw \
+             disk whose guest wrote that header, add `,format=raw` to its name"
+        )
     })
+}
+
+/// Returns the format of an image whose structures are only at its end, by its name: a DMG.
+pub(crate) fn named_by_extension(source: &Source) -> Result<Option<Format>> {
+    if !ends_in(&source.path, "dmg") {
+        return Ok(None);
+    }
+    let is_dmg = diskfs_dmg::ends_with_trailer(source.device.as_ref())?;
+    Ok(is_dmg.then_some(Format::Dmg))
+}
+
+/// Returns a warning for a file that was probed as raw, and may be a fixed VHD. Its footer is at
+/// the end, where a guest can write, so only the user can decide.
+pub(crate) fn vhd_warning(source: &Source) -> Result<Option<String>> {
+    let is_odd = source.probed
+        && (ends_in(&source.path, "vhd") || ends_in(&source.path, "vpc"))
+        && diskfs_vhd::ends_with_footer(source.device.as_ref())?;
+    Ok(is_odd.then(|| {
+        "ends with the footer of a fixed VHD, and is opened as raw; if it is a VHD, add \
+         `,format=vhd` to its name"
+            .to_owned()
+    }))
 }
 
 /// Refuses to write the guest's data over a file that is an image by itself.

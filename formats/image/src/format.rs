@@ -13,15 +13,72 @@ pub enum Format {
     Raw,
     /// QEMU's copy-on-write format, versions 2 and 3.
     Qcow2,
+    /// VirtualBox's format.
+    Vdi,
+    /// Virtual PC's and Hyper-V's first format, which QEMU calls vpc.
+    Vhd,
+    /// Hyper-V's second format.
+    Vhdx,
+    /// QEMU's enhanced disks.
+    Qed,
+    /// Parallels' format.
+    Parallels,
+    /// QEMU's copy-on-write format, version 1.
+    Qcow,
+    /// Apple's format.
+    Dmg,
 }
 
+/// The names of the supported formats, for messages.
+pub(crate) const SUPPORTED: &str = "supported: raw, qcow2, vdi, vhd (vpc), vhdx, qed, parallels, \
+     qcow, dmg; convert others with `qemu-img convert -O qcow2`";
+
 impl Format {
-    /// Returns the name as QEMU spells it.
+    /// All formats.
+    pub const ALL: [Self; 9] = [
+        Self::Raw,
+        Self::Qcow2,
+        Self::Vdi,
+        Self::Vhd,
+        Self::Vhdx,
+        Self::Qed,
+        Self::Parallels,
+        Self::Qcow,
+        Self::Dmg,
+    ];
+
+    /// Returns the name: as QEMU spells it, but `vhd` instead of `vpc`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",
             Self::Qcow2 => "qcow2",
+            Self::Vdi => "vdi",
+            Self::Vhd => "vhd",
+            Self::Vhdx => "vhdx",
+            Self::Qed => "qed",
+            Self::Parallels => "parallels",
+            Self::Qcow => "qcow",
+            Self::Dmg => "dmg",
         }
+    }
+
+    /// Returns the name as QEMU spells it, for the headers of images.
+    pub const fn qemu_name(self) -> &'static str {
+        match self {
+            Self::Vhd => "vpc",
+            other => other.name(),
+        }
+    }
+
+    /// Returns true if images of the format can be written. Images of the others are only read.
+    pub const fn is_writable(self) -> bool {
+        matches!(self, Self::Raw | Self::Qcow2)
+    }
+
+    /// Returns true if the format can be that of a backing file: one that QEMU can write, so that
+    /// tools expect it there.
+    pub(crate) const fn can_back(self) -> bool {
+        !matches!(self, Self::Dmg)
     }
 }
 
@@ -34,16 +91,14 @@ impl fmt::Display for Format {
 impl FromStr for Format {
     type Err = Error;
 
+    /// Parses a name, as we or as QEMU spell it.
     fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "raw" => Ok(Self::Raw),
-            "qcow2" => Ok(Self::Qcow2),
-            other => Err(Error::unsupported(format!(
-                "unsupported image format `{}`",
-                other.escape_default()
-            ))
-            .with_hint("supported: raw, qcow2; convert others with `qemu-img convert -O qcow2`")),
-        }
+        let mut all = Self::ALL.into_iter();
+        let found = all.find(|format| format.name() == name || format.qemu_name() == name);
+        found.ok_or_else(|| {
+            let name = name.escape_default();
+            Error::unsupported(format!("unsupported image format `{name}`")).with_hint(SUPPORTED)
+        })
     }
 }
 
@@ -53,11 +108,13 @@ mod tests {
 
     #[test]
     fn names_go_both_ways() {
-        for format in [Format::Raw, Format::Qcow2] {
+        for format in Format::ALL {
             assert_eq!(format.to_string().parse::<Format>().unwrap(), format);
+            assert_eq!(format.qemu_name().parse::<Format>().unwrap(), format);
+            assert!(SUPPORTED.contains(format.name()));
         }
-        let e = "vmdk".parse::<Format>().unwrap_err();
+        let e = "cloop".parse::<Format>().unwrap_err();
         assert_eq!(e.kind(), diskfs_block::ErrorKind::Unsupported);
-        assert!(e.to_string().contains("`vmdk`"));
+        assert!(e.to_string().contains("`cloop`"));
     }
 }

@@ -137,6 +137,10 @@ pub enum NamedFor {
     Backing,
     /// The external data file.
     Data,
+    /// The parent of a differencing disk (VHD, VHDX, VMDK), which is only read.
+    Parent,
+    /// A file with a part of the disk (VMDK), which is only read.
+    Extent,
 }
 
 impl NamedFor {
@@ -144,6 +148,17 @@ impl NamedFor {
         match self {
             Self::Backing => "backing file",
             Self::Data => "data file",
+            Self::Parent => "parent",
+            Self::Extent => "extent file",
+        }
+    }
+
+    /// Returns the way to change the name in the image.
+    const fn rename_hint(self) -> &'static str {
+        match self {
+            Self::Backing | Self::Data => "change the name in the image with `qemu-img rebase -u`",
+            Self::Parent => "merge the image with its parent by the program that made them",
+            Self::Extent => "change the name in the image's descriptor",
         }
     }
 }

@@ -98,7 +98,7 @@ impl Image {
     }
 
     /// Checks the metadata of a qcow2 image, as `qemu-img check` does: reference counts, "copied"
-    /// flags and the entries of all tables. Returns `None` for a format without metadata. Checks
+    /// flags and the entries of all tables. Returns `None` for other formats. Checks
     /// only the top of the chain, repairs nothing (see [`repair()`](crate::repair())), and reads all
     /// tables of the image, of a file with many clusters several times.
     ///
@@ -110,7 +110,7 @@ impl Image {
     /// * [`Io`](diskfs_block::ErrorKind::Io) if the host cannot read the file.
     pub fn check(&self) -> Result<Option<CheckReport>> {
         match self.node.as_ref() {
-            Node::Raw(_) => Ok(None),
+            Node::Raw(_) | Node::Mapped(..) => Ok(None),
             Node::Qcow2(qcow2, _) => qcow2.check().map(Some),
         }
     }
@@ -118,7 +118,7 @@ impl Image {
     /// Returns the backing file as an image, which is already open and passed the gate; `None` if
     /// there is none.
     pub fn backing(&self) -> Option<Self> {
-        let Node::Qcow2(_, backing) = self.node.as_ref() else {
+        let (Node::Qcow2(_, backing) | Node::Mapped(_, backing)) = self.node.as_ref() else {
             return None;
         };
         Some(Self {
@@ -145,7 +145,7 @@ impl Image {
     /// Fails if L2 tables are shared, because walking all of them could then take too long.
     pub(crate) fn refuse_shared_l2_tables(&self) -> Result<()> {
         match self.node.as_ref() {
-            Node::Raw(_) => Ok(()),
+            Node::Raw(_) | Node::Mapped(..) => Ok(()),
             Node::Qcow2(qcow2, _) => qcow2.refuse_shared_l2_tables(),
         }
     }

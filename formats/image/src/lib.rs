@@ -1,4 +1,5 @@
-//! Disk image formats as block devices: raw and qcow2.
+//! Disk image formats as block devices: raw, qcow2, and for reading VDI, VHD, VHDX, QED, Parallels,
+//! qcow and DMG.
 //!
 //! [`Image::open`] takes a path and returns the guest's disk as a [`BlockRead`]. Whatever the image
 //! consists of (clusters, compressed clusters, a chain of backing files, an external data file, an
@@ -73,6 +74,7 @@ mod image;
 mod layer;
 mod lock;
 mod map;
+mod mapped;
 mod node;
 mod numbers;
 mod ofd;
@@ -95,7 +97,8 @@ mod writable;
 pub use convert::{ConvertOptions, convert};
 pub use create::{CreateOptions, create};
 pub use description::{
-    Bitmap, BitmapState, Compression, Description, Encryption, Qcow2Details, Snapshot,
+    Bitmap, BitmapState, Compression, Description, Encryption, MappedDetails, Qcow2Details,
+    Snapshot,
 };
 pub use encryption::{Decrypt, Unlock};
 pub use files::{DirectOpener, FileOpener};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, BlockWrite, Extent, ExtentKind, Result, check_bounds};
 
 use crate::layer::{Layer, Status, read_only};
+use crate::mapped::Mapped;
 use crate::numbers::to_u64;
 use crate::qcow2::{Fill, Qcow2};
 use crate::raw::{Raw, RawWriter};
@@ -19,6 +20,8 @@ pub(crate) enum Node {
     Raw(Raw),
     /// A qcow2 image with its backing file.
     Qcow2(Qcow2, Option<Arc<Node>>),
+    /// An image of a format that is only read, with its parent.
+    Mapped(Mapped, Option<Arc<Node>>),
 }
 
 impl Layer for Node {
@@ -26,6 +29,7 @@ impl Layer for Node {
         match self {
             Self::Raw(raw) => raw.status_at(offset, max_len),
             Self::Qcow2(qcow2, _) => qcow2.status_at(offset, max_len),
+            Self::Mapped(mapped, _) => mapped.status_at(offset, max_len),
         }
     }
 }
@@ -39,6 +43,7 @@ impl BlockRead for Node {
         match self {
             Self::Raw(raw) => raw.size_bytes(),
             Self::Qcow2(qcow2, _) => qcow2.size_bytes(),
+            Self::Mapped(mapped, _) => mapped.size_bytes(),
         }
     }
 
@@ -47,6 +52,7 @@ impl BlockRead for Node {
         match self {
             Self::Raw(raw) => raw.read_at(offset, buf),
             Self::Qcow2(qcow2, _) => qcow2.read_at(offset, buf),
+            Self::Mapped(mapped, _) => mapped.read_at(offset, buf),
         }
     }
 
@@ -62,6 +68,7 @@ impl BlockRead for Node {
         match self {
             Self::Raw(raw) => raw.block_size(),
             Self::Qcow2(qcow2, _) => qcow2.block_size(),
+            Self::Mapped(mapped, _) => mapped.block_size(),
         }
     }
 
@@ -73,6 +80,7 @@ impl BlockRead for Node {
         match self {
             Self::Raw(raw) => raw.will_need(offset, len_bytes),
             Self::Qcow2(qcow2, _) => qcow2.will_need(offset, len_bytes),
+            Self::Mapped(mapped, _) => mapped.will_need(offset, len_bytes),
         }
     }
 }
@@ -90,6 +98,7 @@ impl BlockWrite for Node {
                 .ok_or_else(read_only)?
                 .write_at(offset, buf),
             Self::Qcow2(qcow2, _) => qcow2.write_at(offset, buf),
+            Self::Mapped(..) => Err(read_only()),
         }
     }
 
@@ -102,6 +111,7 @@ impl BlockWrite for Node {
                 .ok_or_else(read_only)?
                 .write_zeroes(offset, len_bytes),
             Self::Qcow2(qcow2, _) => qcow2.write_zeroes(offset, len_bytes),
+            Self::Mapped(..) => Err(read_only()),
         }
     }
 
@@ -114,6 +124,7 @@ impl BlockWrite for Node {
                 .ok_or_else(read_only)?
                 .discard(offset, len_bytes),
             Self::Qcow2(qcow2, _) => qcow2.discard(offset, len_bytes),
+            Self::Mapped(..) => Err(read_only()),
         }
     }
 
@@ -121,6 +132,7 @@ impl BlockWrite for Node {
         match self {
             Self::Raw(raw) => raw.writer.as_ref().map_or(Ok(()), RawWriter::flush),
             Self::Qcow2(qcow2, _) => qcow2.flush(),
+            Self::Mapped(..) => Ok(()),
         }
     }
 }
@@ -157,6 +169,7 @@ impl Node {
                 writer.resize(size_bytes, fill)
             }
             Self::Qcow2(qcow2, _) => qcow2.resize(size_bytes, fill),
+            Self::Mapped(..) => Err(read_only()),
         }
     }
 
@@ -165,6 +178,7 @@ impl Node {
         match self {
             Self::Raw(_) => self.flush(),
             Self::Qcow2(qcow2, _) => qcow2.close(),
+            Self::Mapped(..) => Ok(()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Opening an image and all files that it names.
 
+mod mapped;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use crate::encryption::Decrypt;
 use crate::gate::{Access, NamedFor, Namer};
 use crate::layer::Layer;
 use crate::lock::{Locked, lock_for_reading, lock_for_writing};
+use crate::mapped::UnitCache;
 use crate::node::Node;
 use crate::probe::probe;
 use crate::qcow2::cache::{Caches, LayerId};
@@ -25,6 +28,10 @@ use crate::{Format, NamedFile, OpenOptions, Share, StaleBase};
 /// The largest number of images in a chain, the first included. QEMU has no limit; longer chains
 /// are not made on purpose, and each image costs a descriptor and a stack frame.
 const CHAIN_MAX: u32 = 64;
+
+/// The hint for an overlay whose backing file has changed.
+const STALE_HINT: &str = "restore the backing file; or use --force-stale to open the overlay \
+     anyway, or `diskfs rebase -u` with the same name if the change is known to be harmless";
 
 /// An opened image and its description.
 pub(crate) type Opened = Box<(Node, Description)>;
@@ -44,6 +51,8 @@ pub(crate) struct Opener<'a> {
     /// The access mode of the top of the chain and its data file. Backing files are only read.
     access: Access,
     caches: Arc<Caches>,
+    /// The decompressed units of all images that are neither raw nor qcow2.
+    units: Arc<UnitCache>,
     workers: Arc<Workers>,
     /// Every file opened so far.
     seen: Vec<FileId>,
@@ -87,6 +96,7 @@ impl<'a> Opener<'a> {
             options,
             access,
             caches: Arc::new(Caches::new(options.cache_bytes)?),
+            units: Arc::new(UnitCache::new(options.cache_bytes)),
             workers: Arc::new(Workers::new()),
             seen: Vec::new(),
             layers: 0,
@@ -159,6 +169,9 @@ impl<'a> Opener<'a> {
         name: &[u8],
         format: Format,
     ) -> Result<Opened> {
+        if !format.can_back() {
+            return Err(unsupported_base(format.name()).in_file(image.path));
+        }
         let file = self.open_named(image, name, NamedFor::Backing, Access::Read)?;
         let source = self.source(file, Access::Read)?;
         self.layer(&source, format, ImageState::Current)
@@ -169,7 +182,7 @@ impl<'a> Opener<'a> {
         source.probed = self.options.format.is_none();
         let format = match self.options.format {
             Some(format) => format,
-            None => probe(source.device.as_ref()).map_err(|e| e.in_file(&source.path))?,
+            None => probed(&source).map_err(|e| e.in_file(&source.path))?,
         };
         let state = match &self.options.snapshot {
             Some(name) => ImageState::Snapshot(name),
@@ -262,6 +275,7 @@ impl<'a> Opener<'a> {
         match format {
             Format::Raw => raw(source, state),
             Format::Qcow2 => self.qcow2(source, state),
+            other => self.mapped(source, other, state),
         }
     }
 
@@ -282,11 +296,13 @@ impl<'a> Opener<'a> {
         };
         let mut image =
             Unopened::read(Arc::clone(&source.device), snapshot).map_err(|e| e.in_file(path))?;
-        if source.probed {
-            disguise::refuse(&image, path)?;
+        if source.probed && image.names_files() {
+            disguise::refuse(Format::Qcow2, path)?;
         }
         let mut description = describe(source, Format::Qcow2);
-        description.warnings.extend(disguise::warning(source));
+        description
+            .warnings
+            .extend(disguise::warning(source, Format::Qcow2));
         description.warnings.append(&mut image.warnings);
         let mut details = image.details();
         let access = match source.writable {
@@ -406,7 +422,19 @@ impl<'a> Opener<'a> {
         let Some(change) = changed.and_then(|(now, then)| now.change_since(&then)) else {
             return Ok(());
         };
-        let base = base.path.display();
+        self.refuse_stale((&base.path, overlay), &change, STALE_HINT, warnings)
+    }
+
+    /// Refuses an image whose backing file or parent has changed since the image was created, or
+    /// only warns if the user wants that.
+    fn refuse_stale(
+        &self,
+        (base, overlay): (&Path, &Path),
+        change: &str,
+        hint: &'static str,
+        warnings: &mut Vec<String>,
+    ) -> Result<()> {
+        let base = base.display();
         let what = format!("the overlay is stale: its backing file {base} has changed ({change})");
         if self.options.stale_base == StaleBase::Open {
             warnings.push(format!("{what}; its disk may be damaged"));
@@ -414,10 +442,7 @@ impl<'a> Opener<'a> {
         }
         Err(Error::new(ErrorKind::Denied, what)
             .in_file(overlay)
-            .with_hint(
-                "restore the backing file; or use --force-stale to open the overlay anyway, \
-             or `diskfs rebase -u` with the same name if the change is known to be harmless",
-            ))
+            .with_hint(hint))
     }
 
     /// Returns the format for a backing file whose image does not name it: the format that the user
@@ -438,25 +463,51 @@ impl<'a> Opener<'a> {
 }
 
 fn named_format(name: &str) -> Result<Format> {
-    name.parse().map_err(|_| {
-        let reason = format!(
-            "unsupported format of the backing file: `{}`",
-            name.escape_debug()
-        );
-        Error::unsupported(reason)
-            .with_hint("supported: raw, qcow2; convert it with `qemu-img convert -O qcow2`")
-    })
+    let format = name
+        .parse()
+        .ok()
+        .filter(|format: &Format| format.can_back());
+    format.ok_or_else(|| unsupported_base(name))
+}
+
+fn unsupported_base(name: &str) -> Error {
+    let reason = format!(
+        "unsupported format of the backing file: `{}`",
+        name.escape_debug()
+    );
+    Error::unsupported(reason).with_hint(
+        "supported: raw, qcow2, vdi, vhd (vpc), vhdx, qed, parallels, qcow; convert others with \
+         `qemu-img convert -O qcow2`",
+    )
+}
+
+/// Returns the format of a file from the user, by its contents.
+fn probed(source: &Source) -> Result<Format> {
+    let format = probe(source.device.as_ref())?;
+    if format != Format::Raw {
+        return Ok(format);
+    }
+    let by_name = disguise::named_by_extension(source)?;
+    Ok(by_name.unwrap_or(Format::Raw))
+}
+
+/// Refuses a snapshot of a format that has none.
+fn refuse_snapshot(source: &Source, format: Format, state: ImageState<'_>) -> Result<()> {
+    let ImageState::Snapshot(name) = state else {
+        return Ok(());
+    };
+    let reason = format!(
+        "no such snapshot: `{}`; {format} images have no snapshots",
+        name.escape_debug()
+    );
+    Err(Error::invalid(reason).in_file(&source.path))
 }
 
 fn raw(source: &Source, state: ImageState<'_>) -> Result<Opened> {
-    if let ImageState::Snapshot(name) = state {
-        let reason = format!(
-            "no such snapshot: `{}`; raw images have no snapshots",
-            name.escape_debug()
-        );
-        return Err(Error::invalid(reason).in_file(&source.path));
-    }
-    let description = describe(source, Format::Raw);
+    refuse_snapshot(source, Format::Raw, state)?;
+    let mut description = describe(source, Format::Raw);
+    let warning = disguise::vhd_warning(source).map_err(|e| e.in_file(&source.path))?;
+    description.warnings.extend(warning);
     let writer = source
         .writable
         .clone()

@@ -12,7 +12,8 @@ use crate::numbers::{to_u64, to_usize};
 /// The number of bytes to probe: the magics of all formats below are in the first 512 bytes.
 pub const HEAD_BYTES: usize = 512;
 
-/// Returns the format of `device`: qcow2 or raw.
+/// Returns the format of `device` by its first bytes. Formats whose structures are only at the end
+/// of a file (fixed VHDs, DMGs) are raw here, because a guest can write there.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`](diskfs_block::ErrorKind::Unsupported) for the magic of another image
@@ -33,9 +34,12 @@ pub fn of_head(head: &[u8]) -> Result<Format> {
     if is_qcow2(head) {
         return Ok(Format::Qcow2);
     }
-    match foreign(head) {
+    if let Some((format, ..)) = KNOWN.iter().find(|(_, at, magic)| has(head, *at, magic)) {
+        return Ok(*format);
+    }
+    match FOREIGN.iter().find(|(_, at, magic)| has(head, *at, magic)) {
         None => Ok(Format::Raw),
-        Some(name) => Err(
+        Some((name, ..)) => Err(
             Error::unsupported(format!("unsupported image format {name}")).with_hint(
                 "convert it with `qemu-img convert -O qcow2`, or use format=raw if it is \
                  a raw disk",
@@ -49,31 +53,31 @@ fn is_qcow2(head: &[u8]) -> bool {
     head.starts_with(b"QFI\xfb") && !head.starts_with(b"QFI\xfb\0\0\0\x01")
 }
 
-/// The formats that must not be probed as raw, in a fixed order: name, offset of the magic, and the
-/// magic.
+fn has(head: &[u8], at: usize, magic: &[u8]) -> bool {
+    head.get(at..).is_some_and(|rest| rest.starts_with(magic))
+}
+
+/// The formats besides qcow2, in a fixed order: format, offset of the magic, and the magic.
+const KNOWN: &[(Format, usize, &[u8])] = &[
+    (Format::Qcow, 0, b"QFI\xfb\0\0\0\x01"),
+    (Format::Qed, 0, b"QED\0"),
+    (Format::Vhdx, 0, b"vhdxfile"),
+    // A fixed VHD has its footer only at the end: raw bytes followed by a sector.
+    (Format::Vhd, 0, b"conectix"),
+    (Format::Vdi, 0x40, &[0x7f, 0x10, 0xda, 0xbe]),
+    (Format::Parallels, 0, b"WithoutFreeSpace"),
+    (Format::Parallels, 0, b"WithouFreSpacExt"),
+];
+
+/// The formats that are not read, and must not be probed as raw.
 const FOREIGN: &[(&str, usize, &[u8])] = &[
-    ("qcow (version 1)", 0, b"QFI\xfb\0\0\0\x01"),
-    ("QED", 0, b"QED\0"),
     ("VMDK", 0, b"KDMV"),
     ("VMDK (COWD)", 0, b"COWD"),
     ("VMDK (seSparse)", 0, b"\xbe\xba\xfe\xca\0\0\0\0"),
     ("VMDK (descriptor)", 0, b"# Disk DescriptorFile"),
-    ("VHDX", 0, b"vhdxfile"),
-    // A fixed VHD has its footer only at the end: raw bytes followed by a sector.
-    ("VHD", 0, b"conectix"),
-    ("VDI", 0x40, &[0x7f, 0x10, 0xda, 0xbe]),
-    ("Parallels", 0, b"WithoutFreeSpace"),
-    ("Parallels", 0, b"WithouFreSpacExt"),
     ("Bochs", 0, b"Bochs Virtual HD Image"),
     ("cloop", 0, b"#!/bin/sh\n#V2.0 Format\nmodprobe cloop"),
 ];
-
-fn foreign(head: &[u8]) -> Option<&'static str> {
-    FOREIGN
-        .iter()
-        .find(|(_, at, magic)| head.get(*at..).is_some_and(|rest| rest.starts_with(magic)))
-        .map(|(name, _, _)| *name)
-}
 
 #[cfg(test)]
 mod tests {
@@ -93,6 +97,20 @@ mod tests {
             b"\x55\xaa",
         ] {
             assert_eq!(of_head(raw).unwrap(), Format::Raw);
+        }
+    }
+
+    #[test]
+    fn knows_the_magics_of_other_formats() {
+        for (format, at, magic) in KNOWN {
+            let mut head = vec![0; 512];
+            head[*at..*at + magic.len()].copy_from_slice(magic);
+            assert_eq!(of_head(&head).unwrap(), *format);
+            let cut = &head[..at + magic.len() - 1];
+            assert!(
+                matches!(of_head(cut), Ok(Format::Raw | Format::Qcow2)),
+                "{format}"
+            );
         }
     }
 

@@ -89,7 +89,7 @@ pub(crate) fn set_base(
 ) -> Result<()> {
     let named = base.map(|base| NamedBacking {
         name: base.name.as_os_str().as_bytes().to_vec(),
-        format: base.format.name(),
+        format: base.format.qemu_name(),
         identity,
     });
     backing_name::set(file, named.as_ref())

@@ -57,5 +57,9 @@ pub fn repair_device(
             "a raw image has no metadata to check or repair",
         ));
     }
+    if format != Format::Qcow2 {
+        let reason = format!("repair is not supported for {format} images, only for qcow2");
+        return Err(Error::unsupported(reason));
+    }
     repair_tables(device, what)
 }

@@ -103,7 +103,7 @@ impl WritableImage {
     /// Makes a range read as zeroes whatever backing file the image gets.
     pub(crate) fn hide(&self, offset: u64, len_bytes: u64) -> Result<()> {
         match self.node.as_ref() {
-            Node::Raw(_) => self.node.write_zeroes(offset, len_bytes),
+            Node::Raw(_) | Node::Mapped(..) => self.node.write_zeroes(offset, len_bytes),
             Node::Qcow2(qcow2, _) => qcow2.hide(offset, len_bytes),
         }
     }

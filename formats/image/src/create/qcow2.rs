@@ -123,7 +123,7 @@ fn header(
         compression: image.compression,
         backing: image.backing.as_ref().map(|backing| NamedBacking {
             name: backing.name.as_os_str().as_bytes().to_vec(),
-            format: backing.format.name(),
+            format: backing.format.qemu_name(),
             identity: base.and_then(|base| base.identity),
         }),
         data_file: data_file.map(|file| file.name.as_os_str().as_bytes().to_vec()),

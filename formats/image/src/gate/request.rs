@@ -12,7 +12,6 @@ use super::beneath::open_checked;
 use super::{Access, Gate, NamedFor, Namer, Policy};
 
 const CLOSED_HINT: &str = "omit --no-backing (in the configuration: `backing = \"none\"`) to open it, or use --allow-backing DIR";
-const PROTOCOL_HINT: &str = "give the image a plain path with `qemu-img rebase -u`";
 
 /// A request of an image to open a file.
 pub(super) struct Request<'a> {
@@ -88,6 +87,15 @@ impl Request<'_> {
             .to_string()
     }
 
+    const fn plain_hint(&self) -> &'static str {
+        match self.what {
+            NamedFor::Backing | NamedFor::Data => {
+                "give the image a plain path with `qemu-img rebase -u`"
+            }
+            NamedFor::Parent | NamedFor::Extent => self.what.rename_hint(),
+        }
+    }
+
     fn denied(&self, why: &str, hint: impl Into<Cow<'static, str>>) -> Error {
         let what = self.what.noun();
         let reason = format!("refusing to open {what} `{}`: {why}", self.shown_name());
@@ -108,13 +116,14 @@ impl Request<'_> {
         }
         let prefix_end = self.name.iter().position(|&b| b == b':' || b == b'/');
         match prefix_end.and_then(|at| self.name.split_at_checked(at)) {
-            Some((b"json", rest)) if rest.starts_with(b":") => {
-                Err(self.denied("it is a json: description, not a plain path", PROTOCOL_HINT))
-            }
+            Some((b"json", rest)) if rest.starts_with(b":") => Err(self.denied(
+                "it is a json: description, not a plain path",
+                self.plain_hint(),
+            )),
             Some((protocol, rest)) if rest.starts_with(b":") => {
                 let shown = String::from_utf8_lossy(protocol).escape_debug().to_string();
                 let why = format!("`{shown}:` is a protocol, not a plain path");
-                Err(self.denied(&why, PROTOCOL_HINT))
+                Err(self.denied(&why, self.plain_hint()))
             }
             _ => Ok(Path::new(OsStr::from_bytes(self.name))),
         }
@@ -180,9 +189,7 @@ impl Request<'_> {
         let reason = format!("{noun} `{}`: {}", self.shown_name(), what.reason());
         Error::new(what.kind(), reason)
             .in_file(self.image.path)
-            .with_hint(
-                "create that file, or change the name in the image with `qemu-img rebase -u`",
-            )
+            .with_hint(format!("create that file, or {}", self.what.rename_hint()))
     }
 
     fn outside(&self, real: &Path) -> Error {
@@ -217,7 +224,7 @@ impl Request<'_> {
         }
         Err(self.denied(
             "it is a dot file",
-            "rename it, and change the name in the image with `qemu-img rebase -u`",
+            format!("rename it, and {}", self.what.rename_hint()),
         ))
     }
 

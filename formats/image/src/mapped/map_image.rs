@@ -1,0 +1,230 @@
+//! Opening the map of each format.
+
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, Error, ImageMap, Result};
+use diskfs_dmg::Dmg;
+use diskfs_parallels::Parallels;
+use diskfs_qcow::Qcow;
+use diskfs_qed::Qed;
+use diskfs_vdi::{ImageType, Vdi};
+use diskfs_vhd::{DiskType, Vhd};
+use diskfs_vhdx::Vhdx;
+
+use crate::Format;
+use crate::description::MappedDetails;
+use crate::mapped::StorageRules;
+use crate::mapped::windows_path::to_unix;
+
+/// An image of which the file itself is open, but no file that it names.
+pub(crate) struct MapImage {
+    pub(crate) map: Arc<dyn ImageMap>,
+    /// The file in which runs of file 0 are stored.
+    pub(crate) file: Arc<dyn BlockRead>,
+    /// The names of the other files, in their order.
+    pub(crate) extents: Vec<Vec<u8>>,
+    pub(crate) rules: StorageRules,
+    pub(crate) parent: Option<ParentLink>,
+    pub(crate) details: MappedDetails,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The parent or backing file of an image, as the image names it.
+pub(crate) struct ParentLink {
+    pub(crate) name: Vec<u8>,
+    pub(crate) format: ParentFormat,
+    /// The identifiers of the parent that are accepted; empty if the image stores none.
+    pub(crate) ids: Vec<String>,
+    /// The time at which the parent was last modified, in seconds since 1970.
+    pub(crate) modified: Option<i64>,
+}
+
+/// The format of a parent. It is never probed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ParentFormat {
+    /// The format that the image's own format, or the image, says.
+    Fixed(Format),
+    /// The image does not say it.
+    Unnamed,
+}
+
+impl MapImage {
+    /// Opens the image in `file`.
+    pub(crate) fn open(format: Format, file: Arc<dyn BlockRead>) -> Result<Self> {
+        match format {
+            Format::Vdi => vdi(file),
+            Format::Vhd => vhd(file),
+            Format::Vhdx => vhdx(file),
+            Format::Qed => qed(file),
+            Format::Parallels => parallels(file),
+            Format::Qcow => qcow(file),
+            Format::Dmg => dmg(file),
+            Format::Raw | Format::Qcow2 => Err(Error::invalid(format!(
+                "{format} is not a format that only maps"
+            ))),
+        }
+    }
+
+    fn new(map: Arc<dyn ImageMap>, file: Arc<dyn BlockRead>, details: MappedDetails) -> Self {
+        Self {
+            map,
+            file,
+            extents: Vec::new(),
+            rules: StorageRules {
+                absent_is_zero: true,
+                ..StorageRules::default()
+            },
+            parent: None,
+            details,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Returns true if opening the image opens other files.
+    pub(crate) const fn names_files(&self) -> bool {
+        self.parent.is_some() || !self.extents.is_empty()
+    }
+
+    /// Adds the rules of a format whose last cluster may be truncated.
+    const fn with_clusters(mut self, cluster_bytes: u64) -> Self {
+        self.rules.missing_max_bytes = cluster_bytes.saturating_sub(1);
+        self.details.block_size_bytes = Some(cluster_bytes);
+        self
+    }
+}
+
+fn vdi(file: Arc<dyn BlockRead>) -> Result<MapImage> {
+    let vdi = Vdi::open(Arc::clone(&file))?;
+    let details = MappedDetails {
+        variant: Some(vdi.image_type().name()),
+        block_size_bytes: Some(vdi.block_size_bytes()),
+        id: Some(vdi.id().to_string()),
+        ..MappedDetails::default()
+    };
+    let asks_for_holes = vdi.image_type() == ImageType::Static;
+    let mut image = MapImage::new(Arc::new(vdi), file, details);
+    image.rules.asks_for_holes = asks_for_holes;
+    Ok(image)
+}
+
+fn vhd(file: Arc<dyn BlockRead>) -> Result<MapImage> {
+    let vhd = Vhd::open(Arc::clone(&file))?;
+    let parent = vhd.parent().cloned();
+    let details = MappedDetails {
+        variant: Some(vhd.disk_type().name()),
+        block_size_bytes: vhd.block_size_bytes(),
+        creator: Some(vhd.creator().to_owned()),
+        id: Some(vhd.id().to_string()),
+        parent_name: parent.as_ref().map(|parent| parent.name.clone()),
+    };
+    let asks_for_holes = vhd.disk_type() == DiskType::Fixed;
+    let mut image = MapImage::new(Arc::new(vhd), file, details);
+    image.rules.asks_for_holes = asks_for_holes;
+    image.parent = parent.map(|parent| ParentLink {
+        name: to_unix(&parent.name),
+        format: ParentFormat::Fixed(Format::Vhd),
+        ids: vec![parent.id.to_string()],
+        modified: parent.modified,
+    });
+    Ok(image)
+}
+
+fn vhdx(file: Arc<dyn BlockRead>) -> Result<MapImage> {
+    let vhdx = Vhdx::open(file)?;
+    let parent = vhdx.parent().cloned();
+    let variant = match (&parent, vhdx.is_fixed()) {
+        (Some(_), _) => "differencing",
+        (None, true) => "fixed",
+        (None, false) => "dynamic",
+    };
+    let details = MappedDetails {
+        variant: Some(variant),
+        block_size_bytes: Some(vhdx.block_size_bytes()),
+        creator: Some(vhdx.creator().to_owned()),
+        id: Some(vhdx.data_write_guid().to_string()),
+        parent_name: parent.as_ref().map(|parent| parent.name.clone()),
+    };
+    let (file, has_log) = (vhdx.file(), vhdx.has_log());
+    let mut image = MapImage::new(Arc::new(vhdx), file, details);
+    if has_log {
+        let warning = "was not closed properly; its log is replayed in memory";
+        image.warnings.push(warning.to_owned());
+    }
+    image.parent = parent.map(|parent| ParentLink {
+        name: to_unix(&parent.name),
+        format: ParentFormat::Fixed(Format::Vhdx),
+        ids: parent.linkage.iter().map(ToString::to_string).collect(),
+        modified: None,
+    });
+    Ok(image)
+}
+
+fn qed(file: Arc<dyn BlockRead>) -> Result<MapImage> {
+    let qed = Qed::open(Arc::clone(&file))?;
+    let (cluster_bytes, needs_check) = (qed.cluster_size_bytes(), qed.needs_check());
+    let backing = qed.backing().cloned();
+    let details = MappedDetails {
+        parent_name: backing.as_ref().map(|backing| text(&backing.name)),
+        ..MappedDetails::default()
+    };
+    let mut image = MapImage::new(Arc::new(qed), file, details).with_clusters(cluster_bytes);
+    image.rules.absent_is_zero = false;
+    if needs_check {
+        image.warnings.push(not_closed());
+    }
+    image.parent = backing.map(|backing| ParentLink {
+        name: backing.name,
+        format: if backing.is_raw {
+            ParentFormat::Fixed(Format::Raw)
+        } else {
+            ParentFormat::Unnamed
+        },
+        ids: Vec::new(),
+        modified: None,
+    });
+    Ok(image)
+}
+
+fn parallels(file: Arc<dyn BlockRead>) -> Result<MapImage> {
+    let parallels = Parallels::open(Arc::clone(&file))?;
+    let (cluster_bytes, is_in_use) = (parallels.cluster_size_bytes(), parallels.is_in_use());
+    let details = MappedDetails::default();
+    let mut image = MapImage::new(Arc::new(parallels), file, details).with_clusters(cluster_bytes);
+    image.rules.absent_is_zero = false;
+    if is_in_use {
+        image.warnings.push(not_closed());
+    }
+    Ok(image)
+}
+
+fn qcow(file: Arc<dyn BlockRead>) -> Result<MapImage> {
+    let qcow = Qcow::open(Arc::clone(&file))?;
+    let cluster_bytes = qcow.cluster_size_bytes();
+    let name = qcow.backing_name().map(<[u8]>::to_vec);
+    let details = MappedDetails {
+        parent_name: name.as_deref().map(text),
+        ..MappedDetails::default()
+    };
+    let mut image = MapImage::new(Arc::new(qcow), file, details).with_clusters(cluster_bytes);
+    image.rules.absent_is_zero = false;
+    image.parent = name.map(|name| ParentLink {
+        name,
+        format: ParentFormat::Unnamed,
+        ids: Vec::new(),
+        modified: None,
+    });
+    Ok(image)
+}
+
+fn dmg(file: Arc<dyn BlockRead>) -> Result<MapImage> {
+    let dmg = Dmg::open(Arc::clone(&file))?;
+    Ok(MapImage::new(Arc::new(dmg), file, MappedDetails::default()))
+}
+
+fn text(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+fn not_closed() -> String {
+    "was not closed properly; blocks may be leaked, which does not affect reading".to_owned()
+}
