@@ -398,7 +398,7 @@ bool diskfs_options_set_overlay(diskfs_options *options,
                                 diskfs_error **error);
 
 /**
- * Sets the format of the image, `raw` or `qcow2`, instead of probing it.
+ * Sets the format of the image, `raw`, `qcow2`, `vhdx` and others, instead of probing it.
  */
 bool diskfs_options_set_format(diskfs_options *options,
                                const char *format,

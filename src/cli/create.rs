@@ -13,7 +13,7 @@ use diskfs::{Error, ErrorKind, Format, Gate, Result};
 use serde_json::{Map, Value};
 
 use super::bytes;
-use super::image_settings::{ImageSettings, preallocation};
+use super::image_settings::{ImageSettings, not_created, preallocation};
 use super::options::configured;
 use super::progress::Progress;
 use super::session::{Output, Session, stdout};
@@ -148,13 +148,10 @@ impl Create {
         if self.format.is_some() || !OTHERS.contains(&named.as_str()) {
             return Ok(());
         }
-        let reason = format!("creating images of format {named} is not supported");
-        Err(Error::new(ErrorKind::Unsupported, reason)
-            .in_file(&self.path)
-            .with_hint(format!(
-                "give -f raw or -f qcow2 to use this name all the same, or use `qemu-img create -f {}`",
-                if named == "vhd" { "vpc" } else { &named }
-            )))
+        let error = named.parse::<Format>().map_or_else(|error| error, not_created);
+        Err(error.in_file(&self.path).with_hint(
+            "give -f raw or -f qcow2 to use this name all the same, or use qemu-img",
+        ))
     }
 
     fn format(&self, wanted: &ImageSettings) -> Format {

@@ -44,7 +44,8 @@ impl ImageSettings {
     ) -> Result<NewImage> {
         match format {
             Format::Raw => self.raw(),
-            _ => Ok(NewImage::Qcow2(Box::new(self.qcow2(check)?))),
+            Format::Qcow2 => Ok(NewImage::Qcow2(Box::new(self.qcow2(check)?))),
+            other => Err(not_created(other).with_hint("give -f raw or -f qcow2")),
         }
     }
 
@@ -153,6 +154,12 @@ fn unknown(name: &str) -> Error {
     }
     let reason = format!("unknown option `{}`", name.escape_debug());
     Error::new(ErrorKind::Invalid, reason).with_hint("`diskfs create --help` lists the options")
+}
+
+/// Returns the error for a format that diskfs reads but does not create.
+pub(super) fn not_created(format: Format) -> Error {
+    let reason = format!("creating images of format {format} is not supported");
+    Error::new(ErrorKind::Unsupported, reason)
 }
 
 /// Splits a list of options at commas. As in QEMU, two commas stand for one comma in an option.

@@ -1,7 +1,7 @@
 //! The document of `diskfs info`.
 
 use diskfs_disk::{ChosenDriver, Content, ContentClass, Disk, Error, Format, Group, Volume, time};
-use diskfs_image::{Bitmap, BitmapState, Description, Qcow2Details, Snapshot};
+use diskfs_image::{Bitmap, BitmapState, Description, MappedDetails, Qcow2Details, Snapshot};
 use diskfs_luks::Header;
 use diskfs_vfs::{Identity, Statistics, Timestamp};
 use diskfs_volume::{Partition, PartitionKind, PartitionTable};
@@ -91,11 +91,23 @@ fn image(description: &Description) -> Value {
         ("file_size_bytes", description.file_size_bytes.into()),
         ("allocated_bytes", description.allocated_bytes.into()),
         ("qcow2", description.qcow2.as_ref().map(qcow2).into()),
+        ("details", description.mapped.as_ref().map(details).into()),
         ("backing", description.backing.as_deref().map(image).into()),
         ("warnings", description.warnings.clone().into()),
     ];
     object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
     object.into()
+}
+
+/// Returns the properties of an image that is neither raw nor qcow2.
+fn details(details: &MappedDetails) -> Value {
+    json!({
+        "variant": details.variant,
+        "block_size_bytes": details.block_size_bytes,
+        "creator": details.creator,
+        "id": details.id,
+        "parent_name": details.parent_name,
+    })
 }
 
 fn qcow2(details: &Qcow2Details) -> Value {

@@ -34,7 +34,7 @@ fn exit_codes_are_the_documented_ones() {
             "`--json`",
         ),
         (&["ls"], 2, "required"),
-        (&["ls", "--format", "vmdk", "demo.qcow2"], 2, "vmdk"),
+        (&["ls", "--format", "cloop", "demo.qcow2"], 2, "cloop"),
         (&["frobnicate"], 2, "frobnicate"),
         (&["ls", "."], 4, "directory"),
         (&["cp", "demo.qcow2:/etc", "x"], 1, "give -r"),

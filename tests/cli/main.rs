@@ -15,6 +15,7 @@ mod examples;
 mod export;
 mod fat;
 mod faults;
+mod formats;
 mod grep;
 mod guest;
 mod host_full;

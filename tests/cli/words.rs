@@ -212,6 +212,10 @@ fn an_image_is_not_made_under_another_formats_name() {
         assert_eq!(code, 4, "{stderr}");
         assert!(stderr.contains("qemu-img create -f v"), "{stderr}");
     }
+    let words = ["create", "-f", "vhd", "disk", "1M"];
+    let (code, stderr) = diskfs_in(directory.path(), &words).failure();
+    assert_eq!(code, 4, "{stderr}");
+    assert!(stderr.contains("qemu-img create -f vpc"), "{stderr}");
     assert!(names(directory.path()).is_empty());
     diskfs_in(
         directory.path(),

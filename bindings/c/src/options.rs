@@ -93,7 +93,7 @@ pub unsafe extern "C" fn diskfs_options_set_overlay(
     })
 }
 
-/// Sets the format of the image, `raw` or `qcow2`, instead of probing it.
+/// Sets the format of the image, `raw`, `qcow2`, `vhdx` and others, instead of probing it.
 ///
 /// # Safety
 /// `format` is NULL or a string.

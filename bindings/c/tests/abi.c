@@ -72,7 +72,7 @@ static void misuse(const char *path) {
     print(error);
     CHECK(!diskfs_options_set_format(options, "q\xff", &error));
     print(error);
-    CHECK(!diskfs_options_set_format(options, "vmdk", &error));
+    CHECK(!diskfs_options_set_format(options, "cloop", &error));
     print(error);
     CHECK(!diskfs_options_add_passphrase(options, NULL, NULL, 5, &error));
     print(error);

@@ -99,7 +99,7 @@ def test_options_are_checked(image):
         with pytest.raises(ValueError):
             diskfs.open(path, **arguments)
     with pytest.raises(diskfs.DiskfsError, match="unsupported image format"):
-        diskfs.open(path, format="vmdk")
+        diskfs.open(path, format="cloop")
     with pytest.raises(TypeError):
         diskfs.open(path, format=7)
     with pytest.raises(FileNotFoundError, match="no such volume"):

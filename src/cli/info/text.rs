@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use diskfs::document::{VolumeReport, taken_at};
-use diskfs::image::{BitmapState, Description, Qcow2Details};
+use diskfs::image::{BitmapState, Description, MappedDetails, Qcow2Details};
 use diskfs::luks::Header;
 use diskfs::vfs::Statistics;
 use diskfs::volume::{Partition, PartitionTable};
@@ -71,6 +71,9 @@ fn image(description: &Description, indent: usize) -> String {
     if let Some(qcow2) = &description.qcow2 {
         rows.extend(qcow2_fields(qcow2));
     }
+    if let Some(details) = &description.mapped {
+        rows.extend(mapped_fields(details));
+    }
     let mut out = fields(&rows, indent);
     if let Some(qcow2) = &description.qcow2 {
         out.push_str(&snapshots(qcow2, indent));
@@ -81,6 +84,25 @@ fn image(description: &Description, indent: usize) -> String {
         out.push_str(&image(backing, indent + 2));
     }
     out
+}
+
+/// Returns the rows for an image that is neither raw nor qcow2.
+fn mapped_fields(details: &MappedDetails) -> Vec<(&'static str, String)> {
+    let text = |text: &Option<String>| {
+        let text = text.as_deref().filter(|text| !text.is_empty());
+        text.map(|text| safe(text.as_bytes()))
+    };
+    let rows = [
+        ("variant", details.variant.map(str::to_owned)),
+        ("block size", details.block_size_bytes.map(units)),
+        ("creator", text(&details.creator)),
+        ("identifier", text(&details.id)),
+        ("parent", text(&details.parent_name)),
+    ];
+    let filled = rows.into_iter();
+    filled
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
 }
 
 fn qcow2_fields(qcow2: &Qcow2Details) -> Vec<(&'static str, String)> {

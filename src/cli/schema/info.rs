@@ -54,13 +54,31 @@ struct ImageInfo {
     allocated_bytes: Option<u64>,
     /// Details of a qcow2 image.
     qcow2: Option<Qcow2>,
-    /// The backing file.
+    /// Details of an image that is neither raw nor qcow2.
+    details: Option<FormatDetails>,
+    /// The backing file, or the parent.
     backing: Option<Box<ImageInfo>>,
     /// Problems of the image that do not prevent reading it.
     warnings: Vec<String>,
     /// The LUKS header of an image whose own data is encrypted.
     #[serde(skip_serializing_if = "Option::is_none")]
     luks: Option<Luks>,
+}
+
+/// Details of an image that is neither raw nor qcow2.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct FormatDetails {
+    /// The variant of the format: dynamic, fixed, differencing, static.
+    variant: Option<String>,
+    /// The unit in which the image allocates space.
+    block_size_bytes: Option<u64>,
+    /// The program that created the image, as the image names it.
+    creator: Option<String>,
+    /// The identifier by which other images refer to this one.
+    id: Option<String>,
+    /// The parent or backing file, as the image names it.
+    parent_name: Option<String>,
 }
 
 /// Details of a qcow2 image.
