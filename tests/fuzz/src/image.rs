@@ -62,7 +62,7 @@ fn visit(device: &Arc<dyn BlockRead>, look: impl Fn(&Image)) {
 }
 
 /// Reads some bytes at the start and the end of each extent.
-fn read(image: &Image) {
+pub(crate) fn read(image: &Image) {
     let _ = format!("{:?}", image.description());
     let disk = image.device();
     let mut buf = vec![0; 16 << 10];

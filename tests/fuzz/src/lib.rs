@@ -25,6 +25,7 @@ mod ext4_write;
 mod fat;
 mod guest;
 mod image;
+mod image_maps;
 mod image_write;
 mod iso9660;
 mod journal;
@@ -67,6 +68,8 @@ pub enum Target {
     Qcow2,
     /// A qcow2 image that is written to.
     Qcow2Write,
+    /// An image of a format that is only read, with valid checksums.
+    ImageMaps,
     /// A GPT with valid checksums.
     Gpt,
     /// Any partition table, unchanged and with valid label checksums.
@@ -126,10 +129,12 @@ pub enum Target {
 impl Target {
     /// All targets.
     pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 30] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
         Self::Qcow2Write,
+        Self::ImageMaps,
         Self::Gpt,
         Self::Mbr,
         Self::Lvm,
@@ -166,6 +171,7 @@ impl Target {
             Self::ProbeContent => "probe_content",
             Self::Qcow2 => "qcow2",
             Self::Qcow2Write => "qcow2_write",
+            Self::ImageMaps => "image_maps",
             Self::Gpt => "gpt",
             Self::Mbr => "mbr",
             Self::Lvm => "lvm",
@@ -203,6 +209,7 @@ impl Target {
             Self::ProbeContent => content::probe(device),
             Self::Qcow2 => image::qcow2(device),
             Self::Qcow2Write => image_write::qcow2(device),
+            Self::ImageMaps => image_maps::all(device),
             Self::Gpt => tables::gpt(device),
             Self::Mbr => tables::mbr(device),
             Self::Lvm => lvm::groups(device),
@@ -237,6 +244,7 @@ impl Target {
     pub fn survey(self, device: &Arc<dyn BlockRead>) {
         match self {
             Self::Qcow2 | Self::Qcow2Write => image::survey(device),
+            Self::ImageMaps => image_maps::survey(device),
             Self::Ext4Walk => ext4::survey(device),
             Self::Ext4Write => ext4_write::survey(device),
             Self::Fat => fat::survey(device),
@@ -298,6 +306,11 @@ pub fn qcow2(data: &[u8]) {
 /// Runs [`Target::Qcow2Write`] on an input.
 pub fn qcow2_write(data: &[u8]) {
     Target::Qcow2Write.run(&device(data));
+}
+
+/// Runs [`Target::ImageMaps`] on an input.
+pub fn image_maps(data: &[u8]) {
+    Target::ImageMaps.run(&device(data));
 }
 
 /// Runs [`Target::Gpt`] on an input.

@@ -11,6 +11,8 @@ use diskfs_block::BlockRead;
 use crate::{
     Sparse, Target, archive, deploy, etc, guest, journal, labels, luks, ova, registry, remote, rpm,
     selinux, service, systemd_journal, varstore, vmdk,
+    Sparse, Target, archive, deploy, etc, guest, image_maps, journal, labels, luks, registry,
+    remote, rpm, selinux, service, systemd_journal, varstore,
 };
 
 /// An image with its target, and the ranges that the target reads.
@@ -229,6 +231,7 @@ fn tiny() -> Vec<Seed> {
             .map(|(name, image)| of(Target::Rpm, name, image)),
     );
     seeds.extend(selinux::seeds().map(|(name, image)| of(Target::Selinux, name, &image)));
+    seeds.extend(image_maps::seeds().map(|(name, image)| of(Target::ImageMaps, name, &image)));
     seeds.push(of(Target::Etc, "texts", &etc::seed()));
     seeds.push(of(Target::Archive, "layers", &archive::seed()));
     seeds.extend(ova::seeds().map(|(name, image)| of(Target::Ova, name, &image)));

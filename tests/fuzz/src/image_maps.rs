@@ -1,0 +1,273 @@
+//! Images of the formats that are only read.
+
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, BlockWrite, Overlay, Result};
+use diskfs_image::{Format, Gate, Image, OpenOptions};
+
+use crate::{Sparse, image};
+
+/// The maximum size of the changes to a mutated image in memory: all structures with checksums.
+const SEALED_BYTES: u64 = 4 << 20;
+/// The offsets of structures of a VHDX with a checksum at byte 4, and their lengths.
+const VHDX_STRUCTURES: [(u64, usize); 5] = [
+    (64 << 10, 4096),
+    (128 << 10, 4096),
+    (192 << 10, 64 << 10),
+    (256 << 10, 64 << 10),
+    // The first entry of the seed's log.
+    (LOG_AT, 8192),
+];
+/// The offset of the log of a VHDX in the seed.
+const LOG_AT: u64 = 1 << 20;
+
+/// Opens an image with corrected checksums, which mutations never hit, in each format, and reads
+/// its contents.
+pub(crate) fn all(device: &Arc<dyn BlockRead>) {
+    visit(device, image::read);
+}
+
+/// Opens an image in each format and reads its map.
+pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
+    visit(device, |image| {
+        let _ = image.map().take(300).count();
+    });
+}
+
+fn visit(device: &Arc<dyn BlockRead>, look: impl Fn(&Image)) {
+    let sealed = Arc::new(Overlay::in_memory(Arc::clone(device), SEALED_BYTES));
+    // Structures that are outside of the device cannot be sealed.
+    let _ = seal(&*sealed);
+    let sealed: Arc<dyn BlockRead> = sealed;
+    for format in Format::ALL {
+        if format.is_writable() {
+            continue;
+        }
+        let options = OpenOptions {
+            format: Some(format),
+            gate: Gate::closed(),
+            ..OpenOptions::default()
+        };
+        if let Ok(image) = Image::from_device(Arc::clone(&sealed), &options) {
+            look(&image);
+        }
+    }
+}
+
+fn seal(device: &dyn BlockWrite) -> Result<()> {
+    let mut start = [0; 8];
+    device.read_at(0, &mut start)?;
+    if &start == b"vhdxfile" {
+        for (at, len) in VHDX_STRUCTURES {
+            let mut bytes = vec![0; len];
+            device.read_at(at, &mut bytes)?;
+            bytes[4..8].fill(0);
+            device.write_at(at + 4, &crc32c::crc32c(&bytes).to_le_bytes())?;
+        }
+    }
+    if &start == b"conectix" {
+        seal_vhd(device, 0, 512, 64)?;
+        seal_vhd(device, 512, 1024, 36)?;
+    }
+    let end = device.size_bytes().saturating_sub(512);
+    device.read_at(end, &mut start)?;
+    if &start == b"conectix" {
+        seal_vhd(device, end, 512, 64)?;
+    }
+    Ok(())
+}
+
+/// Corrects the checksum of a structure of a VHD.
+fn seal_vhd(device: &dyn BlockWrite, at: u64, len: usize, field: usize) -> Result<()> {
+    let mut bytes = vec![0; len];
+    device.read_at(at, &mut bytes)?;
+    bytes[field..field + 4].fill(0);
+    let sum: u32 = bytes.iter().map(|byte| u32::from(*byte)).sum();
+    device.write_at(at + field as u64, &(!sum).to_be_bytes())
+}
+
+/// A structure: its place and its bytes.
+type Part<'a> = (u64, &'a [u8]);
+
+/// Returns a small image of each format.
+pub(crate) fn seeds() -> impl Iterator<Item = (&'static str, Sparse)> {
+    let vdi: &[Part<'_>] = &[
+        (0x40, b"\x7f\x10\xda\xbe\x01\0\x01\0\x90\x01\0\0\x01"),
+        (0x154, b"\0\x02\0\0\0\x04\0\0"),
+        (
+            0x168,
+            b"\0\x02\0\0\0\0\0\0\0\x40\0\0\0\0\0\0\0\x10\0\0\0\0\0\0\x04",
+        ),
+        (512, b"\0\0\0\0\xff\xff\xff\xff\xfe\xff\xff\xff\x01\0\0\0"),
+    ];
+    let footer: &[Part<'_>] = &[
+        (
+            0,
+            b"conectix\0\0\0\x02\0\x01\0\0\0\0\0\0\0\0\x02\0\0\0\0\0win ",
+        ),
+        (54, b"\x40"),
+        (60, b"\0\0\0\x03"),
+    ];
+    let header: &[Part<'_>] = &[
+        (512, b"cxsparse"),
+        (512 + 22, b"\x06\0\0\x01\0\0\0\0\0\x04\0\0\x10"),
+        (
+            1536,
+            b"\0\0\0\x04\xff\xff\xff\xff\0\0\0\x0d\xff\xff\xff\xff",
+        ),
+    ];
+    let vhd = [footer, header].concat();
+    let mut child = vhd.clone();
+    child.push((63, b"\x04"));
+    child.push((
+        512 + 576,
+        b"W2ru\0\0\0\x01\0\0\0\x04\0\0\0\0\0\0\0\0\0\0\x10\0",
+    ));
+    child.push((4096, b"x\0y\0"));
+    let qed: &[Part<'_>] = &[
+        (0, b"QED\0\0\x10\0\0\x01\0\0\0\x01"),
+        (40, b"\0\x10\0\0\0\0\0\0\0\x40\0\0"),
+        (4096, b"\0\x20\0\0"),
+        (8192, b"\0\x30\0\0\0\0\0\0\x01"),
+    ];
+    let parallels: &[Part<'_>] = &[
+        (0, b"WithouFreSpacExt\x02"),
+        (28, b"\x08\0\0\0\x04\0\0\0\x20"),
+        (64, b"\x01\0\0\0\0\0\0\0\x02"),
+    ];
+    let qcow: &[Part<'_>] = &[
+        (0, b"QFI\xfb\0\0\0\x01"),
+        (28, b"\0\0\x40\0\x09\x06"),
+        (46, b"\x02"),
+        (518, b"\x04"),
+        (1030, b"\x06\0\0\0\0\0\0\0\0\0\xff\xc0\0\0\0\0\x08"),
+        (2048, b"\x01\0\x02\xff\xfd"),
+    ];
+    let seeds = [
+        ("vdi", 20 << 10, vdi.to_vec()),
+        ("vhd", 20 << 10, vhd),
+        ("vhd with a parent", 20 << 10, child),
+        ("qed", 16 << 10, qed.to_vec()),
+        ("parallels", 16 << 10, parallels.to_vec()),
+        ("qcow", 8 << 10, qcow.to_vec()),
+    ];
+    let made = seeds.into_iter().map(|(name, size_bytes, parts)| {
+        let mut image = Sparse::zeroes(size_bytes);
+        for (at, bytes) in parts {
+            image.write(at, bytes);
+        }
+        (name, image)
+    });
+    made.collect::<Vec<_>>()
+        .into_iter()
+        .chain([("vhdx", vhdx()), ("dmg", dmg())])
+}
+
+/// The GUIDs of the table, the metadata, and the metadata items, as stored.
+const GUIDS: [&[u8; 16]; 5] = [
+    b"\x66\x77\xc2\x2d\x23\xf6\x00\x42\x9d\x64\x11\x5e\x9b\xfd\x4a\x08",
+    b"\x06\xa2\x7c\x8b\x90\x47\x9a\x4b\xb8\xfe\x57\x5f\x05\x0f\x88\x6e",
+    b"\x37\x67\xa1\xca\x36\xfa\x43\x4d\xb3\xb6\x33\xf0\xaa\x44\xe7\x6b",
+    b"\x24\x42\xa5\x2f\x1b\xcd\x76\x48\xb2\x11\x5d\xbe\xd8\x3b\xf4\xb8",
+    b"\x1d\xbf\x41\x81\x6f\xa9\x09\x47\xba\x47\xf2\x33\xa8\xfa\xab\x5f",
+];
+
+/// Returns a disk of two blocks with a log of one entry, which has the table.
+fn vhdx() -> Sparse {
+    let mut image = Sparse::zeroes(6 << 20);
+    image.write(0, b"vhdxfile");
+    for at in [64 << 10, 128 << 10] {
+        image.write(at, b"head");
+        image.write(at + 48, &[7; 16]);
+        image.write(at + 66, b"\x01\0\0\0\x10\0\0\0\x10");
+    }
+    for at in [192 << 10, 256 << 10] {
+        image.write(at, b"regi\0\0\0\0\x02");
+        for (n, guid) in (0_u64..).zip(&GUIDS[..2]) {
+            let entry = at + 16 + n * 32;
+            image.write(entry, *guid);
+            image.write(entry + 18, &[0x20 + u8::try_from(n).unwrap_or(0) * 0x10]);
+            image.write(entry + 26, &[0x10, 0, 1]);
+        }
+    }
+    image.write(3 << 20, b"metadata\0\0\x03");
+    let items: [&[u8]; 3] = [b"\0\0\x10\0\0\0\0\0", b"\0\0\x20\0\0\0\0\0", b"\0\x02\0\0"];
+    for (n, (guid, item)) in (0_u64..).zip(GUIDS[2..].iter().zip(items)) {
+        let entry = (3 << 20) + 32 + n * 32;
+        image.write(entry, *guid);
+        image.write(entry + 16, &[u8::try_from(n).unwrap_or(0) * 32, 0, 1]);
+        image.write(entry + 20, &[u8::try_from(item.len()).unwrap_or(0)]);
+        image.write((3 << 20) + (64 << 10) + n * 32, item);
+    }
+    image.write(
+        LOG_AT,
+        b"loge\0\0\0\0\0\x20\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01",
+    );
+    image.write(LOG_AT + 32, &[7; 16]);
+    image.write(
+        LOG_AT + 64,
+        b"desc\0\0\0\0\x06\0\x40\0\0\0\0\0\0\0\x20\0\0\0\0\0\x01",
+    );
+    image.write(LOG_AT + 4096, b"data\0\0\0\0\x06\0\x50");
+    image.write(LOG_AT + 8188, b"\x01");
+    image
+}
+
+/// Returns a disk of a raw chunk and a compressed one.
+fn dmg() -> Sparse {
+    let mut table = b"mish".to_vec();
+    table.resize(204, 0);
+    table[203] = 3;
+    for (kind, sector, offset, len) in [
+        (1, 0, 0, 1024),
+        (0, 2, 0, 0),
+        (0x8000_0005_u32, 4, 1024, 20),
+    ] {
+        table.extend(kind.to_be_bytes());
+        table.extend([0; 4]);
+        for value in [sector, 2_u64, offset, len] {
+            table.extend(value.to_be_bytes());
+        }
+    }
+    let list = format!(
+        "<plist><key>blkx</key><array><key>Data</key><data>{}</data></array></plist>",
+        base64(&table)
+    );
+    let mut image = Sparse::zeroes(4096);
+    // An empty stream of zlib.
+    image.write(1024, b"\x78\x9c\x03\0\0\0\0\x01");
+    image.write(1536, list.as_bytes());
+    image.write(3584, b"koly\0\0\0\x04");
+    image.write(3584 + 216, &1536_u64.to_be_bytes());
+    image.write(3584 + 224, &(list.len() as u64).to_be_bytes());
+    image
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    // The length is a multiple of three.
+    let groups = bytes.chunks(3).flat_map(|group| {
+        let number = group
+            .iter()
+            .fold(0_usize, |n, byte| n << 8 | usize::from(*byte));
+        [18, 12, 6, 0].map(|shift| char::from(DIGITS[number >> shift & 63]))
+    });
+    groups.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each seed is a valid image, so that mutations start at one.
+    #[test]
+    fn seeds_are_images() {
+        for (name, seed) in seeds() {
+            let device: Arc<dyn BlockRead> = Arc::new(seed);
+            let runs = std::cell::Cell::new(0);
+            visit(&device, |image| runs.set(runs.get() + image.map().count()));
+            // A parent is refused, because the gate is closed.
+            assert_eq!(runs.get() > 0, !name.ends_with("parent"), "{name}");
+        }
+    }
+}
