@@ -107,7 +107,8 @@ impl<'a> Broker<'a> {
     ) -> Result<File> {
         self.check_count()?;
         let namer = self.namer(image)?;
-        if !is_within(access, namer.access) || access == Access::ReadWrite && is_only_read(named_for)
+        if !is_within(access, namer.access)
+            || access == Access::ReadWrite && is_only_read(named_for)
         {
             return Err(denied("an image that is only read names no file to write").in_file(image));
         }

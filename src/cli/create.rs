@@ -148,10 +148,12 @@ impl Create {
         if self.format.is_some() || !OTHERS.contains(&named.as_str()) {
             return Ok(());
         }
-        let error = named.parse::<Format>().map_or_else(|error| error, not_created);
-        Err(error.in_file(&self.path).with_hint(
-            "give -f raw or -f qcow2 to use this name all the same, or use qemu-img",
-        ))
+        let error = named
+            .parse::<Format>()
+            .map_or_else(|error| error, not_created);
+        Err(error
+            .in_file(&self.path)
+            .with_hint("give -f raw or -f qcow2 to use this name all the same, or use qemu-img"))
     }
 
     fn format(&self, wanted: &ImageSettings) -> Format {

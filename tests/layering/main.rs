@@ -33,6 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-vdi",
             "diskfs-vhd",
             "diskfs-vhdx",
+            "diskfs-vmdk",
         ],
     ),
     ("diskfs-luks", &["diskfs-block"]),

@@ -39,8 +39,8 @@ pub struct Description {
 #[non_exhaustive]
 pub struct MappedDetails {
     /// The variant of the format, as its specification names it: `dynamic`, `fixed`,
-    /// `differencing`.
-    pub variant: Option<&'static str>,
+    /// `differencing`, `streamOptimized`.
+    pub variant: Option<String>,
     /// The unit of allocation in bytes.
     pub block_size_bytes: Option<u64>,
     /// The name of the program that created the image.

@@ -19,6 +19,8 @@ pub enum Format {
     Vhd,
     /// Hyper-V's second format.
     Vhdx,
+    /// VMware's format.
+    Vmdk,
     /// QEMU's enhanced disks.
     Qed,
     /// Parallels' format.
@@ -30,17 +32,18 @@ pub enum Format {
 }
 
 /// The names of the supported formats, for messages.
-pub(crate) const SUPPORTED: &str = "supported: raw, qcow2, vdi, vhd (vpc), vhdx, qed, parallels, \
-     qcow, dmg; convert others with `qemu-img convert -O qcow2`";
+pub(crate) const SUPPORTED: &str = "supported: raw, qcow2, vdi, vhd (vpc), vhdx, vmdk, qed, \
+     parallels, qcow, dmg; convert others with `qemu-img convert -O qcow2`";
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Raw,
         Self::Qcow2,
         Self::Vdi,
         Self::Vhd,
         Self::Vhdx,
+        Self::Vmdk,
         Self::Qed,
         Self::Parallels,
         Self::Qcow,
@@ -55,6 +58,7 @@ impl Format {
             Self::Vdi => "vdi",
             Self::Vhd => "vhd",
             Self::Vhdx => "vhdx",
+            Self::Vmdk => "vmdk",
             Self::Qed => "qed",
             Self::Parallels => "parallels",
             Self::Qcow => "qcow",

@@ -62,6 +62,10 @@ const KNOWN: &[(Format, usize, &[u8])] = &[
     (Format::Qcow, 0, b"QFI\xfb\0\0\0\x01"),
     (Format::Qed, 0, b"QED\0"),
     (Format::Vhdx, 0, b"vhdxfile"),
+    (Format::Vmdk, 0, b"KDMV"),
+    (Format::Vmdk, 0, b"COWD"),
+    (Format::Vmdk, 0, b"\xbe\xba\xfe\xca\0\0\0\0"),
+    (Format::Vmdk, 0, b"# Disk DescriptorFile"),
     // A fixed VHD has its footer only at the end: raw bytes followed by a sector.
     (Format::Vhd, 0, b"conectix"),
     (Format::Vdi, 0x40, &[0x7f, 0x10, 0xda, 0xbe]),
@@ -71,10 +75,6 @@ const KNOWN: &[(Format, usize, &[u8])] = &[
 
 /// The formats that are not read, and must not be probed as raw.
 const FOREIGN: &[(&str, usize, &[u8])] = &[
-    ("VMDK", 0, b"KDMV"),
-    ("VMDK (COWD)", 0, b"COWD"),
-    ("VMDK (seSparse)", 0, b"\xbe\xba\xfe\xca\0\0\0\0"),
-    ("VMDK (descriptor)", 0, b"# Disk DescriptorFile"),
     ("Bochs", 0, b"Bochs Virtual HD Image"),
     ("cloop", 0, b"#!/bin/sh\n#V2.0 Format\nmodprobe cloop"),
 ];

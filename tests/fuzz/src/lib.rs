@@ -128,8 +128,7 @@ pub enum Target {
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 31] = [
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,

@@ -9,10 +9,8 @@ use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
 use crate::{
-    Sparse, Target, archive, deploy, etc, guest, journal, labels, luks, ova, registry, remote, rpm,
-    selinux, service, systemd_journal, varstore, vmdk,
-    Sparse, Target, archive, deploy, etc, guest, image_maps, journal, labels, luks, registry,
-    remote, rpm, selinux, service, systemd_journal, varstore,
+    Sparse, Target, archive, deploy, etc, guest, image_maps, journal, labels, luks, ova, registry,
+    remote, rpm, selinux, service, systemd_journal, varstore, vmdk,
 };
 
 /// An image with its target, and the ranges that the target reads.

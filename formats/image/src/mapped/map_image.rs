@@ -10,6 +10,7 @@ use diskfs_qed::Qed;
 use diskfs_vdi::{ImageType, Vdi};
 use diskfs_vhd::{DiskType, Vhd};
 use diskfs_vhdx::Vhdx;
+use diskfs_vmdk::{Descriptor, ExtentType, Vmdk};
 
 use crate::Format;
 use crate::description::MappedDetails;
@@ -18,7 +19,7 @@ use crate::mapped::windows_path::to_unix;
 
 /// An image of which the file itself is open, but no file that it names.
 pub(crate) struct MapImage {
-    pub(crate) map: Arc<dyn ImageMap>,
+    map: PendingMap,
     /// The file in which runs of file 0 are stored.
     pub(crate) file: Arc<dyn BlockRead>,
     /// The names of the other files, in their order.
@@ -27,6 +28,12 @@ pub(crate) struct MapImage {
     pub(crate) parent: Option<ParentLink>,
     pub(crate) details: MappedDetails,
     pub(crate) warnings: Vec<String>,
+}
+
+/// A map that may still need the files that the image names.
+enum PendingMap {
+    Complete(Arc<dyn ImageMap>),
+    Vmdk,
 }
 
 /// The parent or backing file of an image, as the image names it.
@@ -55,6 +62,7 @@ impl MapImage {
             Format::Vdi => vdi(file),
             Format::Vhd => vhd(file),
             Format::Vhdx => vhdx(file),
+            Format::Vmdk => vmdk(file),
             Format::Qed => qed(file),
             Format::Parallels => parallels(file),
             Format::Qcow => qcow(file),
@@ -66,6 +74,10 @@ impl MapImage {
     }
 
     fn new(map: Arc<dyn ImageMap>, file: Arc<dyn BlockRead>, details: MappedDetails) -> Self {
+        Self::pending(PendingMap::Complete(map), file, details)
+    }
+
+    fn pending(map: PendingMap, file: Arc<dyn BlockRead>, details: MappedDetails) -> Self {
         Self {
             map,
             file,
@@ -77,6 +89,14 @@ impl MapImage {
             parent: None,
             details,
             warnings: Vec::new(),
+        }
+    }
+
+    /// Returns the map. `extents` are the other files, in the order of their names.
+    pub(crate) fn map(&self, extents: &[Arc<dyn BlockRead>]) -> Result<Arc<dyn ImageMap>> {
+        match &self.map {
+            PendingMap::Complete(map) => Ok(Arc::clone(map)),
+            PendingMap::Vmdk => Ok(Arc::new(Vmdk::open(Arc::clone(&self.file), extents)?)),
         }
     }
 
@@ -96,7 +116,7 @@ impl MapImage {
 fn vdi(file: Arc<dyn BlockRead>) -> Result<MapImage> {
     let vdi = Vdi::open(Arc::clone(&file))?;
     let details = MappedDetails {
-        variant: Some(vdi.image_type().name()),
+        variant: Some(vdi.image_type().name().to_owned()),
         block_size_bytes: Some(vdi.block_size_bytes()),
         id: Some(vdi.id().to_string()),
         ..MappedDetails::default()
@@ -111,7 +131,7 @@ fn vhd(file: Arc<dyn BlockRead>) -> Result<MapImage> {
     let vhd = Vhd::open(Arc::clone(&file))?;
     let parent = vhd.parent().cloned();
     let details = MappedDetails {
-        variant: Some(vhd.disk_type().name()),
+        variant: Some(vhd.disk_type().name().to_owned()),
         block_size_bytes: vhd.block_size_bytes(),
         creator: Some(vhd.creator().to_owned()),
         id: Some(vhd.id().to_string()),
@@ -138,7 +158,7 @@ fn vhdx(file: Arc<dyn BlockRead>) -> Result<MapImage> {
         (None, false) => "dynamic",
     };
     let details = MappedDetails {
-        variant: Some(variant),
+        variant: Some(variant.to_owned()),
         block_size_bytes: Some(vhdx.block_size_bytes()),
         creator: Some(vhdx.creator().to_owned()),
         id: Some(vhdx.data_write_guid().to_string()),
@@ -157,6 +177,36 @@ fn vhdx(file: Arc<dyn BlockRead>) -> Result<MapImage> {
         modified: None,
     });
     Ok(image)
+}
+
+fn vmdk(file: Arc<dyn BlockRead>) -> Result<MapImage> {
+    let descriptor = Descriptor::read(&*file)?;
+    let parent = descriptor.parent.as_ref();
+    let details = MappedDetails {
+        variant: Some(descriptor.create_type.name().to_owned()),
+        id: Some(content_id(descriptor.cid)),
+        parent_name: parent.map(|parent| parent.file_name.clone()),
+        ..MappedDetails::default()
+    };
+    let mut image = MapImage::pending(PendingMap::Vmdk, file, details);
+    let is_flat = |kind: &ExtentType| matches!(kind, ExtentType::Flat | ExtentType::Vmfs);
+    let mut extents = descriptor.extents.iter();
+    image.rules.absent_is_zero = false;
+    image.rules.asks_for_holes = extents.any(|extent| is_flat(&extent.extent_type));
+    let names = descriptor.extent_files()?;
+    image.extents = names.into_iter().map(to_unix).collect();
+    image.parent = parent.map(|parent| ParentLink {
+        name: to_unix(&parent.file_name),
+        format: ParentFormat::Fixed(Format::Vmdk),
+        ids: vec![content_id(parent.cid)],
+        modified: None,
+    });
+    Ok(image)
+}
+
+/// Returns the identifier of a VMDK's contents, as its descriptor spells it.
+fn content_id(id: u32) -> String {
+    format!("{id:08x}")
 }
 
 fn qed(file: Arc<dyn BlockRead>) -> Result<MapImage> {

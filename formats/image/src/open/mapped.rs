@@ -45,7 +45,7 @@ impl Opener<'_> {
             Some(link) => Some(self.parent(link, source.namer(), warnings)?),
             None => None,
         };
-        Ok(self.finish_mapped(source, (image, layer), extents, (description, parent)))
+        self.finish_mapped(source, (image, layer), extents, (description, parent))
     }
 
     /// Opens the files with parts of the disk.
@@ -91,24 +91,25 @@ impl Opener<'_> {
         (image, layer): (Box<MapImage>, u32),
         extents: Vec<Arc<dyn BlockRead>>,
         (mut description, parent): (Box<Description>, Option<Opened>),
-    ) -> Opened {
+    ) -> Result<Opened> {
         let (parent, parent_description) = parent.map(|parent| *parent).unzip();
         let parent = parent.map(Arc::new);
+        let map = image.map(&extents).map_err(|e| e.in_file(&source.path))?;
         let image = *image;
-        description.virtual_size_bytes = image.map.size_bytes();
+        description.virtual_size_bytes = map.size_bytes();
         description.mapped = Some(image.details);
         description.warnings.extend(image.warnings);
         description.backing = parent_description.map(Box::new);
         let mapped = Mapped::new(MappedParts {
             path: source.path.clone(),
-            map: image.map,
+            map,
             files: std::iter::once(image.file).chain(extents).collect(),
             rules: image.rules,
             parent: parent.clone().map(|parent| -> Arc<dyn Layer> { parent }),
             units: Arc::clone(&self.units),
             layer,
         });
-        Box::new((Node::Mapped(mapped, parent), *description))
+        Ok(Box::new((Node::Mapped(mapped, parent), *description)))
     }
 }
 

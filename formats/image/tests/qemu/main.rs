@@ -31,4 +31,5 @@ mod repair;
 mod resize;
 mod snapshots;
 mod tools;
+mod vmdk;
 mod writable;

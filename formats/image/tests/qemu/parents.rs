@@ -102,7 +102,7 @@ fn a_chain_of_vhds() {
     }
     let details = open(&dir.path().join("c.vhd")).unwrap();
     let details = details.description().mapped.clone().unwrap();
-    assert_eq!(details.variant, Some("differencing"));
+    assert_eq!(details.variant.as_deref(), Some("differencing"));
     assert_eq!(details.parent_name.as_deref(), Some(r".\b.vhd"));
 }
 

@@ -1,0 +1,140 @@
+//! VMDKs: parents, streams, and descriptors that name files.
+
+use std::fs;
+use std::path::Path;
+
+use diskfs_block::ErrorKind;
+use diskfs_image::{Gate, Image, OpenOptions, StaleBase};
+
+use crate::mapped::compare_bytes;
+use crate::tools::{converted, have_qemu, run};
+
+fn open(path: &Path) -> diskfs_block::Result<Image> {
+    Image::open(path, &OpenOptions::default())
+}
+
+fn write(dir: &Path, image: &str, commands: &[&str]) {
+    let commands = commands.iter().flat_map(|command| ["-c", command]);
+    let args: Vec<&str> = ["-f", "vmdk"].into_iter().chain(commands).collect();
+    run(dir, "qemu-io", &[&args[..], &[image]].concat());
+}
+
+#[test]
+fn a_parent_shows_through_until_it_changes() {
+    if !have_qemu() {
+        return;
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path();
+    run(
+        dir,
+        "qemu-img",
+        &["create", "-f", "vmdk", "base.vmdk", "4M"],
+    );
+    write(dir, "base.vmdk", &["write -P 1 0 1M", "write -P 2 3M 64k"]);
+    for (name, below) in [("middle.vmdk", "base.vmdk"), ("top.vmdk", "middle.vmdk")] {
+        let words = ["create", "-f", "vmdk", "-b", below, "-F", "vmdk", name];
+        run(dir, "qemu-img", &words);
+        write(dir, name, &["write -P 7 700k 100k"]);
+    }
+    let top = dir.join("top.vmdk");
+    let image = open(&top).unwrap();
+    let expected = converted(dir, "top.vmdk", &[]).unwrap();
+    compare_bytes(image.device().as_ref(), &expected, 5, "parents");
+    let depths = image.map().map(|entry| entry.unwrap().depth);
+    assert_eq!(depths.max(), Some(2));
+    drop(image);
+
+    write(dir, "base.vmdk", &["write -P 3 0 512"]);
+    let error = open(&top).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(error.to_string().contains("stale"), "{error}");
+    let forced = OpenOptions {
+        stale_base: StaleBase::Open,
+        ..OpenOptions::default()
+    };
+    Image::open(&top, &forced).unwrap();
+}
+
+#[test]
+fn a_stream_is_read_like_a_disk() {
+    if !have_qemu() {
+        return;
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path();
+    run(
+        dir,
+        "qemu-img",
+        &["create", "-f", "vmdk", "disk.vmdk", "40M"],
+    );
+    write(dir, "disk.vmdk", &["write -P 1 3M 2M", "write -P 2 39M 1M"]);
+    let words = ["-O", "vmdk", "-o", "subformat=streamOptimized"];
+    let words = [&["convert"], &words[..], &["disk.vmdk", "stream.vmdk"]].concat();
+    run(dir, "qemu-img", &words);
+    let image = open(&dir.join("stream.vmdk")).unwrap();
+    let expected = converted(dir, "disk.vmdk", &[]).unwrap();
+    compare_bytes(image.device().as_ref(), &expected, 6, "stream");
+    assert!(image.map().any(|entry| entry.unwrap().compressed));
+    let details = image.description().mapped.as_ref().unwrap();
+    assert_eq!(details.variant.as_deref(), Some("streamOptimized"));
+}
+
+/// A descriptor names any file; the gate opens only those beside it.
+#[test]
+fn files_elsewhere_are_not_opened() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path().join("images");
+    fs::create_dir(&dir).unwrap();
+    fs::write(temporary.path().join("secret.raw"), vec![9; 1 << 20]).unwrap();
+    fs::write(dir.join("beside.raw"), vec![1; 1 << 20]).unwrap();
+    let descriptor = |extents: &str, parent: &str| {
+        let cid = if parent.is_empty() {
+            "ffffffff"
+        } else {
+            "12345678"
+        };
+        format!(
+            "# Disk DescriptorFile\nversion=1\nCID=00000001\nparentCID={cid}\n\
+             createType=\"monolithicFlat\"\n{parent}\n{extents}\n"
+        )
+    };
+    let path = dir.join("disk.vmdk");
+    let opened = |text: String, gate: Gate| {
+        fs::write(&path, text).unwrap();
+        let options = OpenOptions {
+            gate,
+            ..OpenOptions::default()
+        };
+        Image::open(&path, &options)
+    };
+    let flat = |name: &str| format!("RW 2048 FLAT \"{name}\" 0");
+    let beside = opened(descriptor(&flat("beside.raw"), ""), Gate::default());
+    let mut byte = [0; 1];
+    beside.unwrap().device().read_at(5, &mut byte).unwrap();
+    assert_eq!(byte, [1]);
+    for name in [
+        "/etc/shadow",
+        "../secret.raw",
+        "/dev/zero",
+        "nbd://host/x",
+        "disk.vmdk",
+    ] {
+        let error = opened(descriptor(&flat(name), ""), Gate::default()).unwrap_err();
+        let kind = error.kind();
+        let is_refused = matches!(kind, ErrorKind::Denied | ErrorKind::Corrupt);
+        assert!(is_refused, "{name}: {error}");
+    }
+    let closed = opened(descriptor(&flat("beside.raw"), ""), Gate::closed());
+    assert_eq!(closed.unwrap_err().kind(), ErrorKind::Denied);
+    let parent = "parentFileNameHint=\"/etc/shadow\"";
+    let error = opened(descriptor(&flat("beside.raw"), parent), Gate::default()).unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::Denied | ErrorKind::NotFound),
+        "{error}"
+    );
+    // Of an absolute path only the name is used, and a disk is not its own parent.
+    let parent = "parentFileNameHint=\"C:\\disks\\disk.vmdk\"";
+    let error = opened(descriptor(&flat("beside.raw"), parent), Gate::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+}
