@@ -190,8 +190,8 @@ impl SourceArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Image options")]
 pub(crate) struct ImageArgs {
-    /// The format of the image, instead of detecting it (raw, qcow2, vdi, vhd, vhdx, qed, parallels,
-    /// qcow, dmg)
+    /// The format of the image, instead of detecting it (raw, qcow2, vmdk, vdi, vhd, vhdx, qed,
+    /// parallels, qcow, dmg)
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
 

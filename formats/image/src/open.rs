@@ -476,8 +476,8 @@ fn unsupported_base(name: &str) -> Error {
         name.escape_debug()
     );
     Error::unsupported(reason).with_hint(
-        "supported: raw, qcow2, vdi, vhd (vpc), vhdx, qed, parallels, qcow; convert others with \
-         `qemu-img convert -O qcow2`",
+        "supported: raw, qcow2, vdi, vhd (vpc), vhdx, vmdk, qed, parallels, qcow; convert others \
+         with `qemu-img convert -O qcow2`",
     )
 }
 

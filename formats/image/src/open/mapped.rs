@@ -135,7 +135,7 @@ fn refuse_writing(source: &Source, format: Format) -> Result<()> {
 }
 
 fn write_hint(format: Format, path: &Path) -> String {
-    let convert = "convert it with `qemu-img convert -O qcow2`";
+    let convert = "copy it with `diskfs convert IMG new.qcow2`";
     if !format.can_back() {
         return convert.to_owned();
     }

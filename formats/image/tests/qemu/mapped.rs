@@ -364,7 +364,7 @@ fn no_other_format_is_written() {
             "{text}"
         );
         assert!(
-            text.contains("--overlay FILE") && text.contains("qemu-img convert"),
+            text.contains("--overlay FILE") && text.contains("diskfs convert"),
             "{text}"
         );
         assert!(std::fs::read(&path).unwrap() == before);
