@@ -48,11 +48,14 @@ pub(crate) struct DeviceSet {
 
 impl DeviceSet {
     /// Reads the superblocks of `devices`, which must all be of one filesystem, except for its seed
-    /// devices.
-    pub(crate) fn open(devices: Vec<Arc<dyn BlockRead>>) -> Result<Self> {
+    /// devices. `read_superblock` decides about the features of the filesystem.
+    pub(crate) fn open(
+        devices: Vec<Arc<dyn BlockRead>>,
+        read_superblock: impl Fn(&dyn BlockRead) -> Result<Superblock>,
+    ) -> Result<Self> {
         let mut found = Vec::with_capacity(devices.len());
         for device in devices {
-            let superblock = Superblock::read(&*device)?;
+            let superblock = read_superblock(&*device)?;
             found.push((superblock, device));
         }
         let newest = found.iter().map(|(superblock, _)| superblock);

@@ -20,7 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`device_info`] says which filesystem a device belongs to, so that its devices can be found.
+//! [`device_info`] says which filesystem a device belongs to, so that its devices can be found;
+//! [`missing_devices`] names those that were not.
 //!
 //! # Errors
 //!
@@ -67,6 +68,7 @@ mod key;
 mod log_tree;
 mod logical;
 mod member;
+mod missing;
 mod options;
 mod parity;
 mod placement;
@@ -87,5 +89,6 @@ mod xattr;
 
 pub use btrfs::Btrfs;
 pub use member::{DeviceInfo, device_info};
+pub use missing::{MissingDevice, missing_devices};
 pub use options::{Options, RootSubvolume};
 pub use subvolume_list::SubvolumeInfo;

@@ -29,8 +29,8 @@ pub struct DeviceInfo {
 /// Reads the superblock of a device. Returns `None` if the device does not have one of btrfs.
 ///
 /// # Errors
-/// `Corrupt` if the superblock and its copies are invalid; `Unsupported` if the filesystem needs an
-/// unsupported feature; `Io` if the device fails.
+/// `Corrupt` if the superblock and its copies are invalid; `Unsupported` for an unknown checksum
+/// algorithm; `Io` if the device fails. The filesystem's features don't matter.
 pub fn device_info(device: &dyn BlockRead) -> Result<Option<DeviceInfo>> {
     let superblock = Superblock::probe(device)?;
     Ok(superblock.map(|superblock| DeviceInfo {

@@ -167,5 +167,6 @@ pub(crate) fn no_copy(logical: Logical) -> Error {
 fn missing_device(stripe: &Stripe) -> Error {
     let uuid = crate::bytes::uuid_text(stripe.dev_uuid);
     let reason = format!("missing device {} of btrfs (UUID {uuid})", stripe.devid);
-    Error::new(ErrorKind::Io, reason).with_hint("open the filesystem with all of its devices")
+    let hint = "open the filesystem with all of its devices; on the command line, use --add";
+    Error::new(ErrorKind::Io, reason).with_hint(hint)
 }

@@ -69,8 +69,15 @@ impl Superblock {
     /// uses the first one, also if another is newer: a crash may come before it is written.
     ///
     /// # Errors
-    /// The error of the first copy if none is valid.
+    /// The error of the first copy if none is valid; `Unsupported` for an unsupported feature.
     pub(crate) fn read(device: &dyn BlockRead) -> Result<Self> {
+        let superblock = Self::read_with_any_features(device)?;
+        superblock.check_features()?;
+        Ok(superblock)
+    }
+
+    /// Reads a superblock like [`read`](Self::read), whatever features the filesystem has.
+    pub(crate) fn read_with_any_features(device: &dyn BlockRead) -> Result<Self> {
         let first = Self::read_copy(device, SUPERBLOCK_AT);
         match first {
             Err(error) if error.kind() == ErrorKind::Corrupt => {
@@ -82,8 +89,8 @@ impl Superblock {
         }
     }
 
-    /// Reads the first copy, and the others only if that is corrupt. Returns `None` if there is no
-    /// magic number in the first.
+    /// Reads the first copy, and the others only if that is corrupt, whatever features the
+    /// filesystem has. Returns `None` if there is no magic number in the first.
     pub(crate) fn probe(device: &dyn BlockRead) -> Result<Option<Self>> {
         let magic = read_within(device, SUPERBLOCK_AT.saturating_add(MAGIC_AT), MAGIC.len());
         if magic
@@ -92,13 +99,10 @@ impl Superblock {
         {
             return Ok(None);
         }
-        match Self::read_copy(device, SUPERBLOCK_AT) {
-            Err(error) if error.kind() == ErrorKind::Corrupt => Self::read(device).map(Some),
-            read => read.map(Some),
-        }
+        Self::read_with_any_features(device).map(Some)
     }
 
-    /// Reads the copy at a byte of the device.
+    /// Reads the copy at a byte of the device, whatever features the filesystem has.
     pub(crate) fn read_copy(device: &dyn BlockRead, at: u64) -> Result<Self> {
         let bytes = read_within(device, at, SUPERBLOCK_BYTES).map_err(device_failed)?;
         let missing = || {
@@ -110,7 +114,8 @@ impl Superblock {
         Self::parse(&bytes.ok_or_else(missing)?, at)
     }
 
-    /// Parses a superblock that was read from byte `at` of a device.
+    /// Parses a superblock that was read from byte `at` of a device, whatever features the filesystem
+    /// has.
     pub(crate) fn parse(bytes: &[u8], at: u64) -> Result<Self> {
         let raw = RawSuperblock::ref_from_bytes(bytes)
             .map_err(|_| corrupt("invalid superblock of btrfs: it is too short", at))?;
@@ -132,9 +137,13 @@ impl Superblock {
             let reason = "invalid superblock of btrfs: it belongs to another place";
             return Err(corrupt(reason, at));
         }
-        features::check_incompat(raw.incompat_flags.get()).map_err(|e| e.at(at))?;
-        check_flags(raw.flags.get(), at)?;
         raw.validate(checksum, at)
+    }
+
+    /// Fails with `Unsupported` if the filesystem has a feature that is not supported.
+    pub(crate) fn check_features(&self) -> Result<()> {
+        features::check_incompat(self.incompat).map_err(|e| e.at(self.at))?;
+        check_flags(self.flags, self.at)
     }
 
     /// Returns true if the device is a seed, from which other filesystems may have grown.

@@ -2,6 +2,8 @@
 
 mod open;
 
+pub(crate) use open::listed_devices;
+
 use crate::changes::Changes;
 use crate::cursor::{self, Cursor, Item, Tree};
 use crate::error::{Error, ErrorKind, Result};

@@ -194,6 +194,16 @@ fn what_is_not_supported_is_refused_by_name() {
 }
 
 #[test]
+fn a_device_is_described_whatever_features_its_filesystem_has() {
+    let plain = diskfs_btrfs::device_info(&*with_superblock(&[])).unwrap();
+    let device = with_superblock(&[(188, &[0, 0x40, 0, 0])]);
+    assert_eq!(diskfs_btrfs::device_info(&*device).unwrap(), plain);
+    assert!(plain.is_some());
+    let missing = diskfs_btrfs::missing_devices(vec![device]).unwrap();
+    assert_eq!(missing, []);
+}
+
+#[test]
 fn an_invalid_superblock_is_corrupt() {
     for (at, bytes) in [
         (144, &[1, 0, 0, 0][..]),     // sector size

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use diskfs_block::BlockRead;
-use diskfs_btrfs::{Btrfs, Options};
+use diskfs_btrfs::{Btrfs, MissingDevice, Options, device_info, missing_devices};
 use diskfs_fixtures::{TempImage, image};
 use diskfs_vfs::{ErrorKind, FileExtent, FileExtentKind, FileType, FsRead, InodeNumber, walk};
 
@@ -210,4 +210,38 @@ fn the_first_extent_that_cannot_be_read_is_reported() {
         }
     });
     assert!(tried >= 3, "{tried}");
+}
+
+#[test]
+fn missing_devices_are_named() {
+    for names in [
+        &["btrfs-raid0-a", "btrfs-raid0-b"][..],
+        &["btrfs-raid1-a", "btrfs-raid1-b"],
+        &["btrfs-raid5-a", "btrfs-raid5-b", "btrfs-raid5-c"],
+        &["btrfs-sprout-a", "btrfs-sprout-b"],
+    ] {
+        let images: Vec<TempImage> = names.iter().map(|name| image(name)).collect();
+        let open = |image: &TempImage| -> Arc<dyn BlockRead> {
+            Arc::new(diskfs_block::File::open(image.path()).unwrap())
+        };
+        let devices: Vec<_> = images.iter().map(open).collect();
+        assert_eq!(missing_devices(devices.clone()).unwrap(), [], "{names:?}");
+        for (nth, device) in devices.iter().enumerate() {
+            let info = device_info(&**device).unwrap().unwrap();
+            let mut others = devices.clone();
+            others.remove(nth);
+            // A seed is complete without what has grown from it.
+            let is_seed = |it: &Arc<dyn BlockRead>| device_info(&**it).unwrap().unwrap().is_seed;
+            if others.iter().all(is_seed) {
+                assert_eq!(missing_devices(others).unwrap(), []);
+                continue;
+            }
+            let expected = MissingDevice {
+                device_id: info.device_id,
+                device_uuid: info.device_uuid,
+            };
+            let missing = missing_devices(others).unwrap();
+            assert!(missing.contains(&expected), "{names:?}: {missing:?}");
+        }
+    }
 }

@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::key::{Key, item};
 use crate::logical::Logical;
 use crate::storage::Storage;
+use crate::superblock::Superblock;
 use crate::tree_blocks::TreeBlocks;
 use crate::tree_root::tree;
 
@@ -31,17 +32,9 @@ const CHUNKS: u64 = 256;
 impl Volume {
     /// Opens the filesystem on `devices`, without its log.
     pub(crate) fn open(devices: Vec<Arc<dyn BlockRead>>, cache_bytes: u64) -> Result<Self> {
-        let mut devices = DeviceSet::open(devices)?;
-        let chunks = ChunkMap::of_array(&devices.superblock.sys_chunk_array)?;
-        let storage = Storage {
-            devices: devices.clone(),
-            chunks,
-        };
-        let blocks = TreeBlocks::new(storage, CHUNK_TREE_CACHE_BYTES);
-        let chunk_tree = Tree {
-            root: devices.superblock.chunk_root,
-            changes: None,
-        };
+        let mut devices = DeviceSet::open(devices, Superblock::read)?;
+        let system_chunks = ChunkMap::of_array(&devices.superblock.sys_chunk_array)?;
+        let (blocks, chunk_tree) = open_chunk_tree(&devices, system_chunks);
         let chunks = read_chunks(&blocks, &chunk_tree)?;
         devices.items = read_devices(&blocks, &chunk_tree)?;
         note_missing(&mut devices);
@@ -72,6 +65,25 @@ impl Volume {
         self.root_tree = self.tree(self.root_tree.root);
         self.open_checksums()
     }
+}
+
+/// Returns the devices that the chunk tree lists, present or not.
+pub(crate) fn listed_devices(devices: &DeviceSet, system_chunks: ChunkMap) -> Result<Vec<DevItem>> {
+    let (blocks, chunk_tree) = open_chunk_tree(devices, system_chunks);
+    read_devices(&blocks, &chunk_tree)
+}
+
+/// Returns the chunk tree, which is in the chunks that the superblock lists.
+fn open_chunk_tree(devices: &DeviceSet, system_chunks: ChunkMap) -> (TreeBlocks, Tree) {
+    let storage = Storage {
+        devices: devices.clone(),
+        chunks: system_chunks,
+    };
+    let chunk_tree = Tree {
+        root: devices.superblock.chunk_root,
+        changes: None,
+    };
+    (TreeBlocks::new(storage, CHUNK_TREE_CACHE_BYTES), chunk_tree)
 }
 
 /// Reads the chunks of the chunk tree.
