@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use diskfs_remote::server::MountDevice;
 use diskfs_vfs::{Error, ErrorKind, Result};
 
 use crate::waiting::pause;
@@ -11,9 +12,16 @@ use crate::waiting::pause;
 /// The timeout for a device to appear.
 const DEADLINE: Duration = Duration::from_secs(5);
 
+/// Waits for a device and its size. Returns the device node.
+pub(crate) fn find(device: &MountDevice) -> Result<PathBuf> {
+    let node = wait_for(&device.name)?;
+    wait_for_size(&node, device.size_bytes)?;
+    Ok(node)
+}
+
 /// Waits for a device, given by its name in `/dev` or by its serial number. Returns the device
 /// node.
-pub(crate) fn wait_for(name: &str) -> Result<PathBuf> {
+fn wait_for(name: &str) -> Result<PathBuf> {
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         return Err(Error::new(ErrorKind::Invalid, "invalid device name"));
     }
@@ -37,7 +45,7 @@ pub(crate) fn wait_for(name: &str) -> Result<PathBuf> {
 }
 
 /// Waits until the kernel knows that the device has this size.
-pub(crate) fn wait_for_size(device: &Path, size_bytes: u64) -> Result<()> {
+fn wait_for_size(device: &Path, size_bytes: u64) -> Result<()> {
     let (sectors, name) = (size_bytes >> 9, device.file_name().unwrap_or_default());
     let path = Path::new("/sys/class/block").join(name).join("size");
     let began = Instant::now();

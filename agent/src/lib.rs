@@ -22,6 +22,7 @@ mod kernel_fs;
 mod kernel_log;
 mod machine;
 mod modules;
+mod mounted;
 mod network;
 mod programs;
 mod resume;

@@ -1,7 +1,5 @@
 //! The machines that mount filesystems.
 
-use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -9,18 +7,13 @@ use diskfs_remote::server::{
     About, BulkArea, HostHello, Location, Machine, MountRequest, Program, Running, Served,
 };
 use diskfs_vfs::{Error, ErrorKind, Result};
-use rustix::fs::{StatVfsMountFlags, statvfs};
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::area::DiskArea;
-use crate::disks;
 use crate::kernel_fs::{KernelFs, LookupMethod};
+use crate::mounted::Mounted;
 use crate::network;
 use crate::programs::Programs;
 use crate::resume;
-
-/// The directory with the mount points.
-const MOUNTS: &str = "/run/diskfs";
 
 /// Filesystems without persistent handles: their inode numbers are valid only while a file is in
 /// use.
@@ -96,42 +89,15 @@ impl Machine for LinuxMachine {
     }
 
     fn mount(&self, request: &MountRequest) -> Result<Arc<dyn Served>> {
-        let device = disks::wait_for(&request.device)?;
-        disks::wait_for_size(&device, request.size_bytes)?;
         let number = self.mounted.fetch_add(1, Ordering::Relaxed);
-        let target = format!("{MOUNTS}/{number}");
-        fs::create_dir_all(&target).map_err(|error| {
-            Error::new(ErrorKind::Io, "cannot create a mount point").with_source(error)
-        })?;
-        crate::modules::load_for(&request.kind);
-        // Reading must not change access times, as in our own drivers.
-        let mut flags = MountFlags::NOATIME;
-        flags.set(MountFlags::RDONLY, request.read_only);
-        let options = std::ffi::CString::new(request.options.as_str());
-        let options = options.map_err(|_| {
-            Error::new(
-                ErrorKind::Invalid,
-                "invalid mount options: they contain a NUL",
-            )
-        })?;
-        mount(&device, &target, request.kind.as_str(), flags, &*options)
-            .map_err(|errno| refused(request, errno))?;
-        check_access(&target, request).inspect_err(|_| {
-            unmount(&target, UnmountFlags::empty()).ok();
-        })?;
+        let mounted = Mounted::new(request, number)?;
         let unmount_it = {
-            let (target, programs) = (target.clone(), Arc::clone(&self.programs));
-            move || end(&target, &device, &programs)
+            let (mounted, programs) = (mounted.clone(), Arc::clone(&self.programs));
+            move || mounted.end(&programs)
         };
-        let fs = KernelFs::new(
-            &target,
-            &request.kind,
-            lookup_method(&request.kind),
-            unmount_it,
-        );
-        Ok(Arc::new(fs.inspect_err(|_| {
-            unmount(&target, UnmountFlags::empty()).ok();
-        })?))
+        let kind = &request.kind;
+        let fs = KernelFs::new(&mounted.target, kind, lookup_method(kind), unmount_it);
+        Ok(Arc::new(fs.inspect_err(|_| mounted.give_up())?))
     }
 
     fn bind(&self, from: &Location<'_>, to: &Location<'_>) -> Result<()> {
@@ -153,58 +119,6 @@ impl Machine for LinuxMachine {
     fn end_programs(&self) {
         self.programs.end_all();
     }
-}
-
-/// Checks that a mount is writable if it should be. For some filesystems that the kernel can't
-/// write (HFS+ with a journal, a hibernated NTFS), a read-write mount silently becomes read-only.
-fn check_access(target: &str, request: &MountRequest) -> Result<()> {
-    let stats = statvfs(target).map_err(|errno| refused(request, errno))?;
-    if request.read_only || !stats.f_flag.contains(StatVfsMountFlags::RDONLY) {
-        return Ok(());
-    }
-    let reason = format!(
-        "the microVM's kernel mounts this {} read-only",
-        request.kind
-    );
-    Err(Error::new(ErrorKind::Unsupported, reason))
-}
-
-fn refused(request: &MountRequest, errno: rustix::io::Errno) -> Error {
-    use rustix::io::Errno;
-    let (kind, hint) = match errno {
-        Errno::NODEV => (
-            ErrorKind::Unsupported,
-            "the microVM's kernel does not support it",
-        ),
-        Errno::INVAL => (ErrorKind::Corrupt, "invalid superblock or option"),
-        Errno::UCLEAN => (ErrorKind::Corrupt, "it must be repaired"),
-        Errno::ROFS | Errno::ACCESS => (ErrorKind::ReadOnly, "the device is read-only"),
-        Errno::BUSY => (ErrorKind::Busy, "it is already mounted"),
-        _ => (ErrorKind::Io, "see the log of the microVM's kernel"),
-    };
-    let reason = format!(
-        "cannot mount {} as {}: {errno} ({hint})",
-        request.device, request.kind
-    );
-    Error::new(kind, reason)
-}
-
-/// Unmounts, and flushes the device.
-fn end(target: &str, device: &Path, programs: &Programs) -> Result<()> {
-    let failed = |reason: &'static str| {
-        move |errno: rustix::io::Errno| Error::new(ErrorKind::Io, format!("{reason}: {errno}"))
-    };
-    match unmount(target, UnmountFlags::empty()) {
-        // A mount of a program that has ended keeps the filesystem busy.
-        Err(rustix::io::Errno::BUSY) if programs.have_run() => {
-            unmount(target, UnmountFlags::DETACH)
-        }
-        unmounted => unmounted,
-    }
-    .map_err(failed("cannot unmount"))?;
-    let device = fs::File::open(device)
-        .map_err(|error| Error::new(ErrorKind::Io, "cannot open the device").with_source(error))?;
-    rustix::fs::fsync(&device).map_err(failed("cannot flush the device"))
 }
 
 /// A machine for tests that "mounts" an existing directory, whatever device is requested.

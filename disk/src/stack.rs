@@ -4,6 +4,7 @@ mod btrfs;
 pub mod check;
 mod choose;
 mod content;
+mod devices;
 mod driver;
 mod fallback;
 mod filesystem_size;

@@ -206,7 +206,8 @@ impl Check {
         let options = self.source.vm.options()?;
         let kind = volume.filesystem_kind()?;
         let handler = tool::output_handler(session);
-        let done = tools::check(&options, kind, volume.device()?, handler)?;
+        let device = tool::only_device(volume, volume.devices()?)?;
+        let done = tools::check(&options, kind, device, handler)?;
         Ok(Outcome::ByProgram {
             is_clean: done.is_well(),
             command: done.command,

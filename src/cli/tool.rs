@@ -113,10 +113,27 @@ pub(super) fn work(
     work: &Work,
     session: &Session,
 ) -> Result<ToolResult> {
-    let device = volume.writable_device()?;
+    let device = only_device(volume, volume.writable_devices()?)?;
     let options = source.vm.options()?;
     let kind = volume.filesystem_kind()?;
     tools::work(&options, kind, device, work, output_handler(session))
+}
+
+/// Returns the device of a filesystem with one device. A program that got one of several would
+/// report a damaged filesystem.
+#[cfg(feature = "microvm")]
+pub(super) fn only_device<T>(volume: &Volume, mut devices: Vec<T>) -> Result<T> {
+    match (devices.pop(), devices.len()) {
+        (Some(device), 0) => Ok(device),
+        (_, others) => {
+            let reason = format!(
+                "volume {} holds a filesystem of {} devices: its own program is not supported for it",
+                volume.name(),
+                others.saturating_add(1)
+            );
+            Err(Error::new(ErrorKind::Unsupported, reason))
+        }
+    }
 }
 
 /// Returns a callback that shows a program's output with `-v`.

@@ -43,7 +43,7 @@ pub(crate) struct VmArgs {
     vm_memory: Option<u32>,
 
     /// The time after which a machine that neither answers nor uses its disks is killed: its
-    /// filesystem is then as after a power cut [default: 30]
+    /// filesystems are then as after a power cut [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = deadline)]
     vm_deadline: Option<Duration>,
 

@@ -11,11 +11,13 @@ mod latency;
 mod layers;
 mod missing;
 mod mounted;
+mod one_machine;
 mod pool;
 mod programs;
 mod qemu;
 mod sandboxes;
 mod service;
+mod several_devices;
 mod tools;
 
 use std::ffi::OsStr;

@@ -34,13 +34,14 @@ const DEVICES_MAX: usize = 256;
 /// A request to the other process.
 #[derive(Debug, Serialize, Deserialize)]
 enum ForwardRequest {
-    /// Create the stream for a device.
-    Device { size_bytes: u64 },
-    /// Open the filesystem of the last device.
+    /// Create the stream for a device. It follows the devices so far, or replaces them.
+    Device { size_bytes: u64, follows: bool },
+    /// Open the filesystem of the devices so far.
     Open {
         volume: String,
         kind: String,
         disk: usize,
+        volumes_of_disk: usize,
         writes: bool,
     },
     /// Check that programs for filesystems are there and may run.
@@ -114,29 +115,39 @@ impl Forwarded {
         self.request(request)?.ok_or_else(lost)
     }
 
-    /// Serves the device, until the other process needs it no longer.
-    fn give(&self, device: Device) -> Result<()> {
+    /// Serves the devices, until the other process needs them no longer.
+    fn give(&self, devices: impl IntoIterator<Item = Device>) -> Result<()> {
+        let mut devices = devices.into_iter().enumerate();
+        devices.try_for_each(|(index, device)| self.give_one(device, index > 0))
+    }
+
+    fn give_one(&self, device: Device, follows: bool) -> Result<()> {
         let size_bytes = device.size_bytes();
-        let requests = self.stream(&ForwardRequest::Device { size_bytes })?;
+        let request = ForwardRequest::Device {
+            size_bytes,
+            follows,
+        };
+        let requests = self.stream(&request)?;
         std::thread::Builder::new()
             .name("forwarded disk".to_owned())
             .spawn(move || device.serve(&requests))?;
         Ok(())
     }
 
-    fn mount(&self, wanted: &FallbackRequest<'_>, device: Device) -> Result<Remote> {
+    fn mount(&self, wanted: &FallbackRequest<'_>, devices: Vec<Device>) -> Result<Remote> {
         let mut disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
         let known = disks.iter().position(|disk| *disk == wanted.disk);
         let disk = known.unwrap_or(disks.len());
         if known.is_none() {
             disks.push(wanted.disk);
         }
-        let writes = matches!(device, Device::Writable(_));
-        self.give(device)?;
+        let writes = matches!(*devices, [Device::Writable(_), ..]);
+        self.give(devices)?;
         let files = self.stream(&ForwardRequest::Open {
             volume: wanted.volume.to_owned(),
             kind: wanted.kind.to_owned(),
             disk,
+            volumes_of_disk: wanted.volumes_of_disk,
             writes,
         })?;
         let client = Client::connect(files.try_clone()?, files, HANDSHAKE_DEADLINE)?;
@@ -156,17 +167,19 @@ impl Fallback for Forwarded {
     fn open(
         &self,
         wanted: &FallbackRequest<'_>,
-        device: Arc<dyn BlockRead>,
+        devices: Vec<Arc<dyn BlockRead>>,
     ) -> Result<Arc<dyn FsRead>> {
-        Ok(Arc::new(self.mount(wanted, Device::ReadOnly(device))?))
+        let devices = devices.into_iter().map(Device::ReadOnly).collect();
+        Ok(Arc::new(self.mount(wanted, devices)?))
     }
 
     fn open_for_writing(
         &self,
         wanted: &FallbackRequest<'_>,
-        device: Arc<dyn BlockWrite>,
+        devices: Vec<Arc<dyn BlockWrite>>,
     ) -> Result<Arc<dyn FsWrite>> {
-        Ok(Arc::new(self.mount(wanted, Device::Writable(device))?))
+        let devices = devices.into_iter().map(Device::Writable).collect();
+        Ok(Arc::new(self.mount(wanted, devices)?))
     }
 }
 
@@ -178,7 +191,7 @@ impl FilesystemTools for Forwarded {
     fn work(&self, kind: &str, device: Arc<dyn BlockWrite>, work: &Work) -> Result<()> {
         // The next device is not given before the program has this one.
         let _disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
-        self.give(Device::Writable(device))?;
+        self.give([Device::Writable(device)])?;
         let (kind, work) = (kind.to_owned(), work.clone());
         self.request(&ForwardRequest::Work { kind, work }).map(drop)
     }
@@ -191,7 +204,8 @@ pub struct ForwardServer<F> {
     create: F,
     fallback: Option<Arc<dyn Fallback>>,
     tools: Option<Arc<dyn FilesystemTools>>,
-    device: Option<StreamDevice>,
+    /// The devices that wait for a request which uses them.
+    given: Vec<StreamDevice>,
     /// The time for an answer about a device; `None` for no limit.
     device_deadline: Option<Duration>,
     /// A token of which each device has a clone.
@@ -206,7 +220,7 @@ impl<F: FnMut() -> Result<Arc<dyn Fallback>>> ForwardServer<F> {
             create,
             fallback: None,
             tools: None,
-            device: None,
+            given: Vec::new(),
             device_deadline: None,
             devices: Arc::default(),
             disks: HashMap::new(),
@@ -249,23 +263,37 @@ impl<F: FnMut() -> Result<Arc<dyn Fallback>>> ForwardServer<F> {
 
     fn handle(&mut self, request: &[u8]) -> Result<Option<UnixStream>> {
         match serde_json::from_slice(request).map_err(io::Error::from)? {
-            ForwardRequest::Device { size_bytes } => {
+            ForwardRequest::Device {
+                size_bytes,
+                follows,
+            } => {
+                if !follows {
+                    self.given.clear();
+                }
                 if Arc::strong_count(&self.devices) > DEVICES_MAX {
                     return Err(Error::new(ErrorKind::Denied, "too many devices"));
                 }
                 let (ours, theirs) = UnixStream::pair()?;
                 let token = Arc::clone(&self.devices);
                 let device = StreamDevice::new(ours, size_bytes, self.device_deadline, token)?;
-                self.device = Some(device);
+                self.given.push(device);
                 Ok(Some(theirs))
             }
             ForwardRequest::Open {
                 volume,
                 kind,
                 disk,
+                volumes_of_disk,
                 writes,
             } => {
-                let tree = self.open(&volume, &kind, disk, writes)?;
+                let disk = *self.disks.entry(disk).or_insert_with(DiskId::new);
+                let wanted = FallbackRequest {
+                    volume: &volume,
+                    kind: &kind,
+                    disk,
+                    volumes_of_disk,
+                };
+                let tree = self.open(&wanted, writes)?;
                 let (ours, theirs) = UnixStream::pair()?;
                 std::thread::Builder::new()
                     .name("forwarded files".to_owned())
@@ -274,7 +302,7 @@ impl<F: FnMut() -> Result<Arc<dyn Fallback>>> ForwardServer<F> {
             }
             ForwardRequest::CheckTools => self.tools()?.check().map(|()| None),
             ForwardRequest::Work { kind, work } => {
-                let device = Arc::new(self.device()?);
+                let device = self.only_device()?;
                 self.tools()?.work(&kind, device, &work).map(|()| None)
             }
         }
@@ -285,40 +313,50 @@ impl<F: FnMut() -> Result<Arc<dyn Fallback>>> ForwardServer<F> {
         self.tools.as_deref().ok_or_else(none)
     }
 
-    fn device(&mut self) -> Result<StreamDevice> {
-        let device = self.device.take();
-        device.ok_or_else(|| Error::new(ErrorKind::Invalid, "no device"))
+    fn only_device(&mut self) -> Result<Arc<dyn BlockWrite>> {
+        let mut given = self.given.drain(..);
+        match (given.next(), given.next()) {
+            (Some(device), None) => Ok(Arc::new(device)),
+            _ => Err(Error::new(ErrorKind::Invalid, "expected one device")),
+        }
     }
 
-    fn open(&mut self, volume: &str, kind: &str, disk: usize, writes: bool) -> Result<MountTree> {
-        let device = Arc::new(self.device()?);
+    fn open(&mut self, wanted: &FallbackRequest<'_>, writes: bool) -> Result<MountTree> {
+        if self.given.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, "no device"));
+        }
+        let devices = self.given.drain(..).map(Arc::new);
         let fallback = match &self.fallback {
             Some(fallback) => Arc::clone(fallback),
             None => Arc::clone(self.fallback.insert((self.create)()?)),
         };
-        let disk = *self.disks.entry(disk).or_insert_with(DiskId::new);
-        let wanted = FallbackRequest { volume, kind, disk };
         Ok(MountTree::new(if writes {
-            Driver::Writable(fallback.open_for_writing(&wanted, device)?)
+            let devices = devices.map(|device| device as _).collect();
+            Driver::Writable(fallback.open_for_writing(wanted, devices)?)
         } else {
-            Driver::ReadOnly(fallback.open(&wanted, device)?)
+            let devices = devices.map(|device| device as _).collect();
+            Driver::ReadOnly(fallback.open(wanted, devices)?)
         }))
     }
 }
 
-/// A machine with one filesystem, which is mounted already.
+/// A machine with one filesystem, which can be mounted once. Unmounting drops it before that is
+/// answered, so that the same volume can be opened for writing then.
 #[derive(Debug)]
-struct OneFilesystem(Arc<MountTree>);
+struct OneFilesystem(Mutex<Option<MountTree>>);
 
 impl Machine for OneFilesystem {
     fn mount(&self, _request: &MountRequest) -> diskfs_vfs::Result<Arc<dyn Served>> {
-        Ok(Arc::clone(&self.0) as _)
+        let tree = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let again = diskfs_vfs::Error::new(diskfs_vfs::ErrorKind::Busy, "mounted already");
+        Ok(Arc::new(tree.ok_or(again)?))
     }
 }
 
 /// Serves a filesystem until the other process ends.
 fn serve_files(stream: &UnixStream, tree: MountTree) {
-    let served = server::serve(stream, stream, &OneFilesystem(Arc::new(tree)));
+    let machine = OneFilesystem(Mutex::new(Some(tree)));
+    let served = server::serve(stream, stream, &machine);
     if let Err(error) = served {
         tracing::debug!(%error, "a forwarded filesystem ended");
     }
@@ -344,8 +382,11 @@ mod tests {
         fn open(
             &self,
             wanted: &FallbackRequest<'_>,
-            device: Arc<dyn BlockRead>,
+            devices: Vec<Arc<dyn BlockRead>>,
         ) -> Result<Arc<dyn FsRead>> {
+            let [device] = &*devices else {
+                return Err(Error::new(ErrorKind::Other, "several devices"));
+            };
             let mut name = [0; 4];
             device.read_at(1 << 20, &mut name)?;
             assert_eq!((wanted.volume, device.size_bytes()), ("p1", 2 << 20));
@@ -364,7 +405,7 @@ mod tests {
         fn open_for_writing(
             &self,
             _wanted: &FallbackRequest<'_>,
-            _device: Arc<dyn BlockWrite>,
+            _devices: Vec<Arc<dyn BlockWrite>>,
         ) -> Result<Arc<dyn FsWrite>> {
             Err(Error::new(ErrorKind::Other, "not here"))
         }
@@ -382,12 +423,13 @@ mod tests {
             volume: "p1",
             kind: "fake",
             disk: DiskId::new(),
+            volumes_of_disk: 1,
         };
         for name in [b"abcd", b"efgh"] {
             let mut bytes = vec![0; 2 << 20];
             bytes[1 << 20..][..4].copy_from_slice(name);
             let fs = forwarded
-                .open(&wanted, Arc::new(Memory::new(bytes)))
+                .open(&wanted, vec![Arc::new(Memory::new(bytes))])
                 .unwrap();
             let file = resolve(&*fs, name, Follow::All).unwrap();
             let mut contents = vec![0; 300_000];
@@ -398,7 +440,7 @@ mod tests {
             assert!(contents.iter().all(|byte| *byte == 7));
         }
         let empty = Arc::new(Memory::new(vec![0; 2 << 20]));
-        let error = forwarded.open(&wanted, empty).unwrap_err();
+        let error = forwarded.open(&wanted, vec![empty]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert_eq!(error.next_step(), Some("build one"));
     }
@@ -415,7 +457,7 @@ mod tests {
             assert!(stream.is_none());
             assert!(String::from_utf8(answer).unwrap().contains("Failed"));
         }
-        let device = br#"{"Device":{"size_bytes":18446744073709551615}}"#;
+        let device = br#"{"Device":{"size_bytes":18446744073709551615,"follows":false}}"#;
         // A device that nothing uses goes with the next one.
         assert!((0..2 * DEVICES_MAX).all(|_| server.answer(device).1.is_some()));
         let used = vec![Arc::clone(&server.devices); DEVICES_MAX];

@@ -1,9 +1,10 @@
 //! The microVM: a kernel that runs beside diskfs and opens the filesystems that diskfs has no
 //! driver for.
 //!
-//! A [`MicroVm`] is a [`Fallback`]: its filesystems are used like those of any driver. Each
-//! filesystem gets a machine of its own, which sees exactly one disk: the volume, served by this
-//! process. The machine has no partitions, no volume groups, no network, and no files of the host.
+//! A [`MicroVm`] is a [`Fallback`]: its filesystems are used like those of any driver. The
+//! filesystems of one [`Disk`](diskfs_disk::Disk) share a machine, which sees nothing but their
+//! volumes, served by this process: no partitions, no volume groups, no network, and no files of
+//! the host.
 //!
 //! One of several backends ([`BackendKind`]) starts the machine; they are tried in turn until one
 //! answers in time. They boot the [`Appliance`].
@@ -47,6 +48,7 @@ pub use diskfs_remote::client::{
     Ended, Program, ProgramEvent, Running, Stream, TerminalSize, User,
 };
 pub use ending_signals::clean_up_on_signals;
+use filesystem_kinds::Access;
 pub use forward::{ForwardServer, Forwarded};
 pub use options::{BackendChoice, BackendKind, VmOptions};
 use pool::Pool;
@@ -83,8 +85,8 @@ impl Trial {
     pub fn run(kind: BackendKind, options: &VmOptions) -> Result<Self> {
         let began = Instant::now();
         let empty = Memory::new(vec![0; TRIAL_DISK_BYTES]);
-        let disk = machine::only_disk(Arc::new(empty));
-        let machine = start::start_only(kind, options, &[disk])?;
+        let disks = machine::disks_of(vec![Arc::new(empty)], 1);
+        let machine = start::start_only(kind, options, &disks)?;
         let (ready, kernel) = (began.elapsed(), machine.kernel().to_owned());
         machine.end();
         Ok(Self {
@@ -99,8 +101,8 @@ const TRIAL_DISK_BYTES: usize = 1 << 20;
 
 /// A fallback that opens filesystems in microVMs.
 ///
-/// A machine whose filesystem was closed is kept for a while for the next filesystem of the same
-/// disk. Dropping the last clone ends the machines that are kept.
+/// The filesystems of one disk share a machine. After the last one was closed, the machine is kept
+/// for a while for the next filesystem of that disk. Dropping the last clone ends the machines that are kept.
 #[derive(Debug, Clone)]
 pub struct MicroVm {
     pool: Arc<Pool>,
@@ -129,30 +131,26 @@ impl Fallback for MicroVm {
     fn open(
         &self,
         wanted: &FallbackRequest<'_>,
-        device: Arc<dyn BlockRead>,
+        devices: Vec<Arc<dyn BlockRead>>,
     ) -> Result<Arc<dyn FsRead>> {
         // The kernel replays a journal even for a read-only mount, but the image must not change.
-        let scratch = Arc::new(Overlay::in_memory(device, RECOVERY_MAX_BYTES));
-        let fs = mount::mount(
-            &self.pool,
-            wanted,
-            scratch,
-            filesystem_kinds::Access::ReadOnly,
-        )?;
-        Ok(fs)
+        let scratch = |device| -> Arc<dyn BlockWrite> {
+            Arc::new(Overlay::in_memory(device, RECOVERY_MAX_BYTES))
+        };
+        let devices = devices.into_iter().map(scratch).collect();
+        Ok(mount::mount(&self.pool, wanted, devices, Access::ReadOnly)?)
     }
 
     fn open_for_writing(
         &self,
         wanted: &FallbackRequest<'_>,
-        device: Arc<dyn BlockWrite>,
+        devices: Vec<Arc<dyn BlockWrite>>,
     ) -> Result<Arc<dyn FsWrite>> {
-        let fs = mount::mount(
+        Ok(mount::mount(
             &self.pool,
             wanted,
-            device,
-            filesystem_kinds::Access::ReadWrite,
-        )?;
-        Ok(fs)
+            devices,
+            Access::ReadWrite,
+        )?)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use diskfs_block::{BlockWrite, Memory};
-use diskfs_remote::client::{Client, MountRequest, Remote};
+use diskfs_remote::client::{Client, MountDevice, MountRequest, Remote};
 
 use super::area::{self, Area};
 use super::backend::{Channel, Prepared};
@@ -18,11 +18,14 @@ use super::options::{BackendKind, VmOptions};
 use super::process::Process;
 use super::run_dir::RunDir;
 use super::watch::Watch;
-use diskfs_disk::{Error, Result};
+use diskfs_disk::{Error, ErrorKind, Result};
 use diskfs_export::vhost_user::{self, BlockDevice, Options, Served};
 
 /// The timeout for the end of a machine that was killed.
 const END_DEADLINE: Duration = Duration::from_secs(3);
+/// The maximum number of disks: as many as have one-letter names in the machine, minus the area.
+pub(super) const MAX_DISKS: usize = 25;
+
 /// A disk of a machine.
 pub(super) type Disk = Arc<BlockDevice>;
 
@@ -34,13 +37,17 @@ pub(super) fn serial(index: usize) -> String {
     format!("{SERIAL}{index}")
 }
 
-/// Returns the disk of a machine with one disk.
-pub(super) fn only_disk(device: Arc<dyn BlockWrite>) -> Disk {
-    Arc::new(BlockDevice::writable(device).with_serial(serial(0)))
+/// Returns the disks of a machine with these devices, and then empty disks up to `count`.
+pub(super) fn disks_of(devices: Vec<Arc<dyn BlockWrite>>, count: usize) -> Vec<Disk> {
+    let empty = count.saturating_sub(devices.len());
+    let empty = std::iter::repeat_with(empty_device).take(empty);
+    let devices = devices.into_iter().chain(empty).enumerate();
+    let disk = |(index, device)| BlockDevice::writable(device).with_serial(serial(index));
+    devices.map(disk).map(Arc::new).collect()
 }
 
-/// Returns an empty device, the backing of an idle machine's disk.
-pub(super) fn empty_device() -> Arc<dyn BlockWrite> {
+/// Returns an empty device, the backing of a disk that is not used.
+fn empty_device() -> Arc<dyn BlockWrite> {
     Arc::new(Memory::new(Vec::new()))
 }
 
@@ -112,42 +119,51 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Mounts the filesystem on a disk.
+    /// Mounts the filesystem on these disks, given by their indices.
     pub(super) fn mount(
         &self,
-        device: &str,
+        disks: &[usize],
         mounting: &Mounting,
         access: Access,
     ) -> Result<Remote> {
-        // The disks of a machine with several are never exchanged.
-        let size_bytes = self.only_disk().map_or(0, |disk| disk.size_bytes());
+        let mut devices = disks.iter().filter_map(|&index| {
+            Some(MountDevice {
+                name: serial(index),
+                size_bytes: self.disks.get(index)?.size_bytes(),
+            })
+        });
+        let none = || Error::new(ErrorKind::Invalid, "no device to mount");
         let request = MountRequest {
-            size_bytes,
+            device: devices.next().ok_or_else(none)?,
+            other_devices: devices.collect(),
+            kind: mounting.name_in(self.kernel()).to_owned(),
             read_only: access == Access::ReadOnly,
             options: mounting.data.to_owned(),
-            ..MountRequest::new(device, mounting.name_in(self.kernel()))
         };
         Ok(self.client.mount(&request)?)
     }
 
-    fn only_disk(&self) -> Option<&Disk> {
-        match &*self.disks {
-            [only] => Some(only),
-            _ => None,
-        }
+    /// Returns the number of disks.
+    pub(super) fn disk_count(&self) -> usize {
+        self.disks.len()
     }
 
-    /// Replaces the backing of the machine's only disk. Returns `None` if its kernel cannot be
-    /// notified of that.
-    pub(super) fn with(self, device: Arc<dyn BlockWrite>) -> Option<Self> {
-        let disk = self.only_disk()?;
-        disk.exchange(device);
-        disk.tell_size().then_some(self)
+    /// Sets the backing of these disks. Returns false if the machine's kernel cannot be notified of
+    /// that.
+    pub(super) fn attach(&self, disks: &[usize], devices: Vec<Arc<dyn BlockWrite>>) -> bool {
+        let mut disks = disks.iter().zip(devices);
+        disks.all(|(&index, device)| {
+            self.disks.get(index).is_some_and(|disk| {
+                disk.exchange(device);
+                disk.tell_size()
+            })
+        })
     }
 
-    /// Detaches the backing of all disks; the machine then sees empty ones.
-    pub(super) fn detach(&self) {
-        for disk in &self.disks {
+    /// Detaches the backing of these disks; the machine then sees empty ones, and writes nothing
+    /// any more.
+    pub(super) fn detach(&self, disks: &[usize]) {
+        for disk in disks.iter().filter_map(|&index| self.disks.get(index)) {
             disk.exchange(empty_device());
         }
     }
@@ -188,7 +204,7 @@ impl Machine {
             }
             let failed = |disk: &Weak<BlockDevice>| disk.upgrade()?.first_error();
             if let Some(error) = disks.iter().find_map(failed) {
-                text.push_str("; before that, its disk failed: ");
+                text.push_str("; before that, one of its disks failed: ");
                 text.push_str(&error.to_string());
             }
             tracing::error!("{text}");
@@ -197,7 +213,7 @@ impl Machine {
         }
     }
 
-    /// Ends the machine after its filesystem was unmounted. A failure to end it in order is only
+    /// Ends the machine after its filesystems were unmounted. A failure to end it in order is only
     /// logged, because the data is durable.
     pub(super) fn end(&self) {
         if let Err(error) = self.shut_down() {

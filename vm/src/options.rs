@@ -84,8 +84,8 @@ pub struct VmOptions {
     /// The time until a machine must answer; `None` for the backend's default.
     pub deadline: Option<Duration>,
     /// The time until a call must be answered. After that the machine is assumed to hang and is
-    /// killed: its filesystem is then as after a power cut. A machine that uses its disks meanwhile
-    /// has twenty times as long, and programs may run without limit.
+    /// killed: its filesystems are then as after a power cut. A machine that uses its disks
+    /// meanwhile has twenty times as long, and programs may run without limit.
     pub call_deadline: Duration,
     /// True if machines have a network for the programs that run in them. Such a program reaches
     /// everything that this user reaches. Only QEMU provides it.

@@ -1,32 +1,31 @@
-//! The pool of used machines.
+//! The machines of all disks: those in use, and those that are kept for the next filesystem.
 //!
 //! A machine that has mounted an image may be controlled by the author of that image. It is used
-//! again only for the same [disk](DiskId), whose bytes the author has chosen anyway; any other disk
-//! gets a new machine.
+//! only for the same [disk](DiskId), whose bytes the author has chosen anyway; any other disk gets a
+//! new machine.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+mod lease;
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::VmOptions;
 use super::machine::Machine;
 use diskfs_disk::DiskId;
+pub(super) use lease::{Lease, LeaseEnd};
 
-/// The maximum number of used machines in the pool: a disk's filesystems are opened one after the
-/// other, and a system seldom has more.
-const USED_MACHINES_MAX: usize = 4;
+/// The maximum number of machines that are kept without a filesystem.
+const IDLE_MACHINES_MAX: usize = 4;
 
-/// The time for which a used machine is kept. A disk that was inspected is usually opened for
-/// writing right after that.
-const USED_MACHINE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time for which a machine without a filesystem is kept. A disk that was inspected is usually
+/// opened for writing right after that.
+const IDLE_MACHINE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The idle machines of one [`MicroVm`](super::MicroVm). Dropping it ends them.
+/// The machines of one [`MicroVm`](super::MicroVm). Dropping it ends those without a filesystem;
+/// the others end with their last filesystem.
 #[derive(Debug)]
 pub(super) struct Pool(Arc<Shared>);
-
-/// A weak reference to the pool to which a machine returns.
-#[derive(Debug, Clone)]
-pub(super) struct PoolHandle(Weak<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -37,23 +36,76 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct PoolState {
-    /// The used machines, the most recent one last.
-    used: Vec<UsedMachine>,
+    /// The machines, the most recently used one last.
+    machines: Vec<PooledMachine>,
+    /// The disks for which a thread looks for a machine or starts one.
+    turns: Vec<DiskId>,
     /// True if a thread maintains the pool.
     is_maintained: bool,
     has_ended: bool,
 }
 
 #[derive(Debug)]
-struct UsedMachine {
-    machine: Machine,
+struct PooledMachine {
+    machine: Arc<Machine>,
     disk: DiskId,
+    /// The disks of the machine that a filesystem uses.
+    is_leased: Vec<bool>,
+    /// True if unmounting has failed. Its other filesystems stay, but it gets no new one.
+    is_faulty: bool,
+    /// The end of the time for which it is kept without a filesystem.
     until: Option<Instant>,
 }
 
-impl UsedMachine {
+impl PooledMachine {
+    fn is_idle(&self) -> bool {
+        !self.is_leased.contains(&true)
+    }
+
+    /// Returns true if it must not be used any more, and has no filesystem.
     fn is_over(&self) -> bool {
-        self.until.is_none_or(|until| until <= Instant::now()) || !self.machine.is_sound()
+        let is_late = self.until.is_none_or(|until| until <= Instant::now());
+        self.is_idle() && (is_late || !self.is_usable())
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.is_faulty && self.machine.is_sound()
+    }
+
+    /// Leases this many disks. Returns their indices; `None` if so many are not free.
+    fn lease(&mut self, count: usize) -> Option<Vec<usize>> {
+        let indices = 0..self.is_leased.len();
+        let free = indices.filter(|&index| self.is_leased.get(index) == Some(&false));
+        let free: Vec<usize> = free.take(count).collect();
+        if free.len() < count {
+            return None;
+        }
+        self.set_leased(&free, true);
+        self.until = None;
+        Some(free)
+    }
+
+    fn set_leased(&mut self, disks: &[usize], is_leased: bool) {
+        for &index in disks {
+            if let Some(known) = self.is_leased.get_mut(index) {
+                *known = is_leased;
+            }
+        }
+    }
+}
+
+/// The right to look for a machine of a disk or to start one. Threads that open several filesystems
+/// of a disk at once thus get one machine.
+#[derive(Debug)]
+pub(super) struct Turn {
+    shared: Arc<Shared>,
+    disk: DiskId,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.shared.lock().turns.retain(|disk| *disk != self.disk);
+        self.shared.changed.notify_all();
     }
 }
 
@@ -71,18 +123,44 @@ impl Pool {
         &self.0.options
     }
 
-    pub(super) fn handle(&self) -> PoolHandle {
-        PoolHandle(Arc::downgrade(&self.0))
+    /// Waits until no other thread looks for a machine of this disk or starts one.
+    pub(super) fn turn(&self, disk: DiskId) -> Turn {
+        let mut state = self.0.lock();
+        while state.turns.contains(&disk) {
+            let waited = self.0.changed.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        state.turns.push(disk);
+        Turn {
+            shared: Arc::clone(&self.0),
+            disk,
+        }
     }
 
-    /// Takes a machine that was used for this disk before.
-    pub(super) fn take(&self, disk: DiskId) -> Option<Machine> {
+    /// Leases disks of a machine that was used for this disk before.
+    pub(super) fn take(&self, disk: DiskId, count: usize) -> Option<Lease> {
         let mut state = self.0.lock();
-        let index = state.used.iter().rposition(|used| used.disk == disk)?;
-        let used = state.used.remove(index);
-        // A machine that is over is ended after the lock was released.
-        drop(state);
-        (!used.is_over()).then_some(used.machine)
+        let machines = state.machines.iter_mut().rev();
+        let usable = machines.filter(|known| known.disk == disk && known.is_usable());
+        usable.filter(|known| !known.is_over()).find_map(|known| {
+            let disks = known.lease(count)?;
+            Some(Lease::new(Arc::clone(&known.machine), disks, &self.0))
+        })
+    }
+
+    /// Adds a machine that was started for this disk, and leases its first disks.
+    pub(super) fn add(&self, machine: Machine, disk: DiskId, count: usize) -> Lease {
+        let machine = Arc::new(machine);
+        let mut known = PooledMachine {
+            is_leased: vec![false; machine.disk_count()],
+            machine: Arc::clone(&machine),
+            disk,
+            is_faulty: false,
+            until: None,
+        };
+        let disks = known.lease(count).unwrap_or_default();
+        self.0.lock().machines.push(known);
+        Lease::new(machine, disks, &self.0)
     }
 }
 
@@ -90,35 +168,11 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.has_ended = true;
-        let all = std::mem::take(&mut state.used);
+        // A lease keeps its own machine.
+        let all = std::mem::take(&mut state.machines);
         drop(state);
         self.0.changed.notify_all();
         drop(all);
-    }
-}
-
-impl PoolHandle {
-    /// Puts a machine whose filesystem is unmounted back into the pool, for that disk only. Ends it
-    /// if it must not be used again.
-    pub(super) fn put(&self, machine: Machine, disk: DiskId) {
-        machine.detach();
-        let shared = self.0.upgrade().filter(|_| machine.is_sound());
-        let Some(shared) = shared else { return };
-        let mut state = shared.lock();
-        if state.has_ended {
-            return;
-        }
-        let too_many = state.used.len() >= USED_MACHINES_MAX;
-        let oldest = too_many.then(|| state.used.remove(0));
-        state.used.push(UsedMachine {
-            machine,
-            disk,
-            until: Instant::now().checked_add(USED_MACHINE_TIMEOUT),
-        });
-        shared.ensure_maintained(&mut state);
-        drop(state);
-        shared.changed.notify_all();
-        drop(oldest);
     }
 }
 
@@ -139,7 +193,7 @@ impl Shared {
             // Without the thread, the machines would never be ended.
             Err(error) => {
                 tracing::debug!(%error, "cannot start the pool's thread; no microVM is kept");
-                state.used.clear();
+                state.machines.retain(|known| !known.is_idle());
             }
         }
     }
@@ -148,12 +202,13 @@ impl Shared {
     fn maintain(&self) {
         let mut state = self.lock();
         while !state.has_ended {
-            let over: Vec<UsedMachine> = state.used.extract_if(.., |used| used.is_over()).collect();
+            let over = state.machines.extract_if(.., |known| known.is_over());
+            let over: Vec<PooledMachine> = over.collect();
             if !over.is_empty() {
                 drop(state);
                 drop(over);
                 state = self.lock();
-            } else if let Some(next) = state.used.iter().filter_map(|used| used.until).min() {
+            } else if let Some(next) = state.machines.iter().filter_map(|known| known.until).min() {
                 let left = next.saturating_duration_since(Instant::now());
                 let waited = self.changed.wait_timeout(state, left);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;

@@ -152,16 +152,16 @@ pub fn work(
     let tools = File::open(&tools).map_err(|e| Error::from(e).in_file(&tools))?;
     let native = filesystem_kinds::for_access("ext4", Access::ReadOnly)?;
     let tools = Part::mounted(
-        BlockDevice::read_only(Arc::new(tools)),
+        vec![BlockDevice::read_only(Arc::new(tools))],
         native,
         Access::ReadOnly,
     );
-    let target = BlockDevice::writable(device);
+    let target = vec![BlockDevice::writable(device)];
     let target = if call.mounts {
         let mounting = filesystem_kinds::for_access(kind, Access::ReadWrite)?;
         Part::mounted(target, mounting, Access::ReadWrite)
     } else {
-        Part::only_a_disk(target)
+        Part::only_disks(target)
     };
     let tree = MachineTree::of_parts(options, vec![tools, target], b"")?;
     if call.mounts {

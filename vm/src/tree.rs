@@ -7,32 +7,29 @@ use diskfs_remote::client::{Program, ProgramDir, Remote, Running};
 
 use super::filesystem_kinds::Access;
 use super::filesystem_kinds::{self, Mounting};
-use super::machine::{Machine, serial};
+use super::machine::{MAX_DISKS, Machine, serial};
 use super::{VmOptions, start};
 use diskfs_disk::guest::KernelMounts;
 use diskfs_disk::{Error, ErrorKind, Result};
 use diskfs_export::vhost_user::BlockDevice;
 
-/// The maximum number of disks: as many as have one-letter names in the machine, minus the area.
-const MAX_DISKS: usize = 25;
-
-/// A disk of the machine, with its mount options if it is mounted.
+/// The disks of one filesystem, with its mount options if it is mounted.
 pub(super) struct Part {
-    device: BlockDevice,
+    devices: Vec<BlockDevice>,
     mounting: Option<(Mounting, Access)>,
 }
 
 impl Part {
-    pub(super) fn mounted(device: BlockDevice, mounting: Mounting, access: Access) -> Self {
+    pub(super) fn mounted(devices: Vec<BlockDevice>, mounting: Mounting, access: Access) -> Self {
         Self {
-            device,
+            devices,
             mounting: Some((mounting, access)),
         }
     }
 
-    pub(super) fn only_a_disk(device: BlockDevice) -> Self {
+    pub(super) fn only_disks(devices: Vec<BlockDevice>) -> Self {
         Self {
-            device,
+            devices,
             mounting: None,
         }
     }
@@ -61,8 +58,9 @@ impl MachineTree {
         for volume in &mounts.volumes {
             let mounting =
                 filesystem_kinds::for_access(volume.filesystem_kind()?, Access::ReadWrite)?;
-            let device = BlockDevice::writable(volume.writable_device()?);
-            parts.push(Part::mounted(device, mounting, Access::ReadWrite));
+            let devices = volume.writable_devices()?.into_iter();
+            let devices = devices.map(BlockDevice::writable).collect();
+            parts.push(Part::mounted(devices, mounting, Access::ReadWrite));
         }
         let tree = Self::of_parts(options, parts, &mounts.root)?;
         tree.show(mounts);
@@ -71,24 +69,28 @@ impl MachineTree {
 
     /// Starts a machine with these disks; the first one has the root.
     pub(super) fn of_parts(options: &VmOptions, parts: Vec<Part>, root: &[u8]) -> Result<Self> {
-        if parts.len() > MAX_DISKS {
+        if parts.iter().map(|part| part.devices.len()).sum::<usize>() > MAX_DISKS {
             let reason = format!("too many disks for a microVM: at most {MAX_DISKS}");
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         let mut disks = Vec::new();
         let mut mountings = Vec::new();
-        for (index, part) in parts.into_iter().enumerate() {
-            disks.push(Arc::new(part.device.with_serial(serial(index))));
-            mountings.push(part.mounting);
+        for part in parts {
+            let first = disks.len();
+            for device in part.devices {
+                disks.push(Arc::new(device.with_serial(serial(disks.len()))));
+            }
+            let indices: Vec<_> = (first..disks.len()).collect();
+            mountings.push((indices, part.mounting));
         }
         let machine = start::start(options, &disks)?;
         if options.network {
             machine.client.connect_network()?;
         }
         let mut filesystems = Vec::new();
-        for (index, mounting) in mountings.into_iter().enumerate() {
+        for (indices, mounting) in mountings {
             if let Some((mounting, access)) = mounting {
-                filesystems.push(machine.mount(&serial(index), &mounting, access)?);
+                filesystems.push(machine.mount(&indices, &mounting, access)?);
             }
         }
         Ok(Self {

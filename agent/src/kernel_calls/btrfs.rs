@@ -1,8 +1,11 @@
 //! The ioctls of btrfs (`include/uapi/linux/btrfs.h`, `btrfs_tree.h`).
 
+use std::fs::File;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// The key of an item in a tree: `struct btrfs_key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,4 +114,40 @@ pub(crate) fn path_in_subvolume(
     }
     let path = args.path.split(|&byte| byte == 0).next();
     Ok(path.unwrap_or_default().to_vec())
+}
+
+/// The device that takes the requests about all filesystems.
+const CONTROL: &str = "/dev/btrfs-control";
+
+/// The size of the buffer for a device's name.
+const NAME_BYTES: usize = 4088;
+
+/// The arguments of requests about devices: `struct btrfs_ioctl_vol_args`.
+#[repr(C)]
+struct VolumeArgs {
+    fd: i64,
+    name: [u8; NAME_BYTES],
+}
+
+/// Makes the kernel forget a device of a filesystem that is not mounted.
+pub(crate) fn forget_device(device: &Path) -> io::Result<()> {
+    /// The request `BTRFS_IOC_FORGET_DEV`: `_IOW(0x94, 5, struct btrfs_ioctl_vol_args)`.
+    const FORGET_DEV: libc::c_ulong = 0x5000_9405;
+    const { assert!(size_of::<VolumeArgs>() == 4096) };
+    let mut args = VolumeArgs {
+        fd: 0,
+        name: [0; NAME_BYTES],
+    };
+    let device = device.as_os_str().as_bytes();
+    let name = args.name.get_mut(..device.len());
+    let name = name.filter(|_| device.len() < NAME_BYTES);
+    name.ok_or(io::ErrorKind::InvalidInput)?
+        .copy_from_slice(device);
+    let control = File::open(CONTROL)?;
+    // SAFETY: `args` has the layout and the size of the request, and its name ends with a NUL.
+    let done = unsafe { libc::ioctl(control.as_raw_fd(), FORGET_DEV, &raw const args) };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use diskfs_block::BlockRead;
-use diskfs_btrfs::{Btrfs, DeviceInfo, Options, RootSubvolume, device_info};
+use diskfs_btrfs::{Btrfs, DeviceInfo, Options, RootSubvolume, device_info, missing_devices};
 use diskfs_vfs::{FsRead, Result};
 
 use super::Volume;
+use crate::{Error, ErrorKind};
 
-const KIND: &str = "btrfs";
+pub(super) const KIND: &str = "btrfs";
 
 /// The subvolume at the top, in which all others are directories: so `subvol=` of fstab(5) is a
 /// path, and the driver shows the same tree as the microVM.
@@ -17,10 +18,8 @@ const TOP_LEVEL: u64 = 5;
 /// Opens the filesystem on `device`, which is that of `volume`, with its devices among the volumes
 /// beside it.
 pub(super) fn open(volume: &Volume, device: Arc<dyn BlockRead>) -> Result<Arc<dyn FsRead>> {
-    let further = match device_info(&*device)? {
-        Some(own) if own.device_count > 1 => further_devices(volume, &own),
-        _ => Vec::new(),
-    };
+    let further = further_devices(volume, &*device)?;
+    let further = further.into_iter().map(|(_, device)| device);
     let devices = std::iter::once(device).chain(further).collect();
     let options = Options {
         root: RootSubvolume::Id(TOP_LEVEL),
@@ -29,16 +28,67 @@ pub(super) fn open(volume: &Volume, device: Arc<dyn BlockRead>) -> Result<Arc<dy
     Ok(Arc::new(Btrfs::open(devices, &options)?))
 }
 
-/// Returns the other devices of a filesystem, and the seeds that it may have grown from. A volume
-/// that can't be read is a missing device, which the driver reports if it needs it.
-fn further_devices(volume: &Volume, own: &DeviceInfo) -> Vec<Arc<dyn BlockRead>> {
+/// Returns the other volumes of the filesystem on `device`, which is that of `volume`. All devices
+/// of the filesystem are there.
+///
+/// # Errors
+/// `NotFound` if a device is missing, with its ID and UUID; `Corrupt` if the list of devices is
+/// invalid; `Io`.
+pub(super) fn other_volumes<'v>(
+    volume: &'v Volume,
+    device: &Arc<dyn BlockRead>,
+) -> crate::Result<Vec<&'v Volume>> {
+    let (others, further): (Vec<_>, Vec<_>) =
+        further_devices(volume, &**device)?.into_iter().unzip();
+    let expects_others = device_info(&**device)?.is_some_and(|own| own.device_count > 1);
+    if expects_others {
+        let devices = std::iter::once(Arc::clone(device)).chain(further).collect();
+        check_complete(volume, devices)?;
+    }
+    Ok(others)
+}
+
+/// Fails if a device of a filesystem is missing.
+fn check_complete(volume: &Volume, devices: Vec<Arc<dyn BlockRead>>) -> crate::Result<()> {
+    let missing = missing_devices(devices)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing: Vec<_> = missing
+        .iter()
+        .map(|device| format!("device {} (UUID {})", device.device_id, device.device_uuid))
+        .collect();
+    let reason = format!(
+        "volume {} holds a btrfs of several devices, and its {} missing",
+        volume.name(),
+        match &*missing {
+            [one] => format!("{one} is"),
+            several => format!("{} are", several.join(", ")),
+        }
+    );
+    let hint = "open the filesystem with all of its devices; on the command line, use --add";
+    Err(Error::new(ErrorKind::NotFound, reason).with_hint(hint))
+}
+
+/// Returns the other devices of a filesystem, and the seeds that it may have grown from, with their
+/// volumes. A volume that can't be read is a missing device, which the driver reports if it needs
+/// it.
+fn further_devices<'v>(
+    volume: &'v Volume,
+    device: &dyn BlockRead,
+) -> Result<Vec<(&'v Volume, Arc<dyn BlockRead>)>> {
+    let Some(own) = device_info(device)?.filter(|own| own.device_count > 1) else {
+        return Ok(Vec::new());
+    };
     let others = volume.beside().iter();
     let others = others.filter(|other| other.name() != volume.name());
-    let mut found: Vec<_> = others.filter_map(member).collect();
+    let mut found: Vec<_> = others
+        .filter_map(|other| Some((other, member(other)?)))
+        .collect();
     // With the seeds last, a device of the filesystem itself has precedence over one with its ID.
-    found.sort_by_key(|(_, info)| info.filesystem_uuid != own.filesystem_uuid);
+    found.sort_by_key(|(_, (_, info))| info.filesystem_uuid != own.filesystem_uuid);
     let mut ids = vec![own.device_id];
-    found.retain(|(_, info)| {
+    found.retain(|(_, (_, info))| {
         let is_related = info.filesystem_uuid == own.filesystem_uuid || info.is_seed;
         let is_taken = is_related && !ids.contains(&info.device_id);
         if is_taken {
@@ -46,7 +96,10 @@ fn further_devices(volume: &Volume, own: &DeviceInfo) -> Vec<Arc<dyn BlockRead>>
         }
         is_taken
     });
-    found.into_iter().map(|(device, _)| device).collect()
+    let devices = found.into_iter();
+    Ok(devices
+        .map(|(volume, (device, _))| (volume, device))
+        .collect())
 }
 
 /// Returns true if another volume of `all` lists the filesystem of which this one is a device: an

@@ -20,25 +20,26 @@ pub trait Fallback: Debug + Send + Sync {
     /// that its requirements are installed.
     fn supports(&self, kind: &str) -> bool;
 
-    /// Opens a filesystem for reading. Nothing is written to `device`.
+    /// Opens the filesystem on `devices` for reading: one device, or all devices of a filesystem
+    /// that spans several. Nothing is written to them.
     ///
     /// # Errors
     /// `Unsupported` if a requirement of the fallback is missing, with its name.
     fn open(
         &self,
         wanted: &FallbackRequest<'_>,
-        device: Arc<dyn BlockRead>,
+        devices: Vec<Arc<dyn BlockRead>>,
     ) -> Result<Arc<dyn FsRead>>;
 
-    /// Opens a filesystem for writing. The fallback stops writing to `device` when the filesystem
-    /// is closed or dropped.
+    /// Opens the filesystem on `devices` for writing. The fallback stops writing to them when the
+    /// filesystem is closed or dropped.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     fn open_for_writing(
         &self,
         wanted: &FallbackRequest<'_>,
-        device: Arc<dyn BlockWrite>,
+        devices: Vec<Arc<dyn BlockWrite>>,
     ) -> Result<Arc<dyn FsWrite>>;
 }
 
@@ -51,6 +52,9 @@ pub struct FallbackRequest<'a> {
     pub kind: &'a str,
     /// The disk that the volume is on.
     pub disk: DiskId,
+    /// The number of volumes of the disk whose filesystems the fallback supports, so that it can
+    /// open all of them with one machine. It is only a hint.
+    pub volumes_of_disk: usize,
 }
 
 /// The identity of a disk that the process has opened: volumes of one disk have the same.

@@ -35,7 +35,7 @@ impl Volume {
         let device = self.device()?;
         let native = || self.open_native(content, Arc::clone(&device));
         let fs = self.native_or_fallback(content, native, |fallback, wanted| {
-            let open = || fallback.open(wanted, Arc::clone(&device));
+            let open = || fallback.open(wanted, self.devices()?);
             self.by_fallback.get_or(open)
         })?;
         tracing::info!(
@@ -60,7 +60,7 @@ impl Volume {
             driver::open_for_writing(content, device, *options, self.code_page())
         };
         let fs = self.native_or_fallback(content, native, |fallback, wanted| {
-            fallback.open_for_writing(wanted, Arc::clone(&device))
+            fallback.open_for_writing(wanted, self.writable_devices()?)
         })?;
         tracing::info!(
             volume = self.name(),
@@ -156,6 +156,7 @@ impl Volume {
             volume: self.name(),
             kind: content.kind,
             disk: *disk,
+            volumes_of_disk: self.fallback_volumes(),
         };
         open(&**fallback, &wanted).map_err(|error| match unsupported {
             Some(unsupported) if error.kind() == ErrorKind::Unsupported => {
@@ -239,7 +240,11 @@ mod tests {
             true
         }
 
-        fn open(&self, _: &FallbackRequest<'_>, _: Arc<dyn BlockRead>) -> Result<Arc<dyn FsRead>> {
+        fn open(
+            &self,
+            _: &FallbackRequest<'_>,
+            _: Vec<Arc<dyn BlockRead>>,
+        ) -> Result<Arc<dyn FsRead>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(Arc::new(MemoryFs::new()))
         }
@@ -247,7 +252,7 @@ mod tests {
         fn open_for_writing(
             &self,
             _: &FallbackRequest<'_>,
-            _: Arc<dyn BlockWrite>,
+            _: Vec<Arc<dyn BlockWrite>>,
         ) -> Result<Arc<dyn FsWrite>> {
             Err(Error::new(ErrorKind::Unsupported, "not in this test"))
         }

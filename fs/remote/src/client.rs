@@ -27,7 +27,7 @@ use connection::{Call, Connection};
 use negative_cache::NegativeCache;
 
 pub use crate::protocol::{
-    About, Ended, MountRequest, Program, ProgramDir, Stream, TerminalSize, User,
+    About, Ended, MountDevice, MountRequest, Program, ProgramDir, Stream, TerminalSize, User,
 };
 pub use area::BulkArea;
 pub use programs::{ProgramEvent, Running};

@@ -28,8 +28,8 @@ pub use limits::{
 };
 pub use programs::{Ended, Program, ProgramDir, Stream, TerminalSize, User, is_signal};
 pub use requests::{
-    FallocateMode, FileKind, MountRequest, NewFile, Operation, RenameFlags, Request, SyncScope,
-    XattrMode,
+    FallocateMode, FileKind, MountDevice, MountRequest, NewFile, Operation, RenameFlags, Request,
+    SyncScope, XattrMode,
 };
 
 use std::fmt;

@@ -7,7 +7,9 @@ mod machine;
 mod programs;
 mod work;
 
-pub use crate::protocol::{About, Ended, HostHello, MountRequest, Program, Stream, User};
+pub use crate::protocol::{
+    About, Ended, HostHello, MountDevice, MountRequest, Program, Stream, User,
+};
 pub use area::BulkArea;
 pub use machine::{Listed, ListedEntries, Location, Machine, Served};
 pub use programs::{ProgramEvent, Running};

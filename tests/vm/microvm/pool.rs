@@ -65,7 +65,7 @@ fn twins(shop: &Workshop, kind: &str) -> PathBuf {
 }
 
 /// Copies all bytes that are not zero.
-fn copy_into(from: &Path, image: &Path, offset: u64) {
+pub(super) fn copy_into(from: &Path, image: &Path, offset: u64) {
     let mut from = fs::File::open(from).unwrap();
     let mut image = fs::File::options().write(true).open(image).unwrap();
     let mut block = vec![0; 1 << 20];
@@ -155,7 +155,7 @@ fn twins_through_one_machine(kind: &str, checker: (&str, &[&str])) {
 }
 
 /// Waits until all machines have exited, which they do shortly after the request.
-fn all_end(appliance: &Path) {
+pub(super) fn all_end(appliance: &Path) {
     let deadline = Instant::now() + Duration::from_secs(5);
     while !machines(appliance).is_empty() {
         assert!(Instant::now() < deadline, "a machine is left");

@@ -48,7 +48,7 @@ pub struct AgentHello {
 
 impl AgentHello {
     /// The version of the protocol; different versions are incompatible.
-    pub const VERSION: u32 = 7;
+    pub const VERSION: u32 = 8;
 
     /// Creates the frame of this version.
     pub fn new(about: About, has_area: bool) -> Self {

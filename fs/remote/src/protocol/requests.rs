@@ -6,32 +6,44 @@ use serde::{Deserialize, Serialize};
 use super::attributes::Change;
 use super::programs::{Program, ProgramDir, TerminalSize};
 
-/// A request to mount a filesystem.
+/// A device of a filesystem to mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MountRequest {
-    /// The device: its name below `/dev` (`vda`), or the serial number of a virtio disk.
-    pub device: String,
-    /// The kind of filesystem, as the kernel names it.
-    pub kind: String,
-    /// True if it is mounted read-only.
-    pub read_only: bool,
-    /// The filesystem's own mount options, separated by commas as after `-o` of mount(8).
-    pub options: String,
+pub struct MountDevice {
+    /// The device's name below `/dev` (`vda`), or the serial number of a virtio disk.
+    pub name: String,
     /// The size of the device, rounded down to sectors of 512 bytes; 0 if it is unknown. A disk may
     /// be exchanged after the machine was started: then the agent waits until the device has this
     /// size.
     pub size_bytes: u64,
 }
 
+/// A request to mount a filesystem.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountRequest {
+    /// The device.
+    pub device: MountDevice,
+    /// The other devices of a filesystem that has several.
+    pub other_devices: Vec<MountDevice>,
+    /// The kind of filesystem, as the kernel names it.
+    pub kind: String,
+    /// True if it is mounted read-only.
+    pub read_only: bool,
+    /// The filesystem's own mount options, separated by commas as after `-o` of mount(8).
+    pub options: String,
+}
+
 impl MountRequest {
-    /// Creates a request to mount read-write without options.
+    /// Creates a request to mount one device of unknown size read-write without options.
     pub fn new(device: impl Into<String>, kind: impl Into<String>) -> Self {
         Self {
-            device: device.into(),
+            device: MountDevice {
+                name: device.into(),
+                size_bytes: 0,
+            },
+            other_devices: Vec::new(),
             kind: kind.into(),
             read_only: false,
             options: String::new(),
-            size_bytes: 0,
         }
     }
 }
