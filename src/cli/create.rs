@@ -9,7 +9,7 @@ use clap::Args;
 use diskfs::image::create::{
     BackingCheck, CreateOptions, Existing, Preallocation, create_with_progress,
 };
-use diskfs::{Error, ErrorKind, Format, Gate, Result};
+use diskfs::{Error, Format, Gate, Result};
 use serde_json::{Map, Value};
 
 use super::bytes;
@@ -148,9 +148,10 @@ impl Create {
         if self.format.is_some() || !OTHERS.contains(&named.as_str()) {
             return Ok(());
         }
-        let error = named
-            .parse::<Format>()
-            .map_or_else(|error| error, not_created);
+        let error = match named.parse() {
+            Ok(format) => not_created(format),
+            Err(error) => Error::from(error),
+        };
         Err(error
             .in_file(&self.path)
             .with_hint("give -f raw or -f qcow2 to use this name all the same, or use qemu-img"))
@@ -193,6 +194,7 @@ impl Create {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use diskfs::ErrorKind;
     use diskfs::image::create::{L2Entries, NewImage, RefcountUpdates};
 
     use super::*;

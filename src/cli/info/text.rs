@@ -93,7 +93,7 @@ fn mapped_fields(details: &MappedDetails) -> Vec<(&'static str, String)> {
         text.map(|text| safe(text.as_bytes()))
     };
     let rows = [
-        ("variant", details.variant.map(str::to_owned)),
+        ("variant", text(&details.variant)),
         ("block size", details.block_size_bytes.map(units)),
         ("creator", text(&details.creator)),
         ("identifier", text(&details.id)),
