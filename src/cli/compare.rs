@@ -22,10 +22,11 @@ use super::show::json as document;
 const DIFFERENT: u8 = 1;
 const TROUBLE: u8 = 2;
 
-/// Compare the contents of two disks, whatever the format of their images
+/// Compare the contents of two disks
 ///
-/// Ranges that both images are known to read as zeroes are not read. If one disk is longer, the rest
-/// of it must be zeroes, unless --strict is given. To compare files, see `diskfs diff`.
+/// The images can have any formats. Ranges that both are known to read as zeroes are not read. If one
+/// disk is longer, the rest of it must be zeroes, unless --strict is given. To compare files, see
+/// `diskfs diff`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "An option before the comma applies to that image only, as in `a.img,format=raw`; the options below

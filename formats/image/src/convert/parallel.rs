@@ -179,7 +179,7 @@ mod tests {
         let seen = Mutex::new(Vec::new());
         let mut reported = 0;
         let threads = NonZeroUsize::new(5).unwrap();
-        let work = |_: &mut (), piece: Piece, turn: Turn<'_>| {
+        let work = |(): &mut (), piece: Piece, turn: Turn<'_>| {
             turn.take(|| {
                 seen.lock().unwrap().push(piece.offset);
                 Ok(())
@@ -199,7 +199,7 @@ mod tests {
     fn the_first_error_ends_all_threads() {
         let device = Memory::new(vec![1; 64 << 20]);
         let threads = NonZeroUsize::new(4).unwrap();
-        let work = |_: &mut (), piece: Piece, turn: Turn<'_>| {
+        let work = |(): &mut (), piece: Piece, turn: Turn<'_>| {
             turn.take(|| match piece.offset {
                 0..0x100_0000 => Ok(()),
                 offset => Err(Error::invalid(format!("no {offset}"))),
@@ -209,7 +209,7 @@ mod tests {
         let error = for_each(pieces(&device), threads, || (), work, &mut go_on).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         let mut stop = |_| ControlFlow::Break(());
-        let work = |_: &mut (), _: Piece, turn: Turn<'_>| turn.take(|| Ok(()));
+        let work = |(): &mut (), _: Piece, turn: Turn<'_>| turn.take(|| Ok(()));
         let error = for_each(pieces(&device), threads, || (), work, &mut stop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cancelled);
     }
