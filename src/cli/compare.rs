@@ -37,7 +37,7 @@ Exit codes, as in cmp(1) and unlike other commands: 0 equal, 1 different, 2 fail
 Examples:
   diskfs compare disk.raw disk.qcow2
   diskfs compare --volume p1 before.qcow2 after.qcow2
-  diskfs compare disk.qcow2,snapshot=monday disk.qcow2"
+  diskfs compare disk.qcow2,snapshot=before disk.qcow2"
 )]
 pub(super) struct Compare {
     /// The images to compare

@@ -42,7 +42,7 @@ With -B, DST is an overlay of FILE: only what IMG itself stores is copied, and t
 same in FILE. Without it, DST contains everything that IMG and its backing files contain.
 
 Examples:
-  diskfs convert disk.raw disk.qcow2
+  diskfs convert disk.raw new.qcow2
   diskfs convert -c -o compression_type=zstd disk.qcow2 small.qcow2
   diskfs convert --snapshot before disk.qcow2 before.raw
   diskfs convert --volume vg0/data disk.qcow2 data.raw

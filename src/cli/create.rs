@@ -9,7 +9,7 @@ use clap::Args;
 use diskfs::image::create::{
     BackingCheck, CreateOptions, Existing, Preallocation, create_with_progress,
 };
-use diskfs::{Error, Format, Gate, Result};
+use diskfs::{Format, Gate, Result};
 use serde_json::{Map, Value};
 
 use super::bytes;
@@ -148,13 +148,8 @@ impl Create {
         if self.format.is_some() || !OTHERS.contains(&named.as_str()) {
             return Ok(());
         }
-        let error = match named.parse() {
-            Ok(format) => not_created(format),
-            Err(error) => Error::from(error),
-        };
-        Err(error
-            .in_file(&self.path)
-            .with_hint("give -f raw or -f qcow2 to use this name all the same, or use qemu-img"))
+        let format = named.parse()?;
+        Err(not_created(format).in_file(&self.path))
     }
 
     fn format(&self, wanted: &ImageSettings) -> Format {

@@ -45,7 +45,7 @@ impl ImageSettings {
         match format {
             Format::Raw => self.raw(),
             Format::Qcow2 => Ok(NewImage::Qcow2(Box::new(self.qcow2(check)?))),
-            other => Err(not_created(other).with_hint("give -f raw or -f qcow2")),
+            other => Err(not_created(other)),
         }
     }
 
@@ -159,7 +159,10 @@ fn unknown(name: &str) -> Error {
 /// Returns the error for a format that diskfs reads but does not create.
 pub(super) fn not_created(format: Format) -> Error {
     let reason = format!("creating images of format {format} is not supported");
-    Error::new(ErrorKind::Unsupported, reason)
+    let theirs = format.qemu_name();
+    Error::new(ErrorKind::Unsupported, reason).with_hint(format!(
+        "raw and qcow2 are supported; `qemu-img create -f {theirs}` makes others"
+    ))
 }
 
 /// Splits a list of options at commas. As in QEMU, two commas stand for one comma in an option.

@@ -281,6 +281,9 @@ fn copy_of(scene: &Path, script: &str) -> tempfile::TempDir {
             "cp images/base.qcow2 base.qcow2 && diskfs create -b base.qcow2 -F qcow2 overlay.qcow2",
         );
     }
+    if script.contains("disk.raw") {
+        must(at, "qemu-img convert -O raw guest.qcow2 disk.raw");
+    }
     if script.contains("mount disk.img") {
         fs::copy(at.join("data.qcow2"), at.join("disk.img")).unwrap();
     }
