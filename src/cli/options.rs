@@ -191,7 +191,7 @@ impl SourceArgs {
 #[command(next_help_heading = "Image options")]
 pub(crate) struct ImageArgs {
     /// The format of the image, instead of detecting it (raw, qcow2, vmdk, vdi, vhd, vhdx, qed,
-    /// parallels, qcow, dmg)
+    /// parallels, qcow, dmg, ova)
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
 

@@ -27,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "diskfs-block",
             "diskfs-dmg",
+            "diskfs-ova",
             "diskfs-parallels",
             "diskfs-qcow",
             "diskfs-qed",

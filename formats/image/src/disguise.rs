@@ -5,11 +5,12 @@
 
 use std::path::Path;
 
-use diskfs_block::{Error, ErrorKind, Result};
+use diskfs_block::{Error, ErrorKind, Result, read_within};
+use diskfs_ova::is_tar;
 use rustix::fs::Stat;
 
 use crate::Format;
-use crate::probe::probe;
+use crate::probe::{HEAD_BYTES, probe};
 use crate::source::Source;
 
 /// The file name extensions of raw disks. Distributions use `.img` for qcow2 images, too, but those
@@ -49,13 +50,18 @@ pub(crate) fn warning(source: &Source, format: Format) -> Option<String> {
     })
 }
 
-/// Returns the format of an image whose structures are only at its end, by its name: a DMG.
+/// Returns the format of an image that is found by its name, too: a DMG, whose structures are only
+/// at its end, or an OVA, which begins like any tar archive on a raw disk.
 pub(crate) fn named_by_extension(source: &Source) -> Result<Option<Format>> {
-    if !ends_in(&source.path, "dmg") {
-        return Ok(None);
+    let device = source.device.as_ref();
+    if ends_in(&source.path, "dmg") && diskfs_dmg::ends_with_trailer(device)? {
+        return Ok(Some(Format::Dmg));
     }
-    let is_dmg = diskfs_dmg::ends_with_trailer(source.device.as_ref())?;
-    Ok(is_dmg.then_some(Format::Dmg))
+    if ends_in(&source.path, "ova") {
+        let head = read_within(device, 0, HEAD_BYTES)?.unwrap_or_default();
+        return Ok(is_tar(&head).then_some(Format::Ova));
+    }
+    Ok(None)
 }
 
 /// Returns a warning for a file that was probed as raw, and may be a fixed VHD. Its footer is at

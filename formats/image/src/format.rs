@@ -29,15 +29,17 @@ pub enum Format {
     Qcow,
     /// Apple's format.
     Dmg,
+    /// A package of a virtual machine, with its disks.
+    Ova,
 }
 
 /// The names of the supported formats, for messages.
 pub(crate) const SUPPORTED: &str = "supported: raw, qcow2, vdi, vhd (vpc), vhdx, vmdk, qed, \
-     parallels, qcow, dmg; convert others with `qemu-img convert -O qcow2`";
+     parallels, qcow, dmg, ova; convert others with `qemu-img convert -O qcow2`";
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Raw,
         Self::Qcow2,
         Self::Vdi,
@@ -48,6 +50,7 @@ impl Format {
         Self::Parallels,
         Self::Qcow,
         Self::Dmg,
+        Self::Ova,
     ];
 
     /// Returns the name: as QEMU spells it, but `vhd` instead of `vpc`.
@@ -63,6 +66,7 @@ impl Format {
             Self::Parallels => "parallels",
             Self::Qcow => "qcow",
             Self::Dmg => "dmg",
+            Self::Ova => "ova",
         }
     }
 
@@ -82,7 +86,7 @@ impl Format {
     /// Returns true if the format can be that of a backing file: one that QEMU can write, so that
     /// tools expect it there.
     pub(crate) const fn can_back(self) -> bool {
-        !matches!(self, Self::Dmg)
+        !matches!(self, Self::Dmg | Self::Ova)
     }
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct StorageRules {
     /// True if `map` says that what no image stores is present, as zeroes: QEMU's answer for formats
     /// of which it knows no backing files.
     pub(crate) absent_is_zero: bool,
+    /// The offset of file 0 in the image file, which `map` adds.
+    pub(crate) start_bytes: u64,
 }
 
 /// The surroundings of an image: files, parent and caches.
@@ -265,7 +267,10 @@ impl Mapped {
     fn stored_status(&self, number: usize, offset: u64, here: Status) -> Result<Status> {
         let data = Status {
             data: true,
-            host_offset: Some(offset),
+            host_offset: Some(match number {
+                0 => offset.saturating_add(self.0.rules.start_bytes),
+                _ => offset,
+            }),
             ..here
         };
         if !self.0.rules.asks_for_holes {

@@ -32,7 +32,10 @@ impl DeviceCopy<'_> {
             _ => Skipped::None,
         };
         let unit_bytes = self.sparse_bytes.unwrap_or(SPARSE_BYTES);
-        let pieces = Pieces::new(self.from, unit_bytes, skipped);
+        let mut pieces = Pieces::new(self.from, unit_bytes, skipped);
+        if self.sparse_bytes.is_none() {
+            pieces = pieces.with_small_zeroes();
+        }
         for_each(
             pieces,
             self.threads,
@@ -65,23 +68,14 @@ impl DeviceCopy<'_> {
         Ok(())
     }
 
-    /// Writes a piece of zeroes: as such, or byte by byte if everything is to be written.
+    /// Writes a piece of zeroes: as such, or byte by byte if everything is to be stored.
     fn write_zeroes(&self, buffer: &mut Vec<u8>, piece: Piece) -> Result<()> {
-        const FILL_BYTES: u64 = 1 << 20;
         if self.sparse_bytes.is_some() {
             return self.to.write_zeroes(piece.offset, piece.len_bytes);
         }
         buffer.clear();
-        buffer.resize(to_usize(FILL_BYTES.min(piece.len_bytes)), 0);
-        let mut done = 0;
-        while done < piece.len_bytes {
-            let len = FILL_BYTES.min(piece.len_bytes.saturating_sub(done));
-            let zeroes = buffer.get(..to_usize(len)).unwrap_or_default();
-            self.to
-                .write_at(piece.offset.saturating_add(done), zeroes)?;
-            done = done.saturating_add(len);
-        }
-        Ok(())
+        buffer.resize(to_usize(piece.len_bytes), 0);
+        self.to.write_at(piece.offset, buffer)
     }
 }
 

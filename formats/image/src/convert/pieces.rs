@@ -4,13 +4,15 @@ use diskfs_block::{BlockRead, ExtentKind, Result};
 
 /// The largest piece. It bounds the memory of a thread, and how long others wait for its turn.
 pub(super) const PIECE_BYTES: u64 = 1 << 20;
+/// The largest piece of zeroes. It bounds the time until an operation can be cancelled.
+const ZEROES_BYTES: u64 = 256 << 20;
 
 /// A part of a disk to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
     /// The offset in the disk in bytes.
     pub(super) offset: u64,
-    /// The length in bytes: at most [`PIECE_BYTES`] of data; zeroes have any length.
+    /// The length in bytes: of data, [`PIECE_BYTES`] or one unit at most.
     pub(super) len_bytes: u64,
     /// True if the piece reads as zeroes.
     pub(super) is_zero: bool,
@@ -33,6 +35,7 @@ pub(super) struct Pieces<'a> {
     from: &'a dyn BlockRead,
     unit_bytes: u64,
     skipped: Skipped,
+    zeroes_max: u64,
     at: u64,
     count: u64,
 }
@@ -44,8 +47,17 @@ impl<'a> Pieces<'a> {
             from,
             unit_bytes,
             skipped,
+            zeroes_max: ZEROES_BYTES,
             at: 0,
             count: 0,
+        }
+    }
+
+    /// Makes pieces of zeroes as small as those of data, for a target that stores them.
+    pub(super) fn with_small_zeroes(self) -> Self {
+        Self {
+            zeroes_max: PIECE_BYTES.max(self.unit_bytes),
+            ..self
         }
     }
 
@@ -98,8 +110,14 @@ impl<'a> Pieces<'a> {
                     is_zero: false,
                 }));
             }
+            let is_skipped = self.is_skipped(kind);
+            let len_bytes = if is_skipped {
+                len_bytes
+            } else {
+                len_bytes.min(self.zeroes_max)
+            };
             self.at = offset.saturating_add(len_bytes);
-            if !self.is_skipped(kind) {
+            if !is_skipped {
                 return Ok(Some(Piece {
                     offset,
                     len_bytes,
@@ -151,5 +169,64 @@ impl Iterator for Pieces<'_> {
             self.count = self.count.saturating_add(1);
         }
         found.transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use diskfs_block::Overlay;
+
+    use super::*;
+
+    fn pieces(pieces: Pieces<'_>) -> Vec<Piece> {
+        pieces.map(Result::unwrap).collect()
+    }
+
+    /// An image can declare any number of zeroes; nothing may depend on it.
+    #[test]
+    fn pieces_are_bounded_and_cover_what_is_not_skipped() {
+        let size = 600 << 20;
+        let zeroes = Overlay::in_memory(Arc::new(Zeroes(size)), 1 << 20);
+        diskfs_block::BlockWrite::write_at(&zeroes, 400 << 20, &[1; 4096]).unwrap();
+        let all = pieces(Pieces::new(&zeroes, 4096, Skipped::None));
+        let ends = all.iter().map(|piece| piece.offset + piece.len_bytes);
+        let starts = all.iter().map(|piece| piece.offset).skip(1).chain([size]);
+        assert!(ends.eq(starts));
+        assert!(all.iter().all(|piece| piece.len_bytes <= ZEROES_BYTES));
+        let small = pieces(Pieces::new(&zeroes, 4096, Skipped::None).with_small_zeroes());
+        assert!(small.iter().all(|piece| piece.len_bytes <= PIECE_BYTES));
+        let data = pieces(Pieces::new(&zeroes, 4096, Skipped::Zeroes));
+        assert!(matches!(
+            *data,
+            [Piece {
+                offset: 0x1900_0000,
+                len_bytes: 4096,
+                is_zero: false
+            }]
+        ));
+    }
+
+    /// A disk of zeroes.
+    #[derive(Debug)]
+    struct Zeroes(u64);
+
+    impl BlockRead for Zeroes {
+        fn size_bytes(&self) -> u64 {
+            self.0
+        }
+
+        fn read_at(&self, _: u64, buf: &mut [u8]) -> Result<()> {
+            buf.fill(0);
+            Ok(())
+        }
+
+        fn extent_at(&self, offset: u64) -> Result<diskfs_block::Extent> {
+            Ok(diskfs_block::Extent {
+                len_bytes: self.0 - offset,
+                kind: ExtentKind::Zero,
+            })
+        }
     }
 }

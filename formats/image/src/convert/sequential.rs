@@ -73,7 +73,10 @@ impl SequentialCopy<'_> {
             Some(_) => Skipped::Backed,
             None => Skipped::Zeroes,
         };
-        let pieces = Pieces::new(self.from, rules.geometry.cluster_size(), skipped);
+        let mut pieces = Pieces::new(self.from, rules.geometry.cluster_size(), skipped);
+        if rules.zero_clusters == ZeroClusters::Reserved {
+            pieces = pieces.with_small_zeroes(); // They are stored like data.
+        }
         let work = |buffers: &mut Buffers, piece: Piece, turn: Turn<'_>| {
             self.prepare(buffers, piece)?;
             turn.take(|| {

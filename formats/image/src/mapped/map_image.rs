@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Error, ImageMap, Result};
 use diskfs_dmg::Dmg;
+use diskfs_ova::Ova;
 use diskfs_parallels::Parallels;
 use diskfs_qcow::Qcow;
 use diskfs_qed::Qed;
@@ -67,6 +68,7 @@ impl MapImage {
             Format::Parallels => parallels(file),
             Format::Qcow => qcow(file),
             Format::Dmg => dmg(file),
+            Format::Ova => ova(file),
             Format::Raw | Format::Qcow2 => Err(Error::invalid(format!(
                 "{format} is not a format that only maps"
             ))),
@@ -269,6 +271,30 @@ fn qcow(file: Arc<dyn BlockRead>) -> Result<MapImage> {
 fn dmg(file: Arc<dyn BlockRead>) -> Result<MapImage> {
     let dmg = Dmg::open(Arc::clone(&file))?;
     Ok(MapImage::new(Arc::new(dmg), file, MappedDetails::default()))
+}
+
+/// Opens the first disk of a package. It must not refer to other files.
+fn ova(file: Arc<dyn BlockRead>) -> Result<MapImage> {
+    let ova = Ova::open(file)?;
+    let mut disks = ova.disks().iter().filter(|disk| disk.file.is_some());
+    let empty = || Error::unsupported("the OVA has no disk");
+    let disk = disks.next().ok_or_else(empty)?;
+    let others = disks.count();
+    let name = disk.file_name().unwrap_or_default();
+    let device = ova.device(disk)?.ok_or_else(empty)?;
+    let start_bytes = device.start_bytes();
+    let mut image = vmdk(Arc::new(device)).map_err(|e| e.in_file(name))?;
+    if image.names_files() {
+        let reason = "unsupported OVA: its disk refers to other files";
+        return Err(Error::unsupported(reason).in_file(name));
+    }
+    image.rules.start_bytes = start_bytes;
+    if others > 0 {
+        let name = name.escape_debug();
+        let warning = format!("has {others} more disks; only the first one, `{name}`, is opened");
+        image.warnings.push(warning);
+    }
+    Ok(image)
 }
 
 fn text(name: &[u8]) -> String {

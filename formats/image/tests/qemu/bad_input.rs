@@ -313,9 +313,9 @@ fn a_raw_disk_that_looks_like_qcow2() {
 fn foreign_formats_and_what_is_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("disk");
-    std::fs::write(&path, b"KDMV rest of it").unwrap();
+    std::fs::write(&path, b"Bochs Virtual HD Image").unwrap();
     let e = Image::open(&path, &OpenOptions::default()).unwrap_err();
-    is(&e, ErrorKind::Unsupported, "VMDK");
+    is(&e, ErrorKind::Unsupported, "Bochs");
     is(&e, ErrorKind::Unsupported, "qemu-img convert -O qcow2");
     let e = Image::open(dir.path(), &OpenOptions::default()).unwrap_err();
     is(&e, ErrorKind::Unsupported, "directory");

@@ -357,11 +357,11 @@ fn formats_of_backing_files_are_not_guessed() {
     let e = open(&path, Gate::default()).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Denied);
     assert!(e.path().unwrap().ends_with("base"), "{e}");
-    image.set_backing("base", Some("vmdk"));
+    image.set_backing("base", Some("bochs"));
     image.write(&path);
     let e = open(&path, Gate::default()).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unsupported);
-    assert!(e.to_string().contains("vmdk"), "{e}");
+    assert!(e.to_string().contains("bochs"), "{e}");
 }
 
 const L2_ENTRY_0: usize = crate::hand_made::L2;

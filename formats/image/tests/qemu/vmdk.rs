@@ -138,3 +138,82 @@ fn files_elsewhere_are_not_opened() {
     let error = opened(descriptor(&flat("beside.raw"), parent), Gate::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 }
+
+/// The disk in a package is read in place; a package is found by its name, too.
+#[test]
+fn the_first_disk_of_a_package() {
+    if !have_qemu() {
+        return;
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path();
+    run(
+        dir,
+        "qemu-img",
+        &["create", "-f", "vmdk", "disk.vmdk", "8M"],
+    );
+    write(dir, "disk.vmdk", &["write -P 1 3M 2M"]);
+    let envelope = |disks: usize| {
+        let file = "<File ovf:id=\"f\" ovf:href=\"disk.vmdk\"/>";
+        let disk =
+            |n| format!("<Disk ovf:diskId=\"d{n}\" ovf:capacity=\"8388608\" ovf:fileRef=\"f\"/>");
+        let disks: String = (0..disks).map(disk).collect();
+        let text = format!(
+            "<?xml version=\"1.0\"?><Envelope xmlns=\"http://schemas.dmtf.org/ovf/envelope/1\" \
+             xmlns:ovf=\"http://schemas.dmtf.org/ovf/envelope/1\"><References>{file}</References>\
+             <DiskSection><Info/>{disks}</DiskSection></Envelope>"
+        );
+        fs::write(dir.join("machine.ovf"), text).unwrap();
+        let words = [
+            "--format=ustar",
+            "-cf",
+            "machine.ova",
+            "machine.ovf",
+            "disk.vmdk",
+        ];
+        run(dir, "tar", &words);
+    };
+    envelope(1);
+    let path = dir.join("machine.ova");
+    let image = open(&path).unwrap();
+    let expected = converted(dir, "disk.vmdk", &[]).unwrap();
+    compare_bytes(image.device().as_ref(), &expected, 7, "package");
+    assert!(image.description().warnings.is_empty());
+    // The map has offsets in the archive.
+    let bytes = fs::read(&path).unwrap();
+    let stored = image.map().map(Result::unwrap).find(|entry| entry.data);
+    let at = usize::try_from(stored.unwrap().host_offset.unwrap()).unwrap();
+    assert_eq!(bytes[at..at + 512], [1; 512]);
+    drop(image);
+
+    fs::copy(&path, dir.join("disk.raw")).unwrap();
+    let raw = open(&dir.join("disk.raw")).unwrap();
+    assert_eq!(raw.device().size_bytes(), bytes.len() as u64);
+    envelope(2);
+    let image = open(&path).unwrap();
+    let warnings = &image.description().warnings;
+    assert!(
+        warnings
+            .iter()
+            .any(|warning| warning.contains("1 more disks")),
+        "{warnings:?}"
+    );
+    envelope(0);
+    assert_eq!(open(&path).unwrap_err().kind(), ErrorKind::Unsupported);
+
+    // A disk that names other files is refused.
+    let words = [
+        "create",
+        "-f",
+        "vmdk",
+        "-o",
+        "subformat=monolithicFlat",
+        "disk.vmdk",
+        "8M",
+    ];
+    run(dir, "qemu-img", &words);
+    envelope(1);
+    let error = open(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("other files"), "{error}");
+}
