@@ -61,6 +61,13 @@ pub fn be64(bytes: &[u8], offset: usize) -> Option<u64> {
     array(bytes, offset).map(u64::from_be_bytes)
 }
 
+/// Returns true if all bytes are zero, by the comparison of the C library.
+pub fn is_zero(bytes: &[u8]) -> bool {
+    static ZEROES: [u8; 4096] = [0; 4096];
+    let mut parts = bytes.chunks(ZEROES.len());
+    parts.all(|part| ZEROES.get(..part.len()) == Some(part))
+}
+
 /// Writes `value` at `offset`, if it fits.
 #[inline]
 pub fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
@@ -74,6 +81,17 @@ pub fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_byte_anywhere_is_not_zero() {
+        let mut bytes = vec![0; 10_000];
+        assert!(is_zero(&bytes) && is_zero(&[]));
+        for at in [0, 63, 4095, 4096, 8191, 9999] {
+            bytes[at] = 1;
+            assert!(!is_zero(&bytes), "{at}");
+            bytes[at] = 0;
+        }
+    }
 
     #[test]
     fn fields_past_the_end_are_none() {

@@ -78,6 +78,45 @@ pub struct CompressedUnit {
     pub unpacked_bytes: u64,
 }
 
+/// A byte of a disk that is divided into blocks of one size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockOffset {
+    /// The number of the block.
+    pub number: u64,
+    /// The offset in the block in bytes.
+    pub within: u64,
+    block_bytes: u64,
+}
+
+impl BlockOffset {
+    /// Returns the place of the byte at `offset`. A block has at least one byte.
+    pub const fn of(offset: u64, block_bytes: u64) -> Self {
+        let (number, within) = match (
+            offset.checked_div(block_bytes),
+            offset.checked_rem(block_bytes),
+        ) {
+            (Some(number), Some(within)) => (number, within),
+            _ => (0, 0),
+        };
+        Self {
+            number,
+            within,
+            block_bytes,
+        }
+    }
+
+    /// Returns the run of at most `max_len` bytes from the byte on to the end of `blocks` blocks,
+    /// which are stored contiguously. `storage` is the place of the first of them.
+    pub const fn run(self, storage: RunStorage, blocks: u64, max_len: u64) -> MappedRun {
+        let len = blocks.saturating_mul(self.block_bytes);
+        let len = len.saturating_sub(self.within);
+        MappedRun {
+            len_bytes: if len < max_len { len } else { max_len },
+            storage: storage.skip(self.within),
+        }
+    }
+}
+
 impl RunStorage {
     /// Returns the place of the rest of a run after its first `len_bytes`.
     #[must_use]

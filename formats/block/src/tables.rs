@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::bytes::{index, len_u64};
+use crate::image_map::{BlockOffset, MappedRun, RunStorage};
 use crate::{BlockRead, Cache, CacheOptions, Error, Result, check_bounds};
 
 /// The size of a cached piece of a table: 1024 entries of 32 bits, so that one read serves the
@@ -27,13 +28,24 @@ pub enum BitOrder {
     HighFirst,
 }
 
+/// A bitmap with one bit for each sector of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SectorBitmap {
+    /// The offset of the bitmap in the file, in bytes.
+    pub at: u64,
+    /// The size of a sector in bytes; never zero.
+    pub sector_bytes: u64,
+    /// The order of the bits.
+    pub order: BitOrder,
+}
+
 /// A run of equal bits of a bitmap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BitRun {
+struct BitRun {
     /// The value of the bits.
-    pub is_set: bool,
+    is_set: bool,
     /// The number of bits; never zero.
-    pub count: u64,
+    count: u64,
 }
 
 impl Tables {
@@ -87,7 +99,7 @@ impl Tables {
     ///
     /// # Errors
     /// As for [`entry`](Self::entry).
-    pub fn bit_run(&self, bitmap: u64, first: u64, max: u64, order: BitOrder) -> Result<BitRun> {
+    fn bit_run(&self, bitmap: u64, first: u64, max: u64, order: BitOrder) -> Result<BitRun> {
         let skipped = first % 8;
         let wanted = skipped.saturating_add(max).div_ceil(8);
         let mut piece = [0; 64];
@@ -95,6 +107,33 @@ impl Tables {
         let piece = piece.get_mut(..len).unwrap_or_default();
         self.read(bitmap.saturating_add(first / 8), piece)?;
         Ok(first_run(piece, skipped, max.max(1), order))
+    }
+
+    /// Returns the first part of a stored run that a bitmap of sectors marks as stored, or the part
+    /// that it does not mark, which is absent. The run begins at the byte `within` of the range that
+    /// the bitmap covers.
+    ///
+    /// # Errors
+    /// As for [`entry`](Self::entry).
+    pub fn marked_run(
+        &self,
+        bitmap: SectorBitmap,
+        within: u64,
+        stored: MappedRun,
+    ) -> Result<MappedRun> {
+        let first = BlockOffset::of(within, bitmap.sector_bytes);
+        let end = first.within.saturating_add(stored.len_bytes);
+        let sectors = end.div_ceil(bitmap.sector_bytes.max(1));
+        let run = self.bit_run(bitmap.at, first.number, sectors, bitmap.order)?;
+        let marked = first.run(stored.storage, run.count, stored.len_bytes);
+        Ok(MappedRun {
+            len_bytes: marked.len_bytes,
+            storage: if run.is_set {
+                stored.storage
+            } else {
+                RunStorage::Absent
+            },
+        })
     }
 
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {

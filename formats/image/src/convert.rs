@@ -8,7 +8,6 @@ mod parallel;
 mod pieces;
 mod sequential;
 mod tables;
-mod zeroes;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;

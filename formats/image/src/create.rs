@@ -18,6 +18,7 @@ use crate::{Compression, Format, Gate};
 
 use file::NewFile;
 pub(crate) use file::directory_of;
+pub(crate) use layout::{RefcountClusters, counts_per_block};
 pub(crate) use qcow2::{fully_allocated_bytes, new_header};
 pub use unfinished::UnfinishedImage;
 

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use diskfs_block::bytes::is_zero;
 use diskfs_block::{BlockRead, BlockWrite, Error, Result, check_cancelled};
 
 use crate::base::Identity;
@@ -207,7 +208,7 @@ impl UnitChange {
     fn of(old: &[u8], new: &[u8]) -> Self {
         if old == new {
             Self::Nothing
-        } else if old.iter().all(|&byte| byte == 0) {
+        } else if is_zero(old) {
             Self::Zero
         } else {
             Self::Write

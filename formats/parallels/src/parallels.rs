@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, Error, ImageMap, MappedRun, Result, RunStorage, Tables};
+use diskfs_block::{
+    BlockOffset, BlockRead, Error, ImageMap, MappedRun, Result, RunStorage, Tables,
+};
 
 use crate::header::{Header, TABLE_AT};
 
@@ -62,13 +64,7 @@ impl ImageMap for Parallels {
     }
 
     fn run_at(&self, offset: u64, max_len: u64) -> Result<MappedRun> {
-        let cluster_bytes = self.header.cluster_bytes;
-        // The header's cluster size is never zero.
-        let number = offset.checked_div(cluster_bytes).unwrap_or(0);
-        let within = offset.checked_rem(cluster_bytes).unwrap_or(0);
-        Ok(MappedRun {
-            len_bytes: cluster_bytes.saturating_sub(within).min(max_len),
-            storage: self.cluster(number)?.skip(within),
-        })
+        let cluster = BlockOffset::of(offset, self.header.cluster_bytes);
+        Ok(cluster.run(self.cluster(cluster.number)?, 1, max_len))
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use diskfs_block::{
-    BlockRead, CompressedUnit, Error, ImageMap, MappedRun, Result, RunStorage, Tables, bytes,
-    read_within,
+    BlockOffset, BlockRead, CompressedUnit, Error, ImageMap, MappedRun, Result, RunStorage, Tables,
+    bytes, read_within,
 };
 
 use crate::header::Header;
@@ -94,15 +94,9 @@ impl ImageMap for Qcow {
     }
 
     fn run_at(&self, offset: u64, max_len: u64) -> Result<MappedRun> {
-        let cluster_bytes = self.cluster_size_bytes();
-        let within = offset & cluster_bytes.wrapping_sub(1);
-        let number = offset.wrapping_shr(self.header.cluster_bits);
-        let (storage, clusters) = self.cluster(number)?;
-        let run_bytes = clusters.saturating_mul(cluster_bytes);
-        Ok(MappedRun {
-            len_bytes: run_bytes.saturating_sub(within).min(max_len),
-            storage: storage.skip(within),
-        })
+        let cluster = BlockOffset::of(offset, self.cluster_size_bytes());
+        let (storage, clusters) = self.cluster(cluster.number)?;
+        Ok(cluster.run(storage, clusters, max_len))
     }
 
     fn decompress(&self, unit: CompressedUnit) -> Result<Arc<[u8]>> {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, Error, ImageMap, MappedRun, Result, RunStorage, Tables};
+use diskfs_block::{
+    BlockOffset, BlockRead, Error, ImageMap, MappedRun, Result, RunStorage, Tables,
+};
 
 use crate::header::{Backing, Header};
 
@@ -98,15 +100,8 @@ impl ImageMap for Qed {
     }
 
     fn run_at(&self, offset: u64, max_len: u64) -> Result<MappedRun> {
-        let cluster_bytes = self.header.cluster_bytes;
-        // The header's cluster size is never zero.
-        let number = offset.checked_div(cluster_bytes).unwrap_or(0);
-        let within = offset.checked_rem(cluster_bytes).unwrap_or(0);
-        let (storage, clusters) = self.cluster(number)?;
-        let run_bytes = clusters.saturating_mul(cluster_bytes);
-        Ok(MappedRun {
-            len_bytes: run_bytes.saturating_sub(within).min(max_len),
-            storage: storage.skip(within),
-        })
+        let cluster = BlockOffset::of(offset, self.header.cluster_bytes);
+        let (storage, clusters) = self.cluster(cluster.number)?;
+        Ok(cluster.run(storage, clusters, max_len))
     }
 }

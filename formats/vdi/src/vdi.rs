@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, Error, Guid, ImageMap, MappedRun, Result, RunStorage, Tables};
+use diskfs_block::{
+    BlockOffset, BlockRead, Error, Guid, ImageMap, MappedRun, Result, RunStorage, Tables,
+};
 
 use crate::header::{Header, ImageType};
 
@@ -78,13 +80,7 @@ impl ImageMap for Vdi {
     }
 
     fn run_at(&self, offset: u64, max_len: u64) -> Result<MappedRun> {
-        let block_bytes = self.header.block_bytes;
-        // The header's block size is never zero.
-        let number = offset.checked_div(block_bytes).unwrap_or(0);
-        let within = offset.checked_rem(block_bytes).unwrap_or(0);
-        Ok(MappedRun {
-            len_bytes: block_bytes.saturating_sub(within).min(max_len),
-            storage: self.block(number)?.skip(within),
-        })
+        let block = BlockOffset::of(offset, self.header.block_bytes);
+        Ok(block.run(self.block(block.number)?, 1, max_len))
     }
 }

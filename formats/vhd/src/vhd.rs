@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use diskfs_block::{
-    BitOrder, BlockRead, Error, Guid, ImageMap, MappedRun, Result, RunStorage, Tables,
+    BitOrder, BlockOffset, BlockRead, Error, Guid, ImageMap, MappedRun, Result, RunStorage,
+    SectorBitmap, Tables,
 };
 
 use crate::dynamic_header::DynamicHeader;
@@ -89,35 +90,29 @@ impl Blocks {
     }
 
     fn run_at(&self, offset: u64, max_len: u64) -> Result<MappedRun> {
-        let block_bytes = self.header.block_bytes;
-        // The header's block size is never zero.
-        let number = offset.checked_div(block_bytes).unwrap_or(0);
-        let within = offset.checked_rem(block_bytes).unwrap_or(0);
-        let max_len = block_bytes.saturating_sub(within).min(max_len);
-        let entry = u32::from_be_bytes(self.tables.entry(self.header.table_at, number)?);
+        let block = BlockOffset::of(offset, self.header.block_bytes);
+        let entry = u32::from_be_bytes(self.tables.entry(self.header.table_at, block.number)?);
         if entry == UNUSED {
-            return Ok(MappedRun {
-                len_bytes: max_len,
-                storage: RunStorage::Absent,
-            });
+            return Ok(block.run(RunStorage::Absent, 1, max_len));
         }
         let bitmap_at = u64::from(entry).saturating_mul(SECTOR_BYTES);
-        self.check_block(number, bitmap_at)?;
-        let data_at = bitmap_at.saturating_add(self.header.bitmap_bytes());
-        let stored = MappedRun {
-            len_bytes: max_len,
-            storage: RunStorage::Stored {
-                file: 0,
-                offset: data_at,
-            }
-            .skip(within),
+        self.check_block(block.number, bitmap_at)?;
+        let data = RunStorage::Stored {
+            file: 0,
+            offset: bitmap_at.saturating_add(self.header.bitmap_bytes()),
         };
-        match self.parent {
+        let stored = block.run(data, 1, max_len);
+        if self.parent.is_none() {
             // The sector bitmap of a dynamic disk says which sectors were written. The others are
             // zeroes in the file, too.
-            None => Ok(stored),
-            Some(_) => self.present(bitmap_at, within, stored),
+            return Ok(stored);
         }
+        let bitmap = SectorBitmap {
+            at: bitmap_at,
+            sector_bytes: SECTOR_BYTES,
+            order: BitOrder::HighFirst,
+        };
+        self.tables.marked_run(bitmap, block.within, stored)
     }
 
     /// Refuses an entry that points at the image's own tables.
@@ -133,27 +128,6 @@ impl Blocks {
         let entry_at = table.saturating_add(number.saturating_mul(4));
         let reason = format!("block {number} at {at:#x} overlaps the image's own tables");
         Err(Error::corrupt(reason).at(entry_at))
-    }
-
-    /// Returns the part of a stored run that the sector bitmap marks, or the run that it does not.
-    fn present(&self, bitmap_at: u64, within: u64, stored: MappedRun) -> Result<MappedRun> {
-        let in_sector = within % SECTOR_BYTES;
-        let sectors = in_sector
-            .saturating_add(stored.len_bytes)
-            .div_ceil(SECTOR_BYTES);
-        let first = within / SECTOR_BYTES;
-        let run = self
-            .tables
-            .bit_run(bitmap_at, first, sectors, BitOrder::HighFirst)?;
-        let len_bytes = run.count.saturating_mul(SECTOR_BYTES);
-        Ok(MappedRun {
-            len_bytes: len_bytes.saturating_sub(in_sector).min(stored.len_bytes),
-            storage: if run.is_set {
-                stored.storage
-            } else {
-                RunStorage::Absent
-            },
-        })
     }
 }
 

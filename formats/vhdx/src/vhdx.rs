@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use diskfs_block::{
-    BitOrder, BlockRead, Error, Guid, ImageMap, MappedRun, Result, RunStorage, Tables,
+    BitOrder, BlockOffset, BlockRead, Error, Guid, ImageMap, MappedRun, Result, RunStorage,
+    SectorBitmap, Tables,
 };
 
 use crate::bat_entry::{PayloadBlock, decode_bitmap};
@@ -185,33 +186,20 @@ impl Vhdx {
     fn present(&self, offset: u64, stored: MappedRun) -> Result<MappedRun> {
         let sector_bytes = self.metadata.sector_bytes;
         let ratio = self.chunk_ratio();
-        // Both divisors are checked: a sector has 512 or 4096 bytes.
-        let sector = offset.checked_div(sector_bytes).unwrap_or(0);
-        let in_sector = offset.checked_rem(sector_bytes).unwrap_or(0);
-        let chunk = sector / BITMAP_SECTORS;
+        let chunk = BlockOffset::of(offset, BITMAP_SECTORS.saturating_mul(sector_bytes));
         let index = chunk
+            .number
             .saturating_add(1)
             .saturating_mul(ratio.saturating_add(1))
             .saturating_sub(1);
         let (entry, entry_at) = self.entry(index)?;
-        let bitmap_at = decode_bitmap(entry, entry_at)?;
-        self.check_place(bitmap_at, MIB, entry_at)?;
-        let sectors = in_sector
-            .saturating_add(stored.len_bytes)
-            .div_ceil(sector_bytes);
-        let first = sector % BITMAP_SECTORS;
-        let run = self
-            .tables
-            .bit_run(bitmap_at, first, sectors, BitOrder::LowFirst)?;
-        let len_bytes = run.count.saturating_mul(sector_bytes);
-        Ok(MappedRun {
-            len_bytes: len_bytes.saturating_sub(in_sector).min(stored.len_bytes),
-            storage: if run.is_set {
-                stored.storage
-            } else {
-                RunStorage::Absent
-            },
-        })
+        let bitmap = SectorBitmap {
+            at: decode_bitmap(entry, entry_at)?,
+            sector_bytes,
+            order: BitOrder::LowFirst,
+        };
+        self.check_place(bitmap.at, MIB, entry_at)?;
+        self.tables.marked_run(bitmap, chunk.within, stored)
     }
 }
 
@@ -221,15 +209,10 @@ impl ImageMap for Vhdx {
     }
 
     fn run_at(&self, offset: u64, max_len: u64) -> Result<MappedRun> {
-        let block_bytes = self.metadata.block_bytes;
-        let block = offset.checked_div(block_bytes).unwrap_or(0);
-        let within = offset.checked_rem(block_bytes).unwrap_or(0);
-        let run = |storage: RunStorage| MappedRun {
-            len_bytes: block_bytes.saturating_sub(within).min(max_len),
-            storage: storage.skip(within),
-        };
+        let block = BlockOffset::of(offset, self.metadata.block_bytes);
+        let run = |storage| block.run(storage, 1, max_len);
         let stored = |offset| run(RunStorage::Stored { file: 0, offset });
-        match self.payload(block)? {
+        match self.payload(block.number)? {
             PayloadBlock::NotPresent => Ok(run(RunStorage::Absent)),
             PayloadBlock::Zero => Ok(run(RunStorage::Zero)),
             PayloadBlock::FullyPresent(at) => Ok(stored(at)),

@@ -4,11 +4,11 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use diskfs_block::bytes::is_zero;
 use diskfs_block::{BlockRead, Result};
 
 use super::parallel::for_each;
 use super::pieces::{PIECE_BYTES, Piece, Pieces, Skipped};
-use super::zeroes::is_zero;
 use super::{ConvertOptions, device};
 use crate::numbers::{to_u64, to_usize};
 
@@ -44,7 +44,7 @@ pub fn compare(
     for_each(
         Pieces::new(long, device::SPARSE_BYTES, Skipped::None),
         options.threads(),
-        Default::default,
+        || Ok(Default::default()),
         |buffers, piece, _| comparison.piece(buffers, piece),
         progress,
     )?;

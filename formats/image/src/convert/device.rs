@@ -3,11 +3,11 @@
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
+use diskfs_block::bytes::is_zero;
 use diskfs_block::{BlockRead, BlockWrite, Result};
 
 use super::parallel::for_each;
 use super::pieces::{Piece, Pieces, Skipped};
-use super::zeroes::is_zero;
 use crate::numbers::{to_u64, to_usize};
 
 /// The granularity at which zeroes are found, if none is given, as in QEMU.
@@ -39,7 +39,7 @@ impl DeviceCopy<'_> {
         for_each(
             pieces,
             self.threads,
-            Vec::new,
+            || Ok(Vec::new()),
             |buffer, piece, _| self.copy(buffer, piece),
             progress,
         )

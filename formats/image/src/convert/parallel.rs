@@ -93,18 +93,18 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// Calls `work` for each piece, on this thread and up to `threads - 1` others. Each thread has a
-/// state of its own. If a thread cannot be started, the others do its work.
+/// Calls `work` for each piece, on this thread and up to `threads - 1` others. If a thread cannot be
+/// started, the others do its work.
 ///
-/// `work` either takes the turn of every piece, or of none. This thread calls `progress` with the
-/// number of bytes of the disk that were done.
+/// `work` either takes the turn of every piece, or of none. Each thread has a state of its own. This
+/// thread calls `progress` with the number of bytes of the disk that were done.
 ///
 /// # Errors
-/// The first error of `work`; `Cancelled` if `progress` breaks.
+/// The first error of `new_state` or `work`; `Cancelled` if `progress` breaks.
 pub(super) fn for_each<S>(
     pieces: Pieces<'_>,
     threads: NonZeroUsize,
-    new_state: impl Fn() -> S + Sync,
+    new_state: impl Fn() -> Result<S> + Sync,
     work: impl Fn(&mut S, Piece, Turn<'_>) -> Result<()> + Sync,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<()> {
@@ -115,24 +115,16 @@ pub(super) fn for_each<S>(
     };
     let run = |report: &mut dyn FnMut() -> Result<()>| {
         let _stop = StopOnPanic(&shared.order);
-        let mut state = new_state();
-        let ended = loop {
-            match shared.next() {
-                Ok(Some((number, piece))) => {
-                    let order = &shared.order;
-                    let done = work(&mut state, piece, Turn { number, order });
-                    let done = done.and_then(|()| report());
-                    if let Err(error) = done {
-                        break Err(error);
-                    }
-                }
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
+        let order = &shared.order;
+        let mut all = || {
+            let mut state = new_state()?;
+            while let Some((number, piece)) = shared.next()? {
+                work(&mut state, piece, Turn { number, order })?;
+                report()?;
             }
+            Ok(())
         };
-        if let Err(error) = ended {
-            shared.order.fail(error);
-        }
+        all().unwrap_or_else(|error| order.fail(error));
     };
     thread::scope(|scope| {
         for _ in 1..threads.get() {
@@ -189,7 +181,7 @@ mod tests {
             reported += bytes;
             ControlFlow::Continue(())
         };
-        for_each(pieces(&device), threads, || (), work, &mut progress).unwrap();
+        for_each(pieces(&device), threads, || Ok(()), work, &mut progress).unwrap();
         let seen = seen.into_inner().unwrap();
         assert!(seen.len() > 10 && seen.is_sorted());
         assert_eq!(reported, 64 << 20);
@@ -206,11 +198,11 @@ mod tests {
             })
         };
         let mut go_on = |_| ControlFlow::Continue(());
-        let error = for_each(pieces(&device), threads, || (), work, &mut go_on).unwrap_err();
+        let error = for_each(pieces(&device), threads, || Ok(()), work, &mut go_on).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         let mut stop = |_| ControlFlow::Break(());
         let work = |(): &mut (), _: Piece, turn: Turn<'_>| turn.take(|| Ok(()));
-        let error = for_each(pieces(&device), threads, || (), work, &mut stop).unwrap_err();
+        let error = for_each(pieces(&device), threads, || Ok(()), work, &mut stop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cancelled);
     }
 }

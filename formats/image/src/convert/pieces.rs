@@ -1,6 +1,6 @@
 //! The division of a disk into pieces to copy.
 
-use diskfs_block::{BlockRead, ExtentKind, Result};
+use diskfs_block::{BlockRead, Extent, ExtentKind, Result};
 
 /// The largest piece. It bounds the memory of a thread, and how long others wait for its turn.
 pub(super) const PIECE_BYTES: u64 = 1 << 20;
@@ -71,23 +71,32 @@ impl<'a> Pieces<'a> {
         self.count
     }
 
-    /// Returns the number of bytes of whole units from `at` on that are of one kind without data.
-    fn without_data(&self, at: u64) -> Result<(ExtentKind, u64)> {
+    /// Returns the run from `at` on, which ends at a multiple of the unit or at the end of the disk.
+    /// A unit of which a part has data is data.
+    fn run_at(&self, at: u64) -> Result<Extent> {
         let extent = match self.skipped {
             Skipped::Backed => self.from.stored_at(at)?,
             Skipped::Zeroes | Skipped::None => self.from.extent_at(at)?,
         };
         let left = self.from.size_bytes().saturating_sub(at);
-        let len = match extent.len_bytes {
-            len if len >= left => left,
-            len => len & !self.unit_bytes.saturating_sub(1),
+        let whole_units = extent.len_bytes & !self.unit_bytes.saturating_sub(1);
+        let (kind, len_bytes) = match extent.kind {
+            kind if extent.len_bytes >= left => (kind, left),
+            kind if whole_units == extent.len_bytes => (kind, whole_units),
+            ExtentKind::Data => (
+                ExtentKind::Data,
+                whole_units.saturating_add(self.unit_bytes),
+            ),
+            kind if whole_units > 0 => (kind, whole_units),
+            _ => (ExtentKind::Data, self.unit_bytes),
         };
-        Ok(match extent.kind {
-            ExtentKind::Data => (extent.kind, 0),
-            kind => (kind, len),
+        Ok(Extent {
+            len_bytes: len_bytes.min(left),
+            kind,
         })
     }
 
+    /// Returns true if zeroes of this kind are no piece.
     const fn is_skipped(&self, kind: ExtentKind) -> bool {
         match self.skipped {
             Skipped::Zeroes => true,
@@ -100,63 +109,39 @@ impl<'a> Pieces<'a> {
         let size = self.from.size_bytes();
         while self.at < size {
             let offset = self.at;
-            let (kind, len_bytes) = self.without_data(offset)?;
-            if len_bytes == 0 {
-                let len_bytes = self.data_len(offset)?;
-                self.at = offset.saturating_add(len_bytes);
-                return Ok(Some(Piece {
-                    offset,
-                    len_bytes,
-                    is_zero: false,
-                }));
-            }
-            let is_skipped = self.is_skipped(kind);
-            let len_bytes = if is_skipped {
-                len_bytes
-            } else {
-                len_bytes.min(self.zeroes_max)
+            let run = self.run_at(offset)?;
+            let is_zero = run.kind.reads_as_zeroes();
+            let is_skipped = is_zero && self.is_skipped(run.kind);
+            let len_bytes = match (is_zero, is_skipped) {
+                (false, _) => self.data_len(offset, run.len_bytes)?,
+                (true, false) => run.len_bytes.min(self.zeroes_max),
+                (true, true) => run.len_bytes,
             };
             self.at = offset.saturating_add(len_bytes);
             if !is_skipped {
                 return Ok(Some(Piece {
                     offset,
                     len_bytes,
-                    is_zero: true,
+                    is_zero,
                 }));
             }
         }
         Ok(None)
     }
 
-    /// Returns the length of the piece of data at `offset`: units up to one without data.
-    fn data_len(&self, offset: u64) -> Result<u64> {
+    /// Returns the length of the piece of data at `offset`, of which the first `len_bytes` are known
+    /// to be data.
+    fn data_len(&self, offset: u64, mut len_bytes: u64) -> Result<u64> {
         let left = self.from.size_bytes().saturating_sub(offset);
         let max = PIECE_BYTES.max(self.unit_bytes).min(left);
-        let mut len = self.unit_bytes.min(max);
-        while len < max {
-            let at = offset.saturating_add(len);
-            let (kind, without) = self.without_data(at)?;
-            if without > 0 {
+        while len_bytes < max {
+            let next = self.run_at(offset.saturating_add(len_bytes))?;
+            if next.kind != ExtentKind::Data {
                 break;
             }
-            let run = match kind {
-                ExtentKind::Data => self.run_of_data(at)?,
-                // A part of a unit: it is read with the rest of the unit.
-                ExtentKind::Zero | ExtentKind::Unallocated => self.unit_bytes,
-            };
-            len = len.saturating_add(run).min(max);
+            len_bytes = len_bytes.saturating_add(next.len_bytes);
         }
-        Ok(len)
-    }
-
-    /// Returns the number of bytes of data from `at` on, rounded up to whole units.
-    fn run_of_data(&self, at: u64) -> Result<u64> {
-        let extent = match self.skipped {
-            Skipped::Backed => self.from.stored_at(at)?,
-            Skipped::Zeroes | Skipped::None => self.from.extent_at(at)?,
-        };
-        let rounded = extent.len_bytes.checked_next_multiple_of(self.unit_bytes);
-        Ok(rounded.unwrap_or(u64::MAX).max(self.unit_bytes))
+        Ok(len_bytes.min(max))
     }
 }
 
@@ -222,8 +207,8 @@ mod tests {
             Ok(())
         }
 
-        fn extent_at(&self, offset: u64) -> Result<diskfs_block::Extent> {
-            Ok(diskfs_block::Extent {
+        fn extent_at(&self, offset: u64) -> Result<Extent> {
+            Ok(Extent {
                 len_bytes: self.0 - offset,
                 kind: ExtentKind::Zero,
             })

@@ -6,13 +6,13 @@ use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 
+use diskfs_block::bytes::is_zero;
 use diskfs_block::{BlockRead, Result};
 
 use super::packer::Packer;
 use super::parallel::{Turn, for_each};
 use super::pieces::{Piece, Pieces, Skipped};
 use super::tables::Tables;
-use super::zeroes::is_zero;
 use crate::Compression;
 use crate::numbers::{to_u64, to_usize};
 use crate::qcow2::header::{NewHeader, Table};
@@ -67,7 +67,6 @@ impl SequentialCopy<'_> {
         let tables = Tables::new(rules, self.header.refcount_order, size_bytes);
         self.header.l1 = tables.l1_table();
         self.header.encode()?; // What makes no valid header is refused before the work.
-        self.new_packer()?;
         let tables = Mutex::new(tables);
         let skipped = match self.header.backing {
             Some(_) => Skipped::Backed,
@@ -107,15 +106,14 @@ impl SequentialCopy<'_> {
         self.packing.map(new).transpose()
     }
 
-    fn buffers(&self) -> Buffers {
-        Buffers {
+    fn buffers(&self) -> Result<Buffers> {
+        Ok(Buffers {
             data: Vec::new(),
             packed: Vec::new(),
-            // It was created before, with the same level.
-            packer: self.new_packer().unwrap_or_default(),
+            packer: self.new_packer()?,
             clusters: Vec::new(),
             writes: Vec::new(),
-        }
+        })
     }
 
     /// Reads a piece, and compresses its clusters.

@@ -1,18 +1,15 @@
 //! The tables of a qcow2 image that is written from its beginning to its end.
 
-use diskfs_block::{Error, Result};
+use diskfs_block::Result;
 
+use crate::create::{RefcountClusters, counts_per_block};
 use crate::numbers::{power_of_two, shift_right, to_u64, to_usize};
 use crate::qcow2::cache::TableSlice;
-use crate::qcow2::header::{REFCOUNT_TABLE_MAX_BYTES, Table};
+use crate::qcow2::header::Table;
 use crate::qcow2::l1_entry;
-use crate::qcow2::l2_entry::{L2Rules, StandardCluster};
+use crate::qcow2::l2_entry::{L2Rules, StandardCluster, compressed_descriptor};
 use crate::qcow2::refcounts::CountPlace;
 use crate::qcow2::units::{GuestOffset, HostOffset};
-
-const SECTOR_BYTES: u64 = 512;
-/// The flag of a compressed cluster's descriptor, bit 62.
-const COMPRESSED: u64 = 1 << 62;
 
 /// Writes bytes at an offset of the image.
 pub(super) type Write<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
@@ -113,10 +110,7 @@ impl Tables {
         let last = at.saturating_add(to_u64(len)).saturating_sub(1);
         self.count(at, last);
         self.end = last.saturating_add(1);
-        let sectors = (last / SECTOR_BYTES).saturating_sub(at / SECTOR_BYTES);
-        // The bits of an offset end where the number of sectors begins.
-        let shift = 70_u32.saturating_sub(self.rules.geometry.cluster_bits());
-        let descriptor = COMPRESSED | at | sectors.wrapping_shl(shift);
+        let descriptor = compressed_descriptor(HostOffset(at), to_u64(len), self.rules.geometry);
         self.set(guest, (descriptor, 0));
         Ok(at)
     }
@@ -214,27 +208,13 @@ impl Tables {
     /// Writes the refcount blocks and their table; returns the place of the table.
     fn write_refcounts(&mut self, write: &mut Write<'_>) -> Result<Table> {
         let size = self.cluster_size();
-        let bits = power_of_two(self.refcount_order);
-        let per_block = size.saturating_mul(8).checked_div(bits).unwrap_or(1).max(1);
+        let geometry = self.rules.geometry;
         let used = self.end.div_ceil(size);
-        // The blocks and the table count themselves, too.
-        let (mut blocks, mut table) = (1_u64, 1_u64);
-        loop {
-            let clusters = used.saturating_add(blocks).saturating_add(table);
-            let needed = clusters.div_ceil(per_block);
-            let table_needed = needed.saturating_mul(8).div_ceil(size);
-            if (needed, table_needed) == (blocks, table) {
-                break;
-            }
-            (blocks, table) = (needed, table_needed);
-        }
-        if table.saturating_mul(size) > REFCOUNT_TABLE_MAX_BYTES {
-            let reason = "too many clusters for this cluster size and refcount width";
-            return Err(Error::invalid(reason).with_hint("use a larger cluster size, at most 2M"));
-        }
-        let table_at = self.take(table.saturating_mul(size));
-        let blocks_at = self.take(blocks.saturating_mul(size));
-        let places: Vec<u64> = (0..blocks)
+        let needed = RefcountClusters::for_clusters(used, geometry, self.refcount_order)?;
+        let table_at = self.take(needed.table.saturating_mul(size));
+        let blocks_at = self.take(needed.blocks.saturating_mul(size));
+        let per_block = counts_per_block(geometry, self.refcount_order);
+        let places: Vec<u64> = (0..needed.blocks)
             .map(|index| blocks_at.saturating_add(index.saturating_mul(size)))
             .collect();
         for (at, counts) in places.iter().zip(self.counts.chunks(to_usize(per_block))) {
@@ -243,7 +223,7 @@ impl Tables {
         write(table_at, &big_endian(&places))?;
         Ok(Table {
             at: HostOffset(table_at),
-            entries: table.saturating_mul(size) / 8,
+            entries: needed.table.saturating_mul(size) / 8,
         })
     }
 }

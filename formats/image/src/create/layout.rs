@@ -3,7 +3,7 @@
 
 use diskfs_block::{Error, Result};
 
-use crate::numbers::{power_of_two, shift_right};
+use crate::numbers::power_of_two;
 use crate::qcow2::header::{L1_SIZE_MAX_BYTES, REFCOUNT_TABLE_MAX_BYTES};
 use crate::qcow2::units::Geometry;
 
@@ -77,7 +77,6 @@ impl Layout {
             );
             return Err(Error::invalid(reason).with_hint("use a larger cluster size, at most 2M"));
         }
-        let cluster_bits = geometry.cluster_bits();
         let clusters_for = |len: u64| len.div_ceil(geometry.cluster_size());
         let l1_count = clusters_for(l1_entries.saturating_mul(8));
         let l2_count = match allocated {
@@ -88,47 +87,23 @@ impl Layout {
             Allocated::Everything => clusters_for(size_bytes),
             Allocated::Nothing | Allocated::Tables => 0,
         };
-        // Refcount blocks are themselves counted: add blocks until they cover everything.
-        let counts_per_block_bits = cluster_bits
-            .saturating_add(3)
-            .saturating_sub(refcount_order);
-        let (mut blocks, mut table) = (1, 1);
-        let fits = loop {
-            let header = Clusters { start: 0, count: 1 };
-            let refcount_table = header.then(table);
-            let refcount_blocks = refcount_table.then(blocks);
-            let l1 = refcount_blocks.then(l1_count);
-            let l2 = l1.then(l2_count);
-            let layout = Self {
-                geometry,
-                refcount_order,
-                l1_entries,
-                refcount_table,
-                refcount_blocks,
-                l1,
-                l2,
-                data: l2.then(data_count),
-            };
-            let needed = layout.clusters();
-            let blocks_needed = shift_right(
-                needed.saturating_add(power_of_two(counts_per_block_bits).saturating_sub(1)),
-                counts_per_block_bits,
-            );
-            let table_needed = clusters_for(blocks_needed.saturating_mul(8));
-            if blocks_needed <= blocks && table_needed <= table {
-                break layout;
-            }
-            (blocks, table) = (blocks_needed, table_needed);
-        };
-        fits.check_limits()
-    }
-
-    fn check_limits(self) -> Result<Self> {
-        if self.refcount_table.len_bytes(self.geometry) > REFCOUNT_TABLE_MAX_BYTES {
-            let reason = "too many clusters for this cluster size and refcount width";
-            return Err(Error::invalid(reason).with_hint("use a larger cluster size, at most 2M"));
-        }
-        Ok(self)
+        let header = Clusters { start: 0, count: 1 };
+        let others = header.then(l1_count).then(l2_count).then(data_count).end();
+        let counts = RefcountClusters::for_clusters(others, geometry, refcount_order)?;
+        let refcount_table = header.then(counts.table);
+        let refcount_blocks = refcount_table.then(counts.blocks);
+        let l1 = refcount_blocks.then(l1_count);
+        let l2 = l1.then(l2_count);
+        Ok(Self {
+            geometry,
+            refcount_order,
+            l1_entries,
+            refcount_table,
+            refcount_blocks,
+            l1,
+            l2,
+            data: l2.then(data_count),
+        })
     }
 
     /// Returns the number of clusters of the file.
@@ -140,4 +115,49 @@ impl Layout {
     pub(super) const fn len_bytes(&self) -> u64 {
         self.clusters().saturating_mul(self.geometry.cluster_size())
     }
+}
+
+/// The numbers of clusters of an image's refcounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RefcountClusters {
+    pub(crate) table: u64,
+    pub(crate) blocks: u64,
+}
+
+impl RefcountClusters {
+    /// Returns the refcounts for an image with `others` clusters besides them. They count
+    /// themselves, too.
+    ///
+    /// # Errors
+    /// `Invalid` if the table would be larger than the format allows.
+    pub(crate) fn for_clusters(others: u64, geometry: Geometry, order: u32) -> Result<Self> {
+        let cluster_size = geometry.cluster_size();
+        let per_block = counts_per_block(geometry, order);
+        let mut found = Self {
+            table: 1,
+            blocks: 1,
+        };
+        loop {
+            let clusters = others
+                .saturating_add(found.blocks)
+                .saturating_add(found.table);
+            let blocks = clusters.div_ceil(per_block);
+            let table = blocks.saturating_mul(8).div_ceil(cluster_size);
+            if blocks <= found.blocks && table <= found.table {
+                break;
+            }
+            found = Self { table, blocks };
+        }
+        if found.table.saturating_mul(cluster_size) > REFCOUNT_TABLE_MAX_BYTES {
+            let reason = "too many clusters for this cluster size and refcount width";
+            return Err(Error::invalid(reason).with_hint("use a larger cluster size, at most 2M"));
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the number of counts of `2^order` bits in a refcount block; never zero.
+pub(crate) const fn counts_per_block(geometry: Geometry, order: u32) -> u64 {
+    let bits = geometry.cluster_bits().saturating_add(3);
+    power_of_two(bits.saturating_sub(order))
 }

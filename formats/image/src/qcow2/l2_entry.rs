@@ -316,9 +316,28 @@ fn compressed(descriptor: u64, rules: L2Rules, at: HostOffset) -> Result<Compres
     Ok(cluster)
 }
 
+/// Returns the bit at which the number of sectors begins: specification, "Compressed Clusters
+/// Descriptor", `x = 62 - (cluster_bits - 8)`.
+const fn sectors_bit(geometry: Geometry) -> u32 {
+    62_u32.saturating_sub(geometry.cluster_bits().saturating_sub(8))
+}
+
+/// Returns the descriptor of a compressed cluster of `len_bytes` (at least 1) at `host`.
+pub(crate) const fn compressed_descriptor(
+    host: HostOffset,
+    len_bytes: u64,
+    geometry: Geometry,
+) -> u64 {
+    let last = host.0.saturating_add(len_bytes).saturating_sub(1);
+    let more_sectors = shift_right(last, 9).saturating_sub(shift_right(host.0, 9));
+    match shift_left(more_sectors, sectors_bit(geometry)) {
+        Some(sectors) => COMPRESSED | sectors | host.0,
+        None => COMPRESSED | host.0,
+    }
+}
+
 fn compressed_range(descriptor: u64, rules: L2Rules) -> CompressedCluster {
-    // Specification, "Compressed Clusters Descriptor": x = 62 - (cluster_bits - 8).
-    let x = 62_u32.saturating_sub(rules.geometry.cluster_bits().saturating_sub(8));
+    let x = sectors_bit(rules.geometry);
     let host = low_bits(descriptor, x);
     let sectors_bits = 62_u32.saturating_sub(x);
     let more_sectors = low_bits(shift_right(descriptor, x), sectors_bits);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use diskfs_block::bytes::{index, len_u64};
+use diskfs_block::bytes::{index, is_zero, len_u64};
 use diskfs_block::{BlockWrite, Error, Result, check_bounds};
 
 use super::descriptor_text::{DESCRIPTOR_SECTORS, descriptor_text};
@@ -230,11 +230,4 @@ impl Plan {
         }
         Ok(())
     }
-}
-
-/// Returns true if all bytes are zero, by the comparison of the C library.
-fn is_zero(data: &[u8]) -> bool {
-    static ZEROES: [u8; 4096] = [0; 4096];
-    let mut parts = data.chunks(ZEROES.len());
-    parts.all(|part| ZEROES.get(..part.len()) == Some(part))
 }

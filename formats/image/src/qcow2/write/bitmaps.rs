@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
+use diskfs_block::bytes::is_zero;
 use diskfs_block::{Error, Result};
 
 use crate::description::BitmapState;
@@ -180,7 +181,7 @@ impl Writer {
         for (number, piece) in &recorder.pieces {
             let start = number.saturating_mul(to_u64(PIECE));
             for (index, part) in (0_u64..).zip(piece.chunks(len)) {
-                if part.iter().all(|&byte| byte == 0) {
+                if is_zero(part) {
                     continue;
                 }
                 let at = start.saturating_add(index.saturating_mul(to_u64(len)));
