@@ -106,9 +106,6 @@ impl Compare {
         let image = image.image_alone("to compare")?;
         let disk: Disk = self.source.open(&image)?;
         session.print_warnings(&disk);
-        match self.source.volume.volume_alone(&disk)? {
-            Some(volume) => volume.device(),
-            None => Ok(disk.device()),
-        }
+        self.source.volume.device(&disk)
     }
 }

@@ -5,7 +5,6 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use diskfs::block::BlockRead;
@@ -16,9 +15,9 @@ use diskfs::{Disk, Error, ErrorKind, Format, Gate, OpenOptions, Result};
 use serde_json::{Map, Value};
 
 use super::bytes;
-use super::image_settings::ImageSettings;
+use super::image_settings::{ImageSettings, implied_format, refuse_others_names};
 use super::operand::Operand;
-use super::options::{SourceArgs, configured};
+use super::options::{SourceArgs, configured_and};
 use super::progress::Progress;
 use super::sandbox::Needs;
 use super::session::{Output, Session, stdout};
@@ -121,7 +120,7 @@ pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
     let options = args.convert_options()?;
     let image = args.image.image_alone("to convert")?;
     let disk = args.source.open(&image)?;
-    let from = args.device(&disk)?;
+    let from = args.source.volume.device(&disk)?;
     session.print_warnings(&disk);
     args.refuse_source(&disk)?;
     let mut progress = Progress::new(session.progress(), Some(from.size_bytes()));
@@ -155,24 +154,22 @@ impl Convert {
     }
 
     fn format(&self) -> Format {
-        let named = self.target.extension().is_some_and(|name| name == "qcow2");
-        let implied = if named || self.compress || self.backing.is_some() {
-            Format::Qcow2
-        } else {
-            Format::Raw
-        };
-        self.output_format.unwrap_or(implied)
+        let needs_qcow2 = self.compress || self.backing.is_some();
+        let implied = || implied_format(&self.target, needs_qcow2);
+        self.output_format.unwrap_or_else(implied)
     }
 
     fn convert_options(&self) -> Result<ConvertOptions> {
+        if self.output_format.is_none() && !self.no_create {
+            refuse_others_names(&self.target)?;
+        }
         let mut wanted = ImageSettings::of(&self.options)?;
         if wanted.size.is_some() {
             let reason = "option size: the new image has the size of the source";
             return Err(Error::new(ErrorKind::Invalid, reason)
                 .with_hint("use `diskfs resize` before or afterwards"));
         }
-        wanted.backing = self.backing.clone().or(wanted.backing);
-        wanted.backing_format = self.backing_format.or(wanted.backing_format);
+        wanted.override_backing(self.backing.as_ref(), self.backing_format);
         let check = || Ok(BackingCheck::Open(self.gate()?));
         Ok(ConvertOptions {
             image: wanted.image(self.format(), check)?,
@@ -190,16 +187,7 @@ impl Convert {
 
     /// Returns the files to which DST may refer.
     fn gate(&self) -> Result<Gate> {
-        let dirs = self.source.image.allow_backing.iter();
-        Ok(dirs.fold(configured()?, Gate::allow))
-    }
-
-    /// Returns the disk to copy, or the selected volume.
-    fn device(&self, disk: &Disk) -> Result<Arc<dyn BlockRead>> {
-        match self.source.volume.volume_alone(disk)? {
-            Some(volume) => volume.device(),
-            None => Ok(disk.device()),
-        }
+        configured_and(&self.source.image.allow_backing)
     }
 
     /// Refuses to write to a file that is being read.

@@ -9,12 +9,12 @@ use clap::Args;
 use diskfs::image::create::{
     BackingCheck, CreateOptions, Existing, Preallocation, create_with_progress,
 };
-use diskfs::{Format, Gate, Result};
+use diskfs::{Format, Result};
 use serde_json::{Map, Value};
 
 use super::bytes;
-use super::image_settings::{ImageSettings, not_created, preallocation};
-use super::options::configured;
+use super::image_settings::{ImageSettings, implied_format, preallocation, refuse_others_names};
+use super::options::configured_and;
 use super::progress::Progress;
 use super::session::{Output, Session, stdout};
 use super::show::json;
@@ -87,9 +87,6 @@ pub(super) struct Create {
     force: bool,
 }
 
-/// The file name extensions of formats that diskfs does not create.
-const OTHERS: [&str; 5] = ["vmdk", "vdi", "vhd", "vhdx", "qed"];
-
 pub(super) fn run(args: &Create, session: &mut Session) -> Result<()> {
     let options = args.create_options()?;
     let total = match options.preallocation {
@@ -127,7 +124,9 @@ pub(super) fn run(args: &Create, session: &mut Session) -> Result<()> {
 impl Create {
     fn create_options(&self) -> Result<CreateOptions> {
         let wanted = self.wanted()?;
-        self.refuse_others_names()?;
+        if self.format.is_none() {
+            refuse_others_names(&self.path)?;
+        }
         let image = wanted.image(self.format(&wanted), || self.backing_check())?;
         Ok(CreateOptions {
             image,
@@ -141,25 +140,9 @@ impl Create {
         })
     }
 
-    /// Refuses a name that suggests another format, which would mislead users of the image.
-    fn refuse_others_names(&self) -> Result<()> {
-        let extension = self.path.extension().and_then(|name| name.to_str());
-        let named = extension.unwrap_or_default().to_ascii_lowercase();
-        if self.format.is_some() || !OTHERS.contains(&named.as_str()) {
-            return Ok(());
-        }
-        let format = named.parse()?;
-        Err(not_created(format).in_file(&self.path))
-    }
-
     fn format(&self, wanted: &ImageSettings) -> Format {
-        let named = self.path.extension().is_some_and(|name| name == "qcow2");
-        let implied = if named || wanted.backing.is_some() {
-            Format::Qcow2
-        } else {
-            Format::Raw
-        };
-        self.format.unwrap_or(implied)
+        let implied = || implied_format(&self.path, wanted.backing.is_some());
+        self.format.unwrap_or_else(implied)
     }
 
     /// Returns the settings. The options of `-o` are applied first: an option of its own overrides
@@ -172,8 +155,7 @@ impl Create {
             wanted.qcow2.cluster_size_bytes = size;
             wanted.qcow2_only = Some("a cluster size".to_owned());
         }
-        wanted.backing = self.backing.clone().or(wanted.backing);
-        wanted.backing_format = self.backing_format.or(wanted.backing_format);
+        wanted.override_backing(self.backing.as_ref(), self.backing_format);
         Ok(wanted)
     }
 
@@ -181,8 +163,7 @@ impl Create {
         if self.unsafe_backing {
             return Ok(BackingCheck::Skip);
         }
-        let dirs = self.allow_backing.iter();
-        Ok(BackingCheck::Open(dirs.fold(configured()?, Gate::allow)))
+        configured_and(&self.allow_backing).map(BackingCheck::Open)
     }
 }
 

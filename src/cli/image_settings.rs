@@ -1,7 +1,7 @@
 //! The options of a new image, in the syntax of `qemu-img -o`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use diskfs::image::Compression;
 use diskfs::image::create::{
@@ -34,6 +34,12 @@ impl ImageSettings {
             settings.apply(&option)?;
         }
         Ok(settings)
+    }
+
+    /// Replaces the backing file and its format by those of other options, where given.
+    pub(super) fn override_backing(&mut self, name: Option<&PathBuf>, format: Option<Format>) {
+        self.backing = name.cloned().or(self.backing.take());
+        self.backing_format = format.or(self.backing_format);
     }
 
     /// Returns the new image. `check` says how its backing file, if it has one, is checked.
@@ -156,8 +162,27 @@ fn unknown(name: &str) -> Error {
     Error::new(ErrorKind::Invalid, reason).with_hint("`diskfs create --help` lists the options")
 }
 
+/// Returns the format of a new image for which no option gives it.
+pub(super) fn implied_format(path: &Path, needs_qcow2: bool) -> Format {
+    if needs_qcow2 || path.extension().is_some_and(|name| name == "qcow2") {
+        return Format::Qcow2;
+    }
+    Format::Raw
+}
+
+/// Refuses the name of a new image that suggests a format which diskfs does not create: it would
+/// mislead users of the image.
+pub(super) fn refuse_others_names(path: &Path) -> Result<()> {
+    let extension = path.extension().and_then(|name| name.to_str());
+    let named = extension.unwrap_or_default().to_ascii_lowercase();
+    match named.parse::<Format>() {
+        Ok(format) if !format.is_writable() => Err(not_created(format).in_file(path)),
+        _ => Ok(()),
+    }
+}
+
 /// Returns the error for a format that diskfs reads but does not create.
-pub(super) fn not_created(format: Format) -> Error {
+fn not_created(format: Format) -> Error {
     let reason = format!("creating images of format {format} is not supported");
     let theirs = format.qemu_name();
     Error::new(ErrorKind::Unsupported, reason).with_hint(format!(

@@ -1,10 +1,8 @@
 //! The command `diskfs measure`.
 
 use std::io::Write;
-use std::sync::Arc;
 
 use clap::Args;
-use diskfs::block::BlockRead;
 use diskfs::image::convert::measure;
 use diskfs::image::create::BackingCheck;
 use diskfs::{Format, Result};
@@ -51,10 +49,7 @@ pub(super) fn run(args: &Measure, session: &mut Session) -> Result<()> {
     let new = settings.image(args.output_format, || Ok(BackingCheck::Skip))?;
     let disk = args.source.open(&image)?;
     session.print_warnings(&disk);
-    let from: Arc<dyn BlockRead> = match args.source.volume.volume_alone(&disk)? {
-        Some(volume) => volume.device()?,
-        None => disk.device(),
-    };
+    let from = args.source.volume.device(&disk)?;
     let measured = measure(&*from, &new)?;
     let mut out = stdout()?;
     match session.output() {

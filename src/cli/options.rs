@@ -9,6 +9,7 @@ use clap::Args;
 #[cfg(feature = "microvm")]
 use clap::ValueEnum;
 
+use diskfs::block::BlockRead;
 use diskfs::build::NewImageFile;
 use diskfs::guest;
 use diskfs::{
@@ -259,7 +260,7 @@ impl ImageArgs {
         if self.no_backing {
             return Ok(Gate::closed());
         }
-        let gate = self.allow_backing.iter().fold(configured()?, Gate::allow);
+        let gate = configured_and(&self.allow_backing)?;
         Ok(self.data_file.iter().fold(gate, Gate::allow_data_file))
     }
 }
@@ -267,6 +268,12 @@ impl ImageArgs {
 /// Returns the files that images may refer to according to the configuration.
 pub(crate) fn configured() -> Result<Gate> {
     Ok(Gate::from(Config::load()?.backing))
+}
+
+/// Returns the files to which images may refer according to the configuration, and those below
+/// `dirs`.
+pub(crate) fn configured_and(dirs: &[PathBuf]) -> Result<Gate> {
+    Ok(dirs.iter().fold(configured()?, Gate::allow))
 }
 
 /// The options that select a volume of the image.
@@ -320,6 +327,14 @@ impl VolumeArgs {
             return Err(os_and_volume());
         }
         self.volume(disk)
+    }
+
+    /// Returns the selected volume as a device, or the whole disk if no option selects one.
+    pub(crate) fn device(&self, disk: &Disk) -> Result<Arc<dyn BlockRead>> {
+        match self.volume_alone(disk)? {
+            Some(volume) => volume.device(),
+            None => Ok(disk.device()),
+        }
     }
 
     /// Returns the selected volume as a request to resize names it.

@@ -108,6 +108,10 @@ fn an_existing_file_is_kept_and_nothing_is_left_of_a_failure() {
         (&["convert", "disk.raw", "no/such/x.qcow2"], "no/such"),
         (&["convert", "-n", "disk.raw", "x.raw"], "x.raw"),
         (
+            &["convert", "disk.raw", "x.vmdk"],
+            "format vmdk is not supported",
+        ),
+        (
             &[
                 "convert", "-B", "no.raw", "-F", "raw", "disk.raw", "x.qcow2",
             ],

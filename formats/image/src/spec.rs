@@ -157,7 +157,7 @@ mod tests {
             let e = bad.parse::<ImageSpec>().unwrap_err();
             assert_eq!(e.kind(), ErrorKind::Invalid, "{bad}");
         }
-        let e = "a,format=vmdk".parse::<ImageSpec>().unwrap_err();
+        let e = "a,format=cloop".parse::<ImageSpec>().unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Unsupported);
     }
 

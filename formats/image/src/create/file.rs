@@ -242,7 +242,7 @@ fn check_place(path: &Path, existing: Existing) -> Result<()> {
 
 fn place_taken(error: Error) -> Error {
     match error.kind() {
-        ErrorKind::Exists => error.with_hint("use --force to replace it with an empty disk"),
+        ErrorKind::Exists => error.with_hint("use --force to replace it"),
         _ => error,
     }
 }
