@@ -220,8 +220,9 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use diskfs_vfs::FileType;
-    use diskfs_vfs::testing::MemoryFs;
+    use diskfs_vfs::edit::make_dirs;
+    use diskfs_vfs::testing::{MemoryFs, WritableMemoryFs};
+    use diskfs_vfs::{FileType, Follow, FsRead, FsWrite, NewAttributes, NewKind, resolve};
 
     use super::*;
 
@@ -307,6 +308,36 @@ mod tests {
         for step in deployment.steps() {
             assert_eq!(step.changed, [""; 0], "{}", step.step);
         }
+    }
+
+    /// The removal of the directory has removed its files, which so cannot be removed again.
+    #[test]
+    fn a_directory_that_is_made_again_gets_its_files_again() {
+        let attributes = NewAttributes {
+            permissions: 0o755,
+            umask: 0,
+            uid: 0,
+            gid: 0,
+        };
+        let fs = Arc::new(WritableMemoryFs::new());
+        make_dirs(&*fs, b"/opt/old/deep", &attributes, &mut |_| {}).unwrap();
+        let dir = resolve(&*fs, "/opt", Follow::All).unwrap();
+        fs.create(dir, b"file", NewKind::Regular, &attributes)
+            .unwrap();
+        let reader = Filesystem::new(Arc::clone(&fs) as _, Path::new("guest.img"), "p1");
+        let steps = "steps: [{delete: /opt}, {write: {path: /opt/file, text: x}}, \
+                     {mkdir: {path: /opt/old}}, {delete: /opt/old}]";
+        let plan = Plan::parse(steps).unwrap();
+        let deployment = Deployment::prepare(reader, &plan).unwrap();
+        let target = WritableFilesystem::new(Arc::clone(&fs) as _, Path::new("guest.img"), "p1");
+        deployment.apply(&target).unwrap();
+        let names = resolve(&*fs, "/opt", Follow::All).unwrap();
+        let names = fs.read_dir(names, 0).unwrap().map(|it| it.unwrap().name);
+        assert_eq!(
+            names.filter(|it| **it != *b"." && **it != *b"..").count(),
+            1
+        );
+        assert!(resolve(&*fs, "/opt/file", Follow::All).is_ok());
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Stage {
     pub fn changes(&self) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
         for (path, after) in &self.nodes {
-            let before = self.of_guest(path)?;
+            let before = self.before(path)?;
             changes.extend(self.change_of(path, before, after.clone())?);
         }
         Ok(changes)
@@ -59,7 +59,7 @@ impl Stage {
         if !is_small {
             return Ok(true);
         }
-        let change = self.change_of(path, self.of_guest(path)?, after.clone())?;
+        let change = self.change_of(path, self.before(path)?, after.clone())?;
         Ok(change.is_some())
     }
 

@@ -66,10 +66,7 @@ impl Stage {
         if let Some(node) = self.nodes.get(place) {
             return Ok(node.clone());
         }
-        if self.is_hidden(place) {
-            return Ok(None);
-        }
-        self.of_guest(place)
+        self.before(place)
     }
 
     /// Returns true if a parent directory was removed or replaced, so that nothing of the guest is
@@ -80,6 +77,15 @@ impl Stage {
             let above = self.nodes.get(place.get(..end).unwrap_or_default());
             above.is_some_and(|node| node.as_ref().is_none_or(|entry| entry.is_new))
         })
+    }
+
+    /// Returns the entry of the guest that a change of this path replaces: `None` if the change of a
+    /// parent directory has removed it before.
+    pub(super) fn before(&self, place: &str) -> Result<Option<Entry>> {
+        if self.is_hidden(place) {
+            return Ok(None);
+        }
+        self.of_guest(place)
     }
 
     /// Returns the guest's own entry of a path without symlinks.
