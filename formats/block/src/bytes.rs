@@ -68,6 +68,14 @@ pub fn is_zero(bytes: &[u8]) -> bool {
     parts.all(|part| ZEROES.get(..part.len()) == Some(part))
 }
 
+/// Decodes UTF-16 units up to the first NUL, or all of them. Invalid ones are replaced.
+pub fn text_until_nul(units: impl IntoIterator<Item = u16>) -> String {
+    let units = units.into_iter().take_while(|unit| *unit != 0);
+    char::decode_utf16(units)
+        .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
+        .collect()
+}
+
 /// Writes `value` at `offset`, if it fits.
 #[inline]
 pub fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {

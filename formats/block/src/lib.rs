@@ -55,7 +55,6 @@ mod error;
 mod extent;
 mod faulty;
 mod file;
-mod guid;
 mod image_map;
 mod memory;
 mod overlay;
@@ -76,7 +75,6 @@ pub use error::{
 pub use extent::{Extent, ExtentKind};
 pub use faulty::{Fault, Faulty};
 pub use file::File;
-pub use guid::{Guid, InvalidGuid};
 pub use image_map::{BlockOffset, CompressedUnit, ImageMap, MappedRun, RunStorage};
 pub use memory::Memory;
 pub use overlay::{ChangedRange, Overlay};

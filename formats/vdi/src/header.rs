@@ -1,6 +1,7 @@
 //! The header: the pre-header and the header of version 1.1, which VirtualBox's source describes.
 
-use diskfs_block::{BlockRead, Error, Guid, Result, bytes};
+use diskfs_block::{BlockRead, Error, Result, bytes};
+use uuid::Uuid;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -78,7 +79,7 @@ pub(crate) struct Header {
     pub(crate) map_at: u64,
     /// The offset of the first block in bytes.
     pub(crate) data_at: u64,
-    pub(crate) id: Guid,
+    pub(crate) id: Uuid,
 }
 
 impl Header {
@@ -126,7 +127,7 @@ impl RawHeader {
 
     /// Refuses images with a parent, of which an image stores only the UUID.
     fn check_parent(&self) -> Result<()> {
-        let link = Guid::from_mixed_endian(self.uuid_link);
+        let link = Uuid::from_bytes_le(self.uuid_link);
         let of_type = match self.image_type.get() {
             3 => "an undo image",
             4 => "a differencing image",
@@ -185,7 +186,7 @@ impl RawHeader {
             blocks: u64::from(blocks),
             map_at: u64::from(map_at),
             data_at: u64::from(data_at),
-            id: Guid::from_mixed_endian(self.uuid_image),
+            id: Uuid::from_bytes_le(self.uuid_image),
         })
     }
 }

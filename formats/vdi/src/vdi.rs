@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use diskfs_block::{
-    BlockOffset, BlockRead, Error, Guid, ImageMap, MappedRun, Result, RunStorage, Tables,
+    BlockOffset, BlockRead, Error, ImageMap, MappedRun, Result, RunStorage, Tables,
 };
+use uuid::Uuid;
 
 use crate::header::{Header, ImageType};
 
@@ -46,7 +47,7 @@ impl Vdi {
     }
 
     /// Returns the UUID of the image.
-    pub const fn id(&self) -> Guid {
+    pub const fn id(&self) -> Uuid {
         self.header.id
     }
 

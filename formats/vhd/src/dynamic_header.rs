@@ -1,13 +1,14 @@
 //! The header of dynamic and differencing disks: specification, "Dynamic Disk Header Format".
 
-use diskfs_block::{BlockRead, Error, Guid, Result, read_within};
+use diskfs_block::bytes::{be16, text_until_nul};
+use diskfs_block::{BlockRead, Error, Result, read_within};
+use uuid::Uuid;
 use zerocopy::byteorder::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::checksum::checksum;
 use crate::footer::{Footer, SECTOR_BYTES};
 use crate::parent_locator::RawParentLocator;
-use crate::text::utf16;
 
 const HEADER_BYTES: usize = 1024;
 const COOKIE: [u8; 8] = *b"cxsparse";
@@ -47,7 +48,7 @@ pub(crate) struct DynamicHeader {
     /// The number of entries that the disk needs.
     pub(crate) blocks: u64,
     pub(crate) block_bytes: u64,
-    pub(crate) parent_id: Guid,
+    pub(crate) parent_id: Uuid,
     /// The modification time of the parent in seconds since 2000-01-01; 0 if unknown.
     pub(crate) parent_time: u32,
     pub(crate) parent_name: String,
@@ -101,12 +102,13 @@ impl RawDynamicHeader {
             let reason = format!("disk has {blocks} blocks, and its table only {entries} entries");
             return Err(Error::corrupt(reason).at(at.saturating_add(28)));
         }
-        let name = utf16(&self.parent_unicode_name, u16::from_be_bytes);
+        let units = self.parent_unicode_name.chunks_exact(2);
+        let name = text_until_nul(units.filter_map(|unit| be16(unit, 0)));
         Ok(DynamicHeader {
             table_at: self.table_offset.get(),
             blocks,
             block_bytes: u64::from(block_bytes),
-            parent_id: Guid::from_bytes(self.parent_unique_id),
+            parent_id: Uuid::from_bytes(self.parent_unique_id),
             parent_time: self.parent_time_stamp.get(),
             parent_name: name,
             parent_locators: self.parent_locators,

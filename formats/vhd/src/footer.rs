@@ -1,6 +1,7 @@
 //! The footer: specification, "Hard Disk Footer Format".
 
-use diskfs_block::{BlockRead, Error, Guid, Result};
+use diskfs_block::{BlockRead, Error, Result};
+use uuid::Uuid;
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -76,7 +77,7 @@ pub(crate) struct Footer {
     /// The offset of the dynamic disk header in bytes.
     pub(crate) header_at: u64,
     pub(crate) creator: String,
-    pub(crate) id: Guid,
+    pub(crate) id: Uuid,
 }
 
 impl Footer {
@@ -183,7 +184,7 @@ impl RawFooter {
             size_bytes,
             header_at: self.data_offset.get(),
             creator: creator(self.creator_application),
-            id: Guid::from_bytes(self.unique_id),
+            id: Uuid::from_bytes(self.unique_id),
         })
     }
 

@@ -27,7 +27,6 @@ mod dynamic_header;
 mod footer;
 mod parent;
 mod parent_locator;
-mod text;
 mod vhd;
 
 pub use footer::{DiskType, ends_with_footer};

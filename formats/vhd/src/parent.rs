@@ -1,6 +1,7 @@
 //! The parent of a differencing disk, as the disk names it.
 
-use diskfs_block::{BlockRead, Error, Guid, Result};
+use diskfs_block::{BlockRead, Error, Result};
+use uuid::Uuid;
 
 use crate::dynamic_header::DynamicHeader;
 use crate::parent_locator::LocatorKind;
@@ -16,7 +17,7 @@ pub struct Parent {
     /// one.
     pub name: String,
     /// The unique identifier of the parent.
-    pub id: Guid,
+    pub id: Uuid,
     /// The time at which the parent was last modified, in seconds since 1970; `None` if unknown.
     pub modified: Option<i64>,
 }

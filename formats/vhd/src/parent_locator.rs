@@ -1,10 +1,9 @@
 //! An entry of the parent locators: specification, "Parent Locator Entry".
 
-use diskfs_block::{BlockRead, Error, Result, bytes, read_within};
+use diskfs_block::bytes::{self, le16, text_until_nul};
+use diskfs_block::{BlockRead, Error, Result, read_within};
 use zerocopy::byteorder::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
-
-use crate::text::utf16;
 
 /// The longest name: 4096 UTF-16 units. Windows allows 32767, Linux 4096 bytes.
 const NAME_MAX_BYTES: u32 = 8192;
@@ -53,6 +52,8 @@ impl RawParentLocator {
         }
         let name = read_within(file, at, bytes::index(len))?;
         let past_end = || Error::corrupt("name of the parent is past the end of the file").at(at);
-        Ok(utf16(&name.ok_or_else(past_end)?, u16::from_le_bytes))
+        let name = name.ok_or_else(past_end)?;
+        let units = name.chunks_exact(2);
+        Ok(text_until_nul(units.filter_map(|unit| le16(unit, 0))))
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use diskfs_block::{
-    BitOrder, BlockOffset, BlockRead, Error, Guid, ImageMap, MappedRun, Result, RunStorage,
-    SectorBitmap, Tables,
+    BitOrder, BlockOffset, BlockRead, Error, ImageMap, MappedRun, Result, RunStorage, SectorBitmap,
+    Tables,
 };
+use uuid::Uuid;
 
 use crate::dynamic_header::DynamicHeader;
 use crate::footer::{DiskType, Footer, SECTOR_BYTES};
@@ -58,7 +59,7 @@ impl Vhd {
     }
 
     /// Returns the unique identifier of the disk.
-    pub const fn id(&self) -> Guid {
+    pub const fn id(&self) -> Uuid {
         self.footer.id
     }
 

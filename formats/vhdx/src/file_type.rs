@@ -1,5 +1,6 @@
 //! The file type identifier: MS-VHDX 2.2.1.
 
+use diskfs_block::bytes::{le16, text_until_nul};
 use diskfs_block::{BlockRead, Error, Result, read_within};
 
 const SIGNATURE: &[u8] = b"vhdxfile";
@@ -17,12 +18,6 @@ pub(crate) fn read(file: &dyn BlockRead) -> Result<String> {
 }
 
 /// Returns the UTF-16 text up to the first NUL.
-pub(crate) fn utf16(bytes: &[u8]) -> String {
-    let units = bytes
-        .chunks_exact(2)
-        .filter_map(|pair| pair.try_into().ok());
-    let units = units.map(u16::from_le_bytes).take_while(|unit| *unit != 0);
-    char::decode_utf16(units)
-        .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
-        .collect()
+pub(crate) fn utf16(text: &[u8]) -> String {
+    text_until_nul(text.chunks_exact(2).filter_map(|unit| le16(unit, 0)))
 }

@@ -1,6 +1,7 @@
 //! The headers: MS-VHDX 2.2.2.
 
-use diskfs_block::{BlockRead, Error, Guid, Result, read_within};
+use diskfs_block::{BlockRead, Error, Result, read_within};
+use uuid::Uuid;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -31,7 +32,7 @@ struct RawHeader {
 /// The current header.
 #[derive(Debug)]
 pub(crate) struct Header {
-    pub(crate) data_write_guid: Guid,
+    pub(crate) data_write_guid: Uuid,
     /// The log, if it must be replayed.
     pub(crate) log: Option<LogPlace>,
     /// The space of the log in the file, used or not: its offset and length in bytes.
@@ -44,7 +45,7 @@ pub(crate) struct LogPlace {
     pub(crate) at: u64,
     pub(crate) len_bytes: u64,
     /// The GUID of its valid entries.
-    pub(crate) guid: Guid,
+    pub(crate) guid: Uuid,
 }
 
 impl Header {
@@ -88,7 +89,7 @@ impl RawHeader {
             let reason = format!("unsupported version {version} of VHDX");
             return Err(Error::unsupported(reason).at(at.saturating_add(66)));
         }
-        let guid = Guid::from_mixed_endian(self.log_guid);
+        let guid = Uuid::from_bytes_le(self.log_guid);
         let (log_at, len_bytes) = (self.log_offset.get(), u64::from(self.log_length.get()));
         let log_version = self.log_version.get();
         if !guid.is_nil() && log_version != 0 {
@@ -96,7 +97,7 @@ impl RawHeader {
             return Err(Error::unsupported(reason).at(at.saturating_add(64)));
         }
         Ok(Header {
-            data_write_guid: Guid::from_mixed_endian(self.data_write_guid),
+            data_write_guid: Uuid::from_bytes_le(self.data_write_guid),
             log: (!guid.is_nil()).then_some(LogPlace {
                 at: log_at,
                 len_bytes,

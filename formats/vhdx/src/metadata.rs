@@ -1,6 +1,7 @@
 //! The known metadata items: MS-VHDX 2.6.2.
 
-use diskfs_block::{BlockRead, Error, Guid, Result, bytes};
+use diskfs_block::{BlockRead, Error, Result, bytes};
+use uuid::Uuid;
 
 use crate::metadata_table::{self, Item};
 use crate::parent_locator::Parent;
@@ -26,7 +27,7 @@ pub(crate) struct Metadata {
     pub(crate) block_bytes: u64,
     pub(crate) size_bytes: u64,
     pub(crate) sector_bytes: u64,
-    pub(crate) disk_id: Guid,
+    pub(crate) disk_id: Uuid,
     /// True if all blocks stay allocated (a fixed disk).
     pub(crate) is_fixed: bool,
     pub(crate) parent: Option<Parent>,
@@ -38,7 +39,7 @@ struct Found {
     parameters: Option<(u32, u32)>,
     size_bytes: Option<u64>,
     sector_bytes: Option<u32>,
-    disk_id: Guid,
+    disk_id: Uuid,
     parent: Option<Parent>,
 }
 
@@ -62,7 +63,7 @@ impl Found {
             }
             VIRTUAL_DISK_SIZE => self.size_bytes = Some(u64::from_le_bytes(read(file, item)?)),
             LOGICAL_SECTOR_SIZE => self.sector_bytes = Some(u32::from_le_bytes(read(file, item)?)),
-            VIRTUAL_DISK_ID => self.disk_id = Guid::from_mixed_endian(read(file, item)?),
+            VIRTUAL_DISK_ID => self.disk_id = Uuid::from_bytes_le(read(file, item)?),
             PHYSICAL_SECTOR_SIZE => {}
             PARENT_LOCATOR => self.parent = Some(Parent::read(file, item)?),
             name if item.is_required => {

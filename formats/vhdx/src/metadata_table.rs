@@ -1,6 +1,7 @@
 //! The metadata table: MS-VHDX 2.6.1.
 
-use diskfs_block::{BlockRead, Error, Guid, Result, bytes, read_within};
+use diskfs_block::{BlockRead, Error, Result, bytes, read_within};
+use uuid::Uuid;
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -35,7 +36,7 @@ struct RawMetadataTableEntry {
 /// A metadata item of the system.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Item {
-    pub(crate) id: Guid,
+    pub(crate) id: Uuid,
     /// The offset in the file in bytes.
     pub(crate) at: u64,
     pub(crate) len_bytes: u64,
@@ -77,7 +78,7 @@ pub(crate) fn read(file: &dyn BlockRead, region: Region) -> Result<Vec<Item>> {
 impl RawMetadataTableEntry {
     fn item(&self, region: Region, entry_at: u64) -> Result<Item> {
         let (offset, len_bytes) = (u64::from(self.offset.get()), u64::from(self.length.get()));
-        let id = Guid::from_mixed_endian(self.item_id);
+        let id = Uuid::from_bytes_le(self.item_id);
         if offset.saturating_add(len_bytes) > region.len_bytes {
             let reason = format!("metadata item {id} does not lie within its region");
             return Err(Error::corrupt(reason).at(entry_at));

@@ -1,6 +1,7 @@
 //! The parent locator: MS-VHDX 2.6.2.6.
 
-use diskfs_block::{BlockRead, Error, Guid, Result, bytes, read_within};
+use diskfs_block::{BlockRead, Error, Result, bytes, read_within};
+use uuid::Uuid;
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -40,7 +41,7 @@ pub struct Parent {
     /// one.
     pub name: String,
     /// The identifiers of the parent's data that are accepted: one or two.
-    pub linkage: Vec<Guid>,
+    pub linkage: Vec<Uuid>,
 }
 
 impl Parent {
@@ -59,7 +60,7 @@ impl Parent {
             pair.map(|(_, value)| value.as_str())
         };
         let linkage = ["parent_linkage", "parent_linkage2"].into_iter();
-        let linkage: Vec<Guid> = linkage.filter_map(|key| value(key)?.parse().ok()).collect();
+        let linkage: Vec<Uuid> = linkage.filter_map(|key| value(key)?.parse().ok()).collect();
         if linkage.is_empty() {
             return Err(corrupt("parent locator has no identifier of the parent"));
         }
@@ -77,7 +78,7 @@ impl Parent {
 fn pairs(locator: &[u8]) -> Result<Vec<(String, String)>> {
     let (raw, entries) = RawParentLocatorHeader::read_from_prefix(locator)
         .map_err(|_| Error::corrupt("truncated parent locator"))?;
-    let kind = Guid::from_mixed_endian(raw.locator_type);
+    let kind = Uuid::from_bytes_le(raw.locator_type);
     if kind.to_string() != VHDX_LOCATOR {
         let reason = format!("unsupported type {kind} of the parent locator");
         return Err(Error::unsupported(reason));

@@ -1,6 +1,7 @@
 //! The region table: MS-VHDX 2.2.3.
 
-use diskfs_block::{BlockRead, Error, Guid, Result, bytes, read_within};
+use diskfs_block::{BlockRead, Error, Result, bytes, read_within};
+use uuid::Uuid;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -75,7 +76,7 @@ impl Regions {
             let Ok(entry) = RawRegionTableEntry::read_from_bytes(entry) else {
                 continue;
             };
-            let guid = Guid::from_mixed_endian(entry.guid);
+            let guid = Uuid::from_bytes_le(entry.guid);
             let place = match guid.to_string().as_str() {
                 BAT => &mut bat,
                 METADATA => &mut metadata,

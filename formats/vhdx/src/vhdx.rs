@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use diskfs_block::{
-    BitOrder, BlockOffset, BlockRead, Error, Guid, ImageMap, MappedRun, Result, RunStorage,
-    SectorBitmap, Tables,
+    BitOrder, BlockOffset, BlockRead, Error, ImageMap, MappedRun, Result, RunStorage, SectorBitmap,
+    Tables,
 };
+use uuid::Uuid;
 
 use crate::bat_entry::{PayloadBlock, decode_bitmap};
 use crate::file_type;
@@ -25,7 +26,7 @@ const BITMAP_SECTORS: u64 = 1 << 23;
 #[derive(Debug)]
 pub struct Vhdx {
     metadata: Metadata,
-    data_write_guid: Guid,
+    data_write_guid: Uuid,
     creator: String,
     /// The offset of the block allocation table in bytes.
     bat_at: u64,
@@ -93,12 +94,12 @@ impl Vhdx {
     }
 
     /// Returns the identifier of the data, which changes with it.
-    pub const fn data_write_guid(&self) -> Guid {
+    pub const fn data_write_guid(&self) -> Uuid {
         self.data_write_guid
     }
 
     /// Returns the identifier of the disk.
-    pub const fn disk_id(&self) -> Guid {
+    pub const fn disk_id(&self) -> Uuid {
         self.metadata.disk_id
     }
 

@@ -1,6 +1,7 @@
 //! The header of a log entry: MS-VHDX 2.3.1.1.
 
-use diskfs_block::{Guid, bytes};
+use diskfs_block::bytes;
+use uuid::Uuid;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -61,7 +62,7 @@ impl EntryHeader {
             last_bytes: raw.last_file_offset.get(),
         };
         let is_valid = raw.signature == SIGNATURE
-            && Guid::from_mixed_endian(raw.log_guid) == ring.guid
+            && Uuid::from_bytes_le(raw.log_guid) == ring.guid
             && (1..=ring.sectors()).contains(&header.sectors)
             && header.tail < ring.sectors()
             && header.sequence_number > 0

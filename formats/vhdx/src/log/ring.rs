@@ -1,6 +1,7 @@
 //! The log's ring buffer.
 
-use diskfs_block::{BlockRead, Error, Guid, Result, bytes, read_within};
+use diskfs_block::{BlockRead, Error, Result, bytes, read_within};
+use uuid::Uuid;
 
 use crate::header::LogPlace;
 use crate::log::SECTOR_BYTES;
@@ -14,7 +15,7 @@ const LOG_MAX_BYTES: u64 = 32 << 20;
 pub(crate) struct Ring {
     bytes: Vec<u8>,
     /// The GUID of valid entries.
-    pub(crate) guid: Guid,
+    pub(crate) guid: Uuid,
     /// The offset of the log in the file, for errors.
     at: u64,
 }

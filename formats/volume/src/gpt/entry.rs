@@ -1,5 +1,6 @@
 //! A GPT partition entry. UEFI specification 2.10, section 5.3.3, tables 5.6 to 5.8.
 
+use diskfs_block::bytes::text_until_nul;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -82,10 +83,7 @@ impl Entry {
 
 /// Decodes UTF-16 up to the first NUL or the field's end.
 fn decode_name(units: &[U16; MAX_NAME_UNITS]) -> String {
-    let units = units.iter().map(|u| u.get()).take_while(|&u| u != 0);
-    char::decode_utf16(units)
-        .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
-        .collect()
+    text_until_nul(units.iter().map(|unit| unit.get()))
 }
 
 #[cfg(test)]
