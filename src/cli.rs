@@ -59,6 +59,7 @@ mod out_file;
 mod partition;
 mod pool;
 mod progress;
+pub(crate) mod qemu_img;
 mod rebase;
 mod reference;
 mod resize;

@@ -21,13 +21,17 @@ fn main() -> ExitCode {
     {
         return diskfs::service::executor::worker();
     }
-    start()
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(words) = cli::qemu_img::words(&words) {
+        return cli::qemu_img::run(words).into();
+    }
+    start(words)
 }
 
 #[cfg(feature = "fuse")]
-fn start() -> ExitCode {
+fn start(words: Vec<OsString>) -> ExitCode {
     use cli::Invocation;
-    ExitCode::from(match Invocation::with(std::env::args_os().collect()) {
+    ExitCode::from(match Invocation::with(words) {
         Invocation::AsIs(words) => run(&words),
         Invocation::AsHelper(words) => cli::helper_exit_code(run(&words)),
         Invocation::Done(code) => code,
@@ -35,8 +39,7 @@ fn start() -> ExitCode {
 }
 
 #[cfg(not(feature = "fuse"))]
-fn start() -> ExitCode {
-    let words: Vec<OsString> = std::env::args_os().collect();
+fn start(words: Vec<OsString>) -> ExitCode {
     run(&words).into()
 }
 

@@ -92,6 +92,10 @@ Images and paths:
   `disk.qcow2,format=qcow2,snapshot=before`; a comma in its file name is doubled. A path without
   an image belongs to the image before it: `diskfs cat disk.qcow2:/etc/hosts /etc/fstab`.
 
+The command line of qemu-img:
+  `diskfs qemu-img ...`, or a link to diskfs that is called qemu-img, takes the arguments of
+  qemu-img and prints what it prints; diskfs-qemu-img(1) lists the differences.
+
 Which files a command sees:
   By default, the files that the guest's operating system itself would see at /: its root
   filesystem, with other filesystems mounted where its fstab says (`diskfs mount --explain` shows

@@ -37,6 +37,7 @@ pub(super) fn run(args: &Man, session: &Session) -> Result<()> {
 pub(super) fn write_pages(directory: &Path) -> std::io::Result<()> {
     fs::create_dir_all(directory)?;
     clap_mangen::generate_to(for_pages(super::definition()), directory)?;
+    fs::write(directory.join("diskfs-qemu-img.1"), super::qemu_img::PAGE)?;
     super::deploy::reference::write_page(&section(directory, "man5")?)?;
     #[cfg(feature = "fuse")]
     super::helper::write_pages(&section(directory, "man8")?)?;

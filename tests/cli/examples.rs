@@ -432,10 +432,10 @@ fn every_example_works() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Returns the words of a command: `tar-in` is one word, `snapshot-create` two.
+/// Returns the words of a command: `tar-in` and `qemu-img` are one word, `snapshot-create` two.
 fn command_of(name: &str) -> Vec<&str> {
     let mut words: Vec<&str> = match name {
-        "tar-in" => vec![name],
+        "tar-in" | "qemu-img" => vec![name],
         _ => match name.split_once('-') {
             Some((command, action)) => vec![command, action],
             None => vec![name],

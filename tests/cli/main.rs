@@ -34,6 +34,7 @@ mod newcomer;
 mod partition;
 mod program;
 mod progress;
+mod qemu_img;
 mod resize;
 mod resize_stacks;
 mod room;

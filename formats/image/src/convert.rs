@@ -23,7 +23,7 @@ use crate::create::{
 use crate::{Gate, Image, OpenOptions, WritableImage};
 pub use compare::compare;
 use device::DeviceCopy;
-pub use measure::{Measured, measure};
+pub use measure::{Measured, measure, measure_empty};
 use pieces::PIECE_BYTES;
 pub use sequential::Packing;
 use sequential::SequentialCopy;

@@ -47,6 +47,16 @@ impl Image {
         Opener::new(options)?.open_top(path).map(Self::from_parts)
     }
 
+    /// Describes the image at `path`. If it is a qcow2 image, the files that it names are not
+    /// opened and need not exist, so the description has no backing file; `data_file` is the name
+    /// as the image spells it.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn describe(path: &Path, options: &OpenOptions) -> Result<Description> {
+        Opener::new(options)?.describe_top(path)
+    }
+
     /// Opens the image at `path` for reading and writing: short for [`WritableImage::open`].
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Opening an image and all files that it names.
 
+mod describe;
 mod mapped;
 
 use std::path::Path;

@@ -156,6 +156,11 @@ impl Unopened {
         })
     }
 
+    /// Returns the size of the current disk in bytes.
+    pub(crate) const fn size_bytes(&self) -> u64 {
+        self.header.size_bytes
+    }
+
     /// Returns true if the image names other files.
     pub(crate) fn names_files(&self) -> bool {
         self.header.backing_name.is_some() || self.header.incompatible.external_data_file()

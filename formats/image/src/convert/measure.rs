@@ -3,7 +3,7 @@
 use diskfs_block::{BlockRead, Error, Result};
 
 use super::pieces::{Pieces, Skipped};
-use crate::create::{NewImage, fully_allocated_bytes, whole_sectors};
+use crate::create::{NewImage, NewQcow2, fully_allocated_bytes, whole_sectors};
 
 /// The size of an image file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,26 +20,42 @@ pub struct Measured {
 /// # Errors
 /// `Invalid` for options that cannot be combined; the errors of reading tables.
 pub fn measure(from: &dyn BlockRead, image: &NewImage) -> Result<Measured> {
+    let mut stored = 0_u64;
+    if let NewImage::Qcow2(image) = image {
+        for piece in Pieces::new(from, image.cluster_size_bytes, Skipped::Zeroes) {
+            let len_bytes = in_clusters(piece?.len_bytes, image)?;
+            stored = stored.saturating_add(len_bytes);
+        }
+    }
+    measured(from.size_bytes(), stored, image)
+}
+
+/// Returns the size of the file that a disk of this size needs as an image while it is empty.
+///
+/// # Errors
+/// `Invalid` for options that cannot be combined.
+pub fn measure_empty(size_bytes: u64, image: &NewImage) -> Result<Measured> {
+    measured(size_bytes, 0, image)
+}
+
+/// Returns the size of an image which stores this many bytes, in whole clusters.
+fn measured(size_bytes: u64, stored_bytes: u64, image: &NewImage) -> Result<Measured> {
     let NewImage::Qcow2(image) = image else {
-        let size_bytes = whole_sectors(from.size_bytes())?;
+        let size_bytes = whole_sectors(size_bytes)?;
         return Ok(Measured {
             required_bytes: size_bytes,
             fully_allocated_bytes: size_bytes,
         });
     };
-    let all = fully_allocated_bytes(image, from.size_bytes())?;
-    let cluster = image.cluster_size_bytes;
-    let rounded = |len: u64| {
-        let rounded = len.checked_next_multiple_of(cluster);
-        rounded.ok_or_else(|| Error::invalid("the disk is too large"))
-    };
-    let mut stored = 0_u64;
-    for piece in Pieces::new(from, cluster, Skipped::Zeroes) {
-        stored = stored.saturating_add(rounded(piece?.len_bytes)?);
-    }
-    let absent = rounded(from.size_bytes())?.saturating_sub(stored);
+    let all = fully_allocated_bytes(image, size_bytes)?;
+    let absent = in_clusters(size_bytes, image)?.saturating_sub(stored_bytes);
     Ok(Measured {
         required_bytes: all.saturating_sub(absent),
         fully_allocated_bytes: all,
     })
+}
+
+fn in_clusters(len_bytes: u64, image: &NewQcow2) -> Result<u64> {
+    let rounded = len_bytes.checked_next_multiple_of(image.cluster_size_bytes);
+    rounded.ok_or_else(|| Error::invalid("the disk is too large"))
 }

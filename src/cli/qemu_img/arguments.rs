@@ -1,0 +1,161 @@
+//! Arguments that several commands of qemu-img have.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use diskfs::{Format, parse_bytes};
+
+use super::failure::{Failure, Result};
+use crate::cli::options::{ImageArgs, SourceArgs};
+
+/// The modes of the host's cache that qemu-img accepts. Diskfs uses the host's cache in all of
+/// them, and makes results durable before it exits.
+const CACHE_MODES: [&str; 6] = [
+    "none",
+    "writeback",
+    "unsafe",
+    "directsync",
+    "writethrough",
+    "off",
+];
+
+/// The form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(super) enum OutputForm {
+    #[default]
+    Human,
+    Json,
+}
+
+/// Options that say how images are opened.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct OpenArgs {
+    /// Open images that another process uses
+    #[arg(short = 'U', long)]
+    pub(super) force_share: bool,
+
+    /// The key of an encrypted image (not supported)
+    #[arg(long, value_name = "OBJECTDEF")]
+    object: Vec<String>,
+
+    /// Take image names as lists of options
+    #[arg(long)]
+    image_opts: bool,
+}
+
+/// The image of a command, with its format.
+#[derive(Debug, Clone)]
+pub(super) struct Source {
+    pub(super) path: PathBuf,
+    pub(super) args: SourceArgs,
+}
+
+impl OpenArgs {
+    /// Returns the image of a file name as qemu-img spells it.
+    pub(super) fn source(&self, name: &OsString, format: Option<&str>) -> Result<Source> {
+        if !self.object.is_empty() {
+            let reason = "--object: not supported by diskfs; `diskfs convert --key` opens \
+                          encrypted images";
+            return Err(Failure::new(reason));
+        }
+        let mut format = format.map(format_of).transpose()?;
+        let path = if self.image_opts {
+            let (path, driver) = image_options(name)?;
+            format = driver.or(format);
+            path
+        } else {
+            local_path(name)?
+        };
+        let image = ImageArgs {
+            format,
+            force_share: self.force_share,
+            ..ImageArgs::default()
+        };
+        Ok(Source {
+            path,
+            args: SourceArgs {
+                image,
+                ..SourceArgs::default()
+            },
+        })
+    }
+}
+
+/// Parses the name of a format.
+pub(super) fn format_of(name: &str) -> Result<Format> {
+    let unknown = |_| Failure::new(format!("Unknown file format '{name}'"));
+    name.parse().map_err(unknown)
+}
+
+/// Returns the path of a file name: all of it, or what follows `file:`.
+///
+/// # Errors
+/// If the name has the prefix of another protocol: letters and a colon, as in `nbd:localhost`.
+pub(super) fn local_path(name: &OsString) -> Result<PathBuf> {
+    let bytes = name.as_bytes();
+    let end = bytes.iter().position(|byte| matches!(byte, b':' | b'/'));
+    let protocol = end.filter(|end| bytes.get(*end) == Some(&b':'));
+    let protocol = protocol.and_then(|end| std::str::from_utf8(bytes.get(..end)?).ok());
+    match protocol {
+        Some("file") => {
+            let rest = bytes.get("file:".len()..).unwrap_or_default();
+            Ok(PathBuf::from(std::ffi::OsStr::from_bytes(rest)))
+        }
+        // A Windows drive letter is no protocol in QEMU either.
+        Some(protocol) if protocol.len() > 1 => Err(Failure::new(format!(
+            "Could not open '{}': Unknown protocol '{protocol}'",
+            name.display()
+        ))),
+        _ => Ok(PathBuf::from(name)),
+    }
+}
+
+/// Parses `driver=qcow2,file.filename=PATH`, and the short form `filename=PATH`.
+fn image_options(list: &OsString) -> Result<(PathBuf, Option<Format>)> {
+    let text = list
+        .to_str()
+        .ok_or_else(|| Failure::new("Invalid image options"))?;
+    let (mut path, mut driver, mut protocol) = (None, None, None);
+    for option in super::size::split_options(text) {
+        let (name, value) = option.split_once('=').unwrap_or((option.as_str(), "on"));
+        match name {
+            "driver" if value == "file" => protocol = Some(value.to_owned()),
+            "driver" | "format" => driver = Some(format_of(value)?),
+            "file.driver" => protocol = Some(value.to_owned()),
+            "file.filename" | "filename" => path = Some(PathBuf::from(value)),
+            "file.locking" | "locking" | "read-only" | "file.read-only" | "cache.direct"
+            | "cache.no-flush" | "discard" | "file.discard" | "detect-zeroes" => {}
+            _ => return Err(Failure::new(format!("Invalid parameter '{name}'"))),
+        }
+    }
+    if let Some(other) = protocol.filter(|protocol| protocol != "file") {
+        return Err(Failure::new(format!("Unknown protocol '{other}'")));
+    }
+    let missing = || Failure::new("A block device must be specified for \"file\"");
+    Ok((path.ok_or_else(missing)?, driver))
+}
+
+/// Parses a mode of the host's cache.
+pub(super) fn cache_mode(name: &str) -> std::result::Result<(), String> {
+    if CACHE_MODES.contains(&name) {
+        return Ok(());
+    }
+    Err(format!("Invalid cache option: {name}"))
+}
+
+/// Parses a size.
+pub(super) fn size(text: &str) -> Result<u64> {
+    let wrong = |_| Failure::new(format!("Invalid image size specified: '{text}'."));
+    parse_bytes(text).map_err(wrong)
+}
+
+/// Returns the only operand.
+pub(super) fn only<'a>(names: &'a [OsString], command: &str) -> Result<&'a OsString> {
+    match names {
+        [name] => Ok(name),
+        _ => Err(Failure::usage("Expecting one image file name", command)),
+    }
+}

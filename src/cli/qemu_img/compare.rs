@@ -1,0 +1,103 @@
+//! The command `qemu-img compare`.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::Args;
+
+use diskfs::image::Image;
+use diskfs::image::convert::compare;
+
+use super::arguments::{OpenArgs, Source};
+use super::failure::{Failure, Result};
+use super::progress::Progress;
+use super::runner::confined;
+
+/// The exit codes of `qemu-img compare`.
+const DIFFERENT: u8 = 1;
+const TROUBLE: u8 = 2;
+
+/// Compare the contents of two images
+#[derive(Debug, Args)]
+pub(super) struct Compare {
+    #[arg(value_name = "FILE")]
+    names: Vec<OsString>,
+
+    /// The format of the first image
+    #[arg(short = 'f', long = "a-format", value_name = "FMT")]
+    format: Option<String>,
+
+    /// The format of the second image
+    #[arg(short = 'F', long = "b-format", value_name = "FMT")]
+    second_format: Option<String>,
+
+    /// Images of different sizes differ
+    #[arg(short, long)]
+    strict: bool,
+
+    /// Show the progress
+    #[arg(short, long)]
+    progress: bool,
+
+    /// Print no messages but errors
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// The mode of the host's cache, which has no effect
+    #[arg(short = 'T', long, value_name = "CACHE", value_parser = super::arguments::cache_mode)]
+    cache: Option<()>,
+
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+impl Compare {
+    pub(super) fn run(&self) -> Result<u8> {
+        let [one, other] = self.names.as_slice() else {
+            return Err(Failure::usage("Expecting two image file names", "compare"));
+        };
+        let one = self.open.source(one, self.format.as_deref())?;
+        let other = self.open.source(other, self.second_format.as_deref())?;
+        let compared = confined(&[&one, &other], None, || self.compare(&one, &other));
+        compared.map_err(|failure| failure.with_code(TROUBLE))
+    }
+
+    fn compare(&self, one: &Source, other: &Source) -> Result<u8> {
+        let (one, other) = (open(one)?.device(), open(other)?.device());
+        let (first, second) = (one.size_bytes(), other.size_bytes());
+        if self.strict && first != second {
+            self.say("Strict mode: Image size mismatch!")?;
+            return Ok(DIFFERENT);
+        }
+        let mut progress = Progress::new(self.progress && !self.quiet, first.max(second));
+        let advance = &mut |bytes| progress.advance(bytes);
+        let compared = compare(&*one, &*other, None, advance);
+        let common = first.min(second);
+        let is_past_common = |at: &Option<u64>| at.is_none_or(|at| at >= common);
+        if first != second && compared.as_ref().is_ok_and(is_past_common) {
+            self.say("Warning: Image size mismatch!")?;
+        }
+        progress.finish(compared.is_ok());
+        match compared.map_err(|e| Failure::at("Error while comparing", e))? {
+            None => self.say("Images are identical.").map(|()| 0),
+            Some(offset) => {
+                self.say(&format!("Content mismatch at offset {offset}!"))?;
+                Ok(DIFFERENT)
+            }
+        }
+    }
+
+    fn say(&self, text: &str) -> Result<()> {
+        if self.quiet {
+            return Ok(());
+        }
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{text}")?;
+        Ok(out.flush()?)
+    }
+}
+
+fn open(source: &Source) -> Result<Image> {
+    let options = source.args.image.open_options()?;
+    Image::open(&source.path, &options).map_err(|e| Failure::to_open(&source.path, e))
+}

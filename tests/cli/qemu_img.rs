@@ -1,0 +1,167 @@
+//! The command line of qemu-img: a table of calls that qemu-img and diskfs answer alike, in the
+//! ways in which clouds and virtual-machine managers call it.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use diskfs_fixtures::{pattern, require};
+use serde_json::Value;
+
+use crate::DISKFS;
+
+const VECTORS: &str = include_str!("qemu_img/vectors.txt");
+
+/// Members of documents that depend on the host's filesystem, on the clock, or on the order in
+/// which clusters are allocated.
+const VARYING: [&str; 7] = [
+    "actual-size",
+    "children",
+    "date-nsec",
+    "date-sec",
+    "fragmented-clusters",
+    "icount",
+    "image-end-offset",
+];
+
+/// Lines of text that vary likewise.
+const VARYING_LINES: [&str; 3] = ["disk size: ", "file length: ", "Image end offset: "];
+
+/// A program in the directory in which it is called.
+struct Caller {
+    program: PathBuf,
+    directory: PathBuf,
+}
+
+impl Caller {
+    fn new(program: PathBuf, directory: &Path) -> Self {
+        fs::create_dir_all(directory).unwrap();
+        let seed = fs::File::create(directory.join("seed.raw")).unwrap();
+        seed.set_len(32 << 20).unwrap();
+        let data = pattern("seed", 3 << 20);
+        seed.write_all_at(&data, 1 << 20).unwrap();
+        seed.write_all_at(&data[..70_000], 9 << 20).unwrap();
+        seed.write_all_at(&data[..4096], (32 << 20) - 4096).unwrap();
+        Self {
+            program,
+            directory: directory.to_owned(),
+        }
+    }
+
+    fn call(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(&self.program);
+        let command = command.args(words).current_dir(&self.directory);
+        command.env("TZ", "UTC").output().unwrap()
+    }
+}
+
+fn without_varying(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !VARYING.contains(&name.as_str()));
+            fields.values_mut().for_each(without_varying);
+        }
+        Value::Array(all) => all.iter_mut().for_each(without_varying),
+        _ => {}
+    }
+}
+
+fn document(output: &Output) -> Option<Value> {
+    let mut document = serde_json::from_slice(&output.stdout).ok()?;
+    without_varying(&mut document);
+    Some(document)
+}
+
+fn text(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().map(|line| {
+        let varying = VARYING_LINES
+            .iter()
+            .find(|start| line.trim_start().starts_with(**start));
+        let line = varying.map_or(line, |start| start);
+        match line.split_once(" allocated, ") {
+            Some((share, _)) => share.to_owned(),
+            None => line.to_owned(),
+        }
+    });
+    lines.collect()
+}
+
+/// Returns what differs between both answers, if something does that should not.
+fn difference(mode: &str, theirs: &Output, ours: &Output) -> Option<&'static str> {
+    let says_why = || {
+        let errors = String::from_utf8_lossy(&ours.stderr);
+        errors.starts_with("qemu-img")
+    };
+    if mode == "differs" {
+        return None;
+    }
+    if theirs.status.code() != ours.status.code() {
+        return Some("the exit code");
+    }
+    if !theirs.stderr.is_empty() && !theirs.status.success() && !says_why() {
+        return Some("a message");
+    }
+    match mode {
+        "code" => None,
+        "text" => (text(theirs) != text(ours)).then_some("the text"),
+        "json" => {
+            let (theirs, ours) = (document(theirs), document(ours));
+            (theirs.is_none() || theirs != ours).then_some("the document")
+        }
+        other => panic!("unknown mode {other}"),
+    }
+}
+
+#[test]
+fn a_table_of_calls_has_the_same_answers() {
+    if require("qemu-img").is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("qemu-img");
+    symlink(DISKFS, &link).unwrap();
+    let theirs = Caller::new("qemu-img".into(), &directory.path().join("theirs"));
+    let ours = Caller::new(link, &directory.path().join("ours"));
+    let mut calls = 0;
+    let mut wrong = Vec::new();
+    for line in VECTORS.lines().filter(|line| !line.starts_with('#')) {
+        let mut words = line.split_whitespace();
+        let Some(mode) = words.next() else {
+            continue;
+        };
+        let words: Vec<&str> = words
+            .map(|word| if word == "''" { "" } else { word })
+            .collect();
+        calls += 1;
+        let (theirs, ours) = (theirs.call(&words), ours.call(&words));
+        if let Some(what) = difference(mode, &theirs, &ours) {
+            wrong.push(format!("{line}: {what}\n{theirs:?}\n{ours:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(calls >= 300, "{calls} calls");
+}
+
+/// Calls that are not offered say so, and change nothing.
+#[test]
+fn what_is_not_offered_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    for words in [
+        &["bench", "a.qcow2"][..],
+        &["dd", "if=a", "of=b"],
+        &["convert", "--object", "secret,id=a", "a", "b"],
+        &["convert", "a", "b", "c"],
+    ] {
+        let mut command = Command::new(DISKFS);
+        let command = command.arg("qemu-img").args(words);
+        let output = command.current_dir(directory.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.starts_with("qemu-img: "), "{errors}");
+        assert!(errors.contains("not supported by diskfs"), "{errors}");
+        assert!(output.stdout.is_empty(), "{words:?}");
+    }
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
