@@ -13,6 +13,7 @@ use diskfs::image::convert::{ConvertOptions, Packing, convert, convert_into, con
 use diskfs::image::create::{BackingCheck, Existing};
 use diskfs::{Disk, Error, ErrorKind, Format, Gate, OpenOptions, Result};
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::bytes;
 use super::image_settings::{ImageSettings, implied_format, refuse_others_names};
@@ -34,8 +35,10 @@ use super::show::json;
 /// volume contains.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The format of DST is -O, or follows its name: qcow2 for .qcow2, else raw. The options of -o are
-those of `diskfs create`.
+    after_help = "The format of DST is -O, or follows its name: qcow2 for .qcow2, vmdk for .vmdk, else raw. The
+options of -o for qcow2 are those of `diskfs create`. Those of other formats are, as in qemu-img:
+  vmdk  subformat=monolithicSparse (default) or streamOptimized, which is compressed;
+        adapter_type=ide (default), buslogic, lsilogic or legacyESX; hwversion=N (default 4)
 
 With -B, DST is an overlay of FILE: only what IMG itself stores is copied, and the rest must be the
 same in FILE. Without it, DST contains everything that IMG and its backing files contain.
@@ -43,6 +46,7 @@ same in FILE. Without it, DST contains everything that IMG and its backing files
 Examples:
   diskfs convert disk.raw new.qcow2
   diskfs convert -c -o compression_type=zstd disk.qcow2 small.qcow2
+  diskfs convert -o subformat=streamOptimized disk.qcow2 disk.vmdk
   diskfs convert --snapshot before disk.qcow2 before.raw
   diskfs convert --volume vg0/data disk.qcow2 data.raw
   diskfs convert -n disk.qcow2 /dev/vg0/guest"
@@ -60,11 +64,11 @@ pub(super) struct Convert {
     #[arg(value_name = "DST")]
     target: PathBuf,
 
-    /// The format of DST: raw or qcow2
+    /// The format of DST: raw, qcow2 or vmdk
     #[arg(short = 'O', long, value_name = "FORMAT")]
     output_format: Option<Format>,
 
-    /// Compress the clusters of DST, which is qcow2
+    /// Compress DST, which is qcow2 or a VMDK stream
     #[arg(short, long)]
     compress: bool,
 
@@ -84,9 +88,14 @@ pub(super) struct Convert {
     #[arg(short = 'F', long, value_name = "FORMAT", requires = "backing")]
     backing_format: Option<Format>,
 
-    /// The smallest run of zeroes that a raw DST does not store, 512 to 1M, or 0 to store all
+    /// The smallest run of zeroes that DST does not store, 512 to 1M, or 0 to store all; not for
+    /// qcow2 and VMDK streams
     #[arg(short = 'S', long, value_name = "SIZE", default_value = "4k", value_parser = bytes::parse)]
     sparse: u64,
+
+    /// The identifier of DST, if its format has one [default: random]
+    #[arg(long, value_name = "UUID")]
+    uuid: Option<Uuid>,
 
     /// The number of threads [default: the number of processors]
     #[arg(short = 'm', long, value_name = "N")]
@@ -96,7 +105,7 @@ pub(super) struct Convert {
     #[arg(
         short,
         long,
-        conflicts_with_all = ["compress", "options", "backing", "force"]
+        conflicts_with_all = ["compress", "options", "backing", "force", "uuid"]
     )]
     no_create: bool,
 
@@ -155,13 +164,13 @@ impl Convert {
 
     fn format(&self) -> Format {
         let needs_qcow2 = self.compress || self.backing.is_some();
-        let implied = || implied_format(&self.target, needs_qcow2);
+        let implied = || implied_format(&self.target, needs_qcow2, Format::is_convertible_to);
         self.output_format.unwrap_or_else(implied)
     }
 
     fn convert_options(&self) -> Result<ConvertOptions> {
         if self.output_format.is_none() && !self.no_create {
-            refuse_others_names(&self.target)?;
+            refuse_others_names(&self.target, Format::is_convertible_to)?;
         }
         let mut wanted = ImageSettings::of(&self.options)?;
         if wanted.size.is_some() {
@@ -172,7 +181,7 @@ impl Convert {
         wanted.override_backing(self.backing.as_ref(), self.backing_format);
         let check = || Ok(BackingCheck::Open(self.gate()?));
         Ok(ConvertOptions {
-            image: wanted.image(self.format(), check)?,
+            image: wanted.converted(self.format(), check)?,
             packing: self.compress.then_some(Packing { level: self.level }),
             preallocation: wanted.preallocation,
             sparse_bytes: (self.sparse > 0).then_some(self.sparse),
@@ -182,6 +191,7 @@ impl Convert {
             } else {
                 Existing::Keep
             },
+            identity: self.uuid,
         })
     }
 

@@ -125,7 +125,7 @@ impl Create {
     fn create_options(&self) -> Result<CreateOptions> {
         let wanted = self.wanted()?;
         if self.format.is_none() {
-            refuse_others_names(&self.path)?;
+            refuse_others_names(&self.path, Format::is_writable)?;
         }
         let image = wanted.image(self.format(&wanted), || self.backing_check())?;
         Ok(CreateOptions {
@@ -141,7 +141,8 @@ impl Create {
     }
 
     fn format(&self, wanted: &ImageSettings) -> Format {
-        let implied = || implied_format(&self.path, wanted.backing.is_some());
+        let needs_qcow2 = wanted.backing.is_some();
+        let implied = || implied_format(&self.path, needs_qcow2, Format::is_writable);
         self.format.unwrap_or_else(implied)
     }
 
@@ -188,10 +189,7 @@ mod tests {
     }
 
     fn format(words: &[&str]) -> &'static str {
-        match options(words).unwrap().image {
-            NewImage::Raw => "raw",
-            NewImage::Qcow2(_) => "qcow2",
-        }
+        options(words).unwrap().image.format().name()
     }
 
     #[test]

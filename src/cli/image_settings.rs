@@ -12,6 +12,8 @@ use diskfs::{Error, ErrorKind, Format, Result};
 
 use super::bytes;
 
+mod whole;
+
 /// The settings that the command line amounts to.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ImageSettings {
@@ -24,6 +26,8 @@ pub(super) struct ImageSettings {
     pub(super) backing_format: Option<Format>,
     data_file: Option<PathBuf>,
     data_file_layout: DataFileLayout,
+    /// The names and values of options that neither raw nor qcow2 has.
+    others: Vec<(String, String)>,
 }
 
 impl ImageSettings {
@@ -49,6 +53,9 @@ impl ImageSettings {
         check: impl FnOnce() -> Result<BackingCheck>,
     ) -> Result<NewImage> {
         match format {
+            Format::Raw | Format::Qcow2 if !self.others.is_empty() => {
+                Err(self.refuse_others(format, &[]))
+            }
             Format::Raw => self.raw(),
             Format::Qcow2 => Ok(NewImage::Qcow2(Box::new(self.qcow2(check)?))),
             other => Err(not_created(other)),
@@ -144,6 +151,10 @@ impl ImageSettings {
                     DataFileLayout::Private
                 }
             }
+            _ if whole::OPTIONS.contains(&name) => {
+                self.others.push((name.to_owned(), value.to_owned()));
+                return Ok(());
+            }
             _ => return Err(unknown(name)),
         }
         if !["size", "preallocation", "backing_file", "backing_fmt"].contains(&name) {
@@ -162,21 +173,30 @@ fn unknown(name: &str) -> Error {
     Error::new(ErrorKind::Invalid, reason).with_hint("`diskfs create --help` lists the options")
 }
 
-/// Returns the format of a new image for which no option gives it.
-pub(super) fn implied_format(path: &Path, needs_qcow2: bool) -> Format {
-    if needs_qcow2 || path.extension().is_some_and(|name| name == "qcow2") {
-        return Format::Qcow2;
-    }
-    Format::Raw
+/// Returns the format that a new image's name suggests.
+fn named_format(path: &Path) -> Option<Format> {
+    let extension = path.extension().and_then(|name| name.to_str());
+    extension?.to_ascii_lowercase().parse().ok()
 }
 
-/// Refuses the name of a new image that suggests a format which diskfs does not create: it would
+/// Returns the format of a new image for which no option gives it: one that diskfs can write.
+pub(super) fn implied_format(
+    path: &Path,
+    needs_qcow2: bool,
+    is_possible: fn(Format) -> bool,
+) -> Format {
+    match named_format(path) {
+        Some(format) if format != Format::Raw && is_possible(format) => format,
+        _ if needs_qcow2 => Format::Qcow2,
+        _ => Format::Raw,
+    }
+}
+
+/// Refuses the name of a new image that suggests a format which diskfs cannot write: it would
 /// mislead users of the image.
-pub(super) fn refuse_others_names(path: &Path) -> Result<()> {
-    let extension = path.extension().and_then(|name| name.to_str());
-    let named = extension.unwrap_or_default().to_ascii_lowercase();
-    match named.parse::<Format>() {
-        Ok(format) if !format.is_writable() => Err(not_created(format).in_file(path)),
+pub(super) fn refuse_others_names(path: &Path, is_possible: fn(Format) -> bool) -> Result<()> {
+    match named_format(path) {
+        Some(format) if !is_possible(format) => Err(not_created(format).in_file(path)),
         _ => Ok(()),
     }
 }
@@ -185,9 +205,14 @@ pub(super) fn refuse_others_names(path: &Path) -> Result<()> {
 fn not_created(format: Format) -> Error {
     let reason = format!("creating images of format {format} is not supported");
     let theirs = format.qemu_name();
-    Error::new(ErrorKind::Unsupported, reason).with_hint(format!(
-        "raw and qcow2 are supported; `qemu-img create -f {theirs}` makes others"
-    ))
+    let hint = if format.is_convertible_to() {
+        format!(
+            "raw and qcow2 are supported; `diskfs convert -O {format}` copies an image into one"
+        )
+    } else {
+        format!("raw and qcow2 are supported; `qemu-img create -f {theirs}` makes others")
+    };
+    Error::new(ErrorKind::Unsupported, reason).with_hint(hint)
 }
 
 /// Splits a list of options at commas. As in QEMU, two commas stand for one comma in an option.

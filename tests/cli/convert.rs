@@ -34,7 +34,7 @@ fn a_copy_is_the_same_disk_in_every_format() {
     let dir = directory.path();
     let diskfs = |words: &[&str]| diskfs_in(dir, words);
     write_disk(&dir.join("disk.raw"));
-    let copies: [(&str, &[&str]); 8] = [
+    let copies: &[(&str, &[&str])] = &[
         ("plain.qcow2", &[]),
         ("zlib.qcow2", &["-c", "--level", "1"]),
         (
@@ -49,9 +49,14 @@ fn a_copy_is_the_same_disk_in_every_format() {
         ("sparse.raw", &["-S", "64k", "--verify"]),
         ("full.raw", &["-S", "0"]),
         ("open.raw", &["--no-sandbox"]),
+        ("sparse.vmdk", &["--verify"]),
+        (
+            "stream.vmdk",
+            &["-c", "--level", "9", "-o", "subformat=streamOptimized"],
+        ),
     ];
     for (name, options) in copies {
-        let words = [&["convert", "--json"], options, &["disk.raw", name]].concat();
+        let words = [&["convert", "--json"], *options, &["disk.raw", name]].concat();
         let document = diskfs(&words).json();
         assert_eq!(document["virtual_size_bytes"], 24 << 20, "{name}");
         let blocks = fs::metadata(dir.join(name)).unwrap().blocks();
@@ -108,7 +113,31 @@ fn an_existing_file_is_kept_and_nothing_is_left_of_a_failure() {
         (&["convert", "disk.raw", "no/such/x.qcow2"], "no/such"),
         (&["convert", "-n", "disk.raw", "x.raw"], "x.raw"),
         (
-            &["convert", "disk.raw", "x.vmdk"],
+            &["convert", "disk.raw", "x.qed"],
+            "format qed is not supported",
+        ),
+        (
+            &[
+                "convert",
+                "-o",
+                "subformat=monolithicFlat",
+                "disk.raw",
+                "x.vmdk",
+            ],
+            "subformat monolithicFlat is not supported",
+        ),
+        (
+            &["convert", "-o", "cluster_size=4k", "disk.raw", "x.vmdk"],
+            "option cluster_size is not supported for vmdk",
+        ),
+        (
+            &["convert", "-o", "hwversion=10", "disk.raw", "x.qcow2"],
+            "option hwversion is not supported for qcow2",
+        ),
+        (&["convert", "-c", "disk.raw", "x.vmdk"], "compression"),
+        (&["create", "x.vmdk", "1M"], "`diskfs convert -O vmdk`"),
+        (
+            &["measure", "-O", "vmdk", "disk.raw"],
             "format vmdk is not supported",
         ),
         (

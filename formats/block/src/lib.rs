@@ -14,6 +14,7 @@
 //! * [`Overlay`]: copy-on-write over a read-only device, in memory or in a temporary file;
 //! * [`WriteBehind`]: lets another thread write, while the caller prepares the next write;
 //! * [`ImageMap`]: the mapping that an image format implements, from the guest's disk to files;
+//! * [`ImageLayout`]: the layout that an image format implements, of a new image;
 //! * [`Counting`]: counts the requests that reach a device;
 //! * [`Faulty`]: for tests, fails, tears, loses or holds back the Nth write, and keeps a
 //!   [`WriteLog`] from which crash images are built.
@@ -55,6 +56,7 @@ mod error;
 mod extent;
 mod faulty;
 mod file;
+mod image_layout;
 mod image_map;
 mod memory;
 mod overlay;
@@ -75,6 +77,7 @@ pub use error::{
 pub use extent::{Extent, ExtentKind};
 pub use faulty::{Fault, Faulty};
 pub use file::File;
+pub use image_layout::{ImageLayout, WriteAt};
 pub use image_map::{BlockOffset, CompressedUnit, ImageMap, MappedRun, RunStorage};
 pub use memory::Memory;
 pub use overlay::{ChangedRange, Overlay};

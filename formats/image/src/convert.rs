@@ -2,12 +2,16 @@
 
 mod compare;
 mod device;
+mod identity;
+mod layout;
 mod measure;
 mod packer;
 mod parallel;
 mod pieces;
+mod qcow2;
 mod sequential;
 mod tables;
+mod target;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -15,18 +19,17 @@ use std::path::Path;
 use std::thread::available_parallelism;
 
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
+use uuid::Uuid;
 
 use crate::create::{
-    BackingCheck, CreateOptions, Existing, NewImage, NewQcow2, Preallocation, UnfinishedImage,
-    directory_of, new_header,
+    BackingCheck, CreateOptions, Existing, NewImage, Preallocation, UnfinishedImage, directory_of,
 };
 use crate::{Gate, Image, OpenOptions, WritableImage};
 pub use compare::compare;
 use device::DeviceCopy;
 pub use measure::{Measured, measure, measure_empty};
+pub use packer::Packing;
 use pieces::PIECE_BYTES;
-pub use sequential::Packing;
-use sequential::SequentialCopy;
 
 /// The largest number of threads. Each needs some megabytes.
 const THREADS_MAX: usize = 16;
@@ -38,18 +41,22 @@ pub struct ConvertOptions {
     /// file, only what the source's own top image stores is copied: the rest is read from the
     /// backing file, which must have the same contents as the source's.
     pub image: NewImage,
-    /// The compression of clusters; `None` to store them as they are.
+    /// The compression of clusters; `None` to store them as they are. A VMDK stream is always
+    /// compressed: `None` for the default level.
     pub packing: Option<Packing>,
     /// The preallocation mode.
     pub preallocation: Preallocation,
     /// The granularity at which zeroes are found in the source's data and not stored, for a raw
-    /// image: a power of two from 512 to 1 MiB; `None` to store all of them. A qcow2 image omits
-    /// clusters of zeroes.
+    /// image and for one of blocks: a power of two from 512 to 1 MiB; `None` to store all of them. A
+    /// qcow2 image omits clusters of zeroes, a VMDK stream grains of zeroes.
     pub sparse_bytes: Option<u64>,
     /// The number of threads; `None` for as many as there are processors.
     pub threads: Option<NonZeroUsize>,
     /// The treatment of an existing file.
     pub existing: Existing,
+    /// The identifier that the image stores, if its format has one (VMDK, VHD, VDI, VHDX). Further
+    /// identifiers of the image derive from it. `None` for a random one.
+    pub identity: Option<Uuid>,
 }
 
 impl Default for ConvertOptions {
@@ -61,6 +68,7 @@ impl Default for ConvertOptions {
             sparse_bytes: Some(device::SPARSE_BYTES),
             threads: None,
             existing: Existing::default(),
+            identity: None,
         }
     }
 }
@@ -93,7 +101,8 @@ impl ConvertOptions {
     }
 }
 
-/// Copies a disk into a new image. The same contents and options always make the same file.
+/// Copies a disk into a new image. The same contents and options always make the same file, on any
+/// number of threads, except for identifiers that are random (`ConvertOptions::identity`).
 ///
 /// The file appears under its name only when it is complete and durable. Calls `progress` with the
 /// number of bytes of the disk that were done, holes included.
@@ -170,13 +179,7 @@ impl UnfinishedImage {
         options: &ConvertOptions,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Self> {
-        let copied = match &options.image {
-            NewImage::Qcow2(image) if is_sequential(image, options) => {
-                sequential(from, path, image, options, progress)
-            }
-            _ => by_writing(from, path, options, progress),
-        };
-        copied.map_err(|error| error.in_file(path))
+        target::converted(from, path, options, progress).map_err(|error| error.in_file(path))
     }
 }
 
@@ -202,31 +205,6 @@ impl UnfinishedImage {
     }
 }
 
-/// Returns true if an image can be written from its beginning to its end.
-fn is_sequential(image: &NewQcow2, options: &ConvertOptions) -> bool {
-    image.data_file.is_none() && options.preallocation == Preallocation::Off
-}
-
-fn sequential(
-    from: &dyn BlockRead,
-    path: &Path,
-    image: &NewQcow2,
-    options: &ConvertOptions,
-    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<UnfinishedImage> {
-    let header = new_header(path, image, from.size_bytes())?;
-    let new = UnfinishedImage::empty(path, options.existing)?;
-    let copy = SequentialCopy {
-        from,
-        file: new.file(),
-        header,
-        packing: options.packing,
-        threads: options.threads(),
-    };
-    copy.run(progress)?;
-    Ok(new)
-}
-
 /// Returns the gate for the files that a new image names.
 fn gate(path: &Path, image: &NewImage) -> Gate {
     match image {
@@ -238,7 +216,7 @@ fn gate(path: &Path, image: &NewImage) -> Gate {
             },
             (None, None) => Gate::closed(),
         },
-        NewImage::Raw => Gate::closed(),
+        _ => Gate::closed(),
     }
 }
 
@@ -250,7 +228,8 @@ fn by_writing(
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<UnfinishedImage> {
     if options.packing.is_some() {
-        let reason = "compression needs a qcow2 image without preallocation or data file";
+        let reason = "compression needs a qcow2 image without preallocation or data file, or a VMDK \
+             stream";
         return Err(Error::invalid(reason));
     }
     if matches!(&options.image, NewImage::Qcow2(image) if image.backing.is_some()) {

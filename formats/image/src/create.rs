@@ -2,6 +2,7 @@
 
 mod file;
 mod layout;
+mod mapped;
 mod qcow2;
 mod raw;
 mod unfinished;
@@ -19,6 +20,7 @@ use crate::{Compression, Format, Gate};
 use file::NewFile;
 pub(crate) use file::directory_of;
 pub(crate) use layout::{RefcountClusters, counts_per_block};
+pub use mapped::{NewVmdk, VmdkSubformat};
 pub(crate) use qcow2::{fully_allocated_bytes, new_header};
 pub use unfinished::UnfinishedImage;
 
@@ -43,6 +45,8 @@ pub enum NewImage {
     Raw,
     /// A qcow2 image, QEMU's format.
     Qcow2(Box<NewQcow2>),
+    /// A VMDK image, VMware's format. Only [`convert()`](crate::convert()) writes it.
+    Vmdk(NewVmdk),
 }
 
 impl NewImage {
@@ -51,6 +55,7 @@ impl NewImage {
         match self {
             Self::Raw => Format::Raw,
             Self::Qcow2(_) => Format::Qcow2,
+            Self::Vmdk(_) => Format::Vmdk,
         }
     }
 }
@@ -227,6 +232,7 @@ pub struct Created {
 /// # Errors
 /// * [`Exists`](diskfs_block::ErrorKind::Exists) if the file exists.
 /// * [`Invalid`](diskfs_block::ErrorKind::Invalid) for options that cannot be combined.
+/// * [`Unsupported`](diskfs_block::ErrorKind::Unsupported) for a format other than raw and qcow2.
 /// * [`Denied`](diskfs_block::ErrorKind::Denied) for a backing file that the gate refuses.
 /// * [`Locked`](diskfs_block::ErrorKind::Locked) if the file to be replaced is in use.
 pub fn create(path: &Path, options: &CreateOptions) -> Result<Created> {
@@ -261,6 +267,11 @@ fn write(
     match &options.image {
         NewImage::Raw => raw::write(path, options, progress),
         NewImage::Qcow2(image) => qcow2::write(path, image, options, progress),
+        other @ NewImage::Vmdk(_) => {
+            let format = other.format();
+            let reason = format!("creating empty images of format {format} is not supported");
+            Err(Error::unsupported(reason).with_hint("`diskfs convert` copies a disk into one"))
+        }
     }
 }
 

@@ -78,9 +78,16 @@ impl Format {
         }
     }
 
-    /// Returns true if images of the format can be written. Images of the others are only read.
+    /// Returns true if images of the format can be created empty and changed. Images of the others
+    /// are only read, and some are written as a whole
+    /// ([`is_convertible_to`](Self::is_convertible_to)).
     pub const fn is_writable(self) -> bool {
         matches!(self, Self::Raw | Self::Qcow2)
+    }
+
+    /// Returns true if [`convert()`](crate::convert()) writes images of the format.
+    pub const fn is_convertible_to(self) -> bool {
+        matches!(self, Self::Raw | Self::Qcow2 | Self::Vmdk)
     }
 
     /// Returns true if the format can be that of a backing file: one that QEMU can write, so that

@@ -24,7 +24,8 @@
 //! ```
 //!
 //! [`StreamWriter`] writes a stream-optimised image to anything that can be written in order,
-//! [`SparseWriter`] a sparse one to a device, and [`StreamReader`] reads a stream in order.
+//! [`SparseWriter`] a sparse one to a device, [`SparseLayout`] is the layout of such an image for
+//! callers that write themselves, and [`StreamReader`] reads a stream in order.
 //!
 //! # Errors
 //!
@@ -72,5 +73,6 @@ pub use magic::is_vmdk;
 pub use stream_reader::{StreamGrain, StreamReader};
 pub use vmdk::Vmdk;
 pub use write::{
-    GRAIN_BYTES, GrainCompressor, SparseWriter, StreamWriter, WriteOptions, compress_grain,
+    ADAPTER_TYPES, GRAIN_BYTES, GrainCompressor, SparseLayout, SparseWriter, StreamWriter,
+    WriteOptions, compress_grain,
 };

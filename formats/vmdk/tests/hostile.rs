@@ -221,6 +221,7 @@ fn compressed_grains_must_have_their_length() {
             file_name: "disk.vmdk".to_owned(),
             content_id: 1,
             adapter_type: "ide".to_owned(),
+            hardware_version: 4,
         };
         let mut writer = StreamWriter::new(Vec::new(), options).unwrap();
         writer.write_grain(0, &data).unwrap();

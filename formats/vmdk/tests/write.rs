@@ -24,6 +24,7 @@ fn options(capacity_bytes: u64) -> WriteOptions {
         file_name: "disk.vmdk".to_owned(),
         content_id: 0x1234_abcd,
         adapter_type: "lsilogic".to_owned(),
+        hardware_version: 4,
     }
 }
 

@@ -194,6 +194,7 @@ fn stream() -> Sparse {
         file_name: "disk.vmdk".to_owned(),
         content_id: 1,
         adapter_type: "ide".to_owned(),
+        hardware_version: 4,
     };
     let mut writer = StreamWriter::new(Vec::new(), options).expect("valid options");
     for number in [0, 1, 5, 600] {

@@ -18,7 +18,8 @@ pub struct Measured {
 /// zeroes in its data count as data. The numbers are those of `qemu-img measure`.
 ///
 /// # Errors
-/// `Invalid` for options that cannot be combined; the errors of reading tables.
+/// `Invalid` for options that cannot be combined; `Unsupported` for a format other than raw and
+/// qcow2; the errors of reading tables.
 pub fn measure(from: &dyn BlockRead, image: &NewImage) -> Result<Measured> {
     let mut stored = 0_u64;
     if let NewImage::Qcow2(image) = image {
@@ -40,12 +41,20 @@ pub fn measure_empty(size_bytes: u64, image: &NewImage) -> Result<Measured> {
 
 /// Returns the size of an image which stores this many bytes, in whole clusters.
 fn measured(size_bytes: u64, stored_bytes: u64, image: &NewImage) -> Result<Measured> {
-    let NewImage::Qcow2(image) = image else {
-        let size_bytes = whole_sectors(size_bytes)?;
-        return Ok(Measured {
-            required_bytes: size_bytes,
-            fully_allocated_bytes: size_bytes,
-        });
+    let image = match image {
+        NewImage::Qcow2(image) => image,
+        NewImage::Raw => {
+            let size_bytes = whole_sectors(size_bytes)?;
+            return Ok(Measured {
+                required_bytes: size_bytes,
+                fully_allocated_bytes: size_bytes,
+            });
+        }
+        other => {
+            let format = other.format();
+            let reason = format!("measuring images of format {format} is not supported");
+            return Err(Error::unsupported(reason));
+        }
     };
     let all = fully_allocated_bytes(image, size_bytes)?;
     let absent = in_clusters(size_bytes, image)?.saturating_sub(stored_bytes);

@@ -1,6 +1,7 @@
-//! Compression of clusters.
+//! Compression of clusters and grains.
 
 use diskfs_block::{Error, Result};
+use diskfs_vmdk::GrainCompressor;
 use flate2::{Compress, FlushCompress, Status};
 use zstd::bulk::Compressor;
 
@@ -15,10 +16,19 @@ const SECTOR_BYTES: usize = 512;
 /// at level 1 `zlib-rs` 0.6 panics if it is full.
 const SLACK_BYTES: usize = 1024;
 
+/// The compression of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packing {
+    /// The level, 1 to 9 for zlib and 1 to 22 for zstd; `None` for the default.
+    pub level: Option<u32>,
+}
+
 /// A compressor of one thread.
 pub(super) enum Packer {
     Deflate(Compress),
     Zstd(Compressor<'static>),
+    /// For grains of a VMDK stream, which are all compressed.
+    Grains(GrainCompressor),
 }
 
 impl Packer {
@@ -52,9 +62,31 @@ impl Packer {
         })
     }
 
-    /// Appends the compressed form of a cluster; returns its length, or `None` if compression saves
+    /// Creates a compressor for the grains of a VMDK stream. `level` is 1 to 9; `None` for the
+    /// default.
+    ///
+    /// # Errors
+    /// `Invalid` for another level.
+    pub(super) fn for_grains(level: Option<u32>) -> Result<Self> {
+        let compressor = level.map_or_else(
+            || Ok(GrainCompressor::default()),
+            GrainCompressor::with_level,
+        );
+        compressor.map(Self::Grains)
+    }
+
+    /// Appends the compressed form of a unit; returns its length, or `None` if compression saves
     /// less than a sector. Nothing is appended then.
-    pub(super) fn pack(&mut self, cluster: &[u8], output: &mut Vec<u8>) -> Result<Option<usize>> {
+    pub(super) fn pack(&mut self, unit: &[u8], output: &mut Vec<u8>) -> Result<Option<usize>> {
+        if let Self::Grains(compressor) = self {
+            let grain = compressor.compress(unit)?;
+            output.extend_from_slice(&grain);
+            return Ok(Some(grain.len()));
+        }
+        self.pack_cluster(unit, output)
+    }
+
+    fn pack_cluster(&mut self, cluster: &[u8], output: &mut Vec<u8>) -> Result<Option<usize>> {
         let before = output.len();
         let room = cluster.len() / 8;
         let room = room
@@ -65,6 +97,7 @@ impl Packer {
         let packed = match self {
             Self::Deflate(codec) => deflate(codec, cluster, room)?,
             Self::Zstd(codec) => Some(codec.compress_to_buffer(cluster, room).map_err(failed)?),
+            Self::Grains(_) => None,
         };
         let packed = packed.filter(|len| *len <= cluster.len().saturating_sub(SECTOR_BYTES));
         output.truncate(before.saturating_add(packed.unwrap_or(0)));

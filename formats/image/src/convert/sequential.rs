@@ -1,46 +1,73 @@
-//! Copying of a disk into a new qcow2 image, which is written from its beginning to its end.
+//! Copying of a disk into a new image, which is written from its beginning to its end.
 
-use std::fs::File;
 use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
-use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 
 use diskfs_block::bytes::is_zero;
-use diskfs_block::{BlockRead, Result};
+use diskfs_block::{BlockRead, Result, WriteAt};
 
 use super::packer::Packer;
 use super::parallel::{Turn, for_each};
 use super::pieces::{Piece, Pieces, Skipped};
-use super::tables::Tables;
-use crate::Compression;
 use crate::numbers::{to_u64, to_usize};
-use crate::qcow2::header::{NewHeader, Table};
-use crate::qcow2::l2_entry::{L2Rules, ZeroClusters};
-use crate::qcow2::units::GuestOffset;
 
-/// The compression of a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Packing {
-    /// The level, 1 to 9 for zlib and 1 to 22 for zstd; `None` for the default.
-    pub level: Option<u32>,
+/// An image that is written from its beginning to its end, unit by unit.
+///
+/// Its methods are called in the order of the disk, by one thread at a time, so that the file does
+/// not depend on the number of threads. Reading and compressing the units, and writing those that
+/// get a place, is done by several threads.
+pub(super) trait Target: Send {
+    /// Adds zeroes: whole units, except at the end of the disk.
+    fn add_zeroes(&mut self, offset: u64, len_bytes: u64, write: &mut WriteAt<'_>) -> Result<()>;
+
+    /// Adds a unit. Returns the place in the file at which the caller then writes `bytes`; `None`
+    /// if the target has written them itself.
+    fn add(
+        &mut self,
+        offset: u64,
+        bytes: &[u8],
+        form: Form,
+        write: &mut WriteAt<'_>,
+    ) -> Result<Option<u64>>;
 }
 
-/// A copy into a new qcow2 image.
+/// The form of a unit with data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Plain,
+    Packed,
+}
+
+/// The units of a target.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Units {
+    /// The size of a unit, a power of two.
+    pub(super) unit_bytes: u64,
+    /// The parts of the disk that are not added.
+    pub(super) skipped: Skipped,
+    /// True if zeroes are added as such, and not like data.
+    pub(super) omits_zeroes: bool,
+    /// True if zeroes fill up the last unit of the disk.
+    pub(super) is_padded: bool,
+}
+
+/// A copy into a new image.
+#[derive(Clone, Copy)]
 pub(super) struct SequentialCopy<'a> {
     pub(super) from: &'a dyn BlockRead,
-    pub(super) file: &'a File,
-    /// The header of the new image, without the places of its tables.
-    pub(super) header: NewHeader,
-    pub(super) packing: Option<Packing>,
+    pub(super) units: Units,
+    /// Creates the compressor of a thread, if units are compressed.
+    pub(super) new_packer: &'a (dyn Fn() -> Result<Option<Packer>> + Sync),
+    /// Writes to the file.
+    pub(super) write: &'a (dyn Fn(u64, &[u8]) -> Result<()> + Sync),
     pub(super) threads: NonZeroUsize,
 }
 
-/// The form in which a cluster is stored, with its part of the buffer that is to be written.
+/// A unit, with its part of the buffer of its form.
 enum Stored {
-    Zeroes,
-    Data(Range<usize>),
-    Packed(Range<usize>),
+    Zeroes(u64),
+    Data(Range<usize>, Form),
 }
 
 /// The buffers of one thread.
@@ -48,7 +75,7 @@ struct Buffers {
     data: Vec<u8>,
     packed: Vec<u8>,
     packer: Option<Packer>,
-    clusters: Vec<Stored>,
+    units: Vec<Stored>,
     writes: Vec<PendingWrite>,
 }
 
@@ -56,146 +83,107 @@ struct Buffers {
 struct PendingWrite {
     at: u64,
     range: Range<usize>,
-    is_packed: bool,
+    form: Form,
 }
 
 impl SequentialCopy<'_> {
-    /// Writes the image. Only its header depends on everything else, so it is written last.
-    pub(super) fn run(mut self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
-        let rules = self.rules();
-        let size_bytes = self.header.size_bytes;
-        let tables = Tables::new(rules, self.header.refcount_order, size_bytes);
-        self.header.l1 = tables.l1_table();
-        self.header.encode()?; // What makes no valid header is refused before the work.
-        let tables = Mutex::new(tables);
-        let skipped = match self.header.backing {
-            Some(_) => Skipped::Backed,
-            None => Skipped::Zeroes,
-        };
-        let mut pieces = Pieces::new(self.from, rules.geometry.cluster_size(), skipped);
-        if rules.zero_clusters == ZeroClusters::Reserved {
+    /// Adds all units to the target.
+    pub(super) fn run(
+        &self,
+        target: &mut dyn Target,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut pieces = Pieces::new(self.from, self.units.unit_bytes, self.units.skipped);
+        if !self.units.omits_zeroes {
             pieces = pieces.with_small_zeroes(); // They are stored like data.
         }
+        let target = Mutex::new(target);
         let work = |buffers: &mut Buffers, piece: Piece, turn: Turn<'_>| {
             self.prepare(buffers, piece)?;
             turn.take(|| {
-                let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
-                self.place(&mut tables, buffers, piece)
+                let mut target = target.lock().unwrap_or_else(PoisonError::into_inner);
+                self.place(&mut **target, buffers, piece)
             })?;
             self.write(buffers)
         };
-        for_each(pieces, self.threads, || self.buffers(), work, progress)?;
-        let mut tables = tables.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let refcounts = tables.finish(&mut |at, bytes| Ok(self.file.write_all_at(bytes, at)?))?;
-        self.write_header(refcounts, tables.end())
-    }
-
-    fn rules(&self) -> L2Rules {
-        self.header.l2_rules()
-    }
-
-    fn write_header(mut self, refcounts: Table, end: u64) -> Result<()> {
-        self.header.refcount_table = refcounts;
-        self.file.set_len(end)?;
-        Ok(self.file.write_all_at(&self.header.encode()?, 0)?)
-    }
-
-    fn new_packer(&self) -> Result<Option<Packer>> {
-        let compression: Compression = self.header.compression;
-        let new = |packing: Packing| Packer::new(compression, packing.level);
-        self.packing.map(new).transpose()
+        for_each(pieces, self.threads, || self.buffers(), work, progress)
     }
 
     fn buffers(&self) -> Result<Buffers> {
         Ok(Buffers {
             data: Vec::new(),
             packed: Vec::new(),
-            packer: self.new_packer()?,
-            clusters: Vec::new(),
+            packer: (self.new_packer)()?,
+            units: Vec::new(),
             writes: Vec::new(),
         })
     }
 
-    /// Reads a piece, and compresses its clusters.
+    /// Reads a piece, and compresses its units.
     fn prepare(&self, buffers: &mut Buffers, piece: Piece) -> Result<()> {
-        buffers.clusters.clear();
+        buffers.units.clear();
         buffers.packed.clear();
         buffers.writes.clear();
-        if piece.is_zero && self.rules().zero_clusters == ZeroClusters::Allowed {
+        if piece.is_zero && self.units.omits_zeroes {
+            buffers.units.push(Stored::Zeroes(piece.len_bytes));
             return Ok(());
         }
-        let cluster = to_usize(self.rules().geometry.cluster_size());
+        let unit = to_usize(self.units.unit_bytes);
         let len = to_usize(piece.len_bytes);
-        buffers.data.resize(len.next_multiple_of(cluster), 0);
+        let padded = if self.units.is_padded {
+            len.next_multiple_of(unit)
+        } else {
+            len
+        };
+        buffers.data.resize(padded, 0);
         let (data, rest) = buffers.data.split_at_mut(len);
         self.from.read_at(piece.offset, data)?;
         rest.fill(0);
         let mut start = 0_usize;
-        for bytes in buffers.data.chunks(cluster) {
+        for bytes in buffers.data.chunks(unit) {
             let data = start..start.saturating_add(bytes.len());
             start = data.end;
-            let stored = if self.can_omit(bytes) {
-                Stored::Zeroes
+            let stored = if self.units.omits_zeroes && is_zero(bytes) {
+                Stored::Zeroes(to_u64(bytes.len()))
             } else if let Some(packer) = &mut buffers.packer
                 && let before = buffers.packed.len()
                 && packer.pack(bytes, &mut buffers.packed)?.is_some()
             {
-                Stored::Packed(before..buffers.packed.len())
+                Stored::Data(before..buffers.packed.len(), Form::Packed)
             } else {
-                Stored::Data(data)
+                Stored::Data(data, Form::Plain)
             };
-            buffers.clusters.push(stored);
+            buffers.units.push(stored);
         }
         Ok(())
     }
 
-    /// Returns true if a cluster reads as zeroes, and need not be stored for that.
-    fn can_omit(&self, cluster: &[u8]) -> bool {
-        let hides_backing = self.header.backing.is_some();
-        let has_zero_flag = self.rules().zero_clusters == ZeroClusters::Allowed;
-        (!hides_backing || has_zero_flag) && is_zero(cluster)
-    }
-
-    /// Allocates the clusters of a piece.
-    fn place(&self, tables: &mut Tables, buffers: &mut Buffers, piece: Piece) -> Result<()> {
-        let mut write = |at: u64, bytes: &[u8]| Ok(self.file.write_all_at(bytes, at)?);
-        let cluster_size = self.rules().geometry.cluster_size();
-        let hides_backing = self.header.backing.is_some();
-        let mut guest = GuestOffset(piece.offset);
-        if buffers.clusters.is_empty() {
-            let clusters = piece.len_bytes.div_ceil(cluster_size);
-            for _ in 0..clusters {
-                tables.add_zeroes(guest, &mut write)?;
-                guest = guest.plus(cluster_size);
-            }
-            return Ok(());
-        }
-        for stored in buffers.clusters.drain(..) {
-            let (at, range, is_packed) = match stored {
-                Stored::Zeroes => {
-                    if hides_backing {
-                        tables.add_zeroes(guest, &mut write)?;
-                    }
-                    guest = guest.plus(cluster_size);
+    /// Adds the units of a piece to the target.
+    fn place(&self, target: &mut dyn Target, buffers: &mut Buffers, piece: Piece) -> Result<()> {
+        let mut write = |at: u64, bytes: &[u8]| (self.write)(at, bytes);
+        let mut offset = piece.offset;
+        for stored in buffers.units.drain(..) {
+            let (range, form) = match stored {
+                Stored::Zeroes(len_bytes) => {
+                    target.add_zeroes(offset, len_bytes, &mut write)?;
+                    offset = offset.saturating_add(len_bytes);
                     continue;
                 }
-                Stored::Data(range) => (tables.add_data(guest, &mut write)?, range, false),
-                Stored::Packed(range) => {
-                    let at = tables.add_packed(guest, range.len(), &mut write)?;
-                    (at, range, true)
-                }
+                Stored::Data(range, form) => (range, form),
             };
-            guest = guest.plus(cluster_size);
-            let new = PendingWrite {
-                at,
-                range,
-                is_packed,
+            let buffer = match form {
+                Form::Plain => &buffers.data,
+                Form::Packed => &buffers.packed,
             };
-            if !buffers
-                .writes
-                .last_mut()
-                .is_some_and(|last| last.extend(&new))
-            {
+            let bytes = buffer.get(range.clone()).unwrap_or_default();
+            let place = target.add(offset, bytes, form, &mut write)?;
+            offset = offset.saturating_add(self.units.unit_bytes);
+            let Some(at) = place else {
+                continue;
+            };
+            let new = PendingWrite { at, range, form };
+            let last = buffers.writes.last_mut();
+            if !last.is_some_and(|last| last.extend(&new)) {
                 buffers.writes.push(new);
             }
         }
@@ -204,13 +192,12 @@ impl SequentialCopy<'_> {
 
     fn write(&self, buffers: &Buffers) -> Result<()> {
         for write in &buffers.writes {
-            let buffer = if write.is_packed {
-                &buffers.packed
-            } else {
-                &buffers.data
+            let buffer = match write.form {
+                Form::Plain => &buffers.data,
+                Form::Packed => &buffers.packed,
             };
             let bytes = buffer.get(write.range.clone()).unwrap_or_default();
-            self.file.write_all_at(bytes, write.at)?;
+            (self.write)(write.at, bytes)?;
         }
         Ok(())
     }
@@ -219,7 +206,7 @@ impl SequentialCopy<'_> {
 impl PendingWrite {
     /// Appends a write that continues this one in the image and in the buffer.
     fn extend(&mut self, next: &Self) -> bool {
-        let continues = self.is_packed == next.is_packed
+        let continues = self.form == next.form
             && self.range.end == next.range.start
             && self.at.saturating_add(to_u64(self.range.len())) == next.at;
         if continues {

@@ -1,6 +1,6 @@
 //! The tables of a qcow2 image that is written from its beginning to its end.
 
-use diskfs_block::Result;
+use diskfs_block::{Result, WriteAt};
 
 use crate::create::{RefcountClusters, counts_per_block};
 use crate::numbers::{power_of_two, shift_right, to_u64, to_usize};
@@ -10,9 +10,6 @@ use crate::qcow2::l1_entry;
 use crate::qcow2::l2_entry::{L2Rules, StandardCluster, compressed_descriptor};
 use crate::qcow2::refcounts::CountPlace;
 use crate::qcow2::units::{GuestOffset, HostOffset};
-
-/// Writes bytes at an offset of the image.
-pub(super) type Write<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
 
 /// The tables and the end of the image so far. Clusters are added in the guest's order.
 pub(super) struct Tables {
@@ -69,7 +66,7 @@ impl Tables {
     }
 
     /// Adds a cluster that is stored as it is; returns its place.
-    pub(super) fn add_data(&mut self, guest: GuestOffset, write: &mut Write<'_>) -> Result<u64> {
+    pub(super) fn add_data(&mut self, guest: GuestOffset, write: &mut WriteAt<'_>) -> Result<u64> {
         self.select(guest, write)?;
         let at = self.take(self.cluster_size());
         let entry = StandardCluster {
@@ -83,7 +80,7 @@ impl Tables {
     }
 
     /// Adds a cluster that reads as zeroes.
-    pub(super) fn add_zeroes(&mut self, guest: GuestOffset, write: &mut Write<'_>) -> Result<()> {
+    pub(super) fn add_zeroes(&mut self, guest: GuestOffset, write: &mut WriteAt<'_>) -> Result<()> {
         self.select(guest, write)?;
         let entry = StandardCluster {
             zero: u32::MAX,
@@ -99,7 +96,7 @@ impl Tables {
         &mut self,
         guest: GuestOffset,
         len: usize,
-        write: &mut Write<'_>,
+        write: &mut WriteAt<'_>,
     ) -> Result<u64> {
         self.select(guest, write)?;
         // The host cluster at the end is shared, unless its refcount cannot grow.
@@ -117,7 +114,7 @@ impl Tables {
 
     /// Writes the L2 table of the last cluster, the refcounts and the L1 table; returns the place of
     /// the refcount table.
-    pub(super) fn finish(&mut self, write: &mut Write<'_>) -> Result<Table> {
+    pub(super) fn finish(&mut self, write: &mut WriteAt<'_>) -> Result<Table> {
         self.write_l2(write)?;
         let table = self.write_refcounts(write)?;
         write(self.l1_table().at.0, &big_endian(&self.l1))?;
@@ -125,7 +122,7 @@ impl Tables {
     }
 
     /// Makes the L2 table that covers a cluster the present one.
-    fn select(&mut self, guest: GuestOffset, write: &mut Write<'_>) -> Result<()> {
+    fn select(&mut self, guest: GuestOffset, write: &mut WriteAt<'_>) -> Result<()> {
         let index = self.rules.geometry.l1_index(guest);
         if self
             .l2
@@ -155,7 +152,7 @@ impl Tables {
         }
     }
 
-    fn write_l2(&mut self, write: &mut Write<'_>) -> Result<()> {
+    fn write_l2(&mut self, write: &mut WriteAt<'_>) -> Result<()> {
         let Some((index, table)) = self.l2.take() else {
             return Ok(());
         };
@@ -206,7 +203,7 @@ impl Tables {
     }
 
     /// Writes the refcount blocks and their table; returns the place of the table.
-    fn write_refcounts(&mut self, write: &mut Write<'_>) -> Result<Table> {
+    fn write_refcounts(&mut self, write: &mut WriteAt<'_>) -> Result<Table> {
         let size = self.cluster_size();
         let geometry = self.rules.geometry;
         let used = self.end.div_ceil(size);

@@ -15,14 +15,30 @@ pub struct GrainCompressor {
 
 impl Default for GrainCompressor {
     fn default() -> Self {
-        Self {
-            codec: Compress::new(Compression::default(), true),
-            grain: Vec::new(),
-        }
+        Self::of(Compression::default())
     }
 }
 
 impl GrainCompressor {
+    /// Returns a compressor of a level: 1 (fast) to 9 (small).
+    ///
+    /// # Errors
+    /// `Invalid` for another level.
+    pub fn with_level(level: u32) -> Result<Self> {
+        if !(1..=9).contains(&level) {
+            let reason = format!("invalid level {level} of zlib: expected 1 to 9");
+            return Err(Error::invalid(reason));
+        }
+        Ok(Self::of(Compression::new(level)))
+    }
+
+    fn of(level: Compression) -> Self {
+        Self {
+            codec: Compress::new(level, true),
+            grain: Vec::new(),
+        }
+    }
+
     /// Compresses the data of a grain. The last grain of a disk may be shorter than
     /// [`GRAIN_BYTES`]: zeroes fill it up. The same data makes the same bytes.
     ///

@@ -32,7 +32,7 @@ pub(super) fn descriptor_text(options: &WriteOptions, create_type: &CreateType) 
          # The Disk Data Base\n\
          #DDB\n\
          \n\
-         ddb.virtualHWVersion = \"4\"\n\
+         ddb.virtualHWVersion = \"{}\"\n\
          ddb.geometry.cylinders = \"{}\"\n\
          ddb.geometry.heads = \"{heads}\"\n\
          ddb.geometry.sectors = \"{TRACK_SECTORS}\"\n\
@@ -41,6 +41,7 @@ pub(super) fn descriptor_text(options: &WriteOptions, create_type: &CreateType) 
         create_type.name(),
         options.capacity_sectors(),
         options.file_name,
+        options.hardware_version,
         // The most cylinders of an IDE disk.
         if is_ide {
             cylinders.min(16383)

@@ -13,6 +13,9 @@ const MAX_CAPACITY_BYTES: u64 = 64 << 40;
 /// The longest name of a file of Linux.
 const MAX_NAME_BYTES: usize = 255;
 
+/// The types of virtual controllers that QEMU and VMware know.
+pub const ADAPTER_TYPES: [&str; 4] = ["ide", "buslogic", "lsilogic", "legacyESX"];
+
 /// The properties of an image to write.
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
@@ -24,6 +27,8 @@ pub struct WriteOptions {
     pub content_id: u32,
     /// The type of the virtual controller: `ide`, `lsilogic`, `buslogic` or `legacyESX`.
     pub adapter_type: String,
+    /// The version of the virtual hardware: 4 is read by all of VMware's products.
+    pub hardware_version: u32,
 }
 
 impl WriteOptions {
@@ -39,8 +44,12 @@ impl WriteOptions {
                 format!("invalid size {capacity} of a VMDK: not a multiple of 512 up to 64 TiB");
             return Err(Error::invalid(reason));
         }
-        check_text("file name", &self.file_name)?;
-        check_text("adapter type", &self.adapter_type)
+        if !ADAPTER_TYPES.contains(&&*self.adapter_type) {
+            let (wrong, known) = (&self.adapter_type, ADAPTER_TYPES.join(", "));
+            let reason = format!("unknown adapter type {wrong:?} of a VMDK; known: {known}");
+            return Err(Error::invalid(reason));
+        }
+        check_text("file name", &self.file_name)
     }
 
     pub(super) fn capacity_sectors(&self) -> u64 {

@@ -188,6 +188,7 @@ pub(crate) fn stream() -> Vec<u8> {
         file_name: "disk.vmdk".to_owned(),
         content_id: 1,
         adapter_type: "ide".to_owned(),
+        hardware_version: 4,
     };
     let mut writer = StreamWriter::new(Vec::new(), options).unwrap();
     for (number, byte) in [(0, 1), (1, 2), (3, 3)] {

@@ -1,0 +1,157 @@
+//! The file of a copy, by its format.
+
+use std::io::BufWriter;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use diskfs_block::{BlockRead, Error, ImageLayout, Result};
+use diskfs_vmdk::{SparseLayout, StreamWriter, WriteOptions};
+
+use super::identity::Identity;
+use super::layout::{GrainCopy, LayoutCopy};
+use super::qcow2::Qcow2Copy;
+use super::{ConvertOptions, by_writing};
+use crate::create::{
+    NewImage, NewQcow2, NewVmdk, Preallocation, UnfinishedImage, VmdkSubformat, new_header,
+    whole_sectors,
+};
+
+/// The size of the buffer of a stream.
+const STREAM_BUFFER_BYTES: usize = 1 << 20;
+
+/// The longest name that a VMDK's descriptor states.
+const NAME_MAX_BYTES: usize = 255;
+
+/// Reports the number of bytes that were done.
+pub(super) type Progress<'a> = dyn FnMut(u64) -> ControlFlow<()> + 'a;
+
+/// Copies a disk into a new image that does not have its name yet.
+pub(super) fn converted(
+    from: &dyn BlockRead,
+    path: &Path,
+    options: &ConvertOptions,
+    progress: &mut Progress<'_>,
+) -> Result<UnfinishedImage> {
+    match &options.image {
+        NewImage::Qcow2(image) if is_sequential(image, options) => {
+            qcow2(from, path, image, options, progress)
+        }
+        NewImage::Raw | NewImage::Qcow2(_) => by_writing(from, path, options, progress),
+        NewImage::Vmdk(image) => {
+            options.check_whole()?;
+            match image.subformat {
+                VmdkSubformat::StreamOptimized => stream(from, path, image, options, progress),
+                VmdkSubformat::MonolithicSparse => {
+                    let sparse = SparseLayout::new(vmdk_options(from, path, image, options)?)?;
+                    with_layout(from, path, sparse, options, progress)
+                }
+            }
+        }
+    }
+}
+
+/// Returns true if an image can be written from its beginning to its end.
+fn is_sequential(image: &NewQcow2, options: &ConvertOptions) -> bool {
+    image.data_file.is_none() && options.preallocation == Preallocation::Off
+}
+
+fn qcow2(
+    from: &dyn BlockRead,
+    path: &Path,
+    image: &NewQcow2,
+    options: &ConvertOptions,
+    progress: &mut Progress<'_>,
+) -> Result<UnfinishedImage> {
+    let header = new_header(path, image, from.size_bytes())?;
+    let new = UnfinishedImage::empty(path, options.existing)?;
+    let copy = Qcow2Copy {
+        from,
+        file: new.file(),
+        header,
+        packing: options.packing,
+        threads: options.threads(),
+    };
+    copy.run(progress)?;
+    Ok(new)
+}
+
+fn with_layout(
+    from: &dyn BlockRead,
+    path: &Path,
+    mut layout: impl ImageLayout,
+    options: &ConvertOptions,
+    progress: &mut Progress<'_>,
+) -> Result<UnfinishedImage> {
+    options.check_sparse()?;
+    if options.packing.is_some() {
+        let format = options.image.format();
+        let reason = format!("compression is not supported for {format} images of this kind");
+        return Err(Error::unsupported(reason)
+            .with_hint("qcow2 images and VMDK streams (subformat=streamOptimized) have it"));
+    }
+    let new = UnfinishedImage::empty(path, options.existing)?;
+    let copy = LayoutCopy {
+        from,
+        file: new.file(),
+        sparse_bytes: options.sparse_bytes,
+        threads: options.threads(),
+    };
+    copy.run(&mut layout, progress)?;
+    Ok(new)
+}
+
+fn stream(
+    from: &dyn BlockRead,
+    path: &Path,
+    image: &NewVmdk,
+    options: &ConvertOptions,
+    progress: &mut Progress<'_>,
+) -> Result<UnfinishedImage> {
+    let write = vmdk_options(from, path, image, options)?;
+    let copy = GrainCopy {
+        from,
+        packing: options.packing,
+        threads: options.threads(),
+    };
+    let new = UnfinishedImage::empty(path, options.existing)?;
+    let out = BufWriter::with_capacity(STREAM_BUFFER_BYTES, new.file());
+    copy.run(StreamWriter::new(out, write)?, progress)?;
+    Ok(new)
+}
+
+fn vmdk_options(
+    from: &dyn BlockRead,
+    path: &Path,
+    image: &NewVmdk,
+    options: &ConvertOptions,
+) -> Result<WriteOptions> {
+    Ok(WriteOptions {
+        capacity_bytes: whole_sectors(from.size_bytes())?,
+        file_name: stated_name(path),
+        content_id: Identity::new(options.identity)?.number(),
+        adapter_type: image.adapter_type.clone(),
+        hardware_version: image.hardware_version,
+    })
+}
+
+/// Returns the name of the file as the descriptor states it. No program opens the file by it, so a
+/// name that a descriptor cannot state is replaced.
+fn stated_name(path: &Path) -> String {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let is_quotable = |name: &&str| {
+        name.len() <= NAME_MAX_BYTES && !name.contains(|c: char| c == '"' || c.is_control())
+    };
+    name.filter(is_quotable).unwrap_or("disk.vmdk").to_owned()
+}
+
+impl ConvertOptions {
+    /// Refuses preallocation for a format that has none.
+    fn check_whole(&self) -> Result<()> {
+        if self.preallocation == Preallocation::Off {
+            return Ok(());
+        }
+        let format = self.image.format();
+        let reason = format!("preallocation is not supported for {format} images");
+        Err(Error::unsupported(reason))
+    }
+}

@@ -1,0 +1,276 @@
+//! Copies into images of the formats that are written as a whole, judged by `qemu-img` and by our
+//! own reader.
+
+use std::fs::{self, File};
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use diskfs_block::ErrorKind;
+use diskfs_fixtures::{Random, require, run};
+use diskfs_image::convert::{ConvertOptions, Packing, convert, convert_verified};
+use diskfs_image::create::{NewImage, NewVmdk, Preallocation, VmdkSubformat};
+use diskfs_image::{CreateOptions, Format, Image, OpenOptions, create};
+use serde_json::Value;
+
+const UNIT: u64 = 64 << 10;
+
+/// A raw disk of holes, stored zeroes and data, with its contents.
+struct Source {
+    directory: tempfile::TempDir,
+    bytes: Vec<u8>,
+}
+
+impl Source {
+    fn new(size: u64, random: &mut Random) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = File::create(directory.path().join("disk.raw")).unwrap();
+        file.set_len(size).unwrap();
+        let mut bytes = vec![0; usize::try_from(size).unwrap()];
+        for (at, unit) in (0..).step_by(1 << 16).zip(bytes.chunks_mut(1 << 16)) {
+            let len = unit.len() as u64;
+            match random.below(8) {
+                // Runs of holes, which are longer than blocks.
+                0..3 if at % (4 * UNIT) != 0 => continue,
+                0 => unit.fill(7),
+                1 => {
+                    let start = usize::try_from(random.below(len)).unwrap();
+                    unit[start] = 1;
+                }
+                2 => unit.copy_from_slice(&random.bytes(unit.len())),
+                3 => {} // Zeroes that are stored.
+                _ => continue,
+            }
+            file.write_all_at(unit, at).unwrap();
+        }
+        Self { directory, bytes }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn image(&self) -> Image {
+        let raw = OpenOptions {
+            format: Some(Format::Raw),
+            ..OpenOptions::default()
+        };
+        Image::open(&self.path("disk.raw"), &raw).unwrap()
+    }
+
+    fn convert(&self, name: &str, options: &ConvertOptions) -> diskfs_block::Result<()> {
+        let mut copied = 0;
+        let mut progress = |len| {
+            copied += len;
+            ControlFlow::Continue(())
+        };
+        let image = self.image();
+        convert_verified(&*image.device(), &self.path(name), options, &mut progress)?;
+        assert_eq!(copied, self.bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Asserts that an image has the same contents, and zeroes after them.
+    fn check(&self, name: &str, format: Format) -> Vec<u8> {
+        let options = OpenOptions {
+            format: Some(format),
+            ..OpenOptions::default()
+        };
+        let image = Image::open(&self.path(name), &options).unwrap();
+        let device = image.device();
+        let mut read = vec![1; usize::try_from(device.size_bytes()).unwrap()];
+        device.read_at(0, &mut read).unwrap();
+        self.compare(&read);
+        read
+    }
+
+    fn compare(&self, read: &[u8]) {
+        let (start, rest) = read.split_at(self.bytes.len());
+        assert!(start == self.bytes);
+        assert!(rest.iter().all(|byte| *byte == 0));
+    }
+
+    /// Asserts that `qemu-img` reads the same bytes as we do, and finds no errors. Returns what it
+    /// prints about the image.
+    fn judge(&self, name: &str, format: Format, ours: &[u8]) -> Value {
+        if require("qemu-img").is_none() {
+            return Value::Null;
+        }
+        let (path, raw) = (self.path(name), self.path("judge.raw"));
+        let theirs = format.qemu_name();
+        let words = ["convert", "-f", theirs, "-O", "raw"].map(Path::new);
+        run("qemu-img", words.into_iter().chain([&*path, &*raw])).unwrap();
+        assert!(fs::read(&raw).unwrap() == ours, "{name}");
+        fs::remove_file(raw).unwrap();
+        if format != Format::Vhd {
+            let words = ["check", "-f", theirs].map(Path::new);
+            run("qemu-img", words.into_iter().chain([&*path])).unwrap();
+        }
+        let words = ["info", "--output=json", "-f", theirs].map(Path::new);
+        let printed = run("qemu-img", words.into_iter().chain([&*path])).unwrap();
+        serde_json::from_str(&printed).unwrap()
+    }
+
+    /// Converts with one and with several threads, compares the files, and has them read.
+    fn convert_and_judge(&self, options: &ConvertOptions) -> Value {
+        let format = options.image.format();
+        let name = format!("disk.{format}");
+        let convert = |threads| {
+            let options = ConvertOptions {
+                threads: NonZeroUsize::new(threads),
+                identity: Some("3c1e5a0e-9f5c-4a2b-8d3e-2f6a7b8c9d0e".parse().unwrap()),
+                ..options.clone()
+            };
+            self.convert(&name, &options).unwrap();
+            fs::read(self.path(&name)).unwrap()
+        };
+        let file = convert(1);
+        fs::remove_file(self.path(&name)).unwrap();
+        assert!(file == convert(3), "{options:?}");
+        let ours = self.check(&name, format);
+        let info = self.judge(&name, format, &ours);
+        fs::remove_file(self.path(&name)).unwrap();
+        info
+    }
+}
+
+fn options(image: NewImage) -> ConvertOptions {
+    ConvertOptions {
+        image,
+        ..ConvertOptions::default()
+    }
+}
+
+fn vmdk(subformat: VmdkSubformat) -> ConvertOptions {
+    options(NewImage::Vmdk(NewVmdk {
+        subformat,
+        ..NewVmdk::default()
+    }))
+}
+
+/// Sizes around a sector, a grain or block, and tables.
+const SIZES: [u64; 6] = [
+    512,
+    UNIT,
+    UNIT + 512,
+    (3 << 20) - 512,
+    (8 << 20) + 512,
+    (40 << 20) + 3 * 512,
+];
+
+#[test]
+fn vmdk_images_are_what_qemu_reads() {
+    let mut random = Random::new(21);
+    for size in SIZES {
+        let source = Source::new(size, &mut random);
+        for (subformat, name) in [
+            (VmdkSubformat::MonolithicSparse, "monolithicSparse"),
+            (VmdkSubformat::StreamOptimized, "streamOptimized"),
+        ] {
+            let info = source.convert_and_judge(&vmdk(subformat));
+            if info.is_object() {
+                assert_eq!(info["format-specific"]["data"]["create-type"], name);
+                assert_eq!(info["virtual-size"], size);
+            }
+        }
+        source.convert_and_judge(&ConvertOptions {
+            sparse_bytes: None,
+            ..vmdk(VmdkSubformat::MonolithicSparse)
+        });
+    }
+}
+
+#[test]
+fn vmdk_options_are_in_the_descriptor() {
+    let source = Source::new(4 << 20, &mut Random::new(22));
+    let new = NewVmdk {
+        adapter_type: "lsilogic".to_owned(),
+        hardware_version: 10,
+        ..NewVmdk::default()
+    };
+    source
+        .convert("a \"b\".vmdk", &options(NewImage::Vmdk(new.clone())))
+        .unwrap();
+    let file = fs::read(source.path("a \"b\".vmdk")).unwrap();
+    let text = String::from_utf8_lossy(&file[512..2048]);
+    assert!(text.contains("ddb.adapterType = \"lsilogic\""), "{text}");
+    assert!(text.contains("ddb.virtualHWVersion = \"10\""), "{text}");
+    assert!(text.contains("SPARSE \"disk.vmdk\""), "{text}");
+    let wrong = NewVmdk {
+        adapter_type: "nvme".to_owned(),
+        ..new
+    };
+    let error = source.convert("x.vmdk", &options(NewImage::Vmdk(wrong)));
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid);
+    assert!(!source.path("x.vmdk").exists());
+}
+
+#[test]
+fn a_vmdk_stream_has_a_level_of_compression() {
+    let source = Source::new(8 << 20, &mut Random::new(23));
+    let stream = |level| ConvertOptions {
+        packing: Some(Packing { level }),
+        ..vmdk(VmdkSubformat::StreamOptimized)
+    };
+    let sizes = [Some(1), Some(9)].map(|level| {
+        source.convert_and_judge(&stream(level));
+        source.convert("level.vmdk", &stream(level)).unwrap();
+        let size = fs::metadata(source.path("level.vmdk")).unwrap().len();
+        fs::remove_file(source.path("level.vmdk")).unwrap();
+        size
+    });
+    assert!(sizes[1] < sizes[0], "{sizes:?}");
+    let error = source.convert("x.vmdk", &stream(Some(10))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+/// Returns the default options of all formats.
+fn all_formats() -> Vec<ConvertOptions> {
+    vec![
+        vmdk(VmdkSubformat::MonolithicSparse),
+        vmdk(VmdkSubformat::StreamOptimized),
+    ]
+}
+
+#[test]
+fn an_empty_disk_and_one_of_holes_are_small_images() {
+    for size in [0, 200 << 20] {
+        let source = Source {
+            directory: tempfile::tempdir().unwrap(),
+            bytes: vec![0; usize::try_from(size).unwrap()],
+        };
+        let file = File::create(source.path("disk.raw")).unwrap();
+        file.set_len(size).unwrap();
+        for options in all_formats() {
+            let format = options.image.format();
+            let name = format!("empty.{format}");
+            source.convert(&name, &options).unwrap();
+            source.check(&name, format);
+            assert!(fs::metadata(source.path(&name)).unwrap().len() <= 4 << 20);
+            fs::remove_file(source.path(&name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_copy_that_fails() {
+    let source = Source::new(8 << 20, &mut Random::new(24));
+    let image = source.image();
+    for options in all_formats() {
+        let path = source.path("x");
+        let mut stop = |_| ControlFlow::Break(());
+        let error = convert(&*image.device(), &path, &options, &mut stop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Cancelled);
+        let preallocated = ConvertOptions {
+            preallocation: Preallocation::Full,
+            ..options.clone()
+        };
+        let error = source.convert("x", &preallocated).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        let empty = CreateOptions::new(options.image, Some(1 << 20));
+        let error = create(&path, &empty).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+    assert_eq!(fs::read_dir(source.directory.path()).unwrap().count(), 1);
+}

@@ -1,0 +1,112 @@
+//! The options of formats that are only written as a whole, by `diskfs convert`.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use diskfs::image::create::{BackingCheck, NewImage, NewVmdk, VmdkSubformat};
+use diskfs::{Error, ErrorKind, Format, Result};
+
+use super::ImageSettings;
+
+/// The names of the options, as in `qemu-img`.
+pub(super) const OPTIONS: &[&str] = &["adapter_type", "hwversion", "subformat"];
+
+/// The names of VMDK's subformats that are not written.
+const OTHER_VMDK_SUBFORMATS: [&str; 3] = [
+    "monolithicFlat",
+    "twoGbMaxExtentSparse",
+    "twoGbMaxExtentFlat",
+];
+
+impl ImageSettings {
+    /// Returns the new image of a copy. `check` says how its backing file, if it has one, is
+    /// checked.
+    pub(in super::super) fn converted(
+        &self,
+        format: Format,
+        check: impl FnOnce() -> Result<BackingCheck>,
+    ) -> Result<NewImage> {
+        match format {
+            Format::Vmdk => self.vmdk().map(NewImage::Vmdk),
+            other => self.image(other, check),
+        }
+    }
+
+    fn vmdk(&self) -> Result<NewVmdk> {
+        self.check_known(Format::Vmdk, &["adapter_type", "hwversion", "subformat"])?;
+        let mut new = NewVmdk::default();
+        if let Some(value) = self.other("subformat") {
+            new.subformat = match value {
+                "monolithicSparse" => VmdkSubformat::MonolithicSparse,
+                "streamOptimized" => VmdkSubformat::StreamOptimized,
+                other => {
+                    let known = "monolithicSparse, streamOptimized";
+                    return Err(unknown_subformat(other, &OTHER_VMDK_SUBFORMATS, known));
+                }
+            };
+        }
+        if let Some(value) = self.other("adapter_type") {
+            value.clone_into(&mut new.adapter_type);
+        }
+        if let Some(version) = self.parsed("hwversion", number)? {
+            new.hardware_version = version;
+        }
+        Ok(new)
+    }
+
+    /// Returns the value of an option, of which the last one counts.
+    fn other(&self, name: &str) -> Option<&str> {
+        let mut others = self.others.iter().rev();
+        let found = others.find(|(other, _)| other == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    fn parsed<T, E: Display>(
+        &self,
+        name: &str,
+        parse: impl FnOnce(&str) -> std::result::Result<T, E>,
+    ) -> Result<Option<T>> {
+        let wrong = |e: E| Error::new(ErrorKind::Invalid, format!("option {name}: {e}"));
+        self.other(name).map(parse).transpose().map_err(wrong)
+    }
+
+    /// Refuses options that a format does not have.
+    fn check_known(&self, format: Format, known: &[&str]) -> Result<()> {
+        let is_known = |(name, _): &(String, String)| known.contains(&name.as_str());
+        let is_plain = self.backing.is_none() && self.backing_format.is_none();
+        if is_plain && self.qcow2_only.is_none() && self.others.iter().all(is_known) {
+            return Ok(());
+        }
+        Err(self.refuse_others(format, known))
+    }
+
+    /// Returns the error for an option that a format does not have.
+    pub(super) fn refuse_others(&self, format: Format, known: &[&str]) -> Error {
+        let mut others = self.others.iter().map(|(name, _)| name.as_str());
+        let other = others.find(|name| !known.contains(name));
+        let what = match (&self.qcow2_only, other) {
+            (_, Some(name)) => format!("option {name}"),
+            (Some(what), None) => what.clone(),
+            (None, None) => "a backing file".to_owned(),
+        };
+        let reason = format!("{what} is not supported for {format} images");
+        let error = Error::new(ErrorKind::Invalid, reason);
+        error.with_hint("`diskfs convert --help` lists the options of each format")
+    }
+}
+
+fn number<N: FromStr>(value: &str) -> std::result::Result<N, String> {
+    let wrong = |_| format!("invalid number `{}`", value.escape_debug());
+    value.parse().map_err(wrong)
+}
+
+/// Returns the error for a subformat that is not written; `others` are those that QEMU writes.
+fn unknown_subformat(name: &str, others: &[&str], known: &str) -> Error {
+    let name = name.escape_debug();
+    if others.contains(&name.to_string().as_str()) {
+        let reason = format!("writing subformat {name} is not supported");
+        return Error::new(ErrorKind::Unsupported, reason).with_hint(format!("supported: {known}"));
+    }
+    let reason = format!("option subformat: unknown subformat `{name}`; known: {known}");
+    Error::new(ErrorKind::Invalid, reason)
+}
