@@ -35,10 +35,16 @@ use super::show::json;
 /// volume contains.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The format of DST is -O, or follows its name: qcow2 for .qcow2, vmdk for .vmdk, else raw. The
-options of -o for qcow2 are those of `diskfs create`. Those of other formats are, as in qemu-img:
-  vmdk  subformat=monolithicSparse (default) or streamOptimized, which is compressed;
-        adapter_type=ide (default), buslogic, lsilogic or legacyESX; hwversion=N (default 4)
+    after_help = "The format of DST is -O, or follows its name if that ends in .qcow2, .vmdk, .vhd or .vpc; else it is
+raw. The options of -o for qcow2 are those of `diskfs create`. Those of other formats are, as in
+qemu-img (the first of several is the default):
+  vmdk        subformat=monolithicSparse, or streamOptimized, which is always compressed;
+              adapter_type=ide, buslogic, lsilogic or legacyESX; hwversion=4, or another number
+  vhd (vpc)   subformat=dynamic or fixed; force_size=off or on
+
+Without force_size=on, the size of a VHD is rounded up to one that a geometry can state, by at most
+2 MiB. Azure requires subformat=fixed,force_size=on and a disk of whole MiB. A fixed VHD must be
+opened by its format: disk.vhd,format=vhd.
 
 With -B, DST is an overlay of FILE: only what IMG itself stores is copied, and the rest must be the
 same in FILE. Without it, DST contains everything that IMG and its backing files contain.
@@ -64,7 +70,7 @@ pub(super) struct Convert {
     #[arg(value_name = "DST")]
     target: PathBuf,
 
-    /// The format of DST: raw, qcow2 or vmdk
+    /// The format of DST: raw, qcow2, vmdk or vhd
     #[arg(short = 'O', long, value_name = "FORMAT")]
     output_format: Option<Format>,
 
@@ -147,7 +153,12 @@ pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
     progress.finish();
     converted?;
     if session.output() == Output::Json {
-        args.print_json(session, &options, from.size_bytes())?;
+        let size = if args.no_create {
+            from.size_bytes()
+        } else {
+            options.image.virtual_size_bytes(from.size_bytes())?
+        };
+        args.print_json(session, &options, size)?;
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use crate::{Compression, Format, Gate};
 use file::NewFile;
 pub(crate) use file::directory_of;
 pub(crate) use layout::{RefcountClusters, counts_per_block};
-pub use mapped::{NewVmdk, VmdkSubformat};
+pub use mapped::{Allocation, NewVhd, NewVmdk, VhdSize, VmdkSubformat};
 pub(crate) use qcow2::{fully_allocated_bytes, new_header};
 pub use unfinished::UnfinishedImage;
 
@@ -47,6 +47,8 @@ pub enum NewImage {
     Qcow2(Box<NewQcow2>),
     /// A VMDK image, VMware's format. Only [`convert()`](crate::convert()) writes it.
     Vmdk(NewVmdk),
+    /// A VHD image, Virtual PC's format. Only [`convert()`](crate::convert()) writes it.
+    Vhd(NewVhd),
 }
 
 impl NewImage {
@@ -56,6 +58,7 @@ impl NewImage {
             Self::Raw => Format::Raw,
             Self::Qcow2(_) => Format::Qcow2,
             Self::Vmdk(_) => Format::Vmdk,
+            Self::Vhd(_) => Format::Vhd,
         }
     }
 }
@@ -267,7 +270,7 @@ fn write(
     match &options.image {
         NewImage::Raw => raw::write(path, options, progress),
         NewImage::Qcow2(image) => qcow2::write(path, image, options, progress),
-        other @ NewImage::Vmdk(_) => {
+        other => {
             let format = other.format();
             let reason = format!("creating empty images of format {format} is not supported");
             Err(Error::unsupported(reason).with_hint("`diskfs convert` copies a disk into one"))

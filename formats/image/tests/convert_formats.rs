@@ -4,13 +4,15 @@
 use std::fs::{self, File};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use diskfs_block::ErrorKind;
 use diskfs_fixtures::{Random, require, run};
 use diskfs_image::convert::{ConvertOptions, Packing, convert, convert_verified};
-use diskfs_image::create::{NewImage, NewVmdk, Preallocation, VmdkSubformat};
+use diskfs_image::create::{
+    Allocation, NewImage, NewVhd, NewVmdk, Preallocation, VhdSize, VmdkSubformat,
+};
 use diskfs_image::{CreateOptions, Format, Image, OpenOptions, create};
 use serde_json::Value;
 
@@ -149,6 +151,10 @@ fn vmdk(subformat: VmdkSubformat) -> ConvertOptions {
     }))
 }
 
+fn vhd(allocation: Allocation, size: VhdSize) -> ConvertOptions {
+    options(NewImage::Vhd(NewVhd { allocation, size }))
+}
+
 /// Sizes around a sector, a grain or block, and tables.
 const SIZES: [u64; 6] = [
     512,
@@ -225,11 +231,49 @@ fn a_vmdk_stream_has_a_level_of_compression() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
+#[test]
+fn vhd_images_are_what_qemu_reads() {
+    let mut random = Random::new(25);
+    for size in [512, (4 << 20) - 512, (8 << 20) + 512] {
+        let source = Source::new(size, &mut random);
+        for allocation in [Allocation::Dynamic, Allocation::Fixed] {
+            for rule in [VhdSize::Geometry, VhdSize::Exact] {
+                let options = vhd(allocation, rule);
+                let info = source.convert_and_judge(&options);
+                let expected = options.image.virtual_size_bytes(size).unwrap();
+                assert_eq!(rule == VhdSize::Exact, expected == size, "{size}");
+                if info.is_object() {
+                    assert_eq!(info["virtual-size"], expected);
+                }
+            }
+            source.convert_and_judge(&ConvertOptions {
+                sparse_bytes: None,
+                ..vhd(allocation, VhdSize::Exact)
+            });
+        }
+    }
+}
+
+/// Azure takes a fixed disk of whole MiB, whose footer states that size.
+#[test]
+fn a_fixed_vhd_of_whole_mib_keeps_its_size() {
+    let source = Source::new(5 << 20, &mut Random::new(26));
+    let options = vhd(Allocation::Fixed, VhdSize::Exact);
+    source.convert("disk.vhd", &options).unwrap();
+    let file = fs::read(source.path("disk.vhd")).unwrap();
+    let (disk, footer) = file.split_at(5 << 20);
+    assert!(disk == source.bytes);
+    assert_eq!((footer.len(), &footer[..8]), (512, &b"conectix"[..]));
+    assert_eq!(footer[48..56], (5_u64 << 20).to_be_bytes());
+}
+
 /// Returns the default options of all formats.
 fn all_formats() -> Vec<ConvertOptions> {
     vec![
         vmdk(VmdkSubformat::MonolithicSparse),
         vmdk(VmdkSubformat::StreamOptimized),
+        vhd(Allocation::Dynamic, VhdSize::Geometry),
+        vhd(Allocation::Fixed, VhdSize::Exact),
     ]
 }
 
@@ -247,7 +291,8 @@ fn an_empty_disk_and_one_of_holes_are_small_images() {
             let name = format!("empty.{format}");
             source.convert(&name, &options).unwrap();
             source.check(&name, format);
-            assert!(fs::metadata(source.path(&name)).unwrap().len() <= 4 << 20);
+            let allocated = fs::metadata(source.path(&name)).unwrap().blocks() * 512;
+            assert!(allocated <= 4 << 20, "{options:?}: {allocated}");
             fs::remove_file(source.path(&name)).unwrap();
         }
     }

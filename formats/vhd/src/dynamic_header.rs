@@ -4,13 +4,13 @@ use diskfs_block::bytes::{be16, text_until_nul};
 use diskfs_block::{BlockRead, Error, Result, read_within};
 use uuid::Uuid;
 use zerocopy::byteorder::big_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::checksum;
 use crate::footer::{Footer, SECTOR_BYTES};
 use crate::parent_locator::RawParentLocator;
 
-const HEADER_BYTES: usize = 1024;
+pub(crate) const HEADER_BYTES: usize = 1024;
 const COOKIE: [u8; 8] = *b"cxsparse";
 const CHECKSUM_AT: usize = 36;
 const VERSION: u32 = 0x0001_0000;
@@ -19,7 +19,7 @@ const VERSION: u32 = 0x0001_0000;
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 512..=256 << 20;
 
 /// The header's 1024 bytes, with the names of the specification.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawDynamicHeader {
     cookie: [u8; 8],
@@ -39,6 +39,23 @@ pub(crate) struct RawDynamicHeader {
 }
 
 const _: () = assert!(size_of::<RawDynamicHeader>() == HEADER_BYTES);
+
+impl RawDynamicHeader {
+    /// Returns the header of a dynamic disk as it is stored.
+    pub(crate) fn encode(table_at: u64, blocks: u32, block_bytes: u32) -> [u8; HEADER_BYTES] {
+        let mut raw = Self::new_zeroed();
+        raw.cookie = COOKIE;
+        raw.data_offset = U64::new(u64::MAX);
+        raw.table_offset = U64::new(table_at);
+        raw.header_version = U32::new(VERSION);
+        raw.max_table_entries = U32::new(blocks);
+        raw.block_size = U32::new(block_bytes);
+        raw.checksum = U32::new(checksum(raw.as_bytes(), CHECKSUM_AT));
+        let mut bytes = [0; HEADER_BYTES];
+        bytes.copy_from_slice(raw.as_bytes());
+        bytes
+    }
+}
 
 /// A header whose fields are in range.
 #[derive(Debug)]

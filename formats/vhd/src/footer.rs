@@ -3,9 +3,10 @@
 use diskfs_block::{BlockRead, Error, Result};
 use uuid::Uuid;
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::checksum;
+use crate::geometry::Geometry;
 
 /// The size of the footer in bytes.
 pub(crate) const FOOTER_BYTES: u64 = 512;
@@ -14,14 +15,18 @@ const CHECKSUM_AT: usize = 64;
 /// Version 1.0, the only one.
 const VERSION: u32 = 0x0001_0000;
 pub(crate) const SECTOR_BYTES: u64 = 512;
-/// The largest geometry in sectors. A disk with it is larger than it tells.
-const GEOMETRY_MAX: u64 = 65535 * 16 * 255;
+/// The bit of the features that is always set.
+const FEATURE_RESERVED: u32 = 2;
+/// The program that has created the disk, as this crate writes it: of another than
+/// [`CREATORS_WITH_GEOMETRY`], so the stored size counts.
+const CREATOR: &[u8; 4] = b"dsfs";
+const CREATOR_VERSION: u32 = 0x0001_0000;
 /// The programs whose disks have the size of their geometry, as in QEMU 10: Virtual PC, and QEMU
 /// without `force_size`. All others store the size itself.
 const CREATORS_WITH_GEOMETRY: [&[u8; 4]; 2] = [b"vpc ", b"qemu"];
 
 /// The footer's 512 bytes, with the names of the specification.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawFooter {
     cookie: [u8; 8],
@@ -97,6 +102,52 @@ impl Footer {
             Error::corrupt(format!("not a VHD, or its footer is damaged: {reason}")).at(end)
         })?;
         last.footer(end, end)
+    }
+}
+
+/// A footer to write.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewFooter {
+    pub(crate) disk_type: DiskType,
+    pub(crate) size_bytes: u64,
+    pub(crate) geometry: Geometry,
+    pub(crate) id: Uuid,
+    /// The time of creation in seconds since 2000-01-01.
+    pub(crate) created: u32,
+}
+
+impl NewFooter {
+    /// Returns the footer as it is stored.
+    pub(crate) fn encode(&self) -> [u8; size_of::<RawFooter>()] {
+        let (disk_type, header_at) = match self.disk_type {
+            DiskType::Fixed => (FIXED, u64::MAX),
+            DiskType::Dynamic => (DYNAMIC, FOOTER_BYTES),
+            DiskType::Differencing => (DIFFERENCING, FOOTER_BYTES),
+        };
+        let mut raw = RawFooter {
+            cookie: COOKIE,
+            features: U32::new(FEATURE_RESERVED),
+            file_format_version: U32::new(VERSION),
+            data_offset: U64::new(header_at),
+            time_stamp: U32::new(self.created),
+            creator_application: *CREATOR,
+            creator_version: U32::new(CREATOR_VERSION),
+            creator_host_os: *b"Wi2k",
+            original_size: U64::new(self.size_bytes),
+            current_size: U64::new(self.size_bytes),
+            cylinders: U16::new(self.geometry.cylinders),
+            heads: self.geometry.heads,
+            sectors_per_track: self.geometry.sectors_per_track,
+            disk_type: U32::new(disk_type),
+            checksum: U32::ZERO,
+            unique_id: self.id.into_bytes(),
+            saved_state: 0,
+            reserved: [0; 427],
+        };
+        raw.checksum = U32::new(checksum(raw.as_bytes(), CHECKSUM_AT));
+        let mut bytes = [0; size_of::<RawFooter>()];
+        bytes.copy_from_slice(raw.as_bytes());
+        bytes
     }
 }
 
@@ -191,11 +242,14 @@ impl RawFooter {
     /// Returns the size of the guest's disk, by QEMU's rule: the geometry for some creators, else
     /// the stored size.
     fn size_bytes(&self) -> u64 {
-        let sectors = u64::from(self.cylinders.get())
-            .saturating_mul(u64::from(self.heads))
-            .saturating_mul(u64::from(self.sectors_per_track));
+        let geometry = Geometry {
+            cylinders: self.cylinders.get(),
+            heads: self.heads,
+            sectors_per_track: self.sectors_per_track,
+        };
+        let sectors = geometry.sectors();
         let has_geometry = CREATORS_WITH_GEOMETRY.contains(&&self.creator_application);
-        if has_geometry && sectors != GEOMETRY_MAX {
+        if has_geometry && sectors != Geometry::MAX.sectors() {
             return sectors.saturating_mul(SECTOR_BYTES);
         }
         let current = self.current_size.get();

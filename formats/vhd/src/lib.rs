@@ -1,9 +1,9 @@
-//! Userspace virtual hard disks (VHD) with parents, for reading.
+//! Userspace virtual hard disks (VHD) with parents, for reading, and new disks without parents.
 //!
 //! [`Vhd::open`] reads the footer and, for dynamic and differencing disks, the header. The result
 //! is an [`ImageMap`](diskfs_block::ImageMap): it says where each run of the disk is stored.
 //! Entries of the block allocation table and sector bitmaps are read when they are used. QEMU
-//! calls the format vpc.
+//! calls the format vpc. [`VhdLayout`] is the layout of a new disk, which its caller writes.
 //!
 //! # Errors
 //!
@@ -25,10 +25,13 @@
 mod checksum;
 mod dynamic_header;
 mod footer;
+mod geometry;
 mod parent;
 mod parent_locator;
 mod vhd;
+mod write;
 
 pub use footer::{DiskType, ends_with_footer};
 pub use parent::Parent;
 pub use vhd::Vhd;
+pub use write::{SizeRule, VhdLayout, VhdOptions, virtual_size_bytes};

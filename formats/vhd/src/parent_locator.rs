@@ -3,13 +3,13 @@
 use diskfs_block::bytes::{self, le16, text_until_nul};
 use diskfs_block::{BlockRead, Error, Result, read_within};
 use zerocopy::byteorder::big_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The longest name: 4096 UTF-16 units. Windows allows 32767, Linux 4096 bytes.
 const NAME_MAX_BYTES: u32 = 8192;
 
 /// The 24 bytes of a locator, with the names of the specification.
-#[derive(Debug, Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawParentLocator {
     platform_code: [u8; 4],

@@ -16,7 +16,7 @@ use crate::parent::Parent;
 /// GiB at the usual block size of 2 MiB.
 const TABLE_CACHE_BYTES: u64 = 1 << 20;
 /// The entry of a block that is not stored.
-const UNUSED: u32 = 0xffff_ffff;
+pub(crate) const UNUSED: u32 = 0xffff_ffff;
 
 /// A virtual hard disk.
 #[derive(Debug)]

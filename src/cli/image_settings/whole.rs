@@ -3,13 +3,15 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use diskfs::image::create::{BackingCheck, NewImage, NewVmdk, VmdkSubformat};
+use diskfs::image::create::{
+    Allocation, BackingCheck, NewImage, NewVhd, NewVmdk, VhdSize, VmdkSubformat,
+};
 use diskfs::{Error, ErrorKind, Format, Result};
 
-use super::ImageSettings;
+use super::{ImageSettings, switch};
 
 /// The names of the options, as in `qemu-img`.
-pub(super) const OPTIONS: &[&str] = &["adapter_type", "hwversion", "subformat"];
+pub(super) const OPTIONS: &[&str] = &["adapter_type", "force_size", "hwversion", "subformat"];
 
 /// The names of VMDK's subformats that are not written.
 const OTHER_VMDK_SUBFORMATS: [&str; 3] = [
@@ -28,6 +30,7 @@ impl ImageSettings {
     ) -> Result<NewImage> {
         match format {
             Format::Vmdk => self.vmdk().map(NewImage::Vmdk),
+            Format::Vhd => self.vhd().map(NewImage::Vhd),
             other => self.image(other, check),
         }
     }
@@ -52,6 +55,31 @@ impl ImageSettings {
             new.hardware_version = version;
         }
         Ok(new)
+    }
+
+    fn vhd(&self) -> Result<NewVhd> {
+        self.check_known(Format::Vhd, &["force_size", "subformat"])?;
+        let is_exact = self.parsed("force_size", switch)?;
+        Ok(NewVhd {
+            allocation: self.allocation()?,
+            size: match is_exact {
+                Some(true) => VhdSize::Exact,
+                Some(false) | None => VhdSize::Geometry,
+            },
+        })
+    }
+
+    /// Returns the allocation that `subformat` says.
+    fn allocation(&self) -> Result<Allocation> {
+        match self.other("subformat") {
+            None | Some("dynamic") => Ok(Allocation::Dynamic),
+            Some("fixed") => Ok(Allocation::Fixed),
+            Some(other) => Err(unknown_subformat(
+                other,
+                &["differencing"],
+                "dynamic, fixed",
+            )),
+        }
     }
 
     /// Returns the value of an option, of which the last one counts.

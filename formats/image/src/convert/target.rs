@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use diskfs_block::{BlockRead, Error, ImageLayout, Result};
+use diskfs_vhd::{VhdLayout, VhdOptions};
 use diskfs_vmdk::{SparseLayout, StreamWriter, WriteOptions};
 
 use super::identity::Identity;
@@ -12,8 +13,8 @@ use super::layout::{GrainCopy, LayoutCopy};
 use super::qcow2::Qcow2Copy;
 use super::{ConvertOptions, by_writing};
 use crate::create::{
-    NewImage, NewQcow2, NewVmdk, Preallocation, UnfinishedImage, VmdkSubformat, new_header,
-    whole_sectors,
+    Allocation, NewImage, NewQcow2, NewVhd, NewVmdk, Preallocation, UnfinishedImage, VmdkSubformat,
+    new_header, whole_sectors,
 };
 
 /// The size of the buffer of a stream.
@@ -37,15 +38,17 @@ pub(super) fn converted(
             qcow2(from, path, image, options, progress)
         }
         NewImage::Raw | NewImage::Qcow2(_) => by_writing(from, path, options, progress),
-        NewImage::Vmdk(image) => {
+        NewImage::Vmdk(image) if image.subformat == VmdkSubformat::StreamOptimized => {
             options.check_whole()?;
-            match image.subformat {
-                VmdkSubformat::StreamOptimized => stream(from, path, image, options, progress),
-                VmdkSubformat::MonolithicSparse => {
-                    let sparse = SparseLayout::new(vmdk_options(from, path, image, options)?)?;
-                    with_layout(from, path, sparse, options, progress)
-                }
-            }
+            stream(from, path, image, options, progress)
+        }
+        NewImage::Vmdk(image) => {
+            let sparse = SparseLayout::new(vmdk_options(from, path, image, options)?)?;
+            with_layout(from, path, sparse, options, progress)
+        }
+        NewImage::Vhd(image) => {
+            let layout = VhdLayout::new(&vhd_options(from, *image, options)?)?;
+            with_layout(from, path, layout, options, progress)
         }
     }
 }
@@ -82,6 +85,7 @@ fn with_layout(
     options: &ConvertOptions,
     progress: &mut Progress<'_>,
 ) -> Result<UnfinishedImage> {
+    options.check_whole()?;
     options.check_sparse()?;
     if options.packing.is_some() {
         let format = options.image.format();
@@ -131,6 +135,21 @@ fn vmdk_options(
         content_id: Identity::new(options.identity)?.number(),
         adapter_type: image.adapter_type.clone(),
         hardware_version: image.hardware_version,
+    })
+}
+
+fn vhd_options(
+    from: &dyn BlockRead,
+    image: NewVhd,
+    options: &ConvertOptions,
+) -> Result<VhdOptions> {
+    let identity = Identity::new(options.identity)?;
+    Ok(VhdOptions {
+        size_bytes: from.size_bytes(),
+        size_rule: image.size_rule(),
+        is_fixed: image.allocation == Allocation::Fixed,
+        id: identity.id(0),
+        created: identity.created(),
     })
 }
 

@@ -1,5 +1,10 @@
 //! The options for new images of formats that diskfs writes only as a whole.
 
+use diskfs_block::Result;
+use diskfs_vhd::SizeRule;
+
+use super::{NewImage, whole_sectors};
+
 /// The options for a new VMDK image. Use `..Default::default()` for the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewVmdk {
@@ -28,6 +33,60 @@ impl Default for NewVmdk {
             subformat: VmdkSubformat::default(),
             adapter_type: "ide".to_owned(),
             hardware_version: 4,
+        }
+    }
+}
+
+/// The options for a new VHD image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NewVhd {
+    /// The allocation of the disk. A fixed disk has no structure at its start, so it must be opened
+    /// by its format.
+    pub allocation: Allocation,
+    /// The treatment of a size that no geometry has.
+    pub size: VhdSize,
+}
+
+/// The allocation of space in a new image of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Allocation {
+    /// The image has the blocks with data.
+    #[default]
+    Dynamic,
+    /// The image has all blocks, in their order. Zeroes are holes of the file.
+    Fixed,
+}
+
+/// The treatment of a size that no geometry of a VHD has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum VhdSize {
+    /// The disk is made larger by at most 2 MiB, with zeroes, as far as there are geometries (127.5
+    /// GiB).
+    #[default]
+    Geometry,
+    /// The disk keeps its size. Azure requires that, and a fixed disk of whole MiB.
+    Exact,
+}
+
+impl NewVhd {
+    pub(crate) const fn size_rule(self) -> SizeRule {
+        match self.size {
+            VhdSize::Geometry => SizeRule::Geometry,
+            VhdSize::Exact => SizeRule::Exact,
+        }
+    }
+}
+
+impl NewImage {
+    /// Returns the size of the guest's disk in bytes for a requested size, which is rounded up: to
+    /// sectors, or to a geometry ([`VhdSize::Geometry`]).
+    ///
+    /// # Errors
+    /// `Invalid` for a size that is too large for the format.
+    pub fn virtual_size_bytes(&self, size_bytes: u64) -> Result<u64> {
+        match self {
+            Self::Vhd(new) => diskfs_vhd::virtual_size_bytes(size_bytes, new.size_rule()),
+            _ => whole_sectors(size_bytes),
         }
     }
 }
