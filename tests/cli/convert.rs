@@ -55,6 +55,8 @@ fn a_copy_is_the_same_disk_in_every_format() {
             &["-c", "--level", "9", "-o", "subformat=streamOptimized"],
         ),
         ("dynamic.vhd", &["--verify"]),
+        ("dynamic.vdi", &["--verify"]),
+        ("static.vdi", &["-o", "static=on"]),
         (
             "fixed.vhd",
             &["--verify", "-o", "subformat=fixed,force_size=on"],

@@ -20,7 +20,7 @@ use crate::{Compression, Format, Gate};
 use file::NewFile;
 pub(crate) use file::directory_of;
 pub(crate) use layout::{RefcountClusters, counts_per_block};
-pub use mapped::{Allocation, NewVhd, NewVmdk, VhdSize, VmdkSubformat};
+pub use mapped::{Allocation, NewVdi, NewVhd, NewVmdk, VhdSize, VmdkSubformat};
 pub(crate) use qcow2::{fully_allocated_bytes, new_header};
 pub use unfinished::UnfinishedImage;
 
@@ -49,6 +49,8 @@ pub enum NewImage {
     Vmdk(NewVmdk),
     /// A VHD image, Virtual PC's format. Only [`convert()`](crate::convert()) writes it.
     Vhd(NewVhd),
+    /// A VDI image, VirtualBox's format. Only [`convert()`](crate::convert()) writes it.
+    Vdi(NewVdi),
 }
 
 impl NewImage {
@@ -59,6 +61,7 @@ impl NewImage {
             Self::Qcow2(_) => Format::Qcow2,
             Self::Vmdk(_) => Format::Vmdk,
             Self::Vhd(_) => Format::Vhd,
+            Self::Vdi(_) => Format::Vdi,
         }
     }
 }

@@ -87,7 +87,10 @@ impl Format {
 
     /// Returns true if [`convert()`](crate::convert()) writes images of the format.
     pub const fn is_convertible_to(self) -> bool {
-        matches!(self, Self::Raw | Self::Qcow2 | Self::Vmdk | Self::Vhd)
+        matches!(
+            self,
+            Self::Raw | Self::Qcow2 | Self::Vmdk | Self::Vhd | Self::Vdi
+        )
     }
 
     /// Returns true if the format can be that of a backing file: one that QEMU can write, so that

@@ -11,7 +11,7 @@ use diskfs_block::ErrorKind;
 use diskfs_fixtures::{Random, require, run};
 use diskfs_image::convert::{ConvertOptions, Packing, convert, convert_verified};
 use diskfs_image::create::{
-    Allocation, NewImage, NewVhd, NewVmdk, Preallocation, VhdSize, VmdkSubformat,
+    Allocation, NewImage, NewVdi, NewVhd, NewVmdk, Preallocation, VhdSize, VmdkSubformat,
 };
 use diskfs_image::{CreateOptions, Format, Image, OpenOptions, create};
 use serde_json::Value;
@@ -155,6 +155,10 @@ fn vhd(allocation: Allocation, size: VhdSize) -> ConvertOptions {
     options(NewImage::Vhd(NewVhd { allocation, size }))
 }
 
+fn vdi(allocation: Allocation) -> ConvertOptions {
+    options(NewImage::Vdi(NewVdi { allocation }))
+}
+
 /// Sizes around a sector, a grain or block, and tables.
 const SIZES: [u64; 6] = [
     512,
@@ -267,6 +271,24 @@ fn a_fixed_vhd_of_whole_mib_keeps_its_size() {
     assert_eq!(footer[48..56], (5_u64 << 20).to_be_bytes());
 }
 
+#[test]
+fn vdi_images_are_what_qemu_reads() {
+    let mut random = Random::new(27);
+    for size in [512, (1 << 20) + 512, (9 << 20) - 512] {
+        let source = Source::new(size, &mut random);
+        for allocation in [Allocation::Dynamic, Allocation::Fixed] {
+            let info = source.convert_and_judge(&vdi(allocation));
+            if info.is_object() {
+                assert_eq!(info["virtual-size"], size);
+            }
+        }
+        source.convert_and_judge(&ConvertOptions {
+            sparse_bytes: None,
+            ..vdi(Allocation::Dynamic)
+        });
+    }
+}
+
 /// Returns the default options of all formats.
 fn all_formats() -> Vec<ConvertOptions> {
     vec![
@@ -274,6 +296,8 @@ fn all_formats() -> Vec<ConvertOptions> {
         vmdk(VmdkSubformat::StreamOptimized),
         vhd(Allocation::Dynamic, VhdSize::Geometry),
         vhd(Allocation::Fixed, VhdSize::Exact),
+        vdi(Allocation::Dynamic),
+        vdi(Allocation::Fixed),
     ]
 }
 

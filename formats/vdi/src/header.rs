@@ -3,7 +3,7 @@
 use diskfs_block::{BlockRead, Error, Result, bytes};
 use uuid::Uuid;
 use zerocopy::byteorder::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The offset of the signature. The text before it is for humans.
 const SIGNATURE_AT: u64 = 0x40;
@@ -14,11 +14,17 @@ const SECTOR_BYTES: u32 = 512;
 /// The block sizes that are read, as VirtualBox makes them: powers of two. The upper limit is
 /// ours; VirtualBox and QEMU make blocks of 1 MiB.
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 4096..=64 << 20;
+/// The block size of new images, as VirtualBox and QEMU make them.
+pub(crate) const NEW_BLOCK_BYTES: u32 = 1 << 20;
+/// The text at the start of new images.
+const TEXT: &[u8] = b"<<< diskfs VirtualBox Disk Image >>>\n";
+/// The size of the header of version 1.1 without the pre-header, as QEMU writes it.
+const HEADER_BYTES: u32 = 0x180;
 /// The largest block map: 2^29 entries, as in QEMU, are 512 TiB at a block size of 1 MiB.
-const BLOCKS_MAX: u32 = 1 << 29;
+pub(crate) const BLOCKS_MAX: u32 = 1 << 29;
 
 /// Bytes 0 to 511 of the file. The names are those of QEMU's and VirtualBox's sources.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHeader {
     text: [u8; 0x40],
@@ -65,6 +71,49 @@ impl ImageType {
             Self::Dynamic => "dynamic",
             Self::Static => "static",
         }
+    }
+}
+
+/// A header to write, with blocks of 1 MiB.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewHeader {
+    pub(crate) image_type: ImageType,
+    pub(crate) size_bytes: u64,
+    pub(crate) blocks: u32,
+    pub(crate) allocated: u32,
+    /// The offset of the block map in bytes.
+    pub(crate) map_at: u32,
+    /// The offset of the first block in bytes.
+    pub(crate) data_at: u32,
+    pub(crate) id: Uuid,
+    /// The identifier of the contents, which changes with them.
+    pub(crate) contents_id: Uuid,
+}
+
+impl NewHeader {
+    /// Returns the header as it is stored.
+    pub(crate) fn encode(&self) -> [u8; size_of::<RawHeader>()] {
+        let mut raw = RawHeader::new_zeroed();
+        bytes::put(&mut raw.text, 0, TEXT);
+        raw.signature = U32::new(SIGNATURE);
+        raw.version = U32::new(VERSION);
+        raw.header_size = U32::new(HEADER_BYTES);
+        raw.image_type = U32::new(match self.image_type {
+            ImageType::Dynamic => 1,
+            ImageType::Static => 2,
+        });
+        raw.offset_bmap = U32::new(self.map_at);
+        raw.offset_data = U32::new(self.data_at);
+        raw.sector_size = U32::new(SECTOR_BYTES);
+        raw.disk_size = U64::new(self.size_bytes);
+        raw.block_size = U32::new(NEW_BLOCK_BYTES);
+        raw.blocks_in_image = U32::new(self.blocks);
+        raw.blocks_allocated = U32::new(self.allocated);
+        raw.uuid_image = self.id.to_bytes_le();
+        raw.uuid_last_snap = self.contents_id.to_bytes_le();
+        let mut bytes = [0; size_of::<RawHeader>()];
+        bytes.copy_from_slice(raw.as_bytes());
+        bytes
     }
 }
 

@@ -1,8 +1,8 @@
-//! Userspace VirtualBox disk images (VDI), for reading.
+//! Userspace VirtualBox disk images (VDI), for reading, and new images.
 //!
 //! [`Vdi::open`] reads the header. The result is an [`ImageMap`](diskfs_block::ImageMap): it says
 //! where each run of the guest's disk is stored in the file. Entries of the block map are read when
-//! they are used.
+//! they are used. [`VdiLayout`] is the layout of a new image, which its caller writes.
 //!
 //! # Errors
 //!
@@ -24,6 +24,8 @@
 
 mod header;
 mod vdi;
+mod write;
 
 pub use header::ImageType;
 pub use vdi::Vdi;
+pub use write::{VdiLayout, VdiOptions};

@@ -13,7 +13,7 @@ use crate::header::{Header, ImageType};
 const MAP_CACHE_BYTES: u64 = 1 << 20;
 
 /// The entry of a block that was never written.
-const UNALLOCATED: u32 = 0xffff_ffff;
+pub(crate) const UNALLOCATED: u32 = 0xffff_ffff;
 /// The entry of a block that was discarded.
 const DISCARDED: u32 = 0xffff_fffe;
 

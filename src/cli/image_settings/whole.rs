@@ -4,14 +4,20 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use diskfs::image::create::{
-    Allocation, BackingCheck, NewImage, NewVhd, NewVmdk, VhdSize, VmdkSubformat,
+    Allocation, BackingCheck, NewImage, NewVdi, NewVhd, NewVmdk, VhdSize, VmdkSubformat,
 };
 use diskfs::{Error, ErrorKind, Format, Result};
 
 use super::{ImageSettings, switch};
 
 /// The names of the options, as in `qemu-img`.
-pub(super) const OPTIONS: &[&str] = &["adapter_type", "force_size", "hwversion", "subformat"];
+pub(super) const OPTIONS: &[&str] = &[
+    "adapter_type",
+    "force_size",
+    "hwversion",
+    "static",
+    "subformat",
+];
 
 /// The names of VMDK's subformats that are not written.
 const OTHER_VMDK_SUBFORMATS: [&str; 3] = [
@@ -31,6 +37,7 @@ impl ImageSettings {
         match format {
             Format::Vmdk => self.vmdk().map(NewImage::Vmdk),
             Format::Vhd => self.vhd().map(NewImage::Vhd),
+            Format::Vdi => self.vdi().map(NewImage::Vdi),
             other => self.image(other, check),
         }
     }
@@ -67,6 +74,15 @@ impl ImageSettings {
                 Some(false) | None => VhdSize::Geometry,
             },
         })
+    }
+
+    fn vdi(&self) -> Result<NewVdi> {
+        self.check_known(Format::Vdi, &["static"])?;
+        let allocation = match self.parsed("static", switch)? {
+            Some(true) => Allocation::Fixed,
+            Some(false) | None => Allocation::Dynamic,
+        };
+        Ok(NewVdi { allocation })
     }
 
     /// Returns the allocation that `subformat` says.

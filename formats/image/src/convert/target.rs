@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use diskfs_block::{BlockRead, Error, ImageLayout, Result};
+use diskfs_vdi::{ImageType, VdiLayout, VdiOptions};
 use diskfs_vhd::{VhdLayout, VhdOptions};
 use diskfs_vmdk::{SparseLayout, StreamWriter, WriteOptions};
 
@@ -13,8 +14,8 @@ use super::layout::{GrainCopy, LayoutCopy};
 use super::qcow2::Qcow2Copy;
 use super::{ConvertOptions, by_writing};
 use crate::create::{
-    Allocation, NewImage, NewQcow2, NewVhd, NewVmdk, Preallocation, UnfinishedImage, VmdkSubformat,
-    new_header, whole_sectors,
+    Allocation, NewImage, NewQcow2, NewVdi, NewVhd, NewVmdk, Preallocation, UnfinishedImage,
+    VmdkSubformat, new_header, whole_sectors,
 };
 
 /// The size of the buffer of a stream.
@@ -48,6 +49,10 @@ pub(super) fn converted(
         }
         NewImage::Vhd(image) => {
             let layout = VhdLayout::new(&vhd_options(from, *image, options)?)?;
+            with_layout(from, path, layout, options, progress)
+        }
+        NewImage::Vdi(image) => {
+            let layout = VdiLayout::new(vdi_options(from, *image, options)?)?;
             with_layout(from, path, layout, options, progress)
         }
     }
@@ -150,6 +155,23 @@ fn vhd_options(
         is_fixed: image.allocation == Allocation::Fixed,
         id: identity.id(0),
         created: identity.created(),
+    })
+}
+
+fn vdi_options(
+    from: &dyn BlockRead,
+    image: NewVdi,
+    options: &ConvertOptions,
+) -> Result<VdiOptions> {
+    let identity = Identity::new(options.identity)?;
+    Ok(VdiOptions {
+        size_bytes: whole_sectors(from.size_bytes())?,
+        image_type: match image.allocation {
+            Allocation::Dynamic => ImageType::Dynamic,
+            Allocation::Fixed => ImageType::Static,
+        },
+        id: identity.id(0),
+        contents_id: identity.id(1),
     })
 }
 

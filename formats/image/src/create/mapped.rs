@@ -68,6 +68,13 @@ pub enum VhdSize {
     Exact,
 }
 
+/// The options for a new VDI image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NewVdi {
+    /// The allocation of the disk, which VirtualBox calls dynamic and static.
+    pub allocation: Allocation,
+}
+
 impl NewVhd {
     pub(crate) const fn size_rule(self) -> SizeRule {
         match self.size {
