@@ -2,6 +2,7 @@
 
 #[cfg(feature = "microvm")]
 mod appliance;
+mod bitmap;
 mod build;
 mod bytes;
 mod cat;
@@ -200,6 +201,7 @@ enum Command {
     Rebase(rebase::Rebase),
     Commit(commit::Commit),
     Snapshot(snapshot::SnapshotArgs),
+    Bitmap(bitmap::BitmapArgs),
     Partition(partition::PartitionArgs),
     Cp(cp::Cp),
     Tar(tar::Tar),
@@ -270,6 +272,7 @@ impl Command {
             Self::Rebase(_) => "rebase",
             Self::Commit(_) => "commit",
             Self::Snapshot(_) => "snapshot",
+            Self::Bitmap(_) => "bitmap",
             Self::Partition(_) => "partition",
             Self::Cp(_) => "cp",
             Self::Tar(_) => "tar",
@@ -375,6 +378,7 @@ impl Command {
             Self::Rebase(args) => rebase::run(args, session),
             Self::Commit(args) => commit::run(args, session),
             Self::Snapshot(args) => snapshot::run(args, session),
+            Self::Bitmap(args) => bitmap::run(args, session),
             Self::Partition(args) => partition::run(args, session),
             Self::Cp(args) => cp::run(args, session),
             Self::Tar(args) => tar::run(args, session),

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 pub use deployed::{Deployed, deployed};
-pub use info::{VolumeReport, info, statistics, taken_at};
+pub use info::{VolumeReport, bitmap, info, statistics, taken_at};
 pub use inspected::{InspectedSystem, Sources, inspected};
 
 /// The version of the documents, which is raised when a field changes its meaning or is removed,

@@ -47,6 +47,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "resize",
             "sparsify",
             "snapshot",
+            "bitmap",
             "commit",
             "rebase",
             "export",

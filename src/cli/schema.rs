@@ -99,9 +99,9 @@ mod tests {
     use super::files::{Df, Diff, Du, Find, Grep, Hash, Ls, Stat, Tree};
     use super::guests::{Deploy, ErrorDocument, Log, Mount};
     use super::images::{
-        Appliance, Build, Check, Commit, Compare, Convert, Create, Export, Man, Map as ImageMap,
-        Measure, Mkfs, PartitionDocument, Rebase, Resize, Schemas, SnapshotDocument, Sparsify, Tar,
-        Uefi, Umount, Wait,
+        Appliance, BitmapDocument, Build, Check, Commit, Compare, Convert, Create, Export, Man,
+        Map as ImageMap, Measure, Mkfs, PartitionDocument, Rebase, Resize, Schemas,
+        SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
     };
     use super::info::Info;
     use super::*;
@@ -125,6 +125,7 @@ mod tests {
     fn generate() -> Map<String, Value> {
         let mut all = [
             ("appliance", schema::<Appliance>()),
+            ("bitmap", schema::<BitmapDocument>()),
             ("build", schema::<Build>()),
             ("cat", none("the contents of files")),
             ("changing", schema::<Changing>()),

@@ -154,7 +154,8 @@ fn snapshot(snapshot: &Snapshot) -> Value {
     })
 }
 
-fn bitmap(bitmap: &Bitmap) -> Value {
+/// Returns the JSON object of a dirty bitmap.
+pub fn bitmap(bitmap: &Bitmap) -> Value {
     json!({
         "name": bitmap.name,
         "granularity_bytes": bitmap.granularity_bytes,

@@ -285,3 +285,74 @@ fn qemu_keeps_the_record_of_a_base() {
         qemu_img(&["compare", "-q", "-F", "raw", "o.qcow2", "other.img"]);
     }
 }
+
+#[test]
+fn bitmaps_are_managed() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    run(&["create", "disk.qcow2", "32M"]).bytes();
+    run(&["create", "other.qcow2", "32M"]).bytes();
+    run(&["create", "raw.img", "32M"]).bytes();
+    let added = run(&["bitmap", "add", "--json", "disk.qcow2", "monday"]).json();
+    assert_eq!(added["bitmaps"][0]["granularity_bytes"], 65536);
+    run(&[
+        "bitmap",
+        "add",
+        "disk.qcow2",
+        "week",
+        "-g",
+        "4k",
+        "--disabled",
+    ])
+    .bytes();
+    run(&["bitmap", "add", "other.qcow2", "theirs"]).bytes();
+    let list = run(&["bitmap", "list", "disk.qcow2"]).text();
+    assert_eq!(list, "enabled\t65536\tmonday\ndisabled\t4096\tweek\n");
+    run(&["bitmap", "merge", "disk.qcow2", "week", "monday"]).bytes();
+    let words = [
+        "bitmap",
+        "merge",
+        "disk.qcow2",
+        "week",
+        "theirs",
+        "-b",
+        "other.qcow2",
+    ];
+    run(&words).bytes();
+    run(&[&words[..], &["-F", "qcow2"]].concat()).bytes();
+    run(&["bitmap", "enable", "disk.qcow2", "week"]).bytes();
+    run(&["bitmap", "disable", "disk.qcow2", "monday"]).bytes();
+    run(&["bitmap", "clear", "disk.qcow2", "week"]).bytes();
+    let info = run(&["info", "--json", "disk.qcow2"]).json();
+    let list = run(&["bitmap", "list", "--json", "disk.qcow2"]).json();
+    assert_eq!(info["image"]["qcow2"]["bitmaps"], list["bitmaps"]);
+    assert_eq!(list["bitmaps"][1]["recording"], true);
+    let before = fs::read(directory.path().join("disk.qcow2")).unwrap();
+    for (words, code) in [
+        (&["bitmap", "add", "disk.qcow2", "week"][..], 1),
+        (&["bitmap", "add", "disk.qcow2", "x", "-g", "1000"], 2),
+        (&["bitmap", "add", "disk.qcow2", ""], 2),
+        (&["bitmap", "clear", "disk.qcow2", "no"], 3),
+        (&["bitmap", "merge", "disk.qcow2", "week", "no"], 3),
+        (
+            &[
+                "bitmap",
+                "merge",
+                "disk.qcow2",
+                "week",
+                "a",
+                "-b",
+                "raw.img",
+            ],
+            4,
+        ),
+        (&["bitmap", "add", "raw.img", "x"], 4),
+        (&["bitmap", "add", "disk.qcow2,snapshot=x", "x"], 2),
+    ] {
+        assert_eq!(run(words).failure().0, code, "{words:?}");
+    }
+    assert!(fs::read(directory.path().join("disk.qcow2")).unwrap() == before);
+    run(&["bitmap", "remove", "disk.qcow2", "week"]).bytes();
+    run(&["bitmap", "remove", "disk.qcow2", "monday"]).bytes();
+    assert_eq!(run(&["bitmap", "list", "disk.qcow2"]).text(), "");
+}

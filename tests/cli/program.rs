@@ -29,6 +29,7 @@ fn every_command_has_help_and_a_page() {
         "create",
         "mkfs",
         "snapshot",
+        "bitmap",
         "commit",
         "rebase",
         "cp",

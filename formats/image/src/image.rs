@@ -97,6 +97,10 @@ impl Image {
         }
     }
 
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
     /// Returns the guest's disk.
     pub fn device(&self) -> Arc<dyn BlockRead> {
         self.node.clone()

@@ -12,8 +12,8 @@
 //! * [`Share`]: the locks that prevent conflicts between diskfs and a running QEMU;
 //! * [`Unlock`]: the interface that the caller implements for encrypted images;
 //! * [`ImageSpec`]: an image as the user spells it, `disk.qcow2,snapshot=before`;
-//! * [`create()`]: new images; [`convert()`]: copies in another format; [`snapshots`] of existing ones; [`commit`] and [`rebase`] of
-//!   overlays; [`resize()`]; [`repair()`];
+//! * [`create()`]: new images; [`convert()`]: copies in another format; [`snapshots`] and
+//!   [`bitmaps`] of existing ones; [`commit`] and [`rebase`] of overlays; [`resize()`]; [`repair()`];
 //! * [`Description`], [`Image::map`]: the information of `qemu-img info` and `qemu-img map`.
 //!
 //! ```
@@ -61,6 +61,7 @@
 )]
 
 mod base;
+pub mod bitmaps;
 pub mod commit;
 pub mod convert;
 pub mod create;

@@ -9,6 +9,9 @@ pub(crate) mod backing_name;
 mod backing_name_tests;
 pub(crate) mod base_record;
 mod bitmap_directory;
+#[cfg(test)]
+mod bitmap_edit_tests;
+mod bitmap_table;
 pub(crate) mod cache;
 pub(crate) mod check;
 mod compressed;
@@ -18,6 +21,7 @@ mod decompress;
 mod encryption_header;
 mod feature_names;
 pub(crate) mod features;
+mod first_cluster;
 pub(crate) mod header;
 mod header_extensions;
 pub(crate) mod l1_entry;
@@ -68,8 +72,8 @@ use crate::qcow2::snapshot_table::SnapshotEntry;
 use crate::qcow2::table_store::TableStore;
 use crate::qcow2::units::{GuestOffset, HostOffset};
 use crate::qcow2::workers::Workers;
-pub(crate) use crate::qcow2::write::Fill;
 use crate::qcow2::write::Writer;
+pub(crate) use crate::qcow2::write::{BitmapChange, Fill};
 
 /// An image whose header is read, but whose backing file and data file are not open yet.
 #[derive(Debug)]
@@ -578,6 +582,20 @@ impl Qcow2 {
         writer
             .resize(size_bytes, fill)
             .map_err(|e| e.in_file(&path))
+    }
+
+    /// Changes a persistent bitmap, and ends writing. No key is needed, because bitmaps are not
+    /// encrypted.
+    pub(crate) fn edit_bitmaps(&self, change: BitmapChange<'_>) -> Result<()> {
+        let writer = self.writer.as_ref().ok_or_else(read_only)?;
+        writer
+            .edit_bitmaps(change)
+            .map_err(|e| e.in_file(&self.path))
+    }
+
+    /// Returns the image file and its header, to read a bitmap.
+    pub(crate) fn tables(&self) -> (&dyn BlockRead, &Header) {
+        (self.reader.mapping.file.as_ref(), &self.header)
     }
 
     pub(crate) fn close(&self) -> Result<()> {

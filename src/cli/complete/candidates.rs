@@ -1,4 +1,5 @@
-//! Completion of words: paths in images, volumes, snapshots, steps of plans.
+//! Completion of words: paths in images, volumes, snapshots, bitmaps, steps of
+//! plans.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -38,12 +39,14 @@ impl Line<'_> {
         };
         let value = &current[prefix.len()..];
         let is_of_snapshots = self.command() == Some(b"snapshot") && self.image().is_some();
+        let is_of_bitmaps = self.command() == Some(b"bitmap") && self.image().is_some();
         let all = match option {
             Some(b"--volume") => self.volumes()?,
             Some(b"--snapshot") => self.snapshots()?,
             Some(b"--describe") => reference::names(),
             _ if current.starts_with(b"-") => Vec::new(),
             _ if is_of_snapshots => self.snapshots()?,
+            _ if is_of_bitmaps => self.bitmaps()?,
             _ => return self.paths(current),
         };
         let fitting = all.into_iter().filter(|name| name.starts_with(value));
@@ -84,6 +87,16 @@ impl Line<'_> {
         let qcow2 = disk.description().qcow2.as_ref();
         let snapshots = qcow2.map_or(&[][..], |qcow2| &qcow2.snapshots);
         Ok(snapshots.iter().map(|it| it.name.clone().into()).collect())
+    }
+
+    fn bitmaps(&self) -> Result<Vec<Vec<u8>>> {
+        let Some(image) = self.image() else {
+            return Ok(Vec::new());
+        };
+        let disk = open(&image)?;
+        let qcow2 = disk.description().qcow2.as_ref();
+        let bitmaps = qcow2.map_or(&[][..], |qcow2| &qcow2.bitmaps);
+        Ok(bitmaps.iter().map(|it| it.name.clone().into()).collect())
     }
 
     /// Returns the files in the directory of `IMG:/dir/na` whose names begin with `na`.

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::files::Header;
+use super::info::Bitmap;
 
 /// The document of `diskfs umount --json`.
 #[derive(Serialize, JsonSchema)]
@@ -671,6 +672,36 @@ struct Snapshot {
     virtual_size_bytes: Option<u64>,
     /// The size of the virtual machine's saved state.
     vm_state_bytes: u64,
+}
+
+/// The document of `diskfs bitmap --json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum BitmapDocument {
+    /// The output of `list` and `add`.
+    List(BitmapList),
+    /// The output of `remove`, `clear`, `enable`, `disable` and `merge`.
+    Done(BitmapDone),
+}
+
+/// The dirty bitmaps of an image, or the new one.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct BitmapList {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The bitmaps, in the order of the image.
+    bitmaps: Vec<Bitmap>,
+}
+
+/// A bitmap that was changed or removed.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct BitmapDone {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The name of the bitmap.
+    bitmap: String,
 }
 
 /// The document of `diskfs uefi --json`.

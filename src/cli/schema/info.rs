@@ -144,7 +144,7 @@ struct ImageSnapshot {
 /// A dirty bitmap.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-struct Bitmap {
+pub(super) struct Bitmap {
     /// The name of the bitmap.
     name: String,
     /// The number of bytes of the disk that one bit stands for.

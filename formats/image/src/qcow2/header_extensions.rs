@@ -2,7 +2,7 @@
 
 use diskfs_block::{Error, Result};
 use zerocopy::byteorder::big_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::numbers::to_u64;
 use crate::qcow2::base_record::BaseRecord;
@@ -27,7 +27,7 @@ struct RawExtension {
 }
 
 /// The bitmaps extension: specification, section "Bitmaps extension".
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawBitmapsExtension {
     nb_bitmaps: U32,
@@ -42,6 +42,19 @@ pub(crate) struct BitmapDirectory {
     pub(crate) count: u32,
     pub(crate) at: HostOffset,
     pub(crate) size_bytes: u64,
+}
+
+impl BitmapDirectory {
+    /// Appends the bitmaps extension to the header's bytes.
+    pub(crate) fn push_extension(self, bytes: &mut Vec<u8>) {
+        let raw = RawBitmapsExtension {
+            nb_bitmaps: self.count.into(),
+            reserved: 0.into(),
+            bitmap_directory_size: self.size_bytes.into(),
+            bitmap_directory_offset: self.at.0.into(),
+        };
+        push_extension(bytes, ExtensionKind::Bitmaps, raw.as_bytes());
+    }
 }
 
 /// The extensions that we use; others may be ignored.
@@ -126,6 +139,7 @@ pub(crate) enum ExtensionKind {
     FeatureNames,
     DataFile,
     BaseRecord,
+    Bitmaps,
 }
 
 /// Returns the extensions from `start` up to the end marker, each with its kind, if we use it, and
@@ -147,6 +161,7 @@ pub(crate) fn raw_extensions(
             FEATURE_NAMES => Some(ExtensionKind::FeatureNames),
             DATA_FILE => Some(ExtensionKind::DataFile),
             BASE_RECORD => Some(ExtensionKind::BaseRecord),
+            BITMAPS => Some(ExtensionKind::Bitmaps),
             _ => None,
         };
         let len = usize::try_from(raw.length.get()).unwrap_or(usize::MAX);
@@ -165,6 +180,7 @@ pub(crate) fn push_extension(bytes: &mut Vec<u8>, kind: ExtensionKind, data: &[u
         ExtensionKind::FeatureNames => FEATURE_NAMES,
         ExtensionKind::DataFile => DATA_FILE,
         ExtensionKind::BaseRecord => BASE_RECORD,
+        ExtensionKind::Bitmaps => BITMAPS,
     };
     let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(&kind.to_be_bytes());

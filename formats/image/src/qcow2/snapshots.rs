@@ -75,8 +75,9 @@ pub(crate) fn apply(file: &dyn BlockWrite, wanted: &str) -> Result<()> {
     if edit.header.extensions.bitmaps.is_some() {
         let reason =
             "cannot apply a snapshot to an image with bitmaps: they would be wrong afterwards";
-        return Err(Error::unsupported(reason)
-            .with_hint("remove them with `qemu-img bitmap --remove` first"));
+        return Err(
+            Error::unsupported(reason).with_hint("remove them with `diskfs bitmap remove` first")
+        );
     }
     let entry = edit.find(wanted)?;
     edit.check_recount(None)?;

@@ -6,6 +6,9 @@
 //! that makes a crash harmless.
 
 mod allocate;
+mod bitmap_checks;
+mod bitmap_clusters;
+mod bitmap_edit;
 mod bitmaps;
 mod commit;
 mod contiguous;
@@ -15,6 +18,7 @@ mod dirty;
 mod freed;
 mod header_update;
 mod l2_update;
+mod marks;
 mod metadata;
 mod plan;
 mod refcount_block;
@@ -24,6 +28,7 @@ mod resize;
 mod resize_tables;
 mod unmap;
 
+pub(crate) use bitmap_edit::BitmapChange;
 pub(crate) use resize::Fill;
 
 use std::sync::atomic::{AtomicBool, Ordering};

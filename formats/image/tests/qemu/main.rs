@@ -5,6 +5,7 @@
 //! `DISKFS_QEMU_SEED` selects other images, and a failure prints its seed.
 
 mod bad_input;
+mod bitmap_edits;
 mod bitmaps;
 mod case;
 mod check;

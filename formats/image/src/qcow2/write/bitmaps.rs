@@ -8,83 +8,29 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
-use diskfs_block::bytes::is_zero;
 use diskfs_block::{Error, Result};
 
 use crate::description::BitmapState;
-use crate::numbers::{low_bits, power_of_two, shift_right, to_u64, to_usize};
-use crate::qcow2::bitmap_directory::{self, BitmapEntry};
+use crate::numbers::{low_bits, shift_right, to_usize};
+use crate::qcow2::bitmap_directory::{self, BitmapEntry, IN_USE};
 use crate::qcow2::units::HostOffset;
 use crate::qcow2::write::Writer;
+use crate::qcow2::write::marks::Marks;
 
-/// The size of a piece in bytes; only pieces with set bits are kept.
-const PIECE: usize = 4096;
-/// The binary logarithm of the number of bits in a piece.
-const PIECE_BITS: u32 = 15;
-/// The largest number of pieces of one bitmap: 64 MiB, for 32 TiB at QEMU's default granularity. A
-/// bitmap that needs more stays flagged as in use.
-const PIECES_MAX: u64 = 1 << 14;
 /// The bits of the offset in a bitmap table entry: 9 to 55.
 const OFFSET_MASK: u64 = 0x00ff_ffff_ffff_fe00;
 /// The table entry of a cluster of ones that is not stored.
 const ALL_ONES: u64 = 1;
-/// The flag of a bitmap that is in use.
-const IN_USE: u32 = 1;
 
 /// The writes since the bitmap was flagged as in use.
 #[derive(Debug)]
 pub(super) struct Recorder {
     entry: BitmapEntry,
-    granularity_bits: u32,
-    pieces: BTreeMap<u64, Box<[u8; PIECE]>>,
-    /// True if the recorded bits are incomplete.
-    lost: bool,
+    marks: Marks,
 }
 
 /// A table entry to write when the cluster to which it points is durable.
 type NewEntry = (HostOffset, u64);
-
-impl Recorder {
-    const fn new(entry: BitmapEntry) -> Self {
-        Self {
-            granularity_bits: entry.bitmap.granularity_bytes.trailing_zeros(),
-            entry,
-            pieces: BTreeMap::new(),
-            lost: false,
-        }
-    }
-
-    /// Marks a range of the disk, which must not be empty.
-    fn mark(&mut self, start: u64, end: u64) {
-        let first = shift_right(start, self.granularity_bits);
-        let last = shift_right(end.saturating_sub(1), self.granularity_bits);
-        let pieces = shift_right(last, PIECE_BITS)
-            .saturating_sub(shift_right(first, PIECE_BITS))
-            .saturating_add(to_u64(self.pieces.len()));
-        self.lost |= pieces > PIECES_MAX;
-        if self.lost {
-            self.pieces.clear();
-            return;
-        }
-        let mut bit = first;
-        while bit <= last {
-            let number = shift_right(bit, PIECE_BITS);
-            let piece = self.pieces.entry(number);
-            let piece = piece.or_insert_with(|| Box::new([0; PIECE]));
-            let end = number
-                .saturating_add(1)
-                .saturating_mul(power_of_two(PIECE_BITS));
-            while bit <= last && bit < end {
-                let in_piece = to_usize(low_bits(bit, PIECE_BITS));
-                if let Some(byte) = piece.get_mut(in_piece / 8) {
-                    // Bit 0 is the least significant one.
-                    *byte |= 1_u8.rotate_left(u32::try_from(in_piece % 8).unwrap_or(0));
-                }
-                bit = bit.saturating_add(1);
-            }
-        }
-    }
-}
 
 impl Writer {
     /// Flags recording bitmaps as in use. Returns false if the bitmaps cannot be read, and are void
@@ -105,7 +51,8 @@ impl Writer {
             }
             self.write_flags(&entry, entry.flags | IN_USE)?;
             if entry.is_understood {
-                recorders.push(Recorder::new(entry));
+                let marks = Marks::new(entry.bitmap.granularity_bytes);
+                recorders.push(Recorder { entry, marks });
             }
         }
         self.records.store(!recorders.is_empty(), Ordering::Release);
@@ -139,7 +86,9 @@ impl Writer {
             return;
         }
         for recorder in self.recorders().iter_mut() {
-            recorder.mark(offset, offset.saturating_add(len_bytes));
+            recorder
+                .marks
+                .mark(offset, offset.saturating_add(len_bytes));
         }
     }
 
@@ -151,7 +100,7 @@ impl Writer {
         let mut entries = Vec::new();
         for recorder in recorders {
             match self.store_bits(&recorder) {
-                Ok(more) if !recorder.lost => {
+                Ok(more) if !recorder.marks.is_lost() => {
                     entries.extend(more);
                     stored.push(recorder.entry);
                 }
@@ -175,18 +124,10 @@ impl Writer {
     }
 
     fn store_bits(&self, recorder: &Recorder) -> Result<Vec<NewEntry>> {
-        let len = PIECE.min(to_usize(self.geometry().cluster_size()));
         let mut places: BTreeMap<u64, HostOffset> = BTreeMap::new();
         let mut added = Vec::new();
-        for (number, piece) in &recorder.pieces {
-            let start = number.saturating_mul(to_u64(PIECE));
-            for (index, part) in (0_u64..).zip(piece.chunks(len)) {
-                if is_zero(part) {
-                    continue;
-                }
-                let at = start.saturating_add(index.saturating_mul(to_u64(len)));
-                self.store_part(recorder, at, part, &mut places, &mut added)?;
-            }
+        for (at, part) in recorder.marks.parts(self.geometry()) {
+            self.store_part(recorder, at, part, &mut places, &mut added)?;
         }
         Ok(added)
     }

@@ -5,8 +5,11 @@ use std::sync::atomic::Ordering;
 
 use diskfs_block::{Error, ErrorKind, Result};
 
+use crate::numbers::to_usize;
 use crate::qcow2::features::Autoclear;
+use crate::qcow2::first_cluster::{FirstCluster, SectorWrite};
 use crate::qcow2::header::Table;
+use crate::qcow2::header_extensions::{BitmapDirectory, ExtensionKind};
 use crate::qcow2::units::HostOffset;
 use crate::qcow2::write::Writer;
 
@@ -49,7 +52,7 @@ impl Writer {
 
     /// Clears autoclear bits. They stand for data that writers must keep up to date. The unknown
     /// ones are cleared, and the bitmaps' bit if their directory is broken.
-    fn clear_features(&self, keeps_bitmaps: bool) -> Result<()> {
+    pub(super) fn clear_features(&self, keeps_bitmaps: bool) -> Result<()> {
         let mut kept = self.header.autoclear.0 & Autoclear::KNOWN;
         if !keeps_bitmaps {
             kept &= !Autoclear::BITMAPS;
@@ -86,5 +89,44 @@ impl Writer {
     /// Updates the size of the guest's disk.
     pub(super) fn write_size(&self, size_bytes: u64) -> Result<()> {
         self.image.write_at(SIZE_AT, &size_bytes.to_be_bytes())
+    }
+
+    /// Prepares the header for a new bitmap directory, or for none, and returns the write that
+    /// activates it.
+    pub(super) fn prepare_bitmaps(
+        &self,
+        directory: Option<BitmapDirectory>,
+    ) -> Result<SectorWrite> {
+        let image = self.image.as_ref();
+        let cluster = FirstCluster::read(image, &self.header)?;
+        let kept = cluster.extensions()?;
+        let mut header = cluster.header().to_vec();
+        let autoclear = self.header.autoclear.0 & Autoclear::KNOWN & !Autoclear::BITMAPS
+            | directory.map_or(0, |_| Autoclear::BITMAPS);
+        let at = to_usize(AUTOCLEAR_AT);
+        if let Some(place) = header.get_mut(at..at.saturating_add(8)) {
+            place.copy_from_slice(&autoclear.to_be_bytes());
+        }
+        // Without the names of features, which are only used in messages, there is more room.
+        let fronts = [true, false].map(|with_names| {
+            let mut bytes = header.clone();
+            let mut directory = directory;
+            for (kind, raw) in &kept {
+                match kind {
+                    Some(ExtensionKind::Bitmaps) => {
+                        if let Some(directory) = directory.take() {
+                            directory.push_extension(&mut bytes);
+                        }
+                    }
+                    Some(ExtensionKind::FeatureNames) if !with_names => {}
+                    _ => bytes.extend_from_slice(raw),
+                }
+            }
+            if let Some(directory) = directory {
+                directory.push_extension(&mut bytes);
+            }
+            bytes
+        });
+        cluster.prepare(image, fronts, cluster.name())
     }
 }

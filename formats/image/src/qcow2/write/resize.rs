@@ -71,9 +71,8 @@ impl Writer {
             if size_bytes < self.size_bytes || clusters != u64::from(entry.table_entries) {
                 let name = entry.bitmap.name.escape_debug();
                 let reason = format!("cannot resize bitmap `{name}` to the new size of the disk");
-                return Err(Error::unsupported(reason).with_hint(
-                    "remove it with `qemu-img bitmap --remove`, or use `qemu-img resize`",
-                ));
+                return Err(Error::unsupported(reason)
+                    .with_hint("remove it with `diskfs bitmap remove`, or use `qemu-img resize`"));
             }
         }
         Ok(())

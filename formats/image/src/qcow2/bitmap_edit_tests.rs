@@ -1,0 +1,212 @@
+//! Power cuts at every moment while bitmaps are changed.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, BlockWrite, Fate, Faulty, Memory};
+
+use super::bitmap_table::for_each_marked;
+use super::{BitmapChange, bitmap_directory};
+use crate::create::{NewImage, NewQcow2, create};
+use crate::node::Node;
+use crate::{CreateOptions, Format, Image, OpenOptions, WritableImage};
+
+const SIZE_BYTES: u64 = 3 << 20;
+/// The largest length of the file.
+const FILE_BYTES: usize = 8 << 20;
+
+/// A bitmap: its name, granularity, whether it records, and its marks.
+type State = Vec<(String, u64, bool, Vec<Range<u64>>)>;
+
+fn options() -> OpenOptions {
+    OpenOptions {
+        format: Some(Format::Qcow2),
+        ..OpenOptions::default()
+    }
+}
+
+fn empty(cluster_size_bytes: u64) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let new = NewQcow2 {
+        cluster_size_bytes,
+        ..NewQcow2::default()
+    };
+    let image = NewImage::Qcow2(Box::new(new));
+    create(&path, &CreateOptions::new(image, Some(SIZE_BYTES))).unwrap();
+    std::fs::read(path).unwrap()
+}
+
+fn write(device: &Arc<dyn BlockWrite>, at: u64) {
+    let image = WritableImage::from_device(device.clone(), &options()).unwrap();
+    image.device().write_at(at, &[7; 5000]).unwrap();
+    image.close().unwrap();
+}
+
+fn state(device: &Arc<dyn BlockRead>) -> State {
+    let image = Image::from_device(device.clone(), &options()).unwrap();
+    let Node::Qcow2(qcow2, _) = image.node() else {
+        panic!("not qcow2");
+    };
+    let (file, header) = qcow2.tables();
+    let entries = bitmap_directory::read(file, header).unwrap();
+    let marks = |entry| {
+        let mut marks: Vec<Range<u64>> = Vec::new();
+        for_each_marked(file, header, entry, |range| match marks.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => marks.push(range),
+        })
+        .unwrap();
+        marks
+    };
+    entries
+        .iter()
+        .map(|entry| {
+            let bitmap = entry.bitmap.clone();
+            assert_eq!(bitmap.state, crate::BitmapState::Consistent);
+            (
+                bitmap.name,
+                bitmap.granularity_bytes,
+                bitmap.recording,
+                marks(entry),
+            )
+        })
+        .collect()
+}
+
+/// Makes a change with a power cut at each moment, and returns the new state.
+fn cut(bytes: &mut Vec<u8>, change: BitmapChange<'_>, what: &str) -> State {
+    let mut start = bytes.clone();
+    start.resize(FILE_BYTES, 0);
+    let faulty = Arc::new(Faulty::new(Arc::new(Memory::new(bytes.as_slice())), []));
+    let reading: Arc<dyn BlockRead> = faulty.clone();
+    let before = state(&reading);
+    let writing: Arc<dyn BlockWrite> = faulty.clone();
+    WritableImage::from_device(writing, &options())
+        .unwrap()
+        .edit_bitmaps(change)
+        .unwrap();
+    let after = state(&reading);
+    for (number, crash) in faulty.log().crashes().enumerate() {
+        for seed in 0..2 {
+            let what = format!("{what}: crash {number}, seed {seed}");
+            let left = Arc::new(Memory::new(start.as_slice()));
+            crash.replay(left.as_ref(), Fate::by_chance(seed)).unwrap();
+            let reading: Arc<dyn BlockRead> = left.clone();
+            let found = state(&reading);
+            assert!(found == before || found == after, "{what}: {found:?}");
+            check(&reading, &what);
+            let writing: Arc<dyn BlockWrite> = left.clone();
+            write(&writing, 123_456);
+            check(&reading, &what);
+        }
+    }
+    bytes.resize(usize::try_from(faulty.size_bytes()).unwrap(), 0);
+    faulty.read_at(0, bytes).unwrap();
+    let image = Image::from_device(reading, &options()).unwrap();
+    assert!(image.check().unwrap().unwrap().is_clean(), "{what}");
+    after
+}
+
+fn check(device: &Arc<dyn BlockRead>, what: &str) {
+    let image = Image::from_device(device.clone(), &options()).unwrap();
+    let report = image.check().unwrap().unwrap();
+    assert_eq!(report.corruptions, 0, "{what}: {report:?}");
+}
+
+fn write_to(bytes: &mut Vec<u8>, at: u64) {
+    let device = Arc::new(Memory::new(bytes.as_slice()));
+    let writing: Arc<dyn BlockWrite> = device.clone();
+    write(&writing, at);
+    *bytes = device.to_vec();
+}
+
+fn add(name: &str, granularity_bytes: u64, recording: bool) -> BitmapChange<'_> {
+    BitmapChange::Add {
+        name,
+        granularity_bytes: Some(granularity_bytes),
+        recording,
+    }
+}
+
+#[test]
+fn a_power_cut_leaves_the_old_bitmaps_or_the_new_ones() {
+    for cluster_size in [512, 4096, 65536] {
+        let what = |step: &str| format!("clusters of {cluster_size}: {step}");
+        let mut bytes = empty(cluster_size);
+        let named = |name: &str, g, records, marks: &[Range<u64>]| {
+            (name.to_owned(), g, records, marks.to_vec())
+        };
+        let found = cut(&mut bytes, add("a", 4096, true), &what("add"));
+        assert_eq!(found, [named("a", 4096, true, &[])]);
+        write_to(&mut bytes, 1 << 20);
+        let marks: Vec<_> = std::iter::once(1 << 20..(1 << 20) + 8192).collect();
+        let a = named("a", 4096, true, &marks);
+        let found = cut(&mut bytes, add("b", 512, false), &what("add another"));
+        assert_eq!(found, [a.clone(), named("b", 512, false, &[])]);
+        let merge = BitmapChange::Merge {
+            name: "b",
+            source: "a",
+            image: None,
+        };
+        let found = cut(&mut bytes, merge, &what("merge"));
+        assert_eq!(found, [a.clone(), named("b", 512, false, &marks)]);
+        let change = BitmapChange::SetRecording {
+            name: "a",
+            recording: false,
+        };
+        let found = cut(&mut bytes, change, &what("disable"));
+        let a = named("a", 4096, false, &marks);
+        assert_eq!(found, [a, named("b", 512, false, &marks)]);
+        let found = cut(
+            &mut bytes,
+            BitmapChange::Clear { name: "a" },
+            &what("clear"),
+        );
+        let a = named("a", 4096, false, &[]);
+        assert_eq!(found, [a.clone(), named("b", 512, false, &marks)]);
+        let found = cut(
+            &mut bytes,
+            BitmapChange::Remove { name: "b" },
+            &what("remove"),
+        );
+        assert_eq!(found, [a]);
+        let found = cut(
+            &mut bytes,
+            BitmapChange::Remove { name: "a" },
+            &what("remove all"),
+        );
+        assert_eq!(found, []);
+    }
+}
+
+/// A change that fails leaves the same file, also if the file cannot grow.
+#[test]
+fn a_refused_change_changes_nothing() {
+    let mut bytes = empty(65536);
+    cut(&mut bytes, add("a", 65536, true), "add");
+    for (change, reason) in [
+        (add("a", 65536, true), "exists"),
+        (add("", 65536, true), "name"),
+        (add("b", 256, true), "granularity"),
+        (add("b", 3 << 10, true), "granularity"),
+        (add("b", 4 << 30, true), "granularity"),
+        (BitmapChange::Remove { name: "b" }, "available: `a`"),
+        (BitmapChange::Clear { name: "b" }, "no such bitmap"),
+        (
+            BitmapChange::Merge {
+                name: "a",
+                source: "b",
+                image: None,
+            },
+            "no such bitmap",
+        ),
+    ] {
+        let device = Arc::new(Memory::new(bytes.as_slice()));
+        let writing: Arc<dyn BlockWrite> = device.clone();
+        let image = WritableImage::from_device(writing, &options()).unwrap();
+        let error = image.edit_bitmaps(change).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+        assert!(device.to_vec() == bytes, "{change:?}");
+    }
+}
