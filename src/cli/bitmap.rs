@@ -41,72 +41,64 @@ pub(super) struct BitmapArgs {
 enum Action {
     /// List the bitmaps of an image
     List {
+        /// The qcow2 image
+        #[arg(value_name = "IMG")]
+        image: OsString,
+
         #[command(flatten)]
-        image: Target,
+        options: ImageArgs,
     },
     /// Add a bitmap without marks
-    Add {
-        #[command(flatten)]
-        image: Target,
-        /// The name of the new bitmap
-        name: String,
-        /// The bytes that one mark covers, a power of two from 512 to 2G [default: the cluster
-        /// size, at least 4K and at most 64K]
-        #[arg(short, long, value_name = "SIZE", value_parser = bytes::parse)]
-        granularity: Option<u64>,
-        /// Do not mark writes before the bitmap is enabled
-        #[arg(long)]
-        disabled: bool,
-    },
+    Add(Add),
     /// Remove a bitmap, also an inconsistent one
-    Remove {
-        #[command(flatten)]
-        bitmap: Selected,
-    },
+    Remove(Selected),
     /// Remove all marks of a bitmap
-    Clear {
-        #[command(flatten)]
-        bitmap: Selected,
-    },
+    Clear(Selected),
     /// Mark writes from now on
-    Enable {
-        #[command(flatten)]
-        bitmap: Selected,
-    },
+    Enable(Selected),
     /// Do not mark writes from now on
-    Disable {
-        #[command(flatten)]
-        bitmap: Selected,
-    },
+    Disable(Selected),
     /// Add the marks of another bitmap
     Merge(Merge),
-}
-
-/// The image, and how to open it.
-#[derive(Debug, Args)]
-struct Target {
-    /// The qcow2 image
-    #[arg(value_name = "IMG")]
-    image: OsString,
-
-    #[command(flatten)]
-    options: ImageArgs,
-}
-
-impl Target {
-    fn open(&self) -> Result<(PathBuf, OpenOptions)> {
-        open_options(&self.image, &self.options)
-    }
+    /// Add a bitmap to several images, at the same point in time
+    Checkpoint(Checkpoint),
 }
 
 /// A bitmap of an image.
 #[derive(Debug, Args)]
 struct Selected {
-    #[command(flatten)]
-    image: Target,
+    /// The qcow2 image
+    #[arg(value_name = "IMG")]
+    image: OsString,
 
     /// The name of the bitmap
     name: String,
+
+    #[command(flatten)]
+    options: ImageArgs,
+}
+
+/// The arguments of `add`.
+#[derive(Debug, Args)]
+struct Add {
+    /// The qcow2 image
+    #[arg(value_name = "IMG")]
+    image: OsString,
+
+    /// The name of the new bitmap
+    name: String,
+
+    /// The bytes that one mark covers, a power of two from 512 to 2G [default: the cluster size, at
+    /// least 4K and at most 64K]
+    #[arg(short, long, value_name = "SIZE", value_parser = bytes::parse)]
+    granularity: Option<u64>,
+
+    /// Do not mark writes before the bitmap is enabled
+    #[arg(long)]
+    disabled: bool,
+
+    #[command(flatten)]
+    options: ImageArgs,
 }
 
 /// The arguments of `merge`.
@@ -120,10 +112,14 @@ Examples:
   diskfs bitmap merge disk.qcow2 week monday"
 )]
 struct Merge {
-    #[command(flatten)]
-    bitmap: Selected,
+    /// The qcow2 image
+    #[arg(value_name = "IMG")]
+    image: OsString,
 
-    /// The bitmap with the marks to add
+    /// The name of the bitmap to which the marks are added
+    name: String,
+
+    /// The name of the bitmap with the marks
     source: String,
 
     /// The image with the source, instead of IMG
@@ -133,85 +129,130 @@ struct Merge {
     /// The format of FILE, instead of detecting it
     #[arg(short = 'F', long, value_name = "FORMAT", requires = "source_file")]
     source_format: Option<Format>,
+
+    #[command(flatten)]
+    options: ImageArgs,
+}
+
+/// The arguments of `checkpoint`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "No image changes before all of them are in use by this command alone and everything is prepared.
+If it fails, no image has the new bitmap. If it is interrupted, some images may have it: the same
+command completes it, as long as their disks were not written to since.
+
+Example:
+  diskfs bitmap checkpoint monday disk.qcow2 data.qcow2"
+)]
+struct Checkpoint {
+    /// The name of the new bitmap, which is enabled
+    name: String,
+
+    /// The qcow2 images, such as all disks of a virtual machine
+    #[arg(value_name = "IMG", required = true)]
+    images: Vec<OsString>,
+
+    /// The bytes that one mark covers, as for `add`
+    #[arg(short, long, value_name = "SIZE", value_parser = bytes::parse)]
+    granularity: Option<u64>,
+
+    #[command(flatten)]
+    options: ImageArgs,
 }
 
 pub(super) fn run(args: &BitmapArgs, session: &mut Session) -> Result<()> {
     match &args.action {
-        Action::List { image } => {
-            let (path, options) = image.open()?;
+        Action::List { image, options } => {
+            let (path, options) = open_options(image, options)?;
             list(&bitmaps::list(&path, &options)?, session)
         }
-        Action::Add {
-            image,
-            name,
-            granularity,
-            disabled,
-        } => {
-            let (path, options) = image.open()?;
-            let new = NewBitmap {
-                granularity_bytes: *granularity,
-                recording: if *disabled {
-                    Recording::Disabled
-                } else {
-                    Recording::Enabled
-                },
-            };
-            let added = bitmaps::add(&path, name, new, &options)?;
-            session.print_done("added bitmap", name.as_bytes());
-            match session.output() {
-                Output::Json => list(&[added], session),
-                Output::Text => Ok(()),
-            }
+        Action::Add(args) => args.run(session),
+        Action::Remove(bitmap) => bitmap.change(session, "removed bitmap", bitmaps::remove),
+        Action::Clear(bitmap) => bitmap.change(session, "cleared bitmap", bitmaps::clear),
+        Action::Enable(bitmap) => {
+            bitmap.change(session, "enabled bitmap", |path, name, options| {
+                bitmaps::set_recording(path, name, Recording::Enabled, options)
+            })
         }
-        Action::Remove { bitmap } => {
-            bitmap.change(bitmaps::remove)?;
-            done(session, "removed bitmap", &bitmap.name)
-        }
-        Action::Clear { bitmap } => {
-            bitmap.change(bitmaps::clear)?;
-            done(session, "cleared bitmap", &bitmap.name)
-        }
-        Action::Enable { bitmap } => {
-            bitmap.set(Recording::Enabled)?;
-            done(session, "enabled bitmap", &bitmap.name)
-        }
-        Action::Disable { bitmap } => {
-            bitmap.set(Recording::Disabled)?;
-            done(session, "disabled bitmap", &bitmap.name)
+        Action::Disable(bitmap) => {
+            bitmap.change(session, "disabled bitmap", |path, name, options| {
+                bitmaps::set_recording(path, name, Recording::Disabled, options)
+            })
         }
         Action::Merge(args) => {
             args.merge()?;
-            done(session, "merged into bitmap", &args.bitmap.name)
+            done(session, "merged into bitmap", &args.name)
         }
+        Action::Checkpoint(args) => {
+            args.run()?;
+            done(session, "added bitmap", &args.name)
+        }
+    }
+}
+
+impl Add {
+    fn run(&self, session: &mut Session) -> Result<()> {
+        let (path, options) = open_options(&self.image, &self.options)?;
+        let new = NewBitmap {
+            granularity_bytes: self.granularity,
+            recording: if self.disabled {
+                Recording::Disabled
+            } else {
+                Recording::Enabled
+            },
+        };
+        let added = bitmaps::add(&path, &self.name, new, &options)?;
+        session.print_done("added bitmap", self.name.as_bytes());
+        match session.output() {
+            Output::Json => list(&[added], session),
+            Output::Text => Ok(()),
+        }
+    }
+}
+
+impl Checkpoint {
+    fn run(&self) -> Result<()> {
+        let images = self
+            .images
+            .iter()
+            .map(|image| open_options(image, &self.options))
+            .collect::<Result<Vec<_>>>()?;
+        let images: Vec<_> = images
+            .iter()
+            .map(|(path, options)| (path.as_path(), options))
+            .collect();
+        let new = NewBitmap {
+            granularity_bytes: self.granularity,
+            recording: Recording::Enabled,
+        };
+        Ok(bitmaps::checkpoint(&images, &self.name, new)?)
     }
 }
 
 impl Selected {
     fn change(
         &self,
+        session: &mut Session,
+        what: &str,
         change: impl FnOnce(&Path, &str, &OpenOptions) -> block::Result<()>,
     ) -> Result<()> {
-        let (path, options) = self.image.open()?;
-        Ok(change(&path, &self.name, &options)?)
-    }
-
-    fn set(&self, recording: Recording) -> Result<()> {
-        self.change(|path, name, options| bitmaps::set_recording(path, name, recording, options))
+        let (path, options) = open_options(&self.image, &self.options)?;
+        change(&path, &self.name, &options)?;
+        done(session, what, &self.name)
     }
 }
 
 impl Merge {
     fn merge(&self) -> Result<()> {
+        let (path, options) = open_options(&self.image, &self.options)?;
         let other = self.other()?;
-        self.bitmap.change(|path, name, options| {
-            let source = MergeSource {
-                bitmap: &self.source,
-                image: other
-                    .as_ref()
-                    .map(|(path, options)| (path.as_path(), options)),
-            };
-            bitmaps::merge(path, name, source, options)
-        })
+        let source = MergeSource {
+            bitmap: &self.source,
+            image: other
+                .as_ref()
+                .map(|(path, options)| (path.as_path(), options)),
+        };
+        Ok(bitmaps::merge(&path, &self.name, source, &options)?)
     }
 
     /// Returns the other image with the source, and the options to open it with.
@@ -222,7 +263,7 @@ impl Merge {
         let spec = ImageSpec::parse(file)?;
         let base = OpenOptions {
             format: self.source_format,
-            ..self.bitmap.image.options.open_options()?
+            ..self.options.open_options()?
         };
         let options = spec.options_over(&base);
         Ok(Some((spec.path, options)))

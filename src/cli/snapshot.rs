@@ -37,47 +37,49 @@ pub(super) struct SnapshotArgs {
 enum Action {
     /// List the snapshots of an image
     List {
+        /// The qcow2 image
+        #[arg(value_name = "IMG")]
+        image: OsString,
+
         #[command(flatten)]
-        image: Target,
+        options: ImageArgs,
     },
     /// Create a snapshot of the current state of the disk
     Create {
-        #[command(flatten)]
-        image: Target,
+        /// The qcow2 image
+        #[arg(value_name = "IMG")]
+        image: OsString,
+
         /// The name of the new snapshot
         name: String,
+
+        #[command(flatten)]
+        options: ImageArgs,
     },
     /// Return the disk to a snapshot; its current state is lost, unless another snapshot has it
     Apply {
-        #[command(flatten)]
-        image: Target,
+        /// The qcow2 image
+        #[arg(value_name = "IMG")]
+        image: OsString,
+
         /// The snapshot, by ID or name
         snapshot_to_apply: String,
+
+        #[command(flatten)]
+        options: ImageArgs,
     },
     /// Delete a snapshot
     Delete {
-        #[command(flatten)]
-        image: Target,
+        /// The qcow2 image
+        #[arg(value_name = "IMG")]
+        image: OsString,
+
         /// The snapshot, by ID or name
         snapshot_to_delete: String,
+
+        #[command(flatten)]
+        options: ImageArgs,
     },
-}
-
-/// The image, and how to open it.
-#[derive(Debug, Args)]
-struct Target {
-    /// The qcow2 image
-    #[arg(value_name = "IMG")]
-    image: OsString,
-
-    #[command(flatten)]
-    options: ImageArgs,
-}
-
-impl Target {
-    fn open(&self) -> Result<(PathBuf, OpenOptions)> {
-        open_options(&self.image, &self.options)
-    }
 }
 
 /// Returns the path of an image that is changed as a whole, and the options to open it with.
@@ -93,12 +95,16 @@ pub(super) fn open_options(image: &OsStr, args: &ImageArgs) -> Result<(PathBuf, 
 
 pub(super) fn run(args: &SnapshotArgs, session: &mut Session) -> Result<()> {
     match &args.action {
-        Action::List { image } => {
-            let (path, options) = image.open()?;
+        Action::List { image, options } => {
+            let (path, options) = open_options(image, options)?;
             list(&snapshots::list(&path, &options)?, session)
         }
-        Action::Create { image, name } => {
-            let (path, options) = image.open()?;
+        Action::Create {
+            image,
+            name,
+            options,
+        } => {
+            let (path, options) = open_options(image, options)?;
             let taken = snapshots::create(&path, name, &options)?;
             session.print_done("created snapshot", name.as_bytes());
             match session.output() {
@@ -109,16 +115,18 @@ pub(super) fn run(args: &SnapshotArgs, session: &mut Session) -> Result<()> {
         Action::Apply {
             image,
             snapshot_to_apply,
+            options,
         } => {
-            let (path, options) = image.open()?;
+            let (path, options) = open_options(image, options)?;
             snapshots::apply(&path, snapshot_to_apply, &options)?;
             done(session, "applied snapshot", snapshot_to_apply)
         }
         Action::Delete {
             image,
             snapshot_to_delete,
+            options,
         } => {
-            let (path, options) = image.open()?;
+            let (path, options) = open_options(image, options)?;
             snapshots::delete(&path, snapshot_to_delete, &options)?;
             done(session, "deleted snapshot", snapshot_to_delete)
         }

@@ -352,6 +352,18 @@ fn bitmaps_are_managed() {
         assert_eq!(run(words).failure().0, code, "{words:?}");
     }
     assert!(fs::read(directory.path().join("disk.qcow2")).unwrap() == before);
+    let checkpoint = ["bitmap", "checkpoint", "c", "disk.qcow2", "other.qcow2"];
+    assert_eq!(
+        run(&[&checkpoint[..], &["raw.img"]].concat()).failure().0,
+        4
+    );
+    assert!(fs::read(directory.path().join("disk.qcow2")).unwrap() == before);
+    run(&checkpoint).bytes();
+    for image in ["disk.qcow2", "other.qcow2"] {
+        let list = run(&["bitmap", "list", image]).text();
+        assert!(list.ends_with("enabled\t65536\tc\n"), "{list}");
+    }
+    run(&["bitmap", "remove", "disk.qcow2", "c"]).bytes();
     run(&["bitmap", "remove", "disk.qcow2", "week"]).bytes();
     run(&["bitmap", "remove", "disk.qcow2", "monday"]).bytes();
     assert_eq!(run(&["bitmap", "list", "disk.qcow2"]).text(), "");

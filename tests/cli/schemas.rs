@@ -86,6 +86,8 @@ const RUNS: &[&str] = &[
     "bitmap merge top.qcow2 monday monday",
     "bitmap clear top.qcow2 monday",
     "bitmap remove top.qcow2 monday",
+    "bitmap checkpoint tuesday top.qcow2",
+    "bitmap remove top.qcow2 tuesday",
     "snapshot create top.qcow2 before",
     "snapshot list top.qcow2",
     "info top.qcow2",

@@ -23,11 +23,11 @@
 
 use std::path::Path;
 
-use diskfs_block::{Error, Result};
+use diskfs_block::{Error, ErrorKind, Result};
 
 use crate::description::Bitmap;
 use crate::node::Node;
-use crate::qcow2::BitmapChange;
+use crate::qcow2::{BitmapChange, Existing, PreparedChange};
 use crate::{Image, OpenOptions, WritableImage};
 
 /// The options of a new bitmap. By default it records, with QEMU's default granularity.
@@ -38,6 +38,17 @@ pub struct NewBitmap {
     pub granularity_bytes: Option<u64>,
     /// Whether writes are recorded.
     pub recording: Recording,
+}
+
+impl NewBitmap {
+    fn change(self, name: &str, existing: Existing) -> BitmapChange<'_> {
+        BitmapChange::Add {
+            name,
+            granularity_bytes: self.granularity_bytes,
+            recording: self.recording == Recording::Enabled,
+            existing,
+        }
+    }
 }
 
 /// The treatment of writes to the disk.
@@ -80,16 +91,66 @@ pub fn list(path: &Path, options: &OpenOptions) -> Result<Vec<Bitmap>> {
 ///   one with as many bitmaps as QEMU allows.
 /// * [`NoSpace`](diskfs_block::ErrorKind::NoSpace) if the host's disk is full.
 pub fn add(path: &Path, name: &str, new: NewBitmap, options: &OpenOptions) -> Result<Bitmap> {
-    let change = BitmapChange::Add {
-        name,
-        granularity_bytes: new.granularity_bytes,
-        recording: new.recording == Recording::Enabled,
-    };
-    edit(path, options, change)?;
+    edit(path, options, new.change(name, Existing::Refused))?;
     let mut all = list(path, options)?.into_iter();
     all.find(|bitmap| bitmap.name == name).ok_or_else(|| {
         Error::invalid("the new bitmap was removed by another program").in_file(path)
     })
+}
+
+/// Adds a bitmap of the same name to several images, the disks of one machine, all at the same
+/// point in time: every image is locked before the first one changes. An image with a bitmap of
+/// that name that has no marks, and the wanted properties, is complete already.
+///
+/// Everything is prepared in all images first, so that one write to each of them is left. If it
+/// fails, no image has the new bitmap. A crash between these writes leaves the bitmap in some of the
+/// images. The same call completes it, as long as nothing was written to their disks since;
+/// otherwise it fails, because the bitmaps would be of different times.
+///
+/// # Errors
+/// As for [`add`], with the image.
+pub fn checkpoint(images: &[(&Path, &OpenOptions)], name: &str, new: NewBitmap) -> Result<()> {
+    let nodes = images
+        .iter()
+        .map(|(path, options)| open(path, options))
+        .collect::<Result<Vec<Node>>>()?;
+    let change = new.change(name, Existing::KeptIfUnmarked);
+    for (node, (path, _)) in nodes.iter().zip(images) {
+        check(node, change).map_err(|e| in_file(e, path))?;
+    }
+    let mut prepared: Vec<PreparedChange<'_>> = Vec::new();
+    for (node, (path, _)) in nodes.iter().zip(images) {
+        match prepare(node, change) {
+            Ok(change) => prepared.push(change),
+            Err(e) => {
+                prepared.into_iter().for_each(PreparedChange::cancel);
+                return Err(in_file(e, path));
+            }
+        }
+    }
+    let (mut added, mut failed) = (Vec::new(), None);
+    for (change, (path, options)) in prepared.into_iter().zip(images) {
+        if failed.is_some() {
+            change.cancel();
+            continue;
+        }
+        if change.is_new() {
+            added.push((path, options));
+        }
+        failed = change.activate().map_err(|e| in_file(e, path)).err();
+    }
+    let Some(failed) = failed else {
+        return Ok(());
+    };
+    drop(nodes);
+    for (path, options) in added {
+        if let Err(e) = remove(path, name, options)
+            && e.kind() != ErrorKind::NotFound
+        {
+            tracing::warn!("a bitmap of a checkpoint that failed stays: {e}");
+        }
+    }
+    Err(failed)
 }
 
 /// Removes a bitmap, also one that was not saved properly.
@@ -162,26 +223,40 @@ pub fn merge(
 }
 
 fn edit(path: &Path, options: &OpenOptions, change: BitmapChange<'_>) -> Result<()> {
+    let node = open(path, options)?;
+    prepare(&node, change)
+        .and_then(PreparedChange::activate)
+        .map_err(|e| in_file(e, path))
+}
+
+/// Opens an image to change its bitmaps.
+fn open(path: &Path, options: &OpenOptions) -> Result<Node> {
     let image = WritableImage::open(path, options)?;
-    image.edit_bitmaps(change).map_err(|e| match e.path() {
-        Some(_) => e,
-        None => e.in_file(path),
-    })
+    let node = image.into_node();
+    node.ok_or_else(|| Error::invalid("the image is in use").in_file(path))
+}
+
+fn check(node: &Node, change: BitmapChange<'_>) -> Result<()> {
+    match node {
+        Node::Qcow2(qcow2, _) => qcow2.check_change(change),
+        Node::Raw(_) | Node::Mapped(..) => Err(only_qcow2()),
+    }
+}
+
+pub(crate) fn prepare<'a>(node: &'a Node, change: BitmapChange<'_>) -> Result<PreparedChange<'a>> {
+    match node {
+        Node::Qcow2(qcow2, _) => qcow2.prepare_change(change),
+        Node::Raw(_) | Node::Mapped(..) => Err(only_qcow2()),
+    }
+}
+
+fn in_file(error: Error, path: &Path) -> Error {
+    match error.path() {
+        Some(_) => error,
+        None => error.in_file(path),
+    }
 }
 
 fn only_qcow2() -> Error {
     Error::unsupported("bitmaps are not supported for images of this format, only for qcow2")
-}
-
-impl WritableImage {
-    /// Changes a bitmap, and closes the image.
-    pub(crate) fn edit_bitmaps(self, change: BitmapChange<'_>) -> Result<()> {
-        match self.into_node() {
-            Some(Node::Qcow2(qcow2, _)) => qcow2.edit_bitmaps(change),
-            Some(Node::Raw(_) | Node::Mapped(..)) => Err(only_qcow2()),
-            None => Err(Error::invalid(
-                "cannot change a bitmap of an image that is in use",
-            )),
-        }
-    }
 }

@@ -73,7 +73,7 @@ use crate::qcow2::table_store::TableStore;
 use crate::qcow2::units::{GuestOffset, HostOffset};
 use crate::qcow2::workers::Workers;
 use crate::qcow2::write::Writer;
-pub(crate) use crate::qcow2::write::{BitmapChange, Fill};
+pub(crate) use crate::qcow2::write::{BitmapChange, Existing, Fill, PreparedChange};
 
 /// An image whose header is read, but whose backing file and data file are not open yet.
 #[derive(Debug)]
@@ -584,12 +584,20 @@ impl Qcow2 {
             .map_err(|e| e.in_file(&path))
     }
 
-    /// Changes a persistent bitmap, and ends writing. No key is needed, because bitmaps are not
-    /// encrypted.
-    pub(crate) fn edit_bitmaps(&self, change: BitmapChange<'_>) -> Result<()> {
+    /// Fails for a change of a persistent bitmap that is impossible, without a change.
+    pub(crate) fn check_change(&self, change: BitmapChange<'_>) -> Result<()> {
         let writer = self.writer.as_ref().ok_or_else(read_only)?;
         writer
-            .edit_bitmaps(change)
+            .check_change(change)
+            .map_err(|e| e.in_file(&self.path))
+    }
+
+    /// Prepares a change of a persistent bitmap. No key is needed, because bitmaps are not
+    /// encrypted.
+    pub(crate) fn prepare_change(&self, change: BitmapChange<'_>) -> Result<PreparedChange<'_>> {
+        let writer = self.writer.as_ref().ok_or_else(read_only)?;
+        writer
+            .prepare_change(change)
             .map_err(|e| e.in_file(&self.path))
     }
 

@@ -680,7 +680,7 @@ struct Snapshot {
 pub(super) enum BitmapDocument {
     /// The output of `list` and `add`.
     List(BitmapList),
-    /// The output of `remove`, `clear`, `enable`, `disable` and `merge`.
+    /// The output of `remove`, `clear`, `enable`, `disable`, `merge` and `checkpoint`.
     Done(BitmapDone),
 }
 

@@ -82,10 +82,7 @@ fn cut(bytes: &mut Vec<u8>, change: BitmapChange<'_>, what: &str) -> State {
     let reading: Arc<dyn BlockRead> = faulty.clone();
     let before = state(&reading);
     let writing: Arc<dyn BlockWrite> = faulty.clone();
-    WritableImage::from_device(writing, &options())
-        .unwrap()
-        .edit_bitmaps(change)
-        .unwrap();
+    edit(writing, change).unwrap();
     let after = state(&reading);
     for (number, crash) in faulty.log().crashes().enumerate() {
         for seed in 0..2 {
@@ -121,11 +118,19 @@ fn write_to(bytes: &mut Vec<u8>, at: u64) {
     *bytes = device.to_vec();
 }
 
+fn edit(device: Arc<dyn BlockWrite>, change: BitmapChange<'_>) -> diskfs_block::Result<()> {
+    let image = WritableImage::from_device(device, &options()).unwrap();
+    let node = image.into_node().unwrap();
+    let prepared = crate::bitmaps::prepare(&node, change)?;
+    prepared.activate()
+}
+
 fn add(name: &str, granularity_bytes: u64, recording: bool) -> BitmapChange<'_> {
     BitmapChange::Add {
         name,
         granularity_bytes: Some(granularity_bytes),
         recording,
+        existing: super::Existing::Refused,
     }
 }
 
@@ -204,8 +209,7 @@ fn a_refused_change_changes_nothing() {
     ] {
         let device = Arc::new(Memory::new(bytes.as_slice()));
         let writing: Arc<dyn BlockWrite> = device.clone();
-        let image = WritableImage::from_device(writing, &options()).unwrap();
-        let error = image.edit_bitmaps(change).unwrap_err().to_string();
+        let error = edit(writing, change).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
         assert!(device.to_vec() == bytes, "{change:?}");
     }

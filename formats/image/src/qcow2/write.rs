@@ -6,6 +6,7 @@
 //! that makes a crash harmless.
 
 mod allocate;
+mod bitmap_change;
 mod bitmap_checks;
 mod bitmap_clusters;
 mod bitmap_edit;
@@ -28,7 +29,7 @@ mod resize;
 mod resize_tables;
 mod unmap;
 
-pub(crate) use bitmap_edit::BitmapChange;
+pub(crate) use bitmap_change::{BitmapChange, Existing, PreparedChange};
 pub(crate) use resize::Fill;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -325,3 +325,63 @@ fn limits_of_new_bitmaps() {
         }
     }
 }
+
+/// All images get the bitmap, or none; what a crash left is completed.
+#[test]
+fn checkpoints_of_several_images() {
+    if !have_qemu() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let options = OpenOptions::default();
+    let images = ["a.qcow2", "b.qcow2", "c.qcow2"];
+    let paths = images.map(|image| dir.join(image));
+    let with_options: Vec<_> = paths
+        .iter()
+        .map(|path| (path.as_path(), &options))
+        .collect();
+    let checkpoint = |name| bitmaps::checkpoint(&with_options, name, NewBitmap::default());
+    let names = |image| {
+        ours(dir, image)
+            .into_iter()
+            .map(|it| it.0)
+            .collect::<Vec<_>>()
+    };
+    for image in images {
+        run(
+            dir,
+            "qemu-img",
+            &["create", "-q", "-f", "qcow2", image, "8M"],
+        );
+    }
+    checkpoint("one").unwrap();
+    // As if a crash had left the bitmap in one image.
+    bitmaps::add(&paths[1], "two", NewBitmap::default(), &options).unwrap();
+    checkpoint("two").unwrap();
+    for image in images {
+        assert_eq!(names(image), ["one", "two"]);
+        assert_eq!(ours(dir, image), theirs(dir, image));
+        is_clean(dir, image);
+    }
+    let before = paths.each_ref().map(|path| std::fs::read(path).unwrap());
+    // With marks in the second image, it would be of another time.
+    run(dir, "qemu-img", &["bitmap", "--add", "b.qcow2", "three"]);
+    run(dir, "qemu-io", &["-c", "write 0 64k", "b.qcow2"]);
+    let error = checkpoint("three").unwrap_err();
+    assert!(error.to_string().contains("exists already"), "{error}");
+    assert_eq!(error.path(), Some(paths[1].as_path()));
+    run(dir, "qemu-img", &["bitmap", "--remove", "b.qcow2", "three"]);
+    assert_eq!(names("a.qcow2"), ["one", "two"]);
+    is_clean(dir, "a.qcow2");
+    run(
+        dir,
+        "qemu-img",
+        &["create", "-q", "-f", "raw", "c.qcow2", "8M"],
+    );
+    assert!(checkpoint("four").is_err());
+    assert_eq!(names("a.qcow2"), ["one", "two"]);
+    assert_eq!(names("b.qcow2"), ["one", "two"]);
+    is_clean(dir, "a.qcow2");
+    assert!(std::fs::read(&paths[0]).unwrap() == before[0]);
+}

@@ -9,7 +9,8 @@ use crate::qcow2::bitmap_directory::{
 };
 use crate::qcow2::bitmap_table::{self, BITS_MAX_BYTES, BitmapCluster};
 use crate::qcow2::header::Header;
-use crate::qcow2::write::bitmap_edit::{BitmapChange, Edit};
+use crate::qcow2::write::bitmap_change::{BitmapChange, Existing};
+use crate::qcow2::write::bitmap_edit::Edit;
 
 impl Edit<'_> {
     /// Fails for a change that is impossible, before anything is changed.
@@ -18,8 +19,16 @@ impl Edit<'_> {
             BitmapChange::Add {
                 name,
                 granularity_bytes,
-                ..
-            } => self.check_new(name, granularity_bytes),
+                recording,
+                existing,
+            } => {
+                if existing == Existing::KeptIfUnmarked
+                    && self.is_unmarked(name, self.granularity(granularity_bytes), recording)?
+                {
+                    return Ok(());
+                }
+                self.check_new(name, granularity_bytes)
+            }
             BitmapChange::Remove { name } => self.tables_of(self.find(name)?).map(|_| ()),
             BitmapChange::Clear { name } | BitmapChange::SetRecording { name, .. } => {
                 self.usable(name).map(|_| ())
@@ -35,6 +44,18 @@ impl Edit<'_> {
                 self.check_sizes(header.size_bytes)
             }
         }
+    }
+
+    /// Returns true if there is a bitmap that could just have been added.
+    fn is_unmarked(&self, name: &str, granularity_bytes: u64, recording: bool) -> Result<bool> {
+        if !self.bitmaps.iter().any(|it| it.entry.bitmap.name == name) {
+            return Ok(false);
+        }
+        let (entry, clusters) = self.usable(name)?;
+        let bitmap = &entry.bitmap;
+        Ok(bitmap.granularity_bytes == granularity_bytes
+            && bitmap.recording == recording
+            && clusters.iter().all(|it| *it == BitmapCluster::Zeroes))
     }
 
     fn check_sizes(&self, source_bytes: u64) -> Result<()> {

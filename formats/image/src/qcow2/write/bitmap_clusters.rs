@@ -114,8 +114,14 @@ impl Edit<'_> {
         let mut locked = self.writer.lock();
         let released = self.made.drain(..).try_for_each(|run| locked.release(run));
         drop(locked);
-        if let Err(e) = released.and_then(|()| self.writer.close()) {
+        if let Err(e) = released.and_then(|()| self.give_back_space()) {
             tracing::warn!("clusters of a change that failed stay allocated: {e}");
         }
+    }
+
+    fn give_back_space(&self) -> Result<()> {
+        self.writer.flush()?;
+        self.writer.truncate_file()?;
+        self.writer.close()
     }
 }

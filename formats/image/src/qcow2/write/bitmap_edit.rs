@@ -5,9 +5,6 @@
 //! that are no longer referred to are freed. A crash leaves the old bitmaps or the new ones, and
 //! leaked clusters at most.
 
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
-
 use diskfs_block::{BlockRead, Error, Result};
 
 use crate::description::{Bitmap, BitmapState};
@@ -19,37 +16,10 @@ use crate::qcow2::header::Header;
 use crate::qcow2::header_extensions::BitmapDirectory;
 use crate::qcow2::write::Writer;
 use crate::qcow2::write::allocate::HostRun;
+use crate::qcow2::write::bitmap_change::{BitmapChange, Existing};
 use crate::qcow2::write::bitmap_checks::{missing, unknown_kind, usable_in};
 use crate::qcow2::write::freed::Freed;
-use crate::qcow2::write::header_update::Started;
 use crate::qcow2::write::marks::Marks;
-
-/// A change of one bitmap.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum BitmapChange<'a> {
-    Add {
-        name: &'a str,
-        /// The granularity; `None` for QEMU's default.
-        granularity_bytes: Option<u64>,
-        recording: bool,
-    },
-    Remove {
-        name: &'a str,
-    },
-    Clear {
-        name: &'a str,
-    },
-    SetRecording {
-        name: &'a str,
-        recording: bool,
-    },
-    /// Adds the marks of another bitmap, which is in the same image if `image` is `None`.
-    Merge {
-        name: &'a str,
-        source: &'a str,
-        image: Option<(&'a dyn BlockRead, &'a Header)>,
-    },
-}
 
 /// A bitmap, and its directory entry as it will be stored.
 pub(super) struct EditedBitmap {
@@ -69,46 +39,8 @@ pub(super) struct Edit<'a> {
     pub(super) freed: Vec<Freed>,
 }
 
-impl Writer {
-    /// Changes a bitmap, and ends writing. If it fails before the change is active, nothing has
-    /// changed.
-    pub(crate) fn edit_bitmaps(&self, change: BitmapChange<'_>) -> Result<()> {
-        let mut edit = Edit::read(self)?;
-        edit.check(change)?;
-        self.begin_without_marks()?;
-        let activation = edit.carry_out(change).and_then(|is_changed| {
-            let activation = is_changed.then(|| edit.write_directory()).transpose()?;
-            self.flush()?;
-            Ok(activation)
-        });
-        match activation {
-            Ok(None) => {}
-            Ok(Some(activation)) => {
-                activation.carry_out(self.image.as_ref())?;
-                self.lock().state.freed.append(&mut edit.freed);
-            }
-            Err(e) => {
-                edit.give_back();
-                return Err(e);
-            }
-        }
-        self.close()
-    }
-
-    /// Begins to change the image, but not the disk, so that bitmaps stay valid.
-    fn begin_without_marks(&self) -> Result<()> {
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        if *started == Started::No {
-            self.clear_features(true)?;
-            *started = Started::Yes;
-            self.begun.store(true, Ordering::Release);
-        }
-        Ok(())
-    }
-}
-
 impl<'a> Edit<'a> {
-    fn read(writer: &'a Writer) -> Result<Self> {
+    pub(super) fn read(writer: &'a Writer) -> Result<Self> {
         let header = &writer.header;
         if header.version < 3 {
             let reason = "bitmaps are not supported in a version 2 image";
@@ -168,13 +100,19 @@ impl<'a> Edit<'a> {
     }
 
     /// Writes the tables and bits that the change needs. Returns false if nothing changes.
-    fn carry_out(&mut self, change: BitmapChange<'_>) -> Result<bool> {
+    pub(super) fn carry_out(&mut self, change: BitmapChange<'_>) -> Result<bool> {
         match change {
             BitmapChange::Add {
                 name,
                 granularity_bytes,
                 recording,
-            } => self.add(name, self.granularity(granularity_bytes), recording),
+                existing,
+            } => {
+                if existing == Existing::KeptIfUnmarked && self.index_of(name).is_ok() {
+                    return Ok(false);
+                }
+                self.add(name, self.granularity(granularity_bytes), recording)
+            }
             BitmapChange::Remove { name } => {
                 let index = self.index_of(name)?;
                 self.free_bits(index)?;
@@ -270,7 +208,7 @@ impl<'a> Edit<'a> {
     }
 
     /// Writes the new directory, and returns the write that activates it.
-    fn write_directory(&mut self) -> Result<SectorWrite> {
+    pub(super) fn write_directory(&mut self) -> Result<SectorWrite> {
         let raw: Vec<u8> = self
             .bitmaps
             .iter()

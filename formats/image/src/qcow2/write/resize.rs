@@ -234,7 +234,7 @@ impl Writer {
     }
 
     /// Truncates the file after the last cluster in use.
-    fn truncate_file(&self) -> Result<()> {
+    pub(super) fn truncate_file(&self) -> Result<()> {
         let mut locked = self.lock();
         while let Some(last) = locked.state.untouched_from.checked_sub(1)
             && locked.count(last)? == 0
