@@ -5,6 +5,7 @@
 //! functions as that of diskfs's own commands.
 
 mod arguments;
+mod bitmap;
 mod check;
 mod commit;
 mod compare;
@@ -40,10 +41,9 @@ pub(super) const PAGE: &str = include_str!("qemu_img/diskfs-qemu-img.1");
 const QEMU_VERSION: &str = "10.0.2";
 
 /// The commands of qemu-img that are not offered, each with what to use instead.
-const NOT_OFFERED: [(&str, &str); 4] = [
+const NOT_OFFERED: [(&str, &str); 3] = [
     ("amend", "copy the image with `convert -o`"),
     ("bench", "use fio on a mounted image"),
-    ("bitmap", "bitmaps of an image are kept up to date"),
     ("dd", "use `convert`"),
 ];
 
@@ -64,6 +64,7 @@ struct Program {
 #[derive(Debug, Subcommand)]
 #[command(infer_long_args = true, disable_version_flag = true)]
 enum Command {
+    Bitmap(bitmap::Bitmap),
     Check(check::Check),
     Commit(commit::Commit),
     Compare(compare::Compare),
@@ -130,6 +131,7 @@ fn print_version() -> Result<()> {
 impl Command {
     fn run(self) -> Result<u8> {
         match self {
+            Self::Bitmap(args) => args.run(),
             Self::Check(args) => args.run(),
             Self::Commit(args) => args.run(),
             Self::Compare(args) => args.run(),

@@ -163,27 +163,24 @@ impl Create {
             format!("fmt={format}"),
         ]);
         let preallocation = given("preallocation");
-        match &options.image {
-            NewImage::Qcow2(image) => {
-                words.put("cluster_size", image.cluster_size_bytes);
-                words.put_switch("extended_l2", image.l2_entries == L2Entries::Extended);
-                words.put_given("preallocation", preallocation);
-                words.put("compression_type", image.compression.name());
-                words.put("size", size);
-                if let Some(backing) = &image.backing {
-                    words.put("backing_file", message(&text(&backing.name)));
-                    words.put("backing_fmt", backing.format.qemu_name());
-                }
-                for name in ["compat", "data_file", "data_file_raw"] {
-                    words.put_given(name, given(name));
-                }
-                words.put_switch("lazy_refcounts", image.refcounts == RefcountUpdates::Lazy);
-                words.put("refcount_bits", image.refcount_bits);
+        if let NewImage::Qcow2(image) = &options.image {
+            words.put("cluster_size", image.cluster_size_bytes);
+            words.put_switch("extended_l2", image.l2_entries == L2Entries::Extended);
+            words.put_given("preallocation", preallocation);
+            words.put("compression_type", image.compression.name());
+            words.put("size", size);
+            if let Some(backing) = &image.backing {
+                words.put("backing_file", message(&text(&backing.name)));
+                words.put("backing_fmt", backing.format.qemu_name());
             }
-            NewImage::Raw => {
-                words.put("size", size);
-                words.put_given("preallocation", preallocation);
+            for name in ["compat", "data_file", "data_file_raw"] {
+                words.put_given(name, given(name));
             }
+            words.put_switch("lazy_refcounts", image.refcounts == RefcountUpdates::Lazy);
+            words.put("refcount_bits", image.refcount_bits);
+        } else {
+            words.put("size", size);
+            words.put_given("preallocation", preallocation);
         }
         words.put_given("nocow", given("nocow"));
         words.0.join(" ")
