@@ -35,13 +35,15 @@ use super::show::json;
 /// volume contains.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The format of DST is -O, or follows its name if that ends in .qcow2, .vmdk, .vhd, .vpc or
-.vdi; else it is raw. The options of -o for qcow2 are those of `diskfs create`. Those of other formats are, as in
-qemu-img (the first of several is the default):
+    after_help = "The format of DST is -O, or follows its name if that ends in .qcow2, .vmdk, .vhd,
+.vpc, .vdi or .vhdx; else it is raw. The options of -o for qcow2 are those of `diskfs create`. Those
+of other formats are, as in qemu-img (the first of several is the default):
   vmdk        subformat=monolithicSparse, or streamOptimized, which is always compressed;
               adapter_type=ide, buslogic, lsilogic or legacyESX; hwversion=4, or another number
   vhd (vpc)   subformat=dynamic or fixed; force_size=off or on
   vdi         static=off or on
+  vhdx        subformat=dynamic or fixed; block_size=1M to 256M (default: 8M to 64M, by the size of
+              the disk); log_size=1M, or another multiple of 1M
 
 Without force_size=on, the size of a VHD is rounded up to one that a geometry can state, by at most
 2 MiB. Azure requires subformat=fixed,force_size=on and a disk of whole MiB. A fixed VHD must be
@@ -71,7 +73,7 @@ pub(super) struct Convert {
     #[arg(value_name = "DST")]
     target: PathBuf,
 
-    /// The format of DST: raw, qcow2, vmdk, vhd or vdi
+    /// The format of DST: raw, qcow2, vmdk, vhd, vdi or vhdx
     #[arg(short = 'O', long, value_name = "FORMAT")]
     output_format: Option<Format>,
 

@@ -57,6 +57,8 @@ fn a_copy_is_the_same_disk_in_every_format() {
         ("dynamic.vhd", &["--verify"]),
         ("dynamic.vdi", &["--verify"]),
         ("static.vdi", &["-o", "static=on"]),
+        ("dynamic.vhdx", &["--verify", "-o", "block_size=1M"]),
+        ("fixed.vhdx", &["-o", "subformat=fixed,log_size=2M"]),
         (
             "fixed.vhd",
             &["--verify", "-o", "subformat=fixed,force_size=on"],

@@ -20,7 +20,7 @@ use crate::{Compression, Format, Gate};
 use file::NewFile;
 pub(crate) use file::directory_of;
 pub(crate) use layout::{RefcountClusters, counts_per_block};
-pub use mapped::{Allocation, NewVdi, NewVhd, NewVmdk, VhdSize, VmdkSubformat};
+pub use mapped::{Allocation, NewVdi, NewVhd, NewVhdx, NewVmdk, VhdSize, VmdkSubformat};
 pub(crate) use qcow2::{fully_allocated_bytes, new_header};
 pub use unfinished::UnfinishedImage;
 
@@ -51,6 +51,8 @@ pub enum NewImage {
     Vhd(NewVhd),
     /// A VDI image, VirtualBox's format. Only [`convert()`](crate::convert()) writes it.
     Vdi(NewVdi),
+    /// A VHDX image, Hyper-V's format. Only [`convert()`](crate::convert()) writes it.
+    Vhdx(NewVhdx),
 }
 
 impl NewImage {
@@ -62,6 +64,7 @@ impl NewImage {
             Self::Vmdk(_) => Format::Vmdk,
             Self::Vhd(_) => Format::Vhd,
             Self::Vdi(_) => Format::Vdi,
+            Self::Vhdx(_) => Format::Vhdx,
         }
     }
 }

@@ -89,7 +89,7 @@ impl Format {
     pub const fn is_convertible_to(self) -> bool {
         matches!(
             self,
-            Self::Raw | Self::Qcow2 | Self::Vmdk | Self::Vhd | Self::Vdi
+            Self::Raw | Self::Qcow2 | Self::Vmdk | Self::Vhd | Self::Vdi | Self::Vhdx
         )
     }
 

@@ -11,7 +11,7 @@ use diskfs_block::ErrorKind;
 use diskfs_fixtures::{Random, require, run};
 use diskfs_image::convert::{ConvertOptions, Packing, convert, convert_verified};
 use diskfs_image::create::{
-    Allocation, NewImage, NewVdi, NewVhd, NewVmdk, Preallocation, VhdSize, VmdkSubformat,
+    Allocation, NewImage, NewVdi, NewVhd, NewVhdx, NewVmdk, Preallocation, VhdSize, VmdkSubformat,
 };
 use diskfs_image::{CreateOptions, Format, Image, OpenOptions, create};
 use serde_json::Value;
@@ -159,6 +159,14 @@ fn vdi(allocation: Allocation) -> ConvertOptions {
     options(NewImage::Vdi(NewVdi { allocation }))
 }
 
+fn vhdx(allocation: Allocation, block_size_bytes: Option<u64>) -> ConvertOptions {
+    options(NewImage::Vhdx(NewVhdx {
+        allocation,
+        block_size_bytes,
+        ..NewVhdx::default()
+    }))
+}
+
 /// Sizes around a sector, a grain or block, and tables.
 const SIZES: [u64; 6] = [
     512,
@@ -184,11 +192,12 @@ fn vmdk_images_are_what_qemu_reads() {
                 assert_eq!(info["virtual-size"], size);
             }
         }
-        source.convert_and_judge(&ConvertOptions {
-            sparse_bytes: None,
-            ..vmdk(VmdkSubformat::MonolithicSparse)
-        });
     }
+    let source = Source::new((3 << 20) - 512, &mut random);
+    source.convert_and_judge(&ConvertOptions {
+        sparse_bytes: None,
+        ..vmdk(VmdkSubformat::MonolithicSparse)
+    });
 }
 
 #[test]
@@ -289,6 +298,84 @@ fn vdi_images_are_what_qemu_reads() {
     }
 }
 
+#[test]
+fn vhdx_images_are_what_qemu_reads() {
+    let mut random = Random::new(28);
+    for size in [512, (1 << 20) + 512, (17 << 20) - 512] {
+        let source = Source::new(size, &mut random);
+        for allocation in [Allocation::Dynamic, Allocation::Fixed] {
+            for block in [None, Some(1 << 20)] {
+                let info = source.convert_and_judge(&vhdx(allocation, block));
+                if info.is_object() {
+                    assert_eq!(info["virtual-size"], size);
+                    assert_eq!(info["cluster-size"], block.unwrap_or(8 << 20));
+                }
+            }
+        }
+    }
+    let source = Source::new((5 << 20) + 512, &mut random);
+    source.convert_and_judge(&ConvertOptions {
+        sparse_bytes: None,
+        ..vhdx(Allocation::Dynamic, Some(2 << 20))
+    });
+}
+
+/// With blocks of 1 MiB, a sector bitmap's entry follows 4096 entries of the table.
+#[test]
+fn a_vhdx_with_several_chunks_is_read() {
+    let size: u64 = (4 << 30) + (2 << 20) + 512;
+    let directory = tempfile::tempdir().unwrap();
+    let disk = directory.path().join("disk.raw");
+    let file = File::create(&disk).unwrap();
+    file.set_len(size).unwrap();
+    for (byte, at) in (1..).zip([0, 4095, 4096, 4097, 4098]) {
+        file.write_all_at(&[byte; 512], at << 20).unwrap();
+    }
+    let image = Image::open(&disk, &OpenOptions::default()).unwrap();
+    let new = directory.path().join("disk.vhdx");
+    let options = options_of(NewVhdx {
+        log_size_bytes: 3 << 20,
+        block_size_bytes: Some(1 << 20),
+        ..NewVhdx::default()
+    });
+    let mut go_on = |_| ControlFlow::Continue(());
+    convert_verified(&*image.device(), &new, &options, &mut go_on).unwrap();
+    if require("qemu-img").is_some() {
+        let words = ["compare", "-f", "raw", "-F", "vhdx"].map(Path::new);
+        run("qemu-img", words.into_iter().chain([&*disk, &*new])).unwrap();
+    }
+}
+
+fn options_of(new: NewVhdx) -> ConvertOptions {
+    options(NewImage::Vhdx(new))
+}
+
+#[test]
+fn wrong_sizes_of_a_vhdx_are_refused() {
+    let source = Source::new(1 << 20, &mut Random::new(29));
+    for new in [
+        NewVhdx {
+            block_size_bytes: Some(3 << 20),
+            ..NewVhdx::default()
+        },
+        NewVhdx {
+            block_size_bytes: Some(512 << 20),
+            ..NewVhdx::default()
+        },
+        NewVhdx {
+            log_size_bytes: 1000,
+            ..NewVhdx::default()
+        },
+        NewVhdx {
+            log_size_bytes: 0,
+            ..NewVhdx::default()
+        },
+    ] {
+        let error = source.convert("x.vhdx", &options_of(new)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{new:?}");
+    }
+}
+
 /// Returns the default options of all formats.
 fn all_formats() -> Vec<ConvertOptions> {
     vec![
@@ -298,6 +385,8 @@ fn all_formats() -> Vec<ConvertOptions> {
         vhd(Allocation::Fixed, VhdSize::Exact),
         vdi(Allocation::Dynamic),
         vdi(Allocation::Fixed),
+        vhdx(Allocation::Dynamic, None),
+        vhdx(Allocation::Fixed, None),
     ]
 }
 
@@ -312,6 +401,7 @@ fn an_empty_disk_and_one_of_holes_are_small_images() {
         file.set_len(size).unwrap();
         for options in all_formats() {
             let format = options.image.format();
+            assert!(format.is_convertible_to());
             let name = format!("empty.{format}");
             source.convert(&name, &options).unwrap();
             source.check(&name, format);

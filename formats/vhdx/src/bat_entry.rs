@@ -5,6 +5,8 @@ use diskfs_block::{Error, Result};
 const STATE_MASK: u64 = 7;
 /// The state of a payload block or sector bitmap that is stored.
 const PRESENT: u64 = 6;
+/// The entry of a payload block that reads as zeroes.
+pub(crate) const ZERO: u64 = 2;
 /// The bits of the offset in the file, which is in units of 1 MiB in the upper 44 bits.
 const OFFSET_MASK: u64 = !0xf_ffff;
 
@@ -34,6 +36,11 @@ impl PayloadBlock {
             state => Err(Error::corrupt(format!("invalid state {state} of a block")).at(at)),
         }
     }
+}
+
+/// Returns the entry of a stored payload block, which begins at a multiple of 1 MiB.
+pub(crate) const fn encode_present(at: u64) -> u64 {
+    at & OFFSET_MASK | PRESENT
 }
 
 /// Decodes the entry of a sector bitmap at byte `at` of the file: the offset of the bitmap.

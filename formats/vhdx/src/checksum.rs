@@ -10,3 +10,9 @@ pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     let crc = crc32c::crc32c_append(crc32c::crc32c(start), &[0; 4]);
     crc32c::crc32c_append(crc, after)
 }
+
+/// Stores the checksum of a structure in it.
+pub(crate) fn put_checksum(bytes: &mut [u8]) {
+    let checksum = checksum(bytes);
+    diskfs_block::bytes::put(bytes, FIELD_AT, &checksum.to_le_bytes());
+}

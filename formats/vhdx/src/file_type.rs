@@ -17,6 +17,14 @@ pub(crate) fn read(file: &dyn BlockRead) -> Result<String> {
     Ok(utf16(creator))
 }
 
+/// Returns the identifier of a new image: the signature, and the creator up to its NUL.
+pub(crate) fn encode(creator: &str) -> Vec<u8> {
+    let units = creator.encode_utf16().chain([0]);
+    let mut bytes = SIGNATURE.to_vec();
+    bytes.extend(units.flat_map(u16::to_le_bytes));
+    bytes
+}
+
 /// Returns the UTF-16 text up to the first NUL.
 pub(crate) fn utf16(text: &[u8]) -> String {
     text_until_nul(text.chunks_exact(2).filter_map(|unit| le16(unit, 0)))

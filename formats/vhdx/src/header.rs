@@ -1,11 +1,11 @@
 //! The headers: MS-VHDX 2.2.2.
 
-use diskfs_block::{BlockRead, Error, Result, read_within};
+use diskfs_block::{BlockRead, Error, Result, WriteAt, bytes, read_within};
 use uuid::Uuid;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::checksum::checksum;
+use crate::checksum::{checksum, put_checksum};
 
 const HEADER_BYTES: usize = 4096;
 /// The offsets of the two copies.
@@ -14,7 +14,7 @@ const SIGNATURE: [u8; 4] = *b"head";
 const VERSION: u16 = 1;
 
 /// The fields of the header, with the names of the specification.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHeader {
     signature: [u8; 4],
@@ -27,6 +27,40 @@ struct RawHeader {
     version: U16,
     log_length: U32,
     log_offset: U64,
+}
+
+/// A header to write, of an image with an empty log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewHeader {
+    pub(crate) file_write_guid: Uuid,
+    pub(crate) data_write_guid: Uuid,
+    pub(crate) log_at: u64,
+    pub(crate) log_bytes: u32,
+}
+
+impl NewHeader {
+    /// Writes both copies, of which the second is the current one.
+    pub(crate) fn write(&self, write: &mut WriteAt<'_>) -> Result<()> {
+        for (sequence_number, at) in (1..).zip(COPIES_AT) {
+            let raw = RawHeader {
+                signature: SIGNATURE,
+                checksum: U32::ZERO,
+                sequence_number: U64::new(sequence_number),
+                file_write_guid: self.file_write_guid.to_bytes_le(),
+                data_write_guid: self.data_write_guid.to_bytes_le(),
+                log_guid: Uuid::nil().to_bytes_le(),
+                log_version: U16::ZERO,
+                version: U16::new(VERSION),
+                log_length: U32::new(self.log_bytes),
+                log_offset: U64::new(self.log_at),
+            };
+            let mut stored = [0; HEADER_BYTES];
+            bytes::put(&mut stored, 0, raw.as_bytes());
+            put_checksum(&mut stored);
+            write(at, &stored)?;
+        }
+        Ok(())
+    }
 }
 
 /// The current header.

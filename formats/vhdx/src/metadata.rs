@@ -1,23 +1,23 @@
 //! The known metadata items: MS-VHDX 2.6.2.
 
 use diskfs_block::{BlockRead, Error, Result, bytes};
-use uuid::Uuid;
+use uuid::{Uuid, uuid};
 
-use crate::metadata_table::{self, Item};
+use crate::metadata_table::{self, IS_REQUIRED, IS_VIRTUAL_DISK, Item, NewItem};
 use crate::parent_locator::Parent;
 use crate::region_table::Region;
 
-const FILE_PARAMETERS: &str = "caa16737-fa36-4d43-b3b6-33f0aa44e76b";
-const VIRTUAL_DISK_SIZE: &str = "2fa54224-cd1b-4876-b211-5dbed83bf4b8";
-const VIRTUAL_DISK_ID: &str = "beca12ab-b2e6-4523-93ef-c309e000c746";
-const LOGICAL_SECTOR_SIZE: &str = "8141bf1d-a96f-4709-ba47-f233a8faab5f";
-const PHYSICAL_SECTOR_SIZE: &str = "cda348c7-445d-4471-9cc9-e9885251c556";
-const PARENT_LOCATOR: &str = "a8d35f2d-b30b-454d-abf7-d3d84834ab0c";
+const FILE_PARAMETERS: Uuid = uuid!("caa16737-fa36-4d43-b3b6-33f0aa44e76b");
+const VIRTUAL_DISK_SIZE: Uuid = uuid!("2fa54224-cd1b-4876-b211-5dbed83bf4b8");
+const VIRTUAL_DISK_ID: Uuid = uuid!("beca12ab-b2e6-4523-93ef-c309e000c746");
+const LOGICAL_SECTOR_SIZE: Uuid = uuid!("8141bf1d-a96f-4709-ba47-f233a8faab5f");
+const PHYSICAL_SECTOR_SIZE: Uuid = uuid!("cda348c7-445d-4471-9cc9-e9885251c556");
+const PARENT_LOCATOR: Uuid = uuid!("a8d35f2d-b30b-454d-abf7-d3d84834ab0c");
 
 /// The block sizes of the specification (`BlockSize`).
-const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 1 << 20..=256 << 20;
+pub(crate) const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 1 << 20..=256 << 20;
 /// The largest disk of the specification: 64 TiB (`VirtualDiskSize`).
-const SIZE_MAX_BYTES: u64 = 64 << 40;
+pub(crate) const SIZE_MAX_BYTES: u64 = 64 << 40;
 const LEAVE_BLOCKS_ALLOCATED: u32 = 1;
 const HAS_PARENT: u32 = 2;
 
@@ -31,6 +31,44 @@ pub(crate) struct Metadata {
     /// True if all blocks stay allocated (a fixed disk).
     pub(crate) is_fixed: bool,
     pub(crate) parent: Option<Parent>,
+}
+
+/// The properties of a new disk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewMetadata {
+    pub(crate) block_bytes: u32,
+    pub(crate) size_bytes: u64,
+    pub(crate) disk_id: Uuid,
+    pub(crate) is_fixed: bool,
+}
+
+/// The sectors of a new disk, as in QEMU.
+pub(crate) const NEW_SECTOR_BYTES: u32 = 512;
+
+impl NewMetadata {
+    /// Returns the start of the metadata region.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let flags = if self.is_fixed {
+            LEAVE_BLOCKS_ALLOCATED
+        } else {
+            0
+        };
+        let of_disk = IS_REQUIRED | IS_VIRTUAL_DISK;
+        let item = |id, flags, value: &[u8]| NewItem {
+            id,
+            flags,
+            value: value.to_vec(),
+        };
+        let parameters = [self.block_bytes.to_le_bytes(), flags.to_le_bytes()].concat();
+        let sector = NEW_SECTOR_BYTES.to_le_bytes();
+        metadata_table::encode(&[
+            item(FILE_PARAMETERS, IS_REQUIRED, &parameters),
+            item(VIRTUAL_DISK_SIZE, of_disk, &self.size_bytes.to_le_bytes()),
+            item(VIRTUAL_DISK_ID, of_disk, &self.disk_id.to_bytes_le()),
+            item(LOGICAL_SECTOR_SIZE, of_disk, &sector),
+            item(PHYSICAL_SECTOR_SIZE, of_disk, &sector),
+        ])
+    }
 }
 
 /// The items while they are read.
@@ -56,7 +94,7 @@ impl Metadata {
 
 impl Found {
     fn take(&mut self, file: &dyn BlockRead, item: &Item) -> Result<()> {
-        match item.id.to_string().as_str() {
+        match item.id {
             FILE_PARAMETERS => {
                 let bytes = read::<8>(file, item)?;
                 self.parameters = bytes::le32(&bytes, 0).zip(bytes::le32(&bytes, 4));
@@ -66,8 +104,8 @@ impl Found {
             VIRTUAL_DISK_ID => self.disk_id = Uuid::from_bytes_le(read(file, item)?),
             PHYSICAL_SECTOR_SIZE => {}
             PARENT_LOCATOR => self.parent = Some(Parent::read(file, item)?),
-            name if item.is_required => {
-                let reason = format!("unsupported VHDX: it requires the unknown item {name}");
+            unknown if item.is_required => {
+                let reason = format!("unsupported VHDX: it requires the unknown item {unknown}");
                 return Err(Error::unsupported(reason).at(item.at));
             }
             _ => {}

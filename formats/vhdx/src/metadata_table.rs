@@ -3,18 +3,20 @@
 use diskfs_block::{BlockRead, Error, Result, bytes, read_within};
 use uuid::Uuid;
 use zerocopy::byteorder::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::region_table::Region;
 
-const TABLE_BYTES: usize = 64 << 10;
+pub(crate) const TABLE_BYTES: usize = 64 << 10;
 const SIGNATURE: [u8; 8] = *b"metadata";
 /// The largest number of entries (specification, `EntryCount`).
 const ENTRIES_MAX: u16 = 2047;
 const IS_USER: u32 = 1;
-const IS_REQUIRED: u32 = 4;
+/// The item describes the disk and not the file.
+pub(crate) const IS_VIRTUAL_DISK: u32 = 2;
+pub(crate) const IS_REQUIRED: u32 = 4;
 
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawMetadataTableHeader {
     signature: [u8; 8],
@@ -23,7 +25,7 @@ struct RawMetadataTableHeader {
     reserved2: [u8; 20],
 }
 
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawMetadataTableEntry {
     item_id: [u8; 16],
@@ -41,6 +43,40 @@ pub(crate) struct Item {
     pub(crate) at: u64,
     pub(crate) len_bytes: u64,
     pub(crate) is_required: bool,
+}
+
+/// An item to write.
+#[derive(Debug)]
+pub(crate) struct NewItem {
+    pub(crate) id: Uuid,
+    pub(crate) flags: u32,
+    pub(crate) value: Vec<u8>,
+}
+
+/// Returns the start of a metadata region: the table, with the items behind it.
+pub(crate) fn encode(items: &[NewItem]) -> Vec<u8> {
+    let header = RawMetadataTableHeader {
+        signature: SIGNATURE,
+        reserved: U16::ZERO,
+        entry_count: U16::new(u16::try_from(items.len()).unwrap_or(ENTRIES_MAX)),
+        reserved2: [0; 20],
+    };
+    let mut region = vec![0; TABLE_BYTES];
+    bytes::put(&mut region, 0, header.as_bytes());
+    let places = (size_of_val(&header)..).step_by(size_of::<RawMetadataTableEntry>());
+    for (item, place) in items.iter().zip(places) {
+        let number = |len: usize| U32::new(u32::try_from(len).unwrap_or(u32::MAX));
+        let entry = RawMetadataTableEntry {
+            item_id: item.id.to_bytes_le(),
+            offset: number(region.len()),
+            length: number(item.value.len()),
+            flags: U32::new(item.flags),
+            reserved2: U32::ZERO,
+        };
+        bytes::put(&mut region, place, entry.as_bytes());
+        region.extend_from_slice(&item.value);
+    }
+    region
 }
 
 /// Reads the system's entries of the table in the metadata region.

@@ -1,11 +1,11 @@
 //! The region table: MS-VHDX 2.2.3.
 
-use diskfs_block::{BlockRead, Error, Result, bytes, read_within};
-use uuid::Uuid;
+use diskfs_block::{BlockRead, Error, Result, WriteAt, bytes, read_within};
+use uuid::{Uuid, uuid};
 use zerocopy::byteorder::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::checksum::checksum;
+use crate::checksum::{checksum, put_checksum};
 
 const TABLE_BYTES: usize = 64 << 10;
 /// The offsets of the two copies.
@@ -16,10 +16,10 @@ const ENTRIES_MAX: u32 = 2047;
 /// The alignment of regions, and the end of the header section.
 pub(crate) const MIB: u64 = 1 << 20;
 
-const BAT: &str = "2dc27766-f623-4200-9d64-115e9bfd4a08";
-const METADATA: &str = "8b7ca206-4790-4b9a-b8fe-575f050f886e";
+const BAT: Uuid = uuid!("2dc27766-f623-4200-9d64-115e9bfd4a08");
+const METADATA: Uuid = uuid!("8b7ca206-4790-4b9a-b8fe-575f050f886e");
 
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawRegionTableHeader {
     signature: [u8; 4],
@@ -28,7 +28,7 @@ struct RawRegionTableHeader {
     reserved: U32,
 }
 
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawRegionTableEntry {
     guid: [u8; 16],
@@ -77,11 +77,12 @@ impl Regions {
                 continue;
             };
             let guid = Uuid::from_bytes_le(entry.guid);
-            let place = match guid.to_string().as_str() {
+            let place = match guid {
                 BAT => &mut bat,
                 METADATA => &mut metadata,
-                name if entry.required.get() & 1 == 1 => {
-                    let reason = format!("unsupported VHDX: it requires the unknown region {name}");
+                unknown if entry.required.get() & 1 == 1 => {
+                    let reason =
+                        format!("unsupported VHDX: it requires the unknown region {unknown}");
                     return Err(Error::unsupported(reason).at(entry_at));
                 }
                 _ => continue,
@@ -97,6 +98,32 @@ impl Regions {
             bat: bat.ok_or_else(|| missing("block allocation table"))?,
             metadata: metadata.ok_or_else(|| missing("metadata"))?,
         })
+    }
+}
+
+impl Regions {
+    /// Writes both copies of the table.
+    pub(crate) fn write(&self, write: &mut WriteAt<'_>) -> Result<()> {
+        let header = RawRegionTableHeader {
+            signature: SIGNATURE,
+            checksum: U32::ZERO,
+            entry_count: U32::new(2),
+            reserved: U32::ZERO,
+        };
+        let entries = [(BAT, self.bat), (METADATA, self.metadata)].map(|(guid, region)| {
+            let len_bytes = u32::try_from(region.len_bytes);
+            RawRegionTableEntry {
+                guid: guid.to_bytes_le(),
+                file_offset: U64::new(region.at),
+                length: U32::new(len_bytes.unwrap_or(u32::MAX)),
+                required: U32::new(1),
+            }
+        });
+        let mut table = vec![0; TABLE_BYTES];
+        bytes::put(&mut table, 0, header.as_bytes());
+        bytes::put(&mut table, size_of_val(&header), entries.as_bytes());
+        put_checksum(&mut table);
+        COPIES_AT.into_iter().try_for_each(|at| write(at, &table))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::region_table::{MIB, Regions};
 /// at the usual block size of 32 MiB, and 128 GiB at the smallest.
 const TABLE_CACHE_BYTES: u64 = 1 << 20;
 /// The number of bits in a sector bitmap of 1 MiB.
-const BITMAP_SECTORS: u64 = 1 << 23;
+pub(crate) const BITMAP_SECTORS: u64 = 1 << 23;
 
 /// A virtual hard disk, version 2.
 #[derive(Debug)]

@@ -4,17 +4,20 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use diskfs::image::create::{
-    Allocation, BackingCheck, NewImage, NewVdi, NewVhd, NewVmdk, VhdSize, VmdkSubformat,
+    Allocation, BackingCheck, NewImage, NewVdi, NewVhd, NewVhdx, NewVmdk, VhdSize, VmdkSubformat,
 };
 use diskfs::{Error, ErrorKind, Format, Result};
 
+use super::super::bytes;
 use super::{ImageSettings, switch};
 
 /// The names of the options, as in `qemu-img`.
 pub(super) const OPTIONS: &[&str] = &[
     "adapter_type",
+    "block_size",
     "force_size",
     "hwversion",
+    "log_size",
     "static",
     "subformat",
 ];
@@ -38,6 +41,7 @@ impl ImageSettings {
             Format::Vmdk => self.vmdk().map(NewImage::Vmdk),
             Format::Vhd => self.vhd().map(NewImage::Vhd),
             Format::Vdi => self.vdi().map(NewImage::Vdi),
+            Format::Vhdx => self.vhdx().map(NewImage::Vhdx),
             other => self.image(other, check),
         }
     }
@@ -83,6 +87,19 @@ impl ImageSettings {
             Some(false) | None => Allocation::Dynamic,
         };
         Ok(NewVdi { allocation })
+    }
+
+    fn vhdx(&self) -> Result<NewVhdx> {
+        self.check_known(Format::Vhdx, &["block_size", "log_size", "subformat"])?;
+        // As in QEMU, 0 stands for the default.
+        let block_size = self.parsed("block_size", bytes::parse)?;
+        let log_size = self.parsed("log_size", bytes::parse)?;
+        let default = NewVhdx::default();
+        Ok(NewVhdx {
+            allocation: self.allocation()?,
+            block_size_bytes: block_size.filter(|size| *size > 0),
+            log_size_bytes: log_size.unwrap_or(default.log_size_bytes),
+        })
     }
 
     /// Returns the allocation that `subformat` says.

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use diskfs_block::{BlockRead, Error, ImageLayout, Result, WriteAt};
 use diskfs_vmdk::{GRAIN_BYTES, StreamWriter};
 
+use super::ConvertOptions;
 use super::device::SPARSE_BYTES;
 use super::packer::{Packer, Packing};
 use super::pieces::Skipped;
@@ -76,12 +77,20 @@ impl Target for Placed<'_> {
 /// A copy into a stream of compressed grains.
 #[derive(Clone, Copy)]
 pub(super) struct GrainCopy<'a> {
-    pub(super) from: &'a dyn BlockRead,
-    pub(super) packing: Option<Packing>,
-    pub(super) threads: NonZeroUsize,
+    from: &'a dyn BlockRead,
+    packing: Option<Packing>,
+    threads: NonZeroUsize,
 }
 
-impl GrainCopy<'_> {
+impl<'a> GrainCopy<'a> {
+    pub(super) fn new(from: &'a dyn BlockRead, options: &ConvertOptions) -> Self {
+        Self {
+            from,
+            packing: options.packing,
+            threads: options.threads(),
+        }
+    }
+
     /// Writes the image; returns the output, which is flushed.
     pub(super) fn run<W: Write + Send>(
         self,

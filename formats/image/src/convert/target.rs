@@ -1,12 +1,13 @@
 //! The file of a copy, by its format.
 
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use diskfs_block::{BlockRead, Error, ImageLayout, Result};
 use diskfs_vdi::{ImageType, VdiLayout, VdiOptions};
 use diskfs_vhd::{VhdLayout, VhdOptions};
+use diskfs_vhdx::{VhdxLayout, VhdxOptions};
 use diskfs_vmdk::{SparseLayout, StreamWriter, WriteOptions};
 
 use super::identity::Identity;
@@ -14,12 +15,12 @@ use super::layout::{GrainCopy, LayoutCopy};
 use super::qcow2::Qcow2Copy;
 use super::{ConvertOptions, by_writing};
 use crate::create::{
-    Allocation, NewImage, NewQcow2, NewVdi, NewVhd, NewVmdk, Preallocation, UnfinishedImage,
-    VmdkSubformat, new_header, whole_sectors,
+    Allocation, NewImage, NewQcow2, NewVdi, NewVhd, NewVhdx, NewVmdk, Preallocation,
+    UnfinishedImage, VmdkSubformat, new_header, whole_sectors,
 };
 
 /// The size of the buffer of a stream.
-const STREAM_BUFFER_BYTES: usize = 1 << 20;
+pub(super) const STREAM_BUFFER_BYTES: usize = 1 << 20;
 
 /// The longest name that a VMDK's descriptor states.
 const NAME_MAX_BYTES: usize = 255;
@@ -53,6 +54,10 @@ pub(super) fn converted(
         }
         NewImage::Vdi(image) => {
             let layout = VdiLayout::new(vdi_options(from, *image, options)?)?;
+            with_layout(from, path, layout, options, progress)
+        }
+        NewImage::Vhdx(image) => {
+            let layout = VhdxLayout::new(&vhdx_options(from, *image, options)?)?;
             with_layout(from, path, layout, options, progress)
         }
     }
@@ -116,16 +121,22 @@ fn stream(
     options: &ConvertOptions,
     progress: &mut Progress<'_>,
 ) -> Result<UnfinishedImage> {
-    let write = vmdk_options(from, path, image, options)?;
-    let copy = GrainCopy {
-        from,
-        packing: options.packing,
-        threads: options.threads(),
-    };
     let new = UnfinishedImage::empty(path, options.existing)?;
     let out = BufWriter::with_capacity(STREAM_BUFFER_BYTES, new.file());
-    copy.run(StreamWriter::new(out, write)?, progress)?;
+    let stream = grain_stream(from, path, out, image, options)?;
+    GrainCopy::new(from, options).run(stream, progress)?;
     Ok(new)
+}
+
+/// Begins a stream of compressed grains.
+pub(super) fn grain_stream<W: Write>(
+    from: &dyn BlockRead,
+    path: &Path,
+    out: W,
+    image: &NewVmdk,
+    options: &ConvertOptions,
+) -> Result<StreamWriter<W>> {
+    StreamWriter::new(out, vmdk_options(from, path, image, options)?)
 }
 
 fn vmdk_options(
@@ -175,12 +186,28 @@ fn vdi_options(
     })
 }
 
+fn vhdx_options(
+    from: &dyn BlockRead,
+    image: NewVhdx,
+    options: &ConvertOptions,
+) -> Result<VhdxOptions> {
+    let identity = Identity::new(options.identity)?;
+    Ok(VhdxOptions {
+        size_bytes: whole_sectors(from.size_bytes())?,
+        is_fixed: image.allocation == Allocation::Fixed,
+        block_bytes: image.block_size_bytes,
+        log_bytes: image.log_size_bytes,
+        ids: [0, 1, 2].map(|number| identity.id(number)),
+    })
+}
+
 /// Returns the name of the file as the descriptor states it. No program opens the file by it, so a
 /// name that a descriptor cannot state is replaced.
 fn stated_name(path: &Path) -> String {
     let name = path.file_name().and_then(|name| name.to_str());
     let is_quotable = |name: &&str| {
-        name.len() <= NAME_MAX_BYTES && !name.contains(|c: char| c == '"' || c.is_control())
+        name.len() <= NAME_MAX_BYTES
+            && !name.contains(|c: char| c == '"' || c.is_control())
     };
     name.filter(is_quotable).unwrap_or("disk.vmdk").to_owned()
 }

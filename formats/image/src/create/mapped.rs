@@ -75,6 +75,28 @@ pub struct NewVdi {
     pub allocation: Allocation,
 }
 
+/// The options for a new VHDX image. Use `..Default::default()` for the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewVhdx {
+    /// The allocation of the disk.
+    pub allocation: Allocation,
+    /// The size of a block in bytes: a power of two from 1 MiB to 256 MiB; `None` for the one that
+    /// QEMU chooses, 8 to 64 MiB by the size of the disk.
+    pub block_size_bytes: Option<u64>,
+    /// The size of the log in bytes: a multiple of 1 MiB from 1 MiB to 4095 MiB.
+    pub log_size_bytes: u64,
+}
+
+impl Default for NewVhdx {
+    fn default() -> Self {
+        Self {
+            allocation: Allocation::default(),
+            block_size_bytes: None,
+            log_size_bytes: 1 << 20,
+        }
+    }
+}
+
 impl NewVhd {
     pub(crate) const fn size_rule(self) -> SizeRule {
         match self.size {
