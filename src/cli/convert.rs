@@ -1,6 +1,6 @@
 //! The command `diskfs convert`.
 
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use clap::Args;
 use diskfs::block::BlockRead;
 use diskfs::image::WritableImage;
-use diskfs::image::convert::{ConvertOptions, Packing, convert, convert_into, convert_verified};
+use diskfs::image::convert::{
+    ConvertOptions, Packing, convert, convert_into, convert_to_stream, convert_verified,
+};
 use diskfs::image::create::{BackingCheck, Existing};
 use diskfs::{Disk, Error, ErrorKind, Format, Gate, OpenOptions, Result};
 use serde_json::{Map, Value};
@@ -19,9 +21,10 @@ use super::bytes;
 use super::image_settings::{ImageSettings, implied_format, refuse_others_names};
 use super::operand::Operand;
 use super::options::{SourceArgs, configured_and};
+use super::out_file::is_standard;
 use super::progress::Progress;
 use super::sandbox::Needs;
-use super::session::{Output, Session, stdout};
+use super::session::{Output, Session, raw_stdout, stdout};
 use super::show::json;
 
 /// Copy an image into a new one, in another format or compressed
@@ -36,14 +39,19 @@ use super::show::json;
 #[derive(Debug, Args)]
 #[command(
     after_help = "The format of DST is -O, or follows its name if that ends in .qcow2, .vmdk, .vhd,
-.vpc, .vdi or .vhdx; else it is raw. The options of -o for qcow2 are those of `diskfs create`. Those
-of other formats are, as in qemu-img (the first of several is the default):
+.vpc, .vdi or .vhdx; else it is qcow2 with -c or -B, and raw without. The options of -o for qcow2
+are those of `diskfs create`. Those of other formats are, as in qemu-img (the first of several is
+the default):
   vmdk        subformat=monolithicSparse, or streamOptimized, which is always compressed;
               adapter_type=ide, buslogic, lsilogic or legacyESX; hwversion=4, or another number
   vhd (vpc)   subformat=dynamic or fixed; force_size=off or on
   vdi         static=off or on
   vhdx        subformat=dynamic or fixed; block_size=1M to 256M (default: 8M to 64M, by the size of
               the disk); log_size=1M, or another multiple of 1M
+
+DST can be - for standard output. Raw images and streamOptimized VMDKs are written as they are made;
+images of other formats are made in a temporary file first (in TMPDIR, else /tmp). With --json, the
+summary is then printed on standard error.
 
 Without force_size=on, the size of a VHD is rounded up to one that a geometry can state, by at most
 2 MiB. Azure requires subformat=fixed,force_size=on and a disk of whole MiB. A fixed VHD must be
@@ -56,6 +64,7 @@ Examples:
   diskfs convert disk.raw new.qcow2
   diskfs convert -c -o compression_type=zstd disk.qcow2 small.qcow2
   diskfs convert -o subformat=streamOptimized disk.qcow2 disk.vmdk
+  diskfs convert -O raw disk.qcow2 - | zstd >copy.raw.zst
   diskfs convert --snapshot before disk.qcow2 before.raw
   diskfs convert --volume vg0/data disk.qcow2 data.raw
   diskfs convert -n disk.qcow2 /dev/vg0/guest"
@@ -69,7 +78,7 @@ pub(super) struct Convert {
     #[arg(value_name = "IMG")]
     image: Operand,
 
-    /// The new image
+    /// The new image; - for standard output
     #[arg(value_name = "DST")]
     target: PathBuf,
 
@@ -141,13 +150,23 @@ pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
     let from = args.source.volume.device(&disk)?;
     session.print_warnings(&disk);
     args.refuse_source(&disk)?;
+    if args.is_stream() {
+        args.check_stream()?;
+    }
     let mut progress = Progress::new(session.progress(), Some(from.size_bytes()));
     let mut advance = |bytes| {
         progress.advance(bytes);
         ControlFlow::Continue(())
     };
+    let mut streamed_bytes = None;
     let converted = if args.no_create {
         args.write_into(&*from, &options, &mut advance)
+    } else if args.is_stream() {
+        let spool = tempfile::env::temp_dir();
+        let out = &mut raw_stdout()?;
+        convert_to_stream(&*from, out, &spool, &options, &mut advance)
+            .map(|bytes| streamed_bytes = Some(bytes))
+            .map_err(Error::from)
     } else if args.verify {
         convert_verified(&*from, &args.target, &options, &mut advance).map_err(Error::from)
     } else {
@@ -161,7 +180,7 @@ pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
         } else {
             options.image.virtual_size_bytes(from.size_bytes())?
         };
-        args.print_json(session, &options, size)?;
+        args.print_json(session, &options, size, streamed_bytes)?;
     }
     Ok(())
 }
@@ -173,7 +192,29 @@ impl Convert {
             return None;
         }
         let image = std::slice::from_ref(&self.image);
-        Some(Needs::reading(image, &self.source).writing(Some(&self.target)))
+        // Wrong options are reported later.
+        let options = self.is_stream().then(|| self.convert_options().ok());
+        let spools = options.flatten().is_some_and(|it| !it.image.is_stream());
+        let needs = Needs::reading(image, &self.source).spooling(spools);
+        Some(needs.writing(Some(&self.target)))
+    }
+
+    /// Returns true if the image is written to standard output.
+    fn is_stream(&self) -> bool {
+        !self.no_create && is_standard(&self.target)
+    }
+
+    fn check_stream(&self) -> Result<()> {
+        let invalid = |reason| Error::new(ErrorKind::Invalid, reason);
+        if self.verify {
+            let reason = "an image on standard output cannot be verified";
+            return Err(invalid(reason).with_hint("give DST a name, or leave out --verify"));
+        }
+        if io::stdout().is_terminal() {
+            let reason = "refusing to write an image to a terminal";
+            return Err(invalid(reason).with_hint("give DST a name, or use a pipe"));
+        }
+        Ok(())
     }
 
     fn format(&self) -> Format {
@@ -251,9 +292,22 @@ impl Convert {
         Ok(image.close()?)
     }
 
-    fn print_json(&self, session: &Session, options: &ConvertOptions, size: u64) -> Result<()> {
-        let metadata = self.target.metadata();
-        let metadata = metadata.map_err(|e| Error::from(e).in_file(&self.target))?;
+    /// Prints the document: on standard error if the image was written to standard output.
+    fn print_json(
+        &self,
+        session: &Session,
+        options: &ConvertOptions,
+        size: u64,
+        streamed_bytes: Option<u64>,
+    ) -> Result<()> {
+        let (file_size, allocated) = match streamed_bytes {
+            Some(bytes) => (bytes, bytes),
+            None => {
+                let metadata = self.target.metadata();
+                let metadata = metadata.map_err(|e| Error::from(e).in_file(&self.target))?;
+                (metadata.len(), metadata.blocks().saturating_mul(512))
+            }
+        };
         let mut fields = Map::new();
         let path = self.target.as_os_str().as_encoded_bytes();
         json::put_name(&mut fields, "path", path);
@@ -261,10 +315,14 @@ impl Convert {
         fields.insert("format".to_owned(), format.into());
         let numbers = [
             ("virtual_size_bytes", size),
-            ("file_size_bytes", metadata.len()),
-            ("allocated_bytes", metadata.blocks().saturating_mul(512)),
+            ("file_size_bytes", file_size),
+            ("allocated_bytes", allocated),
         ];
         fields.extend(numbers.map(|(name, number)| (name.to_owned(), number.into())));
+        if streamed_bytes.is_some() {
+            let line = json::line(session.command(), Value::Object(fields));
+            return Ok(io::stderr().write_all(line.as_bytes())?);
+        }
         let mut out = stdout()?;
         json::write(&mut out, session.command(), Value::Object(fields))?;
         Ok(out.flush()?)

@@ -169,6 +169,10 @@ fn unknown(name: &str) -> Error {
         let reason = "creating encrypted images is not supported";
         return Error::new(ErrorKind::Unsupported, reason);
     }
+    if whole::UNSUPPORTED_OPTIONS.contains(&name) {
+        let reason = format!("option {name} is not supported");
+        return Error::new(ErrorKind::Unsupported, reason);
+    }
     let reason = format!("unknown option `{}`", name.escape_debug());
     Error::new(ErrorKind::Invalid, reason).with_hint("`diskfs create --help` lists the options")
 }
@@ -205,13 +209,11 @@ pub(super) fn refuse_others_names(path: &Path, is_possible: fn(Format) -> bool) 
 fn not_created(format: Format) -> Error {
     let reason = format!("creating images of format {format} is not supported");
     let theirs = format.qemu_name();
-    let hint = if format.is_convertible_to() {
-        format!(
-            "raw and qcow2 are supported; `diskfs convert -O {format}` copies an image into one"
-        )
-    } else {
-        format!("raw and qcow2 are supported; `qemu-img create -f {theirs}` makes others")
-    };
+    let mut hint =
+        format!("raw and qcow2 are supported; `qemu-img create -f {theirs}` makes others");
+    if format.is_convertible_to() {
+        hint += &format!(", and `diskfs convert -O {format}` copies an image into one");
+    }
     Error::new(ErrorKind::Unsupported, reason).with_hint(hint)
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct Needs<'a> {
     changes: Changes<'a>,
     /// The file that the command creates.
     output: Option<&'a Path>,
+    /// True if the command stores its output in a temporary file first.
+    spools: bool,
     /// True if the command unpacks logs and reads times in the time zones that the host knows.
     reads_logs: bool,
     /// The broker's end of a mount.
@@ -79,6 +81,7 @@ impl<'a> Needs<'a> {
             source,
             changes: Changes::None,
             output: None,
+            spools: false,
             reads_logs: false,
             #[cfg(feature = "fuse")]
             mount: None,
@@ -103,6 +106,12 @@ impl<'a> Needs<'a> {
     /// logs.
     pub(crate) fn reading_logs(mut self) -> Self {
         self.reads_logs = true;
+        self
+    }
+
+    /// Adds a private directory for the output, if `spools` is true.
+    pub(crate) fn spooling(mut self, spools: bool) -> Self {
+        self.spools = spools;
         self
     }
 
@@ -144,10 +153,14 @@ impl<'a> Needs<'a> {
 
     /// Returns a directory for temporary files, which only this command uses.
     fn scratch(&self) -> Result<Option<TempDir>> {
-        if !self.reads_logs {
+        if !self.reads_logs && !self.spools {
             return Ok(None);
         }
-        let dir = tempfile::Builder::new().prefix("diskfs-").tempdir()?;
+        let dir = tempfile::Builder::new().prefix("diskfs-").tempdir();
+        let dir = dir.map_err(|e| {
+            let error = Error::from(e).in_file(&tempfile::env::temp_dir());
+            error.with_hint("set TMPDIR to a directory for temporary files")
+        })?;
         // It fails only if it was set before.
         let _ = tempfile::env::override_temp_dir(dir.path());
         Ok(Some(dir))

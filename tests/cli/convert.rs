@@ -151,6 +151,10 @@ fn an_existing_file_is_kept_and_nothing_is_left_of_a_failure() {
             "option hwversion is not supported for qcow2",
         ),
         (&["convert", "-c", "disk.raw", "x.vmdk"], "compression"),
+        (
+            &["convert", "-o", "zeroed_grain=on", "disk.raw", "x.vmdk"],
+            "option zeroed_grain is not supported",
+        ),
         (&["create", "x.vmdk", "1M"], "`diskfs convert -O vmdk`"),
         (
             &["measure", "-O", "vmdk", "disk.raw"],
@@ -371,4 +375,50 @@ fn the_measured_size_is_that_of_qemu_img_and_is_not_exceeded() {
             assert!(copied["file_size_bytes"].as_u64() <= ours["required_bytes"].as_u64());
         }
     }
+}
+
+#[test]
+fn an_image_is_written_to_standard_output() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    write_disk(&dir.join("disk.raw"));
+    let uuid = "3c1e5a0e-9f5c-4a2b-8d3e-2f6a7b8c9d0e";
+    let stream: &[&str] = &["-O", "vmdk", "-o", "subformat=streamOptimized"];
+    let cases: [&[&str]; 7] = [
+        &["-O", "raw"],
+        stream,
+        &["-O", "qcow2"],
+        &["-O", "qcow2", "-c", "--no-sandbox"],
+        &["-O", "vhd", "-o", "force_size=on"],
+        &["-O", "vdi", "-m", "1"],
+        &["-O", "vhdx"],
+    ];
+    for options in cases {
+        let words = [&["convert", "--uuid", uuid], options].concat();
+        let to = |name| diskfs_in(dir, &[&words[..], &["disk.raw", name]].concat());
+        let written = to("-");
+        assert_eq!(written.code(), Some(0), "{options:?}: {:?}", written.output);
+        to("disk.vmdk").text();
+        let file = fs::read(dir.join("disk.vmdk")).unwrap();
+        assert!(written.output.stdout == file, "{options:?}");
+        fs::remove_file(dir.join("disk.vmdk")).unwrap();
+    }
+    let words = ["convert", "--json", "-O", "vdi", "disk.raw", "-"];
+    let written = diskfs_in(dir, &words).output;
+    let summary: Value = serde_json::from_slice(&written.stderr).unwrap();
+    assert_eq!(summary["file_size_bytes"], json!(written.stdout.len()));
+    let (_, message) = diskfs_in(dir, &["convert", "--verify", "disk.raw", "-"]).failure();
+    assert!(message.contains("cannot be verified"), "{message}");
+    assert!(!dir.join("-").exists());
+    // A terminal is refused.
+    let program = crate::DISKFS;
+    let mut script = diskfs_fixtures::command("script");
+    script.args([
+        "-qec",
+        &format!("{program} convert disk.raw -"),
+        "/dev/null",
+    ]);
+    let output = script.current_dir(dir).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("to a terminal"), "{printed}");
 }

@@ -10,6 +10,7 @@ mod parallel;
 mod pieces;
 mod qcow2;
 mod sequential;
+mod stream;
 mod tables;
 mod target;
 
@@ -30,6 +31,7 @@ use device::DeviceCopy;
 pub use measure::{Measured, measure, measure_empty};
 pub use packer::Packing;
 use pieces::PIECE_BYTES;
+pub use stream::convert_to_stream;
 
 /// The largest number of threads. Each needs some megabytes.
 const THREADS_MAX: usize = 16;

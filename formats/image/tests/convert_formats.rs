@@ -9,9 +9,12 @@ use std::path::{Path, PathBuf};
 
 use diskfs_block::ErrorKind;
 use diskfs_fixtures::{Random, require, run};
-use diskfs_image::convert::{ConvertOptions, Packing, convert, convert_verified};
+use diskfs_image::convert::{
+    ConvertOptions, Packing, convert, convert_to_stream, convert_verified,
+};
 use diskfs_image::create::{
-    Allocation, NewImage, NewVdi, NewVhd, NewVhdx, NewVmdk, Preallocation, VhdSize, VmdkSubformat,
+    Allocation, BackingCheck, DataFileLayout, NewBacking, NewDataFile, NewImage, NewQcow2, NewVdi,
+    NewVhd, NewVhdx, NewVmdk, Preallocation, VhdSize, VmdkSubformat,
 };
 use diskfs_image::{CreateOptions, Format, Image, OpenOptions, create};
 use serde_json::Value;
@@ -432,4 +435,79 @@ fn nothing_is_left_of_a_copy_that_fails() {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
     assert_eq!(fs::read_dir(source.directory.path()).unwrap().count(), 1);
+}
+
+/// A stream has the bytes of the file.
+#[test]
+fn a_stream_is_the_file() {
+    let source = Source::new((9 << 20) + 512, &mut Random::new(30));
+    let mut all = all_formats();
+    all.extend([
+        options(NewImage::Raw),
+        ConvertOptions::default(),
+        ConvertOptions::compressed(),
+    ]);
+    for options in all {
+        let options = ConvertOptions {
+            identity: Some("3c1e5a0e-9f5c-4a2b-8d3e-2f6a7b8c9d0e".parse().unwrap()),
+            ..options
+        };
+        source.convert("disk.vmdk", &options).unwrap();
+        let file = fs::read(source.path("disk.vmdk")).unwrap();
+        let image = source.image();
+        let spool = tempfile::tempdir().unwrap();
+        let mut stream = Vec::new();
+        let mut copied = 0;
+        let mut progress = |len| {
+            copied += len;
+            ControlFlow::Continue(())
+        };
+        let (device, spool) = (image.device(), spool.path());
+        let len = convert_to_stream(&*device, &mut stream, spool, &options, &mut progress);
+        assert_eq!(len.unwrap(), file.len() as u64);
+        assert!(stream == file, "{options:?}");
+        assert_eq!(copied, source.bytes.len() as u64);
+        assert_eq!(fs::read_dir(spool).unwrap().count(), 0);
+        fs::remove_file(source.path("disk.vmdk")).unwrap();
+    }
+}
+
+#[test]
+fn what_needs_a_file_is_not_written_to_a_stream() {
+    let source = Source::new(1 << 20, &mut Random::new(31));
+    let image = source.image();
+    let data_file = NewQcow2 {
+        data_file: Some(NewDataFile {
+            name: "x".into(),
+            layout: DataFileLayout::Raw,
+        }),
+        ..NewQcow2::default()
+    };
+    let backing = NewQcow2 {
+        backing: Some(NewBacking {
+            name: "x".into(),
+            format: Format::Raw,
+            check: BackingCheck::Skip,
+        }),
+        ..NewQcow2::default()
+    };
+    for options in [
+        options(NewImage::Qcow2(Box::new(data_file))),
+        options(NewImage::Qcow2(Box::new(backing))),
+        ConvertOptions {
+            preallocation: Preallocation::Full,
+            ..ConvertOptions::default()
+        },
+        ConvertOptions {
+            image: NewImage::Raw,
+            ..ConvertOptions::compressed()
+        },
+    ] {
+        let mut stream = Vec::new();
+        let mut go_on = |_| ControlFlow::Continue(());
+        let spool = source.directory.path();
+        let written = convert_to_stream(&*image.device(), &mut stream, spool, &options, &mut go_on);
+        assert_eq!(written.unwrap_err().kind(), ErrorKind::Invalid);
+        assert!(stream.is_empty());
+    }
 }

@@ -22,6 +22,14 @@ pub(super) const OPTIONS: &[&str] = &[
     "subformat",
 ];
 
+/// Options of `qemu-img` for these formats that are not supported.
+pub(super) const UNSUPPORTED_OPTIONS: &[&str] = &[
+    "block_state_zero",
+    "compat6",
+    "toolsversion",
+    "zeroed_grain",
+];
+
 /// The names of VMDK's subformats that are not written.
 const OTHER_VMDK_SUBFORMATS: [&str; 3] = [
     "monolithicFlat",

@@ -13,6 +13,7 @@ use diskfs_vmdk::{SparseLayout, StreamWriter, WriteOptions};
 use super::identity::Identity;
 use super::layout::{GrainCopy, LayoutCopy};
 use super::qcow2::Qcow2Copy;
+use super::stream::SPOOL_PREFIX;
 use super::{ConvertOptions, by_writing};
 use crate::create::{
     Allocation, NewImage, NewQcow2, NewVdi, NewVhd, NewVhdx, NewVmdk, Preallocation,
@@ -202,11 +203,12 @@ fn vhdx_options(
 }
 
 /// Returns the name of the file as the descriptor states it. No program opens the file by it, so a
-/// name that a descriptor cannot state is replaced.
+/// name that a descriptor cannot state is replaced, and so is that of a stream.
 fn stated_name(path: &Path) -> String {
     let name = path.file_name().and_then(|name| name.to_str());
     let is_quotable = |name: &&str| {
         name.len() <= NAME_MAX_BYTES
+            && !name.starts_with(SPOOL_PREFIX)
             && !name.contains(|c: char| c == '"' || c.is_control())
     };
     name.filter(is_quotable).unwrap_or("disk.vmdk").to_owned()
