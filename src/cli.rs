@@ -1,5 +1,6 @@
 //! The commands of the `diskfs` program, one file each.
 
+mod amend;
 #[cfg(feature = "microvm")]
 mod appliance;
 mod bitmap;
@@ -202,6 +203,7 @@ enum Command {
     Commit(commit::Commit),
     Snapshot(snapshot::SnapshotArgs),
     Bitmap(bitmap::BitmapArgs),
+    Amend(amend::AmendArgs),
     Partition(partition::PartitionArgs),
     Cp(cp::Cp),
     Tar(tar::Tar),
@@ -273,6 +275,7 @@ impl Command {
             Self::Commit(_) => "commit",
             Self::Snapshot(_) => "snapshot",
             Self::Bitmap(_) => "bitmap",
+            Self::Amend(_) => "amend",
             Self::Partition(_) => "partition",
             Self::Cp(_) => "cp",
             Self::Tar(_) => "tar",
@@ -379,6 +382,7 @@ impl Command {
             Self::Commit(args) => commit::run(args, session),
             Self::Snapshot(args) => snapshot::run(args, session),
             Self::Bitmap(args) => bitmap::run(args, session),
+            Self::Amend(args) => amend::run(args, session),
             Self::Partition(args) => partition::run(args, session),
             Self::Cp(args) => cp::run(args, session),
             Self::Tar(args) => tar::run(args, session),

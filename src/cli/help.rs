@@ -48,6 +48,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "sparsify",
             "snapshot",
             "bitmap",
+            "amend",
             "commit",
             "rebase",
             "export",

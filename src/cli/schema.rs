@@ -99,8 +99,8 @@ mod tests {
     use super::files::{Df, Diff, Du, Find, Grep, Hash, Ls, Stat, Tree};
     use super::guests::{Deploy, ErrorDocument, Log, Mount};
     use super::images::{
-        Appliance, BitmapDocument, Build, Check, Commit, Compare, Convert, Create, Export, Man,
-        Map as ImageMap, Measure, Mkfs, PartitionDocument, Rebase, Resize, Schemas,
+        Amend, Appliance, BitmapDocument, Build, Check, Commit, Compare, Convert, Create, Export,
+        Man, Map as ImageMap, Measure, Mkfs, PartitionDocument, Rebase, Resize, Schemas,
         SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
     };
     use super::info::Info;
@@ -124,6 +124,7 @@ mod tests {
     /// Generates every schema except that of `inspect`.
     fn generate() -> Map<String, Value> {
         let mut all = [
+            ("amend", schema::<Amend>()),
             ("appliance", schema::<Appliance>()),
             ("bitmap", schema::<BitmapDocument>()),
             ("build", schema::<Build>()),

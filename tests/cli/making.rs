@@ -368,3 +368,47 @@ fn bitmaps_are_managed() {
     run(&["bitmap", "remove", "disk.qcow2", "monday"]).bytes();
     assert_eq!(run(&["bitmap", "list", "disk.qcow2"]).text(), "");
 }
+
+#[test]
+fn properties_are_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    run(&["create", "-o", "compat=0.10", "disk.qcow2", "32M"]).bytes();
+    run(&["create", "raw.img", "32M"]).bytes();
+    for (options, code) in [
+        ("lazy_refcounts=on", 2),
+        ("backing_file=x", 4),
+        ("cluster_size=4k", 4),
+        ("no=1", 2),
+        ("size=64M,compat=1.1", 2),
+        ("size=1M", 2),
+    ] {
+        let found = run(&["amend", "-o", options, "disk.qcow2"]).failure().0;
+        assert_eq!(found, code, "{options}");
+    }
+    assert_eq!(
+        run(&["amend", "-o", "compat=1.1", "raw.img"]).failure().0,
+        4
+    );
+    run(&[
+        "amend",
+        "-o",
+        "compat=1.1,lazy_refcounts=on",
+        "-o",
+        "refcount_bits=8",
+        "disk.qcow2",
+    ])
+    .bytes();
+    run(&["amend", "-o", "size=64M", "disk.qcow2"]).bytes();
+    let info = run(&["info", "--json", "disk.qcow2"]).json();
+    assert_eq!(info["image"]["virtual_size_bytes"], 64 << 20);
+    let qcow2 = &info["image"]["qcow2"];
+    assert_eq!(qcow2["refcount_bits"], 8);
+    assert_eq!(qcow2["lazy_refcounts"], true);
+    assert_eq!(
+        run(&["amend", "-o", "compat=0.10", "disk.qcow2"])
+            .failure()
+            .0,
+        4
+    );
+}

@@ -30,6 +30,7 @@ fn every_command_has_help_and_a_page() {
         "mkfs",
         "snapshot",
         "bitmap",
+        "amend",
         "commit",
         "rebase",
         "cp",

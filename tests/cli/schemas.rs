@@ -79,6 +79,7 @@ const RUNS: &[&str] = &[
     "partition grow table.raw 1",
     "partition delete table.raw 1",
     "create -b demo.qcow2 -F qcow2 top.qcow2",
+    "amend -o lazy_refcounts=off top.qcow2",
     "bitmap add top.qcow2 monday",
     "bitmap list top.qcow2",
     "bitmap disable top.qcow2 monday",

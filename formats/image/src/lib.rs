@@ -13,7 +13,7 @@
 //! * [`Unlock`]: the interface that the caller implements for encrypted images;
 //! * [`ImageSpec`]: an image as the user spells it, `disk.qcow2,snapshot=before`;
 //! * [`create()`]: new images; [`convert()`]: copies in another format; [`snapshots`] and
-//!   [`bitmaps`] of existing ones; [`commit`] and [`rebase`] of overlays; [`resize()`]; [`repair()`];
+//!   [`bitmaps`] of existing ones; [`commit`] and [`rebase`] of overlays; [`resize()`]; [`amend`]; [`repair()`];
 //! * [`Description`], [`Image::map`]: the information of `qemu-img info` and `qemu-img map`.
 //!
 //! ```
@@ -60,6 +60,7 @@
     )
 )]
 
+pub mod amend;
 mod base;
 pub mod bitmaps;
 pub mod commit;

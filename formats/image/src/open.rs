@@ -120,10 +120,12 @@ impl<'a> Opener<'a> {
     ///
     /// The image is opened for writing before the change, so that an image that cannot be written
     /// is refused, and one that was not closed properly is repaired. It is opened for writing again
-    /// after the change, which completes the work that `change` left.
+    /// after the change, which completes the work that `change` left. `what` begins the message for
+    /// a raw image, such as `snapshots are`.
     pub(crate) fn edit_tables<T>(
         mut self,
         path: &Path,
+        what: &str,
         change: impl FnOnce(&dyn BlockWrite) -> Result<T>,
     ) -> Result<T> {
         let source = self.source(self.open_to_edit(path)?, Access::ReadWrite)?;
@@ -139,9 +141,8 @@ impl<'a> Opener<'a> {
             ));
         };
         if !is_qcow2 {
-            return Err(Error::unsupported(
-                "snapshots are not supported for raw images, only for qcow2",
-            ));
+            let reason = format!("{what} not supported for raw images, only for qcow2");
+            return Err(Error::unsupported(reason));
         }
         drop(self);
         let changed = change(file.as_ref())?;

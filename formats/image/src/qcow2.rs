@@ -4,6 +4,9 @@
 //! Mapping (from guest offsets to host offsets) is separate from reading the data, so that writing
 //! can change the mapping and reuse the reader.
 
+pub(crate) mod amend;
+#[cfg(test)]
+mod amend_tests;
 pub(crate) mod backing_name;
 #[cfg(test)]
 mod backing_name_tests;

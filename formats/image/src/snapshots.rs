@@ -58,6 +58,6 @@ fn edit<T>(
     change: impl FnOnce(&dyn diskfs_block::BlockWrite) -> Result<T>,
 ) -> Result<T> {
     Opener::for_writing(options)
-        .and_then(|opener| opener.edit_tables(path, change))
+        .and_then(|opener| opener.edit_tables(path, "snapshots are", change))
         .map_err(|e| e.in_file(path))
 }

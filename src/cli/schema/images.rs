@@ -674,6 +674,16 @@ struct Snapshot {
     vm_state_bytes: u64,
 }
 
+/// The document of `diskfs amend --json`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Amend {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The names of the options, which now have the given values.
+    options: Vec<String>,
+}
+
 /// The document of `diskfs bitmap --json`.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]

@@ -80,7 +80,15 @@ impl FirstCluster {
 
     /// Returns the extensions, as [`raw_extensions`] does.
     pub(super) fn extensions(&self) -> Result<Vec<(Option<ExtensionKind>, &[u8])>> {
-        raw_extensions(&self.bytes, self.header_length)
+        // A name begins after the extensions, which then need no end marker in version 2.
+        let end = match self.name_range().start {
+            0 => self.bytes.len(),
+            name_at => name_at.min(self.bytes.len()),
+        };
+        raw_extensions(
+            self.bytes.get(..end).unwrap_or_default(),
+            self.header_length,
+        )
     }
 
     /// Returns the backing file's name.

@@ -142,7 +142,7 @@ pub(crate) enum ExtensionKind {
     Bitmaps,
 }
 
-/// Returns the extensions from `start` up to the end marker, each with its kind, if we use it, and
+/// Returns the extensions from `start` up to the end marker, or the end of `bytes`, each with its kind, if we use it, and
 /// its bytes as stored.
 pub(crate) fn raw_extensions(
     bytes: &[u8],
@@ -153,7 +153,7 @@ pub(crate) fn raw_extensions(
     loop {
         let rest = bytes.get(at..).unwrap_or_default();
         let Ok((raw, _)) = RawExtension::read_from_prefix(rest) else {
-            return Err(cut_short(at));
+            return Ok(found);
         };
         let kind = match raw.kind.get() {
             END => return Ok(found),

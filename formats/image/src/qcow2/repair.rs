@@ -10,7 +10,7 @@
 
 mod counts;
 mod flags;
-mod rebuild;
+pub(crate) mod rebuild;
 
 use diskfs_block::{BlockWrite, Result};
 

@@ -112,7 +112,7 @@ impl<'a> Edit<'a> {
         if header.version < 3 {
             let reason = "changing snapshots of a version 2 image is not supported";
             return Err(Error::unsupported(reason)
-                .with_hint("convert it to version 3 with `qemu-img amend -o compat=1.1`"));
+                .with_hint("convert it to version 3 with `diskfs amend -o compat=1.1`"));
         }
         if header.incompatible.external_data_file() {
             let reason = "snapshots are not supported for an image with an external data file";
@@ -198,7 +198,7 @@ impl<'a> Edit<'a> {
                 let reason =
                     format!("reference counts of {bits} bits are too narrow for another snapshot");
                 return Err(Error::unsupported(reason)
-                    .with_hint("widen them with `qemu-img amend -o refcount_bits=16`"));
+                    .with_hint("widen them with `diskfs amend -o refcount_bits=16`"));
             }
         }
         Ok(())

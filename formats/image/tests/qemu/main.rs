@@ -4,6 +4,7 @@
 //! `DISKFS_QEMU_ROUNDS=500 cargo test -p diskfs-image --test qemu` for a long run;
 //! `DISKFS_QEMU_SEED` selects other images, and a failure prints its seed.
 
+mod amend;
 mod bad_input;
 mod bitmap_edits;
 mod bitmaps;

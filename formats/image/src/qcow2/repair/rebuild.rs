@@ -8,7 +8,7 @@ use diskfs_block::{BlockWrite, Error, ErrorKind, Result};
 use crate::numbers::{power_of_two, round_up, shift_right, to_u64, to_usize};
 use crate::qcow2::cache::TableSlice;
 use crate::qcow2::check::{Checked, Scope, WindowReferences, for_each_window};
-use crate::qcow2::header::{Header, REFCOUNT_TABLE_MAX_BYTES};
+use crate::qcow2::header::{Header, REFCOUNT_TABLE_MAX_BYTES, Table};
 use crate::qcow2::refcounts::{CountPlace, Refcounts};
 use crate::qcow2::repair::ADVICE;
 use crate::qcow2::units::HostOffset;
@@ -45,11 +45,25 @@ struct Rebuild<'a> {
 }
 
 /// Writes new refcount blocks and a new table with the number of references to each cluster, and
-/// makes the header point to it. If references could not be followed, the clusters without
-/// references keep a count of one, because references to them may be lost.
+/// makes the header point to it.
+pub(super) fn rebuild(file: &dyn BlockWrite, header: &Header, checked: &Checked) -> Result<()> {
+    match prepare(file, header, checked)? {
+        Some(table) => activate(file, header, table),
+        None => Ok(()),
+    }
+}
+
+/// Writes new refcount blocks and a new table with the number of references to each cluster, and
+/// returns the table, which is not active yet. The width of the counts is that of `header`. If
+/// references could not be followed, the clusters without references keep a count of one, because
+/// references to them may be lost.
 ///
 /// Writes nothing if a reference past the end of the file would then point to the new tables.
-pub(super) fn rebuild(file: &dyn BlockWrite, header: &Header, checked: &Checked) -> Result<()> {
+pub(crate) fn prepare(
+    file: &dyn BlockWrite,
+    header: &Header,
+    checked: &Checked,
+) -> Result<Option<Table>> {
     let bits = header.geometry.cluster_bits();
     let in_file = shift_right(round_up(file.size_bytes(), bits), bits);
     let rebuild = Rebuild {
@@ -62,13 +76,28 @@ pub(super) fn rebuild(file: &dyn BlockWrite, header: &Header, checked: &Checked)
     let layout = rebuild.layout(checked.used_end.max(rebuild.kept.end), used)?;
     let end = rebuild.place_of(layout.end());
     if checked.dangling_from.is_some_and(|at| at < end) {
-        return Ok(());
+        return Ok(None);
     }
     rebuild.extend_file(&layout)?;
     rebuild.write_blocks(&layout)?;
     rebuild.write_table(&layout)?;
     file.flush()?;
-    rebuild.activate(&layout)
+    let size_bytes = layout
+        .table_clusters
+        .saturating_mul(header.geometry.cluster_size());
+    Ok(Some(Table {
+        at: rebuild.place_of(layout.table_first()),
+        entries: size_bytes.checked_div(8).unwrap_or(0),
+    }))
+}
+
+/// Points the header to the table. Both fields are in one sector.
+fn activate(file: &dyn BlockWrite, header: &Header, table: Table) -> Result<()> {
+    let clusters = shift_right(table.size_bytes(), header.geometry.cluster_bits());
+    let clusters = u32::try_from(clusters).unwrap_or(u32::MAX);
+    let fields = [&table.at.0.to_be_bytes()[..], &clusters.to_be_bytes()].concat();
+    file.write_at(REFCOUNT_TABLE_AT, &fields)?;
+    file.flush()
 }
 
 impl Rebuild<'_> {
@@ -202,14 +231,5 @@ impl Rebuild<'_> {
             table.set_word(to_usize(*index), self.place_of(cluster).0);
         }
         self.file.write_at(at.0, &table.copy_of(0..table.len()))
-    }
-
-    /// Points the header to the table. Both fields are in one sector.
-    fn activate(&self, layout: &Layout) -> Result<()> {
-        let clusters = u32::try_from(layout.table_clusters).unwrap_or(u32::MAX);
-        let at = self.place_of(layout.table_first());
-        let fields = [&at.0.to_be_bytes()[..], &clusters.to_be_bytes()].concat();
-        self.file.write_at(REFCOUNT_TABLE_AT, &fields)?;
-        self.file.flush()
     }
 }

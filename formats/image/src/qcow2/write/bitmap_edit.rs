@@ -45,7 +45,7 @@ impl<'a> Edit<'a> {
         if header.version < 3 {
             let reason = "bitmaps are not supported in a version 2 image";
             return Err(Error::unsupported(reason)
-                .with_hint("convert it to version 3 with `qemu-img amend -o compat=1.1`"));
+                .with_hint("convert it to version 3 with `diskfs amend -o compat=1.1`"));
         }
         // Without the bit the bitmaps are void, and may have been overwritten.
         let directory = header

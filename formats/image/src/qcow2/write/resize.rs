@@ -55,7 +55,7 @@ impl Writer {
         }
         let reason = "cannot resize a version 2 image with snapshots: their size is not stored";
         Err(Error::unsupported(reason)
-            .with_hint("delete the snapshots, or use `qemu-img amend -o compat=1.1` first"))
+            .with_hint("delete the snapshots, or use `diskfs amend -o compat=1.1` first"))
     }
 
     /// Fails if a bitmap would need a table of another length, or bits past the new end removed.
