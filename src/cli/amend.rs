@@ -80,7 +80,8 @@ fn names(lists: &[String]) -> Vec<String> {
     options.map(name).collect()
 }
 
-fn change_of(lists: &[String]) -> Result<Amend> {
+/// Returns the change that lists of options say.
+pub(super) fn change_of(lists: &[String]) -> Result<Amend> {
     let names = names(lists);
     for name in &names {
         check_name(name)?;

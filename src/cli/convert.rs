@@ -300,13 +300,12 @@ impl Convert {
         size: u64,
         streamed_bytes: Option<u64>,
     ) -> Result<()> {
-        let (file_size, allocated) = match streamed_bytes {
-            Some(bytes) => (bytes, bytes),
-            None => {
-                let metadata = self.target.metadata();
-                let metadata = metadata.map_err(|e| Error::from(e).in_file(&self.target))?;
-                (metadata.len(), metadata.blocks().saturating_mul(512))
-            }
+        let (file_size, allocated) = if let Some(bytes) = streamed_bytes {
+            (bytes, bytes)
+        } else {
+            let metadata = self.target.metadata();
+            let metadata = metadata.map_err(|e| Error::from(e).in_file(&self.target))?;
+            (metadata.len(), metadata.blocks().saturating_mul(512))
         };
         let mut fields = Map::new();
         let path = self.target.as_os_str().as_encoded_bytes();

@@ -209,11 +209,13 @@ pub(super) fn refuse_others_names(path: &Path, is_possible: fn(Format) -> bool) 
 fn not_created(format: Format) -> Error {
     let reason = format!("creating images of format {format} is not supported");
     let theirs = format.qemu_name();
-    let mut hint =
-        format!("raw and qcow2 are supported; `qemu-img create -f {theirs}` makes others");
-    if format.is_convertible_to() {
-        hint += &format!(", and `diskfs convert -O {format}` copies an image into one");
-    }
+    let copy = if format.is_convertible_to() {
+        format!(", and `diskfs convert -O {format}` copies an image into one")
+    } else {
+        String::new()
+    };
+    let hint =
+        format!("raw and qcow2 are supported; `qemu-img create -f {theirs}` makes others{copy}");
     Error::new(ErrorKind::Unsupported, reason).with_hint(hint)
 }
 

@@ -4,6 +4,7 @@
 //! not be changed. What differs is listed in diskfs-qemu-img(1). The work is done by the same
 //! functions as that of diskfs's own commands.
 
+mod amend;
 mod arguments;
 mod bitmap;
 mod check;
@@ -41,8 +42,7 @@ pub(super) const PAGE: &str = include_str!("qemu_img/diskfs-qemu-img.1");
 const QEMU_VERSION: &str = "10.0.2";
 
 /// The commands of qemu-img that are not offered, each with what to use instead.
-const NOT_OFFERED: [(&str, &str); 3] = [
-    ("amend", "copy the image with `convert -o`"),
+const NOT_OFFERED: [(&str, &str); 2] = [
     ("bench", "use fio on a mounted image"),
     ("dd", "use `convert`"),
 ];
@@ -64,6 +64,7 @@ struct Program {
 #[derive(Debug, Subcommand)]
 #[command(infer_long_args = true, disable_version_flag = true)]
 enum Command {
+    Amend(amend::Amend),
     Bitmap(bitmap::Bitmap),
     Check(check::Check),
     Commit(commit::Commit),
@@ -131,6 +132,7 @@ fn print_version() -> Result<()> {
 impl Command {
     fn run(self) -> Result<u8> {
         match self {
+            Self::Amend(args) => args.run(),
             Self::Bitmap(args) => args.run(),
             Self::Check(args) => args.run(),
             Self::Commit(args) => args.run(),

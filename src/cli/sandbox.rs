@@ -158,7 +158,7 @@ impl<'a> Needs<'a> {
         }
         let dir = tempfile::Builder::new().prefix("diskfs-").tempdir();
         let dir = dir.map_err(|e| {
-            let error = Error::from(e).in_file(&tempfile::env::temp_dir());
+            let error = Error::from(e).in_file(tempfile::env::temp_dir());
             error.with_hint("set TMPDIR to a directory for temporary files")
         })?;
         // It fails only if it was set before.

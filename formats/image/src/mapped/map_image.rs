@@ -94,11 +94,16 @@ impl MapImage {
         }
     }
 
-    /// Returns the map. `extents` are the other files, in the order of their names.
-    pub(crate) fn map(&self, extents: &[Arc<dyn BlockRead>]) -> Result<Arc<dyn ImageMap>> {
+    /// Opens the map, and completes the details. `extents` are the other files, in the order of
+    /// their names.
+    pub(crate) fn map(&mut self, extents: &[Arc<dyn BlockRead>]) -> Result<Arc<dyn ImageMap>> {
         match &self.map {
             PendingMap::Complete(map) => Ok(Arc::clone(map)),
-            PendingMap::Vmdk => Ok(Arc::new(Vmdk::open(Arc::clone(&self.file), extents)?)),
+            PendingMap::Vmdk => {
+                let vmdk = Vmdk::open(Arc::clone(&self.file), extents)?;
+                self.details.block_size_bytes = vmdk.grain_bytes();
+                Ok(Arc::new(vmdk))
+            }
         }
     }
 

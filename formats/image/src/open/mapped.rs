@@ -94,8 +94,8 @@ impl Opener<'_> {
     ) -> Result<Opened> {
         let (parent, parent_description) = parent.map(|parent| *parent).unzip();
         let parent = parent.map(Arc::new);
+        let mut image = *image;
         let map = image.map(&extents).map_err(|e| e.in_file(&source.path))?;
-        let image = *image;
         description.virtual_size_bytes = map.size_bytes();
         description.mapped = Some(image.details);
         description.warnings.extend(image.warnings);
