@@ -17,7 +17,7 @@ use crate::{OpenOptions, ResizeOptions, resize};
 pub struct Amend {
     /// The version of the format.
     pub compat: Option<Compat>,
-    /// Whether refcounts can be written late.
+    /// The time at which reference counts are written.
     pub refcounts: Option<RefcountUpdates>,
     /// The width of a refcount in bits: a power of two up to 64.
     pub refcount_bits: Option<u32>,

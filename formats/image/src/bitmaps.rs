@@ -36,7 +36,7 @@ pub struct NewBitmap {
     /// The number of bytes of the disk that one bit covers: a power of two from 512 bytes to 2 GiB.
     /// The default is the cluster size, but at least 4 KiB and at most 64 KiB.
     pub granularity_bytes: Option<u64>,
-    /// Whether writes are recorded.
+    /// The state in which the bitmap begins.
     pub recording: Recording,
 }
 

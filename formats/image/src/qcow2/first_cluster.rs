@@ -51,9 +51,9 @@ impl SectorWrite {
 enum NamePlace {
     /// No name, or a part of the first sector's write.
     InSector,
-    /// The same name is there already.
+    /// The same name, which is there already.
     Kept(usize),
-    /// The name must be written before.
+    /// A new name, which is written before.
     New(usize),
 }
 
