@@ -22,16 +22,16 @@ fn main() -> ExitCode {
         return diskfs::service::executor::worker();
     }
     let words: Vec<OsString> = std::env::args_os().collect();
-    if let Some(words) = cli::qemu_img::words(&words) {
-        return cli::qemu_img::run(words).into();
+    match cli::qemu_img::words(&words) {
+        Some(words) => cli::qemu_img::run(words).into(),
+        None => start(&words),
     }
-    start(words)
 }
 
 #[cfg(feature = "fuse")]
-fn start(words: Vec<OsString>) -> ExitCode {
+fn start(words: &[OsString]) -> ExitCode {
     use cli::Invocation;
-    ExitCode::from(match Invocation::with(words) {
+    ExitCode::from(match Invocation::with(words.to_vec()) {
         Invocation::AsIs(words) => run(&words),
         Invocation::AsHelper(words) => cli::helper_exit_code(run(&words)),
         Invocation::Done(code) => code,
@@ -39,8 +39,8 @@ fn start(words: Vec<OsString>) -> ExitCode {
 }
 
 #[cfg(not(feature = "fuse"))]
-fn start(words: Vec<OsString>) -> ExitCode {
-    run(&words).into()
+fn start(words: &[OsString]) -> ExitCode {
+    run(words).into()
 }
 
 fn run(words: &[OsString]) -> u8 {

@@ -18,6 +18,7 @@ fn stream() -> Vec<u8> {
         file_name: "a disk.vmdk".to_owned(),
         content_id: 1,
         adapter_type: "lsilogic".to_owned(),
+        hardware_version: 4,
     };
     let mut writer = StreamWriter::new(Vec::new(), options).unwrap();
     for grain in [0, 7] {

@@ -214,3 +214,53 @@ fn a_refused_change_changes_nothing() {
         assert!(device.to_vec() == bytes, "{change:?}");
     }
 }
+
+/// Damage to the directory and the tables leads to errors, never to a panic or a broken disk.
+#[test]
+fn damaged_bitmaps_are_refused() {
+    let mut bytes = empty(512);
+    for name in ["a", "b"] {
+        cut(&mut bytes, add(name, 512, true), "add");
+    }
+    write_to(&mut bytes, 1 << 20);
+    let header = super::Header::read(&Memory::new(bytes.as_slice())).unwrap();
+    let directory = header.extensions.bitmaps.unwrap();
+    let entries = bitmap_directory::read(&Memory::new(bytes.as_slice()), &header).unwrap();
+    let mut places: Vec<u64> = (directory.at.0..directory.at.0 + directory.size_bytes).collect();
+    places.extend(112..160);
+    for entry in &entries {
+        places.extend(entry.table_at.0..entry.table_at.0 + 24);
+    }
+    let merge = |name, source| BitmapChange::Merge {
+        name,
+        source,
+        image: None,
+    };
+    let mut done = 0;
+    for (round, at) in places.iter().enumerate() {
+        let mut damaged = bytes.clone();
+        let byte = &mut damaged[usize::try_from(*at).unwrap()];
+        *byte ^= [1, 0x80, 0xff, 4][round % 4];
+        for change in [
+            add("c", 4096, true),
+            merge("a", "b"),
+            BitmapChange::Clear { name: "a" },
+            BitmapChange::Remove { name: "b" },
+        ] {
+            let device = Arc::new(Memory::new(damaged.as_slice()));
+            let writing: Arc<dyn BlockWrite> = device.clone();
+            let Ok(image) = WritableImage::from_device(writing, &options()) else {
+                continue;
+            };
+            let node = image.into_node().unwrap();
+            let prepared = crate::bitmaps::prepare(&node, change);
+            done += usize::from(prepared.and_then(super::PreparedChange::activate).is_ok());
+            let reading: Arc<dyn BlockRead> = device;
+            let image = Image::from_device(reading, &options()).unwrap();
+            let mut disk = [0; 5000];
+            image.device().read_at(1 << 20, &mut disk).unwrap();
+            assert_eq!(disk, [7; 5000], "byte {at}: {change:?}");
+        }
+    }
+    assert!(done > 50, "{done}");
+}

@@ -51,9 +51,9 @@ impl SectorWrite {
 enum NamePlace {
     /// No name, or a part of the first sector's write.
     InSector,
-    /// The same name, which is there already.
+    /// A place where the same name is already.
     Kept(usize),
-    /// A new name, which is written before.
+    /// The name must be written before.
     New(usize),
 }
 
