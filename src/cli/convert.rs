@@ -1,6 +1,7 @@
 //! The command `diskfs convert`.
 
-use std::io::{self, IsTerminal, Write};
+mod output;
+
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,18 +15,15 @@ use diskfs::image::convert::{
 };
 use diskfs::image::create::{BackingCheck, Existing};
 use diskfs::{Disk, Error, ErrorKind, Format, Gate, OpenOptions, Result};
-use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::bytes;
 use super::image_settings::{ImageSettings, implied_format, refuse_others_names};
 use super::operand::Operand;
 use super::options::{SourceArgs, configured_and};
-use super::out_file::is_standard;
 use super::progress::Progress;
 use super::sandbox::Needs;
-use super::session::{Output, Session, raw_stdout, stdout};
-use super::show::json;
+use super::session::{Output, Session, raw_stdout};
 
 /// Copy an image into a new one, in another format or compressed
 ///
@@ -199,24 +197,6 @@ impl Convert {
         Some(needs.writing(Some(&self.target)))
     }
 
-    /// Returns true if the image is written to standard output.
-    fn is_stream(&self) -> bool {
-        !self.no_create && is_standard(&self.target)
-    }
-
-    fn check_stream(&self) -> Result<()> {
-        let invalid = |reason| Error::new(ErrorKind::Invalid, reason);
-        if self.verify {
-            let reason = "an image on standard output cannot be verified";
-            return Err(invalid(reason).with_hint("give DST a name, or leave out --verify"));
-        }
-        if io::stdout().is_terminal() {
-            let reason = "refusing to write an image to a terminal";
-            return Err(invalid(reason).with_hint("give DST a name, or use a pipe"));
-        }
-        Ok(())
-    }
-
     fn format(&self) -> Format {
         let needs_qcow2 = self.compress || self.backing.is_some();
         let implied = || implied_format(&self.target, needs_qcow2, Format::is_convertible_to);
@@ -290,40 +270,5 @@ impl Convert {
         written.map_err(|e| Error::from(e.in_file(&self.target)))?;
         drop(device);
         Ok(image.close()?)
-    }
-
-    /// Prints the document: on standard error if the image was written to standard output.
-    fn print_json(
-        &self,
-        session: &Session,
-        options: &ConvertOptions,
-        size: u64,
-        streamed_bytes: Option<u64>,
-    ) -> Result<()> {
-        let (file_size, allocated) = if let Some(bytes) = streamed_bytes {
-            (bytes, bytes)
-        } else {
-            let metadata = self.target.metadata();
-            let metadata = metadata.map_err(|e| Error::from(e).in_file(&self.target))?;
-            (metadata.len(), metadata.blocks().saturating_mul(512))
-        };
-        let mut fields = Map::new();
-        let path = self.target.as_os_str().as_encoded_bytes();
-        json::put_name(&mut fields, "path", path);
-        let format = options.image.format().name();
-        fields.insert("format".to_owned(), format.into());
-        let numbers = [
-            ("virtual_size_bytes", size),
-            ("file_size_bytes", file_size),
-            ("allocated_bytes", allocated),
-        ];
-        fields.extend(numbers.map(|(name, number)| (name.to_owned(), number.into())));
-        if streamed_bytes.is_some() {
-            let line = json::line(session.command(), Value::Object(fields));
-            return Ok(io::stderr().write_all(line.as_bytes())?);
-        }
-        let mut out = stdout()?;
-        json::write(&mut out, session.command(), Value::Object(fields))?;
-        Ok(out.flush()?)
     }
 }

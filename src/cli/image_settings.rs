@@ -209,18 +209,18 @@ pub(super) fn refuse_others_names(path: &Path, is_possible: fn(Format) -> bool) 
 fn not_created(format: Format) -> Error {
     let reason = format!("creating images of format {format} is not supported");
     let theirs = format.qemu_name();
-    let copy = if format.is_convertible_to() {
+    let copies = if format.is_convertible_to() {
         format!(", and `diskfs convert -O {format}` copies an image into one")
     } else {
         String::new()
     };
     let hint =
-        format!("raw and qcow2 are supported; `qemu-img create -f {theirs}` makes others{copy}");
+        format!("raw and qcow2 are supported; `qemu-img create -f {theirs}` makes others{copies}");
     Error::new(ErrorKind::Unsupported, reason).with_hint(hint)
 }
 
 /// Splits a list of options at commas. As in QEMU, two commas stand for one comma in an option.
-pub(super) fn split_options(list: &str) -> Vec<String> {
+fn split_options(list: &str) -> Vec<String> {
     // A NUL cannot be part of an argument.
     let parts = list.replace(",,", "\0");
     let parts = parts.split(',').filter(|part| !part.is_empty());

@@ -1,0 +1,68 @@
+//! The outputs of `diskfs convert`: an image on standard output, and the JSON document.
+
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt as _;
+
+use diskfs::image::convert::ConvertOptions;
+use diskfs::{Error, ErrorKind, Result};
+use serde_json::{Map, Value};
+
+use super::super::out_file::is_standard;
+use super::super::session::{Session, stdout};
+use super::super::show::json;
+use super::Convert;
+
+impl Convert {
+    /// Returns true if the image is written to standard output.
+    pub(super) fn is_stream(&self) -> bool {
+        !self.no_create && is_standard(&self.target)
+    }
+
+    pub(super) fn check_stream(&self) -> Result<()> {
+        let invalid = |reason| Error::new(ErrorKind::Invalid, reason);
+        if self.verify {
+            let reason = "an image on standard output cannot be verified";
+            return Err(invalid(reason).with_hint("give DST a name, or leave out --verify"));
+        }
+        if io::stdout().is_terminal() {
+            let reason = "refusing to write an image to a terminal";
+            return Err(invalid(reason).with_hint("give DST a name, or use a pipe"));
+        }
+        Ok(())
+    }
+
+    /// Prints the document: on standard error if the image was written to standard output.
+    pub(super) fn print_json(
+        &self,
+        session: &Session,
+        options: &ConvertOptions,
+        size: u64,
+        streamed_bytes: Option<u64>,
+    ) -> Result<()> {
+        let (file_size, allocated) = if let Some(bytes) = streamed_bytes {
+            (bytes, bytes)
+        } else {
+            let metadata = self.target.metadata();
+            let metadata = metadata.map_err(|e| Error::from(e).in_file(&self.target))?;
+            (metadata.len(), metadata.blocks().saturating_mul(512))
+        };
+        let mut fields = Map::new();
+        let path = self.target.as_os_str().as_encoded_bytes();
+        json::put_name(&mut fields, "path", path);
+        let format = options.image.format().name();
+        fields.insert("format".to_owned(), format.into());
+        let numbers = [
+            ("virtual_size_bytes", size),
+            ("file_size_bytes", file_size),
+            ("allocated_bytes", allocated),
+        ];
+        fields.extend(numbers.map(|(name, number)| (name.to_owned(), number.into())));
+        if streamed_bytes.is_some() {
+            let line = json::line(session.command(), Value::Object(fields));
+            return Ok(io::stderr().write_all(line.as_bytes())?);
+        }
+        let mut out = stdout()?;
+        json::write(&mut out, session.command(), Value::Object(fields))?;
+        Ok(out.flush()?)
+    }
+}
