@@ -331,7 +331,8 @@ fn a_vhdx_with_several_chunks_is_read() {
     let disk = directory.path().join("disk.raw");
     let file = File::create(&disk).unwrap();
     file.set_len(size).unwrap();
-    for (byte, at) in (1..).zip([0, 4095, 4096, 4097, 4098]) {
+    let places: [u64; 5] = [0, 4095, 4096, 4097, 4098];
+    for (byte, at) in (1..).zip(places) {
         file.write_all_at(&[byte; 512], at << 20).unwrap();
     }
     let image = Image::open(&disk, &OpenOptions::default()).unwrap();
@@ -343,9 +344,15 @@ fn a_vhdx_with_several_chunks_is_read() {
     });
     let mut go_on = |_| ControlFlow::Continue(());
     convert_verified(&*image.device(), &new, &options, &mut go_on).unwrap();
-    if require("qemu-img").is_some() {
-        let words = ["compare", "-f", "raw", "-F", "vhdx"].map(Path::new);
-        run("qemu-img", words.into_iter().chain([&*disk, &*new])).unwrap();
+    if require("qemu-io").is_none() {
+        return;
+    }
+    // `qemu-img compare` takes long for holes.
+    for (byte, at) in (1..).zip(places) {
+        let read = format!("read -P {byte} {at}M 512");
+        let path = new.display().to_string();
+        let printed = run("qemu-io", ["-r", "-f", "vhdx", "-c", &read, &path]).unwrap();
+        assert!(!printed.contains("failed"), "{printed}");
     }
 }
 
