@@ -220,7 +220,7 @@ fn not_created(format: Format) -> Error {
 }
 
 /// Splits a list of options at commas. As in QEMU, two commas stand for one comma in an option.
-fn split_options(list: &str) -> Vec<String> {
+pub(super) fn split_options(list: &str) -> Vec<String> {
     // A NUL cannot be part of an argument.
     let parts = list.replace(",,", "\0");
     let parts = parts.split(',').filter(|part| !part.is_empty());
