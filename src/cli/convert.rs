@@ -199,13 +199,13 @@ impl Convert {
 
     fn format(&self) -> Format {
         let needs_qcow2 = self.compress || self.backing.is_some();
-        let implied = || implied_format(&self.target, needs_qcow2, Format::is_convertible_to);
+        let implied = || implied_format(&self.target, needs_qcow2);
         self.output_format.unwrap_or_else(implied)
     }
 
     fn convert_options(&self) -> Result<ConvertOptions> {
         if self.output_format.is_none() && !self.no_create {
-            refuse_others_names(&self.target, Format::is_convertible_to)?;
+            refuse_others_names(&self.target)?;
         }
         let mut wanted = ImageSettings::of(&self.options)?;
         if wanted.size.is_some() {
@@ -216,7 +216,7 @@ impl Convert {
         wanted.override_backing(self.backing.as_ref(), self.backing_format);
         let check = || Ok(BackingCheck::Open(self.gate()?));
         Ok(ConvertOptions {
-            image: wanted.converted(self.format(), check)?,
+            image: wanted.image(self.format(), check)?,
             packing: self.compress.then_some(Packing { level: self.level }),
             preallocation: wanted.preallocation,
             sparse_bytes: (self.sparse > 0).then_some(self.sparse),

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use diskfs::image::create::{
-    BackingCheck, CreateOptions, Existing, Preallocation, create_with_progress,
-};
+use diskfs::image::create::{BackingCheck, CreateOptions, Existing, Preallocation};
 use diskfs::{Format, Result};
 use serde_json::{Map, Value};
 
 use super::bytes;
-use super::image_settings::{ImageSettings, implied_format, preallocation, refuse_others_names};
+use super::image_settings::{
+    ImageSettings, create_image, implied_format, preallocation, refuse_others_names,
+};
 use super::options::configured_and;
 use super::progress::Progress;
 use super::session::{Output, Session, stdout};
@@ -27,7 +27,8 @@ use super::show::json;
 #[command(
     after_help = "The options of -o are those of qemu-img: size, cluster_size, compat (0.10, 1.1), extended_l2,
 lazy_refcounts, refcount_bits, compression_type (zlib, zstd), preallocation (off, metadata,
-falloc, full), data_file, data_file_raw, backing_file, backing_fmt. Switches are on or off.
+falloc, full), data_file, data_file_raw, backing_file, backing_fmt. Switches are on or off. Those of
+vmdk, vhd, vdi and vhdx are listed by `diskfs convert --help`.
 
 An image can only refer to a backing file below the image's own directory and with its owner, or
 below a directory of --allow-backing. The format of the backing file must be given: if it were
@@ -49,8 +50,8 @@ pub(super) struct Create {
     #[arg(value_name = "SIZE", value_parser = bytes::parse)]
     size: Option<u64>,
 
-    /// The format, raw or qcow2 [default: qcow2 for a name in .qcow2 or with a backing file, else
-    /// raw]
+    /// The format: raw, qcow2, vmdk, vhd, vdi or vhdx [default: that of the name's ending, qcow2
+    /// with a backing file, else raw]
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
 
@@ -94,7 +95,7 @@ pub(super) fn run(args: &Create, session: &mut Session) -> Result<()> {
         _ => None,
     };
     let mut progress = Progress::new(session.progress(), total);
-    let created = create_with_progress(&args.path, &options, &mut |bytes| {
+    let created = create_image(&args.path, &options, &mut |bytes| {
         progress.advance(bytes);
         ControlFlow::Continue(())
     });
@@ -125,7 +126,7 @@ impl Create {
     fn create_options(&self) -> Result<CreateOptions> {
         let wanted = self.wanted()?;
         if self.format.is_none() {
-            refuse_others_names(&self.path, Format::is_writable)?;
+            refuse_others_names(&self.path)?;
         }
         let image = wanted.image(self.format(&wanted), || self.backing_check())?;
         Ok(CreateOptions {
@@ -142,7 +143,7 @@ impl Create {
 
     fn format(&self, wanted: &ImageSettings) -> Format {
         let needs_qcow2 = wanted.backing.is_some();
-        let implied = || implied_format(&self.path, needs_qcow2, Format::is_writable);
+        let implied = || implied_format(&self.path, needs_qcow2);
         self.format.unwrap_or_else(implied)
     }
 

@@ -14,6 +14,8 @@ use super::bytes;
 
 mod whole;
 
+pub(super) use whole::create_image;
+
 /// The settings that the command line amounts to.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ImageSettings {
@@ -58,6 +60,10 @@ impl ImageSettings {
             }
             Format::Raw => self.raw(),
             Format::Qcow2 => Ok(NewImage::Qcow2(Box::new(self.qcow2(check)?))),
+            Format::Vmdk => self.vmdk().map(NewImage::Vmdk),
+            Format::Vhd => self.vhd().map(NewImage::Vhd),
+            Format::Vdi => self.vdi().map(NewImage::Vdi),
+            Format::Vhdx => self.vhdx().map(NewImage::Vhdx),
             other => Err(not_created(other)),
         }
     }
@@ -184,13 +190,9 @@ fn named_format(path: &Path) -> Option<Format> {
 }
 
 /// Returns the format of a new image for which no option gives it: one that diskfs can write.
-pub(super) fn implied_format(
-    path: &Path,
-    needs_qcow2: bool,
-    is_possible: fn(Format) -> bool,
-) -> Format {
+pub(super) fn implied_format(path: &Path, needs_qcow2: bool) -> Format {
     match named_format(path) {
-        Some(format) if format != Format::Raw && is_possible(format) => format,
+        Some(format) if format != Format::Raw && format.is_creatable() => format,
         _ if needs_qcow2 => Format::Qcow2,
         _ => Format::Raw,
     }
@@ -198,9 +200,9 @@ pub(super) fn implied_format(
 
 /// Refuses the name of a new image that suggests a format which diskfs cannot write: it would
 /// mislead users of the image.
-pub(super) fn refuse_others_names(path: &Path, is_possible: fn(Format) -> bool) -> Result<()> {
+pub(super) fn refuse_others_names(path: &Path) -> Result<()> {
     match named_format(path) {
-        Some(format) if !is_possible(format) => Err(not_created(format).in_file(path)),
+        Some(format) if !format.is_creatable() => Err(not_created(format).in_file(path)),
         _ => Ok(()),
     }
 }
@@ -208,15 +210,8 @@ pub(super) fn refuse_others_names(path: &Path, is_possible: fn(Format) -> bool) 
 /// Returns the error for a format that diskfs reads but does not create.
 fn not_created(format: Format) -> Error {
     let reason = format!("creating images of format {format} is not supported");
-    let theirs = format.qemu_name();
-    let copies = if format.is_convertible_to() {
-        format!(", and `diskfs convert -O {format}` copies an image into one")
-    } else {
-        String::new()
-    };
-    let hint =
-        format!("raw and qcow2 are supported; `qemu-img create -f {theirs}` makes others{copies}");
-    Error::new(ErrorKind::Unsupported, reason).with_hint(hint)
+    Error::new(ErrorKind::Unsupported, reason)
+        .with_hint("supported: raw, qcow2, vmdk, vhd, vdi, vhdx")
 }
 
 /// Splits a list of options at commas. As in QEMU, two commas stand for one comma in an option.

@@ -12,6 +12,7 @@ mod commit;
 mod compare;
 mod convert;
 mod create;
+mod dd;
 mod failure;
 mod info;
 mod map;
@@ -42,10 +43,7 @@ pub(super) const PAGE: &str = include_str!("qemu_img/diskfs-qemu-img.1");
 const QEMU_VERSION: &str = "10.0.2";
 
 /// The commands of qemu-img that are not offered, each with what to use instead.
-const NOT_OFFERED: [(&str, &str); 2] = [
-    ("bench", "use fio on a mounted image"),
-    ("dd", "use `convert`"),
-];
+const NOT_OFFERED: [(&str, &str); 1] = [("bench", "use fio on a mounted image")];
 
 /// Create, convert and change disk images with the command line of qemu-img
 #[derive(Debug, Parser)]
@@ -71,6 +69,7 @@ enum Command {
     Compare(compare::Compare),
     Convert(convert::Convert),
     Create(create::Create),
+    Dd(dd::Dd),
     Info(info::Info),
     Map(map::Map),
     Measure(measure::Measure),
@@ -139,6 +138,7 @@ impl Command {
             Self::Compare(args) => args.run(),
             Self::Convert(args) => args.run(),
             Self::Create(args) => args.run(),
+            Self::Dd(args) => args.run(),
             Self::Info(args) => args.run(),
             Self::Map(args) => args.run(),
             Self::Measure(args) => args.run(),

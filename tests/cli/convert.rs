@@ -155,7 +155,7 @@ fn an_existing_file_is_kept_and_nothing_is_left_of_a_failure() {
             &["convert", "-o", "zeroed_grain=on", "disk.raw", "x.vmdk"],
             "option zeroed_grain is not supported",
         ),
-        (&["create", "x.vmdk", "1M"], "`diskfs convert -O vmdk`"),
+        (&["create", "x.dmg", "1M"], "creating images of format dmg"),
         (
             &["measure", "-O", "vmdk", "disk.raw"],
             "format vmdk is not supported",

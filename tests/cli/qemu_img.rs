@@ -153,7 +153,6 @@ fn what_is_not_offered_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     for words in [
         &["bench", "a.qcow2"][..],
-        &["dd", "if=a", "of=b"],
         &["convert", "--object", "secret,id=a", "a", "b"],
         &["convert", "a", "b", "c"],
     ] {

@@ -66,6 +66,7 @@ mod tables;
 mod wipe;
 mod write_behind;
 mod write_log;
+mod zeroes;
 
 pub use byte_cache::{ByteCache, Weight};
 pub use cache::{Cache, CacheOptions, CacheStatistics};
@@ -86,3 +87,4 @@ pub use tables::{BitOrder, SectorBitmap, Tables};
 pub use wipe::wipe_ends;
 pub use write_behind::WriteBehind;
 pub use write_log::{Crash, Event, Fate, WriteLog};
+pub use zeroes::Zeroes;

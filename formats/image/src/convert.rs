@@ -28,7 +28,7 @@ use crate::create::{
 use crate::{Gate, Image, OpenOptions, WritableImage};
 pub use compare::compare;
 use device::DeviceCopy;
-pub use measure::{Measured, measure, measure_empty};
+pub use measure::{Measured, measure};
 pub use packer::Packing;
 use pieces::PIECE_BYTES;
 pub use stream::convert_to_stream;

@@ -279,7 +279,9 @@ fn write(
         other => {
             let format = other.format();
             let reason = format!("creating empty images of format {format} is not supported");
-            Err(Error::unsupported(reason).with_hint("`diskfs convert` copies a disk into one"))
+            Err(Error::unsupported(reason).with_hint(
+                "`diskfs create` makes one, and `diskfs convert` copies a disk into one",
+            ))
         }
     }
 }

@@ -78,15 +78,14 @@ impl Format {
         }
     }
 
-    /// Returns true if images of the format can be created empty and changed. Images of the others
-    /// are only read, and some are written as a whole
-    /// ([`is_convertible_to`](Self::is_convertible_to)).
+    /// Returns true if images of the format can be changed. Images of the others are only read, and
+    /// some are created as a whole ([`is_creatable`](Self::is_creatable)).
     pub const fn is_writable(self) -> bool {
         matches!(self, Self::Raw | Self::Qcow2)
     }
 
-    /// Returns true if [`convert()`](crate::convert()) writes images of the format.
-    pub const fn is_convertible_to(self) -> bool {
+    /// Returns true if [`convert()`](crate::convert()) makes images of the format.
+    pub const fn is_creatable(self) -> bool {
         matches!(
             self,
             Self::Raw | Self::Qcow2 | Self::Vmdk | Self::Vhd | Self::Vdi | Self::Vhdx

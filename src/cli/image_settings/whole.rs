@@ -1,10 +1,15 @@
-//! The options of formats that are only written as a whole, by `diskfs convert`.
+//! The options of formats that are only written as a whole.
 
 use std::fmt::Display;
+use std::ops::ControlFlow;
+use std::path::Path;
 use std::str::FromStr;
 
+use diskfs::block::{self, Zeroes};
+use diskfs::image::convert::{ConvertOptions, convert};
 use diskfs::image::create::{
-    Allocation, BackingCheck, NewImage, NewVdi, NewVhd, NewVhdx, NewVmdk, VhdSize, VmdkSubformat,
+    Allocation, CreateOptions, Created, NewVdi, NewVhd, NewVhdx, NewVmdk, VhdSize, VmdkSubformat,
+    create_with_progress,
 };
 use diskfs::{Error, ErrorKind, Format, Result};
 
@@ -37,24 +42,32 @@ const OTHER_VMDK_SUBFORMATS: [&str; 3] = [
     "twoGbMaxExtentFlat",
 ];
 
-impl ImageSettings {
-    /// Returns the new image of a copy. `check` says how its backing file, if it has one, is
-    /// checked.
-    pub(in super::super) fn converted(
-        &self,
-        format: Format,
-        check: impl FnOnce() -> Result<BackingCheck>,
-    ) -> Result<NewImage> {
-        match format {
-            Format::Vmdk => self.vmdk().map(NewImage::Vmdk),
-            Format::Vhd => self.vhd().map(NewImage::Vhd),
-            Format::Vdi => self.vdi().map(NewImage::Vdi),
-            Format::Vhdx => self.vhdx().map(NewImage::Vhdx),
-            other => self.image(other, check),
-        }
-    }
+/// Creates an image as the library does, also in a format that is only written as a whole: an empty
+/// disk is then copied into it.
+pub(in super::super) fn create_image(
+    path: &Path,
+    options: &CreateOptions,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> block::Result<Created> {
+    let is_whole = !options.image.format().is_writable();
+    let Some(size_bytes) = options.size_bytes.filter(|_| is_whole) else {
+        return create_with_progress(path, options, progress);
+    };
+    let copied = ConvertOptions {
+        image: options.image.clone(),
+        preallocation: options.preallocation,
+        existing: options.existing,
+        ..ConvertOptions::default()
+    };
+    convert(&Zeroes::new(size_bytes), path, &copied, progress)?;
+    Ok(Created {
+        virtual_size_bytes: options.image.virtual_size_bytes(size_bytes)?,
+        file_size_bytes: path.metadata()?.len(),
+    })
+}
 
-    fn vmdk(&self) -> Result<NewVmdk> {
+impl ImageSettings {
+    pub(super) fn vmdk(&self) -> Result<NewVmdk> {
         self.check_known(Format::Vmdk, &["adapter_type", "hwversion", "subformat"])?;
         let mut new = NewVmdk::default();
         if let Some(value) = self.other("subformat") {
@@ -76,7 +89,7 @@ impl ImageSettings {
         Ok(new)
     }
 
-    fn vhd(&self) -> Result<NewVhd> {
+    pub(super) fn vhd(&self) -> Result<NewVhd> {
         self.check_known(Format::Vhd, &["force_size", "subformat"])?;
         let is_exact = self.parsed("force_size", switch)?;
         Ok(NewVhd {
@@ -88,7 +101,7 @@ impl ImageSettings {
         })
     }
 
-    fn vdi(&self) -> Result<NewVdi> {
+    pub(super) fn vdi(&self) -> Result<NewVdi> {
         self.check_known(Format::Vdi, &["static"])?;
         let allocation = match self.parsed("static", switch)? {
             Some(true) => Allocation::Fixed,
@@ -97,7 +110,7 @@ impl ImageSettings {
         Ok(NewVdi { allocation })
     }
 
-    fn vhdx(&self) -> Result<NewVhdx> {
+    pub(super) fn vhdx(&self) -> Result<NewVhdx> {
         self.check_known(Format::Vhdx, &["block_size", "log_size", "subformat"])?;
         // As in QEMU, 0 stands for the default.
         let block_size = self.parsed("block_size", bytes::parse)?;

@@ -155,7 +155,7 @@ impl Convert {
         }
         let check = || configured().map(BackingCheck::Open);
         Ok(ConvertOptions {
-            image: settings.converted(format, check).map_err(failed)?,
+            image: settings.image(format, check).map_err(failed)?,
             packing: self.compress.then_some(Packing { level: None }),
             preallocation: settings.preallocation,
             sparse_bytes: self.sparse_bytes()?,

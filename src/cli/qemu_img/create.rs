@@ -3,19 +3,20 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use clap::Args;
 
 use diskfs::Format;
 use diskfs::image::create::{
-    BackingCheck, CreateOptions, Existing, L2Entries, NewImage, RefcountUpdates, create,
+    BackingCheck, CreateOptions, Existing, L2Entries, NewImage, NewQcow2, RefcountUpdates,
 };
 
 use super::arguments::{format_of, local_path, size};
 use super::failure::{Failure, Result};
 use super::runner::text;
-use crate::cli::image_settings::ImageSettings;
+use crate::cli::image_settings::{ImageSettings, create_image};
 use crate::cli::options::configured;
 use crate::cli::show::name::message;
 
@@ -64,7 +65,8 @@ impl Create {
         let settings = self.settings(&path, format)?;
         let options = self.create_options(&path, format, &settings)?;
         let failed = |error: diskfs::block::Error| Failure::at(&text(&path), error);
-        let created = create(&path, &options).map_err(failed)?;
+        let created =
+            create_image(&path, &options, &mut |_| ControlFlow::Continue(())).map_err(failed)?;
         if !self.quiet {
             let size = options.size_bytes.unwrap_or(created.virtual_size_bytes);
             let line = self.formatting(&path, &options, size);
@@ -162,28 +164,57 @@ impl Create {
             format!("Formatting '{}',", message(&text(path))),
             format!("fmt={format}"),
         ]);
-        let preallocation = given("preallocation");
-        if let NewImage::Qcow2(image) = &options.image {
-            words.put("cluster_size", image.cluster_size_bytes);
-            words.put_switch("extended_l2", image.l2_entries == L2Entries::Extended);
-            words.put_given("preallocation", preallocation);
-            words.put("compression_type", image.compression.name());
-            words.put("size", size);
-            if let Some(backing) = &image.backing {
-                words.put("backing_file", message(&text(&backing.name)));
-                words.put("backing_fmt", backing.format.qemu_name());
+        match &options.image {
+            NewImage::Qcow2(image) => self.put_qcow2(&mut words, image, size),
+            other => {
+                words.put("size", size);
+                for (name, default) in options_of(other) {
+                    let default = (!default.is_empty()).then(|| (*default).to_owned());
+                    words.put_given(name, given(name).or(default));
+                }
             }
-            for name in ["compat", "data_file", "data_file_raw"] {
-                words.put_given(name, given(name));
-            }
-            words.put_switch("lazy_refcounts", image.refcounts == RefcountUpdates::Lazy);
-            words.put("refcount_bits", image.refcount_bits);
-        } else {
-            words.put("size", size);
-            words.put_given("preallocation", preallocation);
         }
         words.put_given("nocow", given("nocow"));
         words.0.join(" ")
+    }
+
+    fn put_qcow2(&self, words: &mut Words, image: &NewQcow2, size: u64) {
+        let given = |name| value_of(&self.options, name);
+        words.put("cluster_size", image.cluster_size_bytes);
+        words.put_switch("extended_l2", image.l2_entries == L2Entries::Extended);
+        words.put_given("preallocation", given("preallocation"));
+        words.put("compression_type", image.compression.name());
+        words.put("size", size);
+        if let Some(backing) = &image.backing {
+            words.put("backing_file", message(&text(&backing.name)));
+            words.put("backing_fmt", backing.format.qemu_name());
+        }
+        for name in ["compat", "data_file", "data_file_raw"] {
+            words.put_given(name, given(name));
+        }
+        words.put_switch("lazy_refcounts", image.refcounts == RefcountUpdates::Lazy);
+        words.put("refcount_bits", image.refcount_bits);
+    }
+}
+
+/// Returns the options of a format in qemu-img's order, and the values that it shows for those
+/// that are not given.
+const fn options_of(image: &NewImage) -> &'static [(&'static str, &'static str)] {
+    match image {
+        NewImage::Vmdk(_) => &[
+            ("adapter_type", ""),
+            ("compat6", "off"),
+            ("hwversion", "undefined"),
+            ("subformat", ""),
+        ],
+        NewImage::Vdi(_) => &[("static", "off")],
+        NewImage::Vhd(_) => &[("subformat", ""), ("force_size", "")],
+        NewImage::Vhdx(_) => &[
+            ("log_size", "1048576"),
+            ("block_size", "0"),
+            ("subformat", ""),
+        ],
+        NewImage::Raw | NewImage::Qcow2(_) => &[("preallocation", "")],
     }
 }
 

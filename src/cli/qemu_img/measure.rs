@@ -7,7 +7,8 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use diskfs::Format;
-use diskfs::image::convert::{Measured, measure, measure_empty};
+use diskfs::block::Zeroes;
+use diskfs::image::convert::{Measured, measure};
 use diskfs::image::create::{BackingCheck, NewImage, Preallocation};
 use diskfs::image::{Bitmap, Image};
 
@@ -73,7 +74,7 @@ impl Measure {
                 let reason = "Either --size N or one filename must be specified";
                 return Err(Failure::usage(reason, "measure"));
             }
-            (Some(text), []) => (measure_empty(size(text)?, &new)?, None),
+            (Some(text), []) => (measure(&Zeroes::new(size(text)?), &new)?, None),
             (None, names) => {
                 let name = only(names, "measure")?;
                 let mut source = self.open.source(name, self.format.as_deref())?;

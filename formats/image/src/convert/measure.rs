@@ -21,30 +21,10 @@ pub struct Measured {
 /// `Invalid` for options that cannot be combined; `Unsupported` for a format other than raw and
 /// qcow2; the errors of reading tables.
 pub fn measure(from: &dyn BlockRead, image: &NewImage) -> Result<Measured> {
-    let mut stored = 0_u64;
-    if let NewImage::Qcow2(image) = image {
-        for piece in Pieces::new(from, image.cluster_size_bytes, Skipped::Zeroes) {
-            let len_bytes = in_clusters(piece?.len_bytes, image)?;
-            stored = stored.saturating_add(len_bytes);
-        }
-    }
-    measured(from.size_bytes(), stored, image)
-}
-
-/// Returns the size of the file that a disk of this size needs as an image while it is empty.
-///
-/// # Errors
-/// `Invalid` for options that cannot be combined.
-pub fn measure_empty(size_bytes: u64, image: &NewImage) -> Result<Measured> {
-    measured(size_bytes, 0, image)
-}
-
-/// Returns the size of an image which stores this many bytes, in whole clusters.
-fn measured(size_bytes: u64, stored_bytes: u64, image: &NewImage) -> Result<Measured> {
     let image = match image {
         NewImage::Qcow2(image) => image,
         NewImage::Raw => {
-            let size_bytes = whole_sectors(size_bytes)?;
+            let size_bytes = whole_sectors(from.size_bytes())?;
             return Ok(Measured {
                 required_bytes: size_bytes,
                 fully_allocated_bytes: size_bytes,
@@ -56,8 +36,13 @@ fn measured(size_bytes: u64, stored_bytes: u64, image: &NewImage) -> Result<Meas
             return Err(Error::unsupported(reason));
         }
     };
-    let all = fully_allocated_bytes(image, size_bytes)?;
-    let absent = in_clusters(size_bytes, image)?.saturating_sub(stored_bytes);
+    let mut stored = 0_u64;
+    for piece in Pieces::new(from, image.cluster_size_bytes, Skipped::Zeroes) {
+        let len_bytes = in_clusters(piece?.len_bytes, image)?;
+        stored = stored.saturating_add(len_bytes);
+    }
+    let all = fully_allocated_bytes(image, from.size_bytes())?;
+    let absent = in_clusters(from.size_bytes(), image)?.saturating_sub(stored);
     Ok(Measured {
         required_bytes: all.saturating_sub(absent),
         fully_allocated_bytes: all,

@@ -161,7 +161,7 @@ impl Iterator for Pieces<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use diskfs_block::Overlay;
+    use diskfs_block::{Overlay, Zeroes};
 
     use super::*;
 
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn pieces_are_bounded_and_cover_what_is_not_skipped() {
         let size = 600 << 20;
-        let zeroes = Overlay::in_memory(Arc::new(Zeroes(size)), 1 << 20);
+        let zeroes = Overlay::in_memory(Arc::new(Zeroes::new(size)), 1 << 20);
         diskfs_block::BlockWrite::write_at(&zeroes, 400 << 20, &[1; 4096]).unwrap();
         let all = pieces(Pieces::new(&zeroes, 4096, Skipped::None));
         let ends = all.iter().map(|piece| piece.offset + piece.len_bytes);
@@ -191,27 +191,5 @@ mod tests {
                 is_zero: false
             }]
         ));
-    }
-
-    /// A disk of zeroes.
-    #[derive(Debug)]
-    struct Zeroes(u64);
-
-    impl BlockRead for Zeroes {
-        fn size_bytes(&self) -> u64 {
-            self.0
-        }
-
-        fn read_at(&self, _: u64, buf: &mut [u8]) -> Result<()> {
-            buf.fill(0);
-            Ok(())
-        }
-
-        fn extent_at(&self, offset: u64) -> Result<Extent> {
-            Ok(Extent {
-                len_bytes: self.0 - offset,
-                kind: ExtentKind::Zero,
-            })
-        }
     }
 }
