@@ -9,7 +9,7 @@ use diskfs::image::amend::{Amend, amend};
 use diskfs::{Error, ErrorKind, Result};
 use serde_json::json;
 
-use super::image_settings::{ImageSettings, split_options};
+use super::image_settings::{ImageSettings, options_in};
 use super::options::ImageArgs;
 use super::session::{Output, Session, stdout};
 use super::show::json as document;
@@ -75,9 +75,8 @@ pub(super) fn run(args: &AmendArgs, session: &mut Session) -> Result<()> {
 
 /// Returns the names of the options in these lists.
 fn names(lists: &[String]) -> Vec<String> {
-    let options = lists.iter().flat_map(|list| split_options(list));
     let name = |option: String| option.split('=').next().unwrap_or_default().to_owned();
-    options.map(name).collect()
+    options_in(lists).map(name).collect()
 }
 
 /// Returns the change that lists of options say.

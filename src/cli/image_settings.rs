@@ -36,7 +36,7 @@ impl ImageSettings {
     /// Returns the settings of these lists of options.
     pub(super) fn of(lists: &[String]) -> Result<Self> {
         let mut settings = Self::default();
-        for option in lists.iter().flat_map(|list| split_options(list)) {
+        for option in options_in(lists) {
             settings.apply(&option)?;
         }
         Ok(settings)
@@ -210,8 +210,16 @@ pub(super) fn refuse_others_names(path: &Path) -> Result<()> {
 /// Returns the error for a format that diskfs reads but does not create.
 fn not_created(format: Format) -> Error {
     let reason = format!("creating images of format {format} is not supported");
-    Error::new(ErrorKind::Unsupported, reason)
-        .with_hint("supported: raw, qcow2, vmdk, vhd, vdi, vhdx")
+    let theirs = format.qemu_name();
+    Error::new(ErrorKind::Unsupported, reason).with_hint(format!(
+        "raw, qcow2, vmdk, vhd, vdi and vhdx are supported; `qemu-img create -f {theirs}` makes \
+         others"
+    ))
+}
+
+/// Returns the options of several lists.
+pub(super) fn options_in(lists: &[String]) -> impl DoubleEndedIterator<Item = String> {
+    lists.iter().flat_map(|list| split_options(list))
 }
 
 /// Splits a list of options at commas. As in QEMU, two commas stand for one comma in an option.

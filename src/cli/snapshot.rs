@@ -143,7 +143,8 @@ fn done(session: &mut Session, what: &str, snapshot: &str) -> Result<()> {
     Ok(())
 }
 
-fn taken_at(snapshot: &Snapshot) -> Timestamp {
+/// Returns the time at which a snapshot was taken.
+pub(super) fn taken_at(snapshot: &Snapshot) -> Timestamp {
     let since = snapshot.taken_at.duration_since(std::time::UNIX_EPOCH);
     let since = since.unwrap_or_default();
     Timestamp {

@@ -207,19 +207,32 @@ fn patterns_are_expanded_where_files_are_read() {
 #[test]
 fn an_image_is_not_made_under_another_formats_name() {
     let directory = tempfile::tempdir().unwrap();
-    for name in ["disk.vmdk", "disk.VDI", "disk.vhd", "disk.vhdx"] {
+    for (name, theirs) in [("disk.qed", "qed"), ("disk.QCOW", "qcow")] {
         let (code, stderr) = diskfs_in(directory.path(), &["create", name, "1M"]).failure();
         assert_eq!(code, 4, "{stderr}");
-        assert!(stderr.contains("qemu-img create -f v"), "{stderr}");
+        let hint = format!("qemu-img create -f {theirs}");
+        assert!(stderr.contains(&hint), "{stderr}");
     }
-    let words = ["create", "-f", "vhd", "disk", "1M"];
+    let words = ["create", "-f", "parallels", "disk", "1M"];
     let (code, stderr) = diskfs_in(directory.path(), &words).failure();
     assert_eq!(code, 4, "{stderr}");
-    assert!(stderr.contains("qemu-img create -f vpc"), "{stderr}");
+    assert!(stderr.contains("qemu-img create -f parallels"), "{stderr}");
     assert!(names(directory.path()).is_empty());
     diskfs_in(
         directory.path(),
         &["create", "-f", "raw", "disk.vmdk", "1M"],
     )
     .bytes();
+    for (name, format) in [
+        ("new.vmdk", "vmdk"),
+        ("new.VDI", "vdi"),
+        ("new.vhd", "vhd"),
+        ("new.vhdx", "vhdx"),
+    ] {
+        let words = ["create", "--json", name, "1M"];
+        let created = diskfs_in(directory.path(), &words).json();
+        assert_eq!(created["format"], format);
+        let info = diskfs_in(directory.path(), &["info", "--json", name]).json();
+        assert_eq!(info["image"]["format"], format, "{info}");
+    }
 }

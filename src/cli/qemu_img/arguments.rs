@@ -6,9 +6,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use diskfs::image::{Description, Image};
 use diskfs::{Format, parse_bytes};
 
 use super::failure::{Failure, Result};
+use crate::cli::image_settings::split_options;
 use crate::cli::options::{ImageArgs, SourceArgs};
 
 /// The modes of the host's cache that qemu-img accepts. Diskfs uses the host's cache in all of
@@ -84,6 +86,20 @@ impl OpenArgs {
     }
 }
 
+impl Source {
+    /// Opens the image with its backing files.
+    pub(super) fn open(&self) -> Result<Image> {
+        let options = self.args.image.open_options()?;
+        Image::open(&self.path, &options).map_err(|e| Failure::to_open(&self.path, e))
+    }
+
+    /// Describes the image alone.
+    pub(super) fn describe(&self) -> Result<Description> {
+        let options = self.args.image.open_options()?;
+        Image::describe(&self.path, &options).map_err(|e| Failure::to_open(&self.path, e))
+    }
+}
+
 /// Parses the name of a format.
 pub(super) fn format_of(name: &str) -> Result<Format> {
     let unknown = |_| Failure::new(format!("Unknown file format '{name}'"));
@@ -119,7 +135,7 @@ fn image_options(list: &OsString) -> Result<(PathBuf, Option<Format>)> {
         .to_str()
         .ok_or_else(|| Failure::new("Invalid image options"))?;
     let (mut path, mut driver, mut protocol) = (None, None, None);
-    for option in super::size::split_options(text) {
+    for option in split_options(text) {
         let (name, value) = option.split_once('=').unwrap_or((option.as_str(), "on"));
         match name {
             "driver" if value == "file" => protocol = Some(value.to_owned()),

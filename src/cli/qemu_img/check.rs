@@ -6,7 +6,7 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
-use diskfs::image::{CheckReport, FindingKind, Image, Repair, repair};
+use diskfs::image::{CheckReport, FindingKind, Repair, repair};
 
 use super::arguments::{OpenArgs, OutputForm, Source, only};
 use super::failure::{Failure, Result};
@@ -96,9 +96,7 @@ impl Check {
 }
 
 fn check(source: &Source) -> Result<(CheckReport, &'static str)> {
-    let options = source.args.image.open_options()?;
-    let failed = |error| Failure::to_open(&source.path, diskfs::Error::from(error));
-    let image = Image::open(&source.path, &options).map_err(failed)?;
+    let image = source.open()?;
     let report = image.check();
     let report = report.map_err(|e| Failure::at("Check failed", e))?;
     let not_supported =

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use clap::Args;
 
-use diskfs::image::Image;
 use diskfs::image::commit::{Overlay, commit};
 
 use super::arguments::{OpenArgs, Source, only};
@@ -74,9 +73,7 @@ impl Commit {
 
     /// Checks that the image has a backing file, and that it is the named one.
     fn check_base(&self, source: &Source) -> Result<()> {
-        let options = source.args.image.open_options()?;
-        let image = Image::describe(&source.path, &options);
-        let image = image.map_err(|e| Failure::to_open(&source.path, e))?;
+        let image = source.describe()?;
         let name = image.qcow2.and_then(|qcow2| qcow2.backing_name);
         let Some(name) = name else {
             return Err(Failure::new("Image does not have a backing file"));

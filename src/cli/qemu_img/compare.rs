@@ -5,7 +5,6 @@ use std::io::Write;
 
 use clap::Args;
 
-use diskfs::image::Image;
 use diskfs::image::convert::compare;
 
 use super::arguments::{OpenArgs, Source};
@@ -63,7 +62,7 @@ impl Compare {
     }
 
     fn compare(&self, one: &Source, other: &Source) -> Result<u8> {
-        let (one, other) = (open(one)?.device(), open(other)?.device());
+        let (one, other) = (one.open()?.device(), other.open()?.device());
         let (first, second) = (one.size_bytes(), other.size_bytes());
         if self.strict && first != second {
             self.say("Strict mode: Image size mismatch!")?;
@@ -95,9 +94,4 @@ impl Compare {
         writeln!(out, "{text}")?;
         Ok(out.flush()?)
     }
-}
-
-fn open(source: &Source) -> Result<Image> {
-    let options = source.args.image.open_options()?;
-    Image::open(&source.path, &options).map_err(|e| Failure::to_open(&source.path, e))
 }

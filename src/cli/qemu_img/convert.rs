@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 
+use diskfs::image::WritableImage;
 use diskfs::image::convert::{ConvertOptions, Packing, convert, convert_into};
 use diskfs::image::create::{BackingCheck, Existing};
-use diskfs::image::{Image, WritableImage};
 use diskfs::{Format, OpenOptions, block::BlockRead};
 
 use super::arguments::{OpenArgs, Source, format_of, local_path, size};
@@ -198,10 +198,7 @@ impl Convert {
         options: &ConvertOptions,
         writes_into: bool,
     ) -> Result<()> {
-        let open = source.args.image.open_options()?;
-        let image = Image::open(&source.path, &open);
-        let image = image.map_err(|e| Failure::to_open(&source.path, e))?;
-        let from = image.device();
+        let from = source.open()?.device();
         let mut progress = Progress::new(self.progress && !self.quiet, from.size_bytes());
         let failed = |error: diskfs::block::Error| Failure::at("error while converting", error);
         let done = if writes_into {

@@ -16,7 +16,7 @@ use diskfs::image::create::{
 use super::arguments::{format_of, local_path, size};
 use super::failure::{Failure, Result};
 use super::runner::text;
-use crate::cli::image_settings::{ImageSettings, create_image};
+use crate::cli::image_settings::{ImageSettings, create_image, options_in};
 use crate::cli::options::configured;
 use crate::cli::show::name::message;
 
@@ -133,21 +133,15 @@ impl Create {
 
 /// Returns the settings of lists of options, without those that have no effect on the image.
 pub(super) fn settings_of(lists: &[String]) -> diskfs::Result<ImageSettings> {
-    let options = lists
-        .iter()
-        .flat_map(|list| super::size::split_options(list));
     // It is a hint for btrfs.
-    let kept = options.filter(|option| !option.starts_with("nocow"));
+    let kept = options_in(lists).filter(|option| !option.starts_with("nocow"));
     let kept: Vec<String> = kept.map(|option| option.replace(',', ",,")).collect();
     ImageSettings::of(&kept)
 }
 
 /// Returns the value of an option in lists of options, the last of which counts.
 fn value_of(lists: &[String], name: &str) -> Option<String> {
-    let options = lists
-        .iter()
-        .flat_map(|list| super::size::split_options(list));
-    let mut values = options.filter_map(|option| match option.split_once('=') {
+    let mut values = options_in(lists).filter_map(|option| match option.split_once('=') {
         Some((named, value)) => (named == name).then(|| value.to_owned()),
         None => (option == name).then(|| "on".to_owned()),
     });

@@ -8,14 +8,13 @@ use std::sync::Arc;
 use clap::Args;
 
 use diskfs::block::{BlockRead, Slice};
-use diskfs::image::Image;
 use diskfs::image::convert::{ConvertOptions, convert};
 use diskfs::image::create::{BackingCheck, Existing};
 
 use super::arguments::{OpenArgs, Source, format_of, local_path, size};
-use super::create::settings_of;
 use super::failure::{Failure, Result};
 use super::runner::{confined, text};
+use crate::cli::image_settings::ImageSettings;
 
 /// The default block size.
 const BLOCK_BYTES: u64 = 512;
@@ -57,7 +56,7 @@ impl Dd {
         let target = local_path(&operands.to)?;
         let format = format_of(&self.output_format)?;
         let options = ConvertOptions {
-            image: settings_of(&[])?.image(format, || Ok(BackingCheck::Skip))?,
+            image: ImageSettings::default().image(format, || Ok(BackingCheck::Skip))?,
             existing: Existing::Replace,
             ..ConvertOptions::default()
         };
@@ -74,11 +73,7 @@ fn copy(
     operands: &Operands,
     options: &ConvertOptions,
 ) -> Result<()> {
-    let open = source.args.image.open_options()?;
-    let image = Image::open(&source.path, &open);
-    let disk = image
-        .map_err(|e| Failure::to_open(&source.path, e))?
-        .device();
+    let disk = source.open()?.device();
     let (start, len) = operands.range(disk.size_bytes());
     if start > disk.size_bytes() {
         // It is no failure for qemu-img, which makes an empty image.

@@ -8,10 +8,10 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use diskfs::Format;
-use diskfs::image::{Description, Image, Snapshot};
+use diskfs::image::{Description, Snapshot};
 
 use super::arguments::{OpenArgs, OutputForm, Source, only};
-use super::failure::{Failure, Result};
+use super::failure::Result;
 use super::runner::{confined, text};
 use super::size::human;
 use super::snapshot;
@@ -67,15 +67,10 @@ impl Info {
 
     /// Describes the image, and its backing files if they are wanted.
     fn describe(&self, source: &Source) -> Result<Vec<Description>> {
-        let failed = |error: diskfs::block::Error| Failure::to_open(&source.path, error);
-        let options = source.args.image.open_options()?;
         if !self.backing_chain {
-            return Ok(vec![
-                Image::describe(&source.path, &options).map_err(failed)?,
-            ]);
+            return Ok(vec![source.describe()?]);
         }
-        let image = Image::open(&source.path, &options).map_err(failed)?;
-        let mut chain = vec![image.description().clone()];
+        let mut chain = vec![source.open()?.description().clone()];
         while let Some(backing) = chain.last_mut().and_then(|last| last.backing.take()) {
             chain.push(*backing);
         }

@@ -6,7 +6,7 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 
-use diskfs::image::{Description, Image, MapEntry};
+use diskfs::image::{Description, MapEntry};
 
 use super::arguments::{OpenArgs, OutputForm, Source, only, size};
 use super::failure::{Failure, Result};
@@ -48,9 +48,7 @@ impl Map {
     }
 
     fn print(&self, source: &Source) -> Result<()> {
-        let options = source.args.image.open_options()?;
-        let failed = |error: diskfs::block::Error| Failure::to_open(&source.path, error);
-        let image = Image::open(&source.path, &options).map_err(failed)?;
+        let image = source.open()?;
         let start = self.start_offset.as_deref().map_or(Ok(0), size)?;
         let length = self.max_length.as_deref().map_or(Ok(u64::MAX), size)?;
         let end = start.saturating_add(length);

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use diskfs::Format;
 use diskfs::block::Zeroes;
+use diskfs::image::Bitmap;
 use diskfs::image::convert::{Measured, measure};
 use diskfs::image::create::{BackingCheck, NewImage, Preallocation};
-use diskfs::image::{Bitmap, Image};
 
 use super::arguments::{OpenArgs, OutputForm, Source, format_of, only, size};
 use super::create::settings_of;
@@ -120,9 +120,7 @@ impl Measure {
 
 /// Measures an image. Also returns the size of its bitmaps in a qcow2 image, if it is one.
 fn of_image(source: &Source, new: &NewImage) -> Result<(Measured, Option<u64>)> {
-    let options = source.args.image.open_options()?;
-    let failed = |error: diskfs::block::Error| Failure::to_open(&source.path, error);
-    let image = Image::open(&source.path, &options).map_err(failed)?;
+    let image = source.open()?;
     let from = image.device();
     let measured = measure(&*from, new)?;
     let (NewImage::Qcow2(new), Some(qcow2)) = (new, &image.description().qcow2) else {

@@ -6,7 +6,7 @@ use std::io::Write;
 use clap::Args;
 
 use diskfs::image::create::Preallocation;
-use diskfs::image::{Image, ResizeOptions, Shrink, resize};
+use diskfs::image::{ResizeOptions, Shrink, resize};
 
 use super::arguments::{OpenArgs, Source, size};
 use super::failure::{Failure, Result};
@@ -75,10 +75,7 @@ impl Resize {
 
     /// Returns the new size in bytes, and checks that a smaller one is allowed.
     fn new_size(&self, source: &Source, wanted: Wanted) -> Result<u64> {
-        let options = source.args.image.open_options()?;
-        let image = Image::describe(&source.path, &options);
-        let image = image.map_err(|e| Failure::to_open(&source.path, e))?;
-        let old = image.virtual_size_bytes;
+        let old = source.describe()?.virtual_size_bytes;
         let new = match wanted {
             Wanted::To(bytes) => Some(bytes),
             Wanted::By(bytes) => old.checked_add(bytes),

@@ -1,4 +1,4 @@
-//! Sizes as qemu-img prints them, and its lists of options.
+//! Sizes as qemu-img prints them.
 
 /// The units, each 1024 times the one before it.
 const UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
@@ -42,11 +42,6 @@ fn three_digits(bytes: u64, divisor: u64) -> String {
     }
     let text = format!("{}.{:0decimals$}", rounded / scale, rounded % scale);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// Splits a list of options at commas. Two commas stand for one comma in an option.
-pub(super) fn split_options(list: &str) -> Vec<String> {
-    crate::cli::image_settings::split_options(list)
 }
 
 #[cfg(test)]

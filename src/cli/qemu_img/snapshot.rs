@@ -2,19 +2,18 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 
 use diskfs::image::snapshots;
-use diskfs::vfs::Timestamp;
 
 use super::arguments::{OpenArgs, only};
 use super::failure::{Failure, Result};
 use super::size::human;
 use crate::cli::show::name::message;
 use crate::cli::show::time;
+use crate::cli::snapshot::taken_at;
 
 /// List, create, apply or delete the snapshots of an image
 #[derive(Debug, Args)]
@@ -86,15 +85,6 @@ fn from(error: diskfs::block::Error) -> diskfs::Error {
     error.into()
 }
 
-/// Returns the time at which a snapshot was taken, since 1970.
-fn taken_at(taken: SystemTime) -> Timestamp {
-    let since = taken.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp {
-        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        nanoseconds: since.subsec_nanos(),
-    }
-}
-
 /// Returns a table of snapshots; no lines if there is none. Times are in UTC.
 pub(super) fn lines(all: &[diskfs::image::Snapshot]) -> Vec<String> {
     if all.is_empty() {
@@ -106,7 +96,7 @@ pub(super) fn lines(all: &[diskfs::image::Snapshot]) -> Vec<String> {
     };
     let mut lines = vec![line("ID", "TAG", ["VM_SIZE", "DATE", "VM_CLOCK", "ICOUNT"])];
     lines.extend(all.iter().map(|snapshot| {
-        let full = time::full(taken_at(snapshot.taken_at));
+        let full = time::full(taken_at(snapshot));
         let clock = snapshot.vm_clock;
         let seconds = clock.as_secs();
         let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
@@ -126,7 +116,7 @@ pub(super) fn lines(all: &[diskfs::image::Snapshot]) -> Vec<String> {
 }
 
 pub(super) fn to_json(snapshot: &diskfs::image::Snapshot) -> Value {
-    let taken = taken_at(snapshot.taken_at);
+    let taken = taken_at(snapshot);
     let mut document = json!({
         "id": snapshot.id,
         "name": snapshot.name,
