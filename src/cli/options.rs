@@ -192,9 +192,13 @@ impl SourceArgs {
 #[command(next_help_heading = "Image options")]
 pub(crate) struct ImageArgs {
     /// The format of the image, instead of detecting it (raw, qcow2, vmdk, vdi, vhd, vhdx, qed,
-    /// parallels, qcow, dmg, ova)
+    /// parallels, qcow, dmg, ova, compressed)
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
+
+    /// Probe only for the formats of qemu-img
+    #[arg(skip)]
+    pub(crate) only_qemus_formats: bool,
 
     /// Read an internal snapshot, by name or ID, instead of the current state
     #[arg(long, value_name = "NAME")]
@@ -236,6 +240,7 @@ impl ImageArgs {
     fn options_with(&self, keys: Option<&Keys>) -> Result<OpenOptions> {
         Ok(OpenOptions {
             format: self.format,
+            only_qemus_formats: self.only_qemus_formats,
             snapshot: self.snapshot.clone(),
             gate: self.gate()?,
             files: sandbox::opener(),

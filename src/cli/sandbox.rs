@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 #[cfg(feature = "fuse")]
 use diskfs::export::fuse::DEVICE;
-use diskfs::image::{DirectOpener, FileOpener, ImageSpec};
+use diskfs::image::{DirectOpener, FileOpener, Format, ImageSpec, is_named_compressed};
 #[cfg(feature = "microvm")]
 use diskfs::vm::{ForwardServer, Forwarded};
 use diskfs::{Error, ErrorKind, Result};
@@ -151,9 +151,19 @@ impl<'a> Needs<'a> {
         Some(grants.gate(gate))
     }
 
+    /// Returns true if an image may have to be decompressed into a temporary file.
+    fn may_decompress(&self) -> bool {
+        let is_compressed = |spec: ImageSpec| match spec.format.or(self.source.image.format) {
+            Some(format) => format == Format::Compressed,
+            None => is_named_compressed(&spec.path),
+        };
+        let specs = self.images.iter().flat_map(|image| ImageSpec::parse(image));
+        specs.into_iter().any(is_compressed)
+    }
+
     /// Returns a directory for temporary files, which only this command uses.
     fn scratch(&self) -> Result<Option<TempDir>> {
-        if !self.reads_logs && !self.spools {
+        if !self.reads_logs && !self.spools && !self.may_decompress() {
             return Ok(None);
         }
         let dir = tempfile::Builder::new().prefix("diskfs-").tempdir();

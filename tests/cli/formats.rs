@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use diskfs_fixtures::{have, image};
+use serde_json::Value;
 
 use crate::{diskfs, diskfs_in};
 
@@ -53,6 +54,79 @@ fn files_are_read_out_of_every_format() {
             "{text}"
         );
     }
+}
+
+/// The programs that compress a disk, each with the name of the file, and whether diskfs decompresses
+/// it into a temporary file.
+const COMPRESSED: &[(&[&str], &str, bool)] = &[
+    (&["gzip", "-c"], "demo.raw.gz", true),
+    (&["xz", "-c", "--block-size=1MiB"], "demo.raw.xz", false),
+    (&["xz", "-c"], "demo.img.xz", true),
+    (&["zstd", "-c", "-q"], "demo.zst", true),
+];
+
+/// Compresses a file of a directory by another program.
+fn compress(directory: &Path, words: &[&str], plain: &str, packed: &str) {
+    let to = std::fs::File::create(directory.join(packed)).unwrap();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg(plain).current_dir(directory);
+    assert!(command.stdout(to).status().unwrap().success(), "{words:?}");
+}
+
+#[test]
+fn files_are_read_out_of_compressed_disks() {
+    let demo = image("demo.qcow2");
+    let directory = demo.directory();
+    diskfs(&demo, &["convert", "demo.qcow2", "demo.raw"]);
+    for (words, name, is_spooled) in COMPRESSED {
+        if !have(&[words[0]]) {
+            continue;
+        }
+        compress(directory, words, "demo.raw", name);
+        let cat = diskfs(&demo, &["cat", &format!("{name}:/etc/hostname")]);
+        assert_eq!(cat.output.stdout, b"demo\n", "{name}: {}", cat.stderr());
+        let warned = cat.stderr().contains("into a temporary file");
+        assert_eq!(warned, *is_spooled, "{name}: {}", cat.stderr());
+        let info = diskfs(&demo, &["info", "--json", name]);
+        let info: Value = serde_json::from_slice(&info.output.stdout).unwrap();
+        assert_eq!(info["image"]["format"], "compressed");
+        assert_eq!(info["image"]["virtual_size_bytes"], 64 << 20);
+        let same = diskfs(&demo, &["compare", name, "demo.raw"]);
+        assert_eq!(same.code(), Some(0), "{}", same.stderr());
+        let refused = diskfs_in(directory, &["touch", &format!("{name}:/new")]);
+        assert_eq!(refused.code(), Some(1), "{}", refused.stderr());
+        // qemu-img takes it for a raw disk.
+        let theirs = diskfs(&demo, &["qemu-img", "info", "--output=json", name]);
+        let theirs: Value = serde_json::from_slice(theirs.bytes()).unwrap();
+        assert_eq!(theirs["format"], "raw");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_compressed_disk_is_told() {
+    if !have(&["gzip"]) {
+        return;
+    }
+    let demo = image("demo.qcow2");
+    let directory = demo.directory();
+    compress(directory, &["gzip", "-c"], "demo.qcow2", "demo.qcow2.gz");
+    let other = diskfs_in(directory, &["info", "demo.qcow2.gz"]);
+    assert_eq!(other.code(), Some(4));
+    assert!(
+        other.stderr().contains("compressed qcow2"),
+        "{}",
+        other.stderr()
+    );
+    let whole = std::fs::read(directory.join("demo.qcow2.gz")).unwrap();
+    std::fs::write(directory.join("cut.raw.gz"), &whole[..whole.len() / 2]).unwrap();
+    let cut = diskfs_in(directory, &["info", "cut.raw.gz"]);
+    assert_eq!(cut.code(), Some(5));
+    assert!(cut.stderr().contains("truncated"), "{}", cut.stderr());
+    std::fs::write(directory.join("plain.gz"), "no gzip").unwrap();
+    let plain = diskfs(&demo, &["info", "--json", "plain.gz"]).json();
+    assert_eq!(plain["image"]["format"], "raw");
+    let said = diskfs_in(directory, &["info", "plain.gz,format=compressed"]);
+    assert_eq!(said.code(), Some(5));
 }
 
 #[test]

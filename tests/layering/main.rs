@@ -17,6 +17,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Image formats that are only read: each a map, which the image crate opens and reads.
     ("diskfs-dmg", &["diskfs-block"]),
     ("diskfs-parallels", &["diskfs-block"]),
+    // Compressed streams, and disks in them.
+    ("diskfs-compressed", &["diskfs-block"]),
     ("diskfs-qcow", &["diskfs-block"]),
     ("diskfs-qed", &["diskfs-block"]),
     ("diskfs-vdi", &["diskfs-block"]),
@@ -26,6 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "diskfs-image",
         &[
             "diskfs-block",
+            "diskfs-compressed",
             "diskfs-dmg",
             "diskfs-ova",
             "diskfs-parallels",
@@ -91,7 +94,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // Reports of a guest's contents, and changes of a guest: only through its files.
-    ("diskfs-archive", &["diskfs-disk", "diskfs-vfs"]),
+    (
+        "diskfs-archive",
+        &["diskfs-compressed", "diskfs-disk", "diskfs-vfs"],
+    ),
     (
         "diskfs-inspect",
         &[

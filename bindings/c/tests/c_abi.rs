@@ -177,7 +177,8 @@ fn misuse_is_an_error() {
         "invalid 22: invalid access 77".to_owned(),
         "invalid 22: format: invalid UTF-8 at byte 1".to_owned(),
         "unsupported 95: unsupported image format `cloop`; supported: raw, qcow2, vdi, vhd (vpc), \
-         vhdx, vmdk, qed, parallels, qcow, dmg, ova; convert others with `qemu-img convert -O qcow2`"
+         vhdx, vmdk, qed, parallels, qcow, dmg, ova, compressed; convert others with \
+         `qemu-img convert -O qcow2`"
             .to_owned(),
         "invalid 22: missing buffer (NULL)".to_owned(),
         "invalid 22: volume: invalid UTF-8 at byte 0".to_owned(),

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use diskfs_block::{Error, ErrorKind, Result, read_within};
+use diskfs_compressed::is_compressed;
 use diskfs_ova::is_tar;
 use rustix::fs::Stat;
 
@@ -50,8 +51,13 @@ pub(crate) fn warning(source: &Source, format: Format) -> Option<String> {
     })
 }
 
+/// The length of the longest magic number of a compressed file.
+const MAGIC_BYTES: usize = 6;
+/// The file name extensions of compressed files.
+const COMPRESSED_ENDINGS: [&str; 5] = ["gz", "lz4", "xz", "zst", "zstd"];
+
 /// Returns the format of an image that is found by its name, too: a DMG, whose structures are only
-/// at its end, or an OVA, which begins like any tar archive on a raw disk.
+/// at its end, or an OVA, an OVF or a compressed disk, whose first bytes a guest may have on a raw disk.
 pub(crate) fn named_by_extension(source: &Source) -> Result<Option<Format>> {
     let device = source.device.as_ref();
     if ends_in(&source.path, "dmg") && diskfs_dmg::ends_with_trailer(device)? {
@@ -61,7 +67,23 @@ pub(crate) fn named_by_extension(source: &Source) -> Result<Option<Format>> {
         let head = read_within(device, 0, HEAD_BYTES)?.unwrap_or_default();
         return Ok(is_tar(&head).then_some(Format::Ova));
     }
+    if ends_in(&source.path, "ovf") {
+        let head = read_within(device, 0, MAGIC_BYTES)?.unwrap_or_default();
+        let is_text = head.starts_with(b"<") || head.starts_with(b"\xef\xbb\xbf<");
+        return Ok(is_text.then_some(Format::Ova));
+    }
+    if is_named_compressed(&source.path) {
+        let head = read_within(device, 0, MAGIC_BYTES)?.unwrap_or_default();
+        return Ok(is_compressed(&head).then_some(Format::Compressed));
+    }
     Ok(None)
+}
+
+/// Returns true if a file is named like a compressed one.
+pub fn is_named_compressed(path: &Path) -> bool {
+    COMPRESSED_ENDINGS
+        .iter()
+        .any(|ending| ends_in(path, ending))
 }
 
 /// Returns a warning for a file that was probed as raw, and may be a fixed VHD. Its footer is at

@@ -29,17 +29,19 @@ pub enum Format {
     Qcow,
     /// Apple's format.
     Dmg,
-    /// A package of a virtual machine, with its disks.
+    /// A package of a virtual machine: an archive with its disks, or an OVF beside them.
     Ova,
+    /// A raw disk that is compressed as a whole: gzip, xz, zstd or LZ4.
+    Compressed,
 }
 
 /// The names of the supported formats, for messages.
 pub(crate) const SUPPORTED: &str = "supported: raw, qcow2, vdi, vhd (vpc), vhdx, vmdk, qed, \
-     parallels, qcow, dmg, ova; convert others with `qemu-img convert -O qcow2`";
+     parallels, qcow, dmg, ova, compressed; convert others with `qemu-img convert -O qcow2`";
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Raw,
         Self::Qcow2,
         Self::Vdi,
@@ -51,6 +53,7 @@ impl Format {
         Self::Qcow,
         Self::Dmg,
         Self::Ova,
+        Self::Compressed,
     ];
 
     /// Returns the name: as QEMU spells it, but `vhd` instead of `vpc`.
@@ -67,6 +70,7 @@ impl Format {
             Self::Qcow => "qcow",
             Self::Dmg => "dmg",
             Self::Ova => "ova",
+            Self::Compressed => "compressed",
         }
     }
 
@@ -92,10 +96,15 @@ impl Format {
         )
     }
 
+    /// Returns true if QEMU reads images of the format.
+    pub const fn is_qemus(self) -> bool {
+        !matches!(self, Self::Ova | Self::Compressed)
+    }
+
     /// Returns true if the format can be that of a backing file: one that QEMU can write, so that
     /// tools expect it there.
     pub(crate) const fn can_back(self) -> bool {
-        !matches!(self, Self::Dmg | Self::Ova)
+        self.is_qemus() && !matches!(self, Self::Dmg)
     }
 }
 

@@ -102,6 +102,7 @@ pub use description::{
     Bitmap, BitmapState, Compression, Description, Encryption, MappedDetails, Qcow2Details,
     Snapshot,
 };
+pub use disguise::is_named_compressed;
 pub use encryption::{Decrypt, Unlock};
 pub use files::{DirectOpener, FileOpener};
 pub use format::Format;

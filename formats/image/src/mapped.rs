@@ -1,5 +1,6 @@
 //! An image of a format that only maps: reading for every [`ImageMap`].
 
+mod compressed;
 mod map_image;
 mod runs;
 mod windows_path;
@@ -13,6 +14,7 @@ use crate::layer::{Layer, Status};
 use crate::mapped::runs::{Run, Runs};
 use crate::numbers::{to_u64, to_usize};
 
+pub(crate) use compressed::open as open_compressed;
 pub(crate) use map_image::{MapImage, ParentFormat, ParentLink};
 
 /// The largest number of runs to prefetch in one call. Looking up more would be wasted if the

@@ -184,7 +184,7 @@ impl<'a> Opener<'a> {
         source.probed = self.options.format.is_none();
         let format = match self.options.format {
             Some(format) => format,
-            None => probed(&source).map_err(|e| e.in_file(&source.path))?,
+            None => self.probed(&source).map_err(|e| e.in_file(&source.path))?,
         };
         let state = match &self.options.snapshot {
             Some(name) => ImageState::Snapshot(name),
@@ -193,6 +193,17 @@ impl<'a> Opener<'a> {
         let mut opened = self.layer(&source, format, state)?;
         opened.1.probed = source.probed;
         Ok(opened)
+    }
+
+    /// Returns the format of a file from the user, by its contents.
+    fn probed(&self, source: &Source) -> Result<Format> {
+        let format = probe(source.device.as_ref())?;
+        if format != Format::Raw {
+            return Ok(format);
+        }
+        let is_wanted = |format: &Format| format.is_qemus() || !self.options.only_qemus_formats;
+        let by_name = disguise::named_by_extension(source)?.filter(is_wanted);
+        Ok(by_name.unwrap_or(Format::Raw))
     }
 
     fn open_to_edit(&self, path: &Path) -> Result<File> {
@@ -481,16 +492,6 @@ fn unsupported_base(name: &str) -> Error {
         "supported: raw, qcow2, vdi, vhd (vpc), vhdx, vmdk, qed, parallels, qcow; convert others \
          with `qemu-img convert -O qcow2`",
     )
-}
-
-/// Returns the format of a file from the user, by its contents.
-fn probed(source: &Source) -> Result<Format> {
-    let format = probe(source.device.as_ref())?;
-    if format != Format::Raw {
-        return Ok(format);
-    }
-    let by_name = disguise::named_by_extension(source)?;
-    Ok(by_name.unwrap_or(Format::Raw))
 }
 
 /// Refuses a snapshot of a format that has none.

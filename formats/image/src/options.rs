@@ -10,6 +10,8 @@ pub struct OpenOptions {
     /// The image's format; `None` probes it. A given format is not checked: an image given as raw
     /// is raw whatever its content looks like.
     pub format: Option<Format>,
+    /// True to probe only for formats that QEMU has: images of the others are raw.
+    pub only_qemus_formats: bool,
     /// The internal snapshot to read, by id or name (an id wins, as in QEMU); `None` reads the
     /// disk's current state.
     pub snapshot: Option<String>,
@@ -40,6 +42,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             format: None,
+            only_qemus_formats: false,
             snapshot: None,
             backing_format: None,
             gate: Gate::default(),

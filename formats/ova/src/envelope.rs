@@ -2,11 +2,14 @@
 //!
 //! Specification: DMTF DSP0243 1.1 and 2.1, sections 7.1 (References) and 9.1 (`DiskSection`).
 
-use diskfs_block::{Error, Result};
+use diskfs_block::{BlockRead, Error, Result, bytes, read_within};
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
 use crate::units::capacity_bytes;
+
+/// The most bytes of an envelope: real ones have some 10 KiB.
+pub(crate) const MAX_ENVELOPE_BYTES: u64 = 4 << 20;
 
 /// The most files and the most disks of an envelope.
 const MAX_ENTRIES: usize = 4096;
@@ -57,6 +60,24 @@ pub struct Envelope {
     pub disks: Vec<Disk>,
 }
 
+impl FileReference {
+    /// Checks that the file contains the disk's image itself.
+    ///
+    /// # Errors
+    /// `Unsupported` if it is compressed or in chunks.
+    pub fn check_encoding(&self) -> Result<()> {
+        if let Some(compression) = &self.compression {
+            let reason = format!("unsupported compression `{compression}` of a disk of an OVF");
+            return Err(Error::unsupported(reason).with_hint("unpack the disk first"));
+        }
+        if self.chunk_bytes.is_some() {
+            let reason = "unsupported disk in chunks of an OVF";
+            return Err(Error::unsupported(reason).with_hint("join the chunks first"));
+        }
+        Ok(())
+    }
+}
+
 /// A disk before its file is known.
 struct RawDisk {
     disk: Disk,
@@ -77,6 +98,20 @@ impl Disk {
 }
 
 impl Envelope {
+    /// Reads an envelope that is a file by itself.
+    ///
+    /// # Errors
+    /// As for [`parse`](Self::parse); `Unsupported` for one of more than 4 MiB.
+    pub fn read(file: &dyn BlockRead) -> Result<Self> {
+        let size_bytes = file.size_bytes();
+        if size_bytes > MAX_ENVELOPE_BYTES {
+            let reason = format!("unsupported OVF: more than {MAX_ENVELOPE_BYTES} bytes");
+            return Err(Error::unsupported(reason));
+        }
+        let text = read_within(file, 0, bytes::index(size_bytes))?;
+        Self::parse(&text.unwrap_or_default())
+    }
+
     /// Parses an envelope.
     ///
     /// # Errors

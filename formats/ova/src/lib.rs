@@ -47,5 +47,5 @@ mod units;
 
 pub use envelope::{Disk, Envelope, FileReference};
 pub use manifest::FileDigest;
-pub use ova::Ova;
+pub use ova::{Ova, percent_decoded};
 pub use tar::{Member, is_tar};

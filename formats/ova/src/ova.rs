@@ -5,12 +5,9 @@ use std::sync::Arc;
 use diskfs_block::bytes::index;
 use diskfs_block::{BlockRead, Error, Result, Slice, read_within};
 
-use crate::envelope::{Disk, Envelope, FileReference};
+use crate::envelope::{Disk, Envelope, MAX_ENVELOPE_BYTES};
 use crate::manifest::{self, FileDigest};
 use crate::tar::{Member, members};
-
-/// The most bytes of an envelope: real ones have some 10 KiB.
-const MAX_ENVELOPE_BYTES: u64 = 4 << 20;
 
 /// The most bytes of a manifest.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
@@ -77,7 +74,7 @@ impl Ova {
         let Some(file) = &disk.file else {
             return Ok(None);
         };
-        check_encoding(file)?;
+        file.check_encoding()?;
         let member = self.member(&file.href)?;
         Slice::new(Arc::clone(&self.archive), member.start, member.size_bytes).map(Some)
     }
@@ -124,20 +121,8 @@ fn contents(archive: &dyn BlockRead, member: &Member, max_bytes: u64) -> Result<
     Ok(bytes.unwrap_or_default())
 }
 
-fn check_encoding(file: &FileReference) -> Result<()> {
-    if let Some(compression) = &file.compression {
-        let reason = format!("unsupported compression `{compression}` of a disk in an OVA");
-        return Err(Error::unsupported(reason).with_hint("unpack the disk first"));
-    }
-    if file.chunk_bytes.is_some() {
-        let reason = "unsupported disk in chunks in an OVA";
-        return Err(Error::unsupported(reason).with_hint("join the chunks first"));
-    }
-    Ok(())
-}
-
-/// Decodes `%20` and the like; `None` if that is not UTF-8.
-fn percent_decoded(href: &str) -> Option<String> {
+/// Decodes `%20` and the like in the place of a file; `None` if that is not UTF-8.
+pub fn percent_decoded(href: &str) -> Option<String> {
     let mut decoded = Vec::new();
     let mut rest = href.as_bytes();
     while let Some((first, after)) = rest.split_first() {

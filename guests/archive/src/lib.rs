@@ -94,7 +94,7 @@ pub fn decompressed<'r>(mut input: impl Read + 'r) -> Result<Box<dyn Read + 'r>>
             "pipe the archive through `bzip2 -dc`, or compress it with gzip, xz, lz4 or zstd",
         ));
     }
-    let is_packed = unpack::is_packed(&start);
+    let is_packed = unpack::is_compressed(&start);
     let mut whole = io::BufReader::new(io::Cursor::new(start).chain(input));
     if !is_packed {
         return Ok(Box::new(whole));

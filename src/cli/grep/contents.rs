@@ -105,7 +105,7 @@ fn unpacked(mut file: File) -> io::Result<Box<dyn Read>> {
     let mut magic = [0; 6];
     let read = file.read(&mut magic)?;
     file.rewind()?;
-    if !unpack::is_packed(magic.get(..read).unwrap_or_default()) {
+    if !unpack::is_compressed(magic.get(..read).unwrap_or_default()) {
         return Ok(Box::new(file));
     }
     let file = io::BufReader::with_capacity(PIECE_BYTES, file);

@@ -74,6 +74,7 @@ impl OpenArgs {
         let image = ImageArgs {
             format,
             force_share: self.force_share,
+            only_qemus_formats: true,
             ..ImageArgs::default()
         };
         Ok(Source {
@@ -102,8 +103,11 @@ impl Source {
 
 /// Parses the name of a format.
 pub(super) fn format_of(name: &str) -> Result<Format> {
-    let unknown = |_| Failure::new(format!("Unknown file format '{name}'"));
-    name.parse().map_err(unknown)
+    let known = name
+        .parse()
+        .ok()
+        .filter(|format: &Format| format.is_qemus());
+    known.ok_or_else(|| Failure::new(format!("Unknown file format '{name}'")))
 }
 
 /// Returns the path of a file name: all of it, or what follows `file:`.

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 
 use clap::{ArgAction, Args};
 
-use diskfs::Format;
 use diskfs::image::rebase::{Contents, NewBase, rebase};
 
 use super::arguments::{OpenArgs, format_of, only};
@@ -84,7 +83,7 @@ impl Rebase {
             return Ok(None);
         }
         let format = self.backing_format.as_deref().map(format_of).transpose()?;
-        let Some(format) = format.filter(|format| *format != Format::Ova) else {
+        let Some(format) = format else {
             let reason = "Could not change the backing file: backing format must be specified";
             return Err(Failure::new(reason));
         };

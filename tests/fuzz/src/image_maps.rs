@@ -69,12 +69,28 @@ fn seal(device: &dyn BlockWrite) -> Result<()> {
         seal_vhd(device, 0, 512, 64)?;
         seal_vhd(device, 512, 1024, 36)?;
     }
+    if start.starts_with(b"\xfd7zXZ") {
+        seal_xz(device)?;
+    }
     let end = device.size_bytes().saturating_sub(512);
     device.read_at(end, &mut start)?;
     if &start == b"conectix" {
         seal_vhd(device, end, 512, 64)?;
     }
     Ok(())
+}
+
+/// Corrects the checksums of the index and of the footer of a stream of xz.
+fn seal_xz(device: &dyn BlockWrite) -> Result<()> {
+    let footer_at = device.size_bytes().saturating_sub(12);
+    let mut footer = [0; 12];
+    device.read_at(footer_at, &mut footer)?;
+    device.write_at(footer_at, &crc32fast::hash(&footer[4..10]).to_le_bytes())?;
+    let words = u64::from(footer[4]) + u64::from(footer[5]) * 256;
+    let mut index = vec![0; usize::try_from(words * 4).unwrap_or(0)];
+    let index_at = footer_at.saturating_sub(words * 4 + 4);
+    device.read_at(index_at, &mut index)?;
+    device.write_at(index_at + words * 4, &crc32fast::hash(&index).to_le_bytes())
 }
 
 /// Corrects the checksum of a structure of a VHD.
@@ -161,6 +177,7 @@ pub(crate) fn seeds() -> impl Iterator<Item = (&'static str, Sparse)> {
     made.collect::<Vec<_>>()
         .into_iter()
         .chain([("vhdx", vhdx()), ("dmg", dmg())])
+        .chain(compressed())
 }
 
 /// The GUIDs of the table, the metadata, and the metadata items, as stored.
@@ -241,6 +258,42 @@ fn dmg() -> Sparse {
     image.write(3584 + 216, &1536_u64.to_be_bytes());
     image.write(3584 + 224, &(list.len() as u64).to_be_bytes());
     image
+}
+
+/// A file of three blocks, as `xz -0 --check=crc32 --block-size=3000` makes it.
+const XZ: &[u8] = b"\xfd7zXZ\0\0\x01\x69\x22\xde\x36\
+    \x02\0\x21\x01\x0c\0\0\0\x8f\x98\x41\x9c\xe0\x0b\xb7\0\x15\x5d\0\x18\xef\xfb\xbf\xfe\
+    \xa3\xb1\x5e\xe5\xf8\x3f\xb2\xaa\x26\x55\xf8\x68\x1e\xfe\xd0\0\0\0\0\0\xbb\x49\x43\x94\
+    \x02\0\x21\x01\x0c\0\0\0\x8f\x98\x41\x9c\xe0\x0b\xb7\0\x15\x5d\0\x19\x6f\xfb\xbf\xfe\
+    \xa3\xb1\x5e\xe5\xf8\x3f\xb2\xaa\x26\x55\xf8\x68\x1e\xfe\xd0\0\0\0\0\0\x12\x0b\x93\x8d\
+    \x02\0\x21\x01\x0c\0\0\0\x8f\x98\x41\x9c\xe0\x0b\xb7\0\x15\x5d\0\x19\xef\xfb\xbf\xfe\
+    \xa3\xb1\x5e\xe5\xf8\x3f\xb2\xaa\x26\x55\xf8\x68\x1e\xfe\xd0\0\0\0\0\0\x75\x35\x23\x85\
+    \0\x03\x2d\xb8\x17\x2d\xb8\x17\x2d\xb8\x17\0\xb2\xac\xf3\xcb\
+    \x9b\xe3\x51\x40\x03\0\0\0\0\x01YZ";
+
+/// Returns compressed disks of several units.
+fn compressed() -> impl Iterator<Item = (&'static str, Sparse)> {
+    let plain = [1; 3000];
+    let frame = zstd::bulk::compress(&plain, 1).unwrap_or_default();
+    let mut bgzf = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0BC\x02\0".to_vec();
+    // The length of the member less one, and a block that is stored as it is.
+    bgzf.extend((3030_u16).to_le_bytes());
+    bgzf.extend([1]);
+    bgzf.extend(3000_u16.to_le_bytes());
+    bgzf.extend((!3000_u16).to_le_bytes());
+    bgzf.extend(plain);
+    bgzf.extend(crc32fast::hash(&plain).to_le_bytes());
+    bgzf.extend(3000_u32.to_le_bytes());
+    let files = [
+        ("xz", XZ.to_vec()),
+        ("zstd", frame.repeat(3)),
+        ("bgzf", bgzf.repeat(2)),
+    ];
+    files.into_iter().map(|(name, bytes)| {
+        let mut image = Sparse::zeroes(bytes.len() as u64);
+        image.write(0, &bytes);
+        (name, image)
+    })
 }
 
 fn base64(bytes: &[u8]) -> String {

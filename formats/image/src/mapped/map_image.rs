@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, Error, ImageMap, Result};
+use diskfs_block::{BlockRead, Error, ImageMap, Result, RunStorage, read_within};
 use diskfs_dmg::Dmg;
-use diskfs_ova::Ova;
+use diskfs_ova::{Disk, Envelope, Ova, is_tar, percent_decoded};
 use diskfs_parallels::Parallels;
 use diskfs_qcow::Qcow;
 use diskfs_qed::Qed;
@@ -17,6 +17,8 @@ use crate::Format;
 use crate::description::MappedDetails;
 use crate::mapped::StorageRules;
 use crate::mapped::windows_path::to_unix;
+use crate::numbers::{to_u64, to_usize};
+use crate::probe::HEAD_BYTES;
 
 /// An image of which the file itself is open, but no file that it names.
 pub(crate) struct MapImage {
@@ -35,6 +37,8 @@ pub(crate) struct MapImage {
 enum PendingMap {
     Complete(Arc<dyn ImageMap>),
     Vmdk,
+    /// The only other file is a VMDK, which must be complete.
+    Ovf,
 }
 
 /// The parent or backing file of an image, as the image names it.
@@ -69,13 +73,17 @@ impl MapImage {
             Format::Qcow => qcow(file),
             Format::Dmg => dmg(file),
             Format::Ova => ova(file),
-            Format::Raw | Format::Qcow2 => Err(Error::invalid(format!(
+            Format::Raw | Format::Qcow2 | Format::Compressed => Err(Error::invalid(format!(
                 "{format} is not a format that only maps"
             ))),
         }
     }
 
-    fn new(map: Arc<dyn ImageMap>, file: Arc<dyn BlockRead>, details: MappedDetails) -> Self {
+    pub(super) fn new(
+        map: Arc<dyn ImageMap>,
+        file: Arc<dyn BlockRead>,
+        details: MappedDetails,
+    ) -> Self {
         Self::pending(PendingMap::Complete(map), file, details)
     }
 
@@ -104,7 +112,39 @@ impl MapImage {
                 self.details.block_size_bytes = vmdk.grain_bytes();
                 Ok(Arc::new(vmdk))
             }
+            PendingMap::Ovf => {
+                let missing = || Error::invalid("the disk of the OVF is not open");
+                let file = extents.first().ok_or_else(missing)?;
+                let mut disk = vmdk_in_package(Arc::clone(file))?;
+                let map = disk.map(&[])?;
+                (self.file, self.details, self.rules) = (disk.file, disk.details, disk.rules);
+                Ok(map)
+            }
         }
+    }
+
+    /// Returns the first bytes of a disk that is complete without other files, at most `len`. Data
+    /// that is not stored is left out.
+    pub(super) fn first_bytes(&self, len: usize) -> Result<Vec<u8>> {
+        let PendingMap::Complete(map) = &self.map else {
+            return Ok(Vec::new());
+        };
+        let len = map.size_bytes().min(to_u64(len));
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let run = map.run_at(0, len)?;
+        let len = to_usize(run.len_bytes);
+        Ok(match run.storage {
+            RunStorage::Stored { file: 0, offset } => {
+                read_within(self.file.as_ref(), offset, len)?.unwrap_or_default()
+            }
+            RunStorage::Compressed { unit, .. } => {
+                let unit = map.decompress(unit)?;
+                unit.get(..len).unwrap_or_default().to_vec()
+            }
+            _ => Vec::new(),
+        })
     }
 
     /// Returns true if opening the image opens other files.
@@ -278,28 +318,60 @@ fn dmg(file: Arc<dyn BlockRead>) -> Result<MapImage> {
     Ok(MapImage::new(Arc::new(dmg), file, MappedDetails::default()))
 }
 
-/// Opens the first disk of a package. It must not refer to other files.
+/// Opens the first disk of a package: of an archive, or of an envelope beside its files.
 fn ova(file: Arc<dyn BlockRead>) -> Result<MapImage> {
-    let ova = Ova::open(file)?;
-    let mut disks = ova.disks().iter().filter(|disk| disk.file.is_some());
-    let empty = || Error::unsupported("the OVA has no disk");
-    let disk = disks.next().ok_or_else(empty)?;
-    let others = disks.count();
-    let name = disk.file_name().unwrap_or_default();
-    let device = ova.device(disk)?.ok_or_else(empty)?;
-    let start_bytes = device.start_bytes();
-    let mut image = vmdk(Arc::new(device)).map_err(|e| e.in_file(name))?;
-    if image.names_files() {
-        let reason = "unsupported OVA: its disk refers to other files";
-        return Err(Error::unsupported(reason).in_file(name));
+    let head = read_within(file.as_ref(), 0, HEAD_BYTES)?;
+    if !head.is_some_and(|head| is_tar(&head)) {
+        return ovf(file);
     }
+    let ova = Ova::open(file)?;
+    let (disk, others) = first_disk(ova.disks())?;
+    let name = disk.file_name().unwrap_or_default();
+    let device = ova.device(disk)?.ok_or_else(no_disk)?;
+    let start_bytes = device.start_bytes();
+    let mut image = vmdk_in_package(Arc::new(device)).map_err(|e| e.in_file(name))?;
     image.rules.start_bytes = start_bytes;
-    if others > 0 {
-        let name = name.escape_debug();
-        let warning = format!("has {others} more disks; only the first one, `{name}`, is opened");
-        image.warnings.push(warning);
+    image.warnings.extend(others);
+    Ok(image)
+}
+
+fn ovf(file: Arc<dyn BlockRead>) -> Result<MapImage> {
+    let envelope = Envelope::read(file.as_ref())?;
+    let (disk, others) = first_disk(&envelope.disks)?;
+    let reference = disk.file.as_ref().ok_or_else(no_disk)?;
+    reference.check_encoding()?;
+    let name = percent_decoded(&reference.href).unwrap_or_else(|| reference.href.clone());
+    let mut image = MapImage::pending(PendingMap::Ovf, file, MappedDetails::default());
+    image.extents = vec![name.into_bytes()];
+    image.warnings.extend(others);
+    Ok(image)
+}
+
+/// Returns the first disk with a file, and a warning if there are others.
+fn first_disk(disks: &[Disk]) -> Result<(&Disk, Option<String>)> {
+    let mut disks = disks.iter().filter(|disk| disk.file.is_some());
+    let disk = disks.next().ok_or_else(no_disk)?;
+    let others = disks.count();
+    let warning = (others > 0).then(|| {
+        let name = disk.file_name().unwrap_or_default().escape_debug();
+        format!("has {others} more disks; only the first one, `{name}`, is opened")
+    });
+    Ok((disk, warning))
+}
+
+/// Opens a VMDK of a package. It must not refer to other files.
+fn vmdk_in_package(file: Arc<dyn BlockRead>) -> Result<MapImage> {
+    let image = vmdk(file)?;
+    if image.names_files() {
+        return Err(Error::unsupported(
+            "unsupported OVA: its disk refers to other files",
+        ));
     }
     Ok(image)
+}
+
+fn no_disk() -> Error {
+    Error::unsupported("the OVA has no disk")
 }
 
 fn text(name: &[u8]) -> String {

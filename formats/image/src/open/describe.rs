@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use diskfs_block::Result;
 
-use super::{Opener, describe, probed};
+use super::{Opener, describe};
 use crate::Format;
 use crate::description::Description;
 use crate::gate::Access;
@@ -22,7 +22,7 @@ impl Opener<'_> {
         let source = self.source(file, Access::Read)?;
         let format = match self.options.format {
             Some(format) => format,
-            None => probed(&source).map_err(|e| e.in_file(path))?,
+            None => self.probed(&source).map_err(|e| e.in_file(path))?,
         };
         match format {
             Format::Qcow2 => self.describe_qcow2(&source).map_err(|e| e.in_file(path)),

@@ -11,7 +11,7 @@ use crate::description::Description;
 use crate::disguise;
 use crate::gate::{Access, NamedFor, Namer};
 use crate::layer::Layer;
-use crate::mapped::{MapImage, Mapped, MappedParts, ParentFormat, ParentLink};
+use crate::mapped::{MapImage, Mapped, MappedParts, ParentFormat, ParentLink, open_compressed};
 use crate::node::Node;
 use crate::source::Source;
 
@@ -115,8 +115,16 @@ impl Opener<'_> {
 
 #[inline(never)]
 fn begin(source: &Source, format: Format) -> Result<Box<MapImage>> {
-    let image =
-        MapImage::open(format, Arc::clone(&source.device)).map_err(|e| e.in_file(&source.path))?;
+    let device = Arc::clone(&source.device);
+    let image = match format {
+        Format::Compressed => open_compressed(device, &source.path),
+        _ => MapImage::open(format, device),
+    };
+    let image = image.map_err(|e| match e.path() {
+        // The directory of the temporary file.
+        Some(_) => e,
+        None => e.in_file(&source.path),
+    })?;
     if source.probed && image.names_files() {
         disguise::refuse(format, &source.path)?;
     }

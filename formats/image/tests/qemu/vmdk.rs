@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use diskfs_block::ErrorKind;
-use diskfs_image::{Gate, Image, OpenOptions, StaleBase};
+use diskfs_image::{Format, Gate, Image, OpenOptions, StaleBase};
 
 use crate::mapped::compare_bytes;
 use crate::tools::{converted, have_qemu, run};
@@ -187,6 +187,11 @@ fn the_first_disk_of_a_package() {
     drop(image);
 
     fs::copy(&path, dir.join("disk.raw")).unwrap();
+    // The envelope and the disk beside it.
+    let image = open(&dir.join("machine.ovf")).unwrap();
+    compare_bytes(image.device().as_ref(), &expected, 7, "envelope");
+    assert_eq!(image.description().format, Some(Format::Ova));
+    drop(image);
     let raw = open(&dir.join("disk.raw")).unwrap();
     assert_eq!(raw.device().size_bytes(), bytes.len() as u64);
     envelope(2);
@@ -201,6 +206,14 @@ fn the_first_disk_of_a_package() {
     envelope(0);
     assert_eq!(open(&path).unwrap_err().kind(), ErrorKind::Unsupported);
 
+    envelope(1);
+    let text = fs::read_to_string(dir.join("machine.ovf")).unwrap();
+    for href in ["/etc/shadow", "../../etc/shadow", "http://x/disk.vmdk"] {
+        let text = text.replace("disk.vmdk", href);
+        fs::write(dir.join("evil.ovf"), text).unwrap();
+        let refused = open(&dir.join("evil.ovf")).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Denied, "{href}: {refused}");
+    }
     // A disk that names other files is refused.
     let words = [
         "create",

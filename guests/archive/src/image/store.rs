@@ -66,7 +66,7 @@ impl Store {
         let mut file = Arc::new(file);
         let mut start = Vec::new();
         Range::new(&file, 0, size_bytes.min(6)).read_to_end(&mut start)?;
-        if unpack::is_packed(&start) {
+        if unpack::is_compressed(&start) {
             let plain = || crate::decompressed(Range::new(&file, 0, size_bytes));
             if !starts_like_a_layout(&mut Archive::new(plain()?)) {
                 return Ok(None);

@@ -1,0 +1,173 @@
+//! Compressed raw disks: read in units, or decompressed into a temporary file first.
+
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use diskfs_block::{
+    BlockRead, Error, ErrorKind, File, ImageMap, MappedRun, Result, RunStorage, bytes, read_within,
+};
+use diskfs_compressed::{Codec, Compressed, DeviceReader, Streams, stream};
+
+use super::map_image::MapImage;
+use crate::description::MappedDetails;
+use crate::probe::{HEAD_BYTES, of_head};
+use crate::{Format, numbers::to_u64};
+
+/// The number of bytes to read at once from a file that is decompressed as a whole.
+const PIECE_BYTES: usize = 1 << 20;
+/// The smallest run of zeroes that the temporary file does not store.
+const HOLE_BYTES: usize = 64 << 10;
+
+/// The largest disk that is decompressed as a whole. Zeroes compress to less than a thousandth, so
+/// the time for a file is not limited by its length.
+const DISK_MAX_BYTES: u64 = 4 << 40;
+
+/// Opens a compressed disk. One that cannot be read at any place is decompressed as a whole.
+pub(crate) fn open(file: Arc<dyn BlockRead>, path: &Path) -> Result<MapImage> {
+    let head = head_of(file.as_ref())?;
+    let codec = Codec::of(&head).ok_or_else(|| {
+        Error::corrupt("is not compressed by gzip, xz, zstd or lz4, which its name says").at(0)
+    })?;
+    let seekable = Compressed::open(Arc::clone(&file), codec)?;
+    let image = match seekable {
+        Some(compressed) => in_units(compressed, file, codec),
+        None => as_a_whole(file, codec, path)?,
+    };
+    refuse_other_formats(&image)?;
+    Ok(image)
+}
+
+/// Opens a disk whose units are decompressed when they are read.
+fn in_units(compressed: Compressed, file: Arc<dyn BlockRead>, codec: Codec) -> MapImage {
+    let details = MappedDetails {
+        block_size_bytes: Some(compressed.largest_unit_bytes()),
+        ..details(codec)
+    };
+    MapImage::new(Arc::new(compressed), file, details)
+}
+
+/// Decompresses a disk into a temporary file, and opens that.
+fn as_a_whole(file: Arc<dyn BlockRead>, codec: Codec, path: &Path) -> Result<MapImage> {
+    tracing::info!(path = %path.display(), "decompressing {codec} into a temporary file");
+    let spooled = Arc::new(spool(file, codec)?);
+    let flat = Flat(spooled.size_bytes());
+    let mut image = MapImage::new(Arc::new(flat), spooled, details(codec));
+    image.rules.asks_for_holes = true;
+    image.warnings.push(format!(
+        "was decompressed into a temporary file, as this {codec} can't be read in parts; to do it \
+         only once, copy the image with `diskfs convert`"
+    ));
+    Ok(image)
+}
+
+fn details(codec: Codec) -> MappedDetails {
+    MappedDetails {
+        variant: Some(codec.name().to_owned()),
+        ..MappedDetails::default()
+    }
+}
+
+/// Returns the first bytes of a device, as far as they are there.
+fn head_of(device: &dyn BlockRead) -> Result<Vec<u8>> {
+    let len = device.size_bytes().min(to_u64(HEAD_BYTES));
+    Ok(read_within(device, 0, bytes::index(len))?.unwrap_or_default())
+}
+
+/// Refuses an image of another format that is compressed: only raw disks are read here.
+fn refuse_other_formats(image: &MapImage) -> Result<()> {
+    let format = match of_head(&image.first_bytes(HEAD_BYTES)?) {
+        Ok(Format::Raw) => return Ok(()),
+        Ok(format) => format.name(),
+        Err(e) if e.kind() == ErrorKind::Unsupported => "image of another format",
+        Err(e) => return Err(e),
+    };
+    let reason = format!("unsupported: a compressed {format}; only raw disks are read compressed");
+    Err(Error::unsupported(reason).with_hint("decompress the file first"))
+}
+
+/// Decompresses a file into one without a name.
+fn spool(file: Arc<dyn BlockRead>, codec: Codec) -> Result<File> {
+    let dir = tempfile::env::temp_dir();
+    let in_dir = |e: io::Error| {
+        let error = Error::from(e).in_file(&dir);
+        error.with_hint("set TMPDIR to a directory with enough space, or decompress the file first")
+    };
+    let target = tempfile::tempfile_in(&dir).map_err(in_dir)?;
+    let packed = DeviceReader::new(file, PIECE_BYTES);
+    let unpacked = stream(packed, Streams::All)
+        .and_then(|unpacked| unpacked.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof)));
+    let mut unpacked = unpacked.map_err(|e| damaged(codec, e))?;
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut at = 0_u64;
+    loop {
+        let read = fill(&mut unpacked, &mut piece).map_err(|e| damaged(codec, e))?;
+        let piece = piece.get(..read).unwrap_or_default();
+        write_data(&target, at, piece).map_err(in_dir)?;
+        at = at.saturating_add(to_u64(read));
+        if read < PIECE_BYTES {
+            break;
+        }
+        if at >= DISK_MAX_BYTES {
+            let reason = "unsupported: a compressed disk of more than 4 TiB";
+            return Err(Error::unsupported(reason).with_hint("decompress the file first"));
+        }
+    }
+    target.set_len(at).map_err(in_dir)?;
+    File::from_fd(target.into(), dir)
+}
+
+/// Writes what is not zero.
+fn write_data(target: &std::fs::File, at: u64, piece: &[u8]) -> io::Result<()> {
+    let mut at = at;
+    for part in piece.chunks(HOLE_BYTES) {
+        if !bytes::is_zero(part) {
+            target.write_all_at(part, at)?;
+        }
+        at = at.saturating_add(to_u64(part.len()));
+    }
+    Ok(())
+}
+
+/// Reads until `buf` is full or the stream ends. Returns the number of bytes.
+fn fill(stream: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0_usize;
+    while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match stream.read(rest) {
+            Ok(0) => break,
+            Ok(read) => filled = filled.saturating_add(read),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(filled)
+}
+
+/// Returns the error of a stream: the device's, or that the data is damaged.
+fn damaged(codec: Codec, error: io::Error) -> Error {
+    match error.downcast::<Error>() {
+        Ok(error) => error,
+        Err(error) => {
+            let reason = format!("invalid {codec} data; the file may be truncated");
+            Error::corrupt(reason).with_source(error)
+        }
+    }
+}
+
+/// The map of a disk that is stored as it is, in one file.
+#[derive(Debug)]
+struct Flat(u64);
+
+impl ImageMap for Flat {
+    fn size_bytes(&self) -> u64 {
+        self.0
+    }
+
+    fn run_at(&self, offset: u64, max_len: u64) -> Result<MappedRun> {
+        Ok(MappedRun {
+            len_bytes: self.0.saturating_sub(offset).min(max_len),
+            storage: RunStorage::Stored { file: 0, offset },
+        })
+    }
+}
