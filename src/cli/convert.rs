@@ -1,5 +1,6 @@
 //! The command `diskfs convert`.
 
+mod bitmaps;
 mod output;
 
 use std::num::NonZeroUsize;
@@ -9,11 +10,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use diskfs::block::BlockRead;
-use diskfs::image::WritableImage;
 use diskfs::image::convert::{
     ConvertOptions, Packing, convert, convert_into, convert_to_stream, convert_verified,
 };
 use diskfs::image::create::{BackingCheck, Existing};
+use diskfs::image::{WritableImage, bitmaps as image_bitmaps};
 use diskfs::{Disk, Error, ErrorKind, Format, Gate, OpenOptions, Result};
 use uuid::Uuid;
 
@@ -54,6 +55,9 @@ summary is then printed on standard error.
 Without force_size=on, the size of a VHD is rounded up to one that a geometry can state, by at most
 2 MiB. Azure requires subformat=fixed,force_size=on and a disk of whole MiB. A fixed VHD must be
 opened by its format: disk.vhd,format=vhd.
+
+--bitmaps copies the dirty bitmaps that IMG itself stores, so that incremental backups continue
+from DST. A bitmap that was not saved properly is an error without --skip-broken-bitmaps.
 
 With -B, DST is an overlay of FILE: only what IMG itself stores is copied, and the rest must be the
 same in FILE. Without it, DST contains everything that IMG and its backing files contain.
@@ -133,6 +137,14 @@ pub(super) struct Convert {
     #[arg(long, conflicts_with = "no_create")]
     verify: bool,
 
+    /// Copy the dirty bitmaps of IMG to DST, both of which are qcow2
+    #[arg(long)]
+    bitmaps: bool,
+
+    /// With --bitmaps, leave out bitmaps that were not saved properly
+    #[arg(long, requires = "bitmaps")]
+    skip_broken_bitmaps: bool,
+
     /// Replace an existing file with DST
     #[arg(long)]
     force: bool,
@@ -142,12 +154,13 @@ pub(super) struct Convert {
 }
 
 pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
-    let options = args.convert_options()?;
+    let mut options = args.convert_options()?;
     let image = args.image.image_alone("to convert")?;
     let disk = args.source.open(&image)?;
     let from = args.source.volume.device(&disk)?;
     session.print_warnings(&disk);
     args.refuse_source(&disk)?;
+    options.bitmaps = args.bitmap_set(&disk, session)?;
     if args.is_stream() {
         args.check_stream()?;
     }
@@ -227,6 +240,7 @@ impl Convert {
                 Existing::Keep
             },
             identity: self.uuid,
+            bitmaps: None,
         })
     }
 
@@ -264,11 +278,18 @@ impl Convert {
             ..OpenOptions::default()
         };
         let image = WritableImage::open(&self.target, &open)?;
+        if let Some(bitmaps) = &options.bitmaps {
+            image_bitmaps::check_copy(&image, bitmaps)?;
+        }
         let device = image.device();
         let is_zeroed = self.target_is_zero;
         let written = convert_into(from, device.as_ref(), is_zeroed, options, progress);
         written.map_err(|e| Error::from(e.in_file(&self.target)))?;
         drop(device);
-        Ok(image.close()?)
+        image.close()?;
+        match &options.bitmaps {
+            Some(bitmaps) => Ok(image_bitmaps::copy(&self.target, bitmaps, &open)?),
+            None => Ok(()),
+        }
     }
 }

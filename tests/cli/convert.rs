@@ -422,3 +422,127 @@ fn an_image_is_written_to_standard_output() {
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(printed.contains("to a terminal"), "{printed}");
 }
+
+/// Marks a bitmap as one whose writer was killed.
+fn break_bitmap(image: &Path, name: &str) {
+    let mut bytes = fs::read(image).unwrap();
+    // Also in older directories, which are not in use.
+    let windows = bytes.windows(name.len()).enumerate();
+    let found = windows.filter(|(_, it)| *it == name.as_bytes());
+    let found: Vec<usize> = found.map(|(at, _)| at).collect();
+    for at in found {
+        bytes[at - 24 + 15] |= 1;
+    }
+    fs::write(image, bytes).unwrap();
+}
+
+#[test]
+fn bitmaps_are_copied_with_the_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let diskfs = |words: &[&str]| diskfs_in(dir, words);
+    write_disk(&dir.join("disk.raw"));
+    diskfs(&["convert", "disk.raw", "disk.qcow2"]).text();
+    diskfs(&["bitmap", "add", "disk.qcow2", "monday"]).text();
+    diskfs(&["bitmap", "add", "disk.qcow2", "tuesday"]).text();
+    diskfs(&["bitmap", "disable", "disk.qcow2", "tuesday"]).text();
+    let listed = |image: &str| diskfs(&["bitmap", "list", "--json", image]).json();
+    let expected = listed("disk.qcow2");
+    for options in [&["-c", "--verify"][..], &["-B", "disk.raw", "-F", "raw"]] {
+        let words = [
+            &["convert", "--bitmaps"],
+            options,
+            &["disk.qcow2", "copy.qcow2"],
+        ];
+        diskfs(&words.concat()).text();
+        assert_eq!(listed("copy.qcow2"), expected);
+        diskfs(&["check", "copy.qcow2"]).text();
+        fs::remove_file(dir.join("copy.qcow2")).unwrap();
+    }
+    let words = ["convert", "--bitmaps", "-O", "qcow2", "disk.qcow2", "-"];
+    let stream = diskfs(&words).output.stdout;
+    fs::write(dir.join("stream.qcow2"), stream).unwrap();
+    assert_eq!(listed("stream.qcow2"), expected);
+    diskfs(&["create", "there.qcow2", "24M"]).text();
+    diskfs(&[
+        "convert",
+        "--bitmaps",
+        "-n",
+        "disk.qcow2",
+        "there.qcow2",
+        "-O",
+        "qcow2",
+    ])
+    .text();
+    assert_eq!(listed("there.qcow2"), expected);
+    break_bitmap(&dir.join("disk.qcow2"), "monday");
+    for (words, said) in [
+        (
+            &["--bitmaps", "disk.qcow2", "x.qcow2"][..],
+            "bitmap `monday` was not saved",
+        ),
+        (&["--bitmaps", "disk.raw", "x.qcow2"], "not supported"),
+        (
+            &["--bitmaps", "stream.qcow2", "x.raw"],
+            "only supported in qcow2",
+        ),
+        (&["--bitmaps", "-p", "1", "stream.qcow2", "x.qcow2"], ""),
+        (
+            &[
+                "--bitmaps",
+                "-n",
+                "-O",
+                "qcow2",
+                "stream.qcow2",
+                "there.qcow2",
+            ],
+            "exists already",
+        ),
+    ] {
+        let (_, message) = diskfs(&[&["convert"], words].concat()).failure();
+        assert!(message.contains(said), "{words:?}: {message}");
+        assert!(!dir.join("x.qcow2").exists() && !dir.join("x.raw").exists());
+    }
+    let words = [
+        "convert",
+        "--bitmaps",
+        "--skip-broken-bitmaps",
+        "disk.qcow2",
+        "x.qcow2",
+    ];
+    let ran = diskfs(&words);
+    assert_eq!(ran.code(), Some(0));
+    let warned = String::from_utf8(ran.output.stderr).unwrap();
+    assert!(warned.contains("warning: bitmap `monday`"), "{warned}");
+    assert_eq!(listed("x.qcow2")["bitmaps"].as_array().unwrap().len(), 1);
+    as_qemu_img_does(dir);
+}
+
+/// Compares the treatment of a bitmap that was not saved properly.
+fn as_qemu_img_does(dir: &Path) {
+    if require("qemu-img").is_none() {
+        return;
+    }
+    let words = [
+        "convert",
+        "--bitmaps",
+        "-O",
+        "qcow2",
+        "disk.qcow2",
+        "y.qcow2",
+    ];
+    let skipping = [&words[..1], &["--skip-broken-bitmaps"], &words[1..]].concat();
+    for (words, is_done) in [(&words[..], false), (&skipping, true)] {
+        let theirs = diskfs_fixtures::command("qemu-img")
+            .args(words)
+            .current_dir(dir)
+            .output();
+        let theirs = theirs.unwrap();
+        let ours = diskfs_in(dir, &[&["qemu-img"], words].concat()).output;
+        assert_eq!(theirs.status.success(), is_done, "{theirs:?}");
+        assert_eq!(ours.status.code(), theirs.status.code(), "{ours:?}");
+        if is_done {
+            assert_eq!(ours.stderr, theirs.stderr);
+        }
+    }
+}

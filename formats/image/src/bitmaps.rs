@@ -1,4 +1,4 @@
-//! Persistent dirty bitmaps of qcow2 images: list, add, remove, clear, enable, disable, merge.
+//! Persistent dirty bitmaps of qcow2 images: list, add, remove, clear, enable, disable, merge, copy.
 //!
 //! A bitmap marks the parts of the disk that were written since it was added or cleared, so that a
 //! backup can copy these parts alone. Every program that supports bitmaps marks its writes in the
@@ -21,6 +21,8 @@
 //! # Ok::<(), diskfs_block::Error>(())
 //! ```
 
+mod set;
+
 use std::path::Path;
 
 use diskfs_block::{Error, ErrorKind, Result};
@@ -29,6 +31,7 @@ use crate::description::Bitmap;
 use crate::node::Node;
 use crate::qcow2::{BitmapChange, Existing, PreparedChange};
 use crate::{Image, OpenOptions, WritableImage};
+pub use set::{BitmapSet, Inconsistent};
 
 /// The options of a new bitmap. By default it records, with QEMU's default granularity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -220,6 +223,28 @@ pub fn merge(
         image: tables,
     };
     edit(path, options, change)
+}
+
+/// Adds the bitmaps of another image, with their marks, granularities and states of recording: all
+/// of them, or none if it fails. The disks must have the same size, and should have the same
+/// contents.
+///
+/// # Errors
+/// * As for [`add`]; `Exists` if the image has a bitmap with the name of one of the source's.
+/// * [`Invalid`](diskfs_block::ErrorKind::Invalid) if the disks have different sizes.
+/// * [`Corrupt`](diskfs_block::ErrorKind::Corrupt) for bitmaps of the source that contradict the
+///   specification.
+pub fn copy(path: &Path, bitmaps: &BitmapSet, options: &OpenOptions) -> Result<()> {
+    edit(path, options, BitmapChange::Copy(bitmaps.source()?))
+}
+
+/// Fails if [`copy`] to an open image would fail, as far as that is known before.
+///
+/// # Errors
+/// As for [`copy`].
+pub fn check_copy(image: &WritableImage, bitmaps: &BitmapSet) -> Result<()> {
+    let change = BitmapChange::Copy(bitmaps.source()?);
+    check(image.node(), change).map_err(|e| in_file(e, &image.description().path))
 }
 
 fn edit(path: &Path, options: &OpenOptions, change: BitmapChange<'_>) -> Result<()> {

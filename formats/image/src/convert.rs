@@ -1,5 +1,6 @@
 //! Copying of a disk into a new image of another format, or to a device.
 
+mod bitmaps;
 mod compare;
 mod device;
 mod identity;
@@ -22,6 +23,7 @@ use std::thread::available_parallelism;
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 use uuid::Uuid;
 
+use crate::bitmaps::BitmapSet;
 use crate::create::{
     BackingCheck, CreateOptions, Existing, NewImage, Preallocation, UnfinishedImage, directory_of,
 };
@@ -59,6 +61,9 @@ pub struct ConvertOptions {
     /// The identifier that the image stores, if its format has one (VMDK, VHD, VDI, VHDX). Further
     /// identifiers of the image derive from it. `None` for a random one.
     pub identity: Option<Uuid>,
+    /// The bitmaps to copy into the new image, which is qcow2. They are those of the image whose
+    /// whole disk is copied.
+    pub bitmaps: Option<BitmapSet>,
 }
 
 impl Default for ConvertOptions {
@@ -71,6 +76,7 @@ impl Default for ConvertOptions {
             threads: None,
             existing: Existing::default(),
             identity: None,
+            bitmaps: None,
         }
     }
 }
@@ -142,7 +148,7 @@ pub fn convert_verified(
 /// flushes it.
 ///
 /// `is_zeroed` is true if the device reads as zeroes. Of the options only those for zeroes and
-/// threads are used.
+/// threads are used: [`bitmaps::copy`](crate::bitmaps::copy()) copies bitmaps afterwards.
 ///
 /// # Errors
 /// `Invalid` if the device is too small; the errors of both; `Cancelled`.
@@ -181,7 +187,17 @@ impl UnfinishedImage {
         options: &ConvertOptions,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Self> {
-        target::converted(from, path, options, progress).map_err(|error| error.in_file(path))
+        let in_file = |error: Error| match error.path() {
+            Some(_) => error,
+            None => error.in_file(path),
+        };
+        bitmaps::check(from, options).map_err(in_file)?;
+        let new = target::converted(from, path, options, progress)
+            .map_err(|error| error.in_file(path))?;
+        if let Some(bitmaps) = &options.bitmaps {
+            bitmaps::add(&new, path, bitmaps, &options.image).map_err(in_file)?;
+        }
+        Ok(new)
     }
 }
 

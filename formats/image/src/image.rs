@@ -101,6 +101,11 @@ impl Image {
         &self.node
     }
 
+    /// Returns the image itself, which stays open with it.
+    pub(crate) const fn shared_node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
     /// Returns the guest's disk.
     pub fn device(&self) -> Arc<dyn BlockRead> {
         self.node.clone()

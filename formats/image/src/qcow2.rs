@@ -61,6 +61,7 @@ use crate::base::Identity;
 use crate::description::{Bitmap, Encryption, Qcow2Details};
 use crate::encryption::{Decrypt, NoKey, Unlock, no_key};
 use crate::layer::{Layer, Status, read_only};
+pub(crate) use crate::qcow2::bitmap_directory::{BitmapEntry, read as read_bitmaps};
 use crate::qcow2::cache::{Caches, LayerId};
 use crate::qcow2::check::CheckReport;
 use crate::qcow2::compressed::CompressedClusters;
@@ -76,7 +77,7 @@ use crate::qcow2::table_store::TableStore;
 use crate::qcow2::units::{GuestOffset, HostOffset};
 use crate::qcow2::workers::Workers;
 use crate::qcow2::write::Writer;
-pub(crate) use crate::qcow2::write::{BitmapChange, Existing, Fill, PreparedChange};
+pub(crate) use crate::qcow2::write::{BitmapChange, BitmapSource, Existing, Fill, PreparedChange};
 
 /// An image whose header is read, but whose backing file and data file are not open yet.
 #[derive(Debug)]

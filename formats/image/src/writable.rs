@@ -71,6 +71,10 @@ impl WritableImage {
         Arc::into_inner(self.node)
     }
 
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
     pub(crate) fn from_parts(opened: Opened) -> Self {
         let (node, description) = *opened;
         Self {

@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 
-use diskfs::image::WritableImage;
+use diskfs::image::bitmaps::{BitmapSet, Inconsistent, check_copy, copy};
 use diskfs::image::convert::{ConvertOptions, Packing, convert, convert_into};
 use diskfs::image::create::{BackingCheck, Existing};
+use diskfs::image::{Image, WritableImage};
 use diskfs::{Format, OpenOptions, block::BlockRead};
 
 use super::arguments::{OpenArgs, Source, format_of, local_path, size};
 use super::create::settings_of;
-use super::failure::{Failure, Result};
+use super::failure::{Failure, Result, warn};
 use super::progress::Progress;
 use super::runner::{confined, text};
 use crate::cli::options::configured;
@@ -92,6 +93,14 @@ pub(super) struct Convert {
     #[arg(short = 'l', long = "snapshot", value_name = "SNAPSHOT")]
     snapshot: Option<String>,
 
+    /// Copy the bitmaps of the image to the new one
+    #[arg(long)]
+    bitmaps: bool,
+
+    /// Leave out bitmaps that were not saved properly
+    #[arg(long, requires = "bitmaps")]
+    skip_broken_bitmaps: bool,
+
     /// Show the progress
     #[arg(short, long)]
     progress: bool,
@@ -162,6 +171,7 @@ impl Convert {
             threads: self.threads()?,
             existing: Existing::Replace,
             identity: None,
+            bitmaps: None,
         })
     }
 
@@ -198,7 +208,11 @@ impl Convert {
         options: &ConvertOptions,
         writes_into: bool,
     ) -> Result<()> {
-        let from = source.open()?.device();
+        let image = source.open()?;
+        let mut options = options.clone();
+        options.bitmaps = self.bitmap_set(&image)?;
+        let options = &options;
+        let from = image.device();
         let mut progress = Progress::new(self.progress && !self.quiet, from.size_bytes());
         let failed = |error: diskfs::block::Error| Failure::at("error while converting", error);
         let done = if writes_into {
@@ -209,6 +223,23 @@ impl Convert {
         };
         progress.finish(done.is_ok());
         done
+    }
+
+    /// Returns the bitmaps to copy, if any are, and prints which are left out.
+    fn bitmap_set(&self, image: &Image) -> Result<Option<BitmapSet>> {
+        if !self.bitmaps {
+            return Ok(None);
+        }
+        let inconsistent = if self.skip_broken_bitmaps {
+            Inconsistent::Skipped
+        } else {
+            Inconsistent::Refused
+        };
+        let set = BitmapSet::of(image, inconsistent)?;
+        for name in set.skipped() {
+            warn(&format!("Skipping inconsistent bitmap '{name}'"));
+        }
+        Ok(Some(set))
     }
 
     /// Writes into an image or a device that exists.
@@ -226,12 +257,19 @@ impl Convert {
         };
         let image = WritableImage::open(target, &open);
         let image = image.map_err(|e| Failure::to_open(target, e))?;
+        if let Some(bitmaps) = &options.bitmaps {
+            check_copy(&image, bitmaps)?;
+        }
         let device = image.device();
         let advance = &mut |bytes| progress.advance(bytes);
         let written = convert_into(from, &*device, self.target_is_zero, options, advance);
         written.map_err(|e| Failure::at("error while converting", e))?;
         drop(device);
-        Ok(image.close()?)
+        image.close()?;
+        match &options.bitmaps {
+            Some(bitmaps) => Ok(copy(target, bitmaps, &open)?),
+            None => Ok(()),
+        }
     }
 }
 

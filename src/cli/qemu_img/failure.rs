@@ -115,6 +115,13 @@ impl Failure {
     }
 }
 
+/// Prints a warning on standard error.
+pub(super) fn warn(text: &str) {
+    let mut out = std::io::stderr().lock();
+    // A failure here cannot be reported.
+    let _ = writeln!(out, "{NAME}: warning: {}", message(text));
+}
+
 /// Returns the text of an error, with its reasons.
 fn text(error: &diskfs::Error) -> String {
     block::with_reasons(error)

@@ -49,6 +49,7 @@ pub fn convert_to_stream(
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<u64> {
     check(options)?;
+    super::bitmaps::check(from, options)?;
     let mut counted = Counted { out, bytes: 0 };
     match &options.image {
         NewImage::Raw => raw(from, &mut counted, options, progress)?,

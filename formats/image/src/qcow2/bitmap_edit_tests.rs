@@ -6,7 +6,7 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, BlockWrite, Fate, Faulty, Memory};
 
 use super::bitmap_table::for_each_marked;
-use super::{BitmapChange, bitmap_directory};
+use super::{BitmapChange, BitmapSource, bitmap_directory};
 use crate::create::{NewImage, NewQcow2, create};
 use crate::node::Node;
 use crate::{CreateOptions, Format, Image, OpenOptions, WritableImage};
@@ -183,6 +183,87 @@ fn a_power_cut_leaves_the_old_bitmaps_or_the_new_ones() {
         );
         assert_eq!(found, []);
     }
+}
+
+/// Calls `with` with the bitmaps of an image.
+fn with_source<T>(bytes: &[u8], with: impl FnOnce(BitmapSource<'_>) -> T) -> T {
+    let device: Arc<dyn BlockRead> = Arc::new(Memory::new(bytes));
+    let image = Image::from_device(device, &options()).unwrap();
+    let Node::Qcow2(qcow2, _) = image.node() else {
+        panic!("not qcow2");
+    };
+    let (file, header) = qcow2.tables();
+    let entries = bitmap_directory::read(file, header).unwrap();
+    with(BitmapSource {
+        file,
+        header,
+        entries: &entries,
+    })
+}
+
+#[test]
+fn a_power_cut_leaves_all_copied_bitmaps_or_none() {
+    for cluster_size in [512, 65536] {
+        let mut from = empty(4096);
+        cut(&mut from, add("a", 512, true), "add");
+        cut(&mut from, add("b", 65536, true), "add");
+        write_to(&mut from, 1 << 20);
+        write_to(&mut from, SIZE_BYTES - 5000);
+        let disable = BitmapChange::SetRecording {
+            name: "b",
+            recording: false,
+        };
+        cut(&mut from, disable, "disable");
+        let reading: Arc<dyn BlockRead> = Arc::new(Memory::new(from.as_slice()));
+        let mut expected = state(&reading);
+        let mut to = empty(cluster_size);
+        cut(&mut to, add("c", 4096, false), "add");
+        let copied = with_source(&from, |source| {
+            cut(&mut to, BitmapChange::Copy(source), "copy")
+        });
+        let own = ("c".to_owned(), 4096, false, Vec::new());
+        expected.insert(0, own);
+        assert_eq!(copied, expected);
+    }
+}
+
+/// Bitmaps that share their clusters would make a small image a huge one.
+#[test]
+fn bitmaps_with_shared_clusters_or_names_are_not_copied() {
+    let names: Vec<String> = (0..200)
+        .map(|number| format!("bitmap{number:03}"))
+        .collect();
+    let device = Arc::new(Memory::new(empty(4096)));
+    for name in &names {
+        edit(device.clone(), add(name, 512, true)).unwrap();
+    }
+    let mut from = device.to_vec();
+    let (len, places) = with_source(&from, |source| {
+        let places: Vec<u64> = source.entries.iter().map(|entry| entry.at.0).collect();
+        (source.file.size_bytes(), places)
+    });
+    // One table, whose bits are stored, is the table of all bitmaps.
+    let at = usize::try_from(len).unwrap().next_multiple_of(4096);
+    from.resize(at + 4096, 0);
+    from[at..at + 8].copy_from_slice(&u64::try_from(at + 4096).unwrap().to_be_bytes());
+    from.resize(at + 8192, 0x55);
+    for place in &places {
+        let place = usize::try_from(*place).unwrap();
+        from[place..place + 8].copy_from_slice(&u64::try_from(at).unwrap().to_be_bytes());
+    }
+    let copy = |from: &[u8]| {
+        with_source(from, |source| {
+            let target = Arc::new(Memory::new(empty(4096)));
+            edit(target, BitmapChange::Copy(source))
+        })
+    };
+    let error = copy(&from).unwrap_err();
+    assert!(error.to_string().contains("more clusters"), "{error}");
+    // Two bitmaps with one name.
+    let name = usize::try_from(places[1]).unwrap() + 24;
+    from[name + 6..name + 9].copy_from_slice(b"000");
+    let error = copy(&from).unwrap_err();
+    assert!(error.to_string().contains("two bitmaps"), "{error}");
 }
 
 /// A change that fails leaves the same file, also if the file cannot grow.

@@ -9,6 +9,7 @@ mod allocate;
 mod bitmap_change;
 mod bitmap_checks;
 mod bitmap_clusters;
+mod bitmap_copy;
 mod bitmap_edit;
 mod bitmaps;
 mod commit;
@@ -30,6 +31,7 @@ mod resize_tables;
 mod unmap;
 
 pub(crate) use bitmap_change::{BitmapChange, Existing, PreparedChange};
+pub(crate) use bitmap_copy::BitmapSource;
 pub(crate) use resize::Fill;
 
 use std::sync::atomic::{AtomicBool, Ordering};

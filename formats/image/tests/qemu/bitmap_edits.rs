@@ -14,9 +14,9 @@ const SIZE: u64 = 8 << 20;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// One line for each bitmap: name, granularity, recording, consistent.
-type Listed = Vec<(String, u64, bool, bool)>;
+pub(crate) type Listed = Vec<(String, u64, bool, bool)>;
 
-fn theirs(dir: &Path, image: &str) -> Listed {
+pub(crate) fn theirs(dir: &Path, image: &str) -> Listed {
     let text = run(dir, "qemu-img", &["info", "--output=json", image]);
     let info: Value = serde_json::from_str(&text).unwrap();
     let listed = info["format-specific"]["data"]["bitmaps"]
@@ -42,7 +42,7 @@ fn theirs(dir: &Path, image: &str) -> Listed {
         .collect()
 }
 
-fn ours(dir: &Path, image: &str) -> Listed {
+pub(crate) fn ours(dir: &Path, image: &str) -> Listed {
     let listed = bitmaps::list(&dir.join(image), &OpenOptions::default()).unwrap();
     listed
         .into_iter()

@@ -6,6 +6,7 @@
 
 mod amend;
 mod bad_input;
+mod bitmap_copies;
 mod bitmap_edits;
 mod bitmaps;
 mod case;

@@ -8,10 +8,11 @@ use diskfs_block::{BlockRead, Result};
 use crate::qcow2::first_cluster::SectorWrite;
 use crate::qcow2::header::Header;
 use crate::qcow2::write::Writer;
+use crate::qcow2::write::bitmap_copy::BitmapSource;
 use crate::qcow2::write::bitmap_edit::Edit;
 use crate::qcow2::write::header_update::Started;
 
-/// A change of one bitmap.
+/// A change of bitmaps: of one, or of all that are copied.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum BitmapChange<'a> {
     Add {
@@ -37,6 +38,8 @@ pub(crate) enum BitmapChange<'a> {
         source: &'a str,
         image: Option<(&'a dyn BlockRead, &'a Header)>,
     },
+    /// Adds the bitmaps of another image with their marks.
+    Copy(BitmapSource<'a>),
 }
 
 /// The treatment of a bitmap that has the name of a new one.

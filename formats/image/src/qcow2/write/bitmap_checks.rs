@@ -27,7 +27,8 @@ impl Edit<'_> {
                 {
                     return Ok(());
                 }
-                self.check_new(name, granularity_bytes)
+                self.check_new(name, granularity_bytes)?;
+                self.check_space(&[name])
             }
             BitmapChange::Remove { name } => self.tables_of(self.find(name)?).map(|_| ()),
             BitmapChange::Clear { name } | BitmapChange::SetRecording { name, .. } => {
@@ -43,6 +44,7 @@ impl Edit<'_> {
                 usable_in(file, header, source)?;
                 self.check_sizes(header.size_bytes)
             }
+            BitmapChange::Copy(source) => self.check_copy(source),
         }
     }
 
@@ -58,18 +60,17 @@ impl Edit<'_> {
             && clusters.iter().all(|it| *it == BitmapCluster::Zeroes))
     }
 
-    fn check_sizes(&self, source_bytes: u64) -> Result<()> {
+    pub(super) fn check_sizes(&self, source_bytes: u64) -> Result<()> {
         let size_bytes = self.writer.size_bytes;
         if source_bytes == size_bytes {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "cannot merge bitmaps of disks of different sizes: {source_bytes} and {size_bytes} \
-             bytes"
+            "the bitmaps are of disks of different sizes: {source_bytes} and {size_bytes} bytes"
         )))
     }
 
-    fn check_new(&self, name: &str, granularity_bytes: Option<u64>) -> Result<()> {
+    pub(super) fn check_new(&self, name: &str, granularity_bytes: Option<u64>) -> Result<()> {
         if name.is_empty() || name.len() > usize::from(NAME_MAX_BYTES) || name.contains('\0') {
             let reason =
                 format!("invalid bitmap name: expected 1 to {NAME_MAX_BYTES} bytes without NUL");
@@ -93,17 +94,19 @@ impl Edit<'_> {
         if self.writer.size_bytes == 0 {
             return Err(Error::invalid("cannot add a bitmap to an empty disk"));
         }
-        self.check_space(name)
+        Ok(())
     }
 
-    fn check_space(&self, name: &str) -> Result<()> {
+    /// Fails if the directory has no space for bitmaps with these names.
+    pub(super) fn check_space(&self, names: &[&str]) -> Result<()> {
         /// The largest size of an entry without its name.
         const ENTRY_BYTES: u64 = 32;
-        let lens = self.bitmaps.iter().map(|it| to_u64(it.raw.len()));
-        let len_bytes = lens.fold(to_u64(name.len()), u64::saturating_add);
-        if to_u64(self.bitmaps.len()) >= u64::from(BITMAPS_MAX)
-            || len_bytes.saturating_add(ENTRY_BYTES) > DIRECTORY_MAX_BYTES
-        {
+        let old = self.bitmaps.iter().map(|it| to_u64(it.raw.len()));
+        let new = names.iter().map(|name| to_u64(name.len()));
+        let new = new.map(|len| len.saturating_add(ENTRY_BYTES));
+        let len_bytes = old.chain(new).fold(0, u64::saturating_add);
+        let count = self.bitmaps.len().saturating_add(names.len());
+        if to_u64(count) > u64::from(BITMAPS_MAX) || len_bytes > DIRECTORY_MAX_BYTES {
             let reason = format!(
                 "too many bitmaps: QEMU's limits are {BITMAPS_MAX} and {DIRECTORY_MAX_BYTES} bytes"
             );
@@ -145,7 +148,7 @@ pub(super) fn usable_in(file: &dyn BlockRead, header: &Header, name: &str) -> Re
 }
 
 /// Fails for a bitmap that was not saved properly, or does not fit the disk.
-fn check_usable(header: &Header, entry: &BitmapEntry) -> Result<()> {
+pub(super) fn check_usable(header: &Header, entry: &BitmapEntry) -> Result<()> {
     let name = entry.bitmap.name.escape_debug();
     if entry.bitmap.state == BitmapState::Inconsistent {
         let reason = format!("bitmap `{name}` was not saved properly, so it can only be removed");

@@ -111,8 +111,15 @@ impl<'a> Edit<'a> {
                 if existing == Existing::KeptIfUnmarked && self.index_of(name).is_ok() {
                     return Ok(false);
                 }
-                self.add(name, self.granularity(granularity_bytes), recording)
+                let granularity_bytes = self.granularity(granularity_bytes);
+                let header = &self.writer.header;
+                let size_bytes = self.writer.size_bytes;
+                let clusters = bitmap_table::clusters_for(header, size_bytes, granularity_bytes);
+                let clusters = vec![BitmapCluster::Zeroes; to_usize(clusters)];
+                self.add(name, granularity_bytes, recording, &clusters)?;
+                Ok(true)
             }
+            BitmapChange::Copy(source) => self.copy_all(source),
             BitmapChange::Remove { name } => {
                 let index = self.index_of(name)?;
                 self.free_bits(index)?;
@@ -129,23 +136,26 @@ impl<'a> Edit<'a> {
         }
     }
 
-    fn add(&mut self, name: &str, granularity_bytes: u64, recording: bool) -> Result<bool> {
-        let header = &self.writer.header;
-        let clusters =
-            bitmap_table::clusters_for(header, self.writer.size_bytes, granularity_bytes);
-        let table = vec![BitmapCluster::Zeroes; to_usize(clusters)];
-        let table_at = self.write_table(&table)?;
+    /// Adds a bitmap with these bits.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        granularity_bytes: u64,
+        recording: bool,
+        clusters: &[BitmapCluster],
+    ) -> Result<()> {
+        let table_at = self.write_table(clusters)?;
         let bitmap = Bitmap {
             name: name.to_owned(),
             granularity_bytes,
             state: BitmapState::Consistent,
             recording,
         };
-        let table_entries = u32::try_from(clusters).unwrap_or(u32::MAX);
+        let table_entries = u32::try_from(clusters.len()).unwrap_or(u32::MAX);
         let raw = bitmap_directory::encode(&bitmap, table_at, table_entries);
         let entry = BitmapEntry::new(bitmap, table_at, table_entries);
         self.bitmaps.push(EditedBitmap { entry, raw });
-        Ok(true)
+        Ok(())
     }
 
     fn clear(&mut self, name: &str) -> Result<bool> {
