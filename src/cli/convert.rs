@@ -1,21 +1,20 @@
 //! The command `diskfs convert`.
 
 mod bitmaps;
+mod files;
 mod output;
+mod reading;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use diskfs::block::BlockRead;
 use diskfs::image::convert::{
-    ConvertOptions, Packing, convert, convert_into, convert_to_stream, convert_verified,
+    ConvertOptions, Packing, convert, convert_to_stream, convert_verified,
 };
 use diskfs::image::create::{BackingCheck, Existing};
-use diskfs::image::{WritableImage, bitmaps as image_bitmaps};
-use diskfs::{Disk, Error, ErrorKind, Format, Gate, OpenOptions, Result};
+use diskfs::{Error, ErrorKind, Format, Gate, Result};
 use uuid::Uuid;
 
 use super::bytes;
@@ -25,6 +24,7 @@ use super::options::{SourceArgs, configured_and};
 use super::progress::Progress;
 use super::sandbox::Needs;
 use super::session::{Output, Session, raw_stdout};
+pub(crate) use reading::Reading;
 
 /// Copy an image into a new one, in another format or compressed
 ///
@@ -58,6 +58,9 @@ opened by its format: disk.vhd,format=vhd.
 
 --bitmaps copies the dirty bitmaps that IMG itself stores, so that incremental backups continue
 from DST. A bitmap that was not saved properly is an error without --skip-broken-bitmaps.
+
+--salvage gives up the sectors that cannot be read, because IMG or its disk is damaged. It does not
+open an image whose header is damaged; `diskfs check --repair` repairs some of them.
 
 With -B, DST is an overlay of FILE: only what IMG itself stores is copied, and the rest must be the
 same in FILE. Without it, DST contains everything that IMG and its backing files contain.
@@ -145,6 +148,10 @@ pub(super) struct Convert {
     #[arg(long, requires = "bitmaps")]
     skip_broken_bitmaps: bool,
 
+    /// Copy what can be read of a damaged IMG: the rest is zeroes in DST, and a warning names it
+    #[arg(long)]
+    salvage: bool,
+
     /// Replace an existing file with DST
     #[arg(long)]
     force: bool,
@@ -156,14 +163,16 @@ pub(super) struct Convert {
 pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
     let mut options = args.convert_options()?;
     let image = args.image.image_alone("to convert")?;
-    let disk = args.source.open(&image)?;
-    let from = args.source.volume.device(&disk)?;
-    session.print_warnings(&disk);
-    args.refuse_source(&disk)?;
-    options.bitmaps = args.bitmap_set(&disk, session)?;
     if args.is_stream() {
         args.check_stream()?;
     }
+    let disk = args.source.open(&image)?;
+    let device = args.source.volume.device(&disk)?;
+    let reading = Reading::new(device, args.salvage);
+    let from = reading.device();
+    session.print_warnings(&disk);
+    args.refuse_source(&disk)?;
+    options.bitmaps = args.bitmap_set(&disk, session)?;
     let mut progress = Progress::new(session.progress(), Some(from.size_bytes()));
     let mut advance = |bytes| {
         progress.advance(bytes);
@@ -171,27 +180,30 @@ pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
     };
     let mut streamed_bytes = None;
     let converted = if args.no_create {
-        args.write_into(&*from, &options, &mut advance)
+        args.write_into(from, &options, &mut advance)
     } else if args.is_stream() {
         let spool = tempfile::env::temp_dir();
         let out = &mut raw_stdout()?;
-        convert_to_stream(&*from, out, &spool, &options, &mut advance)
+        convert_to_stream(from, out, &spool, &options, &mut advance)
             .map(|bytes| streamed_bytes = Some(bytes))
             .map_err(Error::from)
     } else if args.verify {
-        convert_verified(&*from, &args.target, &options, &mut advance).map_err(Error::from)
+        convert_verified(from, &args.target, &options, &mut advance).map_err(Error::from)
     } else {
-        convert(&*from, &args.target, &options, &mut advance).map_err(Error::from)
+        convert(from, &args.target, &options, &mut advance).map_err(Error::from)
     };
     progress.finish();
     converted?;
+    for warning in reading.warnings() {
+        session.warn(&warning);
+    }
     if session.output() == Output::Json {
         let size = if args.no_create {
             from.size_bytes()
         } else {
             options.image.virtual_size_bytes(from.size_bytes())?
         };
-        args.print_json(session, &options, size, streamed_bytes)?;
+        args.print_json(session, &options, size, (streamed_bytes, reading.lost()))?;
     }
     Ok(())
 }
@@ -247,49 +259,5 @@ impl Convert {
     /// Returns the files to which DST may refer.
     fn gate(&self) -> Result<Gate> {
         configured_and(&self.source.image.allow_backing)
-    }
-
-    /// Refuses to write to a file that is being read.
-    fn refuse_source(&self, disk: &Disk) -> Result<()> {
-        let Ok(target) = self.target.metadata() else {
-            return Ok(());
-        };
-        let id = (target.dev(), target.ino());
-        let mut image = Some(disk.description());
-        while let Some(description) = image {
-            if description.file_id == Some(id) {
-                let reason = "the target is the image that is read, or one of its backing files";
-                return Err(Error::new(ErrorKind::Invalid, reason).in_file(&self.target));
-            }
-            image = description.backing.as_deref();
-        }
-        Ok(())
-    }
-
-    fn write_into(
-        &self,
-        from: &dyn BlockRead,
-        options: &ConvertOptions,
-        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let open = OpenOptions {
-            format: Some(self.format()),
-            gate: self.gate()?,
-            ..OpenOptions::default()
-        };
-        let image = WritableImage::open(&self.target, &open)?;
-        if let Some(bitmaps) = &options.bitmaps {
-            image_bitmaps::check_copy(&image, bitmaps)?;
-        }
-        let device = image.device();
-        let is_zeroed = self.target_is_zero;
-        let written = convert_into(from, device.as_ref(), is_zeroed, options, progress);
-        written.map_err(|e| Error::from(e.in_file(&self.target)))?;
-        drop(device);
-        image.close()?;
-        match &options.bitmaps {
-            Some(bitmaps) => Ok(image_bitmaps::copy(&self.target, bitmaps, &open)?),
-            None => Ok(()),
-        }
     }
 }

@@ -5,6 +5,7 @@ mod build;
 mod changing;
 mod check;
 mod convert;
+mod convert_sources;
 mod deploy;
 mod diff;
 mod drivers;

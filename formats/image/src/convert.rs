@@ -10,6 +10,7 @@ mod packer;
 mod parallel;
 mod pieces;
 mod qcow2;
+mod salvage;
 mod sequential;
 mod stream;
 mod tables;
@@ -33,6 +34,7 @@ use device::DeviceCopy;
 pub use measure::{Measured, measure};
 pub use packer::Packing;
 use pieces::PIECE_BYTES;
+pub use salvage::{LostRange, Salvaged};
 pub use stream::convert_to_stream;
 
 /// The largest number of threads. Each needs some megabytes.
@@ -254,6 +256,7 @@ fn by_writing(
         let reason = "a copy with a backing file has no preallocation and no data file";
         return Err(Error::invalid(reason));
     }
+    options.check_sparse()?;
     let create = CreateOptions {
         image: options.image.clone(),
         size_bytes: Some(from.size_bytes()),

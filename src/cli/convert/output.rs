@@ -3,9 +3,9 @@
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt as _;
 
-use diskfs::image::convert::ConvertOptions;
+use diskfs::image::convert::{ConvertOptions, LostRange};
 use diskfs::{Error, ErrorKind, Result};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::super::out_file::is_standard;
 use super::super::session::{Session, stdout};
@@ -37,7 +37,7 @@ impl Convert {
         session: &Session,
         options: &ConvertOptions,
         size: u64,
-        streamed_bytes: Option<u64>,
+        (streamed_bytes, lost): (Option<u64>, Option<Vec<LostRange>>),
     ) -> Result<()> {
         let (file_size, allocated) = if let Some(bytes) = streamed_bytes {
             (bytes, bytes)
@@ -57,6 +57,12 @@ impl Convert {
             ("allocated_bytes", allocated),
         ];
         fields.extend(numbers.map(|(name, number)| (name.to_owned(), number.into())));
+        if let Some(lost) = lost {
+            let ranges = lost.iter().map(
+                |range| json!({ "offset_bytes": range.offset, "length_bytes": range.len_bytes }),
+            );
+            fields.insert("lost".to_owned(), ranges.collect());
+        }
         if streamed_bytes.is_some() {
             let line = json::line(session.command(), Value::Object(fields));
             return Ok(io::stderr().write_all(line.as_bytes())?);

@@ -18,6 +18,7 @@ use super::create::settings_of;
 use super::failure::{Failure, Result, warn};
 use super::progress::Progress;
 use super::runner::{confined, text};
+use crate::cli::convert::Reading;
 use crate::cli::options::configured;
 
 /// The default granularity at which zeroes are not stored.
@@ -92,6 +93,10 @@ pub(super) struct Convert {
     /// The snapshot to copy
     #[arg(short = 'l', long = "snapshot", value_name = "SNAPSHOT")]
     snapshot: Option<String>,
+
+    /// Replace what cannot be read with zeroes
+    #[arg(long)]
+    salvage: bool,
 
     /// Copy the bitmaps of the image to the new one
     #[arg(long)]
@@ -212,16 +217,20 @@ impl Convert {
         let mut options = options.clone();
         options.bitmaps = self.bitmap_set(&image)?;
         let options = &options;
-        let from = image.device();
+        let reading = Reading::new(image.device(), self.salvage);
+        let from = reading.device();
         let mut progress = Progress::new(self.progress && !self.quiet, from.size_bytes());
         let failed = |error: diskfs::block::Error| Failure::at("error while converting", error);
         let done = if writes_into {
-            self.copy_into(&*from, target, options, &mut progress)
+            self.copy_into(from, target, options, &mut progress)
         } else {
             let advance = &mut |bytes| progress.advance(bytes);
-            convert(&*from, target, options, advance).map_err(failed)
+            convert(from, target, options, advance).map_err(failed)
         };
         progress.finish(done.is_ok());
+        if done.is_ok() && !self.quiet {
+            reading.warnings().iter().for_each(|warning| warn(warning));
+        }
         done
     }
 

@@ -128,6 +128,20 @@ pub(super) struct Convert {
     file_size_bytes: u64,
     /// The space that the host has allocated for the image file.
     allocated_bytes: u64,
+    /// With --salvage: the parts of the disk that could not be read, and are zeroes in the copy; at
+    /// most 16384.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<Vec<LostRange>>,
+}
+
+/// A part of a disk that could not be read.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct LostRange {
+    /// The offset in the disk.
+    offset_bytes: u64,
+    /// The length.
+    length_bytes: u64,
 }
 
 /// The document of `diskfs compare --json`.

@@ -1,0 +1,57 @@
+//! The files that `diskfs convert` reads and writes in place.
+
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt as _;
+
+use diskfs::block::BlockRead;
+use diskfs::image::convert::{ConvertOptions, convert_into};
+use diskfs::image::{WritableImage, bitmaps};
+use diskfs::{Disk, Error, ErrorKind, OpenOptions, Result};
+
+use super::Convert;
+
+impl Convert {
+    /// Refuses to write to a file that is being read.
+    pub(super) fn refuse_source(&self, disk: &Disk) -> Result<()> {
+        let Ok(target) = self.target.metadata() else {
+            return Ok(());
+        };
+        let id = (target.dev(), target.ino());
+        let mut image = Some(disk.description());
+        while let Some(description) = image {
+            if description.file_id == Some(id) {
+                let reason = "the target is the image that is read, or one of its backing files";
+                return Err(Error::new(ErrorKind::Invalid, reason).in_file(&self.target));
+            }
+            image = description.backing.as_deref();
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_into(
+        &self,
+        from: &dyn BlockRead,
+        options: &ConvertOptions,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let open = OpenOptions {
+            format: Some(self.format()),
+            gate: self.gate()?,
+            ..OpenOptions::default()
+        };
+        let image = WritableImage::open(&self.target, &open)?;
+        if let Some(set) = &options.bitmaps {
+            bitmaps::check_copy(&image, set)?;
+        }
+        let device = image.device();
+        let is_zeroed = self.target_is_zero;
+        let written = convert_into(from, device.as_ref(), is_zeroed, options, progress);
+        written.map_err(|e| Error::from(e.in_file(&self.target)))?;
+        drop(device);
+        image.close()?;
+        match &options.bitmaps {
+            Some(set) => Ok(bitmaps::copy(&self.target, set, &open)?),
+            None => Ok(()),
+        }
+    }
+}
