@@ -152,6 +152,11 @@ pub(super) struct Convert {
     #[arg(long)]
     salvage: bool,
 
+    /// The largest number of bytes to read per second (suffixes k, M, G); 0 for no limit
+    #[arg(short, long, value_name = "RATE", default_value = "0", value_parser = bytes::parse,
+          hide_default_value = true)]
+    rate_limit: u64,
+
     /// Replace an existing file with DST
     #[arg(long)]
     force: bool,
@@ -168,7 +173,7 @@ pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
     }
     let disk = args.source.open(&image)?;
     let device = args.source.volume.device(&disk)?;
-    let reading = Reading::new(device, args.salvage);
+    let reading = Reading::new(device, args.salvage, args.rate_limit);
     let from = reading.device();
     session.print_warnings(&disk);
     args.refuse_source(&disk)?;

@@ -1,8 +1,9 @@
-//! convert from sources that are damaged.
+//! convert from sources that are damaged, or limited in their rate.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use diskfs_fixtures::{pattern, require};
 use serde_json::Value;
@@ -122,4 +123,22 @@ fn what_can_be_read_of_a_damaged_image_is_salvaged() {
     // Nothing is lost of an intact image.
     let words = ["convert", "--salvage", "--json", "disk.raw", "intact.qcow2"];
     assert_eq!(diskfs(&words).json()["lost"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn the_rate_of_reading_is_limited() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    fs::write(dir.join("disk.raw"), pattern("rate", 2 * MIB)).unwrap();
+    let took = |words: &[&str]| {
+        let began = Instant::now();
+        diskfs_in(dir, words).text();
+        began.elapsed()
+    };
+    let slow = took(&["convert", "-r", "1M", "disk.raw", "slow.qcow2"]);
+    assert!(slow > Duration::from_millis(1500), "{slow:?}");
+    let words = ["qemu-img", "convert", "-r", "1M", "disk.raw", "slow.raw"];
+    assert!(took(&words) > Duration::from_millis(1500));
+    took(&["convert", "--rate-limit", "0", "disk.raw", "fast.qcow2"]);
+    diskfs_in(dir, &["compare", "disk.raw", "slow.qcow2"]).text();
 }

@@ -15,6 +15,7 @@ mod sequential;
 mod stream;
 mod tables;
 mod target;
+mod throttle;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -36,6 +37,7 @@ pub use packer::Packing;
 use pieces::PIECE_BYTES;
 pub use salvage::{LostRange, Salvaged};
 pub use stream::convert_to_stream;
+pub use throttle::Throttled;
 
 /// The largest number of threads. Each needs some megabytes.
 const THREADS_MAX: usize = 16;

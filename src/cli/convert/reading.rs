@@ -1,9 +1,10 @@
-//! The reading of the source of `diskfs convert`: its damaged parts.
+//! The reading of the source of `diskfs convert`: its rate, and its damaged parts.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use diskfs::block::BlockRead;
-use diskfs::image::convert::{LostRange, Salvaged};
+use diskfs::image::convert::{LostRange, Salvaged, Throttled};
 
 /// The largest number of warnings about damaged parts.
 const WARNINGS_MAX: usize = 100;
@@ -15,11 +16,15 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Reads a disk, with zeroes for damaged parts if it is salvaged.
-    pub(crate) fn new(device: Arc<dyn BlockRead>, salvages: bool) -> Self {
+    /// Reads a disk at most at this rate, in bytes per second; 0 is no limit.
+    pub(crate) fn new(device: Arc<dyn BlockRead>, salvages: bool, rate: u64) -> Self {
         let salvaged = salvages.then(|| Arc::new(Salvaged::new(Arc::clone(&device))));
-        let device: Arc<dyn BlockRead> = match &salvaged {
+        let device = match &salvaged {
             Some(salvaged) => salvaged.clone(),
+            None => device,
+        };
+        let device: Arc<dyn BlockRead> = match NonZeroU64::new(rate) {
+            Some(rate) => Arc::new(Throttled::new(device, rate)),
             None => device,
         };
         Self { device, salvaged }

@@ -11,7 +11,7 @@ use diskfs::image::bitmaps::{BitmapSet, Inconsistent, check_copy, copy};
 use diskfs::image::convert::{ConvertOptions, Packing, convert, convert_into};
 use diskfs::image::create::{BackingCheck, Existing};
 use diskfs::image::{Image, WritableImage};
-use diskfs::{Format, OpenOptions, block::BlockRead};
+use diskfs::{Format, OpenOptions, block::BlockRead, parse_bytes};
 
 use super::arguments::{OpenArgs, Source, format_of, local_path, size};
 use super::create::settings_of;
@@ -97,6 +97,10 @@ pub(super) struct Convert {
     /// Replace what cannot be read with zeroes
     #[arg(long)]
     salvage: bool,
+
+    /// The largest number of bytes to copy per second
+    #[arg(short, long, value_name = "RATE")]
+    rate_limit: Option<String>,
 
     /// Copy the bitmaps of the image to the new one
     #[arg(long)]
@@ -194,6 +198,14 @@ impl Convert {
         }
     }
 
+    fn rate(&self) -> Result<u64> {
+        let rate = self.rate_limit.as_deref().map_or(Ok(0), parse_bytes);
+        rate.map_err(|_| {
+            let text = self.rate_limit.as_deref().unwrap_or_default();
+            Failure::new(format!("Invalid rate limit specified: '{text}'."))
+        })
+    }
+
     fn threads(&self) -> Result<Option<NonZeroUsize>> {
         match self.coroutines {
             None => Ok(None),
@@ -213,11 +225,12 @@ impl Convert {
         options: &ConvertOptions,
         writes_into: bool,
     ) -> Result<()> {
+        let rate = self.rate()?;
         let image = source.open()?;
         let mut options = options.clone();
         options.bitmaps = self.bitmap_set(&image)?;
         let options = &options;
-        let reading = Reading::new(image.device(), self.salvage);
+        let reading = Reading::new(image.device(), self.salvage, rate);
         let from = reading.device();
         let mut progress = Progress::new(self.progress && !self.quiet, from.size_bytes());
         let failed = |error: diskfs::block::Error| Failure::at("error while converting", error);
