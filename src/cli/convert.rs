@@ -4,6 +4,7 @@ mod bitmaps;
 mod files;
 mod output;
 mod reading;
+mod stdin;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -15,6 +16,7 @@ use diskfs::image::convert::{
 };
 use diskfs::image::create::{BackingCheck, Existing};
 use diskfs::{Error, ErrorKind, Format, Gate, Result};
+use stdin::Opened;
 use uuid::Uuid;
 
 use super::bytes;
@@ -52,6 +54,10 @@ DST can be - for standard output. Raw images and streamOptimized VMDKs are writt
 images of other formats are made in a temporary file first (in TMPDIR, else /tmp). With --json, the
 summary is then printed on standard error.
 
+IMG can be - for standard input. A raw image goes directly into a raw DST; others are stored in a
+temporary file first (in TMPDIR, else /tmp). An image that ends early is an error, as far as its
+format tells: with a pipe, also check the exit code of the sender (`set -o pipefail`).
+
 Without force_size=on, the size of a VHD is rounded up to one that a geometry can state, by at most
 2 MiB. Azure requires subformat=fixed,force_size=on and a disk of whole MiB. A fixed VHD must be
 opened by its format: disk.vhd,format=vhd.
@@ -70,6 +76,7 @@ Examples:
   diskfs convert -c -o compression_type=zstd disk.qcow2 small.qcow2
   diskfs convert -o subformat=streamOptimized disk.qcow2 disk.vmdk
   diskfs convert -O raw disk.qcow2 - | zstd >copy.raw.zst
+  curl -s https://example.com/disk.qcow2 | diskfs convert -O raw - disk.raw
   diskfs convert --snapshot before disk.qcow2 before.raw
   diskfs convert --volume vg0/data disk.qcow2 data.raw
   diskfs convert -n disk.qcow2 /dev/vg0/guest"
@@ -79,7 +86,7 @@ Examples:
     reason = "each is one flag of the command line"
 )]
 pub(super) struct Convert {
-    /// The image to copy
+    /// The image to copy; - for standard input
     #[arg(value_name = "IMG")]
     image: Operand,
 
@@ -171,7 +178,14 @@ pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
     if args.is_stream() {
         args.check_stream()?;
     }
-    let disk = args.source.open(&image)?;
+    let disk = if args.reads_stream() {
+        match args.open_stream(&image, &options, session)? {
+            Opened::Disk(disk) => *disk,
+            Opened::Copied(size) => return args.print_summary(session, &options, size),
+        }
+    } else {
+        args.source.open(&image)?
+    };
     let device = args.source.volume.device(&disk)?;
     let reading = Reading::new(device, args.salvage, args.rate_limit);
     let from = reading.device();
@@ -223,6 +237,7 @@ impl Convert {
         // Wrong options are reported later.
         let options = self.is_stream().then(|| self.convert_options().ok());
         let spools = options.flatten().is_some_and(|it| !it.image.is_stream());
+        let spools = spools || self.reads_stream();
         let needs = Needs::reading(image, &self.source).spooling(spools);
         Some(needs.writing(Some(&self.target)))
     }

@@ -1,8 +1,10 @@
-//! convert from sources that are damaged, or limited in their rate.
+//! convert from sources that are damaged, limited in their rate, or a stream.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use diskfs_fixtures::{pattern, require};
@@ -23,6 +25,19 @@ fn write_disk(path: &Path) {
     file.write_all_at(&pattern("disk", 70_000), 12 << 20)
         .unwrap();
     file.write_all_at(b"end", (24 << 20) - 3).unwrap();
+}
+
+/// Runs the program with this standard input.
+fn with_input(directory: &Path, words: &[&str], input: &[u8]) -> Output {
+    let mut command = std::process::Command::new(DISKFS);
+    command.args(words).current_dir(directory);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(input); // A program that fails doesn't read all.
+    child.wait_with_output().unwrap()
 }
 
 #[test]
@@ -141,4 +156,82 @@ fn the_rate_of_reading_is_limited() {
     assert!(took(&words) > Duration::from_millis(1500));
     took(&["convert", "--rate-limit", "0", "disk.raw", "fast.qcow2"]);
     diskfs_in(dir, &["compare", "disk.raw", "slow.qcow2"]).text();
+}
+
+#[test]
+fn an_image_is_read_from_standard_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let diskfs = |words: &[&str]| diskfs_in(dir, words);
+    write_disk(&dir.join("disk.raw"));
+    diskfs(&["convert", "-c", "disk.raw", "disk.qcow2"]).text();
+    let words = [
+        "convert",
+        "-o",
+        "subformat=streamOptimized",
+        "disk.raw",
+        "disk.vmdk",
+    ];
+    diskfs(&words).text();
+    let raw = fs::read(dir.join("disk.raw")).unwrap();
+    for (image, options, target, is_spooled) in [
+        ("disk.raw", &[][..], "x.raw", false),
+        (
+            "disk.raw",
+            &["--no-sandbox", "--format", "raw"],
+            "x.raw",
+            false,
+        ),
+        ("disk.raw", &["-S", "0"], "x.raw", false),
+        ("disk.raw", &["--verify"], "x.raw", true),
+        ("disk.raw", &["-c"], "x.qcow2", true),
+        ("disk.qcow2", &["--verify"], "x.raw", true),
+        ("disk.qcow2", &["--no-sandbox"], "x.vhdx", true),
+        ("disk.vmdk", &["--format", "vmdk"], "x.qcow2", true),
+        ("disk.qcow2", &["--salvage", "-r", "1G"], "x.raw", true),
+    ] {
+        let bytes = fs::read(dir.join(image)).unwrap();
+        let words = [&["convert"], options, &["-", target]].concat();
+        let ran = with_input(dir, &words, &bytes);
+        let errors = String::from_utf8(ran.stderr).unwrap();
+        assert!(ran.status.success(), "{words:?}: {errors}");
+        assert_eq!(
+            errors.contains("temporary file"),
+            is_spooled,
+            "{words:?}: {errors}"
+        );
+        diskfs(&["compare", "disk.raw", target]).text();
+        fs::remove_file(dir.join(target)).unwrap();
+    }
+    // A given format is not probed.
+    let packed = fs::read(dir.join("disk.qcow2")).unwrap();
+    let whole = packed.len().next_multiple_of(512);
+    let padded = [packed.as_slice(), &vec![0; whole - packed.len()]].concat();
+    let ran = with_input(dir, &["convert", "--format", "raw", "-", "x.raw"], &padded);
+    assert!(ran.status.success(), "{ran:?}");
+    assert!(fs::read(dir.join("x.raw")).unwrap() == padded);
+    fs::remove_file(dir.join("x.raw")).unwrap();
+    // A stream that ends early leaves nothing.
+    let stream = fs::read(dir.join("disk.vmdk")).unwrap();
+    for (bytes, options) in [
+        (&raw[..5 * MIB + 100], &[][..]),
+        (&raw[..0], &[]),
+        (&packed[..packed.len() / 2], &[]),
+        (&packed[..10], &["--format", "qcow2"]),
+        (&stream[..stream.len() - 2000], &[]),
+    ] {
+        let words = [&["convert", "-O", "raw"], options, &["-", "x.raw"]].concat();
+        let ran = with_input(dir, &words, bytes);
+        assert!(!ran.status.success(), "{} bytes: {ran:?}", bytes.len());
+        assert!(!dir.join("x.raw").exists());
+    }
+    // An image that arrives as a stream is in no directory, so it can't name files.
+    diskfs(&["create", "-b", "disk.raw", "-F", "raw", "top.qcow2"]).text();
+    let top = fs::read(dir.join("top.qcow2")).unwrap();
+    let ran = with_input(dir, &["convert", "-", "x.raw"], &top);
+    assert_eq!(ran.status.code(), Some(6), "{ran:?}");
+    // Standard input and output together.
+    let ran = with_input(dir, &["convert", "-O", "raw", "-", "-"], &packed);
+    assert!(ran.stdout == raw);
+    assert!(!dir.join("-").exists() && !dir.join("x.raw").exists());
 }

@@ -4,6 +4,7 @@ mod bitmaps;
 mod compare;
 mod device;
 mod identity;
+mod input;
 mod layout;
 mod measure;
 mod packer;
@@ -32,6 +33,7 @@ use crate::create::{
 use crate::{Gate, Image, OpenOptions, WritableImage};
 pub use compare::compare;
 use device::DeviceCopy;
+pub use input::InputStream;
 pub use measure::{Measured, measure};
 pub use packer::Packing;
 use pieces::PIECE_BYTES;

@@ -38,7 +38,7 @@ impl Convert {
     }
 
     /// Returns true if the current state of the whole disk is copied.
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         let spec = ImageSpec::parse(self.image.as_os_str());
         let names_snapshot = spec.is_ok_and(|spec| spec.snapshot.is_some());
         !self.source.volume.names_one() && self.source.image.snapshot.is_none() && !names_snapshot

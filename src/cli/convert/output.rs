@@ -8,7 +8,7 @@ use diskfs::{Error, ErrorKind, Result};
 use serde_json::{Map, Value, json};
 
 use super::super::out_file::is_standard;
-use super::super::session::{Session, stdout};
+use super::super::session::{Output, Session, stdout};
 use super::super::show::json;
 use super::Convert;
 
@@ -29,6 +29,19 @@ impl Convert {
             return Err(invalid(reason).with_hint("give DST a name, or use a pipe"));
         }
         Ok(())
+    }
+
+    /// Prints the document of a disk of this size that was copied from a stream, with --json.
+    pub(super) fn print_summary(
+        &self,
+        session: &Session,
+        options: &ConvertOptions,
+        size: u64,
+    ) -> Result<()> {
+        match session.output() {
+            Output::Json => self.print_json(session, options, size, (None, None)),
+            Output::Text => Ok(()),
+        }
     }
 
     /// Prints the document: on standard error if the image was written to standard output.

@@ -80,13 +80,13 @@ impl DeviceCopy<'_> {
 }
 
 /// Consecutive units of a buffer that are all zero, or all not.
-struct Run<'a> {
-    bytes: &'a [u8],
-    is_zero: bool,
+pub(super) struct Run<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) is_zero: bool,
 }
 
 /// Divides a buffer into runs of units.
-fn runs(buffer: &[u8], unit: usize) -> impl Iterator<Item = Run<'_>> {
+pub(super) fn runs(buffer: &[u8], unit: usize) -> impl Iterator<Item = Run<'_>> {
     let mut rest = buffer;
     std::iter::from_fn(move || {
         let mut units = rest.chunks(unit.max(1));
