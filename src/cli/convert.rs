@@ -58,6 +58,9 @@ IMG can be - for standard input. A raw image goes directly into a raw DST; other
 temporary file first (in TMPDIR, else /tmp). An image that ends early is an error, as far as its
 format tells: with a pipe, also check the exit code of the sender (`set -o pipefail`).
 
+A raw DST shares the blocks of a raw IMG if both are on one filesystem that supports it (btrfs,
+XFS), unless -S is 0. The zeroes that IMG stores then stay stored.
+
 Without force_size=on, the size of a VHD is rounded up to one that a geometry can state, by at most
 2 MiB. Azure requires subformat=fixed,force_size=on and a disk of whole MiB. A fixed VHD must be
 opened by its format: disk.vhd,format=vhd.
@@ -192,6 +195,7 @@ pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
     session.print_warnings(&disk);
     args.refuse_source(&disk)?;
     options.bitmaps = args.bitmap_set(&disk, session)?;
+    options.shared = args.shared(&disk);
     let mut progress = Progress::new(session.progress(), Some(from.size_bytes()));
     let mut advance = |bytes| {
         progress.advance(bytes);
@@ -273,6 +277,7 @@ impl Convert {
             },
             identity: self.uuid,
             bitmaps: None,
+            shared: None,
         })
     }
 

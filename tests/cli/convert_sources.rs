@@ -1,13 +1,13 @@
-//! convert from sources that are damaged, limited in their rate, or a stream.
+//! convert from sources that are damaged, limited in their rate, a stream, or shareable.
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use diskfs_fixtures::{pattern, require};
+use diskfs_fixtures::{Mount, pattern, require, require_root, run};
 use serde_json::Value;
 
 use crate::{DISKFS, diskfs_in};
@@ -234,4 +234,65 @@ fn an_image_is_read_from_standard_input() {
     let ran = with_input(dir, &["convert", "-O", "raw", "-", "-"], &packed);
     assert!(ran.stdout == raw);
     assert!(!dir.join("-").exists() && !dir.join("x.raw").exists());
+}
+
+/// Copies on filesystems with shared blocks take no space.
+#[test]
+fn a_raw_copy_shares_blocks_where_the_host_can() {
+    if require_root().is_none() || require("mkfs.btrfs").is_none() || require("mkfs.xfs").is_none()
+    {
+        return;
+    }
+    for (mkfs, size) in [("mkfs.btrfs", 256 << 20), ("mkfs.xfs", 512 << 20)] {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("fs.img");
+        fs::File::create(&image).unwrap().set_len(size).unwrap();
+        run(mkfs, [Path::new("-q"), &image]).unwrap();
+        let mount = Mount::of_image(&image, "").unwrap();
+        let dir = mount.path();
+        let file = fs::File::create(dir.join("disk.raw")).unwrap();
+        file.set_len(64 << 20).unwrap();
+        file.write_all_at(&pattern("shared", 24 * MIB), 1 << 20)
+            .unwrap();
+        file.sync_all().unwrap();
+        let fiemap = |name: &str| {
+            run("filefrag", [Path::new("-v"), &dir.join(name)])
+                .unwrap()
+                .contains("shared")
+        };
+        for (options, name, is_shared) in [
+            (&[][..], "plain.raw", true),
+            (&["--no-sandbox", "--verify"], "verified.raw", true),
+            (&["-S", "0"], "full.raw", false),
+            (&["-o", "preallocation=falloc"], "falloc.raw", false),
+            (&["--salvage"], "salvaged.raw", false),
+        ] {
+            let words = [&["convert"], options, &["disk.raw", name]].concat();
+            diskfs_in(dir, &words).text();
+            assert_eq!(fiemap(name), is_shared, "{mkfs}: {name}");
+            diskfs_in(dir, &["compare", "--strict", "disk.raw", name]).text();
+            // Holes are holes.
+            let blocks = fs::metadata(dir.join(name)).unwrap().blocks() * 512;
+            assert_eq!(
+                blocks >= 60 << 20,
+                name.starts_with('f'),
+                "{name}: {blocks}"
+            );
+            if !is_shared {
+                fs::remove_file(dir.join(name)).unwrap();
+            }
+        }
+        // A change of one is none of the other.
+        let plain = fs::File::options()
+            .write(true)
+            .open(dir.join("plain.raw"))
+            .unwrap();
+        plain.write_all_at(&[7; 4096], 2 << 20).unwrap();
+        diskfs_in(dir, &["compare", "disk.raw", "verified.raw"]).text();
+        let words = ["qemu-img", "convert", "-O", "raw", "disk.raw", "qemu.raw"];
+        diskfs_in(dir, &words).text();
+        assert!(fiemap("qemu.raw"));
+        drop((file, plain));
+        mount.unmount().unwrap();
+    }
 }

@@ -11,6 +11,7 @@ mod packer;
 mod parallel;
 mod pieces;
 mod qcow2;
+mod reflink;
 mod salvage;
 mod sequential;
 mod stream;
@@ -21,9 +22,10 @@ mod throttle;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
+use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, File, Result, check_cancelled};
 use uuid::Uuid;
 
 use crate::bitmaps::BitmapSet;
@@ -70,6 +72,9 @@ pub struct ConvertOptions {
     /// The bitmaps to copy into the new image, which is qcow2. They are those of the image whose
     /// whole disk is copied.
     pub bitmaps: Option<BitmapSet>,
+    /// The file of the host that has the same bytes as the disk, [`Image::raw_file`]. A new raw image
+    /// shares its blocks, if the host's filesystem can do that.
+    pub shared: Option<Arc<File>>,
 }
 
 impl Default for ConvertOptions {
@@ -83,6 +88,7 @@ impl Default for ConvertOptions {
             existing: Existing::default(),
             identity: None,
             bitmaps: None,
+            shared: None,
         }
     }
 }
@@ -268,6 +274,10 @@ fn by_writing(
         existing: options.existing,
     };
     let new = UnfinishedImage::create(path, &create)?;
+    if reflink::share_blocks(from, &new, options)? {
+        check_cancelled(progress(from.size_bytes()))?;
+        return Ok(new);
+    }
     let open = OpenOptions {
         format: Some(options.image.format()),
         files: new.opener(),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, Result};
+use diskfs_block::{BlockRead, File, Result};
 
 use crate::description::Description;
 use crate::map::Map;
@@ -109,6 +109,15 @@ impl Image {
     /// Returns the guest's disk.
     pub fn device(&self) -> Arc<dyn BlockRead> {
         self.node.clone()
+    }
+
+    /// Returns the file of the host that has the bytes of the disk: of a raw image. It stays open and
+    /// locked.
+    pub fn raw_file(&self) -> Option<Arc<File>> {
+        match self.node.as_ref() {
+            Node::Raw(raw) => raw.host().cloned(),
+            Node::Qcow2(..) | Node::Mapped(..) => None,
+        }
     }
 
     /// Returns the description of the image.

@@ -270,7 +270,8 @@ impl<'a> Opener<'a> {
             id: Some(id),
             owner: Some(stat.st_uid),
             identity: Some(identity),
-            device: file,
+            device: file.clone(),
+            host: Some(file),
             writable,
             probed: false,
             allocated_bytes,
@@ -515,7 +516,7 @@ fn raw(source: &Source, state: ImageState<'_>) -> Result<Opened> {
         .writable
         .clone()
         .map(|file| RawWriter::new(file, source.probed));
-    let raw = Raw::new(Arc::clone(&source.device), writer);
+    let raw = Raw::new(Arc::clone(&source.device), source.host.clone(), writer);
     Ok(Box::new((Node::Raw(raw), description)))
 }
 

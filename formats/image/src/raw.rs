@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
+use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, File, Result};
 
 use crate::Format;
 use crate::layer::Status;
@@ -18,12 +18,22 @@ const FILL_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Raw {
     file: Arc<dyn BlockRead>,
+    /// The file of the host, if it is one.
+    host: Option<Arc<File>>,
     pub(crate) writer: Option<RawWriter>,
 }
 
 impl Raw {
-    pub(crate) const fn new(file: Arc<dyn BlockRead>, writer: Option<RawWriter>) -> Self {
-        Self { file, writer }
+    pub(crate) const fn new(
+        file: Arc<dyn BlockRead>,
+        host: Option<Arc<File>>,
+        writer: Option<RawWriter>,
+    ) -> Self {
+        Self { file, host, writer }
+    }
+
+    pub(crate) const fn host(&self) -> Option<&Arc<File>> {
+        self.host.as_ref()
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {

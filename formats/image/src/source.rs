@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite};
+use diskfs_block::{BlockRead, BlockWrite, File};
 
 use crate::base::{FileId, Identity};
 use crate::gate::Namer;
@@ -19,6 +19,8 @@ pub(crate) struct Source {
     /// The file's identity, while it is locked.
     pub(crate) identity: Option<Identity>,
     pub(crate) device: Arc<dyn BlockRead>,
+    /// The file of the host that the device is; `None` for a device that is not a file.
+    pub(crate) host: Option<Arc<File>>,
     /// The file for writing, if it may be written.
     pub(crate) writable: Option<Arc<dyn BlockWrite>>,
     /// True if the format was probed from the content.
@@ -39,6 +41,7 @@ impl Source {
             owner: None,
             identity: None,
             device,
+            host: None,
             writable,
             probed: false,
             allocated_bytes: None,

@@ -74,6 +74,8 @@ fn ioctl() -> Vec<SeccompRule> {
         request(libc::FIONBIO),
         request(libc::FIOCLEX),
         FUSE_CLONE,
+        // To share blocks between two files that are open.
+        request(libc::FICLONE),
     ];
     requests.map(|request| is(1, request)).into()
 }

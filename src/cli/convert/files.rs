@@ -2,8 +2,9 @@
 
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::Arc;
 
-use diskfs::block::BlockRead;
+use diskfs::block::{BlockRead, File};
 use diskfs::image::convert::{ConvertOptions, convert_into};
 use diskfs::image::{WritableImage, bitmaps};
 use diskfs::{Disk, Error, ErrorKind, OpenOptions, Result};
@@ -11,6 +12,12 @@ use diskfs::{Disk, Error, ErrorKind, OpenOptions, Result};
 use super::Convert;
 
 impl Convert {
+    /// Returns the file whose blocks DST can share.
+    pub(super) fn shared(&self, disk: &Disk) -> Option<Arc<File>> {
+        let is_plain = !self.source.volume.names_one() && !self.salvage && self.rate_limit == 0;
+        disk.image().filter(|_| is_plain)?.raw_file()
+    }
+
     /// Refuses to write to a file that is being read.
     pub(super) fn refuse_source(&self, disk: &Disk) -> Result<()> {
         let Ok(target) = self.target.metadata() else {

@@ -94,6 +94,10 @@ pub(super) struct Convert {
     #[arg(short = 'l', long = "snapshot", value_name = "SNAPSHOT")]
     snapshot: Option<String>,
 
+    /// Let the host copy; done without this option where the host can share blocks
+    #[arg(short = 'C')]
+    offload: bool,
+
     /// Replace what cannot be read with zeroes
     #[arg(long)]
     salvage: bool,
@@ -181,6 +185,7 @@ impl Convert {
             existing: Existing::Replace,
             identity: None,
             bitmaps: None,
+            shared: None,
         })
     }
 
@@ -226,9 +231,14 @@ impl Convert {
         writes_into: bool,
     ) -> Result<()> {
         let rate = self.rate()?;
+        if self.offload && (self.compress || self.salvage || self.sparse.is_some()) {
+            let reason = "Cannot use copy offloading (-C) with -c, -S or --salvage";
+            return Err(Failure::new(reason));
+        }
         let image = source.open()?;
         let mut options = options.clone();
         options.bitmaps = self.bitmap_set(&image)?;
+        options.shared = image.raw_file().filter(|_| !self.salvage && rate == 0);
         let options = &options;
         let reading = Reading::new(image.device(), self.salvage, rate);
         let from = reading.device();
