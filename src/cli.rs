@@ -3,6 +3,7 @@
 mod amend;
 #[cfg(feature = "microvm")]
 mod appliance;
+mod backup;
 mod bitmap;
 mod build;
 mod bytes;
@@ -190,6 +191,7 @@ enum Command {
     #[cfg(feature = "serve")]
     Serve(serve::ServeArgs),
     Create(create::Create),
+    Backup(backup::Backup),
     Convert(convert::Convert),
     Compare(compare::Compare),
     Map(map::Map),
@@ -262,6 +264,7 @@ impl Command {
             #[cfg(feature = "serve")]
             Self::Serve(_) => "serve",
             Self::Create(_) => "create",
+            Self::Backup(_) => "backup",
             Self::Convert(_) => "convert",
             Self::Compare(_) => "compare",
             Self::Map(_) => "map",
@@ -322,6 +325,7 @@ impl Command {
             Self::Stat(args) => Some(args.needs()),
             Self::Cat(args) => Some(args.needs()),
             Self::Cp(args) => args.needs(),
+            Self::Backup(args) => args.needs(),
             Self::Convert(args) => args.needs(),
             Self::Compare(args) => Some(args.needs()),
             Self::Map(args) => Some(args.needs()),
@@ -369,6 +373,7 @@ impl Command {
             #[cfg(feature = "serve")]
             Self::Serve(args) => serve::run(args, session),
             Self::Create(args) => create::run(args, session),
+            Self::Backup(args) => backup::run(args, session),
             Self::Convert(args) => convert::run(args, session),
             Self::Compare(args) => compare::run(args, session),
             Self::Map(args) => map::run(args, session),

@@ -1,8 +1,8 @@
 //! The command `diskfs convert`.
 
 mod bitmaps;
-mod files;
-mod output;
+pub(super) mod files;
+pub(super) mod output;
 mod reading;
 mod stdin;
 
@@ -193,7 +193,7 @@ pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
     let reading = Reading::new(device, args.salvage, args.rate_limit);
     let from = reading.device();
     session.print_warnings(&disk);
-    args.refuse_source(&disk)?;
+    files::refuse_source(&args.target, &disk)?;
     options.bitmaps = args.bitmap_set(&disk, session)?;
     options.shared = args.shared(&disk);
     let mut progress = Progress::new(session.progress(), Some(from.size_bytes()));
@@ -276,8 +276,7 @@ impl Convert {
                 Existing::Keep
             },
             identity: self.uuid,
-            bitmaps: None,
-            shared: None,
+            ..ConvertOptions::default()
         })
     }
 

@@ -69,6 +69,14 @@ pub(crate) enum DriverKind {
 }
 
 impl SourceArgs {
+    /// Returns the options for an image as a whole.
+    pub(crate) fn of_image(image: &ImageArgs) -> Self {
+        Self {
+            image: image.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Returns the only drivers to use, if the options or the environment restrict them.
     #[cfg(feature = "microvm")]
     fn driver(&self) -> Result<Option<DriverKind>> {

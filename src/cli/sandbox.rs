@@ -5,6 +5,7 @@
 //! them; and it starts microVMs. The command then confines itself: it can open no file, and only
 //! make the system calls that reading and printing take.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io;
 use std::net::Shutdown;
@@ -29,7 +30,7 @@ use super::fork::{Fork, fork};
 #[cfg(feature = "fuse")]
 use super::mount::host::HostServer;
 use super::operand::{self, Operand};
-use super::options::SourceArgs;
+use super::options::{ImageArgs, SourceArgs};
 use super::out_file::is_standard;
 
 /// The broker of this process; unset in a process that is not confined.
@@ -40,7 +41,7 @@ static BROKER: OnceLock<Arc<BrokerClient>> = OnceLock::new();
 pub(crate) struct Needs<'a> {
     /// The images that the command line names.
     images: Vec<OsString>,
-    source: &'a SourceArgs,
+    source: Cow<'a, SourceArgs>,
     changes: Changes<'a>,
     /// The file that the command creates.
     output: Option<&'a Path>,
@@ -76,6 +77,16 @@ impl<'a> Needs<'a> {
     /// Returns the needs of a command that reads these images.
     pub(crate) fn reading_images(mut images: Vec<OsString>, source: &'a SourceArgs) -> Self {
         images.extend_from_slice(&source.add);
+        Self::of(images, Cow::Borrowed(source))
+    }
+
+    /// Returns the needs of a command that reads this image as a whole.
+    pub(crate) fn reading_whole(image: &Operand, options: &ImageArgs) -> Self {
+        let images = operand::images(std::slice::from_ref(image));
+        Self::of(images, Cow::Owned(SourceArgs::of_image(options)))
+    }
+
+    fn of(images: Vec<OsString>, source: Cow<'a, SourceArgs>) -> Self {
         Self {
             images,
             source,

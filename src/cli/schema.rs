@@ -99,8 +99,8 @@ mod tests {
     use super::files::{Df, Diff, Du, Find, Grep, Hash, Ls, Stat, Tree};
     use super::guests::{Deploy, ErrorDocument, Log, Mount};
     use super::images::{
-        Amend, Appliance, BitmapDocument, Build, Check, Commit, Compare, Convert, Create, Export,
-        Man, Map as ImageMap, Measure, Mkfs, PartitionDocument, Rebase, Resize, Schemas,
+        Amend, Appliance, Backup, BitmapDocument, Build, Check, Commit, Compare, Convert, Create,
+        Export, Man, Map as ImageMap, Measure, Mkfs, PartitionDocument, Rebase, Resize, Schemas,
         SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
     };
     use super::info::Info;
@@ -126,6 +126,7 @@ mod tests {
         let mut all = [
             ("amend", schema::<Amend>()),
             ("appliance", schema::<Appliance>()),
+            ("backup", schema::<Backup>()),
             ("bitmap", schema::<BitmapDocument>()),
             ("build", schema::<Build>()),
             ("cat", none("the contents of files")),

@@ -1,5 +1,6 @@
 //! The `diskfs` program as its users run it: output, exit codes, files that it writes.
 
+mod backup;
 mod between;
 mod build;
 mod changing;

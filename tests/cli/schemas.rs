@@ -88,6 +88,8 @@ const RUNS: &[&str] = &[
     "bitmap clear top.qcow2 monday",
     "bitmap remove top.qcow2 monday",
     "bitmap checkpoint tuesday top.qcow2",
+    "backup top.qcow2 -o full.qcow2",
+    "backup top.qcow2 --since tuesday --backing full.qcow2 -o inc.qcow2",
     "bitmap remove top.qcow2 tuesday",
     "snapshot create top.qcow2 before",
     "snapshot list top.qcow2",

@@ -21,6 +21,7 @@
 //! # Ok::<(), diskfs_block::Error>(())
 //! ```
 
+mod marked;
 mod set;
 
 use std::path::Path;
@@ -31,6 +32,7 @@ use crate::description::Bitmap;
 use crate::node::Node;
 use crate::qcow2::{BitmapChange, Existing, PreparedChange};
 use crate::{Image, OpenOptions, WritableImage};
+pub use marked::MarkedDisk;
 pub use set::{BitmapSet, Inconsistent};
 
 /// The options of a new bitmap. By default it records, with QEMU's default granularity.

@@ -75,6 +75,19 @@ pub struct ConvertOptions {
     /// The file of the host that has the same bytes as the disk, [`Image::raw_file`]. A new raw image
     /// shares its blocks, if the host's filesystem can do that.
     pub shared: Option<Arc<File>>,
+    /// The part of the disk that is copied.
+    pub scope: Scope,
+}
+
+/// The part of a disk that is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scope {
+    /// The whole disk, except for what the backing file of the new image has.
+    #[default]
+    Whole,
+    /// Only what the source itself stores ([`BlockRead::stored_at`]), zeroes included, into a qcow2
+    /// image, whether it has a backing file or gets one later.
+    Stored,
 }
 
 impl Default for ConvertOptions {
@@ -89,6 +102,7 @@ impl Default for ConvertOptions {
             identity: None,
             bitmaps: None,
             shared: None,
+            scope: Scope::default(),
         }
     }
 }
@@ -229,7 +243,14 @@ impl UnfinishedImage {
             Some(offset) => {
                 let reason = "the new image differs from its source, which may have been changed \
                      meanwhile";
-                Err(Error::new(ErrorKind::Io, reason).at(offset))
+                let error = Error::new(ErrorKind::Io, reason).at(offset);
+                Err(match options.scope {
+                    Scope::Whole => error,
+                    Scope::Stored => error.with_hint(
+                        "if it was not, the backing file is not the disk of the time since which \
+                         changes were marked: give the right one, or copy the whole disk",
+                    ),
+                })
             }
         }
     }
@@ -241,7 +262,7 @@ fn gate(path: &Path, image: &NewImage) -> Gate {
         NewImage::Qcow2(image) => match (&image.data_file, &image.backing) {
             (Some(file), _) => Gate::closed().allow_data_file(directory_of(path).join(&file.name)),
             (None, Some(backing)) => match &backing.check {
-                BackingCheck::Open(gate) => gate.clone(),
+                BackingCheck::Open(gate) | BackingCheck::OpenUnrecorded(gate) => gate.clone(),
                 BackingCheck::ByCaller | BackingCheck::Skip => Gate::closed(),
             },
             (None, None) => Gate::closed(),

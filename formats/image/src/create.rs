@@ -141,6 +141,9 @@ pub struct NewBacking {
 pub enum BackingCheck {
     /// The backing file must open through this gate.
     Open(Gate),
+    /// The backing file must open through this gate. Its state is not recorded, so both files can be
+    /// copied without their modification times: those of a backup.
+    OpenUnrecorded(Gate),
     /// The caller has opened the backing file, and gives the size.
     ByCaller,
     /// The backing file is not opened and need not exist; the size must be given.

@@ -11,6 +11,7 @@ pub(crate) mod backing_name;
 #[cfg(test)]
 mod backing_name_tests;
 pub(crate) mod base_record;
+pub(crate) mod bitmap_bits;
 mod bitmap_directory;
 #[cfg(test)]
 mod bitmap_edit_tests;
@@ -61,6 +62,7 @@ use crate::base::Identity;
 use crate::description::{Bitmap, Encryption, Qcow2Details};
 use crate::encryption::{Decrypt, NoKey, Unlock, no_key};
 use crate::layer::{Layer, Status, read_only};
+use crate::qcow2::bitmap_bits::BitmapBits;
 pub(crate) use crate::qcow2::bitmap_directory::{BitmapEntry, read as read_bitmaps};
 use crate::qcow2::cache::{Caches, LayerId};
 use crate::qcow2::check::CheckReport;
@@ -76,8 +78,8 @@ use crate::qcow2::snapshot_table::SnapshotEntry;
 use crate::qcow2::table_store::TableStore;
 use crate::qcow2::units::{GuestOffset, HostOffset};
 use crate::qcow2::workers::Workers;
-use crate::qcow2::write::Writer;
 pub(crate) use crate::qcow2::write::{BitmapChange, BitmapSource, Existing, Fill, PreparedChange};
+use crate::qcow2::write::{Writer, usable_in};
 
 /// An image whose header is read, but whose backing file and data file are not open yet.
 #[derive(Debug)]
@@ -608,6 +610,21 @@ impl Qcow2 {
     /// Returns the image file and its header, to read a bitmap.
     pub(crate) fn tables(&self) -> (&dyn BlockRead, &Header) {
         (self.reader.mapping.file.as_ref(), &self.header)
+    }
+
+    /// Returns the bits of a bitmap, whose size fits the disk.
+    pub(crate) fn bitmap_bits(&self, name: &str) -> Result<BitmapBits> {
+        let file = Arc::clone(&self.reader.mapping.file);
+        let entry = usable_in(file.as_ref(), &self.header, name);
+        entry
+            .and_then(|entry| BitmapBits::read(file, &self.header, &entry))
+            .map_err(|e| e.in_file(&self.path))
+    }
+
+    /// Returns true if the image has bitmaps that are void, because a program without support for
+    /// bitmaps has written to the image.
+    pub(crate) fn has_void_bitmaps(&self) -> bool {
+        self.header.extensions.bitmaps.is_some() && !self.header.autoclear.bitmaps()
     }
 
     pub(crate) fn close(&self) -> Result<()> {

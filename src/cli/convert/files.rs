@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use diskfs::block::{BlockRead, File};
 use diskfs::image::convert::{ConvertOptions, convert_into};
-use diskfs::image::{WritableImage, bitmaps};
+use diskfs::image::{Description, WritableImage, bitmaps};
 use diskfs::{Disk, Error, ErrorKind, OpenOptions, Result};
 
 use super::Convert;
@@ -16,23 +17,6 @@ impl Convert {
     pub(super) fn shared(&self, disk: &Disk) -> Option<Arc<File>> {
         let is_plain = !self.source.volume.names_one() && !self.salvage && self.rate_limit == 0;
         disk.image().filter(|_| is_plain)?.raw_file()
-    }
-
-    /// Refuses to write to a file that is being read.
-    pub(super) fn refuse_source(&self, disk: &Disk) -> Result<()> {
-        let Ok(target) = self.target.metadata() else {
-            return Ok(());
-        };
-        let id = (target.dev(), target.ino());
-        let mut image = Some(disk.description());
-        while let Some(description) = image {
-            if description.file_id == Some(id) {
-                let reason = "the target is the image that is read, or one of its backing files";
-                return Err(Error::new(ErrorKind::Invalid, reason).in_file(&self.target));
-            }
-            image = description.backing.as_deref();
-        }
-        Ok(())
     }
 
     pub(super) fn write_into(
@@ -61,4 +45,23 @@ impl Convert {
             None => Ok(()),
         }
     }
+}
+
+/// Refuses to write to a file that is being read.
+pub(in super::super) fn refuse_source(target: &Path, disk: &Disk) -> Result<()> {
+    if !is_in_chain(target, disk.description()) {
+        return Ok(());
+    }
+    let reason = "the target is the image that is read, or one of its backing files";
+    Err(Error::new(ErrorKind::Invalid, reason).in_file(target))
+}
+
+/// Returns true if a path leads to an image, or to one of its backing files.
+pub(in super::super) fn is_in_chain(path: &Path, top: &Description) -> bool {
+    let Ok(file) = path.metadata() else {
+        return false;
+    };
+    let id = Some((file.dev(), file.ino()));
+    let mut images = std::iter::successors(Some(top), |image| image.backing.as_deref());
+    images.any(|image| image.file_id == id)
 }

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use diskfs::image::convert::{ConvertOptions, LostRange};
 use diskfs::{Error, ErrorKind, Result};
@@ -55,21 +56,15 @@ impl Convert {
         let (file_size, allocated) = if let Some(bytes) = streamed_bytes {
             (bytes, bytes)
         } else {
-            let metadata = self.target.metadata();
-            let metadata = metadata.map_err(|e| Error::from(e).in_file(&self.target))?;
-            (metadata.len(), metadata.blocks().saturating_mul(512))
+            file_sizes(&self.target)?
         };
-        let mut fields = Map::new();
-        let path = self.target.as_os_str().as_encoded_bytes();
-        json::put_name(&mut fields, "path", path);
         let format = options.image.format().name();
-        fields.insert("format".to_owned(), format.into());
-        let numbers = [
-            ("virtual_size_bytes", size),
-            ("file_size_bytes", file_size),
-            ("allocated_bytes", allocated),
-        ];
-        fields.extend(numbers.map(|(name, number)| (name.to_owned(), number.into())));
+        let sizes = NewSizes {
+            disk: size,
+            file: file_size,
+            allocated,
+        };
+        let mut fields = fields(&self.target, format, sizes);
         if let Some(lost) = lost {
             let ranges = lost.iter().map(
                 |range| json!({ "offset_bytes": range.offset, "length_bytes": range.len_bytes }),
@@ -84,4 +79,33 @@ impl Convert {
         json::write(&mut out, session.command(), Value::Object(fields))?;
         Ok(out.flush()?)
     }
+}
+
+/// The sizes of a new image in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct NewSizes {
+    pub(in super::super) disk: u64,
+    pub(in super::super) file: u64,
+    pub(in super::super) allocated: u64,
+}
+
+/// Returns the length of a file, and the space that the host has allocated for it.
+pub(in super::super) fn file_sizes(path: &Path) -> Result<(u64, u64)> {
+    let metadata = path.metadata();
+    let metadata = metadata.map_err(|e| Error::from(e).in_file(path))?;
+    Ok((metadata.len(), metadata.blocks().saturating_mul(512)))
+}
+
+/// Returns the fields that describe a new image.
+pub(in super::super) fn fields(path: &Path, format: &str, sizes: NewSizes) -> Map<String, Value> {
+    let mut fields = Map::new();
+    json::put_name(&mut fields, "path", path.as_os_str().as_encoded_bytes());
+    fields.insert("format".to_owned(), format.into());
+    let numbers = [
+        ("virtual_size_bytes", sizes.disk),
+        ("file_size_bytes", sizes.file),
+        ("allocated_bytes", sizes.allocated),
+    ];
+    fields.extend(numbers.map(|(name, number)| (name.to_owned(), number.into())));
+    fields
 }

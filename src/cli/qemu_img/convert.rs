@@ -183,9 +183,7 @@ impl Convert {
             sparse_bytes: self.sparse_bytes()?,
             threads: self.threads()?,
             existing: Existing::Replace,
-            identity: None,
-            bitmaps: None,
-            shared: None,
+            ..ConvertOptions::default()
         })
     }
 

@@ -144,6 +144,39 @@ struct LostRange {
     length_bytes: u64,
 }
 
+/// The document of `diskfs backup --json`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Backup {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The path of the backup.
+    path: String,
+    /// The backup's bytes in base64, if it is not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+    /// The format of the backup: `qcow2`.
+    format: String,
+    /// The size of the guest's disk.
+    virtual_size_bytes: u64,
+    /// The size of the backup file.
+    file_size_bytes: u64,
+    /// The space that the host has allocated for the backup file.
+    allocated_bytes: u64,
+    /// The bitmap whose marks were copied; missing for a full backup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<String>,
+    /// The number of bytes of the disk that the bitmap marks; missing for a full backup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    marked_bytes: Option<u64>,
+    /// The previous backup, as the new one names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backing: Option<String>,
+    /// The previous backup's bytes in base64, if it is not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backing_base64: Option<String>,
+}
+
 /// The document of `diskfs compare --json`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]

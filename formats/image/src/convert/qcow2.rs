@@ -21,6 +21,8 @@ pub(super) struct Qcow2Copy<'a> {
     pub(super) file: &'a File,
     /// The header of the new image, without the places of its tables.
     pub(super) header: NewHeader,
+    /// True if what the source stores must hide a backing file, and nothing else.
+    pub(super) hides_backing: bool,
     pub(super) packing: Option<Packing>,
     pub(super) threads: NonZeroUsize,
 }
@@ -33,7 +35,7 @@ impl Qcow2Copy<'_> {
         let tables = Tables::new(rules, self.header.refcount_order, size_bytes);
         self.header.l1 = tables.l1_table();
         self.header.encode()?; // What makes no valid header is refused before the work.
-        let hides_backing = self.header.backing.is_some();
+        let hides_backing = self.hides_backing;
         let mut image = Qcow2Image {
             tables,
             rules,

@@ -14,7 +14,7 @@ use super::identity::Identity;
 use super::layout::{GrainCopy, LayoutCopy};
 use super::qcow2::Qcow2Copy;
 use super::stream::SPOOL_PREFIX;
-use super::{ConvertOptions, by_writing};
+use super::{ConvertOptions, Scope, by_writing};
 use crate::create::{
     Allocation, NewImage, NewQcow2, NewVdi, NewVhd, NewVhdx, NewVmdk, Preallocation,
     UnfinishedImage, VmdkSubformat, new_header, whole_sectors,
@@ -39,6 +39,11 @@ pub(super) fn converted(
     match &options.image {
         NewImage::Qcow2(image) if is_sequential(image, options) => {
             qcow2(from, path, image, options, progress)
+        }
+        _ if options.scope == Scope::Stored => {
+            let reason = "a part of a disk can be copied only into a qcow2 image without \
+                          preallocation or data file";
+            Err(Error::invalid(reason))
         }
         NewImage::Raw | NewImage::Qcow2(_) => by_writing(from, path, options, progress),
         NewImage::Vmdk(image) if image.subformat == VmdkSubformat::StreamOptimized => {
@@ -81,6 +86,7 @@ fn qcow2(
     let copy = Qcow2Copy {
         from,
         file: new.file(),
+        hides_backing: header.backing.is_some() || options.scope == Scope::Stored,
         header,
         packing: options.packing,
         threads: options.threads(),

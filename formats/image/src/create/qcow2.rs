@@ -261,7 +261,7 @@ struct Base {
 fn open_backing(path: &Path, backing: &NewBacking) -> Result<Option<Base>> {
     let identity = || Identity::of_file(&file::directory_of(path).join(&backing.name));
     let gate = match &backing.check {
-        BackingCheck::Open(gate) => gate,
+        BackingCheck::Open(gate) | BackingCheck::OpenUnrecorded(gate) => gate,
         BackingCheck::ByCaller => {
             return Ok(Some(Base {
                 size_bytes: None,
@@ -282,7 +282,10 @@ fn open_backing(path: &Path, backing: &NewBacking) -> Result<Option<Base>> {
     let (node, _) = *Opener::new(&options)?.open_as_backing(namer, name, backing.format)?;
     Ok(Some(Base {
         size_bytes: Some(node.size_bytes()),
-        identity: identity(),
+        identity: match &backing.check {
+            BackingCheck::OpenUnrecorded(_) => None,
+            _ => identity(),
+        },
     }))
 }
 

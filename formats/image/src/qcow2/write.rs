@@ -31,6 +31,7 @@ mod resize_tables;
 mod unmap;
 
 pub(crate) use bitmap_change::{BitmapChange, Existing, PreparedChange};
+pub(crate) use bitmap_checks::usable_in;
 pub(crate) use bitmap_copy::BitmapSource;
 pub(crate) use resize::Fill;
 

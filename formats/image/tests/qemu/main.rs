@@ -5,6 +5,7 @@
 //! `DISKFS_QEMU_SEED` selects other images, and a failure prints its seed.
 
 mod amend;
+mod backups;
 mod bad_input;
 mod bitmap_copies;
 mod bitmap_edits;

@@ -132,7 +132,7 @@ impl Edit<'_> {
 }
 
 /// Finds a bitmap of an image that is read, whose bits can be used.
-pub(super) fn usable_in(file: &dyn BlockRead, header: &Header, name: &str) -> Result<BitmapEntry> {
+pub(crate) fn usable_in(file: &dyn BlockRead, header: &Header, name: &str) -> Result<BitmapEntry> {
     let entries = if header.autoclear.bitmaps() {
         bitmap_directory::read(file, header)?
     } else {
