@@ -13,6 +13,7 @@
 //! blocks in them, and a fuzzer should not spend its time on the zeroes.
 
 mod archive;
+mod bitmaps;
 mod btrfs;
 mod change;
 mod content;
@@ -68,6 +69,8 @@ pub enum Target {
     Qcow2,
     /// A qcow2 image that is written to.
     Qcow2Write,
+    /// The bitmaps of a qcow2 image: read, backed up by, and changed.
+    Qcow2Bitmaps,
     /// An image of a format that is only read, with valid checksums.
     ImageMaps,
     /// A GPT with valid checksums.
@@ -128,11 +131,12 @@ pub enum Target {
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
         Self::Qcow2Write,
+        Self::Qcow2Bitmaps,
         Self::ImageMaps,
         Self::Gpt,
         Self::Mbr,
@@ -170,6 +174,7 @@ impl Target {
             Self::ProbeContent => "probe_content",
             Self::Qcow2 => "qcow2",
             Self::Qcow2Write => "qcow2_write",
+            Self::Qcow2Bitmaps => "qcow2_bitmaps",
             Self::ImageMaps => "image_maps",
             Self::Gpt => "gpt",
             Self::Mbr => "mbr",
@@ -208,6 +213,7 @@ impl Target {
             Self::ProbeContent => content::probe(device),
             Self::Qcow2 => image::qcow2(device),
             Self::Qcow2Write => image_write::qcow2(device),
+            Self::Qcow2Bitmaps => bitmaps::all(device),
             Self::ImageMaps => image_maps::all(device),
             Self::Gpt => tables::gpt(device),
             Self::Mbr => tables::mbr(device),
@@ -243,6 +249,7 @@ impl Target {
     pub fn survey(self, device: &Arc<dyn BlockRead>) {
         match self {
             Self::Qcow2 | Self::Qcow2Write => image::survey(device),
+            Self::Qcow2Bitmaps => bitmaps::survey(device),
             Self::ImageMaps => image_maps::survey(device),
             Self::Ext4Walk => ext4::survey(device),
             Self::Ext4Write => ext4_write::survey(device),
@@ -305,6 +312,11 @@ pub fn qcow2(data: &[u8]) {
 /// Runs [`Target::Qcow2Write`] on an input.
 pub fn qcow2_write(data: &[u8]) {
     Target::Qcow2Write.run(&device(data));
+}
+
+/// Runs [`Target::Qcow2Bitmaps`] on an input.
+pub fn qcow2_bitmaps(data: &[u8]) {
+    Target::Qcow2Bitmaps.run(&device(data));
 }
 
 /// Runs [`Target::ImageMaps`] on an input.

@@ -104,6 +104,12 @@ fn cut(target: Target, name: &str, image: &Sparse) -> Seed {
 fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
     let has = |at: u64, magic: &[u8]| (at..).zip(magic).all(|(at, b)| image.byte(at) == *b);
     let targets: &[Target] = match () {
+        () if has(0, b"QFI\xfb") && has_bitmaps(image) => &[
+            Target::Qcow2,
+            Target::Qcow2Write,
+            Target::Qcow2Bitmaps,
+            Target::Probe,
+        ],
         () if has(0, b"QFI\xfb") => &[Target::Qcow2, Target::Qcow2Write, Target::Probe],
         () if has(1080, b"\x53\xef") => &[Target::Ext4Walk, Target::Ext4Write],
         () if has(32_769, b"CD001") => &[Target::Iso9660, Target::Mbr, Target::Probe],
@@ -131,6 +137,11 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
 
 /// The offset of the magic number of a btrfs superblock.
 const BTRFS_MAGIC_AT: u64 = (64 << 10) + 64;
+
+/// Returns true if a qcow2 image says that its bitmaps are valid: the autoclear bit 0.
+fn has_bitmaps(image: &Sparse) -> bool {
+    image.byte(7) == 3 && image.byte(95) & 1 == 1
+}
 
 /// Returns true if the boot sector has the name of a FAT type.
 fn is_fat(image: &Sparse) -> bool {
