@@ -345,3 +345,26 @@ fn damaged_bitmaps_are_refused() {
     }
     assert!(done > 50, "{done}");
 }
+
+/// Without a backing file, the length of its name has no meaning.
+#[test]
+fn the_length_of_a_missing_name_is_ignored() {
+    let mut bytes = empty(64 << 10);
+    bytes[19] = 0x80;
+    let device: Arc<dyn BlockWrite> = Arc::new(Memory::new(bytes));
+    let image = WritableImage::from_device(device.clone(), &options()).unwrap();
+    let node = image.into_node().unwrap();
+    let change = BitmapChange::Add {
+        name: "a",
+        granularity_bytes: None,
+        recording: true,
+        existing: super::Existing::Refused,
+    };
+    let prepared = crate::bitmaps::prepare(&node, change).unwrap();
+    prepared.activate().unwrap();
+    drop(node);
+    let image = Image::from_device(device, &options()).unwrap();
+    let details = image.description().qcow2.as_ref().unwrap();
+    assert_eq!(details.bitmaps.len(), 1);
+    assert_eq!(details.backing_name, None);
+}

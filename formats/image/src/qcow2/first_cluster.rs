@@ -99,6 +99,10 @@ impl FirstCluster {
     fn name_range(&self) -> Range<usize> {
         let at = self.bytes.get(8..16).and_then(|word| word.try_into().ok());
         let at = to_usize(u64::from_be_bytes(at.unwrap_or_default()));
+        if at == 0 {
+            // There is no name, whatever its length field says (specification, `backing_file_size`).
+            return 0..0;
+        }
         at..at.saturating_add(be32(&self.bytes, 16..20))
     }
 
