@@ -13,7 +13,7 @@ use clap::Args;
 
 use diskfs::check::{CheckOptions, CheckPhase};
 use diskfs::volume::{Partition, PartitionKind};
-use diskfs::{Content, Disk, Error, ErrorKind, Result, Volume};
+use diskfs::{Content, Disk, Error, ErrorKind, Format, Result, Volume};
 
 use super::ProgressMode;
 use super::operand::Operand;
@@ -27,8 +27,8 @@ use results::{Checked, Outcome, print_results};
 
 /// Check an image and its filesystems, and repair them
 ///
-/// The tables of a qcow2 image are checked as by `qemu-img check`, unless one volume is selected.
-/// Leaked clusters are no damage: they only waste space.
+/// The tables of a qcow2, VMDK, VDI or VHDX image are checked as by `qemu-img check`, unless one
+/// volume is selected. Leaked clusters are no damage: they only waste space.
 ///
 /// ext2, ext3 and ext4 are checked by diskfs itself: superblock, groups, inodes, extents,
 /// directories, links, attributes and bitmaps, as `e2fsck -fn` does. Other filesystems are checked
@@ -36,7 +36,7 @@ use results::{Checked, Outcome, print_results};
 /// `fsck.exfat`, `ntfsfix`) in a microVM.
 ///
 /// Without --repair nothing is written to the image: a journal is replayed in memory only. With
-/// --repair, diskfs repairs the image itself; damaged filesystems, including ext4, are repaired by
+/// --repair, diskfs repairs a qcow2 image itself; damaged filesystems, including ext4, are repaired by
 /// these programs and `e2fsck` in a microVM, and then checked again. With --with native no
 /// filesystem is repaired.
 #[derive(Debug, Args)]
@@ -84,8 +84,8 @@ pub(super) fn run(args: &Check, session: &mut Session) -> Result<()> {
     print_results(session, checked_image.as_ref(), &checked)?;
     if let Some(damaged) = checked_image.filter(|image| !image.is_safe()) {
         let reason = format!("the image is {}", damaged.verdict());
-        let error = Error::new(ErrorKind::Corrupt, reason).in_file(damaged.path);
-        session.report(&error.with_hint(args.image_next_step()));
+        let error = Error::new(ErrorKind::Corrupt, reason).in_file(&damaged.path);
+        session.report(&error.with_hint(args.image_next_step(damaged.format)));
     }
     for damaged in checked.iter().filter(|checked| !checked.is_clean()) {
         let error = Error::new(ErrorKind::Corrupt, damaged.damage());
@@ -98,8 +98,10 @@ pub(super) fn run(args: &Check, session: &mut Session) -> Result<()> {
 }
 
 impl Check {
-    fn image_next_step(&self) -> &'static str {
-        if self.repair {
+    fn image_next_step(&self, format: Format) -> &'static str {
+        if format != Format::Qcow2 {
+            "diskfs repairs only qcow2 images: restore a backup"
+        } else if self.repair {
             "it could not be repaired completely: restore a backup"
         } else {
             "--repair repairs it; make a copy of the image before"

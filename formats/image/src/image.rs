@@ -125,9 +125,9 @@ impl Image {
         &self.description
     }
 
-    /// Checks the metadata of a qcow2 image, as `qemu-img check` does: reference counts, "copied"
-    /// flags and the entries of all tables. Returns `None` for other formats. Checks
-    /// only the top of the chain, repairs nothing (see [`repair()`](crate::repair())), and reads all
+    /// Checks the metadata of a qcow2, VMDK, VDI or VHDX image, as `qemu-img check` does: for qcow2,
+    /// reference counts, "copied" flags and the entries of all tables; for the others, the tables of
+    /// blocks or grains. Returns `None` for other formats. Checks only the top of the chain, repairs nothing (see [`repair()`](crate::repair())), and reads all
     /// tables of the image, of a file with many clusters several times.
     ///
     /// # Errors
@@ -138,7 +138,8 @@ impl Image {
     /// * [`Io`](diskfs_block::ErrorKind::Io) if the host cannot read the file.
     pub fn check(&self) -> Result<Option<CheckReport>> {
         match self.node.as_ref() {
-            Node::Raw(_) | Node::Mapped(..) => Ok(None),
+            Node::Raw(_) => Ok(None),
+            Node::Mapped(mapped, _) => mapped.check(),
             Node::Qcow2(qcow2, _) => qcow2.check().map(Some),
         }
     }

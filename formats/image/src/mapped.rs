@@ -1,5 +1,6 @@
 //! An image of a format that only maps: reading for every [`ImageMap`].
 
+pub(crate) mod check;
 mod compressed;
 mod map_image;
 mod runs;
@@ -65,6 +66,8 @@ pub(crate) struct MappedParts {
     /// The files in which runs are stored: the image, then the files that it names.
     pub(crate) files: Vec<Arc<dyn BlockRead>>,
     pub(crate) rules: StorageRules,
+    /// The tables to check, if the format has a check.
+    pub(crate) tables: Option<check::CheckedTables>,
     /// The parent or backing file.
     pub(crate) parent: Option<Arc<dyn Layer>>,
     pub(crate) units: Arc<UnitCache>,

@@ -5,6 +5,8 @@ use uuid::Uuid;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+/// The offset of the number of blocks in the file.
+pub(crate) const ALLOCATED_AT: u64 = 0x184;
 /// The offset of the signature. The text before it is for humans.
 const SIGNATURE_AT: u64 = 0x40;
 const SIGNATURE: u32 = 0xbeda_107f;
@@ -124,6 +126,8 @@ pub(crate) struct Header {
     pub(crate) size_bytes: u64,
     pub(crate) block_bytes: u64,
     pub(crate) blocks: u64,
+    /// The number of blocks in the file, as stored.
+    pub(crate) allocated: u64,
     /// The offset of the block map in bytes.
     pub(crate) map_at: u64,
     /// The offset of the first block in bytes.
@@ -233,6 +237,7 @@ impl RawHeader {
             size_bytes,
             block_bytes,
             blocks: u64::from(blocks),
+            allocated: u64::from(self.blocks_allocated.get()),
             map_at: u64::from(map_at),
             data_at: u64::from(data_at),
             id: Uuid::from_bytes_le(self.uuid_image),

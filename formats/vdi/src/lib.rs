@@ -22,6 +22,7 @@
     )
 )]
 
+mod check;
 mod header;
 mod vdi;
 mod write;

@@ -15,12 +15,13 @@ const MAP_CACHE_BYTES: u64 = 1 << 20;
 /// The entry of a block that was never written.
 pub(crate) const UNALLOCATED: u32 = 0xffff_ffff;
 /// The entry of a block that was discarded.
-const DISCARDED: u32 = 0xffff_fffe;
+pub(crate) const DISCARDED: u32 = 0xffff_fffe;
 
 /// A VirtualBox disk image.
 #[derive(Debug)]
 pub struct Vdi {
-    header: Header,
+    pub(crate) header: Header,
+    pub(crate) file: Arc<dyn BlockRead>,
     map: Tables,
 }
 
@@ -31,9 +32,9 @@ impl Vdi {
     /// `Corrupt` and `Unsupported` with the byte of the field; the errors of reading.
     pub fn open(file: Arc<dyn BlockRead>) -> Result<Self> {
         let header = Header::read(file.as_ref())?;
-        let map = Tables::new(file, MAP_CACHE_BYTES)?;
+        let map = Tables::new(Arc::clone(&file), MAP_CACHE_BYTES)?;
         map.check("block map", header.map_at, header.blocks, 4)?;
-        Ok(Self { header, map })
+        Ok(Self { header, file, map })
     }
 
     /// Returns the type of the image.

@@ -25,6 +25,7 @@
 )]
 
 mod bat_entry;
+mod check;
 mod checksum;
 mod extended;
 mod file_type;

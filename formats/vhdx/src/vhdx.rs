@@ -25,7 +25,7 @@ pub(crate) const BITMAP_SECTORS: u64 = 1 << 23;
 /// A virtual hard disk, version 2.
 #[derive(Debug)]
 pub struct Vhdx {
-    metadata: Metadata,
+    pub(crate) metadata: Metadata,
     data_write_guid: Uuid,
     creator: String,
     /// The offset of the block allocation table in bytes.
@@ -124,7 +124,7 @@ impl Vhdx {
     }
 
     /// Returns the number of payload blocks for each sector bitmap: 2^23 sectors in blocks.
-    fn chunk_ratio(&self) -> u64 {
+    pub(crate) fn chunk_ratio(&self) -> u64 {
         let chunk_bytes = BITMAP_SECTORS.saturating_mul(self.metadata.sector_bytes);
         // Metadata checks the block size.
         chunk_bytes
@@ -146,7 +146,7 @@ impl Vhdx {
     }
 
     /// Returns an entry of the table, and its offset in the file.
-    fn entry(&self, index: u64) -> Result<(u64, u64)> {
+    pub(crate) fn entry(&self, index: u64) -> Result<(u64, u64)> {
         let at = self.bat_at.saturating_add(index.saturating_mul(8));
         Ok((
             u64::from_le_bytes(self.tables.entry(self.bat_at, index)?),
@@ -173,7 +173,7 @@ impl Vhdx {
     }
 
     /// Refuses an entry that points at the image's own structures.
-    fn check_place(&self, at: u64, len_bytes: u64, entry_at: u64) -> Result<()> {
+    pub(crate) fn check_place(&self, at: u64, len_bytes: u64, entry_at: u64) -> Result<()> {
         let end = at.saturating_add(len_bytes);
         let overlaps = |(start, len): &(u64, u64)| at < start.saturating_add(*len) && *start < end;
         if self.reserved.iter().any(overlaps) {

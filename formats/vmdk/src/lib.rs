@@ -45,6 +45,7 @@
     )
 )]
 
+mod check;
 mod compressed_grain;
 mod cowd_header;
 mod create_type;

@@ -19,7 +19,7 @@ use crate::tables::Tables;
 pub struct Vmdk {
     descriptor: Descriptor,
     /// The extents in the order of the disk, without gaps.
-    extents: Vec<Extent>,
+    pub(crate) extents: Vec<Extent>,
     size_bytes: u64,
     tables: Tables,
     inflater: Inflater,

@@ -1,4 +1,4 @@
-//! The check and repair of the image itself: the tables of qcow2.
+//! The check and repair of the image itself: its tables.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use diskfs::image::{self, CheckReport, Finding, FindingKind, Image, ImageSpec, Repair};
-use diskfs::{ErrorKind, Result};
+use diskfs::{ErrorKind, Format, Result};
 
 use crate::cli::options::ImageArgs;
 use crate::cli::snapshot::open_options;
@@ -14,6 +14,7 @@ use crate::cli::snapshot::open_options;
 /// The result of checking the image.
 pub(super) struct CheckedImage {
     pub(super) path: PathBuf,
+    pub(super) format: Format,
     pub(super) report: CheckReport,
     /// True if something was repaired before.
     pub(super) is_repaired: bool,
@@ -32,13 +33,20 @@ pub(super) fn check(name: &OsStr, args: &ImageArgs, repair: bool) -> Result<Opti
     if repair {
         match image::repair(&path, Repair::All, &options) {
             Ok(repaired) => is_repaired = !repaired.before.is_clean(),
-            Err(e) if e.kind() == diskfs::block::ErrorKind::Unsupported => return Ok(None),
+            // Other formats than qcow2 are only checked.
+            Err(e) if e.kind() == diskfs::block::ErrorKind::Unsupported => {}
             Err(e) => return Err(e.into()),
         }
     }
-    let report = Image::open(&path, &options)?.check()?;
+    let image = Image::open(&path, &options)?;
+    let report = match image.check() {
+        Err(e) if repair && e.kind() == diskfs::block::ErrorKind::Unsupported => None,
+        checked => checked?,
+    };
+    let format = image.description().format.unwrap_or(Format::Raw);
     Ok(report.map(|report| CheckedImage {
         path,
+        format,
         report,
         is_repaired,
     }))
@@ -113,6 +121,7 @@ fn code(kind: FindingKind) -> &'static str {
         FindingKind::L2Entry => "l2-entry",
         FindingKind::Snapshot => "snapshot",
         FindingKind::Bitmap => "bitmap",
+        FindingKind::BlockMap => "block-map",
         _ => "other",
     }
 }

@@ -74,13 +74,20 @@ impl Check {
             }
             Some(what) => repaired(&source, what)?,
         };
+        // QEMU ends the check of a VMDK at the first error.
+        let is_cut = report.corruptions > 0 && format == diskfs::Format::Vmdk.qemu_name();
+        if is_cut {
+            print_findings(&report)?;
+            return Err(Failure::new("Check failed: Invalid argument"));
+        }
         match self.output {
+            _ if self.quiet => print_findings(&report)?,
             OutputForm::Json => {
                 let mut out = std::io::stdout().lock();
                 write_json(&mut out, &document(&report, fixed, &text(name), format))?;
                 out.flush()?;
+                print_findings(&report)?;
             }
-            OutputForm::Human if self.quiet => {}
             OutputForm::Human => print(&report, fixed)?,
         }
         Ok(if report.check_errors > 0 {
@@ -112,7 +119,16 @@ fn repaired(source: &Source, what: What) -> Result<(CheckReport, Fixed, &'static
         What::All => Repair::All,
     };
     let options = source.args.image.open_options()?;
-    let repaired = repair(&source.path, what, &options).map_err(|error| {
+    let repaired = repair(&source.path, what, &options);
+    if let Err(error) = &repaired
+        && error.kind() == diskfs::block::ErrorKind::Unsupported
+        && let Ok((report, format)) = check(source)
+        && format == diskfs::Format::Vhdx.qemu_name()
+    {
+        // In a VHDX without a log to replay, QEMU has nothing to repair, and only checks.
+        return Ok((report, Fixed::default(), format));
+    }
+    let repaired = repaired.map_err(|error| {
         let is_unsupported = error.kind() == diskfs::block::ErrorKind::Unsupported;
         let code = if is_unsupported {
             NOT_SUPPORTED
@@ -133,12 +149,10 @@ fn repaired(source: &Source, what: What) -> Result<(CheckReport, Fixed, &'static
 fn document(report: &CheckReport, fixed: Fixed, name: &str, format: &str) -> Value {
     let statistics = &report.statistics;
     let mut fields = Map::new();
-    let always = [
+    let always = [("check-errors", report.check_errors)];
+    let optional = [
         ("image-end-offset", statistics.image_end_bytes),
         ("total-clusters", statistics.total_clusters),
-        ("check-errors", report.check_errors),
-    ];
-    let optional = [
         ("allocated-clusters", statistics.allocated_clusters),
         ("fragmented-clusters", statistics.fragmented_clusters),
         ("compressed-clusters", statistics.compressed_clusters),
@@ -156,8 +170,8 @@ fn document(report: &CheckReport, fixed: Fixed, name: &str, format: &str) -> Val
     Value::Object(fields)
 }
 
-/// Prints the findings on standard error and the result on standard output.
-fn print(report: &CheckReport, fixed: Fixed) -> Result<()> {
+/// Prints the findings on standard error.
+fn print_findings(report: &CheckReport) -> Result<()> {
     let mut errors = std::io::stderr().lock();
     for finding in &report.findings {
         let word = match finding.kind {
@@ -166,6 +180,12 @@ fn print(report: &CheckReport, fixed: Fixed) -> Result<()> {
         };
         writeln!(errors, "{word}: {}", message(&finding.to_string()))?;
     }
+    Ok(())
+}
+
+/// Prints the findings on standard error and the result on standard output.
+fn print(report: &CheckReport, fixed: Fixed) -> Result<()> {
+    print_findings(report)?;
     let mut out = std::io::stdout().lock();
     if fixed.leaks > 0 || fixed.corruptions > 0 {
         writeln!(
@@ -210,7 +230,9 @@ fn print(report: &CheckReport, fixed: Fixed) -> Result<()> {
             percent(statistics.compressed_clusters, used)
         )?;
     }
-    writeln!(out, "Image end offset: {}", statistics.image_end_bytes)?;
+    if statistics.image_end_bytes > 0 {
+        writeln!(out, "Image end offset: {}", statistics.image_end_bytes)?;
+    }
     Ok(out.flush()?)
 }
 

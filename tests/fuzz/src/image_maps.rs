@@ -21,10 +21,13 @@ const VHDX_STRUCTURES: [(u64, usize); 5] = [
 /// The offset of the log of a VHDX in the seed.
 const LOG_AT: u64 = 1 << 20;
 
-/// Opens an image with corrected checksums, which mutations never hit, in each format, and reads
-/// its contents.
+/// Opens an image with corrected checksums, which mutations never hit, in each format, reads its
+/// contents, and checks its tables.
 pub(crate) fn all(device: &Arc<dyn BlockRead>) {
-    visit(device, image::read);
+    visit(device, |image| {
+        image::read(image);
+        let _ = image.check();
+    });
 }
 
 /// Opens an image in each format and reads its map.

@@ -61,6 +61,7 @@ fn part(device: &Arc<dyn BlockRead>, number: u64) -> Arc<dyn BlockRead> {
 }
 
 fn read(disk: &Vmdk, contents: bool) {
+    let _ = disk.check(&mut |_, _| {});
     let size_bytes = disk.size_bytes();
     let _ = (disk.grain_bytes(), disk.is_compressed());
     let mut at = 0;

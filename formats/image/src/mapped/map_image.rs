@@ -16,6 +16,7 @@ use diskfs_vmdk::{Descriptor, ExtentType, Vmdk};
 use crate::Format;
 use crate::description::MappedDetails;
 use crate::mapped::StorageRules;
+use crate::mapped::check::CheckedTables;
 use crate::mapped::windows_path::to_unix;
 use crate::numbers::{to_u64, to_usize};
 use crate::probe::HEAD_BYTES;
@@ -28,6 +29,9 @@ pub(crate) struct MapImage {
     /// The names of the other files, in their order.
     pub(crate) extents: Vec<Vec<u8>>,
     pub(crate) rules: StorageRules,
+    /// The tables to check, of a format that `qemu-img check` knows. A VMDK has them when its map is
+    /// open.
+    pub(crate) tables: Option<CheckedTables>,
     pub(crate) parent: Option<ParentLink>,
     pub(crate) details: MappedDetails,
     pub(crate) warnings: Vec<String>,
@@ -96,6 +100,7 @@ impl MapImage {
                 absent_is_zero: true,
                 ..StorageRules::default()
             },
+            tables: None,
             parent: None,
             details,
             warnings: Vec::new(),
@@ -110,7 +115,9 @@ impl MapImage {
             PendingMap::Vmdk => {
                 let vmdk = Vmdk::open(Arc::clone(&self.file), extents)?;
                 self.details.block_size_bytes = vmdk.grain_bytes();
-                Ok(Arc::new(vmdk))
+                let vmdk = Arc::new(vmdk);
+                self.tables = Some(CheckedTables::Vmdk(Arc::clone(&vmdk)));
+                Ok(vmdk)
             }
             PendingMap::Ovf => {
                 let missing = || Error::invalid("the disk of the OVF is not open");
@@ -169,7 +176,10 @@ fn vdi(file: Arc<dyn BlockRead>) -> Result<MapImage> {
         ..MappedDetails::default()
     };
     let asks_for_holes = vdi.image_type() == ImageType::Static;
-    let mut image = MapImage::new(Arc::new(vdi), file, details);
+    let vdi = Arc::new(vdi);
+    let tables = CheckedTables::Vdi(Arc::clone(&vdi));
+    let mut image = MapImage::new(vdi, file, details);
+    image.tables = Some(tables);
     image.rules.asks_for_holes = asks_for_holes;
     Ok(image)
 }
@@ -212,7 +222,10 @@ fn vhdx(file: Arc<dyn BlockRead>) -> Result<MapImage> {
         parent_name: parent.as_ref().map(|parent| parent.name.clone()),
     };
     let (file, has_log) = (vhdx.file(), vhdx.has_log());
-    let mut image = MapImage::new(Arc::new(vhdx), file, details);
+    let vhdx = Arc::new(vhdx);
+    let tables = CheckedTables::Vhdx(Arc::clone(&vhdx));
+    let mut image = MapImage::new(vhdx, file, details);
+    image.tables = Some(tables);
     if has_log {
         let warning = "was not closed properly; its log is replayed in memory";
         image.warnings.push(warning.to_owned());

@@ -69,6 +69,7 @@ fn mapped(runs: &[(u64, RunStorage)]) -> (Mapped, Arc<List>, Arc<Counting<Memory
         path: "image".into(),
         map: list.clone(),
         files: vec![file.clone(), Arc::new(Memory::new(vec![9; 4096]))],
+        tables: None,
         rules: StorageRules {
             missing_max_bytes: 10,
             ..StorageRules::default()

@@ -105,6 +105,7 @@ impl Opener<'_> {
             map,
             files: std::iter::once(image.file).chain(extents).collect(),
             rules: image.rules,
+            tables: image.tables,
             parent: parent.clone().map(|parent| -> Arc<dyn Layer> { parent }),
             units: Arc::clone(&self.units),
             layer,

@@ -9,7 +9,7 @@ use crate::qcow2::units::HostOffset;
 /// The largest number of findings to keep. A report counts the others.
 const FINDINGS_MAX: usize = 1000;
 
-/// The result of checking the metadata of a qcow2 image.
+/// The result of checking the metadata of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
@@ -86,6 +86,9 @@ pub enum FindingKind {
     Snapshot,
     /// An invalid persistent bitmap. It is not repaired.
     Bitmap,
+    /// An invalid entry of the block map, the block allocation table or a grain table of an image of
+    /// another format than qcow2. It is not repaired.
+    BlockMap,
 }
 
 impl FindingKind {
@@ -128,7 +131,7 @@ impl CheckReport {
     }
 
     /// Adds an error that occurs `times` times.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         kind: FindingKind,
         at: HostOffset,
