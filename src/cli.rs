@@ -4,6 +4,7 @@ mod amend;
 #[cfg(feature = "microvm")]
 mod appliance;
 mod backup;
+mod bench;
 mod bitmap;
 mod build;
 mod bytes;
@@ -192,6 +193,7 @@ enum Command {
     Serve(serve::ServeArgs),
     Create(create::Create),
     Backup(backup::Backup),
+    Bench(bench::Bench),
     Convert(convert::Convert),
     Compare(compare::Compare),
     Map(map::Map),
@@ -265,6 +267,7 @@ impl Command {
             Self::Serve(_) => "serve",
             Self::Create(_) => "create",
             Self::Backup(_) => "backup",
+            Self::Bench(_) => "bench",
             Self::Convert(_) => "convert",
             Self::Compare(_) => "compare",
             Self::Map(_) => "map",
@@ -326,6 +329,7 @@ impl Command {
             Self::Cat(args) => Some(args.needs()),
             Self::Cp(args) => args.needs(),
             Self::Backup(args) => args.needs(),
+            Self::Bench(args) => args.needs(),
             Self::Convert(args) => args.needs(),
             Self::Compare(args) => Some(args.needs()),
             Self::Map(args) => Some(args.needs()),
@@ -374,6 +378,7 @@ impl Command {
             Self::Serve(args) => serve::run(args, session),
             Self::Create(args) => create::run(args, session),
             Self::Backup(args) => backup::run(args, session),
+            Self::Bench(args) => bench::run(args, session),
             Self::Convert(args) => convert::run(args, session),
             Self::Compare(args) => compare::run(args, session),
             Self::Map(args) => map::run(args, session),

@@ -41,6 +41,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "compare",
             "map",
             "measure",
+            "bench",
             "build",
             "partition",
             "mkfs",

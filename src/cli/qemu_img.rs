@@ -6,6 +6,7 @@
 
 mod amend;
 mod arguments;
+mod bench;
 mod bitmap;
 mod check;
 mod commit;
@@ -42,9 +43,6 @@ pub(super) const PAGE: &str = include_str!("qemu_img/diskfs-qemu-img.1");
 /// The version of qemu-img whose behaviour this is. Programs compare it.
 const QEMU_VERSION: &str = "10.0.2";
 
-/// The commands of qemu-img that are not offered, each with what to use instead.
-const NOT_OFFERED: [(&str, &str); 1] = [("bench", "use fio on a mounted image")];
-
 /// Create, convert and change disk images with the command line of qemu-img
 #[derive(Debug, Parser)]
 #[command(
@@ -63,6 +61,7 @@ struct Program {
 #[command(infer_long_args = true, disable_version_flag = true)]
 enum Command {
     Amend(amend::Amend),
+    Bench(bench::Bench),
     Bitmap(bitmap::Bitmap),
     Check(check::Check),
     Commit(commit::Commit),
@@ -107,10 +106,6 @@ fn parse(words: &[OsString]) -> Result<Option<Command>> {
     if matches!(named, "--version" | "-V") {
         return print_version().map(|()| None);
     }
-    if let Some((_, instead)) = NOT_OFFERED.iter().find(|(name, _)| *name == named) {
-        let reason = format!("{named}: not supported by diskfs; {instead}");
-        return Err(Failure::new(reason));
-    }
     match Program::try_parse_from(words) {
         Ok(program) => Ok(Some(program.command)),
         Err(error) if !error.use_stderr() => {
@@ -132,6 +127,7 @@ impl Command {
     fn run(self) -> Result<u8> {
         match self {
             Self::Amend(args) => args.run(),
+            Self::Bench(args) => args.run(),
             Self::Bitmap(args) => args.run(),
             Self::Check(args) => args.run(),
             Self::Commit(args) => args.run(),

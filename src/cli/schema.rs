@@ -99,9 +99,9 @@ mod tests {
     use super::files::{Df, Diff, Du, Find, Grep, Hash, Ls, Stat, Tree};
     use super::guests::{Deploy, ErrorDocument, Log, Mount};
     use super::images::{
-        Amend, Appliance, Backup, BitmapDocument, Build, Check, Commit, Compare, Convert, Create,
-        Export, Man, Map as ImageMap, Measure, Mkfs, PartitionDocument, Rebase, Resize, Schemas,
-        SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
+        Amend, Appliance, Backup, Bench, BitmapDocument, Build, Check, Commit, Compare, Convert,
+        Create, Export, Man, Map as ImageMap, Measure, Mkfs, PartitionDocument, Rebase, Resize,
+        Schemas, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
     };
     use super::info::Info;
     use super::*;
@@ -127,6 +127,7 @@ mod tests {
             ("amend", schema::<Amend>()),
             ("appliance", schema::<Appliance>()),
             ("backup", schema::<Backup>()),
+            ("bench", schema::<Bench>()),
             ("bitmap", schema::<BitmapDocument>()),
             ("build", schema::<Build>()),
             ("cat", none("the contents of files")),

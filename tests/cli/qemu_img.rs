@@ -29,7 +29,12 @@ const VARYING: [&str; 10] = [
 ];
 
 /// Lines of text that vary likewise.
-const VARYING_LINES: [&str; 3] = ["disk size: ", "file length: ", "Image end offset: "];
+const VARYING_LINES: [&str; 4] = [
+    "disk size: ",
+    "file length: ",
+    "Image end offset: ",
+    "Run completed in ",
+];
 
 /// A program in the directory in which it is called.
 struct Caller {
@@ -238,8 +243,7 @@ fn checks_of_damaged_tables_have_the_same_answers() {
 fn what_is_not_offered_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     for words in [
-        &["bench", "a.qcow2"][..],
-        &["convert", "--object", "secret,id=a", "a", "b"],
+        &["convert", "--object", "secret,id=a", "a", "b"][..],
         &["convert", "a", "b", "c"],
     ] {
         let mut command = Command::new(DISKFS);

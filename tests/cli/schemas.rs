@@ -90,6 +90,7 @@ const RUNS: &[&str] = &[
     "bitmap checkpoint tuesday top.qcow2",
     "backup top.qcow2 -o full.qcow2",
     "backup top.qcow2 --since tuesday --backing full.qcow2 -o inc.qcow2",
+    "bench -c 10 -d 2 top.qcow2",
     "bitmap remove top.qcow2 tuesday",
     "snapshot create top.qcow2 before",
     "snapshot list top.qcow2",

@@ -177,6 +177,26 @@ pub(super) struct Backup {
     backing_base64: Option<String>,
 }
 
+/// The document of `diskfs bench --json`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Bench {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The number of requests.
+    requests: u32,
+    /// True if the requests were writes.
+    write: bool,
+    /// The length of a request.
+    request_bytes: u32,
+    /// The number of requests that were under way at once.
+    depth: u32,
+    /// The number of bytes of all requests.
+    total_bytes: u64,
+    /// The time that they took.
+    seconds: f64,
+}
+
 /// The document of `diskfs compare --json`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
