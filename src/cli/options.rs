@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use diskfs::block::BlockRead;
 use diskfs::build::NewImageFile;
 use diskfs::guest;
+use diskfs::image::ProbedFormats;
 use diskfs::{
     CodePage, Disk, DiskOptions, Error, ErrorKind, Filesystem, Format, Gate, Keys, OpenOptions,
     ResizeVolume, Result, Share, StaleBase, WritableFilesystem, WriteOptions,
@@ -204,9 +205,9 @@ pub(crate) struct ImageArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
 
-    /// Probe only for the formats of qemu-img
+    /// The formats that probing recognises
     #[arg(skip)]
-    pub(crate) only_qemus_formats: bool,
+    pub(crate) probed: ProbedFormats,
 
     /// Read an internal snapshot, by name or ID, instead of the current state
     #[arg(long, value_name = "NAME")]
@@ -248,7 +249,7 @@ impl ImageArgs {
     fn options_with(&self, keys: Option<&Keys>) -> Result<OpenOptions> {
         Ok(OpenOptions {
             format: self.format,
-            only_qemus_formats: self.only_qemus_formats,
+            probed: self.probed,
             snapshot: self.snapshot.clone(),
             gate: self.gate()?,
             files: sandbox::opener(),

@@ -109,7 +109,7 @@ pub use format::Format;
 pub use gate::{Access, Gate, NamedFile, NamedFor, Policy};
 pub use image::Image;
 pub use map::{Map, MapEntry};
-pub use options::{OpenOptions, Share, StaleBase};
+pub use options::{OpenOptions, ProbedFormats, Share, StaleBase};
 pub use qcow2::check::{CheckReport, CheckStatistics, Finding, FindingKind};
 pub use repair::{Repair, Repaired, repair};
 pub use resize::{ResizeOptions, Resized, Shrink, resize};

@@ -24,7 +24,7 @@ use crate::qcow2::workers::Workers;
 use crate::qcow2::{Surroundings, Unopened, WritableFiles};
 use crate::raw::{Raw, RawWriter};
 use crate::source::Source;
-use crate::{Format, NamedFile, OpenOptions, Share, StaleBase};
+use crate::{Format, NamedFile, OpenOptions, ProbedFormats, Share, StaleBase};
 
 /// The largest number of images in a chain, the first included. QEMU has no limit; longer chains
 /// are not made on purpose, and each image costs a descriptor and a stack frame.
@@ -201,7 +201,10 @@ impl<'a> Opener<'a> {
         if format != Format::Raw {
             return Ok(format);
         }
-        let is_wanted = |format: &Format| format.is_qemus() || !self.options.only_qemus_formats;
+        let is_wanted = |format: &Format| match self.options.probed {
+            ProbedFormats::All => true,
+            ProbedFormats::OnlyQemus => format.is_qemus(),
+        };
         let by_name = disguise::named_by_extension(source)?.filter(is_wanted);
         Ok(by_name.unwrap_or(Format::Raw))
     }

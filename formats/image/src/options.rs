@@ -10,8 +10,8 @@ pub struct OpenOptions {
     /// The image's format; `None` probes it. A given format is not checked: an image given as raw
     /// is raw whatever its content looks like.
     pub format: Option<Format>,
-    /// True to probe only for formats that QEMU has: images of the others are raw.
-    pub only_qemus_formats: bool,
+    /// The formats that probing recognises.
+    pub probed: ProbedFormats,
     /// The internal snapshot to read, by id or name (an id wins, as in QEMU); `None` reads the
     /// disk's current state.
     pub snapshot: Option<String>,
@@ -42,7 +42,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             format: None,
-            only_qemus_formats: false,
+            probed: ProbedFormats::default(),
             snapshot: None,
             backing_format: None,
             gate: Gate::default(),
@@ -53,6 +53,16 @@ impl Default for OpenOptions {
             cache_bytes: Self::DEFAULT_CACHE_BYTES,
         }
     }
+}
+
+/// The formats that probing recognises. Images of the others are raw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ProbedFormats {
+    /// All formats.
+    #[default]
+    All,
+    /// The formats that QEMU has.
+    OnlyQemus,
 }
 
 /// The policy for concurrent use of an image by other processes.

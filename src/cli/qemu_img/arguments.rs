@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use diskfs::image::{Description, Image};
+use diskfs::image::{Description, Image, ProbedFormats};
 use diskfs::{Format, parse_bytes};
 
 use super::failure::{Failure, Result};
@@ -74,7 +74,7 @@ impl OpenArgs {
         let image = ImageArgs {
             format,
             force_share: self.force_share,
-            only_qemus_formats: true,
+            probed: ProbedFormats::OnlyQemus,
             ..ImageArgs::default()
         };
         Ok(Source {
