@@ -173,6 +173,7 @@ fn an_image_is_read_from_standard_input() {
         "disk.vmdk",
     ];
     diskfs(&words).text();
+    run("gzip", ["-k".as_ref(), dir.join("disk.raw").as_os_str()]).unwrap();
     let raw = fs::read(dir.join("disk.raw")).unwrap();
     for (image, options, target, is_spooled) in [
         ("disk.raw", &[][..], "x.raw", false),
@@ -183,6 +184,8 @@ fn an_image_is_read_from_standard_input() {
             false,
         ),
         ("disk.raw", &["-S", "0"], "x.raw", false),
+        ("disk.raw.gz", &[], "x.raw", false),
+        ("disk.raw.gz", &["--format", "compressed"], "x.qcow2", true),
         ("disk.raw", &["--verify"], "x.raw", true),
         ("disk.raw", &["-c"], "x.qcow2", true),
         ("disk.qcow2", &["--verify"], "x.raw", true),

@@ -94,7 +94,9 @@ mod shared;
 pub mod snapshots;
 mod source;
 mod spec;
+mod spool;
 mod writable;
+mod zero_runs;
 
 pub use convert::{ConvertOptions, convert};
 pub use create::{CreateOptions, create};

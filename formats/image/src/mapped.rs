@@ -15,7 +15,7 @@ use crate::layer::{Layer, Status};
 use crate::mapped::runs::{Run, Runs};
 use crate::numbers::{to_u64, to_usize};
 
-pub(crate) use compressed::open as open_compressed;
+pub(crate) use compressed::{open as open_compressed, refuse_other_formats};
 pub(crate) use map_image::{MapImage, ParentFormat, ParentLink};
 
 /// The largest number of runs to prefetch in one call. Looking up more would be wasted if the

@@ -1,29 +1,27 @@
 //! An image that arrives as a stream, such as standard input.
 
 use std::fmt;
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use diskfs_block::{Error, ErrorKind, File, Result, check_cancelled};
+use diskfs_block::{BlockRead, Error, File, Result, check_cancelled};
+use diskfs_compressed::Codec;
 
 use super::ConvertOptions;
-use super::device::{SPARSE_BYTES, runs};
-use super::pieces::PIECE_BYTES;
-use super::target::Progress;
 use crate::Format;
 use crate::create::{NewImage, Preallocation, UnfinishedImage};
-use crate::numbers::{to_u64, to_usize};
+use crate::mapped::refuse_other_formats;
+use crate::numbers::to_u64;
 use crate::probe::{HEAD_BYTES, of_head};
+use crate::spool::Input;
 
 /// The size of a sector: raw images consist of whole ones.
 const SECTOR_BYTES: u64 = 512;
 
 /// An image that arrives as a stream, of which only the beginning was read so far.
 pub struct InputStream<'a> {
-    input: Box<dyn Read + Send + 'a>,
-    head: Vec<u8>,
+    input: Input<'a>,
     format: Format,
 }
 
@@ -37,31 +35,40 @@ impl fmt::Debug for InputStream<'_> {
 }
 
 impl<'a> InputStream<'a> {
-    /// Begins to read a stream. Its format is the given one; `None` probes it.
+    /// Begins to read a stream. Its format is the given one; `None` probes it. A stream that is
+    /// compressed by gzip, xz, zstd or LZ4 is decompressed, unless another format is given; it must
+    /// contain a raw disk.
     ///
     /// # Errors
-    /// `Corrupt` for an empty stream; `Unsupported` as for [`probe`](crate::probe::probe()); the
-    /// errors of reading.
-    pub fn new(input: impl Read + Send + 'a, format: Option<Format>) -> Result<Self> {
-        let mut input: Box<dyn Read + Send + 'a> = Box::new(input);
-        let mut head = Vec::new();
-        let len = input
-            .by_ref()
-            .take(to_u64(HEAD_BYTES))
-            .read_to_end(&mut head)?;
-        if len == 0 {
+    /// `Corrupt` for an empty stream and for damaged compressed data; `Unsupported` as for
+    /// [`probe`](crate::probe::probe()), and for another format that is compressed; the errors of
+    /// reading.
+    pub fn new(input: impl Read + 'a, format: Option<Format>) -> Result<Self> {
+        let (head, input) = head_of(Input::new(input))?;
+        if head.is_empty() {
             let reason = "the stream is empty";
             return Err(Error::corrupt(reason).with_hint("look for an error of its sender"));
+        }
+        let codec = match format {
+            None | Some(Format::Compressed) => Codec::of(&head),
+            Some(_) => None,
+        };
+        if codec.is_none() && format == Some(Format::Compressed) {
+            let reason = "the stream is not compressed by gzip, xz, zstd or lz4";
+            return Err(Error::corrupt(reason).at(0));
+        }
+        if let Some(codec) = codec {
+            let packed = BufReader::new(input.into_read());
+            let (head, input) = head_of(Input::decompressing(packed, codec)?)?;
+            refuse_other_formats(&head)?;
+            let format = Format::Raw;
+            return Ok(Self { input, format });
         }
         let format = match format {
             Some(format) => format,
             None => of_head(&head)?,
         };
-        Ok(Self {
-            input,
-            head,
-            format,
-        })
+        Ok(Self { input, format })
     }
 
     /// Returns the format.
@@ -93,7 +100,12 @@ impl<'a> InputStream<'a> {
     ) -> Result<u64> {
         options.check_sparse()?;
         let new = UnfinishedImage::empty(path, options.existing)?;
-        let size_bytes = self.copy_to(new.file(), options.sparse_bytes, progress)?;
+        let mut advance = |len| check_cancelled(progress(len));
+        let stored = self
+            .input
+            .store(new.file(), options.sparse_bytes, &mut advance);
+        let size_bytes = stored?;
+        check_sectors(true, size_bytes)?;
         new.finish()?;
         Ok(size_bytes)
     }
@@ -107,58 +119,37 @@ impl<'a> InputStream<'a> {
         directory: &Path,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<File> {
-        let in_directory = |error: Error| match error.kind() {
-            ErrorKind::NoSpace => error.in_file(directory).with_hint(
-                "the stream is stored there first; set TMPDIR to a directory with enough space",
-            ),
-            _ => error,
-        };
-        let file = tempfile::tempfile_in(directory);
-        let file = file.map_err(|error| Error::from(error).in_file(directory))?;
-        self.copy_to(&file, Some(SPARSE_BYTES), progress)
-            .map_err(in_directory)?;
-        File::from_fd(file.into(), directory)
-    }
-
-    /// Copies the stream to an empty file, which gets its length; returns that.
-    fn copy_to(
-        self,
-        file: &std::fs::File,
-        sparse_bytes: Option<u64>,
-        progress: &mut Progress<'_>,
-    ) -> Result<u64> {
         let is_raw = self.format == Format::Raw;
-        let mut input = self.head.as_slice().chain(self.input);
-        let mut buffer = Vec::new();
-        let mut at = 0_u64;
-        loop {
-            buffer.clear();
-            let len = input.by_ref().take(PIECE_BYTES).read_to_end(&mut buffer)?;
-            if len == 0 {
-                break;
-            }
-            let unit = to_usize(sparse_bytes.unwrap_or(SPARSE_BYTES));
-            for run in runs(&buffer, unit) {
-                if !run.is_zero || sparse_bytes.is_none() {
-                    file.write_all_at(run.bytes, at)?;
-                }
-                at = at.saturating_add(to_u64(run.bytes.len()));
-            }
-            check_cancelled(progress(to_u64(len)))?;
-        }
-        if is_raw && at.rem_euclid(SECTOR_BYTES) != 0 {
-            let reason = "the stream ends within a sector, so it is incomplete";
-            let hint = "look for an error of its sender";
-            return Err(Error::corrupt(reason).at(at).with_hint(hint));
-        }
-        file.set_len(at)?;
-        Ok(at)
+        let mut advance = |len| check_cancelled(progress(len));
+        let file = self.input.store_unnamed(directory, &mut advance)?;
+        check_sectors(is_raw, file.size_bytes())?;
+        Ok(file)
     }
+}
+
+/// Checks that a raw disk consists of whole sectors.
+fn check_sectors(is_raw: bool, size_bytes: u64) -> Result<()> {
+    if !is_raw || size_bytes.is_multiple_of(SECTOR_BYTES) {
+        return Ok(());
+    }
+    let reason = "the stream ends within a sector, so it is incomplete";
+    let hint = "look for an error of its sender";
+    Err(Error::corrupt(reason).at(size_bytes).with_hint(hint))
+}
+
+/// Reads the first bytes of a stream; returns them, and the whole stream.
+fn head_of(mut input: Input<'_>) -> Result<(Vec<u8>, Input<'_>)> {
+    let mut head = Vec::new();
+    input.read(to_u64(HEAD_BYTES), &mut head)?;
+    let input = input.after(head.clone());
+    Ok((head, input))
 }
 
 #[cfg(test)]
 mod tests {
-    use diskfs_block::BlockRead;
+    use std::io::Write;
+
+    use diskfs_block::ErrorKind;
 
     use super::*;
 
@@ -208,6 +199,38 @@ mod tests {
         let size = stream.copy_raw(&path, &raw, &mut go_on).unwrap();
         assert_eq!(size, 3 << 20);
         assert!(std::fs::read(&path).unwrap() == bytes);
+    }
+
+    #[test]
+    fn a_compressed_stream_is_a_raw_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut bytes = vec![0; 2 << 20];
+        bytes[70_000..80_000].fill(3);
+        let gzip = |bytes: &[u8]| {
+            let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            gzip.write_all(bytes).unwrap();
+            gzip.finish().unwrap()
+        };
+        let packed = gzip(&bytes);
+        let stream = InputStream::new(packed.as_slice(), None).unwrap();
+        assert_eq!(stream.format(), Format::Raw);
+        let file = stream.spool(directory.path(), &mut go_on).unwrap();
+        let mut read = vec![1; bytes.len()];
+        file.read_at(0, &mut read).unwrap();
+        assert!(read == bytes);
+        let cut = InputStream::new(&packed[..packed.len() / 2], None).unwrap();
+        let error = cut.spool(directory.path(), &mut go_on).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        // As it is, if its format is given.
+        let packed = packed.repeat(512);
+        let stream = InputStream::new(packed.as_slice(), Some(Format::Raw)).unwrap();
+        let file = stream.spool(directory.path(), &mut go_on).unwrap();
+        assert_eq!(file.size_bytes(), packed.len() as u64);
+        let other = gzip(b"QFI\xfb\0\0\0\x03");
+        let error = InputStream::new(other.as_slice(), None).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        let plain = InputStream::new(&bytes[..], Some(Format::Compressed));
+        assert_eq!(plain.unwrap_err().kind(), ErrorKind::Corrupt);
     }
 
     #[test]

@@ -1,24 +1,21 @@
 //! Compressed raw disks: read in units, or decompressed into a temporary file first.
 
-use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use diskfs_block::{
     BlockRead, Error, ErrorKind, File, ImageMap, MappedRun, Result, RunStorage, bytes, read_within,
 };
-use diskfs_compressed::{Codec, Compressed, DeviceReader, Streams, stream};
+use diskfs_compressed::{Codec, Compressed, DeviceReader};
 
 use super::map_image::MapImage;
 use crate::description::MappedDetails;
 use crate::probe::{HEAD_BYTES, of_head};
+use crate::spool::Input;
 use crate::{Format, numbers::to_u64};
 
 /// The number of bytes to read at once from a file that is decompressed as a whole.
 const PIECE_BYTES: usize = 1 << 20;
-/// The smallest run of zeroes that the temporary file does not store.
-const HOLE_BYTES: usize = 64 << 10;
 
 /// The largest disk that is decompressed as a whole. Zeroes compress to less than a thousandth, so
 /// the time for a file is not limited by its length.
@@ -35,7 +32,7 @@ pub(crate) fn open(file: Arc<dyn BlockRead>, path: &Path) -> Result<MapImage> {
         Some(compressed) => in_units(compressed, file, codec),
         None => as_a_whole(file, codec, path)?,
     };
-    refuse_other_formats(&image)?;
+    refuse_other_formats(&image.first_bytes(HEAD_BYTES)?)?;
     Ok(image)
 }
 
@@ -75,9 +72,10 @@ fn head_of(device: &dyn BlockRead) -> Result<Vec<u8>> {
     Ok(read_within(device, 0, bytes::index(len))?.unwrap_or_default())
 }
 
-/// Refuses an image of another format that is compressed: only raw disks are read here.
-fn refuse_other_formats(image: &MapImage) -> Result<()> {
-    let format = match of_head(&image.first_bytes(HEAD_BYTES)?) {
+/// Refuses an image of another format that is compressed, by its first bytes: only raw disks are
+/// read compressed.
+pub(crate) fn refuse_other_formats(head: &[u8]) -> Result<()> {
+    let format = match of_head(head) {
         Ok(Format::Raw) => return Ok(()),
         Ok(format) => format.name(),
         Err(e) if e.kind() == ErrorKind::Unsupported => "image of another format",
@@ -89,70 +87,18 @@ fn refuse_other_formats(image: &MapImage) -> Result<()> {
 
 /// Decompresses a file into one without a name.
 fn spool(file: Arc<dyn BlockRead>, codec: Codec) -> Result<File> {
-    let dir = tempfile::env::temp_dir();
-    let in_dir = |e: io::Error| {
-        let error = Error::from(e).in_file(&dir);
-        error.with_hint("set TMPDIR to a directory with enough space, or decompress the file first")
-    };
-    let target = tempfile::tempfile_in(&dir).map_err(in_dir)?;
     let packed = DeviceReader::new(file, PIECE_BYTES);
-    let unpacked = stream(packed, Streams::All)
-        .and_then(|unpacked| unpacked.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof)));
-    let mut unpacked = unpacked.map_err(|e| damaged(codec, e))?;
-    let mut piece = vec![0; PIECE_BYTES];
-    let mut at = 0_u64;
-    loop {
-        let read = fill(&mut unpacked, &mut piece).map_err(|e| damaged(codec, e))?;
-        let piece = piece.get(..read).unwrap_or_default();
-        write_data(&target, at, piece).map_err(in_dir)?;
-        at = at.saturating_add(to_u64(read));
-        if read < PIECE_BYTES {
-            break;
+    let mut stored = 0_u64;
+    let mut advance = |len| {
+        stored = stored.saturating_add(len);
+        if stored <= DISK_MAX_BYTES {
+            return Ok(());
         }
-        if at >= DISK_MAX_BYTES {
-            let reason = "unsupported: a compressed disk of more than 4 TiB";
-            return Err(Error::unsupported(reason).with_hint("decompress the file first"));
-        }
-    }
-    target.set_len(at).map_err(in_dir)?;
-    File::from_fd(target.into(), dir)
-}
-
-/// Writes what is not zero.
-fn write_data(target: &std::fs::File, at: u64, piece: &[u8]) -> io::Result<()> {
-    let mut at = at;
-    for part in piece.chunks(HOLE_BYTES) {
-        if !bytes::is_zero(part) {
-            target.write_all_at(part, at)?;
-        }
-        at = at.saturating_add(to_u64(part.len()));
-    }
-    Ok(())
-}
-
-/// Reads until `buf` is full or the stream ends. Returns the number of bytes.
-fn fill(stream: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0_usize;
-    while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match stream.read(rest) {
-            Ok(0) => break,
-            Ok(read) => filled = filled.saturating_add(read),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(filled)
-}
-
-/// Returns the error of a stream: the device's, or that the data is damaged.
-fn damaged(codec: Codec, error: io::Error) -> Error {
-    match error.downcast::<Error>() {
-        Ok(error) => error,
-        Err(error) => {
-            let reason = format!("invalid {codec} data; the file may be truncated");
-            Error::corrupt(reason).with_source(error)
-        }
-    }
+        let reason = "unsupported: a compressed disk of more than 4 TiB";
+        Err(Error::unsupported(reason).with_hint("decompress the file first"))
+    };
+    let unpacked = Input::decompressing(packed, codec)?;
+    unpacked.store_unnamed(&tempfile::env::temp_dir(), &mut advance)
 }
 
 /// The map of a disk that is stored as it is, in one file.
