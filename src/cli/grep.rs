@@ -157,7 +157,7 @@ pub(super) struct Grep {
     #[arg(short = 'I')]
     skip_binary: bool,
 
-    /// Also search in compressed files (gzip, zstd, xz, lz4 legacy frames), recognized by their
+    /// Also search in compressed files (gzip, bzip2, zstd, xz, lz4), recognized by their
     /// first bytes
     #[arg(long)]
     search_zip: bool,

@@ -24,7 +24,7 @@ use unpack::Unpacker;
 /// Unpack a tar archive into an image
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The archive can be compressed with gzip, xz, zstd or lz4. Modes, owners (by number), times, hard
+    after_help = "The archive can be compressed with gzip, bzip2, xz, zstd or lz4. Modes, owners (by number), times, hard
 links, devices, extended attributes, ACLs (pax SCHILY.xattr) and holes (GNU sparse) are preserved.
 Absolute names, names with `..`, and names that lead out of DIR through a symlink are refused, and
 so are hard links to such names. A symlink in the place of a file is replaced, not followed.

@@ -62,6 +62,7 @@ const COMPRESSED: &[(&[&str], &str, bool)] = &[
     (&["gzip", "-c"], "demo.raw.gz", true),
     (&["xz", "-c", "--block-size=1MiB"], "demo.raw.xz", false),
     (&["xz", "-c"], "demo.img.xz", true),
+    (&["bzip2", "-c"], "demo.raw.bz2", true),
     (&["zstd", "-c", "-q"], "demo.zst", true),
 ];
 

@@ -19,6 +19,8 @@ pub(crate) const MEMORY_KIB: u32 = 128 << 10;
 pub enum Codec {
     /// gzip (RFC 1952).
     Gzip,
+    /// bzip2.
+    Bzip2,
     /// xz (The .xz File Format).
     Xz,
     /// zstd (RFC 8878).
@@ -35,6 +37,9 @@ impl Codec {
     pub fn of(start: &[u8]) -> Option<Self> {
         Some(match start {
             [0x1f, 0x8b, ..] => Self::Gzip,
+            // The size of the blocks, then the magic number of a block or of the end.
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, ..]
+            | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, ..] => Self::Bzip2,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
             [0x04, 0x22, 0x4d, 0x18, ..] => Self::Lz4,
@@ -47,6 +52,7 @@ impl Codec {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
+            Self::Bzip2 => "bzip2",
             Self::Xz => "xz",
             Self::Zstd => "zstd",
             Self::Lz4 | Self::LegacyLz4 => "lz4",
@@ -72,7 +78,7 @@ impl Codec {
                     }
                 })
             }
-            Self::Lz4 | Self::LegacyLz4 => Err(io::ErrorKind::Unsupported.into()),
+            Self::Bzip2 | Self::Lz4 | Self::LegacyLz4 => Err(io::ErrorKind::Unsupported.into()),
         };
         done.map_err(|e| {
             let reason = format!("invalid {self} data");

@@ -36,7 +36,7 @@ impl Compressed {
             Codec::Gzip => bgzf::units(headers())?,
             Codec::Xz => xz_index::units(file.as_ref())?,
             Codec::Zstd => zstd_frames::units(headers())?,
-            Codec::Lz4 | Codec::LegacyLz4 => return Ok(None),
+            Codec::Bzip2 | Codec::Lz4 | Codec::LegacyLz4 => return Ok(None),
         };
         Ok(found.filter(|units| units.len() > 0).map(|units| Self {
             file,

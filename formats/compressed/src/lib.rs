@@ -1,4 +1,4 @@
-//! Userspace compressed files (gzip, xz, zstd, LZ4), as streams and as disks.
+//! Userspace compressed files (gzip, bzip2, xz, zstd, LZ4), as streams and as disks.
 //!
 //! [`stream`] decompresses a file from its beginning. [`Compressed::open`] finds the parts of a file
 //! that can be decompressed by themselves, so that a disk can be read at any place: blocks of xz,

@@ -40,6 +40,8 @@ pub fn stream<'r>(
     Ok(Some(match (codec, streams) {
         (Codec::Gzip, Streams::First) => Box::new(flate2::bufread::GzDecoder::new(packed)),
         (Codec::Gzip, Streams::All) => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
+        (Codec::Bzip2, Streams::First) => Box::new(bzip2::bufread::BzDecoder::new(packed)),
+        (Codec::Bzip2, Streams::All) => Box::new(bzip2::bufread::MultiBzDecoder::new(packed)),
         (Codec::Xz, _) => {
             let goes_on = streams == Streams::All;
             let decoder = lzma_rust2::XzReader::new_mem_limit(packed, goes_on, MEMORY_KIB);
@@ -80,6 +82,9 @@ mod tests {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&plain).unwrap();
         assert_eq!(unpacked(&gzip.finish().unwrap()).unwrap(), plain);
+        let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        bzip2.write_all(&plain).unwrap();
+        assert_eq!(unpacked(&bzip2.finish().unwrap()).unwrap(), plain);
         let zstd = zstd::encode_all(&plain[..], 1).unwrap();
         assert_eq!(unpacked(&zstd).unwrap(), plain);
         let mut lz4 = 0x184c_2102_u32.to_le_bytes().to_vec();

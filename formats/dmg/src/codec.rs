@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::sync::Arc;
 
+use bzip2::bufread::BzDecoder;
 use diskfs_block::{Error, Result, bytes};
 use flate2::{Decompress, FlushDecompress, Status};
 use lzma_rust2::XzReader;
@@ -15,6 +16,8 @@ const XZ_MEMORY_KIB: u32 = 80 << 10;
 pub(crate) enum Codec {
     /// zlib, in images of the type UDZO.
     Zlib,
+    /// bzip2, in images of the type UDBZ.
+    Bzip2,
     /// xz, in images of the type ULMO.
     Xz,
 }
@@ -24,9 +27,9 @@ impl Codec {
     pub(crate) fn of(kind: u32) -> Result<Self> {
         let name = match kind {
             0x8000_0005 => return Ok(Self::Zlib),
+            0x8000_0006 => return Ok(Self::Bzip2),
             0x8000_0008 => return Ok(Self::Xz),
             0x8000_0004 => "ADC (UDCO)".to_owned(),
-            0x8000_0006 => "bzip2 (UDBZ)".to_owned(),
             0x8000_0007 => "LZFSE (ULFO)".to_owned(),
             other => format!("of type {other:#x}"),
         };
@@ -40,6 +43,9 @@ impl Codec {
         let mut unpacked = vec![0; len];
         match self {
             Self::Zlib => unzlib(stored, &mut unpacked)?,
+            Self::Bzip2 => BzDecoder::new(stored)
+                .read_exact(&mut unpacked)
+                .map_err(|e| Error::corrupt("invalid bzip2 data in a chunk").with_source(e))?,
             Self::Xz => XzReader::new_mem_limit(stored, false, XZ_MEMORY_KIB)
                 .read_exact(&mut unpacked)
                 .map_err(|e| Error::corrupt("invalid xz data in a chunk").with_source(e))?,

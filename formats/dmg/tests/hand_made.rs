@@ -55,6 +55,12 @@ fn zlib(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+fn bzip2(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
 fn xz(bytes: &[u8]) -> Vec<u8> {
     let options = lzma_rust2::XzOptions::with_preset(3);
     let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), options).unwrap();
@@ -76,13 +82,14 @@ fn chunks_of_all_kinds() {
             (1, 0, 2, vec![5; 1024]),
             (0x7fff_fffe, 0, 0, Vec::new()),
             (0x8000_0008, 8, 4, xz(&bytes)),
+            (0x8000_0006, 12, 4, bzip2(&bytes)),
             (2, 2, 1, Vec::new()),
             (0xffff_ffff, 20, 0, Vec::new()),
         ],
     );
     assert!(ends_with_trailer(&Memory::new(image.clone())).unwrap());
     let dmg = open(image).unwrap();
-    assert_eq!(dmg.size_bytes(), 22 * 512);
+    assert_eq!(dmg.size_bytes(), 26 * 512);
     let storage = |sector: u64| dmg.run_at(sector * 512 + 1, 1 << 30).unwrap();
     assert_eq!(storage(0).storage, RunStorage::Absent);
     assert_eq!(storage(0).len_bytes, 5119);
@@ -95,7 +102,7 @@ fn chunks_of_all_kinds() {
         (storage(13).storage, storage(13).len_bytes),
         (RunStorage::Absent, 511)
     );
-    for sector in [14, 18] {
+    for sector in [14, 18, 22] {
         let RunStorage::Compressed { unit, skip_bytes } = storage(sector).storage else {
             panic!("sector {sector} is compressed");
         };
@@ -106,7 +113,7 @@ fn chunks_of_all_kinds() {
 
 #[test]
 fn other_compressions_are_refused_by_name() {
-    for (code, name) in [(4, "ADC"), (6, "bzip2"), (7, "LZFSE"), (99, "0x80000063")] {
+    for (code, name) in [(4, "ADC"), (7, "LZFSE"), (99, "0x80000063")] {
         let e = open(image(0, &[(0x8000_0000 | code, 0, 1, vec![0; 9])])).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Unsupported);
         assert!(e.to_string().contains(name), "{e}");

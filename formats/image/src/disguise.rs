@@ -54,7 +54,7 @@ pub(crate) fn warning(source: &Source, format: Format) -> Option<String> {
 /// The length of the longest magic number of a compressed file.
 const MAGIC_BYTES: usize = 6;
 /// The file name extensions of compressed files.
-const COMPRESSED_ENDINGS: [&str; 5] = ["gz", "lz4", "xz", "zst", "zstd"];
+const COMPRESSED_ENDINGS: [&str; 6] = ["bz2", "gz", "lz4", "xz", "zst", "zstd"];
 
 /// Returns the format of an image that is found by its name, too: a DMG, whose structures are only
 /// at its end, or an OVA, an OVF or a compressed disk, whose first bytes a guest may have on a raw disk.

@@ -31,7 +31,7 @@ pub enum Format {
     Dmg,
     /// A package of a virtual machine: an archive with its disks, or an OVF beside them.
     Ova,
-    /// A raw disk that is compressed as a whole: gzip, xz, zstd or LZ4.
+    /// A raw disk that is compressed as a whole: gzip, bzip2, xz, zstd or LZ4.
     Compressed,
 }
 

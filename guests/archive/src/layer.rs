@@ -68,7 +68,7 @@ pub(crate) enum Verify {
 }
 
 impl Layer {
-    /// Opens a tar archive, plain or compressed (gzip, xz, zstd, lz4). A pipe is stored in an
+    /// Opens a tar archive, plain or compressed (gzip, bzip2, xz, zstd, lz4). A pipe is stored in an
     /// unnamed temporary file first, because a layer is read twice.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ pub mod unpack;
 
 use std::io::{self, BufRead, Read};
 
-use diskfs_disk::{Error, ErrorKind, Result};
+use diskfs_disk::Result;
 
 pub use archive::{Archive, Contents};
 pub use digest::Digest;
@@ -77,23 +77,13 @@ pub use member::{Member, MemberKind};
 pub use small_file::SmallFile;
 pub use tree::Tree;
 
-/// The magic number of bzip2.
-const BZIP2: &[u8] = b"BZh";
-
 /// Decompresses an archive, if its first bytes are those of a known compression format.
 ///
 /// # Errors
-/// `Unsupported` for bzip2; `Io`.
+/// `Io`.
 pub fn decompressed<'r>(mut input: impl Read + 'r) -> Result<Box<dyn Read + 'r>> {
     let mut start = Vec::new();
     input.by_ref().take(6).read_to_end(&mut start)?;
-    if start.starts_with(BZIP2) {
-        let reason = "compression with bzip2 is not supported";
-        let error = Error::new(ErrorKind::Unsupported, reason);
-        return Err(error.with_hint(
-            "pipe the archive through `bzip2 -dc`, or compress it with gzip, xz, lz4 or zstd",
-        ));
-    }
     let is_packed = unpack::is_compressed(&start);
     let mut whole = io::BufReader::new(io::Cursor::new(start).chain(input));
     if !is_packed {

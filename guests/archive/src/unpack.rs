@@ -41,7 +41,7 @@ impl<R: Read> Read for Limited<R> {
 
 /// Returns the error for an unsupported compression format.
 pub fn unknown() -> Error {
-    let reason = "unknown compression format; known: gzip, xz, lz4, zstd";
+    let reason = "unknown compression format; known: gzip, bzip2, xz, lz4, zstd";
     Error::new(ErrorKind::Unsupported, reason)
 }
 

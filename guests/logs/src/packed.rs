@@ -19,7 +19,6 @@ pub(super) enum Packing {
     None,
     /// A supported compression format.
     Known,
-    Bzip2,
 }
 
 impl Packing {
@@ -29,7 +28,7 @@ impl Packing {
             (".gz", Self::Known),
             (".xz", Self::Known),
             (".zst", Self::Known),
-            (".bz2", Self::Bzip2),
+            (".bz2", Self::Known),
         ];
         let found = known.into_iter().find_map(|(suffix, packing)| {
             let bare = name.strip_suffix(suffix)?;
@@ -43,7 +42,6 @@ impl Packing {
         let mut file = BufReader::with_capacity(PIECE_BYTES, file);
         match self {
             Self::None => return Ok(Box::new(file)),
-            Self::Bzip2 => return Err(io::Error::other("compression with bzip2 is not supported")),
             Self::Known => {}
         }
         if file.fill_buf()?.is_empty() {

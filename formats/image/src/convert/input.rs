@@ -36,7 +36,7 @@ impl fmt::Debug for InputStream<'_> {
 
 impl<'a> InputStream<'a> {
     /// Begins to read a stream. Its format is the given one; `None` probes it. A stream that is
-    /// compressed by gzip, xz, zstd or LZ4 is decompressed, unless another format is given; it must
+    /// compressed by gzip, bzip2, xz, zstd or LZ4 is decompressed, unless another format is given; it must
     /// contain a raw disk.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl<'a> InputStream<'a> {
             Some(_) => None,
         };
         if codec.is_none() && format == Some(Format::Compressed) {
-            let reason = "the stream is not compressed by gzip, xz, zstd or lz4";
+            let reason = "the stream is not compressed by gzip, bzip2, xz, zstd or lz4";
             return Err(Error::corrupt(reason).at(0));
         }
         if let Some(codec) = codec {

@@ -25,7 +25,8 @@ const DISK_MAX_BYTES: u64 = 4 << 40;
 pub(crate) fn open(file: Arc<dyn BlockRead>, path: &Path) -> Result<MapImage> {
     let head = head_of(file.as_ref())?;
     let codec = Codec::of(&head).ok_or_else(|| {
-        Error::corrupt("is not compressed by gzip, xz, zstd or lz4, which its name says").at(0)
+        Error::corrupt("is not compressed by gzip, bzip2, xz, zstd or lz4, which its name says")
+            .at(0)
     })?;
     let seekable = Compressed::open(Arc::clone(&file), codec)?;
     let image = match seekable {

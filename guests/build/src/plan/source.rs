@@ -13,7 +13,7 @@ pub struct SourcePlan {
     /// A directory of the host, with everything below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathBuf>,
-    /// A tar archive, plain or compressed with gzip, zstd, xz or lz4.
+    /// A tar archive, plain or compressed with gzip, bzip2, zstd, xz or lz4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tar: Option<PathBuf>,
     /// An OCI image layout or an archive of `docker save`, as `PATH` or `PATH:TAG`.
