@@ -80,7 +80,7 @@ Examples:
   diskfs convert -c -o compression_type=zstd disk.qcow2 small.qcow2
   diskfs convert -o subformat=streamOptimized disk.qcow2 disk.vmdk
   diskfs convert -O raw disk.qcow2 - | zstd >copy.raw.zst
-  curl -s https://example.com/disk.qcow2 | diskfs convert -O raw - disk.raw
+  diskfs convert - copy.raw < copy.raw.zst
   diskfs convert --snapshot before disk.qcow2 before.raw
   diskfs convert --volume vg0/data disk.qcow2 data.raw
   diskfs convert -n disk.qcow2 /dev/vg0/guest"
