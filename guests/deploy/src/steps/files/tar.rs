@@ -15,11 +15,11 @@ use diskfs_archive::Archive;
 use diskfs_disk::{Error, Result};
 use unpack::Unpacker;
 
-/// A tar archive, plain or compressed (gzip, bzip2, xz, zstd, lz4), which is unpacked into a directory of
-/// the guest. Owners are the archive's numeric IDs unless `owner` is given. Modes, symlinks, hard
-/// links and extended attributes are kept; devices and FIFOs are skipped; holes are filled. A file
-/// replaces an existing symlink, and existing directories stay unchanged. Members whose names would
-/// leave the directory are refused.
+/// A tar archive, plain or compressed (gzip, bzip2, xz, zstd, lz4), which is unpacked into a
+/// directory of the guest. Owners are the archive's numeric IDs unless `owner` is given. Modes,
+/// symlinks, hard links and extended attributes are kept; devices and FIFOs are skipped; holes are
+/// filled. A file replaces an existing symlink, and existing directories stay unchanged. Members
+/// whose names would leave the directory are refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
