@@ -36,8 +36,8 @@ impl fmt::Debug for InputStream<'_> {
 
 impl<'a> InputStream<'a> {
     /// Begins to read a stream. Its format is the given one; `None` probes it. A stream that is
-    /// compressed by gzip, bzip2, xz, zstd or LZ4 is decompressed, unless another format is given; it must
-    /// contain a raw disk.
+    /// compressed by gzip, bzip2, xz, zstd or LZ4 is decompressed, unless another format is given;
+    /// it must contain a raw disk.
     ///
     /// # Errors
     /// `Corrupt` for an empty stream and for damaged compressed data; `Unsupported` as for
