@@ -612,13 +612,12 @@ impl Qcow2 {
         (self.reader.mapping.file.as_ref(), &self.header)
     }
 
-    /// Returns the bits of a bitmap, whose size fits the disk.
-    pub(crate) fn bitmap_bits(&self, name: &str) -> Result<BitmapBits> {
+    /// Returns the bits of a bitmap, whose size fits the disk, and the file with them.
+    pub(crate) fn bitmap_bits(&self, name: &str) -> Result<(Arc<dyn BlockRead>, BitmapBits)> {
         let file = Arc::clone(&self.reader.mapping.file);
         let entry = usable_in(file.as_ref(), &self.header, name);
-        entry
-            .and_then(|entry| BitmapBits::read(file, &self.header, &entry))
-            .map_err(|e| e.in_file(&self.path))
+        let bits = entry.and_then(|entry| BitmapBits::read(file.as_ref(), &self.header, &entry));
+        Ok((file, bits.map_err(|e| e.in_file(&self.path))?))
     }
 
     /// Returns true if the image has bitmaps that are void, because a program without support for

@@ -40,6 +40,8 @@ const MERGE_MAX: u32 = 64;
 #[derive(Debug)]
 pub struct MarkedDisk {
     disk: Arc<dyn BlockRead>,
+    /// The file of the image, with the bits.
+    file: Arc<dyn BlockRead>,
     bits: BitmapBits,
     /// The size of the disk when the bitmap was added, as far as it is known.
     old_bytes: u64,
@@ -69,9 +71,11 @@ impl MarkedDisk {
             return Err(in_full(Error::invalid(reason)).in_file(path));
         }
         check(image, bitmap).map_err(|e| e.in_file(path))?;
+        let (file, bits) = qcow2.bitmap_bits(bitmap)?;
         Ok(Self {
             disk: image.device(),
-            bits: qcow2.bitmap_bits(bitmap)?,
+            file,
+            bits,
             old_bytes: u64::MAX,
         })
     }
@@ -89,14 +93,18 @@ impl MarkedDisk {
     /// # Errors
     /// [`Corrupt`](diskfs_block::ErrorKind::Corrupt), [`Io`](diskfs_block::ErrorKind::Io).
     pub fn marked_bytes(&self) -> Result<u64> {
-        self.bits.marked_bytes()
+        let mut marked = 0_u64;
+        self.bits.for_each_marked(self.file.as_ref(), |range| {
+            marked = marked.saturating_add(range.end.saturating_sub(range.start));
+        })?;
+        Ok(marked)
     }
 }
 
 impl MarkedDisk {
     /// Returns the run from `offset` on, which lies within the disk, up to where anything changes.
     fn run_at(&self, offset: u64) -> Result<Extent> {
-        let run = self.bits.run_at(offset)?;
+        let run = self.bits.run_at(self.file.as_ref(), offset)?;
         if !run.is_marked && offset < self.old_bytes {
             let left = self.old_bytes.saturating_sub(offset);
             return Ok(Extent {

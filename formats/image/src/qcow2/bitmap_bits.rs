@@ -1,6 +1,7 @@
 //! The bits of a persistent bitmap: specification, section "Bitmap data".
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use diskfs_block::{BlockRead, Error, Result};
 
@@ -8,13 +9,13 @@ use crate::numbers::{has_bit, low_bits, power_of_two, shift_right, to_u64, to_us
 use crate::qcow2::bitmap_directory::BitmapEntry;
 use crate::qcow2::bitmap_table::{self, BitmapCluster};
 use crate::qcow2::header::Header;
+use crate::qcow2::units::HostOffset;
 
-/// The bits of a bitmap, which are read when they are needed.
+/// The bits of a bitmap, which are read when they are needed, from the file of the image.
 ///
 /// Memory holds the table, of at most 16 MiB, and one cluster of bits, whatever the bits are.
 #[derive(Debug)]
 pub(crate) struct BitmapBits {
-    file: Arc<dyn BlockRead>,
     clusters: Vec<BitmapCluster>,
     cluster_size: u64,
     granularity_bits: u32,
@@ -32,14 +33,9 @@ pub(crate) struct MarkedRun {
 
 impl BitmapBits {
     /// Reads the table of a bitmap that fits the disk.
-    pub(crate) fn read(
-        file: Arc<dyn BlockRead>,
-        header: &Header,
-        entry: &BitmapEntry,
-    ) -> Result<Self> {
+    pub(crate) fn read(file: &dyn BlockRead, header: &Header, entry: &BitmapEntry) -> Result<Self> {
         Ok(Self {
-            clusters: bitmap_table::read(file.as_ref(), header, entry)?,
-            file,
+            clusters: bitmap_table::read(file, header, entry)?,
             cluster_size: header.geometry.cluster_size(),
             granularity_bits: entry.bitmap.granularity_bytes.trailing_zeros(),
             disk_bytes: header.size_bytes,
@@ -47,16 +43,36 @@ impl BitmapBits {
         })
     }
 
+    /// Returns the number of clusters that store the bits and the table.
+    pub(crate) fn stored_clusters(&self) -> u64 {
+        let is_stored = |cluster: &&BitmapCluster| matches!(cluster, BitmapCluster::Stored(_));
+        let stored = to_u64(self.clusters.iter().filter(is_stored).count());
+        let table_bytes = to_u64(self.clusters.len()).saturating_mul(8);
+        let table = table_bytes.checked_div(self.cluster_size).unwrap_or(0);
+        stored.saturating_add(table.max(1))
+    }
+
+    /// Returns the length of the bits in bytes.
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.bit_count().div_ceil(8)
+    }
+
+    fn bit_count(&self) -> u64 {
+        let granularity_bytes = power_of_two(self.granularity_bits).max(1);
+        self.disk_bytes.div_ceil(granularity_bytes)
+    }
+
     /// Returns the run from `offset` on, which must lie within the disk. It ends where the next
     /// cluster of bits begins, at the latest.
-    pub(crate) fn run_at(&self, offset: u64) -> Result<MarkedRun> {
+    pub(crate) fn run_at(&self, file: &dyn BlockRead, offset: u64) -> Result<MarkedRun> {
         let bit = shift_right(offset, self.granularity_bits);
         let bits_of_cluster = self.cluster_size.saturating_mul(8);
         let index = bit.checked_div(bits_of_cluster).unwrap_or(0);
         let first = index.saturating_mul(bits_of_cluster);
         let (end, is_marked) = match self.clusters.get(to_usize(index)) {
             Some(BitmapCluster::Stored(at)) => {
-                self.stored_run(index, at.0, bit.saturating_sub(first))?
+                let bit = bit.saturating_sub(first);
+                self.with_bits(file, index, *at, |bytes| run_of(bytes, bit))?
             }
             Some(BitmapCluster::Ones) => (bits_of_cluster, true),
             Some(BitmapCluster::Zeroes) | None => (bits_of_cluster, false),
@@ -69,68 +85,92 @@ impl BitmapBits {
         })
     }
 
-    /// Returns the end of the run of equal bits from `bit` on, and their value, in the cluster of
-    /// bits with this index.
-    fn stored_run(&self, index: u64, at: u64, bit: u64) -> Result<(u64, bool)> {
-        self.with_bits(index, at, |bytes| run_of(bytes, bit))
+    /// Calls `visit` with each range of the disk that is marked, in order. Ranges end where the next
+    /// cluster of bits begins, at the latest.
+    pub(crate) fn for_each_marked(
+        &self,
+        file: &dyn BlockRead,
+        mut visit: impl FnMut(Range<u64>),
+    ) -> Result<()> {
+        let mut at = 0;
+        while at < self.disk_bytes {
+            let run = self.run_at(file, at)?;
+            let end = at.saturating_add(run.len_bytes);
+            if run.is_marked {
+                visit(at..end);
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Returns true if the table says that these bytes of the bits are zeroes.
+    pub(crate) fn are_zeroes(&self, at: u64, len_bytes: u64) -> bool {
+        let index = |at: u64| to_usize(at.checked_div(self.cluster_size).unwrap_or(0));
+        let last = at.saturating_add(len_bytes).saturating_sub(1);
+        let clusters = self.clusters.get(index(at)..=index(last));
+        let mut clusters = clusters.unwrap_or_default().iter();
+        clusters.all(|it| *it == BitmapCluster::Zeroes)
+    }
+
+    /// Reads bytes of the bits. Those after the last bit are zero.
+    pub(crate) fn read_at(&self, file: &dyn BlockRead, at: u64, bytes: &mut [u8]) -> Result<()> {
+        let mut at = at;
+        let mut rest = &mut *bytes;
+        while !rest.is_empty() {
+            let index = at.checked_div(self.cluster_size).unwrap_or(0);
+            let start = at.saturating_sub(index.saturating_mul(self.cluster_size));
+            let len = to_usize(self.cluster_size.saturating_sub(start)).min(rest.len());
+            let Some((part, after)) = rest.split_at_mut_checked(len) else {
+                break;
+            };
+            match self.clusters.get(to_usize(index)) {
+                None | Some(BitmapCluster::Zeroes) => part.fill(0),
+                Some(BitmapCluster::Ones) => part.fill(0xff),
+                Some(BitmapCluster::Stored(place)) => {
+                    self.with_bits(file, index, *place, |bits| {
+                        let start = to_usize(start);
+                        let bits = bits.get(start..start.saturating_add(len));
+                        part.copy_from_slice(bits.unwrap_or_default());
+                    })?;
+                }
+            }
+            at = at.saturating_add(to_u64(len));
+            rest = after;
+        }
+        let used = in_byte(self.bit_count());
+        if at == self.len_bytes()
+            && used > 0
+            && let Some(last) = bytes.last_mut()
+        {
+            *last &= !(0xff_u8.checked_shl(used).unwrap_or(0));
+        }
+        Ok(())
     }
 
     /// Calls `look` with a cluster of bits, which is read unless it is the last one.
-    fn with_bits<T>(&self, index: u64, at: u64, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
+    fn with_bits<T>(
+        &self,
+        file: &dyn BlockRead,
+        index: u64,
+        at: HostOffset,
+        look: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_ref().is_none_or(|(known, _)| *known != index) {
             *last = None;
-            if at.saturating_add(self.cluster_size) > self.file.size_bytes() {
+            let end = at.plus(self.cluster_size).0;
+            if end > file.size_bytes() {
                 let reason = "the bits of a bitmap extend past the end of the file";
-                return Err(Error::corrupt(reason).at(at));
+                return Err(Error::corrupt(reason).at(at.0));
             }
             let mut bytes = vec![0; to_usize(self.cluster_size)];
-            self.file.read_at(at, &mut bytes)?;
+            file.read_at(at.0, &mut bytes)?;
             *last = Some((index, bytes));
         }
         let bytes = last.as_ref().map(|(_, bytes)| bytes.as_slice());
         Ok(look(bytes.unwrap_or_default()))
     }
-
-    /// Returns the number of bytes of the disk that are marked. All bits are read.
-    pub(crate) fn marked_bytes(&self) -> Result<u64> {
-        let granularity_bytes = power_of_two(self.granularity_bits);
-        let bits = self.disk_bytes.div_ceil(granularity_bytes.max(1));
-        let bits_of_cluster = self.cluster_size.saturating_mul(8);
-        let mut marks = 0_u64;
-        for (index, cluster) in (0_u64..).zip(&self.clusters) {
-            let left = bits.saturating_sub(index.saturating_mul(bits_of_cluster));
-            let count = left.min(bits_of_cluster);
-            let found = match cluster {
-                BitmapCluster::Zeroes => 0,
-                BitmapCluster::Ones => count,
-                BitmapCluster::Stored(at) => {
-                    self.with_bits(index, at.0, |bytes| ones_in(bytes, count))?
-                }
-            };
-            marks = marks.saturating_add(found);
-        }
-        let marked = marks.saturating_mul(granularity_bytes);
-        let last = self.disk_bytes.saturating_sub(1);
-        let rest = bits
-            .saturating_mul(granularity_bytes)
-            .saturating_sub(self.disk_bytes);
-        let is_cut = self.disk_bytes > 0 && self.run_at(last)?.is_marked;
-        Ok(marked.saturating_sub(if is_cut { rest } else { 0 }))
-    }
-}
-
-/// Returns the number of ones of the first `count` bits.
-fn ones_in(bytes: &[u8], count: u64) -> u64 {
-    let (whole, rest) = bytes
-        .split_at_checked(to_usize(shift_right(count, 3)))
-        .unwrap_or((bytes, &[]));
-    let ones = |byte: &u8| u64::from(byte.count_ones());
-    let partial = rest
-        .first()
-        .map_or(0, |&byte| low_bits(byte.into(), in_byte(count)));
-    let whole: u64 = whole.iter().map(ones).fold(0, u64::saturating_add);
-    whole.saturating_add(partial.count_ones().into())
 }
 
 /// Returns the end of the run of equal bits from `first` on, and their value. Bit 0 of a byte is the
@@ -172,8 +212,10 @@ mod tests {
         let expected = [1, 3, 7, 17, 39, 40].into_iter();
         let values = [false, true, false, true, false, true];
         assert_eq!(runs, expected.zip(values).collect::<Vec<_>>());
-        let counts = [0, 1, 2, 8, 17, 39, 40].map(|count| ones_in(&bytes, count));
-        assert_eq!(counts, [0, 0, 1, 3, 12, 12, 13]);
+        let marked: Vec<_> = runs.windows(2).filter(|two| two[1].1).collect();
+        let marked: Vec<_> = marked.iter().map(|two| two[0].0..two[1].0).collect();
+        assert_eq!(marked, [1..3, 7..17, 39..40]);
+        assert_eq!(run_of(&[0, 0], 0), (16, false));
         assert_eq!(run_of(&bytes, 12), (17, true));
         assert_eq!(run_of(&bytes, 20), (39, false));
     }

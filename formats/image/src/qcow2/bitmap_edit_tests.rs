@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Fate, Faulty, Memory};
 
-use super::bitmap_table::for_each_marked;
+use super::bitmap_bits::BitmapBits;
 use super::{BitmapChange, BitmapSource, bitmap_directory};
 use crate::create::{NewImage, NewQcow2, create};
 use crate::node::Node;
@@ -52,7 +52,8 @@ fn state(device: &Arc<dyn BlockRead>) -> State {
     let entries = bitmap_directory::read(file, header).unwrap();
     let marks = |entry| {
         let mut marks: Vec<Range<u64>> = Vec::new();
-        for_each_marked(file, header, entry, |range| match marks.last_mut() {
+        let bits = BitmapBits::read(file, header, entry).unwrap();
+        bits.for_each_marked(file, |range| match marks.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
             _ => marks.push(range),
         })

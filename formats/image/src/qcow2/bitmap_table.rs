@@ -1,10 +1,8 @@
 //! The bitmap table: specification, section "Bitmap table".
 
-use std::ops::Range;
-
 use diskfs_block::{BlockRead, Error, Result};
 
-use crate::numbers::{power_of_two, shift_right, to_u64, to_usize};
+use crate::numbers::to_usize;
 use crate::qcow2::bitmap_directory::BitmapEntry;
 use crate::qcow2::header::Header;
 use crate::qcow2::units::HostOffset;
@@ -108,88 +106,4 @@ pub(crate) fn encode(clusters: &[BitmapCluster]) -> Vec<u8> {
         .iter()
         .flat_map(|cluster| cluster.encode().to_be_bytes())
         .collect()
-}
-
-/// Calls `visit` with each range of the disk that a bitmap marks, in order.
-pub(crate) fn for_each_marked(
-    file: &dyn BlockRead,
-    header: &Header,
-    entry: &BitmapEntry,
-    mut visit: impl FnMut(Range<u64>),
-) -> Result<()> {
-    let bits = entry.bitmap.granularity_bytes.trailing_zeros();
-    let cluster_size = header.geometry.cluster_size();
-    let mut bytes = vec![0; to_usize(cluster_size)];
-    let mut range_of = |run: Range<u64>| {
-        let at = |bit: u64| {
-            bit.saturating_mul(power_of_two(bits))
-                .min(header.size_bytes)
-        };
-        let range = at(run.start)..at(run.end);
-        if !range.is_empty() {
-            visit(range);
-        }
-    };
-    let bits_of_cluster = cluster_size.saturating_mul(8);
-    for (index, cluster) in (0_u64..).zip(read(file, header, entry)?) {
-        let first = index.saturating_mul(bits_of_cluster);
-        match cluster {
-            BitmapCluster::Zeroes => {}
-            BitmapCluster::Ones => range_of(first..first.saturating_add(bits_of_cluster)),
-            BitmapCluster::Stored(at) => {
-                file.read_at(at.0, &mut bytes)?;
-                for_each_run(&bytes, |run| {
-                    range_of(first.saturating_add(run.start)..first.saturating_add(run.end));
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Calls `visit` with each run of set bits. Bit 0 of a byte is the least significant one.
-fn for_each_run(bytes: &[u8], mut visit: impl FnMut(Range<u64>)) {
-    let mut start = None;
-    for (index, &byte) in (0_u64..).zip(bytes) {
-        let first = index.saturating_mul(8);
-        if byte == 0 || byte == 0xff {
-            // Most bytes are like this.
-            let is_set = byte != 0;
-            step(&mut start, first, is_set, &mut visit);
-            continue;
-        }
-        for bit in 0..8_u32 {
-            let is_set = shift_right(u64::from(byte), bit) & 1 == 1;
-            let at = first.saturating_add(u64::from(bit));
-            step(&mut start, at, is_set, &mut visit);
-        }
-    }
-    let end = to_u64(bytes.len()).saturating_mul(8);
-    step(&mut start, end, false, &mut visit);
-}
-
-fn step(start: &mut Option<u64>, at: u64, is_set: bool, visit: &mut impl FnMut(Range<u64>)) {
-    match (*start, is_set) {
-        (None, true) => *start = Some(at),
-        (Some(from), false) => {
-            visit(from..at);
-            *start = None;
-        }
-        _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_of_bits() {
-        let mut runs = Vec::new();
-        for_each_run(&[0b1000_0110, 0xff, 1, 0, 0x80], |run| runs.push(run));
-        assert_eq!(runs, [1..3, 7..17, 39..40]);
-        runs.clear();
-        for_each_run(&[0, 0], |run| runs.push(run));
-        assert!(runs.is_empty());
-    }
 }

@@ -9,6 +9,7 @@ use diskfs_block::{BlockRead, Error, Result};
 
 use crate::description::{Bitmap, BitmapState};
 use crate::numbers::{to_u64, to_usize};
+use crate::qcow2::bitmap_bits::BitmapBits;
 use crate::qcow2::bitmap_directory::{self, AUTO, BitmapEntry, DIRECTORY_MAX_BYTES};
 use crate::qcow2::bitmap_table::{self, BitmapCluster};
 use crate::qcow2::first_cluster::SectorWrite;
@@ -192,9 +193,8 @@ impl<'a> Edit<'a> {
         let mut marks = Marks::new(entry.bitmap.granularity_bytes);
         let (file, header) = self.source(image);
         let from = usable_in(file, header, source)?;
-        bitmap_table::for_each_marked(file, header, &from, |range| {
-            marks.mark(range.start, range.end);
-        })?;
+        let bits = BitmapBits::read(file, header, &from)?;
+        bits.for_each_marked(file, |range| marks.mark(range.start, range.end))?;
         if marks.is_lost() {
             return Err(Error::unsupported(
                 "the bitmap is too large to merge: over 64 MiB",
