@@ -256,8 +256,8 @@ impl Build {
     /// Adds the file of the plan to an error that names no other file.
     fn in_plan(&self, error: Error) -> Error {
         match &self.plan {
-            Some(path) if error.path().is_none() => error.in_file(path),
-            _ => error,
+            Some(path) => error.in_file(path),
+            None => error,
         }
     }
 

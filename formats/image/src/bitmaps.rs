@@ -121,7 +121,7 @@ pub fn checkpoint(images: &[(&Path, &OpenOptions)], name: &str, new: NewBitmap) 
         .collect::<Result<Vec<Node>>>()?;
     let change = new.change(name, Existing::KeptIfUnmarked);
     for (node, (path, _)) in nodes.iter().zip(images) {
-        check(node, change).map_err(|e| in_file(e, path))?;
+        check(node, change).map_err(|e| e.in_file(path))?;
     }
     let mut prepared: Vec<PreparedChange<'_>> = Vec::new();
     for (node, (path, _)) in nodes.iter().zip(images) {
@@ -129,7 +129,7 @@ pub fn checkpoint(images: &[(&Path, &OpenOptions)], name: &str, new: NewBitmap) 
             Ok(change) => prepared.push(change),
             Err(e) => {
                 prepared.into_iter().for_each(PreparedChange::cancel);
-                return Err(in_file(e, path));
+                return Err(e.in_file(path));
             }
         }
     }
@@ -142,7 +142,7 @@ pub fn checkpoint(images: &[(&Path, &OpenOptions)], name: &str, new: NewBitmap) 
         if change.is_new() {
             added.push((path, options));
         }
-        failed = change.activate().map_err(|e| in_file(e, path)).err();
+        failed = change.activate().map_err(|e| e.in_file(path)).err();
     }
     let Some(failed) = failed else {
         return Ok(());
@@ -246,14 +246,14 @@ pub fn copy(path: &Path, bitmaps: &BitmapSet, options: &OpenOptions) -> Result<(
 /// As for [`copy`].
 pub fn check_copy(image: &WritableImage, bitmaps: &BitmapSet) -> Result<()> {
     let change = BitmapChange::Copy(bitmaps.source()?);
-    check(image.node(), change).map_err(|e| in_file(e, &image.description().path))
+    check(image.node(), change).map_err(|e| e.in_file(&image.description().path))
 }
 
 fn edit(path: &Path, options: &OpenOptions, change: BitmapChange<'_>) -> Result<()> {
     let node = open(path, options)?;
     prepare(&node, change)
         .and_then(PreparedChange::activate)
-        .map_err(|e| in_file(e, path))
+        .map_err(|e| e.in_file(path))
 }
 
 /// Opens an image to change its bitmaps.
@@ -274,13 +274,6 @@ pub(crate) fn prepare<'a>(node: &'a Node, change: BitmapChange<'_>) -> Result<Pr
     match node {
         Node::Qcow2(qcow2, _) => qcow2.prepare_change(change),
         Node::Raw(_) | Node::Mapped(..) => Err(only_qcow2()),
-    }
-}
-
-fn in_file(error: Error, path: &Path) -> Error {
-    match error.path() {
-        Some(_) => error,
-        None => error.in_file(path),
     }
 }
 

@@ -213,13 +213,9 @@ impl UnfinishedImage {
         options: &ConvertOptions,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Self> {
-        let in_file = |error: Error| match error.path() {
-            Some(_) => error,
-            None => error.in_file(path),
-        };
+        let in_file = |error: Error| error.in_file(path);
         bitmaps::check(from, options).map_err(in_file)?;
-        let new = target::converted(from, path, options, progress)
-            .map_err(|error| error.in_file(path))?;
+        let new = target::converted(from, path, options, progress).map_err(in_file)?;
         if let Some(bitmaps) = &options.bitmaps {
             bitmaps::add(&new, path, bitmaps, &options.image).map_err(in_file)?;
         }

@@ -67,10 +67,8 @@ pub fn resize(
     options: &OpenOptions,
 ) -> Result<Resized> {
     let image = WritableImage::open(path, options)?;
-    image.resize(size_bytes, how).map_err(|e| match e.path() {
-        Some(_) => e,
-        None => e.in_file(path),
-    })
+    let resized = image.resize(size_bytes, how);
+    resized.map_err(|e| e.in_file(path))
 }
 
 impl WritableImage {

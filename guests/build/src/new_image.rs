@@ -90,7 +90,6 @@ fn of_new(path: &Path, error: diskfs_block::Error) -> Error {
         diskfs_block::ErrorKind::Exists if !path.is_dir() => {
             Error::new(ErrorKind::Exists, error.reason()).in_file(path)
         }
-        _ if error.path().is_some() => Error::from(error),
         _ => Error::from(error).in_file(path),
     }
 }

@@ -50,10 +50,7 @@ impl Convert {
         let spec = ImageSpec::parse(image)?;
         let format = spec.format.or(self.source.image.format);
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-        let in_stream = |error: diskfs::block::Error| match error.path() {
-            Some(_) => Error::from(error),
-            None => Error::from(error).in_file(STANDARD),
-        };
+        let in_stream = |error: diskfs::block::Error| Error::from(error).in_file(STANDARD);
         let stream = InputStream::new(input, format).map_err(in_stream)?;
         let mut progress = Progress::new(session.progress(), None);
         let mut advance = |bytes| {

@@ -43,7 +43,7 @@ impl BitmapSet {
     /// * `Invalid` for a bitmap that was not saved properly, unless it is skipped.
     /// * `Corrupt` for an invalid directory; `Io`.
     pub fn of(image: &Image, inconsistent: Inconsistent) -> Result<Self> {
-        let in_image = |e: Error| super::in_file(e, &image.description().path);
+        let in_image = |e: Error| e.in_file(&image.description().path);
         let entries = entries(image.node()).map_err(in_image)?;
         let (entries, broken): (Vec<_>, Vec<_>) = entries
             .into_iter()

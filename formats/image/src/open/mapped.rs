@@ -121,11 +121,7 @@ fn begin(source: &Source, format: Format) -> Result<Box<MapImage>> {
         Format::Compressed => open_compressed(device, &source.path),
         _ => MapImage::open(format, device),
     };
-    let image = image.map_err(|e| match e.path() {
-        // The directory of the temporary file.
-        Some(_) => e,
-        None => e.in_file(&source.path),
-    })?;
+    let image = image.map_err(|e| e.in_file(&source.path))?;
     if source.probed && image.names_files() {
         disguise::refuse(format, &source.path)?;
     }
