@@ -36,8 +36,8 @@ use results::{Checked, Outcome, print_results};
 /// `fsck.exfat`, `ntfsfix`) in a microVM.
 ///
 /// Without --repair nothing is written to the image: a journal is replayed in memory only. With
-/// --repair, diskfs repairs a qcow2 image itself; damaged filesystems, including ext4, are repaired by
-/// these programs and `e2fsck` in a microVM, and then checked again. With --with native no
+/// --repair, diskfs repairs a qcow2 image itself; damaged filesystems, including ext4, are repaired
+/// by these programs and `e2fsck` in a microVM, and then checked again. With --with native no
 /// filesystem is repaired.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -56,8 +56,8 @@ summary is then printed on standard error.
 
 IMG can be - for standard input. A raw image goes directly into a raw DST; others are stored in a
 temporary file first (in TMPDIR, else /tmp). A raw image can be compressed by gzip, bzip2, xz, zstd
-or lz4; it is decompressed unless --format says raw. An image that ends early is an error, as far as its
-format tells: with a pipe, also check the exit code of the sender (`set -o pipefail`).
+or lz4; it is decompressed unless --format says raw. An image that ends early is an error, as far as
+its format tells: with a pipe, also check the exit code of the sender (`set -o pipefail`).
 
 A raw DST shares the blocks of a raw IMG if both are on one filesystem that supports it (btrfs,
 XFS), unless -S is 0. The zeroes that IMG stores then stay stored.

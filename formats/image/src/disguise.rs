@@ -5,13 +5,13 @@
 
 use std::path::Path;
 
-use diskfs_block::{Error, ErrorKind, Result, read_within};
+use diskfs_block::{Error, ErrorKind, Result};
 use diskfs_compressed::is_compressed;
 use diskfs_ova::is_tar;
 use rustix::fs::Stat;
 
 use crate::Format;
-use crate::probe::{HEAD_BYTES, probe};
+use crate::probe::{head_of, probe};
 use crate::source::Source;
 
 /// The file name extensions of raw disks. Distributions use `.img` for qcow2 images, too, but those
@@ -51,32 +51,33 @@ pub(crate) fn warning(source: &Source, format: Format) -> Option<String> {
     })
 }
 
-/// The length of the longest magic number of a compressed file.
-const MAGIC_BYTES: usize = 6;
 /// The file name extensions of compressed files.
 const COMPRESSED_ENDINGS: [&str; 6] = ["bz2", "gz", "lz4", "xz", "zst", "zstd"];
 
 /// Returns the format of an image that is found by its name, too: a DMG, whose structures are only
-/// at its end, or an OVA, an OVF or a compressed disk, whose first bytes a guest may have on a raw disk.
+/// at its end, or an OVA, an OVF or a compressed disk, whose first bytes a guest may have on a raw
+/// disk.
 pub(crate) fn named_by_extension(source: &Source) -> Result<Option<Format>> {
     let device = source.device.as_ref();
-    if ends_in(&source.path, "dmg") && diskfs_dmg::ends_with_trailer(device)? {
-        return Ok(Some(Format::Dmg));
+    let is_named = |ending| ends_in(&source.path, ending);
+    if is_named("dmg") {
+        return Ok(diskfs_dmg::ends_with_trailer(device)?.then_some(Format::Dmg));
     }
-    if ends_in(&source.path, "ova") {
-        let head = read_within(device, 0, HEAD_BYTES)?.unwrap_or_default();
-        return Ok(is_tar(&head).then_some(Format::Ova));
+    let is_compressed_by_name = is_named_compressed(&source.path);
+    if !is_named("ova") && !is_named("ovf") && !is_compressed_by_name {
+        return Ok(None);
     }
-    if ends_in(&source.path, "ovf") {
-        let head = read_within(device, 0, MAGIC_BYTES)?.unwrap_or_default();
-        let is_text = head.starts_with(b"<") || head.starts_with(b"\xef\xbb\xbf<");
-        return Ok(is_text.then_some(Format::Ova));
-    }
-    if is_named_compressed(&source.path) {
-        let head = read_within(device, 0, MAGIC_BYTES)?.unwrap_or_default();
-        return Ok(is_compressed(&head).then_some(Format::Compressed));
-    }
-    Ok(None)
+    let head = head_of(device)?;
+    Ok(if is_compressed_by_name {
+        is_compressed(&head).then_some(Format::Compressed)
+    } else {
+        let is_package = if is_named("ova") {
+            is_tar(&head)
+        } else {
+            head.starts_with(b"<") || head.starts_with(b"\xef\xbb\xbf<")
+        };
+        is_package.then_some(Format::Ova)
+    })
 }
 
 /// Returns true if a file is named like a compressed one.

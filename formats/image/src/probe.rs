@@ -19,11 +19,15 @@ pub const HEAD_BYTES: usize = 512;
 /// [`ErrorKind::Unsupported`](diskfs_block::ErrorKind::Unsupported) for the magic of another image
 /// format; otherwise as for [`BlockRead::read_at`].
 pub fn probe(device: &dyn BlockRead) -> Result<Format> {
-    let mut head = [0; HEAD_BYTES];
-    let len = to_usize(device.size_bytes().min(to_u64(HEAD_BYTES)));
-    let head = head.get_mut(..len).unwrap_or_default();
-    device.read_at(0, head)?;
-    of_head(head)
+    of_head(&head_of(device)?)
+}
+
+/// Returns the first [`HEAD_BYTES`] bytes of a device, or all that it has.
+pub(crate) fn head_of(device: &dyn BlockRead) -> Result<Vec<u8>> {
+    let len = device.size_bytes().min(to_u64(HEAD_BYTES));
+    let mut head = vec![0; to_usize(len)];
+    device.read_at(0, &mut head)?;
+    Ok(head)
 }
 
 /// Returns the format by the first [`HEAD_BYTES`] bytes, like [`probe`].

@@ -49,24 +49,20 @@ impl<'a> InputStream<'a> {
             let reason = "the stream is empty";
             return Err(Error::corrupt(reason).with_hint("look for an error of its sender"));
         }
-        let codec = match format {
-            None | Some(Format::Compressed) => Codec::of(&head),
-            Some(_) => None,
-        };
-        if codec.is_none() && format == Some(Format::Compressed) {
-            let reason = "the stream is not compressed by gzip, bzip2, xz, zstd or lz4";
-            return Err(Error::corrupt(reason).at(0));
-        }
-        if let Some(codec) = codec {
-            let packed = BufReader::new(input.into_read());
-            let (head, input) = head_of(Input::decompressing(packed, codec)?)?;
-            refuse_other_formats(&head)?;
-            let format = Format::Raw;
-            return Ok(Self { input, format });
-        }
-        let format = match format {
-            Some(format) => format,
-            None => of_head(&head)?,
+        let format = match (format, Codec::of(&head)) {
+            (None | Some(Format::Compressed), Some(codec)) => {
+                let packed = BufReader::new(input.into_read());
+                let (head, input) = head_of(Input::decompressing(packed, codec)?)?;
+                refuse_other_formats(of_head(&head))?;
+                let format = Format::Raw;
+                return Ok(Self { input, format });
+            }
+            (Some(Format::Compressed), None) => {
+                let reason = "the stream is not compressed by gzip, bzip2, xz, zstd or lz4";
+                return Err(Error::corrupt(reason).at(0));
+            }
+            (Some(format), _) => format,
+            (None, None) => of_head(&head)?,
         };
         Ok(Self { input, format })
     }

@@ -3,16 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use diskfs_block::{
-    BlockRead, Error, ErrorKind, File, ImageMap, MappedRun, Result, RunStorage, bytes, read_within,
-};
+use diskfs_block::{BlockRead, Error, ErrorKind, File, ImageMap, MappedRun, Result, RunStorage};
 use diskfs_compressed::{Codec, Compressed, DeviceReader};
 
 use super::map_image::MapImage;
+use crate::Format;
 use crate::description::MappedDetails;
-use crate::probe::{HEAD_BYTES, of_head};
+use crate::probe::head_of;
 use crate::spool::Input;
-use crate::{Format, numbers::to_u64};
 
 /// The number of bytes to read at once from a file that is decompressed as a whole.
 const PIECE_BYTES: usize = 1 << 20;
@@ -25,16 +23,12 @@ const DISK_MAX_BYTES: u64 = 4 << 40;
 pub(crate) fn open(file: Arc<dyn BlockRead>, path: &Path) -> Result<MapImage> {
     let head = head_of(file.as_ref())?;
     let codec = Codec::of(&head).ok_or_else(|| {
-        Error::corrupt("is not compressed by gzip, bzip2, xz, zstd or lz4, which its name says")
-            .at(0)
+        Error::corrupt("the file is not compressed by gzip, bzip2, xz, zstd or lz4").at(0)
     })?;
-    let seekable = Compressed::open(Arc::clone(&file), codec)?;
-    let image = match seekable {
-        Some(compressed) => in_units(compressed, file, codec),
-        None => as_a_whole(file, codec, path)?,
-    };
-    refuse_other_formats(&image.first_bytes(HEAD_BYTES)?)?;
-    Ok(image)
+    match Compressed::open(Arc::clone(&file), codec)? {
+        Some(compressed) => Ok(in_units(compressed, file, codec)),
+        None => as_a_whole(file, codec, path),
+    }
 }
 
 /// Opens a disk whose units are decompressed when they are read.
@@ -67,16 +61,9 @@ fn details(codec: Codec) -> MappedDetails {
     }
 }
 
-/// Returns the first bytes of a device, as far as they are there.
-fn head_of(device: &dyn BlockRead) -> Result<Vec<u8>> {
-    let len = device.size_bytes().min(to_u64(HEAD_BYTES));
-    Ok(read_within(device, 0, bytes::index(len))?.unwrap_or_default())
-}
-
-/// Refuses an image of another format that is compressed, by its first bytes: only raw disks are
-/// read compressed.
-pub(crate) fn refuse_other_formats(head: &[u8]) -> Result<()> {
-    let format = match of_head(head) {
+/// Refuses an image of another format that is compressed. Only raw disks are read compressed.
+pub(crate) fn refuse_other_formats(probed: Result<Format>) -> Result<()> {
+    let format = match probed {
         Ok(Format::Raw) => return Ok(()),
         Ok(format) => format.name(),
         Err(e) if e.kind() == ErrorKind::Unsupported => "image of another format",

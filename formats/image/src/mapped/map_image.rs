@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, Error, ImageMap, Result, RunStorage, read_within};
+use diskfs_block::{BlockRead, Error, ImageMap, Result};
 use diskfs_dmg::Dmg;
 use diskfs_ova::{Disk, Envelope, Ova, is_tar, percent_decoded};
 use diskfs_parallels::Parallels;
@@ -18,8 +18,7 @@ use crate::description::MappedDetails;
 use crate::mapped::StorageRules;
 use crate::mapped::check::CheckedTables;
 use crate::mapped::windows_path::to_unix;
-use crate::numbers::{to_u64, to_usize};
-use crate::probe::HEAD_BYTES;
+use crate::probe::head_of;
 
 /// An image of which the file itself is open, but no file that it names.
 pub(crate) struct MapImage {
@@ -128,30 +127,6 @@ impl MapImage {
                 Ok(map)
             }
         }
-    }
-
-    /// Returns the first bytes of a disk that is complete without other files, at most `len`. Data
-    /// that is not stored is left out.
-    pub(super) fn first_bytes(&self, len: usize) -> Result<Vec<u8>> {
-        let PendingMap::Complete(map) = &self.map else {
-            return Ok(Vec::new());
-        };
-        let len = map.size_bytes().min(to_u64(len));
-        if len == 0 {
-            return Ok(Vec::new());
-        }
-        let run = map.run_at(0, len)?;
-        let len = to_usize(run.len_bytes);
-        Ok(match run.storage {
-            RunStorage::Stored { file: 0, offset } => {
-                read_within(self.file.as_ref(), offset, len)?.unwrap_or_default()
-            }
-            RunStorage::Compressed { unit, .. } => {
-                let unit = map.decompress(unit)?;
-                unit.get(..len).unwrap_or_default().to_vec()
-            }
-            _ => Vec::new(),
-        })
     }
 
     /// Returns true if opening the image opens other files.
@@ -333,8 +308,7 @@ fn dmg(file: Arc<dyn BlockRead>) -> Result<MapImage> {
 
 /// Opens the first disk of a package: of an archive, or of an envelope beside its files.
 fn ova(file: Arc<dyn BlockRead>) -> Result<MapImage> {
-    let head = read_within(file.as_ref(), 0, HEAD_BYTES)?;
-    if !head.is_some_and(|head| is_tar(&head)) {
+    if !is_tar(&head_of(file.as_ref())?) {
         return ovf(file);
     }
     let ova = Ova::open(file)?;

@@ -11,8 +11,11 @@ use crate::description::Description;
 use crate::disguise;
 use crate::gate::{Access, NamedFor, Namer};
 use crate::layer::Layer;
-use crate::mapped::{MapImage, Mapped, MappedParts, ParentFormat, ParentLink, open_compressed};
+use crate::mapped::{
+    MapImage, Mapped, MappedParts, ParentFormat, ParentLink, open_compressed, refuse_other_formats,
+};
 use crate::node::Node;
+use crate::probe::probe;
 use crate::source::Source;
 
 /// The difference between the stored and the actual time of a parent that is ignored: filesystems
@@ -110,7 +113,11 @@ impl Opener<'_> {
             units: Arc::clone(&self.units),
             layer,
         });
-        Ok(Box::new((Node::Mapped(mapped, parent), *description)))
+        let node = Node::Mapped(mapped, parent);
+        if description.format == Some(Format::Compressed) {
+            refuse_other_formats(probe(&node)).map_err(|e| e.in_file(&source.path))?;
+        }
+        Ok(Box::new((node, *description)))
     }
 }
 
