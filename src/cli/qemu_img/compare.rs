@@ -6,6 +6,7 @@ use std::io::Write;
 use clap::Args;
 
 use diskfs::image::convert::compare;
+use diskfs::image::{Map, MapEntry};
 
 use super::arguments::{OpenArgs, Source};
 use super::failure::{Failure, Result};
@@ -30,7 +31,7 @@ pub(super) struct Compare {
     #[arg(short = 'F', long = "b-format", value_name = "FMT")]
     second_format: Option<String>,
 
-    /// Images of different sizes differ
+    /// Images of different sizes, or with other allocated ranges, differ
     #[arg(short, long)]
     strict: bool,
 
@@ -62,12 +63,19 @@ impl Compare {
     }
 
     fn compare(&self, one: &Source, other: &Source) -> Result<u8> {
-        let (one, other) = (one.open()?.device(), other.open()?.device());
+        let images = (one.open()?, other.open()?);
+        let (one, other) = (images.0.device(), images.1.device());
         let (first, second) = (one.size_bytes(), other.size_bytes());
         if self.strict && first != second {
             self.say("Strict mode: Image size mismatch!")?;
             return Ok(DIFFERENT);
         }
+        let other_status = if self.strict {
+            let found = first_other_status(images.0.map(), images.1.map(), first);
+            found.map_err(|e| Failure::at("Error while comparing", e))?
+        } else {
+            None
+        };
         let mut progress = Progress::new(self.progress && !self.quiet, first.max(second));
         let advance = &mut |bytes| progress.advance(bytes);
         let compared = compare(&*one, &*other, None, advance);
@@ -77,13 +85,19 @@ impl Compare {
             self.say("Warning: Image size mismatch!")?;
         }
         progress.finish(compared.is_ok());
-        match compared.map_err(|e| Failure::at("Error while comparing", e))? {
-            None => self.say("Images are identical.").map(|()| 0),
-            Some(offset) => {
-                self.say(&format!("Content mismatch at offset {offset}!"))?;
-                Ok(DIFFERENT)
+        let content = compared.map_err(|e| Failure::at("Error while comparing", e))?;
+        let difference = match (content, other_status) {
+            (None, None) => return self.say("Images are identical.").map(|()| 0),
+            (Some(at), status) if status.is_none_or(|status| at < status) => {
+                format!("Content mismatch at offset {at}!")
             }
-        }
+            (_, status) => {
+                let at = status.unwrap_or_default();
+                format!("Strict mode: Offset {at} block status mismatch!")
+            }
+        };
+        self.say(&difference)?;
+        Ok(DIFFERENT)
     }
 
     fn say(&self, text: &str) -> Result<()> {
@@ -94,4 +108,29 @@ impl Compare {
         writeln!(out, "{text}")?;
         Ok(out.flush()?)
     }
+}
+
+/// Returns the first offset at which two disks of one size are not allocated alike, if any. As in
+/// QEMU, a run up to the end of the disk differs from a shorter one.
+fn first_other_status(one: Map, other: Map, size_bytes: u64) -> diskfs::block::Result<Option<u64>> {
+    let end = |entry: &MapEntry| entry.start.saturating_add(entry.len_bytes);
+    let status = |it: &MapEntry| {
+        let is_last = end(it) >= size_bytes;
+        (it.present, it.zero, it.data, it.compressed, is_last)
+    };
+    let (mut ones, mut others) = (one, other);
+    let mut runs = (ones.next().transpose()?, others.next().transpose()?);
+    while let (Some(first), Some(second)) = &runs {
+        if status(first) != status(second) {
+            return Ok(Some(first.start.max(second.start)));
+        }
+        let (first_end, second_end) = (end(first), end(second));
+        if first_end <= second_end {
+            runs.0 = ones.next().transpose()?;
+        }
+        if second_end <= first_end {
+            runs.1 = others.next().transpose()?;
+        }
+    }
+    Ok(None)
 }
