@@ -4,6 +4,7 @@ mod bitmaps;
 pub(super) mod files;
 pub(super) mod output;
 mod reading;
+mod resuming;
 mod stdin;
 
 use std::num::NonZeroUsize;
@@ -50,9 +51,9 @@ the default):
   vhdx        subformat=dynamic or fixed; block_size=1M to 256M (default: 8M to 64M, by the size of
               the disk); log_size=1M, or another multiple of 1M
 
-DST can be - for standard output. Raw images and streamOptimized VMDKs are written as they are made;
-images of other formats are made in a temporary file first (in TMPDIR, else /tmp). With --json, the
-summary is then printed on standard error.
+DST can be - for standard output. Raw images, streamOptimized VMDKs and qcow2 images without
+compression are written as they are made; others are made in a temporary file first (in TMPDIR, else
+/tmp). With --json, the summary is then printed on standard error.
 
 IMG can be - for standard input. A raw image goes directly into a raw DST; others are stored in a
 temporary file first (in TMPDIR, else /tmp). A raw image can be compressed by gzip, bzip2, xz, zstd
@@ -72,6 +73,10 @@ from DST. A bitmap that was not saved properly is an error without --skip-broken
 --salvage gives up the sectors that cannot be read, because IMG or its disk is damaged. It does not
 open an image whose header is damaged; `diskfs check --repair` repairs some of them.
 
+With --resume, an unfinished copy is called DST.partial, and DST.resume records each GiB that is done.
+After an error, a kill or a power cut, the same call continues there, if IMG is unchanged: its files
+must have the same sizes and modification times. To give up, remove both files.
+
 With -B, DST is an overlay of FILE: only what IMG itself stores is copied, and the rest must be the
 same in FILE. Without it, DST contains everything that IMG and its backing files contain.
 
@@ -83,6 +88,7 @@ Examples:
   diskfs convert - copy.raw < copy.raw.zst
   diskfs convert --snapshot before disk.qcow2 before.raw
   diskfs convert --volume vg0/data disk.qcow2 data.raw
+  diskfs convert --resume disk.qcow2 backup.raw
   diskfs convert -n disk.qcow2 /dev/vg0/guest"
 )]
 #[expect(
@@ -168,6 +174,14 @@ pub(super) struct Convert {
           hide_default_value = true)]
     rate_limit: u64,
 
+    /// Continue a copy that was interrupted, or begin one that can be continued: raw, or qcow2
+    /// without -c
+    #[arg(
+        long,
+        conflicts_with_all = ["no_create", "compress", "backing", "bitmaps", "salvage", "verify"]
+    )]
+    resume: bool,
+
     /// Replace an existing file with DST
     #[arg(long)]
     force: bool,
@@ -192,7 +206,7 @@ pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
     };
     let device = args.source.volume.device(&disk)?;
     let reading = Reading::new(device, args.salvage, args.rate_limit);
-    let from = reading.device();
+    let from = reading.device().as_ref();
     session.print_warnings(&disk);
     files::refuse_source(&args.target, &disk)?;
     options.bitmaps = args.bitmap_set(&disk, session)?;
@@ -211,6 +225,8 @@ pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
         convert_to_stream(from, out, &spool, &options, &mut advance)
             .map(|bytes| streamed_bytes = Some(bytes))
             .map_err(Error::from)
+    } else if args.resume {
+        args.resume((&disk, reading.device()), &options, &mut advance)
     } else if args.verify {
         convert_verified(from, &args.target, &options, &mut advance).map_err(Error::from)
     } else {
@@ -235,13 +251,15 @@ pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
 impl Convert {
     /// Returns the files of the host that the command uses, if it creates an image.
     pub(super) fn needs(&self) -> Option<Needs<'_>> {
-        if self.no_create || self.backing.is_some() {
+        if self.no_create || self.resume || self.backing.is_some() {
             return None;
         }
         let image = std::slice::from_ref(&self.image);
         // Wrong options are reported later.
         let options = self.is_stream().then(|| self.convert_options().ok());
-        let spools = options.flatten().is_some_and(|it| !it.image.is_stream());
+        let spools = options
+            .flatten()
+            .is_some_and(|it| !it.is_stream() || self.bitmaps);
         let spools = spools || self.reads_stream();
         let needs = Needs::reading(image, &self.source).spooling(spools);
         Some(needs.writing(Some(&self.target)))

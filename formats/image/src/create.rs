@@ -18,7 +18,7 @@ use diskfs_block::{Error, Result};
 use crate::{Compression, Format, Gate};
 
 use file::NewFile;
-pub(crate) use file::directory_of;
+pub(crate) use file::{check_place, directory_of, sync_directory_of};
 pub(crate) use layout::{RefcountClusters, counts_per_block};
 pub use mapped::{Allocation, NewVdi, NewVhd, NewVhdx, NewVmdk, VhdSize, VmdkSubformat};
 pub(crate) use qcow2::{fully_allocated_bytes, new_header};

@@ -6,15 +6,16 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use diskfs_block::ErrorKind;
+use diskfs_block::{BlockRead, ErrorKind, Extent, ExtentKind};
 use diskfs_fixtures::{Random, require, run};
 use diskfs_image::convert::{
     ConvertOptions, Packing, convert, convert_to_stream, convert_verified,
 };
 use diskfs_image::create::{
-    Allocation, BackingCheck, DataFileLayout, NewBacking, NewDataFile, NewImage, NewQcow2, NewVdi,
-    NewVhd, NewVhdx, NewVmdk, Preallocation, VhdSize, VmdkSubformat,
+    Allocation, BackingCheck, DataFileLayout, L2Entries, NewBacking, NewDataFile, NewImage,
+    NewQcow2, NewVdi, NewVhd, NewVhdx, NewVmdk, Preallocation, VhdSize, VmdkSubformat,
 };
 use diskfs_image::{CreateOptions, Format, Image, OpenOptions, create};
 use serde_json::Value;
@@ -444,16 +445,12 @@ fn nothing_is_left_of_a_copy_that_fails() {
     assert_eq!(fs::read_dir(source.directory.path()).unwrap().count(), 1);
 }
 
-/// A stream has the bytes of the file.
+/// A stream has the bytes of the file, except for the zeroes in a plain qcow2 image.
 #[test]
 fn a_stream_is_the_file() {
     let source = Source::new((9 << 20) + 512, &mut Random::new(30));
     let mut all = all_formats();
-    all.extend([
-        options(NewImage::Raw),
-        ConvertOptions::default(),
-        ConvertOptions::compressed(),
-    ]);
+    all.extend([options(NewImage::Raw), ConvertOptions::compressed()]);
     for options in all {
         let options = ConvertOptions {
             identity: Some("3c1e5a0e-9f5c-4a2b-8d3e-2f6a7b8c9d0e".parse().unwrap()),
@@ -477,6 +474,81 @@ fn a_stream_is_the_file() {
         assert_eq!(fs::read_dir(spool).unwrap().count(), 0);
         fs::remove_file(source.path("disk.vmdk")).unwrap();
     }
+}
+
+#[test]
+fn a_plain_qcow2_image_needs_no_file_for_a_stream() {
+    let nowhere = Path::new("/nonexistent");
+    let mut seed = 32;
+    for (cluster_size_bytes, refcount_bits) in [(512, 1), (4096, 64), (64 << 10, 16), (2 << 20, 8)]
+    {
+        for l2_entries in [L2Entries::Standard, L2Entries::Extended] {
+            if l2_entries == L2Entries::Extended && cluster_size_bytes < 16 << 10 {
+                continue;
+            }
+            seed += 1;
+            let source = Source::new((9 << 20) + 512, &mut Random::new(seed));
+            let options = options(NewImage::Qcow2(Box::new(NewQcow2 {
+                cluster_size_bytes,
+                refcount_bits,
+                l2_entries,
+                ..NewQcow2::default()
+            })));
+            assert!(options.is_stream());
+            let mut copied = 0;
+            let mut progress = |len| {
+                copied += len;
+                ControlFlow::Continue(())
+            };
+            let mut stream = Vec::new();
+            let device = source.image().device();
+            convert_to_stream(&*device, &mut stream, nowhere, &options, &mut progress).unwrap();
+            assert_eq!(copied, source.bytes.len() as u64);
+            fs::write(source.path("stream"), &stream).unwrap();
+            let read = source.check("stream", Format::Qcow2);
+            source.judge("stream", Format::Qcow2, &read);
+        }
+    }
+}
+
+/// A disk that has more data each time its map is read from the beginning.
+#[derive(Debug)]
+struct Growing(AtomicU64);
+
+impl BlockRead for Growing {
+    fn size_bytes(&self) -> u64 {
+        8 << 20
+    }
+
+    fn read_at(&self, _: u64, buf: &mut [u8]) -> diskfs_block::Result<()> {
+        buf.fill(1);
+        Ok(())
+    }
+
+    fn extent_at(&self, offset: u64) -> diskfs_block::Result<Extent> {
+        if offset == 0 {
+            self.0.fetch_add(1 << 20, Ordering::Relaxed);
+        }
+        let data_bytes = self.0.load(Ordering::Relaxed);
+        let (kind, end) = if offset < data_bytes {
+            (ExtentKind::Data, data_bytes)
+        } else {
+            (ExtentKind::Zero, self.size_bytes())
+        };
+        Ok(Extent {
+            len_bytes: end - offset,
+            kind,
+        })
+    }
+}
+
+#[test]
+fn a_source_that_changes_is_no_stream() {
+    let mut stream = Vec::new();
+    let mut go_on = |_| ControlFlow::Continue(());
+    let (device, options) = (Growing(AtomicU64::new(0)), ConvertOptions::default());
+    let written = convert_to_stream(&device, &mut stream, Path::new("/"), &options, &mut go_on);
+    assert_eq!(written.unwrap_err().kind(), ErrorKind::Io);
 }
 
 #[test]

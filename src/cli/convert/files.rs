@@ -62,6 +62,10 @@ pub(in super::super) fn is_in_chain(path: &Path, top: &Description) -> bool {
         return false;
     };
     let id = Some((file.dev(), file.ino()));
-    let mut images = std::iter::successors(Some(top), |image| image.backing.as_deref());
-    images.any(|image| image.file_id == id)
+    chain(top).any(|image| image.file_id == id)
+}
+
+/// Returns an image and its backing files.
+pub(super) fn chain(top: &Description) -> impl Iterator<Item = &Description> {
+    std::iter::successors(Some(top), |image| image.backing.as_deref())
 }

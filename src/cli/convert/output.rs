@@ -25,6 +25,10 @@ impl Convert {
             let reason = "an image on standard output cannot be verified";
             return Err(invalid(reason).with_hint("give DST a name, or leave out --verify"));
         }
+        if self.resume {
+            let reason = "a copy to standard output cannot be continued";
+            return Err(invalid(reason).with_hint("give DST a name, or leave out --resume"));
+        }
         if io::stdout().is_terminal() {
             let reason = "refusing to write an image to a terminal";
             return Err(invalid(reason).with_hint("give DST a name, or use a pipe"));

@@ -31,8 +31,8 @@ impl Reading {
     }
 
     /// Returns the disk.
-    pub(crate) fn device(&self) -> &dyn BlockRead {
-        &*self.device
+    pub(crate) fn device(&self) -> &Arc<dyn BlockRead> {
+        &self.device
     }
 
     /// Returns the parts that could not be read; `None` if damaged parts are not salvaged.

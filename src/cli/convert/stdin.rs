@@ -41,6 +41,11 @@ impl Convert {
         options: &ConvertOptions,
         session: &mut Session,
     ) -> Result<Opened> {
+        if self.resume {
+            let reason = "a copy of standard input cannot be continued";
+            return Err(Error::new(ErrorKind::Invalid, reason)
+                .with_hint("give IMG a name, or leave out --resume"));
+        }
         if io::stdin().is_terminal() {
             let reason = "refusing to read an image from a terminal";
             return Err(

@@ -239,7 +239,7 @@ impl Convert {
         options.shared = image.raw_file().filter(|_| !self.salvage && rate == 0);
         let options = &options;
         let reading = Reading::new(image.device(), self.salvage, rate);
-        let from = reading.device();
+        let from = reading.device().as_ref();
         let mut progress = Progress::new(self.progress && !self.quiet, from.size_bytes());
         let failed = |error: diskfs::block::Error| Failure::at("error while converting", error);
         let done = if writes_into {

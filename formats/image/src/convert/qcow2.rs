@@ -58,6 +58,7 @@ impl Qcow2Copy<'_> {
         let mut tables = image.tables;
         let write: &mut WriteAt<'_> = &mut |at, bytes| Ok(file.write_all_at(bytes, at)?);
         self.header.refcount_table = tables.finish(write)?;
+        write(self.header.l1.at.0, &tables.l1_bytes())?;
         file.set_len(tables.end())?;
         Ok(file.write_all_at(&self.header.encode()?, 0)?)
     }

@@ -7,25 +7,32 @@ use std::path::Path;
 
 use diskfs_block::{BlockRead, Error, ErrorKind, Result, WriteAt, check_cancelled};
 
+use super::in_order::InOrder;
 use super::layout::GrainCopy;
 use super::pieces::{PIECE_BYTES, Skipped};
+use super::qcow2_stream::Qcow2Stream;
 use super::sequential::{Form, SequentialCopy, Target, Units};
 use super::target::{Progress, STREAM_BUFFER_BYTES, grain_stream};
-use super::{ConvertOptions, Existing};
-use crate::create::{NewImage, Preallocation, UnfinishedImage, VmdkSubformat, whole_sectors};
+use super::{ConvertOptions, Existing, Scope};
+use crate::create::{
+    NewImage, Preallocation, UnfinishedImage, VmdkSubformat, new_header, whole_sectors,
+};
 use crate::numbers::{to_u64, to_usize};
 
 /// The start of the name of a file that is never given its name.
 pub(super) const SPOOL_PREFIX: &str = ".diskfs-spool-";
 
-impl NewImage {
-    /// Returns true if an image can be written to a pipe while it is made. Others state at their
+impl ConvertOptions {
+    /// Returns true if the image can be written to a pipe while it is made. Others state at their
     /// beginning what is known at their end.
     pub fn is_stream(&self) -> bool {
-        match self {
-            Self::Raw => true,
-            Self::Vmdk(new) => new.subformat == VmdkSubformat::StreamOptimized,
-            Self::Qcow2(_) | Self::Vhd(_) | Self::Vdi(_) | Self::Vhdx(_) => false,
+        match &self.image {
+            NewImage::Raw => true,
+            NewImage::Vmdk(new) => new.subformat == VmdkSubformat::StreamOptimized,
+            NewImage::Qcow2(_) => {
+                self.packing.is_none() && self.bitmaps.is_none() && self.scope == Scope::Whole
+            }
+            NewImage::Vhd(_) | NewImage::Vdi(_) | NewImage::Vhdx(_) => false,
         }
     }
 }
@@ -33,10 +40,11 @@ impl NewImage {
 /// Copies a disk into a new image that is written to `out` from its beginning to its end, holes as
 /// zeroes; returns the number of bytes.
 ///
-/// An image that is not a stream ([`NewImage::is_stream`]) is first made in a file without a name
-/// in the directory `spool`, which needs space for it. The image has the same bytes as the file
+/// An image that is not a stream ([`ConvertOptions::is_stream`]) is first made in a file without a
+/// name in the directory `spool`, which needs space for it. The image has the same bytes as the file
 /// that [`convert`](super::convert()) makes, except for the name in the descriptor of a VMDK, which
-/// is `disk.vmdk`.
+/// is `disk.vmdk`, and for a qcow2 image without compression: that stores the zeroes that the source
+/// stores.
 ///
 /// # Errors
 /// `Invalid` for options that need a file: a backing file, a data file, preallocation; the errors
@@ -53,10 +61,20 @@ pub fn convert_to_stream(
     let mut counted = Counted { out, bytes: 0 };
     match &options.image {
         NewImage::Raw => raw(from, &mut counted, options, progress)?,
-        NewImage::Vmdk(new) if options.image.is_stream() => {
+        NewImage::Vmdk(new) if options.is_stream() => {
             let out = BufWriter::with_capacity(STREAM_BUFFER_BYTES, &mut counted);
             let stream = grain_stream(from, Path::new(SPOOL_PREFIX), out, new, options)?;
             GrainCopy::new(from, options).run(stream, progress)?;
+        }
+        NewImage::Qcow2(new) if options.is_stream() => {
+            let copy = Qcow2Stream {
+                from,
+                header: new_header(Path::new(SPOOL_PREFIX), new, from.size_bytes())?,
+                threads: options.threads(),
+            };
+            let mut out = BufWriter::with_capacity(STREAM_BUFFER_BYTES, &mut counted);
+            copy.run(&mut out, progress)?;
+            out.flush()?;
         }
         _ => spooled(from, &mut counted, spool, options, progress)?,
     }
@@ -100,40 +118,27 @@ fn raw(
         write: &|_, _| Err(Error::invalid("a stream is written in order")),
         threads: options.threads(),
     };
-    let mut stream = RawStream {
-        out,
-        zeroes: vec![0; to_usize(PIECE_BYTES)],
-    };
+    let mut stream = RawStream(InOrder::new(out));
     copy.run(&mut stream, progress)?;
-    stream.write_zeroes(size_bytes.saturating_sub(from.size_bytes()))
+    stream.0.pad_to(size_bytes)
 }
 
 /// A stream of the disk's bytes.
-struct RawStream<'a> {
-    out: &'a mut (dyn Write + Send),
-    zeroes: Vec<u8>,
-}
-
-impl RawStream<'_> {
-    fn write_zeroes(&mut self, len_bytes: u64) -> Result<()> {
-        let mut left = len_bytes;
-        while left > 0 {
-            let len = left.min(to_u64(self.zeroes.len()));
-            let zeroes = self.zeroes.get(..to_usize(len)).unwrap_or_default();
-            self.out.write_all(zeroes)?;
-            left = left.saturating_sub(len);
-        }
-        Ok(())
-    }
-}
+struct RawStream<'a>(InOrder<'a>);
 
 impl Target for RawStream<'_> {
-    fn add_zeroes(&mut self, _: u64, len_bytes: u64, _: &mut WriteAt<'_>) -> Result<()> {
-        self.write_zeroes(len_bytes)
+    fn add_zeroes(&mut self, offset: u64, len_bytes: u64, _: &mut WriteAt<'_>) -> Result<()> {
+        self.0.pad_to(offset.saturating_add(len_bytes))
     }
 
-    fn add(&mut self, _: u64, bytes: &[u8], _: Form, _: &mut WriteAt<'_>) -> Result<Option<u64>> {
-        self.out.write_all(bytes)?;
+    fn add(
+        &mut self,
+        offset: u64,
+        bytes: &[u8],
+        _: Form,
+        _: &mut WriteAt<'_>,
+    ) -> Result<Option<u64>> {
+        self.0.write_at(offset, bytes)?;
         Ok(None)
     }
 }

@@ -11,7 +11,8 @@ use crate::qcow2::l2_entry::{L2Rules, StandardCluster, compressed_descriptor};
 use crate::qcow2::refcounts::CountPlace;
 use crate::qcow2::units::{GuestOffset, HostOffset};
 
-/// The tables and the end of the image so far. Clusters are added in the guest's order.
+/// The tables and the end of the image so far. Clusters are added in the guest's order. All but the
+/// L1 table is written in the order of the image.
 pub(super) struct Tables {
     rules: L2Rules,
     refcount_order: u32,
@@ -112,13 +113,16 @@ impl Tables {
         Ok(at)
     }
 
-    /// Writes the L2 table of the last cluster, the refcounts and the L1 table; returns the place of
-    /// the refcount table.
+    /// Writes the L2 table of the last cluster and the refcounts; returns the place of the refcount
+    /// table.
     pub(super) fn finish(&mut self, write: &mut WriteAt<'_>) -> Result<Table> {
         self.write_l2(write)?;
-        let table = self.write_refcounts(write)?;
-        write(self.l1_table().at.0, &big_endian(&self.l1))?;
-        Ok(table)
+        self.write_refcounts(write)
+    }
+
+    /// Returns the L1 table as it is stored.
+    pub(super) fn l1_bytes(&self) -> Vec<u8> {
+        big_endian(&self.l1)
     }
 
     /// Makes the L2 table that covers a cluster the present one.
@@ -214,10 +218,10 @@ impl Tables {
         let places: Vec<u64> = (0..needed.blocks)
             .map(|index| blocks_at.saturating_add(index.saturating_mul(size)))
             .collect();
+        write(table_at, &big_endian(&places))?;
         for (at, counts) in places.iter().zip(self.counts.chunks(to_usize(per_block))) {
             write(*at, &encoded(counts, self.refcount_order, size))?;
         }
-        write(table_at, &big_endian(&places))?;
         Ok(Table {
             at: HostOffset(table_at),
             entries: needed.table.saturating_mul(size) / 8,

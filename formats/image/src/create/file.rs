@@ -148,15 +148,12 @@ impl NewFile {
         check_place(&self.path, self.existing)?;
         let named = self.name();
         named.map_err(|e| place_taken(Error::from(e)))?;
-        let dir = directory_of(&self.path);
-        let synced = std::fs::File::open(dir).and_then(|dir| dir.sync_all());
-        synced.map_err(|e| {
-            if self.existing == Existing::Keep {
-                // Remove what failed, so that the next attempt does not find it.
-                let _ = std::fs::remove_file(&self.path);
-            }
-            Error::from(e).in_file(dir)
-        })
+        let synced = sync_directory_of(&self.path);
+        if synced.is_err() && self.existing == Existing::Keep {
+            // Remove what failed, so that the next attempt does not find it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+        synced
     }
 
     /// Gives the file its name.
@@ -220,8 +217,15 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
     }
 }
 
+/// Makes the names in the directory of `path` durable.
+pub(crate) fn sync_directory_of(path: &Path) -> Result<()> {
+    let dir = directory_of(path);
+    let synced = std::fs::File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(|e| Error::from(e).in_file(dir))
+}
+
 /// Fails unless a new file may be created at `path`.
-fn check_place(path: &Path, existing: Existing) -> Result<()> {
+pub(crate) fn check_place(path: &Path, existing: Existing) -> Result<()> {
     let there = match path.symlink_metadata() {
         Ok(there) => there,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
