@@ -152,6 +152,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "diskfs-export",
         &["diskfs-disk", "diskfs-vfs", "diskfs-block"],
     ),
+    // NBD knows nothing of images: it serves any device, and is one.
+    ("diskfs-nbd", &["diskfs-block"]),
     // The confinement of processes, and the files that they get: only their images.
     ("diskfs-sandbox", &["diskfs-block", "diskfs-image"]),
     (
