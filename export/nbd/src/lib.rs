@@ -18,4 +18,8 @@
 )]
 #![allow(dead_code, unused_imports, reason = "the server and the client follow")]
 
+mod failure;
 mod protocol;
+pub mod server;
+mod stream;
+mod tls;

@@ -25,7 +25,7 @@ impl RawExtendedReply {
         Self {
             magic: EXTENDED_REPLY_MAGIC.into(),
             flags: chunk.flags.bits().into(),
-            chunk_type: chunk.chunk_type.into(),
+            chunk_type: chunk.kind.into(),
             cookie: chunk.cookie.into(),
             offset: chunk.request_offset.unwrap_or_default().into(),
             length: u64::from(chunk.length).into(),
@@ -38,7 +38,7 @@ impl RawExtendedReply {
         let length = u32::try_from(raw.length.get());
         Ok(Chunk {
             flags: ReplyFlags::from_bits_retain(raw.flags.get()),
-            chunk_type: raw.chunk_type.get(),
+            kind: raw.chunk_type.get(),
             cookie: raw.cookie.get(),
             length: length.map_err(|_| Violation("a chunk is longer than 4 GiB"))?,
             request_offset: Some(raw.offset.get()),

@@ -25,7 +25,7 @@ pub(crate) struct Chunk {
     /// The flags, with those that are unknown.
     pub(crate) flags: ReplyFlags,
     /// The number of the chunk's type, which may be unknown.
-    pub(crate) chunk_type: u16,
+    pub(crate) kind: u16,
     /// The cookie of the request.
     pub(crate) cookie: u64,
     /// The length of the payload in bytes.

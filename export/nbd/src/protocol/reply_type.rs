@@ -17,25 +17,25 @@ numbered! {
         /// `NBD_REP_META_CONTEXT`
         MetaContext = 4,
         /// `NBD_REP_ERR_UNSUP`
-        Unsupported = ERROR | 1,
+        Unsupported = ERROR | 0x1,
         /// `NBD_REP_ERR_POLICY`
-        Policy = ERROR | 2,
+        Policy = ERROR | 0x2,
         /// `NBD_REP_ERR_INVALID`
-        Invalid = ERROR | 3,
+        Invalid = ERROR | 0x3,
         /// `NBD_REP_ERR_PLATFORM`
-        Platform = ERROR | 4,
+        Platform = ERROR | 0x4,
         /// `NBD_REP_ERR_TLS_REQD`
-        TlsRequired = ERROR | 5,
+        TlsRequired = ERROR | 0x5,
         /// `NBD_REP_ERR_UNKNOWN`
-        Unknown = ERROR | 6,
+        Unknown = ERROR | 0x6,
         /// `NBD_REP_ERR_SHUTDOWN`
-        Shutdown = ERROR | 7,
+        Shutdown = ERROR | 0x7,
         /// `NBD_REP_ERR_BLOCK_SIZE_REQD`
-        BlockSizeRequired = ERROR | 8,
+        BlockSizeRequired = ERROR | 0x8,
         /// `NBD_REP_ERR_TOO_BIG`
-        TooBig = ERROR | 9,
+        TooBig = ERROR | 0x9,
         /// `NBD_REP_ERR_EXT_HEADER_REQD`
-        ExtendedHeadersRequired = ERROR | 10,
+        ExtendedHeadersRequired = ERROR | 0xa,
     }
 }
 

@@ -24,7 +24,7 @@ impl RawStructuredReply {
         Self {
             magic: STRUCTURED_REPLY_MAGIC.into(),
             flags: chunk.flags.bits().into(),
-            chunk_type: chunk.chunk_type.into(),
+            chunk_type: chunk.kind.into(),
             cookie: chunk.cookie.into(),
             length: chunk.length.into(),
         }
@@ -35,7 +35,7 @@ impl RawStructuredReply {
         let raw = Self::read_from_bytes(bytes).map_err(|_| TRUNCATED)?;
         Ok(Chunk {
             flags: ReplyFlags::from_bits_retain(raw.flags.get()),
-            chunk_type: raw.chunk_type.get(),
+            kind: raw.chunk_type.get(),
             cookie: raw.cookie.get(),
             length: raw.length.get(),
             request_offset: None,

@@ -62,13 +62,13 @@ proptest! {
 
     #[test]
     fn chunks_come_back(
-        extended in any::<bool>(), flags in any::<u16>(), chunk_type in any::<u16>(),
+        extended in any::<bool>(), flags in any::<u16>(), kind in any::<u16>(),
         cookie in any::<u64>(), length in any::<u32>(), offset in any::<u64>(),
     ) {
         let headers = if extended { Headers::Extended } else { Headers::Structured };
         let chunk = Chunk {
             flags: ReplyFlags::from_bits_retain(flags),
-            chunk_type,
+            kind,
             cookie,
             length,
             request_offset: extended.then_some(offset),

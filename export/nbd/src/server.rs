@@ -1,0 +1,246 @@
+//! A server of NBD: block devices, each under a name, for any number of clients.
+//!
+//! ```no_run
+//! use std::os::unix::net::UnixListener;
+//! use std::sync::Arc;
+//!
+//! use diskfs_block::File;
+//! use diskfs_nbd::server::{Export, Options, Server};
+//!
+//! let device = Arc::new(File::open_read_write("disk.raw".as_ref())?);
+//! let exports = vec![Export::writable("disk", device).description("a disk")];
+//! let server = Server::start(exports, Options::default())?;
+//! server.listen(UnixListener::bind("/run/disk.sock")?)?;
+//! // `qemu-img info 'nbd+unix:///disk?socket=/run/disk.sock'`
+//! server.stop()?;
+//! # Ok::<(), diskfs_block::Error>(())
+//! ```
+
+mod answer;
+mod export;
+mod haggling;
+mod handshake;
+mod job;
+mod listener;
+mod options;
+mod pace;
+mod read;
+mod selection;
+mod session;
+mod status;
+
+use std::fmt;
+use std::sync::{Arc, mpsc};
+
+use diskfs_block::{Error, ErrorKind, Result};
+use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, watch};
+
+use crate::stream::Stream;
+use listener::Accepting;
+use pace::Turn;
+
+pub use export::{BlockSizes, Export, MetaContext, Status};
+pub use listener::{Connection, Listener};
+pub use options::{Options, Tls};
+
+/// The state that all connections share.
+#[derive(Debug)]
+struct Shared {
+    exports: Vec<Arc<Export>>,
+    options: Options,
+    /// One permit for each connection that may begin.
+    connections: Arc<Semaphore>,
+    stop: watch::Sender<bool>,
+    turn: Arc<Turn>,
+}
+
+/// A server of exports. It serves on threads of its own, until it is stopped or dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    runtime: Option<Runtime>,
+}
+
+impl Server {
+    /// Starts a server, which has no connections yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for exports that clients cannot be told of; the errors of starting
+    /// threads.
+    pub fn start(exports: Vec<Export>, options: Options) -> Result<Self> {
+        let options = options.within_limits();
+        check(&exports)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(WORKERS)
+            .max_blocking_threads(options.threads)
+            .thread_name("diskfs-nbd")
+            .enable_all()
+            .build()?;
+        let shared = Arc::new(Shared {
+            exports: exports.into_iter().map(Arc::new).collect(),
+            connections: Arc::new(Semaphore::new(options.max_connections)),
+            options,
+            stop: watch::Sender::new(false),
+            turn: Arc::default(),
+        });
+        Ok(Self {
+            shared,
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Accepts the connections of a socket that listens.
+    ///
+    /// # Errors
+    /// The errors of the socket.
+    pub fn listen(&self, listener: impl Into<Listener>) -> Result<()> {
+        if let Some(runtime) = &self.runtime {
+            let _entered = runtime.enter();
+            let accepting = Accepting::new(listener.into())?;
+            runtime.spawn(accept_all(accepting, Arc::clone(&self.shared)));
+        }
+        Ok(())
+    }
+
+    /// Serves one connection, for example one that the service manager accepted.
+    ///
+    /// # Errors
+    /// The errors of the socket.
+    pub fn serve(&self, connection: impl Into<Connection>) -> Result<()> {
+        if let Some(runtime) = &self.runtime {
+            let _entered = runtime.enter();
+            let stream = connection.into().stream()?;
+            connect(stream, &self.shared);
+        }
+        Ok(())
+    }
+
+    /// Returns the number of connections, with those in their handshake.
+    pub fn connections(&self) -> usize {
+        let free = self.shared.connections.available_permits();
+        self.shared.options.max_connections.saturating_sub(free)
+    }
+
+    /// Stops: completes the requests in progress, closes the connections and flushes the devices.
+    ///
+    /// # Errors
+    /// The first error of flushing; [`ErrorKind::Io`] if requests were not completed within
+    /// [`Options::stop_timeout`].
+    pub fn stop(mut self) -> Result<()> {
+        let ended = self.end_connections();
+        let mut flushed = Ok(());
+        for export in &self.shared.exports {
+            if let Some(device) = export.device.writer() {
+                flushed = flushed.and(device.flush());
+            }
+        }
+        flushed.and(ended)
+    }
+
+    /// Waits until all connections have ended.
+    fn end_connections(&mut self) -> Result<()> {
+        let Some(runtime) = self.runtime.take() else {
+            return Ok(());
+        };
+        self.shared.stop.send_replace(true);
+        let all = u32::try_from(self.shared.options.max_connections).unwrap_or(u32::MAX);
+        let connections = Arc::clone(&self.shared.connections);
+        let (ended, wait) = mpsc::channel();
+        runtime.spawn(async move {
+            let _ = connections.acquire_many_owned(all).await;
+            let _ = ended.send(());
+        });
+        let in_time = wait.recv_timeout(self.shared.options.stop_timeout);
+        runtime.shutdown_background();
+        in_time.map_err(|_| {
+            let reason = "the requests of NBD clients were not completed in time";
+            Error::new(ErrorKind::Io, reason)
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stop.send_replace(true);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("shared", &self.shared)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The number of threads that read and write the streams.
+const WORKERS: usize = 2;
+
+fn check(exports: &[Export]) -> Result<()> {
+    for (index, export) in exports.iter().enumerate() {
+        export.check()?;
+        let before = exports.get(..index).unwrap_or_default();
+        if before.iter().any(|other| other.name == export.name) {
+            let reason = format!("two exports of the name `{}`", export.name);
+            return Err(Error::invalid(reason));
+        }
+    }
+    Ok(())
+}
+
+async fn accept_all(accepting: Accepting, shared: Arc<Shared>) {
+    let mut stop = shared.stop.subscribe();
+    loop {
+        tokio::select! {
+            stream = accepting.next() => connect(stream, &shared),
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+/// Begins to serve a connection, if the server may have one more.
+fn connect(stream: Stream, shared: &Arc<Shared>) {
+    let Ok(permit) = Arc::clone(&shared.connections).try_acquire_owned() else {
+        tracing::warn!("refused an NBD connection: too many connections");
+        return;
+    };
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let ended = serve_stream(stream, &shared).await;
+        drop(permit);
+        if let Err(failure) = ended
+            && !failure.is_end()
+        {
+            tracing::warn!("an NBD connection ended: {failure}");
+        }
+    });
+}
+
+/// Serves a connection from its beginning to its end.
+async fn serve_stream(
+    stream: Stream,
+    shared: &Shared,
+) -> std::result::Result<(), crate::failure::Failure> {
+    let options = &shared.options;
+    let mut stop = shared.stop.subscribe();
+    let handshake = handshake::negotiate(stream, &shared.exports, &options.tls);
+    let negotiated = tokio::select! {
+        done = tokio::time::timeout(options.handshake_timeout, handshake) => match done {
+            Ok(negotiated) => negotiated?,
+            Err(_) => {
+                return Err(crate::protocol::Violation("the handshake took too long").into());
+            }
+        },
+        _ = stop.wait_for(|stop| *stop) => return Ok(()),
+    };
+    let Some(negotiated) = negotiated else {
+        return Ok(());
+    };
+    let stopped = async move {
+        let _ = stop.wait_for(|stop| *stop).await;
+    };
+    session::serve(negotiated, options, Arc::clone(&shared.turn), stopped).await
+}

@@ -1,0 +1,114 @@
+//! The sockets of a server.
+
+use std::io;
+use std::net::{TcpListener as StdTcpListener, TcpStream as StdTcpStream};
+use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
+use std::time::Duration;
+
+use diskfs_block::Result;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use crate::stream::Stream;
+
+/// The time without accepting after an error, which is mostly a lack of file descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A socket that listens for clients.
+#[derive(Debug)]
+pub enum Listener {
+    /// A TCP socket.
+    Tcp(StdTcpListener),
+    /// A Unix socket.
+    Unix(StdUnixListener),
+}
+
+impl From<StdTcpListener> for Listener {
+    fn from(socket: StdTcpListener) -> Self {
+        Self::Tcp(socket)
+    }
+}
+
+impl From<StdUnixListener> for Listener {
+    fn from(socket: StdUnixListener) -> Self {
+        Self::Unix(socket)
+    }
+}
+
+/// The connection of a client.
+#[derive(Debug)]
+pub enum Connection {
+    /// A TCP connection.
+    Tcp(StdTcpStream),
+    /// A connection of a Unix socket.
+    Unix(StdUnixStream),
+}
+
+impl From<StdTcpStream> for Connection {
+    fn from(socket: StdTcpStream) -> Self {
+        Self::Tcp(socket)
+    }
+}
+
+impl From<StdUnixStream> for Connection {
+    fn from(socket: StdUnixStream) -> Self {
+        Self::Unix(socket)
+    }
+}
+
+impl Connection {
+    /// Registers the connection with the current runtime.
+    pub(super) fn stream(self) -> Result<Stream> {
+        Ok(match self {
+            Self::Tcp(socket) => {
+                socket.set_nonblocking(true)?;
+                Stream::tcp(TcpStream::from_std(socket)?)
+            }
+            Self::Unix(socket) => {
+                socket.set_nonblocking(true)?;
+                Stream::unix(UnixStream::from_std(socket)?)
+            }
+        })
+    }
+}
+
+/// A socket that accepts connections in the current runtime.
+#[derive(Debug)]
+pub(super) enum Accepting {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Accepting {
+    pub(super) fn new(listener: Listener) -> Result<Self> {
+        Ok(match listener {
+            Listener::Tcp(socket) => {
+                socket.set_nonblocking(true)?;
+                Self::Tcp(TcpListener::from_std(socket)?)
+            }
+            Listener::Unix(socket) => {
+                socket.set_nonblocking(true)?;
+                Self::Unix(UnixListener::from_std(socket)?)
+            }
+        })
+    }
+
+    async fn accept(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Self::Tcp(socket) => Stream::tcp(socket.accept().await?.0),
+            Self::Unix(socket) => Stream::unix(socket.accept().await?.0),
+        })
+    }
+
+    /// Waits for the next connection.
+    pub(super) async fn next(&self) -> Stream {
+        loop {
+            match self.accept().await {
+                Ok(stream) => return stream,
+                Err(error) => {
+                    tracing::warn!("cannot accept an NBD connection: {error}");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The choice of the thread for a request.
+//!
+//! A hand-over to another thread costs more than a read from the page cache. So a short request that
+//! comes alone is done at once, on the thread that reads the connection, as long as the device has
+//! been quick.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::protocol::{Command, CommandFlags};
+
+/// The longest request that is done at once.
+const MAX_QUICK_BYTES: u64 = 64 << 10;
+
+/// The time within which a quick device answers.
+const QUICK: Duration = Duration::from_millis(1);
+
+/// The number of requests that are handed over after one that was not quick; doubled each time.
+const FIRST_PENALTY: u32 = 32;
+const MAX_PENALTY: u32 = 8192;
+
+/// The number of quick requests after which the penalty is the first one again: a busy host may
+/// also delay a quick device.
+const FORGIVEN_AFTER: u32 = 16;
+
+/// The pace of one connection's requests.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// The number of requests that are still handed over.
+    left: AtomicU32,
+    /// The penalty of the next request that is not quick.
+    penalty: AtomicU32,
+    /// The number of quick requests since the last one that was not.
+    quick: AtomicU32,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            left: AtomicU32::new(0),
+            penalty: AtomicU32::new(FIRST_PENALTY),
+            quick: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Pace {
+    /// Returns true if a request may be done at once.
+    pub(super) fn is_quick(&self, command: Command, flags: CommandFlags, len_bytes: u64) -> bool {
+        let is_short = matches!(command, Command::Read | Command::Write)
+            && len_bytes <= MAX_QUICK_BYTES
+            && !flags.contains(CommandFlags::FUA);
+        let left = self.left.load(Ordering::Relaxed);
+        if left > 0 {
+            self.left.store(left.saturating_sub(1), Ordering::Relaxed);
+        }
+        is_short && left == 0
+    }
+
+    /// Does a request at once, and records how quick it was.
+    pub(super) fn time(&self, work: impl FnOnce()) {
+        let begun = Instant::now();
+        work();
+        if begun.elapsed() > QUICK {
+            let penalty = self.penalty.load(Ordering::Relaxed);
+            self.left.store(penalty, Ordering::Relaxed);
+            let next = penalty.saturating_mul(2).min(MAX_PENALTY);
+            self.penalty.store(next, Ordering::Relaxed);
+            self.quick.store(0, Ordering::Relaxed);
+        } else if self.quick.fetch_add(1, Ordering::Relaxed) == FORGIVEN_AFTER {
+            self.penalty.store(FIRST_PENALTY, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The right to do a request at once, which one connection of a server has at a time. The other
+/// thread then still serves the other connections.
+pub(super) type Turn = Mutex<()>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_device_is_not_waited_for_again_and_again() {
+        let pace = Pace::default();
+        let read = |pace: &Pace| pace.is_quick(Command::Read, CommandFlags::empty(), 4096);
+        assert!(read(&pace));
+        pace.time(|| ());
+        assert!(read(&pace));
+        for penalty in [FIRST_PENALTY, 2 * FIRST_PENALTY] {
+            pace.time(|| std::thread::sleep(2 * QUICK));
+            for _ in 0..penalty {
+                assert!(!read(&pace));
+            }
+            assert!(read(&pace));
+        }
+        assert!(!pace.is_quick(Command::Flush, CommandFlags::empty(), 0));
+        assert!(!pace.is_quick(Command::Write, CommandFlags::FUA, 512));
+        assert!(!pace.is_quick(Command::Read, CommandFlags::empty(), 1 << 20));
+    }
+}

@@ -1,0 +1,222 @@
+//! The transmission phase of one connection.
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncReadExt, BufReader};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::answer::Answer;
+use super::export::Export;
+use super::handshake::{BUFFER_BYTES, Negotiated};
+use super::job::{Job, check};
+use super::options::Options;
+use super::pace::{Pace, Turn};
+use crate::failure::Failure;
+use crate::protocol::{
+    Command, CommandFlags, ErrorNumber, Headers, MAX_PAYLOAD_BYTES, Request, StatusFilter,
+    Violation,
+};
+use crate::stream::{Buffer, Buffers, Outbox};
+
+/// The connection of a client that uses an export.
+struct Session {
+    export: Arc<Export>,
+    headers: Headers,
+    contexts: Vec<u32>,
+    outbox: Arc<Outbox>,
+    buffers: Arc<Buffers>,
+    /// The requests that may be in progress besides those that are.
+    requests: Arc<Semaphore>,
+    /// The bytes that requests may have besides those in progress.
+    bytes: Arc<Semaphore>,
+    pace: Pace,
+    turn: Arc<Turn>,
+    max_requests: usize,
+}
+
+/// Serves the requests of a client, until it disconnects or `stop` is done. The requests in progress
+/// are completed.
+pub(super) async fn serve(
+    negotiated: Negotiated,
+    options: &Options,
+    turn: Arc<Turn>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    // What the client sent behind its last option is already in the buffer.
+    let early = negotiated.stream.buffer().to_vec();
+    let (read_half, mut write_half) = tokio::io::split(negotiated.stream.into_inner());
+    let mut stream = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(early).chain(read_half));
+    let outbox = Arc::new(Outbox::new(negotiated.direct));
+    let session = Session {
+        export: negotiated.export,
+        headers: negotiated.headers,
+        contexts: negotiated.contexts,
+        outbox: Arc::clone(&outbox),
+        buffers: Arc::default(),
+        requests: Arc::new(Semaphore::new(options.max_requests)),
+        bytes: Arc::new(Semaphore::new(options.max_request_bytes)),
+        pace: Pace::default(),
+        turn,
+        max_requests: options.max_requests,
+    };
+    let reading = async {
+        let ended = tokio::select! {
+            ended = session.read_all(&mut stream) => ended,
+            () = stop => Ok(()),
+        };
+        session.wait().await;
+        outbox.finish();
+        // Answers may still be on their way, so the writing side ends the connection.
+        match ended {
+            Ok(()) => std::future::pending().await,
+            Err(failure) => failure,
+        }
+    };
+    tokio::select! {
+        sent = outbox.run(&mut write_half, options.stall_timeout) => Ok(sent?),
+        failure = reading => {
+            outbox.close();
+            Err(failure)
+        }
+    }
+}
+
+impl Session {
+    /// Reads requests until the client disconnects.
+    async fn read_all(
+        &self,
+        stream: &mut BufReader<impl AsyncRead + Unpin>,
+    ) -> Result<(), Failure> {
+        let len = Request::bytes(self.headers);
+        let mut header = [0; 32];
+        let header = header.get_mut(..len).unwrap_or_default();
+        loop {
+            stream.read_exact(header).await?;
+            let request = Request::decode(self.headers, header)?;
+            let command = Command::from_number(request.command);
+            if command == Some(Command::Disconnect) {
+                return Ok(());
+            }
+            self.begin(command, &request, stream).await?;
+        }
+    }
+
+    /// Waits until no request is in progress.
+    async fn wait(&self) {
+        let all = u32::try_from(self.max_requests).unwrap_or(u32::MAX);
+        let _ = self.requests.acquire_many(all).await;
+    }
+
+    /// Reads the payload of a request, and begins to do it.
+    async fn begin(
+        &self,
+        command: Option<Command>,
+        request: &Request,
+        stream: &mut BufReader<impl AsyncRead + Unpin>,
+    ) -> Result<(), Failure> {
+        let mut permits = vec![permit(&self.requests, 1).await?];
+        let payload_bytes = self.payload_bytes(command, request)?;
+        // Reads have their bytes later, writes have them now.
+        let is_read = command == Some(Command::Read);
+        let reserved = if is_read {
+            request.length.min(MAX_PAYLOAD_BYTES.into())
+        } else {
+            payload_bytes
+        };
+        permits.push(permit(&self.bytes, reserved).await?);
+        let mut payload = self
+            .buffers
+            .take(usize::try_from(payload_bytes).unwrap_or(0));
+        stream.read_exact(&mut payload).await?;
+        let answer = Answer::to(request, &self.outbox, self.headers, permits);
+        match self.job(command, request, payload) {
+            Ok(job) => self.start(job, answer, stream.buffer().is_empty()),
+            Err((number, reason)) => answer.error(number, reason, None),
+        }
+        Ok(())
+    }
+
+    /// Returns the length of the data behind a request's header.
+    fn payload_bytes(&self, command: Option<Command>, request: &Request) -> Result<u64, Violation> {
+        // A write has its data even without the flag: QEMU's client (10.0) doesn't set it.
+        let is_flagged =
+            self.headers == Headers::Extended && request.flags.contains(CommandFlags::PAYLOAD_LEN);
+        let has_payload = is_flagged || command == Some(Command::Write);
+        match request.length {
+            len if has_payload && len > MAX_PAYLOAD_BYTES.into() => {
+                Err(Violation("a payload is longer than 32 MiB"))
+            }
+            len if has_payload => Ok(len),
+            _ => Ok(0),
+        }
+    }
+
+    /// Returns the job of a request, or what is wrong with it.
+    fn job(
+        &self,
+        command: Option<Command>,
+        request: &Request,
+        payload: Buffer,
+    ) -> Result<Job, (ErrorNumber, &'static str)> {
+        let flags = request.flags;
+        let is_filtered = flags.contains(CommandFlags::PAYLOAD_LEN);
+        let mut contexts = self.contexts.clone();
+        let mut len_bytes = request.length;
+        if command == Some(Command::BlockStatus) {
+            if is_filtered {
+                (len_bytes, contexts) = self.filter(&payload)?;
+            }
+            if contexts.is_empty() {
+                return Err((ErrorNumber::Invalid, "no metadata context is selected"));
+            }
+        }
+        let range = (request.offset, len_bytes);
+        Ok(Job {
+            command: check(&self.export, command, flags, range, self.headers)?,
+            flags,
+            offset: request.offset,
+            len_bytes,
+            payload,
+            contexts,
+        })
+    }
+
+    /// Returns the range and the contexts that the payload of a block status names.
+    fn filter(&self, payload: &[u8]) -> Result<(u64, Vec<u32>), (ErrorNumber, &'static str)> {
+        let filter = StatusFilter::decode(payload).map_err(|e| (ErrorNumber::Invalid, e.0))?;
+        if filter.contexts.iter().any(|it| !self.contexts.contains(it)) {
+            return Err((ErrorNumber::Invalid, "unknown metadata context"));
+        }
+        Ok((filter.len_bytes, filter.contexts))
+    }
+
+    /// Does a job: at once if it is quick and alone, else on a thread that may wait.
+    fn start(&self, job: Job, answer: Answer, is_last: bool) {
+        let is_quick = self.pace.is_quick(job.command, job.flags, job.len_bytes);
+        let export = Arc::clone(&self.export);
+        let buffers = Arc::clone(&self.buffers);
+        let work = move || job.run(&export, &buffers, answer);
+        if is_quick
+            && is_last
+            && self.is_alone()
+            && let Ok(_turn) = self.turn.try_lock()
+        {
+            self.pace.time(work);
+        } else {
+            tokio::task::spawn_blocking(work);
+        }
+    }
+
+    /// Returns true if no other request is in progress.
+    fn is_alone(&self) -> bool {
+        self.requests.available_permits().saturating_add(1) >= self.max_requests
+    }
+}
+
+/// Waits for permits.
+async fn permit(semaphore: &Arc<Semaphore>, count: u64) -> Result<OwnedSemaphorePermit, Failure> {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    let permit = Arc::clone(semaphore).acquire_many_owned(count).await;
+    permit.map_err(|_| Violation("the connection is closed").into())
+}
