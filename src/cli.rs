@@ -30,7 +30,7 @@ mod edit;
 mod exclude;
 #[cfg(feature = "fuse")]
 mod explain;
-#[cfg(feature = "vhost-user")]
+#[cfg(feature = "export")]
 mod export;
 mod find;
 mod fleet;
@@ -78,7 +78,7 @@ mod session;
 mod show;
 mod signals;
 mod snapshot;
-#[cfg(feature = "vhost-user")]
+#[cfg(feature = "export")]
 mod socket;
 mod sparsify;
 mod stat;
@@ -187,7 +187,7 @@ enum Command {
     Umount(umount::Umount),
     #[cfg(feature = "fuse")]
     Wait(wait::Wait),
-    #[cfg(feature = "vhost-user")]
+    #[cfg(feature = "export")]
     Export(export::Export),
     #[cfg(feature = "serve")]
     Serve(serve::ServeArgs),
@@ -261,7 +261,7 @@ impl Command {
             Self::Umount(_) => "umount",
             #[cfg(feature = "fuse")]
             Self::Wait(_) => "wait",
-            #[cfg(feature = "vhost-user")]
+            #[cfg(feature = "export")]
             Self::Export(_) => "export",
             #[cfg(feature = "serve")]
             Self::Serve(_) => "serve",
@@ -372,7 +372,7 @@ impl Command {
             Self::Umount(args) => umount::run(args, session),
             #[cfg(feature = "fuse")]
             Self::Wait(args) => wait::run(args, session),
-            #[cfg(feature = "vhost-user")]
+            #[cfg(feature = "export")]
             Self::Export(args) => export::run(args, session),
             #[cfg(feature = "serve")]
             Self::Serve(args) => serve::run(args, session),

@@ -83,6 +83,8 @@ pub use diskfs_export as export;
 pub use diskfs_inspect as inspect;
 #[cfg(feature = "logs")]
 pub use diskfs_logs as logs;
+#[cfg(feature = "nbd")]
+pub use diskfs_nbd as nbd;
 #[cfg(feature = "serve")]
 pub use diskfs_service as service;
 #[cfg(feature = "cli")]

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::io::Write as _;
 
 /// The features that can be left out of the program.
-const FEATURES: [(&str, bool); 4] = [
+const FEATURES: [(&str, bool); 5] = [
     ("fuse", cfg!(feature = "fuse")),
     ("microvm", cfg!(feature = "microvm")),
     ("serve", cfg!(feature = "serve")),
+    ("nbd", cfg!(feature = "nbd")),
     ("vhost-user", cfg!(feature = "vhost-user")),
 ];
 

@@ -1,16 +1,20 @@
 //! The command `diskfs export`.
 
+mod bitmaps;
+mod fuse_file;
+mod nbd;
+mod vhost_user;
+mod ways;
+
 use std::io::{self, Write};
 use std::num::NonZeroU16;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
+use diskfs::block::{BlockRead, BlockWrite};
+use diskfs::{Disk, ErrorKind, Result, Volume};
 use serde_json::{Map, Value};
-
-use diskfs::export::vhost_user::{BlockDevice, Ended, Options, Served, Stopper, serve};
-use diskfs::{Disk, Error, ErrorKind, Result, Volume};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
@@ -21,36 +25,62 @@ use super::show::size::units;
 use super::signals::Signals;
 use super::socket::Socket;
 use super::target;
+use ways::Way;
 
-/// Serve a disk or a volume to a virtual machine
+/// Serve a disk or a volume to other programs
 ///
-/// The virtual machine (QEMU, cloud-hypervisor, or any other that supports vhost-user-blk) sees a
-/// disk: the whole image, or the selected volume, which can be a partition or a volume of LVM, RAID
-/// or LUKS. It can write to the disk, unless --read-only is given; with --overlay, the image stays
-/// unchanged. Data that the virtual machine flushes is durable. The image is locked while it is
+/// What is served is a disk: the whole image, or the selected volume, which can be a partition or a
+/// volume of LVM, RAID or LUKS. It can be written to, unless --read-only is given; with --overlay, the
+/// image stays unchanged. Data that a client flushes is durable. The image is locked while it is
 /// served.
 ///
-/// Serves one virtual machine after the other, until a signal ends the program (Ctrl-C, kill); with
-/// --once, only the first one. At the end, all written data is made durable, and the socket is
-/// removed.
+/// Several ways can be given; all of them show the same state. NBD is for QEMU, nbdcopy and backup
+/// programs, also on other machines. A FUSE file is for programs that can only use raw images.
+/// vhost-user-blk is for virtual machines on this host, of QEMU, cloud-hypervisor and others.
+///
+/// Serves until a signal ends the program (Ctrl-C, kill), or until the file is unmounted if that is
+/// the only way. At the end, all written data is made durable, and sockets are removed.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(
+    group = clap::ArgGroup::new("ways").required(true).multiple(true),
+    after_help = "Examples:
+  diskfs export debian.qcow2 --nbd unix:/run/debian.sock
+  diskfs export lab.qcow2 --volume vg0/data --read-only --nbd tcp:localhost:10809
+  diskfs export debian.vmdk --fuse-file disk.img --overlay changes.qcow2
   diskfs export debian.qcow2 --vhost-user-blk /run/debian.sock
-  diskfs export debian.qcow2 --vhost-user-blk debian.sock --overlay changes.qcow2
-  diskfs export lab.qcow2 --vhost-user-blk data.sock --volume vg0/data --read-only
 
-To use the disk, QEMU must share the memory of its virtual machine:
+To use the disk by NBD:
+  qemu-img convert -O qcow2 'nbd+unix:///?socket=/run/debian.sock' copy.qcow2
+  nbdcopy nbd://localhost/ data.raw
+
+By vhost-user-blk, QEMU must share the memory of its virtual machine:
   qemu-system-x86_64 -m 2G -object memory-backend-memfd,id=mem,size=2G,share=on \\
     -machine memory-backend=mem -chardev socket,id=disk,path=/run/debian.sock \\
-    -device vhost-user-blk-pci,chardev=disk")]
+    -device vhost-user-blk-pci,chardev=disk
+
+With --bitmap, NBD clients see which ranges a dirty bitmap of the image marks, as the metadata
+context qemu:dirty-bitmap:NAME. The disk must be read-only."
+)]
 pub(super) struct Export {
     /// The image to serve
     #[arg(value_name = "IMG")]
     image: Operand,
 
-    /// The path of the vhost-user-blk socket to create
-    #[arg(long, value_name = "SOCKET", required = true)]
-    vhost_user_blk: PathBuf,
+    /// Serve NBD at unix:PATH or tcp:HOST[:PORT]; can be repeated
+    #[arg(long, value_name = "ADDRESS", group = "ways")]
+    nbd: Vec<nbd::Address>,
+
+    /// Show the disk as a raw image at FILE, which is created if it does not exist
+    #[arg(long, value_name = "FILE", group = "ways")]
+    fuse_file: Option<PathBuf>,
+
+    /// Let other users open the FUSE file
+    #[arg(long, requires = "fuse_file")]
+    allow_other: bool,
+
+    /// Serve vhost-user-blk at a socket that is created here
+    #[arg(long, value_name = "SOCKET", group = "ways")]
+    vhost_user_blk: Option<PathBuf>,
 
     /// Refuse writes; other processes can then read the image, too
     #[arg(short, long, conflicts_with = "overlay")]
@@ -61,54 +91,71 @@ pub(super) struct Export {
     overlay: Option<PathBuf>,
 
     /// Exit when the first virtual machine has disconnected
-    #[arg(long)]
+    #[arg(long, requires = "vhost_user_blk")]
     once: bool,
 
     /// The maximum number of queues; best is one per processor of the virtual machine
     #[arg(long, value_name = "N", default_value = "1")]
     queues: NonZeroU16,
 
-    /// The serial number of the disk, at most 20 bytes
+    /// The serial number of the disk in a virtual machine, at most 20 bytes
     #[arg(long, value_name = "TEXT", default_value = "diskfs")]
     serial: String,
 
+    /// Show NBD clients a dirty bitmap of the image; can be repeated
+    #[arg(long, value_name = "NAME", requires_all = ["nbd", "read_only"])]
+    bitmap: Vec<String>,
+
+    #[command(flatten)]
+    nbd_args: nbd::NbdArgs,
+
     #[command(flatten)]
     source: SourceArgs,
+}
+
+/// The device that is served.
+#[derive(Debug)]
+enum Exported {
+    ReadOnly(Arc<dyn BlockRead>),
+    Writable(Arc<dyn BlockWrite>),
+}
+
+/// The sockets, which are bound before the image is opened.
+struct Sockets {
+    nbd: nbd::Sockets,
+    vhost_user: Option<Socket>,
 }
 
 pub(super) fn run(args: &Export, session: &mut Session) -> Result<()> {
     // Signals are blocked before other threads start: a signal that is delivered to one of these
     // would end the whole process.
     let signals = Signals::block();
-    let socket = Socket::bind(&args.vhost_user_blk)?;
+    let sockets = args.bind()?;
     let new_overlay = args.overlay.as_deref().filter(|path| !path.exists());
     let disk = args.open(session)?;
-    let device = args.device(&disk);
     session.print_warnings(&disk);
-    let device = device.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
-    let served = args.print_address(session, &device).and_then(|()| {
-        let end = Shutdown::on_signal(signals)?;
-        args.serve(&socket, &device.block, &end, session)
-    });
-    let failed = device.block.first_error();
-    drop(device);
-    drop(socket);
+    let ready = args.ways(sockets, &disk);
+    let (volume, ways) = ready.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
+    let served = args
+        .print_places(session, &volume, &ways)
+        .and_then(|()| ways::serve(ways, signals, args.once));
+    drop(volume);
     let closed = disk.close();
-    served.and(closed)?;
-    failed.map_or(Ok(()), |error| {
-        let reason = format!("a request of the virtual machine failed: {error}");
-        Err(Error::new(ErrorKind::Io, reason))
-    })
-}
-
-/// The device that is served.
-struct Device {
-    block: Arc<BlockDevice>,
-    name: String,
-    size_bytes: u64,
+    served.and(closed)
 }
 
 impl Export {
+    fn bind(&self) -> Result<Sockets> {
+        Ok(Sockets {
+            nbd: nbd::Sockets::bind(&self.nbd, &self.nbd_args)?,
+            vhost_user: self
+                .vhost_user_blk
+                .as_deref()
+                .map(Socket::bind)
+                .transpose()?,
+        })
+    }
+
     fn open(&self, session: &mut Session) -> Result<Disk> {
         let image = self.image.image_alone("to serve")?;
         if self.read_only {
@@ -129,147 +176,85 @@ impl Export {
         named.map_or_else(|| disk.volume("disk"), Ok)
     }
 
-    fn device(&self, disk: &Disk) -> Result<Device> {
+    /// Starts to serve in all ways.
+    fn ways(&self, sockets: Sockets, disk: &Disk) -> Result<(Volume, Vec<Box<dyn Way>>)> {
         let volume = self.volume(disk)?;
-        let block = if self.read_only {
-            BlockDevice::read_only(volume.device()?)
+        let device = if self.read_only {
+            Exported::ReadOnly(volume.device()?)
         } else {
-            BlockDevice::writable(volume.writable_device()?)
+            Exported::Writable(volume.writable_device()?)
         };
-        Ok(Device {
-            block: Arc::new(block.with_serial(&self.serial)),
-            name: volume.name().to_owned(),
-            size_bytes: volume.size_bytes(),
-        })
+        let mut ways: Vec<Box<dyn Way>> = Vec::new();
+        if !self.nbd.is_empty() {
+            let description = format!("{} of {}", volume.name(), self.image_name());
+            let server = (&self.nbd_args, self.contexts(disk)?);
+            let nbd = nbd::Nbd::new(sockets.nbd, &device, &description, server)?;
+            ways.push(Box::new(nbd));
+        }
+        if let (Some(path), Some(socket)) = (&self.vhost_user_blk, sockets.vhost_user) {
+            let options = (self.serial.as_str(), self.queues, self.once);
+            let served = vhost_user::VhostUser::new(socket, path, &device, options)?;
+            ways.push(Box::new(served));
+        }
+        if let Some(path) = &self.fuse_file {
+            use diskfs::export::fuse::Access;
+            let access = if self.allow_other {
+                Access::Everyone
+            } else {
+                Access::Owner
+            };
+            let image = disk.description();
+            let source = (image.path.as_path(), image.allocated_bytes);
+            let file = fuse_file::FuseFile::new(path, &device, source, access)?;
+            ways.push(Box::new(file));
+        }
+        Ok((volume, ways))
     }
 
-    /// Serves virtual machines one after the other.
-    fn serve(
+    /// Reports where the disk is served.
+    fn print_places(
         &self,
-        socket: &Socket,
-        device: &Arc<BlockDevice>,
-        end: &Shutdown,
-        session: &mut Session,
+        session: &Session,
+        volume: &Volume,
+        ways: &[Box<dyn Way>],
     ) -> Result<()> {
-        let mut options = Options::default();
-        options.queues = self.queues;
-        loop {
-            let served = serve(socket.listener()?, device, &options)?;
-            end.ends(&served);
-            match served.wait() {
-                Ok(Ended::Stopped) => return Ok(()),
-                ended if self.once => return ended.map(|_| ()),
-                Ok(Ended::Disconnected) => {}
-                Err(error) => session.warn(&error.to_string()),
-            }
-        }
-    }
-
-    /// Reports that the device is served, and the options for QEMU.
-    fn print_address(&self, session: &Session, device: &Device) -> Result<()> {
         match session.output() {
-            Output::Json => self.write_json(session, device),
-            Output::Text => self.write_text(device),
+            Output::Json => self.write_json(session, volume, ways),
+            Output::Text => self.write_text(volume, ways),
         }
     }
 
-    fn write_text(&self, device: &Device) -> Result<()> {
-        let path = std::path::absolute(&self.vhost_user_blk)?;
+    fn write_text(&self, volume: &Volume, ways: &[Box<dyn Way>]) -> Result<()> {
         let how = if self.read_only {
             "read-only"
         } else {
             "read-write"
         };
-        let text = format!(
-            "diskfs: serving {} ({}, {}) {how} at {}; options for QEMU (give its memory's size in both places):\n  {}\n",
-            message(&self.image.as_os_str().to_string_lossy()),
-            message(&device.name),
-            units(device.size_bytes),
-            message(&path.to_string_lossy()),
-            message(&qemu_options(&path, self.queues)),
-        );
-        Ok(io::stderr().write_all(text.as_bytes())?)
+        let size = units(volume.size_bytes());
+        let (image, name) = (message(&self.image_name()), message(volume.name()));
+        for way in ways {
+            let place = way.place();
+            let text = format!("diskfs: serving {image} ({name}, {size}) {how} {place}\n");
+            io::stderr().write_all(text.as_bytes())?;
+        }
+        Ok(())
     }
 
-    fn write_json(&self, session: &Session, device: &Device) -> Result<()> {
-        let path = std::path::absolute(&self.vhost_user_blk)?;
+    fn write_json(&self, session: &Session, volume: &Volume, ways: &[Box<dyn Way>]) -> Result<()> {
         let mut fields = Map::new();
         let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-        put("socket", path.to_string_lossy().into());
-        put("volume", device.name.as_str().into());
-        put("size_bytes", device.size_bytes.into());
+        put("volume", volume.name().into());
+        put("size_bytes", volume.size_bytes().into());
         put("read_only", self.read_only.into());
-        put("qemu_options", qemu_options(&path, self.queues).into());
+        for way in ways {
+            way.add_fields(&mut fields);
+        }
         let mut out = stdout()?;
         json::write(&mut out, session.command(), Value::Object(fields))?;
         Ok(out.flush()?)
     }
-}
 
-/// Returns the QEMU options that use the disk. A comma in a name is doubled.
-fn qemu_options(path: &Path, queues: NonZeroU16) -> String {
-    let path = path.to_string_lossy().replace(',', ",,");
-    let queues = match queues.get() {
-        1 => String::new(),
-        several => format!(",num-queues={several}"),
-    };
-    format!(
-        "-m 1G -object memory-backend-memfd,id=mem,size=1G,share=on -machine memory-backend=mem \
-         -chardev socket,id=disk,path={path} -device vhost-user-blk-pci,chardev=disk{queues}"
-    )
-}
-
-/// The end of serving, when a signal arrives.
-struct Shutdown(Arc<Mutex<Ending>>);
-
-#[derive(Default)]
-struct Ending {
-    is_asked: bool,
-    serving: Option<Stopper>,
-}
-
-impl Shutdown {
-    fn on_signal(signals: Signals) -> Result<Self> {
-        let ending = Arc::new(Mutex::new(Ending::default()));
-        let waiting = Self(Arc::clone(&ending));
-        thread::Builder::new()
-            .name("signals".to_owned())
-            .spawn(move || {
-                signals.wait();
-                let mut ending = waiting.lock();
-                ending.is_asked = true;
-                if let Some(serving) = ending.serving.take() {
-                    serving.stop();
-                }
-            })?;
-        Ok(Self(ending))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Ending> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Makes a signal stop `served`, even one that has already arrived.
-    fn ends(&self, served: &Served) {
-        let mut ending = self.lock();
-        let stopper = served.stopper();
-        if ending.is_asked {
-            stopper.stop();
-        }
-        ending.serving = Some(stopper);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commas_in_names_are_doubled_for_qemu() {
-        let one = qemu_options(Path::new("/run/a,b.sock"), NonZeroU16::MIN);
-        assert!(one.contains("path=/run/a,,b.sock -device"), "{one}");
-        assert!(one.ends_with("vhost-user-blk-pci,chardev=disk"), "{one}");
-        let four = qemu_options(Path::new("/s"), NonZeroU16::new(4).unwrap());
-        assert!(four.ends_with("chardev=disk,num-queues=4"), "{four}");
+    fn image_name(&self) -> String {
+        self.image.as_os_str().to_string_lossy().into_owned()
     }
 }

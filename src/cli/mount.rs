@@ -8,7 +8,7 @@
 //! images and mounts.
 
 mod background;
-mod companion;
+pub(super) mod companion;
 mod contents;
 pub(super) mod host;
 mod opening;

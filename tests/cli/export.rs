@@ -1,8 +1,8 @@
 //! `diskfs export`: a virtual machine of QEMU boots from the export, and writes to it.
 
 mod boot_sector;
+mod ways;
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -14,13 +14,20 @@ use crate::DISKFS;
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// A program that serves and has reported that it is ready.
-struct Server(Child);
+/// A program that serves and has reported that it is ready, with its document.
+struct Server(Child, serde_json::Value);
 
 impl Server {
     fn start(directory: &Path, words: &[&str]) -> Self {
+        Self::begin(
+            directory,
+            &[&["--vhost-user-blk", "socket"], words].concat(),
+        )
+    }
+
+    fn begin(directory: &Path, words: &[&str]) -> Self {
         let child = Command::new(DISKFS)
-            .args(["export", "--json", "--vhost-user-blk", "socket"])
+            .args(["export", "--json"])
             .args(words)
             .current_dir(directory)
             .env_remove("RUST_LOG")
@@ -28,11 +35,17 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn();
         let mut child = child.expect("start diskfs");
-        let mut line = String::new();
         let stdout = child.stdout.as_mut().expect("the output is a pipe");
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        assert!(line.contains('{'), "it serves: {line}");
-        Self(child)
+        let mut documents = serde_json::Deserializer::from_reader(stdout).into_iter();
+        let Some(Ok(document)) = documents.next() else {
+            panic!("it serves: {:?}", child.wait_with_output());
+        };
+        Self(child, document)
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
     }
 
     /// Sends it a signal.

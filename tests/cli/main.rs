@@ -13,7 +13,7 @@ mod drivers;
 mod du;
 mod errors;
 mod examples;
-#[cfg(feature = "vhost-user")]
+#[cfg(feature = "export")]
 mod export;
 mod fat;
 mod faults;

@@ -287,7 +287,7 @@ fn what_every_command_prints_is_what_its_schema_says() {
             collect(at, line, &mut found);
         }
     }
-    #[cfg(feature = "vhost-user")]
+    #[cfg(feature = "export")]
     found.insert("export".to_owned(), vec![exported(at)]);
     let schemas = schemas(at);
     let missing: BTreeSet<&str> = schemas
@@ -327,7 +327,7 @@ fn what_every_command_prints_is_what_its_schema_says() {
 }
 
 /// Returns the document of an export that is ended at once.
-#[cfg(feature = "vhost-user")]
+#[cfg(feature = "export")]
 fn exported(directory: &Path) -> (String, Value) {
     use std::io::Read as _;
     let mut server = Command::new(DISKFS)

@@ -20,6 +20,7 @@ use super::host::{Host, MountPlace};
 use super::mount_table::{KIND, MountId, lossy, mounted_at};
 use super::options::{Access, Direction, Effect, Options};
 use diskfs_disk::{Error, ErrorKind, Result};
+use diskfs_vfs::FileType;
 
 /// The device; each thread that serves a mount opens it.
 pub const DEVICE: &str = "/dev/fuse";
@@ -32,9 +33,6 @@ const FUSERMOUNT: &str = "fusermount3";
 
 /// The subtype of our mounts: the part after `fuse.` in `/proc/self/mountinfo`.
 const SUBTYPE: &str = "diskfs";
-
-/// The file type of the root directory in octal, which the kernel needs at mount time: `S_IFDIR`.
-const ROOT_MODE: &str = "40000";
 
 /// A mount and the descriptor that serves it. Dropping it unmounts the filesystem if it is still
 /// mounted.
@@ -124,7 +122,8 @@ pub(super) fn mount(
     direction: Direction,
     options: &Options,
 ) -> Result<(OwnedFd, MountPlace)> {
-    let path = check_mountpoint(mountpoint).map_err(|error| error.in_file(mountpoint))?;
+    let path =
+        check_mountpoint(mountpoint, options.root).map_err(|error| error.in_file(mountpoint))?;
     let device = mount_directly(&path, direction, options)
         .and_then(|mounted| match mounted {
             Some(device) => Ok(device),
@@ -141,7 +140,7 @@ pub(super) fn mount(
     Ok((device.into(), MountPlace { path, id }))
 }
 
-fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf> {
+fn check_mountpoint(mountpoint: &Path, root: FileType) -> Result<PathBuf> {
     let found = fs::canonicalize(mountpoint).and_then(|path| Ok((fs::metadata(&path)?, path)));
     let (metadata, path) = found.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NOTCONN) => {
@@ -152,11 +151,17 @@ fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf> {
             .with_hint("make it with mkdir"),
         _ => error.into(),
     })?;
-    if !metadata.is_dir() {
-        let reason = "mount point is not a directory";
-        return Err(Error::new(ErrorKind::NotADirectory, reason));
+    match root {
+        FileType::Directory if !metadata.is_dir() => {
+            let reason = "mount point is not a directory";
+            Err(Error::new(ErrorKind::NotADirectory, reason))
+        }
+        FileType::Regular if !metadata.is_file() => {
+            let reason = "mount point is not a regular file";
+            Err(Error::new(ErrorKind::Invalid, reason))
+        }
+        _ => Ok(path),
     }
-    Ok(path)
 }
 
 /// Opens the device and mounts it. Returns `None` if we lack the privileges.
@@ -190,8 +195,9 @@ fn no_fuse() -> Error {
 /// Builds the `data` string for fuse.ko (Documentation/filesystems/fuse.rst).
 fn kernel_options(device: &File, options: &Options) -> CString {
     let mut data = format!(
-        "fd={},rootmode={ROOT_MODE},user_id={},group_id={}",
+        "fd={},rootmode={:o},user_id={},group_id={}",
         device.as_raw_fd(),
+        options.root.mode_bits(),
         rustix::process::getuid().as_raw(),
         rustix::process::getgid().as_raw(),
     );
@@ -460,10 +466,18 @@ mod tests {
 
     #[test]
     fn mountpoints_are_checked() {
-        let missing = check_mountpoint(Path::new("/no/such/place")).unwrap_err();
+        let missing =
+            check_mountpoint(Path::new("/no/such/place"), FileType::Directory).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
-        let file = check_mountpoint(Path::new("/proc/self/comm")).unwrap_err();
+        let comm = Path::new("/proc/self/comm");
+        let file = check_mountpoint(comm, FileType::Directory).unwrap_err();
         assert_eq!(file.kind(), ErrorKind::NotADirectory);
+        assert_eq!(
+            check_mountpoint(comm, FileType::Regular).unwrap(),
+            Path::new("/proc/self/comm").canonicalize().unwrap()
+        );
+        let directory = check_mountpoint(Path::new("/proc"), FileType::Regular).unwrap_err();
+        assert_eq!(directory.kind(), ErrorKind::Invalid);
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use diskfs_vfs::FileType;
+
 use super::host::{DirectHost, Host};
 use super::id_map::IdMap;
 
@@ -55,6 +57,8 @@ pub enum Writes {
     /// The kernel writes data later. Small writes are cheap; a lack of space or a failing image is
     /// reported by `fsync` and `close`.
     Cached,
+    /// The kernel keeps no contents at all, because others change them, too.
+    Direct,
 }
 
 /// The options of a mount. The defaults are those of `diskfs mount`.
@@ -65,6 +69,9 @@ pub struct Options {
     /// The number of threads that serve the mount; `None` for one per core, at least 2 and at most
     /// 4.
     pub threads: Option<NonZeroUsize>,
+    /// The type of the root: a directory, or the regular file of a [`DiskFile`](crate::DiskFile).
+    /// The mount point is of the same type.
+    pub root: FileType,
     /// The users who can access the mount.
     pub access: Access,
     /// The mapping of owners and groups.
@@ -86,6 +93,7 @@ impl Default for Options {
         Self {
             source: PathBuf::from("diskfs"),
             threads: None,
+            root: FileType::Directory,
             access: Access::default(),
             ids: IdMap::default(),
             suid: Effect::Ignored,

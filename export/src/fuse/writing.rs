@@ -212,6 +212,9 @@ impl WritingAdapter {
     /// Opens a file. Without flags, the kernel caches its contents and keeps the pages that it has
     /// already.
     fn open_file(&self, inode: InodeNumber, flags: OpenFlags) -> Result<FopenFlags> {
+        if self.writes == Writes::Direct {
+            return Ok(FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
+        }
         if flags.acc_mode() == OpenAccMode::O_RDONLY {
             return Ok(FopenFlags::FOPEN_KEEP_CACHE);
         }

@@ -21,12 +21,12 @@ const SELF: &str = "/proc/self/exe";
 /// The server writes the mount's ID and path, each terminated by a NUL, when the mount exists, and
 /// one more byte when it was unmounted. If the companion looked for the mount itself, it could find
 /// a later mount at the same path.
-pub(super) struct Companion {
-    pub(super) pipe: PipeWriter,
+pub(crate) struct Companion {
+    pub(crate) pipe: PipeWriter,
 }
 
 impl Companion {
-    pub(super) fn start(mountpoint: &Path, orphaned: PipeReader) -> Result<()> {
+    pub(crate) fn start(mountpoint: &Path, orphaned: PipeReader) -> Result<()> {
         Command::new(SELF)
             .arg0("diskfs")
             .args(["mount", "--watch", "--", "-"])
@@ -39,7 +39,7 @@ impl Companion {
         Ok(())
     }
 
-    pub(super) fn watch_over(&mut self, id: MountId, mountpoint: &Path) -> Result<()> {
+    pub(crate) fn watch_over(&mut self, id: MountId, mountpoint: &Path) -> Result<()> {
         let mut message = id.to_string().into_bytes();
         message.push(0);
         message.extend_from_slice(mountpoint.as_os_str().as_bytes());
@@ -49,14 +49,14 @@ impl Companion {
     }
 
     /// Informs the companion that the mount was unmounted.
-    pub(super) fn release(mut self) {
+    pub(crate) fn release(mut self) {
         // If the write fails, the companion no longer runs.
         let _ = self.pipe.write_all(b"\n");
     }
 }
 
 /// Runs the companion.
-pub(super) fn watch() -> Result<()> {
+pub(crate) fn watch() -> Result<()> {
     // Ctrl-C and the hangup of the terminal are for the server.
     let _ = rustix::process::setsid();
     let _signals = Signals::block();

@@ -78,16 +78,27 @@ pub(super) struct Tar {
 pub(super) struct Export {
     /// The header with the version and the command.
     diskfs: Header,
-    /// The socket's path.
-    socket: String,
+    /// The path of the socket of vhost-user-blk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    socket: Option<String>,
+    /// The URIs of the NBD export.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nbd: Option<Vec<String>>,
+    /// The path of the FUSE file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fuse_file: Option<String>,
+    /// The path's bytes in base64, if it is not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fuse_file_base64: Option<String>,
     /// The name of the exported volume, or `disk` for the whole disk.
     volume: String,
     /// The size of the exported device.
     size_bytes: u64,
     /// True if the device is read-only.
     read_only: bool,
-    /// The options with which QEMU uses the device.
-    qemu_options: String,
+    /// The options with which QEMU uses the device of vhost-user-blk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    qemu_options: Option<String>,
 }
 
 /// The document of `diskfs create --json`.

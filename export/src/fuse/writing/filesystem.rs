@@ -35,7 +35,7 @@ const NO_HANDLE: FileHandle = FileHandle(0);
 impl Filesystem for WritingAdapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let to_cache = match self.writes {
-            Writes::Through => &[][..],
+            Writes::Through | Writes::Direct => &[][..],
             Writes::Cached => &WRITE_BACK_CAPABILITIES,
         };
         for &flags in CAPABILITIES.iter().chain(to_cache) {

@@ -80,6 +80,16 @@ impl MarkedDisk {
         })
     }
 
+    /// Returns the length of the run from `offset` on that is all marked or all unmarked, and whether
+    /// it is marked. Runs need not be maximal.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn mark_at(&self, offset: u64) -> Result<(u64, bool)> {
+        let run = self.bits.run_at(self.file.as_ref(), offset)?;
+        Ok((run.len_bytes, run.is_marked))
+    }
+
     /// States the size of the disk when the bitmap was added: that of the previous backup. Data past
     /// it counts as stored, too. QEMU does not mark what a disk shows when it grows, which can be
     /// old data of its last cluster.

@@ -1,0 +1,265 @@
+//! A disk as an export of an NBD server.
+
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+
+use clap::Args;
+use diskfs::nbd::server::{Export, MetaContext, Options, Server, Tls};
+use diskfs::{Error, ErrorKind, Result};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use serde_json::{Map, Value};
+
+use super::super::show::name::message;
+use super::super::socket::Socket;
+use super::Exported;
+use super::ways::{Stop, Way};
+
+/// The port of NBD, which IANA has assigned.
+const PORT: u16 = 10809;
+
+/// The characters of a URI's path and query that are escaped.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'/')
+    .remove(b'_')
+    .remove(b'~');
+
+/// An address at which NBD is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    Unix(PathBuf),
+    /// A host and a port.
+    Tcp(String, u16),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let invalid = || format!("expected unix:PATH or tcp:HOST[:PORT], got `{text}`");
+        match text.split_once(':').ok_or_else(invalid)? {
+            ("unix", path) if !path.is_empty() => Ok(Self::Unix(path.into())),
+            ("tcp", place) if !place.is_empty() => {
+                // The colons of an IPv6 address are within brackets.
+                let after = place.rfind(']').map_or(0, |at| at.saturating_add(1));
+                let (before, rest) = place.split_at_checked(after).ok_or_else(invalid)?;
+                let (host, port) = rest.split_once(':').unwrap_or((rest, ""));
+                let port = match port {
+                    "" => PORT,
+                    number => number.parse().map_err(|_| invalid())?,
+                };
+                let host = format!("{before}{host}");
+                Ok(Self::Tcp(host, port))
+            }
+            _ => Err(invalid()),
+        }
+    }
+}
+
+/// The options of the NBD server.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "NBD options")]
+pub(super) struct NbdArgs {
+    /// The name of the export, which clients give in their URI
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    export_name: String,
+
+    /// The server's certificate in PEM, which makes clients use TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+
+    /// The key of the certificate in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+
+    /// The authority in PEM that must have signed the certificates of clients
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_client_ca: Option<PathBuf>,
+
+    /// Serve without TLS at an address that other machines reach
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl NbdArgs {
+    fn tls(&self) -> Result<Tls> {
+        match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let client_ca = self.tls_client_ca.as_deref();
+                Ok(Tls::required(certificate, key, client_ca)?)
+            }
+            _ => Ok(Tls::off()),
+        }
+    }
+
+    /// Refuses an address at which everybody could read the disk.
+    fn check(&self, address: &SocketAddr) -> Result<()> {
+        if self.insecure || self.tls_certificate.is_some() || address.ip().is_loopback() {
+            return Ok(());
+        }
+        let reason = format!("everybody who reaches {address} could use the disk");
+        let hint =
+            "give --tls-certificate and --tls-key, serve at tcp:localhost, or give --insecure";
+        Err(Error::new(ErrorKind::Invalid, reason).with_hint(hint))
+    }
+}
+
+/// The sockets of a server.
+#[derive(Default)]
+pub(super) struct Sockets {
+    unix: Vec<(Socket, PathBuf)>,
+    tcp: Vec<TcpListener>,
+}
+
+impl Sockets {
+    pub(super) fn bind(addresses: &[Address], args: &NbdArgs) -> Result<Self> {
+        let mut sockets = Self::default();
+        for address in addresses {
+            match address {
+                Address::Unix(path) => {
+                    let bound = Socket::bind(path)?;
+                    sockets.unix.push((bound, std::path::absolute(path)?));
+                }
+                Address::Tcp(host, port) => {
+                    sockets.tcp.push(bind_tcp(host, *port, args)?);
+                }
+            }
+        }
+        Ok(sockets)
+    }
+}
+
+fn bind_tcp(host: &str, port: u16, args: &NbdArgs) -> Result<TcpListener> {
+    let place = format!("{host}:{port}");
+    let failed = |error| Error::from(error).in_file(format!("tcp:{place}"));
+    let addresses: Vec<SocketAddr> = place.to_socket_addrs().map_err(failed)?.collect();
+    for address in &addresses {
+        args.check(address)?;
+    }
+    TcpListener::bind(&*addresses).map_err(failed)
+}
+
+/// An NBD server with one export.
+pub(super) struct Nbd {
+    server: Server,
+    sockets: Sockets,
+    uris: Vec<String>,
+    stop: SyncSender<()>,
+    stopped: Receiver<()>,
+}
+
+impl Nbd {
+    pub(super) fn new(
+        sockets: Sockets,
+        disk: &Exported,
+        description: &str,
+        (args, contexts): (&NbdArgs, Vec<Arc<dyn MetaContext>>),
+    ) -> Result<Self> {
+        let name = args.export_name.as_str();
+        let export = match disk {
+            Exported::ReadOnly(device) => Export::read_only(name, Arc::clone(device)),
+            Exported::Writable(device) => Export::writable(name, Arc::clone(device)),
+        };
+        let export = contexts.into_iter().fold(export, Export::context);
+        let options = Options {
+            tls: args.tls()?,
+            ..Options::default()
+        };
+        let server = Server::start(vec![export.description(description)], options)?;
+        let mut uris = Vec::new();
+        let scheme = if args.tls_certificate.is_some() {
+            "nbds"
+        } else {
+            "nbd"
+        };
+        for (socket, path) in &sockets.unix {
+            server.listen(socket.listener()?)?;
+            let path = escaped(path.as_os_str().as_encoded_bytes());
+            uris.push(format!(
+                "{scheme}+unix:///{}?socket={path}",
+                escaped(name.as_bytes())
+            ));
+        }
+        for socket in &sockets.tcp {
+            uris.push(format!(
+                "{scheme}://{}/{}",
+                socket.local_addr()?,
+                escaped(name.as_bytes())
+            ));
+            server.listen(socket.try_clone()?)?;
+        }
+        let (stop, stopped) = mpsc::sync_channel(1);
+        Ok(Self {
+            server,
+            sockets,
+            uris,
+            stop,
+            stopped,
+        })
+    }
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    percent_encode(bytes, ESCAPED).to_string()
+}
+
+impl Way for Nbd {
+    fn place(&self) -> String {
+        let uris: Vec<&str> = self.uris.iter().map(String::as_str).collect();
+        format!("at {}", message(&uris.join(" and ")))
+    }
+
+    fn add_fields(&self, fields: &mut Map<String, Value>) {
+        fields.insert("nbd".to_owned(), self.uris.clone().into());
+    }
+
+    fn stop(&self) -> Stop {
+        let stop = self.stop.clone();
+        Box::new(move || {
+            // Asked twice, it ends once.
+            let _ = stop.try_send(());
+        })
+    }
+
+    fn serve(self: Box<Self>) -> Result<()> {
+        // The other end is with the value itself, so this waits until it is stopped.
+        let _ = self.stopped.recv();
+        let Self {
+            server, sockets, ..
+        } = *self;
+        drop(sockets);
+        Ok(server.stop()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_kind() {
+        let tcp = |host: &str, port| Ok(Address::Tcp(host.to_owned(), port));
+        assert_eq!("unix:/a:b".parse(), Ok(Address::Unix("/a:b".into())));
+        assert_eq!("tcp:localhost".parse(), tcp("localhost", PORT));
+        assert_eq!("tcp:[::1]:0".parse(), tcp("[::1]", 0));
+        assert_eq!("tcp:[::1]".parse(), tcp("[::1]", PORT));
+        assert_eq!("tcp:0.0.0.0:1".parse(), tcp("0.0.0.0", 1));
+        for wrong in ["/a", "unix:", "tcp:", "tcp:a:b", "tcp:a:1:2", "nbd:a"] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_escaped_for_a_uri() {
+        assert_eq!(escaped(b"/run/a b?&.sock"), "/run/a%20b%3F%26.sock");
+    }
+}
