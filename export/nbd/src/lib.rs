@@ -16,10 +16,12 @@
         clippy::unwrap_used
     )
 )]
-#![allow(dead_code, unused_imports, reason = "the server and the client follow")]
 
+pub mod client;
 mod failure;
 mod protocol;
 pub mod server;
 mod stream;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tls;

@@ -46,8 +46,7 @@ pub(crate) use greeting::Greeting;
 pub(crate) use info::{Info, InfoType};
 pub(crate) use info_request::InfoRequest;
 pub(crate) use limits::{
-    BASE_ALLOCATION, MAX_DESCRIPTORS, MAX_OPTION_BYTES, MAX_PAYLOAD_BYTES, MAX_QUERIES,
-    MAX_STRING_BYTES, MIN_UNFRAGMENTED_BYTES,
+    BASE_ALLOCATION, MAX_DESCRIPTORS, MAX_PAYLOAD_BYTES, MAX_QUERIES, MAX_STRING_BYTES,
 };
 pub(crate) use meta_context_reply::MetaContextReply;
 pub(crate) use meta_context_request::MetaContextRequest;

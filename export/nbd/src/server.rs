@@ -7,7 +7,7 @@
 //! use diskfs_block::File;
 //! use diskfs_nbd::server::{Export, Options, Server};
 //!
-//! let device = Arc::new(File::open_read_write("disk.raw".as_ref())?);
+//! let device = Arc::new(File::open_read_write("disk.raw")?);
 //! let exports = vec![Export::writable("disk", device).description("a disk")];
 //! let server = Server::start(exports, Options::default())?;
 //! server.listen(UnixListener::bind("/run/disk.sock")?)?;
@@ -33,12 +33,11 @@ use std::fmt;
 use std::sync::{Arc, mpsc};
 
 use diskfs_block::{Error, ErrorKind, Result};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
 use crate::stream::Stream;
 use listener::Accepting;
-use pace::Turn;
 
 pub use export::{BlockSizes, Export, MetaContext, Status};
 pub use listener::{Connection, Listener};
@@ -52,7 +51,8 @@ struct Shared {
     /// One permit for each connection that may begin.
     connections: Arc<Semaphore>,
     stop: watch::Sender<bool>,
-    turn: Arc<Turn>,
+    /// The threads that call the devices.
+    pool: Handle,
 }
 
 /// A server of exports. It serves on threads of its own, until it is stopped or dropped.
@@ -71,7 +71,7 @@ impl Server {
         let options = options.within_limits();
         check(&exports)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(WORKERS)
+            .worker_threads(1)
             .max_blocking_threads(options.threads)
             .thread_name("diskfs-nbd")
             .enable_all()
@@ -81,7 +81,7 @@ impl Server {
             connections: Arc::new(Semaphore::new(options.max_connections)),
             options,
             stop: watch::Sender::new(false),
-            turn: Arc::default(),
+            pool: runtime.handle().clone(),
         });
         Ok(Self {
             shared,
@@ -107,12 +107,7 @@ impl Server {
     /// # Errors
     /// The errors of the socket.
     pub fn serve(&self, connection: impl Into<Connection>) -> Result<()> {
-        if let Some(runtime) = &self.runtime {
-            let _entered = runtime.enter();
-            let stream = connection.into().stream()?;
-            connect(stream, &self.shared);
-        }
-        Ok(())
+        connect(connection.into(), &self.shared)
     }
 
     /// Returns the number of connections, with those in their handshake.
@@ -176,9 +171,6 @@ impl fmt::Debug for Server {
     }
 }
 
-/// The number of threads that read and write the streams.
-const WORKERS: usize = 2;
-
 fn check(exports: &[Export]) -> Result<()> {
     for (index, export) in exports.iter().enumerate() {
         export.check()?;
@@ -195,28 +187,41 @@ async fn accept_all(accepting: Accepting, shared: Arc<Shared>) {
     let mut stop = shared.stop.subscribe();
     loop {
         tokio::select! {
-            stream = accepting.next() => connect(stream, &shared),
+            connection = accepting.next() => {
+                if let Err(error) = connect(connection, &shared) {
+                    tracing::warn!("cannot serve an NBD connection: {error}");
+                }
+            }
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }
 }
 
-/// Begins to serve a connection, if the server may have one more.
-fn connect(stream: Stream, shared: &Arc<Shared>) {
+/// Begins to serve a connection on a thread of its own, if the server may have one more. So no
+/// connection waits for another one's device.
+fn connect(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
     let Ok(permit) = Arc::clone(&shared.connections).try_acquire_owned() else {
         tracing::warn!("refused an NBD connection: too many connections");
-        return;
+        return Ok(());
     };
     let shared = Arc::clone(shared);
-    tokio::spawn(async move {
-        let ended = serve_stream(stream, &shared).await;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let thread = std::thread::Builder::new().name("diskfs-nbd".into());
+    thread.spawn(move || {
+        let ended = runtime.block_on(async { serve_stream(connection.stream()?, &shared).await });
+        // The sockets are closed before the connection counts as ended.
+        runtime.shutdown_background();
         drop(permit);
-        if let Err(failure) = ended
-            && !failure.is_end()
-        {
-            tracing::warn!("an NBD connection ended: {failure}");
+        match ended {
+            Err(failure) if !failure.is_end() => {
+                tracing::warn!("an NBD connection ended: {failure}");
+            }
+            _ => {}
         }
-    });
+    })?;
+    Ok(())
 }
 
 /// Serves a connection from its beginning to its end.
@@ -242,5 +247,29 @@ async fn serve_stream(
     let stopped = async move {
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    session::serve(negotiated, options, Arc::clone(&shared.turn), stopped).await
+    session::serve(negotiated, options, shared.pool.clone(), stopped).await
+}
+
+/// A session of a server, for the fuzzers.
+#[cfg(feature = "testing")]
+pub(crate) mod testing {
+    use std::sync::Arc;
+
+    use super::{Export, Options, Tls, handshake, session};
+    use crate::failure::Failure;
+    use crate::stream::Stream;
+
+    /// Serves a connection from its beginning to its end.
+    pub(crate) async fn serve_stream(
+        stream: Stream,
+        exports: &[Arc<Export>],
+        options: &Options,
+    ) -> Result<(), Failure> {
+        let negotiated = handshake::negotiate(stream, exports, &Tls::off()).await?;
+        let Some(negotiated) = negotiated else {
+            return Ok(());
+        };
+        let stop = std::future::pending();
+        session::serve(negotiated, options, tokio::runtime::Handle::current(), stop).await
+    }
 }

@@ -59,6 +59,7 @@ impl Stream {
     }
 
     /// Wraps any stream.
+    #[cfg(feature = "testing")]
     pub(crate) fn other(duplex: impl Duplex + 'static) -> Self {
         Self {
             duplex: Box::new(duplex),

@@ -12,9 +12,6 @@ pub(crate) const MAX_STRING_BYTES: usize = 4096;
 /// The maximum payload of a request or a chunk: the default of section "Size constraints".
 pub(crate) const MAX_PAYLOAD_BYTES: u32 = 32 << 20;
 
-/// The length up to which a server must answer a read in one chunk (`NBD_CMD_FLAG_DF`).
-pub(crate) const MIN_UNFRAGMENTED_BYTES: u64 = 64 << 10;
-
 /// The maximum number of descriptors in a chunk of a block status.
 ///
 /// Ours: the specification advises at most 2^20, which are 16 MiB. Clients continue where an

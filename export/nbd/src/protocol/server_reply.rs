@@ -1,6 +1,9 @@
 //! The data of `NBD_REP_SERVER`.
 
-use super::fields::{Fields, put_string};
+#[cfg(test)]
+use super::fields::Fields;
+use super::fields::put_string;
+#[cfg(test)]
 use super::violation::Violation;
 
 /// The data of `NBD_REP_SERVER`: one export of a list.
@@ -20,6 +23,7 @@ impl ServerReply {
     }
 
     /// Decodes the data.
+    #[cfg(test)]
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Violation> {
         let mut fields = Fields::of(bytes);
         Ok(Self {

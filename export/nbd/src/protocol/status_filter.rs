@@ -14,9 +14,6 @@ pub(crate) struct StatusFilter {
 }
 
 impl StatusFilter {
-    /// The maximum length in bytes.
-    pub(crate) const MAX_BYTES: u64 = 8 + 4 * 64;
-
     /// Encodes the payload.
     #[cfg(test)]
     pub(crate) fn encode(&self) -> Vec<u8> {

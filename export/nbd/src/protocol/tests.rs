@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::limits::MAX_OPTION_BYTES;
 use super::*;
 
 /// Decodes bytes as every message.

@@ -57,7 +57,7 @@ impl From<StdUnixStream> for Connection {
 
 impl Connection {
     /// Registers the connection with the current runtime.
-    pub(super) fn stream(self) -> Result<Stream> {
+    pub(super) fn stream(self) -> io::Result<Stream> {
         Ok(match self {
             Self::Tcp(socket) => {
                 socket.set_nonblocking(true)?;
@@ -92,18 +92,18 @@ impl Accepting {
         })
     }
 
-    async fn accept(&self) -> io::Result<Stream> {
+    async fn accept(&self) -> io::Result<Connection> {
         Ok(match self {
-            Self::Tcp(socket) => Stream::tcp(socket.accept().await?.0),
-            Self::Unix(socket) => Stream::unix(socket.accept().await?.0),
+            Self::Tcp(socket) => Connection::Tcp(socket.accept().await?.0.into_std()?),
+            Self::Unix(socket) => Connection::Unix(socket.accept().await?.0.into_std()?),
         })
     }
 
     /// Waits for the next connection.
-    pub(super) async fn next(&self) -> Stream {
+    pub(super) async fn next(&self) -> Connection {
         loop {
             match self.accept().await {
-                Ok(stream) => return stream,
+                Ok(connection) => return connection,
                 Err(error) => {
                     tracing::warn!("cannot accept an NBD connection: {error}");
                     tokio::time::sleep(PAUSE).await;

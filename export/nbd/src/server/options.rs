@@ -77,7 +77,7 @@ impl Default for Options {
         Self {
             tls: Tls::off(),
             max_connections: 64,
-            max_requests: 32,
+            max_requests: 64,
             max_request_bytes: 64 << 20,
             threads: 16,
             handshake_timeout: Duration::from_secs(10),

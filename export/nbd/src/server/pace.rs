@@ -1,10 +1,9 @@
 //! The choice of the thread for a request.
 //!
 //! A hand-over to another thread costs more than a read from the page cache. So a short request that
-//! comes alone is done at once, on the thread that reads the connection, as long as the device has
-//! been quick.
+//! comes alone is done at once, on the thread of the connection, as long as the device has been
+//! quick. If it isn't, the connection's other requests wait for it, and those of others do not.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -73,10 +72,6 @@ impl Pace {
         }
     }
 }
-
-/// The right to do a request at once, which one connection of a server has at a time. The other
-/// thread then still serves the other connections.
-pub(super) type Turn = Mutex<()>;
 
 #[cfg(test)]
 mod tests {

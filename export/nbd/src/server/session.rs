@@ -4,6 +4,7 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, BufReader};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::Answer;
@@ -11,7 +12,7 @@ use super::export::Export;
 use super::handshake::{BUFFER_BYTES, Negotiated};
 use super::job::{Job, check};
 use super::options::Options;
-use super::pace::{Pace, Turn};
+use super::pace::Pace;
 use crate::failure::Failure;
 use crate::protocol::{
     Command, CommandFlags, ErrorNumber, Headers, MAX_PAYLOAD_BYTES, Request, StatusFilter,
@@ -31,16 +32,16 @@ struct Session {
     /// The bytes that requests may have besides those in progress.
     bytes: Arc<Semaphore>,
     pace: Pace,
-    turn: Arc<Turn>,
+    pool: Handle,
     max_requests: usize,
 }
 
 /// Serves the requests of a client, until it disconnects or `stop` is done. The requests in progress
-/// are completed.
+/// are completed. Requests that may wait for the device are done by `pool`.
 pub(super) async fn serve(
     negotiated: Negotiated,
     options: &Options,
-    turn: Arc<Turn>,
+    pool: Handle,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     // What the client sent behind its last option is already in the buffer.
@@ -57,7 +58,7 @@ pub(super) async fn serve(
         requests: Arc::new(Semaphore::new(options.max_requests)),
         bytes: Arc::new(Semaphore::new(options.max_request_bytes)),
         pace: Pace::default(),
-        turn,
+        pool,
         max_requests: options.max_requests,
     };
     let reading = async {
@@ -197,14 +198,10 @@ impl Session {
         let export = Arc::clone(&self.export);
         let buffers = Arc::clone(&self.buffers);
         let work = move || job.run(&export, &buffers, answer);
-        if is_quick
-            && is_last
-            && self.is_alone()
-            && let Ok(_turn) = self.turn.try_lock()
-        {
+        if is_quick && is_last && self.is_alone() {
             self.pace.time(work);
         } else {
-            tokio::task::spawn_blocking(work);
+            self.pool.spawn_blocking(work);
         }
     }
 

@@ -133,11 +133,6 @@ impl Outbox {
         state.waiting.clear();
     }
 
-    /// Returns true if messages are dropped, because the connection is closed.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.state().is_closed
-    }
-
     /// Sends what [`send`](Self::send) could not send at once, until [`finish`](Self::finish) or an
     /// error. A peer that takes nothing for the time `stall` is an error.
     pub(crate) async fn run(

@@ -1,6 +1,9 @@
 //! NBD with QEMU's programs, libnbd and nbdkit, and with peers that misbehave.
 
+mod client;
 mod hand;
 mod hostile;
+mod lies;
 mod rig;
 mod server;
+mod tls;

@@ -25,7 +25,7 @@ fn json(line: &str) -> Value {
 struct Bitmap;
 
 impl MetaContext for Bitmap {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "qemu:dirty-bitmap:b0"
     }
 
