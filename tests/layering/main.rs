@@ -233,6 +233,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-image",
             "diskfs-journal",
             "diskfs-luks",
+            "diskfs-nbd",
             "diskfs-ova",
             "diskfs-volume",
             "diskfs-erofs",

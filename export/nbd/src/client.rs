@@ -40,10 +40,10 @@ pub(crate) mod testing {
     use crate::stream::Stream;
 
     /// Opens an export, and reads the replies to a read, a block status and a write, each of
-    /// several sizes.
-    pub(crate) async fn read_replies(stream: Stream) {
+    /// several sizes. Returns true if the stream ends between two replies.
+    pub(crate) async fn read_replies(stream: Stream) -> bool {
         let Ok((mut stream, opened)) = handshake::open(stream, "export", None).await else {
-            return;
+            return false;
         };
         let table = Table::default();
         for size in [512, 4096, 65536, 1 << 20] {
@@ -51,7 +51,8 @@ pub(crate) mod testing {
                 let _ = table.add(Arc::new(Pending::new(kind, 4096, size)));
             }
         }
-        let _ = replies::read_all(&mut stream, &opened, &table).await;
+        let failure = replies::read_all(&mut stream, &opened, &table).await;
         table.end("the stream ended");
+        failure.is_end()
     }
 }

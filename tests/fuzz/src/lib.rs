@@ -35,6 +35,7 @@ mod luks;
 mod lvm;
 mod md;
 pub mod mutate;
+mod nbd;
 mod ova;
 mod persistent;
 pub mod random;
@@ -127,11 +128,15 @@ pub enum Target {
     Ova,
     /// The messages of the service: requests, and the answers of workers.
     Service,
+    /// A client of our NBD server: its handshake and its requests.
+    NbdServer,
+    /// A server of our NBD client: its handshake and its replies.
+    NbdClient,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 35] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -165,6 +170,8 @@ impl Target {
         Self::Archive,
         Self::Ova,
         Self::Service,
+        Self::NbdServer,
+        Self::NbdClient,
     ];
 
     /// Returns the name of the target for `cargo fuzz`.
@@ -203,6 +210,8 @@ impl Target {
             Self::Archive => "archive",
             Self::Ova => "ova",
             Self::Service => "service",
+            Self::NbdServer => "nbd_server",
+            Self::NbdClient => "nbd_client",
         }
     }
 
@@ -242,6 +251,8 @@ impl Target {
             Self::Archive => archive::tree(device),
             Self::Ova => ova::package(device),
             Self::Service => service::messages(device),
+            Self::NbdServer => nbd::serve(device),
+            Self::NbdClient => nbd::connect(device),
         }
     }
 
@@ -279,7 +290,9 @@ impl Target {
             | Self::Etc
             | Self::Archive
             | Self::Ova
-            | Self::Service => {
+            | Self::Service
+            | Self::NbdServer
+            | Self::NbdClient => {
                 self.run(device);
             }
         }
@@ -457,4 +470,14 @@ pub fn ova(data: &[u8]) {
 /// Runs [`Target::Service`] on an input.
 pub fn service(data: &[u8]) {
     Target::Service.run(&device(data));
+}
+
+/// Runs [`Target::NbdServer`] on an input.
+pub fn nbd_server(data: &[u8]) {
+    Target::NbdServer.run(&device(data));
+}
+
+/// Runs [`Target::NbdClient`] on an input.
+pub fn nbd_client(data: &[u8]) {
+    Target::NbdClient.run(&device(data));
 }

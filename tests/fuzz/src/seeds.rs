@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
 use crate::{
-    Sparse, Target, archive, deploy, etc, guest, image_maps, journal, labels, luks, ova, registry,
-    remote, rpm, selinux, service, systemd_journal, varstore, vmdk,
+    Sparse, Target, archive, deploy, etc, guest, image_maps, journal, labels, luks, nbd, ova,
+    registry, remote, rpm, selinux, service, systemd_journal, varstore, vmdk,
 };
 
 /// An image with its target, and the ranges that the target reads.
@@ -245,6 +245,8 @@ fn tiny() -> Vec<Seed> {
     seeds.push(of(Target::Archive, "layers", &archive::seed()));
     seeds.extend(ova::seeds().map(|(name, image)| of(Target::Ova, name, &image)));
     seeds.extend(service::seeds().map(|(name, input)| of(Target::Service, name, &input)));
+    seeds.extend(nbd::clients().map(|(name, input)| of(Target::NbdServer, name, &input)));
+    seeds.extend(nbd::servers().map(|(name, input)| of(Target::NbdClient, name, &input)));
     seeds.extend(labels::seeds().map(|(name, image)| of(Target::Mbr, name, &image)));
     seeds.extend(Target::ALL.map(|target| of(target, "zeroes", &empty)));
     seeds

@@ -192,6 +192,21 @@ fn libnbd_lists_maps_and_copies() {
 }
 
 #[test]
+fn fio_verifies_what_it_writes() {
+    if !have(&["fio"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::device(sparse(&directory.path().join("disk.raw")));
+    let uri = format!("--uri={}", served.uri(""));
+    let words = "--name=t --ioengine=nbd --rw=randrw --bsrange=512-256k --size=16m --iodepth=16 \
+                 --verify=crc32c --trim_percentage=10 --loops=2 --output-format=terse";
+    let words = words.split_whitespace().chain([&*uri]);
+    diskfs_fixtures::run("fio", words).unwrap();
+    served.server.stop().unwrap();
+}
+
+#[test]
 fn holes_are_sent_without_reading_them() {
     let directory = tempfile::tempdir().unwrap();
     let disk = Arc::new(Counting::new(sparse(&directory.path().join("disk.raw"))));

@@ -113,6 +113,12 @@ fn both_clients_use_tls_with_certificates() {
     let (server, port) = serve(authority.required(Some(&ca)));
     let info = qemu_img(authority.0.path(), port).unwrap();
     assert!(info.contains("4 MiB"), "{info}");
+    if have(&["nbdinfo"]) {
+        let directory = authority.0.path().display();
+        let uri = format!("nbds://localhost:{port}/disk?tls-certificates={directory}");
+        let info = run("nbdinfo", ["--json", &uri]).unwrap();
+        assert!(info.contains("\"TLS\": true"), "{info}");
+    }
     let uri = format!("nbds://localhost:{port}/disk").parse().unwrap();
     let device = Nbd::connect(&uri, authority.client(true)).unwrap();
     let mut buf = vec![0; 3 << 20];
