@@ -89,7 +89,8 @@ impl Server {
         })
     }
 
-    /// Accepts the connections of a socket that listens.
+    /// Accepts the connections of a socket that listens. The file of a Unix socket stays the
+    /// caller's: it is not removed at the end.
     ///
     /// # Errors
     /// The errors of the socket.

@@ -15,8 +15,8 @@ use super::options::Options;
 use super::pace::Pace;
 use crate::failure::Failure;
 use crate::protocol::{
-    Command, CommandFlags, ErrorNumber, Headers, MAX_PAYLOAD_BYTES, Request, StatusFilter,
-    Violation,
+    BlockStatus, Command, CommandFlags, ErrorNumber, Headers, MAX_DESCRIPTORS, MAX_PAYLOAD_BYTES,
+    Request, StatusFilter, Violation,
 };
 use crate::stream::{Buffer, Buffers, Outbox};
 
@@ -118,13 +118,7 @@ impl Session {
     ) -> Result<(), Failure> {
         let mut permits = vec![permit(&self.requests, 1).await?];
         let payload_bytes = self.payload_bytes(command, request)?;
-        // Reads have their bytes later, writes have them now.
-        let is_read = command == Some(Command::Read);
-        let reserved = if is_read {
-            request.length.min(MAX_PAYLOAD_BYTES.into())
-        } else {
-            payload_bytes
-        };
+        let reserved = self.reserved_bytes(command, request, payload_bytes);
         permits.push(permit(&self.bytes, reserved).await?);
         let mut payload = self
             .buffers
@@ -136,6 +130,26 @@ impl Session {
             Err((number, reason)) => answer.error(number, reason, None),
         }
         Ok(())
+    }
+
+    /// Returns the memory that a request may need: for its payload, or for its answer.
+    fn reserved_bytes(
+        &self,
+        command: Option<Command>,
+        request: &Request,
+        payload_bytes: u64,
+    ) -> u64 {
+        match command {
+            Some(Command::Read) => request.length.min(MAX_PAYLOAD_BYTES.into()),
+            Some(Command::BlockStatus) => {
+                let most = BlockStatus::bytes(self.headers, MAX_DESCRIPTORS);
+                let all = most.saturating_mul(self.contexts.len());
+                u64::try_from(all)
+                    .unwrap_or(u64::MAX)
+                    .min(MAX_PAYLOAD_BYTES.into())
+            }
+            _ => payload_bytes,
+        }
     }
 
     /// Returns the length of the data behind a request's header.
