@@ -1,4 +1,4 @@
-//! What a server says of an export.
+//! The description of an export by its server.
 
 use crate::protocol::{Headers, MAX_PAYLOAD_BYTES, TransmissionFlags, Violation};
 

@@ -19,7 +19,7 @@ const MAX_COPIED_BYTES: usize = 8 << 10;
 pub(crate) struct Message {
     head: Vec<u8>,
     data: Buffer,
-    /// What the message holds until it is sent.
+    /// The permits that the message holds until it is sent.
     permits: Vec<OwnedSemaphorePermit>,
     /// The number of bytes that have been sent.
     sent: usize,
