@@ -199,6 +199,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-inspect",
             "diskfs-logs",
             "diskfs-luks",
+            "diskfs-nbd",
             "diskfs-sandbox",
             "diskfs-service",
             "diskfs-varstore",

@@ -1,6 +1,6 @@
 //! Reads the export of a URI, 4 KiB at scattered places and all of it in order, and prints how fast.
 //!
-//! `cargo run --release -p diskfs-nbd --example read -- 'nbd+unix:///?socket=SOCKET'`
+//! `cargo run --release -p diskfs-nbd --example read_all -- 'nbd+unix:///?socket=SOCKET'`
 
 use std::io::Write;
 use std::time::Instant;
