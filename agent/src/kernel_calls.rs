@@ -113,13 +113,23 @@ impl Handle {
     }
 }
 
+/// Returns the number of an ioctl in the type of the C library: musl and glibc have different ones.
+#[cfg(target_env = "musl")]
+const fn ioctl(number: u32) -> libc::Ioctl {
+    number.cast_signed()
+}
+#[cfg(not(target_env = "musl"))]
+fn ioctl(number: u32) -> libc::Ioctl {
+    number.into()
+}
+
 /// Makes the kernel reseed its random generator from all its entropy: `RNDRESEEDCRNG`, `_IO('R',
 /// 7)`.
 pub(crate) fn reseed() -> io::Result<()> {
-    const RNDRESEEDCRNG: libc::c_ulong = 0x5207;
+    const RNDRESEEDCRNG: u32 = 0x5207;
     let device = std::fs::File::open("/dev/urandom")?;
     // SAFETY: the call accesses no memory of this process.
-    match unsafe { libc::ioctl(device.as_raw_fd(), RNDRESEEDCRNG) } {
+    match unsafe { libc::ioctl(device.as_raw_fd(), ioctl(RNDRESEEDCRNG)) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -260,7 +270,7 @@ struct Map {
 pub(crate) fn map_extents(fd: BorrowedFd<'_>, start: u64) -> io::Result<Vec<MapExtent>> {
     /// The request `FS_IOC_FIEMAP`: `_IOWR('f', 11, struct fiemap)`, whose size does not include
     /// the extents.
-    const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
+    const FS_IOC_FIEMAP: u32 = 0xc020_660b;
     const FIEMAP_FLAG_SYNC: u32 = 1;
     const { assert!(offset_of!(Map, extents) == 32 && size_of::<MapExtent>() == 56) };
     let mut map = Map {
@@ -273,7 +283,7 @@ pub(crate) fn map_extents(fd: BorrowedFd<'_>, start: u64) -> io::Result<Vec<MapE
         extents: [MapExtent::default(); MAP_EXTENTS],
     };
     // SAFETY: `map` has the layout of `struct fiemap` with room for as many extents as it states.
-    let done = unsafe { libc::ioctl(fd.as_raw_fd(), FS_IOC_FIEMAP, &raw mut map) };
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), ioctl(FS_IOC_FIEMAP), &raw mut map) };
     if done != 0 {
         return Err(io::Error::last_os_error());
     }

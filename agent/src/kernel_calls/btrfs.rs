@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use super::ioctl;
+
 /// The key of an item in a tree: `struct btrfs_key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -39,7 +41,7 @@ pub(crate) fn search_root_tree(
     kind: u32,
 ) -> io::Result<Option<(Key, Vec<u8>)>> {
     /// The request `BTRFS_IOC_TREE_SEARCH`: `_IOWR(0x94, 17, struct btrfs_ioctl_search_args)`.
-    const TREE_SEARCH: libc::c_ulong = 0xd000_9411;
+    const TREE_SEARCH: u32 = 0xd000_9411;
     /// The id of the root tree, `BTRFS_ROOT_TREE_OBJECTID`.
     const ROOT_TREE: u64 = 1;
     const { assert!(size_of::<SearchArgs>() == 4096) };
@@ -55,7 +57,7 @@ pub(crate) fn search_root_tree(
         found: [0; FOUND_BYTES],
     };
     // SAFETY: `args` has the layout and the size of the request.
-    let done = unsafe { libc::ioctl(fd.as_raw_fd(), TREE_SEARCH, &raw mut args) };
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), ioctl(TREE_SEARCH), &raw mut args) };
     if done != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -100,7 +102,7 @@ pub(crate) fn path_in_subvolume(
     objectid: u64,
 ) -> io::Result<Vec<u8>> {
     /// The request `BTRFS_IOC_INO_LOOKUP`: `_IOWR(0x94, 18, struct btrfs_ioctl_ino_lookup_args)`.
-    const INO_LOOKUP: libc::c_ulong = 0xd000_9412;
+    const INO_LOOKUP: u32 = 0xd000_9412;
     const { assert!(size_of::<LookupArgs>() == 4096) };
     let mut args = LookupArgs {
         tree_id,
@@ -108,7 +110,7 @@ pub(crate) fn path_in_subvolume(
         path: [0; PATH_BYTES],
     };
     // SAFETY: as above.
-    let done = unsafe { libc::ioctl(fd.as_raw_fd(), INO_LOOKUP, &raw mut args) };
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), ioctl(INO_LOOKUP), &raw mut args) };
     if done != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -132,7 +134,7 @@ struct VolumeArgs {
 /// Makes the kernel forget a device of a filesystem that is not mounted.
 pub(crate) fn forget_device(device: &Path) -> io::Result<()> {
     /// The request `BTRFS_IOC_FORGET_DEV`: `_IOW(0x94, 5, struct btrfs_ioctl_vol_args)`.
-    const FORGET_DEV: libc::c_ulong = 0x5000_9405;
+    const FORGET_DEV: u32 = 0x5000_9405;
     const { assert!(size_of::<VolumeArgs>() == 4096) };
     let mut args = VolumeArgs {
         fd: 0,
@@ -145,7 +147,7 @@ pub(crate) fn forget_device(device: &Path) -> io::Result<()> {
         .copy_from_slice(device);
     let control = File::open(CONTROL)?;
     // SAFETY: `args` has the layout and the size of the request, and its name ends with a NUL.
-    let done = unsafe { libc::ioctl(control.as_raw_fd(), FORGET_DEV, &raw const args) };
+    let done = unsafe { libc::ioctl(control.as_raw_fd(), ioctl(FORGET_DEV), &raw const args) };
     if done != 0 {
         return Err(io::Error::last_os_error());
     }

@@ -5,6 +5,14 @@ use std::mem::zeroed;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
+use super::ioctl;
+
+/// The requests to a socket (`include/uapi/linux/sockios.h`).
+const SIOCADDRT: u32 = 0x890b;
+const SIOCSIFFLAGS: u32 = 0x8914;
+const SIOCSIFADDR: u32 = 0x8916;
+const SIOCSIFNETMASK: u32 = 0x891c;
+
 /// Opens a socket for the requests: any socket of the family will do.
 fn socket() -> io::Result<OwnedFd> {
     // SAFETY: the call accesses no memory.
@@ -24,15 +32,15 @@ fn request(interface: &str) -> io::Result<libc::ifreq> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
-        *to = from.cast_signed();
+        *to = libc::c_char::from_ne_bytes([from]);
     }
     Ok(request)
 }
 
-fn call(number: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+fn call(number: u32, request: &mut libc::ifreq) -> io::Result<()> {
     let socket = socket()?;
     // SAFETY: these requests read and write a `struct ifreq`.
-    match unsafe { libc::ioctl(socket.as_raw_fd(), number, &raw mut *request) } {
+    match unsafe { libc::ioctl(socket.as_raw_fd(), ioctl(number), &raw mut *request) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -57,9 +65,9 @@ fn address(address: Ipv4Addr) -> libc::sockaddr {
 pub(crate) fn set_address(interface: &str, own: Ipv4Addr, mask: Ipv4Addr) -> io::Result<()> {
     let mut wanted = request(interface)?;
     wanted.ifr_ifru.ifru_addr = address(own);
-    call(libc::SIOCSIFADDR, &mut wanted)?;
+    call(SIOCSIFADDR, &mut wanted)?;
     wanted.ifr_ifru.ifru_netmask = address(mask);
-    call(libc::SIOCSIFNETMASK, &mut wanted)
+    call(SIOCSIFNETMASK, &mut wanted)
 }
 
 /// Brings an interface up.
@@ -67,7 +75,7 @@ pub(crate) fn bring_up(interface: &str) -> io::Result<()> {
     let mut wanted = request(interface)?;
     // The flags IFF_UP and IFF_RUNNING.
     wanted.ifr_ifru.ifru_flags = 0x1 | 0x40;
-    call(libc::SIOCSIFFLAGS, &mut wanted)
+    call(SIOCSIFFLAGS, &mut wanted)
 }
 
 /// An IPv4 route.
@@ -100,7 +108,7 @@ pub(crate) fn add_route(route: &Route) -> io::Result<()> {
     // The flags RTF_UP and RTF_GATEWAY.
     entry.rt_flags = 0x1 | 0x2;
     // SAFETY: the request reads a `struct rtentry`; its pointer to a device name is null.
-    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCADDRT, &raw const entry) } {
+    match unsafe { libc::ioctl(socket.as_raw_fd(), ioctl(SIOCADDRT), &raw const entry) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
