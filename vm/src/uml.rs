@@ -18,6 +18,10 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const VIRTIO_BLOCK: u32 = 2;
 const VIRTIO_CONSOLE: u32 = 3;
 
+/// The speed of the processor, in turns of a delay loop per timer tick. No driver of this kernel
+/// delays, and measuring it would take five ticks: 50 ms of a start.
+const DELAY_LOOPS: &str = "lpj=20000000";
+
 #[derive(Debug)]
 pub(super) struct Uml;
 
@@ -74,7 +78,7 @@ impl Prepared for Ready {
             .arg(format!("mem={}M", self.memory_mib))
             // The console is the log; there is no input.
             .args(["con0=null,fd:1", "con=null", "ssl=null"])
-            .args(["quiet", "panic=-1"])
+            .args(["quiet", "panic=-1", DELAY_LOOPS])
             // Without ptrace if the host's kernel can: faster, and allowed in more sandboxes.
             .arg("seccomp=auto")
             .arg(format!("uml_dir={}", dir.path().display()))
