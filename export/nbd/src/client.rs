@@ -13,6 +13,7 @@
 
 mod allocation;
 mod covered;
+mod driver;
 mod durability;
 mod exchange;
 mod handshake;
@@ -46,9 +47,10 @@ pub(crate) mod testing {
             return false;
         };
         let table = Table::default();
+        let buffers = Arc::default();
         for size in [512, 4096, 65536, 1 << 20] {
             for kind in [Kind::Read, Kind::Status, Kind::Plain, Kind::Read] {
-                let _ = table.add(Arc::new(Pending::new(kind, 4096, size)));
+                let _ = table.add(Arc::new(Pending::new(kind, (4096, size), &buffers)));
             }
         }
         let failure = replies::read_all(&mut stream, &opened, &table).await;

@@ -42,7 +42,7 @@ impl Links {
         } = question;
         let flags = CommandFlags::empty();
         self.send_on(command, flags, deadline, &|| {
-            let pending = Arc::new(Pending::new(kind, offset, len_bytes));
+            let pending = Arc::new(Pending::new(kind, (offset, len_bytes), &self.buffers));
             (pending, Vec::new())
         })
     }
@@ -55,8 +55,14 @@ impl Links {
         (offset, len_bytes): (u64, u64),
         payload: &[u8],
     ) -> Result<Sent> {
+        // A connection that the server closed meanwhile is noticed before the change is sent on it.
+        self.driver.catch_up();
         self.send_on(command, flags, self.deadline(), &|| {
-            let pending = Arc::new(Pending::new(Kind::Plain, offset, len_bytes));
+            let pending = Arc::new(Pending::new(
+                Kind::Plain,
+                (offset, len_bytes),
+                &self.buffers,
+            ));
             (pending, payload.to_vec())
         })
     }
@@ -92,29 +98,52 @@ impl Links {
     pub(super) fn answer(&self, question: Question, mut sent: Sent) -> Result<Answer> {
         let mut pause = FIRST_PAUSE;
         loop {
-            let miss = match wait(&sent) {
+            let miss = match self.wait(&sent) {
                 Ok(answer) => return Ok(answer),
                 Err(miss) => miss,
             };
             let left = sent.deadline.saturating_duration_since(Instant::now());
-            if !matches!(miss, Miss::Lost(_)) || left <= pause {
-                return Err(self.error(&sent, miss));
-            }
+            let lost = match miss {
+                Miss::Lost(reason) if left > pause => reason,
+                miss => return Err(self.error(&sent, miss)),
+            };
             // A server that accepts connections and closes them would keep us busy.
             std::thread::sleep(pause);
             pause = pause.saturating_mul(2).min(LAST_PAUSE);
             sent = match self.ask(question, sent.deadline) {
                 Ok(sent) => sent,
-                Err(error) => return Err(self.error(&sent, miss).with_source(error)),
+                Err(error) => {
+                    let reason = format!("{lost}, and {}", error.reason());
+                    return Err(self.lost(&reason).at(question.offset));
+                }
             };
         }
     }
 
     /// Waits until a change is done. If its connection ends, it is unknown whether it was.
     pub(super) fn done(&self, sent: &Sent) -> Result<()> {
-        match wait(sent) {
+        match self.wait(sent) {
             Ok(_) => Ok(()),
             Err(miss) => Err(self.error(sent, miss)),
+        }
+    }
+
+    /// Waits for the answer to a request.
+    fn wait(&self, sent: &Sent) -> std::result::Result<Answer, Miss> {
+        let answer = self.driver.wait_until(sent.deadline, sent.pending.wait());
+        match answer {
+            Some(Err(Miss::Refused(number, _))) if number == ErrorNumber::Shutdown.number() => {
+                // The specification asks to disconnect.
+                let reason = "the server is stopping";
+                sent.link.kill(reason);
+                Err(Miss::Lost(reason.to_owned()))
+            }
+            Some(answer) => answer,
+            None => {
+                // The cookie is in use as long as the connection is.
+                sent.link.kill("the server did not answer in time");
+                Err(Miss::Late)
+            }
         }
     }
 
@@ -145,21 +174,4 @@ impl Links {
         )
         .in_file(self.uri().to_string())
     }
-}
-
-/// Waits for the answer to a request.
-fn wait(sent: &Sent) -> std::result::Result<Answer, Miss> {
-    let answer = sent.pending.wait(sent.deadline);
-    match &answer {
-        // The cookie is in use as long as the connection is.
-        Err(Miss::Late) => sent.link.kill("the server did not answer in time"),
-        Err(Miss::Refused(number, _)) if *number == ErrorNumber::Shutdown.number() => {
-            // The specification asks to disconnect.
-            let reason = "the server is stopping";
-            sent.link.kill(reason);
-            return Err(Miss::Lost(reason.to_owned()));
-        }
-        _ => {}
-    }
-    answer
 }

@@ -17,9 +17,6 @@ use crate::stream::{DirectWrite, Duplex, Message, Outbox};
 /// The size of the buffer for reading replies.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The time that a connection has to send what is left when the device is closed.
-const CLOSE_TIME: Duration = Duration::from_millis(500);
-
 /// A connection whose export is open.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -100,7 +97,11 @@ impl Link {
         let head = request.encode(self.opened.headers);
         self.outbox.send(Message::new(head, Vec::new()));
         self.outbox.finish();
-        self.table.wait_end(CLOSE_TIME);
+    }
+
+    /// Waits until the connection has ended.
+    pub(super) async fn end_of_connection(&self) {
+        self.table.end_of_connection().await;
     }
 }
 

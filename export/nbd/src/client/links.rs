@@ -1,12 +1,12 @@
 //! The connections to a server: one, or several if the server allows it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use diskfs_block::{Error, ErrorKind, Result};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::runtime::Handle;
 
+use super::driver::Driver;
 use super::durability::Durability;
 use super::handshake::{self, Refusal};
 use super::link::Link;
@@ -15,7 +15,7 @@ use super::shape::Shape;
 use super::uri::{Address, Uri};
 use crate::failure::Failure;
 use crate::protocol::TransmissionFlags;
-use crate::stream::Stream;
+use crate::stream::{Buffers, Stream};
 
 /// The number of requests in flight from which another connection is opened.
 const BUSY: usize = 4;
@@ -26,6 +26,9 @@ const LAST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The time without attempts to open more connections after one failed.
 const GROWTH_PAUSE: Duration = Duration::from_secs(5);
+
+/// The time that all connections have to send what is left when the device is closed.
+const CLOSE_TIME: Duration = Duration::from_millis(500);
 
 /// The address of an export, and what is needed to connect to it.
 #[derive(Debug)]
@@ -48,7 +51,8 @@ struct Attempts {
 #[derive(Debug)]
 pub(super) struct Links {
     target: Arc<Target>,
-    runtime: Handle,
+    pub(super) driver: Driver,
+    pub(super) buffers: Arc<Buffers>,
     pub(super) shape: Shape,
     pub(super) durability: Arc<Durability>,
     open: Mutex<Vec<Arc<Link>>>,
@@ -64,7 +68,8 @@ struct Failed {
 
 impl Links {
     /// Opens the first connection.
-    pub(super) fn open(uri: &Uri, options: Options, runtime: Handle) -> Result<Self> {
+    pub(super) fn open(uri: &Uri, options: Options) -> Result<Self> {
+        let driver = Driver::new()?;
         let durability = Arc::new(Durability::default());
         let target = Arc::new(Target {
             tls: options.tls(uri)?,
@@ -73,7 +78,7 @@ impl Links {
             durability: Arc::clone(&durability),
         });
         let timeout = target.options.connect_timeout;
-        let link = connect(&target, &runtime, timeout).map_err(|failed| failed.error)?;
+        let link = connect(&target, &driver, timeout).map_err(|failed| failed.error)?;
         let now = Instant::now();
         Ok(Self {
             shape: link.opened.shape,
@@ -84,7 +89,8 @@ impl Links {
                 next_growth: now,
             }),
             target,
-            runtime,
+            driver,
+            buffers: Arc::default(),
             durability,
         })
     }
@@ -180,7 +186,7 @@ impl Links {
 
     /// Opens a connection, whose export must have the same properties as before.
     fn connect_alike(&self, timeout: Duration) -> std::result::Result<Arc<Link>, Failed> {
-        let link = connect(&self.target, &self.runtime, timeout)?;
+        let link = connect(&self.target, &self.driver, timeout)?;
         if link.opened.shape != self.shape {
             link.kill("the export changed");
             let (before, now) = (self.shape.size_bytes, link.opened.shape.size_bytes);
@@ -202,8 +208,13 @@ impl Links {
     /// Ends all connections.
     pub(super) fn close(&self) {
         let open = std::mem::take(&mut *self.open_links());
-        for link in open {
+        for link in &open {
             link.disconnect();
+        }
+        let now = Instant::now();
+        let deadline = now.checked_add(CLOSE_TIME).unwrap_or(now);
+        for link in &open {
+            self.driver.wait_until(deadline, link.end_of_connection());
         }
     }
 
@@ -212,38 +223,34 @@ impl Links {
     }
 }
 
-/// Opens a connection on the runtime, and waits for it without being a task: callers may be tasks of
-/// another runtime.
+/// Opens a connection.
 fn connect(
     target: &Arc<Target>,
-    runtime: &Handle,
+    driver: &Driver,
     timeout: Duration,
 ) -> std::result::Result<Link, Failed> {
-    let (sender, receiver) = mpsc::sync_channel(1);
-    let task_target = Arc::clone(target);
-    runtime.spawn(async move {
-        let opened = tokio::time::timeout(timeout, establish(&task_target)).await;
-        let _ = sender.send(opened);
-    });
+    let now = Instant::now();
+    let deadline = now.checked_add(timeout).unwrap_or(now);
+    let opened = driver.wait_until(deadline, establish(target));
     let failed = |error: Error, is_final| Failed {
         error: error.in_file(target.uri.to_string()),
         is_final,
     };
-    match receiver.recv() {
-        Ok(Ok(Ok(link))) => Ok(link),
-        Ok(Ok(Err(Refusal::Final(error)))) => {
+    match opened {
+        Some(Ok(link)) => Ok(link),
+        Some(Err(Refusal::Final(error))) => {
             let is_final = error.kind() != ErrorKind::Io;
             Err(failed(error, is_final))
         }
-        Ok(Ok(Err(Refusal::Failure(Failure::Io(error))))) => {
+        Some(Err(Refusal::Failure(Failure::Io(error)))) => {
             let reason = format!("cannot connect: {}", diskfs_block::host_reason(&error));
             Err(failed(Error::new(ErrorKind::Io, reason), false))
         }
-        Ok(Ok(Err(Refusal::Failure(Failure::Violation(violation))))) => {
+        Some(Err(Refusal::Failure(Failure::Violation(violation)))) => {
             let reason = format!("the server violates the NBD protocol: {violation}");
             Err(failed(Error::new(ErrorKind::Io, reason), false))
         }
-        Ok(Err(_)) | Err(_) => {
+        None => {
             let reason = "cannot connect: the server does not answer in time";
             Err(failed(Error::new(ErrorKind::Io, reason), false))
         }

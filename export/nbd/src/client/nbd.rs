@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use diskfs_block::{BlockRead, Error, ErrorKind, Extent, ExtentKind, Result, check_bounds, len_of};
-use tokio::runtime::Runtime;
 
 use super::allocation::Allocation;
 use super::exchange::{Question, Sent};
@@ -34,7 +33,6 @@ pub struct Nbd {
     pub(super) allocation: Allocation,
     /// Held while the edges of an unaligned write are read and written.
     pub(super) edges: Mutex<()>,
-    runtime: Option<Runtime>,
 }
 
 impl Nbd {
@@ -45,26 +43,11 @@ impl Nbd {
     /// * [`ErrorKind::Denied`] if TLS is missing on one side, or a certificate is not trusted.
     /// * [`ErrorKind::Io`] if the server cannot be reached, or violates the protocol.
     pub fn connect(uri: &Uri, options: Options) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .max_blocking_threads(4)
-            .thread_name("diskfs-nbd-client")
-            .enable_all()
-            .build()?;
-        let opened = Links::open(uri, options, runtime.handle().clone());
-        match opened {
-            Ok(links) => Ok(Self {
-                links,
-                allocation: Allocation::default(),
-                edges: Mutex::default(),
-                runtime: Some(runtime),
-            }),
-            Err(error) => {
-                // Dropping it would wait, which a task of another runtime must not.
-                runtime.shutdown_background();
-                Err(error)
-            }
-        }
+        Ok(Self {
+            links: Links::open(uri, options)?,
+            allocation: Allocation::default(),
+            edges: Mutex::default(),
+        })
     }
 
     /// Returns true if the server allows writing.
@@ -217,8 +200,5 @@ impl BlockRead for Nbd {
 impl Drop for Nbd {
     fn drop(&mut self) {
         self.links.close();
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
     }
 }

@@ -157,6 +157,7 @@ impl BlockWrite for Nbd {
             let reason = "cannot make writes durable: the NBD server has no flush";
             return Err(Error::unsupported(reason).in_file(self.uri().to_string()));
         }
+        self.links.driver.catch_up();
         if !self.links.durability.begin_flush() {
             let reason = "the NBD connection was lost after writes that were not flushed yet; \
                           the server may have lost them";

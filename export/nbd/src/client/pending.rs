@@ -1,11 +1,13 @@
 //! The requests that wait for their replies.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
 
 use super::covered::Covered;
 use crate::protocol::{BlockDescriptor, Violation};
+use crate::stream::{Buffer, Buffers};
 
 /// The kind of a request: what its reply has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub(super) enum Kind {
 /// The data of a successful reply.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    pub(super) data: Vec<u8>,
+    pub(super) data: Buffer,
     pub(super) runs: Vec<BlockDescriptor>,
 }
 
@@ -51,18 +53,19 @@ pub(super) struct Pending {
     pub(super) offset: u64,
     pub(super) len_bytes: u64,
     state: Mutex<State>,
-    done: Condvar,
+    done: Notify,
 }
 
 impl Pending {
-    pub(super) fn new(kind: Kind, offset: u64, len_bytes: u64) -> Self {
+    /// Returns a request. The data of a read get a buffer of `buffers`.
+    pub(super) fn new(kind: Kind, (offset, len_bytes): (u64, u64), buffers: &Arc<Buffers>) -> Self {
         let len = match kind {
             Kind::Read => usize::try_from(len_bytes).unwrap_or_default(),
             Kind::Status | Kind::Plain => 0,
         };
         let state = State {
             answer: Answer {
-                data: vec![0; len],
+                data: buffers.take(len),
                 runs: Vec::new(),
             },
             ..State::default()
@@ -72,33 +75,44 @@ impl Pending {
             offset,
             len_bytes,
             state: Mutex::new(state),
-            done: Condvar::new(),
+            done: Notify::new(),
         }
     }
 
     /// Waits for the reply.
-    pub(super) fn wait(&self, deadline: Instant) -> Result<Answer, Miss> {
-        let mut state = self.state();
+    pub(super) async fn wait(&self) -> Result<Answer, Miss> {
         loop {
-            if let Some(outcome) = state.outcome.clone() {
-                return outcome.map(|()| std::mem::take(&mut state.answer));
+            if let Some(answer) = self.answer() {
+                return answer;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(Miss::Late);
-            }
-            let waited = self.done.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.done.notified().await;
         }
     }
 
+    fn answer(&self) -> Option<Result<Answer, Miss>> {
+        let mut state = self.state();
+        let outcome = state.outcome.clone()?;
+        Some(outcome.map(|()| std::mem::take(&mut state.answer)))
+    }
+
     /// Takes the buffer of a read while its data arrive.
-    pub(super) fn take_data(&self) -> Vec<u8> {
+    pub(super) fn take_data(&self) -> Buffer {
         std::mem::take(&mut self.state().answer.data)
     }
 
-    pub(super) fn put_data(&self, data: Vec<u8>) {
+    pub(super) fn put_data(&self, data: Buffer) {
         self.state().answer.data = data;
+    }
+
+    /// Records a part of a read that is zeroes.
+    pub(super) fn put_hole(&self, offset: u64, len_bytes: u64) -> Result<(), Violation> {
+        self.cover(offset, len_bytes)?;
+        let start = usize::try_from(offset.saturating_sub(self.offset)).unwrap_or(usize::MAX);
+        let len = usize::try_from(len_bytes).unwrap_or(usize::MAX);
+        let mut state = self.state();
+        let part = state.answer.data.get_mut(start..start.saturating_add(len));
+        part.unwrap_or_default().fill(0);
+        Ok(())
     }
 
     /// Records that a part of a read arrived. Fails if it is not a part, or a second time.
@@ -147,7 +161,8 @@ impl Pending {
 
     fn end(&self, state: &mut State, outcome: Result<(), Miss>) {
         state.outcome.get_or_insert(outcome);
-        self.done.notify_all();
+        // At most one thread waits.
+        self.done.notify_one();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -167,7 +182,7 @@ struct Requests {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     requests: Mutex<Requests>,
-    ended: Condvar,
+    ended: Notify,
 }
 
 impl Table {
@@ -203,7 +218,7 @@ impl Table {
         requests.ended.get_or_insert_with(|| reason.to_owned());
         let waiting = std::mem::take(&mut requests.waiting);
         drop(requests);
-        self.ended.notify_all();
+        self.ended.notify_one();
         for pending in waiting.into_values() {
             pending.lose(reason);
         }
@@ -216,10 +231,10 @@ impl Table {
     }
 
     /// Waits until the connection has ended.
-    pub(super) fn wait_end(&self, at_most: Duration) {
-        let requests = self.requests();
-        let is_open = |requests: &mut Requests| requests.ended.is_none();
-        let _ = self.ended.wait_timeout_while(requests, at_most, is_open);
+    pub(super) async fn end_of_connection(&self) {
+        while self.load().is_some() {
+            self.ended.notified().await;
+        }
     }
 
     fn requests(&self) -> MutexGuard<'_, Requests> {

@@ -110,8 +110,7 @@ async fn any_chunk(
         Some(ChunkType::OffsetHole) if pending.kind == Kind::Read => {
             let payload = payload(stream, chunk, OffsetHole::BYTES).await?;
             let hole = OffsetHole::decode(&payload)?;
-            // The buffer of a read is zeroes until its data arrive.
-            pending.cover(hole.offset, hole.size_bytes.into())?;
+            pending.put_hole(hole.offset, hole.size_bytes.into())?;
         }
         Some(ChunkType::BlockStatus | ChunkType::BlockStatusExtended)
             if pending.kind == Kind::Status =>

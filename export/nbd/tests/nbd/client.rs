@@ -133,6 +133,22 @@ fn our_own_server() {
 }
 
 #[test]
+fn an_export_is_exported_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("disk.raw");
+    let first = Served::device(sparse(&file));
+    let device = connect(&first.uri("")).unwrap();
+    // The device is used, and dropped, by threads of another runtime.
+    let second = Served::device(Arc::new(device));
+    let again = connect(&second.uri("")).unwrap();
+    check_sparse(&again, &file);
+    check_writes(&again);
+    drop(again);
+    second.server.stop().unwrap();
+    first.server.stop().unwrap();
+}
+
+#[test]
 fn block_sizes_of_a_server() {
     let sizes = BlockSizes {
         minimum: 4096,
