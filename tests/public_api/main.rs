@@ -13,7 +13,7 @@ use public_api::Builder;
 /// The crates that the facade re-exports completely.
 const CRATES: &[&str] = &[
     "archive", "block", "build", "deploy", "disk", "export", "image", "inspect", "logs", "luks",
-    "vfs", "vm", "volume",
+    "nbd", "vfs", "vm", "volume",
 ];
 
 #[test]

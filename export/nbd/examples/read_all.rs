@@ -1,4 +1,4 @@
-//! Reads the export of a URI, 4 KiB at scattered places and all of it in order, and prints how fast.
+//! Reads the export of a URI, scattered and in order, and prints how fast.
 //!
 //! `cargo run --release -p diskfs-nbd --example read_all -- 'nbd+unix:///?socket=SOCKET'`
 

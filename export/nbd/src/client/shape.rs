@@ -1,4 +1,4 @@
-//! The description of an export by its server.
+//! The properties of an export, as its server describes them.
 
 use crate::protocol::{Headers, MAX_PAYLOAD_BYTES, TransmissionFlags, Violation};
 
@@ -27,7 +27,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Checks what a server says. `sizes` are the minimum, the preferred and the maximum block size.
+    /// Checks the properties. `sizes` are the minimum, the preferred and the maximum block size.
     pub(super) fn new(
         size_bytes: u64,
         flags: TransmissionFlags,

@@ -77,7 +77,7 @@ pub trait MetaContext: Debug + Send + Sync {
     /// Returns the run that begins at `offset`. The run need not be maximal.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Returns the errors of the device.
     fn status_at(&self, offset: u64) -> Result<Status>;
 }
 

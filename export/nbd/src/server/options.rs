@@ -32,7 +32,7 @@ impl Tls {
     /// prevent it.
     ///
     /// # Errors
-    /// As for [`required`](Self::required).
+    /// Returns the errors of [`required`](Self::required).
     pub fn allowed(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self> {
         let config = tls::server_config(certificate, key, client_ca)?;
         Ok(Self(Mode::Allowed(config)))

@@ -1,8 +1,9 @@
 //! The choice of the thread for a request.
 //!
-//! A hand-over to another thread costs more than a read from the page cache. So a short request that
-//! comes alone is done at once, on the thread of the connection, as long as the device has been
-//! quick. If it isn't, the connection's other requests wait for it, and those of others do not.
+//! A hand-over to another thread costs more than a read from the page cache. So a short request
+//! that comes alone is done at once, on the thread of the connection, as long as the device has
+//! been quick. If it isn't, the connection's other requests wait for it, and those of others do
+//! not.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

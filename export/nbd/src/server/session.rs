@@ -36,8 +36,8 @@ struct Session {
     max_requests: usize,
 }
 
-/// Serves the requests of a client, until it disconnects or `stop` is done. The requests in progress
-/// are completed. Requests that may wait for the device are done by `pool`.
+/// Serves the requests of a client, until it disconnects or `stop` is done. The requests in
+/// progress are completed. Requests that may wait for the device are done by `pool`.
 pub(super) async fn serve(
     negotiated: Negotiated,
     options: &Options,

@@ -1,12 +1,13 @@
 //! Sockets that one task reads and any thread writes.
 
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustix::net::Shutdown;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::DirectWrite;
@@ -14,12 +15,19 @@ use super::DirectWrite;
 /// A socket that also others write to. Only one task may poll each direction.
 pub(super) struct Shared<T>(pub(super) Arc<T>);
 
+/// Writes to a socket without SIGPIPE, which ends programs in C that use our library.
+fn send(socket: impl AsFd, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    let mut control = SendAncillaryBuffer::default();
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(rustix::net::sendmsg(socket, parts, &mut control, flags)?)
+}
+
 /// Implements reading and writing for a kind of socket.
 macro_rules! shared {
     ($socket:ty) => {
         impl DirectWrite for $socket {
             fn try_write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-                self.try_write_vectored(parts)
+                self.try_io(Interest::WRITABLE, || send(self, parts))
             }
         }
 
@@ -59,7 +67,7 @@ macro_rules! shared {
             ) -> Poll<io::Result<usize>> {
                 loop {
                     ready!(self.0.poll_write_ready(context))?;
-                    match self.0.try_write_vectored(parts) {
+                    match DirectWrite::try_write(&*self.0, parts) {
                         Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                         done => return Poll::Ready(done),
                     }

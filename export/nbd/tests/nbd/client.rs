@@ -15,9 +15,13 @@ use tempfile::TempDir;
 use crate::rig::{DISK_BYTES, Served, Slow, program, sparse};
 
 pub(crate) fn connect(uri: &str) -> diskfs_block::Result<Nbd> {
+    connect_within(uri, Duration::from_secs(5))
+}
+
+fn connect_within(uri: &str, timeout: Duration) -> diskfs_block::Result<Nbd> {
     let options = Options {
-        connect_timeout: Duration::from_secs(5),
-        request_timeout: Duration::from_secs(5),
+        connect_timeout: timeout,
+        request_timeout: timeout,
         ..Options::default()
     };
     Nbd::connect(&uri.parse::<Uri>()?, options)
@@ -254,7 +258,7 @@ fn qemu_nbd() {
         "qemu-nbd -f qcow2 -t -k SOCKET {}",
         image.display()
     ));
-    let device = connect(&server.uri()).unwrap();
+    let device = connect_within(&server.uri(), Duration::from_secs(2)).unwrap();
     assert!(device.is_writable());
     check_sparse(&device, &file);
     check_writes(&device);
@@ -278,7 +282,7 @@ fn a_server_that_is_killed_during_requests() {
     }
     let mut server =
         Other::start("nbdkit -f -U SOCKET --filter=delay memory 16M rdelay=3 wdelay=3");
-    let device = connect(&server.uri()).unwrap();
+    let device = connect_within(&server.uri(), Duration::from_secs(2)).unwrap();
     let begun = Instant::now();
     let (read, written) = std::thread::scope(|scope| {
         let reading = scope.spawn(|| device.read_at(0, &mut [0; 512]));

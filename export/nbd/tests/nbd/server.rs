@@ -200,7 +200,7 @@ fn fio_verifies_what_it_writes() {
     let served = Served::device(sparse(&directory.path().join("disk.raw")));
     let uri = format!("--uri={}", served.uri(""));
     let words = "--name=t --ioengine=nbd --rw=randrw --bsrange=512-256k --size=16m --iodepth=16 \
-                 --verify=crc32c --trim_percentage=10 --loops=2 --output-format=terse";
+                 --verify=crc32c --trim_percentage=10 --loops=2 --output-format=terse --verify_state_save=0";
     let words = words.split_whitespace().chain([&*uri]);
     diskfs_fixtures::run("fio", words).unwrap();
     served.server.stop().unwrap();
@@ -262,6 +262,32 @@ fn requests_are_answered_out_of_order_and_a_panic_is_an_error() {
     assert_eq!(hand.data(70_000), vec![5; 70_000]);
     assert!(hand.is_closed());
     stopping.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_slow_device_delays_only_its_own_connections() {
+    let slow = Slow {
+        inner: Memory::new(vec![5; 4 << 20]),
+        delay: Duration::from_millis(600),
+    };
+    let exports = vec![
+        Export::writable("slow", Arc::new(slow)),
+        Export::writable("quick", Arc::new(Memory::new(vec![6; 4 << 20]))),
+    ];
+    let served = Served::start(exports, Options::default());
+    let mut slow = Hand::go(served.connect(), "slow");
+    let mut quick = Hand::go(served.connect(), "quick");
+    let begun = Instant::now();
+    slow.send((READ, 0), 1, 0, 512);
+    std::thread::sleep(Duration::from_millis(50));
+    quick.send((READ, 0), 2, 0, 512);
+    assert_eq!(quick.simple(), (0, 2));
+    let mut third = Hand::go(served.connect(), "quick");
+    third.send((READ, 0), 3, 0, 512);
+    assert_eq!(third.simple(), (0, 3));
+    assert!(begun.elapsed() < Duration::from_millis(500));
+    assert_eq!(slow.simple(), (0, 1));
+    assert!(begun.elapsed() >= Duration::from_millis(600));
 }
 
 #[test]
