@@ -15,6 +15,7 @@ mod kernel_source;
 mod lacking;
 mod monitor;
 mod part;
+mod precompiled;
 mod save;
 
 pub use super::boot_files::{

@@ -14,6 +14,7 @@ use crate::boot_files::{
 
 use super::kernel_source;
 use super::lacking::{Lacking, Package, package};
+use super::precompiled::Precompiled;
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// The kernel's configuration.
@@ -126,13 +127,20 @@ impl BuildUml {
         fs::create_dir_all(&objects)?;
         let archive = Initramfs::with_agent(&agent)?.finish()?;
         fs::write(objects.join("initramfs.cpio"), archive)?;
-        let build = Build {
+        let mut build = Build {
             tree,
             objects: &objects,
             jobs: self.jobs,
+            headers: None,
         };
         say(&format!("configuring Linux {version}"));
         build.configure()?;
+        // ccache would not use what it has. The headers of a tree that was not unpacked here may
+        // change between two builds.
+        if find_program("ccache").is_none() && !source.is_dir() {
+            let config = fs::read(objects.join(".config"))?;
+            build.headers = Some(Precompiled::prepare(&objects, &config)?);
+        }
         say(&format!("compiling Linux {version}"));
         build.compile()?;
         let size_bytes = self.install(&objects.join("linux"))?;
@@ -233,6 +241,7 @@ struct Build<'a> {
     tree: &'a Path,
     objects: &'a Path,
     jobs: NonZeroUsize,
+    headers: Option<Precompiled>,
 }
 
 impl Build<'_> {
@@ -259,8 +268,11 @@ impl Build<'_> {
             .env_remove("KCFLAGS")
             .env_remove("MAKEFLAGS");
         // Kernel messages contain file names: remove the path of the tree.
-        let prefix = format!("-fmacro-prefix-map={}/=", self.tree.display());
-        make.arg(format!("KCFLAGS={prefix}"));
+        let mut flags = format!("-fmacro-prefix-map={}/=", self.tree.display());
+        if let Some(headers) = &self.headers {
+            flags = format!("{flags} {}", headers.add_to(&mut make));
+        }
+        make.arg(format!("KCFLAGS={flags}"));
         // Claim that the architecture has these functions; a source without that object ignores it.
         let ours = self.own_files_dir();
         let flags = format!("-DCONFIG_CRC32_ARCH -I{}", ours.display());
@@ -307,8 +319,17 @@ impl Build<'_> {
     }
 
     fn compile(&self) -> Result<()> {
-        let mut make = self.make();
-        run(make.arg("linux"))
+        if let Some(headers) = &self.headers {
+            run(self.make().arg("prepare"))?;
+            match headers.compile(self.objects) {
+                // Some source files don't compile with them: these are left to the call below.
+                Ok(()) if run(self.make().args(["--keep-going", "linux"])).is_ok() => return Ok(()),
+                Ok(()) => {}
+                Err(error) => tracing::debug!(%error, "compiling without precompiled headers"),
+            }
+            headers.remove()?;
+        }
+        run(self.make().arg("linux"))
     }
 }
 
