@@ -10,7 +10,7 @@ mod install;
 mod modules;
 mod tools;
 
-pub(super) use agent::{install_agent, is_built_with};
+pub(super) use agent::{architecture_for, install_agent, is_built_with};
 pub use checksum::verify_checksum;
 pub(super) use checksum::{remove_checksum, write_checksum};
 pub use guest_kernel::GuestKernel;

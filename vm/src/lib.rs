@@ -10,6 +10,7 @@
 //! answers in time. They boot the [`Appliance`].
 
 pub mod appliance;
+mod architecture;
 mod area;
 mod backend;
 mod boot_files;
@@ -21,7 +22,7 @@ mod filesystem_kinds;
 mod forward;
 #[cfg(target_arch = "x86_64")]
 mod kvm_probe;
-/// The probe runs a program for x86-64, as all machines are.
+/// The probe runs a program for x86-64.
 #[cfg(not(target_arch = "x86_64"))]
 mod kvm_probe {
     pub(super) fn problem() -> Option<String> {

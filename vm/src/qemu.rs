@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::architecture::Architecture;
 use super::backend::{Backend, Channel, Prepared};
 use super::boot_files::{Appliance, QemuFiles, find_program};
 use super::confine::Confinement;
@@ -14,9 +15,6 @@ use super::run_dir::RunDir;
 use super::saved_state::SavedState;
 use super::{VmOptions, kvm_probe};
 use diskfs_disk::{Error, ErrorKind, Result};
-
-/// QEMU's program for x86-64. Other architectures boot in other ways.
-pub(super) const PROGRAM: &str = "qemu-system-x86_64";
 
 /// The accelerator that runs the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,17 +33,14 @@ impl Backend for Qemu {
         options: &VmOptions,
     ) -> Result<Vec<Box<dyn Prepared>>> {
         let accelerator = self.0;
-        if !cfg!(target_arch = "x86_64") {
-            let reason = "QEMU machines are supported on x86-64 only";
-            return Err(Error::new(ErrorKind::Unsupported, reason));
-        }
-        let program = find()?;
         let files = match &options.kernel {
             Some(kernel) => kernel.files().clone(),
             None => appliance.qemu()?,
         };
+        let architecture = Architecture::of_kernel(&files.kernel)?;
+        let program = find(architecture)?;
         if accelerator == Accelerator::Kvm
-            && let Some(problem) = kvm_probe::problem()
+            && let Some(problem) = kvm_problem(architecture)
         {
             return Err(Error::new(ErrorKind::Unsupported, problem));
         }
@@ -58,6 +53,7 @@ impl Backend for Qemu {
         let ready = starts.map(|start| {
             let ready = Ready {
                 program: program.clone(),
+                architecture,
                 start,
                 accelerator,
                 memory_mib: options.memory_mib,
@@ -69,16 +65,35 @@ impl Backend for Qemu {
     }
 }
 
-/// Returns the path of QEMU's program.
+/// Returns the reason why KVM does not run a kernel of that architecture; `None` if it does.
+fn kvm_problem(architecture: Architecture) -> Option<String> {
+    if architecture != Architecture::HOST {
+        return Some(format!(
+            "KVM does not run a kernel for {}",
+            architecture.name()
+        ));
+    }
+    kvm_probe::problem()
+}
+
+/// Returns the path of QEMU's program for that architecture.
 ///
 /// # Errors
 /// Fails with `Unsupported` if it is not installed.
-pub(super) fn find() -> Result<PathBuf> {
-    find_program(PROGRAM).ok_or_else(|| {
-        let hint = "install the package qemu-system-x86 (Debian) or qemu-kvm-core (Fedora)";
+pub(super) fn find(architecture: Architecture) -> Result<PathBuf> {
+    let program = architecture.program();
+    find_program(program).ok_or_else(|| {
+        let hint = match architecture {
+            Architecture::X86_64 => {
+                "install the package qemu-system-x86 (Debian) or qemu-kvm-core (Fedora)"
+            }
+            Architecture::Aarch64 => {
+                "install the package qemu-system-arm (Debian) or qemu-system-aarch64-core (Fedora)"
+            }
+        };
         Error::new(
             ErrorKind::Unsupported,
-            format!("{PROGRAM} is not installed"),
+            format!("{program} is not installed"),
         )
         .with_hint(hint)
     })
@@ -94,6 +109,7 @@ enum Start {
 #[derive(Debug)]
 struct Ready {
     program: PathBuf,
+    architecture: Architecture,
     start: Start,
     accelerator: Accelerator,
     memory_mib: u32,
@@ -122,13 +138,14 @@ impl Prepared for Ready {
 
     fn command(&self, dir: &RunDir, disks: usize) -> Result<(Command, Confinement)> {
         let kind = match &self.start {
-            Start::Boot(_) => MACHINE,
+            Start::Boot(_) => self.architecture.machine(),
             Start::Restore(saved) => saved.machine(),
         };
-        let mut qemu = machine(&self.program, kind, self.accelerator, self.memory_mib);
+        let processor = (self.architecture, self.accelerator);
+        let mut qemu = machine(&self.program, kind, processor, self.memory_mib);
         let inherits = match &self.start {
             Start::Boot(files) => {
-                boot(&mut qemu, files, KERNEL_COMMAND_LINE);
+                boot(&mut qemu, files, &command_line(self.architecture));
                 None
             }
             Start::Restore(saved) => {
@@ -162,33 +179,32 @@ impl Prepared for Ready {
     }
 }
 
-/// The machine type. Only this one has the devices that Debian's kernels look for and boots
-/// reliably.
-pub(super) const MACHINE: &str = "pc";
-
 /// The id of the agent's stream on the command line.
 pub(super) const AGENT: &str = "agent";
 
-/// The kernel's command line: no self-tests of ciphers (0.2 s of emulation), a panic ends the
-/// machine, and a reboot is the quickest end of it.
-pub(super) const KERNEL_COMMAND_LINE: &str =
-    "console=ttyS0 quiet panic=-1 reboot=t cryptomgr.notests random.trust_cpu=on";
+/// Returns the kernel's command line: no self-tests of ciphers (0.2 s of emulation), a panic ends
+/// the machine, and a reboot is the quickest end of it.
+pub(super) fn command_line(architecture: Architecture) -> String {
+    let console = architecture.serial_line();
+    format!("console={console} quiet panic=-1 reboot=t cryptomgr.notests random.trust_cpu=on")
+}
 
 /// Returns the command for a machine with a processor, memory and a log, and no other privileges.
 pub(super) fn machine(
     program: &Path,
     kind: &str,
-    accelerator: Accelerator,
+    (architecture, accelerator): (Architecture, Accelerator),
     memory_mib: u32,
 ) -> Command {
+    let properties = architecture.properties();
     let mut qemu = Command::new(program);
     qemu.args(["-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-display", "none", "-name", "diskfs"])
         .arg("-sandbox")
         .arg("on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny")
         .arg("-machine")
-        .arg(format!("{kind},memory-backend=memory,usb=off,vmport=off"))
-        .args(accelerator.processor())
+        .arg(format!("{kind},memory-backend=memory,{properties}"))
+        .args(accelerator.processor(architecture))
         .args(["-m", &format!("{memory_mib}M")])
         .arg("-object")
         .arg(format!(
@@ -218,12 +234,13 @@ pub(super) fn agent(qemu: &mut Command, stream: &str) {
 }
 
 impl Accelerator {
-    fn processor(self) -> [&'static str; 4] {
+    fn processor(self, architecture: Architecture) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            // The simplest processor: emulating the instructions of newer ones is slower than doing
-            // without them.
-            Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "qemu64"],
+            Self::Tcg => {
+                let model = architecture.emulated_processor();
+                ["-accel", "tcg,thread=multi", "-cpu", model]
+            }
         }
     }
 }

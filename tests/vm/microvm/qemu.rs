@@ -117,3 +117,22 @@ fn with_a_state_that_is_of_no_use_it_boots() {
     assert_eq!(started(&listed), (0, 1), "{}", stderr(&listed));
     assert_eq!(listed.stdout, b"dir\n");
 }
+
+/// An x86-64 host emulates aarch64 as any other host does.
+#[test]
+#[ignore = "needs `packaging/appliance/build target/appliance-aarch64 aarch64`"]
+fn a_kernel_for_aarch64_opens_filesystems() {
+    let appliance = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/appliance-aarch64");
+    let Some(()) = require_all(&["mkfs.xfs", "xfs_repair", "qemu-system-aarch64"]) else {
+        return;
+    };
+    let shop = Workshop::new().unwrap();
+    let image = shop.sparse_file("xfs.img", 320 << 20).unwrap();
+    run("mkfs.xfs", [Path::new("-q"), &image]).unwrap();
+    let made = emulated(&appliance, &["mkdir".as_ref(), &at(&image, "/dir")]);
+    assert_eq!(started(&made), (1, 1), "{}", stderr(&made));
+    assert!(stderr(&made).contains("qemu-system-aarch64"));
+    check("xfs_repair", &["-n"], &image);
+    let listed = emulated(&appliance, &["ls".as_ref(), &at(&image, "/")]);
+    assert_eq!(listed.stdout, b"dir\n");
+}

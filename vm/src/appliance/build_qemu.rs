@@ -7,8 +7,8 @@ use std::process::Command;
 
 use crate::VmOptions;
 use crate::boot_files::{
-    Appliance, Modules, QemuFiles, bz_image, initramfs, install, install_agent, numbers,
-    remove_checksum, run, write_checksum,
+    Appliance, Modules, QemuFiles, architecture_for, bz_image, initramfs, install, install_agent,
+    numbers, remove_checksum, run, write_checksum,
 };
 
 use super::save::save;
@@ -70,11 +70,13 @@ impl BuildQemu {
         };
         say(&format!("unpacking {}", kernel.display()));
         let image = fs::read(&kernel).map_err(|error| unreadable(error, &kernel))?;
-        let elf = bz_image::unpack(&image).map_err(|e| e.in_file(&kernel))?;
+        let unpacked_kernel = bz_image::unpack(&image).map_err(|e| e.in_file(&kernel))?;
+        let architecture = architecture_for(&agent, &unpacked_kernel)?;
         say(&format!("collecting modules from {}", modules.display()));
-        let (initramfs, filesystems) = initramfs(&agent, &Modules::in_tree(&modules)?)?;
-        let size_bytes = (len_of(&elf), len_of(&initramfs));
-        let files = self.install(&elf, &initramfs)?;
+        let modules = Modules::in_tree(&modules, architecture)?;
+        let (initramfs, filesystems) = initramfs(&agent, &modules)?;
+        let size_bytes = (len_of(&unpacked_kernel), len_of(&initramfs));
+        let files = self.install(&unpacked_kernel, &initramfs)?;
         install_agent(&agent, &self.output)?;
         let saved = self.save.then(|| {
             say("booting a machine to save its state");

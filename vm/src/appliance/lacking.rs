@@ -7,8 +7,8 @@ use std::process::Command;
 use rustix::process::geteuid;
 
 use super::{build_qemu, build_tools, build_uml, kernel_source};
+use crate::architecture::Architecture;
 use crate::boot_files::{find_program, output_of};
-use crate::qemu;
 
 /// A package, by its names in Debian and in Fedora.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,12 +26,21 @@ pub(super) const fn package(name: &'static str) -> Package {
 }
 
 const CURL: Package = package("curl");
-const QEMU: Package = Package {
-    deb: "qemu-system-x86",
-    rpm: "qemu-system-x86-core",
+const QEMU: Package = match Architecture::HOST {
+    Architecture::X86_64 => Package {
+        deb: "qemu-system-x86",
+        rpm: "qemu-system-x86-core",
+    },
+    Architecture::Aarch64 => Package {
+        deb: "qemu-system-arm",
+        rpm: "qemu-system-aarch64-core",
+    },
 };
 const KERNEL: Package = Package {
-    deb: "linux-image-cloud-amd64",
+    deb: match Architecture::HOST {
+        Architecture::X86_64 => "linux-image-cloud-amd64",
+        Architecture::Aarch64 => "linux-image-cloud-arm64",
+    },
     rpm: "kernel-core",
 };
 const UBUNTU_KERNEL: Package = package("linux-image-virtual");
@@ -94,7 +103,7 @@ impl Lacking {
 
     /// Returns what the host lacks for starting the files that QEMU boots.
     pub fn for_running_qemu() -> Self {
-        Self::programs(&[(qemu::PROGRAM, QEMU)])
+        Self::programs(&[(Architecture::HOST.program(), QEMU)])
     }
 
     /// Returns the filesystem programs that the host lacks; the others can be packed without them.

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
+use crate::architecture::Architecture;
 use crate::boot_files::{QemuFiles, write_checksum};
 use crate::confine::Confinement;
 use crate::connection::accept;
 use crate::process::Process;
-use crate::qemu::{self, Accelerator, KERNEL_COMMAND_LINE, MACHINE};
+use crate::qemu::{self, Accelerator};
 use crate::saved_state::{SavedState, receive};
 
 use super::monitor::Monitor;
@@ -35,7 +36,8 @@ const STREAM: &str = "state";
 /// Fails with `Unsupported` if QEMU is not installed, or if the machine does not boot.
 pub(super) fn save(files: &QemuFiles, memory_mib: u32) -> Result<u64> {
     let to = files.saved.as_path();
-    let program = qemu::find()?;
+    let architecture = Architecture::of_kernel(&files.kernel)?;
+    let program = qemu::find(architecture)?;
     let dir = tempfile::tempdir()?;
     let (stream, monitor) = (dir.path().join("agent"), dir.path().join("monitor"));
     let began = Instant::now();
@@ -43,8 +45,9 @@ pub(super) fn save(files: &QemuFiles, memory_mib: u32) -> Result<u64> {
     let parent = to.parent().filter(|dir| !dir.as_os_str().is_empty());
     let new = NamedTempFile::new_in(parent.unwrap_or(Path::new(".")))?;
 
-    let mut command = qemu::machine(&program, MACHINE, Accelerator::Tcg, memory_mib);
-    let words = format!("{KERNEL_COMMAND_LINE} diskfs.saved");
+    let processor = (architecture, Accelerator::Tcg);
+    let mut command = qemu::machine(&program, architecture.machine(), processor, memory_mib);
+    let words = format!("{} diskfs.saved", qemu::command_line(architecture));
     qemu::boot(&mut command, files, &words);
     let at = |path: &Path| qemu::doubled_commas(path);
     // QEMU does not wait for a peer of this stream.

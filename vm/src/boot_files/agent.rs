@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::Appliance;
 use super::install::install;
+use crate::architecture::Architecture;
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// The name of the agent's file in the appliance.
@@ -77,6 +78,23 @@ pub(crate) fn is_built_with(dir: &Path, agent: &[u8]) -> bool {
     std::fs::read(dir.join(NAME)).map_or(true, |installed| installed == agent)
 }
 
+/// Returns the architecture of a kernel.
+///
+/// # Errors
+/// Fails with `Invalid` if the agent is for another architecture, with `Unsupported` if the
+/// kernel's architecture is unknown.
+pub(crate) fn architecture_for(agent: &[u8], kernel: &[u8]) -> Result<Architecture> {
+    let unknown = || Error::new(ErrorKind::Unsupported, "unknown architecture of the kernel");
+    let of_kernel = Architecture::of(kernel).ok_or_else(unknown)?;
+    if Architecture::of(agent) == Some(of_kernel) {
+        return Ok(of_kernel);
+    }
+    let name = of_kernel.name();
+    let reason = format!("the kernel is for {name}, and the agent is not");
+    let hint = format!("name an agent for {name} with --agent");
+    Err(Error::new(ErrorKind::Invalid, reason).with_hint(hint))
+}
+
 /// Checks that the agent is a static program: the initramfs has no libraries.
 fn check_agent(agent: &[u8]) -> Result<()> {
     let invalid = |reason: &str| Err(Error::new(ErrorKind::Invalid, reason));
@@ -84,7 +102,11 @@ fn check_agent(agent: &[u8]) -> Result<()> {
         return invalid("the agent is not an ELF program");
     }
     // A dynamic program contains the path of its interpreter (ELF, `PT_INTERP`).
-    let dynamic = agent.windows(15).any(|bytes| bytes == b"/lib64/ld-linux");
+    let interpreters: [&[u8]; 2] = [b"/lib64/ld-linux", b"/lib/ld-"];
+    let dynamic = interpreters.iter().any(|name| {
+        let mut places = agent.windows(name.len());
+        places.any(|bytes| bytes == *name)
+    });
     if dynamic {
         return invalid("the agent is not a static program");
     }
@@ -100,6 +122,23 @@ mod tests {
         check_agent(b"\x7fELF and so on").unwrap();
         assert!(check_agent(b"#!/bin/sh").is_err());
         assert!(check_agent(b"\x7fELF /lib64/ld-linux-x86-64.so.2").is_err());
+        assert!(check_agent(b"\x7fELF /lib/ld-linux-aarch64.so.1").is_err());
+    }
+
+    #[test]
+    fn an_agent_runs_on_its_kernel() {
+        let program = |machine: u8| {
+            let mut program = b"\x7fELF".to_vec();
+            program.resize(64, 0);
+            program[18] = machine;
+            program
+        };
+        let (x86_64, aarch64) = (program(62), program(183));
+        let architecture = architecture_for(&aarch64, &aarch64).unwrap();
+        assert_eq!(architecture, Architecture::Aarch64);
+        let error = architecture_for(&x86_64, &aarch64).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.reason().contains("aarch64"), "{error}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Extraction of the ELF kernel from a `bzImage`. QEMU enters an ELF kernel at once, while the
+//! Unpacking of kernels: extraction of the ELF kernel from a `bzImage`. QEMU enters an ELF kernel at once, while the
 //! image would first unpack itself by emulated instructions (`Documentation/arch/x86/boot.rst`,
 //! "The Real-Mode Kernel Header").
 
 use std::io::Read;
 
+use crate::architecture::Architecture;
 use diskfs_archive::unpack::{self, Streams};
 use diskfs_disk::{Error, ErrorKind, Result};
 
@@ -21,18 +22,26 @@ const OLDEST: u16 = 0x208;
 /// is untrusted.
 pub(crate) const MAX_KERNEL_BYTES: u64 = 256 << 20;
 
-/// Returns the kernel as ELF; `image` may be ELF already.
+/// Returns the kernel as ELF, or a kernel for aarch64 as `Image`, which does not unpack itself;
+/// `image` may be that already, also compressed.
 ///
 /// # Errors
 /// Fails with `Invalid` if this is not a kernel, with `Unsupported` if its compression is unknown.
 pub(crate) fn unpack(image: &[u8]) -> Result<Vec<u8>> {
-    if image.starts_with(ELF) {
+    if image.starts_with(ELF) || Architecture::of(image).is_some() {
         return Ok(image.to_vec());
+    }
+    if image.starts_with(GZIP) {
+        let kernel = decompress(image, MAX_KERNEL_BYTES)?;
+        return match Architecture::of(&kernel) {
+            Some(_) => Ok(kernel),
+            None => Err(Error::new(ErrorKind::Invalid, "not a kernel")),
+        };
     }
     let payload = payload(image).ok_or_else(|| {
         Error::new(
             ErrorKind::Invalid,
-            "not a kernel for x86: missing bzImage header",
+            "not a kernel for x86-64 or aarch64: missing header of a bzImage or an Image",
         )
     })?;
     let kernel = decompress(payload, MAX_KERNEL_BYTES)?;
@@ -44,6 +53,9 @@ pub(crate) fn unpack(image: &[u8]) -> Result<Vec<u8>> {
 }
 
 const ELF: &[u8] = b"\x7fELF";
+
+/// The start of a file that is compressed by gzip, as kernels for aarch64 may be (RFC 1952).
+const GZIP: &[u8] = &[0x1f, 0x8b];
 
 fn payload(image: &[u8]) -> Option<&[u8]> {
     let u32_at = |at: usize| {
@@ -141,6 +153,20 @@ mod tests {
         ];
         assert_eq!(unpack(&image(&lz4.concat())).unwrap(), kernel);
         assert_eq!(unpack(&kernel).unwrap(), kernel);
+    }
+
+    #[test]
+    fn kernels_for_aarch64_are_images() {
+        let mut kernel = vec![0; 1000];
+        kernel[0x38..0x3c].copy_from_slice(b"ARM\x64");
+        assert_eq!(unpack(&kernel).unwrap(), kernel);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&kernel).unwrap();
+        assert_eq!(unpack(&gzip.finish().unwrap()).unwrap(), kernel);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(b"no kernel").unwrap();
+        let error = unpack(&gzip.finish().unwrap()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
     }
 
     #[test]

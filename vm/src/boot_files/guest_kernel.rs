@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::run_dir::RunDir;
 
+use super::agent::architecture_for;
 use super::bz_image::{self, MAX_KERNEL_BYTES};
 use super::initramfs::initramfs;
 use super::modules::{Modules, numbers};
@@ -58,6 +59,7 @@ impl GuestKernel {
         let image = tree.read_at_most(&found.kernel, MAX_KERNEL_BYTES)?;
         let in_guest = |error: Error| error.in_file(tree.image_path());
         let elf = bz_image::unpack(&image).map_err(in_guest)?;
+        architecture_for(&agent, &elf).map_err(in_guest)?;
         let modules = Modules::in_guest(&tree, &found.modules)?;
         let (initramfs, filesystems) = initramfs(&agent, &modules)?;
         let dir = RunDir::with_room_for(ROOM_MIB)?;

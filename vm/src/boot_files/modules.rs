@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::bz_image::decompress;
-use super::tools::run;
+use super::tools::{find_program, run};
+use crate::architecture::Architecture;
 use diskfs_disk::{Error, ErrorKind, Filesystem, Result};
 
 /// The maximum depth of directories and of dependencies; real trees have 8 directories.
@@ -29,8 +30,9 @@ pub(crate) struct Modules {
     /// The files by module name.
     files: HashMap<String, PathBuf>,
     read: ReadFile,
-    /// True if `strip` may process the modules: it was not written for untrusted input.
-    are_ours: bool,
+    /// The program that strips the modules; `None` if they are untrusted, for which such programs
+    /// were not written, or if there is none for their architecture.
+    strip: Option<PathBuf>,
 }
 
 /// An unpacked module.
@@ -38,28 +40,28 @@ pub(crate) struct Modules {
 pub(crate) struct Module {
     name: String,
     bytes: Vec<u8>,
-    is_ours: bool,
+    strip: Option<PathBuf>,
 }
 
 impl fmt::Debug for Modules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Modules")
             .field("count", &self.files.len())
-            .field("are_ours", &self.are_ours)
+            .field("strip", &self.strip)
             .finish_non_exhaustive()
     }
 }
 
 impl Modules {
-    /// Finds the modules of the host.
-    pub(crate) fn in_tree(dir: &Path) -> Result<Self> {
+    /// Finds the modules of the host, or of a package for that architecture.
+    pub(crate) fn in_tree(dir: &Path, architecture: Architecture) -> Result<Self> {
         let mut files = HashMap::new();
         let kernel = dir.join("kernel");
         find(&kernel, 0, &mut files).map_err(|e| Error::from(e).in_file(&kernel))?;
         Ok(Self {
             files,
             read: Box::new(|file| Ok(fs::read(file)?)),
-            are_ours: true,
+            strip: strip_program(architecture),
         })
     }
 
@@ -82,7 +84,7 @@ impl Modules {
         Ok(Self {
             files,
             read: Box::new(read),
-            are_ours: false,
+            strip: None,
         })
     }
 
@@ -145,7 +147,7 @@ impl DependencyWalk<'_> {
         self.order.push(Module {
             name: name.to_owned(),
             bytes,
-            is_ours: modules.are_ours,
+            strip: modules.strip.clone(),
         });
         Ok(())
     }
@@ -159,17 +161,25 @@ impl Module {
     /// Returns the module's bytes. Debug sections of a host's module are stripped, which leaves a
     /// third, and so is the signature, which would take time to check.
     pub(crate) fn into_bytes(self) -> Result<Vec<u8>> {
-        if !self.is_ours {
+        let Some(strip) = self.strip else {
             return Ok(self.bytes);
-        }
+        };
         let dir = tempfile::tempdir()?;
         let file = dir.path().join("module.ko");
         fs::write(&file, &self.bytes)?;
-        let mut strip = Command::new("strip");
+        let mut strip = Command::new(strip);
         strip.args(["--strip-debug", "--remove-section=.BTF"]);
         run(strip.arg(&file))?;
         Ok(fs::read(&file)?)
     }
+}
+
+/// Returns the program that strips files of that architecture; `None` if it is not installed.
+fn strip_program(architecture: Architecture) -> Option<PathBuf> {
+    if architecture == Architecture::HOST {
+        return Some("strip".into());
+    }
+    find_program(&format!("{}-linux-gnu-strip", architecture.name()))
 }
 
 fn find(dir: &Path, depth: usize, found: &mut HashMap<String, PathBuf>) -> std::io::Result<()> {
@@ -232,7 +242,7 @@ mod tests {
         write("crc32c-intel.ko", "");
         let packed = zstd::encode_all(&module("xfs")[..], 1).unwrap();
         fs::write(dir.join("loop.ko.zst"), packed).unwrap();
-        let modules = Modules::in_tree(tree.path()).unwrap();
+        let modules = Modules::in_tree(tree.path(), Architecture::HOST).unwrap();
         let order = modules
             .with_dependencies(&["xfs", "loop", "nothing"])
             .unwrap();
@@ -247,7 +257,7 @@ mod tests {
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("a.ko"), module("b")).unwrap();
         fs::write(dir.join("b.ko"), module("a")).unwrap();
-        let modules = Modules::in_tree(tree.path()).unwrap();
+        let modules = Modules::in_tree(tree.path(), Architecture::HOST).unwrap();
         let order = modules.with_dependencies(&["a"]).unwrap();
         let names: Vec<&str> = order.iter().map(Module::name).collect();
         assert_eq!(names, ["b", "a"]);
