@@ -57,14 +57,36 @@ fn variable(name: &str) -> String {
     env::var(name).unwrap_or_default()
 }
 
-/// Builds the agent as a static program of this host.
-fn build(out: &Path) -> Result<Vec<u8>, String> {
-    let host = variable("HOST");
-    if !(host.starts_with("x86_64") && host.contains("linux")) {
-        return Err(format!(
-            "{host} does not build static programs for x86-64 Linux"
-        ));
+/// Returns the target and the compiler's flags for a static program of the library's architecture.
+fn static_program() -> Result<(String, String), String> {
+    let (host, target) = (variable("HOST"), variable("TARGET"));
+    let architecture = target.split('-').next().unwrap_or_default();
+    if !target.contains("linux") || !["x86_64", "aarch64"].contains(&architecture) {
+        return Err(format!("no machine runs an agent for {target}"));
     }
+    if host.starts_with(architecture) && host.contains("linux") {
+        let flags = ["target-feature=+crt-static", "relocation-model=static"];
+        return Ok((host, as_list(&flags)));
+    }
+    // The standard library of this target has all that is needed, so it needs no C compiler.
+    let flags = [
+        "linker=rust-lld",
+        "linker-flavor=ld.lld",
+        "link-self-contained=yes",
+    ];
+    let target = format!("{architecture}-unknown-linux-musl");
+    Ok((target, as_list(&flags)))
+}
+
+/// Returns the compiler's flags as a list of TOML.
+fn as_list(flags: &[&str]) -> String {
+    let flags = flags.iter().map(|flag| format!("\"-C\",\"{flag}\""));
+    format!("[{}]", flags.collect::<Vec<_>>().join(","))
+}
+
+/// Builds the agent as a static program.
+fn build(out: &Path) -> Result<Vec<u8>, String> {
+    let (target, flags) = static_program()?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for source in SOURCES {
         println!("cargo::rerun-if-changed={}", root.join(source).display());
@@ -73,16 +95,13 @@ fn build(out: &Path) -> Result<Vec<u8>, String> {
     let mut cargo = Command::new(variable("CARGO"));
     cargo
         .args(["build", "--quiet", "--locked", "--package", "diskfs-agent"])
-        .args(["--profile", "agent", "--target", &host])
+        .args(["--profile", "agent", "--target", &target])
         .arg("--manifest-path")
         .arg(root.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(&target_dir)
         .arg("--config")
-        .arg(format!(
-            "target.{host}.rustflags=[\"-C\",\"target-feature=+crt-static\",\
-             \"-C\",\"relocation-model=static\"]"
-        ));
+        .arg(format!("target.{target}.rustflags={flags}"));
     for unwanted in UNWANTED {
         cargo.env_remove(unwanted);
     }
@@ -91,6 +110,6 @@ fn build(out: &Path) -> Result<Vec<u8>, String> {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(said.lines().last().unwrap_or_default().to_owned());
     }
-    let agent = target_dir.join(host).join("agent/diskfs-agent");
+    let agent = target_dir.join(target).join("agent/diskfs-agent");
     fs::read(&agent).map_err(|error| format!("{}: {error}", agent.display()))
 }

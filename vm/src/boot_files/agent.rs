@@ -12,7 +12,11 @@ use diskfs_disk::{Error, ErrorKind, Result};
 const NAME: &str = "diskfs-agent";
 
 /// The place of the agent after a build from a checkout, from the directory of the program.
-const IN_CHECKOUT: &str = "../x86_64-unknown-linux-gnu/agent/diskfs-agent";
+const IN_CHECKOUT: &str = if cfg!(target_arch = "aarch64") {
+    "../aarch64-unknown-linux-musl/agent/diskfs-agent"
+} else {
+    "../x86_64-unknown-linux-gnu/agent/diskfs-agent"
+};
 
 /// The agent that is built into this library (`build.rs`), compressed by gzip; empty if none is.
 const BUILT_IN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent.gz"));
