@@ -46,9 +46,9 @@ impl Precompiled {
         let dir = objects.join(format!("headers-{crc:08x}"));
         fs::create_dir_all(&dir)?;
         let new = Self { dir };
-        fs::write(new.dir.join("headers.h"), HEADERS)?;
-        fs::write(new.dir.join("names.h"), NAMES)?;
-        fs::write(new.first(), "")?;
+        write_once(&new.dir.join("headers.h"), HEADERS)?;
+        write_once(&new.dir.join("names.h"), NAMES)?;
+        write_once(&new.first(), "")?;
         Ok(new)
     }
 
@@ -99,6 +99,14 @@ impl Precompiled {
     }
 }
 
+/// Writes a file unless it has these contents: a newer file makes make compile all objects again.
+fn write_once(file: &Path, contents: &str) -> std::io::Result<()> {
+    if fs::read_to_string(file).is_ok_and(|found| found == contents) {
+        return Ok(());
+    }
+    fs::write(file, contents)
+}
+
 /// Returns the compiler in a record of kbuild, and its flags without those of the one source file.
 fn compiler_call(record: &str) -> Option<(&str, Vec<&str>)> {
     let line = record.lines().find(|line| line.starts_with("savedcmd_"))?;
@@ -122,6 +130,20 @@ fn compiler_call(record: &str) -> Option<(&str, Vec<&str>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_build_finds_the_files_of_the_first() {
+        let objects = tempfile::tempdir().unwrap();
+        let times = || {
+            let new = Precompiled::prepare(objects.path(), b"CONFIG_X=y").unwrap();
+            let files = [new.first(), new.dir.join("names.h")];
+            files.map(|file| fs::metadata(file).unwrap().modified().unwrap())
+        };
+        assert_eq!(times(), times());
+        let other = Precompiled::prepare(objects.path(), b"CONFIG_X=n").unwrap();
+        assert_eq!(fs::read_dir(objects.path()).unwrap().count(), 2);
+        assert!(other.first().is_file());
+    }
 
     #[test]
     fn flags_of_one_source_file_are_left_out() {
