@@ -66,6 +66,8 @@ mod progress;
 pub(crate) mod qemu_img;
 mod rebase;
 mod reference;
+#[cfg(feature = "nbd")]
+mod remote;
 mod resize;
 mod rm;
 #[cfg(feature = "microvm")]

@@ -24,6 +24,7 @@ mod overlay;
 mod partitions;
 mod place;
 mod probe;
+mod remote;
 mod resize;
 mod shrink;
 mod transaction;
@@ -56,6 +57,7 @@ pub use mkfs::{
 pub use opening::ChosenDriver;
 pub use options::DiskOptions;
 pub use overlay::create_overlay;
+pub use remote::RemoteImages;
 pub use resize::{
     ResizeLayer, ResizeProgress, ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume,
     ShrinkTo, ToolUse,

@@ -337,6 +337,18 @@ fn serve_disk(
     served.and(closed)
 }
 
+/// Returns the source of a mount as the host shows it: the absolute path of an image, or its URI.
+pub(super) fn mount_source(image: &Path) -> Result<PathBuf> {
+    let spec = ImageSpec {
+        path: image.to_owned(),
+        ..ImageSpec::default()
+    };
+    match spec.nbd_uri() {
+        Some(_) => Ok(spec.path),
+        None => Ok(std::path::absolute(image)?),
+    }
+}
+
 /// The end of a server, after a signal or an unmount.
 struct Shutdown {
     ending: Ending,
@@ -428,7 +440,7 @@ impl Mount {
             None => (Direction::ReadOnly, Changes::None),
         };
         let options = Options {
-            source: std::path::absolute(overlay.unwrap_or(&image))?,
+            source: mount_source(overlay.unwrap_or(&image))?,
             ..self.fuse_options()?
         };
         let needs = Needs::reading_images(vec![operands.image.to_owned()], &operands.source);

@@ -107,11 +107,8 @@ impl Operand {
 
     fn split_by(&self, is_image: impl Fn(&[u8]) -> bool) -> OperandParts {
         let text = self.0.as_bytes();
-        if remote_scheme(text).is_some_and(|scheme| !is_image(scheme)) {
-            return OperandParts {
-                image: self.0.clone(),
-                path: None,
-            };
+        if let Some(scheme) = remote_scheme(text).filter(|scheme| !is_image(scheme)) {
+            return self.split_remote(scheme.len());
         }
         let colons: Vec<usize> = (0..text.len())
             .filter(|at| text[*at..].starts_with(b":/"))
@@ -129,6 +126,19 @@ impl Operand {
                 path: Some(text[at + 1..].to_vec()),
             },
             (None, None) => self.split_relative(is_image).unwrap_or_else(whole),
+        }
+    }
+
+    /// Splits a URI at its last `:/`, without that of the scheme, which has this length.
+    fn split_remote(&self, scheme_bytes: usize) -> OperandParts {
+        let text = self.0.as_bytes();
+        let first = scheme_bytes + "://".len();
+        let mut colons = (first..text.len()).rev();
+        let found = colons.find(|at| text[*at..].starts_with(b":/"));
+        let end = found.unwrap_or(text.len());
+        OperandParts {
+            image: OsString::from_vec(text[..end].to_vec()),
+            path: found.map(|at| text[at + 1..].to_vec()),
         }
     }
 

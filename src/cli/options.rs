@@ -21,6 +21,8 @@ use diskfs::{
 use super::bytes;
 use super::config::Config;
 use super::key::KeyArgs;
+#[cfg(feature = "nbd")]
+use super::remote::NbdImages;
 use super::sandbox;
 #[cfg(feature = "microvm")]
 use super::vm::VmArgs;
@@ -192,6 +194,8 @@ impl SourceArgs {
         if let Some(code_page) = self.volume.code_page {
             options = options.code_page(code_page);
         }
+        #[cfg(feature = "nbd")]
+        let options = options.remote(Arc::new(NbdImages));
         self.add.iter().try_fold(options, DiskOptions::add_spec)
     }
 }

@@ -162,6 +162,12 @@ impl<'a> Needs<'a> {
         Some(grants.gate(gate))
     }
 
+    /// Returns true if an image is on another machine.
+    fn is_remote(&self) -> bool {
+        let specs = self.images.iter().flat_map(|image| ImageSpec::parse(image));
+        specs.into_iter().any(|spec| spec.nbd_uri().is_some())
+    }
+
     /// Returns true if an image may have to be decompressed into a temporary file.
     fn may_decompress(&self) -> bool {
         let is_compressed = |spec: ImageSpec| match spec.format.or(self.source.image.format) {
@@ -266,6 +272,10 @@ pub(crate) fn enter(needs: &Needs<'_>, in_broker: &mut dyn FnMut()) -> Result<Op
     #[cfg(feature = "microvm")]
     if needs.source.vm.lacks_kernel() {
         tracing::warn!("not confined: --vm-kernel guest extracts a kernel to a file");
+        return Ok(None);
+    }
+    if needs.is_remote() {
+        tracing::warn!("not confined: an export of NBD needs the network");
         return Ok(None);
     }
     let Some(grants) = needs.grants() else {

@@ -37,6 +37,8 @@ mod partition;
 mod program;
 mod progress;
 mod qemu_img;
+#[cfg(feature = "nbd")]
+mod remote;
 mod resize;
 mod resize_stacks;
 mod room;

@@ -122,7 +122,7 @@ fn images_on_other_machines_are_answered_with_the_way_to_them() {
     let directory = tempfile::tempdir().unwrap();
     for words in [
         &["ls", "https://example.org/disk.qcow2:/etc"][..],
-        &["info", "nbd://localhost/export"],
+        &["info", "s3://bucket/disk.qcow2"],
         &["cp", "http://example.org/disk.qcow2:/etc/hosts", "."],
         &["cp", "hosts", "ssh://example.org/disk.qcow2:/etc/hosts"],
         &["snapshot", "list", "https://example.org/disk.qcow2"],

@@ -10,7 +10,7 @@ use diskfs_image::{
 };
 
 use super::fallback::FallbackUse;
-use super::{CodePage, Disk, Fallback, Keys, OpenedImage, overlay};
+use super::{CodePage, Disk, Fallback, Keys, OpenedImage, RemoteImages, overlay};
 use crate::{CancellationToken, Error, ErrorKind, Result};
 
 /// The limit on a dry run's changes. They are in memory, and a larger change does not suit a dry
@@ -38,6 +38,7 @@ pub struct DiskOptions {
     access: Access,
     settings: Settings,
     other_disks: Vec<ImageSource>,
+    remote: Option<Arc<dyn RemoteImages>>,
 }
 
 /// The kind of access to the disk.
@@ -143,6 +144,13 @@ impl DiskOptions {
     /// Sets what opens the files of the image, in a process that can open none itself.
     pub fn files(mut self, files: Arc<dyn FileOpener>) -> Self {
         self.image.files = files;
+        self
+    }
+
+    /// Sets what opens images that are exports of NBD (`nbd://HOST/NAME`). Without it, they are
+    /// refused.
+    pub fn remote(mut self, remote: Arc<dyn RemoteImages>) -> Self {
+        self.remote = Some(remote);
         self
     }
 
@@ -292,7 +300,17 @@ impl DiskOptions {
     fn open_one(&self, source: &ImageSource) -> Result<Disk> {
         let options = self.image_options();
         let (image, path) = match source {
-            ImageSource::File(spec) => self.open_file(&spec.path, &spec.options_over(&options))?,
+            ImageSource::File(spec) => {
+                let options = spec.options_over(&options);
+                match (spec.nbd_uri(), &self.remote) {
+                    (Some(uri), Some(remote)) => {
+                        let storage = self.open_remote(uri, remote.as_ref())?;
+                        let opened = self.open_storage(&storage, &options);
+                        (opened.map_err(|e| e.in_file(uri))?, spec.path.clone())
+                    }
+                    _ => self.open_file(&spec.path, &options)?,
+                }
+            }
             ImageSource::Device(name, storage) => {
                 let opened = self.open_storage(storage, &options);
                 let opened = opened.map_err(|e| e.in_file(name))?;
@@ -314,6 +332,16 @@ impl DiskOptions {
             options.unlock = Some(Arc::new(keys.clone()));
         }
         options
+    }
+
+    fn open_remote(&self, uri: &str, remote: &dyn RemoteImages) -> Result<Storage> {
+        let opened = match self.access {
+            Access::Write => remote.open_writable(uri).map(Storage::Writable),
+            Access::ReadOnly | Access::DryRun | Access::Overlay(_) => {
+                remote.open(uri).map(Storage::ReadOnly)
+            }
+        };
+        opened.map_err(|error| error.in_file(uri))
     }
 
     fn open_file(&self, path: &Path, options: &OpenOptions) -> Result<(OpenedImage, PathBuf)> {

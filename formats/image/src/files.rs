@@ -5,8 +5,8 @@ use std::path::Path;
 
 use diskfs_block::{File, Result};
 
-use crate::base;
 use crate::gate::{Access, Gate, NamedFile};
+use crate::{base, uri};
 
 /// An opener of the host files that belong to images.
 ///
@@ -38,6 +38,7 @@ pub struct DirectOpener;
 
 impl FileOpener for DirectOpener {
     fn open(&self, path: &Path, access: Access) -> Result<File> {
+        uri::refuse_nbd(path)?;
         match access {
             Access::Read => File::open(path),
             Access::ReadWrite => File::open_read_write(path),

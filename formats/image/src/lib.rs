@@ -95,6 +95,7 @@ pub mod snapshots;
 mod source;
 mod spec;
 mod spool;
+mod uri;
 mod writable;
 mod zero_runs;
 

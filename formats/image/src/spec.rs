@@ -2,12 +2,12 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use diskfs_block::{Error, Result};
 
-use crate::{Format, OpenOptions};
+use crate::{Format, OpenOptions, uri};
 
 /// An image as the user spells it: a path and options, as QEMU spells them.
 ///
@@ -35,41 +35,20 @@ pub struct ImageSpec {
     pub backing_format: Option<Format>,
 }
 
-/// The hint for an image on another machine.
-const REMOTE_HINT: &str = "download it first, or mount it as a local file: `nbdfuse FILE nbd://HOST/NAME` does \
-                           so for an NBD export, and nbdkit's plugins curl and ssh export other sources by NBD";
-
-/// Returns the scheme of a remote path, as other programs spell it: `https://...`.
-fn remote_scheme(path: &[u8]) -> Option<&str> {
-    let end = path.windows(3).position(|at| at == b"://")?;
-    let scheme = std::str::from_utf8(path.get(..end)?).ok()?;
-    let mut letters = scheme.bytes();
-    let is_scheme = letters
-        .next()
-        .is_some_and(|first| first.is_ascii_alphabetic())
-        && letters.all(|byte| byte.is_ascii_alphanumeric() || byte == b'+');
-    is_scheme.then_some(scheme)
-}
-
 impl ImageSpec {
     /// Parses a spec from the command line, which need not be UTF-8.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](diskfs_block::ErrorKind::Invalid) for an unknown option;
     /// [`ErrorKind::Unsupported`](diskfs_block::ErrorKind::Unsupported) for an unknown format, and
-    /// for an image on another machine (`https://...`).
+    /// for an image on another machine (`https://...`) that is not an export of NBD.
     pub fn parse(spec: &OsStr) -> Result<Self> {
         let mut parts = split_at_commas(spec.as_bytes()).into_iter();
         let path = parts.next().unwrap_or_default();
         if path.is_empty() {
             return Err(Error::invalid("missing file name"));
         }
-        if let Some(scheme) = remote_scheme(&path) {
-            let reason = format!("images on other machines are not supported: {scheme}://");
-            return Err(Error::unsupported(reason)
-                .in_file(Path::new(OsStr::from_bytes(&path)))
-                .with_hint(REMOTE_HINT));
-        }
+        uri::refuse_others(&path)?;
         let mut parsed = Self {
             path: PathBuf::from(OsStr::from_bytes(&path)),
             ..Self::default()
@@ -78,6 +57,11 @@ impl ImageSpec {
             parsed.take_option(&option)?;
         }
         Ok(parsed)
+    }
+
+    /// Returns the URI of the NBD export that is the image; `None` for a file.
+    pub fn nbd_uri(&self) -> Option<&str> {
+        uri::nbd(&self.path)
     }
 
     fn take_option(&mut self, option: &[u8]) -> Result<()> {

@@ -17,6 +17,7 @@ use diskfs::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::super::mount::companion::Companion;
+use super::super::mount::mount_source;
 use super::super::show::json::put_name;
 use super::super::show::name::message;
 use super::Exported;
@@ -70,7 +71,7 @@ impl FuseFile {
         let mut companion = Companion { pipe };
         Companion::start(&std::path::absolute(path)?, orphaned)?;
         let options = Options {
-            source: std::path::absolute(source)?,
+            source: mount_source(source)?,
             root: FileType::Regular,
             access,
             writes: Writes::Direct,

@@ -45,7 +45,7 @@ pub(super) fn mount(
     session.print_warnings(&disk);
     let filesystem = filesystem?;
     let options = Options {
-        source: std::path::absolute(filesystem.image_path())?,
+        source: super::mount_source(filesystem.image_path())?,
         ..options
     };
     let mounted = fuse::mount(filesystem.driver(), operands.mountpoint, &options)?;
@@ -104,7 +104,7 @@ fn mount_disk(
     session.print_warnings(disk);
     let filesystem = filesystem.map_err(with_read_only_hint)?;
     let options = Options {
-        source: std::path::absolute(disk.path())?,
+        source: super::mount_source(disk.path())?,
         ..options
     };
     fuse::mount_writable(filesystem.driver(), operands.mountpoint, &options)

@@ -1,0 +1,23 @@
+//! Images on other machines.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, BlockWrite};
+
+use crate::Result;
+
+/// An opener of images that are not files: exports of NBD. The caller brings the client.
+pub trait RemoteImages: Debug + Send + Sync {
+    /// Opens the image of a URI for reading.
+    ///
+    /// # Errors
+    /// Those of the client.
+    fn open(&self, uri: &str) -> Result<Arc<dyn BlockRead>>;
+
+    /// Opens the image of a URI for writing. Nothing locks it.
+    ///
+    /// # Errors
+    /// `ReadOnly` if the server does not allow writing; those of the client.
+    fn open_writable(&self, uri: &str) -> Result<Arc<dyn BlockWrite>>;
+}

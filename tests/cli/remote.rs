@@ -1,0 +1,117 @@
+//! Images that an NBD server exports, in place of files.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use diskfs_fixtures::{image, require};
+
+use crate::diskfs_in;
+
+/// An NBD server of QEMU, for the disk of an image or for the file itself.
+struct QemuNbd(Child);
+
+impl QemuNbd {
+    fn start(directory: &Path, words: &[&str]) -> Self {
+        let mut command = Command::new("qemu-nbd");
+        command.args(["--persistent", "--shared=0"]);
+        command.args(["--socket", directory.join("socket").to_str().unwrap()]);
+        let child = command.args(words).current_dir(directory).spawn().unwrap();
+        let start = Instant::now();
+        while !directory.join("socket").exists() {
+            assert!(start.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Self(child)
+    }
+}
+
+impl Drop for QemuNbd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const URI: &str = "nbd+unix:///?socket=socket";
+
+#[test]
+fn commands_read_and_write_an_export() {
+    if require("qemu-nbd").is_none() {
+        return;
+    }
+    let demo = image("demo.qcow2");
+    let dir = demo.directory();
+    // The file itself is exported: diskfs finds out that it is qcow2.
+    let server = QemuNbd::start(dir, &["--read-only", "-f", "raw", "demo.qcow2"]);
+    let info = diskfs_in(dir, &["info", "--json", URI]).json();
+    assert_eq!(info["image"]["format"], "qcow2", "{info}");
+    drop(server);
+    fs::remove_file(dir.join("socket")).unwrap();
+    let server = QemuNbd::start(dir, &["-f", "qcow2", "demo.qcow2"]);
+    let run = |words: &[&str]| diskfs_in(dir, words);
+    let at = |path: &str| format!("{URI}:{path}");
+    assert_eq!(run(&["cat", &at("/etc/hostname")]).text(), "demo\n");
+    assert!(run(&["ls", &at("/etc")]).text().contains("hostname"));
+    fs::write(dir.join("new"), "written by NBD\n").unwrap();
+    run(&["cp", "new", &at("/etc/new")]).text();
+    assert_eq!(run(&["cat", &at("/etc/new")]).text(), "written by NBD\n");
+    run(&["cp", &at("/etc/new"), "back"]).text();
+    run(&["convert", URI, "copy.qcow2"]).text();
+    run(&["compare", URI, "copy.qcow2"]).text();
+    let dry = run(&["cp", "--dry-run", "new", &at("/etc/other")]).text();
+    assert!(dry.contains("/etc/other"), "{dry}");
+    fs::create_dir(dir.join("mnt")).unwrap();
+    run(&["mount", URI, "mnt"]).text();
+    assert_eq!(
+        fs::read(dir.join("mnt/etc/new")).unwrap(),
+        b"written by NBD\n"
+    );
+    run(&["umount", "mnt"]).text();
+    run(&["mount", "--rw", URI, "mnt"]).text();
+    fs::write(dir.join("mnt/etc/mounted"), "too").unwrap();
+    run(&["umount", "mnt"]).text();
+    assert_eq!(run(&["cat", &at("/etc/mounted")]).text(), "too");
+    drop(server);
+    fs::remove_file(dir.join("socket")).unwrap();
+    assert_eq!(
+        run(&["cat", "demo.qcow2:/etc/new"]).text(),
+        "written by NBD\n"
+    );
+}
+
+#[test]
+fn what_an_export_cannot_do_is_said() {
+    if require("qemu-nbd").is_none() {
+        return;
+    }
+    let demo = image("demo.qcow2");
+    let dir = demo.directory();
+    let server = QemuNbd::start(dir, &["--read-only", "-f", "raw", "demo.qcow2"]);
+    fs::write(dir.join("new"), "new").unwrap();
+    let target = format!("{URI}:/etc/new");
+    for (words, code, said) in [
+        (&["cp", "new", &target][..], 1, "read-only"),
+        (&["snapshot", "list", URI], 4, "in a file"),
+        (&["bitmap", "list", URI], 4, "in a file"),
+        (
+            &["cp", "--overlay", "o.qcow2", "new", &target],
+            4,
+            "overlay",
+        ),
+        (&["info", "nbd+unix:///missing?socket=socket"], 3, "missing"),
+        (
+            &["info", "nbd+unix:///?socket=nowhere"],
+            1,
+            "cannot connect",
+        ),
+        (&["info", "nbd+unix:///?sockets=x"], 2, "sockets"),
+    ] {
+        let (found, stderr) = diskfs_in(dir, words).failure();
+        assert!(stderr.contains(said), "{words:?}: {stderr}");
+        assert_eq!(found, code, "{words:?}: {stderr}");
+    }
+    drop(server);
+    assert!(!dir.join("o.qcow2").exists());
+}
