@@ -132,6 +132,9 @@ const ELSEWHERE: &[&str] = &[
     "diskfs export",
     "diskfs serve",
     "qemu-system",
+    // These need a server: tests/cli/remote.rs has one.
+    "nbd://",
+    "nbd+unix://",
 ];
 
 fn bash(directory: &Path, script: &str) -> Output {
