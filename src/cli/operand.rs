@@ -62,13 +62,19 @@ impl Operand {
         &self.0
     }
 
-    /// Fails for an image on another host, if the operand could otherwise be a path of this host.
+    /// Fails for an image on another host without a path in it: the operand could otherwise be a
+    /// path of this host.
     pub(crate) fn refuse_remote(&self) -> Result<()> {
         let parts = self.split();
-        if parts.path.is_none() && remote_scheme(self.0.as_bytes()).is_some() {
-            ImageSpec::parse(&parts.image)?;
+        if parts.path.is_some() || remote_scheme(self.0.as_bytes()).is_none() {
+            return Ok(());
         }
-        Ok(())
+        if ImageSpec::parse(&parts.image)?.nbd_uri().is_none() {
+            return Ok(()); // A file of this host with such a name.
+        }
+        let error = Error::new(ErrorKind::Invalid, "missing the path in the image");
+        let hint = "add it after a colon, as in `nbd://HOST/NAME:/etc`";
+        Err(error.in_file(&self.0).with_hint(hint))
     }
 
     /// Returns an operand for a path in an image.

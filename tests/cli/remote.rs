@@ -93,6 +93,7 @@ fn what_an_export_cannot_do_is_said() {
     let target = format!("{URI}:/etc/new");
     for (words, code, said) in [
         (&["cp", "new", &target][..], 1, "read-only"),
+        (&["cp", "new", URI], 2, "missing the path"),
         (&["snapshot", "list", URI], 4, "in a file"),
         (&["bitmap", "list", URI], 4, "in a file"),
         (
