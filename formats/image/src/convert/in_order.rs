@@ -7,6 +7,11 @@ use diskfs_block::{Error, Result};
 use super::pieces::PIECE_BYTES;
 use crate::numbers::{to_u64, to_usize};
 
+/// Refuses to write at an offset, which only a file can: a stream writes its units itself.
+pub(super) fn refuse_places(offset: u64, _: &[u8]) -> Result<()> {
+    Err(Error::invalid("a stream is written in order").at(offset))
+}
+
 /// A stream that is written by offsets, which only grow. What lies between two writes is zeroes.
 pub(super) struct InOrder<'a> {
     out: &'a mut (dyn Write + Send),
@@ -26,7 +31,7 @@ impl<'a> InOrder<'a> {
 
     pub(super) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         if offset < self.at {
-            return Err(Error::invalid("a stream is written in order").at(offset));
+            return refuse_places(offset, bytes);
         }
         self.pad_to(offset)?;
         self.out.write_all(bytes)?;

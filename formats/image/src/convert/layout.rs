@@ -6,11 +6,12 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
-use diskfs_block::{BlockRead, Error, ImageLayout, Result, WriteAt};
+use diskfs_block::{BlockRead, ImageLayout, Result, WriteAt};
 use diskfs_vmdk::{GRAIN_BYTES, StreamWriter};
 
 use super::ConvertOptions;
 use super::device::SPARSE_BYTES;
+use super::in_order::refuse_places;
 use super::packer::{Packer, Packing};
 use super::pieces::Skipped;
 use super::sequential::{Form, SequentialCopy, Target, Units};
@@ -59,10 +60,6 @@ impl LayoutCopy<'_> {
 struct Placed<'a>(&'a mut dyn ImageLayout);
 
 impl Target for Placed<'_> {
-    fn add_zeroes(&mut self, _: u64, _: u64, _: &mut WriteAt<'_>) -> Result<()> {
-        Ok(())
-    }
-
     fn add(
         &mut self,
         offset: u64,
@@ -107,7 +104,7 @@ impl<'a> GrainCopy<'a> {
                 is_padded: true,
             },
             new_packer: &|| Packer::for_grains(level).map(Some),
-            write: &|_, _| Err(Error::invalid("a stream is written in order")),
+            write: &refuse_places,
             threads: self.threads,
         };
         let mut grains = Grains(stream);
@@ -120,10 +117,6 @@ impl<'a> GrainCopy<'a> {
 struct Grains<W: Write>(StreamWriter<W>);
 
 impl<W: Write + Send> Target for Grains<W> {
-    fn add_zeroes(&mut self, _: u64, _: u64, _: &mut WriteAt<'_>) -> Result<()> {
-        Ok(())
-    }
-
     fn add(
         &mut self,
         offset: u64,

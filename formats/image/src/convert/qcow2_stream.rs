@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use diskfs_block::{BlockRead, Error, ErrorKind, Result, WriteAt, check_cancelled};
 
-use super::in_order::InOrder;
+use super::in_order::{InOrder, refuse_places};
 use super::pieces::{Pieces, Skipped};
 use super::sequential::{Form, SequentialCopy, Target, Units};
 use super::tables::Tables;
@@ -47,7 +47,7 @@ impl Qcow2Stream<'_> {
                 is_padded: true,
             },
             new_packer: &|| Ok(None),
-            write: &|_, _| Err(Error::invalid("a stream is written in order")),
+            write: &refuse_places,
             threads: self.threads,
         };
         let tables = self.tables();
@@ -104,10 +104,6 @@ impl StreamedImage<'_> {
 }
 
 impl Target for StreamedImage<'_> {
-    fn add_zeroes(&mut self, _: u64, _: u64, _: &mut WriteAt<'_>) -> Result<()> {
-        Ok(())
-    }
-
     fn add(
         &mut self,
         offset: u64,

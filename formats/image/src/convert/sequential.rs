@@ -18,8 +18,12 @@ use crate::numbers::{to_u64, to_usize};
 /// not depend on the number of threads. Reading and compressing the units, and writing those that
 /// get a place, is done by several threads.
 pub(super) trait Target: Send {
-    /// Adds zeroes: whole units, except at the end of the disk.
-    fn add_zeroes(&mut self, offset: u64, len_bytes: u64, write: &mut WriteAt<'_>) -> Result<()>;
+    /// Adds zeroes: whole units, except at the end of the disk. The default adds nothing, for a
+    /// target that reads as zeroes where nothing was added.
+    fn add_zeroes(&mut self, offset: u64, len_bytes: u64, write: &mut WriteAt<'_>) -> Result<()> {
+        let _ = (offset, len_bytes, write);
+        Ok(())
+    }
 
     /// Adds a unit. Returns the place in the file at which the caller then writes `bytes`; `None`
     /// if the target has written them itself.

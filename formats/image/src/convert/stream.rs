@@ -7,7 +7,7 @@ use std::path::Path;
 
 use diskfs_block::{BlockRead, Error, ErrorKind, Result, WriteAt, check_cancelled};
 
-use super::in_order::InOrder;
+use super::in_order::{InOrder, refuse_places};
 use super::layout::GrainCopy;
 use super::pieces::{PIECE_BYTES, Skipped};
 use super::qcow2_stream::Qcow2Stream;
@@ -115,7 +115,7 @@ fn raw(
             is_padded: false,
         },
         new_packer: &|| Ok(None),
-        write: &|_, _| Err(Error::invalid("a stream is written in order")),
+        write: &refuse_places,
         threads: options.threads(),
     };
     let mut stream = RawStream(InOrder::new(out));
