@@ -138,7 +138,7 @@ pub(super) fn run(args: &Export, session: &mut Session) -> Result<()> {
     let (volume, ways) = ready.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
     let served = args
         .print_places(session, &volume, &ways)
-        .and_then(|()| ways::serve(ways, signals, args.once));
+        .and_then(|()| ways::serve(ways, signals, args.once, session));
     drop(volume);
     let closed = disk.close();
     served.and(closed)

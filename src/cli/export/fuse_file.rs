@@ -3,15 +3,13 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, PipeReader};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use diskfs::export::DiskFile;
-use diskfs::export::fuse::{
-    Access, EndState, Ending, Mounted, Options, Writes, mount, mount_writable,
-};
+use diskfs::export::fuse::{Access, EndState, Mounted, Options, Writes, mount, mount_writable};
 use diskfs::vfs::FileType;
 use diskfs::{Error, Result};
 use serde_json::{Map, Value};
@@ -35,7 +33,6 @@ pub(super) struct FuseFile {
     /// The end of the mount, which is stopped while it is in use.
     ended: Receiver<Result<()>>,
     send: Sender<Result<()>>,
-    ending: Arc<Mutex<Option<Ending>>>,
 }
 
 /// A file that was made as a mount point, and is removed at the end.
@@ -92,7 +89,6 @@ impl FuseFile {
         Ok(Self {
             path: mounted.mountpoint().to_owned(),
             _made: made,
-            ending: Arc::new(Mutex::new(Some(mounted.ending()))),
             mounted,
             companion,
             ended,
@@ -112,18 +108,15 @@ impl Way for FuseFile {
     }
 
     fn stop(&self) -> Stop {
-        let (send, ending) = (self.send.clone(), Arc::clone(&self.ending));
-        Box::new(move || {
-            let ending = ending.lock().map_or(None, |mut ending| ending.take());
-            match ending.map(|ending| ending.end(GRACE)) {
-                None | Some(Ok(EndState::ByItself)) => {}
-                Some(Ok(EndState::Now)) => drop(send.send(Ok(()))),
-                Some(Err(error)) => drop(send.send(Err(error))),
-            }
+        let (send, ending) = (self.send.clone(), self.mounted.ending());
+        Box::new(move || match ending.end(GRACE) {
+            Ok(EndState::ByItself) => {}
+            Ok(EndState::Now) => drop(send.send(Ok(()))),
+            Err(error) => drop(send.send(Err(error))),
         })
     }
 
-    fn serve(self: Box<Self>) -> Result<()> {
+    fn serve(self: Box<Self>, _: &dyn Fn(String)) -> Result<()> {
         let Self {
             mounted,
             companion,

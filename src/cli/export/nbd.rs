@@ -225,12 +225,12 @@ impl Way for Nbd {
     fn stop(&self) -> Stop {
         let stop = self.stop.clone();
         Box::new(move || {
-            // Asked twice, it ends once.
+            // The channel has room; without a receiver, it has ended already.
             let _ = stop.try_send(());
         })
     }
 
-    fn serve(self: Box<Self>) -> Result<()> {
+    fn serve(self: Box<Self>, _: &dyn Fn(String)) -> Result<()> {
         // The other end is with the value itself, so this waits until it is stopped.
         let _ = self.stopped.recv();
         let Self {

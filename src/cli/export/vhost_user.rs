@@ -56,7 +56,7 @@ impl VhostUser {
     }
 
     /// Serves virtual machines one after the other.
-    fn serve_all(&self) -> Result<()> {
+    fn serve_all(&self, warn: &dyn Fn(String)) -> Result<()> {
         let mut options = Options::default();
         options.queues = self.queues;
         loop {
@@ -73,7 +73,7 @@ impl VhostUser {
                 Ok(Ended::Stopped) => return Ok(()),
                 ended if self.is_once => return ended.map(|_| ()),
                 Ok(Ended::Disconnected) => {}
-                Err(error) => tracing::warn!("{error}"),
+                Err(error) => warn(error.to_string()),
             }
         }
     }
@@ -107,8 +107,8 @@ impl Way for VhostUser {
         })
     }
 
-    fn serve(self: Box<Self>) -> Result<()> {
-        self.serve_all()?;
+    fn serve(self: Box<Self>, warn: &dyn Fn(String)) -> Result<()> {
+        self.serve_all(warn)?;
         self.device.first_error().map_or(Ok(()), |error| {
             let reason = format!("a request of the virtual machine failed: {error}");
             Err(Error::new(ErrorKind::Io, reason))
