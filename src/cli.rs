@@ -32,6 +32,8 @@ mod exclude;
 mod explain;
 #[cfg(feature = "export")]
 mod export;
+#[cfg(any(feature = "fuse", feature = "nbd"))]
+mod failure;
 mod find;
 mod fleet;
 mod fork;

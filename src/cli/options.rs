@@ -22,7 +22,7 @@ use super::bytes;
 use super::config::Config;
 use super::key::KeyArgs;
 #[cfg(feature = "nbd")]
-use super::remote::NbdImages;
+use super::remote;
 use super::sandbox;
 #[cfg(feature = "microvm")]
 use super::vm::VmArgs;
@@ -195,7 +195,7 @@ impl SourceArgs {
             options = options.code_page(code_page);
         }
         #[cfg(feature = "nbd")]
-        let options = options.remote(Arc::new(NbdImages));
+        let options = options.remote(remote::images());
         self.add.iter().try_fold(options, DiskOptions::add_spec)
     }
 }

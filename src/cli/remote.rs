@@ -1,31 +1,23 @@
-//! The images that commands open by NBD.
+//! The images on other machines that commands open: exports of NBD.
+
+mod broker;
+mod brokered;
+mod direct;
 
 use std::sync::Arc;
 
-use diskfs::block::{BlockRead, BlockWrite};
-use diskfs::nbd::client::{Nbd, Options, Uri};
-use diskfs::{Error, ErrorKind, RemoteImages, Result};
+use diskfs::RemoteImages;
 
-/// Opens exports of NBD servers.
-#[derive(Debug)]
-pub(crate) struct NbdImages;
+use super::sandbox;
 
-fn connect(uri: &str) -> Result<Nbd> {
-    let parsed: Uri = uri.parse()?;
-    Ok(Nbd::connect(&parsed, Options::default())?)
-}
+pub(crate) use broker::RemoteServer;
+use brokered::BrokeredImages;
+use direct::DirectImages;
 
-impl RemoteImages for NbdImages {
-    fn open(&self, uri: &str) -> Result<Arc<dyn BlockRead>> {
-        Ok(Arc::new(connect(uri)?))
-    }
-
-    fn open_writable(&self, uri: &str) -> Result<Arc<dyn BlockWrite>> {
-        let export = connect(uri)?;
-        if !export.is_writable() {
-            let reason = "the server exports this disk read-only";
-            return Err(Error::new(ErrorKind::ReadOnly, reason));
-        }
-        Ok(Arc::new(export))
+/// Returns the opener of images on other machines: the broker, if this process is confined.
+pub(crate) fn images() -> Arc<dyn RemoteImages> {
+    match sandbox::broker() {
+        Some(broker) => Arc::new(BrokeredImages(broker)),
+        None => Arc::new(DirectImages),
     }
 }

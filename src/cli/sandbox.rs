@@ -32,6 +32,8 @@ use super::mount::host::HostServer;
 use super::operand::{self, Operand};
 use super::options::{ImageArgs, SourceArgs};
 use super::out_file::is_standard;
+#[cfg(feature = "nbd")]
+use super::remote::RemoteServer;
 
 /// The broker of this process; unset in a process that is not confined.
 static BROKER: OnceLock<Arc<BrokerClient>> = OnceLock::new();
@@ -162,10 +164,13 @@ impl<'a> Needs<'a> {
         Some(grants.gate(gate))
     }
 
-    /// Returns true if an image is on another machine.
-    fn is_remote(&self) -> bool {
+    /// Returns the URIs of the images that are on other machines.
+    #[cfg(feature = "nbd")]
+    fn remote_images(&self) -> Vec<String> {
         let specs = self.images.iter().flat_map(|image| ImageSpec::parse(image));
-        specs.into_iter().any(|spec| spec.nbd_uri().is_some())
+        specs
+            .filter_map(|spec| spec.nbd_uri().map(Into::into))
+            .collect()
     }
 
     /// Returns true if an image may have to be decompressed into a temporary file.
@@ -274,10 +279,6 @@ pub(crate) fn enter(needs: &Needs<'_>, in_broker: &mut dyn FnMut()) -> Result<Op
         tracing::warn!("not confined: --vm-kernel guest extracts a kernel to a file");
         return Ok(None);
     }
-    if needs.is_remote() {
-        tracing::warn!("not confined: an export of NBD needs the network");
-        return Ok(None);
-    }
     let Some(grants) = needs.grants() else {
         return Ok(None);
     };
@@ -365,11 +366,19 @@ fn answer(socket: &UnixStream, grants: &Grants, needs: &Needs<'_>) -> io::Result
     let mut mount = needs.mount.clone();
     #[cfg(feature = "microvm")]
     let mut machines = ForwardServer::new(|| needs.source.vm.fallback());
-    #[cfg(not(any(feature = "fuse", feature = "microvm")))]
+    #[cfg(feature = "nbd")]
+    let may_write = matches!(needs.changes, Changes::Images);
+    #[cfg(feature = "nbd")]
+    let mut remote = RemoteServer::new(needs.remote_images(), may_write);
+    #[cfg(not(any(feature = "fuse", feature = "microvm", feature = "nbd")))]
     let _ = needs;
     serve_broker(socket, grants, &mut |request| {
         #[cfg(feature = "fuse")]
         if let Some(answer) = mount.as_mut().and_then(|mount| mount.answer(request)) {
+            return answer;
+        }
+        #[cfg(feature = "nbd")]
+        if let Some(answer) = remote.answer(request) {
             return answer;
         }
         #[cfg(feature = "microvm")]

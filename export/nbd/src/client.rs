@@ -22,6 +22,7 @@ mod links;
 mod nbd;
 mod nbd_write;
 mod options;
+mod peer;
 mod pending;
 mod replies;
 mod shape;
@@ -29,6 +30,7 @@ mod uri;
 
 pub use nbd::Nbd;
 pub use options::{Options, Tls};
+pub use peer::Connect;
 pub use uri::{Address, Uri};
 
 /// The reading side of a client, for the fuzzers.

@@ -25,3 +25,5 @@ mod stream;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tls;
+
+pub use stream::Connection;

@@ -36,11 +36,11 @@ use diskfs_block::{Error, ErrorKind, Result};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
-use crate::stream::Stream;
+use crate::stream::{Connection, Stream};
 use listener::Accepting;
 
 pub use export::{BlockSizes, Export, MetaContext, Status};
-pub use listener::{Connection, Listener};
+pub use listener::Listener;
 pub use options::{Options, Tls};
 
 /// The state that all connections share.

@@ -1,11 +1,13 @@
 //! The streams that NBD is spoken over, and their sending side.
 
 mod buffers;
+mod connection;
 mod outbox;
 mod shared;
 
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::net::sockopt;
@@ -13,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 pub(crate) use buffers::{Buffer, Buffers};
+pub use connection::Connection;
 pub(crate) use outbox::{Message, Outbox};
 use shared::Shared;
 
@@ -38,10 +41,7 @@ pub(crate) struct Stream {
 impl Stream {
     /// Wraps a TCP connection.
     pub(crate) fn tcp(socket: TcpStream) -> Self {
-        // Without Nagle's algorithm, as the specification asks for; a peer that disappears is
-        // noticed. The connection also works if one of them fails.
-        let _ = socket.set_nodelay(true);
-        let _ = sockopt::set_socket_keepalive(&socket, true);
+        prepare(&socket);
         let shared = Arc::new(socket);
         Self {
             duplex: Box::new(Shared(Arc::clone(&shared))),
@@ -66,6 +66,13 @@ impl Stream {
             direct: None,
         }
     }
+}
+
+/// Sets the options of a TCP connection: without Nagle's algorithm, as the specification asks for,
+/// and a peer that disappears is noticed. The connection also works if one of them fails.
+pub(crate) fn prepare(socket: impl AsFd) {
+    let _ = sockopt::set_tcp_nodelay(&socket, true);
+    let _ = sockopt::set_socket_keepalive(&socket, true);
 }
 
 impl fmt::Debug for Stream {

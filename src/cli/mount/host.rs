@@ -1,6 +1,6 @@
 //! The host's part of a mount whose server is confined: the broker does it.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,6 +14,7 @@ use diskfs::{Error, ErrorKind, Format, Result, create_overlay};
 use diskfs_sandbox::{BrokerClient, OtherAnswer};
 use serde::{Deserialize, Serialize};
 
+use crate::cli::failure::Failure;
 use crate::cli::target::remove_new_overlay;
 
 /// A request to the broker. None names a file: the broker knows the command line, and a server that
@@ -55,15 +56,6 @@ enum HostAnswer {
         id: (u32, u32),
     },
     Failed(Failure),
-}
-
-/// The parts of an error.
-#[derive(Debug, Serialize, Deserialize)]
-struct Failure {
-    kind: String,
-    reason: String,
-    hint: Option<String>,
-    path: Option<Vec<u8>>,
 }
 
 /// The overlay of an image.
@@ -287,33 +279,6 @@ impl Host for BrokeredHost {
         match self.ask(&HostRequest::IsBeingKilled { thread }).ok()? {
             (HostAnswer::Is(answer), _) => answer,
             _ => None,
-        }
-    }
-}
-
-impl Failure {
-    fn of(error: &Error) -> Self {
-        Self {
-            kind: error.kind().name().to_owned(),
-            reason: error.reason(),
-            hint: error.next_step().map(Into::into),
-            path: error
-                .path()
-                .map(|path| path.as_os_str().as_bytes().to_vec()),
-        }
-    }
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        let kind = ErrorKind::named(&failure.kind).unwrap_or(ErrorKind::Other);
-        let mut error = Self::new(kind, failure.reason);
-        if let Some(path) = failure.path {
-            error = error.in_file(Path::new(OsStr::from_bytes(&path)));
-        }
-        match failure.hint {
-            Some(hint) => error.with_hint(hint),
-            None => error,
         }
     }
 }

@@ -158,7 +158,7 @@ impl Links {
                     format!("the server reports {name}{separator}{message}"),
                 )
                 .at(sent.pending.offset)
-                .in_file(self.uri().to_string())
+                .in_file(self.name())
             }
             Miss::Lost(reason) => self.lost(&reason).at(sent.pending.offset),
             Miss::Late => self
@@ -172,6 +172,6 @@ impl Links {
             ErrorKind::Io,
             format!("the NBD connection is lost: {reason}"),
         )
-        .in_file(self.uri().to_string())
+        .in_file(self.name())
     }
 }

@@ -4,18 +4,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use diskfs_block::{Error, ErrorKind, Result};
-use tokio::net::{TcpStream, UnixStream};
 
 use super::driver::Driver;
 use super::durability::Durability;
 use super::handshake::{self, Refusal};
 use super::link::Link;
-use super::options::{Options, Tls};
+use super::options::Options;
+use super::peer::Peer;
 use super::shape::Shape;
-use super::uri::{Address, Uri};
 use crate::failure::Failure;
 use crate::protocol::TransmissionFlags;
-use crate::stream::{Buffers, Stream};
+use crate::stream::Buffers;
 
 /// The number of requests in flight from which another connection is opened.
 const BUSY: usize = 4;
@@ -30,12 +29,11 @@ const GROWTH_PAUSE: Duration = Duration::from_secs(5);
 /// The time that all connections have to send what is left when the device is closed.
 const CLOSE_TIME: Duration = Duration::from_millis(500);
 
-/// The address of an export, and what is needed to connect to it.
+/// The server of an export, and what is needed to connect to it.
 #[derive(Debug)]
 struct Target {
-    uri: Uri,
+    peer: Peer,
     options: Options,
-    tls: Option<Tls>,
     durability: Arc<Durability>,
 }
 
@@ -68,12 +66,11 @@ struct Failed {
 
 impl Links {
     /// Opens the first connection.
-    pub(super) fn open(uri: &Uri, options: Options) -> Result<Self> {
+    pub(super) fn open(peer: Peer, options: Options) -> Result<Self> {
         let driver = Driver::new()?;
         let durability = Arc::new(Durability::default());
         let target = Arc::new(Target {
-            tls: options.tls(uri)?,
-            uri: uri.clone(),
+            peer,
             options,
             durability: Arc::clone(&durability),
         });
@@ -107,8 +104,8 @@ impl Links {
         self.least_loaded().is_some_and(|(_, load)| load < BUSY)
     }
 
-    pub(super) fn uri(&self) -> &Uri {
-        &self.target.uri
+    pub(super) fn name(&self) -> &str {
+        &self.target.peer.name
     }
 
     /// Returns the connection with the fewest requests. Connects again if there is none, until the
@@ -196,7 +193,7 @@ impl Links {
                 format!("the server changed the size of the export from {before} to {now} bytes")
             };
             return Err(Failed {
-                error: Error::new(ErrorKind::Io, reason).in_file(self.uri().to_string()),
+                error: Error::new(ErrorKind::Io, reason).in_file(self.name()),
                 is_final: true,
             });
         }
@@ -233,7 +230,7 @@ fn connect(
     let deadline = now.checked_add(timeout).unwrap_or(now);
     let opened = driver.wait_until(deadline, establish(target));
     let failed = |error: Error, is_final| Failed {
-        error: error.in_file(target.uri.to_string()),
+        error: error.in_file(&target.peer.name),
         is_final,
     };
     match opened {
@@ -258,14 +255,11 @@ fn connect(
 }
 
 async fn establish(target: &Target) -> std::result::Result<Link, Refusal> {
-    let stream = match &target.uri.address {
-        Address::Tcp(host, port) => Stream::tcp(TcpStream::connect((host.as_str(), *port)).await?),
-        Address::Unix(path) => Stream::unix(UnixStream::connect(path).await?),
-    };
-    let name = target.uri.server_name();
-    let tls = target.tls.as_ref().map(|tls| (tls, name.as_str()));
+    let peer = &target.peer;
+    let stream = peer.connect().await?;
+    let tls = peer.tls();
     let direct = stream.direct.clone().filter(|_| tls.is_none());
-    let (stream, opened) = handshake::open(stream, &target.uri.export, tls).await?;
+    let (stream, opened) = handshake::open(stream, &peer.export, tls).await?;
     Ok(Link::start(
         stream,
         direct,

@@ -1,7 +1,7 @@
 //! The block device that a server exports.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use diskfs_block::{BlockRead, Error, ErrorKind, Extent, ExtentKind, Result, check_bounds, len_of};
 
@@ -9,6 +9,7 @@ use super::allocation::Allocation;
 use super::exchange::{Question, Sent};
 use super::links::Links;
 use super::options::Options;
+use super::peer::{Connect, Peer};
 use super::pending::Kind;
 use super::uri::Uri;
 use crate::protocol::{Command, TransmissionFlags};
@@ -43,8 +44,27 @@ impl Nbd {
     /// * [`ErrorKind::Denied`] if TLS is missing on one side, or a certificate is not trusted.
     /// * [`ErrorKind::Io`] if the server cannot be reached, or violates the protocol.
     pub fn connect(uri: &Uri, options: Options) -> Result<Self> {
+        let peer = Peer::of_uri(uri, options.tls(uri)?);
+        Self::open(peer, options)
+    }
+
+    /// Opens an export over the connections of a connector, without TLS. `name` is the name of the
+    /// device in errors.
+    ///
+    /// # Errors
+    /// Returns the errors of [`connect`](Self::connect) and of the connector.
+    pub fn connect_by(
+        connector: Arc<dyn Connect>,
+        name: &str,
+        export: &str,
+        options: Options,
+    ) -> Result<Self> {
+        Self::open(Peer::of_connector(connector, name, export), options)
+    }
+
+    fn open(peer: Peer, options: Options) -> Result<Self> {
         Ok(Self {
-            links: Links::open(uri, options)?,
+            links: Links::open(peer, options)?,
             allocation: Allocation::default(),
             edges: Mutex::default(),
         })
@@ -55,9 +75,9 @@ impl Nbd {
         !self.has(TransmissionFlags::READ_ONLY)
     }
 
-    /// Returns the URI of the export.
-    pub fn uri(&self) -> &Uri {
-        self.links.uri()
+    /// Returns the name of the device in errors: the URI.
+    pub(super) fn name(&self) -> &str {
+        self.links.name()
     }
 
     pub(super) fn has(&self, flag: TransmissionFlags) -> bool {

@@ -13,7 +13,7 @@ impl Nbd {
     fn check_write(&self, offset: u64, len_bytes: u64) -> Result<()> {
         if !self.is_writable() {
             let error = Error::new(ErrorKind::ReadOnly, "the server's export is read-only");
-            return Err(error.in_file(self.uri().to_string()));
+            return Err(error.in_file(self.name()));
         }
         check_bounds(offset, len_bytes, self.size_bytes())
     }
@@ -155,13 +155,13 @@ impl BlockWrite for Nbd {
         }
         if !self.has(TransmissionFlags::SEND_FLUSH) {
             let reason = "cannot make writes durable: the NBD server has no flush";
-            return Err(Error::unsupported(reason).in_file(self.uri().to_string()));
+            return Err(Error::unsupported(reason).in_file(self.name()));
         }
         self.links.driver.catch_up();
         if !self.links.durability.begin_flush() {
             let reason = "the NBD connection was lost after writes that were not flushed yet; \
                           the server may have lost them";
-            return Err(Error::new(ErrorKind::Io, reason).in_file(self.uri().to_string()));
+            return Err(Error::new(ErrorKind::Io, reason).in_file(self.name()));
         }
         let flags = CommandFlags::empty();
         let flushed = self

@@ -1,14 +1,14 @@
 //! The sockets of a server.
 
 use std::io;
-use std::net::{TcpListener as StdTcpListener, TcpStream as StdTcpStream};
-use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
+use std::net::TcpListener as StdTcpListener;
+use std::os::unix::net::UnixListener as StdUnixListener;
 use std::time::Duration;
 
 use diskfs_block::Result;
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener};
 
-use crate::stream::Stream;
+use crate::stream::Connection;
 
 /// The time without accepting after an error, which is mostly a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -31,43 +31,6 @@ impl From<StdTcpListener> for Listener {
 impl From<StdUnixListener> for Listener {
     fn from(socket: StdUnixListener) -> Self {
         Self::Unix(socket)
-    }
-}
-
-/// The connection of a client.
-#[derive(Debug)]
-pub enum Connection {
-    /// A TCP connection.
-    Tcp(StdTcpStream),
-    /// A connection of a Unix socket.
-    Unix(StdUnixStream),
-}
-
-impl From<StdTcpStream> for Connection {
-    fn from(socket: StdTcpStream) -> Self {
-        Self::Tcp(socket)
-    }
-}
-
-impl From<StdUnixStream> for Connection {
-    fn from(socket: StdUnixStream) -> Self {
-        Self::Unix(socket)
-    }
-}
-
-impl Connection {
-    /// Registers the connection with the current runtime.
-    pub(super) fn stream(self) -> io::Result<Stream> {
-        Ok(match self {
-            Self::Tcp(socket) => {
-                socket.set_nonblocking(true)?;
-                Stream::tcp(TcpStream::from_std(socket)?)
-            }
-            Self::Unix(socket) => {
-                socket.set_nonblocking(true)?;
-                Stream::unix(UnixStream::from_std(socket)?)
-            }
-        })
     }
 }
 

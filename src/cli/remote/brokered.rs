@@ -1,0 +1,75 @@
+//! Images on other machines, for a confined process.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use diskfs::RemoteImages;
+use diskfs::block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
+use diskfs::nbd::Connection;
+use diskfs::nbd::client::{Connect, Nbd, Options};
+use diskfs_sandbox::BrokerClient;
+
+use super::broker::{ConnectRemote, Connected, unencrypted};
+use super::direct::writable;
+
+/// Has the broker connect to images on other machines.
+#[derive(Debug)]
+pub(super) struct BrokeredImages(pub(super) Arc<BrokerClient>);
+
+/// The connections to one image.
+#[derive(Debug)]
+struct Connector {
+    broker: Arc<BrokerClient>,
+    uri: String,
+    is_written: bool,
+}
+
+impl Connector {
+    fn ask(&self) -> io::Result<(Connected, Option<OwnedFd>)> {
+        let request = ConnectRemote {
+            remote_uri: self.uri.clone(),
+            is_written: self.is_written,
+        };
+        let answer = self.broker.ask(&serde_json::to_vec(&request)?)?;
+        Ok((serde_json::from_slice(&answer.bytes)?, answer.descriptor))
+    }
+}
+
+impl Connect for Connector {
+    fn connect(&self) -> Result<Connection> {
+        match self.ask()? {
+            (Connected::Failed(failure), _) => Err(failure.into()),
+            (Connected::Tcp, Some(socket)) => Ok(Connection::Tcp(socket.into())),
+            (Connected::Unix, Some(socket)) => Ok(Connection::Unix(socket.into())),
+            (_, None) => Err(Error::new(ErrorKind::Io, "the broker sent no connection")),
+        }
+    }
+}
+
+impl BrokeredImages {
+    fn connect(&self, uri: &str, is_written: bool) -> diskfs::Result<Nbd> {
+        let export = unencrypted(uri)?.map_or_else(String::new, |uri| uri.export);
+        let connector = Arc::new(Connector {
+            broker: Arc::clone(&self.0),
+            uri: uri.to_owned(),
+            is_written,
+        });
+        Ok(Nbd::connect_by(
+            connector,
+            uri,
+            &export,
+            Options::default(),
+        )?)
+    }
+}
+
+impl RemoteImages for BrokeredImages {
+    fn open(&self, uri: &str) -> diskfs::Result<Arc<dyn BlockRead>> {
+        Ok(Arc::new(self.connect(uri, false)?))
+    }
+
+    fn open_writable(&self, uri: &str) -> diskfs::Result<Arc<dyn BlockWrite>> {
+        writable(self.connect(uri, true)?)
+    }
+}
