@@ -85,6 +85,8 @@ pub use diskfs_inspect as inspect;
 pub use diskfs_logs as logs;
 #[cfg(feature = "nbd")]
 pub use diskfs_nbd as nbd;
+#[cfg(feature = "objects")]
+pub use diskfs_objects as objects;
 #[cfg(feature = "serve")]
 pub use diskfs_service as service;
 #[cfg(feature = "cli")]

@@ -337,14 +337,15 @@ fn serve_disk(
     served.and(closed)
 }
 
-/// Returns the source of a mount as the host shows it: the absolute path of an image, or its URI.
+/// Returns the source of a mount as the host shows it: the absolute path of an image, or its URI
+/// without secrets.
 pub(super) fn mount_source(image: &Path) -> Result<PathBuf> {
     let spec = ImageSpec {
         path: image.to_owned(),
         ..ImageSpec::default()
     };
-    match spec.nbd_uri() {
-        Some(_) => Ok(spec.path),
+    match spec.remote_uri() {
+        Some(_) => Ok(spec.shown_path()),
         None => Ok(std::path::absolute(image)?),
     }
 }

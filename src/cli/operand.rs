@@ -69,7 +69,7 @@ impl Operand {
         if parts.path.is_some() || remote_scheme(self.0.as_bytes()).is_none() {
             return Ok(());
         }
-        if ImageSpec::parse(&parts.image)?.nbd_uri().is_none() {
+        if ImageSpec::parse(&parts.image)?.remote_uri().is_none() {
             return Ok(()); // A file of this host with such a name.
         }
         let error = Error::new(ErrorKind::Invalid, "missing the path in the image");

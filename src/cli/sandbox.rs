@@ -169,7 +169,7 @@ impl<'a> Needs<'a> {
     fn remote_images(&self) -> Vec<String> {
         let specs = self.images.iter().flat_map(|image| ImageSpec::parse(image));
         specs
-            .filter_map(|spec| spec.nbd_uri().map(Into::into))
+            .filter_map(|spec| spec.remote_uri().map(Into::into))
             .collect()
     }
 

@@ -33,11 +33,12 @@ mod mkfs_ext;
 mod mkfs_large;
 mod mkfs_owners;
 mod newcomer;
+#[cfg(feature = "nbd")]
+mod objects;
 mod partition;
 mod program;
 mod progress;
 mod qemu_img;
-#[cfg(feature = "nbd")]
 mod remote;
 mod resize;
 mod resize_stacks;

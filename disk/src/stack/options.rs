@@ -147,8 +147,8 @@ impl DiskOptions {
         self
     }
 
-    /// Sets what opens images that are exports of NBD (`nbd://HOST/NAME`). Without it, they are
-    /// refused.
+    /// Sets what opens images on other machines (`nbd://HOST/NAME`, `https://HOST/NAME`). Without
+    /// it, they are refused.
     pub fn remote(mut self, remote: Arc<dyn RemoteImages>) -> Self {
         self.remote = Some(remote);
         self
@@ -302,17 +302,19 @@ impl DiskOptions {
         let (image, path) = match source {
             ImageSource::File(spec) => {
                 let options = spec.options_over(&options);
-                match (spec.nbd_uri(), &self.remote) {
+                match (spec.remote_uri(), &self.remote) {
                     (Some(uri), Some(remote)) => {
-                        let storage = self.open_remote(uri, remote.as_ref())?;
-                        let opened = self.open_storage(&storage, &options);
-                        (opened.map_err(|e| e.in_file(uri))?, spec.path.clone())
+                        let name = spec.shown_path();
+                        let opened = self
+                            .open_remote(uri, remote.as_ref())
+                            .and_then(|storage| self.open_storage(&name, &storage, &options));
+                        (opened.map_err(|e| e.in_file(&name))?, name)
                     }
                     _ => self.open_file(&spec.path, &options)?,
                 }
             }
             ImageSource::Device(name, storage) => {
-                let opened = self.open_storage(storage, &options);
+                let opened = self.open_storage(name, storage, &options);
                 let opened = opened.map_err(|e| e.in_file(name))?;
                 (opened, name.clone())
             }
@@ -335,13 +337,12 @@ impl DiskOptions {
     }
 
     fn open_remote(&self, uri: &str, remote: &dyn RemoteImages) -> Result<Storage> {
-        let opened = match self.access {
+        match self.access {
             Access::Write => remote.open_writable(uri).map(Storage::Writable),
             Access::ReadOnly | Access::DryRun | Access::Overlay(_) => {
                 remote.open(uri).map(Storage::ReadOnly)
             }
-        };
-        opened.map_err(|error| error.in_file(uri))
+        }
     }
 
     fn open_file(&self, path: &Path, options: &OpenOptions) -> Result<(OpenedImage, PathBuf)> {
@@ -360,16 +361,24 @@ impl DiskOptions {
         Ok((image, path.to_owned()))
     }
 
-    fn open_storage(&self, storage: &Storage, options: &OpenOptions) -> Result<OpenedImage> {
+    fn open_storage(
+        &self,
+        name: &Path,
+        storage: &Storage,
+        options: &OpenOptions,
+    ) -> Result<OpenedImage> {
         let reader = || match storage {
             Storage::ReadOnly(device) => Arc::clone(device),
             Storage::Writable(device) => Arc::clone(device) as Arc<dyn BlockRead>,
         };
         Ok(match (&self.access, storage) {
-            (Access::ReadOnly, _) => OpenedImage::ReadOnly(Image::from_device(reader(), options)?),
-            (Access::DryRun, _) => dry_run(Image::from_device(reader(), options)?),
+            (Access::ReadOnly, _) => {
+                OpenedImage::ReadOnly(Image::from_named_device(name, reader(), options)?)
+            }
+            (Access::DryRun, _) => dry_run(Image::from_named_device(name, reader(), options)?),
             (Access::Write, Storage::Writable(device)) => {
-                let image = WritableImage::from_device(Arc::clone(device), options)?;
+                let device = Arc::clone(device);
+                let image = WritableImage::from_named_device(name, device, options)?;
                 OpenedImage::Writable(image)
             }
             (Access::Write, Storage::ReadOnly(_)) => {

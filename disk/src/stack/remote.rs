@@ -7,7 +7,8 @@ use diskfs_block::{BlockRead, BlockWrite};
 
 use crate::Result;
 
-/// An opener of images that are not files: exports of NBD. The caller brings the client.
+/// An opener of images on other machines: exports of NBD, objects of HTTP servers and of stores. The
+/// caller brings the clients.
 pub trait RemoteImages: Debug + Send + Sync {
     /// Opens the image of a URI for reading.
     ///

@@ -38,7 +38,7 @@ pub struct DirectOpener;
 
 impl FileOpener for DirectOpener {
     fn open(&self, path: &Path, access: Access) -> Result<File> {
-        uri::refuse_nbd(path)?;
+        uri::refuse(path)?;
         match access {
             Access::Read => File::open(path),
             Access::ReadWrite => File::open_read_write(path),

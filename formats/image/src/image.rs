@@ -80,12 +80,25 @@ impl Image {
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn from_device(device: Arc<dyn BlockRead>, options: &OpenOptions) -> Result<Self> {
+        Self::from_named_device("device".as_ref(), device, options)
+    }
+
+    /// Opens an image that is not a file, like [`from_device`](Self::from_device), with a name for
+    /// messages.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn from_named_device(
+        name: &Path,
+        device: Arc<dyn BlockRead>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         let options = OpenOptions {
             gate: Gate::closed(),
             ..options.clone()
         };
         Opener::new(&options)?
-            .open_source(Source::of_device(device, None))
+            .open_source(Source::of_device(name, device, None))
             .map(Self::from_parts)
     }
 

@@ -101,7 +101,7 @@ impl Chain {
             id: None,
             owner: Some(owner),
             path,
-            ..Source::of_device(device.clone(), Some(device.clone()))
+            ..Source::of_device("disk".as_ref(), device.clone(), Some(device.clone()))
         };
         let opened = Opener::for_writing(&OpenOptions::default())
             .unwrap()

@@ -1,6 +1,6 @@
 //! A file of a chain, opened but not yet read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, File};
@@ -30,13 +30,14 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Creates a source for a device that is not a file.
+    /// Creates a source for a device that is not a file. The name is for messages.
     pub(crate) fn of_device(
+        name: &Path,
         device: Arc<dyn BlockRead>,
         writable: Option<Arc<dyn BlockWrite>>,
     ) -> Self {
         Self {
-            path: PathBuf::from("device"),
+            path: name.to_owned(),
             id: None,
             owner: None,
             identity: None,

@@ -41,14 +41,14 @@ impl ImageSpec {
     /// # Errors
     /// [`ErrorKind::Invalid`](diskfs_block::ErrorKind::Invalid) for an unknown option;
     /// [`ErrorKind::Unsupported`](diskfs_block::ErrorKind::Unsupported) for an unknown format, and
-    /// for an image on another machine (`https://...`) that is not an export of NBD.
+    /// for an image on another machine whose scheme is unknown (`ftp://...`).
     pub fn parse(spec: &OsStr) -> Result<Self> {
         let mut parts = split_at_commas(spec.as_bytes()).into_iter();
         let path = parts.next().unwrap_or_default();
         if path.is_empty() {
             return Err(Error::invalid("missing file name"));
         }
-        uri::refuse_others(&path)?;
+        uri::refuse_unknown(&path)?;
         let mut parsed = Self {
             path: PathBuf::from(OsStr::from_bytes(&path)),
             ..Self::default()
@@ -59,9 +59,17 @@ impl ImageSpec {
         Ok(parsed)
     }
 
-    /// Returns the URI of the NBD export that is the image; `None` for a file.
-    pub fn nbd_uri(&self) -> Option<&str> {
-        uri::nbd(&self.path)
+    /// Returns the URI of the image, if it is on another machine; `None` for a file.
+    pub fn remote_uri(&self) -> Option<&str> {
+        uri::of(&self.path)
+    }
+
+    /// Returns the path for messages: that of a URI without what may be secret.
+    pub fn shown_path(&self) -> PathBuf {
+        match self.remote_uri() {
+            Some(uri) => uri::shown(uri).into(),
+            None => self.path.clone(),
+        }
     }
 
     fn take_option(&mut self, option: &[u8]) -> Result<()> {

@@ -7,11 +7,25 @@ use std::path::Path;
 use diskfs_block::{Error, Result};
 
 /// The hint for an image on another machine.
-const REMOTE_HINT: &str = "download it first, or have nbdkit export it by NBD, with its plugins curl and ssh: \
-                           `nbdkit --unix SOCKET curl URL`, then `nbd+unix:///?socket=SOCKET`";
+const REMOTE_HINT: &str = "download it first, or have nbdkit export it by NBD, for example with its plugin ssh: \
+                           `nbdkit --unix SOCKET ssh ...`, then `nbd+unix:///?socket=SOCKET`";
 
-/// The schemes of NBD's URIs.
-const NBD_SCHEMES: [&str; 4] = ["nbd", "nbds", "nbd+unix", "nbds+unix"];
+/// The schemes of the images that a caller can open on other machines: of NBD, of HTTP and of object
+/// stores.
+const SCHEMES: [&str; 12] = [
+    "nbd",
+    "nbd+tcp",
+    "nbd+unix",
+    "nbds",
+    "nbds+tcp",
+    "nbds+unix",
+    "http",
+    "https",
+    "s3",
+    "gs",
+    "az",
+    "azure",
+];
 
 /// Returns the scheme of a remote path, as other programs spell it: `https://...`.
 fn scheme_of(path: &[u8]) -> Option<&str> {
@@ -25,24 +39,24 @@ fn scheme_of(path: &[u8]) -> Option<&str> {
     is_scheme.then_some(scheme)
 }
 
-/// Returns the URI that a path is, if it is one of NBD.
-pub(crate) fn nbd(path: &Path) -> Option<&str> {
+/// Returns the URI that a path is, if its scheme is known.
+pub(crate) fn of(path: &Path) -> Option<&str> {
     let scheme = scheme_of(path.as_os_str().as_bytes())?;
-    path.to_str().filter(|_| NBD_SCHEMES.contains(&scheme))
+    path.to_str().filter(|_| SCHEMES.contains(&scheme))
 }
 
-/// Refuses a URI of NBD, where a file is needed.
-pub(crate) fn refuse_nbd(path: &Path) -> Result<()> {
-    if nbd(path).is_none() {
+/// Refuses a URI, where a file is needed.
+pub(crate) fn refuse(path: &Path) -> Result<()> {
+    if of(path).is_none() {
         return Ok(());
     }
-    let reason = "this needs an image in a file, not an export of NBD";
+    let reason = "this needs an image in a file, not on another machine";
     Err(Error::unsupported(reason).in_file(path))
 }
 
-/// Refuses all URIs but those of NBD.
-pub(crate) fn refuse_others(path: &[u8]) -> Result<()> {
-    let scheme = scheme_of(path).filter(|scheme| !NBD_SCHEMES.contains(scheme));
+/// Refuses the URIs of unknown schemes.
+pub(crate) fn refuse_unknown(path: &[u8]) -> Result<()> {
+    let scheme = scheme_of(path).filter(|scheme| !SCHEMES.contains(scheme));
     let Some(scheme) = scheme else {
         return Ok(());
     };
@@ -50,4 +64,40 @@ pub(crate) fn refuse_others(path: &[u8]) -> Result<()> {
     Err(Error::unsupported(reason)
         .in_file(Path::new(OsStr::from_bytes(path)))
         .with_hint(REMOTE_HINT))
+}
+
+/// Returns a URI for messages: without user, password, query and fragment, which may be secret. Those
+/// of NBD have no secrets.
+pub(crate) fn shown(uri: &str) -> String {
+    if uri.starts_with("nbd") {
+        return uri.to_owned();
+    }
+    let end = uri.find(['?', '#']).unwrap_or(uri.len());
+    let shown = uri.get(..end).unwrap_or_default();
+    let Some((scheme, rest)) = shown.split_once("://") else {
+        return shown.to_owned();
+    };
+    let host_end = rest.find('/').unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(host_end).unwrap_or((rest, ""));
+    let host = authority.rsplit('@').next().unwrap_or(authority);
+    format!("{scheme}://{host}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        for (uri, expected) in [
+            ("https://a.org/d.qcow2", "https://a.org/d.qcow2"),
+            ("https://a.org/d?sig=1#x", "https://a.org/d"),
+            ("https://u:p@a.org:8/d@e", "https://a.org:8/d@e"),
+            ("https://u:p@a.org", "https://a.org"),
+            ("s3://bucket/key", "s3://bucket/key"),
+            ("nbd+unix:///x?socket=a", "nbd+unix:///x?socket=a"),
+        ] {
+            assert_eq!(shown(uri), expected);
+        }
+    }
 }

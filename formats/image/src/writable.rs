@@ -57,12 +57,25 @@ impl WritableImage {
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn from_device(device: Arc<dyn BlockWrite>, options: &OpenOptions) -> Result<Self> {
+        Self::from_named_device("device".as_ref(), device, options)
+    }
+
+    /// Opens an image that is not a file, like [`from_device`](Self::from_device), with a name for
+    /// messages.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn from_named_device(
+        name: &Path,
+        device: Arc<dyn BlockWrite>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         let options = OpenOptions {
             gate: Gate::closed(),
             ..options.clone()
         };
         Opener::for_writing(&options)?
-            .open_source(Source::of_device(device.clone(), Some(device)))
+            .open_source(Source::of_device(name, device.clone(), Some(device)))
             .map(Self::from_parts)
     }
 

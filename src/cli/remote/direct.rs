@@ -17,12 +17,43 @@ fn connect(uri: &str) -> Result<Nbd> {
 
 impl RemoteImages for DirectImages {
     fn open(&self, uri: &str) -> Result<Arc<dyn BlockRead>> {
-        Ok(Arc::new(connect(uri)?))
+        if Uri::is_uri(uri) {
+            return Ok(Arc::new(connect(uri)?));
+        }
+        open_object(uri)
     }
 
     fn open_writable(&self, uri: &str) -> Result<Arc<dyn BlockWrite>> {
-        writable(connect(uri)?)
+        if Uri::is_uri(uri) {
+            return writable(connect(uri)?);
+        }
+        let error = Error::new(
+            ErrorKind::ReadOnly,
+            "images of HTTP and object stores are read-only",
+        );
+        Err(error.with_hint("copy it to a file first: `diskfs convert URI FILE`"))
     }
+}
+
+/// Opens an object of an HTTP server or of a store.
+#[cfg(feature = "objects")]
+fn open_object(uri: &str) -> Result<Arc<dyn BlockRead>> {
+    use diskfs::image::ImageSpec;
+    use diskfs::objects::{Device, Options};
+
+    let spec = ImageSpec {
+        path: uri.into(),
+        ..ImageSpec::default()
+    };
+    let name = spec.shown_path();
+    let device = Device::open(uri, &name.to_string_lossy(), &Options::default())?;
+    Ok(Arc::new(device))
+}
+
+#[cfg(not(feature = "objects"))]
+fn open_object(_: &str) -> Result<Arc<dyn BlockRead>> {
+    let reason = "this program was built without HTTP and object stores";
+    Err(Error::new(ErrorKind::Unsupported, reason))
 }
 
 /// Returns an export as a device for writing, if its server allows that.

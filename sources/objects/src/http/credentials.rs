@@ -1,0 +1,107 @@
+//! The credentials for a server: from the environment and `.netrc`, never from a command line.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use diskfs_block::{Error, Result};
+use reqwest::{RequestBuilder, Url};
+
+use super::netrc::{self, Login};
+
+/// The environment variable of a token, which is sent to the server of the URL.
+const TOKEN: &str = "DISKFS_HTTP_TOKEN";
+
+/// The longest `.netrc` that is read.
+const MAX_NETRC_BYTES: u64 = 1 << 20;
+
+/// The credentials for the server of a URL. Other servers, to which it redirects, don't get them.
+pub(super) struct Credentials {
+    origin: (String, Option<String>, Option<u16>),
+    kind: Kind,
+}
+
+enum Kind {
+    None,
+    Token(String),
+    Login(Login),
+}
+
+impl Credentials {
+    /// Returns the credentials for a URL: the token of the environment, or the entry of
+    /// `$NETRC` or `~/.netrc`.
+    pub(super) fn of_environment(url: &Url) -> Result<Self> {
+        let kind = match std::env::var(TOKEN) {
+            Ok(token) if !token.is_empty() => Kind::Token(token),
+            _ => match login(url)? {
+                Some(login) => Kind::Login(login),
+                None => Kind::None,
+            },
+        };
+        Ok(Self {
+            origin: origin(url),
+            kind,
+        })
+    }
+
+    /// Adds the credentials to a request for `url`, if it goes to the server that they are for.
+    pub(super) fn add_to(&self, request: RequestBuilder, url: &Url) -> RequestBuilder {
+        if origin(url) != self.origin {
+            return request;
+        }
+        match &self.kind {
+            Kind::None => request,
+            Kind::Token(token) => request.bearer_auth(token),
+            Kind::Login(login) => request.basic_auth(&login.user, Some(&login.password)),
+        }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            Kind::None => "none",
+            Kind::Token(_) => "token",
+            Kind::Login(_) => "login",
+        };
+        f.debug_tuple("Credentials").field(&kind).finish()
+    }
+}
+
+/// Refuses a URL with a password: other users of the host see command lines.
+pub(super) fn refuse_in_url(url: &Url) -> Result<()> {
+    if url.password().is_none() && url.username().is_empty() {
+        return Ok(());
+    }
+    let error = Error::invalid("the URL contains a user or a password, which `ps` shows");
+    Err(error.with_hint("add the server to ~/.netrc instead"))
+}
+
+fn origin(url: &Url) -> (String, Option<String>, Option<u16>) {
+    let host = url.host_str().map(Into::into);
+    (url.scheme().to_owned(), host, url.port_or_known_default())
+}
+
+fn login(url: &Url) -> Result<Option<Login>> {
+    let Some(path) = netrc_path() else {
+        return Ok(None);
+    };
+    let in_file = |e: std::io::Error| Error::from(e).in_file(&path);
+    match path.metadata() {
+        Ok(metadata) if metadata.len() > MAX_NETRC_BYTES => {
+            return Err(Error::invalid("the file is longer than 1 MiB").in_file(&path));
+        }
+        Ok(_) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(in_file(e)),
+    }
+    let text = std::fs::read_to_string(&path).map_err(in_file)?;
+    Ok(netrc::find(&text, url.host_str().unwrap_or_default()))
+}
+
+fn netrc_path() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    match set("NETRC") {
+        Some(path) => Some(path.into()),
+        None => Some(PathBuf::from(set("HOME")?).join(".netrc")),
+    }
+}

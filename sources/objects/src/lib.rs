@@ -1,0 +1,44 @@
+//! Images on HTTP servers and in object stores (S3, Google Cloud Storage, Azure), as block devices.
+//!
+//! A [`Device`] asks for ranges of the object and caches them. It reads ahead where a caller reads
+//! in order, repeats requests that failed in a way that may pass, and fails if the object changes
+//! while it is open: it never mixes two versions.
+//!
+//! ```no_run
+//! use diskfs_block::BlockRead;
+//! use diskfs_objects::{Device, Options};
+//!
+//! let device = Device::open("https://example.org/d.qcow2", "d.qcow2", &Options::default())?;
+//! let mut magic = [0; 4];
+//! device.read_at(0, &mut magic)?;
+//! # Ok::<(), diskfs_block::Error>(())
+//! ```
+//!
+//! # Limits
+//!
+//! `DESIGN.md` says what is supported, and where credentials come from.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+mod blocks;
+mod device;
+mod fetch;
+mod http;
+mod object;
+mod options;
+mod read_ahead;
+mod retry;
+mod runtime;
+mod store;
+mod uri;
+
+pub use device::{Device, Statistics};
+pub use options::Options;
+pub use uri::is_uri;

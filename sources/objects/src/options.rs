@@ -1,0 +1,30 @@
+//! The options of a device.
+
+use std::time::Duration;
+
+/// The options of a [`Device`](crate::Device).
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The number of bytes to cache in memory.
+    pub cache_bytes: u64,
+    /// The maximum number of requests at once.
+    pub max_requests: usize,
+    /// The time that a server has to accept a connection.
+    pub connect_timeout: Duration,
+    /// The time that a request has before its first byte, and between two parts of its answer.
+    pub stall_timeout: Duration,
+    /// The time that a read has, with all its retries.
+    pub retry_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cache_bytes: 64 << 20,
+            max_requests: 6,
+            connect_timeout: Duration::from_secs(10),
+            stall_timeout: Duration::from_secs(20),
+            retry_timeout: Duration::from_mins(1),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Images of HTTP servers and object stores: of nginx, and of a store that speaks S3.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use diskfs_fixtures::{image, require};
+
+use crate::{diskfs_in, diskfs_with};
+
+/// A server in the background.
+struct Server(Child);
+
+impl Server {
+    /// Starts a server, and waits until it accepts connections.
+    fn start(command: &mut Command, port: u16) -> Self {
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        let server = Self(quiet.spawn().unwrap());
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(60), "no server");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+
+    /// Starts nginx for a directory, with further lines of its configuration.
+    fn nginx(directory: &Path, port: u16, lines: &str) -> Self {
+        let at = directory.display();
+        let configuration = format!(
+            "daemon off; master_process off; pid {at}/nginx.pid; error_log {at}/nginx.err;\n\
+             events {{}}\n\
+             http {{\n  access_log {at}/nginx.log;\n  client_body_temp_path {at}/temp;\n  \
+             proxy_temp_path {at}/temp; fastcgi_temp_path {at}/temp; uwsgi_temp_path {at}/temp;\n  \
+             scgi_temp_path {at}/temp;\n  server {{ root {at}; {lines} }}\n}}\n"
+        );
+        let file = directory.join("nginx.conf");
+        fs::write(&file, configuration).unwrap();
+        Self::start(Command::new("nginx").arg("-c").arg(file), port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+#[test]
+fn commands_read_an_image_of_a_web_server() {
+    if require("nginx").is_none() {
+        return;
+    }
+    let demo = image("demo.qcow2");
+    let dir = demo.directory();
+    let port = free_port();
+    let _server = Server::nginx(dir, port, &format!("listen 127.0.0.1:{port};"));
+    let url = format!("http://127.0.0.1:{port}/demo.qcow2");
+    let run = |words: &[&str]| diskfs_in(dir, words);
+    let info = run(&["info", "--json", &url]).json();
+    assert_eq!(info["image"]["format"], "qcow2", "{info}");
+    assert_eq!(info["image"]["path"], url.as_str(), "{info}");
+    assert_eq!(
+        run(&["cat", &format!("{url}:/etc/hostname")]).text(),
+        "demo\n"
+    );
+    run(&["convert", &url, "copy.qcow2"]).text();
+    run(&["compare", "demo.qcow2", "copy.qcow2"]).text();
+    run(&["compare", "demo.qcow2", &url]).text();
+    fs::create_dir(dir.join("mnt")).unwrap();
+    // A query may be a secret, so the mount does not show it.
+    run(&["mount", &format!("{url}?signature=secret"), "mnt"]).text();
+    assert_eq!(fs::read(dir.join("mnt/etc/hostname")).unwrap(), b"demo\n");
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    assert!(
+        mounts.contains(&url) && !mounts.contains("secret"),
+        "{mounts}"
+    );
+    run(&["umount", "mnt"]).text();
+    fs::write(dir.join("new"), "new").unwrap();
+    for (words, code, said) in [
+        (&["info", &format!("{url}.missing")][..], 3, "404"),
+        (&["cp", "new", &format!("{url}:/etc/new")], 1, "read-only"),
+        (&["snapshot", "list", &url], 4, "in a file"),
+        (&["info", "http://u:p@127.0.0.1/x"], 2, "netrc"),
+        (&["info", "http://127.0.0.1:1/x"], 1, "cannot connect"),
+        (&["info", "ftp://127.0.0.1/x"], 4, "not supported"),
+    ] {
+        let (found, stderr) = run(words).failure();
+        assert!(stderr.contains(said), "{words:?}: {stderr}");
+        assert_eq!(found, code, "{words:?}: {stderr}");
+    }
+}
+
+#[test]
+fn tls_and_credentials() {
+    if require("nginx").is_none() || require("openssl").is_none() {
+        return;
+    }
+    let demo = image("demo.qcow2");
+    let dir = demo.directory();
+    let made = Command::new("openssl")
+        .args([
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+        ])
+        .args([
+            "-keyout",
+            "key.pem",
+            "-out",
+            "cert.pem",
+            "-subj",
+            "/CN=localhost",
+        ])
+        .args(["-addext", "subjectAltName=DNS:localhost"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    assert!(made.status.success());
+    fs::write(dir.join("users"), "me:{PLAIN}s3cret\n").unwrap();
+    let (port, at) = (free_port(), dir.display());
+    let lines = format!(
+        "listen 127.0.0.1:{port} ssl; ssl_certificate {at}/cert.pem; \
+         ssl_certificate_key {at}/key.pem; auth_basic x; auth_basic_user_file {at}/users;"
+    );
+    let _server = Server::nginx(dir, port, &lines);
+    let url = format!("https://localhost:{port}/demo.qcow2");
+    let words = ["info", url.as_str()];
+    let (code, stderr) = diskfs_in(dir, &words).failure();
+    assert_eq!(code, 6, "{stderr}");
+    assert!(
+        stderr.contains("TLS") && stderr.contains("SSL_CERT_FILE"),
+        "{stderr}"
+    );
+    let trusted = |netrc: &str| {
+        fs::write(dir.join("netrc"), netrc).unwrap();
+        let variables = [("SSL_CERT_FILE", "cert.pem"), ("NETRC", "netrc")];
+        diskfs_with(dir, &words, &variables)
+    };
+    let (code, stderr) = trusted("machine example.org login me password s3cret").failure();
+    assert_eq!(code, 6, "{stderr}");
+    assert!(
+        stderr.contains("401") && stderr.contains("netrc"),
+        "{stderr}"
+    );
+    trusted("machine localhost login me password s3cret").text();
+}
+
+#[test]
+fn commands_read_an_image_of_a_store() {
+    if require("moto_server").is_none() || require("curl").is_none() {
+        return;
+    }
+    let demo = image("demo.qcow2");
+    let dir = demo.directory();
+    let port = free_port();
+    let port_word = port.to_string();
+    let _server = Server::start(Command::new("moto_server").args(["-p", &port_word]), port);
+    let endpoint = format!("http://127.0.0.1:{port}");
+    for words in [
+        &["-X", "PUT", &format!("{endpoint}/images")][..],
+        &[
+            "-T",
+            "demo.qcow2",
+            &format!("{endpoint}/images/dir/demo.qcow2"),
+        ],
+    ] {
+        let put = Command::new("curl")
+            .args([
+                "-sSf",
+                "-H",
+                "Authorization: AWS4-HMAC-SHA256 Credential=a/1/us-east-1/s3/x",
+            ])
+            .args(words)
+            .current_dir(dir)
+            .output()
+            .unwrap();
+        assert!(put.status.success(), "{put:?}");
+    }
+    let run = |words: &[&str]| {
+        let variables = [
+            ("AWS_ENDPOINT_URL", endpoint.as_str()),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_ACCESS_KEY_ID", "a"),
+            ("AWS_SECRET_ACCESS_KEY", "b"),
+            ("AWS_REGION", "us-east-1"),
+        ];
+        diskfs_with(dir, words, &variables)
+    };
+    let image = "s3://images/dir/demo.qcow2";
+    assert_eq!(
+        run(&["cat", &format!("{image}:/etc/hostname")]).text(),
+        "demo\n"
+    );
+    run(&["compare", "demo.qcow2", image]).text();
+    let (code, stderr) = run(&["info", "s3://images/missing"]).failure();
+    assert_eq!(code, 3, "{stderr}");
+    assert!(stderr.contains("no such object"), "{stderr}");
+    let (code, stderr) = run(&["info", "s3://images"]).failure();
+    assert_eq!(code, 2, "{stderr}");
+}
