@@ -134,6 +134,8 @@ const ELSEWHERE: &[&str] = &[
     "qemu-system",
     // These need a server: tests/cli/remote.rs has one.
     "nbd://",
+    "https://",
+    "s3://",
     "nbd+unix://",
 ];
 

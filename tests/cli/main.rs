@@ -33,12 +33,13 @@ mod mkfs_ext;
 mod mkfs_large;
 mod mkfs_owners;
 mod newcomer;
-#[cfg(feature = "nbd")]
+#[cfg(feature = "objects")]
 mod objects;
 mod partition;
 mod program;
 mod progress;
 mod qemu_img;
+#[cfg(feature = "nbd")]
 mod remote;
 mod resize;
 mod resize_stacks;

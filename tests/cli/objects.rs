@@ -1,58 +1,11 @@
 //! Images of HTTP servers and object stores: of nginx, and of a store that speaks S3.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use diskfs_fixtures::{image, require};
+use diskfs_fixtures::{TcpServer, free_port, image, require};
 
 use crate::{diskfs_in, diskfs_with};
-
-/// A server in the background.
-struct Server(Child);
-
-impl Server {
-    /// Starts a server, and waits until it accepts connections.
-    fn start(command: &mut Command, port: u16) -> Self {
-        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
-        let server = Self(quiet.spawn().unwrap());
-        let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(start.elapsed() < Duration::from_secs(60), "no server");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        server
-    }
-
-    /// Starts nginx for a directory, with further lines of its configuration.
-    fn nginx(directory: &Path, port: u16, lines: &str) -> Self {
-        let at = directory.display();
-        let configuration = format!(
-            "daemon off; master_process off; pid {at}/nginx.pid; error_log {at}/nginx.err;\n\
-             events {{}}\n\
-             http {{\n  access_log {at}/nginx.log;\n  client_body_temp_path {at}/temp;\n  \
-             proxy_temp_path {at}/temp; fastcgi_temp_path {at}/temp; uwsgi_temp_path {at}/temp;\n  \
-             scgi_temp_path {at}/temp;\n  server {{ root {at}; {lines} }}\n}}\n"
-        );
-        let file = directory.join("nginx.conf");
-        fs::write(&file, configuration).unwrap();
-        Self::start(Command::new("nginx").arg("-c").arg(file), port)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
 
 #[test]
 fn commands_read_an_image_of_a_web_server() {
@@ -62,7 +15,7 @@ fn commands_read_an_image_of_a_web_server() {
     let demo = image("demo.qcow2");
     let dir = demo.directory();
     let port = free_port();
-    let _server = Server::nginx(dir, port, &format!("listen 127.0.0.1:{port};"));
+    let _server = TcpServer::nginx(dir, dir, port, &format!("listen 127.0.0.1:{port};"));
     let url = format!("http://127.0.0.1:{port}/demo.qcow2");
     let run = |words: &[&str]| diskfs_in(dir, words);
     let info = run(&["info", "--json", &url]).json();
@@ -131,7 +84,7 @@ fn tls_and_credentials() {
         "listen 127.0.0.1:{port} ssl; ssl_certificate {at}/cert.pem; \
          ssl_certificate_key {at}/key.pem; auth_basic x; auth_basic_user_file {at}/users;"
     );
-    let _server = Server::nginx(dir, port, &lines);
+    let _server = TcpServer::nginx(dir, dir, port, &lines);
     let url = format!("https://localhost:{port}/demo.qcow2");
     let words = ["info", url.as_str()];
     let (code, stderr) = diskfs_in(dir, &words).failure();
@@ -163,7 +116,7 @@ fn commands_read_an_image_of_a_store() {
     let dir = demo.directory();
     let port = free_port();
     let port_word = port.to_string();
-    let _server = Server::start(Command::new("moto_server").args(["-p", &port_word]), port);
+    let _server = TcpServer::start(Command::new("moto_server").args(["-p", &port_word]), port);
     let endpoint = format!("http://127.0.0.1:{port}");
     for words in [
         &["-X", "PUT", &format!("{endpoint}/images")][..],

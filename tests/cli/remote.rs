@@ -116,3 +116,57 @@ fn what_an_export_cannot_do_is_said() {
     drop(server);
     assert!(!dir.join("o.qcow2").exists());
 }
+
+/// The broker speaks TLS, and the confined command gets the bytes from it.
+#[test]
+fn an_export_with_tls() {
+    if require("qemu-nbd").is_none() || require("openssl").is_none() {
+        return;
+    }
+    let demo = image("demo.qcow2");
+    let dir = demo.directory();
+    let made = Command::new("openssl")
+        .args([
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+        ])
+        .args(["-keyout", "server-key.pem", "-out", "server-cert.pem"])
+        .args([
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=DNS:localhost",
+        ])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    // QEMU's server would read it, and refuse one without an authority.
+    fs::create_dir(dir.join("client")).unwrap();
+    fs::copy(dir.join("server-cert.pem"), dir.join("client/ca-cert.pem")).unwrap();
+    let credentials = "tls-creds-x509,id=tls,endpoint=server,dir=.,verify-peer=off";
+    let words = [
+        "--object",
+        credentials,
+        "--tls-creds",
+        "tls",
+        "-f",
+        "qcow2",
+        "demo.qcow2",
+    ];
+    let _server = QemuNbd::start(dir, &words);
+    let uri = "nbds+unix:///?socket=socket&tls-certificates=client";
+    let cat = |path: &str| diskfs_in(dir, &["cat", &format!("{uri}:{path}")]).text();
+    assert_eq!(cat("/etc/hostname"), "demo\n");
+    fs::write(dir.join("new"), "by TLS\n").unwrap();
+    diskfs_in(dir, &["cp", "new", &format!("{uri}:/etc/new")]).text();
+    assert_eq!(cat("/etc/new"), "by TLS\n");
+    fs::create_dir(dir.join("mnt")).unwrap();
+    diskfs_in(dir, &["mount", "--rw", uri, "mnt"]).text();
+    fs::write(dir.join("mnt/etc/mounted"), "too").unwrap();
+    diskfs_in(dir, &["umount", "mnt"]).text();
+    assert_eq!(cat("/etc/mounted"), "too");
+    let (code, stderr) = diskfs_in(dir, &["info", URI]).failure();
+    assert_eq!(code, 6, "{stderr}");
+    assert!(stderr.contains("TLS"), "{stderr}");
+}

@@ -154,6 +154,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // NBD knows nothing of images: it serves any device, and is one.
     ("diskfs-nbd", &["diskfs-block"]),
+    ("diskfs-objects", &["diskfs-block"]),
     // The confinement of processes, and the files that they get: only their images.
     ("diskfs-sandbox", &["diskfs-block", "diskfs-image"]),
     (
@@ -200,6 +201,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-logs",
             "diskfs-luks",
             "diskfs-nbd",
+            "diskfs-objects",
             "diskfs-sandbox",
             "diskfs-service",
             "diskfs-varstore",

@@ -13,6 +13,7 @@
 
 mod allocation;
 mod covered;
+mod dial;
 mod driver;
 mod durability;
 mod exchange;

@@ -62,7 +62,7 @@ pub(crate) fn open(uri: &str, options: &Options) -> Result<Opened> {
         redirected: Mutex::default(),
         stall_timeout: options.stall_timeout,
     });
-    let timeout = options.retry_timeout;
+    let timeout = options.open_timeout;
     runtime::wait(async move {
         let first = || {
             let place = Arc::clone(&place);

@@ -13,7 +13,9 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// The time that a request has before its first byte, and between two parts of its answer.
     pub stall_timeout: Duration,
-    /// The time that a read has, with all its retries.
+    /// The time in which the first request is repeated, if it fails.
+    pub open_timeout: Duration,
+    /// The time in which the request of a read is repeated, if it fails.
     pub retry_timeout: Duration,
 }
 
@@ -24,6 +26,7 @@ impl Default for Options {
             max_requests: 6,
             connect_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(20),
+            open_timeout: Duration::from_secs(4),
             retry_timeout: Duration::from_mins(1),
         }
     }

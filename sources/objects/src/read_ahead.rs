@@ -1,5 +1,5 @@
-//! How much more than what a caller reads is fetched: the neighbourhood of scattered reads, and what
-//! follows reads in order.
+//! The policy of fetching more than what a caller reads: the neighbourhood of scattered reads, and
+//! what follows reads in order.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -55,7 +55,7 @@ pub(crate) fn open(uri: &str, options: &Options) -> Result<Opened> {
         let error = Error::invalid(reason(&e));
         error.with_hint("set the account and its key in the environment")
     })?;
-    let timeout = options.retry_timeout;
+    let timeout = options.open_timeout;
     runtime::wait(async move {
         let first = || {
             let (store, key) = (Arc::clone(&store), key.clone());

@@ -86,7 +86,7 @@ impl RemoteServer {
             return Err(Error::new(ErrorKind::Denied, reason).in_file(remote_uri));
         }
         if let Some(uri) = unencrypted(&remote_uri)? {
-            return Ok(match Connection::open(&uri, CONNECT_TIMEOUT)? {
+            return Ok(match uri.dial(CONNECT_TIMEOUT)? {
                 Connection::Tcp(socket) => (Connected::Tcp, socket.into()),
                 Connection::Unix(socket) => (Connected::Unix, socket.into()),
             });
