@@ -174,11 +174,10 @@ pub(super) struct Convert {
           hide_default_value = true)]
     rate_limit: u64,
 
-    /// Continue a copy that was interrupted, or begin one that can be continued: raw, or qcow2
-    /// without -c
+    /// Continue a copy that was interrupted, or begin one that can be continued: raw or qcow2
     #[arg(
         long,
-        conflicts_with_all = ["no_create", "compress", "backing", "bitmaps", "salvage", "verify"]
+        conflicts_with_all = ["no_create", "backing", "bitmaps", "salvage", "verify"]
     )]
     resume: bool,
 

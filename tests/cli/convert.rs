@@ -380,24 +380,31 @@ fn the_measured_size_is_that_of_qemu_img_and_is_not_exceeded() {
 /// A kill is the least that `--resume` must survive.
 #[test]
 fn a_killed_copy_is_continued() {
-    let directory = tempfile::tempdir().unwrap();
-    let dir = directory.path();
+    let cases: [&[&str]; 3] = [&[], &["-c"], &["-c", "-o", "compression_type=zstd"]];
+    for options in cases {
+        let directory = tempfile::tempdir().unwrap();
+        check_killed_copy(directory.path(), options);
+    }
+}
+
+fn check_killed_copy(dir: &Path, options: &[&str]) {
     let disk = fs::File::create(dir.join("disk.raw")).unwrap();
     disk.set_len(2 << 30).unwrap();
     for at in (0..40).map(|number| (1 << 30) + (number << 20)) {
         disk.write_all_at(&pattern("resume", MIB), at).unwrap();
     }
-    let words = ["convert", "--resume", "disk.raw", "copy.qcow2"];
+    let words = [&["convert", "--resume", "disk.raw", "copy.qcow2"], options].concat();
     let mut slow = std::process::Command::new(crate::DISKFS);
     let slow = slow
         .current_dir(dir)
-        .args(words)
+        .args(&words)
         .args(["-r", "4M", "-m", "1"]);
     let mut killed = slow.spawn().unwrap();
     let record = dir.join("copy.qcow2.resume");
     let is_half_done = || {
         let record = fs::read_to_string(&record).unwrap_or_default();
-        record.lines().nth(1) == Some("1073741824")
+        let progress = record.lines().nth(1).unwrap_or_default();
+        progress.split(' ').next() == Some("1073741824")
     };
     while !is_half_done() {
         assert!(killed.try_wait().unwrap().is_none());
@@ -406,13 +413,20 @@ fn a_killed_copy_is_continued() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     assert!(!dir.join("copy.qcow2").exists());
-    let other = [&words[..], &["-o", "cluster_size=4k"]].concat();
-    let (code, message) = diskfs_in(dir, &other).failure();
-    assert_eq!(code, 2, "{message}");
-    assert!(message.contains("remove copy.qcow2.partial"), "{message}");
+    for other in [&["-o", "cluster_size=4k"][..], &["-c", "--level", "2"]] {
+        let other = if options.is_empty() || other[0] == "-o" {
+            [&words[..], other].concat()
+        } else {
+            [&words[..], &other[1..]].concat()
+        };
+        let (code, message) = diskfs_in(dir, &other).failure();
+        assert_eq!(code, 2, "{message}");
+        assert!(message.contains("remove copy.qcow2.partial"), "{message}");
+    }
     diskfs_in(dir, &words).text();
     diskfs_in(dir, &["compare", "disk.raw", "copy.qcow2"]).text();
     qemu_img(dir, &["check", "-q", "copy.qcow2"]);
+    qemu_img(dir, &["compare", "disk.raw", "copy.qcow2"]);
     assert_eq!(dir.read_dir().unwrap().count(), 2);
     for words in [
         ["convert", "--resume", "disk.raw", "-"],

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, ErrorKind, Result};
 use diskfs_fixtures::{require, run};
-use diskfs_image::convert::{ConvertOptions, convert_resumable};
-use diskfs_image::create::{Existing, NewImage};
-use diskfs_image::{Format, Image, OpenOptions};
+use diskfs_image::convert::{ConvertOptions, Packing, convert_resumable};
+use diskfs_image::create::{Existing, L2Entries, NewImage, NewQcow2, Preallocation};
+use diskfs_image::{Compression, Format, Image, OpenOptions};
 
 const GIB: u64 = 1 << 30;
 
@@ -82,12 +82,33 @@ impl Source {
     }
 }
 
-fn all_options() -> [ConvertOptions; 2] {
+fn all_options() -> [ConvertOptions; 5] {
     let raw = ConvertOptions {
         image: NewImage::Raw,
         ..ConvertOptions::default()
     };
-    [raw, ConvertOptions::default()]
+    // One L2 table maps 512 GiB, so that each step adds to the same one.
+    let large_clusters = NewQcow2 {
+        cluster_size_bytes: 2 << 20,
+        compression: Compression::Zstd,
+        ..NewQcow2::default()
+    };
+    let subclusters = NewQcow2 {
+        l2_entries: L2Entries::Extended,
+        refcount_bits: 1,
+        ..NewQcow2::default()
+    };
+    let compressed = |image| ConvertOptions {
+        image: NewImage::Qcow2(Box::new(image)),
+        ..ConvertOptions::compressed()
+    };
+    [
+        raw,
+        ConvertOptions::default(),
+        ConvertOptions::compressed(),
+        compressed(large_clusters),
+        compressed(subclusters),
+    ]
 }
 
 #[test]
@@ -126,7 +147,7 @@ fn nothing_else_is_continued() {
         assert_eq!(other.kind(), ErrorKind::Invalid);
         assert!(other.next_step().unwrap().starts_with("remove "), "{other}");
         let partial = OpenOptions {
-            format: Some(options.image.format()),
+            format: Some(Format::Raw),
             ..OpenOptions::default()
         };
         let image = Image::open_writable(&source.path("copy.partial"), &partial).unwrap();
@@ -141,10 +162,64 @@ fn nothing_else_is_continued() {
     }
 }
 
+/// A copy that was interrupted is the same file as one that was not.
+#[test]
+fn a_continued_compressed_image_is_the_same() {
+    for options in &all_options()[2..] {
+        let source = Source::new();
+        source.copy(options, "state", 3 * GIB).unwrap();
+        let whole = fs::read(source.path("copy")).unwrap();
+        fs::remove_file(source.path("copy")).unwrap();
+        source.copy(options, "state", GIB).unwrap_err();
+        let record = source.path("copy.resume");
+        let record_1 = fs::read(&record).unwrap();
+        source.copy(options, "state", 2 * GIB).unwrap_err();
+        // The power fails after the image was written, and before its record.
+        fs::write(&record, &record_1).unwrap();
+        assert_eq!(source.copy(options, "state", 3 * GIB).unwrap(), GIB);
+        assert!(fs::read(source.path("copy")).unwrap() == whole);
+        source.judge("qcow2");
+    }
+}
+
+#[test]
+fn a_damaged_compressed_image_is_not_continued() {
+    let options = ConvertOptions::compressed();
+    let source = Source::new();
+    source.copy(&options, "state", 2 * GIB).unwrap_err();
+    let image = source.path("copy.partial");
+    let bytes = fs::read(&image).unwrap();
+    let mut beyond = bytes.clone();
+    beyond[65536..65544].copy_from_slice(&(1_u64 << 40).to_be_bytes());
+    for damaged in [&bytes[..bytes.len() / 2], &beyond] {
+        fs::write(&image, damaged).unwrap();
+        let error = source.copy(&options, "state", 3 * GIB).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(error.next_step().unwrap().starts_with("remove "), "{error}");
+    }
+    fs::write(&image, bytes).unwrap();
+    assert_eq!(source.copy(&options, "state", 3 * GIB).unwrap(), 2 * GIB);
+    source.judge("qcow2");
+}
+
 #[test]
 fn what_has_no_place_before_its_end_is_refused() {
     let source = Source::new();
-    let error = source.copy(&ConvertOptions::compressed(), "state", GIB);
-    assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid);
-    assert_eq!(source.names(), ["disk.raw"]);
+    let raw = ConvertOptions {
+        image: NewImage::Raw,
+        ..ConvertOptions::compressed()
+    };
+    let preallocated = ConvertOptions {
+        preallocation: Preallocation::Metadata,
+        ..ConvertOptions::compressed()
+    };
+    let level = ConvertOptions {
+        packing: Some(Packing { level: Some(10) }),
+        ..ConvertOptions::default()
+    };
+    for options in [raw, preallocated, level] {
+        let error = source.copy(&options, "state", GIB);
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(source.names(), ["disk.raw"]);
+    }
 }

@@ -44,6 +44,9 @@ impl Convert {
         let snapshot = &source.image.snapshot;
         let _ = writeln!(state, "{:?} {snapshot:?} {:?}", self.image, source.volume);
         let _ = writeln!(state, "{format} {:?} {}", self.options, self.sparse);
+        if self.compress {
+            let _ = writeln!(state, "compressed {:?}", self.level);
+        }
         Ok(state)
     }
 }

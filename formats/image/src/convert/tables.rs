@@ -1,5 +1,7 @@
 //! The tables of a qcow2 image that is written from its beginning to its end.
 
+mod restored;
+
 use diskfs_block::{Result, WriteAt};
 
 use crate::create::{RefcountClusters, counts_per_block};
@@ -17,12 +19,21 @@ pub(super) struct Tables {
     rules: L2Rules,
     refcount_order: u32,
     l1: Vec<u64>,
-    /// The L2 table that covers the last cluster, with its index in the L1 table.
-    l2: Option<(u64, TableSlice)>,
+    /// The L2 table that covers the last cluster.
+    l2: Option<PresentL2>,
     /// The refcounts of all clusters before the end.
     counts: Vec<u16>,
     /// The end of the image in bytes.
     end: u64,
+}
+
+/// The L2 table to which clusters are added.
+struct PresentL2 {
+    /// The index in the L1 table.
+    index: u64,
+    table: TableSlice,
+    /// The place in the image; `None` before the table is written for the first time.
+    at: Option<u64>,
 }
 
 impl Tables {
@@ -120,6 +131,14 @@ impl Tables {
         self.write_refcounts(write)
     }
 
+    /// Writes the tables so far, from which [`restore`](Self::restore) continues; returns the end
+    /// of the image. Later clusters only add to these tables, in their places.
+    pub(super) fn store(&mut self, write: &mut WriteAt<'_>) -> Result<u64> {
+        self.write_l2(write)?;
+        write(self.l1_table().at.0, &self.l1_bytes())?;
+        Ok(self.end)
+    }
+
     /// Returns the L1 table as it is stored.
     pub(super) fn l1_bytes(&self) -> Vec<u8> {
         big_endian(&self.l1)
@@ -128,21 +147,20 @@ impl Tables {
     /// Makes the L2 table that covers a cluster the present one.
     fn select(&mut self, guest: GuestOffset, write: &mut WriteAt<'_>) -> Result<()> {
         let index = self.rules.geometry.l1_index(guest);
-        if self
-            .l2
-            .as_ref()
-            .is_some_and(|(present, _)| *present == index)
-        {
+        if self.l2.as_ref().is_some_and(|l2| l2.index == index) {
             return Ok(());
         }
         self.write_l2(write)?;
-        let table = TableSlice::zeroed(HostOffset(0), self.cluster_size());
-        self.l2 = Some((index, table));
+        self.l2 = Some(PresentL2 {
+            index,
+            table: TableSlice::zeroed(HostOffset(0), self.cluster_size()),
+            at: None,
+        });
         Ok(())
     }
 
     fn set(&self, guest: GuestOffset, (descriptor, bitmap): (u64, u64)) {
-        let Some((index, table)) = &self.l2 else {
+        let Some(PresentL2 { index, table, .. }) = &self.l2 else {
             return;
         };
         let geometry = self.rules.geometry;
@@ -156,15 +174,17 @@ impl Tables {
         }
     }
 
+    /// Writes the present L2 table, in its place if it has one.
     fn write_l2(&mut self, write: &mut WriteAt<'_>) -> Result<()> {
-        let Some((index, table)) = self.l2.take() else {
+        let Some(l2) = self.l2.take() else {
             return Ok(());
         };
-        let at = self.take(self.cluster_size());
-        write(at, &table.copy_of(0..table.len()))?;
-        if let Some(entry) = self.l1.get_mut(to_usize(index)) {
+        let at = l2.at.unwrap_or_else(|| self.take(self.cluster_size()));
+        write(at, &l2.table.copy_of(0..l2.table.len()))?;
+        if let Some(entry) = self.l1.get_mut(to_usize(l2.index)) {
             *entry = l1_entry::entry_for(HostOffset(at));
         }
+        self.l2 = Some(PresentL2 { at: Some(at), ..l2 });
         Ok(())
     }
 

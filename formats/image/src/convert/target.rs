@@ -12,7 +12,7 @@ use diskfs_vmdk::{SparseLayout, StreamWriter, WriteOptions};
 
 use super::identity::Identity;
 use super::layout::{GrainCopy, LayoutCopy};
-use super::qcow2::Qcow2Copy;
+use super::qcow2::{Qcow2Copy, Qcow2Image};
 use super::stream::SPOOL_PREFIX;
 use super::{ConvertOptions, Scope, by_writing};
 use crate::create::{
@@ -83,15 +83,17 @@ fn qcow2(
 ) -> Result<UnfinishedImage> {
     let header = new_header(path, image, from.size_bytes())?;
     let new = UnfinishedImage::empty(path, options.existing)?;
+    let hides_backing = header.backing.is_some() || options.scope == Scope::Stored;
+    let mut written = Qcow2Image::new(header, hides_backing)?;
     let copy = Qcow2Copy {
         from,
+        start: 0,
         file: new.file(),
-        hides_backing: header.backing.is_some() || options.scope == Scope::Stored,
-        header,
         packing: options.packing,
         threads: options.threads(),
     };
-    copy.run(progress)?;
+    copy.run(&mut written, progress)?;
+    written.finish(new.file())?;
     Ok(new)
 }
 
