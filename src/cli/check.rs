@@ -27,8 +27,8 @@ use results::{Checked, Outcome, print_results};
 
 /// Check an image and its filesystems, and repair them
 ///
-/// The tables of a qcow2, VMDK, VDI or VHDX image are checked as by `qemu-img check`, unless one
-/// volume is selected. Leaked clusters are no damage: they only waste space.
+/// The tables of a qcow2, VMDK, VDI, VHDX, QED or Parallels image are checked as by `qemu-img check`,
+/// unless one volume is selected. Leaked clusters are no damage: they only waste space.
 ///
 /// ext2, ext3 and ext4 are checked by diskfs itself: superblock, groups, inodes, extents,
 /// directories, links, attributes and bitmaps, as `e2fsck -fn` does. Other filesystems are checked

@@ -101,7 +101,8 @@ fn difference(mode: &str, theirs: &Output, ours: &Output) -> Option<&'static str
     let says_why = || {
         let errors = String::from_utf8_lossy(&ours.stderr);
         // A check prints what it has found without its name.
-        errors.starts_with("qemu-img") || errors.starts_with("ERROR: ")
+        let starts = ["qemu-img", "ERROR: ", "Leaked cluster: "];
+        starts.iter().any(|start| errors.starts_with(start))
     };
     if mode == "differs" {
         return None;
@@ -162,7 +163,80 @@ fn put(bytes: &mut [u8], at: usize, number: u32) {
     bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
 }
 
-/// The block map of a VDI, and the tables of a truncated VMDK and VHDX.
+/// Changes of a file: the name of the damaged copy, and what is put where.
+type Damage = (&'static str, &'static [(usize, u32)]);
+
+/// Damages of a VDI of which the block map is at this byte, and that has so many blocks.
+fn write_damaged_vdis(dir: &Path) -> Vec<String> {
+    let vdi = fs::read(dir.join("a.vdi")).unwrap();
+    let map = usize::try_from(number_at(&vdi, 0x154)).unwrap();
+    let allocated = number_at(&vdi, 0x184);
+    let damages = [
+        ("same", map + 8, 0),
+        ("far", map + 8, 1000),
+        ("discarded", map + 8, 0xffff_fffe),
+        ("more", map, allocated),
+        ("count", 0x184, 99),
+    ];
+    let write = |(name, at, entry): (&str, usize, u32)| {
+        let mut bytes = vdi.clone();
+        put(&mut bytes, at, entry);
+        let name = format!("{name}.vdi");
+        fs::write(dir.join(&name), bytes).unwrap();
+        name
+    };
+    damages.map(write).into()
+}
+
+/// Writes damaged copies of an image, and one with space at its end.
+fn write_damaged(dir: &Path, format: &str, damages: &[Damage]) -> Vec<String> {
+    let image = fs::read(dir.join(format!("a.{format}"))).unwrap();
+    let mut names = Vec::new();
+    let mut write = |name: &str, bytes: &[u8]| {
+        let name = format!("{name}.{format}");
+        fs::write(dir.join(&name), bytes).unwrap();
+        names.push(name);
+    };
+    for (name, changes) in damages {
+        let mut bytes = image.clone();
+        for (at, number) in *changes {
+            put(&mut bytes, *at, *number);
+        }
+        write(name, &bytes);
+    }
+    write("long", &[&image[..], &vec![0; 1_600_000]].concat());
+    names
+}
+
+/// The header is one cluster, the L1 table the four after it, and the first L2 table the next four.
+const QED_DAMAGES: [Damage; 9] = [
+    ("needs-check", &[(16, 2)]),
+    ("l1-unaligned", &[(0x1_0000, 0x5_1000)]),
+    ("l1-far", &[(0x1_0008, 0x7fff_0000)]),
+    ("l1-header", &[(0x1_0000, 0x1_0000)]),
+    ("l1-same", &[(0x1_0008, 0x5_0000)]),
+    ("l2-same", &[(0x5_0080, 0xa_0000), (0x5_0088, 0xa_0000)]),
+    ("l2-unaligned", &[(0x5_0080, 0xa_0200)]),
+    ("l2-far", &[(0x5_0084, 1), (0x5_0090, 0x6fff_0000)]),
+    ("l2-header", &[(0x5_0080, 0x2_0000), (0x5_0098, 1)]),
+];
+
+/// The table begins at byte 64, and the data at 1 MiB.
+const PARALLELS_DAMAGES: [Damage; 8] = [
+    ("in-use", &[(44, 0x746f_6e59)]),
+    ("no-start", &[(48, 0)]),
+    ("far-start", &[(48, 1 << 30)]),
+    ("late-start", &[(48, 4096)]),
+    ("same", &[(64, 2)]),
+    ("far", &[(68, 1000), (72, 1001)]),
+    (
+        "free",
+        &[(68, 0), (72, 0), (76, 0), (80, 0), (100, 0), (188, 0)],
+    ),
+    ("small", &[(36, 100)]),
+];
+
+/// The tables of other formats than qcow2.
 #[test]
 fn checks_of_damaged_tables_have_the_same_answers() {
     if require("qemu-img").is_none() {
@@ -174,48 +248,48 @@ fn checks_of_damaged_tables_have_the_same_answers() {
     let dir = directory.path().join("images");
     let theirs = Caller::new("qemu-img".into(), &dir);
     let ours = Caller::new(link, &dir);
-    for (name, format, options) in [
-        ("a.vdi", "vdi", "static=off"),
-        ("a.vmdk", "vmdk", "subformat=monolithicSparse"),
-        ("a.vhdx", "vhdx", "block_size=1M"),
+    let mut names = Vec::new();
+    for (format, options) in [
+        ("vdi", "static=off"),
+        ("vmdk", "subformat=monolithicSparse"),
+        ("vhdx", "block_size=1M"),
+        ("qed", "cluster_size=64k"),
+        ("parallels", "cluster_size=1M"),
     ] {
-        let words = ["convert", "-O", format, "-o", options, "seed.raw", name];
+        let name = format!("a.{format}");
+        let words = ["convert", "-O", format, "-o", options, "seed.raw", &name];
         assert!(theirs.call(&words).status.success());
-    }
-    let mut names = vec!["a.vdi".to_owned(), "a.vmdk".to_owned(), "a.vhdx".to_owned()];
-    let vdi = fs::read(dir.join("a.vdi")).unwrap();
-    let map = usize::try_from(number_at(&vdi, 0x154)).unwrap();
-    let allocated = number_at(&vdi, 0x184);
-    for (name, at, entry) in [
-        ("same.vdi", map + 8, 0),
-        ("far.vdi", map + 8, 1000),
-        ("discarded.vdi", map + 8, 0xffff_fffe),
-        ("more.vdi", map, allocated),
-        ("count.vdi", 0x184, 99),
-    ] {
-        let mut bytes = vdi.clone();
-        put(&mut bytes, at, entry);
-        fs::write(dir.join(name), bytes).unwrap();
-        names.push(name.to_owned());
-    }
-    for format in ["vdi", "vmdk", "vhdx"] {
-        let whole = fs::read(dir.join(format!("a.{format}"))).unwrap();
+        let whole = fs::read(dir.join(&name)).unwrap();
+        names.push(name);
         for cut in [500, 900_000, 1_500_000, 2_500_000] {
             let name = format!("cut{cut}.{format}");
             fs::write(dir.join(&name), &whole[..whole.len() - cut]).unwrap();
             names.push(name);
         }
     }
+    names.extend(write_damaged_vdis(&dir));
+    names.extend(write_damaged(&dir, "qed", &QED_DAMAGES));
+    names.extend(write_damaged(&dir, "parallels", &PARALLELS_DAMAGES));
     let mut found = 0;
     for name in &names {
+        let code = theirs.call(&["check", name]).status.code();
         for (mode, words) in [
             ("text", &["check"][..]),
             ("text", &["check", "-q"]),
             ("json", &["check", "--output=json"]),
             ("code", &["check", "-r", "leaks"]),
         ] {
+            let is_repaired = ["qed", "parallels"].contains(&name.rsplit('.').next().unwrap());
+            if words.contains(&"-r") && is_repaired && code != Some(0) {
+                continue; // Diskfs repairs only qcow2 images.
+            }
             let words = [words, &[name]].concat();
             let (theirs, ours) = (theirs.call(&words), ours.call(&words));
+            if theirs.status.code().is_none() {
+                // An assertion of qemu-img 10.0 fails on clusters past the end of the file.
+                assert_eq!(ours.status.code(), Some(2), "{words:?} {ours:?}");
+                continue;
+            }
             let is_cut = theirs.status.code() == Some(1);
             let mode = if is_cut { "code" } else { mode };
             let difference = difference(mode, &theirs, &ours);
@@ -231,7 +305,8 @@ fn checks_of_damaged_tables_have_the_same_answers() {
             .args(["check", name])
             .current_dir(&dir)
             .output();
-        let expected = theirs.call(&["check", name]).status.success();
+        // Leaks are no damage.
+        let expected = matches!(code, Some(0 | 3));
         let is_sound = check.unwrap().status.code() != Some(5);
         assert!(expected || !is_sound, "{name}");
     }

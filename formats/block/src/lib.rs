@@ -50,6 +50,7 @@
 mod byte_cache;
 pub mod bytes;
 mod cache;
+mod cluster_use;
 mod counting;
 mod device;
 mod error;
@@ -70,6 +71,7 @@ mod zeroes;
 
 pub use byte_cache::{ByteCache, Weight};
 pub use cache::{Cache, CacheOptions, CacheStatistics};
+pub use cluster_use::{ClusterSet, ClusterUse};
 pub use counting::{Counting, Counts};
 pub use device::{BlockRead, BlockWrite, check_bounds, len_of, read_within};
 pub use error::{

@@ -64,6 +64,11 @@ impl Tables {
         })
     }
 
+    /// Returns the size of the file in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.cache.size_bytes()
+    }
+
     /// Fails unless a table of `entries` entries of `entry_bytes` lies within the file.
     ///
     /// # Errors

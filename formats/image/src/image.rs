@@ -138,11 +138,11 @@ impl Image {
         &self.description
     }
 
-    /// Checks the metadata of a qcow2, VMDK, VDI or VHDX image, as `qemu-img check` does: of qcow2
-    /// the reference counts, "copied" flags and the entries of all tables, of the others the tables
-    /// of blocks or grains. Returns `None` for other formats. Checks only the top of the chain,
-    /// repairs nothing (see [`repair()`](crate::repair())), and reads all tables of the image, of a
-    /// file with many clusters several times.
+    /// Checks the metadata of a qcow2, VMDK, VDI, VHDX, QED or Parallels image, as `qemu-img check`
+    /// does: of qcow2 the reference counts, "copied" flags and the entries of all tables, of the
+    /// others the tables of blocks, clusters or grains. Returns `None` for other formats. Checks only
+    /// the top of the chain, repairs nothing (see [`repair()`](crate::repair())), and reads all
+    /// tables of the image, of a file with many clusters several times.
     ///
     /// # Errors
     /// * [`Corrupt`](diskfs_block::ErrorKind::Corrupt) if tables overlap so that reading them would

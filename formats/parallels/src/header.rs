@@ -11,7 +11,10 @@ const MAGIC_CLUSTERS: [u8; 16] = *b"WithouFreSpacExt";
 const VERSION: u32 = 2;
 /// The mark of an image that is in use.
 const IN_USE: u32 = 0x746f_6e59;
-const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
+/// The offsets of header fields.
+pub(crate) const IN_USE_AT: u64 = 44;
+pub(crate) const DATA_OFFSET_AT: u64 = 48;
 /// The largest cluster in sectors: 1 GiB. QEMU's limit is 2 GiB; images have 1 MiB.
 const CLUSTER_SECTORS_MAX: u32 = 1 << 21;
 
@@ -44,7 +47,11 @@ pub(crate) struct Header {
     pub(crate) entries: u64,
     /// The unit of entries of the table, in bytes.
     pub(crate) unit_bytes: u64,
+    /// True for an image of the first kind, `WithoutFreeSpace`.
+    is_old: bool,
     pub(crate) is_in_use: bool,
+    /// The start of the data in sectors, as the header states it.
+    pub(crate) data_offset_sectors: u64,
 }
 
 impl Header {
@@ -54,6 +61,26 @@ impl Header {
         let raw = start.and_then(|start| RawHeader::read_from_bytes(&start).ok());
         let raw = raw.ok_or_else(|| Error::corrupt("truncated Parallels header").at(0))?;
         raw.header()
+    }
+
+    /// Returns the start of the data in sectors, and whether the header states a valid one. If it
+    /// does not, the data are expected right after the table.
+    pub(crate) fn data_start(&self, file_sectors: u64) -> (bool, u64) {
+        let table_end = TABLE_AT.saturating_add(self.entries.saturating_mul(4));
+        let unit_bytes = if self.is_old {
+            SECTOR_BYTES
+        } else {
+            self.cluster_bytes
+        };
+        let first = table_end
+            .checked_next_multiple_of(unit_bytes)
+            .unwrap_or(table_end)
+            / SECTOR_BYTES;
+        match self.data_offset_sectors {
+            0 if self.is_old => (true, first),
+            stated if (first..=file_sectors).contains(&stated) => (true, stated),
+            _ => (false, first),
+        }
     }
 }
 
@@ -70,6 +97,7 @@ impl RawHeader {
             return Err(Error::corrupt(reason).at(28));
         }
         let cluster_bytes = u64::from(cluster_sectors).saturating_mul(SECTOR_BYTES);
+        let is_old = self.magic == MAGIC_SECTORS;
         let (unit_bytes, sectors) = match self.magic {
             // Old images have 32 bits for the size, and anything in the other 32.
             MAGIC_SECTORS => (SECTOR_BYTES, self.nb_sectors.get() & u64::from(u32::MAX)),
@@ -88,7 +116,9 @@ impl RawHeader {
                 cluster_bytes,
                 entries,
                 unit_bytes,
+                is_old,
                 is_in_use: self.in_use.get() == IN_USE,
+                data_offset_sectors: self.data_start.get().into(),
             }),
             _ => {
                 let reason =

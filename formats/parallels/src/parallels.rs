@@ -15,7 +15,7 @@ const TABLE_CACHE_BYTES: u64 = 1 << 20;
 /// A Parallels disk image.
 #[derive(Debug)]
 pub struct Parallels {
-    header: Header,
+    pub(crate) header: Header,
     table: Tables,
 }
 
@@ -41,13 +41,24 @@ impl Parallels {
         self.header.is_in_use
     }
 
+    /// Returns the size of the file in bytes.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.table.size_bytes()
+    }
+
+    /// Returns the offset of the cluster with this number, whatever it is; `None` for a cluster that
+    /// is not stored.
+    pub(crate) fn offset(&self, number: u64) -> Result<Option<u64>> {
+        let entry = u32::from_le_bytes(self.table.entry(TABLE_AT, number)?);
+        let offset = u64::from(entry).saturating_mul(self.header.unit_bytes);
+        Ok((entry != 0).then_some(offset))
+    }
+
     /// Returns the place of the cluster with this number.
     fn cluster(&self, number: u64) -> Result<RunStorage> {
-        let entry = u32::from_le_bytes(self.table.entry(TABLE_AT, number)?);
-        if entry == 0 {
+        let Some(offset) = self.offset(number)? else {
             return Ok(RunStorage::Absent);
-        }
-        let offset = u64::from(entry).saturating_mul(self.header.unit_bytes);
+        };
         let table_end = TABLE_AT.saturating_add(self.header.entries.saturating_mul(4));
         if offset < table_end {
             let at = TABLE_AT.saturating_add(number.saturating_mul(4));

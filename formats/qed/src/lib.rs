@@ -21,6 +21,7 @@
     )
 )]
 
+mod check;
 mod header;
 mod qed;
 

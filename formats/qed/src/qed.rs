@@ -11,14 +11,14 @@ use crate::header::{Backing, Header};
 /// The budget for cached pieces of tables. It maps 32 GiB at QEMU's cluster size of 64 KiB.
 const TABLE_CACHE_BYTES: u64 = 4 << 20;
 /// The entry of a cluster that is not stored.
-const UNALLOCATED: u64 = 0;
+pub(crate) const UNALLOCATED: u64 = 0;
 /// The L2 entry of a cluster of zeroes.
-const ZERO: u64 = 1;
+pub(crate) const ZERO: u64 = 1;
 
 /// A QEMU enhanced disk.
 #[derive(Debug)]
 pub struct Qed {
-    header: Header,
+    pub(crate) header: Header,
     tables: Tables,
 }
 
@@ -63,23 +63,28 @@ impl Qed {
         if l1_entry == UNALLOCATED {
             return Ok((RunStorage::Absent, entries.saturating_sub(l2_index)));
         }
-        self.check(l1_entry, self.header.l1_at, l1_index)?;
+        self.check_place(l1_entry, self.header.l1_at, l1_index)?;
         match self.entry(l1_entry, l2_index)? {
             UNALLOCATED => Ok((RunStorage::Absent, 1)),
             ZERO => Ok((RunStorage::Zero, 1)),
             offset => {
-                self.check(offset, l1_entry, l2_index)?;
+                self.check_place(offset, l1_entry, l2_index)?;
                 Ok((RunStorage::Stored { file: 0, offset }, 1))
             }
         }
     }
 
-    fn entry(&self, table: u64, index: u64) -> Result<u64> {
+    /// Returns the size of the file in bytes.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.tables.size_bytes()
+    }
+
+    pub(crate) fn entry(&self, table: u64, index: u64) -> Result<u64> {
         self.tables.entry(table, index).map(u64::from_le_bytes)
     }
 
     /// Refuses offsets into the middle of a cluster, the header or the L1 table.
-    fn check(&self, offset: u64, table: u64, index: u64) -> Result<()> {
+    fn check_place(&self, offset: u64, table: u64, index: u64) -> Result<()> {
         let l1_end = self
             .header
             .l1_at

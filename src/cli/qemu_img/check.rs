@@ -1,5 +1,6 @@
 //! The command `qemu-img check`.
 
+use std::cmp::Ordering;
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -123,9 +124,8 @@ fn repaired(source: &Source, what: What) -> Result<(CheckReport, Fixed, &'static
     if let Err(error) = &repaired
         && error.kind() == diskfs::block::ErrorKind::Unsupported
         && let Ok((report, format)) = check(source)
-        && format == diskfs::Format::Vhdx.qemu_name()
+        && has_nothing_to_repair(&report, format)
     {
-        // In a VHDX without a log to replay, QEMU has nothing to repair, and only checks.
         return Ok((report, Fixed::default(), format));
     }
     let repaired = repaired.map_err(|error| {
@@ -144,6 +144,15 @@ fn repaired(source: &Source, what: What) -> Result<(CheckReport, Fixed, &'static
         corruptions: wrong(before).saturating_sub(wrong(after)),
     };
     Ok((repaired.after, fixed, "qcow2"))
+}
+
+/// Returns true if QEMU would only check an image: a VHDX without a log to replay, or a sound image
+/// of another format that QEMU repairs and diskfs does not.
+fn has_nothing_to_repair(report: &CheckReport, format: &str) -> bool {
+    let is_repaired = |wanted: diskfs::Format| format == wanted.qemu_name();
+    let is_sound = report.is_clean();
+    is_repaired(diskfs::Format::Vhdx)
+        || is_sound && (is_repaired(diskfs::Format::Qed) || is_repaired(diskfs::Format::Parallels))
 }
 
 fn document(report: &CheckReport, fixed: Fixed, name: &str, format: &str) -> Value {
@@ -236,10 +245,14 @@ fn print(report: &CheckReport, fixed: Fixed) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Returns a share in percent with two decimals.
+/// Returns a share in percent with two decimals. A half is rounded to even, as printf(3) does.
 fn percent(part: u64, whole: u64) -> String {
     let (part, whole) = (u128::from(part), u128::from(whole).max(1));
-    let hundredths = (part * 20_000 / whole).div_ceil(2);
-    // `div_ceil` of the doubled number rounds to the nearest.
+    let (down, rest) = (part * 10_000 / whole, part * 10_000 % whole);
+    let hundredths = match (rest * 2).cmp(&whole) {
+        Ordering::Less => down,
+        Ordering::Equal => down + down % 2,
+        Ordering::Greater => down + 1,
+    };
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }

@@ -252,7 +252,9 @@ fn qed(file: Arc<dyn BlockRead>) -> Result<MapImage> {
         parent_name: backing.as_ref().map(|backing| text(&backing.name)),
         ..MappedDetails::default()
     };
-    let mut image = MapImage::new(Arc::new(qed), file, details).with_clusters(cluster_bytes);
+    let qed = Arc::new(qed);
+    let mut image = MapImage::new(qed.clone(), file, details).with_clusters(cluster_bytes);
+    image.tables = Some(CheckedTables::Qed(qed));
     image.rules.absent_is_zero = false;
     if needs_check {
         image.warnings.push(not_closed());
@@ -274,7 +276,9 @@ fn parallels(file: Arc<dyn BlockRead>) -> Result<MapImage> {
     let parallels = Parallels::open(Arc::clone(&file))?;
     let (cluster_bytes, is_in_use) = (parallels.cluster_size_bytes(), parallels.is_in_use());
     let details = MappedDetails::default();
-    let mut image = MapImage::new(Arc::new(parallels), file, details).with_clusters(cluster_bytes);
+    let parallels = Arc::new(parallels);
+    let mut image = MapImage::new(parallels.clone(), file, details).with_clusters(cluster_bytes);
+    image.tables = Some(CheckedTables::Parallels(parallels));
     image.rules.absent_is_zero = false;
     if is_in_use {
         image.warnings.push(not_closed());
