@@ -18,6 +18,7 @@ mod failure;
 mod info;
 mod map;
 mod measure;
+mod names;
 mod progress;
 mod rebase;
 mod resize;

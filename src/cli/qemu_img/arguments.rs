@@ -1,17 +1,20 @@
 //! Arguments that several commands of qemu-img have.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
-use diskfs::image::{Description, Image, ProbedFormats};
+use diskfs::block::{BlockRead, BlockWrite};
+use diskfs::image::{Description, Image, ImageSpec, ProbedFormats};
 use diskfs::{Format, parse_bytes};
 
 use super::failure::{Failure, Result};
-use crate::cli::image_settings::split_options;
+use super::names::Named;
 use crate::cli::options::{ImageArgs, SourceArgs};
+#[cfg(feature = "nbd")]
+use crate::cli::remote;
 
 /// The modes of the host's cache that qemu-img accepts. Diskfs uses the host's cache in all of
 /// them, and makes results durable before it exits.
@@ -64,13 +67,12 @@ impl OpenArgs {
             return Err(Failure::new(reason));
         }
         let mut format = format.map(format_of).transpose()?;
-        let path = if self.image_opts {
-            let (path, driver) = image_options(name)?;
-            format = driver.or(format);
-            path
+        let named = if self.image_opts {
+            Named::parse_options(name)?
         } else {
-            local_path(name)?
+            Named::parse(name)?
         };
+        format = named.format.or(format);
         let image = ImageArgs {
             format,
             force_share: self.force_share,
@@ -78,7 +80,7 @@ impl OpenArgs {
             ..ImageArgs::default()
         };
         Ok(Source {
-            path,
+            path: named.path,
             args: SourceArgs {
                 image,
                 ..SourceArgs::default()
@@ -90,15 +92,63 @@ impl OpenArgs {
 impl Source {
     /// Opens the image with its backing files.
     pub(super) fn open(&self) -> Result<Image> {
+        self.opened().map_err(|e| Failure::to_open(&self.path, e))
+    }
+
+    fn opened(&self) -> diskfs::Result<Image> {
         let options = self.args.image.open_options()?;
-        Image::open(&self.path, &options).map_err(|e| Failure::to_open(&self.path, e))
+        match nbd_uri(&self.path) {
+            Some(uri) => Ok(Image::from_device(open_remote(&uri)?, &options)?),
+            None => Ok(Image::open(&self.path, &options)?),
+        }
     }
 
     /// Describes the image alone.
     pub(super) fn describe(&self) -> Result<Description> {
+        if nbd_uri(&self.path).is_some() {
+            let mut description = self.open()?.description().clone();
+            description.path.clone_from(&self.path);
+            return Ok(description);
+        }
         let options = self.args.image.open_options()?;
         Image::describe(&self.path, &options).map_err(|e| Failure::to_open(&self.path, e))
     }
+}
+
+/// Returns the URI that a path is, if it is one of NBD.
+pub(super) fn nbd_uri(path: &Path) -> Option<String> {
+    let spec = ImageSpec {
+        path: path.to_owned(),
+        ..ImageSpec::default()
+    };
+    spec.nbd_uri().map(Into::into)
+}
+
+#[cfg(feature = "nbd")]
+fn open_remote(uri: &str) -> diskfs::Result<Arc<dyn BlockRead>> {
+    remote::images().open(uri)
+}
+
+#[cfg(not(feature = "nbd"))]
+fn open_remote(uri: &str) -> diskfs::Result<Arc<dyn BlockRead>> {
+    Err(without_nbd(uri))
+}
+
+/// Opens an export of NBD for writing.
+#[cfg(feature = "nbd")]
+pub(super) fn open_remote_writable(uri: &str) -> diskfs::Result<Arc<dyn BlockWrite>> {
+    remote::images().open_writable(uri)
+}
+
+#[cfg(not(feature = "nbd"))]
+pub(super) fn open_remote_writable(uri: &str) -> diskfs::Result<Arc<dyn BlockWrite>> {
+    Err(without_nbd(uri))
+}
+
+#[cfg(not(feature = "nbd"))]
+fn without_nbd(uri: &str) -> diskfs::Error {
+    let reason = "this program was built without NBD";
+    diskfs::Error::new(diskfs::ErrorKind::Unsupported, reason).in_file(uri)
 }
 
 /// Parses the name of a format.
@@ -115,47 +165,12 @@ pub(super) fn format_of(name: &str) -> Result<Format> {
 /// # Errors
 /// If the name has the prefix of another protocol: letters and a colon, as in `nbd:localhost`.
 pub(super) fn local_path(name: &OsString) -> Result<PathBuf> {
-    let bytes = name.as_bytes();
-    let end = bytes.iter().position(|byte| matches!(byte, b':' | b'/'));
-    let protocol = end.filter(|end| bytes.get(*end) == Some(&b':'));
-    let protocol = protocol.and_then(|end| std::str::from_utf8(bytes.get(..end)?).ok());
-    match protocol {
-        Some("file") => {
-            let rest = bytes.get("file:".len()..).unwrap_or_default();
-            Ok(PathBuf::from(std::ffi::OsStr::from_bytes(rest)))
-        }
-        // A Windows drive letter is no protocol in QEMU either.
-        Some(protocol) if protocol.len() > 1 => Err(Failure::new(format!(
-            "Could not open '{}': Unknown protocol '{protocol}'",
-            name.display()
-        ))),
-        _ => Ok(PathBuf::from(name)),
+    let path = Named::parse(name)?.path;
+    if nbd_uri(&path).is_some() {
+        let reason = "Could not open: not supported by diskfs: an export of NBD as a new image";
+        return Err(Failure::new(reason));
     }
-}
-
-/// Parses `driver=qcow2,file.filename=PATH`, and the short form `filename=PATH`.
-fn image_options(list: &OsString) -> Result<(PathBuf, Option<Format>)> {
-    let text = list
-        .to_str()
-        .ok_or_else(|| Failure::new("Invalid image options"))?;
-    let (mut path, mut driver, mut protocol) = (None, None, None);
-    for option in split_options(text) {
-        let (name, value) = option.split_once('=').unwrap_or((option.as_str(), "on"));
-        match name {
-            "driver" if value == "file" => protocol = Some(value.to_owned()),
-            "driver" | "format" => driver = Some(format_of(value)?),
-            "file.driver" => protocol = Some(value.to_owned()),
-            "file.filename" | "filename" => path = Some(PathBuf::from(value)),
-            "file.locking" | "locking" | "read-only" | "file.read-only" | "cache.direct"
-            | "cache.no-flush" | "discard" | "file.discard" | "detect-zeroes" => {}
-            _ => return Err(Failure::new(format!("Invalid parameter '{name}'"))),
-        }
-    }
-    if let Some(other) = protocol.filter(|protocol| protocol != "file") {
-        return Err(Failure::new(format!("Unknown protocol '{other}'")));
-    }
-    let missing = || Failure::new("A block device must be specified for \"file\"");
-    Ok((path.ok_or_else(missing)?, driver))
+    Ok(path)
 }
 
 /// Parses a mode of the host's cache.

@@ -13,9 +13,10 @@ use diskfs::image::create::{BackingCheck, Existing};
 use diskfs::image::{Image, WritableImage};
 use diskfs::{Format, OpenOptions, block::BlockRead, parse_bytes};
 
-use super::arguments::{OpenArgs, Source, format_of, local_path, size};
+use super::arguments::{OpenArgs, Source, format_of, nbd_uri, open_remote_writable, size};
 use super::create::settings_of;
 use super::failure::{Failure, Result, warn};
+use super::names::Named;
 use super::progress::Progress;
 use super::runner::{confined, text};
 use crate::cli::convert::Reading;
@@ -138,7 +139,7 @@ impl Convert {
     pub(super) fn run(&self) -> Result<u8> {
         let (source, target) = self.operands()?;
         let options = self.convert_options(&target)?;
-        let writes_into = self.no_create || is_device(&target);
+        let writes_into = self.no_create || is_device(&target) || nbd_uri(&target).is_some();
         let output = (!writes_into && self.backing.is_none()).then_some(target.as_path());
         match output {
             Some(path) => confined(&[&source], Some(path), || {
@@ -154,13 +155,25 @@ impl Convert {
             [source, target] => {
                 let mut source = self.open.source(source, self.format.as_deref())?;
                 source.args.image.snapshot = self.snapshot.as_deref().map(snapshot_name);
-                Ok((source, local_path(target)?))
+                Ok((source, self.target(target)?))
             }
             [] | [_] => Err(Failure::usage("Must specify image file name", "convert")),
             _ => Err(Failure::new(
                 "not supported by diskfs: several images that are joined to one",
             )),
         }
+    }
+
+    /// Returns the path of the new image, or the URI of the export into which it is written.
+    fn target(&self, name: &OsString) -> Result<PathBuf> {
+        let target = Named::parse(name)?.path;
+        let is_created = !self.no_create && self.output_format != "raw";
+        if nbd_uri(&target).is_some() && (is_created || self.bitmaps) {
+            let reason = "not supported by diskfs: creating an image of this format, or bitmaps, \
+                          in an export of NBD; write into one that exists by -n";
+            return Err(Failure::new(reason));
+        }
+        Ok(target)
     }
 
     fn convert_options(&self, target: &Path) -> Result<ConvertOptions> {
@@ -285,7 +298,7 @@ impl Convert {
             gate: configured()?,
             ..OpenOptions::default()
         };
-        let image = WritableImage::open(target, &open);
+        let image = open_target(target, &open);
         let image = image.map_err(|e| Failure::to_open(target, e))?;
         if let Some(bitmaps) = &options.bitmaps {
             check_copy(&image, bitmaps)?;
@@ -300,6 +313,17 @@ impl Convert {
             Some(bitmaps) => Ok(copy(target, bitmaps, &open)?),
             None => Ok(()),
         }
+    }
+}
+
+/// Opens an image or an export into which the disk is copied.
+fn open_target(target: &Path, options: &OpenOptions) -> diskfs::Result<WritableImage> {
+    match nbd_uri(target) {
+        Some(uri) => Ok(WritableImage::from_device(
+            open_remote_writable(&uri)?,
+            options,
+        )?),
+        None => Ok(WritableImage::open(target, options)?),
     }
 }
 

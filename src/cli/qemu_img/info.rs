@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use diskfs::Format;
 use diskfs::image::{Description, Snapshot};
 
-use super::arguments::{OpenArgs, OutputForm, Source, only};
+use super::arguments::{OpenArgs, OutputForm, Source, nbd_uri, only};
 use super::failure::Result;
 use super::runner::{confined, text};
 use super::size::human;
@@ -67,7 +67,8 @@ impl Info {
 
     /// Describes the image, and its backing files if they are wanted.
     fn describe(&self, source: &Source) -> Result<Vec<Description>> {
-        if !self.backing_chain {
+        // An image on another machine names no other file.
+        if !self.backing_chain || nbd_uri(&source.path).is_some() {
             return Ok(vec![source.describe()?]);
         }
         let mut chain = vec![source.open()?.description().clone()];
@@ -135,26 +136,52 @@ impl<'a> ImageInfo<'a> {
         bytes.checked_next_multiple_of(512).unwrap_or(bytes)
     }
 
+    /// Returns true if the image is an export of NBD, whose allocated size is unknown.
+    fn is_remote(&self) -> bool {
+        nbd_uri(&self.image.path).is_some()
+    }
+
+    fn disk_size(&self) -> String {
+        if self.is_remote() {
+            return "unavailable".to_owned();
+        }
+        human(self.image.allocated_bytes)
+    }
+
     fn to_json(&self) -> Value {
         let image = self.image;
         let path = text(&image.path);
         let mut fields = Map::new();
         let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-        let file = json!({
-            "children": [],
-            "virtual-size": self.file_bytes(),
-            "filename": path,
-            "format": "file",
-            "actual-size": image.allocated_bytes,
-            "format-specific": { "type": "file", "data": {} },
-            "dirty-flag": false,
-        });
+        let file = if self.is_remote() {
+            json!({
+                "children": [],
+                "virtual-size": self.file_bytes(),
+                "filename": path,
+                "format": "nbd",
+            })
+        } else {
+            json!({
+                "children": [],
+                "virtual-size": self.file_bytes(),
+                "filename": path,
+                "format": "file",
+                "actual-size": image.allocated_bytes,
+                "format-specific": { "type": "file", "data": {} },
+                "dirty-flag": false,
+            })
+        };
         put("children", json!([{ "name": "file", "info": file }]));
         put("virtual-size", image.virtual_size_bytes.into());
         put("filename", path.into());
         put("format", self.format.qemu_name().into());
-        put("actual-size", image.allocated_bytes.into());
-        put("dirty-flag", self.is_dirty().into());
+        if !self.is_remote() {
+            put("actual-size", image.allocated_bytes.into());
+        }
+        // A raw image has the flag of its file.
+        if !self.is_remote() || self.format != Format::Raw {
+            put("dirty-flag", self.is_dirty().into());
+        }
         if let Some(bytes) = self.cluster_size() {
             put("cluster-size", bytes.into());
         }
@@ -192,7 +219,7 @@ impl<'a> ImageInfo<'a> {
             format!("image: {path}"),
             format!("file format: {}", self.format.qemu_name()),
             format!("virtual size: {}", with_bytes(image.virtual_size_bytes)),
-            format!("disk size: {}", human(image.allocated_bytes)),
+            format!("disk size: {}", self.disk_size()),
         ];
         if self.is_encrypted() {
             lines.push("encrypted: yes".to_owned());
@@ -225,12 +252,13 @@ impl<'a> ImageInfo<'a> {
         }
         lines.push("Child node '/file':".to_owned());
         lines.push(format!("    filename: {path}"));
-        lines.push("    protocol type: file".to_owned());
+        let protocol = if self.is_remote() { "nbd" } else { "file" };
+        lines.push(format!("    protocol type: {protocol}"));
         lines.push(format!(
             "    file length: {}",
             with_bytes(self.file_bytes())
         ));
-        lines.push(format!("    disk size: {}", human(image.allocated_bytes)));
+        lines.push(format!("    disk size: {}", self.disk_size()));
         lines.push(String::new());
         lines.join("\n")
     }
