@@ -31,7 +31,7 @@ const FIXED: [&str; 6] = [
 #[derive(Debug, Args)]
 #[command(
     after_help = "The options of -o are those of `diskfs create`. These can be changed:
-  compat=1.1           version 3 of the format, from version 2
+  compat=1.1           version 3 of the format, or version 2 (0.10) if the image uses nothing newer
   lazy_refcounts=on    write reference counts late, or not (off)
   refcount_bits=N      the width of a reference count: 1, 2, 4, 8, 16, 32 or 64
   size=SIZE            a larger size of the disk, as the only option

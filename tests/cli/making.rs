@@ -405,10 +405,10 @@ fn properties_are_changed() {
     let qcow2 = &info["image"]["qcow2"];
     assert_eq!(qcow2["refcount_bits"], 8);
     assert_eq!(qcow2["lazy_refcounts"], true);
-    assert_eq!(
-        run(&["amend", "-o", "compat=0.10", "disk.qcow2"])
-            .failure()
-            .0,
-        4
-    );
+    let (code, message) = run(&["amend", "-o", "compat=0.10", "disk.qcow2"]).failure();
+    assert_eq!(code, 2, "{message}");
+    assert!(message.contains("add -o refcount_bits=16"), "{message}");
+    run(&["amend", "-o", "compat=0.10,refcount_bits=16", "disk.qcow2"]).bytes();
+    let info = run(&["info", "--json", "disk.qcow2"]).json();
+    assert_eq!(info["image"]["qcow2"]["refcount_bits"], 16);
 }

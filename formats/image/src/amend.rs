@@ -1,16 +1,21 @@
 //! Changing the properties of an existing qcow2 image, as `qemu-img amend` does.
 //!
 //! One sector of the header activates all changes, so that an interruption leaves the old
-//! properties or the new ones.
+//! properties or the new ones. Before an image becomes one of version 2, its zero clusters are
+//! written as zeroes if they hide a backing file, and else made unallocated.
 
 use std::path::Path;
 
-use diskfs_block::{Error, Result};
+use diskfs_block::{BlockWrite, Error, Result};
 
 use crate::create::{Compat, RefcountUpdates};
+use crate::numbers::{to_u64, to_usize};
 use crate::open::Opener;
-use crate::qcow2::amend::{HeaderChange, amend as amend_tables};
-use crate::{OpenOptions, ResizeOptions, resize};
+use crate::qcow2::amend::{HeaderChange, amend as amend_tables, check};
+use crate::{OpenOptions, Repair, ResizeOptions, WritableImage, repair, resize};
+
+/// The number of zeroes to write at once.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// The wanted properties; `None` for those that stay as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,8 +34,9 @@ pub struct Amend {
 ///
 /// # Errors
 /// * As for [`WritableImage::open`](crate::WritableImage::open).
-/// * [`Unsupported`](diskfs_block::ErrorKind::Unsupported) for a raw image, for a change from version
-///   3 to version 2, and for refcounts that are too narrow for the image's snapshots.
+/// * [`Unsupported`](diskfs_block::ErrorKind::Unsupported) for a raw image, for an image with features
+///   or snapshots that version 2 does not have, and for refcounts that are too narrow for the image's
+///   snapshots.
 /// * [`Invalid`](diskfs_block::ErrorKind::Invalid) for properties that version 2 does not have, for
 ///   a smaller size, and for a size together with other properties.
 /// * [`Corrupt`](diskfs_block::ErrorKind::Corrupt) if the reference counts are wrong, and their width
@@ -55,11 +61,48 @@ pub fn amend(path: &Path, change: Amend, options: &OpenOptions) -> Result<()> {
         }
         return resize(path, size_bytes, ResizeOptions::default(), options).map(|_| ());
     }
-    Opener::for_writing(options)
-        .and_then(|opener| {
-            opener.edit_tables(path, "these properties are", |file| {
-                amend_tables(file, header)
-            })
-        })
-        .map_err(|e| e.in_file(path))
+    change_header(path, header, options).map_err(|e| e.in_file(path))
+}
+
+fn change_header(path: &Path, change: HeaderChange, options: &OpenOptions) -> Result<()> {
+    let what = "these properties are";
+    let edit = |work: &dyn Fn(&dyn BlockWrite) -> Result<bool>| {
+        Opener::for_writing(options)?.edit_tables(path, what, work)
+    };
+    if edit(&|file| check(file, change))? {
+        write_hiding_zeroes(path, options)?;
+    }
+    if edit(&|file| amend_tables(file, change))? {
+        repair(path, Repair::Leaks, options)?;
+    }
+    Ok(())
+}
+
+/// Writes zeroes where zero clusters hide a backing file, because version 2 has no such clusters.
+fn write_hiding_zeroes(path: &Path, options: &OpenOptions) -> Result<()> {
+    let image = WritableImage::open(path, options)?;
+    let qcow2 = image.description().qcow2.as_ref();
+    if qcow2.is_some_and(|qcow2| qcow2.backing_name.is_some()) {
+        let device = image.device();
+        for entry in image.map() {
+            let entry = entry?;
+            if entry.depth == 0 && entry.present && entry.zero {
+                write_zeroes(device.as_ref(), entry.start, entry.len_bytes)?;
+            }
+        }
+    }
+    image.close()
+}
+
+/// Writes zeroes as data.
+fn write_zeroes(device: &dyn BlockWrite, start: u64, len_bytes: u64) -> Result<()> {
+    let zeroes = vec![0; PIECE_BYTES];
+    let mut done = 0;
+    while done < len_bytes {
+        let len = to_usize(len_bytes.saturating_sub(done)).min(zeroes.len());
+        let piece = zeroes.get(..len).unwrap_or_default();
+        device.write_at(start.saturating_add(done), piece)?;
+        done = done.saturating_add(to_u64(len));
+    }
+    Ok(())
 }

@@ -5,8 +5,11 @@
 //! written before, in new blocks with a new table after all clusters in use. The old blocks are free
 //! from then on. A crash leaves the old properties or the new ones.
 
-use diskfs_block::{BlockWrite, Error, Result};
+mod zero_clusters;
 
+use diskfs_block::{BlockRead, BlockWrite, Error, Result};
+
+use crate::description::Snapshot;
 use crate::numbers::{low_bits, shift_right};
 use crate::qcow2::check::{self, Checked, Scope, for_each_window};
 use crate::qcow2::features::Compatible;
@@ -14,7 +17,10 @@ use crate::qcow2::first_cluster::FirstCluster;
 use crate::qcow2::header::{Header, Table};
 use crate::qcow2::header_extensions::ExtensionKind;
 use crate::qcow2::repair::rebuild;
+use crate::qcow2::snapshot_table;
 
+/// The length of a version 2 header.
+const V2_LEN: usize = 72;
 /// The length of a version 3 header that we write.
 const V3_LEN: usize = 112;
 /// The offsets of header fields.
@@ -33,16 +39,33 @@ pub(crate) struct HeaderChange {
     pub(crate) refcount_bits: Option<u32>,
 }
 
-/// Changes the properties of the image in `file`.
-pub(crate) fn amend(file: &dyn BlockWrite, change: HeaderChange) -> Result<()> {
+/// Fails if the image in `file` cannot have the wanted properties. Returns true if it is to become
+/// one of version 2, so that zero clusters that hide a backing file must be written before.
+pub(crate) fn check(file: &dyn BlockRead, change: HeaderChange) -> Result<bool> {
+    let old = Header::read(file)?;
+    let new = wanted(&old, change)?;
+    let is_downgrade = new.version < old.version;
+    if is_downgrade {
+        check_downgrade(file, &old)?;
+    }
+    Ok(is_downgrade)
+}
+
+/// Changes the properties of the image in `file`. Returns true if clusters are leaked by that.
+pub(crate) fn amend(file: &dyn BlockWrite, change: HeaderChange) -> Result<bool> {
     let old = Header::read(file)?;
     let new = wanted(&old, change)?;
     let is_same = new.version == old.version
         && new.compatible == old.compatible
         && new.refcount_order == old.refcount_order;
     if is_same {
-        return Ok(());
+        return Ok(false);
     }
+    let has_leaks = new.version < old.version && {
+        check_downgrade(file, &old)?;
+        refuse_errors(&check::check_counts(file, &old, old.l2_rules())?)?;
+        zero_clusters::remove(file, &old)?
+    };
     let table = if new.refcount_order == old.refcount_order {
         old.refcount_table
     } else {
@@ -52,7 +75,7 @@ pub(crate) fn amend(file: &dyn BlockWrite, change: HeaderChange) -> Result<()> {
     let kept = cluster.extensions()?;
     let header = encode(cluster.header(), &old, &new, table);
     // Without the names of features, which are only used in messages, there is more room.
-    let fronts = [true, false].map(|with_names| {
+    let fronts = [new.version >= 3, false].map(|with_names| {
         let mut bytes = header.clone();
         for (kind, raw) in &kept {
             if *kind != Some(ExtensionKind::FeatureNames) || with_names {
@@ -63,7 +86,8 @@ pub(crate) fn amend(file: &dyn BlockWrite, change: HeaderChange) -> Result<()> {
     });
     cluster
         .prepare(file, fronts, cluster.name())?
-        .carry_out(file)
+        .carry_out(file)?;
+    Ok(has_leaks)
 }
 
 /// Returns the header with the wanted properties. Fails if it would be invalid, or if more than the
@@ -72,9 +96,7 @@ fn wanted(old: &Header, change: HeaderChange) -> Result<Header> {
     let mut new = old.clone();
     new.version = change.version.unwrap_or(old.version);
     if new.version < old.version {
-        let reason = "changing an image from version 3 to version 2 is not supported";
-        return Err(Error::unsupported(reason)
-            .with_hint("use `qemu-img amend -o compat=0.10`, or `diskfs convert -o compat=0.10`"));
+        new.compatible = Compatible(0);
     }
     if let Some(lazy) = change.lazy_refcounts {
         new.compatible.0 &= !Compatible::LAZY_REFCOUNTS;
@@ -89,9 +111,52 @@ fn wanted(old: &Header, change: HeaderChange) -> Result<Header> {
     }
     if new.version < 3 && (new.compatible.lazy_refcounts() || new.refcount_order != 4) {
         let reason = "version 2 has no lazy refcounts, and only refcounts of 16 bits";
-        return Err(Error::invalid(reason).with_hint("add -o compat=1.1"));
+        return Err(Error::invalid(reason).with_hint(if old.version < 3 {
+            "add -o compat=1.1"
+        } else {
+            "add -o refcount_bits=16"
+        }));
     }
     Ok(new)
+}
+
+/// Refuses what version 2 does not have, as QEMU does. Bitmaps are refused, too: QEMU gives them up.
+fn check_downgrade(file: &dyn BlockRead, old: &Header) -> Result<()> {
+    let unsupported = |reason: &'static str, hint| Err(Error::unsupported(reason).with_hint(hint));
+    if old.incompatible.dirty() {
+        return unsupported(
+            "the image is marked dirty, which version 2 cannot express",
+            "run `diskfs check --repair` first",
+        );
+    }
+    if old.incompatible.0 != 0 {
+        return unsupported(
+            "the image has features that version 2 does not have: zstd, subclusters or a data file",
+            "make a new image with `diskfs convert -o compat=0.10`",
+        );
+    }
+    if old.extensions.bitmaps.is_some() {
+        return unsupported(
+            "the image has bitmaps, which are not valid in version 2",
+            "remove them first with `diskfs bitmap`",
+        );
+    }
+    let snapshots = snapshot_table::read(file, old)?;
+    let is_newer = |snapshot: &Snapshot| {
+        let size_bytes = snapshot.virtual_size_bytes.unwrap_or(old.size_bytes);
+        size_bytes != old.size_bytes || snapshot.vm_state_bytes != 0
+    };
+    if snapshots
+        .entries
+        .iter()
+        .any(|entry| is_newer(&entry.snapshot))
+    {
+        return unsupported(
+            "a snapshot has another size than the disk, or the state of a machine",
+            "delete the snapshot first",
+        );
+    }
+    Ok(())
 }
 
 /// Writes the counts in their new width, and returns the new refcount table.
@@ -156,9 +221,15 @@ fn encode(stored: &[u8], old: &Header, new: &Header, table: Table) -> Vec<u8> {
         put(COMPATIBLE_AT, &new.compatible.0.to_be_bytes());
         put(REFCOUNT_ORDER_AT, &new.refcount_order.to_be_bytes());
     }
+    if old.version >= 3 && new.version < 3 {
+        put(VERSION_AT, &new.version.to_be_bytes());
+    }
     let clusters = shift_right(table.size_bytes(), new.geometry.cluster_bits());
     let clusters = u32::try_from(clusters).unwrap_or(u32::MAX);
     put(REFCOUNT_TABLE_AT, &table.at.0.to_be_bytes());
     put(REFCOUNT_CLUSTERS_AT, &clusters.to_be_bytes());
+    if new.version < 3 {
+        bytes.truncate(V2_LEN);
+    }
     bytes
 }
