@@ -117,6 +117,26 @@ fn what_an_export_cannot_do_is_said() {
     assert!(!dir.join("o.qcow2").exists());
 }
 
+/// Makes the certificates of an authority and of a server on this host, named as QEMU names them.
+fn certificates(directory: &Path) {
+    for words in [
+        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout ca-key.pem \
+         -out ca-cert.pem -addext basicConstraints=critical,CA:TRUE \
+         -addext keyUsage=critical,keyCertSign",
+        "req -new -newkey rsa:2048 -nodes -subj /CN=localhost -keyout server-key.pem \
+         -out server.csr -addext subjectAltName=DNS:localhost",
+        "x509 -req -in server.csr -CA ca-cert.pem -CAkey ca-key.pem -CAcreateserial -days 2 \
+         -copy_extensions copy -out server-cert.pem",
+    ] {
+        let mut openssl = Command::new("openssl");
+        let made = openssl
+            .args(words.split_whitespace())
+            .current_dir(directory);
+        let made = made.output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+    }
+}
+
 /// The broker speaks TLS, and the confined command gets the bytes from it.
 #[test]
 fn an_export_with_tls() {
@@ -125,25 +145,7 @@ fn an_export_with_tls() {
     }
     let demo = image("demo.qcow2");
     let dir = demo.directory();
-    let made = Command::new("openssl")
-        .args([
-            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
-        ])
-        .args(["-keyout", "server-key.pem", "-out", "server-cert.pem"])
-        .args([
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=DNS:localhost",
-        ])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .current_dir(dir)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
-    // QEMU's server would read it, and refuse one without an authority.
-    fs::create_dir(dir.join("client")).unwrap();
-    fs::copy(dir.join("server-cert.pem"), dir.join("client/ca-cert.pem")).unwrap();
+    certificates(dir);
     let credentials = "tls-creds-x509,id=tls,endpoint=server,dir=.,verify-peer=off";
     let words = [
         "--object",
@@ -155,7 +157,7 @@ fn an_export_with_tls() {
         "demo.qcow2",
     ];
     let _server = QemuNbd::start(dir, &words);
-    let uri = "nbds+unix:///?socket=socket&tls-certificates=client";
+    let uri = "nbds+unix:///?socket=socket&tls-certificates=.";
     let cat = |path: &str| diskfs_in(dir, &["cat", &format!("{uri}:{path}")]).text();
     assert_eq!(cat("/etc/hostname"), "demo\n");
     fs::write(dir.join("new"), "by TLS\n").unwrap();

@@ -97,7 +97,7 @@ impl Source {
 
     fn opened(&self) -> diskfs::Result<Image> {
         let options = self.args.image.open_options()?;
-        match nbd_uri(&self.path) {
+        match remote_uri(&self.path) {
             Some(uri) => Ok(Image::from_device(open_remote(&uri)?, &options)?),
             None => Ok(Image::open(&self.path, &options)?),
         }
@@ -105,7 +105,7 @@ impl Source {
 
     /// Describes the image alone.
     pub(super) fn describe(&self) -> Result<Description> {
-        if nbd_uri(&self.path).is_some() {
+        if remote_uri(&self.path).is_some() {
             let mut description = self.open()?.description().clone();
             description.path.clone_from(&self.path);
             return Ok(description);
@@ -116,12 +116,12 @@ impl Source {
 }
 
 /// Returns the URI that a path is, if it is one of NBD.
-pub(super) fn nbd_uri(path: &Path) -> Option<String> {
+pub(super) fn remote_uri(path: &Path) -> Option<String> {
     let spec = ImageSpec {
         path: path.to_owned(),
         ..ImageSpec::default()
     };
-    spec.nbd_uri().map(Into::into)
+    spec.remote_uri().map(Into::into)
 }
 
 #[cfg(feature = "nbd")]
@@ -166,7 +166,7 @@ pub(super) fn format_of(name: &str) -> Result<Format> {
 /// If the name has the prefix of another protocol: letters and a colon, as in `nbd:localhost`.
 pub(super) fn local_path(name: &OsString) -> Result<PathBuf> {
     let path = Named::parse(name)?.path;
-    if nbd_uri(&path).is_some() {
+    if remote_uri(&path).is_some() {
         let reason = "Could not open: not supported by diskfs: an export of NBD as a new image";
         return Err(Failure::new(reason));
     }

@@ -13,7 +13,7 @@ use diskfs::image::create::{BackingCheck, Existing};
 use diskfs::image::{Image, WritableImage};
 use diskfs::{Format, OpenOptions, block::BlockRead, parse_bytes};
 
-use super::arguments::{OpenArgs, Source, format_of, nbd_uri, open_remote_writable, size};
+use super::arguments::{OpenArgs, Source, format_of, open_remote_writable, remote_uri, size};
 use super::create::settings_of;
 use super::failure::{Failure, Result, warn};
 use super::names::Named;
@@ -139,7 +139,7 @@ impl Convert {
     pub(super) fn run(&self) -> Result<u8> {
         let (source, target) = self.operands()?;
         let options = self.convert_options(&target)?;
-        let writes_into = self.no_create || is_device(&target) || nbd_uri(&target).is_some();
+        let writes_into = self.no_create || is_device(&target) || remote_uri(&target).is_some();
         let output = (!writes_into && self.backing.is_none()).then_some(target.as_path());
         match output {
             Some(path) => confined(&[&source], Some(path), || {
@@ -168,7 +168,7 @@ impl Convert {
     fn target(&self, name: &OsString) -> Result<PathBuf> {
         let target = Named::parse(name)?.path;
         let is_created = !self.no_create && self.output_format != "raw";
-        if nbd_uri(&target).is_some() && (is_created || self.bitmaps) {
+        if remote_uri(&target).is_some() && (is_created || self.bitmaps) {
             let reason = "not supported by diskfs: creating an image of this format, or bitmaps, \
                           in an export of NBD; write into one that exists by -n";
             return Err(Failure::new(reason));
@@ -318,7 +318,7 @@ impl Convert {
 
 /// Opens an image or an export into which the disk is copied.
 fn open_target(target: &Path, options: &OpenOptions) -> diskfs::Result<WritableImage> {
-    match nbd_uri(target) {
+    match remote_uri(target) {
         Some(uri) => Ok(WritableImage::from_device(
             open_remote_writable(&uri)?,
             options,

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use diskfs::Format;
 use diskfs::image::{Description, Snapshot};
 
-use super::arguments::{OpenArgs, OutputForm, Source, nbd_uri, only};
+use super::arguments::{OpenArgs, OutputForm, Source, only, remote_uri};
 use super::failure::Result;
 use super::runner::{confined, text};
 use super::size::human;
@@ -68,7 +68,7 @@ impl Info {
     /// Describes the image, and its backing files if they are wanted.
     fn describe(&self, source: &Source) -> Result<Vec<Description>> {
         // An image on another machine names no other file.
-        if !self.backing_chain || nbd_uri(&source.path).is_some() {
+        if !self.backing_chain || remote_uri(&source.path).is_some() {
             return Ok(vec![source.describe()?]);
         }
         let mut chain = vec![source.open()?.description().clone()];
@@ -138,7 +138,7 @@ impl<'a> ImageInfo<'a> {
 
     /// Returns true if the image is an export of NBD, whose allocated size is unknown.
     fn is_remote(&self) -> bool {
-        nbd_uri(&self.image.path).is_some()
+        remote_uri(&self.image.path).is_some()
     }
 
     fn disk_size(&self) -> String {

@@ -99,7 +99,7 @@ fn is_nbd(name: &OsStr) -> bool {
         path: PathBuf::from(name),
         ..ImageSpec::default()
     };
-    spec.nbd_uri().is_some()
+    spec.remote_uri().is_some()
 }
 
 /// Returns the options of an object; those of an object in it have its name before theirs.
