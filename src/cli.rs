@@ -99,6 +99,7 @@ mod uefi;
 #[cfg(feature = "fuse")]
 mod umount;
 mod usage;
+mod validate;
 #[cfg(feature = "microvm")]
 mod vm;
 #[cfg(feature = "fuse")]
@@ -205,6 +206,7 @@ enum Command {
     Build(Box<build::Build>),
     Mkfs(mkfs::Mkfs),
     Check(check::Check),
+    Validate(validate::Validate),
     Resize(resize::Resize),
     Sparsify(sparsify::Sparsify),
     Rebase(rebase::Rebase),
@@ -279,6 +281,7 @@ impl Command {
             Self::Build(_) => "build",
             Self::Mkfs(_) => "mkfs",
             Self::Check(_) => "check",
+            Self::Validate(_) => "validate",
             Self::Resize(_) => "resize",
             Self::Sparsify(_) => "sparsify",
             Self::Rebase(_) => "rebase",
@@ -340,6 +343,7 @@ impl Command {
             Self::Measure(args) => Some(args.needs()),
             Self::Tar(args) => Some(args.needs()),
             Self::Hash(args) => Some(args.needs()),
+            Self::Validate(args) => Some(args.needs()),
             #[cfg(feature = "fuse")]
             Self::Mount(args) => args.needs(),
             _ => None,
@@ -390,6 +394,7 @@ impl Command {
             Self::Build(args) => build::run(args, session),
             Self::Mkfs(args) => mkfs::run(args, session),
             Self::Check(args) => check::run(args, session),
+            Self::Validate(args) => validate::run(args, session),
             Self::Resize(args) => resize::run(args, session),
             Self::Sparsify(args) => sparsify::run(args, session),
             Self::Rebase(args) => rebase::run(args, session),

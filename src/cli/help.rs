@@ -46,6 +46,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "partition",
             "mkfs",
             "check",
+            "validate",
             "resize",
             "sparsify",
             "snapshot",
@@ -129,7 +130,8 @@ Configuration:
 Exit codes:
   0 success, 1 failure, 2 usage error, 3 not found, 4 unsupported, 5 corrupt, 6 locked or denied.
   After several failures, the code is that of the first one. `diff` and `grep` follow diff(1) and
-  grep(1): 0 no difference (a match), 1 differences (no match), 2 failure.
+  grep(1): 0 no difference (a match), 1 differences (no match), 2 failure. `validate`: 0 accepted,
+  1 refused, 2 failure.
 
 Changes after a crash or an error:
   A command that changes files uses one transaction of the guest's filesystem: after a crash, either

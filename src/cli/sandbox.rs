@@ -88,6 +88,15 @@ impl<'a> Needs<'a> {
         Self::of(images, Cow::Owned(SourceArgs::of_image(options)))
     }
 
+    /// Returns the needs of a command that reads these images as a whole, without other files.
+    pub(crate) fn reading_alone(images: Vec<OsString>, options: &ImageArgs) -> Self {
+        let options = ImageArgs {
+            no_backing: true,
+            ..options.clone()
+        };
+        Self::of(images, Cow::Owned(SourceArgs::of_image(&options)))
+    }
+
     fn of(images: Vec<OsString>, source: Cow<'a, SourceArgs>) -> Self {
         Self {
             images,

@@ -101,7 +101,7 @@ mod tests {
     use super::images::{
         Amend, Appliance, Backup, Bench, BitmapDocument, Build, Check, Commit, Compare, Convert,
         Create, Export, Man, Map as ImageMap, Measure, Mkfs, PartitionDocument, Rebase, Resize,
-        Schemas, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
+        Schemas, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Validate, Wait,
     };
     use super::info::Info;
     use super::*;
@@ -171,6 +171,7 @@ mod tests {
             ("tree", schema::<Tree>()),
             ("uefi", schema::<Uefi>()),
             ("umount", schema::<Umount>()),
+            ("validate", schema::<Validate>()),
             ("wait", schema::<Wait>()),
             ("xattr", schema::<XattrDocument>()),
         ]

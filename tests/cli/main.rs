@@ -50,6 +50,7 @@ mod sparsify;
 mod systems;
 mod taking_out;
 mod uefi;
+mod validate;
 mod volumes;
 mod words;
 

@@ -14,6 +14,7 @@
 //! * [`ImageSpec`]: an image as the user spells it, `disk.qcow2,snapshot=before`;
 //! * [`create()`]: new images; [`convert()`]: copies in another format; [`snapshots`] and
 //!   [`bitmaps`] of existing ones; [`commit`] and [`rebase`] of overlays; [`resize()`]; [`amend`]; [`repair()`];
+//! * [`validate::validate`]: the check of images from strangers;
 //! * [`Description`], [`Image::map`]: the information of `qemu-img info` and `qemu-img map`.
 //!
 //! ```
@@ -96,6 +97,7 @@ mod source;
 mod spec;
 mod spool;
 mod uri;
+pub mod validate;
 mod writable;
 mod zero_runs;
 

@@ -116,6 +116,12 @@ impl<'a> Opener<'a> {
         self.open_source(source)
     }
 
+    /// Opens the file at `path` for reading, without a look at its contents.
+    pub(crate) fn open_file(&mut self, path: &Path) -> Result<Source> {
+        let file = self.options.files.open(path, Access::Read)?;
+        self.source(file, Access::Read)
+    }
+
     /// Changes the tables of the qcow2 image at `path`, with exclusive access.
     ///
     /// The image is opened for writing before the change, so that an image that cannot be written

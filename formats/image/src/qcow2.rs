@@ -45,6 +45,7 @@ mod snapshot_table;
 pub(crate) mod snapshots;
 #[cfg(test)]
 mod snapshots_tests;
+pub(crate) mod stated;
 mod table_reader;
 mod table_store;
 pub(crate) mod units;

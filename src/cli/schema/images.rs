@@ -421,6 +421,53 @@ pub(super) struct Check {
     volumes: Vec<Checked>,
 }
 
+/// The document of `diskfs validate --json`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Validate {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The policy.
+    policy: String,
+    /// True if all images are accepted.
+    accepted: bool,
+    /// The images that could be read, in the order of the command line.
+    images: Vec<ValidatedImage>,
+}
+
+/// An image that was validated.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct ValidatedImage {
+    /// The path of the image.
+    image: String,
+    /// The path's bytes in base64, if it is not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_base64: Option<String>,
+    /// True if the image breaks no rule.
+    accepted: bool,
+    /// The name of the format that was found.
+    format: String,
+    /// The size of the disk in bytes as the image states it; null if that could not be read.
+    virtual_size_bytes: Option<u64>,
+    /// The rules that the image breaks.
+    broken_rules: Vec<BrokenRule>,
+    /// Properties that break no rule.
+    notes: Vec<String>,
+}
+
+/// A rule that an image breaks.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct BrokenRule {
+    /// The name of the rule, which stays the same.
+    rule: String,
+    /// A sentence with the values of the image.
+    message: String,
+    /// The offset in the file of the field that breaks the rule; null if it is not one field.
+    offset_bytes: Option<u64>,
+}
+
 /// A qcow2 image that was checked.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]

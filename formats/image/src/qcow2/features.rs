@@ -48,9 +48,14 @@ impl Incompatible {
         has_bit(self.0, 4)
     }
 
+    /// Returns the bits that are not known.
+    pub(crate) const fn unknown(self) -> u64 {
+        self.0 & !Self::KNOWN
+    }
+
     /// Fails for unknown bits, with the names that the image itself gives them.
     pub(crate) fn refuse_unknown(self, names: &FeatureNames) -> Result<()> {
-        let unknown = self.0 & !Self::KNOWN;
+        let unknown = self.unknown();
         if unknown == 0 {
             return Ok(());
         }

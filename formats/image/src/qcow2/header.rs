@@ -43,31 +43,31 @@ const COMPRESSION_TYPE_AT: usize = 104;
 /// Bytes 0 to 71 of the header, which both versions have.
 #[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawHeaderV2 {
-    magic: [u8; 4],
-    version: U32,
-    backing_file_offset: U64,
-    backing_file_size: U32,
-    cluster_bits: U32,
-    size: U64,
-    crypt_method: U32,
-    l1_size: U32,
-    l1_table_offset: U64,
-    refcount_table_offset: U64,
-    refcount_table_clusters: U32,
-    nb_snapshots: U32,
-    snapshots_offset: U64,
+pub(crate) struct RawHeaderV2 {
+    pub(crate) magic: [u8; 4],
+    pub(crate) version: U32,
+    pub(crate) backing_file_offset: U64,
+    pub(crate) backing_file_size: U32,
+    pub(crate) cluster_bits: U32,
+    pub(crate) size: U64,
+    pub(crate) crypt_method: U32,
+    pub(crate) l1_size: U32,
+    pub(crate) l1_table_offset: U64,
+    pub(crate) refcount_table_offset: U64,
+    pub(crate) refcount_table_clusters: U32,
+    pub(crate) nb_snapshots: U32,
+    pub(crate) snapshots_offset: U64,
 }
 
 /// Bytes 72 to 103 of the header, which version 3 adds.
 #[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawHeaderV3 {
-    incompatible_features: U64,
-    compatible_features: U64,
-    autoclear_features: U64,
-    refcount_order: U32,
-    header_length: U32,
+pub(crate) struct RawHeaderV3 {
+    pub(crate) incompatible_features: U64,
+    pub(crate) compatible_features: U64,
+    pub(crate) autoclear_features: U64,
+    pub(crate) refcount_order: U32,
+    pub(crate) header_length: U32,
 }
 
 const _: () = assert!(size_of::<RawHeaderV2>() == V2_LEN);
@@ -174,10 +174,15 @@ fn l2_rules(geometry: Geometry, version: u32, incompatible: Incompatible) -> L2R
 }
 
 /// Reads at most `len_bytes` from the start of the file.
-fn read_start(file: &dyn BlockRead, len_bytes: u64) -> Result<Vec<u8>> {
+pub(crate) fn read_start(file: &dyn BlockRead, len_bytes: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; to_usize(len_bytes.min(file.size_bytes()))];
     file.read_at(0, &mut bytes)?;
     Ok(bytes)
+}
+
+/// Returns the error for a file that ends in its header.
+pub(crate) fn truncated(bytes: &[u8]) -> Error {
+    Error::corrupt("qcow2 header is truncated").at(to_u64(bytes.len()))
 }
 
 /// The fixed-size part of the header, as stored.
@@ -190,8 +195,7 @@ struct Fixed {
 
 impl Fixed {
     fn parse(bytes: &[u8]) -> Result<Self> {
-        let (v2, rest) = RawHeaderV2::read_from_prefix(bytes)
-            .map_err(|_| Error::corrupt("qcow2 header is truncated").at(to_u64(bytes.len())))?;
+        let (v2, rest) = RawHeaderV2::read_from_prefix(bytes).map_err(|_| truncated(bytes))?;
         if v2.magic != MAGIC {
             return Err(Error::corrupt("not a qcow2 image: missing magic `QFI\\xfb`").at(0));
         }
@@ -212,8 +216,7 @@ impl Fixed {
     }
 
     fn parse_v3(v2: RawHeaderV2, rest: &[u8], bytes: &[u8]) -> Result<Self> {
-        let (v3, _) = RawHeaderV3::read_from_prefix(rest)
-            .map_err(|_| Error::corrupt("qcow2 header is truncated").at(to_u64(bytes.len())))?;
+        let (v3, _) = RawHeaderV3::read_from_prefix(rest).map_err(|_| truncated(bytes))?;
         let header_length = to_usize(u64::from(v3.header_length.get()));
         if header_length < V3_LEN_MIN || !header_length.is_multiple_of(8) {
             let reason = format!(
