@@ -28,7 +28,7 @@ fn a_compromised_parser_gets_nowhere() {
     std::fs::create_dir(demo.directory().join("mnt")).unwrap();
     let list = demo.directory().join("list");
     std::fs::write(&list, "demo.qcow2\ndemo.qcow2\n").unwrap();
-    let commands: [&[&str]; 21] = [
+    let commands: [&[&str]; 22] = [
         &["info", "demo.qcow2"],
         &["inspect", "demo.qcow2"],
         &["log", "demo.qcow2"],
@@ -46,6 +46,7 @@ fn a_compromised_parser_gets_nowhere() {
         &["cat", "demo.qcow2:/etc/hostname"],
         &["tar", "demo.qcow2:/etc"],
         &["hash", "demo.qcow2:/etc"],
+        &["validate", "--policy", "kubevirt", "demo.qcow2"],
         &["mount", "--explain", "demo.qcow2"],
         &["mount", "demo.qcow2", "mnt"],
         &["mount", "--rw", "demo.qcow2", "mnt"],
