@@ -76,6 +76,7 @@ mod rm;
 mod run;
 mod sandbox;
 mod schema;
+mod seed;
 #[cfg(feature = "serve")]
 mod serve;
 mod session;
@@ -215,6 +216,7 @@ enum Command {
     Bitmap(bitmap::BitmapArgs),
     Amend(amend::AmendArgs),
     Partition(partition::PartitionArgs),
+    Seed(seed::SeedArgs),
     Cp(cp::Cp),
     Tar(tar::Tar),
     TarIn(tar_in::TarIn),
@@ -290,6 +292,7 @@ impl Command {
             Self::Bitmap(_) => "bitmap",
             Self::Amend(_) => "amend",
             Self::Partition(_) => "partition",
+            Self::Seed(_) => "seed",
             Self::Cp(_) => "cp",
             Self::Tar(_) => "tar",
             Self::TarIn(_) => "tar-in",
@@ -403,6 +406,7 @@ impl Command {
             Self::Bitmap(args) => bitmap::run(args, session),
             Self::Amend(args) => amend::run(args, session),
             Self::Partition(args) => partition::run(args, session),
+            Self::Seed(args) => seed::run(args, session),
             Self::Cp(args) => cp::run(args, session),
             Self::Tar(args) => tar::run(args, session),
             Self::TarIn(args) => tar_in::run(args, session),

@@ -43,6 +43,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "measure",
             "bench",
             "build",
+            "seed",
             "partition",
             "mkfs",
             "check",

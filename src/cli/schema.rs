@@ -101,7 +101,7 @@ mod tests {
     use super::images::{
         Amend, Appliance, Backup, Bench, BitmapDocument, Build, Check, Commit, Compare, Convert,
         Create, Export, Man, Map as ImageMap, Measure, Mkfs, PartitionDocument, Rebase, Resize,
-        Schemas, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Validate, Wait,
+        Schemas, Seed, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Validate, Wait,
     };
     use super::info::Info;
     use super::*;
@@ -162,6 +162,7 @@ mod tests {
             ("resize", schema::<Resize>()),
             ("run", none("the output of the program")),
             ("schema", schema::<Schemas>()),
+            ("seed", schema::<Seed>()),
             ("serve", none("empty")),
             ("snapshot", schema::<SnapshotDocument>()),
             ("sparsify", schema::<Sparsify>()),

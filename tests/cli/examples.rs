@@ -201,6 +201,10 @@ fn scene() -> tempfile::TempDir {
             "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0hxGYvvJmyyTBhVvpnLhJ1f5Jp5VYMXVIoyDZOA6Zo me\n",
         ),
         ("keys", "ssh-ed25519 AAAA me\n"),
+        ("user-data", "#cloud-config\npackages: [nginx]\n"),
+        ("meta-data", "instance-id: i-1\n"),
+        ("unattend.xml", "<unattend/>\n"),
+        ("answers.xml", "<unattend/>\n"),
         ("plan.yaml", "steps:\n- hostname: web1\n"),
         (
             "disk.yaml",

@@ -46,6 +46,7 @@ mod resize_stacks;
 mod room;
 mod sandbox;
 mod schemas;
+mod seed;
 mod sparsify;
 mod systems;
 mod taking_out;

@@ -77,6 +77,8 @@ const RUNS: &[&str] = &[
     "partition add table.raw --size 1M --name first",
     "partition list table.raw --free",
     "partition grow table.raw 1",
+    "seed nocloud --hostname web1 -o seed.iso",
+    "seed configdrive -o config.iso",
     "partition delete table.raw 1",
     "create -b demo.qcow2 -F qcow2 top.qcow2",
     "amend -o lazy_refcounts=off top.qcow2",

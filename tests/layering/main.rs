@@ -198,6 +198,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-export",
             "diskfs-image",
             "diskfs-inspect",
+            "diskfs-iso9660",
             "diskfs-logs",
             "diskfs-luks",
             "diskfs-nbd",

@@ -18,6 +18,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`NewVolume`] makes small volumes, such as the seeds of cloud-init.
+//!
 //! # Errors
 //!
 //! `Corrupt` names the structure and its byte on the device. `Unsupported` is the error for reading
@@ -53,5 +55,7 @@ mod rrip;
 mod susp;
 mod volume;
 mod volume_descriptor;
+mod write;
 
 pub use iso9660::Iso9660;
+pub use write::{NewFile, NewVolume};

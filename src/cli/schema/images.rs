@@ -421,6 +421,37 @@ pub(super) struct Check {
     volumes: Vec<Checked>,
 }
 
+/// The document of `diskfs seed --json`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Seed {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The path of the image.
+    path: String,
+    /// The path's bytes in base64, if it is not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+    /// The kind of the seed: nocloud, configdrive or sysprep.
+    kind: String,
+    /// The volume identifier, by which the guest finds the disk.
+    label: String,
+    /// The size of the image.
+    size_bytes: u64,
+    /// The files in the image.
+    files: Vec<SeedFile>,
+}
+
+/// A file in the image of a seed.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct SeedFile {
+    /// The path in the image.
+    path: String,
+    /// The size of the contents.
+    size_bytes: u64,
+}
+
 /// The document of `diskfs validate --json`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
