@@ -42,6 +42,8 @@ mod hash;
 mod help;
 #[cfg(feature = "fuse")]
 mod helper;
+#[cfg(feature = "nbd")]
+mod hotplug;
 mod image_settings;
 mod info;
 mod inspect;
@@ -195,6 +197,8 @@ enum Command {
     Wait(wait::Wait),
     #[cfg(feature = "export")]
     Export(export::Export),
+    #[cfg(feature = "nbd")]
+    Hotplug(hotplug::HotplugArgs),
     #[cfg(feature = "serve")]
     Serve(serve::ServeArgs),
     Create(create::Create),
@@ -271,6 +275,8 @@ impl Command {
             Self::Wait(_) => "wait",
             #[cfg(feature = "export")]
             Self::Export(_) => "export",
+            #[cfg(feature = "nbd")]
+            Self::Hotplug(_) => "hotplug",
             #[cfg(feature = "serve")]
             Self::Serve(_) => "serve",
             Self::Create(_) => "create",
@@ -385,6 +391,8 @@ impl Command {
             Self::Wait(args) => wait::run(args, session),
             #[cfg(feature = "export")]
             Self::Export(args) => export::run(args, session),
+            #[cfg(feature = "nbd")]
+            Self::Hotplug(args) => hotplug::run(args, session),
             #[cfg(feature = "serve")]
             Self::Serve(args) => serve::run(args, session),
             Self::Create(args) => create::run(args, session),

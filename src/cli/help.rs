@@ -56,6 +56,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "commit",
             "rebase",
             "export",
+            "hotplug",
             "serve",
             "uefi",
         ],

@@ -100,8 +100,8 @@ mod tests {
     use super::guests::{Deploy, ErrorDocument, Log, Mount};
     use super::images::{
         Amend, Appliance, Backup, Bench, BitmapDocument, Build, Check, Commit, Compare, Convert,
-        Create, Export, Man, Map as ImageMap, Measure, Mkfs, PartitionDocument, Rebase, Resize,
-        Schemas, Seed, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Validate, Wait,
+        Create, Export, Hotplug, Man, Map as ImageMap, Measure, Mkfs, PartitionDocument, Rebase,
+        Resize, Schemas, Seed, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Validate, Wait,
     };
     use super::info::Info;
     use super::*;
@@ -149,6 +149,7 @@ mod tests {
             ("find", schema::<Find>()),
             ("grep", schema::<Grep>()),
             ("hash", schema::<Hash>()),
+            ("hotplug", schema::<Hotplug>()),
             ("info", schema::<Info>()),
             ("log", schema::<Log>()),
             ("ls", schema::<Ls>()),

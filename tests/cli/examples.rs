@@ -127,9 +127,11 @@ const ELSEWHERE: &[&str] = &[
     "--vm ",
     "mkfs xfs",
     "fedora",
-    // These need LVM, or run until they are stopped: tests/oracle, tests/cli/export.rs, tests/serve.
+    // These need LVM, or run until they are stopped: tests/oracle, tests/cli/export.rs,
+    // tests/cli/hotplug.rs, tests/serve.
     "vg0/",
     "diskfs export",
+    "diskfs hotplug",
     "diskfs serve",
     "qemu-system",
     // These need a server: tests/cli/remote.rs has one.

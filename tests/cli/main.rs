@@ -21,6 +21,8 @@ mod formats;
 mod grep;
 mod guest;
 mod host_full;
+#[cfg(feature = "nbd")]
+mod hotplug;
 mod listing;
 mod log;
 mod luks;

@@ -154,7 +154,7 @@ const RUNS: &[&str] = &[
 
 /// Commands that print no document, and commands that print one only with a microVM, with FUSE or
 /// with a virtual machine.
-const WITHOUT: &[&str] = &["cat", "completions", "demo", "run", "serve"];
+const WITHOUT: &[&str] = &["cat", "completions", "demo", "hotplug", "run", "serve"];
 
 fn run(directory: &Path, words: &[&str]) -> Output {
     Command::new(DISKFS)

@@ -421,6 +421,75 @@ pub(super) struct Check {
     volumes: Vec<Checked>,
 }
 
+/// The document of `diskfs hotplug --json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum Hotplug {
+    Add(HotplugAdd),
+    Remove(HotplugRemove),
+    List(HotplugList),
+}
+
+/// A disk that was attached, or would be.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct HotplugAdd {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The name of the disk, which is the ID of its device.
+    name: String,
+    /// The bus: scsi or virtio.
+    bus: String,
+    /// True if nothing was changed.
+    dry_run: bool,
+    /// The arguments of QEMU's command `blockdev-add`.
+    blockdev_add: Value,
+    /// The arguments of QEMU's command `device_add`.
+    device_add: Value,
+}
+
+/// A disk that was detached, or would be.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct HotplugRemove {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The name of the disk.
+    removed: String,
+    /// True if nothing was changed.
+    dry_run: bool,
+}
+
+/// The disks that diskfs has attached.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct HotplugList {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The disks.
+    disks: Vec<HotplugDisk>,
+}
+
+/// A disk that diskfs has attached.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct HotplugDisk {
+    /// The name of the disk; null if no device uses it.
+    name: Option<String>,
+    /// The phase, as KubeVirt names it: Ready, or `AttachedToNode` if no device uses the disk.
+    phase: String,
+    /// The type of the device; null if no device uses the disk.
+    driver: Option<String>,
+    /// The name of the block node in QEMU.
+    node: String,
+    /// The size of the disk.
+    size_bytes: u64,
+    /// True if the guest cannot write to the disk.
+    read_only: bool,
+    /// The export, as QEMU names it.
+    export: String,
+}
+
 /// The document of `diskfs seed --json`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
