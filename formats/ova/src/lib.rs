@@ -48,4 +48,4 @@ mod units;
 pub use envelope::{Disk, Envelope, FileReference};
 pub use manifest::FileDigest;
 pub use ova::{Ova, percent_decoded};
-pub use tar::{Member, is_tar};
+pub use tar::{Member, is_tar, members_where};

@@ -31,15 +31,25 @@ pub struct Member {
 }
 
 /// Returns the regular files of an archive, in their order.
+pub(crate) fn members(archive: &dyn BlockRead) -> Result<Vec<Member>> {
+    members_where(archive, MAX_HEADERS, &mut |_| true)
+}
+
+/// Returns the regular files of an archive whose names `is_wanted` accepts, in their order. The
+/// archive must have at most `max_headers` headers.
 ///
 /// # Errors
 /// `Corrupt` if the archive is truncated or has an invalid header; `Unsupported` for sparse members
 /// and for too many headers.
-pub(crate) fn members(archive: &dyn BlockRead) -> Result<Vec<Member>> {
+pub fn members_where(
+    archive: &dyn BlockRead,
+    max_headers: usize,
+    is_wanted: &mut dyn FnMut(&str) -> bool,
+) -> Result<Vec<Member>> {
     let mut members = Vec::new();
     let mut extended = Extended::default();
     let mut at = 0_u64;
-    for _ in 0..MAX_HEADERS {
+    for _ in 0..max_headers {
         let Some(block) = read_within(archive, at, index(BLOCK_BYTES))? else {
             return end(members, &extended, at);
         };
@@ -58,7 +68,10 @@ pub(crate) fn members(archive: &dyn BlockRead) -> Result<Vec<Member>> {
         match header.kind {
             Kind::File => {
                 let name = std::mem::take(&mut extended).name.unwrap_or(header.name);
-                members.push(member(&name, start, size_bytes));
+                let member = member(&name, start, size_bytes);
+                if is_wanted(&member.name) {
+                    members.push(member);
+                }
             }
             Kind::Other => extended = Extended::default(),
             Kind::Sparse => {
@@ -77,7 +90,7 @@ pub(crate) fn members(archive: &dyn BlockRead) -> Result<Vec<Member>> {
             .and_then(|it| start.checked_add(it))
             .ok_or_else(|| truncated(at))?;
     }
-    let reason = format!("unsupported tar archive: more than {MAX_HEADERS} headers");
+    let reason = format!("unsupported tar archive: more than {max_headers} headers");
     Err(Error::unsupported(reason).at(at))
 }
 

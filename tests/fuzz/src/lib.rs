@@ -36,6 +36,7 @@ mod lvm;
 mod md;
 pub mod mutate;
 mod nbd;
+mod oci;
 mod ova;
 mod persistent;
 pub mod random;
@@ -124,6 +125,8 @@ pub enum Target {
     Xfs,
     /// Layers of tar archives with valid checksums: their tree, written to a filesystem.
     Archive,
+    /// An OCI image layout with valid digests: indexes, manifests, the files of layers.
+    Oci,
     /// An OVA with valid checksums: archive, envelope, disks.
     Ova,
     /// The messages of the service: requests, and the answers of workers.
@@ -136,7 +139,7 @@ pub enum Target {
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -168,6 +171,7 @@ impl Target {
         Self::Vmdk,
         Self::Xfs,
         Self::Archive,
+        Self::Oci,
         Self::Ova,
         Self::Service,
         Self::NbdServer,
@@ -208,6 +212,7 @@ impl Target {
             Self::Vmdk => "vmdk",
             Self::Xfs => "xfs",
             Self::Archive => "archive",
+            Self::Oci => "oci",
             Self::Ova => "ova",
             Self::Service => "service",
             Self::NbdServer => "nbd_server",
@@ -249,6 +254,7 @@ impl Target {
             Self::Vmdk => vmdk::all(device),
             Self::Xfs => xfs::walk(device),
             Self::Archive => archive::tree(device),
+            Self::Oci => oci::layout(device),
             Self::Ova => ova::package(device),
             Self::Service => service::messages(device),
             Self::NbdServer => nbd::serve(device),
@@ -289,6 +295,7 @@ impl Target {
             | Self::Selinux
             | Self::Etc
             | Self::Archive
+            | Self::Oci
             | Self::Ova
             | Self::Service
             | Self::NbdServer
@@ -460,6 +467,11 @@ pub fn etc(data: &[u8]) {
 /// Runs [`Target::Archive`] on an input.
 pub fn archive(data: &[u8]) {
     Target::Archive.run(&device(data));
+}
+
+/// Runs [`Target::Oci`] on an input.
+pub fn oci(data: &[u8]) {
+    Target::Oci.run(&device(data));
 }
 
 /// Runs [`Target::Ova`] on an input.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
 use crate::{
-    Sparse, Target, archive, deploy, etc, guest, image_maps, journal, labels, luks, nbd, ova,
+    Sparse, Target, archive, deploy, etc, guest, image_maps, journal, labels, luks, nbd, oci, ova,
     registry, remote, rpm, selinux, service, systemd_journal, varstore, vmdk,
 };
 
@@ -243,6 +243,7 @@ fn tiny() -> Vec<Seed> {
     seeds.extend(image_maps::seeds().map(|(name, image)| of(Target::ImageMaps, name, &image)));
     seeds.push(of(Target::Etc, "texts", &etc::seed()));
     seeds.push(of(Target::Archive, "layers", &archive::seed()));
+    seeds.push(of(Target::Oci, "layout", &oci::seed()));
     seeds.extend(ova::seeds().map(|(name, image)| of(Target::Ova, name, &image)));
     seeds.extend(service::seeds().map(|(name, input)| of(Target::Service, name, &input)));
     seeds.extend(nbd::clients().map(|(name, input)| of(Target::NbdServer, name, &input)));

@@ -29,7 +29,7 @@ Mutates images and runs the parsers on them.
   --target NAME  probe, probe_content, qcow2, qcow2_write, qcow2_bitmaps, image_maps, gpt, mbr,
                  lvm, md, luks, ext4_walk, ext4_write, fat, iso9660, xfs, btrfs, squashfs, erofs, exfat,
                  systemd_journal, guest, deploy, registry, remote, rpm, selinux, etc,
-                 varstore, vmdk, archive, ova, service, nbd_server or nbd_client only
+                 varstore, vmdk, archive, oci, ova, service, nbd_server or nbd_client only
   --seed N       another run with other cases (1)
   --images DIR   compressed images to begin with (fixtures/images)
   --first N      begin with case N (0)
