@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use diskfs_block::{Error, ErrorKind, File, Result};
-use diskfs_image::{Access, DirectOpener, FileOpener, Gate, NamedFile, NamedFor};
+use diskfs_image::{Access, DirectOpener, FileOpener, Gate, NamedFile, NamedFor, host_file};
 use rustix::fs::fstat;
 
 /// The largest number of files that one process may open for each granted image: some chains of 64
@@ -22,10 +22,12 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// Grants reading the image at `path`. The process must ask for exactly this path.
+    /// Grants reading the image at `path`. The process must ask for exactly this path, or for the
+    /// index of the OCI image that it names.
     #[must_use]
     pub fn reading(mut self, path: impl Into<PathBuf>) -> Self {
-        self.images.entry(path.into()).or_insert(Access::Read);
+        let path = host_file(&path.into()).into_owned();
+        self.images.entry(path).or_insert(Access::Read);
         self
     }
 

@@ -109,6 +109,7 @@ pub(crate) enum FilePurpose {
     Data,
     Parent,
     Extent,
+    Blob,
 }
 
 impl From<NamedFor> for FilePurpose {
@@ -118,6 +119,7 @@ impl From<NamedFor> for FilePurpose {
             NamedFor::Data => Self::Data,
             NamedFor::Parent => Self::Parent,
             NamedFor::Extent => Self::Extent,
+            NamedFor::Blob => Self::Blob,
         }
     }
 }
@@ -129,6 +131,7 @@ impl From<FilePurpose> for NamedFor {
             FilePurpose::Data => Self::Data,
             FilePurpose::Parent => Self::Parent,
             FilePurpose::Extent => Self::Extent,
+            FilePurpose::Blob => Self::Blob,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-use diskfs::image::ImageSpec;
+use diskfs::image::{ImageSpec, host_file};
 
 use super::mount::MountOption;
 
@@ -202,7 +202,7 @@ fn mount(words: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
         }
     }
     let spec = ImageSpec::parse(source);
-    let is_missing = spec.is_ok_and(|spec| !spec.path.exists());
+    let is_missing = spec.is_ok_and(|spec| !host_file(&spec.path).exists());
     let may_be_missing = given.options.iter().any(|option| option == "nofail");
     if given.has(b'f') || is_missing && may_be_missing {
         return Ok(None);

@@ -28,7 +28,7 @@ use clap::{Args, ValueEnum};
 use diskfs::export::fuse::{
     Access, Direction, Effect, EndState, Ending, IdMap, IdMapping, Options, Writes,
 };
-use diskfs::image::ImageSpec;
+use diskfs::image::{ImageSpec, is_oci};
 use diskfs::{Disk, Error, ErrorKind, Result};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::Map;
@@ -346,6 +346,7 @@ pub(super) fn mount_source(image: &Path) -> Result<PathBuf> {
     };
     match spec.remote_uri() {
         Some(_) => Ok(spec.shown_path()),
+        None if is_oci(image) => Ok(spec.path),
         None => Ok(std::path::absolute(image)?),
     }
 }

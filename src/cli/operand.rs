@@ -2,8 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
-use diskfs::image::ImageSpec;
+use diskfs::image::{ImageSpec, host_file, is_oci};
 use diskfs::{Error, ErrorKind, Result};
 
 /// An image, optionally with a path in it, as the user typed it: `disk.qcow2:/etc/fstab`,
@@ -107,14 +108,22 @@ impl Operand {
     pub(crate) fn split(&self) -> OperandParts {
         self.split_by(|image| {
             let spec = ImageSpec::parse(OsStr::from_bytes(image));
-            spec.is_ok_and(|spec| spec.path.metadata().is_ok_and(|meta| !meta.is_dir()))
+            spec.is_ok_and(|spec| {
+                host_file(&spec.path)
+                    .metadata()
+                    .is_ok_and(|meta| !meta.is_dir())
+            })
         })
     }
 
     fn split_by(&self, is_image: impl Fn(&[u8]) -> bool) -> OperandParts {
         let text = self.0.as_bytes();
         if let Some(scheme) = remote_scheme(text).filter(|scheme| !is_image(scheme)) {
-            return self.split_remote(scheme.len());
+            return self.split_after(scheme.len() + "://".len());
+        }
+        if is_oci(Path::new(&self.0)) {
+            let prefix = text.iter().position(|byte| *byte == b':');
+            return self.split_after(prefix.map_or(0, |colon| colon + 1));
         }
         let colons: Vec<usize> = (0..text.len())
             .filter(|at| text[*at..].starts_with(b":/"))
@@ -135,10 +144,9 @@ impl Operand {
         }
     }
 
-    /// Splits a URI at its last `:/`, without that of the scheme, which has this length.
-    fn split_remote(&self, scheme_bytes: usize) -> OperandParts {
+    /// Splits the name of an image that isn't a file at its last `:/` from this byte on.
+    fn split_after(&self, first: usize) -> OperandParts {
         let text = self.0.as_bytes();
-        let first = scheme_bytes + "://".len();
         let mut colons = (first..text.len()).rev();
         let found = colons.find(|at| text[*at..].starts_with(b":/"));
         let end = found.unwrap_or(text.len());
@@ -211,6 +219,19 @@ mod tests {
             ("a.img:etc", &["a.img", "a.img:etc"], "a.img:etc", None),
             ("https://host/a.img", &[], "https://host/a.img", None),
             ("vm1://etc", &["vm1"], "vm1", Some("//etc")),
+            ("oci-layout:/a/dir", &[], "oci-layout:/a/dir", None),
+            (
+                "oci-layout:/a:41:/etc",
+                &[],
+                "oci-layout:/a:41",
+                Some("/etc"),
+            ),
+            (
+                "oci-layout:a#/disk/b:/etc",
+                &[],
+                "oci-layout:a#/disk/b",
+                Some("/etc"),
+            ),
         ] {
             assert_eq!(
                 split(text, files),

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 #[cfg(feature = "fuse")]
 use diskfs::export::fuse::DEVICE;
-use diskfs::image::{DirectOpener, FileOpener, Format, ImageSpec, is_named_compressed};
+use diskfs::image::{DirectOpener, FileOpener, Format, ImageSpec, is_named_compressed, is_oci};
 #[cfg(feature = "microvm")]
 use diskfs::vm::{ForwardServer, Forwarded};
 use diskfs::{Error, ErrorKind, Result};
@@ -185,6 +185,8 @@ impl<'a> Needs<'a> {
     /// Returns true if an image may have to be decompressed into a temporary file.
     fn may_decompress(&self) -> bool {
         let is_compressed = |spec: ImageSpec| match spec.format.or(self.source.image.format) {
+            // Layers are compressed, too.
+            _ if is_oci(&spec.path) => true,
             Some(format) => format == Format::Compressed,
             None => is_named_compressed(&spec.path),
         };

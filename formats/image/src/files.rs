@@ -6,7 +6,7 @@ use std::path::Path;
 use diskfs_block::{File, Result};
 
 use crate::gate::{Access, Gate, NamedFile};
-use crate::{base, uri};
+use crate::{base, oci, uri};
 
 /// An opener of the host files that belong to images.
 ///
@@ -39,6 +39,7 @@ pub struct DirectOpener;
 impl FileOpener for DirectOpener {
     fn open(&self, path: &Path, access: Access) -> Result<File> {
         uri::refuse(path)?;
+        oci::refuse(path)?;
         match access {
             Access::Read => File::open(path),
             Access::ReadWrite => File::open_read_write(path),

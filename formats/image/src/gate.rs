@@ -141,15 +141,18 @@ pub enum NamedFor {
     Parent,
     /// A file with a part of the disk (VMDK), which is only read.
     Extent,
+    /// A blob of an OCI image layout, which is only read.
+    Blob,
 }
 
 impl NamedFor {
-    const fn noun(self) -> &'static str {
+    pub(crate) const fn noun(self) -> &'static str {
         match self {
             Self::Backing => "backing file",
             Self::Data => "data file",
             Self::Parent => "parent",
             Self::Extent => "extent file",
+            Self::Blob => "blob",
         }
     }
 
@@ -159,6 +162,7 @@ impl NamedFor {
             Self::Backing | Self::Data => "change the name in the image with `qemu-img rebase -u`",
             Self::Parent => "merge the image with its parent by the program that made them",
             Self::Extent => "change the name in the image's descriptor",
+            Self::Blob => "copy the layout again",
         }
     }
 }

@@ -2,6 +2,8 @@
 
 mod describe;
 mod mapped;
+mod oci;
+mod oci_store;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use crate::layer::Layer;
 use crate::lock::{Locked, lock_for_reading, lock_for_writing};
 use crate::mapped::UnitCache;
 use crate::node::Node;
+use crate::oci::OciName;
 use crate::probe::probe;
 use crate::qcow2::cache::{Caches, LayerId};
 use crate::qcow2::workers::Workers;
@@ -58,6 +61,8 @@ pub(crate) struct Opener<'a> {
     /// Every file opened so far.
     seen: Vec<FileId>,
     layers: u32,
+    /// True if the top is a disk in an OCI image, which must not name files.
+    is_in_oci: bool,
 }
 
 /// The state of an image to open.
@@ -101,11 +106,16 @@ impl<'a> Opener<'a> {
             workers: Arc::new(Workers::new()),
             seen: Vec::new(),
             layers: 0,
+            is_in_oci: false,
         })
     }
 
     /// Opens the file that the user named.
     pub(crate) fn open_top(&mut self, path: &Path) -> Result<Opened> {
+        if let Some(name) = OciName::parse(path) {
+            let source = self.oci_source(&name?, path)?;
+            return self.open_source(source);
+        }
         let file = self.options.files.open(path, self.access)?;
         let overlays = match self.access {
             Access::Read => Vec::new(),
@@ -187,8 +197,9 @@ impl<'a> Opener<'a> {
 
     /// Opens a file from the user as the top of a chain.
     pub(crate) fn open_source(&mut self, mut source: Source) -> Result<Opened> {
-        source.probed = self.options.format.is_none();
-        let format = match self.options.format {
+        let format = self.options.format.or(source.format);
+        source.probed = format.is_none();
+        let format = match format {
             Some(format) => format,
             None => self.probed(&source).map_err(|e| e.in_file(&source.path))?,
         };
@@ -227,6 +238,9 @@ impl<'a> Opener<'a> {
         named_for: NamedFor,
         access: Access,
     ) -> Result<File> {
+        if self.is_in_oci {
+            return Err(refused_in_oci(image, name, named_for));
+        }
         let named = NamedFile {
             image: image.path,
             owner: image.owner,
@@ -281,6 +295,7 @@ impl<'a> Opener<'a> {
             identity: Some(identity),
             device: file.clone(),
             host: Some(file),
+            format: None,
             writable,
             probed: false,
             allocated_bytes,
@@ -483,6 +498,19 @@ impl<'a> Opener<'a> {
         ));
         Format::Raw
     }
+}
+
+/// Returns the error for a file that an image in an OCI image names.
+fn refused_in_oci(image: Namer<'_>, name: &[u8], named_for: NamedFor) -> Error {
+    let name = String::from_utf8_lossy(name);
+    let reason = format!(
+        "refusing to open {} `{}`: a disk in an OCI image must not refer to other files",
+        named_for.noun(),
+        name.escape_debug()
+    );
+    Error::new(ErrorKind::Denied, reason)
+        .in_file(image.path)
+        .with_hint("build the OCI image again from a complete disk")
 }
 
 fn named_format(name: &str) -> Result<Format> {

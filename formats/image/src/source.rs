@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, File};
 
+use crate::Format;
 use crate::base::{FileId, Identity};
 use crate::gate::Namer;
 
@@ -21,6 +22,8 @@ pub(crate) struct Source {
     pub(crate) device: Arc<dyn BlockRead>,
     /// The file of the host that the device is; `None` for a device that is not a file.
     pub(crate) host: Option<Arc<File>>,
+    /// The format that something other than the content says.
+    pub(crate) format: Option<Format>,
     /// The file for writing, if it may be written.
     pub(crate) writable: Option<Arc<dyn BlockWrite>>,
     /// True if the format was probed from the content.
@@ -43,6 +46,7 @@ impl Source {
             identity: None,
             device,
             host: None,
+            format: None,
             writable,
             probed: false,
             allocated_bytes: None,

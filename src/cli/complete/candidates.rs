@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use diskfs::image::ImageSpec;
+use diskfs::image::{ImageSpec, host_file};
 use diskfs::vfs::{FileType, Follow};
 use diskfs::{Disk, Filesystem, Result, Share};
 
@@ -152,7 +152,7 @@ impl Line<'_> {
 }
 
 fn is_file(image: &OsStr) -> bool {
-    ImageSpec::parse(image).is_ok_and(|spec| spec.path.is_file())
+    ImageSpec::parse(image).is_ok_and(|spec| host_file(&spec.path).is_file())
 }
 
 /// Opens an image for reading, even while another process writes to it: the result is only used to

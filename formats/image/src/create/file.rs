@@ -14,6 +14,7 @@ use tempfile::TempPath;
 
 use super::{Existing, Preallocation};
 use crate::lock::lock_for_writing;
+use crate::oci;
 
 /// The number of zeroes to write at once for full preallocation.
 const FILL_BYTES: u64 = 4 << 20;
@@ -39,6 +40,7 @@ pub(super) struct NewFile {
 impl NewFile {
     /// Creates a file for `path`, if the destination is allowed.
     pub(super) fn begin(path: &Path, existing: Existing) -> Result<Self> {
+        oci::refuse_new(path)?;
         check_place(path, existing)?;
         let unnamed = without_name(directory_of(path))?;
         Self::of(unnamed, path, existing)

@@ -92,7 +92,7 @@ impl Request<'_> {
             NamedFor::Backing | NamedFor::Data => {
                 "give the image a plain path with `qemu-img rebase -u`"
             }
-            NamedFor::Parent | NamedFor::Extent => self.what.rename_hint(),
+            NamedFor::Parent | NamedFor::Extent | NamedFor::Blob => self.what.rename_hint(),
         }
     }
 

@@ -11,6 +11,7 @@ use super::{Opener, describe};
 use crate::Format;
 use crate::description::Description;
 use crate::gate::Access;
+use crate::oci::OciName;
 use crate::qcow2::Unopened;
 use crate::source::Source;
 
@@ -18,6 +19,10 @@ impl Opener<'_> {
     /// Describes the file that the user named. Of a qcow2 image, neither the backing file nor the
     /// data file is opened.
     pub(crate) fn describe_top(&mut self, path: &Path) -> Result<Description> {
+        if let Some(name) = OciName::parse(path) {
+            let source = self.oci_source(&name?, path)?;
+            return self.open_source(source).map(|opened| opened.1);
+        }
         let file = self.options.files.open(path, Access::Read)?;
         let source = self.source(file, Access::Read)?;
         let format = match self.options.format {
