@@ -61,6 +61,7 @@ mod mode_change;
 #[cfg(feature = "fuse")]
 mod mount;
 mod mv;
+mod oci;
 mod operand;
 pub(crate) mod options;
 mod out_file;
@@ -208,6 +209,7 @@ enum Command {
     Compare(compare::Compare),
     Map(map::Map),
     Measure(measure::Measure),
+    Oci(oci::OciArgs),
     Build(Box<build::Build>),
     Mkfs(mkfs::Mkfs),
     Check(check::Check),
@@ -286,6 +288,7 @@ impl Command {
             Self::Compare(_) => "compare",
             Self::Map(_) => "map",
             Self::Measure(_) => "measure",
+            Self::Oci(_) => "oci",
             Self::Build(_) => "build",
             Self::Mkfs(_) => "mkfs",
             Self::Check(_) => "check",
@@ -350,6 +353,7 @@ impl Command {
             Self::Compare(args) => Some(args.needs()),
             Self::Map(args) => Some(args.needs()),
             Self::Measure(args) => Some(args.needs()),
+            Self::Oci(args) => Some(args.needs()),
             Self::Tar(args) => Some(args.needs()),
             Self::Hash(args) => Some(args.needs()),
             Self::Validate(args) => Some(args.needs()),
@@ -402,6 +406,7 @@ impl Command {
             Self::Compare(args) => compare::run(args, session),
             Self::Map(args) => map::run(args, session),
             Self::Measure(args) => measure::run(args, session),
+            Self::Oci(args) => oci::run(args, session),
             Self::Build(args) => build::run(args, session),
             Self::Mkfs(args) => mkfs::run(args, session),
             Self::Check(args) => check::run(args, session),

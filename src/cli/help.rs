@@ -44,6 +44,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "bench",
             "build",
             "seed",
+            "oci",
             "partition",
             "mkfs",
             "check",
@@ -98,6 +99,13 @@ Images and paths:
   IMG:/path is split at the last `:/`. An image can carry options in QEMU's syntax, such as
   `disk.qcow2,format=qcow2,snapshot=before`; a comma in its file name is doubled. A path without
   an image belongs to the image before it: `diskfs cat disk.qcow2:/etc/hosts /etc/fstab`.
+
+The disk of an OCI image:
+  oci-layout:DIR:TAG names the disk in an image layout, oci-archive:FILE:TAG that in a tar archive of
+  one: the only file below /disk of the layers (KubeVirt's containerDisk), or the blob of an artifact.
+  A single image needs no :TAG; :sha256:... selects one by its digest. `#/disk/path` after that
+  selects another file: `diskfs ls 'oci-layout:dir:41#/disk/b.qcow2:/etc'`. DIR and FILE contain no
+  colon and no `#`. The disk is only read, and refers to no other files.
 
 The command line of qemu-img:
   `diskfs qemu-img ...`, or a link to diskfs that is called qemu-img, takes the arguments of

@@ -100,8 +100,9 @@ mod tests {
     use super::guests::{Deploy, ErrorDocument, Log, Mount};
     use super::images::{
         Amend, Appliance, Backup, Bench, BitmapDocument, Build, Check, Commit, Compare, Convert,
-        Create, Export, Hotplug, Man, Map as ImageMap, Measure, Mkfs, PartitionDocument, Rebase,
-        Resize, Schemas, Seed, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Validate, Wait,
+        Create, Export, Hotplug, Man, Map as ImageMap, Measure, Mkfs, Oci, PartitionDocument,
+        Rebase, Resize, Schemas, Seed, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Validate,
+        Wait,
     };
     use super::info::Info;
     use super::*;
@@ -158,6 +159,7 @@ mod tests {
             ("measure", schema::<Measure>()),
             ("mkfs", schema::<Mkfs>()),
             ("mount", schema::<Mount>()),
+            ("oci", schema::<Oci>()),
             ("partition", schema::<PartitionDocument>()),
             ("rebase", schema::<Rebase>()),
             ("resize", schema::<Resize>()),

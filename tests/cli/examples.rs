@@ -292,6 +292,12 @@ fn copy_of(scene: &Path, script: &str) -> tempfile::TempDir {
             "cp images/base.qcow2 base.qcow2 && diskfs create -b base.qcow2 -F qcow2 overlay.qcow2",
         );
     }
+    if script.contains("oci-layout:web") && !script.contains("oci build") {
+        must(
+            at,
+            "diskfs oci build guest.qcow2 -o web --tag 41 --path /disk/debian.qcow2",
+        );
+    }
     if script.contains("disk.raw") {
         must(at, "qemu-img convert -O raw guest.qcow2 disk.raw");
     }

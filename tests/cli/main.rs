@@ -37,6 +37,7 @@ mod mkfs_owners;
 mod newcomer;
 #[cfg(feature = "objects")]
 mod objects;
+mod oci;
 mod partition;
 mod program;
 mod progress;

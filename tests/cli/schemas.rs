@@ -144,6 +144,7 @@ const RUNS: &[&str] = &[
     "measure -O qcow2 guest-copy.qcow2",
     "validate --policy kubevirt guest-copy.qcow2",
     "validate --policy kubevirt qcow2-luks.qcow2 iso9660-rock-ridge.iso fat32 top.qcow2",
+    "oci build demo.qcow2 -o layout",
     "uefi list VARS.fd",
     "appliance show",
     "appliance path",

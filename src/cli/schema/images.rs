@@ -234,6 +234,31 @@ pub(super) struct Measure {
     fully_allocated_bytes: u64,
 }
 
+/// The document of `diskfs oci build --json`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Oci {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The path of the new image layout.
+    path: String,
+    /// The path's bytes in base64, if it is not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+    /// The tag of the image.
+    tag: String,
+    /// The digest of the manifest, which names the image.
+    manifest_digest: String,
+    /// The digest of the layer.
+    layer_digest: String,
+    /// The path of the disk in the image.
+    disk_path: String,
+    /// The size of the disk's file.
+    disk_bytes: u64,
+    /// The size of the layer as it is stored.
+    layer_bytes: u64,
+}
+
 /// The document of `diskfs map --json`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]

@@ -53,11 +53,11 @@ impl Opener<'_> {
         let disk = self.oci_disk(name).map_err(|e| e.in_file(path))?;
         self.is_in_oci = true;
         let path = disk.name.map(|disk| name.of_disk(&disk));
+        let path = path.unwrap_or_else(|| name.of_image());
         Ok(Source {
-            path: path.unwrap_or_else(|| name.of_image()),
             format: disk.format,
             warnings: disk.unpacked.warnings,
-            ..Source::of_device(disk.unpacked.device, None)
+            ..Source::of_device(&path, disk.unpacked.device, None)
         })
     }
 
