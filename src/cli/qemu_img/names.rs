@@ -68,7 +68,7 @@ impl Named {
                 Ok(Self::at(export.uri()))
             }
             // A Windows drive letter is no protocol in QEMU either.
-            (Some(protocol), _) if protocol.len() > 1 && !is_nbd(name) => {
+            (Some(protocol), _) if protocol.len() > 1 && !is_remote(name) => {
                 Err(invalid(&format!("Unknown protocol '{protocol}'")))
             }
             _ => Ok(Self::at(name)),
@@ -94,7 +94,7 @@ fn opening(name: &OsStr, reason: &str) -> String {
     format!("Could not open '{}': {reason}", name.display())
 }
 
-fn is_nbd(name: &OsStr) -> bool {
+fn is_remote(name: &OsStr) -> bool {
     let spec = ImageSpec {
         path: PathBuf::from(name),
         ..ImageSpec::default()
@@ -227,6 +227,7 @@ mod tests {
             ("nbd:localhost:10809", "nbd://localhost:10809"),
             ("nbd:[::1]:1:exportname=a?b", "nbd://[::1]:1/a%3Fb"),
             ("nbd://host/export", "nbd://host/export"),
+            ("https://host/disk", "https://host/disk"),
             ("file:a:b", "a:b"),
             ("a/b:c", "a/b:c"),
             (r#"json:{"driver":"file","filename":"x"}"#, "x"),
@@ -243,7 +244,7 @@ mod tests {
         }
         for wrong in [
             "nbd:host",
-            "http://host/",
+            "ssh://host/x",
             "json:[]",
             "json:{",
             r#"json:{"file":"node"}"#,
