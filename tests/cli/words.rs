@@ -121,12 +121,12 @@ fn a_path_may_lack_its_slash() {
 fn images_on_other_machines_are_answered_with_the_way_to_them() {
     let directory = tempfile::tempdir().unwrap();
     for words in [
-        &["ls", "https://example.org/disk.qcow2:/etc"][..],
-        &["info", "s3://bucket/disk.qcow2"],
-        &["cp", "http://example.org/disk.qcow2:/etc/hosts", "."],
+        &["ls", "ssh://example.org/disk.qcow2:/etc"][..],
+        &["info", "rbd://pool/disk"],
+        &["cp", "ftp://example.org/disk.qcow2:/etc/hosts", "."],
         &["cp", "hosts", "ssh://example.org/disk.qcow2:/etc/hosts"],
-        &["snapshot", "list", "https://example.org/disk.qcow2"],
-        &["mv", "https://example.org/disk.qcow2:/a", "/b"],
+        &["snapshot", "list", "iscsi://example.org/disk.qcow2"],
+        &["mv", "ssh://example.org/disk.qcow2:/a", "/b"],
     ] {
         let (code, stderr) = diskfs_in(directory.path(), words).failure();
         assert_eq!(code, 4, "{words:?}: {stderr}");
