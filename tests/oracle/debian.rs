@@ -4,18 +4,18 @@
 //! The system is built once, into `$DISKFS_CACHE` or `target/diskfs-cache`, from the package source
 //! of this machine's apt.
 
+#[cfg(feature = "objects")]
+mod over_http;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use anyhow::{Result, ensure};
-use diskfs::Disk;
 use diskfs::inspect::{Depth, Report};
-use diskfs::objects::Device;
 use diskfs_fixtures::{
-    Mount, TcpServer, Tree, Variant, Workshop, cached, debootstrap, free_port, require,
-    require_root, run,
+    Mount, Tree, Variant, Workshop, cached, debootstrap, require, require_root, run,
 };
 
 use super::{assert_same, filesystem};
@@ -255,29 +255,6 @@ fn debian_has_the_packages_that_dpkg_lists() {
     found.sort_unstable();
     assert!(found.len() > 100);
     assert_eq!(found, listed);
-}
-
-/// The inspection of the compressed image over HTTP asks for a small part of it.
-#[test]
-fn debian_is_inspected_over_http_in_few_requests() {
-    let Some(debian) = debian().filter(|_| require("nginx").is_some()) else {
-        return;
-    };
-    let (work, port) = (tempfile::tempdir().unwrap(), free_port());
-    let listen = format!("listen 127.0.0.1:{port};");
-    let _server = TcpServer::nginx(&debian.directory, work.path(), port, &listen);
-    let url = format!("http://127.0.0.1:{port}/zstd.qcow2");
-    let device = Device::open(&url, &url, &diskfs::objects::Options::default()).unwrap();
-    let device = Arc::new(device);
-    let disk = Disk::options().open_device(&url, device.clone()).unwrap();
-    let report = Report::of(&disk.filesystem().unwrap(), Depth::Files);
-    assert_eq!(report.problems, []);
-    assert!(report.packages.installed.unwrap().len() > 100);
-    let asked = device.statistics();
-    assert!(asked.requests <= 20, "{asked:?}");
-    assert!(asked.bytes <= 8 << 20, "{asked:?}");
-    let log = fs::read_to_string(work.path().join("nginx.log")).unwrap();
-    assert_eq!(log.lines().count() as u64, asked.requests);
 }
 
 /// Prints each fact of an inspection in XML, one per line: the path of its element, and its text.

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use diskfs::RemoteImages;
 use diskfs::block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
@@ -12,6 +13,11 @@ use diskfs_sandbox::BrokerClient;
 
 use super::broker::{ConnectRemote, Connected, unencrypted};
 use super::direct::writable;
+use super::shown;
+
+/// The time that the broker has for a request, if it asks the server itself: it repeats requests, and
+/// waits for slow answers.
+const BROKER_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Has the broker connect to images on other machines.
 #[derive(Debug)]
@@ -49,18 +55,20 @@ impl Connect for Connector {
 
 impl BrokeredImages {
     fn connect(&self, uri: &str, is_written: bool) -> diskfs::Result<Nbd> {
-        let export = unencrypted(uri)?.map_or_else(String::new, |uri| uri.export);
+        let (export, request_timeout) = match unencrypted(uri)? {
+            Some(uri) => (uri.export, Options::default().request_timeout),
+            None => (String::new(), BROKER_TIMEOUT),
+        };
+        let options = Options {
+            request_timeout,
+            ..Options::default()
+        };
         let connector = Arc::new(Connector {
             broker: Arc::clone(&self.0),
             uri: uri.to_owned(),
             is_written,
         });
-        Ok(Nbd::connect_by(
-            connector,
-            uri,
-            &export,
-            Options::default(),
-        )?)
+        Ok(Nbd::connect_by(connector, &shown(uri), &export, options)?)
     }
 }
 

@@ -38,15 +38,9 @@ impl RemoteImages for DirectImages {
 /// Opens an object of an HTTP server or of a store.
 #[cfg(feature = "objects")]
 fn open_object(uri: &str) -> Result<Arc<dyn BlockRead>> {
-    use diskfs::image::ImageSpec;
     use diskfs::objects::{Device, Options};
 
-    let spec = ImageSpec {
-        path: uri.into(),
-        ..ImageSpec::default()
-    };
-    let name = spec.shown_path();
-    let device = Device::open(uri, &name.to_string_lossy(), &Options::default())?;
+    let device = Device::open(uri, &super::shown(uri), &Options::default())?;
     Ok(Arc::new(device))
 }
 
