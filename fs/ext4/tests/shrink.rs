@@ -99,6 +99,15 @@ fn below(random: &mut Random, limit: u64) -> u64 {
     u64::try_from(random.below(usize::try_from(limit).unwrap())).unwrap()
 }
 
+/// Returns true for the refusal of a size of a filesystem without a journal.
+fn lacks_record(args: &str, error: &diskfs_vfs::Error) -> bool {
+    let has_journal =
+        args.contains("ext3") || args.contains("ext4") && !args.contains("^has_journal");
+    !has_journal
+        && error.kind() == ErrorKind::NoSpace
+        && error.to_string().contains("choose another size")
+}
+
 /// Shrinks one filesystem to a random size and to its minimum, and grows it again.
 fn case(random: &mut Random, (args, kib): (&str, u64)) {
     let dir = common::fast_dir();
@@ -122,7 +131,17 @@ fn case(random: &mut Random, (args, kib): (&str, u64)) {
         // The first time, files become fragmented, which can cost some blocks.
         let wanted = if to_minimum { minimum(&image) } else { wanted };
         assert!(wanted < smallest + MIB || !to_minimum, "{what}: {wanted}");
-        let resized = try_shrink(&image, wanted).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let bytes = fs::read(&image).unwrap();
+        let resized = match try_shrink(&image, wanted) {
+            Ok(resized) => resized,
+            // Without a journal, a size may leave no place for a record of the change; the
+            // smallest size must have one.
+            Err(error) if lacks_record(args, &error) && !to_minimum => {
+                assert!(fs::read(&image).unwrap() == bytes, "{what}: changed");
+                continue;
+            }
+            Err(error) => panic!("{what}: {error}"),
+        };
         assert!(resized.new_bytes <= wanted, "{what}: {resized:?}");
         assert_eq!(size(&image), resized.new_bytes, "{what}");
         set_len(&image, resized.new_bytes);
