@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::io::Write as _;
 
 /// The features that can be left out of the program.
-const FEATURES: [(&str, bool); 5] = [
+const FEATURES: [(&str, bool); 6] = [
     ("fuse", cfg!(feature = "fuse")),
     ("microvm", cfg!(feature = "microvm")),
     ("serve", cfg!(feature = "serve")),
     ("nbd", cfg!(feature = "nbd")),
+    ("objects", cfg!(feature = "objects")),
     ("vhost-user", cfg!(feature = "vhost-user")),
 ];
 
