@@ -1,4 +1,5 @@
-//! The images on other machines that commands open: exports of NBD.
+//! The images on other machines that commands open: exports of NBD, and objects of HTTP servers and
+//! of stores.
 
 mod broker;
 mod brokered;

@@ -1,17 +1,17 @@
 //! Arguments that several commands of qemu-img have.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
 use diskfs::block::{BlockRead, BlockWrite};
-use diskfs::image::{Description, Image, ImageSpec, ProbedFormats};
+use diskfs::image::{Description, Image, ProbedFormats};
 use diskfs::{Format, parse_bytes};
 
 use super::failure::{Failure, Result};
-use super::names::Named;
+use super::names::{Named, remote_uri};
 use crate::cli::options::{ImageArgs, SourceArgs};
 #[cfg(feature = "nbd")]
 use crate::cli::remote;
@@ -98,7 +98,10 @@ impl Source {
     fn opened(&self) -> diskfs::Result<Image> {
         let options = self.args.image.open_options()?;
         match remote_uri(&self.path) {
-            Some(uri) => Ok(Image::from_device(open_remote(&uri)?, &options)?),
+            Some(uri) => {
+                let device = open_remote(&uri)?;
+                Ok(Image::from_named_device(&self.path, device, &options)?)
+            }
             None => Ok(Image::open(&self.path, &options)?),
         }
     }
@@ -106,22 +109,11 @@ impl Source {
     /// Describes the image alone.
     pub(super) fn describe(&self) -> Result<Description> {
         if remote_uri(&self.path).is_some() {
-            let mut description = self.open()?.description().clone();
-            description.path.clone_from(&self.path);
-            return Ok(description);
+            return Ok(self.open()?.description().clone());
         }
         let options = self.args.image.open_options()?;
         Image::describe(&self.path, &options).map_err(|e| Failure::to_open(&self.path, e))
     }
-}
-
-/// Returns the URI that a path is, if it is one of NBD.
-pub(super) fn remote_uri(path: &Path) -> Option<String> {
-    let spec = ImageSpec {
-        path: path.to_owned(),
-        ..ImageSpec::default()
-    };
-    spec.remote_uri().map(Into::into)
 }
 
 #[cfg(feature = "nbd")]

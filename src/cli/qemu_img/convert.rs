@@ -13,10 +13,10 @@ use diskfs::image::create::{BackingCheck, Existing};
 use diskfs::image::{Image, WritableImage};
 use diskfs::{Format, OpenOptions, block::BlockRead, parse_bytes};
 
-use super::arguments::{OpenArgs, Source, format_of, open_remote_writable, remote_uri, size};
+use super::arguments::{OpenArgs, Source, format_of, open_remote_writable, size};
 use super::create::settings_of;
 use super::failure::{Failure, Result, warn};
-use super::names::Named;
+use super::names::{Named, remote_uri};
 use super::progress::Progress;
 use super::runner::{confined, text};
 use crate::cli::convert::Reading;

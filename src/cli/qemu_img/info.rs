@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 use diskfs::Format;
 use diskfs::image::{Description, Snapshot};
 
-use super::arguments::{OpenArgs, OutputForm, Source, only, remote_uri};
+use super::arguments::{OpenArgs, OutputForm, Source, only};
 use super::failure::Result;
+use super::names::remote_uri;
 use super::runner::{confined, text};
 use super::size::human;
 use super::snapshot;

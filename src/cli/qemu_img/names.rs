@@ -4,7 +4,7 @@ mod export;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use export::Export;
 use serde_json::Value;
@@ -68,7 +68,7 @@ impl Named {
                 Ok(Self::at(export.uri()))
             }
             // A Windows drive letter is no protocol in QEMU either.
-            (Some(protocol), _) if protocol.len() > 1 && !is_remote(name) => {
+            (Some(protocol), _) if protocol.len() > 1 && remote_uri(name.as_ref()).is_none() => {
                 Err(invalid(&format!("Unknown protocol '{protocol}'")))
             }
             _ => Ok(Self::at(name)),
@@ -94,12 +94,13 @@ fn opening(name: &OsStr, reason: &str) -> String {
     format!("Could not open '{}': {reason}", name.display())
 }
 
-fn is_remote(name: &OsStr) -> bool {
+/// Returns the URI that a path is, if it is that of an image on another machine.
+pub(super) fn remote_uri(path: &Path) -> Option<String> {
     let spec = ImageSpec {
-        path: PathBuf::from(name),
+        path: path.to_owned(),
         ..ImageSpec::default()
     };
-    spec.remote_uri().is_some()
+    spec.remote_uri().map(Into::into)
 }
 
 /// Returns the options of an object; those of an object in it have its name before theirs.
