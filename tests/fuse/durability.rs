@@ -90,10 +90,7 @@ impl Image {
     }
 
     fn server(&self) -> Pid {
-        let found = processes_with(&self.path());
-        let name = found.first().and_then(|process| process.file_name());
-        let pid = name.and_then(|name| name.to_str()?.parse().ok());
-        Pid::from_raw(pid.expect("find the server")).expect("the process number is valid")
+        super::server(&self.path())
     }
 }
 

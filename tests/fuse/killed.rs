@@ -19,7 +19,7 @@ use diskfs_fixtures::require;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::{Mountpoint, can_mount, diskfs, processes_with, run, stderr};
+use super::{Mountpoint, SetAtEnd, can_mount, diskfs, processes_with, run, server, stderr};
 
 /// The number of rounds of a usual run.
 const ROUNDS: u64 = 3;
@@ -159,8 +159,9 @@ impl Round {
             let mut tar = archive.unpack(&at);
             scope.spawn(|| sync_some(&at, archive, &synced, &over));
             std::thread::sleep(Duration::from_millis(20 + chance.below(LONGEST_MS)));
+            let over = SetAtEnd(&over);
             self.kill(&at, chance.below(2) == 0);
-            over.store(true, Ordering::Relaxed);
+            drop(over);
             tar.wait().expect("wait for tar");
         });
         let waited = diskfs(["wait".as_ref(), image.as_os_str()]);
@@ -170,15 +171,11 @@ impl Round {
 
     /// Kills the server; with `all`, also the companion, which would otherwise clean up.
     fn kill(&self, at: &Mountpoint, all: bool) {
-        let pid = |process: &PathBuf| {
-            let name = process.file_name()?.to_str()?.parse().ok()?;
-            Pid::from_raw(name)
-        };
-        let server = processes_with(&self.image());
-        let server =
-            pid(server.first().expect("find the server")).expect("the process number is valid");
+        let server = server(&self.image());
         if all {
+            let pid = |process: &PathBuf| process.file_name()?.to_str()?.parse().ok();
             for process in processes_with(at).iter().filter_map(pid) {
+                let process = Pid::from_raw(process).expect("the process number is valid");
                 if process != server {
                     kill_process(process, Signal::KILL).unwrap();
                 }

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use diskfs_fixtures::{TempImage, image, require};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{DISKFS, Mountpoint, can_mount, diskfs, processes_with, run, stderr};
+use super::{
+    DISKFS, Mountpoint, can_mount, diskfs, processes_with, run, server_and_broker, status, stderr,
+};
 
 const FIXTURE: &str = "ext4-default";
 
@@ -33,32 +35,8 @@ fn umount(at: &Mountpoint, words: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), stderr(&output))
 }
 
-/// Returns the process that serves a mount (not its companion), and its broker.
-fn server_and_broker(image: &TempImage) -> (Pid, Option<Pid>) {
-    let found: Vec<Pid> = processes_with(&image.path())
-        .iter()
-        .filter_map(|process| Pid::from_raw(process.file_name()?.to_str()?.parse().ok()?))
-        .collect();
-    let is_broker = |pid: &Pid| {
-        let parent = status(*pid, "PPid").parse().ok();
-        found.contains(&parent.and_then(Pid::from_raw).expect("it has a parent"))
-    };
-    let broker = found.iter().copied().find(is_broker);
-    let server = found.iter().copied().find(|pid| Some(*pid) != broker);
-    (server.expect("find the server"), broker)
-}
-
 fn server(image: &TempImage) -> Pid {
-    server_and_broker(image).0
-}
-
-/// Returns a value of `/proc/PID/status`.
-fn status(pid: Pid, key: &str) -> String {
-    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
-    let text = fs::read_to_string(path).expect("the process runs");
-    let line = text.lines().find_map(|line| line.strip_prefix(key));
-    let value = line.and_then(|line| line.strip_prefix(':'));
-    value.expect("the kernel shows it").trim().to_owned()
+    super::server(&image.path())
 }
 
 pub(super) fn wait_for(what: &str, done: impl Fn() -> bool) {
@@ -132,7 +110,7 @@ fn a_server_is_confined_and_survives_its_broker() {
     }) {
         let (image, at) = (image(FIXTURE), Mountpoint::new());
         mount_with(words, &image, &at);
-        let (server, broker) = server_and_broker(&image);
+        let (server, broker) = server_and_broker(&image.path());
         assert_eq!(
             (&*status(server, "Seccomp"), &*status(server, "NoNewPrivs")),
             ("2", "1")

@@ -19,9 +19,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use diskfs_fixtures::{require_fuse, require_root, until_measured};
+use rustix::process::Pid;
 use tempfile::TempDir;
 
 /// The path of the program under test.
@@ -118,4 +120,44 @@ fn processes_with(word: &Path) -> Vec<PathBuf> {
             (ours && words.any(|w| w == wanted)).then_some(path)
         })
         .collect()
+}
+
+/// Returns the process that serves a mount of `image` (not its companion), and its broker.
+///
+/// The broker is the server's child: process numbers begin again, so they say nothing.
+fn server_and_broker(image: &Path) -> (Pid, Option<Pid>) {
+    let found: Vec<Pid> = processes_with(image)
+        .iter()
+        .filter_map(|process| Pid::from_raw(process.file_name()?.to_str()?.parse().ok()?))
+        .collect();
+    let is_broker = |pid: &Pid| {
+        let parent = status(*pid, "PPid").parse().ok();
+        found.contains(&parent.and_then(Pid::from_raw).expect("it has a parent"))
+    };
+    let broker = found.iter().copied().find(is_broker);
+    let server = found.iter().copied().find(|pid| Some(*pid) != broker);
+    (server.expect("find the server"), broker)
+}
+
+fn server(image: &Path) -> Pid {
+    server_and_broker(image).0
+}
+
+/// Returns a value of `/proc/PID/status`.
+fn status(pid: Pid, key: &str) -> String {
+    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
+    let text = std::fs::read_to_string(path).expect("the process runs");
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
+    let value = line.and_then(|line| line.strip_prefix(':'));
+    value.expect("the kernel shows it").trim().to_owned()
+}
+
+/// Sets a flag when it is dropped, also by a panic: threads that wait for the flag would otherwise
+/// keep a failed test from ending.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

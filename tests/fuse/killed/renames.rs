@@ -17,7 +17,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Result;
 
 use super::{
-    Chance, Format, Mountpoint, Round, can_mount, chance_of, diskfs, first_seed, rounds, stderr,
+    Chance, Format, Mountpoint, Round, SetAtEnd, can_mount, chance_of, diskfs, first_seed, rounds,
+    stderr,
 };
 
 /// The number of images of a usual run.
@@ -99,9 +100,9 @@ impl Replaced {
                 });
             }
             scope.spawn(|| root.make_noise(&over));
+            let _over = SetAtEnd(&over);
             std::thread::sleep(lives);
             self.round.kill(&at, alone);
-            over.store(true, Ordering::Relaxed);
         });
         let image = self.round.image();
         let waited = diskfs(["wait".as_ref(), image.as_os_str()]);
