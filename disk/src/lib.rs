@@ -18,7 +18,7 @@ mod system_root;
 pub mod time;
 mod writable;
 
-pub use diskfs_image::{Format, Gate, OpenOptions, Share, StaleBase};
+pub use diskfs_image::{Format, Gate, OpenOptions, RemoteImages, Share, StaleBase};
 
 pub use byte_count::parse_bytes;
 pub use cancellation::CancellationToken;
@@ -30,9 +30,9 @@ pub use stack::check;
 pub use stack::{
     ChosenDriver, CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions,
     ExfatOptions, ExtKind, ExtOptions, Fallback, FallbackRequest, FatKind, FatOptions, FreeSpace,
-    Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, NewSpace, RemoteImages, ResizeLayer,
-    ResizeProgress, ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume, Resized,
-    RootReserve, ShrinkTo, SwapOptions, ToolUse, TreeUsage, UuidChange, Volume, WriteOptions,
-    create_overlay, fitting_size,
+    Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, NewSpace, ResizeLayer, ResizeProgress,
+    ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume, Resized, RootReserve,
+    ShrinkTo, SwapOptions, ToolUse, TreeUsage, UuidChange, Volume, WriteOptions, create_overlay,
+    fitting_size,
 };
 pub use writable::{WritableFile, WritableFilesystem};

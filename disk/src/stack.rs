@@ -24,7 +24,6 @@ mod overlay;
 mod partitions;
 mod place;
 mod probe;
-mod remote;
 mod resize;
 mod shrink;
 mod transaction;
@@ -57,7 +56,6 @@ pub use mkfs::{
 pub use opening::ChosenDriver;
 pub use options::DiskOptions;
 pub use overlay::create_overlay;
-pub use remote::RemoteImages;
 pub use resize::{
     ResizeLayer, ResizeProgress, ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume,
     ShrinkTo, ToolUse,

@@ -194,8 +194,6 @@ impl SourceArgs {
         if let Some(code_page) = self.volume.code_page {
             options = options.code_page(code_page);
         }
-        #[cfg(feature = "nbd")]
-        let options = options.remote(remote::images());
         self.add.iter().try_fold(options, DiskOptions::add_spec)
     }
 }
@@ -257,6 +255,8 @@ impl ImageArgs {
             snapshot: self.snapshot.clone(),
             gate: self.gate()?,
             files: sandbox::opener(),
+            #[cfg(feature = "nbd")]
+            remote: Some(remote::images()),
             share: if self.force_share {
                 Share::Force
             } else {

@@ -88,7 +88,7 @@ pub(super) fn open_options(image: &OsStr, args: &ImageArgs) -> Result<(PathBuf, 
     let options = spec.options_over(&args.open_options()?);
     if options.snapshot.is_some() {
         let reason = "expected an image as a whole, not one of its snapshots";
-        return Err(Error::new(ErrorKind::Invalid, reason).in_file(&spec.path));
+        return Err(Error::new(ErrorKind::Invalid, reason).in_file(spec.shown_path()));
     }
     Ok((spec.path, options))
 }

@@ -2,15 +2,15 @@
 
 use std::io::Write as _;
 use std::ops::ControlFlow;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
 
+use diskfs::image::{Access, DirectOpener, FileOpener as _};
 #[cfg(feature = "microvm")]
 use diskfs::vm::tools::Work;
-use diskfs::{Content, Disk, Error, FreeSpace, Result, Volume};
+use diskfs::{Content, Disk, FreeSpace, Result, Volume};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
@@ -130,8 +130,7 @@ fn print_saved(path: &Path, before: u64, after: u64) -> Result<()> {
 
 /// Returns the space that is allocated for a file on the host.
 fn allocated_bytes(path: &Path) -> Result<u64> {
-    let metadata = std::fs::metadata(path).map_err(|e| Error::from(e).in_file(path))?;
-    Ok(metadata.blocks().saturating_mul(512))
+    Ok(DirectOpener.open(path, Access::Read)?.allocated_bytes()?)
 }
 
 impl Sparsify {

@@ -111,7 +111,7 @@ impl Validate {
         if spec.snapshot.is_some() || spec.backing_format.is_some() {
             let reason = "expected an image as a whole, without the options snapshot= and \
                           backing.format=";
-            return Err(Error::new(ErrorKind::Invalid, reason).in_file(&spec.path));
+            return Err(Error::new(ErrorKind::Invalid, reason).in_file(spec.shown_path()));
         }
         diskfs_sandbox::act_if_planted();
         let options = self.image_args().open_options()?;
@@ -122,7 +122,7 @@ impl Validate {
         };
         let verdict = validate(&spec.path, &options, &validation)?;
         Ok(Validated {
-            path: spec.path,
+            path: spec.shown_path(),
             verdict,
         })
     }

@@ -28,9 +28,17 @@ fn commands_read_an_image_of_a_web_server() {
     run(&["convert", &url, "copy.qcow2"]).text();
     run(&["compare", "demo.qcow2", "copy.qcow2"]).text();
     run(&["compare", "demo.qcow2", &url]).text();
+    assert_eq!(run(&["snapshot", "list", &url]).text(), "");
+    // Its second filesystem needs a microVM.
+    let checked = run(&["check", "--with", "native", "--json", &url]);
+    let checked: serde_json::Value = serde_json::from_slice(&checked.output.stdout).unwrap();
+    assert_eq!(checked["image"]["clean"], true, "{checked}");
+    // A query may be a secret, so no command shows it.
+    let signed = format!("{url}?signature=secret");
+    let verdict = run(&["validate", "--policy", "cdi", "--json", &signed]).json();
+    assert_eq!(verdict["images"][0]["image"], url.as_str(), "{verdict}");
     fs::create_dir(dir.join("mnt")).unwrap();
-    // A query may be a secret, so the mount does not show it.
-    run(&["mount", &format!("{url}?signature=secret"), "mnt"]).text();
+    run(&["mount", &signed, "mnt"]).text();
     assert_eq!(fs::read(dir.join("mnt/etc/hostname")).unwrap(), b"demo\n");
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     assert!(
@@ -42,7 +50,8 @@ fn commands_read_an_image_of_a_web_server() {
     for (words, code, said) in [
         (&["info", &format!("{url}.missing")][..], 3, "404"),
         (&["cp", "new", &format!("{url}:/etc/new")], 1, "read-only"),
-        (&["snapshot", "list", &url], 4, "in a file"),
+        (&["snapshot", "create", &url, "one"], 1, "read-only"),
+        (&["check", "--repair", &url], 1, "read-only"),
         (&["info", "http://u:p@127.0.0.1/x"], 2, "netrc"),
         (&["info", "http://127.0.0.1:1/x"], 1, "cannot connect"),
         (&["info", "ftp://127.0.0.1/x"], 4, "not supported"),

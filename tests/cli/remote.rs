@@ -94,8 +94,11 @@ fn what_an_export_cannot_do_is_said() {
     for (words, code, said) in [
         (&["cp", "new", &target][..], 1, "read-only"),
         (&["cp", "new", URI], 2, "missing the path"),
-        (&["snapshot", "list", URI], 4, "in a file"),
-        (&["bitmap", "list", URI], 4, "in a file"),
+        (&["snapshot", "create", URI, "one"], 1, "read-only"),
+        (&["bitmap", "add", URI, "daily"], 1, "read-only"),
+        (&["rebase", "-b", "", URI], 1, "read-only"),
+        (&["commit", URI], 4, "in a file"),
+        (&["sparsify", URI], 1, "read-only"),
         (
             &["cp", "--overlay", "o.qcow2", "new", &target],
             4,
@@ -115,6 +118,58 @@ fn what_an_export_cannot_do_is_said() {
     }
     drop(server);
     assert!(!dir.join("o.qcow2").exists());
+}
+
+#[test]
+fn images_in_an_export_are_changed_as_a_whole() {
+    if require("qemu-nbd").is_none() || require("qemu-img").is_none() {
+        return;
+    }
+    let demo = image("demo.qcow2");
+    let dir = demo.directory();
+    // Room for a few more clusters.
+    let file = fs::File::options()
+        .append(true)
+        .open(dir.join("demo.qcow2"));
+    let file = file.unwrap();
+    file.set_len(file.metadata().unwrap().len() + (1 << 20))
+        .unwrap();
+    let server = QemuNbd::start(dir, &["-f", "raw", "demo.qcow2"]);
+    let run = |words: &[&str]| diskfs_in(dir, words);
+    let verdict = run(&["validate", "--policy", "kubevirt", "--json", URI]).json();
+    assert_eq!(verdict["accepted"], true, "{verdict}");
+    assert_eq!(verdict["images"][0]["image"], URI, "{verdict}");
+    // Its second filesystem needs a microVM.
+    let checked = run(&["check", "--with", "native", "--json", URI]);
+    let checked: serde_json::Value = serde_json::from_slice(&checked.output.stdout).unwrap();
+    assert_eq!(checked["image"]["clean"], true, "{checked}");
+    run(&["snapshot", "create", URI, "before"]).text();
+    run(&["bitmap", "add", URI, "daily"]).text();
+    assert!(run(&["bitmap", "list", URI]).text().contains("daily"));
+    run(&["bitmap", "remove", URI, "daily"]).text();
+    fs::write(dir.join("new"), "after").unwrap();
+    run(&["cp", "new", &format!("{URI}:/etc/hostname")]).text();
+    run(&["snapshot", "apply", URI, "before"]).text();
+    let hostname = format!("{URI}:/etc/hostname");
+    assert_eq!(run(&["cat", &hostname]).text(), "demo\n");
+    // The export cannot grow: at some time, a snapshot is refused, and the image stays whole.
+    let full = (0..200).find_map(|n| {
+        let made = run(&["snapshot", "create", URI, &format!("more{n}")]);
+        (made.code() != Some(0)).then(|| (n, made.failure()))
+    });
+    let (made, (code, stderr)) = full.expect("the export is full");
+    assert!(code == 1 && stderr.contains("space"), "{code}: {stderr}");
+    let listed = run(&["snapshot", "list", URI]).text();
+    assert_eq!(listed.lines().count(), made + 1, "{listed}");
+    drop(server);
+    fs::remove_file(dir.join("socket")).unwrap();
+    let checked = Command::new("qemu-img")
+        .args(["check", "demo.qcow2"])
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    assert_eq!(run(&["cat", "demo.qcow2:/etc/hostname"]).text(), "demo\n");
 }
 
 /// Makes the certificates of an authority and of a server on this host, named as QEMU names them.

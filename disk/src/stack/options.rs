@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Overlay};
 use diskfs_image::{
-    FileOpener, Format, Gate, Image, ImageSpec, OpenOptions, Share, StaleBase, WritableImage,
+    FileOpener, Format, Gate, Image, ImageSpec, OpenOptions, RemoteImages, Share, StaleBase,
+    WritableImage,
 };
 
 use super::fallback::FallbackUse;
-use super::{CodePage, Disk, Fallback, Keys, OpenedImage, RemoteImages, overlay};
+use super::{CodePage, Disk, Fallback, Keys, OpenedImage, overlay};
 use crate::{CancellationToken, Error, ErrorKind, Result};
 
 /// The limit on a dry run's changes. They are in memory, and a larger change does not suit a dry
@@ -38,7 +39,6 @@ pub struct DiskOptions {
     access: Access,
     settings: Settings,
     other_disks: Vec<ImageSource>,
-    remote: Option<Arc<dyn RemoteImages>>,
 }
 
 /// The kind of access to the disk.
@@ -150,7 +150,7 @@ impl DiskOptions {
     /// Sets what opens images on other machines (`nbd://HOST/NAME`, `https://HOST/NAME`). Without
     /// it, they are refused.
     pub fn remote(mut self, remote: Arc<dyn RemoteImages>) -> Self {
-        self.remote = Some(remote);
+        self.image.remote = Some(remote);
         self
     }
 
@@ -300,19 +300,7 @@ impl DiskOptions {
     fn open_one(&self, source: &ImageSource) -> Result<Disk> {
         let options = self.image_options();
         let (image, path) = match source {
-            ImageSource::File(spec) => {
-                let options = spec.options_over(&options);
-                match (spec.remote_uri(), &self.remote) {
-                    (Some(uri), Some(remote)) => {
-                        let name = spec.shown_path();
-                        let opened = self
-                            .open_remote(uri, remote.as_ref())
-                            .and_then(|storage| self.open_storage(&name, &storage, &options));
-                        (opened.map_err(|e| e.in_file(&name))?, name)
-                    }
-                    _ => self.open_file(&spec.path, &options)?,
-                }
-            }
+            ImageSource::File(spec) => self.open_file(spec, &spec.options_over(&options))?,
             ImageSource::Device(name, storage) => {
                 let opened = self.open_storage(name, storage, &options);
                 let opened = opened.map_err(|e| e.in_file(name))?;
@@ -336,17 +324,9 @@ impl DiskOptions {
         options
     }
 
-    fn open_remote(&self, uri: &str, remote: &dyn RemoteImages) -> Result<Storage> {
-        match self.access {
-            Access::Write => remote.open_writable(uri).map(Storage::Writable),
-            Access::ReadOnly | Access::DryRun | Access::Overlay(_) => {
-                remote.open(uri).map(Storage::ReadOnly)
-            }
-        }
-    }
-
-    fn open_file(&self, path: &Path, options: &OpenOptions) -> Result<(OpenedImage, PathBuf)> {
-        let in_file = |error| Error::from(error).in_file(path);
+    fn open_file(&self, spec: &ImageSpec, options: &OpenOptions) -> Result<(OpenedImage, PathBuf)> {
+        let (path, shown) = (&spec.path, spec.shown_path());
+        let in_file = |error| Error::from(error).in_file(&shown);
         let image = match &self.access {
             Access::ReadOnly => OpenedImage::ReadOnly(Image::open(path, options).map_err(in_file)?),
             Access::Write => {
@@ -358,7 +338,7 @@ impl DiskOptions {
                 return Ok((OpenedImage::Writable(image), overlay.clone()));
             }
         };
-        Ok((image, path.to_owned()))
+        Ok((image, shown))
     }
 
     fn open_storage(

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use diskfs_image::create::{BackingCheck, CreateOptions, NewBacking, NewImage, NewQcow2, create};
-use diskfs_image::{Description, Format, Image, OpenOptions, WritableImage, is_oci};
+use diskfs_image::{Description, Format, Image, ImageSpec, OpenOptions, WritableImage, is_oci};
 
 use crate::{Error, ErrorKind, Result};
 
@@ -13,7 +13,7 @@ use crate::{Error, ErrorKind, Result};
 /// # Errors
 /// `Exists`, `NotFound`, `Denied`, `NoSpace`, `Io`.
 pub fn create_overlay(overlay: &Path, image: &Path, format: Format, size_bytes: u64) -> Result<()> {
-    refuse_oci(image)?;
+    refuse_unless_file(image)?;
     let real = image
         .canonicalize()
         .map_err(|e| Error::from(e).in_file(image))?;
@@ -30,14 +30,18 @@ pub fn create_overlay(overlay: &Path, image: &Path, format: Format, size_bytes: 
     Ok(())
 }
 
-/// Refuses an overlay of a disk in an OCI image.
-fn refuse_oci(image: &Path) -> Result<()> {
-    if !is_oci(image) {
+/// Refuses an overlay of a disk in an OCI image, and of an image on another machine.
+fn refuse_unless_file(image: &Path) -> Result<()> {
+    let spec = ImageSpec {
+        path: image.to_owned(),
+        ..ImageSpec::default()
+    };
+    if !is_oci(image) && spec.remote_uri().is_none() {
         return Ok(());
     }
     let reason = "an overlay needs an image in a file, because it stores the file's name";
     Err(Error::new(ErrorKind::Unsupported, reason)
-        .in_file(image)
+        .in_file(spec.shown_path())
         .with_hint("copy the disk with `diskfs convert IMG new.qcow2`"))
 }
 
@@ -50,7 +54,7 @@ pub(super) fn open(image: &Path, overlay: &Path, options: &OpenOptions) -> Resul
             .in_file(image)
             .with_hint("copy the snapshot to a new image with `qemu-img convert -l`"));
     }
-    refuse_oci(image)?;
+    refuse_unless_file(image)?;
     let (format, size_bytes) = format_and_size_of(image, options)?;
     let real = image
         .canonicalize()

@@ -4,6 +4,7 @@ mod describe;
 mod mapped;
 mod oci;
 mod oci_store;
+mod remote;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::base::{FileId, Identity, overlays_warning};
 use crate::description::Description;
 use crate::disguise;
 use crate::encryption::Decrypt;
-use crate::gate::{Access, NamedFor, Namer};
+use crate::gate::{Access, Gate, NamedFor, Namer};
 use crate::layer::Layer;
 use crate::lock::{Locked, lock_for_reading, lock_for_writing};
 use crate::mapped::UnitCache;
@@ -63,6 +64,8 @@ pub(crate) struct Opener<'a> {
     layers: u32,
     /// True if the top is a disk in an OCI image, which must not name files.
     is_in_oci: bool,
+    /// The policy for the files that images name.
+    gate: Gate,
 }
 
 /// The state of an image to open.
@@ -107,29 +110,31 @@ impl<'a> Opener<'a> {
             seen: Vec::new(),
             layers: 0,
             is_in_oci: false,
+            gate: options.gate.clone(),
         })
     }
 
     /// Opens the file that the user named.
     pub(crate) fn open_top(&mut self, path: &Path) -> Result<Opened> {
-        if let Some(name) = OciName::parse(path) {
-            let source = self.oci_source(&name?, path)?;
-            return self.open_source(source);
+        let mut source = self.top(path)?;
+        if let (Access::ReadWrite, Some(file)) = (self.access, &source.host) {
+            let overlays = self.options.files.overlays_of(path, file);
+            source.warnings.extend(overlays_warning(overlays));
         }
-        let file = self.options.files.open(path, self.access)?;
-        let overlays = match self.access {
-            Access::Read => Vec::new(),
-            Access::ReadWrite => self.options.files.overlays_of(path, &file),
-        };
-        let mut source = self.source(file, self.access)?;
-        source.warnings.extend(overlays_warning(overlays));
         self.open_source(source)
     }
 
-    /// Opens the file at `path` for reading, without a look at its contents.
-    pub(crate) fn open_file(&mut self, path: &Path) -> Result<Source> {
-        let file = self.options.files.open(path, Access::Read)?;
-        self.source(file, Access::Read)
+    /// Opens what the user named, without a look at its contents: a file, a disk in an OCI image, or
+    /// an image on another machine.
+    pub(crate) fn top(&mut self, path: &Path) -> Result<Source> {
+        if let Some(name) = OciName::parse(path) {
+            return self.oci_source(&name?, path);
+        }
+        if let Some(source) = self.remote_source(path, self.access)? {
+            return Ok(source);
+        }
+        let file = self.options.files.open(path, self.access)?;
+        self.source(file, self.access)
     }
 
     /// Changes the tables of the qcow2 image at `path`, with exclusive access.
@@ -144,7 +149,7 @@ impl<'a> Opener<'a> {
         what: &str,
         change: impl FnOnce(&dyn BlockWrite) -> Result<T>,
     ) -> Result<T> {
-        let source = self.source(self.open_to_edit(path)?, Access::ReadWrite)?;
+        let source = self.top(path)?;
         let options = self.options;
         let (Some(file), is_qcow2) = (source.writable.clone(), {
             let (node, _) = *self.open_source(source.clone())?;
@@ -173,8 +178,8 @@ impl<'a> Opener<'a> {
         path: &Path,
         change: impl FnOnce(&dyn BlockWrite) -> Result<T>,
     ) -> Result<T> {
-        let source = self.source(self.open_to_edit(path)?, Access::ReadWrite)?;
-        let file = source
+        let file = self
+            .top(path)?
             .writable
             .ok_or_else(|| Error::new(ErrorKind::ReadOnly, "the image is open read-only"))?;
         change(file.as_ref())
@@ -226,10 +231,6 @@ impl<'a> Opener<'a> {
         Ok(by_name.unwrap_or(Format::Raw))
     }
 
-    fn open_to_edit(&self, path: &Path) -> Result<File> {
-        self.options.files.open(path, Access::ReadWrite)
-    }
-
     /// Opens a file that an image names, as far as the gate allows it.
     fn open_named(
         &self,
@@ -248,7 +249,7 @@ impl<'a> Opener<'a> {
             named_for,
             access,
         };
-        self.options.files.open_named(&named, &self.options.gate)
+        self.options.files.open_named(&named, &self.gate)
     }
 
     /// Adds an open file to the chain: at most once, and locked.

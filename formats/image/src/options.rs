@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{DirectOpener, FileOpener, Format, Gate, Unlock};
+use crate::{DirectOpener, FileOpener, Format, Gate, RemoteImages, Unlock};
 
 /// The options for opening an image. Use `..Default::default()` for the rest.
 #[derive(Debug, Clone)]
@@ -22,6 +22,8 @@ pub struct OpenOptions {
     pub gate: Gate,
     /// The opener of the image's files. [`DirectOpener`] opens them in this process.
     pub files: Arc<dyn FileOpener>,
+    /// The opener of images on other machines. Without it, they are refused.
+    pub remote: Option<Arc<dyn RemoteImages>>,
     /// The policy for concurrent use of the image.
     pub share: Share,
     /// The policy for an overlay whose backing file has changed.
@@ -47,6 +49,7 @@ impl Default for OpenOptions {
             backing_format: None,
             gate: Gate::default(),
             files: Arc::new(DirectOpener),
+            remote: None,
             share: Share::default(),
             stale_base: StaleBase::default(),
             unlock: None,

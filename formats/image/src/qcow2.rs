@@ -26,6 +26,7 @@ mod encryption_header;
 mod feature_names;
 pub(crate) mod features;
 mod first_cluster;
+mod growth;
 pub(crate) mod header;
 mod header_extensions;
 pub(crate) mod l1_entry;

@@ -79,7 +79,7 @@ impl Verdict {
     }
 }
 
-/// Validates the image at `path`. Of `options`, only `files` and `share` are used.
+/// Validates the image at `path`. Of `options`, only `files`, `remote` and `share` are used.
 ///
 /// # Errors
 /// Those of opening and reading the file itself, such as `NotFound` and `Locked`.
@@ -91,11 +91,12 @@ pub fn validate(
     let options = OpenOptions {
         gate: Gate::closed(),
         files: Arc::clone(&options.files),
+        remote: options.remote.clone(),
         share: options.share,
         ..OpenOptions::default()
     };
-    let source = Opener::new(&options)?.open_file(path)?;
-    validate_source(&source, &options, validation).map_err(|e| e.in_file(path))
+    let source = Opener::new(&options)?.top(path)?;
+    validate_source(&source, &options, validation).map_err(|e| e.in_file(&source.path))
 }
 
 fn validate_source(

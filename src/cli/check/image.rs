@@ -45,7 +45,7 @@ pub(super) fn check(name: &OsStr, args: &ImageArgs, repair: bool) -> Result<Opti
     };
     let format = image.description().format.unwrap_or(Format::Raw);
     Ok(report.map(|report| CheckedImage {
-        path,
+        path: image.description().path.clone(),
         format,
         report,
         is_repaired,

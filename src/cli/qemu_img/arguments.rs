@@ -2,19 +2,15 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
-use diskfs::block::{BlockRead, BlockWrite};
 use diskfs::image::{Description, Image, ProbedFormats};
 use diskfs::{Format, parse_bytes};
 
 use super::failure::{Failure, Result};
 use super::names::{Named, remote_uri};
 use crate::cli::options::{ImageArgs, SourceArgs};
-#[cfg(feature = "nbd")]
-use crate::cli::remote;
 
 /// The modes of the host's cache that qemu-img accepts. Diskfs uses the host's cache in all of
 /// them, and makes results durable before it exits.
@@ -97,50 +93,14 @@ impl Source {
 
     fn opened(&self) -> diskfs::Result<Image> {
         let options = self.args.image.open_options()?;
-        match remote_uri(&self.path) {
-            Some(uri) => {
-                let device = open_remote(&uri)?;
-                Ok(Image::from_named_device(&self.path, device, &options)?)
-            }
-            None => Ok(Image::open(&self.path, &options)?),
-        }
+        Ok(Image::open(&self.path, &options)?)
     }
 
     /// Describes the image alone.
     pub(super) fn describe(&self) -> Result<Description> {
-        if remote_uri(&self.path).is_some() {
-            return Ok(self.open()?.description().clone());
-        }
         let options = self.args.image.open_options()?;
         Image::describe(&self.path, &options).map_err(|e| Failure::to_open(&self.path, e))
     }
-}
-
-#[cfg(feature = "nbd")]
-fn open_remote(uri: &str) -> diskfs::Result<Arc<dyn BlockRead>> {
-    remote::images().open(uri)
-}
-
-#[cfg(not(feature = "nbd"))]
-fn open_remote(uri: &str) -> diskfs::Result<Arc<dyn BlockRead>> {
-    Err(without_nbd(uri))
-}
-
-/// Opens an export of NBD for writing.
-#[cfg(feature = "nbd")]
-pub(super) fn open_remote_writable(uri: &str) -> diskfs::Result<Arc<dyn BlockWrite>> {
-    remote::images().open_writable(uri)
-}
-
-#[cfg(not(feature = "nbd"))]
-pub(super) fn open_remote_writable(uri: &str) -> diskfs::Result<Arc<dyn BlockWrite>> {
-    Err(without_nbd(uri))
-}
-
-#[cfg(not(feature = "nbd"))]
-fn without_nbd(uri: &str) -> diskfs::Error {
-    let reason = "this program was built without NBD";
-    diskfs::Error::new(diskfs::ErrorKind::Unsupported, reason).in_file(uri)
 }
 
 /// Parses the name of a format.

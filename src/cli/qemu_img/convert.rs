@@ -11,16 +11,16 @@ use diskfs::image::bitmaps::{BitmapSet, Inconsistent, check_copy, copy};
 use diskfs::image::convert::{ConvertOptions, Packing, convert, convert_into};
 use diskfs::image::create::{BackingCheck, Existing};
 use diskfs::image::{Image, WritableImage};
-use diskfs::{Format, OpenOptions, block::BlockRead, parse_bytes};
+use diskfs::{Format, block::BlockRead, parse_bytes};
 
-use super::arguments::{OpenArgs, Source, format_of, open_remote_writable, size};
+use super::arguments::{OpenArgs, Source, format_of, size};
 use super::create::settings_of;
 use super::failure::{Failure, Result, warn};
 use super::names::{Named, remote_uri};
 use super::progress::Progress;
 use super::runner::{confined, text};
 use crate::cli::convert::Reading;
-use crate::cli::options::configured;
+use crate::cli::options::{ImageArgs, configured};
 
 /// The default granularity at which zeroes are not stored.
 const SPARSE_BYTES: u64 = 4 << 10;
@@ -293,12 +293,12 @@ impl Convert {
         options: &ConvertOptions,
         progress: &mut Progress,
     ) -> Result<()> {
-        let open = OpenOptions {
+        let args = ImageArgs {
             format: Some(options.image.format()),
-            gate: configured()?,
-            ..OpenOptions::default()
+            ..ImageArgs::default()
         };
-        let image = open_target(target, &open);
+        let open = args.open_options()?;
+        let image = WritableImage::open(target, &open);
         let image = image.map_err(|e| Failure::to_open(target, e))?;
         if let Some(bitmaps) = &options.bitmaps {
             check_copy(&image, bitmaps)?;
@@ -313,17 +313,6 @@ impl Convert {
             Some(bitmaps) => Ok(copy(target, bitmaps, &open)?),
             None => Ok(()),
         }
-    }
-}
-
-/// Opens an image or an export into which the disk is copied.
-fn open_target(target: &Path, options: &OpenOptions) -> diskfs::Result<WritableImage> {
-    match remote_uri(target) {
-        Some(uri) => Ok(WritableImage::from_device(
-            open_remote_writable(&uri)?,
-            options,
-        )?),
-        None => Ok(WritableImage::open(target, options)?),
     }
 }
 

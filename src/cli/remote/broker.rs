@@ -14,7 +14,7 @@ use std::time::Duration;
 use diskfs::nbd::Connection;
 use diskfs::nbd::client::Uri;
 use diskfs::nbd::server::{Export, Options, Server};
-use diskfs::{Error, ErrorKind, RemoteImages, Result};
+use diskfs::{Error, ErrorKind, RemoteImages, Result, block};
 use diskfs_sandbox::OtherAnswer;
 use serde::{Deserialize, Serialize};
 
@@ -113,7 +113,7 @@ impl RemoteServer {
 }
 
 /// Returns the URI of an export to which the broker only connects: one of NBD without TLS.
-pub(super) fn unencrypted(uri: &str) -> Result<Option<Uri>> {
+pub(super) fn unencrypted(uri: &str) -> block::Result<Option<Uri>> {
     if !Uri::is_uri(uri) {
         return Ok(None);
     }

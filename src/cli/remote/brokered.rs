@@ -54,7 +54,7 @@ impl Connect for Connector {
 }
 
 impl BrokeredImages {
-    fn connect(&self, uri: &str, is_written: bool) -> diskfs::Result<Nbd> {
+    fn connect(&self, uri: &str, is_written: bool) -> Result<Nbd> {
         let (export, request_timeout) = match unencrypted(uri)? {
             Some(uri) => (uri.export, Options::default().request_timeout),
             None => (String::new(), BROKER_TIMEOUT),
@@ -68,16 +68,16 @@ impl BrokeredImages {
             uri: uri.to_owned(),
             is_written,
         });
-        Ok(Nbd::connect_by(connector, &shown(uri), &export, options)?)
+        Nbd::connect_by(connector, &shown(uri), &export, options)
     }
 }
 
 impl RemoteImages for BrokeredImages {
-    fn open(&self, uri: &str) -> diskfs::Result<Arc<dyn BlockRead>> {
+    fn open(&self, uri: &str) -> Result<Arc<dyn BlockRead>> {
         Ok(Arc::new(self.connect(uri, false)?))
     }
 
-    fn open_writable(&self, uri: &str) -> diskfs::Result<Arc<dyn BlockWrite>> {
+    fn open_writable(&self, uri: &str) -> Result<Arc<dyn BlockWrite>> {
         writable(self.connect(uri, true)?)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use diskfs::block::{BlockRead, BlockWrite};
+use diskfs::RemoteImages;
+use diskfs::block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 use diskfs::nbd::client::{Nbd, Options, Uri};
-use diskfs::{Error, ErrorKind, RemoteImages, Result};
 
 /// Opens images on other machines in this process.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub(super) struct DirectImages;
 
 fn connect(uri: &str) -> Result<Nbd> {
     let parsed: Uri = uri.parse()?;
-    Ok(Nbd::connect(&parsed, Options::default())?)
+    Nbd::connect(&parsed, Options::default())
 }
 
 impl RemoteImages for DirectImages {

@@ -10,8 +10,6 @@ use diskfs_block::Result;
 use super::{Opener, describe};
 use crate::Format;
 use crate::description::Description;
-use crate::gate::Access;
-use crate::oci::OciName;
 use crate::qcow2::Unopened;
 use crate::source::Source;
 
@@ -19,18 +17,15 @@ impl Opener<'_> {
     /// Describes the file that the user named. Of a qcow2 image, neither the backing file nor the
     /// data file is opened.
     pub(crate) fn describe_top(&mut self, path: &Path) -> Result<Description> {
-        if let Some(name) = OciName::parse(path) {
-            let source = self.oci_source(&name?, path)?;
-            return self.open_source(source).map(|opened| opened.1);
-        }
-        let file = self.options.files.open(path, Access::Read)?;
-        let source = self.source(file, Access::Read)?;
-        let format = match self.options.format {
+        let source = self.top(path)?;
+        let format = match self.options.format.or(source.format) {
             Some(format) => format,
-            None => self.probed(&source).map_err(|e| e.in_file(path))?,
+            None => self.probed(&source).map_err(|e| e.in_file(&source.path))?,
         };
         match format {
-            Format::Qcow2 => self.describe_qcow2(&source).map_err(|e| e.in_file(path)),
+            Format::Qcow2 => self
+                .describe_qcow2(&source)
+                .map_err(|e| e.in_file(&source.path)),
             _ => self.open_source(source).map(|opened| opened.1),
         }
     }

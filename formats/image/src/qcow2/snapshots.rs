@@ -14,6 +14,7 @@ use crate::description::Snapshot;
 use crate::numbers::{low_bits, power_of_two, round_up, to_u64, to_usize};
 use crate::qcow2::check;
 use crate::qcow2::features::Incompatible;
+use crate::qcow2::growth::extend;
 use crate::qcow2::header::{Header, SNAPSHOTS_MAX, Table};
 use crate::qcow2::l2_entry::L2Rules;
 use crate::qcow2::snapshot_table::{self, SnapshotEntry};
@@ -209,9 +210,7 @@ impl<'a> Edit<'a> {
         let at = self.end;
         let bits = self.header.geometry.cluster_bits();
         self.end = round_up(at.saturating_add(to_u64(bytes.len())), bits);
-        if self.end > self.file.size_bytes() {
-            self.file.set_size(self.end)?;
-        }
+        extend(self.file, self.end)?;
         self.file.write_at(at, bytes)?;
         Ok(HostOffset(at))
     }

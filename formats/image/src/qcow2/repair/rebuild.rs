@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use diskfs_block::{BlockWrite, Error, ErrorKind, Result};
+use diskfs_block::{BlockWrite, Error, Result};
 
 use crate::numbers::{power_of_two, round_up, shift_right, to_u64, to_usize};
 use crate::qcow2::cache::TableSlice;
 use crate::qcow2::check::{Checked, Scope, WindowReferences, for_each_window};
+use crate::qcow2::growth::extend;
 use crate::qcow2::header::{Header, REFCOUNT_TABLE_MAX_BYTES, Table};
 use crate::qcow2::refcounts::{CountPlace, Refcounts};
 use crate::qcow2::repair::ADVICE;
@@ -160,17 +161,7 @@ impl Rebuild<'_> {
     }
 
     fn extend_file(&self, layout: &Layout) -> Result<()> {
-        let end = self.place_of(layout.end());
-        if end.0 <= self.file.size_bytes() {
-            return Ok(());
-        }
-        self.file.set_size(end.0).map_err(|e| match e.kind() {
-            ErrorKind::Unsupported => {
-                let reason = "no space left on the device for new refcount blocks";
-                Error::new(ErrorKind::NoSpace, reason).at(end.0)
-            }
-            _ => e,
-        })
+        extend(self.file, self.place_of(layout.end()).0)
     }
 
     fn write_blocks(&self, layout: &Layout) -> Result<()> {

@@ -3,6 +3,7 @@
 use diskfs_block::{Error, ErrorKind, Result};
 
 use crate::numbers::{round_up, shift_right};
+use crate::qcow2::growth::extend;
 use crate::qcow2::units::HostOffset;
 use crate::qcow2::write::metadata::Locked;
 use crate::qcow2::write::refcount_block::Counts;
@@ -107,14 +108,7 @@ impl Locked<'_> {
         let step = round_up(end.0, GROWTH_BITS);
         image
             .set_size(step)
-            .or_else(|_| image.set_size(end.0))
-            .map_err(|e| match e.kind() {
-                ErrorKind::Unsupported => {
-                    let reason = "no space left on the device that holds the image";
-                    Error::new(ErrorKind::NoSpace, reason).at(end.0)
-                }
-                _ => e,
-            })
+            .or_else(|_| extend(image.as_ref(), end.0))
     }
 
     /// Extends the external data file exactly to `end`, if it is shorter: a raw data file must have

@@ -3,9 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite};
-
-use crate::Result;
+use diskfs_block::{BlockRead, BlockWrite, Result};
 
 /// An opener of images on other machines: exports of NBD, objects of HTTP servers and of stores. The
 /// caller brings the clients.
