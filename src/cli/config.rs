@@ -30,6 +30,7 @@ pub(crate) struct Config {
     pub(crate) backing: Policy,
     /// The policy for a host that cannot confine a command completely.
     pub(crate) sandbox: Sandbox,
+    pub(crate) cache: Cache,
     #[cfg(feature = "microvm")]
     pub(crate) vm: Vm,
     /// The table `[vm]`, accepted but not used in programs without microVMs.
@@ -46,6 +47,32 @@ pub(crate) enum Sandbox {
     BestEffort,
     /// The command fails.
     Required,
+}
+
+/// The table `[cache]`: blocks of images on other machines, on disk. Only programs with HTTP and object
+/// stores use it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Cache {
+    /// The directory; without it, blocks are only kept in memory.
+    pub(crate) directory: Option<PathBuf>,
+    /// The limit in bytes.
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) size: u64,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            size: 10 << 30,
+        }
+    }
+}
+
+fn bytes<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<u64, D::Error> {
+    let text = String::deserialize(from)?;
+    super::bytes::parse(&text).map_err(serde::de::Error::custom)
 }
 
 /// The forms of [`Policy`] in the configuration file.
@@ -232,6 +259,20 @@ mod tests {
             deadline: Some(Duration::from_secs(5)),
         };
         assert_eq!(Config::parse(text).unwrap().vm, expected);
+    }
+
+    #[test]
+    fn the_cache_of_blocks() {
+        let text = "[cache]\ndirectory = \"/srv/c\"\nsize = \"2G\"\n";
+        let expected = Cache {
+            directory: Some("/srv/c".into()),
+            size: 2 << 30,
+        };
+        assert_eq!(Config::parse(text).unwrap().cache, expected);
+        for text in ["[cache]\nsize = \"much\"\n", "[cache]\nsize = 5\n"] {
+            let error = Config::parse(text).unwrap_err();
+            assert!(error.reason().contains("line 2"), "{}", error.reason());
+        }
     }
 
     #[cfg(feature = "microvm")]

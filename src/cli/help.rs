@@ -131,6 +131,9 @@ Configuration:
                                  # \"none\"; or a list of directories, such as [\"/srv/templates\"]
     sandbox = \"best-effort\"      # if the host lacks Landlock or seccomp, reading commands continue
                                  # with a warning in the log; \"required\": they fail
+    [cache]                      # of images on HTTP servers and in object stores, on disk
+    directory = \"/var/cache/x\"  # kept between commands; without it, only in memory
+    size = \"10G\"               # the least recently used blocks are removed
     [vm]
     backend = \"uml\"              # same as --vm
     appliance = \"/srv/appliance\" # same as --appliance

@@ -1,6 +1,7 @@
 //! Images of HTTP servers and object stores: of nginx, and of a store that speaks S3.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use diskfs_fixtures::{TcpServer, free_port, image, require};
@@ -60,6 +61,44 @@ fn commands_read_an_image_of_a_web_server() {
         assert!(stderr.contains(said), "{words:?}: {stderr}");
         assert_eq!(found, code, "{words:?}: {stderr}");
     }
+}
+
+#[test]
+fn blocks_are_kept_on_disk() {
+    if require("nginx").is_none() {
+        return;
+    }
+    let demo = image("demo.qcow2");
+    let dir = demo.directory();
+    let port = free_port();
+    let log = format!("listen 127.0.0.1:{port}; access_log {}/log;", dir.display());
+    let _server = TcpServer::nginx(dir, dir, port, &log);
+    let url = format!("http://127.0.0.1:{port}/demo.qcow2");
+    let cache = dir.join("cache");
+    let settings = format!("[cache]\ndirectory = {cache:?}\nsize = \"64M\"\n");
+    fs::write(dir.join("config.toml"), settings).unwrap();
+    let variables = [("DISKFS_CONFIG", "config.toml")];
+    let hash = |words: &[&str]| {
+        let before = fs::read_to_string(dir.join("log")).unwrap_or_default();
+        let text = diskfs_with(dir, words, &variables).text();
+        let after = fs::read_to_string(dir.join("log")).unwrap();
+        (text, after.lines().count() - before.lines().count())
+    };
+    let words = ["find", &format!("{url}:/")];
+    let (first, requests) = hash(&words);
+    assert!(requests > 1, "{requests}");
+    // The version is asked for, and nothing else.
+    assert_eq!(hash(&words), (first.clone(), 1));
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+    let (code, stderr) = diskfs_with(dir, &words, &variables).failure();
+    assert!(code == 6 && stderr.contains("others may write"), "{stderr}");
+    fs::remove_dir_all(&cache).unwrap();
+    assert_eq!(hash(&words), (first, requests));
+    // Another version of the image has other blocks.
+    fs::write(dir.join("new"), "new\n").unwrap();
+    diskfs_in(dir, &["cp", "new", "demo.qcow2:/etc/hostname"]).text();
+    let at = format!("{url}:/etc/hostname");
+    assert_eq!(hash(&["cat", &at]).0, "new\n");
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +10,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::blocks::{BLOCK_BYTES, Blocks, Place};
+use crate::counted::{Count, CountedObject, Statistics};
+use crate::disk_cache::{CachedObject, StoredBlocks};
 use crate::fetch::Fetch;
 use crate::object::{Object, Opened};
 use crate::options::Options;
@@ -20,16 +21,6 @@ use crate::{http, runtime, store, uri};
 
 /// The number of blocks on their way from which on nothing is read ahead: 32 MiB.
 const MAX_COMING: usize = 512;
-
-/// The number of requests and bytes of a device.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Statistics {
-    /// The number of ranges that were asked for, without retries.
-    pub requests: u64,
-    /// The number of bytes that arrived.
-    pub bytes: u64,
-}
 
 /// A read-only block device: an object that a server has.
 ///
@@ -52,8 +43,7 @@ struct Shared {
     /// One permit for each request at once.
     requests: Semaphore,
     retry_timeout: Duration,
-    count: AtomicU64,
-    bytes: AtomicU64,
+    count: Arc<Count>,
 }
 
 impl Device {
@@ -75,22 +65,31 @@ impl Device {
             store::open(uri, options)
         };
         let opened = opened.map_err(|error| error.in_file(name))?;
-        Self::of(opened, name, options)
+        Self::of(opened, (uri, name), options)
     }
 
-    fn of(opened: Opened, name: &str, options: &Options) -> Result<Self> {
+    fn of(opened: Opened, (uri, name): (&str, &str), options: &Options) -> Result<Self> {
         let blocks = Blocks::new(opened.size_bytes, options.cache_bytes);
         blocks.keep(0, &opened.first);
+        let count = Arc::new(Count::of_first(&opened.first));
+        let counted = Arc::new(CountedObject::new(opened.object, Arc::clone(&count)));
+        let object: Arc<dyn Object> = match (&options.disk_cache, &opened.version) {
+            (Some(cache), Some(version)) => {
+                let size = opened.size_bytes;
+                let stored = StoredBlocks::of(cache, &[uri, version, &size.to_string()]);
+                Arc::new(CachedObject::new(counted, size, stored))
+            }
+            _ => counted,
+        };
         Ok(Self {
             shared: Arc::new(Shared {
-                object: opened.object,
+                object,
                 name: name.to_owned(),
                 size_bytes: opened.size_bytes,
                 blocks,
                 requests: Semaphore::new(options.max_requests.max(1)),
                 retry_timeout: options.retry_timeout,
-                count: AtomicU64::new(1),
-                bytes: AtomicU64::new(len_of(&opened.first)),
+                count,
             }),
             ahead: ReadAhead::default(),
             runtime: runtime::handle()?,
@@ -99,10 +98,7 @@ impl Device {
 
     /// Returns the number of requests and bytes until now.
     pub fn statistics(&self) -> Statistics {
-        Statistics {
-            requests: self.shared.count.load(Ordering::Relaxed),
-            bytes: self.shared.bytes.load(Ordering::Relaxed),
-        }
+        self.shared.count.statistics()
     }
 
     fn begin(&self, fetch: Arc<Fetch>) {
@@ -144,12 +140,9 @@ impl Shared {
         // It is never closed.
         let _permit = self.requests.acquire().await;
         let attempt = || Arc::clone(&self.object).fetch(range.clone());
-        let bytes = with_retries(self.retry_timeout, attempt)
+        with_retries(self.retry_timeout, attempt)
             .await
-            .map_err(in_file)?;
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(len_of(&bytes), Ordering::Relaxed);
-        Ok(bytes)
+            .map_err(in_file)
     }
 }
 

@@ -77,6 +77,7 @@ pub(crate) fn open(uri: &str, options: &Options) -> Result<Opened> {
         Ok(Opened {
             size_bytes: part.total_bytes,
             first: part.bytes,
+            version: version.strong(),
             object: Arc::new(HttpObject {
                 size_bytes: part.total_bytes,
                 version,

@@ -28,7 +28,9 @@
 )]
 
 mod blocks;
+mod counted;
 mod device;
+mod disk_cache;
 mod fetch;
 mod http;
 mod object;
@@ -39,6 +41,8 @@ mod runtime;
 mod store;
 mod uri;
 
-pub use device::{Device, Statistics};
+pub use counted::Statistics;
+pub use device::Device;
+pub use disk_cache::DiskCache;
 pub use options::Options;
 pub use uri::is_uri;

@@ -22,6 +22,8 @@ pub(crate) trait Object: Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) object: Arc<dyn Object>,
+    /// The strong validator of the version, if the server names one.
+    pub(crate) version: Option<String>,
     pub(crate) size_bytes: u64,
     /// The bytes at the beginning of the object that came with the first answer.
     pub(crate) first: Bytes,

@@ -80,6 +80,7 @@ pub(crate) fn open(uri: &str, options: &Options) -> Result<Opened> {
         Ok(Opened {
             size_bytes,
             first,
+            version: etag.clone().filter(|etag| !etag.starts_with("W/")),
             object: Arc::new(StoredObject {
                 store,
                 key,

@@ -1,10 +1,15 @@
 //! Images on other machines, opened by this process.
 
+#[cfg(feature = "objects")]
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use diskfs::RemoteImages;
 use diskfs::block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 use diskfs::nbd::client::{Nbd, Options, Uri};
+
+#[cfg(feature = "objects")]
+use crate::cli::config::Config;
 
 /// Opens images on other machines in this process.
 #[derive(Debug)]
@@ -40,8 +45,24 @@ impl RemoteImages for DirectImages {
 fn open_object(uri: &str) -> Result<Arc<dyn BlockRead>> {
     use diskfs::objects::{Device, Options};
 
-    let device = Device::open(uri, &super::shown(uri), &Options::default())?;
+    let options = Options {
+        disk_cache: disk_cache()?,
+        ..Options::default()
+    };
+    let device = Device::open(uri, &super::shown(uri), &options)?;
     Ok(Arc::new(device))
+}
+
+/// Opens the cache on disk that the configuration names.
+#[cfg(feature = "objects")]
+fn disk_cache() -> Result<Option<diskfs::objects::DiskCache>> {
+    let config = Config::load().map_err(|error| {
+        let reason = format!("cannot read the configuration: {error}");
+        Error::new(ErrorKind::Invalid, reason)
+    })?;
+    let cache = config.cache;
+    let open = |directory: PathBuf| diskfs::objects::DiskCache::open(&directory, cache.size);
+    cache.directory.map(open).transpose()
 }
 
 #[cfg(not(feature = "objects"))]

@@ -30,6 +30,12 @@ impl Version {
         self.etag.as_ref().filter(is_strong).cloned()
     }
 
+    /// Returns the strong validator as text, which tells versions apart for good.
+    pub(super) fn strong(&self) -> Option<String> {
+        let validator = self.validator()?;
+        validator.to_str().ok().map(Into::into)
+    }
+
     /// Returns true if an answer names this version.
     pub(super) fn is_same(&self, headers: &HeaderMap) -> bool {
         let found = Self::of(headers);
