@@ -66,7 +66,8 @@ pub(super) struct Export {
     #[arg(value_name = "IMG")]
     image: Operand,
 
-    /// Serve NBD at unix:PATH or tcp:HOST[:PORT]; can be repeated
+    /// Serve NBD at unix:PATH or tcp:HOST[:PORT], or at the sockets that systemd passes
+    /// (`systemd`); can be repeated
     #[arg(long, value_name = "ADDRESS", group = "ways")]
     nbd: Vec<nbd::Address>,
 
@@ -90,8 +91,8 @@ pub(super) struct Export {
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
 
-    /// Exit when the first virtual machine has disconnected
-    #[arg(long, requires = "vhost_user_blk")]
+    /// Exit when the first virtual machine, or the last NBD client, has disconnected
+    #[arg(long)]
     once: bool,
 
     /// The maximum number of queues; best is one per processor of the virtual machine
@@ -187,7 +188,7 @@ impl Export {
         let mut ways: Vec<Box<dyn Way>> = Vec::new();
         if !self.nbd.is_empty() {
             let description = format!("{} of {}", volume.name(), self.image_name());
-            let server = (&self.nbd_args, self.contexts(disk)?);
+            let server = (&self.nbd_args, self.contexts(disk)?, self.once);
             let nbd = nbd::Nbd::new(sockets.nbd, &device, &description, server)?;
             ways.push(Box::new(nbd));
         }

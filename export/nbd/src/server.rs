@@ -48,11 +48,20 @@ pub use options::{Options, Tls};
 struct Shared {
     exports: Vec<Arc<Export>>,
     options: Options,
+    /// The number of clients that have used an export and are gone.
+    gone: watch::Sender<u64>,
     /// One permit for each connection that may begin.
     connections: Arc<Semaphore>,
     stop: watch::Sender<bool>,
     /// The threads that call the devices.
     pool: Handle,
+}
+
+impl Shared {
+    fn connections(&self) -> usize {
+        let free = self.connections.available_permits();
+        self.options.max_connections.saturating_sub(free)
+    }
 }
 
 /// A server of exports. It serves on threads of its own, until it is stopped or dropped.
@@ -81,6 +90,7 @@ impl Server {
             connections: Arc::new(Semaphore::new(options.max_connections)),
             options,
             stop: watch::Sender::new(false),
+            gone: watch::Sender::new(0),
             pool: runtime.handle().clone(),
         });
         Ok(Self {
@@ -113,8 +123,23 @@ impl Server {
 
     /// Returns the number of connections, with those in their handshake.
     pub fn connections(&self) -> usize {
-        let free = self.shared.connections.available_permits();
-        self.shared.options.max_connections.saturating_sub(free)
+        self.shared.connections()
+    }
+
+    /// Calls `then` when the last client that has used an export is gone. Clients that only ask for
+    /// the list of exports don't count.
+    pub fn when_unused(&self, then: impl FnOnce() + Send + 'static) {
+        let shared = Arc::clone(&self.shared);
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(async move {
+                let mut gone = shared.gone.subscribe();
+                while gone.changed().await.is_ok() {
+                    if shared.connections() == 0 {
+                        return then();
+                    }
+                }
+            });
+        }
     }
 
     /// Stops: completes the requests in progress, closes the connections and flushes the devices.
@@ -211,10 +236,17 @@ fn connect(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
         .build()?;
     let thread = std::thread::Builder::new().name("diskfs-nbd".into());
     thread.spawn(move || {
-        let ended = runtime.block_on(async { serve_stream(connection.stream()?, &shared).await });
+        let mut has_used = false;
+        let ended = runtime
+            .block_on(async { serve_stream(connection.stream()?, &shared, &mut has_used).await });
         // The sockets are closed before the connection counts as ended.
         runtime.shutdown_background();
         drop(permit);
+        if has_used {
+            shared
+                .gone
+                .send_modify(|gone| *gone = gone.saturating_add(1));
+        }
         match ended {
             Err(failure) if !failure.is_end() => {
                 tracing::warn!("an NBD connection ended: {failure}");
@@ -225,10 +257,12 @@ fn connect(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-/// Serves a connection from its beginning to its end.
+/// Serves a connection from its beginning to its end. `has_used` becomes true when the client has
+/// chosen an export.
 async fn serve_stream(
     stream: Stream,
     shared: &Shared,
+    has_used: &mut bool,
 ) -> std::result::Result<(), crate::failure::Failure> {
     let options = &shared.options;
     let mut stop = shared.stop.subscribe();
@@ -245,6 +279,7 @@ async fn serve_stream(
     let Some(negotiated) = negotiated else {
         return Ok(());
     };
+    *has_used = true;
     let stopped = async move {
         let _ = stop.wait_for(|stop| *stop).await;
     };

@@ -4,6 +4,9 @@ use std::fmt::Debug;
 
 use crate::{Error, ErrorKind, Extent, ExtentKind, Result};
 
+/// The largest number of zeroes in one write.
+const ZEROES_BYTES: u64 = 1 << 20;
+
 /// A device that can be read: a size, and positional reads from any thread.
 ///
 /// Offsets and lengths are in bytes and need no alignment; a device that needs alignment uses
@@ -85,21 +88,7 @@ pub trait BlockWrite: BlockRead {
     /// # Errors
     /// As for [`write_at`](Self::write_at).
     fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
-        static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
-        check_bounds(offset, len_bytes, self.size_bytes())?;
-        let mut at = offset;
-        let mut left = len_bytes;
-        while left > 0 {
-            let n = usize::try_from(left)
-                .unwrap_or(usize::MAX)
-                .min(ZEROES.len());
-            let piece = ZEROES.get(..n).unwrap_or(&ZEROES);
-            self.write_at(at, piece)?;
-            let written = u64::try_from(piece.len()).unwrap_or(left);
-            at = at.saturating_add(written);
-            left = left.saturating_sub(written);
-        }
-        Ok(())
+        write_zeroes_as_data(self, offset, len_bytes)
     }
 
     /// Discards a range whose contents are no longer needed. What the range reads as afterwards is
@@ -133,6 +122,29 @@ pub trait BlockWrite: BlockRead {
         );
         Err(Error::unsupported(reason).at(size_bytes))
     }
+}
+
+/// Writes zeroes as data, so that the range has its space afterwards.
+///
+/// # Errors
+/// As for [`BlockWrite::write_at`].
+pub fn write_zeroes_as_data<D: BlockWrite + ?Sized>(
+    device: &D,
+    offset: u64,
+    len_bytes: u64,
+) -> Result<()> {
+    check_bounds(offset, len_bytes, device.size_bytes())?;
+    let zeroes = vec![0; usize::try_from(len_bytes.min(ZEROES_BYTES)).unwrap_or(0)];
+    let mut at = offset;
+    let mut left = len_bytes;
+    while left > 0 {
+        let len = usize::try_from(left).unwrap_or(usize::MAX);
+        let piece = zeroes.get(..len).unwrap_or(&zeroes);
+        device.write_at(at, piece)?;
+        at = at.saturating_add(len_of(piece));
+        left = left.saturating_sub(len_of(piece));
+    }
+    Ok(())
 }
 
 /// Fails unless `len_bytes` bytes at `offset` lie within a device of `size_bytes`.

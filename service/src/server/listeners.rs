@@ -69,7 +69,7 @@ fn is_stale(path: &Path) -> bool {
 
 /// Returns the socket that the service manager passes, or else binds the path.
 pub(super) fn unix(path: &Path) -> Result<(UnixListenerStream, Option<SocketFile>)> {
-    let (listener, file) = if let Some(listener) = notify::inherited_listener() {
+    let (listener, file) = if let Some(listener) = notify::inherited_listener()? {
         (listener, None)
     } else {
         let (listener, file) = bind(path).map_err(|error| error.in_file(path))?;

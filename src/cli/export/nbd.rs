@@ -1,7 +1,8 @@
 //! A disk as an export of an NBD server.
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::path::PathBuf;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -9,6 +10,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use clap::Args;
 use diskfs::nbd::server::{Export, MetaContext, Options, Server, Tls};
 use diskfs::{Error, ErrorKind, Result};
+use listenfd::ListenFd;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde_json::{Map, Value};
 
@@ -34,13 +36,18 @@ pub(super) enum Address {
     Unix(PathBuf),
     /// A host and a port.
     Tcp(String, u16),
+    /// The sockets that the service manager passes.
+    Inherited,
 }
 
 impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let invalid = || format!("expected unix:PATH or tcp:HOST[:PORT], got `{text}`");
+        if text == "systemd" {
+            return Ok(Self::Inherited);
+        }
+        let invalid = || format!("expected unix:PATH, tcp:HOST[:PORT] or systemd, got `{text}`");
         match text.split_once(':').ok_or_else(invalid)? {
             ("unix", path) if !path.is_empty() => Ok(Self::Unix(path.into())),
             ("tcp", place) if !place.is_empty() => {
@@ -118,6 +125,7 @@ impl NbdArgs {
 pub(super) struct Sockets {
     unix: Vec<(Socket, PathBuf)>,
     tcp: Vec<TcpListener>,
+    inherited_unix: Vec<UnixListener>,
 }
 
 impl Sockets {
@@ -132,9 +140,29 @@ impl Sockets {
                 Address::Tcp(host, port) => {
                     sockets.tcp.push(bind_tcp(host, *port, args)?);
                 }
+                Address::Inherited => sockets.inherit(args)?,
             }
         }
         Ok(sockets)
+    }
+
+    /// Takes the sockets that the service manager has bound, as `sd_listen_fds(3)` does.
+    fn inherit(&mut self, args: &NbdArgs) -> Result<()> {
+        let mut passed = ListenFd::from_env();
+        for index in 0..passed.len() {
+            if let Ok(Some(socket)) = passed.take_unix_listener(index) {
+                self.inherited_unix.push(socket);
+            } else if let Some(socket) = passed.take_tcp_listener(index)? {
+                args.check(&socket.local_addr()?)?;
+                self.tcp.push(socket);
+            }
+        }
+        if passed.len() > 0 {
+            return Ok(());
+        }
+        let reason = "--nbd systemd: the service manager has passed no socket";
+        Err(Error::new(ErrorKind::Invalid, reason)
+            .with_hint("start it by a unit with a .socket unit, or give unix:PATH"))
     }
 }
 
@@ -162,7 +190,7 @@ impl Nbd {
         sockets: Sockets,
         disk: &Exported,
         description: &str,
-        (args, contexts): (&NbdArgs, Vec<Arc<dyn MetaContext>>),
+        (args, contexts, is_once): (&NbdArgs, Vec<Arc<dyn MetaContext>>, bool),
     ) -> Result<Self> {
         let name = args.export_name.as_str();
         let export = match disk {
@@ -181,13 +209,20 @@ impl Nbd {
         } else {
             "nbd"
         };
-        for (socket, path) in &sockets.unix {
-            server.listen(socket.listener()?)?;
+        let unix_uri = |path: &Path| {
             let path = escaped(path.as_os_str().as_encoded_bytes());
-            uris.push(format!(
+            format!(
                 "{scheme}+unix:///{}?socket={path}",
                 escaped(name.as_bytes())
-            ));
+            )
+        };
+        for (socket, path) in &sockets.unix {
+            server.listen(socket.listener()?)?;
+            uris.push(unix_uri(path));
+        }
+        for socket in &sockets.inherited_unix {
+            uris.extend(socket.local_addr()?.as_pathname().map(unix_uri));
+            server.listen(socket.try_clone()?)?;
         }
         for socket in &sockets.tcp {
             uris.push(format!(
@@ -198,6 +233,13 @@ impl Nbd {
             server.listen(socket.try_clone()?)?;
         }
         let (stop, stopped) = mpsc::sync_channel(1);
+        if is_once {
+            let stop = stop.clone();
+            // The channel has room; without a receiver, it has ended already.
+            server.when_unused(move || {
+                let _ = stop.try_send(());
+            });
+        }
         Ok(Self {
             server,
             sockets,
@@ -249,6 +291,7 @@ mod tests {
     fn addresses_have_a_kind() {
         let tcp = |host: &str, port| Ok(Address::Tcp(host.to_owned(), port));
         assert_eq!("unix:/a:b".parse(), Ok(Address::Unix("/a:b".into())));
+        assert_eq!("systemd".parse(), Ok(Address::Inherited));
         assert_eq!("tcp:localhost".parse(), tcp("localhost", PORT));
         assert_eq!("tcp:[::1]:0".parse(), tcp("[::1]", 0));
         assert_eq!("tcp:[::1]".parse(), tcp("[::1]", PORT));

@@ -4,13 +4,14 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::process::Command;
 
 use diskfs_fixtures::{pattern, require};
 use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{Server, qemu_img};
-use crate::diskfs_in;
+use crate::{DISKFS, diskfs_in};
 
 const MIB: u64 = 1 << 20;
 
@@ -239,4 +240,58 @@ fn a_network_needs_tls_or_the_word() {
         assert!(said.contains(hint), "{words:?}: {said}");
     }
     assert!(!dir.join("new.img").exists() && !dir.join("s").exists());
+}
+
+/// libnbd starts a server with its socket, as systemd does, and ends it afterwards.
+#[test]
+fn a_client_of_libnbd_starts_it_with_a_socket() {
+    if require("nbdinfo").is_none() || require("nbdcopy").is_none() || require("qemu-img").is_none()
+    {
+        return;
+    }
+    let dir = disk();
+    let served = ["[", DISKFS, "export", "--read-only", "--nbd", "systemd"];
+    let call = |program: &str, words: &[&str]| {
+        let mut command = Command::new(program);
+        let output = command.args(words).current_dir(dir.path()).output();
+        let output = output.unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program}: {stderr}");
+        output.stdout
+    };
+    let size = [&["--size", "--"], &served[..], &["disk.qcow2", "]"]].concat();
+    let size = String::from_utf8(call("nbdinfo", &size)).unwrap();
+    assert_eq!(size.trim().parse(), Ok(64 * MIB), "{size}");
+    call(
+        "nbdcopy",
+        &[&["--"], &served[..], &["disk.qcow2", "]", "copy.raw"]].concat(),
+    );
+    call("qemu-img", &["compare", "disk.qcow2", "copy.raw"]);
+    let (code, stderr) =
+        diskfs_in(dir.path(), &["export", "--nbd", "systemd", "disk.qcow2"]).failure();
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("passed no socket"), "{stderr}");
+}
+
+#[test]
+fn it_ends_with_its_last_client() {
+    if require("qemu-img").is_none() || require("qemu-io").is_none() {
+        return;
+    }
+    let dir = disk();
+    let words = ["--nbd", "unix:socket", "--once", "disk.qcow2"];
+    let server = Server::begin(dir.path(), &words);
+    let uri = "nbd+unix:///?socket=socket";
+    // Whoever only connects is no client.
+    drop(std::os::unix::net::UnixStream::connect(dir.path().join("socket")).unwrap());
+    let written = qemu_io(dir.path(), uri, &["write -P 7 0 64k"]);
+    assert!(written.contains("wrote"), "{written}");
+    server.end();
+    assert!(!dir.path().join("socket").exists());
+    qemu_img(
+        dir.path(),
+        &["convert", "-O", "raw", "disk.qcow2", "copy.raw"],
+    );
+    let copied = fs::read(dir.path().join("copy.raw")).unwrap();
+    assert!(copied[..64 << 10].iter().all(|byte| *byte == 7));
 }

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 
-use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result, check_bounds, len_of};
+use diskfs_block::{
+    BlockRead, BlockWrite, Error, ErrorKind, Result, check_bounds, len_of, write_zeroes_as_data,
+};
 
 use super::nbd::{IN_FLIGHT, MAX_ZEROES_BYTES, Nbd};
 use crate::protocol::{Command, CommandFlags, TransmissionFlags};
@@ -88,20 +90,6 @@ impl Nbd {
             end.saturating_sub(end.checked_rem(unit).unwrap_or(0)),
         )
     }
-
-    fn write_zeroes_as_data(&self, offset: u64, len_bytes: u64) -> Result<()> {
-        static ZEROES: [u8; 1 << 20] = [0; 1 << 20];
-        let mut at = offset;
-        let mut left = len_bytes;
-        while left > 0 {
-            let len = usize::try_from(left).unwrap_or(usize::MAX);
-            let zeroes = ZEROES.get(..len).unwrap_or(&ZEROES);
-            self.write_at(at, zeroes)?;
-            at = at.saturating_add(len_of(zeroes));
-            left = left.saturating_sub(len_of(zeroes));
-        }
-        Ok(())
-    }
 }
 
 /// Returns the parts of a range, each of at most [`MAX_ZEROES_BYTES`].
@@ -130,13 +118,13 @@ impl BlockWrite for Nbd {
         self.check_write(offset, len_bytes)?;
         let (start, end) = self.narrowed(offset, len_bytes);
         if !self.has(TransmissionFlags::SEND_WRITE_ZEROES) || start >= end {
-            return self.write_zeroes_as_data(offset, len_bytes);
+            return write_zeroes_as_data(self, offset, len_bytes);
         }
-        self.write_zeroes_as_data(offset, start.saturating_sub(offset))?;
+        write_zeroes_as_data(self, offset, start.saturating_sub(offset))?;
         let inner = zeroes_parts(start, end.saturating_sub(start));
         self.change_all(Command::WriteZeroes, inner)?;
         let all_end = offset.saturating_add(len_bytes);
-        self.write_zeroes_as_data(end, all_end.saturating_sub(end))
+        write_zeroes_as_data(self, end, all_end.saturating_sub(end))
     }
 
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {

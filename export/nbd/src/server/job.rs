@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite, Result};
+use diskfs_block::{BlockRead, BlockWrite, Result, write_zeroes_as_data};
 
 use super::answer::Answer;
 use super::export::Export;
@@ -11,9 +11,6 @@ use super::read;
 use super::status::{self, Question};
 use crate::protocol::{Command, CommandFlags, ErrorNumber, Headers};
 use crate::stream::{Buffer, Buffers};
-
-/// The buffer of zeroes that are written where no hole may be.
-static ZEROES: [u8; 256 << 10] = [0; 256 << 10];
 
 /// The number of runs that are looked at before a fast write of zeroes is refused.
 const MAX_FAST_RUNS: usize = 256;
@@ -124,7 +121,7 @@ impl Job {
                 return Ok(Done::Refused(ErrorNumber::NotSupported, reason));
             }
         } else if is_provisioned {
-            provision(device, self.offset, self.len_bytes)?;
+            write_zeroes_as_data(device, self.offset, self.len_bytes)?;
         } else {
             device.write_zeroes(self.offset, self.len_bytes)?;
         }
@@ -147,21 +144,6 @@ fn is_zero(device: &dyn BlockRead, offset: u64, len_bytes: u64) -> Result<bool> 
         at = at.saturating_add(extent.len_bytes.max(1));
     }
     Ok(at >= end)
-}
-
-/// Writes zeroes as data, so that the range has its space.
-fn provision(device: &dyn BlockWrite, offset: u64, len_bytes: u64) -> Result<()> {
-    let mut at = offset;
-    let mut left = len_bytes;
-    while left > 0 {
-        let len = usize::try_from(left).unwrap_or(usize::MAX);
-        let zeroes = ZEROES.get(..len).unwrap_or(&ZEROES);
-        device.write_at(at, zeroes)?;
-        let written = diskfs_block::len_of(zeroes);
-        at = at.saturating_add(written);
-        left = left.saturating_sub(written);
-    }
-    Ok(())
 }
 
 /// Checks a request. The number of an error is what the client is told.
