@@ -91,6 +91,15 @@ pub trait BlockWrite: BlockRead {
         write_zeroes_as_data(self, offset, len_bytes)
     }
 
+    /// Makes the range read as zeroes that will probably stay, and frees its storage if the device
+    /// can. The default keeps the storage: [`write_zeroes`](Self::write_zeroes).
+    ///
+    /// # Errors
+    /// As for [`write_at`](Self::write_at).
+    fn unmap(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.write_zeroes(offset, len_bytes)
+    }
+
     /// Discards a range whose contents are no longer needed. What the range reads as afterwards is
     /// unspecified. The default only checks the range.
     ///

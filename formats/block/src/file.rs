@@ -268,6 +268,14 @@ impl BlockWrite for File {
         Ok(())
     }
 
+    /// Punches a hole, which reads as zeroes, on a block device too.
+    fn unmap(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        if self.fallocate(FallocateFlags::PUNCH_HOLE, offset, len_bytes)? {
+            return Ok(());
+        }
+        self.write_zeroes(offset, len_bytes)
+    }
+
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.fallocate(FallocateFlags::PUNCH_HOLE, offset, len_bytes)
             .map(|_| ())
@@ -357,6 +365,12 @@ mod tests {
         f.read_at(0, &mut b).unwrap();
         assert_eq!((b[0], &b[1..]), (1, &vec![0; 8191][..]));
         assert!(f.write_zeroes(1, 1 << 20).is_err());
+        f.write_at(0, &[1; 8192]).unwrap();
+        f.unmap(1, 8000).unwrap();
+        f.read_at(0, &mut b).unwrap();
+        assert_eq!((b[0], &b[1..8001]), (1, &vec![0; 8000][..]));
+        assert_eq!(b[8001..], [1; 191]);
+        assert!(f.unmap(1, 1 << 20).is_err());
     }
 
     #[test]

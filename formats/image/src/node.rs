@@ -115,6 +115,19 @@ impl BlockWrite for Node {
         }
     }
 
+    fn unmap(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        check_bounds(offset, len_bytes, self.size_bytes())?;
+        match self {
+            Self::Raw(raw) => raw
+                .writer
+                .as_ref()
+                .ok_or_else(read_only)?
+                .unmap(offset, len_bytes),
+            Self::Qcow2(qcow2, _) => qcow2.unmap(offset, len_bytes),
+            Self::Mapped(..) => Err(read_only()),
+        }
+    }
+
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         check_bounds(offset, len_bytes, self.size_bytes())?;
         match self {

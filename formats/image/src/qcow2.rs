@@ -564,6 +564,13 @@ impl Qcow2 {
             .map_err(|e| e.in_file(&self.path))
     }
 
+    /// Makes the range read as zeroes, and frees its clusters.
+    pub(crate) fn unmap(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        // Discarding leaves parts of clusters as they are.
+        self.discard(offset, len_bytes)?;
+        self.write_zeroes(offset, len_bytes)
+    }
+
     pub(crate) fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.writer()
             .and_then(|writer| writer.discard(offset, len_bytes))

@@ -95,6 +95,12 @@ impl RawWriter {
         self.file.write_zeroes(offset, len_bytes)
     }
 
+    /// Makes a range read as zeroes by punching a hole if possible.
+    pub(crate) fn unmap(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        let _head = self.keep_raw_zeroed(offset, len_bytes)?;
+        self.file.unmap(offset, len_bytes)
+    }
+
     /// Discards a range by punching a hole if possible, which reads as zeroes.
     pub(crate) fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         let _head = self.keep_raw_zeroed(offset, len_bytes)?;

@@ -61,7 +61,7 @@ impl DeviceCopy<'_> {
             if !run.is_zero {
                 self.to.write_at(at, run.bytes)?;
             } else if !self.is_zeroed {
-                self.to.write_zeroes(at, len)?;
+                self.to.unmap(at, len)?;
             }
             at = at.saturating_add(len);
         }
@@ -71,7 +71,7 @@ impl DeviceCopy<'_> {
     /// Writes a piece of zeroes: as such, or byte by byte if everything is to be stored.
     fn write_zeroes(&self, buffer: &mut Vec<u8>, piece: Piece) -> Result<()> {
         if self.sparse_bytes.is_some() {
-            return self.to.write_zeroes(piece.offset, piece.len_bytes);
+            return self.to.unmap(piece.offset, piece.len_bytes);
         }
         buffer.clear();
         buffer.resize(to_usize(piece.len_bytes), 0);
