@@ -97,8 +97,9 @@ Examples:
 
 Images and paths:
   IMG:/path is split at the last `:/`. An image can carry options in QEMU's syntax, such as
-  `disk.qcow2,format=qcow2,snapshot=before`; a comma in its file name is doubled. A path without
-  an image belongs to the image before it: `diskfs cat disk.qcow2:/etc/hosts /etc/fstab`.
+  `disk.qcow2,format=qcow2,snapshot=before`; a comma in its file name is doubled. `,disk=NAME`
+  selects a disk of an OVA or OVF with several. A path without an image belongs to the image before
+  it: `diskfs cat disk.qcow2:/etc/hosts /etc/fstab`.
 
 The disk of an OCI image:
   oci-layout:DIR:TAG names the disk in an image layout, oci-archive:FILE:TAG that in a tar archive of

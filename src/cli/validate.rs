@@ -114,7 +114,7 @@ impl Validate {
             return Err(Error::new(ErrorKind::Invalid, reason).in_file(spec.shown_path()));
         }
         diskfs_sandbox::act_if_planted();
-        let options = self.image_args().open_options()?;
+        let options = spec.options_over(&self.image_args().open_options()?);
         let validation = ValidateOptions {
             policy: self.policy,
             claimed: spec.format.or(self.format),

@@ -1,7 +1,9 @@
 //! The document of `diskfs info`.
 
 use diskfs_disk::{ChosenDriver, Content, ContentClass, Disk, Error, Format, Group, Volume, time};
-use diskfs_image::{Bitmap, BitmapState, Description, MappedDetails, Qcow2Details, Snapshot};
+use diskfs_image::{
+    Bitmap, BitmapState, Description, MappedDetails, PackagedDisk, Qcow2Details, Snapshot,
+};
 use diskfs_luks::Header;
 use diskfs_vfs::{Identity, Statistics, Timestamp};
 use diskfs_volume::{Partition, PartitionKind, PartitionTable};
@@ -101,12 +103,27 @@ fn image(description: &Description) -> Value {
 
 /// Returns the properties of an image that is neither raw nor qcow2.
 fn details(details: &MappedDetails) -> Value {
-    json!({
+    let mut object = json!({
         "variant": details.variant,
         "block_size_bytes": details.block_size_bytes,
         "creator": details.creator,
         "id": details.id,
         "parent_name": details.parent_name,
+    });
+    if let Some(object) = object.as_object_mut().filter(|_| !details.disks.is_empty()) {
+        let disks = details.disks.iter().map(packaged_disk).collect();
+        object.insert("disks".to_owned(), disks);
+    }
+    object
+}
+
+/// Returns a disk of a package.
+fn packaged_disk(disk: &PackagedDisk) -> Value {
+    json!({
+        "name": disk.name,
+        "id": disk.id,
+        "capacity_bytes": disk.capacity_bytes,
+        "is_open": disk.is_open,
     })
 }
 

@@ -219,3 +219,96 @@ fn backing_files_of_other_formats() {
     let (_, stderr) = diskfs_in(directory, &["cat", "--no-backing", file]).failure();
     assert!(stderr.contains("refusing to open backing file"), "{stderr}");
 }
+
+/// Makes a VMDK stream whose first and last bytes differ from those of others, as qemu-img does.
+fn stream(directory: &Path, name: &str, byte: u8, size_mib: usize) {
+    let mut disk = vec![0; size_mib << 20];
+    disk[1 << 20..1_200_000].fill(byte);
+    std::fs::write(directory.join(format!("{name}.raw")), disk).unwrap();
+    let options = "subformat=streamOptimized";
+    let from = format!("{name}.raw");
+    let words = ["convert", "-f", "raw", "-O", "vmdk", "-o", options, &from];
+    qemu_img(
+        directory,
+        &[&words[..], &[&format!("{name}.vmdk")]].concat(),
+    );
+}
+
+/// Writes an envelope of these disks, and packs all into `machine.ova`.
+fn pack(directory: &Path, disks: &[&str]) {
+    let part =
+        |text: &dyn Fn(&str) -> String| -> String { disks.iter().map(|it| text(it)).collect() };
+    let files = part(&|it| format!("<File ovf:id='file-{it}' ovf:href='{it}.vmdk'/>"));
+    let disk = |it: &str| {
+        format!("<Disk ovf:diskId='id-{it}' ovf:capacity='4194304' ovf:fileRef='file-{it}'/>")
+    };
+    let envelope = format!(
+        "<Envelope xmlns='http://schemas.dmtf.org/ovf/envelope/1' \
+         xmlns:ovf='http://schemas.dmtf.org/ovf/envelope/1'><References>{files}</References>\
+         <DiskSection><Info/>{}</DiskSection></Envelope>",
+        part(&disk)
+    );
+    std::fs::write(directory.join("machine.ovf"), envelope).unwrap();
+    let mut tar = Command::new("tar");
+    tar.args(["--format=ustar", "-cf", "machine.ova", "machine.ovf"]);
+    tar.args(disks.iter().map(|it| format!("{it}.vmdk")));
+    assert!(tar.current_dir(directory).status().unwrap().success());
+}
+
+#[test]
+fn a_disk_of_a_package_is_named() {
+    if !have(&["qemu-img"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    stream(dir, "root", 1, 4);
+    stream(dir, "data", 2, 6);
+    pack(dir, &["root", "data"]);
+    for package in ["machine.ova", "machine.ovf"] {
+        for command in [&["info"][..], &["inspect"], &["convert", "--force"]] {
+            let more: &[&str] = if command.len() > 1 { &["x.raw"] } else { &[] };
+            let ran = diskfs_in(dir, &[command, &[package], more].concat());
+            assert_eq!(ran.code(), Some(2), "{command:?}");
+            let (_, said) = ran.failure();
+            for part in ["has 2 disks: `root.vmdk`", "`data.vmdk`", ",disk=root.vmdk"] {
+                assert!(said.contains(part), "{command:?}: {said}");
+            }
+            assert!(!dir.join("x.raw").exists());
+        }
+        for (name, from) in [
+            ("root.vmdk", "root.raw"),
+            ("data.vmdk", "data.raw"),
+            ("id-data", "data.raw"),
+        ] {
+            let image = format!("{package},disk={name}");
+            diskfs_in(dir, &["convert", "--force", &image, "out.raw"]).text();
+            qemu_img(dir, &["compare", "-f", "raw", "-F", "raw", from, "out.raw"]);
+            let map = diskfs_in(dir, &["compare", from, &image]);
+            assert_eq!(map.code(), Some(0), "{image}");
+        }
+        let text = diskfs_in(dir, &["info", &format!("{package},disk=id-data")]).text();
+        assert!(text.contains("root.vmdk, data.vmdk (this one)"), "{text}");
+        let json = diskfs_in(
+            dir,
+            &["info", "--json", &format!("{package},disk=root.vmdk")],
+        )
+        .json();
+        let disks = &json["image"]["details"]["disks"];
+        assert_eq!(disks[0]["name"], "root.vmdk");
+        assert_eq!(disks[0]["is_open"], true);
+        assert_eq!(disks[1]["id"], "id-data");
+        let other = format!("{package},disk=swap");
+        let missing = diskfs_in(dir, &["ls", &other]);
+        assert_eq!(missing.code(), Some(3));
+        let (_, said) = missing.failure();
+        assert!(
+            said.contains("no such disk: `swap`; the package has `root.vmdk`"),
+            "{said}"
+        );
+    }
+    let other = diskfs_in(dir, &["info", "root.vmdk,disk=root"]);
+    assert_eq!(other.code(), Some(2));
+    pack(dir, &["data"]);
+    diskfs_in(dir, &["compare", "data.raw", "machine.ova"]).text();
+}

@@ -135,6 +135,13 @@ impl DiskOptions {
         self
     }
 
+    /// Opens this disk of a package (OVA, OVF), by the name of its file or its identifier. A package
+    /// with one disk needs no name.
+    pub fn packaged_disk(mut self, name: impl Into<String>) -> Self {
+        self.image.disk = Some(name.into());
+        self
+    }
+
     /// Sets which files the image may refer to: backing files and external data files.
     pub fn backing(mut self, gate: Gate) -> Self {
         self.image.gate = gate;

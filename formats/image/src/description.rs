@@ -50,6 +50,22 @@ pub struct MappedDetails {
     pub id: Option<String>,
     /// The name of the parent or backing file as the image spells it.
     pub parent_name: Option<String>,
+    /// The disks of a package (OVA, OVF) that have a file, in its order.
+    pub disks: Vec<PackagedDisk>,
+}
+
+/// A disk of a package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PackagedDisk {
+    /// The name of its file.
+    pub name: String,
+    /// The identifier that the package gives it.
+    pub id: String,
+    /// The size that the package states.
+    pub capacity_bytes: Option<u64>,
+    /// True for the disk that is open.
+    pub is_open: bool,
 }
 
 /// The properties of a qcow2 image beyond its size.

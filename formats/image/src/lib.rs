@@ -106,8 +106,8 @@ mod zero_runs;
 pub use convert::{ConvertOptions, convert};
 pub use create::{CreateOptions, create};
 pub use description::{
-    Bitmap, BitmapState, Compression, Description, Encryption, MappedDetails, Qcow2Details,
-    Snapshot,
+    Bitmap, BitmapState, Compression, Description, Encryption, MappedDetails, PackagedDisk,
+    Qcow2Details, Snapshot,
 };
 pub use disguise::is_named_compressed;
 pub use encryption::{Decrypt, Unlock};

@@ -3,6 +3,7 @@
 pub(crate) mod check;
 mod compressed;
 mod map_image;
+mod package;
 mod runs;
 mod windows_path;
 

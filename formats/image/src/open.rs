@@ -208,6 +208,8 @@ impl<'a> Opener<'a> {
             Some(format) => format,
             None => self.probed(&source).map_err(|e| e.in_file(&source.path))?,
         };
+        let fits = self.options.check_disk(format);
+        fits.map_err(|e| e.in_file(&source.path))?;
         let state = match &self.options.snapshot {
             Some(name) => ImageState::Snapshot(name),
             None => ImageState::Current,

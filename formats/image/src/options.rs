@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use diskfs_block::{Error, Result};
+
 use crate::{DirectOpener, FileOpener, Format, Gate, RemoteImages, Unlock};
 
 /// The options for opening an image. Use `..Default::default()` for the rest.
@@ -15,6 +17,9 @@ pub struct OpenOptions {
     /// The internal snapshot to read, by id or name (an id wins, as in QEMU); `None` reads the
     /// disk's current state.
     pub snapshot: Option<String>,
+    /// The disk of a package (OVA, OVF) to open, by the name of its file or its identifier; `None`
+    /// opens the only one.
+    pub disk: Option<String>,
     /// The format of a backing file if the image does not name it. `None` means raw, because
     /// probing would let a guest that writes to a raw disk choose which files are opened.
     pub backing_format: Option<Format>,
@@ -40,12 +45,28 @@ impl OpenOptions {
     pub const DEFAULT_CACHE_BYTES: u64 = 32 << 20;
 }
 
+impl OpenOptions {
+    /// Refuses the name of a disk for an image that is not a package.
+    pub(crate) fn check_disk(&self, format: Format) -> Result<()> {
+        let Some(name) = self.disk.as_ref().filter(|_| format != Format::Ova) else {
+            return Ok(());
+        };
+        let reason = format!(
+            "no such disk: `{}`; a {format} image is one disk, and only packages (OVA, OVF) have \
+             names for theirs",
+            name.escape_debug()
+        );
+        Err(Error::invalid(reason))
+    }
+}
+
 impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             format: None,
             probed: ProbedFormats::default(),
             snapshot: None,
+            disk: None,
             backing_format: None,
             gate: Gate::default(),
             files: Arc::new(DirectOpener),

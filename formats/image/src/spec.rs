@@ -12,7 +12,8 @@ use crate::{Format, OpenOptions, uri};
 /// An image as the user spells it: a path and options, as QEMU spells them.
 ///
 /// `disk.qcow2`, `disk.qcow2,format=qcow2,snapshot=before`. A comma in a path or a value is
-/// doubled. Options: `format` (or `driver`), `snapshot`, `backing.format` (or `backing.driver`).
+/// doubled. Options: `format` (or `driver`), `snapshot`, `disk` (of a package), `backing.format` (or
+/// `backing.driver`).
 ///
 /// ```
 /// use diskfs_image::{Format, ImageSpec};
@@ -31,6 +32,8 @@ pub struct ImageSpec {
     pub format: Option<Format>,
     /// The internal snapshot to read, if given.
     pub snapshot: Option<String>,
+    /// The disk of a package to open, if given.
+    pub disk: Option<String>,
     /// The format of a backing file whose image does not name it, if given.
     pub backing_format: Option<Format>,
 }
@@ -77,14 +80,15 @@ impl ImageSpec {
         match text.split_once('=') {
             Some(("format" | "driver", value)) => self.format = Some(value.parse()?),
             Some(("snapshot", value)) => self.snapshot = Some(value.to_owned()),
+            Some(("disk", value)) => self.disk = Some(value.to_owned()),
             Some(("backing.format" | "backing.driver", value)) => {
                 self.backing_format = Some(value.parse()?);
             }
             _ => {
                 let reason = format!("unknown image option `{}`", text.escape_debug());
                 return Err(Error::invalid(reason).with_hint(
-                    "known: format=, snapshot=, backing.format=; double a comma that is part of \
-                     the name",
+                    "known: format=, snapshot=, disk=, backing.format=; double a comma that is part \
+                     of the name",
                 ));
             }
         }
@@ -97,6 +101,7 @@ impl ImageSpec {
         OpenOptions {
             format: self.format.or(options.format),
             snapshot: self.snapshot.clone().or_else(|| options.snapshot.clone()),
+            disk: self.disk.clone().or_else(|| options.disk.clone()),
             backing_format: self.backing_format.or(options.backing_format),
             ..options.clone()
         }
@@ -139,6 +144,8 @@ mod tests {
         let spec: ImageSpec = "a,,b,,,snapshot=x,,y".parse().unwrap();
         assert_eq!(spec.path, PathBuf::from("a,b,"));
         assert_eq!(spec.snapshot.as_deref(), Some("x,y"));
+        let spec: ImageSpec = "m.ova,disk=a,,b.vmdk".parse().unwrap();
+        assert_eq!(spec.disk.as_deref(), Some("a,b.vmdk"));
         let plain: ImageSpec = "/disk.img".parse().unwrap();
         assert_eq!((plain.format, plain.snapshot), (None, None));
     }

@@ -93,6 +93,7 @@ pub fn validate(
         files: Arc::clone(&options.files),
         remote: options.remote.clone(),
         share: options.share,
+        disk: options.disk.clone(),
         ..OpenOptions::default()
     };
     let source = Opener::new(&options)?.top(path)?;
@@ -112,11 +113,12 @@ fn validate_source(
         broken: Vec::new(),
         notes: Vec::new(),
     };
+    options.check_disk(found.format.unwrap_or(Format::Raw))?;
     intake::check(&found, validation, &mut verdict);
     match found.format {
         Some(Format::Raw) => verdict.virtual_size_bytes = Some(device.size_bytes()),
         Some(Format::Qcow2) => qcow2::check(source, &mut verdict)?,
-        Some(format) => mapped::check(source, format, &mut verdict)?,
+        Some(format) => mapped::check(source, (format, options), &mut verdict)?,
         None => {}
     }
     check_size(validation.size_limit_bytes, &mut verdict);

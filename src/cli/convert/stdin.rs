@@ -79,6 +79,9 @@ impl Convert {
         if let Some(snapshot) = spec.snapshot {
             options = options.snapshot(snapshot);
         }
+        if let Some(disk) = spec.disk {
+            options = options.packaged_disk(disk);
+        }
         let disk = options.open_device(STANDARD, file)?;
         Ok(Opened::Disk(Box::new(disk)))
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use diskfs::document::{VolumeReport, taken_at};
-use diskfs::image::{BitmapState, Description, MappedDetails, Qcow2Details};
+use diskfs::image::{BitmapState, Description, MappedDetails, PackagedDisk, Qcow2Details};
 use diskfs::luks::Header;
 use diskfs::vfs::Statistics;
 use diskfs::volume::{Partition, PartitionTable};
@@ -98,11 +98,22 @@ fn mapped_fields(details: &MappedDetails) -> Vec<(&'static str, String)> {
         ("creator", text(&details.creator)),
         ("identifier", text(&details.id)),
         ("parent", text(&details.parent_name)),
+        ("disks", disks(&details.disks)),
     ];
     let filled = rows.into_iter();
     filled
         .filter_map(|(name, value)| Some((name, value?)))
         .collect()
+}
+
+/// Returns the disks of a package; `None` if it has only one.
+fn disks(disks: &[PackagedDisk]) -> Option<String> {
+    let names = disks.iter().map(|disk| {
+        let state = if disk.is_open { " (this one)" } else { "" };
+        format!("{}{state}", safe(disk.name.as_bytes()))
+    });
+    let names: Vec<String> = names.collect();
+    (names.len() > 1).then(|| names.join(", "))
 }
 
 fn qcow2_fields(qcow2: &Qcow2Details) -> Vec<(&'static str, String)> {

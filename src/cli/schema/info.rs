@@ -79,6 +79,23 @@ struct FormatDetails {
     id: Option<String>,
     /// The parent or backing file, as the image names it.
     parent_name: Option<String>,
+    /// The disks of a package (OVA, OVF) that have a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disks: Option<Vec<PackagedDisk>>,
+}
+
+/// A disk of a package.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct PackagedDisk {
+    /// The name of its file.
+    name: String,
+    /// The identifier that the package gives it.
+    id: String,
+    /// The size that the package states.
+    capacity_bytes: Option<u64>,
+    /// True for the disk that is shown.
+    is_open: bool,
 }
 
 /// Details of a qcow2 image.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Error, ImageMap, Result};
 use diskfs_dmg::Dmg;
-use diskfs_ova::{Disk, Envelope, Ova, is_tar, percent_decoded};
 use diskfs_parallels::Parallels;
 use diskfs_qcow::Qcow;
 use diskfs_qed::Qed;
@@ -17,8 +16,8 @@ use crate::Format;
 use crate::description::MappedDetails;
 use crate::mapped::StorageRules;
 use crate::mapped::check::CheckedTables;
+use crate::mapped::package;
 use crate::mapped::windows_path::to_unix;
-use crate::probe::head_of;
 
 /// An image of which the file itself is open, but no file that it names.
 pub(crate) struct MapImage {
@@ -40,8 +39,8 @@ pub(crate) struct MapImage {
 enum PendingMap {
     Complete(Arc<dyn ImageMap>),
     Vmdk,
-    /// The only other file is a VMDK, which must be complete.
-    Ovf,
+    /// The only other file is a VMDK, which must be complete: the disk of an OVF.
+    Packaged,
 }
 
 /// The parent or backing file of an image, as the image names it.
@@ -64,8 +63,12 @@ pub(crate) enum ParentFormat {
 }
 
 impl MapImage {
-    /// Opens the image in `file`.
-    pub(crate) fn open(format: Format, file: Arc<dyn BlockRead>) -> Result<Self> {
+    /// Opens the image in `file`. `disk` names the disk of a package that has several.
+    pub(crate) fn open(
+        format: Format,
+        file: Arc<dyn BlockRead>,
+        disk: Option<&str>,
+    ) -> Result<Self> {
         match format {
             Format::Vdi => vdi(file),
             Format::Vhd => vhd(file),
@@ -75,7 +78,7 @@ impl MapImage {
             Format::Parallels => parallels(file),
             Format::Qcow => qcow(file),
             Format::Dmg => dmg(file),
-            Format::Ova => ova(file),
+            Format::Ova => package::open(file, disk),
             Format::Raw | Format::Qcow2 | Format::Compressed => Err(Error::invalid(format!(
                 "{format} is not a format that only maps"
             ))),
@@ -118,15 +121,34 @@ impl MapImage {
                 self.tables = Some(CheckedTables::Vmdk(Arc::clone(&vmdk)));
                 Ok(vmdk)
             }
-            PendingMap::Ovf => {
+            PendingMap::Packaged => {
                 let missing = || Error::invalid("the disk of the OVF is not open");
                 let file = extents.first().ok_or_else(missing)?;
-                let mut disk = vmdk_in_package(Arc::clone(file))?;
+                let mut disk = Self::whole_vmdk(Arc::clone(file))?;
                 let map = disk.map(&[])?;
+                disk.details.disks = std::mem::take(&mut self.details.disks);
                 (self.file, self.details, self.rules) = (disk.file, disk.details, disk.rules);
                 Ok(map)
             }
         }
+    }
+
+    /// Opens a VMDK of a package. It must not refer to other files.
+    pub(super) fn whole_vmdk(file: Arc<dyn BlockRead>) -> Result<Self> {
+        let image = vmdk(file)?;
+        if image.names_files() {
+            return Err(Error::unsupported(
+                "unsupported OVA: its disk refers to other files",
+            ));
+        }
+        Ok(image)
+    }
+
+    /// Returns an image whose disk is the VMDK in another file, which an OVF names.
+    pub(super) fn packaged(file: Arc<dyn BlockRead>, name: String) -> Self {
+        let mut image = Self::pending(PendingMap::Packaged, file, MappedDetails::default());
+        image.extents = vec![name.into_bytes()];
+        image
     }
 
     /// Returns true if opening the image opens other files.
@@ -168,6 +190,7 @@ fn vhd(file: Arc<dyn BlockRead>) -> Result<MapImage> {
         creator: Some(vhd.creator().to_owned()),
         id: Some(vhd.id().to_string()),
         parent_name: parent.as_ref().map(|parent| parent.name.clone()),
+        ..MappedDetails::default()
     };
     let asks_for_holes = vhd.disk_type() == DiskType::Fixed;
     let mut image = MapImage::new(Arc::new(vhd), file, details);
@@ -195,6 +218,7 @@ fn vhdx(file: Arc<dyn BlockRead>) -> Result<MapImage> {
         creator: Some(vhdx.creator().to_owned()),
         id: Some(vhdx.data_write_guid().to_string()),
         parent_name: parent.as_ref().map(|parent| parent.name.clone()),
+        ..MappedDetails::default()
     };
     let (file, has_log) = (vhdx.file(), vhdx.has_log());
     let vhdx = Arc::new(vhdx);
@@ -308,61 +332,6 @@ fn qcow(file: Arc<dyn BlockRead>) -> Result<MapImage> {
 fn dmg(file: Arc<dyn BlockRead>) -> Result<MapImage> {
     let dmg = Dmg::open(Arc::clone(&file))?;
     Ok(MapImage::new(Arc::new(dmg), file, MappedDetails::default()))
-}
-
-/// Opens the first disk of a package: of an archive, or of an envelope beside its files.
-fn ova(file: Arc<dyn BlockRead>) -> Result<MapImage> {
-    if !is_tar(&head_of(file.as_ref())?) {
-        return ovf(file);
-    }
-    let ova = Ova::open(file)?;
-    let (disk, others) = first_disk(ova.disks())?;
-    let name = disk.file_name().unwrap_or_default();
-    let device = ova.device(disk)?.ok_or_else(no_disk)?;
-    let start_bytes = device.start_bytes();
-    let mut image = vmdk_in_package(Arc::new(device)).map_err(|e| e.in_file(name))?;
-    image.rules.start_bytes = start_bytes;
-    image.warnings.extend(others);
-    Ok(image)
-}
-
-fn ovf(file: Arc<dyn BlockRead>) -> Result<MapImage> {
-    let envelope = Envelope::read(file.as_ref())?;
-    let (disk, others) = first_disk(&envelope.disks)?;
-    let reference = disk.file.as_ref().ok_or_else(no_disk)?;
-    reference.check_encoding()?;
-    let name = percent_decoded(&reference.href).unwrap_or_else(|| reference.href.clone());
-    let mut image = MapImage::pending(PendingMap::Ovf, file, MappedDetails::default());
-    image.extents = vec![name.into_bytes()];
-    image.warnings.extend(others);
-    Ok(image)
-}
-
-/// Returns the first disk with a file, and a warning if there are others.
-fn first_disk(disks: &[Disk]) -> Result<(&Disk, Option<String>)> {
-    let mut disks = disks.iter().filter(|disk| disk.file.is_some());
-    let disk = disks.next().ok_or_else(no_disk)?;
-    let others = disks.count();
-    let warning = (others > 0).then(|| {
-        let name = disk.file_name().unwrap_or_default().escape_debug();
-        format!("has {others} more disks; only the first one, `{name}`, is opened")
-    });
-    Ok((disk, warning))
-}
-
-/// Opens a VMDK of a package. It must not refer to other files.
-fn vmdk_in_package(file: Arc<dyn BlockRead>) -> Result<MapImage> {
-    let image = vmdk(file)?;
-    if image.names_files() {
-        return Err(Error::unsupported(
-            "unsupported OVA: its disk refers to other files",
-        ));
-    }
-    Ok(image)
-}
-
-fn no_disk() -> Error {
-    Error::unsupported("the OVA has no disk")
 }
 
 fn text(name: &[u8]) -> String {

@@ -22,6 +22,8 @@ impl Opener<'_> {
             Some(format) => format,
             None => self.probed(&source).map_err(|e| e.in_file(&source.path))?,
         };
+        let fits = self.options.check_disk(format);
+        fits.map_err(|e| e.in_file(path))?;
         match format {
             Format::Qcow2 => self
                 .describe_qcow2(&source)

@@ -36,7 +36,7 @@ impl Opener<'_> {
     ) -> Result<Opened> {
         refuse_snapshot(source, format, state)?;
         refuse_writing(source, format)?;
-        let image = begin(source, format)?;
+        let image = begin(source, format, self.options.disk.as_deref())?;
         let mut description = Box::new(describe(source, format));
         description
             .warnings
@@ -122,11 +122,11 @@ impl Opener<'_> {
 }
 
 #[inline(never)]
-fn begin(source: &Source, format: Format) -> Result<Box<MapImage>> {
+fn begin(source: &Source, format: Format, disk: Option<&str>) -> Result<Box<MapImage>> {
     let device = Arc::clone(&source.device);
     let image = match format {
         Format::Compressed => open_compressed(device, &source.path),
-        _ => MapImage::open(format, device),
+        _ => MapImage::open(format, device, disk),
     };
     let image = image.map_err(|e| e.in_file(&source.path))?;
     if source.probed && image.names_files() {

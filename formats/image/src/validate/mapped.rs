@@ -6,12 +6,16 @@ use diskfs_block::Result;
 use diskfs_vmdk::{CreateType, Descriptor, DescriptorPlace, ExtentType};
 
 use super::{Rule, Verdict};
-use crate::Format;
 use crate::mapped::{MapImage, open_compressed};
 use crate::source::Source;
+use crate::{Format, OpenOptions};
 
 /// Checks an image, without the files that it names.
-pub(super) fn check(source: &Source, format: Format, verdict: &mut Verdict) -> Result<()> {
+pub(super) fn check(
+    source: &Source,
+    (format, options): (Format, &OpenOptions),
+    verdict: &mut Verdict,
+) -> Result<()> {
     if format == Format::Vmdk {
         match Descriptor::read(source.device.as_ref()) {
             Ok(descriptor) => check_descriptor(&descriptor, verdict),
@@ -25,7 +29,7 @@ pub(super) fn check(source: &Source, format: Format, verdict: &mut Verdict) -> R
     let device = Arc::clone(&source.device);
     let image = match format {
         Format::Compressed => open_compressed(device, &source.path),
-        _ => MapImage::open(format, device),
+        _ => MapImage::open(format, device, options.disk.as_deref()),
     };
     let mut image = match image {
         Ok(image) => image,

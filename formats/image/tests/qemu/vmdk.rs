@@ -141,7 +141,7 @@ fn files_elsewhere_are_not_opened() {
 
 /// The disk in a package is read in place; a package is found by its name, too.
 #[test]
-fn the_first_disk_of_a_package() {
+fn the_disks_of_a_package() {
     if !have_qemu() {
         return;
     }
@@ -195,13 +195,34 @@ fn the_first_disk_of_a_package() {
     let raw = open(&dir.join("disk.raw")).unwrap();
     assert_eq!(raw.device().size_bytes(), bytes.len() as u64);
     envelope(2);
-    let image = open(&path).unwrap();
-    let warnings = &image.description().warnings;
+    let error = open(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let said = error.to_string();
     assert!(
-        warnings
-            .iter()
-            .any(|warning| warning.contains("1 more disks")),
-        "{warnings:?}"
+        said.contains("the package has 2 disks: `disk.vmdk`"),
+        "{said}"
+    );
+    let named = |disk: &str| {
+        let options = OpenOptions {
+            disk: Some(disk.to_owned()),
+            ..OpenOptions::default()
+        };
+        Image::open(&path, &options)
+    };
+    let image = named("d1").unwrap();
+    compare_bytes(image.device().as_ref(), &expected, 7, "by its identifier");
+    let opened = &image.description().mapped.as_ref().unwrap().disks;
+    let opened: Vec<_> = opened
+        .iter()
+        .map(|disk| (&*disk.id, disk.is_open))
+        .collect();
+    assert_eq!(opened, [("d0", false), ("d1", true)]);
+    named("disk.vmdk").unwrap();
+    let missing = named("disk").unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+    assert!(
+        missing.to_string().contains("the package has `disk.vmdk`"),
+        "{missing}"
     );
     envelope(0);
     assert_eq!(open(&path).unwrap_err().kind(), ErrorKind::Unsupported);
