@@ -4,14 +4,18 @@ use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use diskfs_block::{Error, Result};
+use diskfs_block::{BlockRead, Error, Result, bytes, read_within};
 
+use crate::device_reader::DeviceReader;
 use crate::units::Unit;
 use crate::xz_index;
 
 /// The memory limit of decompression in KiB: `xz -9` needs 64 MiB, and larger needs do not occur in
 /// practice.
 pub(crate) const MEMORY_KIB: u32 = 128 << 10;
+
+/// The number of bytes of a block of xz to read at once.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// A supported compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,32 +63,55 @@ impl Codec {
         }
     }
 
-    /// Decompresses a unit to exactly `len` bytes. `stored` is the unit as it lies in the file.
-    pub(crate) fn decompress(self, stored: &[u8], unit: &Unit, len: usize) -> Result<Arc<[u8]>> {
-        let mut unpacked = vec![0; len];
+    /// Decompresses a unit to exactly `len` bytes. It has `stored_bytes` in the file. `spare` is used
+    /// for it, if that has the length and no other user.
+    pub(crate) fn decompress(
+        self,
+        file: &Arc<dyn BlockRead>,
+        (unit, stored_bytes): (&Unit, u64),
+        len: usize,
+        spare: Option<Arc<[u8]>>,
+    ) -> Result<Arc<[u8]>> {
+        let cut = || Error::corrupt("the file ends within compressed data").at(unit.offset);
+        let stored =
+            || read_within(file.as_ref(), unit.offset, bytes::index(stored_bytes))?.ok_or_else(cut);
+        // Collecting fills the allocation of the result itself: a unit can have 32 MiB.
+        let is_free = |it: &mut Arc<[u8]>| it.len() == len && Arc::get_mut(it).is_some();
+        let spare = spare.and_then(|mut it| is_free(&mut it).then_some(it));
+        let mut unpacked: Arc<[u8]> =
+            spare.unwrap_or_else(|| std::iter::repeat_n(0, len).collect());
+        let buf = Arc::get_mut(&mut unpacked).unwrap_or_default();
         let done = match self {
-            Self::Gzip => fill(flate2::bufread::GzDecoder::new(stored), &mut unpacked),
+            Self::Gzip => fill(flate2::bufread::GzDecoder::new(&*stored()?), buf),
             Self::Xz => {
-                let stream = xz_index::stream_of(stored, unit.stored_bytes, unit.flags, len);
+                if unit.offset.saturating_add(stored_bytes) > file.size_bytes() {
+                    return Err(cut());
+                }
+                let block = DeviceReader::at(Arc::clone(file), unit.offset, PIECE_BYTES);
+                let block = block.take(stored_bytes);
+                let stream = xz_index::stream_of(block, unit.stored_bytes, unit.flags, len);
                 let decoder = lzma_rust2::XzReader::new_mem_limit(stream, false, MEMORY_KIB);
-                fill(decoder, &mut unpacked)
+                fill(decoder, buf)
             }
-            Self::Zstd => {
-                zstd::bulk::decompress_to_buffer(stored, &mut unpacked).and_then(|made| {
-                    if made == len {
-                        Ok(())
-                    } else {
-                        Err(other_length())
-                    }
-                })
-            }
+            Self::Zstd => zstd::bulk::decompress_to_buffer(&stored()?, buf).and_then(|made| {
+                if made == len {
+                    Ok(())
+                } else {
+                    Err(other_length())
+                }
+            }),
             Self::Bzip2 | Self::Lz4 | Self::LegacyLz4 => Err(io::ErrorKind::Unsupported.into()),
         };
-        done.map_err(|e| {
-            let reason = format!("invalid {self} data");
-            Error::corrupt(reason).at(unit.offset).with_source(e)
-        })?;
-        Ok(unpacked.into())
+        done.map_err(|e| self.failed(e).at(unit.offset))?;
+        Ok(unpacked)
+    }
+
+    /// Returns the error of decompression: that of reading, if that is the cause.
+    fn failed(self, error: io::Error) -> Error {
+        let reason = format!("invalid {self} data");
+        error
+            .downcast::<Error>()
+            .unwrap_or_else(|error| Error::corrupt(reason).with_source(error))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use diskfs_block::{
-    BlockRead, CompressedUnit, Error, ImageMap, MappedRun, Result, RunStorage, bytes, read_within,
+    BlockRead, CompressedUnit, Error, ImageMap, MappedRun, Result, RunStorage, bytes,
 };
 
 use crate::codec::Codec;
@@ -41,8 +41,8 @@ impl Compressed {
         Ok(found.filter(|units| units.len() > 0).map(|units| Self {
             file,
             codec,
+            recent: Recent::new(units.largest_bytes()),
             units,
-            recent: Recent::default(),
         }))
     }
 
@@ -65,11 +65,10 @@ impl Compressed {
         }
     }
 
-    fn unpack(&self, unit: &Unit, len: u64) -> Result<Arc<[u8]>> {
-        let len_bytes = bytes::index(self.stored_bytes(unit));
-        let cut = || Error::corrupt("the file ends within compressed data").at(unit.offset);
-        let stored = read_within(self.file.as_ref(), unit.offset, len_bytes)?.ok_or_else(cut)?;
-        self.codec.decompress(&stored, unit, bytes::index(len))
+    fn unpack(&self, unit: &Unit, len: u64, spare: Option<Arc<[u8]>>) -> Result<Arc<[u8]>> {
+        let stored = (unit, self.stored_bytes(unit));
+        self.codec
+            .decompress(&self.file, stored, bytes::index(len), spare)
     }
 }
 
@@ -100,6 +99,6 @@ impl ImageMap for Compressed {
         let (found, end) = self.units.stored_at(unit.offset).ok_or_else(unknown)?;
         let len = end.saturating_sub(found.start);
         self.recent
-            .get_or_make(found.offset, || self.unpack(found, len))
+            .get_or_make(found.offset, |spare| self.unpack(found, len, spare))
     }
 }

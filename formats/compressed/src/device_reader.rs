@@ -19,9 +19,14 @@ pub struct DeviceReader {
 impl DeviceReader {
     /// Creates a reader of the device from its first byte on, with a buffer of this size.
     pub fn new(device: Arc<dyn BlockRead>, piece_bytes: usize) -> Self {
+        Self::at(device, 0, piece_bytes)
+    }
+
+    /// Creates a reader of the device from this byte on, with a buffer of this size.
+    pub(crate) fn at(device: Arc<dyn BlockRead>, offset: u64, piece_bytes: usize) -> Self {
         Self {
             device,
-            next: 0,
+            next: offset,
             buffer: Vec::new(),
             used: 0,
             piece_bytes,

@@ -1,6 +1,6 @@
 //! The units of a file: its parts that can be decompressed by themselves.
 
-/// The largest unit, compressed or decompressed: more than the blocks of `xz -T`, 24 MiB. Four of
+/// The largest unit, compressed or decompressed: more than the blocks of `xz -T`, 24 MiB. Two of
 /// them are kept in memory.
 pub(crate) const UNIT_MAX_BYTES: u64 = 32 << 20;
 /// The largest number of units, for which 24 MiB of memory are needed: 64 GiB in the smallest usual

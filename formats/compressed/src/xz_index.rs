@@ -158,7 +158,7 @@ fn put_number(out: &mut Vec<u8>, mut number: u64) {
 
 /// Returns a block as a stream: with a header before it, and an index and a footer behind it.
 pub(crate) fn stream_of(
-    block: &[u8],
+    block: impl Read,
     unpadded_bytes: u32,
     flags: u8,
     unpacked_bytes: usize,
