@@ -38,6 +38,9 @@ pub(super) struct Pieces<'a> {
     zeroes_max: u64,
     at: u64,
     count: u64,
+    /// The run that was asked for last, with its offset. Some hosts (tmpfs) need time by its length
+    /// to find its end, so it is asked for once, not for each piece.
+    last: Option<(u64, Extent)>,
 }
 
 impl<'a> Pieces<'a> {
@@ -50,6 +53,7 @@ impl<'a> Pieces<'a> {
             zeroes_max: ZEROES_BYTES,
             at: 0,
             count: 0,
+            last: None,
         }
     }
 
@@ -73,11 +77,8 @@ impl<'a> Pieces<'a> {
 
     /// Returns the run from `at` on, which ends at a multiple of the unit or at the end of the disk.
     /// A unit of which a part has data is data.
-    fn run_at(&self, at: u64) -> Result<Extent> {
-        let extent = match self.skipped {
-            Skipped::Backed => self.from.stored_at(at)?,
-            Skipped::Zeroes | Skipped::None => self.from.extent_at(at)?,
-        };
+    fn run_at(&mut self, at: u64) -> Result<Extent> {
+        let extent = self.extent_at(at)?;
         let left = self.from.size_bytes().saturating_sub(at);
         let whole_units = extent.len_bytes & !self.unit_bytes.saturating_sub(1);
         let (kind, len_bytes) = match extent.kind {
@@ -94,6 +95,24 @@ impl<'a> Pieces<'a> {
             len_bytes: len_bytes.min(left),
             kind,
         })
+    }
+
+    /// Returns the source's own run from `at` on.
+    fn extent_at(&mut self, at: u64) -> Result<Extent> {
+        if let Some((start, last)) = &self.last
+            && let Some(passed) = at.checked_sub(*start).filter(|it| *it < last.len_bytes)
+        {
+            return Ok(Extent {
+                len_bytes: last.len_bytes.saturating_sub(passed),
+                kind: last.kind,
+            });
+        }
+        let extent = match self.skipped {
+            Skipped::Backed => self.from.stored_at(at)?,
+            Skipped::Zeroes | Skipped::None => self.from.extent_at(at)?,
+        };
+        self.last = Some((at, extent));
+        Ok(extent)
     }
 
     /// Returns true if zeroes of this kind are no piece.
@@ -131,7 +150,7 @@ impl<'a> Pieces<'a> {
 
     /// Returns the length of the piece of data at `offset`, of which the first `len_bytes` are known
     /// to be data.
-    fn data_len(&self, offset: u64, mut len_bytes: u64) -> Result<u64> {
+    fn data_len(&mut self, offset: u64, mut len_bytes: u64) -> Result<u64> {
         let left = self.from.size_bytes().saturating_sub(offset);
         let max = PIECE_BYTES.max(self.unit_bytes).min(left);
         while len_bytes < max {
@@ -160,6 +179,7 @@ impl Iterator for Pieces<'_> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use diskfs_block::{Overlay, Zeroes};
 
@@ -167,6 +187,35 @@ mod tests {
 
     fn pieces(pieces: Pieces<'_>) -> Vec<Piece> {
         pieces.map(Result::unwrap).collect()
+    }
+
+    /// A device that counts how often it is asked for runs.
+    #[derive(Debug)]
+    struct Asked(Zeroes, AtomicU64);
+
+    impl BlockRead for Asked {
+        fn size_bytes(&self) -> u64 {
+            self.0.size_bytes()
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+            self.0.read_at(offset, buf)
+        }
+
+        fn extent_at(&self, offset: u64) -> Result<Extent> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            Ok(Extent {
+                len_bytes: self.size_bytes() - offset,
+                kind: ExtentKind::Data,
+            })
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_run_is_asked_for_once() {
+        let device = Asked(Zeroes::new(64 << 20), AtomicU64::new(0));
+        let all = pieces(Pieces::new(&device, 4096, Skipped::Zeroes));
+        assert_eq!((all.len(), device.1.into_inner()), (64, 1));
     }
 
     /// An image can declare any number of zeroes; nothing may depend on it.
