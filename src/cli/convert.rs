@@ -26,7 +26,7 @@ use super::operand::Operand;
 use super::options::{SourceArgs, configured_and};
 use super::progress::Progress;
 use super::sandbox::Needs;
-use super::session::{Output, Session, raw_stdout};
+use super::session::{Output, Session, large_stdout};
 pub(crate) use reading::Reading;
 
 /// Copy an image into a new one, in another format or compressed
@@ -220,7 +220,7 @@ pub(super) fn run(args: &Convert, session: &mut Session) -> Result<()> {
         args.write_into(from, &options, &mut advance)
     } else if args.is_stream() {
         let spool = tempfile::env::temp_dir();
-        let out = &mut raw_stdout()?;
+        let out = &mut large_stdout()?;
         convert_to_stream(from, out, &spool, &options, &mut advance)
             .map(|bytes| streamed_bytes = Some(bytes))
             .map_err(Error::from)

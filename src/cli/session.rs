@@ -19,6 +19,8 @@ use super::{GlobalArgs, ProgressMode, progress};
 
 /// The size of the buffer of standard output, which is the default capacity of a pipe (pipe(7)).
 const OUT_BUFFER_BYTES: usize = 64 << 10;
+/// The capacity of a pipe to which a whole disk is written, which is the default limit for a user.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// A run of the program.
 #[derive(Debug)]
@@ -352,6 +354,15 @@ pub(crate) fn shown_path(places: &[Located], place: &Located, path: &[u8]) -> Ve
 /// of binary data.
 pub(crate) fn raw_stdout() -> Result<std::fs::File> {
     Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
+}
+
+/// Returns standard output for the bytes of a whole disk. A pipe becomes a larger one, if the system
+/// allows it: its reader is woken less often.
+pub(crate) fn large_stdout() -> Result<std::fs::File> {
+    let out = raw_stdout()?;
+    // It is no pipe, or all of the user's pipes have their limit.
+    let _ = rustix::pipe::fcntl_setpipe_size(&out, PIPE_BYTES);
+    Ok(out)
 }
 
 /// Returns standard output with a buffer, for text.

@@ -61,6 +61,8 @@ fn fcntl() -> Vec<SeccompRule> {
         libc::F_OFD_GETLK,
         libc::F_OFD_SETLK,
         libc::F_OFD_SETLKW,
+        // To write an image to a pipe in larger pieces.
+        libc::F_SETPIPE_SZ,
     ];
     commands.map(|command| is(1, number(command))).into()
 }

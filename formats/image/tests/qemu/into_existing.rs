@@ -30,9 +30,10 @@ fn copy_into(
     };
     let image = Image::open(&source.join("disk.qcow2"), &options()).unwrap();
     let name = target.file_name().unwrap().to_str().unwrap();
-    let to = match name.ends_with(".raw") {
-        true => WritableImage::open(target, &options()).unwrap(),
-        false => open(target.parent().unwrap(), name),
+    let to = if target.extension().is_some_and(|it| it == "raw") {
+        WritableImage::open(target, &options()).unwrap()
+    } else {
+        open(target.parent().unwrap(), name)
     };
     let mut go_on = |_| ControlFlow::Continue(());
     let from = image.device();
