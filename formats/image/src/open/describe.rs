@@ -23,7 +23,7 @@ impl Opener<'_> {
             None => self.probed(&source).map_err(|e| e.in_file(&source.path))?,
         };
         let fits = self.options.check_disk(format);
-        fits.map_err(|e| e.in_file(path))?;
+        fits.map_err(|e| e.in_file(&source.path))?;
         match format {
             Format::Qcow2 => self
                 .describe_qcow2(&source)
