@@ -10,6 +10,8 @@ mod build;
 mod bytes;
 mod cat;
 mod check;
+#[cfg(feature = "objects")]
+mod checksum;
 mod chmod;
 mod chown;
 mod commit;
@@ -34,6 +36,8 @@ mod explain;
 mod export;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 mod failure;
+#[cfg(feature = "objects")]
+mod fetch;
 mod find;
 mod fleet;
 mod fork;
@@ -206,6 +210,8 @@ enum Command {
     Backup(backup::Backup),
     Bench(bench::Bench),
     Convert(convert::Convert),
+    #[cfg(feature = "objects")]
+    Fetch(fetch::Fetch),
     Compare(compare::Compare),
     Map(map::Map),
     Measure(measure::Measure),
@@ -285,6 +291,8 @@ impl Command {
             Self::Backup(_) => "backup",
             Self::Bench(_) => "bench",
             Self::Convert(_) => "convert",
+            #[cfg(feature = "objects")]
+            Self::Fetch(_) => "fetch",
             Self::Compare(_) => "compare",
             Self::Map(_) => "map",
             Self::Measure(_) => "measure",
@@ -403,6 +411,8 @@ impl Command {
             Self::Backup(args) => backup::run(args, session),
             Self::Bench(args) => bench::run(args, session),
             Self::Convert(args) => convert::run(args, session),
+            #[cfg(feature = "objects")]
+            Self::Fetch(args) => fetch::run(args, session),
             Self::Compare(args) => compare::run(args, session),
             Self::Map(args) => map::run(args, session),
             Self::Measure(args) => measure::run(args, session),

@@ -37,6 +37,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         &[
             "create",
             "convert",
+            "fetch",
             "backup",
             "compare",
             "map",

@@ -17,7 +17,7 @@ use brokered::BrokeredImages;
 use direct::DirectImages;
 
 /// Returns the name of an image for messages: its URI without secrets.
-fn shown(uri: &str) -> String {
+pub(super) fn shown(uri: &str) -> String {
     let spec = ImageSpec {
         path: uri.into(),
         ..ImageSpec::default()

@@ -100,9 +100,9 @@ mod tests {
     use super::guests::{Deploy, ErrorDocument, Log, Mount};
     use super::images::{
         Amend, Appliance, Backup, Bench, BitmapDocument, Build, Check, Commit, Compare, Convert,
-        Create, Export, Hotplug, Man, Map as ImageMap, Measure, Mkfs, Oci, PartitionDocument,
-        Rebase, Resize, Schemas, Seed, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Validate,
-        Wait,
+        Create, Export, Fetch, Hotplug, Man, Map as ImageMap, Measure, Mkfs, Oci,
+        PartitionDocument, Rebase, Resize, Schemas, Seed, SnapshotDocument, Sparsify, Tar, Uefi,
+        Umount, Validate, Wait,
     };
     use super::info::Info;
     use super::*;
@@ -147,6 +147,7 @@ mod tests {
             ("du", schema::<Du>()),
             ("error", schema::<ErrorDocument>()),
             ("export", schema::<Export>()),
+            ("fetch", schema::<Fetch>()),
             ("find", schema::<Find>()),
             ("grep", schema::<Grep>()),
             ("hash", schema::<Hash>()),

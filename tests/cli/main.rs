@@ -17,6 +17,8 @@ mod examples;
 mod export;
 mod fat;
 mod faults;
+#[cfg(feature = "objects")]
+mod fetch;
 mod formats;
 mod grep;
 mod guest;

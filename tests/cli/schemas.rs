@@ -153,9 +153,17 @@ const RUNS: &[&str] = &[
     "wait demo.qcow2",
 ];
 
-/// Commands that print no document, and commands that print one only with a microVM, with FUSE or
-/// with a virtual machine.
-const WITHOUT: &[&str] = &["cat", "completions", "demo", "hotplug", "run", "serve"];
+/// Commands that print no document, and commands that print one only with a microVM, with FUSE, with
+/// a virtual machine or with a server.
+const WITHOUT: &[&str] = &[
+    "cat",
+    "completions",
+    "demo",
+    "fetch",
+    "hotplug",
+    "run",
+    "serve",
+];
 
 fn run(directory: &Path, words: &[&str]) -> Output {
     Command::new(DISKFS)

@@ -13,11 +13,11 @@ use crate::blocks::{BLOCK_BYTES, Blocks, Place};
 use crate::counted::{Count, CountedObject, Statistics};
 use crate::disk_cache::{CachedObject, StoredBlocks};
 use crate::fetch::Fetch;
-use crate::object::{Object, Opened};
+use crate::object::{Object, Opened, open};
 use crate::options::Options;
 use crate::read_ahead::{REQUEST_BLOCKS, ReadAhead};
 use crate::retry::with_retries;
-use crate::{http, runtime, store, uri};
+use crate::runtime;
 
 /// The number of blocks on their way from which on nothing is read ahead: 32 MiB.
 const MAX_COMING: usize = 512;
@@ -59,13 +59,7 @@ impl Device {
     ///   serve ranges.
     /// * [`ErrorKind::Io`](diskfs_block::ErrorKind::Io) if it cannot be reached.
     pub fn open(uri: &str, name: &str, options: &Options) -> Result<Self> {
-        let opened = if uri::is_http(uri) {
-            http::open(uri, options)
-        } else {
-            store::open(uri, options)
-        };
-        let opened = opened.map_err(|error| error.in_file(name))?;
-        Self::of(opened, (uri, name), options)
+        Self::of(open(uri, name, options)?, (uri, name), options)
     }
 
     fn of(opened: Opened, (uri, name): (&str, &str), options: &Options) -> Result<Self> {
@@ -73,7 +67,7 @@ impl Device {
         blocks.keep(0, &opened.first);
         let count = Arc::new(Count::of_first(&opened.first));
         let counted = Arc::new(CountedObject::new(opened.object, Arc::clone(&count)));
-        let object: Arc<dyn Object> = match (&options.disk_cache, &opened.version) {
+        let object: Arc<dyn Object> = match (&options.disk_cache, &opened.strong_version) {
             (Some(cache), Some(version)) => {
                 let size = opened.size_bytes;
                 let stored = StoredBlocks::of(cache, &[uri, version, &size.to_string()]);

@@ -76,8 +76,9 @@ pub(crate) fn open(uri: &str, options: &Options) -> Result<Opened> {
         }
         Ok(Opened {
             size_bytes: part.total_bytes,
+            version: version.name(),
             first: part.bytes,
-            version: version.strong(),
+            strong_version: version.strong(),
             object: Arc::new(HttpObject {
                 size_bytes: part.total_bytes,
                 version,

@@ -14,6 +14,8 @@
 //! # Ok::<(), diskfs_block::Error>(())
 //! ```
 //!
+//! A [`Download`] reads all bytes of an object in order, by several requests at once.
+//!
 //! # Limits
 //!
 //! `DESIGN.md` says what is supported, and where credentials come from.
@@ -31,6 +33,7 @@ mod blocks;
 mod counted;
 mod device;
 mod disk_cache;
+mod download;
 mod fetch;
 mod http;
 mod object;
@@ -44,5 +47,6 @@ mod uri;
 pub use counted::Statistics;
 pub use device::Device;
 pub use disk_cache::DiskCache;
+pub use download::Download;
 pub use options::Options;
 pub use uri::is_uri;

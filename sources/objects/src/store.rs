@@ -79,8 +79,11 @@ pub(crate) fn open(uri: &str, options: &Options) -> Result<Opened> {
         }
         Ok(Opened {
             size_bytes,
+            version: etag
+                .as_ref()
+                .map(|etag| format!("etag {}", etag.escape_debug())),
             first,
-            version: etag.clone().filter(|etag| !etag.starts_with("W/")),
+            strong_version: etag.clone().filter(|etag| !etag.starts_with("W/")),
             object: Arc::new(StoredObject {
                 store,
                 key,

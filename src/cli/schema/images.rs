@@ -546,6 +546,27 @@ struct SeedFile {
     size_bytes: u64,
 }
 
+/// The document of `diskfs fetch --json`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Fetch {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The path of the copy.
+    path: String,
+    /// The path's bytes in base64, if it is not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+    /// The size of the file.
+    size_bytes: u64,
+    /// The space that the host has allocated for the copy.
+    allocated_bytes: u64,
+    /// The number of bytes that an earlier call had copied.
+    resumed_bytes: u64,
+    /// The checksum of the file, with its algorithm, if one was expected.
+    checksum: Option<String>,
+}
+
 /// The document of `diskfs validate --json`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]

@@ -24,6 +24,17 @@ impl Version {
         self.etag.is_some() || self.last_modified.is_some()
     }
 
+    /// Returns the validator that tells versions apart: the `ETag`, or else the time of the last
+    /// modification.
+    pub(super) fn name(&self) -> Option<String> {
+        let (what, value) = match (&self.etag, &self.last_modified) {
+            (Some(etag), _) => ("etag", etag),
+            (None, Some(time)) => ("last-modified", time),
+            (None, None) => return None,
+        };
+        Some(format!("{what} {}", value.as_bytes().escape_ascii()))
+    }
+
     /// Returns the value of the header `If-Range`, which only strong validators may be in.
     pub(super) fn validator(&self) -> Option<HeaderValue> {
         let is_strong = |etag: &&HeaderValue| !etag.as_bytes().starts_with(b"W/");

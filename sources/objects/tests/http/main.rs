@@ -1,5 +1,6 @@
 //! Devices of HTTP servers, good ones and bad ones.
 
+mod downloading;
 mod faults;
 mod reading;
 mod server;
