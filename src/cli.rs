@@ -49,6 +49,8 @@ mod helper;
 #[cfg(feature = "nbd")]
 mod hotplug;
 mod image_settings;
+#[cfg(feature = "objects")]
+mod import;
 mod info;
 mod inspect;
 mod into_dir;
@@ -212,6 +214,8 @@ enum Command {
     Convert(convert::Convert),
     #[cfg(feature = "objects")]
     Fetch(fetch::Fetch),
+    #[cfg(feature = "objects")]
+    Import(import::Import),
     Compare(compare::Compare),
     Map(map::Map),
     Measure(measure::Measure),
@@ -293,6 +297,8 @@ impl Command {
             Self::Convert(_) => "convert",
             #[cfg(feature = "objects")]
             Self::Fetch(_) => "fetch",
+            #[cfg(feature = "objects")]
+            Self::Import(_) => "import",
             Self::Compare(_) => "compare",
             Self::Map(_) => "map",
             Self::Measure(_) => "measure",
@@ -358,6 +364,8 @@ impl Command {
             Self::Backup(args) => args.needs(),
             Self::Bench(args) => args.needs(),
             Self::Convert(args) => args.needs(),
+            #[cfg(feature = "objects")]
+            Self::Import(args) => Some(args.needs()),
             Self::Compare(args) => Some(args.needs()),
             Self::Map(args) => Some(args.needs()),
             Self::Measure(args) => Some(args.needs()),
@@ -413,6 +421,8 @@ impl Command {
             Self::Convert(args) => convert::run(args, session),
             #[cfg(feature = "objects")]
             Self::Fetch(args) => fetch::run(args, session),
+            #[cfg(feature = "objects")]
+            Self::Import(args) => import::run(args, session),
             Self::Compare(args) => compare::run(args, session),
             Self::Map(args) => map::run(args, session),
             Self::Measure(args) => measure::run(args, session),

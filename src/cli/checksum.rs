@@ -5,11 +5,11 @@ mod list;
 use std::fmt;
 use std::str::FromStr;
 
-use diskfs::objects::{Download, Options, is_uri};
+use diskfs::objects::is_uri;
 use diskfs::{Error, ErrorKind, Result};
 use sha2::{Digest, Sha256, Sha512};
 
-use super::remote::shown;
+use super::remote::{self, shown};
 
 /// The longest list of checksums that is read.
 const MAX_LIST_BYTES: u64 = 4 << 20;
@@ -61,6 +61,14 @@ impl FromStr for ExpectedChecksum {
 }
 
 impl ExpectedChecksum {
+    /// Returns the URI of the list that is fetched.
+    pub(crate) fn list(&self) -> Option<&str> {
+        match self {
+            Self::Known(_) => None,
+            Self::Listed(list) => Some(list),
+        }
+    }
+
     /// Returns the checksum of the file at `uri`. A list is fetched for that.
     pub(crate) fn resolve(&self, uri: &str) -> Result<Checksum> {
         let list = match self {
@@ -79,17 +87,14 @@ impl ExpectedChecksum {
 
 /// Returns the text of a list of checksums.
 fn fetch(uri: &str) -> Result<String> {
-    let name = shown(uri);
-    let download = Download::open(uri, &name, &Options::default())?;
-    if download.size_bytes() > MAX_LIST_BYTES {
+    let list = remote::images().open(uri)?;
+    let size_bytes = list.size_bytes();
+    if size_bytes > MAX_LIST_BYTES {
         let reason = "the list of checksums is longer than 4 MiB";
-        return Err(Error::new(ErrorKind::Invalid, reason).in_file(name));
+        return Err(Error::new(ErrorKind::Invalid, reason).in_file(shown(uri)));
     }
-    let mut bytes = Vec::new();
-    download.read_from(0, |part| {
-        bytes.extend_from_slice(part);
-        Ok::<_, Error>(())
-    })?;
+    let mut bytes = vec![0; usize::try_from(size_bytes).unwrap_or(0)];
+    list.read_at(0, &mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -162,7 +167,8 @@ impl Hasher {
         }
     }
 
-    fn finish(self) -> Checksum {
+    /// Returns the checksum of the bytes.
+    pub(crate) fn finish(self) -> Checksum {
         match self {
             Self::Sha256(state) => Checksum {
                 algorithm: Algorithm::Sha256,

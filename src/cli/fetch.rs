@@ -5,7 +5,7 @@ mod record;
 mod target;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use diskfs::objects::{Download, Options, is_uri};
@@ -25,8 +25,8 @@ use target::{NewTarget, Place};
 ///
 /// The file is fetched by several requests at once, and blocks of zeroes are stored as holes. All of
 /// it is of one version: if it changes on the server meanwhile, the copy fails. FILE appears only
-/// when it is complete, its checksum is the expected one, and it is durable. To make an image of
-/// another format, `diskfs convert` takes URLs, too.
+/// when it is complete, its checksum is the expected one, and it is durable. `diskfs import`
+/// makes an image of another format.
 #[derive(Debug, Args)]
 #[command(
     after_help = "The URL is one of http, https, s3, gs or az. Credentials come from the environment and
@@ -85,10 +85,7 @@ struct Fetched {
 
 pub(super) fn run(args: &Fetch, session: &mut Session) -> Result<()> {
     check_url(&args.url)?;
-    if is_standard(&args.output) {
-        let error = Error::new(ErrorKind::Invalid, "the copy must be a file");
-        return Err(error.with_hint("give -o the name of a file"));
-    }
+    refuse_stream(&args.output)?;
     let fetched = args.fetch(session)?;
     match session.output() {
         Output::Json => args.print_json(&fetched, session),
@@ -106,8 +103,17 @@ pub(super) fn check_url(url: &str) -> Result<()> {
     Err(error.in_file(shown(url)))
 }
 
+/// Refuses standard output, which could not take back what turns out to be wrong.
+pub(super) fn refuse_stream(output: &Path) -> Result<()> {
+    if is_standard(output) {
+        let error = Error::new(ErrorKind::Invalid, "the copy must be a file");
+        return Err(error.with_hint("give -o the name of a file"));
+    }
+    Ok(())
+}
+
 /// Refuses a file that is larger than the limit.
-pub(super) fn check_size(size_bytes: u64, limit_bytes: Option<u64>, url: &str) -> Result<()> {
+fn check_size(size_bytes: u64, limit_bytes: Option<u64>, url: &str) -> Result<()> {
     match limit_bytes.filter(|limit| size_bytes > *limit) {
         None => Ok(()),
         Some(limit) => {

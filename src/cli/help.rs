@@ -38,6 +38,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "create",
             "convert",
             "fetch",
+            "import",
             "backup",
             "compare",
             "map",

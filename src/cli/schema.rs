@@ -100,7 +100,7 @@ mod tests {
     use super::guests::{Deploy, ErrorDocument, Log, Mount};
     use super::images::{
         Amend, Appliance, Backup, Bench, BitmapDocument, Build, Check, Commit, Compare, Convert,
-        Create, Export, Fetch, Hotplug, Man, Map as ImageMap, Measure, Mkfs, Oci,
+        Create, Export, Fetch, Hotplug, Import, Man, Map as ImageMap, Measure, Mkfs, Oci,
         PartitionDocument, Rebase, Resize, Schemas, Seed, SnapshotDocument, Sparsify, Tar, Uefi,
         Umount, Validate, Wait,
     };
@@ -152,6 +152,7 @@ mod tests {
             ("grep", schema::<Grep>()),
             ("hash", schema::<Hash>()),
             ("hotplug", schema::<Hotplug>()),
+            ("import", schema::<Import>()),
             ("info", schema::<Info>()),
             ("log", schema::<Log>()),
             ("ls", schema::<Ls>()),

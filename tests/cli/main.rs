@@ -25,6 +25,8 @@ mod guest;
 mod host_full;
 #[cfg(feature = "nbd")]
 mod hotplug;
+#[cfg(feature = "objects")]
+mod import;
 mod listing;
 mod log;
 mod luks;

@@ -161,6 +161,7 @@ const WITHOUT: &[&str] = &[
     "demo",
     "fetch",
     "hotplug",
+    "import",
     "run",
     "serve",
 ];

@@ -13,7 +13,7 @@ mod signature;
 use std::path::Path;
 use std::sync::Arc;
 
-use diskfs_block::{Error, ErrorKind, Result};
+use diskfs_block::{BlockRead, Error, ErrorKind, Result};
 
 use crate::open::Opener;
 use crate::probe::head_of;
@@ -98,6 +98,24 @@ pub fn validate(
     };
     let source = Opener::new(&options)?.top(path)?;
     validate_source(&source, &options, validation).map_err(|e| e.in_file(&source.path))
+}
+
+/// Validates an image that is in storage of the caller: behind a network, for example. Errors call it
+/// `name`.
+///
+/// # Errors
+/// Those of reading the device.
+pub fn validate_device(
+    name: &Path,
+    device: Arc<dyn BlockRead>,
+    validation: &ValidateOptions,
+) -> Result<Verdict> {
+    let options = OpenOptions {
+        gate: Gate::closed(),
+        ..OpenOptions::default()
+    };
+    let source = Source::of_device(name, device, None);
+    validate_source(&source, &options, validation).map_err(|e| e.in_file(name))
 }
 
 fn validate_source(

@@ -567,6 +567,33 @@ pub(super) struct Fetch {
     checksum: Option<String>,
 }
 
+/// The document of `diskfs import --json`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Import {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The path of the new image.
+    path: String,
+    /// The image's bytes in base64, if it is not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+    /// The format of the new image.
+    format: String,
+    /// The size of the guest's disk.
+    virtual_size_bytes: u64,
+    /// The size of the image file.
+    file_size_bytes: u64,
+    /// The space that the host has allocated for the image file.
+    allocated_bytes: u64,
+    /// The format of the image on the server.
+    source_format: String,
+    /// The policy by which the image was validated.
+    policy: String,
+    /// The checksum of the file on the server, with its algorithm, if one was expected.
+    checksum: Option<String>,
+}
+
 /// The document of `diskfs validate --json`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
