@@ -92,7 +92,7 @@ mod session;
 mod show;
 mod signals;
 mod snapshot;
-#[cfg(feature = "export")]
+#[cfg(any(feature = "export", feature = "serve"))]
 mod socket;
 mod sparsify;
 mod stat;

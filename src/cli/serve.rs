@@ -1,5 +1,7 @@
 //! The command `diskfs serve`.
 
+mod images;
+
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -21,7 +23,7 @@ use super::vm::VmArgs;
 /// The most worker processes that wait for requests.
 const READY_WORKERS: usize = 4;
 
-/// Serve requests of other programs over gRPC
+/// Serve other programs: deployments over gRPC, images over HTTP
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
     #[command(subcommand)]
@@ -31,6 +33,7 @@ pub(super) struct ServeArgs {
 #[derive(Debug, Subcommand)]
 enum Service {
     Deploy(Box<Deploy>),
+    Images(images::Images),
 }
 
 /// Serve as the host-deployer of a cloud's host
@@ -120,13 +123,21 @@ pub(super) enum LogFormat {
 impl ServeArgs {
     /// Returns the format of the log.
     pub(super) fn log_format(&self) -> LogFormat {
-        let Service::Deploy(args) = &self.service;
-        args.log_format
+        match &self.service {
+            Service::Deploy(args) => args.log_format,
+            Service::Images(args) => args.log_format,
+        }
     }
 }
 
-pub(super) fn run(args: &ServeArgs, _: &mut Session) -> Result<()> {
-    let Service::Deploy(args) = &args.service;
+pub(super) fn run(args: &ServeArgs, session: &mut Session) -> Result<()> {
+    match &args.service {
+        Service::Deploy(args) => deploy(args),
+        Service::Images(args) => images::run(args, session),
+    }
+}
+
+fn deploy(args: &Deploy) -> Result<()> {
     let config = args.read_config()?;
     let host = args.host(&config)?;
     let options = args.server(config);

@@ -78,6 +78,12 @@ impl Session {
         }
     }
 
+    /// Returns true if processes that read images confine themselves.
+    #[cfg(feature = "serve")]
+    pub(crate) fn confines(&self) -> bool {
+        self.confinement == Confinement::On
+    }
+
     /// Confines this process, as [`sandbox::enter`] does, unless `--no-sandbox` was given.
     ///
     /// # Errors

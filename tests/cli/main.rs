@@ -54,6 +54,8 @@ mod room;
 mod sandbox;
 mod schemas;
 mod seed;
+#[cfg(all(feature = "serve", feature = "objects"))]
+mod serve_images;
 mod sparsify;
 mod systems;
 mod taking_out;

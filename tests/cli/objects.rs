@@ -202,6 +202,8 @@ fn commands_read_an_image_of_a_store() {
         "demo\n"
     );
     run(&["compare", "demo.qcow2", image]).text();
+    run(&["fetch", "--resume", image, "-o", "copy.qcow2"]).text();
+    assert!(fs::read(dir.join("copy.qcow2")).unwrap() == fs::read(dir.join("demo.qcow2")).unwrap());
     let (code, stderr) = run(&["info", "s3://images/missing"]).failure();
     assert_eq!(code, 3, "{stderr}");
     assert!(stderr.contains("no such object"), "{stderr}");

@@ -157,6 +157,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // NBD knows nothing of images: it serves any device, and is one.
     ("diskfs-nbd", &["diskfs-block"]),
+    ("diskfs-http", &["diskfs-block"]),
     ("diskfs-objects", &["diskfs-block"]),
     // The confinement of processes, and the files that they get: only their images.
     ("diskfs-sandbox", &["diskfs-block", "diskfs-image"]),
@@ -199,6 +200,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-disk",
             "diskfs-etc",
             "diskfs-export",
+            "diskfs-http",
             "diskfs-image",
             "diskfs-inspect",
             "diskfs-iso9660",

@@ -11,7 +11,8 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::fetch::Fetch;
-use crate::object::{Object, open};
+use crate::object::Object;
+use crate::open::open;
 use crate::options::Options;
 use crate::retry::with_retries;
 use crate::runtime;

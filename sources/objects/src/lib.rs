@@ -37,6 +37,7 @@ mod download;
 mod fetch;
 mod http;
 mod object;
+mod open;
 mod options;
 mod read_ahead;
 mod retry;

@@ -7,14 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use diskfs_block::{Error, ErrorKind, Result};
-
-use crate::options::Options;
-use crate::{http, store, uri};
+use diskfs_block::{Error, ErrorKind};
 
 /// The bytes of a range, which arrive later.
-pub(crate) type Fetching =
-    Pin<Box<dyn Future<Output = std::result::Result<Bytes, FetchError>> + Send>>;
+pub(crate) type Fetching = Pin<Box<dyn Future<Output = Result<Bytes, FetchError>> + Send>>;
 
 /// An object that was opened: all fetches return bytes of the same version.
 pub(crate) trait Object: Debug + Send + Sync {
@@ -33,16 +29,6 @@ pub(crate) struct Opened {
     pub(crate) version: Option<String>,
     /// The bytes at the beginning of the object that came with the first answer.
     pub(crate) first: Bytes,
-}
-
-/// Opens the object of a URI. `name` is its name in errors.
-pub(crate) fn open(uri: &str, name: &str, options: &Options) -> Result<Opened> {
-    let opened = if uri::is_http(uri) {
-        http::open(uri, options)
-    } else {
-        store::open(uri, options)
-    };
-    opened.map_err(|error| error.in_file(name))
 }
 
 /// A failed fetch.

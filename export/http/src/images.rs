@@ -1,0 +1,138 @@
+//! The directory of images. No request gets out of it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use diskfs_block::{Error, Result};
+use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::io::Errno;
+
+use crate::version::Version;
+
+/// The largest number of images in a listing.
+const MAX_NAMES: usize = 10_000;
+
+/// A directory whose files are served.
+#[derive(Debug)]
+pub(crate) struct Images {
+    dir: OwnedFd,
+}
+
+/// An image that is open, in the version that it had then.
+#[derive(Debug)]
+pub(crate) struct Image {
+    pub(crate) file: File,
+    pub(crate) version: Version,
+}
+
+impl Images {
+    /// Opens the directory.
+    pub(crate) fn new(path: &Path) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat(CWD, path, flags, Mode::empty());
+        let dir = dir.map_err(|e| Error::from(e).in_file(path))?;
+        Ok(Self { dir })
+    }
+
+    /// Opens an image. Returns `None` if there is no regular file with this name, if the name is not
+    /// one of an image, or if the file is a symlink.
+    pub(crate) fn open(&self, name: &str) -> io::Result<Option<Image>> {
+        if !is_name(name) {
+            return Ok(None);
+        }
+        // A pipe would stop the server if opening waited for its writer.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let opened = match openat2(&self.dir, name, flags, Mode::empty(), resolve) {
+            // The name is one component, which NOFOLLOW alone keeps in the directory, too.
+            Err(Errno::NOSYS | Errno::PERM) => openat(&self.dir, name, flags, Mode::empty()),
+            other => other,
+        };
+        let file = match opened {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::NAMETOOLONG | Errno::ACCESS) => {
+                return Ok(None);
+            }
+            Err(errno) => return Err(errno.into()),
+        };
+        let metadata = file.metadata()?;
+        Ok(metadata.is_file().then(|| Image {
+            version: Version::of(&metadata),
+            file,
+        }))
+    }
+
+    /// Returns the names of the images, in order.
+    pub(crate) fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.dir)? {
+            let Ok(name) = entry?.file_name().to_str().map(str::to_owned) else {
+                continue;
+            };
+            if is_name(&name) && names.len() < MAX_NAMES {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
+/// Returns true for a name in the directory itself that is not hidden: hidden files are unfinished
+/// ones, and files of other programs.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_of_the_directory_are_images() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("images");
+        std::fs::create_dir_all(at.join("sub")).unwrap();
+        for name in ["a.raw", "sub/b.raw", ".hidden", "../secret"] {
+            std::fs::write(at.join(name), name).unwrap();
+        }
+        symlink("a.raw", at.join("link")).unwrap();
+        symlink("../secret", at.join("out")).unwrap();
+        rustix::fs::mknodat(
+            CWD,
+            at.join("pipe"),
+            rustix::fs::FileType::Fifo,
+            Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        let images = Images::new(&at).unwrap();
+        assert!(images.open("a.raw").unwrap().is_some());
+        for name in [
+            "",
+            ".",
+            "..",
+            "/",
+            "sub",
+            "sub/b.raw",
+            "../secret",
+            "./a.raw",
+            ".hidden",
+            "link",
+            "out",
+            "pipe",
+            "missing",
+            "a.raw/",
+            "a.raw\0",
+            "/etc/passwd",
+        ] {
+            assert!(images.open(name).unwrap().is_none(), "{name:?}");
+        }
+        assert!(images.names().unwrap().contains(&"a.raw".to_owned()));
+    }
+}
