@@ -1,6 +1,8 @@
 //! The command line of qemu-img: a table of calls that qemu-img and diskfs answer alike, in the
 //! ways in which clouds and virtual-machine managers call it.
 
+mod encrypted;
+
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
@@ -446,8 +448,9 @@ fn images_on_other_machines_have_the_same_answers() {
 fn what_is_not_offered_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     for words in [
-        &["convert", "--object", "secret,id=a", "a", "b"][..],
-        &["convert", "a", "b", "c"],
+        &["convert", "a", "b", "c"][..],
+        &["info", "--object", "secret,id=a,data=x,keyid=b", "a"],
+        &["info", "--object", "tls-creds-x509,id=a,dir=x", "a"],
     ] {
         let mut command = Command::new(DISKFS);
         let command = command.arg("qemu-img").args(words);

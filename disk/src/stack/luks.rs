@@ -113,6 +113,22 @@ impl Keys {
         Ok(None)
     }
 
+    /// Returns the contents of a file at `path` that is a LUKS volume as a whole, which one of the
+    /// keys unlocks.
+    ///
+    /// # Errors
+    /// `Invalid` for a file that is not a LUKS volume; `Denied` if no key fits; `Unsupported`,
+    /// `Corrupt`, `Io`.
+    pub fn contents(&self, path: &Path, file: Arc<dyn BlockRead>) -> Result<Arc<dyn BlockRead>> {
+        let header = Header::read(&*file)?.ok_or_else(|| {
+            let reason = "the file is not a LUKS volume";
+            Error::new(crate::ErrorKind::Invalid, reason).in_file(path)
+        })?;
+        let keys = self.of_image(path, &header);
+        let key = self.volume_key(&header, &*file, &keys)?;
+        Ok(Arc::new(Unlocked::new(file, &header, &key)?))
+    }
+
     /// Returns the keys to try on the image at `path`: its own first, then those for all.
     fn of_image(&self, path: &Path, header: &Header) -> Vec<&Key> {
         let is_own = |name: &str| {

@@ -71,4 +71,5 @@ pub use header::{Header, KeyslotState, Version};
 pub use key::{Key, Secret, VolumeKey};
 pub use keyslot::Priority;
 pub use limits::Limits;
+pub use luks1::{Luks1Details, Luks1Slot};
 pub use unlocked::Unlocked;

@@ -1,8 +1,10 @@
 //! The LUKS1 format: one header with eight key slots.
 
+mod details;
 mod keyblock;
 mod phdr;
 
+pub use details::{Luks1Details, Luks1Slot};
 pub(crate) use phdr::from_bytes;
 
 /// The length of the header in bytes, including the key blocks.

@@ -49,7 +49,7 @@ impl Amend {
         }
         let source = self.open.source(name, self.format.as_deref())?;
         let change = change_of(&self.options)?;
-        let options = source.args.image.open_options()?;
+        let options = source.open_options()?;
         let progress = Progress::new(self.progress && !self.quiet, 0);
         let done = amend(&source.path, change, &options);
         progress.finish(done.is_ok());

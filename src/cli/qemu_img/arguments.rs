@@ -1,15 +1,20 @@
 //! Arguments that several commands of qemu-img have.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
-use diskfs::image::{Description, Image, ProbedFormats};
-use diskfs::{Format, parse_bytes};
+use diskfs::block::BlockRead;
+use diskfs::image::{Access, Description, Image, ProbedFormats};
+use diskfs::{ErrorKind, Format, Keys, OpenOptions, parse_bytes};
 
 use super::failure::{Failure, Result};
-use super::names::{Named, remote_uri};
+use super::luks::{self, LuksHeaders};
+use super::names::{LUKS, Named, remote_uri};
+use super::runner::text;
+use super::secret::Secrets;
 use crate::cli::options::{ImageArgs, SourceArgs};
 
 /// The modes of the host's cache that qemu-img accepts. Diskfs uses the host's cache in all of
@@ -38,7 +43,7 @@ pub(super) struct OpenArgs {
     #[arg(short = 'U', long)]
     pub(super) force_share: bool,
 
-    /// The key of an encrypted image (not supported)
+    /// Define the key of an encrypted image: secret,id=NAME and data=TEXT or file=FILE
     #[arg(long, value_name = "OBJECTDEF")]
     object: Vec<String>,
 
@@ -52,23 +57,30 @@ pub(super) struct OpenArgs {
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) args: SourceArgs,
+    /// The key of the image; the message if its secret is not defined.
+    pub(super) keys: Option<std::result::Result<Keys, String>>,
+    /// True if the disk is what a LUKS volume contains.
+    pub(super) is_luks: bool,
 }
 
 impl OpenArgs {
     /// Returns the image of a file name as qemu-img spells it.
     pub(super) fn source(&self, name: &OsString, format: Option<&str>) -> Result<Source> {
-        if !self.object.is_empty() {
-            let reason = "--object: not supported by diskfs; `diskfs convert --key` opens \
-                          encrypted images";
-            return Err(Failure::new(reason));
-        }
-        let mut format = format.map(format_of).transpose()?;
-        let named = if self.image_opts {
+        let secrets = Secrets::parse(&self.object)?;
+        let mut named = if self.image_opts {
             Named::parse_options(name)?
         } else {
             Named::parse(name)?
         };
-        format = named.format.or(format);
+        let format = match (named.format, format) {
+            (Some(format), _) => Some(format),
+            (None, Some(LUKS)) => {
+                named.is_luks = true;
+                Some(Format::Raw)
+            }
+            (None, other) => other.map(format_of).transpose()?,
+        };
+        let keys = secrets.keys_of(&named);
         let image = ImageArgs {
             format,
             force_share: self.force_share,
@@ -77,6 +89,8 @@ impl OpenArgs {
         };
         Ok(Source {
             path: named.path,
+            keys,
+            is_luks: named.is_luks,
             args: SourceArgs {
                 image,
                 ..SourceArgs::default()
@@ -86,21 +100,87 @@ impl OpenArgs {
 }
 
 impl Source {
-    /// Opens the image with its backing files.
+    /// Returns the options for opening the image, with its key.
+    ///
+    /// # Errors
+    /// For a LUKS volume, which is only read.
+    pub(super) fn open_options(&self) -> Result<OpenOptions> {
+        if self.is_luks {
+            let reason = "not supported by diskfs: this command with the driver luks";
+            return Err(Failure::at(&text(&self.path), unsupported(reason)));
+        }
+        Ok(self.options()?)
+    }
+
+    fn options(&self) -> diskfs::Result<OpenOptions> {
+        let mut options = self.args.image.open_options()?;
+        if let Some(keys) = self.keys()? {
+            options.unlock = Some(Arc::new(keys));
+        }
+        Ok(options)
+    }
+
+    /// Returns the key of the image, if its name names one.
+    fn keys(&self) -> diskfs::Result<Option<Keys>> {
+        let keys = self.keys.clone().transpose();
+        keys.map_err(|reason| diskfs::Error::new(ErrorKind::NotFound, reason))
+    }
+
+    /// Opens the image with its backing files, and with the keys of all that are encrypted.
     pub(super) fn open(&self) -> Result<Image> {
-        self.opened().map_err(|e| Failure::to_open(&self.path, e))
+        let image = self.opened().map_err(|e| Failure::to_open(&self.path, e))?;
+        if let Some(option) = luks::missing_key(&image, self)? {
+            let path = self.path.display();
+            let reason = format!("Parameter '{option}' is required for cipher");
+            return Err(Failure::new(format!("Could not open '{path}': {reason}")));
+        }
+        Ok(image)
     }
 
     fn opened(&self) -> diskfs::Result<Image> {
-        let options = self.args.image.open_options()?;
-        Ok(Image::open(&self.path, &options)?)
+        let options = self.options()?;
+        if !self.is_luks {
+            return Ok(Image::open(&self.path, &options)?);
+        }
+        let raw = OpenOptions {
+            format: Some(Format::Raw),
+            ..options.clone()
+        };
+        let device = Image::open(&self.path, &raw)?.device();
+        let device = match self.keys()? {
+            Some(keys) => keys.contents(&self.path, device)?,
+            None => device,
+        };
+        Ok(Image::from_named_device(&self.path, device, &options)?)
+    }
+
+    /// Describes the image with its backing files, whose data need not be unlocked: `headers` gets
+    /// their LUKS headers.
+    pub(super) fn describe_chain(&self, headers: &Arc<LuksHeaders>) -> Result<Description> {
+        let options = OpenOptions {
+            unlock: Some(headers.clone()),
+            ..self.options()?
+        };
+        let image = Image::open(&self.path, &options);
+        let image = image.map_err(|e| Failure::to_open(&self.path, e))?;
+        Ok(image.description().clone())
+    }
+
+    /// Returns the device with the bytes of a file of this host.
+    pub(super) fn file(&self, path: &Path) -> diskfs::Result<Arc<dyn BlockRead>> {
+        let files = self.options()?.files;
+        Ok(Arc::new(files.open(path, Access::Read)?))
     }
 
     /// Describes the image alone.
     pub(super) fn describe(&self) -> Result<Description> {
-        let options = self.args.image.open_options()?;
+        let options = self.options()?;
         Image::describe(&self.path, &options).map_err(|e| Failure::to_open(&self.path, e))
     }
+}
+
+fn unsupported(reason: &'static str) -> diskfs::Error {
+    diskfs::Error::new(ErrorKind::Unsupported, reason)
 }
 
 /// Parses the name of a format.

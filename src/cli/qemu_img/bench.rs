@@ -142,7 +142,7 @@ impl Bench {
     }
 
     fn write_to(source: &Source, requests: &Requests) -> Result<()> {
-        let options = source.args.image.open_options()?;
+        let options = source.open_options()?;
         let image = WritableImage::open(&source.path, &options);
         let image = image.map_err(|e| Failure::to_open(&source.path, e))?;
         let made = Self::make(requests, &Disk::Writable(image.device()));

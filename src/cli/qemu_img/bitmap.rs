@@ -131,7 +131,7 @@ impl Bitmap {
         }
         let name = name.to_string_lossy();
         let source = self.open.source(image, self.format.as_deref())?;
-        let options = source.args.image.open_options()?;
+        let options = source.open_options()?;
         for action in &self.actions.0 {
             let done = self.change(&source, &options, &name, action)?;
             done.map_err(|e| Failure::at(&format!("Operation on bitmap '{name}' failed"), e))?;
@@ -167,7 +167,7 @@ impl Bitmap {
                     .map(|file| self.open.source(file, format))
                     .transpose()?;
                 let other = match &other {
-                    Some(other) => Some((&*other.path, other.args.image.open_options()?)),
+                    Some(other) => Some((&*other.path, other.open_options()?)),
                     None => None,
                 };
                 let source = MergeSource {

@@ -119,7 +119,7 @@ fn repaired(source: &Source, what: What) -> Result<(CheckReport, Fixed, &'static
         What::Leaks => Repair::Leaks,
         What::All => Repair::All,
     };
-    let options = source.args.image.open_options()?;
+    let options = source.open_options()?;
     let repaired = repair(&source.path, what, &options);
     if let Err(error) = &repaired
         && error.kind() == diskfs::block::ErrorKind::Unsupported

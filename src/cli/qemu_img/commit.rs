@@ -57,7 +57,7 @@ impl Commit {
         } else {
             Overlay::Emptied
         };
-        let options = source.args.image.open_options()?;
+        let options = source.open_options()?;
         let mut progress = Progress::new(self.progress && !self.quiet, 0);
         let advance = &mut |bytes, total| progress.advance_of(bytes, total);
         let done = commit(&source.path, wanted, &options, advance);

@@ -16,6 +16,7 @@ use diskfs::image::create::{
 use super::arguments::{format_of, local_path, size};
 use super::failure::{Failure, Result};
 use super::runner::text;
+use super::secret::Secrets;
 use crate::cli::image_settings::{ImageSettings, create_image, options_in};
 use crate::cli::options::configured;
 use crate::cli::show::name::message;
@@ -53,7 +54,7 @@ pub(super) struct Create {
     #[arg(short, long)]
     quiet: bool,
 
-    /// The key of an encrypted image (not supported)
+    /// Define the key of an encrypted image, which diskfs does not create
     #[arg(long, value_name = "OBJECTDEF")]
     object: Vec<String>,
 }
@@ -78,9 +79,7 @@ impl Create {
     }
 
     fn settings(&self, path: &Path, format: Format) -> Result<ImageSettings> {
-        if !self.object.is_empty() {
-            return Err(Failure::new("--object: not supported by diskfs"));
-        }
+        Secrets::parse(&self.object)?;
         let mut settings = settings_of(&self.options).map_err(|e| Failure::at(&text(path), e))?;
         if let Some(text) = &self.size {
             settings.size = Some(size(text)?);

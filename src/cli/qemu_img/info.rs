@@ -3,16 +3,19 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
 
 use diskfs::Format;
 use diskfs::image::{Description, Snapshot};
+use diskfs::luks::Luks1Details;
 
 use super::arguments::{OpenArgs, OutputForm, Source, only};
 use super::failure::Result;
-use super::names::remote_uri;
+use super::luks;
+use super::names::{LUKS, remote_uri};
 use super::runner::{confined, text};
 use super::size::human;
 use super::snapshot;
@@ -46,7 +49,10 @@ impl Info {
         let name = only(&self.names, "info")?;
         let source = self.open.source(name, self.format.as_deref())?;
         let chain = confined(&[&source], None, || self.describe(&source))?;
-        let infos: Vec<ImageInfo> = chain.iter().map(ImageInfo::new).collect();
+        let infos = chain
+            .iter()
+            .map(|(image, luks)| ImageInfo::new(image, luks.as_ref()));
+        let infos: Vec<ImageInfo> = infos.collect();
         let mut out = std::io::stdout().lock();
         match self.output {
             OutputForm::Human => {
@@ -66,15 +72,22 @@ impl Info {
         Ok(0)
     }
 
-    /// Describes the image, and its backing files if they are wanted.
-    fn describe(&self, source: &Source) -> Result<Vec<Description>> {
+    /// Describes the image, and its backing files if they are wanted; each with its LUKS header.
+    fn describe(&self, source: &Source) -> Result<Vec<(Description, Option<Luks1Details>)>> {
+        let headers = Arc::default();
         // An image on another machine names no other file.
         if !self.backing_chain || remote_uri(&source.path).is_some() {
-            return Ok(vec![source.describe()?]);
+            return Ok(vec![luks::with_header(
+                source.describe()?,
+                source,
+                &headers,
+            )?]);
         }
-        let mut chain = vec![source.open()?.description().clone()];
-        while let Some(backing) = chain.last_mut().and_then(|last| last.backing.take()) {
-            chain.push(*backing);
+        let mut next = Some(source.describe_chain(&headers)?);
+        let mut chain = Vec::new();
+        while let Some(mut image) = next {
+            next = image.backing.take().map(|backing| *backing);
+            chain.push(luks::with_header(image, source, &headers)?);
         }
         Ok(chain)
     }
@@ -83,16 +96,21 @@ impl Info {
 /// A description of an image, with the values that are shown.
 struct ImageInfo<'a> {
     image: &'a Description,
-    format: Format,
+    format: &'static str,
+    /// True for a LUKS volume, which has no other format.
+    is_luks: bool,
     specific: Option<Fields>,
 }
 
 impl<'a> ImageInfo<'a> {
-    fn new(image: &'a Description) -> Self {
+    fn new(image: &'a Description, luks: Option<&Luks1Details>) -> Self {
+        let format = image.format.unwrap_or(Format::Raw);
+        let is_luks = format == Format::Raw && luks.is_some();
         Self {
             image,
-            format: image.format.unwrap_or(Format::Raw),
-            specific: specific::of(image),
+            format: if is_luks { LUKS } else { format.qemu_name() },
+            is_luks,
+            specific: specific::of(image, luks),
         }
     }
 
@@ -128,7 +146,7 @@ impl<'a> ImageInfo<'a> {
 
     fn is_encrypted(&self) -> bool {
         let qcow2 = self.image.qcow2.as_ref();
-        qcow2.is_some_and(|it| it.encryption.is_some())
+        self.is_luks || qcow2.is_some_and(|it| it.encryption.is_some())
     }
 
     /// Returns the length of the file in whole sectors.
@@ -175,12 +193,12 @@ impl<'a> ImageInfo<'a> {
         put("children", json!([{ "name": "file", "info": file }]));
         put("virtual-size", image.virtual_size_bytes.into());
         put("filename", path.into());
-        put("format", self.format.qemu_name().into());
+        put("format", self.format.into());
         if !self.is_remote() {
             put("actual-size", image.allocated_bytes.into());
         }
         // A raw image has the flag of its file.
-        if !self.is_remote() || self.format != Format::Raw {
+        if !self.is_remote() || self.format != Format::Raw.name() {
             put("dirty-flag", self.is_dirty().into());
         }
         if let Some(bytes) = self.cluster_size() {
@@ -190,7 +208,7 @@ impl<'a> ImageInfo<'a> {
             put("encrypted", true.into());
         }
         if let Some(specific) = &self.specific {
-            let name = self.format.qemu_name();
+            let name = self.format;
             put(
                 "format-specific",
                 json!({ "type": name, "data": specific.to_json() }),
@@ -218,7 +236,7 @@ impl<'a> ImageInfo<'a> {
         let path = message(&text(&image.path));
         let mut lines = vec![
             format!("image: {path}"),
-            format!("file format: {}", self.format.qemu_name()),
+            format!("file format: {}", self.format),
             format!("virtual size: {}", with_bytes(image.virtual_size_bytes)),
             format!("disk size: {}", self.disk_size()),
         ];

@@ -62,9 +62,12 @@ impl Map {
             )?;
         }
         for entry in image.map() {
-            let Some(entry) = within(&entry?, start, end) else {
+            let Some(mut entry) = within(&entry?, start, end) else {
                 continue;
             };
+            if source.is_luks {
+                entry.host_offset = None;
+            }
             match self.output {
                 OutputForm::Json => {
                     out.write_all(if is_first { b"[" } else { b",\n" })?;

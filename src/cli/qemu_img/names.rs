@@ -33,6 +33,10 @@ const IGNORED: [&str; 9] = [
 pub(super) struct Named {
     pub(super) path: PathBuf,
     pub(super) format: Option<Format>,
+    /// True if the disk is what a LUKS volume contains, in the format.
+    pub(super) is_luks: bool,
+    /// The identifier of the secret that unlocks the image.
+    pub(super) secret: Option<String>,
 }
 
 impl Named {
@@ -40,6 +44,8 @@ impl Named {
         Self {
             path: path.into(),
             format: None,
+            is_luks: false,
+            secret: None,
         }
     }
 
@@ -104,7 +110,7 @@ pub(super) fn remote_uri(path: &Path) -> Option<String> {
 }
 
 /// Returns the options of an object; those of an object in it have its name before theirs.
-fn json_options(text: &str) -> std::result::Result<Vec<(String, String)>, String> {
+pub(super) fn json_options(text: &str) -> std::result::Result<Vec<(String, String)>, String> {
     let object: Value = serde_json::from_str(text)
         .map_err(|error| format!("Could not parse the JSON options: {error}"))?;
     if !object.is_object() {
@@ -152,13 +158,15 @@ fn of_options(options: &[(String, String)]) -> std::result::Result<Named, String
     }
     let driver = find("driver").or_else(|| find("format"));
     let is_protocol = driver.is_some_and(|name| PROTOCOLS.contains(&name));
+    let is_luks = driver == Some(LUKS);
     let (format, protocol) = match driver {
         // A protocol's driver alone shows the bytes of the file.
         Some(_) if is_protocol => (Some(Format::Raw), driver),
+        Some(_) if is_luks => (Some(Format::Raw), find("file.driver")),
         Some(name) => (Some(format_of(name)?), find("file.driver")),
         None => (None, find("file.driver")),
     };
-    let mut file = None;
+    let (mut file, mut secret) = (None, None);
     let mut export = Export::default();
     for (name, value) in options {
         let option = name.strip_prefix("file.").unwrap_or(name);
@@ -167,13 +175,38 @@ fn of_options(options: &[(String, String)]) -> std::result::Result<Named, String
             "driver" => {}
             "format" if name == "format" => {}
             "filename" => file = Some(value.as_str()),
+            _ if is_key(name, driver) => secret = Some(value.clone()),
+            "encrypt.format" if format != Some(Format::Raw) => check_encryption(value)?,
             _ if IGNORED.contains(&option) => {}
             _ if protocol == Some("nbd") && is_of_file => export.take(option, value)?,
             _ => return Err(format!("Invalid parameter '{name}'")),
         }
     }
     let path = path_of(protocol, file, &export)?;
-    Ok(Named { path, format })
+    Ok(Named {
+        path,
+        format,
+        is_luks,
+        secret,
+    })
+}
+
+/// Returns true for the option that names the secret of an image, by its driver.
+fn is_key(option: &str, driver: Option<&str>) -> bool {
+    match driver {
+        Some(LUKS) => option == "key-secret",
+        None | Some("qcow2") => option == "encrypt.key-secret",
+        Some(_) => false,
+    }
+}
+
+/// Checks the encryption of a qcow2 image.
+fn check_encryption(name: &str) -> std::result::Result<(), String> {
+    match name {
+        LUKS => Ok(()),
+        "aes" => Err("encrypt.format=aes: not supported by diskfs".to_owned()),
+        _ => Err(format!("Unknown encryption format {name}")),
+    }
 }
 
 /// Returns the path or the URI that the options of a protocol name.
@@ -207,6 +240,9 @@ fn format_of(name: &str) -> std::result::Result<Format, String> {
     let known = known.filter(|format: &Format| format.is_qemus());
     known.ok_or_else(|| format!("Unknown driver '{name}'"))
 }
+
+/// The driver of LUKS volumes, whose contents are the disk.
+pub(super) const LUKS: &str = "luks";
 
 /// The drivers that store bytes, and are no formats.
 const PROTOCOLS: [&str; 3] = ["file", "host_device", "nbd"];

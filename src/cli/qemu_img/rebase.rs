@@ -62,7 +62,7 @@ impl Rebase {
         } else {
             Contents::Kept
         };
-        let options = source.args.image.open_options()?;
+        let options = source.open_options()?;
         let mut progress = Progress::new(self.progress && !self.quiet, 0);
         let advance = &mut |bytes, total| progress.advance_of(bytes, total);
         let done = rebase(&source.path, base.as_ref(), contents, &options, advance);

@@ -55,7 +55,7 @@ impl Resize {
         };
         let source = self.open.source(name, self.format.as_deref())?;
         let bytes = self.new_size(&source, wanted(&text.to_string_lossy())?)?;
-        let options = source.args.image.open_options()?;
+        let options = source.open_options()?;
         let how = ResizeOptions {
             shrink: if self.shrink {
                 Shrink::Allowed

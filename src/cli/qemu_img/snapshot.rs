@@ -54,7 +54,7 @@ impl Snapshot {
     pub(super) fn run(&self) -> Result<u8> {
         let name = only(&self.names, "snapshot")?;
         let source = self.open.source(name, self.format.as_deref())?;
-        let options = source.args.image.open_options()?;
+        let options = source.open_options()?;
         let path = &source.path;
         if let Some(name) = &self.create {
             let failed = |e| Failure::at(&format!("Could not create snapshot '{name}'"), from(e));

@@ -8,12 +8,15 @@ use serde_json::{Serializer, Value};
 
 use diskfs::Format;
 use diskfs::image::{Bitmap, BitmapState, Description, MappedDetails, Qcow2Details};
+use diskfs::luks::Luks1Details;
 
 use super::failure::Result;
+use super::luks;
 use super::runner::text;
 use crate::cli::show::name::message;
 
 /// Members in the order in which qemu-img shows them.
+#[derive(Default)]
 pub(super) struct Fields(Vec<(&'static str, Member)>);
 
 /// The value of a member.
@@ -24,15 +27,15 @@ enum Member {
 }
 
 /// Returns the information about an image that only its format has.
-pub(super) fn of(image: &Description) -> Option<Fields> {
+pub(super) fn of(image: &Description, header: Option<&Luks1Details>) -> Option<Fields> {
     match (image.format, &image.qcow2, &image.mapped) {
-        (Some(Format::Qcow2), Some(details), _) => Some(qcow2(details)),
+        (Some(Format::Qcow2), Some(details), _) => Some(qcow2(details, header)),
         (Some(Format::Vmdk), _, Some(details)) => Some(vmdk(details)),
-        _ => None,
+        _ => header.map(luks::fields),
     }
 }
 
-fn qcow2(details: &Qcow2Details) -> Fields {
+fn qcow2(details: &Qcow2Details, header: Option<&Luks1Details>) -> Fields {
     let is_new = details.version >= 3;
     let mut fields = Fields(Vec::new());
     fields.put("compat", details.compat());
@@ -49,14 +52,14 @@ fn qcow2(details: &Qcow2Details) -> Fields {
         fields.put("data-file", text(name));
         fields.put("data-file-raw", details.data_file_raw);
     }
+    if details.encryption.is_some() {
+        let mut encrypt = header.map_or_else(Fields::default, luks::fields);
+        encrypt.insert_before("cipher-mode", "format", "luks");
+        fields.0.push(("encrypt", Member::Fields(encrypt)));
+    }
     if is_new {
         fields.put("corrupt", details.corrupt);
         fields.put("extended-l2", details.extended_l2);
-    }
-    if details.encryption.is_some() {
-        let mut encrypt = Fields(Vec::new());
-        encrypt.put("format", "luks");
-        fields.0.push(("encrypt", Member::Fields(encrypt)));
     }
     fields
 }
@@ -84,8 +87,20 @@ fn vmdk(details: &MappedDetails) -> Fields {
 }
 
 impl Fields {
-    fn put(&mut self, name: &'static str, value: impl Into<Value>) {
+    pub(super) fn put(&mut self, name: &'static str, value: impl Into<Value>) {
         self.0.push((name, Member::Plain(value.into())));
+    }
+
+    pub(super) fn put_list(&mut self, name: &'static str, all: impl Iterator<Item = Self>) {
+        let all = all.map(Member::Fields).collect();
+        self.0.push((name, Member::List(all)));
+    }
+
+    /// Inserts a member before another one, or at the end.
+    fn insert_before(&mut self, next: &str, name: &'static str, value: &str) {
+        let at = self.0.iter().position(|(name, _)| *name == next);
+        let at = at.unwrap_or(self.0.len());
+        self.0.insert(at, (name, Member::Plain(value.into())));
     }
 
     pub(super) fn to_json(&self) -> Value {

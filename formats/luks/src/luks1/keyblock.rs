@@ -3,6 +3,7 @@
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+use super::details::Luks1Slot;
 use super::phdr::Common;
 use super::{PHDR_BYTES, SECTOR_BYTES};
 use crate::af::AntiForensic;
@@ -39,6 +40,17 @@ impl RawKeyblock {
                 .map_err(Clone::clone)
                 .and_then(|common| self.keyslot(common)),
         })
+    }
+
+    /// Returns the fields as they are stored.
+    pub(super) fn details(&self) -> Luks1Slot {
+        Luks1Slot {
+            is_active: self.active.get() == ENABLED,
+            iterations: self.iterations.get(),
+            stripes: self.stripes.get(),
+            key_offset_bytes: u64::from(self.key_material_offset.get())
+                .saturating_mul(SECTOR_BYTES),
+        }
     }
 
     fn keyslot(&self, common: &Common) -> Result<Keyslot, Problem> {

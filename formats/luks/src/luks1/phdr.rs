@@ -4,6 +4,7 @@ use diskfs_block::{Error, Result};
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+use super::details::Luks1Details;
 use super::keyblock::RawKeyblock;
 use super::{PHDR_BYTES, SECTOR_BYTES};
 use crate::cipher_spec::CipherSpec;
@@ -65,6 +66,21 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Header> {
         encrypted: common.and_then(|common| encrypted(raw, &common)),
         keyslots,
         warnings: Vec::new(),
+    })
+}
+
+/// Returns the fields as they are stored; `None` if the bytes are not a header of LUKS1.
+pub(super) fn details(bytes: &[u8]) -> Option<Luks1Details> {
+    let (raw, _) = RawPhdr::ref_from_prefix(bytes).ok()?;
+    (raw.magic == MAGIC && raw.version.get() == 1).then(|| Luks1Details {
+        cipher: text(&raw.cipher_name),
+        mode: text(&raw.cipher_mode),
+        hash: text(&raw.hash_spec),
+        key_bytes: raw.key_bytes.get(),
+        uuid: text(&raw.uuid),
+        payload_offset_bytes: u64::from(raw.payload_offset.get()).saturating_mul(SECTOR_BYTES),
+        digest_iterations: raw.mk_digest_iterations.get(),
+        slots: raw.keyblocks.iter().map(RawKeyblock::details).collect(),
     })
 }
 

@@ -1,0 +1,175 @@
+//! Encrypted images: keys by `--object secret`, LUKS volumes, and qcow2 images with LUKS.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use diskfs_fixtures::require;
+
+use super::{Caller, difference};
+use crate::DISKFS;
+
+/// Options, in which `S` stands for the secret `s`, `Q` for the qcow2 image with that key, `L` for the
+/// LUKS volume, and `O` for `--image-opts`. The first word is as in `vectors.txt`.
+const CALLS: &str = "\
+json info --output=json e.qcow2
+text info e.qcow2
+json info --output=json l.luks
+text info l.luks
+json info --output=json -f luks l.luks
+json info --output=json -f raw l.luks
+json info --output=json cbc.luks
+text info S e.qcow2
+json info --output=json O driver=qcow2,file.filename=e.qcow2
+json info --output=json --backing-chain over.qcow2
+code info -f luks e.qcow2
+code info -f luks seed.raw
+code info --object secret,id=s e.qcow2
+code info --object secret,data=x e.qcow2
+code info --object secret,id=s,data=x,file=pass e.qcow2
+code info --object secret,id=s,file=missing e.qcow2
+code info --object secret,id=s,data=x,format=hex e.qcow2
+code info --object secret,id=s,data=x,more=1 e.qcow2
+code info --object secret,id=s,data=*,format=base64 e.qcow2
+code info --object secret,id=s,data=x,keyid=k e.qcow2
+code info --object nothing,id=s e.qcow2
+code info S S e.qcow2
+json info --output=json --object {\"qom-type\":\"secret\",\"id\":\"s\",\"data\":\"x\"} e.qcow2
+code convert -O raw e.qcow2 no.raw
+code convert S -O raw e.qcow2 no.raw
+code convert -O raw l.luks no.raw
+code convert -f luks -O raw l.luks no.raw
+code convert -O raw over.qcow2 no.raw
+code convert O -O raw Q no.raw
+code convert --object secret,id=other,data=hunter2 O -O raw Q no.raw
+code convert --object secret,id=s,data=wrong O -O raw Q no.raw
+code convert --object secret,id=s,data=wrong O -O raw L no.raw
+code convert S O -O raw Q,encrypt.format=aes no.raw
+code convert S O -O raw driver=luks,key-secret=s,file.filename=seed.raw no.raw
+code convert S O -O raw driver=luks,encrypt.key-secret=s,file.filename=l.luks no.raw
+code convert S O -O raw driver=raw,key-secret=s,file.filename=l.luks no.raw
+text convert S O -O raw Q q1.raw
+text compare q1.raw plain.raw
+text convert S O -O qcow2 Q,encrypt.format=luks q2.qcow2
+text compare q2.qcow2 plain.raw
+text convert --object secret,id=s,file=pass O -O raw Q q3.raw
+text compare q3.raw plain.raw
+text convert --object secret,id=s,format=base64,file=pass64 O -O raw Q q4.raw
+text compare q4.raw plain.raw
+text convert --object secret,id=s,format=base64,data=aHVudGVyMg== -O raw J q5.raw
+text compare q5.raw plain.raw
+text convert S O -O raw L l1.raw
+text compare l1.raw plain.raw
+text convert S O -c -O qcow2 L l2.qcow2
+text compare l2.qcow2 plain.raw
+text convert S O -O raw C l3.raw
+text compare l3.raw plain.raw
+text compare S O Q L
+text compare S O Q driver=raw,file.filename=plain.raw
+text compare S O L driver=raw,file.filename=seed.raw
+code compare O Q L
+json map --output=json S O L
+code map S O L
+code map S O Q
+code map e.qcow2
+json measure --output=json S -O qcow2 O Q
+json measure --output=json S -O raw O L
+code measure -O raw e.qcow2
+json check --output=json S O Q
+code check l.luks
+text dd S O if=Q of=d.raw bs=64k
+text compare d.raw plain.raw
+";
+
+/// Makes the images once, so that both programs see the same keys and identifiers.
+fn make_images(dir: &Path) {
+    let secret = "secret,id=s,data=hunter2";
+    let theirs = Caller::new("qemu-img".into(), dir);
+    let plain = "convert -n --object secret,id=s,data=hunter2 --target-image-opts -f raw plain.raw";
+    let qcow2 = "driver=qcow2,encrypt.key-secret=s,file.filename=e.qcow2";
+    let copy = |target: &str| {
+        let words: Vec<&str> = plain.split(' ').chain([target]).collect();
+        let done = theirs.call(&words);
+        assert!(done.status.success(), "{done:?}");
+    };
+    let create = |format: &str, options: &str, name: &str| {
+        let words = [
+            "create", "--object", secret, "-f", format, "-o", options, name, "4M",
+        ];
+        let done = theirs.call(&words);
+        assert!(done.status.success(), "{done:?}");
+    };
+    let data = &fs::read(dir.join("seed.raw")).unwrap()[..4 << 20];
+    fs::write(dir.join("plain.raw"), data).unwrap();
+    fs::write(dir.join("pass"), "hunter2").unwrap();
+    fs::write(dir.join("pass64"), "aHVu\ndGVyMg==\n").unwrap();
+    let encrypt = "encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10";
+    create("qcow2", encrypt, "e.qcow2");
+    copy(qcow2);
+    create("luks", "key-secret=s,iter-time=10", "l.luks");
+    copy("driver=luks,key-secret=s,file.filename=l.luks");
+    let options = "key-secret=s,iter-time=10,cipher-alg=aes-128,cipher-mode=cbc,ivgen-alg=essiv,\
+                   ivgen-hash-alg=sha256,hash-alg=sha1";
+    create("luks", options, "cbc.luks");
+    copy("driver=luks,key-secret=s,file.filename=cbc.luks");
+    let over = [
+        "create",
+        "-u",
+        "-f",
+        "qcow2",
+        "-b",
+        "e.qcow2",
+        "-F",
+        "qcow2",
+        "over.qcow2",
+        "4M",
+    ];
+    assert!(theirs.call(&over).status.success());
+}
+
+#[test]
+fn encrypted_images_have_the_same_answers() {
+    if require("qemu-img").is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("qemu-img");
+    symlink(DISKFS, &link).unwrap();
+    let [first, second] = ["theirs", "ours"].map(|name| directory.path().join(name));
+    let theirs = Caller::new("qemu-img".into(), &first);
+    let ours = Caller::new(link, &second);
+    make_images(&first);
+    for file in fs::read_dir(&first).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), second.join(file.file_name())).unwrap();
+    }
+    let json = "json:{\"driver\":\"qcow2\",\"encrypt\":{\"key-secret\":\"s\"},\
+                \"file\":{\"driver\":\"file\",\"filename\":\"e.qcow2\"}}";
+    let expand = |word: &str| -> Vec<String> {
+        let word = word.replace(
+            'Q',
+            "driver=qcow2,encrypt.key-secret=s,file.filename=e.qcow2",
+        );
+        let words = match word.as_str() {
+            "S" => vec!["--object", "secret,id=s,data=hunter2"],
+            "O" => vec!["--image-opts"],
+            "L" => vec!["driver=luks,key-secret=s,file.filename=l.luks"],
+            "C" => vec!["driver=luks,key-secret=s,file.filename=cbc.luks"],
+            "J" => vec![json],
+            other => vec![other],
+        };
+        words.into_iter().map(str::to_owned).collect()
+    };
+    let mut wrong = Vec::new();
+    for line in CALLS.lines() {
+        let (mode, words) = line.split_once(' ').unwrap();
+        let words: Vec<String> = words.split(' ').flat_map(expand).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (theirs, ours) = (theirs.call(&words), ours.call(&words));
+        if let Some(what) = difference(mode, &theirs, &ours) {
+            wrong.push(format!("{line}: {what}\n{theirs:?}\n{ours:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(!first.join("no.raw").exists() && !second.join("no.raw").exists());
+}
