@@ -251,7 +251,7 @@ fn has_unnamed_file(process: u32, directory: &Path) -> bool {
 
 /// Starts a command that creates an image of large files, and ends it by a signal when the image
 /// exists without a name.
-fn interrupted(path: &Path, words: &[&str], signal: &str) {
+pub(crate) fn interrupted(path: &Path, words: &[&str], signal: &str) {
     let mut command = Command::new(DISKFS);
     let mut child = command
         .args(words)

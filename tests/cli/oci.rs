@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use diskfs_fixtures::{TempImage, have, image};
+use diskfs_fixtures::{TempImage, Tmpfs, have, image};
 use serde_json::{Value, json};
 
 use crate::{diskfs, diskfs_in, diskfs_with};
@@ -416,5 +416,50 @@ fn layouts_do_not_lead_out_of_their_directory() {
         let (code, error) = diskfs_in(at, &words).failure();
         assert_eq!(code, 6, "{error}");
         assert!(error.contains("must not refer to other files"), "{error}");
+    }
+}
+
+#[test]
+fn an_interrupted_build_leaves_nothing() {
+    let demo = image("demo.qcow2");
+    let at = demo.directory().canonicalize().unwrap();
+    diskfs(&demo, &["convert", "demo.qcow2", "large.raw"]).bytes();
+    // gzip needs some seconds for it.
+    let large = fs::File::options().write(true).open(at.join("large.raw"));
+    large.unwrap().set_len(2 << 30).unwrap();
+    let before = fs::read_dir(&at).unwrap().count();
+    for (target, signal) in [("web", "-INT"), ("web", "-KILL"), ("web.tar", "-KILL")] {
+        let words = ["oci", "build", "large.raw", "-o", target];
+        crate::build::interrupted(&at, &words, signal);
+        assert_eq!(
+            fs::read_dir(&at).unwrap().count(),
+            before,
+            "{target} {signal}"
+        );
+    }
+}
+
+#[test]
+fn a_full_host_gets_no_half_image() {
+    let Some(tmpfs) = Tmpfs::new("64K") else {
+        return;
+    };
+    let demo = image("demo.qcow2");
+    for target in ["web", "web.tar"] {
+        let path = tmpfs.path().join(target);
+        let path = path.to_str().unwrap();
+        let words = [
+            "oci",
+            "build",
+            "demo.qcow2",
+            "-o",
+            path,
+            "--compress",
+            "none",
+        ];
+        let (code, error) = diskfs(&demo, &words).failure();
+        assert_eq!(code, 1, "{error}");
+        assert!(error.contains("o space left"), "{error}");
+        assert_eq!(fs::read_dir(tmpfs.path()).unwrap().count(), 0);
     }
 }

@@ -2,14 +2,14 @@
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io::{self, Seek, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use diskfs::vfs::copy_out::{Existing, NewFile};
 use diskfs::{Error, ErrorKind, Result};
 use diskfs_oci::{Digest, INDEX_NAME, LAYOUT_NAME, NewImage, NewLayer, TarMember};
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, open};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
@@ -54,38 +54,51 @@ impl Target {
     }
 }
 
-/// A directory beside the target, which it becomes.
+/// A directory beside the target, which it becomes. It is made at the end, so that a killed command
+/// leaves nothing.
 #[derive(Debug)]
 pub(super) struct NewDirectory {
     path: PathBuf,
-    staging: TempDir,
     layer: File,
+    /// The directory with the layer, where files cannot be without a name.
+    staging: Option<TempDir>,
 }
 
 impl NewDirectory {
     fn begin(path: &Path) -> io::Result<Self> {
         refuse_existing(path)?;
-        let staging = tempfile::Builder::new()
-            .prefix(".diskfs-oci-")
-            .permissions(Permissions::from_mode(0o777))
-            .tempdir_in(parent(path))?;
-        let blobs = staging.path().join("blobs/sha256");
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o777)
-            .create(&blobs)?;
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let (layer, staging) = match open(parent(path), flags, Mode::from_raw_mode(0o666)) {
+            Ok(layer) => (layer.into(), None),
+            // The answers of filesystems that do not support files without a name.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+                let staging = staging_of(path)?;
+                let layer = staging.path().join("blobs/sha256").join(UNNAMED);
+                (File::create_new(layer)?, Some(staging))
+            }
+            Err(errno) => return Err(errno.into()),
+        };
         Ok(Self {
-            layer: File::create_new(blobs.join(UNNAMED))?,
+            layer,
             path: path.to_owned(),
             staging,
         })
     }
 
     fn finish(self, layer: &NewLayer, image: &NewImage) -> io::Result<()> {
-        let at = |name: &str| self.staging.path().join(name);
         self.layer.sync_all()?;
-        let unnamed = at("blobs/sha256").join(UNNAMED);
-        std::fs::rename(unnamed, at(&layer.digest.blob_name()))?;
+        let (staging, is_named) = match self.staging {
+            Some(staging) => (staging, true),
+            None => (staging_of(&self.path)?, false),
+        };
+        let at = |name: &str| staging.path().join(name);
+        let blob = at(&layer.digest.blob_name());
+        if is_named {
+            std::fs::rename(at("blobs/sha256").join(UNNAMED), blob)?;
+        } else {
+            let unnamed = format!("/proc/self/fd/{}", self.layer.as_raw_fd());
+            linkat(CWD, unnamed, CWD, blob, AtFlags::SYMLINK_FOLLOW)?;
+        }
         for (name, bytes) in documents(image) {
             let mut file = File::create(at(&name))?;
             file.write_all(bytes)?;
@@ -94,11 +107,24 @@ impl NewDirectory {
         for name in ["blobs/sha256", "blobs", "."] {
             File::open(at(name))?.sync_all()?;
         }
-        rename_to_free(self.staging.path(), &self.path)?;
+        rename_to_free(staging.path(), &self.path)?;
         // It has another name now, under which it stays.
-        let _ = self.staging.keep();
+        let _ = staging.keep();
         File::open(parent(&self.path))?.sync_all()
     }
+}
+
+/// Creates the directories of a layout, beside the target.
+fn staging_of(path: &Path) -> io::Result<TempDir> {
+    let staging = tempfile::Builder::new()
+        .prefix(".diskfs-oci-")
+        .permissions(Permissions::from_mode(0o777))
+        .tempdir_in(parent(path))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o777)
+        .create(staging.path().join("blobs/sha256"))?;
+    Ok(staging)
 }
 
 /// An archive, and the layer before it is copied into it: the header of a member has its size.
