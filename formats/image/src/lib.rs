@@ -117,6 +117,7 @@ pub use gate::{Access, Gate, NamedFile, NamedFor, Policy};
 pub use image::Image;
 pub use map::{Map, MapEntry};
 pub use oci::{host_file, is_oci};
+pub use open::{LayoutImage, RegistryDisk};
 pub use options::{OpenOptions, ProbedFormats, Share, StaleBase};
 pub use qcow2::check::{CheckReport, CheckStatistics, Finding, FindingKind};
 pub use remote::RemoteImages;

@@ -1,5 +1,6 @@
 //! Disks in OCI images: their names, and the storage of the blobs.
 
+mod hashed;
 mod name;
 
 use std::borrow::Cow;
@@ -7,6 +8,7 @@ use std::path::Path;
 
 use diskfs_block::{Error, ErrorKind, Result};
 
+pub(crate) use hashed::Hashed;
 pub(crate) use name::{OciName, StoreKind};
 
 /// Returns true for the name of a disk in an OCI image: `oci-layout:DIR`, `oci-archive:FILE`.

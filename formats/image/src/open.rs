@@ -3,6 +3,7 @@
 mod describe;
 mod mapped;
 mod oci;
+mod oci_images;
 mod oci_store;
 mod remote;
 
@@ -29,6 +30,8 @@ use crate::qcow2::{Surroundings, Unopened, WritableFiles};
 use crate::raw::{Raw, RawWriter};
 use crate::source::Source;
 use crate::{Format, NamedFile, OpenOptions, ProbedFormats, Share, StaleBase};
+
+pub use oci_images::{LayoutImage, RegistryDisk};
 
 /// The largest number of images in a chain, the first included. QEMU has no limit; longer chains
 /// are not made on purpose, and each image costs a descriptor and a stack frame.

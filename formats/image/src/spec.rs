@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use diskfs_block::{Error, Result};
+use diskfs_oci::RegistryName;
 
 use crate::{Format, OpenOptions, uri};
 
@@ -65,6 +66,11 @@ impl ImageSpec {
     /// Returns the URI of the image, if it is on another machine; `None` for a file.
     pub fn remote_uri(&self) -> Option<&str> {
         uri::of(&self.path)
+    }
+
+    /// Returns true for the disk of an OCI image in a registry.
+    pub fn is_in_registry(&self) -> bool {
+        self.remote_uri().is_some_and(RegistryName::is_uri)
     }
 
     /// Returns the path for messages: that of a URI without what may be secret.

@@ -5,14 +5,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use diskfs_block::{Error, Result};
+use diskfs_oci::RegistryName;
 
 /// The hint for an image on another machine.
 const REMOTE_HINT: &str = "download it first, or have nbdkit export it by NBD, for example with its plugin ssh: \
                            `nbdkit --unix SOCKET ssh ...`, then `nbd+unix:///?socket=SOCKET`";
 
-/// The schemes of the images that a caller can open on other machines: of NBD, of HTTP and of object
-/// stores.
-const SCHEMES: [&str; 12] = [
+/// The schemes of the images that a caller can open on other machines: of NBD, of HTTP, of object
+/// stores and of OCI registries.
+const SCHEMES: [&str; 13] = [
     "nbd",
     "nbd+tcp",
     "nbd+unix",
@@ -25,6 +26,7 @@ const SCHEMES: [&str; 12] = [
     "gs",
     "az",
     "azure",
+    "oci",
 ];
 
 /// Returns the scheme of a remote path, as other programs spell it: `https://...`.
@@ -67,12 +69,17 @@ pub(crate) fn refuse_unknown(path: &[u8]) -> Result<()> {
 }
 
 /// Returns a URI for messages: without user, password, query and fragment, which may be secret. Those
-/// of NBD have no secrets.
+/// of NBD have no secrets; the fragment of an OCI image is the path of its disk.
 pub(crate) fn shown(uri: &str) -> String {
     if uri.starts_with("nbd") {
         return uri.to_owned();
     }
-    let end = uri.find(['?', '#']).unwrap_or(uri.len());
+    let secret: &[char] = if RegistryName::is_uri(uri) {
+        &['?']
+    } else {
+        &['?', '#']
+    };
+    let end = uri.find(secret).unwrap_or(uri.len());
     let shown = uri.get(..end).unwrap_or_default();
     let Some((scheme, rest)) = shown.split_once("://") else {
         return shown.to_owned();
@@ -96,6 +103,8 @@ mod tests {
             ("https://u:p@a.org", "https://a.org"),
             ("s3://bucket/key", "s3://bucket/key"),
             ("nbd+unix:///x?socket=a", "nbd+unix:///x?socket=a"),
+            ("oci://a.org/b:1#/disk/c", "oci://a.org/b:1#/disk/c"),
+            ("oci://u:p@a.org/b@sha256:0", "oci://a.org/b@sha256:0"),
         ] {
             assert_eq!(shown(uri), expected);
         }

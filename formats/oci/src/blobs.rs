@@ -21,6 +21,15 @@ pub trait Blobs: fmt::Debug {
     /// # Errors
     /// `NotFound` if the storage does not contain the blob; those of opening files.
     fn open(&self, digest: &Digest) -> Result<Arc<dyn BlockRead>>;
+
+    /// Opens the manifest or the index with this digest: a blob like any other, except in a
+    /// registry.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    fn open_manifest(&self, digest: &Digest) -> Result<Arc<dyn BlockRead>> {
+        self.open(digest)
+    }
 }
 
 /// Opens a blob of the size that its descriptor says. Its digest is not verified.
@@ -29,7 +38,15 @@ pub trait Blobs: fmt::Debug {
 /// `Corrupt` for another size or an invalid digest; those of [`Blobs::open`].
 pub fn open_blob(blobs: &dyn Blobs, descriptor: &Descriptor) -> Result<Arc<dyn BlockRead>> {
     let digest = descriptor.digest()?;
-    let blob = blobs.open(&digest)?;
+    of_size(blobs.open(&digest)?, descriptor, &digest)
+}
+
+/// Returns a blob, if it has the size that its descriptor says.
+fn of_size(
+    blob: Arc<dyn BlockRead>,
+    descriptor: &Descriptor,
+    digest: &Digest,
+) -> Result<Arc<dyn BlockRead>> {
     let found = blob.size_bytes();
     if found == descriptor.size {
         return Ok(blob);
@@ -46,12 +63,32 @@ pub(crate) fn read_document<T: DeserializeOwned>(
     descriptor: &Descriptor,
     what: &str,
 ) -> Result<T> {
+    let open = |digest: &Digest| blobs.open(digest);
+    parse(&verified(&open, descriptor, what)?, what)
+}
+
+/// Reads a manifest or an index, and verifies its size and digest. `what` names it in errors.
+pub(crate) fn read_manifest(
+    blobs: &dyn Blobs,
+    descriptor: &Descriptor,
+    what: &str,
+) -> Result<Vec<u8>> {
+    let open = |digest: &Digest| blobs.open_manifest(digest);
+    verified(&open, descriptor, what)
+}
+
+fn verified(
+    open: &dyn Fn(&Digest) -> Result<Arc<dyn BlockRead>>,
+    descriptor: &Descriptor,
+    what: &str,
+) -> Result<Vec<u8>> {
     if descriptor.size > DOCUMENT_MAX_BYTES {
         return Err(too_large(what));
     }
-    let bytes = contents(open_blob(blobs, descriptor)?.as_ref(), what)?;
-    descriptor.digest()?.verify(&bytes, what)?;
-    parse(&bytes, what)
+    let digest = descriptor.digest()?;
+    let bytes = contents(of_size(open(&digest)?, descriptor, &digest)?.as_ref(), what)?;
+    digest.verify(&bytes, what)?;
+    Ok(bytes)
 }
 
 /// Reads a JSON document that has no digest.

@@ -85,13 +85,30 @@ impl Digest {
         &self.hex
     }
 
+    /// Returns the computation of a digest of the same algorithm.
+    pub fn hasher(&self) -> Hasher {
+        Hasher(match self.algorithm {
+            Algorithm::Sha256 => State::Sha256(Sha256::new()),
+            Algorithm::Sha512 => State::Sha512(Sha512::new()),
+        })
+    }
+
     /// Fails if the bytes have another digest. `what` names them in the error.
-    pub(crate) fn verify(&self, bytes: &[u8], what: &str) -> Result<()> {
-        let found = match self.algorithm {
-            Algorithm::Sha256 => hex(&Sha256::digest(bytes)),
-            Algorithm::Sha512 => hex(&Sha512::digest(bytes)),
-        };
-        if found == self.hex {
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn verify(&self, bytes: &[u8], what: &str) -> Result<()> {
+        let mut hasher = self.hasher();
+        hasher.update(bytes);
+        self.verify_found(&hasher.finish(), what)
+    }
+
+    /// Fails if the digest that was found is another one. `what` names the bytes in the error.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn verify_found(&self, found: &Self, what: &str) -> Result<()> {
+        if found == self {
             return Ok(());
         }
         let reason = format!("wrong digest of the {what}: expected {self}, found {found}");
@@ -111,22 +128,38 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The computation of a SHA-256 digest.
+/// The computation of a digest: by default of SHA-256.
 #[derive(Debug, Clone, Default)]
-pub struct Hasher(Sha256);
+pub struct Hasher(State);
+
+#[derive(Debug, Clone)]
+enum State {
+    Sha256(Sha256),
+    Sha512(Sha512),
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Sha256(Sha256::default())
+    }
+}
 
 impl Hasher {
     /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+        match &mut self.0 {
+            State::Sha256(state) => state.update(bytes),
+            State::Sha512(state) => state.update(bytes),
+        }
     }
 
     /// Returns the digest of all bytes.
     pub fn finish(self) -> Digest {
-        Digest {
-            algorithm: Algorithm::Sha256,
-            hex: hex(&self.0.finalize()),
-        }
+        let (algorithm, hex) = match self.0 {
+            State::Sha256(state) => (Algorithm::Sha256, hex(&state.finalize())),
+            State::Sha512(state) => (Algorithm::Sha512, hex(&state.finalize())),
+        };
+        Digest { algorithm, hex }
     }
 }
 

@@ -1,21 +1,32 @@
 //! An image: its manifest and configuration.
 
 use diskfs_block::{BlockRead, Error, Result};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::artifact::{self, DiskBlob};
-use crate::blobs::{Blobs, contents, parse, read_document};
+use crate::blobs::{Blobs, contents, parse, read_document, read_manifest};
 use crate::config::{Config, is_config};
 use crate::descriptor::Descriptor;
 use crate::digest::Digest;
 use crate::index::Index;
 use crate::layout::{self, INDEX_NAME, LAYOUT_NAME};
-use crate::manifest::{Manifest, check_layer};
+use crate::manifest::{self, Manifest, check_layer};
 use crate::select::select;
 
-/// An image of a layout.
+/// The keys that tell an index from a manifest: the media type may be missing in both.
+#[derive(Debug, Deserialize)]
+struct Outline {
+    manifests: Option<IgnoredAny>,
+    config: Option<IgnoredAny>,
+}
+
+/// An image of a layout, or of a registry.
 #[derive(Debug)]
 pub struct Image {
     digest: Digest,
+    document: Vec<u8>,
+    media_type: String,
     manifest: Manifest,
 }
 
@@ -47,13 +58,70 @@ impl Image {
     ) -> Result<Self> {
         layout::check(&contents(marker, LAYOUT_NAME)?)?;
         let index: Index = parse(&contents(index, INDEX_NAME)?, INDEX_NAME)?;
-        let selected = select(blobs, &index, reference)?;
-        let manifest: Manifest = read_document(blobs, &selected, "manifest")?;
+        Self::selected(blobs, &select(blobs, &index, reference)?)
+    }
+
+    /// Opens the image of a registry whose manifest or index is `root`. Of an image for several
+    /// platforms, the one for this host is opened.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); `Corrupt` if `root` has another digest than `wanted`.
+    pub fn open_root(
+        blobs: &dyn Blobs,
+        root: &dyn BlockRead,
+        wanted: Option<&Digest>,
+    ) -> Result<Self> {
+        let document = contents(root, "manifest")?;
+        if let Some(wanted) = wanted {
+            wanted.verify(&document, "manifest")?;
+        }
+        let outline: Outline = parse(&document, "manifest")?;
+        if outline.manifests.is_some() {
+            let index: Index = parse(&document, "index")?;
+            return Self::selected(blobs, &select(blobs, &index, None)?);
+        }
+        if outline.config.is_none() {
+            let reason = "unsupported manifest: it has neither a configuration nor an index";
+            return Err(Error::unsupported(reason));
+        }
+        Self::of(Digest::of(&document), document, manifest::MEDIA_TYPE)
+    }
+
+    fn selected(blobs: &dyn Blobs, selected: &Descriptor) -> Result<Self> {
+        let document = read_manifest(blobs, selected, "manifest")?;
+        Self::of(selected.digest()?, document, &selected.media_type)
+    }
+
+    /// Parses a verified manifest. `media_type` is its type, unless the document says another.
+    fn of(digest: Digest, document: Vec<u8>, media_type: &str) -> Result<Self> {
+        let manifest: Manifest = parse(&document, "manifest")?;
         manifest.check()?;
+        let media_type = match &*manifest.media_type {
+            "" => media_type.to_owned(),
+            media_type => media_type.to_owned(),
+        };
         Ok(Self {
-            digest: selected.digest()?,
+            digest,
+            document,
+            media_type,
             manifest,
         })
+    }
+
+    /// Returns the manifest as it is stored.
+    pub fn document(&self) -> &[u8] {
+        &self.document
+    }
+
+    /// Returns the media type of the manifest.
+    pub fn media_type(&self) -> &str {
+        &self.media_type
+    }
+
+    /// Returns the references to the layers and to the configuration.
+    pub fn blobs(&self) -> impl Iterator<Item = &Descriptor> {
+        let manifest = &self.manifest;
+        manifest.layers.iter().chain([&manifest.config])
     }
 
     /// Returns the digest of the manifest.

@@ -41,6 +41,7 @@ mod layout;
 mod manifest;
 mod message;
 mod platform;
+mod registry;
 mod select;
 mod tar_header;
 
@@ -55,4 +56,5 @@ pub use image::{Contents, Image};
 pub use layer::{LayerCompression, NewDisk, write_layer};
 pub use layout::{INDEX_NAME, LAYOUT_NAME};
 pub use platform::host_architecture;
+pub use registry::{RegistryName, RegistryPart, RegistryReference};
 pub use tar_header::TarMember;

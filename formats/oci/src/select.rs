@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use diskfs_block::{Error, ErrorKind, Result};
 
-use crate::blobs::{Blobs, read_document};
+use crate::blobs::{Blobs, parse, read_manifest};
 use crate::descriptor::Descriptor;
 use crate::digest::Digest;
 use crate::index::{Index, is_index};
@@ -19,7 +19,7 @@ const MAX_DEPTH: u32 = 4;
 const MAX_INDEXES: usize = 256;
 
 /// The hint for a selection that matches several images.
-const SEVERAL_HINT: &str = "append `:TAG` or `:sha256:DIGEST` to the name of the layout";
+const SEVERAL_HINT: &str = "append `:TAG` or `@sha256:DIGEST` to the name of the image";
 
 /// Returns the manifest with this tag, name or digest, for the platform of this host if there are
 /// several. Without a reference, the layout must contain only one.
@@ -98,7 +98,7 @@ impl Candidates<'_> {
             );
             return Err(Error::unsupported(reason));
         }
-        let inner: Index = read_document(self.blobs, descriptor, "index")?;
+        let inner: Index = parse(&read_manifest(self.blobs, descriptor, "index")?, "index")?;
         // Everything in the selected index is a candidate.
         let outer = if is_wanted { self.wanted.take() } else { None };
         for descriptor in &inner.manifests {

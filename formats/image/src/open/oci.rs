@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, Result, Slice};
+use diskfs_block::{BlockRead, Error, Result, Slice};
 use diskfs_compressed::is_compressed;
 use diskfs_oci::{
-    Contents, Descriptor, DiskBlob, DiskFile, DiskFiles, DiskFormat, INDEX_NAME, Image,
+    Blobs, Contents, Descriptor, DiskBlob, DiskFile, DiskFiles, DiskFormat, INDEX_NAME, Image,
     LAYOUT_NAME, open_blob,
 };
 use diskfs_ova::members_where;
@@ -17,7 +17,7 @@ use crate::Format;
 use crate::gate::Access;
 use crate::mapped::{Mapped, MappedParts, open_compressed};
 use crate::node::Node;
-use crate::oci::{OciName, StoreKind, refuse};
+use crate::oci::{Hashed, OciName, StoreKind, refuse};
 use crate::probe::head_of;
 use crate::source::Source;
 
@@ -30,20 +30,20 @@ const FIRST_LAYER: u32 = 1 << 16;
 
 /// A device in an OCI image, and the warnings about it.
 #[derive(Clone)]
-struct Unpacked {
-    device: Arc<dyn BlockRead>,
-    warnings: Vec<String>,
+pub(super) struct Unpacked {
+    pub(super) device: Arc<dyn BlockRead>,
+    pub(super) warnings: Vec<String>,
 }
 
 /// The disk of an OCI image.
-struct OciDisk {
-    unpacked: Unpacked,
+pub(super) struct OciDisk {
+    pub(super) unpacked: Unpacked,
     /// The name of the disk in the image; `None` for a blob without a name.
     name: Option<String>,
     format: Option<Format>,
 }
 
-impl Opener<'_> {
+impl<'a> Opener<'a> {
     /// Returns the disk of an OCI image as a source. From now on, no image may name files: a disk
     /// comes with everything that belongs to it.
     pub(super) fn oci_source(&mut self, name: &OciName<'_>, path: &Path) -> Result<Source> {
@@ -62,16 +62,31 @@ impl Opener<'_> {
     }
 
     fn oci_disk(&self, name: &OciName<'_>) -> Result<OciDisk> {
+        let (store, image) = self.oci_image(name)?;
+        self.disk_of(&store, &image, name.disk)
+    }
+
+    /// Opens the storage of an OCI image, and the image.
+    pub(super) fn oci_image(&self, name: &OciName<'_>) -> Result<(Store<'a>, Image)> {
         let store = self.store(name)?;
         let (marker, index) = (store.file(LAYOUT_NAME)?, store.file(INDEX_NAME)?);
         let image = Image::open(&store, marker.as_ref(), index.as_ref(), name.reference)?;
-        match image.contents(&store, name.disk)? {
-            Contents::Blob(blob) => self.disk_blob(&store, &blob),
-            Contents::Layers(layers) => self.disk_file(&store, &layers, name.disk),
+        Ok((store, image))
+    }
+
+    pub(super) fn disk_of(
+        &self,
+        blobs: &dyn Blobs,
+        image: &Image,
+        name: Option<&str>,
+    ) -> Result<OciDisk> {
+        match image.contents(blobs, name)? {
+            Contents::Blob(blob) => self.disk_blob(blobs, &blob),
+            Contents::Layers(layers) => self.disk_file(blobs, &layers, name),
         }
     }
 
-    fn store(&self, name: &OciName<'_>) -> Result<Store<'_>> {
+    fn store(&self, name: &OciName<'_>) -> Result<Store<'a>> {
         let first = name.first_file();
         let files = self.options.files.as_ref();
         let file = files.open(&first, Access::Read)?;
@@ -85,11 +100,10 @@ impl Opener<'_> {
     }
 
     /// Opens a blob that is a disk.
-    fn disk_blob(&self, store: &Store<'_>, disk: &DiskBlob) -> Result<OciDisk> {
-        let blob = open_blob(store, &disk.descriptor)?;
+    fn disk_blob(&self, blobs: &dyn Blobs, disk: &DiskBlob) -> Result<OciDisk> {
+        let blob = open_blob(blobs, &disk.descriptor)?;
         let unpacked = if disk.is_compressed {
-            let path = PathBuf::from(disk.descriptor.digest()?.to_string());
-            self.decompressed(blob, &path, FIRST_LAYER.saturating_add(1))?
+            self.decompressed_blob(blob, &disk.descriptor, FIRST_LAYER.saturating_add(1))?
         } else {
             Unpacked::plain(blob)
         };
@@ -107,14 +121,14 @@ impl Opener<'_> {
     /// Opens the file of the layers that is the disk.
     fn disk_file(
         &self,
-        store: &Store<'_>,
+        blobs: &dyn Blobs,
         layers: &[Descriptor],
         path: Option<&str>,
     ) -> Result<OciDisk> {
         let mut files = DiskFiles::new(path)?;
         let mut opened: Vec<Option<Unpacked>> = Vec::new();
         for layer in layers {
-            let unpacked = self.layer_at(store, layer, opened.len())?;
+            let unpacked = self.layer_at(blobs, layer, opened.len())?;
             files.apply(&members(&unpacked, opened.len(), &files)?)?;
             opened.push(Some(unpacked));
             // A layer without the disk may be a large temporary file.
@@ -138,12 +152,31 @@ impl Opener<'_> {
         })
     }
 
-    fn layer_at(&self, store: &Store<'_>, layer: &Descriptor, number: usize) -> Result<Unpacked> {
-        let path = PathBuf::from(layer.digest()?.to_string());
-        let blob = open_blob(store, layer)?;
+    fn layer_at(&self, blobs: &dyn Blobs, layer: &Descriptor, number: usize) -> Result<Unpacked> {
+        let blob = open_blob(blobs, layer)?;
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let number = FIRST_LAYER.saturating_add(1).saturating_add(number);
-        self.unpacked(blob, &path, number)
+        if !is_compressed(&head_of(blob.as_ref())?) {
+            return Ok(Unpacked::plain(blob));
+        }
+        self.decompressed_blob(blob, layer, number)
+    }
+
+    /// Returns the contents of a compressed blob, and verifies its digest if that reads it as a
+    /// whole.
+    fn decompressed_blob(
+        &self,
+        blob: Arc<dyn BlockRead>,
+        descriptor: &Descriptor,
+        number: u32,
+    ) -> Result<Unpacked> {
+        let digest = descriptor.digest()?;
+        let path = PathBuf::from(digest.to_string());
+        let hashed = Arc::new(Hashed::new(blob, &digest));
+        let file: Arc<dyn BlockRead> = hashed.clone();
+        let (unpacked, is_spooled) = self.decompressed(&file, &path, number)?;
+        hashed.verify(&digest, is_spooled)?;
+        Ok(unpacked)
     }
 
     /// Returns the contents of a file that may be compressed, by its first bytes.
@@ -151,12 +184,19 @@ impl Opener<'_> {
         if !is_compressed(&head_of(file.as_ref())?) {
             return Ok(Unpacked::plain(file));
         }
-        self.decompressed(file, path, number)
+        Ok(self.decompressed(&file, path, number)?.0)
     }
 
-    /// Returns the contents of a compressed file: in place, or from a temporary file.
-    fn decompressed(&self, file: Arc<dyn BlockRead>, path: &Path, layer: u32) -> Result<Unpacked> {
-        let mut image = open_compressed(file, path).map_err(|e| e.in_file(path))?;
+    /// Returns the contents of a compressed file, in place or from a temporary file, and true in the
+    /// latter case.
+    fn decompressed(
+        &self,
+        file: &Arc<dyn BlockRead>,
+        path: &Path,
+        layer: u32,
+    ) -> Result<(Unpacked, bool)> {
+        let mut image = open_compressed(Arc::clone(file), path).map_err(|e| e.in_file(path))?;
+        let is_spooled = !Arc::ptr_eq(&image.file, file);
         let mapped = Mapped::new(MappedParts {
             path: path.to_owned(),
             map: image.map(&[])?,
@@ -167,10 +207,11 @@ impl Opener<'_> {
             units: Arc::clone(&self.units),
             layer,
         });
-        Ok(Unpacked {
+        let unpacked = Unpacked {
             device: Arc::new(Node::Mapped(mapped, None)),
             warnings: image.warnings,
-        })
+        };
+        Ok((unpacked, is_spooled))
     }
 }
 
@@ -196,6 +237,6 @@ fn members(layer: &Unpacked, number: usize, files: &DiskFiles) -> Result<Vec<Dis
     Ok(members.into_iter().map(file).collect())
 }
 
-fn no_layer() -> diskfs_block::Error {
-    diskfs_block::Error::invalid("the layer of the disk is not open")
+fn no_layer() -> Error {
+    Error::invalid("the layer of the disk is not open")
 }
