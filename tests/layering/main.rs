@@ -158,7 +158,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // NBD knows nothing of images: it serves any device, and is one.
     ("diskfs-nbd", &["diskfs-block"]),
     ("diskfs-http", &["diskfs-block"]),
-    ("diskfs-objects", &["diskfs-block"]),
+    // Registries speak of digests, as OCI images do.
+    ("diskfs-objects", &["diskfs-block", "diskfs-oci"]),
     // The confinement of processes, and the files that they get: only their images.
     ("diskfs-sandbox", &["diskfs-block", "diskfs-image"]),
     (

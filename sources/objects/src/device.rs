@@ -63,7 +63,7 @@ impl Device {
         Self::of(open(uri, name, options)?, (uri, name), options)
     }
 
-    fn of(opened: Opened, (uri, name): (&str, &str), options: &Options) -> Result<Self> {
+    pub(crate) fn of(opened: Opened, (uri, name): (&str, &str), options: &Options) -> Result<Self> {
         let blocks = Blocks::new(opened.size_bytes, options.cache_bytes);
         blocks.keep(0, &opened.first);
         let count = Arc::new(Count::of_first(&opened.first));

@@ -1,10 +1,10 @@
 //! Objects of HTTP servers that serve ranges (RFC 9110).
 
-mod answer;
-mod client;
+pub(crate) mod answer;
+pub(crate) mod client;
 mod content_range;
 mod credentials;
-mod netrc;
+pub(crate) mod netrc;
 mod version;
 
 use std::ops::Range;
@@ -25,10 +25,10 @@ use credentials::Credentials;
 use version::Version;
 
 /// The number of bytes of the first request, which finds out the size.
-const FIRST_BYTES: u64 = 128 << 10;
+pub(crate) const FIRST_BYTES: u64 = 128 << 10;
 
 /// The slowest server that is waited for, in bytes per second.
-const SLOWEST: u64 = 16 << 10;
+pub(crate) const SLOWEST: u64 = 16 << 10;
 
 /// The address of an object, and what requests for it need.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! Images on HTTP servers and in object stores (S3, Google Cloud Storage, Azure), as block devices.
+//! Images on HTTP servers, in object stores (S3, Google Cloud Storage, Azure) and in registries of
+//! OCI images, as block devices.
 //!
 //! A [`Device`] asks for ranges of the object and caches them. It reads ahead where a caller reads
 //! in order, repeats requests that failed in a way that may pass, and fails if the object changes
@@ -40,6 +41,7 @@ mod object;
 mod open;
 mod options;
 mod read_ahead;
+mod registry;
 mod retry;
 mod runtime;
 mod store;
@@ -50,4 +52,5 @@ pub use device::Device;
 pub use disk_cache::DiskCache;
 pub use download::Download;
 pub use options::Options;
+pub use registry::{Registry, RegistryAccess};
 pub use uri::is_uri;

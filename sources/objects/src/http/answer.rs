@@ -15,19 +15,19 @@ use crate::object::FetchError;
 
 /// The first bytes of an object, and its size.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) bytes: Bytes,
-    pub(super) total_bytes: u64,
+pub(crate) struct Part {
+    pub(crate) bytes: Bytes,
+    pub(crate) total_bytes: u64,
 }
 
 /// The range of an answer that was checked.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) total_bytes: u64,
+pub(crate) struct Found {
+    pub(crate) total_bytes: u64,
 }
 
 /// Reads the answer to the first request, for `most` bytes.
-pub(super) async fn first(response: Response, most: u64) -> Result<Part, FetchError> {
+pub(crate) async fn first(response: Response, most: u64) -> Result<Part, FetchError> {
     let range = content_range(response.headers());
     match (response.status(), range) {
         (StatusCode::RANGE_NOT_SATISFIABLE, Some(range)) if range.total_bytes == Some(0) => {
@@ -67,7 +67,7 @@ fn no_ranges() -> FetchError {
 }
 
 /// Checks that an answer has the bytes of `range`.
-pub(super) fn check(response: &Response, range: &Range<u64>) -> Result<Found, FetchError> {
+pub(crate) fn check(response: &Response, range: &Range<u64>) -> Result<Found, FetchError> {
     match response.status() {
         StatusCode::PARTIAL_CONTENT => {}
         // The answer to If-Range if the version is another one.
@@ -109,7 +109,7 @@ fn refuse_encoding(headers: &HeaderMap) -> Result<(), FetchError> {
 }
 
 /// Reads the body of an answer, which must have `len_bytes`.
-pub(super) async fn body(mut response: Response, len_bytes: u64) -> Result<Bytes, FetchError> {
+pub(crate) async fn body(mut response: Response, len_bytes: u64) -> Result<Bytes, FetchError> {
     let mut body = BytesMut::new();
     while let Some(part) = response.chunk().await.map_err(failure)? {
         if len_of(&body).saturating_add(len_of(&part)) > len_bytes {
@@ -162,7 +162,7 @@ fn refusal(response: &Response) -> FetchError {
 }
 
 /// Returns a failure that may pass, after the time that the server asks for in seconds.
-fn passing(reason: String, headers: &HeaderMap) -> FetchError {
+pub(crate) fn passing(reason: String, headers: &HeaderMap) -> FetchError {
     let after = headers.get(RETRY_AFTER).and_then(|value| {
         let seconds: u32 = value.to_str().ok()?.parse().ok()?;
         Some(Duration::from_secs(seconds.into()))
@@ -171,7 +171,7 @@ fn passing(reason: String, headers: &HeaderMap) -> FetchError {
 }
 
 /// Returns the failure of a request that got no answer.
-pub(super) fn failure(error: reqwest::Error) -> FetchError {
+pub(crate) fn failure(error: reqwest::Error) -> FetchError {
     let error = error.without_url();
     let mut reason = error.to_string();
     let mut source = error.source();

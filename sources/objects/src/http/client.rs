@@ -15,7 +15,7 @@ const MAX_REDIRECTS: usize = 10;
 /// Creates a client.
 ///
 /// It uses HTTP/1.1: several connections are faster than one for ranges of a large object.
-pub(super) fn new(options: &Options) -> Result<Client> {
+pub(crate) fn new(options: &Options) -> Result<Client> {
     // Another provider may be installed already; then that one is used.
     let _ = ring::default_provider().install_default();
     let mut builder = Client::builder()

@@ -3,9 +3,9 @@
 /// A user and a password.
 #[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(test, derive(Debug))]
-pub(super) struct Login {
-    pub(super) user: String,
-    pub(super) password: String,
+pub(crate) struct Login {
+    pub(crate) user: String,
+    pub(crate) password: String,
 }
 
 /// Returns the login for a host: of its entry, or of the entry `default`.

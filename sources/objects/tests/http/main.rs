@@ -3,4 +3,5 @@
 mod downloading;
 mod faults;
 mod reading;
+mod registry;
 mod server;
