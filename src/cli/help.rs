@@ -108,7 +108,8 @@ The disk of an OCI image:
   one: the only file below /disk of the layers (KubeVirt's containerDisk), or the blob of an artifact.
   A single image needs no :TAG; :sha256:... selects one by its digest. `#/disk/path` after that
   selects another file: `diskfs ls 'oci-layout:dir:41#/disk/b.qcow2:/etc'`. DIR and FILE contain no
-  colon and no `#`. The disk is only read, and refers to no other files.
+  colon and no `#`. oci://REGISTRY/REPOSITORY:TAG or oci://REGISTRY/REPOSITORY@sha256:... names the
+  disk of an image in a registry. The disk is only read, and refers to no other files.
 
 The command line of qemu-img:
   `diskfs qemu-img ...`, or a link to diskfs that is called qemu-img, takes the arguments of

@@ -1,9 +1,15 @@
-//! The images on other machines that commands open: exports of NBD, and objects of HTTP servers and
-//! of stores.
+//! The images on other machines that commands open: exports of NBD, objects of HTTP servers and of
+//! stores, and OCI images in registries.
 
 mod broker;
 mod brokered;
 mod direct;
+#[cfg(feature = "objects")]
+mod push;
+#[cfg(feature = "objects")]
+mod registry;
+#[cfg(feature = "objects")]
+mod uploads;
 
 use std::sync::Arc;
 
@@ -15,6 +21,8 @@ use super::sandbox;
 pub(crate) use broker::RemoteServer;
 use brokered::BrokeredImages;
 use direct::DirectImages;
+#[cfg(feature = "objects")]
+pub(crate) use push::PushTarget;
 
 /// Returns the name of an image for messages: its URI without secrets.
 pub(super) fn shown(uri: &str) -> String {

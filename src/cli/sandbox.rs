@@ -47,6 +47,8 @@ pub(crate) struct Needs<'a> {
     changes: Changes<'a>,
     /// The file that the command creates.
     output: Option<&'a Path>,
+    /// The image of a registry to which the command uploads.
+    push: Option<&'a str>,
     /// True if the command stores its output in a temporary file first.
     spools: bool,
     /// True if the command unpacks logs and reads times in the time zones that the host knows.
@@ -103,6 +105,7 @@ impl<'a> Needs<'a> {
             source,
             changes: Changes::None,
             output: None,
+            push: None,
             spools: false,
             reads_logs: false,
             #[cfg(feature = "fuse")]
@@ -140,6 +143,13 @@ impl<'a> Needs<'a> {
     /// Adds the file that the command creates; `-` is standard output.
     pub(crate) fn writing(mut self, output: Option<&'a Path>) -> Self {
         self.output = output.filter(|path| !is_standard(path));
+        self
+    }
+
+    /// Adds the image of a registry to which the command uploads.
+    #[cfg(feature = "objects")]
+    pub(crate) fn pushing(mut self, uri: &'a str) -> Self {
+        self.push = Some(uri);
         self
     }
 
@@ -186,7 +196,7 @@ impl<'a> Needs<'a> {
     fn may_decompress(&self) -> bool {
         let is_compressed = |spec: ImageSpec| match spec.format.or(self.source.image.format) {
             // Layers are compressed, too.
-            _ if is_oci(&spec.path) => true,
+            _ if is_oci(&spec.path) || spec.is_in_registry() => true,
             Some(format) => format == Format::Compressed,
             None => is_named_compressed(&spec.path),
         };
@@ -380,7 +390,8 @@ fn answer(socket: &UnixStream, grants: &Grants, needs: &Needs<'_>) -> io::Result
     #[cfg(feature = "nbd")]
     let may_write = matches!(needs.changes, Changes::Images);
     #[cfg(feature = "nbd")]
-    let mut remote = RemoteServer::new(needs.remote_images(), may_write);
+    let mut remote =
+        RemoteServer::new(needs.remote_images(), may_write, needs.push.map(Into::into));
     #[cfg(not(any(feature = "fuse", feature = "microvm", feature = "nbd")))]
     let _ = needs;
     serve_broker(socket, grants, &mut |request| {

@@ -138,6 +138,7 @@ const ELSEWHERE: &[&str] = &[
     "nbd://",
     "https://",
     "s3://",
+    "oci://",
     "nbd+unix://",
 ];
 

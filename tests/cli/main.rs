@@ -46,6 +46,8 @@ mod partition;
 mod program;
 mod progress;
 mod qemu_img;
+#[cfg(feature = "objects")]
+mod registry;
 #[cfg(feature = "nbd")]
 mod remote;
 mod resize;

@@ -123,7 +123,8 @@ impl Registry {
             RegistryPart::Blob(digest) => {
                 let opened = blob::open(&self.shared, digest)?;
                 let name = digest.to_string();
-                return Ok(Arc::new(Device::of(opened, &name, &self.shared.options)?));
+                let device = Device::of(opened, (&name, &name), &self.shared.options)?;
+                return Ok(Arc::new(device));
             }
         };
         let shared = Arc::clone(&self.shared);

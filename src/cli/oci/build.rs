@@ -24,8 +24,8 @@ use crate::cli::show::{json, time};
 /// Build an OCI image with a disk, without a container engine
 ///
 /// The image has one layer with one file, which belongs to the user of KubeVirt's QEMU and is
-/// read-only. It is written as an OCI image layout, which skopeo, podman and others copy to a
-/// registry: a directory, or a tar archive if the name of the target ends in .tar. The target appears
+/// read-only. It is written as an OCI image layout, which `diskfs oci push`, skopeo, podman and others
+/// copy to a registry: a directory, or a tar archive if the name of the target ends in .tar. The target appears
 /// only when it is complete, and must not exist before. The same disk and options make the same
 /// bytes; times are those of the environment variable `SOURCE_DATE_EPOCH`, else 1970.
 #[derive(Debug, Args)]

@@ -15,10 +15,16 @@ use diskfs::nbd::Connection;
 use diskfs::nbd::client::Uri;
 use diskfs::nbd::server::{Export, Options, Server};
 use diskfs::{Error, ErrorKind, RemoteImages, Result, block};
+use diskfs_oci::RegistryName;
 use diskfs_sandbox::OtherAnswer;
 use serde::{Deserialize, Serialize};
 
 use super::direct::DirectImages;
+#[cfg(feature = "objects")]
+use super::registry::{ConnectPart, PartServers};
+use super::shown;
+#[cfg(feature = "objects")]
+use super::uploads::{PushRequest, Uploads};
 use crate::cli::failure::Failure;
 
 /// The time that a server has to accept a connection.
@@ -32,6 +38,17 @@ pub(super) struct ConnectRemote {
     pub(super) remote_uri: String,
     /// True if the command will write to the image.
     pub(super) is_written: bool,
+}
+
+/// A request of the command: its fields tell which.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Request {
+    Image(ConnectRemote),
+    #[cfg(feature = "objects")]
+    Part(ConnectPart),
+    #[cfg(feature = "objects")]
+    Push(PushRequest),
 }
 
 /// The answer to a request, whose socket comes with it.
@@ -48,24 +65,36 @@ pub(super) enum Connected {
 pub(crate) struct RemoteServer {
     granted: Vec<String>,
     may_write: bool,
+    /// The image of a registry to which the command uploads.
+    #[cfg_attr(not(feature = "objects"), expect(dead_code, reason = "no uploads"))]
+    push: Option<String>,
     /// The images that the broker has opened itself.
     served: HashMap<(String, bool), Server>,
+    #[cfg(feature = "objects")]
+    parts: PartServers,
+    #[cfg(feature = "objects")]
+    uploads: Uploads,
 }
 
 impl RemoteServer {
-    /// Creates the end for the images of these URIs.
-    pub(crate) fn new(granted: Vec<String>, may_write: bool) -> Self {
+    /// Creates the end for the images of these URIs, and for the one to which the command uploads.
+    pub(crate) fn new(granted: Vec<String>, may_write: bool, push: Option<String>) -> Self {
         Self {
             granted,
             may_write,
+            push,
             served: HashMap::new(),
+            #[cfg(feature = "objects")]
+            parts: PartServers::default(),
+            #[cfg(feature = "objects")]
+            uploads: Uploads::default(),
         }
     }
 
     /// Answers a request; `None` if it is a request to somebody else.
     pub(crate) fn answer(&mut self, request: &[u8]) -> Option<OtherAnswer> {
-        let request: ConnectRemote = serde_json::from_slice(request).ok()?;
-        let (answer, descriptor) = match self.connect(request) {
+        let request: Request = serde_json::from_slice(request).ok()?;
+        let (answer, descriptor) = match self.answer_to(request) {
             Ok((answer, socket)) => (answer, Some(socket)),
             Err(error) => (Connected::Failed(Failure::of(&error)), None),
         };
@@ -76,14 +105,36 @@ impl RemoteServer {
         })
     }
 
+    fn answer_to(&mut self, request: Request) -> Result<(Connected, OwnedFd)> {
+        match request {
+            Request::Image(request) => self.connect(request),
+            #[cfg(feature = "objects")]
+            Request::Part(ConnectPart { registry_uri, part }) => {
+                if !self.granted.contains(&registry_uri) {
+                    return Err(refused(&registry_uri));
+                }
+                let socket = self.parts.connect(&registry_uri, &part)?;
+                Ok((Connected::Unix, socket))
+            }
+            #[cfg(feature = "objects")]
+            Request::Push(request) => {
+                if self.push.as_ref() != Some(&request.push_uri) {
+                    return Err(refused(&request.push_uri));
+                }
+                Ok((Connected::Unix, self.uploads.begin(request)?))
+            }
+        }
+    }
+
     fn connect(&mut self, request: ConnectRemote) -> Result<(Connected, OwnedFd)> {
         let ConnectRemote {
             remote_uri,
             is_written,
         } = request;
-        if !self.granted.contains(&remote_uri) || is_written && !self.may_write {
-            let reason = "the image was not granted to this command";
-            return Err(Error::new(ErrorKind::Denied, reason).in_file(remote_uri));
+        // The broker does not read OCI images: the command does, in parts.
+        let is_granted = self.granted.contains(&remote_uri) && !RegistryName::is_uri(&remote_uri);
+        if !is_granted || is_written && !self.may_write {
+            return Err(refused(&remote_uri));
         }
         if let Some(uri) = unencrypted(&remote_uri)? {
             return Ok(match uri.dial(CONNECT_TIMEOUT)? {
@@ -110,6 +161,12 @@ impl RemoteServer {
         };
         Ok(entry.insert(Server::start(vec![export], Options::default())?))
     }
+}
+
+/// Returns the error for an image that the command line does not name.
+fn refused(uri: &str) -> Error {
+    let reason = "the image was not granted to this command";
+    Error::new(ErrorKind::Denied, reason).in_file(shown(uri))
 }
 
 /// Returns the URI of an export to which the broker only connects: one of NBD without TLS.

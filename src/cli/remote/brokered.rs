@@ -9,10 +9,16 @@ use diskfs::RemoteImages;
 use diskfs::block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 use diskfs::nbd::Connection;
 use diskfs::nbd::client::{Connect, Nbd, Options};
+#[cfg(feature = "objects")]
+use diskfs_oci::{RegistryName, RegistryPart};
 use diskfs_sandbox::BrokerClient;
 
 use super::broker::{ConnectRemote, Connected, unencrypted};
+#[cfg(feature = "objects")]
+use super::direct::DirectImages;
 use super::direct::writable;
+#[cfg(feature = "objects")]
+use super::registry::{ConnectPart, open_disk};
 use super::shown;
 
 /// The time that the broker has for a request, if it asks the server itself: it repeats requests, and
@@ -23,21 +29,17 @@ const BROKER_TIMEOUT: Duration = Duration::from_mins(10);
 #[derive(Debug)]
 pub(super) struct BrokeredImages(pub(super) Arc<BrokerClient>);
 
-/// The connections to one image.
+/// The connections to one image, or to a part of one.
 #[derive(Debug)]
 struct Connector {
     broker: Arc<BrokerClient>,
-    uri: String,
-    is_written: bool,
+    /// The request to the broker.
+    request: Vec<u8>,
 }
 
 impl Connector {
     fn ask(&self) -> io::Result<(Connected, Option<OwnedFd>)> {
-        let request = ConnectRemote {
-            remote_uri: self.uri.clone(),
-            is_written: self.is_written,
-        };
-        let answer = self.broker.ask(&serde_json::to_vec(&request)?)?;
+        let answer = self.broker.ask(&self.request)?;
         Ok((serde_json::from_slice(&answer.bytes)?, answer.descriptor))
     }
 }
@@ -59,25 +61,59 @@ impl BrokeredImages {
             Some(uri) => (uri.export, Options::default().request_timeout),
             None => (String::new(), BROKER_TIMEOUT),
         };
+        let request = ConnectRemote {
+            remote_uri: uri.to_owned(),
+            is_written,
+        };
+        let request = serde_json::to_vec(&request).map_err(io::Error::from)?;
+        self.connect_by(request, &shown(uri), &export, request_timeout)
+    }
+
+    fn connect_by(
+        &self,
+        request: Vec<u8>,
+        name: &str,
+        export: &str,
+        request_timeout: Duration,
+    ) -> Result<Nbd> {
         let options = Options {
             request_timeout,
             ..Options::default()
         };
         let connector = Arc::new(Connector {
             broker: Arc::clone(&self.0),
-            uri: uri.to_owned(),
-            is_written,
+            request,
         });
-        Nbd::connect_by(connector, &shown(uri), &export, options)
+        Nbd::connect_by(connector, name, export, options)
+    }
+
+    /// Opens a part of an OCI image in a registry.
+    #[cfg(feature = "objects")]
+    fn open_part(&self, uri: &str, part: &RegistryPart) -> Result<Arc<dyn BlockRead>> {
+        let request = ConnectPart {
+            registry_uri: uri.to_owned(),
+            part: part.to_string(),
+        };
+        let request = serde_json::to_vec(&request).map_err(io::Error::from)?;
+        let part = self.connect_by(request, &shown(uri), "", BROKER_TIMEOUT)?;
+        Ok(Arc::new(part))
     }
 }
 
 impl RemoteImages for BrokeredImages {
     fn open(&self, uri: &str) -> Result<Arc<dyn BlockRead>> {
+        #[cfg(feature = "objects")]
+        if RegistryName::is_uri(uri) {
+            return open_disk(uri, &|part| self.open_part(uri, part));
+        }
         Ok(Arc::new(self.connect(uri, false)?))
     }
 
     fn open_writable(&self, uri: &str) -> Result<Arc<dyn BlockWrite>> {
+        #[cfg(feature = "objects")]
+        if RegistryName::is_uri(uri) {
+            return DirectImages.open_writable(uri); // It fails without a connection.
+        }
         writable(self.connect(uri, true)?)
     }
 }

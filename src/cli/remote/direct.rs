@@ -7,6 +7,7 @@ use std::sync::Arc;
 use diskfs::RemoteImages;
 use diskfs::block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 use diskfs::nbd::client::{Nbd, Options, Uri};
+use diskfs_oci::RegistryName;
 
 #[cfg(feature = "objects")]
 use crate::cli::config::Config;
@@ -32,19 +33,24 @@ impl RemoteImages for DirectImages {
         if Uri::is_uri(uri) {
             return writable(connect(uri)?);
         }
-        let error = Error::new(
-            ErrorKind::ReadOnly,
-            "images of HTTP and object stores are read-only",
-        );
+        let reason = if RegistryName::is_uri(uri) {
+            "images of registries are read-only"
+        } else {
+            "images of HTTP and object stores are read-only"
+        };
+        let error = Error::new(ErrorKind::ReadOnly, reason);
         Err(error.with_hint("copy it to a file first: `diskfs convert URI FILE`"))
     }
 }
 
-/// Opens an object of an HTTP server or of a store.
+/// Opens an object of an HTTP server or of a store, or the disk of an OCI image.
 #[cfg(feature = "objects")]
 fn open_object(uri: &str) -> Result<Arc<dyn BlockRead>> {
     use diskfs::objects::{Device, Options};
 
+    if RegistryName::is_uri(uri) {
+        return super::registry::open_direct(uri);
+    }
     let options = Options {
         disk_cache: disk_cache()?,
         ..Options::default()
@@ -55,7 +61,7 @@ fn open_object(uri: &str) -> Result<Arc<dyn BlockRead>> {
 
 /// Opens the cache on disk that the configuration names.
 #[cfg(feature = "objects")]
-fn disk_cache() -> Result<Option<diskfs::objects::DiskCache>> {
+pub(super) fn disk_cache() -> Result<Option<diskfs::objects::DiskCache>> {
     let config = Config::load().map_err(|error| {
         let reason = format!("cannot read the configuration: {error}");
         Error::new(ErrorKind::Invalid, reason)

@@ -234,10 +234,36 @@ pub(super) struct Measure {
     fully_allocated_bytes: u64,
 }
 
-/// The document of `diskfs oci build --json`.
+/// The document of `diskfs oci --json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum Oci {
+    /// The output of `build`.
+    Built(OciBuilt),
+    /// The output of `push`.
+    Pushed(OciPushed),
+}
+
+/// The image that was pushed.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Oci {
+pub(super) struct OciPushed {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The name of the image in the registry.
+    uri: String,
+    /// The digest of the manifest, which names the image.
+    manifest_digest: String,
+    /// The number of bytes of the blobs that were uploaded.
+    uploaded_bytes: u64,
+    /// The number of bytes of the blobs that the registry had.
+    present_bytes: u64,
+}
+
+/// The image that was built.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct OciBuilt {
     /// The header with the version and the command.
     diskfs: Header,
     /// The path of the new image layout.

@@ -43,12 +43,15 @@ pub(super) fn open(registry: &Arc<Shared>, digest: &Digest) -> Result<Opened> {
         registry: Arc::clone(registry),
         redirected: Mutex::default(),
     };
+    let version = digest.to_string();
     runtime::wait(async move {
         let timeout = place.registry.options.open_timeout;
         let part = with_retries(timeout, || place.first()).await?;
         Ok(Opened {
             size_bytes: part.total_bytes,
             first: part.bytes,
+            version: Some(version.clone()),
+            strong_version: Some(version),
             object: Arc::new(Blob {
                 size_bytes: part.total_bytes,
                 place,
