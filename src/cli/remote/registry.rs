@@ -9,11 +9,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use diskfs::Result;
 use diskfs::block::{self, BlockRead};
 use diskfs::image::RegistryDisk;
 use diskfs::nbd::server::{Export, Options, Server};
 use diskfs::objects::{self, Registry, RegistryAccess};
-use diskfs::Result;
 use diskfs_oci::{Blobs, Digest, RegistryName, RegistryPart};
 use serde::{Deserialize, Serialize};
 
@@ -71,8 +71,7 @@ pub(super) fn connect(uri: &str, access: RegistryAccess) -> block::Result<Regist
         disk_cache: disk_cache()?,
         ..objects::Options::default()
     };
-    let connected =
-        RegistryName::parse(uri).and_then(|name| Registry::new(name, access, &options));
+    let connected = RegistryName::parse(uri).and_then(|name| Registry::new(name, access, &options));
     connected.map_err(|e| e.in_file(shown(uri)))
 }
 
