@@ -139,6 +139,28 @@ fn files_elsewhere_are_not_opened() {
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 }
 
+/// Packs `disk.vmdk` as all of this number of disks of `machine.ova`.
+fn pack(dir: &Path, disks: usize) {
+    let file = "<File ovf:id=\"f\" ovf:href=\"disk.vmdk\"/>";
+    let disk =
+        |n| format!("<Disk ovf:diskId=\"d{n}\" ovf:capacity=\"8388608\" ovf:fileRef=\"f\"/>");
+    let disks: String = (0..disks).map(disk).collect();
+    let text = format!(
+        "<?xml version=\"1.0\"?><Envelope xmlns=\"http://schemas.dmtf.org/ovf/envelope/1\" \
+         xmlns:ovf=\"http://schemas.dmtf.org/ovf/envelope/1\"><References>{file}</References>\
+         <DiskSection><Info/>{disks}</DiskSection></Envelope>"
+    );
+    fs::write(dir.join("machine.ovf"), text).unwrap();
+    let words = [
+        "--format=ustar",
+        "-cf",
+        "machine.ova",
+        "machine.ovf",
+        "disk.vmdk",
+    ];
+    run(dir, "tar", &words);
+}
+
 /// The disk in a package is read in place; a package is found by its name, too.
 #[test]
 fn the_disks_of_a_package() {
@@ -153,26 +175,7 @@ fn the_disks_of_a_package() {
         &["create", "-f", "vmdk", "disk.vmdk", "8M"],
     );
     write(dir, "disk.vmdk", &["write -P 1 3M 2M"]);
-    let envelope = |disks: usize| {
-        let file = "<File ovf:id=\"f\" ovf:href=\"disk.vmdk\"/>";
-        let disk =
-            |n| format!("<Disk ovf:diskId=\"d{n}\" ovf:capacity=\"8388608\" ovf:fileRef=\"f\"/>");
-        let disks: String = (0..disks).map(disk).collect();
-        let text = format!(
-            "<?xml version=\"1.0\"?><Envelope xmlns=\"http://schemas.dmtf.org/ovf/envelope/1\" \
-             xmlns:ovf=\"http://schemas.dmtf.org/ovf/envelope/1\"><References>{file}</References>\
-             <DiskSection><Info/>{disks}</DiskSection></Envelope>"
-        );
-        fs::write(dir.join("machine.ovf"), text).unwrap();
-        let words = [
-            "--format=ustar",
-            "-cf",
-            "machine.ova",
-            "machine.ovf",
-            "disk.vmdk",
-        ];
-        run(dir, "tar", &words);
-    };
+    let envelope = |disks| pack(dir, disks);
     envelope(1);
     let path = dir.join("machine.ova");
     let image = open(&path).unwrap();
