@@ -117,8 +117,9 @@ impl Import {
     fn import(&self, session: &mut Session) -> Result<Imported> {
         let options = self.convert_options()?;
         let expected = self.checksum.as_ref();
-        let checksum = expected.map(|it| it.resolve(&self.url)).transpose()?;
+        // The image first: its server is the one that a token of the environment is for.
         let remote = remote::images().open(&self.url)?;
+        let checksum = expected.map(|it| it.resolve(&self.url)).transpose()?;
         diskfs_sandbox::act_if_planted();
         let source_format = self.validate(&remote, session)?;
         let checking = match &checksum {

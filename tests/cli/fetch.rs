@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use diskfs_fixtures::{TcpServer, Tmpfs, free_port, require};
 
-use crate::{DISKFS, Run, diskfs_in};
+use crate::{DISKFS, Run, diskfs_in, diskfs_with};
 
 /// A directory that nginx serves, and one for copies.
 struct Scene {
@@ -198,6 +198,28 @@ fn what_is_refused_leaves_nothing() {
     }
     assert_eq!(scene.names(), ["there"]);
     assert_eq!(fs::read(scene.path("there")).unwrap(), b"old");
+}
+
+/// A token is for the server of the image; that of a list of checksums may be anybody's.
+#[test]
+fn a_token_is_sent_to_one_server() {
+    let wants = "if ($http_authorization != \"Bearer secret\") { return 401; }";
+    let refuses = "if ($http_authorization) { return 400; }";
+    let (Some(scene), Some(lists)) = (Scene::new(wants), Scene::new(refuses)) else {
+        return;
+    };
+    let served = scene.write("a.img", 2);
+    let script = format!("sha256sum '{}' > sums", served.display());
+    let mut sums = Command::new("sh");
+    let sums = sums.args(["-c", &script]).current_dir(lists.served.path());
+    assert!(sums.status().unwrap().success());
+    let (url, list) = (scene.url("a.img"), lists.url("sums"));
+    let variables = [("DISKFS_HTTP_TOKEN", "secret")];
+    for words in [&["fetch"][..], &["import", "-O", "raw"]] {
+        let words = [words, &[&url, "-o", words[0], "--checksum", &list]].concat();
+        diskfs_with(scene.copies.path(), &words, &variables).text();
+        assert!(scene.path(words[0]).exists());
+    }
 }
 
 #[test]

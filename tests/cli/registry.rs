@@ -184,7 +184,7 @@ fn a_failed_push_leaves_the_tag() {
             1,
             "read-only",
         ),
-        (&["snapshot", "list", &uri], 4, "in a file"),
+        (&["snapshot", "create", &uri, "one"], 1, "read-only"),
         (&["info", "oci://web.invalid/web"], 1, "cannot connect"),
     ] {
         let (found, error) = diskfs_in(at, words).failure();

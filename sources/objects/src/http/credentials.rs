@@ -2,21 +2,29 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use diskfs_block::{Error, Result};
 use reqwest::{RequestBuilder, Url};
 
 use super::netrc::{self, Login};
 
-/// The environment variable of a token, which is sent to the server of the URL.
+/// The environment variable of a token, which is sent to the server of the first URL.
 const TOKEN: &str = "DISKFS_HTTP_TOKEN";
+
+/// The server that gets the token: the first one that this process asks. A list of checksums, or
+/// another image, may be on a server that must not know it.
+static TOKEN_ORIGIN: OnceLock<Origin> = OnceLock::new();
+
+/// A scheme, a host and a port.
+type Origin = (String, Option<String>, Option<u16>);
 
 /// The longest `.netrc` that is read.
 const MAX_NETRC_BYTES: u64 = 1 << 20;
 
 /// The credentials for the server of a URL. Other servers, to which it redirects, don't get them.
 pub(super) struct Credentials {
-    origin: (String, Option<String>, Option<u16>),
+    origin: Origin,
     kind: Kind,
 }
 
@@ -30,9 +38,11 @@ impl Credentials {
     /// Returns the credentials for a URL: the token of the environment, or the entry of
     /// `$NETRC` or `~/.netrc`.
     pub(super) fn of_environment(url: &Url) -> Result<Self> {
-        let kind = match std::env::var(TOKEN) {
-            Ok(token) if !token.is_empty() => Kind::Token(token),
-            _ => match login(url)? {
+        let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
+        let is_first = |_: &String| *TOKEN_ORIGIN.get_or_init(|| origin(url)) == origin(url);
+        let kind = match token.filter(is_first) {
+            Some(token) => Kind::Token(token),
+            None => match login(url)? {
                 Some(login) => Kind::Login(login),
                 None => Kind::None,
             },
@@ -76,7 +86,7 @@ pub(super) fn refuse_in_url(url: &Url) -> Result<()> {
     Err(error.with_hint("add the server to ~/.netrc instead"))
 }
 
-fn origin(url: &Url) -> (String, Option<String>, Option<u16>) {
+fn origin(url: &Url) -> Origin {
     let host = url.host_str().map(Into::into);
     (url.scheme().to_owned(), host, url.port_or_known_default())
 }
