@@ -48,6 +48,7 @@ pub(crate) struct Needs<'a> {
     /// The file that the command creates.
     output: Option<&'a Path>,
     /// The image of a registry to which the command uploads.
+    #[cfg(feature = "objects")]
     push: Option<&'a str>,
     /// True if the command stores its output in a temporary file first.
     spools: bool,
@@ -105,6 +106,7 @@ impl<'a> Needs<'a> {
             source,
             changes: Changes::None,
             output: None,
+            #[cfg(feature = "objects")]
             push: None,
             spools: false,
             reads_logs: false,
@@ -390,8 +392,9 @@ fn answer(socket: &UnixStream, grants: &Grants, needs: &Needs<'_>) -> io::Result
     #[cfg(feature = "nbd")]
     let may_write = matches!(needs.changes, Changes::Images);
     #[cfg(feature = "nbd")]
-    let mut remote =
-        RemoteServer::new(needs.remote_images(), may_write, needs.push.map(Into::into));
+    let mut remote = RemoteServer::new(needs.remote_images(), may_write);
+    #[cfg(feature = "objects")]
+    remote.allow_push(needs.push);
     #[cfg(not(any(feature = "fuse", feature = "microvm", feature = "nbd")))]
     let _ = needs;
     serve_broker(socket, grants, &mut |request| {

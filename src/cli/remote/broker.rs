@@ -66,7 +66,7 @@ pub(crate) struct RemoteServer {
     granted: Vec<String>,
     may_write: bool,
     /// The image of a registry to which the command uploads.
-    #[cfg_attr(not(feature = "objects"), expect(dead_code, reason = "no uploads"))]
+    #[cfg(feature = "objects")]
     push: Option<String>,
     /// The images that the broker has opened itself.
     served: HashMap<(String, bool), Server>,
@@ -77,18 +77,25 @@ pub(crate) struct RemoteServer {
 }
 
 impl RemoteServer {
-    /// Creates the end for the images of these URIs, and for the one to which the command uploads.
-    pub(crate) fn new(granted: Vec<String>, may_write: bool, push: Option<String>) -> Self {
+    /// Creates the end for the images of these URIs.
+    pub(crate) fn new(granted: Vec<String>, may_write: bool) -> Self {
         Self {
             granted,
             may_write,
-            push,
+            #[cfg(feature = "objects")]
+            push: None,
             served: HashMap::new(),
             #[cfg(feature = "objects")]
             parts: PartServers::default(),
             #[cfg(feature = "objects")]
             uploads: Uploads::default(),
         }
+    }
+
+    /// Allows uploads to the image of a registry.
+    #[cfg(feature = "objects")]
+    pub(crate) fn allow_push(&mut self, uri: Option<&str>) {
+        self.push = uri.map(Into::into);
     }
 
     /// Answers a request; `None` if it is a request to somebody else.
