@@ -78,7 +78,7 @@ impl Devices {
                 .0
                 .push(run("losetup", words).unwrap().trim().to_owned());
         }
-        run("btrfs", ["check", &loops.0[0]]).unwrap();
+        check(&loops.0[0]);
         let devices = loops.0.iter().map(|device| format!("device={device}"));
         let options = devices
             .chain(["ro".to_owned()])
@@ -131,6 +131,20 @@ fn written(count: usize, profile: &str) {
     let moved = at(devices.first(), "/dir/moved");
     devices.run(&["mv".as_ref(), &copied, &moved]);
     devices.check_files(&[("dir/moved", &data)]);
+}
+
+/// Runs `btrfs check`. It looks for the other devices among all block devices of the host, and stops
+/// early if other tests detach theirs meanwhile: all of ours are attached, so it is asked again.
+fn check(first: &str) {
+    for _ in 0..10 {
+        match run("btrfs", ["check", first]) {
+            Err(error) if error.to_string().contains("is missing") => {
+                std::thread::sleep(std::time::Duration::from_millis(200));
+            }
+            checked => return drop(checked.unwrap()),
+        }
+    }
+    panic!("btrfs check finds no other device of {first}");
 }
 
 #[test]
