@@ -92,11 +92,7 @@ impl BlockWrite for Node {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         check_bounds(offset, to_u64(buf.len()), self.size_bytes())?;
         match self {
-            Self::Raw(raw) => raw
-                .writer
-                .as_ref()
-                .ok_or_else(read_only)?
-                .write_at(offset, buf),
+            Self::Raw(raw) => raw.writer()?.write_at(offset, buf),
             Self::Qcow2(qcow2, _) => qcow2.write_at(offset, buf),
             Self::Mapped(..) => Err(read_only()),
         }
@@ -105,11 +101,7 @@ impl BlockWrite for Node {
     fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
         check_bounds(offset, len_bytes, self.size_bytes())?;
         match self {
-            Self::Raw(raw) => raw
-                .writer
-                .as_ref()
-                .ok_or_else(read_only)?
-                .write_zeroes(offset, len_bytes),
+            Self::Raw(raw) => raw.writer()?.write_zeroes(offset, len_bytes),
             Self::Qcow2(qcow2, _) => qcow2.write_zeroes(offset, len_bytes),
             Self::Mapped(..) => Err(read_only()),
         }
@@ -118,11 +110,7 @@ impl BlockWrite for Node {
     fn unmap(&self, offset: u64, len_bytes: u64) -> Result<()> {
         check_bounds(offset, len_bytes, self.size_bytes())?;
         match self {
-            Self::Raw(raw) => raw
-                .writer
-                .as_ref()
-                .ok_or_else(read_only)?
-                .unmap(offset, len_bytes),
+            Self::Raw(raw) => raw.writer()?.unmap(offset, len_bytes),
             Self::Qcow2(qcow2, _) => qcow2.unmap(offset, len_bytes),
             Self::Mapped(..) => Err(read_only()),
         }
@@ -131,11 +119,7 @@ impl BlockWrite for Node {
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         check_bounds(offset, len_bytes, self.size_bytes())?;
         match self {
-            Self::Raw(raw) => raw
-                .writer
-                .as_ref()
-                .ok_or_else(read_only)?
-                .discard(offset, len_bytes),
+            Self::Raw(raw) => raw.writer()?.discard(offset, len_bytes),
             Self::Qcow2(qcow2, _) => qcow2.discard(offset, len_bytes),
             Self::Mapped(..) => Err(read_only()),
         }

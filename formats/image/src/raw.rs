@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, File, Result};
 
 use crate::Format;
-use crate::layer::Status;
+use crate::layer::{Status, read_only};
 use crate::numbers::{to_u64, to_usize};
 use crate::probe::{HEAD_BYTES, of_head};
 use crate::qcow2::Fill;
@@ -30,6 +30,11 @@ impl Raw {
         writer: Option<RawWriter>,
     ) -> Self {
         Self { file, host, writer }
+    }
+
+    /// Returns the writing half, unless the image was opened read-only.
+    pub(crate) fn writer(&self) -> Result<&RawWriter> {
+        self.writer.as_ref().ok_or_else(read_only)
     }
 
     pub(crate) const fn host(&self) -> Option<&Arc<File>> {

@@ -7,13 +7,12 @@ mod cached;
 mod directory;
 mod trim;
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use diskfs_block::len_of;
-use sha2::{Digest, Sha256};
+use diskfs_oci::Digest;
 use twox_hash::XxHash64;
 
 use crate::blocks::BLOCK_BYTES;
@@ -36,32 +35,27 @@ pub(crate) struct StoredBlocks {
 impl StoredBlocks {
     /// Returns the blocks of an object: `identity` tells it and its version from all others.
     pub(crate) fn of(cache: &DiskCache, identity: &[&str]) -> Self {
-        let mut hash = Sha256::new();
-        for part in identity {
-            hash.update(len_of(part.as_bytes()).to_le_bytes());
-            hash.update(part);
-        }
-        let name = hash
-            .finalize()
-            .iter()
-            .fold(String::new(), |name, byte| format!("{name}{byte:02x}"));
+        // No part contains a zero.
+        let digest = Digest::of(identity.join("\0").as_bytes());
         Self {
             cache: cache.clone(),
-            directory: cache.directory().join(name),
+            directory: cache.directory().join(digest.hex()),
         }
     }
 
     /// Returns a block that has `len` bytes, if it is stored.
     fn load(&self, block: u64, len: usize) -> Option<Vec<u8>> {
         let path = self.path(block);
-        let mut stored = fs::read(&path).ok()?;
+        let mut file = File::open(&path).ok()?;
+        let mut stored = Vec::with_capacity(CHECKSUM_LEN.saturating_add(len));
+        file.read_to_end(&mut stored).ok()?;
         let (sum, bytes) = stored.split_at_checked(CHECKSUM_LEN)?;
         if bytes.len() != len || sum != checksum(block, bytes) {
             tracing::debug!(path = %path.display(), "a cached block is damaged");
             return None;
         }
         stored.drain(..CHECKSUM_LEN);
-        touch(&path);
+        touch(&file);
         Some(stored)
     }
 
@@ -69,8 +63,8 @@ impl StoredBlocks {
     fn store(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.directory)?;
         let mut file = tempfile::Builder::new().tempfile_in(&self.directory)?;
-        io::Write::write_all(&mut file, &checksum(block, bytes))?;
-        io::Write::write_all(&mut file, bytes)?;
+        file.write_all(&checksum(block, bytes))?;
+        file.write_all(bytes)?;
         file.persist(self.path(block))?;
         trim::sometimes(&self.cache);
         Ok(())
@@ -87,10 +81,7 @@ fn checksum(block: u64, bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
 }
 
 /// Marks a block as used now. Of two uses soon after each other, one is enough.
-fn touch(path: &Path) {
-    let Ok(file) = fs::File::open(path) else {
-        return;
-    };
+fn touch(file: &File) {
     let modified = file.metadata().and_then(|found| found.modified());
     let is_old = modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > OLD));
     if is_old {

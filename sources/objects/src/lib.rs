@@ -44,6 +44,7 @@ mod read_ahead;
 mod registry;
 mod retry;
 mod runtime;
+mod secret_file;
 mod store;
 mod uri;
 

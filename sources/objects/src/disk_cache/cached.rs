@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Bytes, BytesMut};
+use diskfs_block::len_of;
 use tokio::task::spawn_blocking;
 
 use super::{StoredBlocks, len_in};
@@ -65,8 +66,8 @@ impl CachedObject {
         let blocks = at(range.start)..range.end.div_ceil(BLOCK_BYTES);
         let this = Arc::clone(&self);
         let (head, tail) = blocking(move || this.load(&blocks)).await?;
-        let missing = range.start.saturating_add(diskfs_block::len_of(&head))
-            ..range.end.saturating_sub(diskfs_block::len_of(&tail));
+        let missing =
+            range.start.saturating_add(len_of(&head))..range.end.saturating_sub(len_of(&tail));
         if missing.is_empty() {
             return Ok(head);
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use diskfs_block::len_of;
 
 use super::*;
 use crate::object::{Fetching, Object};

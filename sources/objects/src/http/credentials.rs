@@ -8,6 +8,7 @@ use diskfs_block::{Error, Result};
 use reqwest::{RequestBuilder, Url};
 
 use super::netrc::{self, Login};
+use crate::secret_file;
 
 /// The environment variable of a token, which is sent to the server of the first URL.
 const TOKEN: &str = "DISKFS_HTTP_TOKEN";
@@ -18,9 +19,6 @@ static TOKEN_ORIGIN: OnceLock<Origin> = OnceLock::new();
 
 /// A scheme, a host and a port.
 type Origin = (String, Option<String>, Option<u16>);
-
-/// The longest `.netrc` that is read.
-const MAX_NETRC_BYTES: u64 = 1 << 20;
 
 /// The credentials for the server of a URL. Other servers, to which it redirects, don't get them.
 pub(super) struct Credentials {
@@ -95,16 +93,11 @@ fn login(url: &Url) -> Result<Option<Login>> {
     let Some(path) = netrc_path() else {
         return Ok(None);
     };
-    let in_file = |e: std::io::Error| Error::from(e).in_file(&path);
-    match path.metadata() {
-        Ok(metadata) if metadata.len() > MAX_NETRC_BYTES => {
-            return Err(Error::invalid("the file is longer than 1 MiB").in_file(&path));
-        }
-        Ok(_) => {}
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(in_file(e)),
-    }
-    let text = std::fs::read_to_string(&path).map_err(in_file)?;
+    let Some(bytes) = secret_file::read(&path)? else {
+        return Ok(None);
+    };
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Error::invalid("the file is not valid UTF-8").in_file(&path))?;
     Ok(netrc::find(&text, url.host_str().unwrap_or_default()))
 }
 

@@ -8,9 +8,7 @@ use diskfs_block::{Error, ErrorKind, Result};
 use serde::Deserialize;
 
 use crate::http::netrc::Login;
-
-/// The longest file that is read.
-const MAX_BYTES: u64 = 1 << 20;
+use crate::secret_file;
 
 /// The hint for logins that only other programs can get.
 const HELPER_HINT: &str =
@@ -45,16 +43,9 @@ pub(super) fn login(host: &str) -> Result<Option<Login>> {
     let Some(path) = config_path() else {
         return Ok(None);
     };
-    let in_file = |e: std::io::Error| Error::from(e).in_file(&path);
-    match path.metadata() {
-        Ok(metadata) if metadata.len() > MAX_BYTES => {
-            return Err(Error::invalid("the file is longer than 1 MiB").in_file(&path));
-        }
-        Ok(_) => {}
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(in_file(e)),
-    }
-    let text = std::fs::read(&path).map_err(in_file)?;
+    let Some(text) = secret_file::read(&path)? else {
+        return Ok(None);
+    };
     find(&text, host).map_err(|e| e.in_file(Path::new(&path)))
 }
 
