@@ -71,8 +71,10 @@ impl Mounted {
             move |errno: rustix::io::Errno| Error::new(ErrorKind::Io, format!("{reason}: {errno}"))
         };
         match unmount(&self.target, UnmountFlags::empty()) {
-            // A mount of a program that has ended keeps the filesystem busy.
+            // A mount of a program that has ended keeps the filesystem busy. Detaching returns
+            // before the filesystem is unmounted if anything else does.
             Err(rustix::io::Errno::BUSY) if programs.have_run() => {
+                sync(&self.target)?;
                 unmount(&self.target, UnmountFlags::DETACH)
             }
             unmounted => unmounted,
@@ -93,6 +95,17 @@ impl Mounted {
         unmount(&self.target, UnmountFlags::empty()).ok();
         forget(&self.kind, &self.devices);
     }
+}
+
+/// Writes the changes of the filesystem that is mounted here to its devices.
+fn sync(target: &str) -> Result<()> {
+    let root = fs::File::open(target)?;
+    rustix::fs::syncfs(&root).map_err(|errno| {
+        Error::new(
+            ErrorKind::Io,
+            format!("cannot sync the filesystem: {errno}"),
+        )
+    })
 }
 
 /// Makes the kernel forget the devices of a filesystem that is not mounted. It remembers those of

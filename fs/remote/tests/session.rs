@@ -4,6 +4,7 @@ mod area;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -136,6 +137,55 @@ fn everything_comes_through() {
     );
     session.client.shut_down().unwrap();
     assert_eq!(session.server.join().unwrap().unwrap(), Ending::ShutDown);
+}
+
+/// A machine with programs that take time to end.
+struct WithPrograms {
+    fs: Arc<WritableMemoryFs>,
+    callers: AtomicUsize,
+    has_programs: AtomicBool,
+    /// Whether the filesystem was unmounted before they had ended.
+    seen: Arc<Mutex<Option<bool>>>,
+}
+
+impl Machine for WithPrograms {
+    fn mount(&self, _request: &MountRequest) -> diskfs_vfs::Result<Arc<dyn Served>> {
+        Ok(Arc::clone(&self.fs) as _)
+    }
+
+    fn end_programs(&self) {
+        // The first of two callers at once is the later one to look.
+        if self.callers.fetch_add(1, Ordering::SeqCst) == 0 {
+            thread::sleep(Duration::from_millis(20));
+        }
+        if self.has_programs.swap(false, Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(50));
+            let is_unmounted = self.fs.take_synced().contains(&Synced::Closed);
+            *self.seen.lock().unwrap() = Some(is_unmounted);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_unmounted_before_all_programs_have_ended() {
+    // One thread answers the request for a shutdown, while another leaves the session.
+    for _ in 0..5 {
+        let seen = Arc::default();
+        let machine = WithPrograms {
+            fs: Arc::new(WritableMemoryFs::new()),
+            callers: AtomicUsize::new(0),
+            has_programs: AtomicBool::new(true),
+            seen: Arc::clone(&seen),
+        };
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let server = thread::spawn(move || serve(theirs.try_clone().unwrap(), theirs, &machine));
+        let client = Client::connect(ours.try_clone().unwrap(), ours, SECONDS).unwrap();
+        let fs = client.mount(&MountRequest::new("vda", "memory")).unwrap();
+        client.shut_down().unwrap();
+        drop(fs);
+        assert_eq!(server.join().unwrap().unwrap(), Ending::ShutDown);
+        assert_eq!(*seen.lock().unwrap(), Some(false));
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The handling of a request and the encoding of its answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use diskfs_vfs::{Error, ErrorKind, InodeNumber, Metadata, NewKind, Result, SetMetadata};
 
@@ -38,6 +38,8 @@ pub(super) struct ServerState<'m> {
     pub(super) machine: &'m dyn Machine,
     pub(super) filesystems: Filesystems,
     pub(super) programs: Programs,
+    /// Locked while the machine ends its programs.
+    pub(super) ending: Mutex<()>,
 }
 
 pub(super) fn answer<'s>(
@@ -113,6 +115,13 @@ impl ServerState<'_> {
         area.write(offset, contents).is_ok()
     }
 
+    /// Ends all programs. A second caller waits for the first: while programs and their mounts are
+    /// left, an unmounted filesystem still has changes that are not on its device.
+    pub(super) fn end_programs(&self) {
+        let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        self.machine.end_programs();
+    }
+
     fn execute(
         &self,
         request: Request<'_>,
@@ -124,7 +133,7 @@ impl ServerState<'_> {
             Request::Mount(request) => mount(self.machine, &self.filesystems, &request),
             Request::Unmount { filesystem } => self.filesystems.unmount(filesystem).map(done),
             Request::ShutDown => {
-                self.machine.end_programs();
+                self.end_programs();
                 self.filesystems.unmount_all().map(done)
             }
             Request::In {

@@ -55,6 +55,7 @@ pub fn serve(
             machine,
             filesystems: Filesystems::default(),
             programs: Programs::default(),
+            ending: Mutex::default(),
         },
         reader: Mutex::new(Source {
             frames,
@@ -69,7 +70,7 @@ pub fn serve(
         }
         server.work(scope);
         // This ends the threads that wait for a program.
-        machine.end_programs();
+        server.state.end_programs();
     });
     let unmounted = server.state.filesystems.unmount_all();
     let ending = lock(&server.reader).ending.take();
