@@ -75,7 +75,7 @@ fn paths<'a>(listed: impl Iterator<Item = &'a str>) -> Vec<String> {
 }
 
 #[test]
-fn packages_are_installed_in_debian_used_and_purged() {
+fn packages_are_installed_used_and_removed() {
     let tools = [
         "debootstrap",
         "mke2fs",
@@ -103,8 +103,12 @@ fn packages_are_installed_in_debian_used_and_purged() {
     let files = files.map(|line| line.split_whitespace().nth(5).unwrap());
     let files = paths(files.map(|path| path.trim_start_matches('.')));
     let package = only(&output, "rpm");
-    let listed = run("rpm", ["-qlp".as_ref(), package.as_path()]).unwrap();
-    assert_eq!(paths(listed.lines()), files);
+    let format = "--queryformat=[%{FILEMODES:perms} %{FILENAMES}\\n]";
+    let words = ["--query", "--package", format].map(Path::new);
+    let listed = run("rpm", words.into_iter().chain([&*package])).unwrap();
+    let listed = listed.lines().filter(|line| !line.starts_with('d'));
+    let listed = listed.map(|line| line.split_once(' ').unwrap().1);
+    assert_eq!(paths(listed), files);
     assert!(files.len() > 100, "{files:?}");
 
     run(
@@ -122,8 +126,18 @@ fn packages_are_installed_in_debian_used_and_purged() {
         "mounted by fstab",
         "mounted as a unit",
         "purged: nothing is left",
+        "install: apparmor_parser --replace --write-cache /etc/apparmor.d/diskfs",
+        "upgrade: systemctl try-restart diskfs-deploy.service",
+        "erase: systemctl stop diskfs-deploy.socket diskfs-deploy.service",
+        "erase: systemctl --no-reload --quiet disable diskfs-deploy.socket",
+        "erase: apparmor_parser --remove /etc/apparmor.d/diskfs",
+        "erased: nothing is left",
     ] {
         assert!(told.contains(line), "{line}\n{told}");
+    }
+    // An installation restarts nothing, and an upgrade stops nothing.
+    for line in ["install: systemctl try-restart", "upgrade: systemctl stop"] {
+        assert!(!told.contains(line), "{line}\n{told}");
     }
 }
 
