@@ -70,6 +70,9 @@ pub struct Options {
     pub stall_timeout: Duration,
     /// The time that the requests in progress have when the server stops.
     pub stop_timeout: Duration,
+    /// The time that a client has to disconnect when the server stops, after its requests in
+    /// progress are completed. Requests that it sends meanwhile are answered with `NBD_ESHUTDOWN`.
+    pub farewell_time: Duration,
 }
 
 impl Default for Options {
@@ -83,6 +86,7 @@ impl Default for Options {
             handshake_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_mins(1),
             stop_timeout: Duration::from_secs(30),
+            farewell_time: Duration::from_millis(300),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io::Cursor;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, BufReader};
 use tokio::runtime::Handle;
@@ -29,6 +31,9 @@ struct Session {
     buffers: Arc<Buffers>,
     /// The requests that may be in progress besides those that are.
     requests: Arc<Semaphore>,
+    /// The requests that may be done besides those that are: one is not done once the server stops.
+    jobs: Arc<Semaphore>,
+    is_stopping: AtomicBool,
     /// The bytes that requests may have besides those in progress.
     bytes: Arc<Semaphore>,
     pace: Pace,
@@ -37,7 +42,8 @@ struct Session {
 }
 
 /// Serves the requests of a client, until it disconnects or `stop` is done. The requests in
-/// progress are completed. Requests that may wait for the device are done by `pool`.
+/// progress are completed. Later ones are answered with `NBD_ESHUTDOWN` meanwhile, and for
+/// [`Options::farewell_time`] afterwards. Requests that may wait for the device are done by `pool`.
 pub(super) async fn serve(
     negotiated: Negotiated,
     options: &Options,
@@ -56,6 +62,8 @@ pub(super) async fn serve(
         outbox: Arc::clone(&outbox),
         buffers: Arc::default(),
         requests: Arc::new(Semaphore::new(options.max_requests)),
+        jobs: Arc::new(Semaphore::new(options.max_requests)),
+        is_stopping: AtomicBool::new(false),
         bytes: Arc::new(Semaphore::new(options.max_request_bytes)),
         pace: Pace::default(),
         pool,
@@ -63,10 +71,11 @@ pub(super) async fn serve(
     };
     let reading = async {
         let ended = tokio::select! {
+            biased;
+            () = session.stop(stop, options.farewell_time) => Ok(()),
             ended = session.read_all(&mut stream) => ended,
-            () = stop => Ok(()),
         };
-        session.wait().await;
+        session.wait(&session.requests).await;
         outbox.finish();
         // Answers may still be on their way, so the writing side ends the connection.
         match ended {
@@ -103,10 +112,19 @@ impl Session {
         }
     }
 
-    /// Waits until no request is in progress.
-    async fn wait(&self) {
+    /// Waits until `stop` is done and the requests in progress are completed, and then so long that
+    /// the client can send its last ones, which are refused.
+    async fn stop(&self, stop: impl Future<Output = ()>, farewell_time: Duration) {
+        stop.await;
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.wait(&self.jobs).await;
+        tokio::time::sleep(farewell_time).await;
+    }
+
+    /// Waits until all permits have returned.
+    async fn wait(&self, permits: &Semaphore) {
         let all = u32::try_from(self.max_requests).unwrap_or(u32::MAX);
-        let _ = self.requests.acquire_many(all).await;
+        let _ = permits.acquire_many(all).await;
     }
 
     /// Reads the payload of a request, and begins to do it.
@@ -124,6 +142,12 @@ impl Session {
             .buffers
             .take(usize::try_from(payload_bytes).unwrap_or(0));
         stream.read_exact(&mut payload).await?;
+        if self.is_stopping.load(Ordering::Relaxed) {
+            let answer = Answer::to(request, &self.outbox, self.headers, permits);
+            answer.error(ErrorNumber::Shutdown, "the server is shutting down", None);
+            return Ok(());
+        }
+        permits.push(permit(&self.jobs, 1).await?);
         let answer = Answer::to(request, &self.outbox, self.headers, permits);
         match self.job(command, request, payload) {
             Ok(job) => self.start(job, answer, stream.buffer().is_empty()),

@@ -6,4 +6,5 @@ mod hostile;
 mod lies;
 mod rig;
 mod server;
+mod stopping;
 mod tls;
