@@ -67,6 +67,8 @@ mod mode_change;
 #[cfg(feature = "fuse")]
 mod mount;
 mod mv;
+#[cfg(feature = "nbd")]
+mod nbd_address;
 mod oci;
 mod operand;
 pub(crate) mod options;

@@ -1,5 +1,7 @@
 //! `diskfs serve images`, by the clients of others and our own.
 
+mod nbd;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -16,20 +16,25 @@ const MAX_NAMES: usize = 10_000;
 
 /// A directory whose files are served.
 #[derive(Debug)]
-pub(crate) struct Images {
+pub struct Images {
     dir: OwnedFd,
 }
 
 /// An image that is open, in the version that it had then.
 #[derive(Debug)]
-pub(crate) struct Image {
-    pub(crate) file: File,
-    pub(crate) version: Version,
+pub struct Image {
+    /// The file, for reading.
+    pub file: File,
+    /// The version of the file.
+    pub version: Version,
 }
 
 impl Images {
     /// Opens the directory.
-    pub(crate) fn new(path: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn new(path: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, path, flags, Mode::empty());
         let dir = dir.map_err(|e| Error::from(e).in_file(path))?;
@@ -38,7 +43,10 @@ impl Images {
 
     /// Opens an image. Returns `None` if there is no regular file with this name, if the name is not
     /// one of an image, or if the file is a symlink.
-    pub(crate) fn open(&self, name: &str) -> io::Result<Option<Image>> {
+    ///
+    /// # Errors
+    /// Those of the host.
+    pub fn open(&self, name: &str) -> io::Result<Option<Image>> {
         if !is_name(name) {
             return Ok(None);
         }
@@ -66,7 +74,10 @@ impl Images {
     }
 
     /// Returns the names of the images, in order.
-    pub(crate) fn names(&self) -> io::Result<Vec<String>> {
+    ///
+    /// # Errors
+    /// Those of reading the directory.
+    pub fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.dir)? {
             let Ok(name) = entry?.file_name().to_str().map(str::to_owned) else {

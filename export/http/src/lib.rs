@@ -31,6 +31,8 @@ mod tls;
 mod version;
 
 pub use access::Access;
+pub use images::{Image, Images};
 pub use listing::{Describe, Described};
 pub use server::{Listeners, Options, Server};
 pub use tls::Tls;
+pub use version::Version;

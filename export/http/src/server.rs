@@ -99,24 +99,25 @@ impl Server {
     }
 
     /// Serves until the process gets SIGTERM or SIGINT, and then completes the running requests.
-    /// Calls `ready` when clients can connect and signals are handled.
+    /// Calls `ready` when clients can connect and signals are handled, and `stopping` when the signal
+    /// has arrived.
     ///
     /// # Errors
     /// Those of the host.
-    pub fn run(self, ready: impl FnOnce()) -> Result<()> {
+    pub fn run(self, ready: impl FnOnce(), stopping: impl FnOnce()) -> Result<()> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .max_blocking_threads(READERS)
             .thread_name("diskfs-http")
             .enable_all()
             .build()?;
-        let served = runtime.block_on(run(self, ready));
+        let served = runtime.block_on(run(self, ready, stopping));
         runtime.shutdown_timeout(Duration::from_secs(1));
         served
     }
 }
 
-async fn run(server: Server, ready: impl FnOnce()) -> Result<()> {
+async fn run(server: Server, ready: impl FnOnce(), stopping: impl FnOnce()) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (stop, stopped) = watch::channel(false);
@@ -143,6 +144,7 @@ async fn run(server: Server, ready: impl FnOnce()) -> Result<()> {
         _ = terminate.recv() => tracing::info!("stopping: SIGTERM"),
         _ = interrupt.recv() => tracing::info!("stopping: SIGINT"),
     }
+    stopping();
     for task in tasks {
         task.abort();
     }

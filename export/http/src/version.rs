@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 /// The properties that tell a version of a file from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Version {
+pub struct Version {
     device: u64,
     inode: u64,
     pub(crate) size_bytes: u64,
@@ -27,6 +27,22 @@ impl Version {
                 metadata.ctime_nsec(),
             ],
         }
+    }
+
+    /// Returns true if a file still has the contents of this version. Its name may be gone: renaming
+    /// and removing change the other times.
+    pub fn has_contents_of(&self, metadata: &Metadata) -> bool {
+        let now = Self::of(metadata);
+        let [mtime, mtime_ns, ..] = self.times;
+        let [mtime_now, mtime_ns_now, ..] = now.times;
+        (self.device, self.inode, self.size_bytes, mtime, mtime_ns)
+            == (
+                now.device,
+                now.inode,
+                now.size_bytes,
+                mtime_now,
+                mtime_ns_now,
+            )
     }
 
     /// Returns the strong `ETag`, with its quotes.

@@ -17,6 +17,7 @@
 //! ```
 
 mod answer;
+mod catalog;
 mod export;
 mod haggling;
 mod handshake;
@@ -37,8 +38,10 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
 use crate::stream::{Connection, Stream};
+use catalog::Exports;
 use listener::Accepting;
 
+pub use catalog::Catalog;
 pub use export::{BlockSizes, Export, MetaContext, Status};
 pub use listener::Listener;
 pub use options::{Options, Tls};
@@ -46,7 +49,7 @@ pub use options::{Options, Tls};
 /// The state that all connections share.
 #[derive(Debug)]
 struct Shared {
-    exports: Vec<Arc<Export>>,
+    exports: Exports,
     options: Options,
     /// The number of clients that have used an export and are gone.
     gone: watch::Sender<u64>,
@@ -77,8 +80,21 @@ impl Server {
     /// [`ErrorKind::Invalid`] for exports that clients cannot be told of; the errors of starting
     /// threads.
     pub fn start(exports: Vec<Export>, options: Options) -> Result<Self> {
-        let options = options.within_limits();
         check(&exports)?;
+        let exports = exports.into_iter().map(Arc::new).collect();
+        Self::of(Exports::Fixed(exports), options)
+    }
+
+    /// Starts a server of the exports of a catalog, which has no connections yet.
+    ///
+    /// # Errors
+    /// The errors of starting threads.
+    pub fn with_catalog(catalog: impl Catalog + 'static, options: Options) -> Result<Self> {
+        Self::of(Exports::Catalog(Box::new(catalog)), options)
+    }
+
+    fn of(exports: Exports, options: Options) -> Result<Self> {
+        let options = options.within_limits();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(options.threads)
@@ -86,7 +102,7 @@ impl Server {
             .enable_all()
             .build()?;
         let shared = Arc::new(Shared {
-            exports: exports.into_iter().map(Arc::new).collect(),
+            exports,
             connections: Arc::new(Semaphore::new(options.max_connections)),
             options,
             stop: watch::Sender::new(false),
@@ -149,13 +165,7 @@ impl Server {
     /// [`Options::stop_timeout`].
     pub fn stop(mut self) -> Result<()> {
         let ended = self.end_connections();
-        let mut flushed = Ok(());
-        for export in &self.shared.exports {
-            if let Some(device) = export.device.writer() {
-                flushed = flushed.and(device.flush());
-            }
-        }
-        flushed.and(ended)
+        self.shared.exports.flush().and(ended)
     }
 
     /// Waits until all connections have ended.
@@ -291,7 +301,7 @@ async fn serve_stream(
 pub(crate) mod testing {
     use std::sync::Arc;
 
-    use super::{Export, Options, Tls, handshake, session};
+    use super::{Export, Exports, Options, Tls, handshake, session};
     use crate::failure::Failure;
     use crate::stream::Stream;
 
@@ -301,7 +311,8 @@ pub(crate) mod testing {
         exports: &[Arc<Export>],
         options: &Options,
     ) -> Result<(), Failure> {
-        let negotiated = handshake::negotiate(stream, exports, &Tls::off()).await?;
+        let exports = Exports::Fixed(exports.to_vec());
+        let negotiated = handshake::negotiate(stream, &exports, &Tls::off()).await?;
         let Some(negotiated) = negotiated else {
             return Ok(());
         };

@@ -1,5 +1,7 @@
 //! The command `diskfs serve images`.
 
+mod nbd;
+
 use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -15,37 +17,55 @@ use diskfs_http::{Access, Described, Listeners, Options, Server, Tls};
 use diskfs_sandbox::{FileRules, HostFiles, Network};
 
 use super::LogFormat;
+use crate::cli::nbd_address;
 use crate::cli::session::Session;
 use crate::cli::socket::Socket;
+use nbd::Nbd;
 
-/// Serve the images of a directory over HTTP, read-only
+/// Serve the images of a directory over HTTP and NBD, read-only
 ///
 /// The files of DIR itself are served under their names, whole and by ranges, and `GET /` lists them
 /// as JSON. Symlinks, hidden files and subdirectories are not served. Each version of a file has an
 /// entity tag of its own, and if a file changes while it is sent, the answer breaks off. Every
 /// command of diskfs takes the URLs of images, as do qemu-img and curl.
 ///
+/// NBD clients see each image as a disk under the image's name, whatever its format; images that need
+/// other files, such as a backing file, are refused. A disk stays readable when its image is
+/// replaced or removed, and fails when the image is changed in place.
+///
 /// SIGTERM completes the running requests, and then ends the server.
 #[derive(Debug, Args)]
 #[command(
+    group = clap::ArgGroup::new("addresses").required(true).multiple(true),
     after_help = "Each line of the file of tokens is a token of at least 16 characters, and after a space the
 pattern of the names that it is for (* and ?); without one it is for all images. Only its owner may
 read the file. A client sends `Authorization: Bearer TOKEN`; diskfs does with DISKFS_HTTP_TOKEN.
-Without tokens, every client that can connect may read all images.
+Without tokens, every client that can connect may read all images. NBD has no tokens: with a file
+of tokens, NBD is served at addresses only to clients with a certificate (--tls-client-ca), and at
+unix:PATH to users who may write to the socket. These clients may read all images.
 
 Examples:
   diskfs serve images /srv/images --listen 127.0.0.1:8080
   diskfs serve images /srv/images --listen unix:/run/images.sock
-  diskfs serve images /srv --listen [::]:8443 --token-file t --tls-cert c.pem --tls-key k.pem"
+  diskfs serve images /srv/images --nbd tcp:localhost
+  diskfs serve images /srv --listen [::]:8443 --token-file t --tls-cert c.pem --tls-key k.pem
+
+To use an image by NBD:
+  nbdinfo --list nbd://localhost/
+  qemu-img convert -f raw -O qcow2 nbd://localhost/debian.qcow2 copy.qcow2"
 )]
 pub(super) struct Images {
     /// The directory of the images
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// Serve at ADDR:PORT or unix:PATH; can be repeated
-    #[arg(long, value_name = "ADDRESS", required = true)]
+    /// Serve HTTP at ADDR:PORT or unix:PATH; can be repeated
+    #[arg(long, value_name = "ADDRESS", group = "addresses")]
     listen: Vec<Address>,
+
+    /// Serve NBD at unix:PATH or tcp:HOST[:PORT]; can be repeated
+    #[arg(long, value_name = "ADDRESS", group = "addresses")]
+    nbd: Vec<nbd_address::Address>,
 
     /// The tokens of clients, with the images that each may read
     #[arg(long, value_name = "FILE")]
@@ -96,8 +116,9 @@ pub(super) fn run(args: &Images, session: &Session) -> Result<()> {
         Some(path) => Access::of_file(path)?,
         None => Access::everyone(),
     };
-    args.warn(&access);
     let (listeners, sockets, places) = args.bind()?;
+    let nbd = Nbd::new(args, &access)?;
+    args.warn(&access, nbd.as_ref());
     let options = Options {
         directory: args.directory.clone(),
         access,
@@ -109,11 +130,20 @@ pub(super) fn run(args: &Images, session: &Session) -> Result<()> {
     if session.confines() {
         args.confine();
     }
-    let served = server.run(|| {
-        for place in places {
-            tracing::info!(%place, "serving images");
-        }
-    });
+    // Its threads are confined, too: they start afterwards.
+    let mut nbd = nbd.map(Nbd::start).transpose()?;
+    let mut stopping = None;
+    let served = server.run(
+        || {
+            for place in places {
+                tracing::info!(%place, "serving images");
+            }
+        },
+        || stopping = nbd.take().map(nbd::Servers::stop),
+    );
+    if let Some(stopping) = stopping {
+        stopping.wait();
+    }
     drop(sockets);
     Ok(served?)
 }
@@ -157,13 +187,15 @@ impl Images {
 
     /// Limits this process, which has one thread, to reading the directory and removing its sockets.
     fn confine(&self) {
-        let sockets = self.listen.iter().filter_map(|address| match address {
-            Address::Unix(path) => Some(path.parent().filter(|dir| !dir.as_os_str().is_empty())),
+        let listen = self.listen.iter().filter_map(|address| match address {
+            Address::Unix(path) => Some(path.as_path()),
             Address::Tcp(_) => None,
         });
+        let sockets = listen.chain(self.nbd_sockets());
         let files = HostFiles {
             read: vec![self.directory.clone()],
             write: sockets
+                .map(|path| path.parent().filter(|dir| !dir.as_os_str().is_empty()))
                 .map(|dir| dir.unwrap_or(Path::new(".")).to_owned())
                 .collect(),
             ..HostFiles::default()
@@ -179,16 +211,16 @@ impl Images {
     }
 
     /// Warns about clients that anybody could be, and about tokens that anybody could see.
-    fn warn(&self, access: &Access) {
+    fn warn(&self, access: &Access, nbd: Option<&Nbd>) {
         let mut listen = self.listen.iter();
         let is_reached = listen.any(|it| matches!(it, Address::Tcp(it) if !it.ip().is_loopback()));
-        if !is_reached {
+        if !is_reached && !nbd.is_some_and(Nbd::is_reached) {
             return;
         }
         if !access.needs_token() && self.tls_client_ca.is_none() {
             tracing::warn!("every client that can connect may read all images: see --token-file");
         }
-        if access.needs_token() && self.tls_cert.is_none() {
+        if is_reached && access.needs_token() && self.tls_cert.is_none() {
             tracing::warn!("tokens travel without encryption: see --tls-cert");
         }
     }

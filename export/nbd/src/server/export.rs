@@ -136,6 +136,8 @@ pub struct Export {
     pub(super) sizes: BlockSizes,
     /// The contexts; the number of a context is its index.
     pub(super) contexts: Vec<Arc<dyn MetaContext>>,
+    /// True if all connections of a client use the same device.
+    pub(super) is_shared: bool,
 }
 
 impl Export {
@@ -156,6 +158,7 @@ impl Export {
             sizes: BlockSizes::of(device.reader()),
             contexts: vec![Arc::new(Allocation(device.clone()))],
             device,
+            is_shared: true,
         }
     }
 
@@ -202,8 +205,8 @@ impl Export {
         let mut flags = TransmissionFlags::HAS_FLAGS
             | TransmissionFlags::SEND_FLUSH
             | TransmissionFlags::SEND_FUA
-            | TransmissionFlags::SEND_CACHE
-            | TransmissionFlags::CAN_MULTI_CONN;
+            | TransmissionFlags::SEND_CACHE;
+        flags.set(TransmissionFlags::CAN_MULTI_CONN, self.is_shared);
         flags |= match self.device {
             Device::ReadOnly(_) => TransmissionFlags::READ_ONLY,
             Device::Writable(_) => {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::catalog::Exports;
 use super::export::Export;
 use super::selection::{self, Selection};
 use crate::protocol::{
     Headers, Info, InfoRequest, InfoType, MetaContextReply, MetaContextRequest, OptionCode,
-    ReplyType, ServerReply, Violation,
+    ReplyType, Violation,
 };
 
 /// The step after an option.
@@ -22,17 +23,23 @@ pub(super) type Reply = (ReplyType, Vec<u8>);
 /// The number of replies with information: a client may ask for the same one again and again.
 const MAX_INFOS: usize = 8;
 
+/// The length of a reason, which may quote an image: with its prefix, it fits in a string.
+const MAX_REASON_CHARS: usize = 1000;
+
 /// The state of the negotiation, which begins anew with TLS.
 pub(super) struct Haggling<'a> {
-    pub(super) exports: &'a [Arc<Export>],
+    pub(super) exports: &'a Exports,
+    /// The last export that the client named, which it mostly names again.
+    named: Option<Arc<Export>>,
     pub(super) headers: Headers,
     selection: Option<Selection>,
 }
 
 impl<'a> Haggling<'a> {
-    pub(super) const fn new(exports: &'a [Arc<Export>]) -> Self {
+    pub(super) const fn new(exports: &'a Exports) -> Self {
         Self {
             exports,
+            named: None,
             headers: Headers::Simple,
             selection: None,
         }
@@ -58,28 +65,36 @@ impl<'a> Haggling<'a> {
 
     fn list(&self, data: &[u8]) -> Result<Vec<Reply>, Vec<Reply>> {
         without_data(data)?;
-        let listed = self.exports.iter().map(|export| ServerReply {
-            name: export.name.clone(),
-            description: export.description.clone(),
-        });
-        let replies = listed.map(|export| (ReplyType::Server, export.encode()));
+        let listed = self.exports.list().map_err(|e| unavailable(&e))?;
+        let replies = listed
+            .iter()
+            .map(|export| (ReplyType::Server, export.encode()));
         Ok(replies.chain([ack()]).collect())
     }
 
-    pub(super) fn export(&self, name: &str) -> Option<&Arc<Export>> {
-        self.exports.iter().find(|export| export.name == name)
+    /// Opens the export with this name, unless the client named it before.
+    pub(super) fn export(&mut self, name: &str) -> diskfs_block::Result<Option<Arc<Export>>> {
+        let named = self.named.take().filter(|export| export.name == name);
+        self.named = match named {
+            Some(export) => Some(export),
+            None => self.exports.open(name)?,
+        };
+        Ok(self.named.clone())
     }
 
-    fn known_export(&self, name: &str) -> Result<&Arc<Export>, Vec<Reply>> {
-        let unknown = || vec![error(ReplyType::Unknown, "unknown export")];
-        self.export(name).ok_or_else(unknown)
+    fn known_export(&mut self, name: &str) -> Result<Arc<Export>, Vec<Reply>> {
+        match self.export(name) {
+            Ok(Some(export)) => Ok(export),
+            Ok(None) => Err(vec![error(ReplyType::Unknown, "unknown export")]),
+            Err(error) => Err(unavailable(&error)),
+        }
     }
 
     /// Answers `NBD_OPT_INFO` and `NBD_OPT_GO`.
-    fn info(&self, data: &[u8]) -> Result<(Vec<Reply>, Arc<Export>), Vec<Reply>> {
+    fn info(&mut self, data: &[u8]) -> Result<(Vec<Reply>, Arc<Export>), Vec<Reply>> {
         let request = InfoRequest::decode(data).map_err(invalid)?;
         let export = self.known_export(&request.name)?;
-        let flags = export.flags(self.headers, !self.contexts(export).is_empty());
+        let flags = export.flags(self.headers, !self.contexts(&export).is_empty());
         let size_bytes = export.device.reader().size_bytes();
         let block_size = export.block_size_info();
         let mut infos = vec![Info::Export { size_bytes, flags }, block_size];
@@ -102,7 +117,7 @@ impl<'a> Haggling<'a> {
             return Err(replies);
         }
         replies.push(ack());
-        Ok((replies, Arc::clone(export)))
+        Ok((replies, export))
     }
 
     fn structured_reply(&mut self, data: &[u8]) -> Result<Vec<Reply>, Vec<Reply>> {
@@ -130,10 +145,10 @@ impl<'a> Haggling<'a> {
         MetaContextRequest::decode(data).map_err(invalid)
     }
 
-    fn list_contexts(&self, data: &[u8]) -> Result<Vec<Reply>, Vec<Reply>> {
+    fn list_contexts(&mut self, data: &[u8]) -> Result<Vec<Reply>, Vec<Reply>> {
         let request = self.context_request(data)?;
         let export = self.known_export(&request.name)?;
-        let found = selection::listed(export, &request.queries);
+        let found = selection::listed(&export, &request.queries);
         let contexts = found
             .into_iter()
             .map(|(_, name)| MetaContextReply { id: 0, name });
@@ -143,7 +158,8 @@ impl<'a> Haggling<'a> {
     fn set_contexts(&mut self, data: &[u8]) -> Result<Vec<Reply>, Vec<Reply>> {
         self.selection = None;
         let request = self.context_request(data)?;
-        let found = selection::selected(self.known_export(&request.name)?, &request.queries);
+        let export = self.known_export(&request.name)?;
+        let found = selection::selected(&export, &request.queries);
         let numbers = found.iter().map(|(id, _)| *id).collect();
         self.selection = Some(Selection::new(request.name, numbers));
         let contexts = found
@@ -165,6 +181,15 @@ pub(super) fn ack() -> Reply {
 
 pub(super) fn error(reply_type: ReplyType, message: &str) -> Reply {
     (reply_type, message.as_bytes().to_vec())
+}
+
+/// Returns the reply for an export that cannot be opened. The paths of the host's files are not
+/// sent.
+fn unavailable(failure: &diskfs_block::Error) -> Vec<Reply> {
+    tracing::warn!("an NBD export is not available: {failure}");
+    let reason: String = failure.reason().chars().take(MAX_REASON_CHARS).collect();
+    let reason = format!("the export is not available: {reason}");
+    vec![error(ReplyType::Unknown, &reason)]
 }
 
 fn invalid(violation: Violation) -> Vec<Reply> {

@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
+use super::catalog::Exports;
 use super::export::Export;
 use super::haggling::{Haggling, Next, Reply, ack, error};
 use super::options::{Mode, Tls};
@@ -45,7 +46,7 @@ struct Handshake<'a> {
 /// Does the handshake. Returns `None` if the client ended it.
 pub(super) async fn negotiate(
     stream: Stream,
-    exports: &[Arc<Export>],
+    exports: &Exports,
     tls: &Tls,
 ) -> Result<Option<Negotiated>, Failure> {
     let mut handshake = Handshake {
@@ -137,11 +138,11 @@ impl Handshake<'_> {
         let export = self
             .haggling
             .export(name)
+            .map_err(|_| Violation("the export is not available"))?
             .ok_or(Violation("unknown export"))?;
         if export.sizes.minimum > 1 {
             return Err(Violation("NBD_OPT_EXPORT_NAME has no block sizes").into());
         }
-        let export = Arc::clone(export);
         let reply = ExportNameReply {
             size_bytes: export.device.reader().size_bytes(),
             flags: export.flags(self.haggling.headers, false),

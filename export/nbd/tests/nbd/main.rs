@@ -1,5 +1,6 @@
 //! NBD with QEMU's programs, libnbd and nbdkit, and with peers that misbehave.
 
+mod catalog;
 mod client;
 mod hand;
 mod hostile;
