@@ -77,7 +77,7 @@ fn later_requests_are_refused_and_writes_are_flushed() {
     assert_eq!(hand.simple(), (ESHUTDOWN, 3));
     assert_eq!(hand.simple(), (ESHUTDOWN, 4));
     assert_eq!(hand.simple(), (0, 2));
-    assert_eq!(hand.data(70_000), [5; 70_000]);
+    assert_eq!(hand.data(70_000), vec![5; 70_000]);
     hand.send((READ, 0), 5, 1 << 20, 512);
     assert_eq!(hand.simple(), (ESHUTDOWN, 5));
     // The server does not wait longer than for the client's end.
