@@ -84,7 +84,7 @@ impl Default for FormatOptions {
 }
 
 /// The source of random bytes: it fills a buffer.
-type Random<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<()>;
+pub(crate) type Random<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<()>;
 
 /// Creates a LUKS2 volume with one key slot, as `cryptsetup luksFormat` does: `aes-xts-plain64`
 /// with a key of 512 bits, and the data from 16 MiB on. Returns the volume key.

@@ -4,7 +4,7 @@
 //! * [`Header::unlock`] returns a [`VolumeKey`] for a passphrase, a key file's bytes or the volume
 //!   key itself.
 //! * [`Unlocked`] is the decrypted data as a device. It can be written if the device below can.
-//! * [`format()`] creates a LUKS2 volume.
+//! * [`format()`] creates a LUKS2 volume, [`Luks1Options::create`] the header of a LUKS1 volume.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -71,5 +71,5 @@ pub use header::{Header, KeyslotState, Version};
 pub use key::{Key, Secret, VolumeKey};
 pub use keyslot::Priority;
 pub use limits::Limits;
-pub use luks1::{Luks1Details, Luks1Slot};
+pub use luks1::{Luks1Details, Luks1Options, Luks1Slot, NewLuks1};
 pub use unlocked::Unlocked;

@@ -1,9 +1,11 @@
 //! The LUKS1 format: one header with eight key slots.
 
+mod create;
 mod details;
 mod keyblock;
 mod phdr;
 
+pub use create::{Luks1Options, NewLuks1};
 pub use details::{Luks1Details, Luks1Slot};
 pub(crate) use phdr::from_bytes;
 

@@ -1,8 +1,9 @@
 //! A key slot of LUKS1. LUKS1 on-disk format 1.2.3, figure 4.
 
 use zerocopy::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::create::STRIPES;
 use super::details::Luks1Slot;
 use super::phdr::Common;
 use super::{PHDR_BYTES, SECTOR_BYTES};
@@ -13,9 +14,10 @@ use crate::keyslot::{Area, Keyslot, Priority};
 use crate::problem::Problem;
 
 const ENABLED: u32 = 0x00ac_71f3;
+const DISABLED: u32 = 0x0000_dead;
 
 /// The on-disk structure of a key slot.
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct RawKeyblock {
     active: U32,
@@ -26,6 +28,26 @@ pub(super) struct RawKeyblock {
 }
 
 impl RawKeyblock {
+    /// Returns a slot that is not in use, whose area is at this offset.
+    pub(super) fn unused(offset_bytes: u64) -> Self {
+        let sector = offset_bytes.checked_div(SECTOR_BYTES).unwrap_or(0);
+        Self {
+            active: DISABLED.into(),
+            iterations: 0.into(),
+            salt: [0; 32],
+            // Key slots are in the first 4 MiB.
+            key_material_offset: u32::try_from(sector).unwrap_or(u32::MAX).into(),
+            stripes: STRIPES.into(),
+        }
+    }
+
+    /// Marks the slot as in use.
+    pub(super) fn enable(&mut self, iterations: u32, salt: [u8; 32]) {
+        self.active = ENABLED.into();
+        self.iterations = iterations.into();
+        self.salt = salt;
+    }
+
     /// Parses the slot if it is in use.
     pub(super) fn state(
         &self,

@@ -2,7 +2,7 @@
 
 use diskfs_block::{Error, Result};
 use zerocopy::big_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::details::Luks1Details;
 use super::keyblock::RawKeyblock;
@@ -16,7 +16,7 @@ use crate::problem::Problem;
 use crate::segment::Segment;
 
 /// The on-disk structure of the header.
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawPhdr {
     magic: [u8; 6],
@@ -43,6 +43,50 @@ pub(super) struct Common {
     pub(super) key_bytes: usize,
     /// The offset of the data; zero if the data is on another device.
     pub(super) payload_offset_bytes: u64,
+}
+
+/// The fields of a new header.
+pub(super) struct NewPhdr<'a> {
+    pub(super) cipher: &'a str,
+    pub(super) mode: &'a str,
+    pub(super) hash: &'a str,
+    pub(super) payload_offset_bytes: u64,
+    pub(super) key_bytes: usize,
+    pub(super) digest: &'a Digest,
+    pub(super) uuid: &'a str,
+    pub(super) keyblocks: [RawKeyblock; 8],
+}
+
+impl NewPhdr<'_> {
+    /// Returns the bytes of the header; `None` if a field has no room for its text or number.
+    pub(super) fn bytes(self) -> Option<Vec<u8>> {
+        let payload_offset = self.payload_offset_bytes.checked_div(SECTOR_BYTES)?;
+        let raw = RawPhdr {
+            magic: MAGIC,
+            version: 1.into(),
+            cipher_name: field(self.cipher)?,
+            cipher_mode: field(self.mode)?,
+            hash_spec: field(self.hash)?,
+            payload_offset: u32::try_from(payload_offset).ok()?.into(),
+            key_bytes: u32::try_from(self.key_bytes).ok()?.into(),
+            mk_digest: self.digest.value.as_slice().try_into().ok()?,
+            mk_digest_salt: self.digest.pbkdf2.salt.as_slice().try_into().ok()?,
+            mk_digest_iterations: self.digest.pbkdf2.iterations.into(),
+            uuid: field(self.uuid)?,
+            keyblocks: self.keyblocks,
+        };
+        Some(raw.as_bytes().to_vec())
+    }
+}
+
+/// Returns a text with a NUL at its end; `None` if it is too long.
+fn field<const LEN: usize>(text: &str) -> Option<[u8; LEN]> {
+    let mut field = [0; LEN];
+    let (start, _) = field
+        .split_at_mut_checked(text.len())
+        .filter(|(_, rest)| !rest.is_empty())?;
+    start.copy_from_slice(text.as_bytes());
+    Some(field)
 }
 
 /// Parses the header in the first bytes of a device, whose magic and version were checked before.
