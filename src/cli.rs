@@ -69,6 +69,7 @@ mod mount;
 mod mv;
 #[cfg(feature = "nbd")]
 mod nbd_address;
+mod new_key;
 mod oci;
 mod operand;
 pub(crate) mod options;

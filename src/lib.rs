@@ -68,7 +68,7 @@ pub use diskfs_disk::{
     ResizeProgress, ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume, Resized,
     Result, RootReserve, Share, ShrinkTo, SortedEntry, SortedWalk, StaleBase, SwapOptions, ToolUse,
     TreeUsage, UuidChange, Volume, Walk, WritableFile, WritableFilesystem, WriteOptions, check,
-    create_overlay, fitting_size, guest, parse_bytes, time,
+    create_overlay, fitting_size, guest, new_encryption, parse_bytes, time,
 };
 
 #[cfg(feature = "deploy")]

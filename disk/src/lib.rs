@@ -33,6 +33,6 @@ pub use stack::{
     Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, NewSpace, ResizeLayer, ResizeProgress,
     ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume, Resized, RootReserve,
     ShrinkTo, SwapOptions, ToolUse, TreeUsage, UuidChange, Volume, WriteOptions, create_overlay,
-    fitting_size,
+    fitting_size, new_encryption,
 };
 pub use writable::{WritableFile, WritableFilesystem};

@@ -46,7 +46,7 @@ pub use driver::{Commits, RootReserve, WriteOptions};
 use fallback::FallbackOfDisk;
 pub use fallback::{DiskId, Fallback, FallbackRequest};
 pub use grow::{NewSpace, Resized};
-pub use luks::Keys;
+pub use luks::{Keys, new_encryption};
 pub use lvm::{Group, LvmId, NewIds};
 pub use md::MdArray;
 pub use mkfs::{

@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use super::bytes;
 use super::image_settings::{ImageSettings, implied_format, refuse_others_names};
+use super::new_key::NewKeyArgs;
 use super::operand::Operand;
 use super::options::{SourceArgs, configured_and};
 use super::progress::Progress;
@@ -77,6 +78,9 @@ With --resume, an unfinished copy is called DST.partial, and DST.resume records 
 After an error, a kill or a power cut, the same call continues there, if IMG is unchanged: its files
 must have the same sizes and modification times. To give up, remove both files.
 
+With --encrypt, DST is encrypted, and options of -o begin with encrypt: `diskfs create --help`
+lists them.
+
 With -B, DST is an overlay of FILE: only what IMG itself stores is copied, and the rest must be the
 same in FILE. Without it, DST contains everything that IMG and its backing files contain.
 
@@ -89,7 +93,8 @@ Examples:
   diskfs convert --snapshot before disk.qcow2 before.raw
   diskfs convert --volume vg0/data disk.qcow2 data.raw
   diskfs convert --resume disk.qcow2 backup.raw
-  diskfs convert -n disk.qcow2 /dev/vg0/guest"
+  diskfs convert -n disk.qcow2 /dev/vg0/guest
+  diskfs convert --encrypt file:key disk.qcow2 secret.qcow2"
 )]
 #[expect(
     clippy::struct_excessive_bools,
@@ -145,7 +150,7 @@ pub(super) struct Convert {
     #[arg(
         short,
         long,
-        conflicts_with_all = ["compress", "options", "backing", "force", "uuid"]
+        conflicts_with_all = ["compress", "options", "backing", "force", "uuid", "encrypt"]
     )]
     no_create: bool,
 
@@ -177,9 +182,12 @@ pub(super) struct Convert {
     /// Continue a copy that was interrupted, or begin one that can be continued: raw or qcow2
     #[arg(
         long,
-        conflicts_with_all = ["no_create", "backing", "bitmaps", "salvage", "verify"]
+        conflicts_with_all = ["no_create", "backing", "bitmaps", "salvage", "verify", "encrypt"]
     )]
     resume: bool,
+
+    #[command(flatten)]
+    key: NewKeyArgs,
 
     /// Replace an existing file with DST
     #[arg(long)]
@@ -254,12 +262,15 @@ impl Convert {
             return None;
         }
         let image = std::slice::from_ref(&self.image);
+        // A confined process cannot open the file of a passphrase. Errors are reported later.
+        let is_encrypted = matches!(self.key.load(), Ok(Some(_)));
         // Wrong options are reported later.
-        let options = self.is_stream().then(|| self.convert_options().ok());
+        let is_stream = self.is_stream();
+        let options = (is_stream && !is_encrypted).then(|| self.convert_options().ok());
         let spools = options
             .flatten()
             .is_some_and(|it| !it.is_stream() || self.bitmaps);
-        let spools = spools || self.reads_stream();
+        let spools = spools || is_stream && is_encrypted || self.reads_stream();
         let needs = Needs::reading(image, &self.source).spooling(spools);
         Some(needs.writing(Some(&self.target)))
     }
@@ -282,6 +293,7 @@ impl Convert {
         }
         wanted.override_backing(self.backing.as_ref(), self.backing_format);
         let check = || Ok(BackingCheck::Open(self.gate()?));
+        wanted.encrypt_with(self.key.load()?.as_ref(), self.format())?;
         Ok(ConvertOptions {
             image: wanted.image(self.format(), check)?,
             packing: self.compress.then_some(Packing { level: self.level }),

@@ -14,6 +14,7 @@ use super::bytes;
 use super::image_settings::{
     ImageSettings, create_image, implied_format, preallocation, refuse_others_names,
 };
+use super::new_key::NewKeyArgs;
 use super::options::configured_and;
 use super::progress::Progress;
 use super::session::{Output, Session, stdout};
@@ -36,10 +37,18 @@ detected, a guest could choose it by what it writes. A backing file must not be 
 has overlays: an overlay records the state of its backing file, and is refused if that has changed.
 To write to an image with a data file, give --data-file to the command that writes.
 
+With --encrypt, the options of -o can also be (the first of several is the default):
+encrypt.cipher-alg=aes-256, aes-128, serpent-256 or twofish-256; encrypt.cipher-mode=xts or cbc;
+encrypt.ivgen-alg=plain64, plain or essiv; encrypt.ivgen-hash-alg=sha256;
+encrypt.hash-alg=sha256, sha512 or another; encrypt.iter-time=2000, the milliseconds that trying a
+passphrase takes on this machine. An encrypted raw image is a LUKS1 volume, which cryptsetup and
+QEMU open, too.
+
 Examples:
   diskfs create disk.img 10G
   diskfs create disk.qcow2 100G -o cluster_size=1M,extended_l2=on
-  diskfs create -b base.qcow2 -F qcow2 overlay.qcow2"
+  diskfs create -b base.qcow2 -F qcow2 overlay.qcow2
+  diskfs create --encrypt ask secret.qcow2 100G"
 )]
 pub(super) struct Create {
     /// The image file to create
@@ -83,6 +92,9 @@ pub(super) struct Create {
     #[arg(short, value_name = "NAME=VALUE,...")]
     options: Vec<String>,
 
+    #[command(flatten)]
+    key: NewKeyArgs,
+
     /// Replace an existing file with the new image
     #[arg(long)]
     force: bool,
@@ -124,11 +136,13 @@ pub(super) fn run(args: &Create, session: &mut Session) -> Result<()> {
 
 impl Create {
     fn create_options(&self) -> Result<CreateOptions> {
-        let wanted = self.wanted()?;
+        let mut wanted = self.wanted()?;
         if self.format.is_none() {
             refuse_others_names(&self.path)?;
         }
-        let image = wanted.image(self.format(&wanted), || self.backing_check())?;
+        let format = self.format(&wanted);
+        wanted.encrypt_with(self.key.load()?.as_ref(), format)?;
+        let image = wanted.image(format, || self.backing_check())?;
         Ok(CreateOptions {
             image,
             size_bytes: wanted.size,
@@ -233,7 +247,29 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Invalid, "{words:?}");
         }
         let encrypted = options(&["a.qcow2", "1G", "-o", "encrypt.format=luks"]);
-        assert_eq!(encrypted.unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(encrypted.unwrap_err().kind(), ErrorKind::Invalid);
+        for words in [
+            &["a.vdi", "1G", "--encrypt", "env:PATH"][..],
+            &[
+                "a.qcow2",
+                "1G",
+                "--encrypt",
+                "env:PATH",
+                "-o",
+                "encrypt.format=aes",
+            ],
+            &[
+                "a.qcow2",
+                "1G",
+                "--encrypt",
+                "env:PATH",
+                "-o",
+                "encrypt.hash-alg=md5",
+            ],
+        ] {
+            let error = options(words).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{words:?}");
+        }
         assert!(Program::try_parse_from(["create", "a", "-b", "b"]).is_err());
     }
 }

@@ -12,8 +12,11 @@ use diskfs::{Error, ErrorKind, Format, Result};
 
 use super::bytes;
 
+mod encryption;
 mod whole;
 
+pub(super) use encryption::OPTIONS as ENCRYPTION_OPTIONS;
+use encryption::{Encryption, not_encrypted};
 pub(super) use whole::create_image;
 
 /// The settings that the command line amounts to.
@@ -28,6 +31,7 @@ pub(super) struct ImageSettings {
     pub(super) backing_format: Option<Format>,
     data_file: Option<PathBuf>,
     data_file_layout: DataFileLayout,
+    encryption: Encryption,
     /// The names and values of options that neither raw nor qcow2 has.
     others: Vec<(String, String)>,
 }
@@ -54,11 +58,20 @@ impl ImageSettings {
         format: Format,
         check: impl FnOnce() -> Result<BackingCheck>,
     ) -> Result<NewImage> {
+        let encryption = self.encryption.made()?;
+        match format {
+            Format::Raw | Format::Qcow2 => {}
+            other if encryption.is_some() => return Err(not_encrypted(other)),
+            _ => {}
+        }
         match format {
             Format::Raw | Format::Qcow2 if !self.others.is_empty() => {
                 Err(self.refuse_others(format, &[]))
             }
-            Format::Raw => self.raw(),
+            Format::Raw => {
+                let raw = self.raw()?;
+                Ok(encryption.map_or(raw, NewImage::Luks))
+            }
             Format::Qcow2 => Ok(NewImage::Qcow2(Box::new(self.qcow2(check)?))),
             Format::Vmdk => self.vmdk().map(NewImage::Vmdk),
             Format::Vhd => self.vhd().map(NewImage::Vhd),
@@ -98,6 +111,7 @@ impl ImageSettings {
         Ok(NewQcow2 {
             backing,
             data_file,
+            encryption: self.encryption.made()?,
             ..self.qcow2.clone()
         })
     }
@@ -157,6 +171,7 @@ impl ImageSettings {
                     DataFileLayout::Private
                 }
             }
+            _ if self.encryption.take(name, value) => return Ok(()),
             _ if whole::OPTIONS.contains(&name) => {
                 self.others.push((name.to_owned(), value.to_owned()));
                 return Ok(());
@@ -172,8 +187,9 @@ impl ImageSettings {
 
 fn unknown(name: &str) -> Error {
     if name.starts_with("encrypt") {
-        let reason = "creating encrypted images is not supported";
-        return Error::new(ErrorKind::Unsupported, reason);
+        let reason = format!("option {name} is not supported");
+        let error = Error::new(ErrorKind::Unsupported, reason);
+        return error.with_hint("encrypt.format=luks is, with options such as encrypt.cipher-alg");
     }
     if whole::UNSUPPORTED_OPTIONS.contains(&name) {
         let reason = format!("option {name} is not supported");

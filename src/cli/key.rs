@@ -182,13 +182,7 @@ impl Source {
         Ok(match self {
             Self::File(path) => passphrases(read(path)?),
             Self::VolumeKey(path) => vec![Key::Volume(Secret::new(read(path)?))],
-            Self::Variable(variable) => {
-                let value = std::env::var_os(variable).ok_or_else(|| {
-                    let reason = format!("no such environment variable: `{variable}`");
-                    Error::new(ErrorKind::NotFound, reason)
-                })?;
-                passphrase(value.into_encoded_bytes())
-            }
+            Self::Variable(name) => passphrase(variable(name)?),
             Self::Ask => passphrase(prompt(name)?.into_bytes()),
             Self::Clear(secret) if in_clear => vec![Key::Passphrase(secret.clone())],
             Self::Clear(_) => {
@@ -212,7 +206,17 @@ fn passphrases(bytes: Vec<u8>) -> Vec<Key> {
     keys
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
+/// Returns the value of an environment variable.
+pub(super) fn variable(name: &str) -> Result<Vec<u8>> {
+    let value = std::env::var_os(name).ok_or_else(|| {
+        let reason = format!("no such environment variable: `{name}`");
+        Error::new(ErrorKind::NotFound, reason)
+    })?;
+    Ok(value.into_encoded_bytes())
+}
+
+/// Reads a key file.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
     let failed = |e: std::io::Error| Error::from(e).in_file(path);
     let mut bytes = Vec::new();
     let file: Box<dyn Read> = if is_standard(path) {

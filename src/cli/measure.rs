@@ -46,6 +46,7 @@ pub(super) struct Measure {
 pub(super) fn run(args: &Measure, session: &mut Session) -> Result<()> {
     let image = args.image.image_alone("to measure")?;
     let settings = ImageSettings::of(&args.options)?;
+    settings.refuse_encryption()?;
     let new = settings.image(args.output_format, || Ok(BackingCheck::Skip))?;
     let disk = args.source.open(&image)?;
     session.print_warnings(&disk);

@@ -20,6 +20,7 @@ mod luks;
 mod map;
 mod measure;
 mod names;
+mod new_format;
 mod progress;
 mod rebase;
 mod resize;
@@ -28,6 +29,7 @@ mod secret;
 mod size;
 mod snapshot;
 mod specific;
+mod target;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;

@@ -11,6 +11,7 @@ mod deploy;
 mod diff;
 mod drivers;
 mod du;
+mod encrypting;
 mod errors;
 mod examples;
 #[cfg(feature = "export")]

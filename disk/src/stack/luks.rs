@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use diskfs_block::{BlockRead, BlockWrite, Slice};
+use diskfs_image::create::NewEncryption;
 use diskfs_image::{Access, Decrypt, Description, FileOpener, Unlock};
-use diskfs_luks::{Header, Key, Limits, Unlocked, Version, VolumeKey};
+use diskfs_luks::{Header, Key, Limits, NewLuks1, Unlocked, Version, VolumeKey};
 
 use super::Volume;
 use super::content::{Content, LUKS};
@@ -120,13 +121,32 @@ impl Keys {
     /// `Invalid` for a file that is not a LUKS volume; `Denied` if no key fits; `Unsupported`,
     /// `Corrupt`, `Io`.
     pub fn contents(&self, path: &Path, file: Arc<dyn BlockRead>) -> Result<Arc<dyn BlockRead>> {
-        let header = Header::read(&*file)?.ok_or_else(|| {
+        let (header, key) = self.key_of_file(path, &*file)?;
+        Ok(Arc::new(Unlocked::new(file, &header, &key)?))
+    }
+
+    /// Returns the same contents for writing.
+    ///
+    /// # Errors
+    /// As for [`contents`](Self::contents).
+    pub fn writable_contents(
+        &self,
+        path: &Path,
+        file: Arc<dyn BlockWrite>,
+    ) -> Result<Arc<dyn BlockWrite>> {
+        let (header, key) = self.key_of_file(path, &*file)?;
+        Ok(Arc::new(Unlocked::new(file, &header, &key)?))
+    }
+
+    /// Returns the header and the volume key of a file that is a LUKS volume.
+    fn key_of_file(&self, path: &Path, file: &dyn BlockRead) -> Result<(Header, VolumeKey)> {
+        let header = Header::read(file)?.ok_or_else(|| {
             let reason = "the file is not a LUKS volume";
             Error::new(crate::ErrorKind::Invalid, reason).in_file(path)
         })?;
         let keys = self.of_image(path, &header);
-        let key = self.volume_key(&header, &*file, &keys)?;
-        Ok(Arc::new(Unlocked::new(file, &header, &key)?))
+        let key = self.volume_key(&header, file, &keys)?;
+        Ok((header, key))
     }
 
     /// Returns the keys to try on the image at `path`: its own first, then those for all.
@@ -211,6 +231,17 @@ impl Decrypt for ImageKey {
 
     fn writer(&self, file: Arc<dyn BlockWrite>) -> diskfs_block::Result<Arc<dyn BlockWrite>> {
         Ok(Arc::new(Unlocked::in_place(file, &self.header, &self.key)?))
+    }
+}
+
+/// Returns the encryption of a new image with this header.
+pub fn new_encryption(new: NewLuks1) -> NewEncryption {
+    NewEncryption {
+        header: new.bytes.into(),
+        key: Arc::new(ImageKey {
+            header: new.header,
+            key: new.volume_key,
+        }),
     }
 }
 

@@ -186,6 +186,7 @@ fn empty(path: &Path, old: &Description) -> Result<bool> {
             check: BackingCheck::Skip,
         }),
         data_file: None,
+        encryption: None,
     };
     let options = CreateOptions {
         existing: Existing::Replace,

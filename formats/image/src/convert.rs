@@ -35,7 +35,7 @@ use crate::bitmaps::BitmapSet;
 use crate::create::{
     BackingCheck, CreateOptions, Existing, NewImage, Preallocation, UnfinishedImage, directory_of,
 };
-use crate::{Gate, Image, OpenOptions, WritableImage};
+use crate::{Access, Gate, Image, OpenOptions, WritableImage};
 pub use compare::compare;
 use device::DeviceCopy;
 pub use input::InputStream;
@@ -228,17 +228,21 @@ impl UnfinishedImage {
 }
 
 impl UnfinishedImage {
+    /// Returns the disk of the image.
+    fn contents(&self, options: &ConvertOptions) -> Result<Arc<dyn BlockRead>> {
+        if let NewImage::Luks(encryption) = &options.image {
+            let file = self.opener().open(self.path(), Access::ReadWrite)?;
+            return Ok(encryption.contents(file)?);
+        }
+        let image = Image::open(self.path(), &open_options(self, options))?;
+        Ok(image.device())
+    }
+
     /// Compares the image with the disk that was copied.
     fn verify(&self, from: &dyn BlockRead, options: &ConvertOptions) -> Result<()> {
-        let open = OpenOptions {
-            format: Some(options.image.format()),
-            files: self.opener(),
-            gate: gate(self.path(), &options.image),
-            ..OpenOptions::default()
-        };
-        let image = Image::open(self.path(), &open)?;
+        let to = self.contents(options)?;
         let mut go_on = |_| ControlFlow::Continue(());
-        match compare(from, &*image.device(), options.threads, &mut go_on)? {
+        match compare(from, &*to, options.threads, &mut go_on)? {
             None => Ok(()),
             Some(offset) => {
                 let reason = "the new image differs from its source, which may have been changed \
@@ -279,12 +283,13 @@ fn by_writing(
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<UnfinishedImage> {
     if options.packing.is_some() {
-        let reason = "compression needs a qcow2 image without preallocation or data file, or a VMDK \
-             stream";
+        let reason = "compression needs a qcow2 image without preallocation, data file or \
+             encryption, or a VMDK stream";
         return Err(Error::invalid(reason));
     }
     if matches!(&options.image, NewImage::Qcow2(image) if image.backing.is_some()) {
-        let reason = "a copy with a backing file has no preallocation and no data file";
+        let reason = "a copy with a backing file has no preallocation, no data file and no \
+             encryption";
         return Err(Error::invalid(reason));
     }
     options.check_sparse()?;
@@ -295,18 +300,35 @@ fn by_writing(
         existing: options.existing,
     };
     let new = UnfinishedImage::create(path, &create)?;
+    if let NewImage::Luks(encryption) = &options.image {
+        let file = new.opener().open(path, Access::ReadWrite)?;
+        let contents = encryption.contents(file)?;
+        convert_into(from, contents.as_ref(), false, options, progress)?;
+        let (end, size) = (from.size_bytes(), contents.size_bytes());
+        contents.write_zeroes(end, size.saturating_sub(end))?;
+        return Ok(new);
+    }
     if reflink::share_blocks(from, &new, options)? {
         check_cancelled(progress(from.size_bytes()))?;
         return Ok(new);
     }
-    let open = OpenOptions {
-        format: Some(options.image.format()),
-        files: new.opener(),
-        gate: gate(path, &options.image),
-        ..OpenOptions::default()
-    };
-    let image = WritableImage::open(path, &open)?;
-    convert_into(from, image.device().as_ref(), true, options, progress)?;
+    let image = WritableImage::open(path, &open_options(&new, options))?;
+    // Clusters that are allocated and not written decrypt to noise.
+    let is_noise =
+        options.image.encryption().is_some() && options.preallocation != Preallocation::Off;
+    convert_into(from, image.device().as_ref(), !is_noise, options, progress)?;
     image.close()?;
     Ok(new)
+}
+
+/// Returns the options for opening a new image.
+fn open_options(new: &UnfinishedImage, options: &ConvertOptions) -> OpenOptions {
+    let encryption = options.image.encryption();
+    OpenOptions {
+        format: Some(options.image.format()),
+        files: new.opener(),
+        gate: gate(new.path(), &options.image),
+        unlock: encryption.map(|encryption| encryption.unlocker(new.path())),
+        ..OpenOptions::default()
+    }
 }

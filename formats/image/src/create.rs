@@ -1,5 +1,6 @@
-//! Creation of raw and qcow2 images.
+//! Creation of raw and qcow2 images, encrypted or not.
 
+mod encrypted;
 mod file;
 mod layout;
 mod mapped;
@@ -17,6 +18,7 @@ use diskfs_block::{Error, Result};
 
 use crate::{Compression, Format, Gate};
 
+pub use encrypted::NewEncryption;
 use file::NewFile;
 pub(crate) use file::{check_place, directory_of, sync_directory_of};
 pub(crate) use layout::{RefcountClusters, counts_per_block};
@@ -43,6 +45,8 @@ pub struct CreateOptions {
 pub enum NewImage {
     /// A raw image: the guest's bytes themselves.
     Raw,
+    /// A raw image in a LUKS volume: the file begins with the LUKS header.
+    Luks(NewEncryption),
     /// A qcow2 image, QEMU's format.
     Qcow2(Box<NewQcow2>),
     /// A VMDK image, VMware's format. Only [`convert()`](crate::convert()) writes it.
@@ -56,10 +60,10 @@ pub enum NewImage {
 }
 
 impl NewImage {
-    /// Returns the format.
+    /// Returns the format; that of the contents for a LUKS volume.
     pub const fn format(&self) -> Format {
         match self {
-            Self::Raw => Format::Raw,
+            Self::Raw | Self::Luks(_) => Format::Raw,
             Self::Qcow2(_) => Format::Qcow2,
             Self::Vmdk(_) => Format::Vmdk,
             Self::Vhd(_) => Format::Vhd,
@@ -88,6 +92,9 @@ pub struct NewQcow2 {
     pub backing: Option<NewBacking>,
     /// The external data file, which holds the guest's data in place of the image.
     pub data_file: Option<NewDataFile>,
+    /// The encryption of the guest's data. The size, the tables and the names of other files are
+    /// not encrypted.
+    pub encryption: Option<NewEncryption>,
 }
 
 /// The version of a qcow2 image.
@@ -211,6 +218,7 @@ impl Default for NewQcow2 {
             compression: Compression::Zlib,
             backing: None,
             data_file: None,
+            encryption: None,
         }
     }
 }
@@ -278,6 +286,7 @@ fn write(
 ) -> Result<(NewFile, Created)> {
     match &options.image {
         NewImage::Raw => raw::write(path, options, progress),
+        NewImage::Luks(encryption) => encrypted::write(path, encryption, options, progress),
         NewImage::Qcow2(image) => qcow2::write(path, image, options, progress),
         other => {
             let format = other.format();

@@ -22,7 +22,7 @@ mod compressed;
 #[cfg(test)]
 mod counting;
 mod decompress;
-mod encryption_header;
+pub(crate) mod encryption_header;
 mod feature_names;
 pub(crate) mod features;
 mod first_cluster;

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 
 use diskfs::block::BlockRead;
 use diskfs::image::{Access, Description, Image, ProbedFormats};
+use diskfs::luks::Key;
 use diskfs::{ErrorKind, Format, Keys, OpenOptions, parse_bytes};
 
 use super::failure::{Failure, Result};
@@ -59,11 +60,18 @@ pub(super) struct Source {
     pub(super) args: SourceArgs,
     /// The key of the image; the message if its secret is not defined.
     pub(super) keys: Option<std::result::Result<Keys, String>>,
+    /// The keys of its backing files, with their depth in the chain.
+    backing_keys: Vec<(usize, Key)>,
     /// True if the disk is what a LUKS volume contains.
     pub(super) is_luks: bool,
 }
 
 impl OpenArgs {
+    /// Returns the secrets of the command line.
+    pub(super) fn secrets(&self) -> Result<Secrets> {
+        Secrets::parse(&self.object)
+    }
+
     /// Returns the image of a file name as qemu-img spells it.
     pub(super) fn source(&self, name: &OsString, format: Option<&str>) -> Result<Source> {
         let secrets = Secrets::parse(&self.object)?;
@@ -81,6 +89,7 @@ impl OpenArgs {
             (None, other) => other.map(format_of).transpose()?,
         };
         let keys = secrets.keys_of(&named);
+        let backing_keys = secrets.backing_keys(&named)?;
         let image = ImageArgs {
             format,
             force_share: self.force_share,
@@ -90,6 +99,7 @@ impl OpenArgs {
         Ok(Source {
             path: named.path,
             keys,
+            backing_keys,
             is_luks: named.is_luks,
             args: SourceArgs {
                 image,
@@ -123,7 +133,23 @@ impl Source {
     /// Returns the key of the image, if its name names one.
     fn keys(&self) -> diskfs::Result<Option<Keys>> {
         let keys = self.keys.clone().transpose();
-        keys.map_err(|reason| diskfs::Error::new(ErrorKind::NotFound, reason))
+        let mut keys = keys.map_err(|reason| diskfs::Error::new(ErrorKind::NotFound, reason))?;
+        for (depth, key) in &self.backing_keys {
+            let path = self.backing_path(*depth)?;
+            let name = path.to_string_lossy();
+            keys = Some(keys.unwrap_or_default().with_volume(name, key.clone()));
+        }
+        Ok(keys)
+    }
+
+    /// Returns the path of a backing file by its depth in the chain.
+    fn backing_path(&self, depth: usize) -> diskfs::Result<PathBuf> {
+        let image = Image::open(&self.path, &self.args.image.open_options()?)?;
+        let top = Some(image.description());
+        let mut chain = std::iter::successors(top, |image| image.backing.as_deref());
+        let backing = chain.nth(depth).map(|image| image.path.clone());
+        let missing = "an option names a backing file that the image does not have";
+        backing.ok_or_else(|| diskfs::Error::new(ErrorKind::Invalid, missing))
     }
 
     /// Opens the image with its backing files, and with the keys of all that are encrypted.

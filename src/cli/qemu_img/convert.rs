@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::{ArgAction, Args};
 
@@ -14,13 +14,15 @@ use diskfs::image::{Image, WritableImage};
 use diskfs::{Format, block::BlockRead, parse_bytes};
 
 use super::arguments::{OpenArgs, Source, format_of, size};
-use super::create::settings_of;
 use super::failure::{Failure, Result, warn};
-use super::names::{Named, remote_uri};
+use super::names::remote_uri;
+use super::new_format::NewFormat;
 use super::progress::Progress;
 use super::runner::{confined, text};
+use super::target::Target;
 use crate::cli::convert::Reading;
-use crate::cli::options::{ImageArgs, configured};
+use crate::cli::image_settings::ImageSettings;
+use crate::cli::options::configured;
 
 /// The default granularity at which zeroes are not stored.
 const SPARSE_BYTES: u64 = 4 << 10;
@@ -87,6 +89,10 @@ pub(super) struct Convert {
     #[arg(short = 'n', long)]
     no_create: bool,
 
+    /// With -n, take the name of the target as a list of options
+    #[arg(long)]
+    target_image_opts: bool,
+
     /// With -n, assume that the target reads as zeroes
     #[arg(long, requires = "no_create")]
     target_is_zero: bool,
@@ -138,9 +144,10 @@ pub(super) struct Convert {
 impl Convert {
     pub(super) fn run(&self) -> Result<u8> {
         let (source, target) = self.operands()?;
-        let options = self.convert_options(&target)?;
-        let writes_into = self.no_create || is_device(&target) || remote_uri(&target).is_some();
-        let output = (!writes_into && self.backing.is_none()).then_some(target.as_path());
+        let path = &target.path;
+        let options = self.convert_options(path)?;
+        let writes_into = self.no_create || is_device(path) || remote_uri(path).is_some();
+        let output = (!writes_into && self.backing.is_none()).then_some(path.as_path());
         match output {
             Some(path) => confined(&[&source], Some(path), || {
                 self.copy(&source, &target, &options, false)
@@ -150,7 +157,11 @@ impl Convert {
         Ok(0)
     }
 
-    fn operands(&self) -> Result<(Source, PathBuf)> {
+    fn operands(&self) -> Result<(Source, Target)> {
+        if self.target_image_opts && !self.no_create {
+            let reason = "--target-image-opts requires use of -n flag";
+            return Err(Failure::new(reason));
+        }
         match self.names.as_slice() {
             [source, target] => {
                 let mut source = self.open.source(source, self.format.as_deref())?;
@@ -164,11 +175,16 @@ impl Convert {
         }
     }
 
-    /// Returns the path of the new image, or the URI of the export into which it is written.
-    fn target(&self, name: &OsString) -> Result<PathBuf> {
-        let target = Named::parse(name)?.path;
+    /// Returns the new image, or the image or export into which is written.
+    fn target(&self, name: &OsString) -> Result<Target> {
+        let secrets = self.open.secrets()?;
+        let target = if self.target_image_opts {
+            Target::of_options(name, &secrets)?
+        } else {
+            Target::of_name(name, &self.output_format)?
+        };
         let is_created = !self.no_create && self.output_format != "raw";
-        if remote_uri(&target).is_some() && (is_created || self.bitmaps) {
+        if remote_uri(&target.path).is_some() && (is_created || self.bitmaps) {
             let reason = "not supported by diskfs: creating an image of this format, or bitmaps, \
                           in an export of NBD; write into one that exists by -n";
             return Err(Failure::new(reason));
@@ -178,8 +194,9 @@ impl Convert {
 
     fn convert_options(&self, target: &Path) -> Result<ConvertOptions> {
         let failed = |error: diskfs::Error| Failure::at(&text(target), error);
-        let format = format_of(&self.output_format)?;
-        let mut settings = settings_of(&self.options).map_err(failed)?;
+        let new = NewFormat::parse(&self.output_format)?;
+        let format = new.contents;
+        let mut settings = new.settings(&self.options).map_err(failed)?;
         let backing = self.backing.as_ref().map(Into::into);
         let named = self.backing_format.as_deref().map(format_of).transpose()?;
         settings.override_backing(backing.as_ref(), named);
@@ -187,6 +204,15 @@ impl Convert {
             return Err(Failure::new(
                 "Compression not supported for this file format",
             ));
+        }
+        if self.no_create && !self.options.is_empty() {
+            let reason = "-o has no effect when skipping image creation";
+            return Err(Failure::new(reason));
+        }
+        if self.no_create {
+            settings = ImageSettings::default();
+        } else {
+            new.encrypt(&mut settings, &self.open.secrets()?, target)?;
         }
         let check = || configured().map(BackingCheck::Open);
         Ok(ConvertOptions {
@@ -237,7 +263,7 @@ impl Convert {
     fn copy(
         &self,
         source: &Source,
-        target: &Path,
+        target: &Target,
         options: &ConvertOptions,
         writes_into: bool,
     ) -> Result<()> {
@@ -259,7 +285,7 @@ impl Convert {
             self.copy_into(from, target, options, &mut progress)
         } else {
             let advance = &mut |bytes| progress.advance(bytes);
-            convert(from, target, options, advance).map_err(failed)
+            convert(from, &target.path, options, advance).map_err(failed)
         };
         progress.finish(done.is_ok());
         if done.is_ok() && !self.quiet {
@@ -289,28 +315,24 @@ impl Convert {
     fn copy_into(
         &self,
         from: &dyn BlockRead,
-        target: &Path,
+        target: &Target,
         options: &ConvertOptions,
         progress: &mut Progress,
     ) -> Result<()> {
-        let args = ImageArgs {
-            format: Some(options.image.format()),
-            ..ImageArgs::default()
-        };
-        let open = args.open_options()?;
-        let image = WritableImage::open(target, &open);
-        let image = image.map_err(|e| Failure::to_open(target, e))?;
+        let open = target.open_options()?;
+        let image = WritableImage::open(&target.path, &open);
+        let image = image.map_err(|e| Failure::to_open(&target.path, e))?;
         if let Some(bitmaps) = &options.bitmaps {
             check_copy(&image, bitmaps)?;
         }
-        let device = image.device();
+        let device = target.contents(&image)?;
         let advance = &mut |bytes| progress.advance(bytes);
         let written = convert_into(from, &*device, self.target_is_zero, options, advance);
         written.map_err(|e| Failure::at("error while converting", e))?;
         drop(device);
         image.close()?;
         match &options.bitmaps {
-            Some(bitmaps) => Ok(copy(target, bitmaps, &open)?),
+            Some(bitmaps) => Ok(copy(&target.path, bitmaps, &open)?),
             None => Ok(()),
         }
     }

@@ -15,9 +15,11 @@ use diskfs::image::create::{
 
 use super::arguments::{format_of, local_path, size};
 use super::failure::{Failure, Result};
+use super::names::LUKS;
+use super::new_format::NewFormat;
 use super::runner::text;
 use super::secret::Secrets;
-use crate::cli::image_settings::{ImageSettings, create_image, options_in};
+use crate::cli::image_settings::{ENCRYPTION_OPTIONS, ImageSettings, create_image, options_in};
 use crate::cli::options::configured;
 use crate::cli::show::name::message;
 
@@ -54,7 +56,7 @@ pub(super) struct Create {
     #[arg(short, long)]
     quiet: bool,
 
-    /// Define the key of an encrypted image, which diskfs does not create
+    /// Define the key of an encrypted image: secret,id=NAME and data=TEXT or file=FILE
     #[arg(long, value_name = "OBJECTDEF")]
     object: Vec<String>,
 }
@@ -62,9 +64,9 @@ pub(super) struct Create {
 impl Create {
     pub(super) fn run(&self) -> Result<u8> {
         let path = local_path(&self.name)?;
-        let format = format_of(&self.format)?;
+        let format = NewFormat::parse(&self.format)?;
         let settings = self.settings(&path, format)?;
-        let options = self.create_options(&path, format, &settings)?;
+        let options = self.create_options(&path, format.contents, &settings)?;
         let failed = |error: diskfs::block::Error| Failure::at(&text(&path), error);
         let created =
             create_image(&path, &options, &mut |_| ControlFlow::Continue(())).map_err(failed)?;
@@ -78,9 +80,10 @@ impl Create {
         Ok(0)
     }
 
-    fn settings(&self, path: &Path, format: Format) -> Result<ImageSettings> {
-        Secrets::parse(&self.object)?;
-        let mut settings = settings_of(&self.options).map_err(|e| Failure::at(&text(path), e))?;
+    fn settings(&self, path: &Path, format: NewFormat) -> Result<ImageSettings> {
+        let secrets = Secrets::parse(&self.object)?;
+        let failed = |e| Failure::at(&text(path), e);
+        let mut settings = format.settings(&self.options).map_err(failed)?;
         if let Some(text) = &self.size {
             settings.size = Some(size(text)?);
         }
@@ -98,13 +101,15 @@ impl Create {
             let reason = format!("{}: Image creation needs a size parameter", path.display());
             return Err(Failure::new(reason));
         }
-        if format == Format::Raw && settings.backing.is_some() {
+        if format.contents == Format::Raw && settings.backing.is_some() {
             let reason = format!(
-                "{}: Backing file not supported for file format 'raw'",
-                path.display()
+                "{}: Backing file not supported for file format '{}'",
+                path.display(),
+                format.name()
             );
             return Err(Failure::new(reason));
         }
+        format.encrypt(&mut settings, &secrets, path)?;
         Ok(settings)
     }
 
@@ -152,7 +157,10 @@ impl Create {
     /// have a default or were given.
     fn formatting(&self, path: &Path, options: &CreateOptions, size: u64) -> String {
         let given = |name| value_of(&self.options, name);
-        let format = options.image.format().qemu_name();
+        let format = match &options.image {
+            NewImage::Luks(_) => LUKS,
+            other => other.format().qemu_name(),
+        };
         let mut words = Words(vec![
             format!("Formatting '{}',", message(&text(path))),
             format!("fmt={format}"),
@@ -173,6 +181,11 @@ impl Create {
 
     fn put_qcow2(&self, words: &mut Words, image: &NewQcow2, size: u64) {
         let given = |name| value_of(&self.options, name);
+        let encryption = ENCRYPTION_OPTIONS.iter();
+        for name in std::iter::once(&"format").chain(encryption) {
+            let name = format!("encrypt.{name}");
+            words.put_given(&name, value_of(&self.options, &name));
+        }
         words.put("cluster_size", image.cluster_size_bytes);
         words.put_switch("extended_l2", image.l2_entries == L2Entries::Extended);
         words.put_given("preallocation", given("preallocation"));
@@ -199,6 +212,16 @@ const fn options_of(image: &NewImage) -> &'static [(&'static str, &'static str)]
             ("compat6", "off"),
             ("hwversion", "undefined"),
             ("subformat", ""),
+        ],
+        NewImage::Luks(_) => &[
+            ("key-secret", ""),
+            ("cipher-alg", ""),
+            ("cipher-mode", ""),
+            ("ivgen-alg", ""),
+            ("ivgen-hash-alg", ""),
+            ("hash-alg", ""),
+            ("iter-time", ""),
+            ("preallocation", ""),
         ],
         NewImage::Vdi(_) => &[("static", "off")],
         NewImage::Vhd(_) => &[("subformat", ""), ("force_size", "")],

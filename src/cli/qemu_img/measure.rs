@@ -64,6 +64,7 @@ impl Measure {
     pub(super) fn run(&self) -> Result<u8> {
         let format = format_of(&self.output_format)?;
         let settings = settings_of(&self.options)?;
+        settings.refuse_encryption()?;
         let new = settings.image(format, || Ok(BackingCheck::Skip))?;
         let (mut measured, bitmaps) = match (&self.size, self.names.as_slice()) {
             (Some(_), [_, ..]) => {

@@ -1,12 +1,14 @@
 //! The names of images as qemu-img spells them: paths, exports of NBD, and lists of options.
 
 mod export;
+mod keys;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use export::Export;
+use keys::{check_encryption, is_key, of_backing};
 use serde_json::Value;
 
 use diskfs::Format;
@@ -37,6 +39,8 @@ pub(super) struct Named {
     pub(super) is_luks: bool,
     /// The identifier of the secret that unlocks the image.
     pub(super) secret: Option<String>,
+    /// The identifiers of the secrets of backing files, with their depth in the chain.
+    pub(super) backing_secrets: Vec<(usize, String)>,
 }
 
 impl Named {
@@ -46,6 +50,7 @@ impl Named {
             format: None,
             is_luks: false,
             secret: None,
+            backing_secrets: Vec::new(),
         }
     }
 
@@ -167,8 +172,20 @@ fn of_options(options: &[(String, String)]) -> std::result::Result<Named, String
         None => (None, find("file.driver")),
     };
     let (mut file, mut secret) = (None, None);
+    let mut backing_secrets = Vec::new();
     let mut export = Export::default();
     for (name, value) in options {
+        match of_backing(name, driver) {
+            Some((_, "encrypt.format")) => {
+                check_encryption(value)?;
+                continue;
+            }
+            Some((depth, _)) => {
+                backing_secrets.push((depth, value.clone()));
+                continue;
+            }
+            None => {}
+        }
         let option = name.strip_prefix("file.").unwrap_or(name);
         let is_of_file = is_protocol || option != name;
         match option {
@@ -188,25 +205,8 @@ fn of_options(options: &[(String, String)]) -> std::result::Result<Named, String
         format,
         is_luks,
         secret,
+        backing_secrets,
     })
-}
-
-/// Returns true for the option that names the secret of an image, by its driver.
-fn is_key(option: &str, driver: Option<&str>) -> bool {
-    match driver {
-        Some(LUKS) => option == "key-secret",
-        None | Some("qcow2") => option == "encrypt.key-secret",
-        Some(_) => false,
-    }
-}
-
-/// Checks the encryption of a qcow2 image.
-fn check_encryption(name: &str) -> std::result::Result<(), String> {
-    match name {
-        LUKS => Ok(()),
-        "aes" => Err("encrypt.format=aes: not supported by diskfs".to_owned()),
-        _ => Err(format!("Unknown encryption format {name}")),
-    }
 }
 
 /// Returns the path or the URI that the options of a protocol name.

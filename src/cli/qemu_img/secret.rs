@@ -44,7 +44,8 @@ impl Secrets {
         Ok(secrets)
     }
 
-    fn find(&self, id: &str) -> Option<&Secret> {
+    /// Returns the secret with this identifier.
+    pub(super) fn find(&self, id: &str) -> Option<&Secret> {
         let found = self.0.iter().find(|(known, _)| known == id);
         found.map(|(_, secret)| secret)
     }
@@ -61,6 +62,25 @@ impl Secrets {
             }
             None => Err(format!("No secret with id '{id}'")),
         })
+    }
+}
+
+impl Secrets {
+    /// Returns the keys of the backing files of an image, with their depth in the chain.
+    ///
+    /// # Errors
+    /// If a secret is not defined.
+    pub(super) fn backing_keys(&self, image: &Named) -> Result<Vec<(usize, Key)>> {
+        let secrets = image.backing_secrets.iter();
+        let key = |(depth, id): &(usize, String)| {
+            let secret = self.find(id).ok_or_else(|| {
+                let path = image.path.display();
+                let reason = format!("No secret with id '{id}'");
+                Failure::new(format!("Could not open '{path}': {reason}"))
+            })?;
+            Ok((*depth, Key::Passphrase(secret.clone())))
+        };
+        secrets.map(key).collect()
     }
 }
 

@@ -79,7 +79,51 @@ json check --output=json S O Q
 code check l.luks
 text dd S O if=Q of=d.raw bs=64k
 text compare d.raw plain.raw
+text create S -f luks -o key-secret=s,iter-time=10 new.luks 4M
+text create S -f luks -o iter-time=10,key-secret=s,cipher-alg=aes-128,cipher-mode=cbc,ivgen-alg=essiv,ivgen-hash-alg=sha256,hash-alg=sha1 newcbc.luks 4M
+text create S -f qcow2 -o encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10,encrypt.cipher-alg=serpent-256 new.qcow2 4M
+text create S -f qcow2 -o encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10,preallocation=metadata full.qcow2 4M
+code create -f luks -o key-secret=s no.luks 4M
+code create -f luks no.luks 4M
+code create S -f luks -o key-secret=t no.luks 4M
+code create S -f luks -o key-secret=s,cipher-alg=foo no.luks 4M
+code create S -f luks -o key-secret=s,foo=1 no.luks 4M
+code create S -f luks -o key-secret=s -b e.qcow2 -F qcow2 no.luks 4M
+code create S -f qcow2 -o encrypt.key-secret=s no.qcow2 4M
+code create S -f qcow2 -o encrypt.format=luks no.qcow2 4M
+code create S -f qcow2 -o encrypt.format=foo,encrypt.key-secret=s no.qcow2 4M
+code create S -f raw -o encrypt.format=luks no.luks 4M
+text convert S -f raw -O luks -o key-secret=s,iter-time=10 plain.raw made.luks
+text convert S O -O qcow2 -o encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10 L made.qcow2
+code convert S -c -O qcow2 -o encrypt.format=luks,encrypt.key-secret=s plain.raw no.qcow2
+code convert S -O luks plain.raw no.luks
+code convert --target-image-opts plain.raw driver=raw,file.filename=no.raw
+code convert -n S -o key-secret=s -O luks plain.raw l.luks
+code convert -n -O luks plain.raw new.luks
+code convert -n --target-image-opts plain.raw driver=luks,file.filename=new.luks
+code convert -n S --target-image-opts plain.raw driver=luks,key-secret=t,file.filename=new.luks
+code convert -n --target-image-opts plain.raw driver=qcow2,file.filename=new.qcow2
+text convert -n S -f raw --target-image-opts plain.raw driver=luks,key-secret=s,file.filename=new.luks
+text convert -n S -f raw --target-image-opts plain.raw driver=luks,key-secret=s,file.filename=newcbc.luks
+text convert -n S -f raw --target-image-opts plain.raw driver=qcow2,encrypt.key-secret=s,file.filename=new.qcow2
+text convert -n S -f raw --target-image-opts plain.raw driver=qcow2,encrypt.key-secret=s,file.filename=full.qcow2
+text convert S O -O raw driver=qcow2,file.filename=over.qcow2,backing.encrypt.key-secret=s over.raw
+text compare over.raw plain.raw
+code convert S O -O raw driver=qcow2,file.filename=over.qcow2,backing.encrypt.key-secret=t no.raw
+code convert S O -O raw driver=qcow2,file.filename=over.qcow2,backing.backing.encrypt.key-secret=s no.raw
+code convert --object secret,id=s,data=wrong O -O raw driver=qcow2,file.filename=over.qcow2,backing.encrypt.key-secret=s no.raw
+text compare S O driver=qcow2,file.filename=over.qcow2,backing.encrypt.key-secret=s L
 ";
+
+/// Images that the calls made, each with the contents of `plain.raw`.
+const MADE: [&str; 6] = [
+    "driver=luks,key-secret=s,file.filename=made.luks",
+    "driver=qcow2,encrypt.key-secret=s,file.filename=made.qcow2",
+    "driver=luks,key-secret=s,file.filename=new.luks",
+    "driver=luks,key-secret=s,file.filename=newcbc.luks",
+    "driver=qcow2,encrypt.key-secret=s,file.filename=new.qcow2",
+    "driver=qcow2,encrypt.key-secret=s,file.filename=full.qcow2",
+];
 
 /// Makes the images once, so that both programs see the same keys and identifiers.
 fn make_images(dir: &Path) {
@@ -171,5 +215,26 @@ fn encrypted_images_have_the_same_answers() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
-    assert!(!first.join("no.raw").exists() && !second.join("no.raw").exists());
+    for name in ["no.raw", "no.qcow2", "no.luks"] {
+        assert!(!second.join(name).exists(), "{name}");
+    }
+    let images = [(&theirs.program, &second), (&ours.program, &first)];
+    for (program, directory) in images {
+        let reader = Caller {
+            program: program.clone(),
+            directory: directory.clone(),
+        };
+        for image in MADE {
+            let plain = "driver=raw,file.filename=plain.raw";
+            let secret = "secret,id=s,data=hunter2";
+            let words = ["compare", "--object", secret, "--image-opts", image, plain];
+            let done = reader.call(&words);
+            assert!(done.status.success(), "{program:?} {image}: {done:?}");
+            if image.contains("qcow2") {
+                let words = ["check", "--object", secret, "--image-opts", image];
+                let done = reader.call(&words);
+                assert!(done.status.success(), "{program:?} {image}: {done:?}");
+            }
+        }
+    }
 }

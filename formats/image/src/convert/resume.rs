@@ -63,7 +63,8 @@ fn check(options: &ConvertOptions) -> Result<()> {
                 Packer::new(new.compression, packing.level)?;
             }
             let is_whole = packing.is_none() || options.preallocation == Preallocation::Off;
-            new.backing.is_none() && new.data_file.is_none() && is_whole
+            let is_alone = new.backing.is_none() && new.data_file.is_none();
+            is_alone && new.encryption.is_none() && is_whole
         }
         _ => false,
     };
@@ -71,8 +72,8 @@ fn check(options: &ConvertOptions) -> Result<()> {
         return Ok(());
     }
     let reason = "a copy can be continued only into a raw image without compression, or a qcow2 \
-                  image without backing file, data file, bitmaps, and preallocation if it is \
-                  compressed";
+                  image without backing file, data file, encryption, bitmaps, and preallocation if \
+                  it is compressed";
     Err(Error::invalid(reason))
 }
 

@@ -29,10 +29,13 @@ impl ConvertOptions {
         match &self.image {
             NewImage::Raw => true,
             NewImage::Vmdk(new) => new.subformat == VmdkSubformat::StreamOptimized,
-            NewImage::Qcow2(_) => {
-                self.packing.is_none() && self.bitmaps.is_none() && self.scope == Scope::Whole
+            NewImage::Qcow2(new) => {
+                self.packing.is_none()
+                    && self.bitmaps.is_none()
+                    && self.scope == Scope::Whole
+                    && new.encryption.is_none()
             }
-            NewImage::Vhd(_) | NewImage::Vdi(_) | NewImage::Vhdx(_) => false,
+            NewImage::Luks(_) | NewImage::Vhd(_) | NewImage::Vdi(_) | NewImage::Vhdx(_) => false,
         }
     }
 }

@@ -42,10 +42,12 @@ pub(super) fn converted(
         }
         _ if options.scope == Scope::Stored => {
             let reason = "a part of a disk can be copied only into a qcow2 image without \
-                          preallocation or data file";
+                          preallocation, data file or encryption";
             Err(Error::invalid(reason))
         }
-        NewImage::Raw | NewImage::Qcow2(_) => by_writing(from, path, options, progress),
+        NewImage::Raw | NewImage::Luks(_) | NewImage::Qcow2(_) => {
+            by_writing(from, path, options, progress)
+        }
         NewImage::Vmdk(image) if image.subformat == VmdkSubformat::StreamOptimized => {
             options.check_whole()?;
             stream(from, path, image, options, progress)
@@ -71,7 +73,9 @@ pub(super) fn converted(
 
 /// Returns true if an image can be written from its beginning to its end.
 fn is_sequential(image: &NewQcow2, options: &ConvertOptions) -> bool {
-    image.data_file.is_none() && options.preallocation == Preallocation::Off
+    image.data_file.is_none()
+        && image.encryption.is_none()
+        && options.preallocation == Preallocation::Off
 }
 
 fn qcow2(

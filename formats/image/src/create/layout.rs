@@ -1,5 +1,5 @@
-//! The layout of a new qcow2 image: header, refcount table, refcount blocks, L1 table, L2 tables
-//! and data, each in whole clusters and in this order.
+//! The layout of a new qcow2 image: header, refcount table, refcount blocks, L1 table, LUKS header,
+//! L2 tables and data, each in whole clusters and in this order.
 
 use diskfs_block::{Error, Result};
 
@@ -58,6 +58,8 @@ pub(super) struct Layout {
     pub(super) refcount_table: Clusters,
     pub(super) refcount_blocks: Clusters,
     pub(super) l1: Clusters,
+    /// The LUKS header, if the image is encrypted.
+    pub(super) luks: Clusters,
     pub(super) l2: Clusters,
     pub(super) data: Clusters,
 }
@@ -68,6 +70,7 @@ impl Layout {
         refcount_order: u32,
         size_bytes: u64,
         allocated: Allocated,
+        luks_bytes: u64,
     ) -> Result<Self> {
         let l1_entries = geometry.l1_entries_for(size_bytes);
         if l1_entries.saturating_mul(8) > L1_SIZE_MAX_BYTES {
@@ -79,6 +82,7 @@ impl Layout {
         }
         let clusters_for = |len: u64| len.div_ceil(geometry.cluster_size());
         let l1_count = clusters_for(l1_entries.saturating_mul(8));
+        let luks_count = clusters_for(luks_bytes);
         let l2_count = match allocated {
             Allocated::Nothing => 0,
             Allocated::Tables | Allocated::Everything => l1_entries,
@@ -88,12 +92,18 @@ impl Layout {
             Allocated::Nothing | Allocated::Tables => 0,
         };
         let header = Clusters { start: 0, count: 1 };
-        let others = header.then(l1_count).then(l2_count).then(data_count).end();
+        let others = header
+            .then(l1_count)
+            .then(luks_count)
+            .then(l2_count)
+            .then(data_count)
+            .end();
         let counts = RefcountClusters::for_clusters(others, geometry, refcount_order)?;
         let refcount_table = header.then(counts.table);
         let refcount_blocks = refcount_table.then(counts.blocks);
         let l1 = refcount_blocks.then(l1_count);
-        let l2 = l1.then(l2_count);
+        let luks = l1.then(luks_count);
+        let l2 = luks.then(l2_count);
         Ok(Self {
             geometry,
             refcount_order,
@@ -101,6 +111,7 @@ impl Layout {
             refcount_table,
             refcount_blocks,
             l1,
+            luks,
             l2,
             data: l2.then(data_count),
         })

@@ -8,13 +8,14 @@ use diskfs_block::{BlockRead, BlockWrite, Error, File, Result};
 
 use super::layout::{Allocated, Clusters, Layout};
 use super::{
-    BackingCheck, Compat, CreateOptions, Created, DataFileLayout, L2Entries, NewBacking, NewFile,
-    NewQcow2, Preallocation, RefcountUpdates, file, whole_sectors,
+    BackingCheck, Compat, CreateOptions, Created, DataFileLayout, L2Entries, NewBacking,
+    NewEncryption, NewFile, NewQcow2, Preallocation, RefcountUpdates, file, whole_sectors,
 };
 use crate::base::Identity;
 use crate::gate::Namer;
 use crate::numbers::{power_of_two, shift_right, to_u64, to_usize};
 use crate::open::Opener;
+use crate::qcow2::encryption_header::EncryptionHeader;
 use crate::qcow2::features::{Autoclear, Compatible, Incompatible};
 use crate::qcow2::header::{
     CLUSTER_BITS, CLUSTER_BITS_MIN_EXTENDED, NamedBacking, NewHeader, Table,
@@ -49,6 +50,10 @@ pub(super) fn write(
         progress,
     )?;
     plan.write_tables(&file.device()?)?;
+    if let Some(encryption) = &image.encryption {
+        let at = layout.luks.offset(layout.geometry);
+        file.device()?.write_at(at, &encryption.header)?;
+    }
     file.device()?.write_at(0, &header)?;
     let created = Created {
         virtual_size_bytes: size_bytes,
@@ -57,15 +62,20 @@ pub(super) fn write(
     Ok((file, created))
 }
 
-/// Returns the header of a new image, without the places of its tables.
+/// Returns the header of a new image that is not encrypted, without the places of its tables.
 ///
 /// # Errors
 /// `Invalid` for options that cannot be combined, and for a disk that is too large; the errors of
 /// the gate.
 pub(crate) fn new_header(path: &Path, image: &NewQcow2, size_bytes: u64) -> Result<NewHeader> {
+    if image.encryption.is_some() {
+        return Err(Error::invalid(
+            "an encrypted image cannot be written in one pass",
+        ));
+    }
     let (header, checked) = header(path, image, Some(size_bytes), Preallocation::Off)?;
     let (geometry, order) = (checked.geometry, checked.refcount_order);
-    Layout::new(geometry, order, header.size_bytes, Allocated::Nothing)?;
+    Layout::new(geometry, order, header.size_bytes, Allocated::Nothing, 0)?;
     Ok(header)
 }
 
@@ -79,7 +89,14 @@ pub(crate) fn fully_allocated_bytes(image: &NewQcow2, size_bytes: u64) -> Result
         refcount_order,
     } = Checked::new(image, Preallocation::Off)?;
     let size_bytes = whole_sectors(size_bytes)?;
-    let layout = Layout::new(geometry, refcount_order, size_bytes, Allocated::Everything)?;
+    let luks_bytes = luks_bytes(image);
+    let layout = Layout::new(
+        geometry,
+        refcount_order,
+        size_bytes,
+        Allocated::Everything,
+        luks_bytes,
+    )?;
     Ok(layout.len_bytes())
 }
 
@@ -127,8 +144,16 @@ fn header(
             identity: base.and_then(|base| base.identity),
         }),
         data_file: data_file.map(|file| file.name.as_os_str().as_bytes().to_vec()),
+        encryption: None,
     };
     Ok((header, checked))
+}
+
+fn luks_bytes(image: &NewQcow2) -> u64 {
+    image
+        .encryption
+        .as_ref()
+        .map_or(0, NewEncryption::len_bytes)
 }
 
 const fn flag(wanted: bool, bit: u64) -> u64 {
@@ -225,6 +250,9 @@ fn check_together(image: &NewQcow2, preallocation: Preallocation) -> Result<()> 
         .is_some_and(|file| file.layout == DataFileLayout::Raw);
     let wrong = |reason: &'static str| Err(Error::invalid(reason));
     match &image.backing {
+        _ if raw_data && image.encryption.is_some() => {
+            wrong("a raw data file is readable by itself; it cannot be combined with encryption")
+        }
         Some(_) if raw_data => {
             wrong("a raw data file holds the whole disk; it cannot be combined with a backing file")
         }
@@ -313,6 +341,8 @@ struct Plan {
     subclusters: u64,
     size_bytes: u64,
     data: Data,
+    /// The length of the LUKS header; zero without encryption.
+    luks_bytes: u64,
 }
 
 /// The location of a preallocated cluster's data.
@@ -351,6 +381,7 @@ impl Plan {
                 checked.refcount_order,
                 size_bytes,
                 allocated,
+                luks_bytes(image),
             )?,
             // The subclusters are unallocated, so that the backing file shows through; a raw data
             // file is always valid.
@@ -361,6 +392,7 @@ impl Plan {
             },
             size_bytes,
             data,
+            luks_bytes: luks_bytes(image),
         })
     }
 
@@ -372,6 +404,10 @@ impl Plan {
             at: at(layout.l1),
             entries: layout.l1_entries,
         };
+        header.encryption = (self.luks_bytes > 0).then(|| EncryptionHeader {
+            at: at(layout.luks),
+            size_bytes: self.luks_bytes,
+        });
         header.refcount_table = Table {
             at: at(layout.refcount_table),
             entries: layout.refcount_table.len_bytes(layout.geometry) / 8,

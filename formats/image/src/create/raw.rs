@@ -12,10 +12,7 @@ pub(super) fn write(
     options: &CreateOptions,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<(NewFile, Created)> {
-    let size_bytes = options
-        .size_bytes
-        .ok_or_else(|| Error::invalid("missing size"))?;
-    let size_bytes = whole_sectors(size_bytes)?;
+    let size_bytes = size_bytes(options)?;
     if options.preallocation == Preallocation::Metadata {
         let reason =
             "preallocation=metadata is not supported for raw images, which have no metadata";
@@ -29,4 +26,10 @@ pub(super) fn write(
         file_size_bytes: size_bytes,
     };
     Ok((file, created))
+}
+
+/// Returns the size of the disk in whole sectors.
+pub(super) fn size_bytes(options: &CreateOptions) -> Result<u64> {
+    let missing = || Error::invalid("missing size");
+    whole_sectors(options.size_bytes.ok_or_else(missing)?)
 }

@@ -27,7 +27,7 @@ fn counts_count_themselves() {
     // 64-bit refcounts, 64 in a cluster of 512 bytes, and everything allocated: refcount blocks
     // need further refcount blocks.
     for size in [0, 1, 512, 1 << 20, (1 << 30) + 512] {
-        let layout = Layout::new(geometry, 6, size, Allocated::Everything).unwrap();
+        let layout = Layout::new(geometry, 6, size, Allocated::Everything, 0).unwrap();
         assert!(
             layout.refcount_blocks.count * 64 >= layout.clusters(),
             "{size}"
@@ -36,7 +36,7 @@ fn counts_count_themselves() {
         assert_eq!(layout.data.count, size.div_ceil(512));
         assert_eq!(layout.data.start + layout.data.count, layout.clusters());
     }
-    let too_large = Layout::new(geometry, 4, 1 << 60, Allocated::Nothing).unwrap_err();
+    let too_large = Layout::new(geometry, 4, 1 << 60, Allocated::Nothing, 0).unwrap_err();
     assert_eq!(too_large.kind(), ErrorKind::Invalid);
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Error, Result, Slice};
 use zerocopy::byteorder::big_endian::U64;
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::numbers::to_u64;
 use crate::qcow2::units::{Geometry, HostOffset};
@@ -18,7 +18,7 @@ const LUKS: u32 = 2;
 /// The offset of the header field `crypt_method`.
 const METHOD_AT: u64 = 32;
 
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawEncryptionHeader {
     offset: U64,
@@ -32,7 +32,24 @@ pub(crate) struct EncryptionHeader {
     pub(crate) size_bytes: u64,
 }
 
+/// Returns the encryption method of an image.
+pub(crate) const fn method_of(encryption: Option<EncryptionHeader>) -> u32 {
+    match encryption {
+        Some(_) => LUKS,
+        None => NONE,
+    }
+}
+
 impl EncryptionHeader {
+    /// Returns the bytes of the extension.
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let raw = RawEncryptionHeader {
+            offset: self.at.0.into(),
+            length: self.size_bytes.into(),
+        };
+        raw.as_bytes().to_vec()
+    }
+
     /// Parses the extension's bytes, which are at offset `at` of the file.
     pub(crate) fn parse(data: &[u8], at: usize) -> Result<Self> {
         let raw = RawEncryptionHeader::read_from_bytes(data).map_err(|_| {

@@ -8,7 +8,7 @@ use crate::Compression;
 use crate::base::Identity;
 use crate::numbers::{low_bits, power_of_two, shift_right, to_u64, to_usize};
 use crate::qcow2::base_record;
-use crate::qcow2::encryption_header::EncryptionHeader;
+use crate::qcow2::encryption_header::{EncryptionHeader, method_of};
 use crate::qcow2::feature_names::FeatureNames;
 use crate::qcow2::features::{Autoclear, Compatible, Incompatible};
 use crate::qcow2::header_extensions::{ExtensionKind, HeaderExtensions, push_extension};
@@ -442,6 +442,8 @@ pub(crate) struct NewHeader {
     pub(crate) compression: Compression,
     pub(crate) backing: Option<NamedBacking>,
     pub(crate) data_file: Option<Vec<u8>>,
+    /// The location of the LUKS header, if the image is encrypted.
+    pub(crate) encryption: Option<EncryptionHeader>,
 }
 
 /// The optional extensions to write.
@@ -515,6 +517,13 @@ impl NewHeader {
         if let Some(data_file) = &self.data_file {
             push_extension(&mut rest, ExtensionKind::DataFile, data_file);
         }
+        if let Some(encryption) = &self.encryption {
+            push_extension(
+                &mut rest,
+                ExtensionKind::EncryptionHeader,
+                &encryption.encode(),
+            );
+        }
         if self.version >= 3 && extras.names {
             let names = FeatureNames::standard_table();
             push_extension(&mut rest, ExtensionKind::FeatureNames, &names);
@@ -545,7 +554,7 @@ impl NewHeader {
             backing_file_size: u32_of(to_u64(name_len.unwrap_or(0))),
             cluster_bits: self.geometry.cluster_bits().into(),
             size: self.size_bytes.into(),
-            crypt_method: 0.into(),
+            crypt_method: method_of(self.encryption).into(),
             l1_size: u32_of(self.l1.entries),
             l1_table_offset: self.l1.at.0.into(),
             refcount_table_offset: self.refcount_table.at.0.into(),

@@ -140,6 +140,7 @@ pub(crate) enum ExtensionKind {
     DataFile,
     BaseRecord,
     Bitmaps,
+    EncryptionHeader,
 }
 
 /// Returns the extensions from `start` up to the end marker, or the end of `bytes`, each with its kind, if we use it, and
@@ -162,6 +163,7 @@ pub(crate) fn raw_extensions(
             DATA_FILE => Some(ExtensionKind::DataFile),
             BASE_RECORD => Some(ExtensionKind::BaseRecord),
             BITMAPS => Some(ExtensionKind::Bitmaps),
+            ENCRYPTION_HEADER => Some(ExtensionKind::EncryptionHeader),
             _ => None,
         };
         let len = usize::try_from(raw.length.get()).unwrap_or(usize::MAX);
@@ -181,6 +183,7 @@ pub(crate) fn push_extension(bytes: &mut Vec<u8>, kind: ExtensionKind, data: &[u
         ExtensionKind::DataFile => DATA_FILE,
         ExtensionKind::BaseRecord => BASE_RECORD,
         ExtensionKind::Bitmaps => BITMAPS,
+        ExtensionKind::EncryptionHeader => ENCRYPTION_HEADER,
     };
     let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(&kind.to_be_bytes());

@@ -1,0 +1,117 @@
+//! The option for the passphrase of a new encrypted image.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use clap::Args;
+
+use diskfs::luks::Secret;
+use diskfs::{Error, ErrorKind, Result};
+
+use super::key;
+
+/// The option for the passphrase of a new image.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct NewKeyArgs {
+    /// Encrypt the new image with LUKS: `ask`, `file:FILE` or `env:VARIABLE` gives the passphrase
+    ///
+    /// A qcow2 image then has encrypted data, and a raw image is a LUKS volume. `file:FILE` uses the
+    /// whole contents of FILE (`-` for standard input), `ask` prompts on the terminal, twice, and
+    /// `env:VARIABLE` reads an environment variable. Commands that read the image get the passphrase
+    /// by --key.
+    #[arg(long, value_name = "KEY")]
+    encrypt: Option<NewKey>,
+
+    /// The passphrase, once it was loaded: a process that has confined itself cannot open its file.
+    #[arg(skip)]
+    loaded: OnceLock<Secret>,
+}
+
+impl NewKeyArgs {
+    /// Loads the passphrase, or returns `None` if the image is not encrypted.
+    pub(crate) fn load(&self) -> Result<Option<Secret>> {
+        let Some(new) = &self.encrypt else {
+            return Ok(None);
+        };
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(Some(loaded.clone()));
+        }
+        let secret = new.load()?;
+        Ok(Some(self.loaded.get_or_init(|| secret).clone()))
+    }
+}
+
+/// The source of a new passphrase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum NewKey {
+    File(PathBuf),
+    Variable(String),
+    Ask,
+}
+
+impl FromStr for NewKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "ask" => Ok(Self::Ask),
+            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
+            Some(("env", variable)) if !variable.is_empty() => {
+                Ok(Self::Variable(variable.to_owned()))
+            }
+            // The text itself could be a passphrase: the message does not repeat it.
+            _ => Err("expected file:FILE, ask or env:VARIABLE".to_owned()),
+        }
+    }
+}
+
+impl NewKey {
+    fn load(&self) -> Result<Secret> {
+        let bytes = match self {
+            Self::File(path) => key::read(path)?,
+            Self::Variable(variable) => key::variable(variable)?,
+            Self::Ask => asked()?,
+        };
+        if bytes.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "the passphrase of the new image is empty",
+            ));
+        }
+        Ok(Secret::new(bytes))
+    }
+}
+
+/// Asks for a new passphrase twice.
+fn asked() -> Result<Vec<u8>> {
+    let ask = |text: &str| {
+        rpassword::prompt_password(text).map_err(|error| {
+            let error: Error = error.into();
+            error.with_hint("give --encrypt file:FILE or --encrypt env:VARIABLE")
+        })
+    };
+    let first = Secret::new(ask("Passphrase of the new image: ")?.into_bytes());
+    let again = Secret::new(ask("The same passphrase again: ")?.into_bytes());
+    if first != again {
+        let reason = "the passphrases differ";
+        return Err(Error::new(ErrorKind::Invalid, reason));
+    }
+    Ok(first.as_bytes().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_message_repeats_a_passphrase() {
+        assert_eq!("ask".parse(), Ok(NewKey::Ask));
+        assert_eq!("file:a:b".parse(), Ok(NewKey::File("a:b".into())));
+        assert_eq!("env:KEY".parse(), Ok(NewKey::Variable("KEY".to_owned())));
+        for wrong in ["", "secret", "key:secret", "file:", "env:"] {
+            let message = wrong.parse::<NewKey>().unwrap_err();
+            assert!(!message.contains("secret"), "{message}");
+        }
+    }
+}
