@@ -125,7 +125,7 @@ impl Keys {
         Ok(Arc::new(Unlocked::new(file, &header, &key)?))
     }
 
-    /// Returns the same contents for writing.
+    /// Returns the contents of a LUKS volume for writing, as [`contents`](Self::contents) for reading.
     ///
     /// # Errors
     /// As for [`contents`](Self::contents).

@@ -66,7 +66,7 @@ pub struct Luks1Options {
 pub struct NewLuks1 {
     /// The bytes of the header and of all key slots, up to the data.
     pub bytes: Vec<u8>,
-    /// The same header, parsed.
+    /// The parsed header, which [`Unlocked`](crate::Unlocked) takes.
     pub header: Header,
     /// The volume key.
     pub volume_key: VolumeKey,
