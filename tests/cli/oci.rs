@@ -137,6 +137,34 @@ fn other_programs_read_new_images() {
 }
 
 #[test]
+fn the_seek_table_of_a_layer_is_read_by_others() {
+    if !have(&["grpc-python", "zstd"]) {
+        return;
+    }
+    let demo = image("demo.qcow2");
+    let at = demo.directory();
+    diskfs(&demo, &["convert", "demo.qcow2", "demo.raw"]).bytes();
+    let words = ["oci", "build", "demo.raw", "-o", "layout", "--compress"];
+    let built = diskfs(&demo, &[&words[..], &["zstd", "--json"]].concat()).json();
+    let layer = built["layer_digest"].as_str().unwrap().replace(':', "/");
+    let layer = format!("layout/blobs/{layer}");
+    run(at, "zstd", &["-q", "-t", &layer]);
+    let script = "
+import pyzstd, sys, tarfile
+with pyzstd.SeekableZstdFile(sys.argv[1]) as layer:
+    with tarfile.open(fileobj=layer) as members:
+        disk = members.extractfile('disk/demo.raw')
+        for at in (50 << 20, 3 << 20, 0):
+            disk.seek(at)
+            sys.stdout.buffer.write(disk.read(4 << 20))
+";
+    let found = run(at, "grpc-python", &["-W", "ignore", "-c", script, &layer]);
+    let disk = fs::read(at.join("demo.raw")).unwrap();
+    let parts = [50 << 20, 3 << 20, 0].map(|start| &disk[start..start + (4 << 20)]);
+    assert!(found == parts.concat());
+}
+
+#[test]
 fn disks_are_read_out_of_images_of_other_programs() {
     if !have(&["skopeo", "umoci"]) {
         return;

@@ -1,10 +1,11 @@
 //! OCI images in registries: pushed by diskfs and by skopeo, read by both.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use diskfs_fixtures::{ImageRegistry, TempImage, have, image};
+use diskfs_fixtures::{ImageRegistry, TcpServer, TempImage, free_port, have, image, pattern};
 use serde_json::Value;
 
 use crate::{diskfs_in, diskfs_with};
@@ -82,6 +83,54 @@ fn pushed_images_are_read_by_us_and_by_skopeo() {
     let copied = ["qemu-img", "convert", "-O", "raw", &uri, "copy.raw"];
     diskfs_in(at, &copied).text();
     diskfs_in(at, &["compare", "demo.qcow2", "copy.raw"]).text();
+}
+
+#[test]
+fn only_parts_of_a_layer_with_a_seek_table_are_read() {
+    if !have(&["docker-registry", "nginx"]) {
+        return;
+    }
+    let demo = image("demo.qcow2");
+    let at = demo.directory();
+    // A disk of 64 MiB with a system, and as much again that doesn't compress.
+    diskfs_in(at, &["convert", "demo.qcow2", "demo.raw"]).bytes();
+    let mut disk = fs::File::options().append(true).open(at.join("demo.raw"));
+    let noise = pattern("noise", 64 << 20);
+    disk.as_mut().unwrap().write_all(&noise).unwrap();
+    let words = [
+        "oci",
+        "build",
+        "demo.raw",
+        "-o",
+        "web",
+        "--compress",
+        "zstd",
+    ];
+    diskfs_in(at, &words).bytes();
+    let registry = ImageRegistry::start(at, "");
+    let uri = format!("oci://{}/web", registry.host);
+    diskfs_in(at, &["oci", "push", "web", &uri]).text();
+    let port = free_port();
+    let lines = format!(
+        "listen 127.0.0.1:{port}; location / {{ proxy_pass http://{}; }}",
+        registry.host
+    );
+    let _proxy = TcpServer::nginx(at, at, port, &lines);
+    let uri = format!("oci://127.0.0.1:{port}/web");
+    let cat = diskfs_in(at, &["cat", &format!("{uri}#/disk/demo.raw:/etc/hostname")]);
+    // A warning says that the disk is larger than its partition table.
+    assert_eq!(cat.output.stdout, b"demo\n", "{}", cat.stderr());
+    // `... "GET /v2/... HTTP/1.1" 206 BYTES ...`
+    let log = fs::read_to_string(at.join("nginx.log")).unwrap();
+    let sent = log.lines().map(|line| {
+        let (_, answer) = line.split_once(" HTTP/1.1\" ").unwrap();
+        answer.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
+    });
+    let (requests, bytes) = (log.lines().count(), sent.sum::<u64>());
+    assert!(
+        requests < 30 && bytes < 8 << 20,
+        "{requests}: {bytes}: {log}"
+    );
 }
 
 #[test]

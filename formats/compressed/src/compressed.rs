@@ -9,6 +9,7 @@ use diskfs_block::{
 use crate::codec::Codec;
 use crate::device_reader::DeviceReader;
 use crate::recent::Recent;
+use crate::seek_table::{self, SeekTable};
 use crate::units::{Unit, Units};
 use crate::{bgzf, xz_index, zstd_frames};
 
@@ -35,7 +36,10 @@ impl Compressed {
         let found = match codec {
             Codec::Gzip => bgzf::units(headers())?,
             Codec::Xz => xz_index::units(file.as_ref())?,
-            Codec::Zstd => zstd_frames::units(headers())?,
+            Codec::Zstd => match seek_table::units(file.as_ref())? {
+                SeekTable::Units(units) => units,
+                SeekTable::Missing => zstd_frames::units(headers())?,
+            },
             Codec::Bzip2 | Codec::Lz4 | Codec::LegacyLz4 => return Ok(None),
         };
         Ok(found.filter(|units| units.len() > 0).map(|units| Self {
@@ -67,8 +71,15 @@ impl Compressed {
 
     fn unpack(&self, unit: &Unit, len: u64, spare: Option<Arc<[u8]>>) -> Result<Arc<[u8]>> {
         let stored = (unit, self.stored_bytes(unit));
-        self.codec
-            .decompress(&self.file, stored, bytes::index(len), spare)
+        let unpacked = self
+            .codec
+            .decompress(&self.file, stored, bytes::index(len), spare)?;
+        let expected = self.units.checksum_at(unit.offset);
+        if expected.is_some_and(|expected| expected != seek_table::checksum(&unpacked)) {
+            let reason = "wrong checksum of a frame of zstd, by the seek table";
+            return Err(Error::corrupt(reason).at(unit.offset));
+        }
+        Ok(unpacked)
     }
 }
 

@@ -28,6 +28,7 @@ mod compressed;
 mod device_reader;
 mod legacy_lz4;
 mod recent;
+mod seek_table;
 mod streams;
 mod units;
 mod xz_index;

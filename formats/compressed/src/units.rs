@@ -3,7 +3,7 @@
 /// The largest unit, compressed or decompressed: more than the blocks of `xz -T`, 24 MiB. Two of
 /// them are kept in memory.
 pub(crate) const UNIT_MAX_BYTES: u64 = 32 << 20;
-/// The largest number of units, for which 24 MiB of memory are needed: 64 GiB in the smallest usual
+/// The largest number of units, for which 28 MiB of memory are needed: 64 GiB in the smallest usual
 /// units, those of BGZF.
 pub(crate) const UNITS_MAX: usize = 1 << 20;
 
@@ -23,7 +23,9 @@ pub(crate) struct Unit {
 /// All units of a file, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Units {
-    units: Vec<Unit>,
+    all: Vec<Unit>,
+    /// The checksums of the units; empty if they have none.
+    checksums: Vec<u32>,
     size_bytes: u64,
 }
 
@@ -43,12 +45,12 @@ impl Units {
         }
         let is_small = unpacked_bytes.max(stored_bytes) <= UNIT_MAX_BYTES;
         let (true, Ok(stored_bytes)) = (
-            is_small && self.units.len() < UNITS_MAX,
+            is_small && self.all.len() < UNITS_MAX,
             u32::try_from(stored_bytes),
         ) else {
             return false;
         };
-        self.units.push(Unit {
+        self.all.push(Unit {
             start: self.size_bytes,
             offset,
             stored_bytes,
@@ -58,18 +60,39 @@ impl Units {
         true
     }
 
+    /// Adds a unit with the checksum of its contents, at the place in the file with this length. All
+    /// units must have one.
+    #[must_use]
+    pub(crate) fn push_with_checksum(
+        &mut self,
+        (offset, stored_bytes): (u64, u64),
+        unpacked_bytes: u64,
+        checksum: u32,
+    ) -> bool {
+        if unpacked_bytes > 0 {
+            self.checksums.push(checksum);
+        }
+        self.push(offset, stored_bytes, unpacked_bytes, 0)
+    }
+
+    /// Returns the checksum of the unit that is stored at the offset in the file.
+    pub(crate) fn checksum_at(&self, offset: u64) -> Option<u32> {
+        let found = self.all.binary_search_by_key(&offset, |unit| unit.offset);
+        self.checksums.get(found.ok()?).copied()
+    }
+
     /// Returns the size of the decompressed disk in bytes.
     pub(crate) const fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.units.len()
+        self.all.len()
     }
 
     /// Returns the unit that contains the byte of the disk, and the offset of its end.
     pub(crate) fn at(&self, byte: u64) -> Option<(&Unit, u64)> {
-        let after = self.units.partition_point(|unit| unit.start <= byte);
+        let after = self.all.partition_point(|unit| unit.start <= byte);
         self.with_end(after.checked_sub(1)?)
             .filter(|(_, end)| byte < *end)
     }
@@ -77,13 +100,13 @@ impl Units {
     /// Returns the unit that is stored at the offset in the file, and the offset of its end on the
     /// disk.
     pub(crate) fn stored_at(&self, offset: u64) -> Option<(&Unit, u64)> {
-        let found = self.units.binary_search_by_key(&offset, |unit| unit.offset);
+        let found = self.all.binary_search_by_key(&offset, |unit| unit.offset);
         self.with_end(found.ok()?)
     }
 
     /// Returns the length of the largest unit in bytes, decompressed.
     pub(crate) fn largest_bytes(&self) -> u64 {
-        let starts = self.units.iter().map(|unit| unit.start);
+        let starts = self.all.iter().map(|unit| unit.start);
         let ends = starts.clone().skip(1).chain([self.size_bytes]);
         let lengths = starts
             .zip(ends)
@@ -92,8 +115,8 @@ impl Units {
     }
 
     fn with_end(&self, index: usize) -> Option<(&Unit, u64)> {
-        let unit = self.units.get(index)?;
-        let next = self.units.get(index.saturating_add(1));
+        let unit = self.all.get(index)?;
+        let next = self.all.get(index.saturating_add(1));
         Some((unit, next.map_or(self.size_bytes, |next| next.start)))
     }
 }

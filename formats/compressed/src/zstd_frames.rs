@@ -1,8 +1,8 @@
 //! The frames of a zstd file (RFC 8878, section 3).
 //!
 //! A file with one frame, as `zstd` writes it, can only be decompressed as a whole. Other programs
-//! (`t2sz`, `pzstd`) write many frames. The seek table of some of them is not needed, because the
-//! headers of the blocks say where each frame ends.
+//! (`t2sz`, `pzstd`) write many frames. In a file without a seek table, the headers of the blocks say
+//! where each frame ends.
 
 use diskfs_block::{Error, Result};
 

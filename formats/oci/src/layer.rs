@@ -9,6 +9,7 @@ use diskfs_block::{Error, Result};
 
 use crate::digest::Hasher;
 use crate::document::NewLayer;
+use crate::seek_table::SeekTable;
 use crate::tar_header::TarMember;
 
 /// The length of a frame of zstd, decompressed. Smaller ones compress worse; of larger ones, reading
@@ -36,7 +37,7 @@ pub enum LayerCompression {
     None,
     /// gzip, in members of BGZF (SAM format specification, section 4.1).
     Gzip,
-    /// zstd, in frames of 1 MiB.
+    /// zstd, in frames of 1 MiB with a seek table.
     Zstd,
 }
 
@@ -178,6 +179,8 @@ struct LayerWriter<W> {
     packed_bytes: u64,
     /// The bytes that are not compressed yet.
     unit: Vec<u8>,
+    /// The frames of zstd so far.
+    frames: SeekTable,
 }
 
 impl<W: Write> LayerWriter<W> {
@@ -189,6 +192,7 @@ impl<W: Write> LayerWriter<W> {
             packed: Hasher::default(),
             packed_bytes: 0,
             unit: Vec::with_capacity(compression.unit_bytes()),
+            frames: SeekTable::default(),
         }
     }
 
@@ -198,6 +202,9 @@ impl<W: Write> LayerWriter<W> {
             return Ok(());
         }
         let packed = self.compression.compress(&self.unit)?;
+        if self.compression == LayerCompression::Zstd {
+            self.frames.push(packed.len(), self.unit.len())?;
+        }
         self.unit.clear();
         self.put(&packed)
     }
@@ -210,11 +217,13 @@ impl<W: Write> LayerWriter<W> {
 
     fn finish(mut self) -> io::Result<NewLayer> {
         self.end_unit()?;
-        if self.compression == LayerCompression::Gzip {
+        let end = match self.compression {
+            LayerCompression::None => Vec::new(),
             // An empty member ends a file of BGZF.
-            let end = bgzf_member(&[])?;
-            self.put(&end)?;
-        }
+            LayerCompression::Gzip => bgzf_member(&[])?,
+            LayerCompression::Zstd => self.frames.finish(),
+        };
+        self.put(&end)?;
         self.out.flush()?;
         Ok(NewLayer {
             suffix: self.compression.suffix(),

@@ -42,6 +42,7 @@ mod manifest;
 mod message;
 mod platform;
 mod registry;
+mod seek_table;
 mod select;
 mod tar_header;
 

@@ -34,8 +34,9 @@ use crate::cli::show::{json, time};
 backing file and a data file. -O converts any other image.
 
 A compressed layer has parts that can be decompressed by themselves, so that diskfs reads the disk
-without unpacking it: members of gzip of 64 KiB (BGZF), or frames of zstd of 1 MiB. To other programs
-it is an ordinary layer. zstd is faster, but Docker's formats and old programs don't know it.
+without unpacking it: members of gzip of 64 KiB (BGZF), or frames of zstd of 1 MiB with a seek
+table. To other programs it is an ordinary layer. zstd is faster, and of a layer in a registry
+only the needed parts are read, but Docker's formats and old programs don't know it.
 
 Examples:
   diskfs oci build disk.qcow2 -o web --tag 41

@@ -274,6 +274,20 @@ const XZ: &[u8] = b"\xfd7zXZ\0\0\x01\x69\x22\xde\x36\
     \0\x03\x2d\xb8\x17\x2d\xb8\x17\x2d\xb8\x17\0\xb2\xac\xf3\xcb\
     \x9b\xe3\x51\x40\x03\0\0\0\0\x01YZ";
 
+/// Returns three frames with a seek table, which has checksums.
+fn with_seek_table(frame: &[u8]) -> Vec<u8> {
+    const CHECKSUM: u32 = 0xbcb6_283e;
+    let mut file = frame.repeat(3);
+    file.extend(0x184d_2a5e_u32.to_le_bytes());
+    file.extend(45_u32.to_le_bytes());
+    let len = u32::try_from(frame.len()).unwrap_or_default();
+    for _ in 0..3 {
+        file.extend([len, 3000, CHECKSUM].map(u32::to_le_bytes).concat());
+    }
+    file.extend(b"\x03\0\0\0\x80\xb1\xea\x92\x8f");
+    file
+}
+
 /// Returns compressed disks of several units.
 fn compressed() -> impl Iterator<Item = (&'static str, Sparse)> {
     let plain = [1; 3000];
@@ -290,6 +304,7 @@ fn compressed() -> impl Iterator<Item = (&'static str, Sparse)> {
     let files = [
         ("xz", XZ.to_vec()),
         ("zstd", frame.repeat(3)),
+        ("zstd with a seek table", with_seek_table(&frame)),
         ("bgzf", bgzf.repeat(2)),
     ];
     files.into_iter().map(|(name, bytes)| {
