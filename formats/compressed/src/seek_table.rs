@@ -23,7 +23,7 @@ const CHECKSUM_FLAG: u8 = 0x80;
 /// The bits of the descriptor that only a later version of the format sets.
 const RESERVED_BITS: u8 = 0x7c;
 
-/// What a file says about a seek table.
+/// The seek table of a file, if it has one.
 #[derive(Debug)]
 pub(crate) enum SeekTable {
     /// The units of a file with a table; `None` if it has to be decompressed as a whole.
