@@ -144,7 +144,7 @@ struct WithPrograms {
     fs: Arc<WritableMemoryFs>,
     callers: AtomicUsize,
     has_programs: AtomicBool,
-    /// Whether the filesystem was unmounted before they had ended.
+    /// True if the filesystem was unmounted before they had ended.
     seen: Arc<Mutex<Option<bool>>>,
 }
 

@@ -29,7 +29,7 @@ use nbd::Nbd;
 /// entity tag of its own, and if a file changes while it is sent, the answer breaks off. Every
 /// command of diskfs takes the URLs of images, as do qemu-img and curl.
 ///
-/// NBD clients see each image as a disk under the image's name, whatever its format; images that need
+/// NBD clients see each image in a format that QEMU has as a disk under its name; images that need
 /// other files, such as a backing file, are refused. A disk stays readable when its image is
 /// replaced or removed, and fails when the image is changed in place.
 ///
