@@ -90,7 +90,7 @@ impl OpenWritesFate {
 /// sectors have one checksum there and are written in place to mark the journal for replay. No
 /// program can open a filesystem with a torn superblock (the kernel fails, e2fsck uses a backup),
 /// so all rely on disks that do not tear it.
-fn whole(superblock: &Range<u64>, event: &Event, fate: Fate) -> Fate {
+pub(crate) fn whole(superblock: &Range<u64>, event: &Event, fate: Fate) -> Fate {
     let (Event::Write { offset, .. }, Fate::Torn { keep_bytes }) = (event, fate) else {
         return fate;
     };

@@ -40,7 +40,11 @@ pub fn examine(
     Ok(state)
 }
 
-fn replayed_in_memory(
+/// Judges what our reader shows, which replays the journal in memory. Returns the state.
+///
+/// # Errors
+/// The errors of the reader; a state that is not allowed.
+pub fn replayed_in_memory(
     history: &History,
     window: Window,
     crashed: &Arc<dyn BlockRead>,

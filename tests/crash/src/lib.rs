@@ -3,6 +3,7 @@
 pub mod crash_points;
 pub mod e2fsck;
 pub mod examine;
+pub mod exhaustive;
 pub mod feature_set;
 pub mod files;
 pub mod generate;
@@ -21,4 +22,6 @@ pub mod plan;
 pub mod random;
 pub mod reduce;
 pub mod session;
+pub mod subsets;
+pub mod vocabulary;
 pub mod writer;

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use diskfs_crash::crash_points::Points;
+use diskfs_crash::exhaustive::{Found, Search, Sequence};
 use diskfs_crash::feature_set::{FeatureSet, SETS};
 use diskfs_crash::layer::Layer;
 use diskfs_crash::many::{Outcome, run_many};
 use diskfs_crash::plan;
+use diskfs_crash::random::Random;
 use diskfs_crash::session::{Report, Session};
 
 /// The time in which `quick` starts new sessions.
@@ -26,6 +28,16 @@ const QUICK_SEEDS: u64 = 2;
 
 /// The number of crashes of a plan on each of its feature sets.
 const PLAN_POINTS: usize = 25;
+
+/// The types of filesystems of the exhaustive search, with the cluster size of qcow2.
+const EXHAUSTIVE: [(&str, Option<u32>); 6] = [
+    ("1k-blocks", None),
+    ("default", None),
+    ("bigalloc", None),
+    ("inline-data", None),
+    ("1k-blocks", Some(4096)),
+    ("default", Some(65536)),
+];
 
 #[derive(Debug, Parser)]
 #[command(about = "Random operations with a crash at any moment, checked by e2fsck and the kernel")]
@@ -55,6 +67,8 @@ enum Command {
         #[arg(long, default_value_t = PLAN_POINTS)]
         points: usize,
     },
+    /// Run all short sequences of operations, and check each state that a crash can leave.
+    Exhaustive(Bounds),
     /// Print the operations of a run.
     Show(Which),
 }
@@ -90,6 +104,92 @@ struct Which {
     reduce: bool,
 }
 
+#[derive(Debug, Args)]
+struct Bounds {
+    /// The type of filesystem; without it, several, each also in qcow2.
+    #[arg(long)]
+    feature_set: Option<String>,
+    /// The cluster size in bytes of a qcow2 image that contains the filesystem.
+    #[arg(long)]
+    qcow2: Option<u32>,
+    /// The maximum number of elements in a sequence.
+    #[arg(long, default_value_t = 2)]
+    length: usize,
+    /// The number of random sequences of three elements, in addition.
+    #[arg(long, default_value_t = 500)]
+    longer: usize,
+    /// The seed for the choice of longer sequences.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Run one of this many sequences.
+    #[arg(long, default_value_t = 1)]
+    one_in: usize,
+    /// Also check one of this many states by e2fsck, our writer and qemu-img.
+    #[arg(long, default_value_t = 2000)]
+    examine_one_in: u64,
+    /// The number of parallel sequences.
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// One sequence: each element and what follows it (`append,fsync,rename,-`).
+    #[arg(long, value_delimiter = ',')]
+    sequence: Vec<String>,
+}
+
+impl Bounds {
+    fn search(&self) -> Result<bool> {
+        let searches: Vec<_> = match &self.feature_set {
+            Some(name) => vec![(&**name, self.qcow2)],
+            None => EXHAUSTIVE.to_vec(),
+        };
+        let mut passed = true;
+        for (name, qcow2) in searches {
+            let layer = qcow2.map_or(Layer::Raw, |cluster_size| Layer::Qcow2 { cluster_size });
+            let search = Search::new(FeatureSet::named(name)?, layer, self.examine_one_in)?;
+            passed &= self.run(&search, &format!("{name} {layer:?}"))?;
+        }
+        Ok(passed)
+    }
+
+    fn sequences(&self) -> Result<Vec<Sequence>> {
+        if !self.sequence.is_empty() {
+            return Ok(vec![Sequence::parse(&self.sequence)?]);
+        }
+        let mut random = Random::new(self.seed);
+        let all = (1..=self.length).flat_map(Sequence::all);
+        let longer = (0..self.longer).map(|_| Sequence::random(3, &mut random));
+        Ok(all.chain(longer).step_by(self.one_in.max(1)).collect())
+    }
+
+    fn run(&self, search: &Search, head: &str) -> Result<bool> {
+        let started = Instant::now();
+        let (mut sequences, mut failed, mut all) = (0, 0, Found::default());
+        run_many(
+            self.sequences()?,
+            self.jobs,
+            None,
+            |sequence| search.run(sequence),
+            |(_, outcome, _)| {
+                sequences += 1;
+                match outcome {
+                    Ok(found) => all += found,
+                    Err(error) => {
+                        failed += 1;
+                        print(&format!("{head}: FAILED\n{error:#}\n"));
+                    }
+                }
+            },
+        );
+        print(&format!(
+            "{head}: {sequences} sequences, {} states, {} of them also checked by others, {failed} \
+             failures in {} s",
+            all.states,
+            all.examined,
+            started.elapsed().as_secs()
+        ));
+        Ok(failed == 0)
+    }
+}
+
 fn main() -> ExitCode {
     let passed = match &Cli::parse().command {
         Command::Run(which) => which.each(Session::run),
@@ -98,6 +198,7 @@ fn main() -> ExitCode {
         }
         Command::Plan { seed, points } => Ok(plans(*seed, *points)),
         Command::Kernel(which) => which.each(Session::run_on_kernel),
+        Command::Exhaustive(bounds) => bounds.search(),
         Command::Show(which) => which.each(show),
     };
     match passed {

@@ -1,4 +1,4 @@
-//! Parallel sessions.
+//! Parallel cases.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -9,19 +9,19 @@ use anyhow::Result;
 
 use crate::session::{Report, Session};
 
-/// A session with its result and its duration.
-pub type Outcome = (Session, Result<Report>, Duration);
+/// A case with its result and its duration.
+pub type Outcome<C = Session, R = Report> = (C, Result<R>, Duration);
 
-/// Runs the sessions, `jobs` at a time, until all are done or the time is up. Calls `report` with
-/// each outcome.
-pub fn run_many(
-    sessions: impl IntoIterator<Item = Session>,
+/// Runs the cases, `jobs` at a time, until all are done or the time is up. Calls `report` with each
+/// outcome.
+pub fn run_many<C: Send, R: Send>(
+    cases: impl IntoIterator<Item = C>,
     jobs: usize,
     until: Option<Instant>,
-    what: impl Fn(&Session) -> Result<Report> + Sync,
-    mut report: impl FnMut(Outcome),
+    what: impl Fn(&C) -> Result<R> + Sync,
+    mut report: impl FnMut(Outcome<C, R>),
 ) {
-    let queue: Mutex<VecDeque<_>> = Mutex::new(sessions.into_iter().collect());
+    let queue: Mutex<VecDeque<_>> = Mutex::new(cases.into_iter().collect());
     let next = || {
         let in_time = until.is_none_or(|until| Instant::now() < until);
         let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,10 +33,10 @@ pub fn run_many(
             let sender = sender.clone();
             let (what, next) = (&what, &next);
             scope.spawn(move || {
-                while let Some(session) = next() {
+                while let Some(case) = next() {
                     let started = Instant::now();
-                    let outcome = what(&session);
-                    if sender.send((session, outcome, started.elapsed())).is_err() {
+                    let outcome = what(&case);
+                    if sender.send((case, outcome, started.elapsed())).is_err() {
                         return;
                     }
                 }

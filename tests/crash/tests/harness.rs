@@ -1,6 +1,7 @@
 //! A test of the harness with the kernel, which is assumed to be correct: any problem found there
 //! is one of the harness.
 
+use diskfs_crash::exhaustive::{Found, Search, Sequence};
 use diskfs_crash::feature_set::FeatureSet;
 use diskfs_crash::layer::Layer;
 use diskfs_crash::session::Session;
@@ -42,4 +43,40 @@ fn the_same_seed_makes_the_same_operations() {
     assert_eq!(first.len(), 300);
     assert_eq!(first, operations(1));
     assert_ne!(first, operations(2));
+}
+
+fn search(set: &str, layer: Layer) -> Search {
+    Search::new(FeatureSet::named(set).unwrap(), layer, 500).unwrap()
+}
+
+/// `diskfs-crash exhaustive` has longer sequences, and all types of filesystems.
+#[test]
+fn no_crash_in_a_sequence_of_one_element_breaks_a_promise() {
+    if require("mke2fs").is_none() || require("qemu-img").is_none() {
+        return;
+    }
+    let cluster_size = 4096;
+    for layer in [Layer::Raw, Layer::Qcow2 { cluster_size }] {
+        let search = search("1k-blocks", layer);
+        let mut all = Found::default();
+        for sequence in Sequence::all(1) {
+            match search.run(&sequence) {
+                Ok(found) => all += found,
+                Err(error) => panic!("{error:#}"),
+            }
+        }
+        assert!(all.states > 10_000 && all.examined > 10, "{all:?}");
+    }
+}
+
+#[test]
+fn a_device_that_ignores_flushes_is_found_out() {
+    if require("mke2fs").is_none() {
+        return;
+    }
+    let search = search("1k-blocks", Layer::Raw).with_lying_flushes();
+    let names = ["append", "fsync"].map(str::to_owned);
+    let sequence = Sequence::parse(&names).unwrap();
+    let error = format!("{:#}", search.run(&sequence).unwrap_err());
+    assert!(error.contains("--sequence=append,fsync"), "{error}");
 }
